@@ -1,0 +1,134 @@
+# Everything a person or a machine does to this repository. `make` alone says
+# what there is. Building and running need Go, git and make and nothing else;
+# tools for generating and linting are pinned in tools/ and live in .bin.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# The output of `make run` is the program's: no `Entering directory` in it.
+MAKEFLAGS += --no-print-directory
+
+BIN := $(CURDIR)/.bin
+PROGRAMS := agentctl agent agentd
+# The Go modules of the workspace.
+MODULES := . ./proto
+# The imports of proto/ that other people own.
+VENDORED := buf/validate/validate.proto google/rpc/status.proto google/rpc/error_details.proto
+
+VERSION := $(or $(shell git describe --always --dirty 2>/dev/null),unknown)
+# -trimpath, no cgo and no version control stamp: the same source gives the same
+# bytes in every folder. The version is a variable, so it can be told twice.
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
+
+# npm fetches buf ready made (seconds, Linux on x86-64); go builds it (minutes).
+BUF_FROM ?= $(if $(and $(filter Linux/x86_64,$(shell uname -s)/$(shell uname -m)),$(shell command -v npm)),npm,go)
+AGAINST ?=
+PREFIX ?=
+FUZZTIME ?= 10s
+BENCH ?= .
+PACKAGES ?= ./...
+
+.PHONY: help
+help: ## say what can be made
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {print "\n" substr($$0, 5)} \
+	/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+
+##@ Programs
+
+.PHONY: build
+build: ## build agentctl, agent and agentd into .bin
+	@mkdir -p $(BIN)
+	@$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%) >&2
+
+.PHONY: run
+run: build ## start an agent here and talk to it: printf 'hello\n' | make run
+	@$(BIN)/agentctl up
+
+.PHONY: install
+install: build ## put the programs into PREFIX/bin, or where `go install` would
+	@dir='$(if $(PREFIX),$(PREFIX)/bin)'; dir=$${dir:-$$(go env GOBIN)}; dir=$${dir:-$$(go env GOPATH)/bin}; \
+	mkdir -p "$$dir" && install -m 0755 $(PROGRAMS:%=$(BIN)/%) "$$dir/" && echo "installed $(PROGRAMS) into $$dir"
+
+##@ Tests
+
+.PHONY: test
+test: ## run every test of every module
+	@go test $(MODULES:%=%/...)
+
+.PHONY: race
+race: ## the same with the race detector (needs a C compiler)
+	@CGO_ENABLED=1 go test -race $(MODULES:%=%/...)
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (default 10s)
+	@grep -rEno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's#^(.*)/[^/]*:[0-9]+:func #\1 #' | \
+	while read -r dir name; do echo "== $$dir $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null; done
+
+.PHONY: bench
+bench: ## run benchmarks: BENCH=regexp PACKAGES=./bench/...
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PACKAGES)
+
+.PHONY: ci
+ci: ## everything the merge gate runs, in its order
+	@bash .ci/run
+
+##@ Source
+
+.PHONY: generate
+generate: tools ## rewrite proto/gen and third_party/proto
+	@cd tools && GOWORK=off go run ./protovendor ../third_party/proto $(VENDORED)
+	@$(BIN)/buf format -w proto
+	@$(BIN)/buf generate
+
+.PHONY: fmt
+fmt: $(BIN)/gofumpt $(BIN)/buf ## format Go and proto files
+	@$(BIN)/gofumpt -w .
+	@$(BIN)/buf format -w proto
+
+.PHONY: lint
+lint: lint-go lint-proto ## everything that can be said without running the code
+
+.PHONY: lint-go
+lint-go: $(BIN)/golangci-lint $(BIN)/gofumpt ## Go: linters, format, layers, package and page checks
+	@$(BIN)/golangci-lint run --allow-parallel-runners ./...
+	@diff=$$($(BIN)/gofumpt -d . || true); test -z "$$diff" || { printf '%s\n' "$$diff"; echo 'make fmt would change this' >&2; exit 1; }
+	@go test -count=1 -run '^Test(Layer|Below|Package|Docs)' .
+
+.PHONY: lint-proto
+lint-proto: $(BIN)/buf ## proto: buf lint and format
+	@$(BIN)/buf lint
+	@$(BIN)/buf format -d --exit-code proto
+
+.PHONY: breaking
+breaking: $(BIN)/buf ## compare the wire contract with main's (AGAINST=revision)
+	@tools/breaking $(AGAINST)
+
+##@ Tools
+
+.PHONY: tools
+tools: $(BIN)/buf $(BIN)/protoc-gen-go $(BIN)/protoc-gen-go-grpc $(BIN)/gofumpt ## install the pinned tools into .bin (BUF_FROM=npm|go)
+
+.PHONY: clean
+clean: ## remove .bin and downloaded tools
+	@rm -rf $(BIN) tools/node_modules
+
+# A tool is installed again only when its module file changes. `touch` because
+# Go leaves a program that is already right untouched, and make would ask again.
+$(BIN)/protoc-gen-go $(BIN)/protoc-gen-go-grpc $(BIN)/gofumpt &: tools/go.mod
+	@GOWORK=off GOBIN=$(BIN) go -C tools install tool
+	@touch $(BIN)/protoc-gen-go $(BIN)/protoc-gen-go-grpc $(BIN)/gofumpt
+
+$(BIN)/golangci-lint: tools/lint/go.mod
+	@GOWORK=off GOBIN=$(BIN) go -C tools/lint install tool
+	@touch $@
+
+ifeq ($(BUF_FROM),npm)
+$(BIN)/buf: tools/package-lock.json
+	@npm ci --prefix tools --ignore-scripts --no-audit --no-fund --prefer-offline --loglevel=error >&2
+	@mkdir -p $(BIN) && install -m 0755 tools/node_modules/@bufbuild/buf-linux-x64/bin/buf $@
+else
+$(BIN)/buf: tools/buf/go.mod
+	@GOWORK=off GOBIN=$(BIN) go -C tools/buf install tool
+	@touch $@
+endif

@@ -1,0 +1,41 @@
+package fault
+
+import "sync/atomic"
+
+var hook atomic.Pointer[func(label string)]
+
+// Point marks an instant at which a crash must be survived. In production no
+// hook is set and it costs one atomic load. A label is one of [Labels].
+func Point(label string) {
+	if f := hook.Load(); f != nil {
+		(*f)(label)
+	}
+}
+
+// SetPoint sets the hook for the whole process; nil takes it away. It is for
+// tests and for the crash drill only. The hook runs on the caller's goroutine
+// and may block or end the process.
+func SetPoint(f func(label string)) {
+	if f == nil {
+		hook.Store(nil)
+		return
+	}
+	hook.Store(&f)
+}
+
+// Steps are the steps of a message (T) and of a delivery (D) with a failpoint
+// on both sides.
+var Steps = []string{
+	"T0", "T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9",
+	"D1", "D2", "D3", "D4",
+}
+
+// Labels lists every failpoint: each of [Steps] with .before and .after. The
+// crash drill fails if one of them is never hit.
+func Labels() []string {
+	labels := make([]string, 0, 2*len(Steps))
+	for _, s := range Steps {
+		labels = append(labels, s+".before", s+".after")
+	}
+	return labels
+}

@@ -1,0 +1,96 @@
+package fault
+
+// The reasons an [Error] can have. A reason is a promise to programs: it is never
+// renamed, and each has its row in docs/errors.md.
+const (
+	// WrongUsage: the command line is wrong (exit code 2; every other failure is 1).
+	WrongUsage = "USAGE"
+	// InvalidArgument: a field of the request has a value that is not allowed.
+	InvalidArgument = "INVALID_ARGUMENT"
+	// AgentNotFound: no agent has this id.
+	AgentNotFound = "AGENT_NOT_FOUND"
+	// AgentExists: an agent has this id already.
+	AgentExists = "AGENT_EXISTS"
+	// AgentStopped: the agent does not take messages now.
+	AgentStopped = "AGENT_STOPPED"
+	// AgentFailed: the agent was set aside after repeated failures.
+	AgentFailed = "AGENT_FAILED"
+	// ConfigInvalid: a configuration file has an unknown key or a wrong value.
+	ConfigInvalid = "CONFIG_INVALID"
+	// ThreadNotFound: the path is not a thread.
+	ThreadNotFound = "THREAD_NOT_FOUND"
+	// ThreadExists: there is a thread at this path already.
+	ThreadExists = "THREAD_EXISTS"
+	// ConsumerNotFound: the thread has no subscription of this consumer.
+	ConsumerNotFound = "CONSUMER_NOT_FOUND"
+	// ConsumerExists: the consumer is subscribed already.
+	ConsumerExists = "CONSUMER_EXISTS"
+	// EventTooLarge: an event is over 1 MiB.
+	EventTooLarge = "EVENT_TOO_LARGE"
+	// FilterInvalid: a filter is outside the filter language.
+	FilterInvalid = "FILTER_INVALID"
+	// SourceForbidden: the caller may not state this source.
+	SourceForbidden = "SOURCE_FORBIDDEN"
+	// LeaseHeld: somebody else is working on this now.
+	LeaseHeld = "LEASE_HELD"
+	// LeaseLost: the lease ended or was taken over, so the write was refused.
+	LeaseLost = "LEASE_LOST"
+	// LeaseNotFound: there is no such lease.
+	LeaseNotFound = "LEASE_NOT_FOUND"
+	// TurnNotFound: there is no turn for this event.
+	TurnNotFound = "TURN_NOT_FOUND"
+	// RunNotFound: no run has this id, or it is too old.
+	RunNotFound = "RUN_NOT_FOUND"
+	// DeliveryNotFound: no delivery has this id.
+	DeliveryNotFound = "DELIVERY_NOT_FOUND"
+	// InboxFull: too many messages wait in the inbox, or this sender has used its quota.
+	InboxFull = "INBOX_FULL"
+	// DiskFull: there is no room to write.
+	DiskFull = "DISK_FULL"
+	// ReadOnly: the file or directory cannot be written.
+	ReadOnly = "READ_ONLY"
+	// DatabaseCorrupt: a database is damaged.
+	DatabaseCorrupt = "DATABASE_CORRUPT"
+	// FormatMismatch: the home directory was written by another version.
+	FormatMismatch = "FORMAT_MISMATCH"
+	// RegistryUnavailable: the registry does not answer.
+	RegistryUnavailable = "REGISTRY_UNAVAILABLE"
+	// ServiceUnavailable: a service does not answer.
+	ServiceUnavailable = "SERVICE_UNAVAILABLE"
+	// Unauthenticated: the caller could not be identified.
+	Unauthenticated = "UNAUTHENTICATED"
+	// PermissionDenied: the caller may not do this.
+	PermissionDenied = "PERMISSION_DENIED"
+	// HomeLocked: another registry has this home directory.
+	HomeLocked = "HOME_LOCKED"
+	// SandboxUnavailable: programs cannot be sandboxed here, so none is run.
+	SandboxUnavailable = "SANDBOX_UNAVAILABLE"
+	// ModelConfig: the model or its provider is not set up, or not known.
+	ModelConfig = "MODEL_CONFIG"
+	// ModelAuth: the provider refused the key.
+	ModelAuth = "MODEL_AUTH"
+	// ModelRateLimit: the provider wants fewer requests.
+	ModelRateLimit = "MODEL_RATE_LIMIT"
+	// ModelUnavailable: the provider does not answer, or answers with a server error.
+	ModelUnavailable = "MODEL_UNAVAILABLE"
+	// ModelContextTooLong: the conversation does not fit into the model's context.
+	ModelContextTooLong = "MODEL_CONTEXT_TOO_LONG"
+	// ModelBadResponse: the provider's answer was cut off or cannot be understood.
+	ModelBadResponse = "MODEL_BAD_RESPONSE"
+	// ChannelUnavailable: the channel could not take the message now.
+	ChannelUnavailable = "CHANNEL_UNAVAILABLE"
+	// ChannelRejected: the channel refused the message for good.
+	ChannelRejected = "CHANNEL_REJECTED"
+	// HopLimit: agents have passed a message on more than 8 times.
+	HopLimit = "HOP_LIMIT"
+	// Unimplemented: the service does not know this call.
+	Unimplemented = "UNIMPLEMENTED"
+	// Overloaded: a limit of the service was reached.
+	Overloaded = "OVERLOADED"
+	// Internal: something failed that nobody foresaw.
+	Internal = "INTERNAL"
+	// Canceled: the caller gave up.
+	Canceled = "CANCELED"
+	// Deadline: the call took longer than allowed.
+	Deadline = "DEADLINE"
+)

@@ -1,0 +1,109 @@
+package obs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+)
+
+// MetricsOptions configure [ServeMetrics].
+type MetricsOptions struct {
+	Addr     string                          // "127.0.0.1:9464", "[::1]:9464" or "localhost:9464"; "" serves nothing
+	Listener net.Listener                    // takes the place of Addr, e.g. a private Unix socket; closed at the end
+	Gatherer prometheus.Gatherer             // what /metrics shows
+	Ready    func(ctx context.Context) error // nil error: /readyz answers 200; a nil Ready is always ready
+}
+
+// ServeMetrics serves /metrics, /healthz and /readyz until ctx ends, then
+// answers nil. It is off by default: without Addr and Listener it returns at
+// once. There is no authentication here, so it listens on loopback only and
+// refuses requests whose Host header is not a loopback name (a web page that
+// resolves its own name to 127.0.0.1 would otherwise read the metrics).
+func ServeMetrics(ctx context.Context, o MetricsOptions) error {
+	l := o.Listener
+	if l == nil {
+		if o.Addr == "" {
+			return nil
+		}
+		host, _, err := net.SplitHostPort(o.Addr)
+		if err != nil {
+			return fmt.Errorf("serve metrics: %w", err)
+		}
+		if !loopback(host) {
+			return fmt.Errorf("serve metrics: %q is not a loopback address", o.Addr)
+		}
+		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", o.Addr); err != nil {
+			return fmt.Errorf("serve metrics: %w", err)
+		}
+	}
+	srv := &http.Server{
+		Handler:           metricsHandler(o, l.Addr().Network() == "unix"),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second,
+		MaxHeaderBytes: 16 << 10,
+	}
+	var g errgroup.Group
+	g.Go(func() error {
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve metrics: %w", err)
+		}
+		return nil
+	})
+	stop := context.AfterFunc(ctx, func() {
+		g.Go(func() error {
+			grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			if srv.Shutdown(grace) != nil {
+				return srv.Close()
+			}
+			return nil
+		})
+	})
+	defer stop()
+	return g.Wait()
+}
+
+func metricsHandler(o MetricsOptions, local bool) http.Handler {
+	mux := http.NewServeMux()
+	if o.Gatherer != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 2}))
+	}
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if o.Ready != nil && o.Ready(r.Context()) != nil {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !local && !loopback(hostOnly(r.Host)) {
+			http.Error(w, "host not allowed", http.StatusForbidden)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func hostOnly(hostport string) string {
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		return h
+	}
+	return strings.Trim(hostport, "[]")
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback()
+}

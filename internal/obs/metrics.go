@@ -1,0 +1,230 @@
+package obs
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Label cardinality. A label value is either a word of a closed set written in
+// our code (outcome, kind, state, durability, direction, class), a name from the
+// owner's configuration behind a [labelSet] (provider, model, channel), or
+// agent_id on the two lag gauges, which have a series only while the lag is not
+// zero: 10,000 idle agents cost nothing. Event ids, peers, threads, run ids and
+// error texts are never labels; they belong in the log.
+
+// maxNames bounds each configured label: the first 64 values are kept, later
+// ones are counted as "other".
+const maxNames = 64
+
+// NewRegistry returns a metrics registry with the Go and process collectors.
+func NewRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// labelSet keeps a configured name from making unbounded series.
+type labelSet struct {
+	mu    sync.RWMutex
+	names map[string]struct{}
+}
+
+func (s *labelSet) name(v string) string {
+	if v == "" {
+		return "none"
+	}
+	s.mu.RLock()
+	_, ok := s.names[v]
+	s.mu.RUnlock()
+	if ok {
+		return v
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.names == nil {
+		s.names = make(map[string]struct{})
+	}
+	if _, ok := s.names[v]; !ok && len(s.names) >= maxNames {
+		return "other"
+	}
+	s.names[v] = struct{}{}
+	return v
+}
+
+// maker creates the metrics of one service under its prefix.
+type maker struct {
+	promauto.Factory
+	service string
+}
+
+// newMaker registers with r; a nil r makes metrics that nobody collects.
+func newMaker(r prometheus.Registerer, service string) maker {
+	return maker{promauto.With(r), service}
+}
+
+func (m maker) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return m.NewCounterVec(prometheus.CounterOpts{Namespace: "theclaw", Subsystem: m.service, Name: name, Help: help}, labels)
+}
+
+func (m maker) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return m.NewGaugeVec(prometheus.GaugeOpts{Namespace: "theclaw", Subsystem: m.service, Name: name, Help: help}, labels)
+}
+
+// histogram is native (exact where the scraper understands it) with a few
+// classic buckets for those that do not.
+func (m maker) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return m.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "theclaw", Subsystem: m.service, Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+	}, labels)
+}
+
+var (
+	fast = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1, 5}
+	slow = []float64{.005, .025, .1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+)
+
+// setOrDrop sets a per-agent gauge, and drops its series at zero.
+func setOrDrop(g *prometheus.GaugeVec, agentID string, n int64) {
+	if n == 0 {
+		g.DeleteLabelValues(agentID)
+		return
+	}
+	g.WithLabelValues(agentID).Set(float64(n))
+}
+
+// RegistryMetrics are the registry's.
+type RegistryMetrics struct {
+	inboxLag, outboundLag *prometheus.GaugeVec
+
+	Leases          *prometheus.GaugeVec     // state: held, free, expired
+	DispatchLatency prometheus.Observer      // seconds from a due mark to the grant
+	Pushes          prometheus.Counter       // accepted push calls
+	DedupHits       prometheus.Counter       // pushes and records answered from a dedupe key
+	Commits         *prometheus.CounterVec   // durability: full, lazy
+	OpenDatabases   prometheus.Gauge         // handles in the LRU
+	CommitDuration  *prometheus.HistogramVec // durability; seconds in COMMIT
+}
+
+// NewRegistryMetrics makes the registry's metrics in r; nil r: uncollected.
+func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
+	m := newMaker(r, "registry")
+	return &RegistryMetrics{
+		inboxLag:    m.gauge("inbox_lag_events", "Inbox events after the acknowledged one; no series means zero.", "agent_id"),
+		outboundLag: m.gauge("outbound_lag_events", "Replies not yet delivered nor dead; no series means zero.", "agent_id"),
+		Leases:      m.gauge("leases", "Leases by state.", "state"),
+		DispatchLatency: m.histogram("dispatch_latency_seconds", "Time from an agent becoming due to its lease being granted.",
+			fast).WithLabelValues(),
+		Pushes:         m.counter("pushes_total", "Accepted push calls.").WithLabelValues(),
+		DedupHits:      m.counter("dedup_hits_total", "Writes answered from a dedupe key instead of being repeated.").WithLabelValues(),
+		Commits:        m.counter("store_commits_total", "Committed transactions by durability.", "durability"),
+		OpenDatabases:  m.gauge("store_open_databases", "Databases held open.").WithLabelValues(),
+		CommitDuration: m.histogram("store_commit_duration_seconds", "Time of one COMMIT by durability.", fast, "durability"),
+	}
+}
+
+// SetInboxLag records the agent's unacknowledged inbox events; zero drops the series.
+func (m *RegistryMetrics) SetInboxLag(agentID string, n int64) { setOrDrop(m.inboxLag, agentID, n) }
+
+// SetOutboundLag records the agent's undelivered replies; zero drops the series.
+func (m *RegistryMetrics) SetOutboundLag(agentID string, n int64) {
+	setOrDrop(m.outboundLag, agentID, n)
+}
+
+// RunnerMetrics are the runner's.
+type RunnerMetrics struct {
+	names labelSet
+
+	turn    *prometheus.HistogramVec
+	step    *prometheus.HistogramVec
+	tokens  *prometheus.CounterVec
+	retries *prometheus.CounterVec
+	sandbox *prometheus.GaugeVec
+
+	TurnsActive prometheus.Gauge // turns being worked on now
+}
+
+// NewRunnerMetrics makes the runner's metrics in r; nil r: uncollected.
+func NewRunnerMetrics(r prometheus.Registerer) *RunnerMetrics {
+	m := newMaker(r, "runner")
+	return &RunnerMetrics{
+		turn:        m.histogram("turn_duration_seconds", "Time of a turn from claim to fate, by outcome.", slow, "outcome"),
+		step:        m.histogram("step_duration_seconds", "Time of a model call or a tool, by kind.", slow, "kind"),
+		tokens:      m.counter("tokens_total", "Model tokens by direction (input, output, cached, reasoning).", "direction", "provider", "model"),
+		retries:     m.counter("model_retries_total", "Repeated model calls by error class.", "class"),
+		sandbox:     m.gauge("sandbox_info", "Always 1; the label names the probed sandbox level.", "level"),
+		TurnsActive: m.gauge("turns_active", "Turns being worked on.").WithLabelValues(),
+	}
+}
+
+// ObserveTurn records a finished turn; outcome: replied, silent, merged, aborted, dead, not_a_message.
+func (m *RunnerMetrics) ObserveTurn(outcome string, d time.Duration) {
+	m.turn.WithLabelValues(outcome).Observe(d.Seconds())
+}
+
+// ObserveStep records a step; kind: model, tool, steer.
+func (m *RunnerMetrics) ObserveStep(kind string, d time.Duration) {
+	m.step.WithLabelValues(kind).Observe(d.Seconds())
+}
+
+// AddTokens counts tokens; direction: input, output, cached, reasoning.
+func (m *RunnerMetrics) AddTokens(direction, provider, model string, n int64) {
+	if n > 0 {
+		m.tokens.WithLabelValues(direction, m.names.name(provider), m.names.name(model)).Add(float64(n))
+	}
+}
+
+// AddRetry counts one repeated model call; class is the driver's error class.
+func (m *RunnerMetrics) AddRetry(class string) { m.retries.WithLabelValues(class).Inc() }
+
+// SetSandboxLevel names the one probed level: full, bubblewrap, reduced, off, none.
+func (m *RunnerMetrics) SetSandboxLevel(level string) {
+	m.sandbox.Reset()
+	m.sandbox.WithLabelValues(level).Set(1)
+}
+
+// DelivererMetrics are the deliverer's.
+type DelivererMetrics struct {
+	names labelSet
+
+	deliveries *prometheus.CounterVec
+	send       *prometheus.HistogramVec
+	breaker    *prometheus.GaugeVec
+}
+
+// breakerStates are the values of [DelivererMetrics.SetBreaker].
+var breakerStates = []string{"closed", "half_open", "open"}
+
+// NewDelivererMetrics makes the deliverer's metrics in r; nil r: uncollected.
+func NewDelivererMetrics(r prometheus.Registerer) *DelivererMetrics {
+	m := newMaker(r, "deliverer")
+	return &DelivererMetrics{
+		deliveries: m.counter("deliveries_total", "Delivery attempts by channel and outcome.", "channel", "outcome"),
+		send:       m.histogram("send_duration_seconds", "Time of one send by channel.", slow, "channel"),
+		breaker:    m.gauge("breaker_state", "1 for the circuit breaker's present state, by channel.", "channel", "state"),
+	}
+}
+
+// ObserveDelivery records one attempt and its send time; outcome: sent, retry,
+// dead, maybe_duplicate.
+func (m *DelivererMetrics) ObserveDelivery(channel, outcome string, send time.Duration) {
+	channel = m.names.name(channel)
+	m.deliveries.WithLabelValues(channel, outcome).Inc()
+	m.send.WithLabelValues(channel).Observe(send.Seconds())
+}
+
+// SetBreaker records the breaker of a channel: closed, half_open or open.
+func (m *DelivererMetrics) SetBreaker(channel, state string) {
+	channel = m.names.name(channel)
+	for _, s := range breakerStates {
+		on := 0.0
+		if s == state {
+			on = 1
+		}
+		m.breaker.WithLabelValues(channel, s).Set(on)
+	}
+}

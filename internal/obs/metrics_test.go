@@ -1,0 +1,183 @@
+package obs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/theclaw/agents/internal/obs"
+)
+
+// touchAll gives every metric of the system at least one series.
+func touchAll(r prometheus.Registerer) {
+	reg := obs.NewRegistryMetrics(r)
+	reg.SetInboxLag("a1", 3)
+	reg.SetOutboundLag("a1", 1)
+	reg.Leases.WithLabelValues("held").Set(1)
+	reg.DispatchLatency.Observe(.001)
+	reg.Pushes.Inc()
+	reg.DedupHits.Inc()
+	reg.Commits.WithLabelValues("full").Inc()
+	reg.CommitDuration.WithLabelValues("full").Observe(.001)
+	reg.OpenDatabases.Set(2)
+	run := obs.NewRunnerMetrics(r)
+	run.ObserveTurn("replied", time.Second)
+	run.ObserveStep("model", time.Second)
+	run.AddTokens("input", "offline", "offline", 7)
+	run.AddRetry("rate_limit")
+	run.SetSandboxLevel("full")
+	run.TurnsActive.Set(1)
+	del := obs.NewDelivererMetrics(r)
+	del.ObserveDelivery("xgw", "sent", time.Second)
+	del.SetBreaker("xgw", "open")
+}
+
+func TestMetricNamesPassLint(t *testing.T) {
+	r := prometheus.NewRegistry()
+	touchAll(r)
+	problems, err := testutil.GatherAndLint(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	families, err := r.Gather()
+	if err != nil || len(families) != 18 {
+		t.Fatalf("%d families, %v", len(families), err)
+	}
+	for _, f := range families {
+		if n := f.GetName(); !strings.HasPrefix(n, "theclaw_registry_") && !strings.HasPrefix(n, "theclaw_runner_") && !strings.HasPrefix(n, "theclaw_deliverer_") {
+			t.Errorf("%s: want theclaw_<service>_", n)
+		}
+		if strings.HasSuffix(f.GetName(), "_duration_seconds") && f.Metric[0].Histogram.Schema == nil {
+			t.Errorf("%s: not a native histogram", f.GetName())
+		}
+	}
+}
+
+// PERFORMANCE "RSS with 10,000 idle agents": an agent without lag has no series.
+func TestIdleAgentsHaveNoSeries(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m := obs.NewRegistryMetrics(r)
+	for i := range 100 {
+		id := fmt.Sprint("a", i)
+		m.SetInboxLag(id, 5)
+		m.SetInboxLag(id, 0)
+	}
+	if n, err := testutil.GatherAndCount(r, "theclaw_registry_inbox_lag_events"); err != nil || n != 0 {
+		t.Errorf("%d series, %v", n, err)
+	}
+}
+
+func TestConfiguredNamesCannotMakeUnboundedSeries(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m := obs.NewRunnerMetrics(r)
+	for i := range 1000 {
+		m.AddTokens("input", "p", fmt.Sprint("model-", i), 1)
+	}
+	if n, err := testutil.GatherAndCount(r, "theclaw_runner_tokens_total"); err != nil || n > 65 {
+		t.Errorf("%d series, %v", n, err)
+	}
+}
+
+// serveOn runs ServeMetrics on l and returns a client for it.
+func serveOn(t *testing.T, l net.Listener, ready func(context.Context) error) *http.Client {
+	t.Helper()
+	r := obs.NewRegistry()
+	touchAll(r)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- obs.ServeMetrics(ctx, obs.MetricsOptions{Listener: l, Gatherer: r, Ready: ready}) }()
+	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, l.Addr().Network(), l.Addr().String())
+	}}
+	t.Cleanup(func() {
+		tr.CloseIdleConnections()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return &http.Client{Transport: tr}
+}
+
+func get(t *testing.T, c *http.Client, url string) (int, string) {
+	t.Helper()
+	resp, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// SECURITY "unauthenticated loopback": metrics on loopback with Host check.
+func TestServeMetricsChecksHost(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	notReady := true
+	c := serveOn(t, l, func(context.Context) error {
+		if notReady {
+			return errors.New("starting")
+		}
+		return nil
+	})
+	for url, want := range map[string]int{
+		"http://localhost/healthz": 200, "http://127.0.0.1:1/healthz": 200, "http://[::1]/healthz": 200,
+		"http://evil.example/metrics": 403, "http://127.0.0.1.evil.example/metrics": 403, "http://10.0.0.1/metrics": 403,
+		"http://localhost/readyz": 503, "http://localhost/debug/pprof/": 404,
+	} {
+		if code, _ := get(t, c, url); code != want {
+			t.Errorf("%s: %d, want %d", url, code, want)
+		}
+	}
+	notReady = false
+	if code, _ := get(t, c, "http://localhost/readyz"); code != 200 {
+		t.Errorf("readyz when ready: %d", code)
+	}
+	code, body := get(t, c, "http://localhost/metrics")
+	for _, want := range []string{"go_goroutines", "process_resident_memory_bytes", `theclaw_registry_inbox_lag_events{agent_id="a1"} 3`} {
+		if code != 200 || !strings.Contains(body, want) {
+			t.Errorf("metrics: %d, no %s", code, want)
+		}
+	}
+}
+
+func TestServeMetricsOnUnixSocket(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "m.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := get(t, serveOn(t, l, nil), "http://metrics/readyz"); code != 200 {
+		t.Errorf("readyz: %d", code)
+	}
+}
+
+// S1: nothing listens until asked, and never beyond loopback.
+func TestServeMetricsIsOffByDefaultAndLoopbackOnly(t *testing.T) {
+	if err := obs.ServeMetrics(t.Context(), obs.MetricsOptions{}); err != nil {
+		t.Errorf("off: %v", err)
+	}
+	for _, addr := range []string{"0.0.0.0:0", ":9464", "[::]:0", "192.0.2.1:0", "9464"} {
+		if err := obs.ServeMetrics(t.Context(), obs.MetricsOptions{Addr: addr}); err == nil {
+			t.Errorf("%q accepted", addr)
+		}
+	}
+}

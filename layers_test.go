@@ -1,0 +1,348 @@
+// Package agents_test holds the tests of the house itself: which room may know
+// which, what may be said in each, what every room must have (layers_test.go),
+// and that the pages tell the truth (docs_test.go).
+//
+// They parse the source in this process. A test that ran `go list` would be
+// answered from the test cache after a change; one that opens the files is not.
+// Test files may import what they like and are not checked for it.
+package agents_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const modulePath = "github.com/theclaw/agents"
+
+// layers, lowest first: a package imports only from lower rows and from its own
+// family. The longest matching prefix decides, so a new folder in internal/
+// starts as a noun, the strictest kind of room.
+var layers = []struct {
+	name     string
+	prefixes []string
+}{
+	{"wire contract", []string{"proto/gen"}},
+	{"error model", []string{"internal/fault"}},
+	{"noun", []string{"internal"}},
+	{"storage", []string{"internal/store"}},
+	{"serving and dialling", []string{"internal/rpc"}},
+	{"service", []string{"services"}},
+	// The checker and the harness look at whole services, so they stand above
+	// them: agentctl's fsck needs the one, tests and benchmarks the other.
+	{"checker and harness", []string{"internal/invariant", "internal/world"}},
+	{"program", []string{"cmd", "bench"}},
+}
+
+// An allowance permits one thing that the rules refuse, and says why. One that
+// is no longer needed fails the test, so that the tables only shrink.
+type allowance struct{ from, what, why string }
+
+var (
+	sideways = []allowance{} // imports between families of one layer
+	spoken   = []allowance{} // what a room below cmd says although forbidden
+	large    = []allowance{} // files over maxFile, packages over maxPackage
+)
+
+// onlyIn keeps technology at the rim: what is imported from outside may appear
+// only in the named rooms.
+var onlyIn = []struct {
+	library string
+	rooms   []string
+	why     string
+}{
+	{"github.com/spf13/cobra", []string{"cmd"}, "flags and commands belong to programs"},
+	{"charm.land", []string{"cmd"}, "screens belong to programs"},
+	{"github.com/jedib0t/go-pretty", []string{"cmd", "bench"}, "tables are printed by programs"},
+	{"github.com/schollz/progressbar", []string{"cmd", "bench"}, "progress is shown by programs"},
+	{"github.com/openai/openai-go", []string{"services/runner"}, "only the runner talks to models"},
+	{"github.com/anthropics/anthropic-sdk-go", []string{"services/runner"}, "only the runner talks to models"},
+	{"modernc.org/sqlite", []string{"internal/store", "internal/invariant", "bench"}, "databases are opened behind the storage contract; the checker reads them from outside"},
+	{"github.com/jackc/pgx", []string{"internal/store", "bench"}, "databases are opened behind the storage contract"},
+	{"testing", []string{"internal/store/storetest", "internal/world", "internal/invariant", "bench"}, "a program must not carry the test framework"},
+}
+
+// forbidden is what only programs say.
+var forbidden = strings.Fields(`print println
+	os.Exit os.Getenv os.LookupEnv os.Environ os.Args os.Stdin os.Stdout os.Stderr
+	fmt.Print fmt.Printf fmt.Println fmt.Scan fmt.Scanf fmt.Scanln
+	log.Print log.Printf log.Println log.Fatal log.Fatalf log.Fatalln log.Panic log.Panicf log.Panicln`)
+
+const (
+	maxFile    = 350  // lines, tests too: beyond this a reader scrolls instead of reads
+	maxPackage = 1000 // lines without tests
+)
+
+// badNames say where code was put, not what it is.
+var badNames = []string{"pkg", "util", "utils", "common", "helper", "helpers", "types", "misc", "shared", "base"}
+
+// A room is one package: a folder with its parsed files.
+type room struct {
+	dir   string
+	files []file
+}
+
+type file struct {
+	name  string // relative to the repository, with slashes
+	lines int
+	test  bool
+	ast   *ast.File
+}
+
+// rooms parses every Go file of the workspace that people write: not generated
+// code, not test data, not tools (a module of its own).
+func rooms(t *testing.T) []*room {
+	t.Helper()
+	fsys, set := os.DirFS("."), token.NewFileSet()
+	byDir := map[string]*room{}
+	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			base := d.Name()
+			if name != "." && (base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || name == "tools" || name == "proto/gen") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		src, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return err
+		}
+		parsed, err := parser.ParseFile(set, name, src, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		if ast.IsGenerated(parsed) {
+			return nil
+		}
+		dir := path.Dir(name)
+		if _, ok := byDir[dir]; !ok {
+			byDir[dir] = &room{dir: dir}
+		}
+		byDir[dir].files = append(byDir[dir].files, file{name, strings.Count(string(src), "\n"), strings.HasSuffix(name, "_test.go"), parsed})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.SortedFunc(maps.Values(byDir), func(a, b *room) int { return strings.Compare(a.dir, b.dir) })
+}
+
+// under says whether dir is room or inside it.
+func under(dir, room string) bool { return dir == room || strings.HasPrefix(dir, room+"/") }
+
+// layerOf answers the index into layers, or -1 when there is no room for dir.
+func layerOf(dir string) int {
+	layer, longest := -1, 0
+	for i, l := range layers {
+		for _, p := range l.prefixes {
+			if under(dir, p) && len(p) > longest {
+				layer, longest = i, len(p)
+			}
+		}
+	}
+	return layer
+}
+
+// familyOf answers the first two path elements: services/runner/internal/turn
+// belongs to services/runner.
+func familyOf(dir string) string {
+	parts := strings.SplitN(dir, "/", 3)
+	return strings.Join(parts[:min(2, len(parts))], "/")
+}
+
+// importProblem says what is wrong with from importing to, or nothing.
+func importProblem(from, to string) string {
+	lf, lt := layerOf(from), layerOf(to)
+	switch {
+	case lf < 0:
+		return "has no layer: add its folder to the table"
+	case lt < 0:
+		return fmt.Sprintf("imports %s, which has no layer", to)
+	case lt > lf:
+		return fmt.Sprintf("(%s) imports upward: %s (%s)", layers[lf].name, to, layers[lt].name)
+	case lt == lf && familyOf(from) != familyOf(to) && layers[lf].name != "wire contract":
+		return fmt.Sprintf("(%s) imports sideways: %s", layers[lf].name, to)
+	}
+	return ""
+}
+
+// allows looks from (a folder or what is in it) and what up in a table and marks the row.
+func allows(table []allowance, used map[int]bool, from, what string) bool {
+	for i, a := range table {
+		if under(from, a.from) && a.what == what {
+			used[i] = true
+			return true
+		}
+	}
+	return false
+}
+
+func reportUnused(t *testing.T, table []allowance, used map[int]bool) {
+	t.Helper()
+	for i, a := range table {
+		if !used[i] || a.why == "" {
+			t.Errorf("%s: the allowance for %s has no reason or is not needed any more", a.from, a.what)
+		}
+	}
+}
+
+func TestLayers(t *testing.T) {
+	used := map[int]bool{}
+	for _, r := range rooms(t) {
+		for _, f := range r.files {
+			if f.test {
+				continue
+			}
+			if layerOf(r.dir) < 0 {
+				t.Errorf("%s: no layer for this folder: add it to the table", f.name)
+			}
+			for _, spec := range f.ast.Imports {
+				imported, _ := strconv.Unquote(spec.Path.Value)
+				to, ours := strings.CutPrefix(imported, modulePath+"/")
+				if !ours {
+					for _, rule := range onlyIn {
+						if under(imported, rule.library) && !slices.ContainsFunc(rule.rooms, func(d string) bool { return under(r.dir, d) }) {
+							t.Errorf("%s imports %s: %s", f.name, imported, rule.why)
+						}
+					}
+				} else if p := importProblem(r.dir, to); p != "" && !allows(sideways, used, r.dir, to) {
+					t.Errorf("%s %s", f.name, p)
+				}
+			}
+		}
+	}
+	reportUnused(t, sideways, used)
+}
+
+// The rules themselves, so that a hole in them is seen while the tree is clean.
+func TestLayerRules(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		ok       bool
+	}{
+		{"cmd/agentd", "services/runner", true},
+		{"cmd/agentctl", "proto/gen/theclaw/registry/v1", true},
+		{"cmd/agentctl", "internal/invariant", true},
+		{"cmd/agentctl", "cmd/agentd", false},
+		{"cmd/agentd", "bench", false},
+		{"services/runner", "proto/gen/theclaw/registry/v1", true},
+		{"services/runner", "services/runner/internal/turn", true},
+		{"services/runner", "services/registry", false},
+		{"services/runner/internal/turn", "services/deliverer", false},
+		{"services/registry", "internal/world", false},
+		{"services/registry", "internal/store/sqlite", true},
+		{"internal/world", "services/registry", true},
+		{"internal/rpc", "services/registry", false},
+		{"internal/rpc", "internal/fault", true},
+		{"internal/store/sqlite", "internal/store", true},
+		{"internal/store", "internal/thread", true},
+		{"internal/store", "internal/rpc", false},
+		{"internal/thread", "internal/store", false},
+		{"internal/thread", "internal/fault", true},
+		{"internal/thread", "internal/anything", false},
+		{"internal/fault", "internal/thread", false},
+		{"internal/fault", "proto/gen/theclaw/registry/v1", true},
+		{"pkg/thing", "internal/fault", false},
+	} {
+		if p := importProblem(c.from, c.to); (p == "") != c.ok {
+			t.Errorf("%s -> %s: allowed %v, want %v (%s)", c.from, c.to, p == "", c.ok, p)
+		}
+	}
+}
+
+// Below cmd nothing ends the process, reads its environment or prints: a caller
+// in a test, or a second service in the same process, could not live with it.
+func TestBelowProgramsNothingSpeaks(t *testing.T) {
+	used := map[int]bool{}
+	for _, r := range rooms(t) {
+		if layerOf(r.dir) >= layerOf("cmd") {
+			continue
+		}
+		for _, f := range r.files {
+			if f.test {
+				continue
+			}
+			names := map[string]string{} // local name -> import path
+			for _, spec := range f.ast.Imports {
+				p, _ := strconv.Unquote(spec.Path.Value)
+				names[path.Base(p)] = p
+				if spec.Name != nil {
+					names[spec.Name.Name] = p
+				}
+			}
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				said := ""
+				switch n := n.(type) {
+				case *ast.CallExpr:
+					if id, ok := n.Fun.(*ast.Ident); ok {
+						said = id.Name
+					}
+				case *ast.SelectorExpr:
+					if id, ok := n.X.(*ast.Ident); ok {
+						said = names[id.Name] + "." + n.Sel.Name
+					}
+				}
+				if slices.Contains(forbidden, said) && !allows(spoken, used, r.dir, said) {
+					t.Errorf("%s uses %s: take it as an argument from cmd", f.name, said)
+				}
+				return true
+			})
+		}
+	}
+	reportUnused(t, spoken, used)
+}
+
+// Every package says what it owns before its first line of code.
+func TestPackageDocs(t *testing.T) {
+	for _, r := range rooms(t) {
+		name, documented, code := "", false, false
+		for _, f := range r.files {
+			if f.test {
+				continue
+			}
+			name, code = f.ast.Name.Name, true
+			doc := f.ast.Doc.Text()
+			documented = documented || (strings.HasPrefix(doc, "Package "+name+" ") || name == "main" && doc != "")
+		}
+		if code && !documented {
+			t.Errorf("%s: no doc comment that begins with \"Package %s \"", r.dir, name)
+		}
+		if i := slices.IndexFunc(badNames, func(bad string) bool { return name == bad || slices.Contains(strings.Split(r.dir, "/"), bad) }); i >= 0 {
+			t.Errorf("%s: %q says nothing about what the package owns", r.dir, badNames[i])
+		}
+	}
+}
+
+func TestPackageSizes(t *testing.T) {
+	used := map[int]bool{}
+	for _, r := range rooms(t) {
+		total := 0
+		for _, f := range r.files {
+			if !f.test {
+				total += f.lines
+			}
+			if f.lines > maxFile && !allows(large, used, r.dir, f.name) {
+				t.Errorf("%s has %d lines, more than %d: split it", f.name, f.lines, maxFile)
+			}
+		}
+		if total > maxPackage && !allows(large, used, r.dir, r.dir) {
+			t.Errorf("%s has %d lines without tests, more than %d: split it", r.dir, total, maxPackage)
+		}
+	}
+	reportUnused(t, large, used)
+}

@@ -1,0 +1,98 @@
+package channel
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Guarantee says what a receiver does with a delivery key it has seen before;
+// it decides how a delivery interrupted in window B goes on.
+type Guarantee int
+
+const (
+	// None: the receiver knows no key. An interrupted send is repeated and
+	// flagged maybe_duplicate.
+	None Guarantee = iota
+	// Query: the receiver can be asked for a key before a repeat. No channel of
+	// the first milestone declares it.
+	Query
+	// Keyed: the receiver drops a key it has seen. An interrupted send is
+	// repeated with the same key.
+	Keyed
+)
+
+// String returns none, query or keyed.
+func (g Guarantee) String() string {
+	switch g {
+	case Keyed:
+		return "keyed"
+	case Query:
+		return "query"
+	default:
+		return "none"
+	}
+}
+
+// Fence is the fencing token of the lease under which a message is sent.
+type Fence struct {
+	Resource string // deliver/<agent>
+	Token    int64  // 0: no lease travels with the message
+}
+
+// Message is one outbound event on its way. It is read-only to channels.
+type Message struct {
+	AgentID        string // who speaks
+	ThreadID       string // relative thread id, threads/...
+	EventID        int64
+	Key            string // stable delivery key, sha256 in lower-case hex
+	Attempt        int    // 1 for the first send of this event
+	MaybeDuplicate bool   // an earlier send may have arrived
+	Text           string
+	Content        json.RawMessage // the whole content of the event
+	ReplyContext   ReplyContext
+	CreatedAt      string // as the event has it, ISO-8601 UTC
+	Fence          Fence
+}
+
+// Receipt is what a successful send leaves behind.
+type Receipt struct {
+	ProviderID string // the receiver's own id; empty when it gave none
+}
+
+// Channel is one way out. Send honours ctx, is safe for concurrent use and
+// returns nil or an *[Error].
+type Channel interface {
+	Name() string
+	Guarantee() Guarantee
+	Send(ctx context.Context, m Message) (Receipt, error)
+}
+
+// Host names what is down when a send of m over c is Unavailable: the part of
+// a breaker's key beside the channel's name. Channels that reach one place only
+// need no method; for those it is empty.
+func Host(c Channel, m Message) string {
+	if h, ok := c.(interface{ Host(Message) string }); ok {
+		return h.Host(m)
+	}
+	return ""
+}
+
+// Names of the built-in channels.
+const (
+	NameConsole  = "console"
+	NameInternal = "internal"
+	NameXGW      = "xgw"
+)
+
+// Console is the channel of a client that watches the thread: the committed
+// event is the delivery, there is nothing to send.
+type Console struct{}
+
+// Name returns console.
+func (Console) Name() string { return NameConsole }
+
+// Guarantee returns [Keyed]: nothing leaves, so nothing can arrive twice.
+func (Console) Guarantee() Guarantee { return Keyed }
+
+// Send succeeds at once.
+func (Console) Send(context.Context, Message) (Receipt, error) { return Receipt{}, nil }

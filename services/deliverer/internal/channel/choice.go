@@ -1,0 +1,155 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// FateByConfiguration is the fate of an event for which [Choose] finds no
+// channel: it is acknowledged, and nothing is sent.
+const FateByConfiguration = "not delivered by configuration"
+
+// TypeWebhook is the one type a configured channel can have.
+const TypeWebhook = "webhook"
+
+// Settings is what delivery takes from an agent's configuration. It is data
+// and holds references to secrets, never their values.
+type Settings struct {
+	Outbound []Rule                // nil: key absent, everything goes to xgw; empty: no external delivery
+	Channels map[string]Definition // entries of `channels:` by name
+	XGW      XGW
+}
+
+// Rule is one entry of `outbound:`.
+type Rule struct {
+	ThreadPattern string // glob over the thread id without its leading threads/
+	Via           string // a built-in name or a key of Settings.Channels
+}
+
+// Definition is one entry of `channels:`.
+type Definition struct {
+	Type         string // webhook
+	URL          string
+	Secret       string // env:NAME or file:PATH; empty: requests are not signed
+	AllowPrivate bool   // allows http:// and addresses that are not public
+}
+
+// XGW is how the xgw program is started.
+type XGW struct {
+	Path        string        // default xgw, searched in PATH
+	SessionFlag string        // default --session, corrected once by asking the program
+	Timeout     time.Duration // of one send; default 60 s
+}
+
+// Validate returns every mistake of s, joined. Choose and the channels may
+// rely on settings that passed.
+func (s Settings) Validate() error {
+	var errs []error
+	for i, r := range s.Outbound {
+		if err := checkPattern(r.ThreadPattern); err != nil {
+			errs = append(errs, fmt.Errorf("outbound[%d].thread_pattern: %w", i, err))
+		}
+		if _, ok := s.Channels[r.Via]; !ok && !builtIn(r.Via) {
+			errs = append(errs, fmt.Errorf("outbound[%d].via: %q is neither a built-in channel nor an entry of channels", i, Clean(r.Via, 64)))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Channels)) {
+		if builtIn(name) || name == "" {
+			errs = append(errs, fmt.Errorf("channels: the name %q is taken", name))
+		}
+		if t := s.Channels[name].Type; t != TypeWebhook {
+			errs = append(errs, fmt.Errorf("channels.%s.type: %q is unknown, only webhook is", Clean(name, 64), Clean(t, 64)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func builtIn(name string) bool {
+	return name == NameXGW || name == NameInternal || name == NameConsole
+}
+
+// Choose names the channel of a reply in threadID, or reports false when the
+// configuration wants none. source is the address of the message answered;
+// where it is known it outranks the reply context, so that words of an
+// external peer never reach another agent's inbox by naming it.
+func Choose(s Settings, threadID, source string, rc ReplyContext) (via string, ok bool) {
+	switch kind := origin(source, rc); kind {
+	case NameInternal, NameConsole:
+		return kind, true
+	}
+	if s.Outbound == nil {
+		return NameXGW, true
+	}
+	id := strings.TrimPrefix(threadID, "threads/")
+	for _, r := range s.Outbound {
+		if matchThread(r.ThreadPattern, id) {
+			return r.Via, true
+		}
+	}
+	return "", false
+}
+
+// origin returns internal, console, or the type of an external channel.
+func origin(source string, rc ReplyContext) string {
+	scheme, rest, _ := strings.Cut(source, ":")
+	switch scheme {
+	case "internal":
+		return NameInternal
+	case "external":
+		kind, _, _ := strings.Cut(rest, ":")
+		if kind == NameInternal {
+			return ""
+		}
+		return kind
+	default:
+		return rc.ChannelType()
+	}
+}
+
+func checkPattern(pattern string) error {
+	if pattern == "" {
+		return errors.New("empty pattern, ** matches every thread")
+	}
+	for seg := range strings.SplitSeq(pattern, "/") {
+		if _, err := path.Match(seg, ""); err != nil {
+			return fmt.Errorf("%q: %w", Clean(pattern, 64), err)
+		}
+	}
+	return nil
+}
+
+// matchThread reports whether pattern covers the whole of id. A segment ** is
+// any number of segments, none included; any other is a path.Match pattern for
+// exactly one. Only the last ** met is ever widened, so the work is bounded by
+// the product of the two lengths.
+func matchThread(pattern, id string) bool {
+	p, t := strings.Split(pattern, "/"), strings.Split(id, "/")
+	pi, ti, star, mark := 0, 0, -1, 0
+	for ti < len(t) {
+		if pi < len(p) && p[pi] == "**" {
+			star, mark = pi, ti
+			pi++
+			continue
+		}
+		if pi < len(p) {
+			if ok, err := path.Match(p[pi], t[ti]); ok && err == nil {
+				pi, ti = pi+1, ti+1
+				continue
+			}
+		}
+		if star < 0 {
+			return false
+		}
+		mark++
+		pi, ti = star+1, mark
+	}
+	for pi < len(p) && p[pi] == "**" {
+		pi++
+	}
+	return pi == len(p)
+}

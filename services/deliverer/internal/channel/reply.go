@@ -1,0 +1,104 @@
+package channel
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// MaxHops is how many times a message may pass from agent to agent before it
+// is dead: the end of every ping-pong.
+const MaxHops = 8
+
+// ReplyContext says where an answer goes. Unknown keys are carried untouched.
+type ReplyContext map[string]json.RawMessage
+
+// ParseContent reads text and reply_context from an event's content. A content
+// that is no object, a text that is no string and a reply_context that is no
+// object are Rejected; a missing reply_context is nil, because not every
+// channel needs one.
+func ParseContent(content json.RawMessage) (text string, rc ReplyContext, err error) {
+	var c struct {
+		Text         *string         `json:"text"`
+		ReplyContext json.RawMessage `json:"reply_context"`
+	}
+	if err := json.Unmarshal(content, &c); err != nil || c.Text == nil {
+		return "", nil, Reject(ReasonReplyContext, "event content holds no text", "push content as {\"text\", \"reply_context\"}")
+	}
+	if raw := bytes.TrimSpace(c.ReplyContext); len(raw) > 0 && string(raw) != "null" {
+		if err := json.Unmarshal(raw, &rc); err != nil {
+			return "", nil, Reject(ReasonReplyContext, "reply_context is not an object", "push reply_context as a JSON object")
+		}
+	}
+	return *c.Text, rc, nil
+}
+
+// ChannelType returns channel_type.
+func (rc ReplyContext) ChannelType() string { return rc.text("channel_type") }
+
+// ChannelID returns channel_id.
+func (rc ReplyContext) ChannelID() string { return rc.text("channel_id") }
+
+// PeerID returns peer_id.
+func (rc ReplyContext) PeerID() string { return rc.text("peer_id") }
+
+// SessionID returns session_id.
+func (rc ReplyContext) SessionID() string { return rc.text("session_id") }
+
+// SourceAgentID returns source_agent_id.
+func (rc ReplyContext) SourceAgentID() string { return rc.text("source_agent_id") }
+
+// Hops returns how many agents the message has passed. A value that is no
+// count is read as the limit: a forged one must not restart a loop.
+func (rc ReplyContext) Hops() int {
+	raw, ok := rc["hops"]
+	if !ok {
+		return 0
+	}
+	var n int
+	if err := json.Unmarshal(raw, &n); err != nil || n < 0 || n > MaxHops {
+		return MaxHops
+	}
+	return n
+}
+
+// Need returns the values of keys in order, or a Rejected error that names the
+// first one missing. NUL cannot travel in an argument vector or a header, so a
+// value that holds a control character counts as missing too.
+func (rc ReplyContext) Need(keys ...string) ([]string, error) {
+	values := make([]string, len(keys))
+	for i, key := range keys {
+		values[i] = rc.text(key)
+		if values[i] == "" || len(values[i]) > maxID || hasControl(values[i]) {
+			return nil, Reject(ReasonReplyContext, fmt.Sprintf("reply_context has no usable %s", key), "answer an event that states its "+key)
+		}
+	}
+	return values, nil
+}
+
+// maxID bounds an id in bytes; longer ones would only exhaust an argument list.
+const maxID = 4096
+
+func hasControl(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] == 0x7f {
+			return true
+		}
+	}
+	return false
+}
+
+// text returns a string value, or the digits of a number: some gateways write
+// numeric chat ids. Anything else is empty.
+func (rc ReplyContext) text(key string) string {
+	raw := bytes.TrimSpace(rc[key])
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var n json.Number
+	if json.Unmarshal(raw, &n) == nil {
+		return n.String()
+	}
+	return ""
+}

@@ -1,0 +1,28 @@
+// Package webhook owns delivery by HTTPS POST to a URL of the operator's
+// choice, and the rule which addresses such a request may reach.
+//
+// Promises:
+//   - Every send dials anew, and the address is judged after name resolution,
+//     at the socket: a name that resolves to another address the second time,
+//     an IP written in an odd form and each redirect meet the same check.
+//   - Nothing is sent through a proxy of the environment, and net/http repeats
+//     nothing by itself: a repeat that does not carry the duplicate flag would
+//     break the contract with the receiver.
+//   - A signed message reaches only the host it was signed for.
+//   - The URL's path and query, which often hold a token, and the secret are in
+//     no error.
+//
+// The receiver's side of the contract:
+//
+//	POST <url>
+//	Idempotency-Key: <key>            drop a key you have handled
+//	X-TheClaw-Fence: deliver/a1=42    refuse a token lower than one seen
+//	X-TheClaw-Signature: t=<unix seconds>,sha256=<hex HMAC of "<t>.<body>">
+//	{"agent_id","thread_id","event_id","text","reply_context","key",
+//	 "attempt","maybe_duplicate","created_at"}
+//
+// answered by any 2xx, whose id is the X-Message-Id header or "id" of a JSON
+// body. What each other answer means is the table in [classify].
+//
+// It does not retry and does not wait.
+package webhook

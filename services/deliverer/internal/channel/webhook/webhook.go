@@ -1,0 +1,254 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/theclaw/agents/services/deliverer/internal/channel"
+)
+
+const (
+	defaultTimeout = 30 * time.Second // of one send, redirects included
+	maxRedirects   = 3
+	maxAnswer      = 64 << 10 // bytes read of an answer
+	maxProviderID  = 200      // characters kept of the receiver's id
+)
+
+// Resolve turns a reference (env:NAME, file:PATH) into the secret. Its error
+// names the reference, never a value.
+type Resolve func(ctx context.Context, ref string) (string, error)
+
+// Config is one webhook.
+type Config struct {
+	Name         string
+	URL          string
+	Secret       string // reference; empty: not signed
+	AllowPrivate bool
+	Timeout      time.Duration // default 30 s
+}
+
+// Webhook is a channel; it is safe for concurrent use and holds no connection
+// between sends.
+type Webhook struct {
+	cfg     Config
+	url     *url.URL
+	resolve Resolve
+	client  *http.Client
+}
+
+// New checks cfg and returns its channel. resolve may be nil when cfg names no
+// secret. The secret itself is read at each send, so a rotation needs no
+// restart.
+func New(cfg Config, resolve Resolve) (*Webhook, error) {
+	u, err := url.Parse(cfg.URL)
+	switch {
+	case err != nil: // the error would quote the URL, which may hold a token
+		return nil, fmt.Errorf("webhook %s: url cannot be read", cfg.Name)
+	case u.Scheme != "https" && u.Scheme != "http":
+		return nil, fmt.Errorf("webhook %s: url must start with https://", cfg.Name)
+	case u.Scheme == "http" && !cfg.AllowPrivate:
+		return nil, fmt.Errorf("webhook %s: http:// needs allow_private", cfg.Name)
+	case u.Hostname() == "":
+		return nil, fmt.Errorf("webhook %s: url names no host", cfg.Name)
+	case u.User != nil:
+		return nil, fmt.Errorf("webhook %s: url holds credentials, use secret", cfg.Name)
+	case cfg.Secret != "" && resolve == nil:
+		return nil, fmt.Errorf("webhook %s: no way to read its secret", cfg.Name)
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	return &Webhook{cfg: cfg, url: u, resolve: resolve, client: newClient(guard{cfg.AllowPrivate, u.Scheme == "http"}, nil)}, nil
+}
+
+// newClient returns a client that dials for each request and follows nothing.
+// Without reused connections net/http has no reason to repeat a request, which
+// it otherwise does for one that carries an Idempotency-Key.
+func newClient(g guard, r *net.Resolver) *http.Client {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: r, Control: g.control}
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:                  nil,
+			DialContext:            dialer.DialContext,
+			DisableKeepAlives:      true,
+			DisableCompression:     true, // an answer is small, and a bomb stays out
+			MaxResponseHeaderBytes: maxAnswer,
+			TLSHandshakeTimeout:    10 * time.Second,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Name returns the name the configuration gave.
+func (w *Webhook) Name() string { return w.cfg.Name }
+
+// Guarantee returns [channel.Keyed]: dropping a known Idempotency-Key is the
+// receiver's part of the contract.
+func (w *Webhook) Guarantee() channel.Guarantee { return channel.Keyed }
+
+// Host returns the host and port of the URL.
+func (w *Webhook) Host(channel.Message) string { return strings.ToLower(w.url.Host) }
+
+// body is the JSON document a receiver gets.
+type body struct {
+	AgentID        string               `json:"agent_id"`
+	ThreadID       string               `json:"thread_id"`
+	EventID        int64                `json:"event_id"`
+	Text           string               `json:"text"`
+	ReplyContext   channel.ReplyContext `json:"reply_context"`
+	Key            string               `json:"key"`
+	Attempt        int                  `json:"attempt"`
+	MaybeDuplicate bool                 `json:"maybe_duplicate"`
+	CreatedAt      string               `json:"created_at"`
+}
+
+// Send posts m.
+func (w *Webhook) Send(ctx context.Context, m channel.Message) (channel.Receipt, error) {
+	if len(m.ReplyContext) == 0 {
+		return channel.Receipt{}, channel.Reject(channel.ReasonReplyContext, "the event has no reply_context", "answer an event that has one")
+	}
+	doc, err := json.Marshal(body{
+		m.AgentID, m.ThreadID, m.EventID, m.Text, m.ReplyContext, m.Key, m.Attempt, m.MaybeDuplicate, m.CreatedAt,
+	})
+	if err != nil {
+		return channel.Receipt{}, &channel.Error{Class: channel.Rejected, Reason: channel.ReasonReplyContext, BeforeSend: true, What: "reply_context cannot be encoded", Err: err}
+	}
+	header, err := w.header(ctx, m, doc)
+	if err != nil {
+		return channel.Receipt{}, err
+	}
+	within, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
+	defer cancel()
+	target := w.url
+	for range maxRedirects + 1 {
+		receipt, next, err := w.post(ctx, within, target, header, doc)
+		if next == nil || err != nil {
+			return receipt, err
+		}
+		if target, err = w.follow(target, next); err != nil {
+			return channel.Receipt{}, err
+		}
+	}
+	return channel.Receipt{}, w.redirectError(fmt.Sprintf("more than %d redirects", maxRedirects))
+}
+
+func (w *Webhook) header(ctx context.Context, m channel.Message, doc []byte) (http.Header, error) {
+	h := http.Header{}
+	h.Set("Content-Type", "application/json")
+	h.Set("User-Agent", "theclaw-deliverer")
+	h.Set("Idempotency-Key", m.Key)
+	if m.Fence.Token != 0 {
+		h.Set("X-TheClaw-Fence", m.Fence.Resource+"="+strconv.FormatInt(m.Fence.Token, 10))
+	}
+	if w.cfg.Secret == "" {
+		return h, nil
+	}
+	secret, err := w.resolve(ctx, w.cfg.Secret)
+	if err == nil && secret == "" {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		// Unavailable, not Rejected: once the operator has put the secret in
+		// place, everything that waited goes out.
+		return nil, &channel.Error{
+			Class: channel.Unavailable, What: fmt.Sprintf("the secret of webhook %s cannot be read", w.cfg.Name),
+			Fix: "set " + channel.Clean(w.cfg.Secret, 200), Err: err,
+		}
+	}
+	h.Set("X-TheClaw-Signature", sign(secret, time.Now(), doc))
+	return h, nil
+}
+
+// sign binds the time to the body, so that a recorded request grows stale.
+func sign(secret string, at time.Time, doc []byte) string {
+	t := strconv.FormatInt(at.Unix(), 10)
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(t + "."))
+	mac.Write(doc)
+	return "t=" + t + ",sha256=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// post does one request. next is where a redirect leads; parent tells our own
+// stop from the timeout of this send.
+func (w *Webhook) post(parent, ctx context.Context, target *url.URL, header http.Header, doc []byte) (_ channel.Receipt, next *url.URL, _ error) {
+	var left atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(doc))
+	if err != nil {
+		return channel.Receipt{}, nil, w.redirectError("the address cannot be read")
+	}
+	req.Header = header
+	res, err := w.client.Do(req)
+	if err != nil {
+		return channel.Receipt{}, nil, w.transportError(parent, err, left.Load())
+	}
+	defer res.Body.Close()
+	// An answer that breaks off has still answered: the status decides.
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if res.StatusCode/100 == 3 && res.StatusCode != http.StatusNotModified {
+		// 301, 302 and 303 turn a POST into a GET: the receiver would say 200
+		// to a request without the message.
+		if res.StatusCode != http.StatusTemporaryRedirect && res.StatusCode != http.StatusPermanentRedirect {
+			return channel.Receipt{}, nil, w.redirectError(fmt.Sprintf("redirect %d would drop the message", res.StatusCode))
+		}
+		if next, err = res.Location(); err != nil {
+			return channel.Receipt{}, nil, w.redirectError("redirect without an address")
+		}
+		return channel.Receipt{}, next, nil
+	}
+	if res.StatusCode/100 != 2 {
+		return channel.Receipt{}, nil, w.statusError(res, answer)
+	}
+	return channel.Receipt{ProviderID: providerID(res, answer)}, nil, nil
+}
+
+// follow decides whether a redirect may be taken; its address is judged again
+// when it is dialled.
+func (w *Webhook) follow(from, to *url.URL) (*url.URL, error) {
+	switch {
+	case to.Scheme != w.url.Scheme:
+		return nil, w.redirectError("redirect to another scheme")
+	case to.User != nil:
+		return nil, w.redirectError("redirect with credentials")
+	case w.cfg.Secret != "" && !strings.EqualFold(to.Host, w.url.Host):
+		return nil, w.redirectError("redirect of a signed message to another host")
+	}
+	to.Fragment = from.Fragment
+	return to, nil
+}
+
+func providerID(res *http.Response, answer []byte) string {
+	if id := channel.Clean(res.Header.Get("X-Message-Id"), maxProviderID); id != "" {
+		return id
+	}
+	var doc struct {
+		ID any `json:"id"`
+	}
+	d := json.NewDecoder(bytes.NewReader(answer))
+	d.UseNumber() // 64-bit ids do not fit a float
+	if d.Decode(&doc) != nil {
+		return "" // an answer need not be JSON
+	}
+	switch id := doc.ID.(type) {
+	case string:
+		return channel.Clean(id, maxProviderID)
+	case json.Number:
+		return channel.Clean(id.String(), maxProviderID)
+	}
+	return ""
+}

@@ -1,0 +1,28 @@
+// Package model owns the words in which the runner talks to a language model:
+// a request, a stream of deltas, one complete response or one classified error.
+//
+// What it promises:
+//   - A [Response] is a whole answer. A stream that ended without the
+//     provider's finish reason is an [*Error] of class [CutStream], whatever
+//     text had already arrived.
+//   - Every error of a [Driver] is an [*Error]; its class alone says whether
+//     another try may help ([Error.Recoverable]) and whether this one is
+//     charged to the message ([Error.CountsTry]).
+//   - Tool calls have ids that are unique in the conversation and the same for
+//     the same answer to the same request, even when the provider sends none.
+//   - No key, header or URL of a provider appears in an error.
+//
+// What it does not do: it never repeats a call (the turn journal owns the
+// tries; package retry says how long to wait before the next one), runs no
+// tool, builds no prompt and stores nothing.
+//
+// Rooms below this one:
+//
+//	offline    the built-in deterministic driver, honest about being no model
+//	openai     chat completions of any OpenAI-compatible endpoint
+//	provider   which providers exist on this machine, and which is the default
+//	retry      one try at a time: breaker, backoff, retry budget
+//	modeltest  a scripted provider on loopback and the suite every driver passes
+//
+// Units: sizes in tokens are int64 counts, times are time.Duration.
+package model

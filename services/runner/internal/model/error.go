@@ -1,0 +1,157 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Class is the kind of a failure; it decides what happens next.
+//
+//	class          another try  charged  meaning
+//	RateLimited    yes          yes      429; RetryAfter may be set
+//	Unavailable    yes          yes      5xx, overload, a call that took too long
+//	Unreachable    yes          no       refused, no route, no name: provider down
+//	CutStream      yes          yes      the answer broke off
+//	BadResponse    yes          yes      the answer makes no sense
+//	Auth           no           -        key missing, wrong, blocked or without credit
+//	Config         no           -        unknown provider or model, request refused
+//	ContextTooLong no           -        prompt over the model's limit: compact, then call anew
+//	Policy         no           -        content filter
+//	Canceled       no           -        our own cancellation
+//	Timeout        no           -        the turn's time is used up
+type Class int
+
+// The classes. The zero value is none of them.
+const (
+	RateLimited Class = iota + 1
+	Unavailable
+	Unreachable
+	CutStream
+	BadResponse
+	Auth
+	Config
+	ContextTooLong
+	Policy
+	Canceled
+	Timeout
+)
+
+// Fault reasons, one per class.
+const (
+	ReasonRateLimited    = "MODEL_RATE_LIMITED"
+	ReasonUnavailable    = "MODEL_UNAVAILABLE"
+	ReasonUnreachable    = "MODEL_UNREACHABLE"
+	ReasonCutStream      = "MODEL_CUT_STREAM"
+	ReasonBadResponse    = "MODEL_BAD_RESPONSE"
+	ReasonAuth           = "MODEL_AUTH"
+	ReasonConfig         = "MODEL_CONFIG"
+	ReasonContextTooLong = "MODEL_CONTEXT_TOO_LONG"
+	ReasonPolicy         = "MODEL_POLICY"
+	ReasonCanceled       = "MODEL_CANCELED"
+	ReasonTimeout        = "MODEL_TIMEOUT"
+)
+
+var classes = [...]struct {
+	text, reason, fix string
+	recoverable       bool
+}{
+	RateLimited:    {"rate limited", ReasonRateLimited, "wait, or raise the limit of the provider's account", true},
+	Unavailable:    {"provider failed", ReasonUnavailable, "wait; see the provider's status page if it lasts", true},
+	Unreachable:    {"provider unreachable", ReasonUnreachable, "check the network and the provider's base_url", true},
+	CutStream:      {"answer broke off", ReasonCutStream, "wait; check proxies between here and the provider if it lasts", true},
+	BadResponse:    {"answer not understood", ReasonBadResponse, "check that base_url is an OpenAI-compatible endpoint, or use another model", true},
+	Auth:           {"key refused", ReasonAuth, "check the provider's api_key reference and its account", false},
+	Config:         {"request refused", ReasonConfig, "check pai.provider and pai.model in the agent's config.yaml and the provider settings", false},
+	ContextTooLong: {"prompt too long", ReasonContextTooLong, "lower context_window so that compaction starts earlier, or use a model with a larger window", false},
+	Policy:         {"refused by the provider's content policy", ReasonPolicy, "rephrase the message", false},
+	Canceled:       {"canceled", ReasonCanceled, "send the message again if the answer is still wanted", false},
+	Timeout:        {"out of time", ReasonTimeout, "ask for less in one message, or use a faster model", false},
+}
+
+func (c Class) known() bool { return c > 0 && int(c) < len(classes) }
+
+// String is the class in a few words.
+func (c Class) String() string {
+	if !c.known() {
+		return "unknown failure"
+	}
+	return classes[c].text
+}
+
+// Error is why a call gave no answer.
+type Error struct {
+	Class Class
+	// Status is the provider's HTTP status; 0 when there was none.
+	Status int
+	// RetryAfter is how long the provider asked us to wait; 0 when it did not.
+	RetryAfter time.Duration
+	// Message is fit for a person and holds no secret.
+	Message string
+	// Err is the cause, for errors.Is and logs.
+	Err error
+}
+
+// Errorf makes an Error of the class with a formatted message.
+func Errorf(class Class, format string, args ...any) *Error {
+	return &Error{Class: class, Message: fmt.Sprintf(format, args...)}
+}
+
+// Error is the class, the status when there is one, and the message.
+func (e *Error) Error() string {
+	switch {
+	case e.Status != 0 && e.Message != "":
+		return fmt.Sprintf("model: %s (%d): %s", e.Class, e.Status, e.Message)
+	case e.Message != "":
+		return fmt.Sprintf("model: %s: %s", e.Class, e.Message)
+	}
+	return "model: " + e.Class.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Recoverable reports whether the same request may succeed later (S0-86,
+// S0-87).
+func (e *Error) Recoverable() bool { return e.Class.known() && classes[e.Class].recoverable }
+
+// CountsTry reports whether the failed call is charged to the message's tries.
+// A provider that could not even be reached charges nothing, so an outage
+// kills no message; neither does our own cancellation.
+func (e *Error) CountsTry() bool { return e.Class != Unreachable && e.Class != Canceled }
+
+// Reason is the fault reason of the class.
+func (e *Error) Reason() string {
+	if !e.Class.known() {
+		return ReasonUnavailable
+	}
+	return classes[e.Class].reason
+}
+
+// Fix says what a person can do about it.
+func (e *Error) Fix() string {
+	if !e.Class.known() {
+		return classes[Unavailable].fix
+	}
+	return classes[e.Class].fix
+}
+
+// AsError finds the Error in err's chain. Context errors become Canceled or
+// Timeout; anything else, which a driver should not return, is BadResponse.
+// It is nil exactly when err is nil.
+func AsError(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &Error{Class: Canceled, Message: "the run was canceled", Err: err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Class: Timeout, Message: "the turn's time is used up", Err: err}
+	}
+	return &Error{Class: BadResponse, Message: "the driver failed in a way it has no word for", Err: err}
+}

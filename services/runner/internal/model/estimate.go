@@ -1,0 +1,46 @@
+package model
+
+// Token weights of the estimate in hundredths (S0-113).
+const (
+	asciiWeight = 25
+	latinWeight = 70
+	wideWeight  = 150
+)
+
+// wideFrom is where scripts begin whose characters are a token or more each:
+// CJK radicals, kana, Han, Hangul, and everything outside the basic plane.
+const wideFrom = 0x2E80
+
+// EstimateTokens is the weighted guess of how many tokens a text costs: 0.25
+// for an ASCII character, 1.5 for a CJK character (and emoji), 0.7 for any
+// other letter, rounded up. It is for budgets; the provider's own usage is
+// what was paid.
+func EstimateTokens(text string) int64 {
+	var hundredths int64
+	for _, r := range text {
+		switch {
+		case r < 0x80:
+			hundredths += asciiWeight
+		case r >= wideFrom, r >= 0x1100 && r <= 0x11FF: // Hangul Jamo live low
+			hundredths += wideWeight
+		default:
+			hundredths += latinWeight
+		}
+	}
+	return (hundredths + 99) / 100
+}
+
+// EstimateRequest is the estimate for everything a request sends.
+func EstimateRequest(req Request) int64 {
+	total := EstimateTokens(req.System)
+	for _, m := range req.Messages {
+		total += EstimateTokens(m.Text) + EstimateTokens(m.Reasoning)
+		for _, c := range m.ToolCalls {
+			total += EstimateTokens(c.Name) + EstimateTokens(string(c.Arguments))
+		}
+	}
+	for _, t := range req.Tools {
+		total += EstimateTokens(t.Name) + EstimateTokens(t.Description) + EstimateTokens(string(t.Schema))
+	}
+	return total
+}

@@ -1,0 +1,127 @@
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Role says who speaks in a [Message].
+type Role string
+
+// The roles of a conversation. RoleSystem inside Messages is for notes that
+// stand between turns; the main system prompt is [Request.System].
+const (
+	RoleSystem    Role = "system"
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleTool      Role = "tool"
+)
+
+// Message is one entry of the conversation sent to the model.
+type Message struct {
+	Role Role
+	// Text is what was said; for RoleTool the result of the call.
+	Text string
+	// Reasoning is what the model thought before this assistant message. It is
+	// sent back only to providers that demand it (Settings: replay_reasoning).
+	Reasoning string
+	// ToolCalls are the calls an assistant message asked for.
+	ToolCalls []ToolCall
+	// ToolCallID names the call that a RoleTool message answers.
+	ToolCallID string
+	// Name is the tool's name for RoleTool, else an optional speaker name.
+	Name string
+}
+
+// ToolCall is one request of the model to run a tool.
+type ToolCall struct {
+	// ID is never empty and unique in the conversation.
+	ID   string
+	Name string
+	// Arguments is a valid JSON object; a call without arguments carries {}.
+	Arguments json.RawMessage
+}
+
+// Tool is a tool the model may call.
+type Tool struct {
+	Name        string
+	Description string
+	// Schema is the JSON Schema object of the arguments; empty means none.
+	Schema json.RawMessage
+}
+
+// Request is one model call.
+type Request struct {
+	// Model is the provider's name of the model.
+	Model string
+	// System is the system prompt; empty sends none.
+	System   string
+	Messages []Message
+	Tools    []Tool
+	// MaxOutputTokens bounds the answer; 0 leaves it to the provider.
+	MaxOutputTokens int
+	// Temperature is left to the provider when nil.
+	Temperature *float64
+	// Try is the number of this try of the step, from 1 (0 means 1). Providers
+	// never see it; package retry takes the backoff from it.
+	Try int
+}
+
+// Delta is a piece of an answer as it arrives. Either field may be empty.
+type Delta struct {
+	Text      string
+	Reasoning string
+}
+
+// FinishReason says why a complete answer ended.
+type FinishReason string
+
+// Finish reasons. Content filters, lost connections and the like are errors.
+const (
+	// FinishStop: the model said all it wanted.
+	FinishStop FinishReason = "stop"
+	// FinishLength: the output limit was reached; the text is usable but short.
+	FinishLength FinishReason = "length"
+	// FinishToolCalls: the model waits for the results of Response.ToolCalls.
+	FinishToolCalls FinishReason = "tool_calls"
+)
+
+// Usage counts tokens as the provider reports them; zero when it did not.
+type Usage struct {
+	Input  int64
+	Output int64
+	// CachedInput is the part of Input served from the provider's cache.
+	CachedInput int64
+	// Reasoning is the part of Output the model spent thinking.
+	Reasoning int64
+}
+
+// Response is one complete answer.
+type Response struct {
+	Text      string
+	Reasoning string
+	ToolCalls []ToolCall
+	Usage     Usage
+	// FinishReason is FinishToolCalls exactly when ToolCalls is not empty, but
+	// for an answer with calls that hit the limit, which keeps FinishLength.
+	FinishReason FinishReason
+	// Model is the model that answered, as the provider names it.
+	Model string
+	// ProviderID is the provider's id of this answer, for support questions.
+	ProviderID string
+	// FirstToken is the time from the call to the first delta.
+	FirstToken time.Duration
+	// Duration is the time from the call to the end of the answer.
+	Duration time.Duration
+}
+
+// Driver speaks to one provider. Generate makes one call and no retries,
+// hands each piece to onDelta (which may be nil, and is called from the
+// calling goroutine only) and returns when the answer is complete. Every error
+// is an [*Error]. A Driver is safe for concurrent use.
+type Driver interface {
+	// Name is the provider's name; breakers and metrics are kept by it.
+	Name() string
+	Generate(ctx context.Context, req Request, onDelta func(Delta)) (Response, error)
+}
