@@ -6,8 +6,6 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# The output of `make run` is the program's: no `Entering directory` in it.
-MAKEFLAGS += --no-print-directory
 
 BIN := $(CURDIR)/.bin
 PROGRAMS := agentctl agent agentd
@@ -18,7 +16,7 @@ VENDORED := buf/validate/validate.proto google/rpc/status.proto google/rpc/error
 
 VERSION := $(or $(shell git describe --always --dirty 2>/dev/null),unknown)
 # -trimpath, no cgo and no version control stamp: the same source gives the same
-# bytes in every folder. The version is a variable, so it can be told twice.
+# bytes in every folder. Without git the version is `unknown`.
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 # npm fetches buf ready made (seconds, Linux on x86-64); go builds it (minutes).
@@ -41,6 +39,7 @@ build: ## build agentctl, agent and agentd into .bin
 	@mkdir -p $(BIN)
 	@$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%) >&2
 
+# Nothing here writes to standard output but the program itself.
 .PHONY: run
 run: build ## start an agent here and talk to it: printf 'hello\n' | make run
 	@$(BIN)/agentctl up
@@ -62,7 +61,7 @@ race: ## the same with the race detector (needs a C compiler)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (default 10s)
-	@grep -rEno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's#^(.*)/[^/]*:[0-9]+:func #\1 #' | \
+	@{ grep -rEno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . || true; } | sed -E 's#^(.*)/[^/]*:[0-9]+:func #\1 #' | \
 	while read -r dir name; do echo "== $$dir $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null; done
 
 .PHONY: bench

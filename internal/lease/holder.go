@@ -47,7 +47,7 @@ func NewHolder(dir, name string) (*Holder, error) {
 	if m := mark(dir); m != "" {
 		name += "@" + m
 	}
-	for range 10 {
+	for range 100 {
 		h := &Holder{id: name + "-" + ulid.Make().String()}
 		ok, err := h.take(holderPath(dir, h.id))
 		if err != nil {
@@ -56,7 +56,7 @@ func NewHolder(dir, name string) (*Holder, error) {
 		if ok {
 			return h, nil
 		}
-		// SweepHolders looked at the file between its creation and its lock.
+		// SweepHolders took the file between its making and its lock.
 	}
 	return nil, fmt.Errorf("lock holder %s: the file is taken away each time", name)
 }
@@ -64,8 +64,8 @@ func NewHolder(dir, name string) (*Holder, error) {
 // take locks the file and makes sure that it is still the one in the directory.
 func (h *Holder) take(path string) (bool, error) {
 	h.lock = flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
-	ok, err := h.lock.TryLock()
-	if err != nil || !ok {
+	// It waits for nobody but a sweep that has just found the new file unlocked.
+	if err := h.lock.Lock(); err != nil {
 		return false, err
 	}
 	mine, err := h.lock.Stat()
@@ -140,84 +140,6 @@ func probe(path string) (*flock.Flock, error) {
 		return nil, err
 	}
 	return lock, nil
-}
-
-// SweepHolders looked at the file between its creation and its lock.
-	}
-	return nil, fmt.Errorf("lock holder %s: the file is taken away each time", name)
-}
-
-// take locks the file and makes sure that it is still the one in the directory.
-func (h *Holder) take(path string) (bool, error) {
-	h.lock = flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
-	ok, err := h.lock.TryLock()
-	if err != nil || !ok {
-		return false, err
-	}
-	mine, err := h.lock.Stat()
-	if err != nil {
-		return false, errors.Join(err, h.lock.Unlock())
-	}
-	if there, err := os.Stat(path); err != nil || !os.SameFile(mine, there) {
-		return false, h.lock.Unlock()
-	}
-	// For people who look; nobody decides by it.
-	if err := os.WriteFile(path, strconv.AppendInt(nil, int64(os.Getpid()), 10), 0o600); err != nil {
-		return false, errors.Join(err, h.lock.Unlock())
-	}
-	return true, nil
-}
-
-// ID is the holder's name in leases.
-func (h *Holder) ID() string { return h.id }
-
-// Local reports whether the holder keeps a lock that a registry can test.
-func (h *Holder) Local() bool { return h.lock != nil }
-
-// Close removes the lock file and gives up the lock. Release the leases first:
-// from here on they count as a dead holder's.
-func (h *Holder) Close() error {
-	if h.lock == nil || !h.lock.Locked() {
-		return nil
-	}
-	err := os.Remove(h.lock.Path())
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if err := errors.Join(err, h.lock.Unlock()); err != nil {
-		return fmt.Errorf("close holder %s: %w", h.id, err)
-	}
-	return nil
-}
-
-// HolderDead reports whether the holder certainly runs no more:
-//
-//   - its file is there and its lock can be taken: dead, however it died;
-//   - its file is gone and its id carries this directory's mark: dead, it went
-//     in good order (or was swept after its death);
-//   - anything else, such as a remote or foreign id, one of an earlier boot
-//     without a file, an unreadable file: unknown, hence false, and its leases
-//     run out by their ttl.
-//
-// A stopped process keeps its lock and is not dead.
-func HolderDead(dir, holder string) bool {
-	if !plainID(holder) {
-		return false
-	}
-	path := holderPath(dir, holder)
-	// Shared, so that two who ask at once do not take each other for the
-	// holder; and without O_CREATE, since asking must leave no trace.
-	lock := flock.New(path, flock.SetFlag(os.O_RDONLY|syscall.O_NOFOLLOW))
-	ok, err := lock.TryRLock()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		m := mark(dir)
-		return m != "" && strings.Contains(holder, "@"+m+"-")
-	case err != nil || !ok:
-		return false
-	}
-	_ = lock.Unlock() // it closes the file; the answer stands
-	return true
 }
 
 // SweepHolders removes the lock files of dead holders and returns their ids. A

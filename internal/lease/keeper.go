@@ -206,8 +206,8 @@ func (k *Keeper) every(ttl time.Duration) time.Duration {
 	return ttl / 3
 }
 
-// retryDelay doubles from ttl/60 to ttl/10, of which the upper half is random.
+// retryDelay doubles from ttl/60 to ttl/20, of which the upper half is random.
 func retryDelay(ttl time.Duration, failures int) time.Duration {
-	ceiling := max(min(ttl/60<<min(failures, 8), ttl/10), time.Millisecond)
+	ceiling := max(min(ttl/60<<min(failures, 8), ttl/20), time.Millisecond)
 	return ceiling/2 + rand.N(ceiling/2+1)
 }

@@ -94,9 +94,11 @@ func Choose(s Settings, threadID, source string, rc ReplyContext) (via string, o
 	return "", false
 }
 
-// origin returns internal, console, or the type of an external channel.
-func origin(source string, rc ReplyContext) string {
-	scheme, rest, _ := strings.Cut(source, ":")
+// origin returns internal, console, or the type of an external channel. It
+// reads the first two words only and never fails: an address that is unreadable
+// further on is still an external one, and must not be taken for unknown.
+func origin(address string, rc ReplyContext) string {
+	scheme, rest, _ := strings.Cut(address, ":")
 	switch scheme {
 	case "internal":
 		return NameInternal

@@ -2,22 +2,21 @@
 // ([Message]), what a way out must do ([Channel]), how a send can end
 // ([Error] and its [Class]) and which way a reply takes ([Choose]).
 //
+// Every send ends in one of these ways, and the caller needs nothing but the
+// class to go on:
+//
+//	nil          sent: commit the receipt (D3)
+//	Failed       an attempt is spent; try again after the backoff
+//	Unavailable  nothing is spent; the channel's breaker opens
+//	Rejected     dead at once, What is the recorded cause (D4)
+//	Interrupted  we stopped it ourselves; nothing is spent
+//
 // Promises:
-//
-//   - Every send ends in one of four ways, and the caller needs nothing but the
-//     class to go on:
-//
-//     Send -> nil          sent: commit the receipt (D3)
-//     Send -> Failed       an attempt is spent; try again after the backoff
-//     Send -> Unavailable  nothing is spent; the channel's breaker opens
-//     Send -> Rejected     dead at once, the What is the recorded cause (D4)
-//     Send -> Interrupted  we stopped it ourselves; nothing is spent
-//
 //   - Error.InDoubt says when the message may have left although the send did
 //     not succeed (window B), so that the next one can carry the duplicate flag.
-//
-//   - What and Fix of an Error are one line of bounded length and hold no secret
-//     and no byte of a message; only Err, meant for logs, may quote an answer.
+//   - What and Fix of an Error are one line of bounded length without control
+//     characters and hold no secret of ours. What may quote the cause a gateway
+//     stated; a longer answer is quoted in Err only, which is meant for logs.
 //
 // It does not retry, does not wait, keeps no state between sends and knows
 // neither leases nor storage. The two channels without a dependency, console

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+
+	"github.com/theclaw/agents/internal/source"
 )
 
 // Pusher appends an event to an agent's inbox. A repeat with the same key
@@ -62,7 +64,7 @@ func (c *Inbox) Send(ctx context.Context, m Message) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, &Error{Class: Rejected, Reason: ReasonReplyContext, BeforeSend: true, What: "reply_context cannot be encoded", Err: err}
 	}
-	id, err := c.pusher.Push(ctx, to[0], "internal:dm:default:"+m.AgentID, "message", string(content), m.Key)
+	id, err := c.pusher.Push(ctx, to[0], source.Agent(m.AgentID).String(), "message", string(content), m.Key)
 	if err != nil {
 		return Receipt{}, AsError(fmt.Errorf("push event: %w", err))
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -68,10 +67,6 @@ func retryAfter(value string, now time.Time) time.Duration {
 func (w *Webhook) transportError(parent context.Context, err error, left bool) *channel.Error {
 	if refused, ok := errors.AsType[*channel.Error](err); ok {
 		return refused
-	}
-	// *url.Error quotes the whole URL, and its path may be a secret.
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err
 	}
 	if errors.Is(parent.Err(), context.Canceled) {
 		return &channel.Error{Class: channel.Interrupted, InDoubt: left, What: "the send was stopped", Err: err}

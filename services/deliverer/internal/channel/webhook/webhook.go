@@ -45,10 +45,10 @@ type Config struct {
 // Webhook is a channel; it is safe for concurrent use and holds no connection
 // between sends.
 type Webhook struct {
-	cfg     Config
-	url     *url.URL
-	resolve Resolve
-	client  *http.Client
+	cfg       Config
+	url       *url.URL
+	resolve   Resolve
+	transport *http.Transport
 }
 
 // New checks cfg and returns its channel. resolve may be nil when cfg names no
@@ -67,30 +67,30 @@ func New(cfg Config, resolve Resolve) (*Webhook, error) {
 		return nil, fmt.Errorf("webhook %s: url names no host", cfg.Name)
 	case u.User != nil:
 		return nil, fmt.Errorf("webhook %s: url holds credentials, use secret", cfg.Name)
+	case cfg.Secret != "" && !strings.HasPrefix(cfg.Secret, "env:") && !strings.HasPrefix(cfg.Secret, "file:"):
+		return nil, fmt.Errorf("webhook %s: secret must be a reference, env:NAME or file:PATH", cfg.Name)
 	case cfg.Secret != "" && resolve == nil:
 		return nil, fmt.Errorf("webhook %s: no way to read its secret", cfg.Name)
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	return &Webhook{cfg: cfg, url: u, resolve: resolve, client: newClient(guard{cfg.AllowPrivate, u.Scheme == "http"}, nil)}, nil
+	return &Webhook{cfg: cfg, url: u, resolve: resolve, transport: newTransport(guard{cfg.AllowPrivate, u.Scheme == "http"}, nil)}, nil
 }
 
-// newClient returns a client that dials for each request and follows nothing.
-// Without reused connections net/http has no reason to repeat a request, which
-// it otherwise does for one that carries an Idempotency-Key.
-func newClient(g guard, r *net.Resolver) *http.Client {
+// newTransport returns a transport that dials for each request. Without reused
+// connections net/http has no reason to repeat a request, which it otherwise
+// does for one that carries an Idempotency-Key. There is no http.Client around
+// it: redirects are ours to judge.
+func newTransport(g guard, r *net.Resolver) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: r, Control: g.control}
-	return &http.Client{
-		Transport: &http.Transport{
-			Proxy:                  nil,
-			DialContext:            dialer.DialContext,
-			DisableKeepAlives:      true,
-			DisableCompression:     true, // an answer is small, and a bomb stays out
-			MaxResponseHeaderBytes: maxAnswer,
-			TLSHandshakeTimeout:    10 * time.Second,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	return &http.Transport{
+		Proxy:                  nil,
+		DialContext:            dialer.DialContext,
+		DisableKeepAlives:      true,
+		DisableCompression:     true, // an answer is small, and a bomb stays out
+		MaxResponseHeaderBytes: maxAnswer,
+		TLSHandshakeTimeout:    10 * time.Second,
 	}
 }
 
@@ -140,7 +140,7 @@ func (w *Webhook) Send(ctx context.Context, m channel.Message) (channel.Receipt,
 		if next == nil || err != nil {
 			return receipt, err
 		}
-		if target, err = w.follow(target, next); err != nil {
+		if target, err = w.follow(next); err != nil {
 			return channel.Receipt{}, err
 		}
 	}
@@ -193,7 +193,7 @@ func (w *Webhook) post(parent, ctx context.Context, target *url.URL, header http
 		return channel.Receipt{}, nil, w.redirectError("the address cannot be read")
 	}
 	req.Header = header
-	res, err := w.client.Do(req)
+	res, err := w.transport.RoundTrip(req)
 	if err != nil {
 		return channel.Receipt{}, nil, w.transportError(parent, err, left.Load())
 	}
@@ -219,7 +219,7 @@ func (w *Webhook) post(parent, ctx context.Context, target *url.URL, header http
 
 // follow decides whether a redirect may be taken; its address is judged again
 // when it is dialled.
-func (w *Webhook) follow(from, to *url.URL) (*url.URL, error) {
+func (w *Webhook) follow(to *url.URL) (*url.URL, error) {
 	switch {
 	case to.Scheme != w.url.Scheme:
 		return nil, w.redirectError("redirect to another scheme")
@@ -228,7 +228,6 @@ func (w *Webhook) follow(from, to *url.URL) (*url.URL, error) {
 	case w.cfg.Secret != "" && !strings.EqualFold(to.Host, w.url.Host):
 		return nil, w.redirectError("redirect of a signed message to another host")
 	}
-	to.Fragment = from.Fragment
 	return to, nil
 }
 

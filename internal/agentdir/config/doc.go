@@ -1,0 +1,158 @@
+// Package config owns the settings of an agent as values: which keys there are, what
+// each may hold, what it is when nobody says so, and how it is written down.
+//
+// It promises that [Default] passes every check and that what [Marshal] writes is read
+// back equal by package layer. Secrets are references (`env:NAME`, `file:PATH`); a value
+// that is not one is refused and never repeated in a message.
+//
+// It reads no YAML and no files: package layer does the one, package agentdir the other.
+package config
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config is what an agent runs with. Zero is not valid; start from [Default].
+type Config struct {
+	AgentID  string // equals the name of the agent's directory
+	Kind     string // system or user
+	Pai      Pai
+	Inbox    Inbox
+	Routing  Routing
+	Outbound []Outbound // nil: key absent; empty: no external delivery
+	Channels map[string]Channel
+	Retry    Limits // of model calls; default 3 attempts, 24 h
+	Deliver  Limits // of sends; default 3 attempts, 24 h
+	// ContextWindow and MaxOutputTokens are in tokens; defaults 128000 and 4096.
+	ContextWindow, MaxOutputTokens int
+	Context                        Context
+	Compaction                     Compaction
+	Run                            Run
+	Sandbox                        Sandbox
+	Memory                         Memory
+	OnError                        OnError
+}
+
+// Pai names the model. The defaults are openai and gpt-4o.
+type Pai struct{ Provider, Model string }
+
+// Inbox relocates the inbox thread. Empty is the agent's own inbox directory.
+type Inbox struct{ Path string }
+
+// Routing chooses the conversation thread: per-peer (default), per-channel, per-agent.
+type Routing struct{ Default string }
+
+// Outbound sends the answers of the threads a pattern matches through a channel.
+type Outbound struct {
+	ThreadPattern string // glob below threads/, `**` for any depth
+	Via           string // a built-in channel or a name in Channels
+}
+
+// Channel is a named way out. Secret is a reference; AllowPrivate lets a webhook
+// reach loopback and private addresses and use plain http.
+type Channel struct {
+	Type, URL, Secret string
+	AllowPrivate      bool
+}
+
+// Limits bound how often and for how long something is tried.
+type Limits struct {
+	MaxAttempts int
+	MaxAge      time.Duration
+}
+
+// Context is what goes into a prompt; RecentMessages is 20 by default.
+type Context struct{ RecentMessages int }
+
+// Compaction says when a memory layer is digested: at a share of the input budget
+// (80 %) or after turns (10), keeping the newest tokens raw (4096); a peer's layer
+// after PeerEvery thread compactions (5), the agent's after AgentEvery (20).
+type Compaction struct{ AtPercent, AfterTurns, KeepTokens, PeerEvery, AgentEvery int }
+
+// Run bounds the work of one agent: 64 lanes at once, 600 s per turn.
+type Run struct {
+	Concurrency int
+	Timeout     time.Duration
+}
+
+// Sandbox of the agent's programs: mode required (default), reduced or off; no network.
+type Sandbox struct {
+	Mode    string
+	Network bool
+}
+
+// Memory says whether the agent layer may digest peers' words; default false.
+type Memory struct{ Share bool }
+
+// OnError says whether a peer hears of a failure; default false.
+type OnError struct{ NotifyPeer bool }
+
+// SafetyTokens stay free between prompt and answer (S0-47).
+const SafetyTokens = 512
+
+// InputBudget returns how many tokens a prompt may have.
+func (c *Config) InputBudget() int { return c.ContextWindow - c.MaxOutputTokens - SafetyTokens }
+
+// Default returns the settings of an agent that says nothing.
+func Default() Config {
+	return Config{
+		Kind:            "user",
+		Pai:             Pai{Provider: "openai", Model: "gpt-4o"},
+		Routing:         Routing{Default: "per-peer"},
+		Retry:           Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour},
+		Deliver:         Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour},
+		ContextWindow:   128000,
+		MaxOutputTokens: 4096,
+		Context:         Context{RecentMessages: 20},
+		Compaction:      Compaction{AtPercent: 80, AfterTurns: 10, KeepTokens: 4096, PeerEvery: 5, AgentEvery: 20},
+		Run:             Run{Concurrency: 64, Timeout: 600 * time.Second},
+		Sandbox:         Sandbox{Mode: "required"},
+	}
+}
+
+// Via returns the channel for a thread (an id such as threads/peers/cli-cli): the
+// first matching entry of outbound. An absent key means xgw for everything below
+// threads/; ok is false when nothing is to be sent.
+func (c *Config) Via(threadID string) (channel string, ok bool) {
+	rel, ok := strings.CutPrefix(threadID, "threads/")
+	if !ok {
+		return "", false
+	}
+	if c.Outbound == nil {
+		return "xgw", true
+	}
+	for _, o := range c.Outbound {
+		pattern := strings.TrimPrefix(o.ThreadPattern, "threads/")
+		if match(strings.Split(pattern, "/"), strings.Split(rel, "/")) {
+			return o.Via, true
+		}
+	}
+	return "", false
+}
+
+// match compares segment by segment; `**` stands for any number of segments.
+func match(pattern, segments []string) bool {
+	// Runs of ** are one: otherwise the backtracking below is exponential.
+	pattern = slices.CompactFunc(slices.Clone(pattern), func(a, b string) bool { return a == "**" && b == "**" })
+	for len(pattern) > 0 {
+		if pattern[0] == "**" {
+			for i := range len(segments) + 1 {
+				if match(pattern[1:], segments[i:]) {
+					return true
+				}
+			}
+			return false
+		}
+		if len(segments) == 0 {
+			return false
+		}
+		if ok, err := path.Match(pattern[0], segments[0]); err != nil || !ok {
+			return false
+		}
+		pattern, segments = pattern[1:], segments[1:]
+	}
+	return len(segments) == 0
+}

@@ -1,0 +1,169 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Marshal writes every setting of c. What package layer reads back equals c, except that a
+// nil and an empty Channels are both no channel.
+func Marshal(c Config) []byte {
+	var b bytes.Buffer
+	group := ""
+	for i := range fields {
+		f := &fields[i]
+		value := f.Render(&c)
+		if f.Key == "inbox.path" && c.Inbox.Path == "" {
+			continue // no value means the default; there is no way to write that
+		}
+		head, leaf, nested := strings.Cut(f.Key, ".")
+		if !nested {
+			fmt.Fprintf(&b, "%s: %s\n", f.Key, value)
+			continue
+		}
+		if head != group {
+			group = head
+			fmt.Fprintf(&b, "%s:\n", head)
+		}
+		fmt.Fprintf(&b, "  %s: %s\n", leaf, value)
+	}
+	if c.Outbound != nil {
+		fmt.Fprintf(&b, "outbound: %s\n", FlowOutbound(c.Outbound))
+	}
+	if len(c.Channels) > 0 {
+		b.WriteString("channels:\n")
+		for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
+			fmt.Fprintf(&b, "  %s: %s\n", Quote(name), FlowChannel(c.Channels[name]))
+		}
+	}
+	return b.Bytes()
+}
+
+// Parse stores a value given as text (a command line, a variable).
+func (f *Field) Parse(c *Config, s string) (problem string) {
+	switch ref := f.Ref(c).(type) {
+	case *string:
+		*ref = s
+	case *int:
+		problem = ParseNumber(s, ref)
+	case *bool:
+		switch s {
+		case "true", "false":
+			*ref = s == "true"
+		default:
+			problem = "wants true or false"
+		}
+	case *time.Duration:
+		problem = ParseDuration(s, ref)
+	}
+	if problem == "" && f.Check != nil {
+		problem = f.Check(f.Ref(c))
+	}
+	return problem
+}
+
+// Show writes the value for a reader.
+func (f *Field) Show(c *Config) string {
+	switch ref := f.Ref(c).(type) {
+	case *string:
+		return *ref
+	case *int:
+		return strconv.Itoa(*ref)
+	case *bool:
+		return strconv.FormatBool(*ref)
+	case *time.Duration:
+		return duration(*ref)
+	}
+	return ""
+}
+
+// Render writes the value for a YAML file.
+func (f *Field) Render(c *Config) string {
+	if ref, ok := f.Ref(c).(*string); ok {
+		return Quote(*ref)
+	}
+	return f.Show(c)
+}
+
+// ParseNumber reads a whole number, ParseDuration what Go writes as 90s or 24h; both
+// answer what is wrong.
+func ParseNumber(s string, to *int) string {
+	n, err := strconv.Atoi(s)
+	if err != nil || !wholeNumber.MatchString(s) {
+		return "wants a whole number"
+	}
+	*to = n
+	return ""
+}
+
+var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})$`)
+
+// ParseDuration: see [ParseNumber].
+func ParseDuration(s string, to *time.Duration) string {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return "wants a duration such as 90s or 24h"
+	}
+	*to = d
+	return ""
+}
+
+// duration writes 24h, not 24h0m0s.
+func duration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+var (
+	plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./@+-]*$`)
+	keyword   = regexp.MustCompile(`(?i)^(true|false|null|yes|no|on|off|y|n|nan|inf)$`)
+)
+
+// Quote writes s as a YAML scalar that is text whatever it looks like.
+func Quote(s string) string {
+	if plainText.MatchString(s) && !keyword.MatchString(s) {
+		return s
+	}
+	// Single quotes know no escapes, so only a quote itself needs care.
+	if !strings.ContainsFunc(s, unicode.IsControl) {
+		return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	}
+	return strconv.QuoteToASCII(s)
+}
+
+// FlowOutbound writes the list on one line of YAML.
+func FlowOutbound(list []Outbound) string {
+	parts := make([]string, len(list))
+	for i, o := range list {
+		parts[i] = "{thread_pattern: " + Quote(o.ThreadPattern) + ", via: " + Quote(o.Via) + "}"
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+// FlowChannel writes a channel on one line of YAML.
+func FlowChannel(c Channel) string {
+	s := "{type: " + Quote(c.Type)
+	if c.URL != "" {
+		s += ", url: " + Quote(c.URL)
+	}
+	if c.Secret != "" {
+		s += ", secret: " + Quote(c.Secret)
+	}
+	if c.AllowPrivate {
+		s += ", allow_private: true"
+	}
+	return s + "}"
+}

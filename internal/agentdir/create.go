@@ -1,0 +1,193 @@
+package agentdir
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/agentdir/texts"
+	"github.com/theclaw/agents/internal/fault"
+)
+
+// Spec is what a new agent begins with.
+type Spec struct {
+	Kind            string // system or user; "" is user
+	Provider, Model string // "" leaves the choice to the home-wide settings
+	Identity, Usage []byte // nil: the text for the id, else the one for a user agent
+	// Prepare makes what lies outside this package, the inbox database, in the
+	// unfinished directory. Its failure means that no agent comes to be.
+	Prepare func(dir string) error
+}
+
+// tree lists the directories of an agent. threads/main is a thread once it is used.
+var tree = []string{
+	"inbox", "logs", "memory", "sessions", "workdir",
+	"threads", "threads/channels", "threads/main", "threads/peers", "threads/sessions",
+}
+
+// Create makes an agent: the tree is built beside its final place and renamed, so that
+// nobody sees half of it and of two creations one fails with AGENT_EXISTS.
+func (h *Home) Create(id string, spec Spec) (Dir, error) {
+	d, err := h.Agent(id)
+	if err != nil {
+		return Dir{}, err
+	}
+	if h.root == nil {
+		return Dir{}, errors.New("create agent: the home is not open")
+	}
+	files, err := spec.files(d)
+	if err != nil {
+		return Dir{}, err
+	}
+	agents, err := h.root.OpenRoot("agents")
+	if err != nil {
+		return Dir{}, Fault(err)
+	}
+	defer func() { _ = agents.Close() }()
+	if _, err := agents.Lstat(id); err == nil {
+		return Dir{}, d.exists()
+	}
+	tmp := "." + id + ".tmp-" + strings.ToLower(rand.Text())
+	err = h.build(agents, tmp, files, spec.Prepare)
+	if err == nil {
+		fault.Point("agentdir:before-create")
+		err = place(agents, tmp, d)
+	}
+	if err != nil {
+		return Dir{}, errors.Join(Fault(err), agents.RemoveAll(tmp))
+	}
+	return d, nil
+}
+
+// place gives the finished directory its name. A rename replaces an empty directory
+// only, and ours never are, so the second of two is told.
+func place(agents *os.Root, tmp string, d Dir) error {
+	err := agents.Rename(tmp, d.ID)
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.ENOTDIR) {
+		return d.exists()
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(agents, ".")
+}
+
+// exists has the words of the command line (CONTRACTS 6).
+func (d Dir) exists() *fault.Error {
+	e := fault.New(codes.AlreadyExists, fault.AgentExists, fmt.Sprintf("Agent '%s' already exists at %s", d.ID, d.Path),
+		"remove the directory first or choose a different id")
+	e.Meta = map[string]string{"agent_id": d.ID, "dir": d.Path}
+	return e
+}
+
+// files renders the text files and judges them before anything is made.
+func (s Spec) files(d Dir) (map[string][]byte, error) {
+	preset := texts.For(d.ID)
+	out := map[string][]byte{"IDENTITY.md": s.Identity, "USAGE.md": s.Usage, configFile: s.config(d.ID)}
+	if s.Identity == nil {
+		out["IDENTITY.md"] = preset.Identity
+	}
+	if s.Usage == nil {
+		out["USAGE.md"] = preset.Usage
+	}
+	for name, data := range out {
+		if err := d.accept(name, data); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// config writes the settings of a new agent: only what differs from the defaults, so
+// that theclaw.yaml can still speak for the rest.
+func (s Spec) config(id string) []byte {
+	kind := s.Kind
+	if kind == "" {
+		kind = "user"
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# Settings of agent %s. A key that is missing has its default, or the value that\n"+
+		"# theclaw.yaml gives; 'agentctl config effective %s' shows each with its origin.\n"+
+		"agent_id: %s\nkind: %s\n", id, id, config.Quote(id), config.Quote(kind))
+	if s.Provider != "" || s.Model != "" {
+		b.WriteString("pai:\n")
+		if s.Provider != "" {
+			fmt.Fprintf(&b, "  provider: %s\n", config.Quote(s.Provider))
+		}
+		if s.Model != "" {
+			fmt.Fprintf(&b, "  model: %s\n", config.Quote(s.Model))
+		}
+	}
+	b.WriteString(`
+# routing:
+#   default: per-peer        # per-peer, per-channel or per-agent
+# outbound: []               # send nothing; without the key everything goes through xgw
+# retry:
+#   max_attempts: 3          # of a model call
+# sandbox:
+#   network: false           # may the agent's programs use the network?
+`)
+	return b.Bytes()
+}
+
+// build makes the tree below the temporary name and syncs it.
+func (h *Home) build(agents *os.Root, tmp string, files map[string][]byte, prepare func(string) error) (err error) {
+	if err := agents.Mkdir(tmp, 0o700); err != nil {
+		return err
+	}
+	root, err := agents.OpenRoot(tmp)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	hold, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hold.Close()) }()
+	// While this lock is held, List knows that somebody is at work here.
+	if err := syscall.Flock(int(hold.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("lock new directory: %w", err)
+	}
+	for _, dir := range tree {
+		if err := root.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	for name, data := range files {
+		if err := replace(root, name, data); err != nil {
+			return err
+		}
+	}
+	if prepare != nil {
+		if err := prepare(filepath.Join(h.AgentsDir(), tmp)); err != nil {
+			return fmt.Errorf("prepare agent: %w", err)
+		}
+	}
+	return finish(root)
+}
+
+// finish narrows every mode to 0700 and 0600 (what prepare made follows the umask) and
+// syncs the directories.
+func finish(root *os.Root) error {
+	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			return errors.Join(root.Chmod(name, 0o700), syncDir(root, name))
+		case entry.Type().IsRegular():
+			return root.Chmod(name, 0o600)
+		}
+		return fmt.Errorf("check %s: not a file or directory", name)
+	})
+}

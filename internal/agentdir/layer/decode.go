@@ -1,0 +1,270 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/agentdir/yamldoc"
+)
+
+// A layer reads one file into a Config and remembers where each key stands.
+type layer struct {
+	file     string
+	data     []byte
+	home     bool // theclaw.yaml: no keys of a single agent
+	cfg      *config.Config
+	places   map[string]place
+	problems *[]Problem
+}
+
+// place is where a value was given: a file position, or a word for it.
+type place struct {
+	file         string
+	line, column int
+	origin       string
+	data         []byte
+}
+
+func (p place) String() string {
+	if p.origin != "" {
+		return p.origin
+	}
+	return p.file + ":" + strconv.Itoa(p.line)
+}
+
+func (l *layer) fail(n ast.Node, key, text string) {
+	if len(*l.problems) >= maxProblems {
+		return
+	}
+	line, column := yamldoc.Position(n)
+	*l.problems = append(*l.problems, Problem{
+		File: l.file, Line: line, Column: column, Key: key, Text: text, Source: source(l.data, line, column),
+	})
+}
+
+// parse opens the document; a problem is recorded, not returned.
+func (l *layer) parse() (root ast.Node, ok bool) {
+	doc, err := yamldoc.Parse(l.data)
+	if err == nil {
+		return doc.Root(), true
+	}
+	p := Problem{File: l.file, Text: err.Error()}
+	if se, is := errors.AsType[*yamldoc.SyntaxError](err); is {
+		p.Line, p.Column, p.Text, p.Source = se.Line, se.Column, se.Text, source(l.data, se.Line, se.Column)
+	}
+	*l.problems = append(*l.problems, p)
+	return nil, false
+}
+
+func (l *layer) mark(key string, n ast.Node) {
+	line, column := yamldoc.Position(n)
+	l.places[key] = place{file: l.file, line: line, column: column, data: l.data}
+}
+
+func key(kv *ast.MappingValueNode) string { return kv.Key.(*ast.StringNode).Value }
+
+// settings reads a mapping of keys; prefix is "" or a group with its dot.
+func (l *layer) settings(n ast.Node, prefix string) {
+	pairs, ok := yamldoc.Pairs(n)
+	if !ok {
+		l.fail(n, prefix, "wants `key: value` lines below it")
+		return
+	}
+	for _, kv := range pairs {
+		full := prefix + key(kv)
+		f := config.Lookup(full)
+		switch {
+		case f != nil && f.Own && l.home:
+			l.fail(kv, full, fmt.Sprintf("%q belongs in the config.yaml of one agent, not among the defaults", full))
+		case f != nil:
+			if l.scalar(f, kv) {
+				l.mark(full, kv)
+			}
+		case config.IsGroup(full) && prefix == "":
+			// A group whose lines are all comments is empty, not wrong.
+			if kv.Value.Type() != ast.NullType {
+				l.settings(kv.Value, full+".")
+			}
+		case full == "outbound":
+			l.outbound(kv)
+		case full == "channels":
+			l.channels(kv)
+		default:
+			l.fail(kv, full, fmt.Sprintf("unknown key %q%s", config.Clip(full), suggest(full, append(config.Keys(), config.Groups()...))))
+		}
+	}
+}
+
+// scalar stores the value of kv in its field.
+func (l *layer) scalar(f *config.Field, kv *ast.MappingValueNode) bool {
+	var problem string
+	switch ref := f.Ref(l.cfg).(type) {
+	case *string:
+		problem = text(kv.Value, ref)
+	case *int:
+		problem = number(kv.Value, ref)
+	case *bool:
+		problem = truth(kv.Value, ref)
+	case *time.Duration:
+		var s string
+		if text(kv.Value, &s) != "" {
+			problem = "wants a duration such as 90s or 24h"
+		} else {
+			problem = config.ParseDuration(s, ref)
+		}
+	}
+	if problem == "" && f.Check != nil {
+		problem = f.Check(f.Ref(l.cfg))
+	}
+	if problem != "" {
+		l.fail(orKey(kv), f.Key, f.Key+": "+problem)
+		return false
+	}
+	return true
+}
+
+// orKey is the value of kv, or its key when there is nothing to point at.
+func orKey(kv *ast.MappingValueNode) ast.Node {
+	if kv.Value.Type() == ast.NullType {
+		return kv
+	}
+	return kv.Value
+}
+
+func text(n ast.Node, to *string) string {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		*to = n.Value
+		return ""
+	case *ast.NullNode:
+		return "has no value; give one or remove the key"
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return "wants text; put the value in quotes"
+	}
+	return "wants text on one line"
+}
+
+func number(n ast.Node, to *int) string {
+	if v, ok := n.(*ast.IntegerNode); ok {
+		return config.ParseNumber(v.GetToken().Value, to)
+	}
+	return "wants a whole number"
+}
+
+func truth(n ast.Node, to *bool) string {
+	v, ok := n.(*ast.BoolNode)
+	if !ok {
+		return "wants true or false"
+	}
+	*to = v.Value
+	return ""
+}
+
+// outbound reads the list; an empty one is kept apart from no key.
+func (l *layer) outbound(kv *ast.MappingValueNode) {
+	list, ok := kv.Value.(*ast.SequenceNode)
+	if !ok {
+		l.fail(orKey(kv), "outbound", "outbound wants a list of thread_pattern and via; leave the key out for the default, [] for no external delivery")
+		return
+	}
+	out := make([]config.Outbound, 0, len(list.Values))
+	for i, item := range list.Values {
+		var o config.Outbound
+		at := map[string]ast.Node{}
+		l.object(item, fmt.Sprintf("outbound[%d]", i), map[string]any{"thread_pattern": &o.ThreadPattern, "via": &o.Via}, at)
+		if problem := config.CheckPattern(o.ThreadPattern); problem != "" {
+			l.fail(orElse(at["thread_pattern"], item), "outbound", problem)
+		}
+		if !config.IsName(o.Via) {
+			l.fail(orElse(at["via"], item), "outbound", "via wants the name of a channel")
+		}
+		if n := at["via"]; n != nil {
+			l.mark(fmt.Sprintf("outbound[%d]", i), n)
+		}
+		out = append(out, o)
+	}
+	l.cfg.Outbound = out
+	l.mark("outbound", kv)
+}
+
+func orElse(n, other ast.Node) ast.Node {
+	if n == nil {
+		return other
+	}
+	return n
+}
+
+// channels adds named channels; a name given again replaces the whole entry.
+func (l *layer) channels(kv *ast.MappingValueNode) {
+	if kv.Value.Type() == ast.NullType {
+		return
+	}
+	pairs, ok := yamldoc.Pairs(kv.Value)
+	if !ok {
+		l.fail(kv.Value, "channels", "channels wants `name:` with type, url, secret below it")
+		return
+	}
+	merged := maps.Clone(l.cfg.Channels)
+	if merged == nil {
+		merged = map[string]config.Channel{}
+	}
+	for _, entry := range pairs {
+		var c config.Channel
+		at := map[string]ast.Node{}
+		name := key(entry)
+		if !config.IsID(name) {
+			l.fail(entry, "channels", fmt.Sprintf("%q is not a channel name (lower-case letters, digits, _ and -)", config.Clip(name)))
+			continue
+		}
+		full := "channels." + name
+		before := len(*l.problems)
+		l.object(entry.Value, full, map[string]any{"type": &c.Type, "url": &c.URL, "secret": &c.Secret, "allow_private": &c.AllowPrivate}, at)
+		if attribute, problem := config.CheckChannel(c); problem != "" && len(*l.problems) == before {
+			l.fail(orElse(at[attribute], entry), full, full+": "+problem)
+		}
+		merged[name] = c
+		l.mark(full, entry)
+	}
+	l.cfg.Channels = merged
+}
+
+// object reads a mapping whose attributes are all known, and notes their nodes.
+func (l *layer) object(n ast.Node, full string, into map[string]any, at map[string]ast.Node) {
+	pairs, ok := yamldoc.Pairs(n)
+	if !ok {
+		l.fail(n, full, full+" wants "+words(into))
+		return
+	}
+	for _, kv := range pairs {
+		var problem string
+		switch to := into[key(kv)].(type) {
+		case *string:
+			problem = text(kv.Value, to)
+		case *bool:
+			problem = truth(kv.Value, to)
+		default:
+			l.fail(kv, full, fmt.Sprintf("unknown key %q in %s; there are %s", config.Clip(key(kv)), full, words(into)))
+			continue
+		}
+		at[key(kv)] = orKey(kv)
+		if problem != "" {
+			l.fail(orKey(kv), full, key(kv)+": "+problem)
+		}
+	}
+}
+
+func words(m map[string]any) string {
+	names := slices.Sorted(maps.Keys(m))
+	out := names[0]
+	for _, n := range names[1:] {
+		out += ", " + n
+	}
+	return out
+}

@@ -1,0 +1,105 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/agentdir/yamldoc"
+)
+
+// Set returns in.Agent with one key changed, everything else byte for byte as it
+// was, and checks the result together with the other layers. value is what a person
+// types: text for a single setting, one-line YAML for outbound ("[]"), channels.NAME
+// ("{type: webhook, url: ...}") and text for an attribute channels.NAME.url.
+//
+// Errors are [*Error]; when the file is laid out so that a change in place would
+// touch more than the value, the problem says to edit it by hand.
+func Set(in Layers, key, value string) ([]byte, error) {
+	fail := func(text string) ([]byte, error) {
+		return nil, &Error{Problems: []Problem{{File: in.Agent.Name, Key: key, Text: text}}}
+	}
+	path, flow, problem := render(key, value)
+	if problem != "" {
+		return fail(problem)
+	}
+	doc, err := yamldoc.Parse(in.Agent.Data)
+	if err != nil {
+		_, err = Load(in) // says the same with the place shown
+		return nil, err
+	}
+	out, err := doc.Set(path, flow)
+	if errors.Is(err, yamldoc.ErrInPlace) {
+		return fail(fmt.Sprintf("%s cannot be changed without touching the lines around it; edit the file by hand", key))
+	}
+	if err != nil {
+		return nil, err
+	}
+	in.Agent.Data, in.Overrides = out, nil
+	if _, err := Load(in); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// render turns a key and a typed value into a path and a one-line YAML value.
+func render(key, value string) (path []string, flow, problem string) {
+	if f := config.Lookup(key); f != nil {
+		if key == "agent_id" {
+			return nil, "", "agent_id is the name of the directory and cannot be changed"
+		}
+		scratch := config.Default()
+		if problem := f.Parse(&scratch, value); problem != "" {
+			return nil, "", key + ": " + problem
+		}
+		return strings.Split(key, "."), f.Render(&scratch), ""
+	}
+	name, isChannel := strings.CutPrefix(key, "channels.")
+	name, attribute, deep := strings.Cut(name, ".")
+	switch {
+	case isChannel && !config.IsID(name):
+		return nil, "", fmt.Sprintf("%q is not a channel name (lower-case letters, digits, _ and -)", config.Clip(name))
+	case isChannel && deep && attribute == "allow_private":
+		if value != "true" && value != "false" {
+			return nil, "", key + ": wants true or false"
+		}
+		return []string{"channels", name, attribute}, value, ""
+	case isChannel && deep && (attribute == "type" || attribute == "url" || attribute == "secret"):
+		if config.IsLine(value) != "" {
+			return nil, "", key + ": wants one line of text"
+		}
+		return []string{"channels", name, attribute}, config.Quote(value), ""
+	case key == "outbound", isChannel && !deep:
+		cfg, problem := fragment(key, value)
+		if problem != "" {
+			return nil, "", problem
+		}
+		if key == "outbound" {
+			return []string{"outbound"}, config.FlowOutbound(cfg.Outbound), ""
+		}
+		return []string{"channels", name}, config.FlowChannel(cfg.Channels[name]), ""
+	}
+	return nil, "", fmt.Sprintf("unknown key %q%s", config.Clip(key), suggest(key, config.Keys()))
+}
+
+// fragment reads `key: value` alone and returns the Config it makes.
+func fragment(key, value string) (config.Config, string) {
+	if strings.ContainsAny(value, "\r\n") {
+		return config.Config{}, key + ": wants one line of YAML"
+	}
+	var problems []Problem
+	var cfg config.Config
+	text := key + ": " + value + "\n"
+	if name, ok := strings.CutPrefix(key, "channels."); ok {
+		text = "channels:\n  " + config.Quote(name) + ": " + value + "\n"
+	}
+	l := layer{file: "value", data: []byte(text), cfg: &cfg, places: map[string]place{}, problems: &problems}
+	if root, ok := l.parse(); ok && root != nil {
+		l.settings(root, "")
+	}
+	if len(problems) > 0 {
+		return config.Config{}, problems[0].Text
+	}
+	return cfg, ""
+}

@@ -1,0 +1,220 @@
+// Package yamldoc owns one YAML document whose top is a mapping: it reads it
+// safely and changes single values in place.
+//
+// It promises that [Parse] neither panics nor needs more than a bounded stack on
+// any input, that every node it hands out is a plain mapping, sequence or scalar
+// (anchors, aliases, tags and merge keys are refused: a settings file needs none,
+// and they are how small files become large), and that [Doc.Set] leaves every byte
+// outside the changed value alone: comments, blank lines, order, line ends.
+//
+// It knows nothing of what the keys mean; that is package config.
+package yamldoc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+const (
+	// MaxSize is the largest document in bytes.
+	MaxSize = 64 << 10
+	// maxDepth bounds how deep collections may nest.
+	maxDepth = 32
+)
+
+// SyntaxError says where a document cannot be read. Line and Column count from 1,
+// columns in characters; both are 0 when the whole document is meant.
+type SyntaxError struct {
+	Line, Column int
+	Text         string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Text)
+}
+
+// Doc is a parsed document. It is not changed after [Parse].
+type Doc struct {
+	data []byte
+	root ast.Node // nil: nothing but comments
+}
+
+// Root returns the top mapping, or nil when the document holds nothing.
+func (d *Doc) Root() ast.Node { return d.root }
+
+// Parse reads data. Its errors are [*SyntaxError].
+func Parse(data []byte) (*Doc, error) {
+	if err := guard(data); err != nil {
+		return nil, err
+	}
+	file, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	var root ast.Node
+	for i, doc := range file.Docs {
+		if i > 0 {
+			e := &SyntaxError{Text: "a second document starts here; only one is allowed"}
+			if doc.Start != nil {
+				e.Line, e.Column = doc.Start.Position.Line, doc.Start.Position.Column
+			}
+			return nil, e
+		}
+		if doc.Body != nil && doc.Body.Type() != ast.CommentType {
+			root = doc.Body
+		}
+	}
+	if root == nil {
+		return &Doc{data: data}, nil
+	}
+	if _, ok := Pairs(root); !ok {
+		return nil, At(root, "the top of the file must be `key: value` lines")
+	}
+	if err := plain(root, 0); err != nil {
+		return nil, err
+	}
+	return &Doc{data: data, root: root}, nil
+}
+
+// At returns a SyntaxError at the place of n.
+func At(n ast.Node, text string) *SyntaxError {
+	line, column := Position(n)
+	return &SyntaxError{Line: line, Column: column, Text: text}
+}
+
+// Position returns where n starts, counted from 1; 0, 0 when that is not known.
+func Position(n ast.Node) (line, column int) {
+	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
+		n = m.Values[0]
+	}
+	if kv, ok := n.(*ast.MappingValueNode); ok {
+		n = kv.Key
+	}
+	if n == nil || n.GetToken() == nil || n.GetToken().Position == nil {
+		return 0, 0
+	}
+	p := n.GetToken().Position
+	return p.Line, p.Column
+}
+
+// Pairs returns the entries of a mapping; ok is false for any other node.
+func Pairs(n ast.Node) (pairs []*ast.MappingValueNode, ok bool) {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return n.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, true
+	}
+	return nil, false
+}
+
+// guard refuses what the parser is not to see at all.
+func guard(data []byte) error {
+	if len(data) > MaxSize {
+		return &SyntaxError{Text: fmt.Sprintf("the file has %d bytes; at most %d are allowed", len(data), MaxSize)}
+	}
+	if !utf8.Valid(data) {
+		return &SyntaxError{Text: "the file is not valid UTF-8"}
+	}
+	// The parser recurses once per level, so a run of openers is a stack bomb.
+	depth, dashes := 0, 0
+	line, column := 1, 0
+	for _, r := range string(data) {
+		column++
+		switch r {
+		case '\n':
+			line, column, dashes = line+1, 0, 0
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth = max(0, depth-1)
+		case '-', '?', ':':
+			dashes++
+		case ' ', '\t', '\r':
+		default:
+			dashes = 0
+			if r < ' ' || r == 0x7f || r == utf8.RuneError || r == '\uFEFF' {
+				return &SyntaxError{Line: line, Column: column, Text: fmt.Sprintf("the character U+%04X is not allowed", r)}
+			}
+		}
+		if depth > maxDepth || dashes > 4*maxDepth || column > 16<<10 {
+			return &SyntaxError{Line: line, Column: column, Text: "the file is nested too deeply"}
+		}
+	}
+	return nil
+}
+
+// parse calls the YAML parser and turns all it does, panics too, into an error.
+func parse(data []byte) (file *ast.File, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &SyntaxError{Text: "the file cannot be read as YAML"}
+		}
+	}()
+	file, err = parser.ParseBytes(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), 0)
+	if err == nil {
+		return file, nil
+	}
+	e := &SyntaxError{Text: "the file cannot be read as YAML"}
+	if ye, ok := errors.AsType[yaml.Error](err); ok {
+		e.Text = ye.GetMessage()
+		if t := ye.GetToken(); t != nil && t.Position != nil {
+			e.Line, e.Column = t.Position.Line, t.Position.Column
+		}
+	}
+	return nil, e
+}
+
+// plain checks that n holds mappings with text keys, sequences and scalars only.
+func plain(n ast.Node, depth int) error {
+	if depth > maxDepth {
+		return At(n, "the file is nested too deeply")
+	}
+	if pairs, ok := Pairs(n); ok {
+		seen := make(map[string]bool, len(pairs))
+		for _, kv := range pairs {
+			key, ok := kv.Key.(*ast.StringNode)
+			if !ok {
+				return At(kv, "a key must be plain text")
+			}
+			if seen[key.Value] {
+				return At(kv, fmt.Sprintf("the key %q is there twice", key.Value))
+			}
+			seen[key.Value] = true
+			if err := plain(kv.Value, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	switch n := n.(type) {
+	case *ast.SequenceNode:
+		for _, v := range n.Values {
+			if err := plain(v, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode,
+		*ast.BoolNode, *ast.NullNode, *ast.InfinityNode, *ast.NanNode:
+		return nil
+	case nil:
+		return &SyntaxError{Text: "the file cannot be read as YAML"}
+	}
+	return At(n, "anchors, aliases, tags and merge keys are not allowed here")
+}
+
+// Items returns the entries of a sequence; ok is false for any other node.
+func Items(n ast.Node) (items []ast.Node, ok bool) {
+	s, ok := n.(*ast.SequenceNode)
+	if !ok {
+		return nil, false
+	}
+	return s.Values, true
+}

@@ -1,0 +1,35 @@
+package yamldoc
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrInPlace: the document is written in a way that cannot be changed in place
+// without touching other bytes (a value over many lines, for instance).
+var ErrInPlace = errors.New("the value cannot be changed in place")
+
+// Set returns the document with the value at path replaced by flow, a one-line YAML
+// value that the caller has quoted as needed. Missing parents are made. The result is
+// read again and compared with the original: unless exactly this path changed, the
+// answer is [ErrInPlace] and nothing is lost.
+func (d *Doc) Set(path []string, flow string) ([]byte, error) {
+	if len(path) == 0 || flow == "" || strings.ContainsAny(flow, "\r\n") {
+		return nil, fmt.Errorf("set value: %w", ErrInPlace)
+	}
+	want, err := Parse([]byte("v: " + flow + "\n"))
+	if err != nil || flatten(want.root)["\x00v"] == "Nullnull" {
+		return nil, fmt.Errorf("set %s: %w", strings.Join(path, "."), ErrInPlace)
+	}
+	e := newEditor(d.data)
+	if !e.set(d.root, path, flow) {
+		return nil, fmt.Errorf("set %s: %w", strings.Join(path, "."), ErrInPlace)
+	}
+	out := e.bytes()
+	after, err := Parse(out)
+	if err != nil || !sameBut(flatten(d.root), flatten(after.root), path, flatten(want.root)) {
+		return nil, fmt.Errorf("set %s: %w", strings.Join(path, "."), ErrInPlace)
+	}
+	return out, nil
+}

@@ -1,0 +1,165 @@
+package runlock
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Lock is one run.lock file. It is not safe for concurrent use.
+type Lock struct {
+	path string
+	file *os.File // nil while not held
+}
+
+// HeldError says who holds the file; Pid is 0 when it does not tell.
+type HeldError struct {
+	Path string
+	Pid  int
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("run lock %s is held by pid %d", e.Path, e.Pid)
+}
+
+// New names the file; it does nothing yet.
+func New(path string) *Lock { return &Lock{path: path} }
+
+// Take makes the file or takes over a stale one. It never waits. Taking a lock
+// that is already held is fine.
+func (l *Lock) Take() error {
+	if l.file != nil {
+		return nil
+	}
+	for range 10 {
+		const flags = os.O_RDWR | syscall.O_NOFOLLOW
+		f, err := os.OpenFile(l.path, flags|os.O_CREATE|os.O_EXCL, 0o600)
+		made := err == nil
+		if errors.Is(err, fs.ErrExist) {
+			f, err = os.OpenFile(l.path, flags, 0)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // just released
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("take run lock: %w", err)
+		}
+		ok, err := l.takeFile(f, made)
+		if err == nil && ok {
+			l.file = f
+			return nil
+		}
+		_ = f.Close()
+		if err != nil {
+			return fmt.Errorf("take run lock: %w", err)
+		}
+	}
+	return fmt.Errorf("take run lock: %s is removed and made again all the time", l.path)
+}
+
+// takeFile answers false when the opened file is no longer the one at the path.
+func (l *Lock) takeFile(f *os.File, made bool) (bool, error) {
+	// Who made the file may wait for its lock: others only look into an empty
+	// one for a moment.
+	v, err := judge(f, made)
+	if err != nil {
+		return false, err
+	}
+	mine, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	if there, err := os.Lstat(l.path); err != nil || !os.SameFile(mine, there) {
+		return false, nil
+	}
+	if !made && !v.stale {
+		return false, &HeldError{Path: l.path, Pid: v.pid}
+	}
+	if err := f.Truncate(0); err != nil {
+		return false, err
+	}
+	_, err = f.WriteAt(strconv.AppendInt(nil, int64(os.Getpid()), 10), 0)
+	return true, err
+}
+
+// Release removes the file and gives up the OS lock. Releasing twice is fine.
+func (l *Lock) Release() error {
+	if l.file == nil {
+		return nil
+	}
+	f := l.file
+	l.file = nil
+	var err error
+	mine, statErr := f.Stat()
+	// Somebody may have removed the file and made another; that one is theirs.
+	if there, e := os.Lstat(l.path); e == nil && statErr == nil && os.SameFile(mine, there) {
+		err = os.Remove(l.path)
+	}
+	if err := errors.Join(statErr, err, f.Close()); err != nil {
+		return fmt.Errorf("release run lock: %w", err)
+	}
+	return nil
+}
+
+// Stale reports whether the file is there and nobody stands behind it, so that
+// Take would take it over. It leaves the file as it is.
+func (l *Lock) Stale() (bool, error) {
+	if l.file != nil {
+		return false, nil
+	}
+	f, err := os.OpenFile(l.path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("judge run lock: %w", err)
+	}
+	defer f.Close()
+	v, err := judge(f, false)
+	if err != nil {
+		return false, fmt.Errorf("judge run lock: %w", err)
+	}
+	return v.stale, nil
+}
+
+// verdict is what a lock file says about who stands behind it.
+type verdict struct {
+	stale bool
+	pid   int // 0: it does not tell
+}
+
+// judge takes the OS lock if it can be had, which f.Close gives back, and weighs
+// what the file says.
+func judge(f *os.File, wait bool) (verdict, error) {
+	how := syscall.LOCK_EX
+	if !wait {
+		how |= syscall.LOCK_NB
+	}
+	err := syscall.Flock(int(f.Fd()), how)
+	for errors.Is(err, syscall.EINTR) {
+		err = syscall.Flock(int(f.Fd()), how)
+	}
+	busy := errors.Is(err, syscall.EWOULDBLOCK)
+	if err != nil && !busy {
+		return verdict{}, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return verdict{}, err
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
+	if err != nil {
+		return verdict{}, err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || pid < 0 {
+		pid = 0
+	}
+	return verdict{stale: !busy && pidStale(pid, info.ModTime(), time.Now()), pid: pid}, nil
+}

@@ -1,0 +1,147 @@
+// Package route owns the way from an inbound event to its conversation: the
+// thread it belongs to, the files named after that thread and its peer, and the
+// context that brings the reply back.
+//
+//	source, content --Of--> Tuple, reply_context
+//	                          |
+//	     routing.default      v
+//	     per-peer     threads/peers/<channel_id>-<peer_id>
+//	     per-channel  threads/channels/<channel_id>
+//	     per-agent    threads/main
+//
+// It promises that different (channel, peer) pairs never share a path, that no
+// id leads out of the agent's directory, and that what the content says about
+// its sender counts only for external events and only when it agrees with the
+// source, which the registry stamped. The directory names of the earlier tools
+// stay as they are wherever they were unambiguous.
+//
+// Ids are encoded, not checked: any byte string is a peer. An error from [Of]
+// means that the event can never be routed; such an event is poison and is
+// accounted for as dead, not retried.
+//
+// It reads and writes no file and keeps no table; which mode applies to which
+// event is the registry's record (x_route).
+package route
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/source"
+)
+
+// Mode is the value of routing.default.
+type Mode string
+
+// The modes.
+const (
+	PerPeer    Mode = "per-peer"
+	PerChannel Mode = "per-channel"
+	PerAgent   Mode = "per-agent"
+)
+
+// ParseMode reads routing.default; empty means [PerPeer]. The error has reason
+// CONFIG_INVALID.
+func ParseMode(s string) (Mode, error) {
+	switch m := Mode(s); m {
+	case "":
+		return PerPeer, nil
+	case PerPeer, PerChannel, PerAgent:
+		return m, nil
+	}
+	return "", fault.New(codes.FailedPrecondition, fault.ConfigInvalid,
+		fmt.Sprintf("routing.default is %q", s), "write per-peer, per-channel or per-agent")
+}
+
+// Names with a meaning of their own as a channel id.
+const (
+	internalID = "internal"
+	consoleID  = "cli"
+	console    = "console" // a channel type
+)
+
+// Tuple is where an event came from, in the ids as they were given.
+type Tuple struct {
+	// Internal tells that another agent wrote; then ChannelType and ChannelID are
+	// "internal" and PeerID is the agent's id.
+	Internal    bool   `json:"internal,omitempty"`
+	ChannelType string `json:"channel_type"`
+	ChannelID   string `json:"channel_id"`
+	PeerID      string `json:"peer_id"`
+	SessionType string `json:"session_type,omitempty"`
+	SessionID   string `json:"session_id,omitempty"`
+}
+
+// tupleOf turns a complete address into a tuple.
+func tupleOf(a source.Address) Tuple {
+	if a.Kind == source.Internal {
+		return Tuple{
+			Internal: true, ChannelType: internalID, ChannelID: internalID,
+			PeerID: a.AgentID, SessionType: a.ConvType, SessionID: a.ConvID,
+		}
+	}
+	return Tuple{
+		ChannelType: a.ChannelType, ChannelID: a.ChannelID,
+		PeerID: a.PeerID, SessionType: a.SessionType, SessionID: a.SessionID,
+	}
+}
+
+// channel is the segment of the channel. The names `internal` and `cli` belong
+// to other agents and to the chat; a configured channel that is called so gets
+// another segment, or its peers could write into their threads.
+func (t Tuple) channel() string {
+	own := t.Internal || t.ChannelType == console && t.ChannelID == consoleID
+	reserved := t.ChannelID == internalID || t.ChannelID == consoleID
+	return encode(t.ChannelID, false, reserved && !own)
+}
+
+// pair is channel and peer in one segment; the peer's part has no '-', so the
+// last one separates them.
+func (t Tuple) pair() string {
+	return t.channel() + "-" + encode(t.PeerID, true, false)
+}
+
+// Thread is the path of the conversation thread, relative to the agent's
+// directory and with forward slashes. It is also the thread's id. A mode that is
+// not one of the constants counts as [PerPeer].
+func Thread(m Mode, t Tuple) string {
+	switch m {
+	case PerChannel:
+		return "threads/channels/" + t.channel()
+	case PerAgent:
+		return "threads/main"
+	}
+	return "threads/peers/" + t.pair()
+}
+
+// MemoryAgentFile is the file in memory/ about everything.
+const MemoryAgentFile = "agent.md"
+
+// SessionFile is the name in sessions/ for the thread: its id with '/' as %2F.
+func SessionFile(threadID string) string { return stem(threadID) + ".jsonl" }
+
+// MemoryUserFile is the name in memory/ for the peer across all threads.
+func MemoryUserFile(t Tuple) string { return "user-" + t.pair() + ".md" }
+
+// MemoryThreadFile is the name in memory/ for the thread.
+func MemoryThreadFile(threadID string) string { return "thread-" + stem(threadID) + ".md" }
+
+// stem makes a file name of a thread id. The id's segments are encoded already,
+// so only the slashes are left to do; a byte that no id of ours holds (the path
+// of a foreign thread) is encoded as well, and a long name is shortened like a
+// segment.
+func stem(threadID string) string {
+	var b strings.Builder
+	for i := range len(threadID) {
+		if c := threadID[i]; c == '%' || c == '~' {
+			b.WriteByte(c)
+		} else {
+			b.WriteString(Segment(threadID[i : i+1]))
+		}
+	}
+	// A lone dot was encoded above; within a name it means nothing.
+	return shorten(strings.ReplaceAll(b.String(), "%2E", "."), threadID)
+}

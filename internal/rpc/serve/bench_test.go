@@ -1,0 +1,74 @@
+package serve_test
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/serve"
+)
+
+// PERFORMANCE "interceptor chain <= 1.4 x bare": compare chain with bare.
+func BenchmarkUnary(b *testing.B) {
+	b.Run("bare", func(b *testing.B) {
+		l, err := net.Listen("unix", filepath.Join(b.TempDir(), "s"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		s := grpc.NewServer(grpc.NumStreamWorkers(2))
+		pb.RegisterTestServiceServer(s, &service{})
+		go func() { _ = s.Serve(l) }()
+		defer s.Stop()
+		cc, err := grpc.NewClient("unix://"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer cc.Close()
+		ping(b, cc)
+	})
+	b.Run("chain", func(b *testing.B) {
+		r := start(b, &service{}, func(o *serve.Options) { o.Metrics = prometheus.NewRegistry() })
+		ping(b, r.dial(b, nil))
+	})
+	b.Run("chain-service", func(b *testing.B) {
+		r := start(b, &service{}, func(o *serve.Options) {
+			o.Metrics = prometheus.NewRegistry()
+			o.Policy[unaryCall] = serve.Allow(rpc.Service)
+		})
+		ping(b, r.dial(b, func(o *rpc.DialOptions) { o.As = rpc.Identity{Kind: rpc.Service, Name: "runner"} }))
+	})
+}
+
+func ping(b *testing.B, cc *grpc.ClientConn) {
+	c := pb.NewTestServiceClient(cc)
+	b.ReportAllocs()
+	for b.Loop() {
+		// Both sides with a deadline: no call of ours is without one.
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		if _, err := c.UnaryCall(ctx, &pb.SimpleRequest{}); err != nil {
+			b.Fatal(err)
+		}
+		cancel()
+	}
+}
+
+// BenchmarkStart is New until the first answer, on a fresh server.
+func BenchmarkStart(b *testing.B) {
+	for b.Loop() {
+		r := start(b, &service{}, nil)
+		if _, err := pb.NewTestServiceClient(r.dial(b, nil)).UnaryCall(b.Context(), &pb.SimpleRequest{}); err != nil {
+			b.Fatal(err)
+		}
+		if err := r.stop(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/socket"
+)
+
+const (
+	defaultGrace = 30 * time.Second
+	slowCall     = time.Second
+	// Local callers hold many long polls on one connection; outside ones get few.
+	localStreams, outsideStreams = 1000, 100
+	// stuckWait is how long after Stop a handler that ignores its context is waited for.
+	stuckWait = 5 * time.Second
+)
+
+// Registrar registers one service, e.g.
+//
+//	func(r grpc.ServiceRegistrar) { registrypb.RegisterAgentServiceServer(r, svc) }
+type Registrar func(grpc.ServiceRegistrar)
+
+// Options say what is served, where, and to whom.
+type Options struct {
+	Addr     string       // "unix:///absolute/path"; see socket.Listen
+	Listener net.Listener // takes the place of Addr; the server closes it
+	// Insecure allows a Listener that is not a Unix socket (there is no peer to
+	// ask for its user id) and a nil Token (every caller is the owner): tests only.
+	Insecure bool
+
+	Services []Registrar
+	Policy   Policy        // every method of Services needs a rule
+	Token    func() string // the present root token; see rpc.NewToken
+
+	Logger  *slog.Logger          // nil discards
+	Metrics prometheus.Registerer // nil: no call metrics
+	Grace   time.Duration         // of a drain; 0: 30 s, negative: none
+	Abort   <-chan struct{}       // closed: a drain ends at once (second SIGTERM); nil never
+}
+
+// Server is a bound, not yet serving, server.
+type Server struct {
+	o      Options
+	l      net.Listener
+	grpc   *grpc.Server
+	health *health.Server
+	drain  context.CancelFunc
+}
+
+// New checks the options and binds the address, so that a caller may dial as soon
+// as it returns. It fails when a registered method has no rule.
+func New(o Options) (*Server, error) {
+	if o.Token == nil && !o.Insecure {
+		return nil, errors.New("make server: no token")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Grace == 0 {
+		o.Grace = defaultGrace
+	}
+	o.Policy = o.Policy.with()
+	local := o.Listener == nil || o.Listener.Addr().Network() == "unix"
+	if !local && !o.Insecure {
+		return nil, fmt.Errorf("make server: a %s listener needs TLS", o.Listener.Addr().Network())
+	}
+	metrics, err := callMetrics(o.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("make server: %w", err)
+	}
+	draining, drain := context.WithCancel(context.Background()) // ends with the server, not with a caller
+	c := &chain{o: o, draining: draining, local: local, validate: newValidator()}
+	s := &Server{o: o, health: health.NewServer(), drain: drain, grpc: grpc.NewServer(c.options(metrics)...)}
+	for _, register := range o.Services {
+		register(s.grpc)
+	}
+	for name := range s.grpc.GetServiceInfo() {
+		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_NOT_SERVING)
+	}
+	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	if err := o.Policy.check(s.grpc.GetServiceInfo()); err != nil {
+		drain()
+		return nil, fmt.Errorf("make server: %w", err)
+	}
+	if s.l = o.Listener; s.l == nil {
+		if s.l, err = socket.Listen(o.Addr); err != nil {
+			drain()
+			return nil, fmt.Errorf("make server: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// options are the limits of SECURITY.md and the chain of the package comment.
+func (c *chain) options(m *calls) []grpc.ServerOption {
+	streams := uint32(outsideStreams)
+	creds := insecure.NewCredentials()
+	if c.local {
+		streams, creds = localStreams, rpc.PeerCredentials()
+	}
+	unary := []grpc.UnaryServerInterceptor{c.recoverUnary, c.callUnary}
+	stream := []grpc.StreamServerInterceptor{c.recoverStream, c.callStream}
+	if m != nil {
+		unary, stream = append(unary, m.unary), append(stream, m.stream)
+	}
+	unary = append(unary, c.edgeUnary, c.accessUnary, c.deadlineUnary, c.validateUnary)
+	stream = append(stream, c.edgeStream, c.accessStream, c.deadlineStream, c.validateStream)
+	return []grpc.ServerOption{
+		grpc.Creds(creds),
+		grpc.MaxRecvMsgSize(rpc.MaxMessage),
+		grpc.MaxConcurrentStreams(streams),
+		grpc.ConnectionTimeout(5 * time.Second),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute, Timeout: 20 * time.Second}),
+		grpc.NumStreamWorkers(uint32(runtime.GOMAXPROCS(0))),
+		grpc.WaitForHandlers(true),
+		grpc.ChainUnaryInterceptor(unary...),
+		grpc.ChainStreamInterceptor(stream...),
+	}
+}
+
+// Serve is New and Run.
+func Serve(ctx context.Context, o Options) error {
+	s, err := New(o)
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() net.Addr { return s.l.Addr() }
+
+// Close gives the address back when Run is never called.
+func (s *Server) Close() error {
+	s.drain()
+	s.grpc.Stop()
+	return s.l.Close()
+}
+
+// Run serves until ctx ends, then drains and answers nil. It fails when the
+// listener fails, or when a handler still runs five seconds after it was told to
+// stop.
+func (s *Server) Run(ctx context.Context) error {
+	s.health.Resume() // all SERVING
+	var g errgroup.Group
+	failed := make(chan struct{})
+	g.Go(func() error {
+		defer close(failed)
+		if err := s.grpc.Serve(s.l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			return fmt.Errorf("serve %s: %w", s.l.Addr(), err)
+		}
+		return nil
+	})
+	select {
+	case <-ctx.Done():
+	case <-failed:
+	}
+	err := s.stop()
+	closed := s.l.Close()
+	if errors.Is(closed, net.ErrClosed) { // grpc closed it, as it should
+		closed = nil
+	}
+	return errors.Join(g.Wait(), err, closed)
+}
+
+// stop drains: first say so, then let calls finish, then end them.
+func (s *Server) stop() error {
+	s.health.Shutdown() // NOT_SERVING, for good
+	s.drain()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.grpc.GracefulStop()
+	}()
+	if s.o.Grace > 0 {
+		grace := time.NewTimer(s.o.Grace)
+		defer grace.Stop()
+		select {
+		case <-done:
+			return nil
+		case <-grace.C:
+		case <-s.o.Abort:
+		}
+	}
+	stopped := make(chan struct{})
+	go func() { // ends every context; then both wait for the handlers
+		defer close(stopped)
+		s.grpc.Stop()
+	}()
+	stuck := time.NewTimer(stuckWait)
+	defer stuck.Stop()
+	select {
+	case <-stopped:
+		<-done
+		return nil
+	case <-stuck.C:
+		return fmt.Errorf("stop %s: a call does not end", s.l.Addr())
+	}
+}

@@ -1,0 +1,153 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/sandbox/jail"
+)
+
+// cgroups are the places where we may make groups: one directory for each
+// controller in version 1, one for both in version 2.
+type cgroups struct {
+	bases        []string
+	memory, pids bool // which are bound
+	v2           bool
+}
+
+// group is the one of a single run.
+type group struct{ dirs, procs []string }
+
+const groupPrefix = "theclaw-"
+
+var groupSerial atomic.Int64
+
+// findCgroups looks below our own groups, and makes one in each place to be sure.
+func findCgroups() cgroups {
+	var c cgroups
+	for controllers, dir := range ownGroups() {
+		isV2 := controllers == ""
+		memory, pids := strings.Contains(","+controllers+",", ",memory,"), strings.Contains(","+controllers+",", ",pids,")
+		if isV2 {
+			control := filepath.Join(dir, "cgroup.subtree_control")
+			// Refused in a group with processes unless it is the root: then somebody
+			// has to delegate a group to us.
+			_ = os.WriteFile(control, []byte("+memory +pids"), 0)
+			b, _ := os.ReadFile(control)
+			on := strings.Fields(string(b))
+			memory, pids = contains(on, "memory"), contains(on, "pids")
+		}
+		if !memory && !pids {
+			continue
+		}
+		sweep(dir)
+		trial := filepath.Join(dir, fmt.Sprintf("%s%d-trial", groupPrefix, os.Getpid()))
+		if os.Mkdir(trial, 0o755) != nil || os.Remove(trial) != nil {
+			continue
+		}
+		c.bases = append(c.bases, dir)
+		c.memory, c.pids, c.v2 = c.memory || memory, c.pids || pids, c.v2 || isV2
+	}
+	return c
+}
+
+func contains(list []string, s string) bool {
+	for _, l := range list {
+		if l == s {
+			return true
+		}
+	}
+	return false
+}
+
+// ownGroups maps the controllers of each hierarchy ("" is version 2) to the
+// directory of the group we are in.
+func ownGroups() map[string]string {
+	out := map[string]string{}
+	own, _ := os.ReadFile("/proc/self/cgroup")
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(own)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		for m := range strings.Lines(string(mounts)) {
+			left, right, ok := strings.Cut(strings.TrimSpace(m), " - ")
+			l, r := strings.Fields(left), strings.Fields(right)
+			if !ok || len(l) < 5 || len(r) < 3 {
+				continue
+			}
+			v2 := f[1] == "" && r[0] == "cgroup2"
+			v1 := f[1] != "" && r[0] == "cgroup" && strings.HasSuffix(","+r[2], ","+f[1])
+			if v1 || v2 {
+				// Field 4 is the part of the hierarchy that is mounted, 5 where.
+				out[f[1]] = filepath.Join(l[4], strings.TrimPrefix(f[2], strings.TrimSuffix(l[3], "/")))
+			}
+		}
+	}
+	return out
+}
+
+// sweep removes groups of processes of ours that died without doing it.
+func sweep(dir string) {
+	old, _ := filepath.Glob(filepath.Join(dir, groupPrefix+"*"))
+	for _, d := range old {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(d), groupPrefix), "-")
+		if n, err := strconv.Atoi(pid); err == nil && errors.Is(unix.Kill(n, 0), unix.ESRCH) {
+			_ = os.Remove(d)
+		}
+	}
+}
+
+// create makes the group of one run with its limits.
+func (c cgroups) create(l jail.Limits) (group, error) {
+	var g group
+	name := fmt.Sprintf("%s%d-%d", groupPrefix, os.Getpid(), groupSerial.Add(1))
+	memory, tasks := strconv.FormatInt(l.MemoryBytes, 10), strconv.FormatInt(l.Tasks(), 10)
+	for _, b := range c.bases {
+		dir := filepath.Join(b, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			g.remove()
+			return group{}, err
+		}
+		g.dirs = append(g.dirs, dir)
+		// Only the files of the controllers this directory has exist. Swap counts
+		// too, so that a program cannot push its memory there.
+		for _, f := range []struct{ name, value string }{
+			{"pids.max", tasks}, {"memory.max", memory}, {"memory.swap.max", "0"}, {"memory.oom.group", "1"},
+			{"memory.limit_in_bytes", memory}, {"memory.memsw.limit_in_bytes", memory},
+		} {
+			path := filepath.Join(dir, f.name)
+			if _, err := os.Stat(path); err != nil {
+				continue
+			}
+			if err := os.WriteFile(path, []byte(f.value), 0); err != nil {
+				g.remove()
+				return group{}, err
+			}
+		}
+		g.procs = append(g.procs, filepath.Join(dir, "cgroup.procs"))
+	}
+	return g, nil
+}
+
+// remove deletes the group. The kernel lets go of the last process a moment after
+// it is dead; what is left then is swept at the next start.
+func (g group) remove() {
+	for _, d := range g.dirs {
+		for range 20 {
+			if err := os.Remove(d); !errors.Is(err, unix.EBUSY) {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}

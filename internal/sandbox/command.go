@@ -1,0 +1,169 @@
+package sandbox
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/sandbox/jail"
+)
+
+// The defaults and bounds of a Command.
+const (
+	DefaultTimeout   = 600 * time.Second
+	MaxTimeout       = 3600 * time.Second
+	DefaultOutputCap = 256 << 10 // bytes
+	// SpillCap bounds a spill file, in bytes: what is above it is dropped.
+	SpillCap = 64 << 20
+)
+
+// Limits are resource limits; a zero is its default.
+type Limits struct {
+	MemoryBytes int64 // default 4 GiB; of all processes where there is a memory cgroup, else of each
+	PIDs        int64 // default 256 processes and threads
+	FileBytes   int64 // default 256 MiB for one file, and for the private /tmp
+	CPUSeconds  int64 // default 600 seconds for each process
+	OpenFiles   int64 // default 512 descriptors for each process
+}
+
+func (l Limits) jail() jail.Limits {
+	pick := func(v, d int64) int64 {
+		if v <= 0 {
+			return d
+		}
+		return v
+	}
+	return jail.Limits{
+		MemoryBytes: pick(l.MemoryBytes, 4<<30), PIDs: pick(l.PIDs, 256), FileBytes: pick(l.FileBytes, 256<<20),
+		CPUSeconds: pick(l.CPUSeconds, 600), OpenFiles: pick(l.OpenFiles, 512),
+	}
+}
+
+// Command is one program to run. Give Shell or Argv.
+type Command struct {
+	Shell string   // run by bash -c, by sh -c where there is no bash
+	Argv  []string // run directly; found in the sandbox's PATH
+	// Workdir is the current directory, the only place that stays and can be
+	// written, at the same path. It must exist and be absolute.
+	Workdir string
+	Env     map[string]string // added to the eight variables every program gets
+	Network bool              // the host's network; else only a loopback of its own
+	Timeout time.Duration     // default DefaultTimeout, at most MaxTimeout
+	// OutputCap is the most bytes of stdout and stderr together that Result holds.
+	// Default DefaultOutputCap.
+	OutputCap int
+	// SpillDir is where output above the cap goes, in a new file of mode 0600. In
+	// the workdir, the program's next run can read it. Empty: it is dropped.
+	SpillDir string
+	Limits   Limits
+}
+
+// Result is how a program ended.
+type Result struct {
+	Stdout, Stderr []byte // raw; see Text
+	ExitCode       int    // 128 + signal when a signal ended it, as shells say
+	Signal         string // such as SIGKILL, or empty
+	TimedOut       bool   // Command.Timeout or the context's deadline ended it
+	Canceled       bool   // the context was cancelled
+	Truncated      bool   // output was above the cap
+	Spill          string // path of the rest, or empty
+	Duration       time.Duration
+}
+
+func invalid(what, fix string) error {
+	return fault.New(codes.InvalidArgument, fault.InvalidArgument, what, fix)
+}
+
+// check fills defaults in and refuses what cannot be run safely.
+func (s *Sandbox) check(c Command) (Command, error) {
+	if (c.Shell == "") == (len(c.Argv) == 0) {
+		return c, invalid("a command needs either a shell line or arguments", "give one of them")
+	}
+	if strings.ContainsRune(c.Shell, 0) || slices.ContainsFunc(c.Argv, func(a string) bool { return strings.ContainsRune(a, 0) }) {
+		return c, invalid("the command contains a NUL byte", "remove it")
+	}
+	for k, v := range c.Env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
+			return c, invalid(fmt.Sprintf("environment variable %q is not valid", k), "use a name without = and a value without NUL")
+		}
+	}
+	if c.Timeout < 0 || c.Timeout > MaxTimeout {
+		return c, invalid("the timeout is out of range", fmt.Sprintf("use at most %s", MaxTimeout))
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.OutputCap <= 0 {
+		c.OutputCap = DefaultOutputCap
+	}
+	return c, s.checkWorkdir(c.Workdir)
+}
+
+// ours are the directories the private root has itself; a workdir there would
+// cover them, or show the host's.
+var ours = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys", "/run", "/boot"}
+
+func (s *Sandbox) checkWorkdir(dir string) error {
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
+		return invalid(fmt.Sprintf("workdir %q is not an absolute, clean path", dir), "give the full path")
+	}
+	st, err := os.Stat(dir)
+	if err != nil || !st.IsDir() {
+		return invalid(fmt.Sprintf("workdir %q is not a directory", dir), "create it")
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return invalid(fmt.Sprintf("workdir %q cannot be resolved", dir), "check the path")
+	}
+	for _, p := range []string{dir, real} {
+		if p == "/" || p == "/tmp" || slices.ContainsFunc(ours, func(o string) bool { return within(p, o) }) {
+			return invalid(fmt.Sprintf("workdir %q is a system directory", dir), "use a directory of its own")
+		}
+	}
+	for _, f := range s.opts.Forbidden {
+		if r, err := filepath.EvalSymlinks(f); err == nil {
+			f = r
+		}
+		if within(f, real) || within(real, f) {
+			return invalid(fmt.Sprintf("workdir %q would show programs our own sockets or secrets", dir), "use a directory that does not contain them")
+		}
+	}
+	return nil
+}
+
+// within says whether path is dir or below it.
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// environment is the allow-list, and what the caller adds to it.
+func environment(c Command, temp string) []string {
+	env := map[string]string{
+		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME": c.Workdir, "PWD": c.Workdir, "TMPDIR": temp, "LANG": "C.UTF-8", "TERM": "dumb",
+		"USER": "agent", "SHELL": "/bin/sh",
+	}
+	maps.Copy(env, c.Env)
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, k+"="+env[k])
+	}
+	return out
+}
+
+func owner(dir string) (uid, gid int, err error) {
+	st, err := os.Stat(dir)
+	if err != nil {
+		return 0, 0, fmt.Errorf("stat workdir: %w", err)
+	}
+	sys := st.Sys().(*syscall.Stat_t)
+	return int(sys.Uid), int(sys.Gid), nil
+}

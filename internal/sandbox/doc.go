@@ -1,0 +1,31 @@
+// Package sandbox owns the running of programs we do not trust: bash_exec and every
+// tool that starts a process.
+//
+//	      Run(ctx, Command)                     what the program sees
+//	            |                          +--------------------------------+
+//	 probed driver, best first             | /usr /bin /lib ..   read-only  |
+//	+--------------------------+           | its workdir    read and write  |
+//	| full        user ns      |           | /tmp  private, small           |
+//	| bubblewrap  bwrap        |---------->| /dev  null zero random ..      |
+//	| privileged  no user ns   |           | /proc only itself, read-only   |
+//	| reduced     no namespace |           | loopback only, no socket of    |
+//	+--------------------------+           | the host, 8 variables, no      |
+//	 none of them: SANDBOX_UNAVAILABLE     | capability, seccomp, Landlock  |
+//	                                       +--------------------------------+
+//
+// It promises: a program runs on the host itself only when the mode is off; a
+// timeout, a cancelled context and our own death end the whole tree of processes,
+// also those that left their session; the result is at most OutputCap bytes large.
+// The driver is chosen once, by really starting each, and Report says what was
+// missing for the better ones.
+//
+// It does not decide who may run what (approvals do), does not keep results and
+// does not know the tools. The kernel is shared: a hole in it is a hole in this
+// wall. With Network the program has the host's network, its loopback included.
+// The disk space of the workdir is not bounded, only the size of each file.
+// Linux only, amd64 and arm64, kernel 5.13 or later for the built-in drivers.
+//
+// Level reduced is weaker, and Report says so: stat, chmod and utimes reach files
+// outside, command lines of other processes can be read, and a program that leaves
+// its session outlives us if we and the trampoline are killed together.
+package sandbox

@@ -1,0 +1,3 @@
+package sandbox
+const attemptArg="x"
+func runAttempt(string) int {return 0}

@@ -1,0 +1,25 @@
+// Package jail owns what happens in the processes between us and a sandboxed
+// program: the trampoline and the sandbox's init, both our own binary started
+// again. Package sandbox is the other side and the only caller.
+//
+//	runner (large)          trampoline (small)         init (pid 1)             program
+//	  | order, lifeline  ------->|                        |                        |
+//	  |                          | clone(NEWUSER,...)  -->| private root           |
+//	  |                          | pid into the cgroups   | ids, rlimits, caps     |
+//	  |                          | order --------------->| Landlock, seccomp      |
+//	  |<----------------- status: ready ------------------| fork, exec ----------->|
+//	  |<----------------- status: exit 0 -----------------| reaps every orphan <---|
+//	  |                          |<------ exits, and the kernel kills the rest ----|
+//
+// The lifeline is a pipe that only the runner can write: when it closes it, or
+// dies in whatever way, the trampoline kills init and with it the pid namespace.
+// PR_SET_PDEATHSIG says the same a second time, should the trampoline die first.
+//
+// Why a trampoline: a clone with CLONE_NEWUSER copies the page tables, in time
+// proportional to the resident memory of the caller.
+//
+// It promises: the program is started only after every step has succeeded, each
+// failed step is reported by name with its errno, and no descriptor, no variable
+// and no capability of ours reaches the program.
+// It does not choose a driver, count output or know about time: package sandbox does.
+package jail

@@ -1,0 +1,45 @@
+package jail
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// namespaces are those of the drivers full and privileged.
+func namespaces(o Order) uintptr {
+	f := uintptr(unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP)
+	if !o.Network {
+		f |= unix.CLONE_NEWNET
+	}
+	return f
+}
+
+// userNamespace adds the user namespace: one uid and one gid are mapped, no other
+// exists. The ids are taken by init itself, later: until it has opened the paths
+// it shows, it needs the rights the trampoline has in the host's directories.
+func userNamespace(o Order, sys *syscall.SysProcAttr) {
+	sys.Cloneflags = namespaces(o) | unix.CLONE_NEWUSER
+	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: ID, HostID: o.UID, Size: 1}}
+	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: ID, HostID: o.GID, Size: 1}}
+	// There is no uid 0 inside, so capabilities survive the exec of init only as
+	// ambient ones.
+	sys.AmbientCaps = []uintptr{
+		unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN, unix.CAP_SETUID, unix.CAP_SETGID,
+	}
+}
+
+// loopback brings lo up: test servers inside the sandbox can be reached from inside.
+func loopback() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	r, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, r)
+}

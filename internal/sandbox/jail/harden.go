@@ -1,0 +1,105 @@
+package jail
+
+import (
+	"errors"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/psx"
+)
+
+// noRoot is SECBIT_NOROOT and its lock: uid 0 is nothing special at an exec.
+const noRoot = 1<<0 | 1<<1
+
+// harden takes from init, and so from the program, all it does not need. The
+// order matters: each step still has the rights it needs, and seccomp is last.
+func harden(o Order) error {
+	if err := dropBounding(o); err != nil {
+		return err
+	}
+	if o.Driver == Privileged || (o.Driver == Reduced && syscall.Geteuid() == 0) {
+		if err := takeIDs(o.UID, o.GID); err != nil {
+			return err
+		}
+	}
+	if err := setLimits(o); err != nil {
+		return step("rlimits", err)
+	}
+	if err := allThreads(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
+		return step("no_new_privs", err)
+	}
+	if err := restrictPaths(o); err != nil {
+		return step("landlock", err)
+	}
+	if err := dropCapabilities(); err != nil {
+		return step("drop capabilities", err)
+	}
+	// The program has our uid: without this it could open /proc/1/fd and /proc/1/mem.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return step("dumpable", err)
+	}
+	// A change of ids has cleared the one the trampoline set.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return step("pdeathsig", err)
+	}
+	return step("seccomp", filterSyscalls(o))
+}
+
+// takeIDs makes this process that user, with no other group.
+func takeIDs(uid, gid int) error {
+	if err := syscall.Setgroups(nil); err != nil && !errors.Is(err, unix.EPERM) {
+		return step("setgroups", err) // refused in a user namespace, where the trampoline did it
+	}
+	if err := syscall.Setresgid(gid, gid, gid); err != nil {
+		return step("setresgid", err)
+	}
+	return step("setresuid", syscall.Setresuid(uid, uid, uid))
+}
+
+func dropBounding(o Order) error {
+	if o.Driver == Privileged || o.Driver == Reduced {
+		// Should the workdir belong to root, the program is uid 0 here, and an exec
+		// must give nothing back. Without the right to set this there is nothing to give.
+		if err := allThreads(unix.PR_SET_SECUREBITS, noRoot); err != nil && !errors.Is(err, unix.EPERM) {
+			return step("securebits", err)
+		}
+	}
+	for c := uintptr(0); ; c++ {
+		set, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) {
+			return nil // past the last one this kernel knows
+		}
+		if err != nil || set == 0 {
+			continue
+		}
+		err = allThreads(unix.PR_CAPBSET_DROP, c)
+		if errors.Is(err, unix.EPERM) && (o.Driver == Bubblewrap || o.Driver == Reduced) {
+			// An ordinary user cannot; no_new_privs makes the set meaningless.
+			return nil
+		}
+		if err != nil {
+			return step("drop bounding set", err)
+		}
+	}
+}
+
+func dropCapabilities() error {
+	if err := allThreads(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL); err != nil {
+		return err
+	}
+	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if _, _, e := psx.Syscall3(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&h)), uintptr(unsafe.Pointer(&none[0])), 0); e != 0 {
+		return e
+	}
+	return nil
+}
+
+// allThreads is prctl on every thread of the runtime: these are thread settings.
+func allThreads(option, arg uintptr) error {
+	if _, _, e := psx.Syscall6(unix.SYS_PRCTL, option, arg, 0, 0, 0, 0); e != 0 {
+		return e
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package sandbox
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	if len(os.Args) == 3 && os.Args[1] == attemptArg {
+		os.Exit(runAttempt(os.Args[2]))
+	}
+	os.Exit(m.Run())
+}
+
+// outside makes a directory every user can enter: at the level reduced root's
+// programs are another user, and t.TempDir is for us alone.
+func outside(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "sandbox-test-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
+
+// workdir makes a directory the level can work in.
+func workdir(tb testing.TB, l Level) string {
+	tb.Helper()
+	dir := outside(tb)
+	if l == LevelReduced && os.Geteuid() == 0 {
+		if err := os.Chown(dir, nobody, nobody); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// only is a sandbox of this level, or a skipped test where the host has none.
+func only(tb testing.TB, l Level) *Sandbox {
+	tb.Helper()
+	return with(tb, l, Options{})
+}
+
+func with(tb testing.TB, l Level, o Options) *Sandbox {
+	tb.Helper()
+	o.levels = []Level{l}
+	o.ScratchDir = outside(tb)
+	o.ReadOnly = append(o.ReadOnly, self(tb))
+	s, err := New(tb.Context(), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Close)
+	if s.Report().Level != l {
+		if _, err := exec.LookPath("bwrap"); err == nil && os.Geteuid() == 0 {
+			tb.Fatalf("root with bubblewrap installed has no %s: %q", l, s.Report().Problems)
+		}
+		tb.Skipf("no %s on this host: %q", l, s.Report().Problems)
+	}
+	return s
+}
+
+// self is the test binary by its path, which is shown to the attempts.
+func self(tb testing.TB) string {
+	tb.Helper()
+	p, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}

@@ -1,0 +1,151 @@
+package sandbox
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// output collects stdout and stderr under one cap. The rest goes to the spill
+// file, in the order it came.
+type output struct {
+	readers, writers [2]*os.File
+	done             sync.WaitGroup
+
+	mu        sync.Mutex
+	buf       [2]bytes.Buffer
+	left      int
+	truncated bool
+	root      *os.Root // nil: no spill
+	dir       string   // in root
+	base      string   // path of root
+	uid, gid  int
+	spill     *os.File
+	spillPath string
+	spillLeft int
+}
+
+// newOutput opens what a spill needs before the program runs: afterwards the
+// program could have put links in the way. os.Root follows none out of it.
+func newOutput(c Command, uid, gid int) (*output, error) {
+	o := &output{left: c.OutputCap, spillLeft: SpillCap, uid: uid, gid: gid}
+	if c.SpillDir == "" {
+		return o, nil
+	}
+	o.base, o.dir = c.SpillDir, "."
+	if within(c.SpillDir, c.Workdir) {
+		o.base = c.Workdir
+		rel, err := filepath.Rel(c.Workdir, c.SpillDir)
+		if err != nil {
+			return nil, invalid("the spill directory is not a clean path", "give a directory in the workdir")
+		}
+		o.dir = rel
+	}
+	root, err := os.OpenRoot(o.base)
+	if err != nil {
+		return nil, fmt.Errorf("open spill directory: %w", err)
+	}
+	o.root = root
+	return o, nil
+}
+
+func (o *output) open() error {
+	for i := range o.readers {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return fmt.Errorf("make output pipe: %w", err)
+		}
+		o.readers[i], o.writers[i] = r, w
+	}
+	return nil
+}
+
+// drain starts reading; the function it returns waits for the end. A straggler
+// that outlived its tree (level off) does not hold it up.
+func (o *output) drain() func() {
+	for i := range o.readers {
+		_ = o.writers[i].Close()
+		o.done.Go(func() {
+			b := make([]byte, 32<<10)
+			for {
+				n, err := o.readers[i].Read(b)
+				o.add(i, b[:n])
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		for _, r := range o.readers {
+			_ = r.SetReadDeadline(time.Now().Add(killGrace))
+		}
+		o.done.Wait()
+	}
+}
+
+func (o *output) add(i int, b []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := min(len(b), o.left)
+	o.buf[i].Write(b[:n])
+	o.left -= n
+	if b = b[n:]; len(b) == 0 {
+		return
+	}
+	if !o.truncated {
+		o.truncated = true
+		o.openSpill()
+	}
+	if o.spill != nil && o.spillLeft > 0 {
+		b = b[:min(len(b), o.spillLeft)]
+		o.spillLeft -= len(b)
+		if _, err := o.spill.Write(b); err != nil {
+			o.spillLeft = 0 // a full disk: the result still says that it is truncated
+		}
+	}
+}
+
+// openSpill makes the file; that it cannot is no reason to stop the program.
+func (o *output) openSpill() {
+	if o.root == nil {
+		return
+	}
+	if err := o.root.MkdirAll(o.dir, 0o700); err != nil {
+		return
+	}
+	name := filepath.Join(o.dir, "output-"+strings.ToLower(rand.Text()[:12])+".txt")
+	f, err := o.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	if os.Geteuid() == 0 {
+		// The reader is the workdir's owner.
+		_ = f.Chown(o.uid, o.gid)
+		if o.dir != "." {
+			_ = o.root.Lchown(o.dir, o.uid, o.gid)
+		}
+	}
+	o.spill, o.spillPath = f, filepath.Join(o.base, name)
+}
+
+func (o *output) fill(r *Result) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r.Stdout, r.Stderr = o.buf[0].Bytes(), o.buf[1].Bytes()
+	r.Truncated, r.Spill = o.truncated, o.spillPath
+}
+
+func (o *output) close() {
+	for _, f := range []*os.File{o.readers[0], o.readers[1], o.writers[0], o.writers[1], o.spill} {
+		_ = f.Close() // a nil file answers with an error, too
+	}
+	if o.root != nil {
+		_ = o.root.Close()
+	}
+}

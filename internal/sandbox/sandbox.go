@@ -1,0 +1,195 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/sandbox/jail"
+)
+
+// Main is the first statement of main and of TestMain. When this process is a
+// sandbox's trampoline or init it runs that and does not return; else it looks at
+// one argument and returns.
+func Main() { jail.Main() }
+
+// Mode is what the configuration asks for (sandbox.mode).
+type Mode string
+
+const (
+	Required Mode = "required" // full, bubblewrap or privileged, else nothing runs; the default
+	Reduced  Mode = "reduced"  // as Required, and reduced where none of these works
+	Off      Mode = "off"      // programs run on the host as ourselves
+)
+
+// Level is what was found.
+type Level string
+
+const (
+	LevelFull       Level = jail.Full
+	LevelBubblewrap Level = jail.Bubblewrap
+	LevelPrivileged Level = jail.Privileged
+	LevelReduced    Level = jail.Reduced
+	LevelOff        Level = jail.Off
+	LevelNone       Level = "none" // nothing works: every Run is refused
+)
+
+// levels are the drivers a mode tries, the best first.
+func (m Mode) levels() ([]Level, error) {
+	strong := []Level{LevelFull, LevelBubblewrap, LevelPrivileged}
+	switch m {
+	case Required, "":
+		return strong, nil
+	case Reduced:
+		return append(strong, LevelReduced), nil
+	case Off:
+		return []Level{LevelOff}, nil
+	}
+	return nil, fault.New(codes.InvalidArgument, fault.ConfigInvalid,
+		fmt.Sprintf("sandbox.mode is %q", m), "use required, reduced or off")
+}
+
+// Options are the data of New.
+type Options struct {
+	Mode Mode
+	// ScratchDir holds our own temporary directories, mode 0700; it must exist.
+	// Empty: the system's directory for temporary files.
+	ScratchDir string
+	// ReadOnly are more paths to show read-only, such as a toolchain under /opt.
+	ReadOnly []string
+	// Forbidden are paths no program may see, such as the directory of our sockets.
+	// A workdir that contains one, or lies in one, is refused.
+	Forbidden []string
+
+	levels    []Level // tests: instead of the mode's
+	noCgroups bool    // tests: as on a host where none is writable
+}
+
+// Report is the outcome of probing.
+type Report struct {
+	Level  Level
+	Driver string // the same in words, with what it found
+	// Problems says for each better driver, and for what weakens this one, what is
+	// missing and how to get it.
+	Problems []string
+}
+
+// Sandbox runs programs. It is safe for concurrent use.
+type Sandbox struct {
+	opts    Options
+	report  Report
+	cgroups cgroups
+	bwrap   string
+	self    string
+	idmap   idmaps
+}
+
+// Probe says which driver a mode would get here. It starts one small program per
+// driver tried.
+func Probe(ctx context.Context, mode Mode) Report {
+	s, err := New(ctx, Options{Mode: mode})
+	if err != nil {
+		return Report{Level: LevelNone, Driver: driverText(LevelNone), Problems: []string{fault.From(err).What + ": " + fault.From(err).Fix}}
+	}
+	defer s.Close()
+	return s.report
+}
+
+// New probes and returns a Sandbox. That nothing works is not an error here: it is
+// in the Report, and Run refuses. An error is a wrong option.
+func New(ctx context.Context, o Options) (*Sandbox, error) {
+	levels, err := o.Mode.levels()
+	if err != nil {
+		return nil, err
+	}
+	if o.levels != nil {
+		levels = o.levels
+	}
+	if o.ScratchDir == "" {
+		o.ScratchDir = os.TempDir()
+	}
+	if o.ScratchDir, err = filepath.Abs(o.ScratchDir); err != nil {
+		return nil, fmt.Errorf("resolve scratch directory: %w", err)
+	}
+	s := &Sandbox{opts: o, self: selfPath()}
+	s.bwrap, _ = exec.LookPath("bwrap")
+	if !o.noCgroups {
+		s.cgroups = findCgroups()
+	}
+	s.report = s.probe(ctx, levels)
+	return s, nil
+}
+
+// Report is what New found.
+func (s *Sandbox) Report() Report { return s.report }
+
+// Close gives back descriptors. Programs that run are not touched.
+func (s *Sandbox) Close() { s.idmap.close() }
+
+// selfPath is how this binary is started again. Without /proc the path it was
+// found at must do.
+func selfPath() string {
+	const link = "/proc/self/exe"
+	if _, err := os.Stat(link); err == nil {
+		return link
+	}
+	if p, err := os.Executable(); err == nil {
+		return p
+	}
+	if p, err := exec.LookPath(os.Args[0]); err == nil {
+		return p
+	}
+	return os.Args[0]
+}
+
+func (s *Sandbox) probe(ctx context.Context, levels []Level) Report {
+	var problems []string
+	for _, l := range levels {
+		err := s.try(ctx, l)
+		if err == nil {
+			return Report{Level: l, Driver: driverText(l), Problems: append(problems, s.weak(l)...)}
+		}
+		problems = append(problems, fmt.Sprintf("%s: %s", l, diagnose(l, err)))
+	}
+	return Report{Level: LevelNone, Driver: driverText(LevelNone), Problems: problems}
+}
+
+// try really starts a program, which has to write in its workdir.
+func (s *Sandbox) try(ctx context.Context, l Level) error {
+	dir, err := os.MkdirTemp(s.opts.ScratchDir, "probe-")
+	if err != nil {
+		return fmt.Errorf("make probe directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	if l == LevelReduced && os.Geteuid() == 0 {
+		// A workdir of root is refused at this level; see identity.
+		if err := os.Chown(dir, nobody, nobody); err != nil {
+			return fmt.Errorf("make probe directory: %w", err)
+		}
+	}
+	r, err := s.run(ctx, l, Command{Shell: "echo works >probe && cat probe", Workdir: dir, Timeout: 10 * time.Second})
+	if err != nil {
+		return err
+	}
+	if got := strings.TrimSpace(string(r.Stdout)); got != "works" || r.ExitCode != 0 {
+		return fmt.Errorf("the probe ended with code %d: %s", r.ExitCode, Text(r.Stderr))
+	}
+	return nil
+}
+
+// unavailable is the answer where no driver works. It names the problems, because
+// the fix is one of theirs.
+func (s *Sandbox) unavailable() error {
+	fix := "see agentctl doctor"
+	if len(s.report.Problems) > 0 {
+		fix = "one of: " + strings.Join(s.report.Problems, "; ")
+	}
+	return fault.New(codes.FailedPrecondition, fault.SandboxUnavailable, "no sandbox works on this host, so no program is run", fix)
+}

@@ -1,0 +1,103 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// Deliveries is the journal of outbound events.
+//
+//	         NextDelivery           FinishDelivery
+//	pending --------------> sending --------------> sent | dead | skipped
+//	   ^                       |
+//	   +-----------------------+  failed: wait until not_before
+type Deliveries interface {
+	// NextDelivery answers the first undelivered event and, unless it is only
+	// looked at, counts the attempt (D1).
+	NextDelivery(ctx context.Context, r Ref, f Fence, n NextDelivery) (DueDelivery, error)
+	FinishDelivery(ctx context.Context, r Ref, f Fence, fin FinishDelivery) (Delivery, error)
+	ListDeliveries(ctx context.Context, r Ref, state string, after int64, limit int) ([]Delivery, error)
+	// ResolveDelivery makes a dead delivery pending again ("retried") or takes
+	// it off the dead letters ("dropped").
+	ResolveDelivery(ctx context.Context, r Ref, eventID int64, how string) (Delivery, error)
+}
+
+// States of a delivery as stored.
+const (
+	DeliveryPending = "pending"
+	DeliverySending = "sending"
+	DeliverySent    = "sent"
+	DeliveryDead    = "dead"
+	DeliverySkipped = "skipped"
+)
+
+// Waits before the second and the third try.
+var DeliveryWaits = []time.Duration{5 * time.Second, 60 * time.Second}
+
+// NextDelivery asks for the next event to send.
+type NextDelivery struct {
+	BootID      string
+	Peek        bool
+	MaxAge      time.Duration // older events are dead unsent; 0: no bound
+	MaxAttempts int           // a row left sending past it by a crash is dead
+}
+
+// DueDelivery is the next event to send.
+type DueDelivery struct {
+	Outcome        DueOutcome
+	Wait           time.Duration
+	Event          thread.Event
+	Key            string
+	Attempt        int
+	MaybeDuplicate bool
+	Acked, Dead    int64 // outbound progress and dead rows after the call
+}
+
+// DueOutcome tells what NextDelivery found.
+type DueOutcome int
+
+// Outcomes of NextDelivery.
+const (
+	DueSend DueOutcome = iota + 1
+	DueIdle
+	DueWait
+)
+
+// Outcomes of a send.
+const (
+	OutcomeSent        = "sent"
+	OutcomeFailed      = "failed"
+	OutcomeUnavailable = "unavailable"
+	OutcomeRejected    = "rejected"
+	OutcomeSkipped     = "skipped"
+)
+
+// FinishDelivery records a send.
+type FinishDelivery struct {
+	EventID     int64
+	Outcome     string
+	Channel     string
+	ProviderID  string
+	Error       string
+	RetryAfter  time.Duration
+	MaxAttempts int
+}
+
+// Delivery is a row of the journal.
+type Delivery struct {
+	Thread         string
+	EventID        int64
+	Key, State     string
+	Attempts       int
+	Channel        string
+	ProviderID     string
+	Error          string
+	MaybeDuplicate bool
+	NextAt         time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	Resolved       string
+	Acked, Dead    int64 // outbound progress and dead rows of the thread
+}

@@ -1,0 +1,115 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// tail is how many links are verified at open: enough to notice a torn end,
+// few enough to cost nothing.
+const tail = 16
+
+type chainHead struct {
+	id   int64
+	hash []byte
+}
+
+// link writes e's row of the chain.
+func (t *Tx) link(e thread.Event) error {
+	sum := e.Hash(t.d.chain.hash)
+	prev := t.d.chain.hash
+	if prev == nil {
+		prev = []byte{}
+	}
+	_, err := t.Exec("INSERT INTO x_chain(event_id, prev, sha256) VALUES(?,?,?)", e.ID, prev, sum[:])
+	if err == nil {
+		t.d.chain = chainHead{e.ID, sum[:]}
+	}
+	return err
+}
+
+// chainForeign links the events that another program appended since our last.
+func (t *Tx) chainForeign() error {
+	head, err := t.Head()
+	if err != nil || head <= t.d.chain.id {
+		return err
+	}
+	return t.Each("SELECT "+Columns+" FROM events WHERE id > ? ORDER BY id", []any{t.d.chain.id}, func(scan func(...any) error) error {
+		e, err := Scan(scan)
+		if err != nil {
+			return err
+		}
+		return t.link(e)
+	})
+}
+
+// ChainForeign links what other programs appended; for reads that must trust
+// the chain.
+func (t *Tx) ChainForeign() error { return t.chainForeign() }
+
+func (d *DB) verifyTail(ctx context.Context) error {
+	rows, err := d.conn.QueryContext(ctx, `SELECT c.event_id, c.prev, c.sha256, e.id, e.created_at, e.source, e.type, e.subtype, e.content
+		FROM x_chain c LEFT JOIN events e ON e.id = c.event_id ORDER BY c.event_id DESC LIMIT ?`, tail)
+	if err != nil {
+		return fmt.Errorf("read chain: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var wantHash []byte
+	for first := true; rows.Next(); first = false {
+		var id int64
+		var prev, sum []byte
+		var eid *int64
+		var at, source, typ, subtype, content *string
+		if err := rows.Scan(&id, &prev, &sum, &eid, &at, &source, &typ, &subtype, &content); err != nil {
+			return fmt.Errorf("read chain: %w", err)
+		}
+		if eid == nil || at == nil || source == nil || typ == nil || content == nil {
+			return fmt.Errorf("event %d is in the chain and gone: %w", id, store.ErrCorrupt)
+		}
+		e := thread.Event{ID: *eid, CreatedAt: *at, Source: *source, Type: *typ, Subtype: subtype, Content: *content}
+		if got := e.Hash(prev); !bytes.Equal(got[:], sum) || (!first && !bytes.Equal(sum, wantHash)) {
+			return fmt.Errorf("event %d does not match its hash: %w", id, store.ErrCorrupt)
+		}
+		if first {
+			d.chain = chainHead{id, sum}
+		}
+		wantHash = prev
+	}
+	return rows.Err()
+}
+
+// VerifyChain checks every link and answers the number of chained events; the
+// first that does not match is named in the error (store.ErrCorrupt).
+func (t *Tx) VerifyChain() (int64, error) {
+	var n int64
+	prev := []byte{}
+	err := t.Each(`SELECT e.id, e.created_at, e.source, e.type, e.subtype, e.content, c.prev, c.sha256
+		FROM x_chain c JOIN events e ON e.id = c.event_id ORDER BY c.event_id`, nil, func(scan func(...any) error) error {
+		var e thread.Event
+		var p, sum []byte
+		if err := scan(&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &p, &sum); err != nil {
+			return err
+		}
+		if got := e.Hash(p); !bytes.Equal(p, prev) || !bytes.Equal(got[:], sum) {
+			return fmt.Errorf("event %d does not match its hash: %w", e.ID, store.ErrCorrupt)
+		}
+		prev = sum
+		n++
+		return nil
+	})
+	if err != nil {
+		return n, err
+	}
+	var links int64
+	if _, err := t.Row("SELECT COUNT(*) FROM x_chain", nil, &links); err != nil {
+		return n, err
+	}
+	if links != n {
+		return n, fmt.Errorf("%d chained events are gone: %w", links-n, store.ErrCorrupt)
+	}
+	return n, nil
+}

@@ -1,0 +1,230 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// Options of an open database.
+type Options struct {
+	// OnCommit is called from the database's goroutine after events became
+	// visible, before the writers are answered; it must not block.
+	OnCommit func([]thread.Event)
+	// Coalesce is the most operations in one transaction; 0 means 256.
+	Coalesce int
+}
+
+// Stats counts commits since open.
+type Stats struct{ Durable, Lazy, Ops int64 }
+
+// DB is one open events.db.
+type DB struct {
+	dir  string
+	uuid string
+	opts Options
+
+	sqlDB *sql.DB
+	conn  *sql.Conn
+	stmts map[string]*sql.Stmt
+	full  bool // synchronous in force
+	chain chainHead
+	out   mirror
+
+	queue  chan *op
+	stop   chan struct{}
+	done   chan struct{}
+	once   sync.Once
+	broken atomic.Pointer[error]
+
+	durable, lazy, ops atomic.Int64
+}
+
+type op struct {
+	fn       func(*Tx) error
+	durable  bool
+	view     bool
+	err      error
+	events   []thread.Event
+	answered chan struct{}
+}
+
+// Open opens the thread at dir, adds our tables when another program made it,
+// and verifies the tail of the chain. Errors: store.ErrNotFound, ErrFormat,
+// ErrCorrupt, ErrReadOnly, ErrIO.
+func Open(ctx context.Context, dir string, o Options) (*DB, error) {
+	path := filepath.Join(dir, "events.db")
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("open %s: %w", dir, store.ErrNotFound)
+	} else if err != nil {
+		return nil, fmt.Errorf("open thread: %w", err)
+	}
+	if o.Coalesce <= 0 {
+		o.Coalesce = 256
+	}
+	// No create: a database that vanished must not come back empty.
+	dsn := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=rw&_pragma=busy_timeout(5000)&_txlock=immediate"}).String()
+	s, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, err
+	}
+	s.SetMaxOpenConns(1)
+	c, err := s.Conn(ctx)
+	if err != nil {
+		return nil, errors.Join(classify(err), s.Close())
+	}
+	d := &DB{
+		dir: dir, opts: o, sqlDB: s, conn: c, stmts: map[string]*sql.Stmt{},
+		queue: make(chan *op, o.Coalesce), stop: make(chan struct{}), done: make(chan struct{}),
+		out: mirror{dir: dir},
+	}
+	if err := d.prepare(); err != nil {
+		return nil, errors.Join(classify(err), d.release())
+	}
+	go d.work()
+	return d, nil
+}
+
+// prepare sets the connection up, migrates, and checks what is there.
+func (d *DB) prepare() error {
+	ctx := context.Background()
+	var mode string
+	if err := d.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode); err != nil {
+		return fmt.Errorf("set wal mode: %w", err)
+	}
+	if mode != "wal" {
+		return fmt.Errorf("journal mode is %s, not wal: %w", mode, store.ErrIO)
+	}
+	if err := d.setSync(true); err != nil {
+		return err
+	}
+	var format int
+	err := d.conn.QueryRowContext(ctx, "SELECT uuid, format FROM x_meta").Scan(&d.uuid, &format)
+	if err != nil { // a database of the external tool, or a fresh image
+		if err := d.adopt(ctx); err != nil {
+			return err
+		}
+		format = Format
+	}
+	if format > Format {
+		return fmt.Errorf("format %d, this build knows %d: %w", format, Format, store.ErrFormat)
+	}
+	return d.verifyTail(ctx)
+}
+
+func (d *DB) adopt(ctx context.Context) error {
+	for _, q := range []string{
+		"BEGIN IMMEDIATE", schemaThread + schemaOurs,
+		"INSERT OR IGNORE INTO x_meta(one, uuid, format) VALUES(1, '" + newUUID() + "', 1)",
+		// What the external tool's agent has done is done.
+		`INSERT OR IGNORE INTO x_ack(consumer, id) SELECT consumer_id, MIN(last_acked_id, (SELECT COALESCE(MAX(id),0) FROM events))
+			FROM consumer_progress WHERE consumer_id IN ('inbox','outbound')`,
+		"COMMIT",
+	} {
+		if _, err := d.conn.ExecContext(ctx, q); err != nil {
+			_, _ = d.conn.ExecContext(ctx, "ROLLBACK")
+			return fmt.Errorf("add tables: %w", err)
+		}
+	}
+	return d.conn.QueryRowContext(ctx, "SELECT uuid FROM x_meta").Scan(&d.uuid)
+}
+
+// setSync sets synchronous and reads it back, because drivers differ in both
+// their default and what they accept.
+func (d *DB) setSync(full bool) error {
+	name, want := "NORMAL", 1
+	if full {
+		name, want = "FULL", 2
+	}
+	if _, err := d.conn.ExecContext(context.Background(), "PRAGMA synchronous="+name); err != nil {
+		return fmt.Errorf("set synchronous: %w", err)
+	}
+	var got int
+	if err := d.conn.QueryRowContext(context.Background(), "PRAGMA synchronous").Scan(&got); err != nil {
+		return fmt.Errorf("read synchronous: %w", err)
+	}
+	if got != want {
+		return fmt.Errorf("synchronous is %d, want %d: %w", got, want, store.ErrIO)
+	}
+	d.full = full
+	return nil
+}
+
+// UUID identifies the database for good.
+func (d *DB) UUID() string { return d.uuid }
+
+// Dir is the thread directory.
+func (d *DB) Dir() string { return d.dir }
+
+// Broken is the error that ended the database's use, or nil.
+func (d *DB) Broken() error {
+	if p := d.broken.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Stats answers the commit counters.
+func (d *DB) Stats() Stats { return Stats{d.durable.Load(), d.lazy.Load(), d.ops.Load()} }
+
+// Do runs fn in a transaction; durable commits are on disk before it returns.
+// An error of fn undoes fn alone. The caller's context bounds the wait for its
+// turn only: a transaction that began is never left half done.
+func (d *DB) Do(ctx context.Context, durable bool, fn func(*Tx) error) error {
+	return d.submit(ctx, &op{fn: fn, durable: durable, answered: make(chan struct{})})
+}
+
+// View runs fn on committed data; fn must not write.
+func (d *DB) View(ctx context.Context, fn func(*Tx) error) error {
+	return d.submit(ctx, &op{fn: fn, view: true, answered: make(chan struct{})})
+}
+
+func (d *DB) submit(ctx context.Context, o *op) error {
+	if err := d.Broken(); err != nil {
+		return err
+	}
+	select {
+	case d.queue <- o:
+	case <-d.stop:
+		return store.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-o.answered:
+		return o.err
+	case <-d.done:
+		// The worker drains the queue before it ends, so this is an operation
+		// that slipped in behind it: it never ran.
+		select {
+		case <-o.answered:
+			return o.err
+		default:
+			return store.ErrClosed
+		}
+	}
+}
+
+// Close waits for queued operations, checkpoints, and closes.
+func (d *DB) Close() error {
+	d.once.Do(func() { close(d.stop) })
+	<-d.done
+	return d.release()
+}
+
+func (d *DB) release() error {
+	for _, s := range d.stmts {
+		_ = s.Close()
+	}
+	d.stmts = nil
+	return errors.Join(d.out.close(), d.conn.Close(), d.sqlDB.Close())
+}

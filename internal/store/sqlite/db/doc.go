@@ -1,0 +1,23 @@
+// Package db owns one open events.db: its connection, the order of its commits,
+// its hash chain and its events.jsonl mirror.
+//
+// One goroutine owns the one connection. Operations queue up; whatever waits
+// when the goroutine comes round shares one transaction, each in a savepoint of
+// its own, so that a failing one takes nobody with it:
+//
+//	Do ---+
+//	Do ---+--> queue --> BEGIN IMMEDIATE  op op op  COMMIT --> answers --> mirror
+//	View -+                 (fsync if any op asked for it)
+//
+// There is no linger timer: a lone operation commits at once, and a crowd pays
+// for one fsync. A durable operation commits with synchronous=FULL, the others
+// with NORMAL; in WAL mode a later FULL commit takes the earlier ones with it.
+//
+// Every appended event is chained: hash = sha256(previous hash, columns). Events
+// that another program wrote are chained by our next append. The tail of the
+// chain is verified at open.
+//
+// A database that answers an I/O or corruption error is not used again: the
+// error is sticky, Broken reports it, and the owner decides about re-opening.
+// The package knows no fences, turns or agents.
+package db

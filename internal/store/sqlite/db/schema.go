@@ -1,0 +1,163 @@
+package db
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	_ "modernc.org/sqlite" // the engine
+)
+
+// Format is the version of our tables; a database of a newer one is refused.
+const Format = 1
+
+// The first three tables and the indexes are those of the external thread tool,
+// to the letter; the x_ tables are ours and it does not see them.
+const schemaThread = `
+CREATE TABLE IF NOT EXISTS events (
+      id         INTEGER PRIMARY KEY AUTOINCREMENT,
+      created_at TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+      source     TEXT    NOT NULL,
+      type       TEXT    NOT NULL,
+      subtype    TEXT,
+      content    TEXT    NOT NULL
+    );
+CREATE TABLE IF NOT EXISTS subscriptions (
+      consumer_id  TEXT NOT NULL,
+      handler_cmd  TEXT NOT NULL,
+      filter       TEXT,
+      PRIMARY KEY (consumer_id)
+    );
+CREATE TABLE IF NOT EXISTS consumer_progress (
+      consumer_id   TEXT    NOT NULL PRIMARY KEY,
+      last_acked_id INTEGER NOT NULL DEFAULT 0,
+      updated_at    TEXT    NOT NULL
+    );
+CREATE INDEX IF NOT EXISTS idx_events_source ON events(source);
+CREATE INDEX IF NOT EXISTS idx_events_type   ON events(type);
+`
+
+const schemaOurs = `
+CREATE TABLE IF NOT EXISTS x_meta (
+  one INTEGER PRIMARY KEY CHECK (one = 1), uuid TEXT NOT NULL, format INTEGER NOT NULL,
+  tuple TEXT NOT NULL DEFAULT '', desired TEXT NOT NULL DEFAULT '');
+CREATE TABLE IF NOT EXISTS x_fence (resource TEXT PRIMARY KEY, token INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS x_dedupe (key TEXT PRIMARY KEY, event_id INTEGER NOT NULL, token INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS x_chain (event_id INTEGER PRIMARY KEY, prev BLOB NOT NULL, sha256 BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS x_ack (consumer TEXT PRIMARY KEY, id INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS x_route (from_id INTEGER PRIMARY KEY, mode TEXT NOT NULL, encoding INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS x_fate (
+  inbox_id INTEGER PRIMARY KEY, key TEXT NOT NULL, thread TEXT NOT NULL, fate TEXT NOT NULL, at INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS x_dead (
+  inbox_id INTEGER PRIMARY KEY, error TEXT NOT NULL, resolved TEXT NOT NULL DEFAULT '');
+CREATE TABLE IF NOT EXISTS x_outbox (
+  thread TEXT PRIMARY KEY, head INTEGER NOT NULL DEFAULT 0, acked INTEGER NOT NULL DEFAULT 0,
+  dead INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS x_turn (
+  key TEXT PRIMARY KEY, inbox_id INTEGER NOT NULL, state TEXT NOT NULL, fate TEXT NOT NULL DEFAULT '',
+  crash_attempts INTEGER NOT NULL DEFAULT 0, error_attempts INTEGER NOT NULL DEFAULT 0,
+  not_before INTEGER NOT NULL DEFAULT 0, waiting_since INTEGER NOT NULL DEFAULT 0,
+  error TEXT NOT NULL DEFAULT '', leader TEXT NOT NULL DEFAULT '', reply_context TEXT NOT NULL DEFAULT '',
+  inbound_id INTEGER NOT NULL DEFAULT 0, reply_id INTEGER NOT NULL DEFAULT 0, error_id INTEGER NOT NULL DEFAULT 0,
+  claimed_at INTEGER NOT NULL DEFAULT 0, finished_at INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS x_turn_inbox ON x_turn(inbox_id);
+CREATE TABLE IF NOT EXISTS x_step (
+  turn TEXT NOT NULL, key TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL,
+  class TEXT NOT NULL DEFAULT '', name TEXT NOT NULL DEFAULT '', call_id TEXT NOT NULL DEFAULT '',
+  arguments TEXT NOT NULL DEFAULT '', request_sha256 BLOB, result BLOB,
+  input INTEGER NOT NULL DEFAULT 0, output INTEGER NOT NULL DEFAULT 0, cached_input INTEGER NOT NULL DEFAULT 0,
+  reasoning INTEGER NOT NULL DEFAULT 0, duration_us INTEGER NOT NULL DEFAULT 0, recorded_at INTEGER NOT NULL,
+  PRIMARY KEY (turn, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS x_delivery (
+  event_id INTEGER PRIMARY KEY, key TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
+  not_before INTEGER NOT NULL DEFAULT 0, channel TEXT NOT NULL DEFAULT '', provider_id TEXT NOT NULL DEFAULT '',
+  boot_id TEXT NOT NULL DEFAULT '', crashes INTEGER NOT NULL DEFAULT 0, error TEXT NOT NULL DEFAULT '', maybe_duplicate INTEGER NOT NULL DEFAULT 0,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, resolved TEXT NOT NULL DEFAULT '');
+CREATE INDEX IF NOT EXISTS x_delivery_open ON x_delivery(event_id) WHERE state IN ('pending','sending');
+CREATE INDEX IF NOT EXISTS x_delivery_dead ON x_delivery(event_id) WHERE state = 'dead' AND resolved = '';
+`
+
+// image is the bytes of an empty database with the whole schema: making a
+// thread is then one write, one fsync and one link instead of a dozen of each.
+var image = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "theclaw-schema-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	path := filepath.Join(dir, "events.db")
+	c, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		return nil, err
+	}
+	c.SetMaxOpenConns(1)
+	_, err = c.ExecContext(context.Background(), "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;"+schemaThread+schemaOurs)
+	if err = errors.Join(err, c.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+// Create makes a thread directory at dir: events.db, events.jsonl, run/, logs/.
+// It answers false when a database was there. Of two racing calls exactly one
+// creates; neither ever sees half a database, because the file is complete and
+// on disk before it has its name.
+func Create(dir string) (bool, error) {
+	path := filepath.Join(dir, "events.db")
+	if _, err := os.Stat(path); err == nil {
+		return false, nil
+	}
+	img, err := image()
+	if err != nil {
+		return false, fmt.Errorf("build schema: %w", err)
+	}
+	for _, d := range []string{"run", "logs"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return false, fmt.Errorf("make thread: %w", err)
+		}
+	}
+	tmp, err := os.CreateTemp(dir, ".events.db.")
+	if err != nil {
+		return false, fmt.Errorf("make thread: %w", err)
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }()
+	_, err = tmp.Write(img)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return false, fmt.Errorf("write database: %w", err)
+	}
+	if err := os.Link(tmp.Name(), path); errors.Is(err, os.ErrExist) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("name database: %w", err)
+	}
+	j, err := os.OpenFile(filepath.Join(dir, "events.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return false, fmt.Errorf("make mirror: %w", err)
+	}
+	return true, errors.Join(j.Close(), syncDir(dir))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	h := hex.EncodeToString(b[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}

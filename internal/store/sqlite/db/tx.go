@@ -1,0 +1,182 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// Tx is the database as an operation sees it.
+type Tx struct {
+	d      *DB
+	events []thread.Event
+}
+
+// UUID of the database.
+func (t *Tx) UUID() string { return t.d.uuid }
+
+func (d *DB) stmt(q string) (*sql.Stmt, error) {
+	if s, ok := d.stmts[q]; ok {
+		return s, nil
+	}
+	s, err := d.conn.PrepareContext(context.Background(), q)
+	if err != nil {
+		return nil, err
+	}
+	if len(d.stmts) < 256 { // filters make statements without end
+		d.stmts[q] = s
+	}
+	return s, nil
+}
+
+// Exec runs a statement and answers the rows it changed.
+func (t *Tx) Exec(q string, args ...any) (int64, error) {
+	s, err := t.d.stmt(q)
+	if err != nil {
+		return 0, err
+	}
+	r, err := s.ExecContext(context.Background(), args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// Row scans the first row of a query; false when there is none.
+func (t *Tx) Row(q string, args []any, dest ...any) (bool, error) {
+	s, err := t.d.stmt(q)
+	if err != nil {
+		return false, err
+	}
+	err = s.QueryRowContext(context.Background(), args...).Scan(dest...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Each calls fn for every row of a query.
+func (t *Tx) Each(q string, args []any, fn func(scan func(...any) error) error) error {
+	s, err := t.d.stmt(q)
+	if err != nil {
+		return err
+	}
+	rows, err := s.QueryContext(context.Background(), args...)
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+		if err := fn(rows.Scan); err != nil {
+			return errors.Join(err, rows.Close())
+		}
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// Columns selects an event in the order Scan reads it.
+const Columns = "id, created_at, source, type, subtype, content"
+
+// Scan reads an event selected by Columns.
+func Scan(scan func(...any) error) (thread.Event, error) {
+	var e thread.Event
+	err := scan(&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content)
+	return e, err
+}
+
+// Event reads one event; false when the id is not there.
+func (t *Tx) Event(id int64) (thread.Event, bool, error) {
+	var e thread.Event
+	ok, err := t.Row("SELECT "+Columns+" FROM events WHERE id = ?", []any{id}, &e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content)
+	return e, ok, err
+}
+
+// Head is the greatest event id, 0 when there is none.
+func (t *Tx) Head() (int64, error) {
+	var head int64
+	_, err := t.Row("SELECT COALESCE(MAX(id), 0) FROM events", nil, &head)
+	return head, err
+}
+
+// Insert appends an event and chains it.
+func (t *Tx) Insert(n store.NewEvent) (thread.Event, error) {
+	if err := t.chainForeign(); err != nil {
+		return thread.Event{}, err
+	}
+	e := thread.Event{CreatedAt: thread.Stamp(time.Now()), Source: n.Source, Type: n.Type, Subtype: n.Subtype, Content: n.Content}
+	s, err := t.d.stmt("INSERT INTO events(created_at, source, type, subtype, content) VALUES(?,?,?,?,?)")
+	if err != nil {
+		return e, err
+	}
+	r, err := s.ExecContext(context.Background(), e.CreatedAt, e.Source, e.Type, e.Subtype, e.Content)
+	if err != nil {
+		return e, err
+	}
+	if e.ID, err = r.LastInsertId(); err != nil {
+		return e, err
+	}
+	if err := t.link(e); err != nil {
+		return e, err
+	}
+	t.events = append(t.events, e)
+	return e, nil
+}
+
+// Deduped answers the event id committed under key; 0 when there is none.
+func (t *Tx) Deduped(key string) (int64, error) {
+	var id int64
+	_, err := t.Row("SELECT event_id FROM x_dedupe WHERE key = ?", []any{key}, &id)
+	return id, err
+}
+
+// InsertOnce appends an event unless key was used, in which case it answers the
+// id of then and false.
+func (t *Tx) InsertOnce(key string, token uint64, n store.NewEvent) (int64, bool, error) {
+	if id, err := t.Deduped(key); err != nil || id != 0 {
+		return id, false, err
+	}
+	e, err := t.Insert(n)
+	if err != nil {
+		return 0, false, err
+	}
+	_, err = t.Exec("INSERT INTO x_dedupe(key, event_id, token) VALUES(?,?,?)", key, e.ID, int64(token))
+	return e.ID, true, err
+}
+
+// classify maps what SQLite answers to the contract's errors.
+func classify(err error) error {
+	var se *sqlite.Error
+	if !errors.As(err, &se) {
+		return err
+	}
+	var kind error
+	switch se.Code() & 0xff {
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		kind = store.ErrCorrupt
+	case sqlite3.SQLITE_FULL:
+		kind = store.ErrDiskFull
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
+		kind = store.ErrReadOnly
+	case sqlite3.SQLITE_IOERR:
+		kind = store.ErrIO
+	case sqlite3.SQLITE_CANTOPEN:
+		kind = store.ErrNotFound
+	default:
+		return err
+	}
+	if errors.Is(err, kind) {
+		return err
+	}
+	return &classified{kind, err}
+}
+
+type classified struct{ kind, err error }
+
+func (c *classified) Error() string   { return c.kind.Error() + ": " + c.err.Error() }
+func (c *classified) Unwrap() []error { return []error{c.kind, c.err} }

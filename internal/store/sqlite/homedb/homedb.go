@@ -1,0 +1,143 @@
+// Package homedb owns registry.db, the registry's own tables: the lease ledger
+// and what was last known of each inbox.
+//
+// Both can be lost without losing a message. A lease's token is also in the
+// inbox it fences, and Acquire starts above that; what is known of inboxes only
+// saves opening them at the next start. Lease rows are on disk before Save
+// returns, the rest is written lazily. One goroutine at a time uses the
+// connection; the type is safe for concurrent use.
+package homedb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	_ "modernc.org/sqlite" // the engine
+
+	"github.com/theclaw/agents/internal/lease"
+)
+
+const schema = `
+CREATE TABLE IF NOT EXISTS lease (
+  resource TEXT PRIMARY KEY, token INTEGER NOT NULL, holder TEXT NOT NULL, address TEXT NOT NULL,
+  request_id TEXT NOT NULL, ttl_ms INTEGER NOT NULL, expires INTEGER NOT NULL, released INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS inbox (
+  agent TEXT PRIMARY KEY, signature TEXT NOT NULL, started INTEGER NOT NULL, head INTEGER NOT NULL,
+  acked INTEGER NOT NULL, dead INTEGER NOT NULL) WITHOUT ROWID;
+`
+
+// DB is an open registry.db.
+type DB struct {
+	db *sql.DB
+}
+
+var _ lease.Ledger = (*DB)(nil)
+
+// Open opens or makes the database at path, mode 0600.
+func Open(ctx context.Context, path string) (*DB, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("make registry database: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("make registry database: %w", err)
+	}
+	dsn := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=rw&_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"}).String()
+	s, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, err
+	}
+	s.SetMaxOpenConns(1)
+	if _, err := s.ExecContext(ctx, schema); err != nil {
+		return nil, errors.Join(fmt.Errorf("open registry database: %w", err), s.Close())
+	}
+	return &DB{db: s}, nil
+}
+
+// Close closes the database.
+func (d *DB) Close() error { return d.db.Close() }
+
+// Load answers every lease row.
+func (d *DB) Load(ctx context.Context) ([]lease.Record, error) {
+	rows, err := d.db.QueryContext(ctx, "SELECT resource, token, holder, address, request_id, ttl_ms, expires, released FROM lease")
+	if err != nil {
+		return nil, fmt.Errorf("load leases: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var out []lease.Record
+	for rows.Next() {
+		var r lease.Record
+		var token, ttl, expires int64
+		if err := rows.Scan(&r.Resource, &token, &r.Holder, &r.Address, &r.RequestID, &ttl, &expires, &r.Released); err != nil {
+			return nil, fmt.Errorf("load leases: %w", err)
+		}
+		r.Token, r.TTL, r.Expires = uint64(token), time.Duration(ttl)*time.Millisecond, time.UnixMilli(expires)
+		out = append(out, r)
+	}
+	return out, rows.Err()
+}
+
+// Save writes one lease row; it is on disk when Save returns.
+func (d *DB) Save(ctx context.Context, r lease.Record) error {
+	_, err := d.db.ExecContext(ctx, `INSERT INTO lease(resource, token, holder, address, request_id, ttl_ms, expires, released) VALUES(?,?,?,?,?,?,?,?)
+		ON CONFLICT(resource) DO UPDATE SET token = excluded.token, holder = excluded.holder, address = excluded.address,
+			request_id = excluded.request_id, ttl_ms = excluded.ttl_ms, expires = excluded.expires, released = excluded.released
+		WHERE excluded.token >= lease.token`,
+		r.Resource, int64(r.Token), r.Holder, r.Address, r.RequestID, r.TTL.Milliseconds(), r.Expires.UnixMilli(), r.Released)
+	if err != nil {
+		return fmt.Errorf("save lease: %w", err)
+	}
+	return nil
+}
+
+// Inbox is what was known of an inbox when its files had Signature.
+type Inbox struct {
+	Agent, Signature string
+	Started          bool
+	Head, Acked      int64
+	Dead             int64
+}
+
+// Inboxes answers what is known, by agent.
+func (d *DB) Inboxes(ctx context.Context) (map[string]Inbox, error) {
+	rows, err := d.db.QueryContext(ctx, "SELECT agent, signature, started, head, acked, dead FROM inbox")
+	if err != nil {
+		return nil, fmt.Errorf("load inboxes: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	out := map[string]Inbox{}
+	for rows.Next() {
+		var i Inbox
+		if err := rows.Scan(&i.Agent, &i.Signature, &i.Started, &i.Head, &i.Acked, &i.Dead); err != nil {
+			return nil, fmt.Errorf("load inboxes: %w", err)
+		}
+		out[i.Agent] = i
+	}
+	return out, rows.Err()
+}
+
+// SaveInboxes replaces rows and removes those of agents that are gone.
+func (d *DB) SaveInboxes(ctx context.Context, put []Inbox, gone []string) error {
+	tx, err := d.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("save inboxes: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	for _, i := range put {
+		if _, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO inbox(agent, signature, started, head, acked, dead) VALUES(?,?,?,?,?,?)",
+			i.Agent, i.Signature, i.Started, i.Head, i.Acked, i.Dead); err != nil {
+			return fmt.Errorf("save inboxes: %w", err)
+		}
+	}
+	for _, a := range gone {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM inbox WHERE agent = ?", a); err != nil {
+			return fmt.Errorf("save inboxes: %w", err)
+		}
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,265 @@
+// Package store owns the storage contract: what an engine must keep, and in
+// which transaction, so that the promises about messages hold whatever keeps
+// them.
+//
+// An engine holds, for every agent, an inbox and conversation threads. Beside
+// the events it keeps the journal of turns and deliveries in the same database,
+// so that an event and the fact that it was written commit together. Each write
+// under a lease carries a Fence: the engine compares it with the live lease and
+// with the greatest token seen in that database, inside the transaction, and
+// answers ErrLeaseLost with nothing changed when it is stale. Pushes carry no
+// lease; they are deduplicated by key.
+//
+//	inbox                      conversation thread
+//	  Append ............ T0
+//	  OpenBatch  (seal)          Begin  ......... T1 + T2
+//	                             Record ......... T3, T4, T6
+//	                             Finish ......... T7 or T9
+//	  Settle ............ T8     NextDelivery ... D1
+//	                             FinishDelivery . D3, D4
+//
+// Two databases never commit together: the order above is what makes a crash
+// between them harmless, because every step is idempotent by the event's key.
+//
+// Append, Finish and an intent of class effect are on disk before they are
+// answered; the rest may be lost to a power cut and is then done again. The
+// package does no I/O; storetest is the suite every engine passes.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/theclaw/agents/internal/filter"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// Errors an engine answers; compare with errors.Is.
+var (
+	ErrNotFound       = errors.New("thread not found")
+	ErrNoConsumer     = errors.New("consumer not found")
+	ErrConsumerExists = errors.New("consumer exists")
+	ErrLeaseLost      = errors.New("lease lost")
+	ErrKeyMismatch    = errors.New("another event stands under this id")
+	ErrNoTurn         = errors.New("turn not found")
+	ErrNoDelivery     = errors.New("delivery not found")
+	ErrNotDead        = errors.New("not a dead letter")
+	ErrInboxFull      = errors.New("inbox is full")
+	ErrCorrupt        = errors.New("database is corrupt")
+	ErrFormat         = errors.New("database has another format")
+	ErrKeyReused      = errors.New("idempotency key was used for another push")
+	ErrIO             = errors.New("input/output error")
+	ErrDiskFull       = errors.New("disk is full")
+	ErrReadOnly       = errors.New("read-only")
+	ErrClosed         = errors.New("store is closed")
+)
+
+// Ref names a thread.
+type Ref struct {
+	Agent  string
+	Thread string // "inbox" or a path below the agent directory
+}
+
+// Inbox is the inbox of agent.
+func Inbox(agent string) Ref { return Ref{agent, thread.Inbox} }
+
+// IsInbox tells whether r is an inbox.
+func (r Ref) IsInbox() bool { return r.Thread == thread.Inbox }
+
+// String is agent/thread.
+func (r Ref) String() string { return r.Agent + "/" + r.Thread }
+
+// Fence is the proof of a lease.
+type Fence struct {
+	Resource string
+	Token    uint64
+}
+
+// NewEvent is an event to append; the engine gives id and time.
+type NewEvent struct {
+	Source, Type string
+	Subtype      *string
+	Content      string
+}
+
+// AppendOptions of one push.
+type AppendOptions struct {
+	Key        string // idempotency; empty: none
+	Fence      *Fence // set for the agent's own events
+	MaxPending int64  // inbox only: refuse with ErrInboxFull past it; 0: no bound
+	MaxPerPeer int64  // the same, counted over the source of the first event
+}
+
+// Appended is what a push did.
+type Appended struct {
+	IDs       []int64
+	Duplicate bool
+}
+
+// Query selects events.
+type Query struct {
+	After    int64
+	Limit    int
+	Filter   *filter.Filter
+	Tail     bool  // the newest instead of the next
+	Upto     int64 // ids up to it; 0: no bound
+	MaxBytes int   // 0: thread.MaxAnswer
+}
+
+// Page is what a query found, in rising id.
+type Page struct {
+	Events []thread.Event
+	More   bool
+	Head   int64
+}
+
+// Subscription is a consumer with its mirror progress.
+type Subscription struct {
+	Consumer, Handler string
+	Filter            *string
+	Acked             int64
+	UpdatedAt         string
+}
+
+// Info describes a thread.
+type Info struct {
+	UUID          string
+	Count, Head   int64
+	LastAt        string
+	Subscriptions []Subscription
+}
+
+// Threads keeps events and consumers.
+type Threads interface {
+	Ensure(ctx context.Context, r Ref, tuple string) (created bool, err error)
+	Append(ctx context.Context, r Ref, events []NewEvent, o AppendOptions) (Appended, error)
+	Read(ctx context.Context, r Ref, q Query) (Page, error)
+	Info(ctx context.Context, r Ref) (Info, error)
+	Subscribe(ctx context.Context, r Ref, s Subscription) error
+	Unsubscribe(ctx context.Context, r Ref, consumer string) error
+	// Ack moves a consumer; back too, as the external pop does, unless forward.
+	Ack(ctx context.Context, r Ref, consumer string, id int64, forward bool) (int64, error)
+}
+
+// InboxState is what dispatch must know of an inbox.
+type InboxState struct {
+	UUID        string
+	Started     bool // the desired state
+	Subscribed  bool // the inbox subscription stands
+	Head, Acked int64
+	Pending     int64 // events after Acked
+	Dead        int64 // unresolved dead turns and deliveries
+	Outbox      []string
+	LastAt      string
+	Fences      map[string]uint64 // x_fence by resource
+}
+
+// Inboxes keeps what is particular to inboxes.
+type Inboxes interface {
+	State(ctx context.Context, agent string) (InboxState, error)
+	SetStarted(ctx context.Context, agent string, started bool, handler string) (changed bool, err error)
+	OpenBatch(ctx context.Context, agent string, f Fence, o OpenBatch) (Batch, error)
+	Settle(ctx context.Context, agent string, f Fence, s Settlement) (acked int64, err error)
+	// MarkOutbox keeps what a thread has left to deliver in the inbox database.
+	MarkOutbox(ctx context.Context, agent string, m OutboxMark) error
+}
+
+// OpenBatch reads pending events. Route is called for each inside the seal's
+// transaction; mode is the routing mode that holds for the event.
+type OpenBatch struct {
+	After int64 // 0: after the ack
+	Limit int
+	Mode  string // configured now
+	// Claimed tells whether a turn of e exists under an earlier mode.
+	Claimed func(ctx context.Context, e thread.Event, mode string) (bool, error)
+	// Route answers the thread, or a problem that is the event's end.
+	Route func(e thread.Event, mode string) (threadID string, problem error)
+}
+
+// Pending is an event that waits for its fate.
+type Pending struct {
+	Event  thread.Event
+	Key    string
+	Thread string
+}
+
+// Batch is what OpenBatch found.
+type Batch struct {
+	Events  []Pending
+	Head    int64
+	Scanned int64
+	More    bool
+	Settled int // events that got their fate here
+	Acked   int64
+}
+
+// Settlement is the end of one event in its inbox (T8).
+type Settlement struct {
+	InboxID    int64
+	Key        string
+	Thread     string
+	Fate       Fate
+	Error      string // one line, when dead
+	OutboxHead int64  // newest event to deliver; 0: none
+}
+
+// OutboxMark is a thread's delivery progress. Reopen marks it as having work
+// again, after a dead letter was retried.
+type OutboxMark struct {
+	Thread string
+	Acked  int64
+	Dead   int64
+	Reopen bool
+}
+
+// Fate of an inbox event; the text is stored.
+type Fate string
+
+// Fates.
+const (
+	FateNone        Fate = ""
+	FateReplied     Fate = "replied"
+	FateSilent      Fate = "silent"
+	FateMerged      Fate = "merged"
+	FateAborted     Fate = "aborted"
+	FateDead        Fate = "dead"
+	FateNotAMessage Fate = "not-a-message"
+)
+
+// Limits of attempts per event.
+const (
+	MaxCrashAttempts = 5
+	AloneAfter       = 1 // crash attempts from which the next claim is alone
+)
+
+// Engine is a whole store.
+type Engine interface {
+	Threads
+	Inboxes
+	Turns
+	Deliveries
+	Close() error
+}
+
+// Commit tells that events of a thread became visible.
+type Commit struct {
+	Ref    Ref
+	Events []thread.Event
+}
+
+// Millis is t as stored.
+func Millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// FromMillis is a stored time.
+func FromMillis(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}

@@ -1,0 +1,190 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// Turns is the journal of what happens to inbox events.
+//
+//	        Begin            Record (failed try)
+//	queued ------> claimed <--------------------> waiting
+//	                  |  Finish, or Begin past the crash limit
+//	                  v
+//	                done (fate)
+type Turns interface {
+	Begin(ctx context.Context, r Ref, f Fence, b Begin) (Begun, error)
+	Record(ctx context.Context, r Ref, f Fence, rec Record) (errorAttempts int, err error)
+	Finish(ctx context.Context, r Ref, f Fence, fin Finish) (Finished, error)
+	// ResetCrashes forgets the claims of turns that were given back cleanly.
+	ResetCrashes(ctx context.Context, r Ref, keys []string) error
+	// Turn answers the account of an inbox event.
+	Turn(ctx context.Context, agent string, q TurnQuery) (Turn, error)
+	ListTurns(ctx context.Context, agent string, q ListTurns) ([]Turn, error)
+	// ResolveTurn marks a dead turn as retried or dropped and answers its event.
+	ResolveTurn(ctx context.Context, agent string, inboxID int64, how string) (thread.Event, string, error)
+	// Claimed tells whether thread r has a turn under key.
+	Claimed(ctx context.Context, r Ref, key string) (bool, error)
+}
+
+// Begin claims an event.
+type Begin struct {
+	Event        thread.Event // as in the inbox
+	Key          string
+	Tuple        string // stored in a new thread
+	ReplyContext string
+	Alone        bool
+	Tail         int    // message events of context to answer
+	Subscribe    bool   // upsert the outbound subscription
+	Handler      string // its handler command
+}
+
+// BeginOutcome tells what became of a claim.
+type BeginOutcome int
+
+// Outcomes of Begin.
+const (
+	BeginGo BeginOutcome = iota + 1
+	BeginFinished
+	BeginAlone
+	BeginWait
+	BeginExhausted
+)
+
+// Begun is the answer to a claim.
+type Begun struct {
+	Outcome       BeginOutcome
+	Wait          time.Duration
+	Waited        time.Duration
+	Inbound       thread.Event
+	Steps         []Step
+	Tail          []thread.Event
+	CrashAttempts int
+	ErrorAttempts int
+	Finished      Finished // for BeginFinished and BeginExhausted
+}
+
+// StepState and kinds as stored.
+const (
+	StepIntent  = "intent"
+	StepDone    = "done"
+	StepInDoubt = "in_doubt"
+
+	StepModel = "model"
+	StepTool  = "tool"
+	StepSteer = "steer"
+
+	ClassRead       = "read"
+	ClassIdempotent = "idempotent"
+	ClassEffect     = "effect"
+)
+
+// Usage counts tokens.
+type Usage struct{ Input, Output, CachedInput, Reasoning int64 }
+
+// Step is a row of the journal.
+type Step struct {
+	Seq           int
+	Kind, Key     string
+	RequestSHA256 []byte
+	Class, State  string
+	Name, CallID  string
+	Arguments     string
+	Result        []byte
+	Usage         Usage
+	Duration      time.Duration
+	RecordedAt    time.Time
+}
+
+// Record journals progress of a turn.
+type Record struct {
+	Key   string
+	Steps []Step
+	// Toolcalls holds the content of the record/toolcall event of each tool step
+	// that is done or in doubt, by step key.
+	Toolcalls map[string]string
+	Failed    *FailedTry
+}
+
+// FailedTry is a model try without an answer.
+type FailedTry struct {
+	Error   string
+	Wait    time.Duration
+	Counted bool
+}
+
+// Finish gives a turn its fate.
+type Finish struct {
+	Key       string
+	Fate      Fate
+	Reply     string // content of the reply event (replied)
+	Apology   string // content of the apology event (dead); empty: none
+	Error     string // one line (dead, aborted)
+	Record    string // content of the record/error event (dead)
+	Steps     []Step
+	Toolcalls map[string]string
+	// Deliver tells whether replies of this thread have a channel; Console that
+	// the channel is a client that watches, so that nothing is left to send.
+	Deliver, Console bool
+	BootID           string
+}
+
+// Finished is the fate that stands.
+type Finished struct {
+	Fate         Fate
+	ReplyID      int64
+	OutboxHead   int64 // newest event that waits for delivery; 0: none
+	Already      bool
+	InboundID    int64
+	ErrorEventID int64
+}
+
+// Turn is the account of one inbox event.
+type Turn struct {
+	Agent         string
+	InboxID       int64
+	Key, Thread   string
+	State         string // queued, claimed, waiting, done
+	Fate          Fate
+	Source        string
+	CrashAttempts int
+	ErrorAttempts int
+	Error         string
+	InboundID     int64
+	ReplyID       int64
+	ErrorEventID  int64
+	QueuedAt      time.Time
+	ClaimedAt     time.Time
+	FinishedAt    time.Time
+	NextAt        time.Time
+	Usage         Usage
+	Resolved      string
+	Steps         []Step
+	Delivery      *Delivery
+}
+
+// States of a turn as stored.
+const (
+	TurnQueued  = "queued"
+	TurnClaimed = "claimed"
+	TurnWaiting = "waiting"
+	TurnDone    = "done"
+)
+
+// TurnQuery names an inbox event by its id; Key, when set, must be its key.
+// Route finds the thread of an event that has no fate yet.
+type TurnQuery struct {
+	InboxID int64
+	Key     string
+	Route   func(e thread.Event, mode string) (string, error)
+}
+
+// ListTurns selects turns, newest inbox event first.
+type ListTurns struct {
+	Fate       Fate
+	Before     int64 // inbox ids below it; 0: from the head
+	Limit      int
+	Unresolved bool
+}

@@ -1,0 +1,152 @@
+// Package breaker owns the judgement whether a channel is up: one circuit
+// breaker per channel and host, so that an outage spends no attempt of any
+// message and is noticed by one probe at a time.
+//
+//	          Unavailable                 30 s, or the receiver's Retry-After
+//	closed ------------------> open -----------------------------------+
+//	  ^                          ^                                     v
+//	  |                          +---- Unavailable, no verdict ---- half-open
+//	  +----------- sent, Failed, Rejected: the channel answers ---- (one message)
+//
+// It opens at the first Unavailable. A higher threshold would buy nothing: an
+// Unavailable spends no attempt, so a closed breaker would let the same message
+// be tried again at once, and each of up to hundreds of lanes would pay its own
+// timeout to learn what the first one knew. The price of a false alarm is one
+// probe interval of delay.
+//
+// It does not send, wait or start goroutines, and forgets a key once its
+// breaker closes: memory is bounded by what is down.
+package breaker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+
+	"github.com/theclaw/agents/services/deliverer/internal/channel"
+)
+
+const (
+	// Interval is the time from an Unavailable to the next probe.
+	Interval = 30 * time.Second
+	// maxRetryAfter bounds the receiver's wish: nobody may silence us for a day.
+	maxRetryAfter = time.Hour
+	// probeWait is how soon to ask again while a probe is out.
+	probeWait = time.Second
+	// probeLimit is when a probe without verdict is given up, so that a caller
+	// that died between Allow and Record cannot shut a channel for good. It is
+	// longer than the longest send.
+	probeLimit = 5 * time.Minute
+)
+
+// Key names one thing that can be down.
+type Key struct {
+	Channel string // the channel's name
+	Host    string // what the channel reaches; see channel.Host
+}
+
+// KeyOf returns the key under which a send of m over c is judged.
+func KeyOf(c channel.Channel, m channel.Message) Key {
+	return Key{Channel: c.Name(), Host: channel.Host(c, m)}
+}
+
+// Set holds the breakers of one process. The zero value is ready; it is safe
+// for concurrent use.
+type Set struct {
+	mu   sync.Mutex
+	down map[Key]*entry
+}
+
+// entry is a breaker that is not closed.
+type entry struct {
+	circuit circuitbreaker.CircuitBreaker[any]
+	until   time.Time // no probe before
+	probe   time.Time // when the probe that is out was allowed; zero: none is out
+}
+
+// Allow reports whether a send may start now. Every send allowed must end in
+// one Record. When it may not, wait says when to ask again; the message spends
+// no attempt meanwhile.
+func (s *Set) Allow(k Key) (ok bool, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, known := s.down[k]
+	if !known {
+		return true, 0
+	}
+	now := time.Now()
+	if wait := e.until.Sub(now); wait > 0 {
+		return false, wait
+	}
+	if !e.probe.IsZero() && now.Sub(e.probe) >= probeLimit {
+		e.circuit.Open()
+	}
+	if e.circuit.IsOpen() {
+		e.circuit.HalfOpen() // until has passed and decides; the circuit counts permits
+	}
+	if !e.circuit.TryAcquirePermit() {
+		return false, probeWait
+	}
+	e.probe = now
+	return true, 0
+}
+
+// Record reports how an allowed send ended. Any end but Unavailable and our
+// own interruption shows that the channel answers. An error decided before the
+// channel was tried says nothing about it.
+func (s *Set) Record(k Key, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.down[k]
+	fail := channel.AsError(err)
+	switch {
+	case fail != nil && fail.Class == channel.Unavailable:
+		if e == nil {
+			if s.down == nil {
+				s.down = make(map[Key]*entry)
+			}
+			e = &entry{circuit: circuitbreaker.NewBuilder[any]().WithFailureThreshold(1).WithSuccessThreshold(1).WithDelay(Interval).Build()}
+			s.down[k] = e
+		}
+		wasOpen := e.circuit.IsOpen()
+		e.circuit.RecordFailure()
+		e.reopen(fail.RetryAfter, wasOpen)
+	case e == nil || e.probe.IsZero():
+		// Closed, or a send that began before the breaker opened: what it saw
+		// is older than what we know.
+	case fail != nil && (fail.Class == channel.Interrupted || fail.BeforeSend):
+		e.circuit.Open() // no verdict: the permit must not be lost with it
+		e.reopen(probeWait, false)
+	default:
+		e.circuit.RecordSuccess()
+		delete(s.down, k)
+	}
+}
+
+// reopen sets the time of the next probe. A failure that arrives while the
+// breaker is open already is one of the sends that were under way: it may
+// lengthen the wait, if the receiver asks for it, but never shortens it.
+func (e *entry) reopen(wish time.Duration, wasOpen bool) {
+	wait := Interval
+	if wish > 0 {
+		wait = min(max(wish, probeWait), maxRetryAfter)
+	}
+	until := time.Now().Add(wait)
+	if wasOpen && (wish == 0 || until.Before(e.until)) {
+		return
+	}
+	e.until, e.probe = until, time.Time{}
+}
+
+// Down returns the keys whose breaker is not closed and when each may be
+// probed next; for status and metrics.
+func (s *Set) Down() map[Key]time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[Key]time.Time, len(s.down))
+	for k, e := range s.down {
+		out[k] = e.until
+	}
+	return out
+}

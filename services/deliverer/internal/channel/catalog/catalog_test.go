@@ -1,0 +1,45 @@
+package catalog
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/theclaw/agents/services/deliverer/internal/channel"
+)
+
+// TestFor is row S0-44 at the level of real channels.
+func TestFor(t *testing.T) {
+	c, err := Open(channel.Settings{
+		Outbound: []channel.Rule{{ThreadPattern: "peers/vip-*", Via: "hook"}, {ThreadPattern: "peers/**", Via: "xgw"}},
+		Channels: map[string]channel.Definition{"hook": {Type: "webhook", URL: "https://example.org/in", Secret: "env:HOOK"}},
+	}, Deps{Resolve: func(context.Context, string) (string, error) { return "x", nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ thread, source, want string }{
+		{"threads/peers/vip-1", "", "hook"}, {"threads/peers/tg-1", "", "xgw"},
+		{"threads/peers/internal-b", "internal:dm:default:b", "internal"}, {"threads/peers/cli-cli", "external:console:cli:dm:cli:cli", "console"},
+	} {
+		ch, ok := c.For(tc.thread, tc.source, nil)
+		if !ok || ch.Name() != tc.want {
+			t.Errorf("%s: %v %v", tc.thread, ch, ok)
+		}
+	}
+	if ch, ok := c.For("threads/channels/tg", "", nil); ok || ch != nil {
+		t.Errorf("%v, want no delivery", ch)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	_, err := Open(channel.Settings{Outbound: []channel.Rule{{ThreadPattern: "**", Via: "pigeon"}}}, Deps{})
+	if err == nil || !strings.Contains(err.Error(), "pigeon") {
+		t.Error(err)
+	}
+	_, err = Open(channel.Settings{Channels: map[string]channel.Definition{
+		"a": {Type: "webhook", URL: "http://example.org"}, "b": {Type: "webhook", URL: "nothing"},
+	}}, Deps{})
+	if err == nil || !strings.Contains(err.Error(), "webhook a:") || !strings.Contains(err.Error(), "webhook b:") {
+		t.Error(err)
+	}
+}

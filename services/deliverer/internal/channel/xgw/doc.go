@@ -1,0 +1,23 @@
+// Package xgw owns delivery through the external xgw program: one process for
+// each message, started as
+//
+//	xgw send --channel C --peer P --session S --json      text on stdin
+//
+// Promises:
+//   - No shell, and no word of the text in the argument vector: quotes,
+//     newlines and a leading dash arrive as they are. xgw trims the ends.
+//   - The program sees PATH, HOME and XGW_CONFIG of the caller's environment
+//     and, for gateways that understand them, THECLAW_DELIVERY_KEY,
+//     THECLAW_ATTEMPT, THECLAW_MAYBE_DUPLICATE and THECLAW_FENCE; nothing else.
+//   - It runs in a process group of its own, which is killed when ctx ends or
+//     the time is over; Send returns only after the program is gone.
+//   - At most 64 KiB of its output is kept.
+//
+// xgw knows no delivery key and its exit status does not separate transient
+// from permanent, so every failure it reports counts an attempt; only a program
+// that cannot be started makes the channel Unavailable.
+//
+// The session option is --session, in later versions --conversation. The
+// program is asked (xgw send --help) the first time it refuses the option, not
+// before: a refused option has sent nothing, so asking late costs nothing.
+package xgw

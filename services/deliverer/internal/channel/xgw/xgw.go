@@ -1,0 +1,172 @@
+package xgw
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/theclaw/agents/services/deliverer/internal/channel"
+)
+
+const (
+	defaultTimeout = 60 * time.Second
+	flagV1         = "--session"
+	flagV2         = "--conversation"
+)
+
+// Config is how the program is started.
+type Config struct {
+	Path        string        // default xgw; without a slash it is searched in PATH of Env
+	SessionFlag string        // empty: --session, corrected by asking the program
+	Timeout     time.Duration // of one send; default 60 s
+	Env         []string      // NAME=value; only PATH, HOME and XGW_CONFIG are taken
+}
+
+// XGW is a channel; it is safe for concurrent use.
+type XGW struct {
+	path    string
+	timeout time.Duration
+	env     []string
+	fixed   bool                   // the session option is configured
+	flag    atomic.Pointer[string] // the option last known to work
+}
+
+// New returns the channel. Whether the program exists is looked up at each
+// send: it can be installed while messages wait.
+func New(cfg Config) *XGW {
+	x := &XGW{path: cfg.Path, timeout: cfg.Timeout, fixed: cfg.SessionFlag != ""}
+	if x.path == "" {
+		x.path = channel.NameXGW
+	}
+	if x.timeout <= 0 {
+		x.timeout = defaultTimeout
+	}
+	flag := flagV1
+	if x.fixed {
+		flag = "--" + strings.TrimLeft(cfg.SessionFlag, "-")
+	}
+	x.flag.Store(&flag)
+	for _, kv := range cfg.Env {
+		if name, _, ok := strings.Cut(kv, "="); ok && slices.Contains([]string{"PATH", "HOME", "XGW_CONFIG"}, name) {
+			x.env = append(x.env, kv)
+		}
+	}
+	return x
+}
+
+// Name returns xgw.
+func (*XGW) Name() string { return channel.NameXGW }
+
+// Guarantee returns [channel.None]: xgw knows no delivery key.
+func (*XGW) Guarantee() channel.Guarantee { return channel.None }
+
+// Send runs the program once, or twice when the first run refused its options.
+func (x *XGW) Send(ctx context.Context, m channel.Message) (channel.Receipt, error) {
+	ids, err := m.ReplyContext.Need("channel_id", "peer_id", "session_id")
+	if err != nil {
+		return channel.Receipt{}, err
+	}
+	if strings.Trim(m.Text, "\ufeff \t\r\n\v\f") == "" {
+		return channel.Receipt{}, channel.Reject("", "the message has no text, which xgw cannot send", "")
+	}
+	program, err := lookPath(x.path, x.env)
+	if err != nil {
+		return channel.Receipt{}, missing(x.path, err)
+	}
+	env := append(slices.Clone(x.env),
+		"THECLAW_DELIVERY_KEY="+m.Key,
+		"THECLAW_ATTEMPT="+strconv.Itoa(m.Attempt),
+		"THECLAW_MAYBE_DUPLICATE="+strconv.FormatBool(m.MaybeDuplicate),
+	)
+	if m.Fence.Token != 0 {
+		env = append(env, "THECLAW_FENCE="+m.Fence.Resource+"="+strconv.FormatInt(m.Fence.Token, 10))
+	}
+	within, cancel := context.WithTimeout(ctx, x.timeout)
+	defer cancel()
+	send := func(flag string) result {
+		return run(within, program, env, m.Text,
+			"send", "--channel", ids[0], "--peer", ids[1], flag, ids[2], "--json")
+	}
+	flag := *x.flag.Load()
+	res := send(flag)
+	if !x.fixed && res.refusedOption() {
+		if asked := sessionFlag(run(within, program, x.env, "", "send", "--help")); asked != "" && asked != flag {
+			x.flag.Store(&asked)
+			res = send(asked)
+		}
+	}
+	return x.outcome(ctx, res)
+}
+
+// sessionFlag reads the option's name from the help text; empty when the text
+// has neither.
+func sessionFlag(help result) string {
+	for _, flag := range []string{flagV1, flagV2} {
+		if strings.Contains(help.stdout, flag+" ") {
+			return flag
+		}
+	}
+	return ""
+}
+
+// answer is what --json prints.
+type answer struct {
+	Success *bool  `json:"success"`
+	Error   string `json:"error"`
+}
+
+// outcome classifies a finished run. parent is the caller's context: its end
+// is our doing, the end of the send's own time is the channel's.
+func (x *XGW) outcome(parent context.Context, res result) (channel.Receipt, error) {
+	var said answer
+	structured := json.Unmarshal([]byte(res.stdout), &said) == nil && said.Success != nil
+	switch {
+	case res.exit == 0 && (!structured || *said.Success):
+		return channel.Receipt{}, nil // xgw tells no id of the message
+	case res.stopped && errors.Is(parent.Err(), context.Canceled):
+		return channel.Receipt{}, &channel.Error{Class: channel.Interrupted, InDoubt: res.started, What: "the send was stopped", Err: res.err}
+	case res.stopped:
+		// Not Unavailable: each repeat of a send that hangs may arrive once more,
+		// and an outage repeats for a day.
+		return channel.Receipt{}, &channel.Error{
+			Class: channel.Failed, InDoubt: res.started, What: "xgw send did not end in time and was killed",
+			Fix: "check the channel with 'xgw channel health'", Err: res.err,
+		}
+	case !res.started, res.exit == 126, res.exit == 127: // as env and sh say: cannot run, not found
+		cause := res.err
+		if res.started {
+			cause = errors.New(channel.Clean(res.stderr, 200))
+		}
+		return channel.Receipt{}, missing(x.path, cause)
+	}
+	// A crash after the send looks like one before it; only a program that
+	// reports its failure in order says that nothing was sent.
+	e := &channel.Error{
+		Class: channel.Failed, InDoubt: !structured && !res.refused(),
+		What: "xgw send failed", Fix: "check the channel with 'xgw channel health'", Err: res.err,
+	}
+	if cause := res.cause(said.Error); cause != "" {
+		e.What += ": " + cause
+	}
+	return channel.Receipt{}, e
+}
+
+func missing(path string, cause error) *channel.Error {
+	// A program that is there but cannot be started for want of memory or
+	// descriptors is the same to the message: it waits.
+	what := fmt.Sprintf("%s cannot be started", channel.Clean(path, 200))
+	if errors.Is(cause, exec.ErrNotFound) {
+		what = fmt.Sprintf("%s is not installed", channel.Clean(path, 200))
+	}
+	return &channel.Error{
+		Class: channel.Unavailable, What: what,
+		Fix: "install xgw in PATH of the deliverer, or set its path", Err: cause,
+	}
+}

@@ -1,0 +1,268 @@
+package directory
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/store"
+)
+
+// Agent is what is known of one agent. Its methods are safe for concurrent use.
+type Agent struct {
+	ID string
+
+	// Life is held shared while an event is claimed and alone while the desired
+	// state changes, so that no claim follows the answer to a stop.
+	Life sync.RWMutex
+
+	mu        sync.Mutex
+	loaded    bool
+	started   bool
+	head      int64
+	acked     int64
+	dead      int64
+	uuid      string
+	fences    map[string]uint64
+	outbox    map[string]int64               // thread -> newest event to deliver
+	claims    map[string]map[string]struct{} // thread -> keys
+	signature string
+	problem   string
+	degraded  bool
+
+	settings atomic.Pointer[settings]
+}
+
+type settings struct {
+	signature string
+	agent     *agentdir.Agent
+	err       error
+}
+
+func newAgent(id string) *Agent { return &Agent{ID: id} }
+
+// Known is a copy of what is known of an agent now.
+type Known struct {
+	Loaded, Started   bool
+	Head, Acked, Dead int64
+	Outbound          int // threads with something to deliver
+	Problem           string
+	Degraded          bool
+}
+
+// Known answers a copy.
+func (a *Agent) Known() Known {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return Known{a.loaded, a.started, a.head, a.acked, a.dead, len(a.outbox), a.problem, a.degraded}
+}
+
+// Load takes over the state read from the inbox.
+func (a *Agent) Load(s store.InboxState, signature string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.loaded, a.started, a.uuid, a.dead, a.signature = true, s.Started, s.UUID, s.Dead, signature
+	a.head, a.acked = max(a.head, s.Head), max(a.acked, s.Acked)
+	a.problem, a.degraded = "", false
+	a.fences = s.Fences
+	for _, t := range s.Outbox {
+		if _, ok := a.outbox[t]; !ok {
+			a.putOutbox(t, 0)
+		}
+	}
+}
+
+// Recall takes over a quiet state kept from the last run, valid because the
+// files still have the signature they had then.
+func (a *Agent) Recall(started bool, head, acked, dead int64, signature string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.loaded, a.started, a.head, a.acked, a.dead, a.signature = true, started, head, acked, dead, signature
+}
+
+// Signature of the inbox files at the last load.
+func (a *Agent) Signature() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.signature
+}
+
+// Sign notes what the inbox files look like now.
+func (a *Agent) Sign(signature string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.signature = signature
+}
+
+// SetStarted changes the desired state.
+func (a *Agent) SetStarted(started bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.started = started
+}
+
+// Started answers the desired state.
+func (a *Agent) Started() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.started
+}
+
+// Pushed raises the inbox head and tells whether it was new.
+func (a *Agent) Pushed(head int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if head <= a.head {
+		return false
+	}
+	a.head = head
+	return true
+}
+
+// Acked raises the ack.
+func (a *Agent) Acked(id int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.acked = max(a.acked, id)
+}
+
+// CountDead changes the number of dead letters.
+func (a *Agent) CountDead(delta int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.dead = max(a.dead+delta, 0)
+}
+
+// HasWork tells whether a started agent has events without a fate.
+func (a *Agent) HasWork() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.started && a.head > a.acked
+}
+
+// Outbox answers the threads with something to deliver.
+func (a *Agent) Outbox() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := make([]string, 0, len(a.outbox))
+	for t := range a.outbox {
+		out = append(out, t)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// ToDeliver notes that a thread has something to deliver up to head.
+func (a *Agent) ToDeliver(thread string, head int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.putOutbox(thread, head)
+}
+
+func (a *Agent) putOutbox(thread string, head int64) {
+	if a.outbox == nil {
+		a.outbox = map[string]int64{}
+	}
+	a.outbox[thread] = max(a.outbox[thread], head)
+}
+
+// Delivered notes how far a thread is; a thread that is done leaves the outbox.
+func (a *Agent) Delivered(thread string, acked int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if head, ok := a.outbox[thread]; ok && acked >= head {
+		delete(a.outbox, thread)
+	}
+}
+
+// Fail notes a problem; an empty text clears it.
+func (a *Agent) Fail(problem string, degraded bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.problem, a.degraded = problem, degraded
+}
+
+// Fence is the greatest token the inbox was sealed with, as of the last load.
+func (a *Agent) Fence(resource string) uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.fences[resource]
+}
+
+// Claim notes a turn that runs under a lease; Unclaim that it ended.
+func (a *Agent) Claim(thread, key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.claims == nil {
+		a.claims = map[string]map[string]struct{}{}
+	}
+	if a.claims[thread] == nil {
+		a.claims[thread] = map[string]struct{}{}
+	}
+	a.claims[thread][key] = struct{}{}
+}
+
+// Unclaim notes that a turn ended.
+func (a *Agent) Unclaim(thread, key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.claims[thread], key)
+	if len(a.claims[thread]) == 0 {
+		delete(a.claims, thread)
+	}
+}
+
+// TakeClaims answers the turns that had not ended, by thread, and forgets them.
+func (a *Agent) TakeClaims() map[string][]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[string][]string{}
+	for t, keys := range a.claims {
+		for k := range keys {
+			out[t] = append(out[t], k)
+		}
+	}
+	a.claims = nil
+	return out
+}
+
+// Settings answers the agent's settings, read again when a file has changed.
+func (a *Agent) Settings(home *agentdir.Home) (*agentdir.Agent, error) {
+	dir, err := home.Agent(a.ID)
+	if err != nil {
+		return nil, err
+	}
+	sig := stamp(filepath.Join(dir.Path, "config.yaml")) + stamp(home.DefaultsFile())
+	if s := a.settings.Load(); s != nil && s.signature == sig {
+		return s.agent, s.err
+	}
+	s := &settings{signature: sig}
+	s.agent, s.err = home.Load(a.ID)
+	a.settings.Store(s)
+	return s.agent, s.err
+}
+
+// Stamp is what the files of a database look like from outside; equal stamps
+// mean that nobody has written since.
+func Stamp(dir string) string {
+	db := filepath.Join(dir, "events.db")
+	return stamp(db) + stamp(db+"-wal")
+}
+
+func stamp(path string) string {
+	st, err := os.Stat(path)
+	if err != nil {
+		return "-;"
+	}
+	var b strings.Builder
+	b.WriteString(strconv.FormatInt(st.ModTime().UnixNano(), 36))
+	b.WriteByte('.')
+	b.WriteString(strconv.FormatInt(st.Size(), 36))
+	b.WriteByte(';')
+	return b.String()
+}

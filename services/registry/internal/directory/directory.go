@@ -1,0 +1,165 @@
+// Package directory owns what the registry knows of each agent: where it lies,
+// whether it is started, how far its inbox is, what it has left to deliver, and
+// its settings.
+//
+//	          scan                load (first need)
+//	(absent) ------> known, empty ------------------> known, loaded
+//	    ^                                                 |
+//	    +------------- directory gone: forget ------------+
+//
+// The files and the databases are the truth; everything here can be had from
+// them again. An agent that cannot be read keeps its place with the problem as
+// its text, and does not touch the others. The package opens no database: it is
+// told what they hold.
+package directory
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store"
+)
+
+// Directory holds the agents of one home.
+type Directory struct {
+	home *agentdir.Home
+
+	mu     sync.RWMutex
+	agents map[string]*Agent
+}
+
+// New makes an empty directory of home.
+func New(home *agentdir.Home) *Directory {
+	return &Directory{home: home, agents: map[string]*Agent{}}
+}
+
+// Home the agents live in.
+func (d *Directory) Home() *agentdir.Home { return d.home }
+
+// Scan reads the names of the agents and answers those that are new and those
+// that are gone since the last scan.
+func (d *Directory) Scan() (fresh, gone []string, err error) {
+	ids, err := d.home.IDs()
+	if err != nil {
+		return nil, nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	seen := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		seen[id] = true
+		if d.agents[id] == nil {
+			d.agents[id] = newAgent(id)
+			fresh = append(fresh, id)
+		}
+	}
+	for id := range d.agents {
+		if !seen[id] {
+			delete(d.agents, id)
+			gone = append(gone, id)
+		}
+	}
+	return fresh, gone, nil
+}
+
+// IDs answers the names of all known agents in order.
+func (d *Directory) IDs() []string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	ids := make([]string, 0, len(d.agents))
+	for id := range d.agents {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Get answers a known agent, and finds one that was made since the last scan.
+// Errors: INVALID_ARGUMENT for a name that is none, AGENT_NOT_FOUND.
+func (d *Directory) Get(id string) (*Agent, error) {
+	d.mu.RLock()
+	a := d.agents[id]
+	d.mu.RUnlock()
+	if a != nil {
+		return a, nil
+	}
+	dir, err := d.home.Agent(id)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(dir.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil, d.notFound(id)
+	} else if err != nil {
+		return nil, agentdir.Fault(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.agents[id] == nil {
+		d.agents[id] = newAgent(id)
+	}
+	return d.agents[id], nil
+}
+
+func (d *Directory) notFound(id string) error {
+	return fault.New(codes.NotFound, fault.AgentNotFound, "agent '"+id+"' not found", "run 'agentctl init "+id+"' first")
+}
+
+// Forget drops an agent whose directory is gone.
+func (d *Directory) Forget(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.agents, id)
+}
+
+// Path answers the directory of a thread.
+func (d *Directory) Path(r store.Ref) (string, error) {
+	dir, err := d.home.Agent(r.Agent)
+	if err != nil {
+		return "", err
+	}
+	if !r.IsInbox() {
+		return dir.Thread(r.Thread)
+	}
+	a, err := d.Get(r.Agent)
+	if err != nil {
+		return "", err
+	}
+	s, err := a.Settings(d.home)
+	if err != nil {
+		return "", err
+	}
+	return s.Dir.Inbox(), nil
+}
+
+// Missing tells whether the directory of an agent is gone.
+func (d *Directory) Missing(id string) bool {
+	dir, err := d.home.Agent(id)
+	if err != nil {
+		return true
+	}
+	_, err = os.Stat(dir.Path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// Each calls fn for every known agent until the context ends.
+func (d *Directory) Each(ctx context.Context, fn func(*Agent)) {
+	for _, id := range d.IDs() {
+		if ctx.Err() != nil {
+			return
+		}
+		d.mu.RLock()
+		a := d.agents[id]
+		d.mu.RUnlock()
+		if a != nil {
+			fn(a)
+		}
+	}
+}

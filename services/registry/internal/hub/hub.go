@@ -1,0 +1,50 @@
+// Package hub owns the waking of those who wait for something in a thread to
+// change. A waiter takes the channel first and looks afterwards, so that no
+// change between the two is missed; a topic without waiters costs nothing.
+package hub
+
+import "sync"
+
+// Hub wakes waiters by topic. The zero value is ready.
+type Hub[T comparable] struct {
+	mu     sync.Mutex
+	topics map[T]*topic
+}
+
+type topic struct {
+	ch    chan struct{}
+	users int
+}
+
+// Wait answers a channel that is closed at the next Wake of t, and what gives
+// the place back.
+func (h *Hub[T]) Wait(t T) (<-chan struct{}, func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.topics == nil {
+		h.topics = map[T]*topic{}
+	}
+	p := h.topics[t]
+	if p == nil {
+		p = &topic{ch: make(chan struct{})}
+		h.topics[t] = p
+	}
+	p.users++
+	return p.ch, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if p.users--; p.users == 0 && h.topics[t] == p {
+			delete(h.topics, t)
+		}
+	}
+}
+
+// Wake wakes everybody who waits for t.
+func (h *Hub[T]) Wake(t T) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.topics[t]; p != nil {
+		close(p.ch)
+		delete(h.topics, t)
+	}
+}

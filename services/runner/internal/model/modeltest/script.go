@@ -1,0 +1,112 @@
+package modeltest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+// FinishNone as Step.Finish leaves the finish reason out.
+const FinishNone = "none"
+
+// Step is what the provider does with one request. The zero Step streams an
+// empty answer that finishes with stop.
+type Step struct {
+	// Match makes the step answer only requests whose last user message holds
+	// this text; requests look for the first such step before they take the
+	// next one without Match.
+	Match string `json:"match,omitempty"`
+	// Repeat keeps the step: it answers any number of requests.
+	Repeat bool `json:"repeat,omitempty"`
+
+	// Status other than 0 and 200 answers with Error or Body instead of a
+	// stream.
+	Status int `json:"status,omitempty"`
+	// RetryAfter is the header's value as it stands.
+	RetryAfter string            `json:"retry_after,omitempty"`
+	Header     map[string]string `json:"header,omitempty"`
+	// Error is the JSON error of the body; in a stream an error event after
+	// the pieces.
+	Error *APIError `json:"error,omitempty"`
+	// Body is sent instead of Error or of a stream, as it stands.
+	Body string `json:"body,omitempty"`
+	// HangUp closes the connection before any answer.
+	HangUp bool `json:"hang_up,omitempty"`
+
+	// Reasoning, Text and ToolCalls are streamed in this order, one chunk a
+	// piece; the pieces of several tool calls alternate.
+	Reasoning []string   `json:"reasoning,omitempty"`
+	Text      []string   `json:"text,omitempty"`
+	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
+	// Raw lines are written after the pieces as they stand.
+	Raw []string `json:"raw,omitempty"`
+	// Finish is the finish reason; empty means stop or tool_calls, whichever
+	// fits, FinishNone none at all.
+	Finish string `json:"finish,omitempty"`
+	// NoChoices leaves the choices of all chunks empty.
+	NoChoices bool   `json:"no_choices,omitempty"`
+	Usage     *Usage `json:"usage,omitempty"`
+	// NoDone leaves out the closing [DONE]; the body still ends cleanly.
+	NoDone bool `json:"no_done,omitempty"`
+	// Cut breaks the connection after the pieces, before the finish reason.
+	Cut bool `json:"cut,omitempty"`
+
+	// PauseMS is a real pause after each piece, in milliseconds, for drills
+	// with slow providers. Tests use Gate.
+	PauseMS int `json:"pause_ms,omitempty"`
+	// Gate, when set, is waited for after the first chunk (before the answer,
+	// if there is no piece).
+	Gate <-chan struct{} `json:"-"`
+}
+
+// ToolCall is a call whose arguments arrive in pieces.
+type ToolCall struct {
+	// Index is the position; nil counts up.
+	Index *int `json:"index,omitempty"`
+	// ID may be empty: such servers exist.
+	ID   string `json:"id,omitempty"`
+	Name string `json:"name,omitempty"`
+	// Arguments are the pieces of the JSON text.
+	Arguments []string `json:"arguments,omitempty"`
+}
+
+// APIError is OpenAI's error object. Code may be a string or a number.
+type APIError struct {
+	Message string `json:"message"`
+	Type    string `json:"type,omitempty"`
+	Code    any    `json:"code,omitempty"`
+}
+
+// Usage is what the last chunk reports, in tokens.
+type Usage struct {
+	Input     int64 `json:"input"`
+	Output    int64 `json:"output"`
+	Cached    int64 `json:"cached,omitempty"`
+	Reasoning int64 `json:"reasoning,omitempty"`
+}
+
+// Say is a step that streams the pieces as text.
+func Say(pieces ...string) Step { return Step{Text: pieces} }
+
+// Fail is a step that answers with a status and an error message.
+func Fail(status int, message string) Step {
+	return Step{Status: status, Error: &APIError{Message: message}}
+}
+
+// LoadScript reads the steps of a JSON file; unknown keys are errors.
+func LoadScript(path string) ([]Step, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read script: %w", err)
+	}
+	var script struct {
+		Steps []Step `json:"steps"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&script); err != nil {
+		return nil, fmt.Errorf("decode script %s: %w", path, err)
+	}
+	return script.Steps, nil
+}

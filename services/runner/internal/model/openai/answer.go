@@ -1,0 +1,176 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	sdk "github.com/openai/openai-go/v3"
+
+	"github.com/theclaw/agents/services/runner/internal/model"
+)
+
+// Bounds on one answer, so that a broken provider cannot fill the memory.
+const (
+	maxAnswerBytes = 8 << 20
+	maxToolCalls   = 128
+)
+
+// answer puts the chunks of one stream together.
+//
+//	no choice yet --choice--> open --finish reason--> ended --end of body--> complete
+//	      any other way for the stream to end is an error
+type answer struct {
+	start       time.Time
+	firstToken  time.Duration
+	chunks      int
+	sawChoice   bool
+	ended       string
+	text, think strings.Builder
+	calls       []*callPieces
+	argBytes    int
+	usage       model.Usage
+	model, id   string
+}
+
+// callPieces is a tool call that is still arriving.
+type callPieces struct {
+	index     int64
+	id, name  string
+	arguments []byte
+}
+
+func (a *answer) add(c sdk.ChatCompletionChunk) (model.Delta, error) {
+	a.chunks++
+	if c.ID != "" {
+		a.id = c.ID
+	}
+	if c.Model != "" {
+		a.model = c.Model
+	}
+	// Some providers repeat a growing usage in each chunk: the last one counts.
+	if c.JSON.Usage.Valid() {
+		a.usage = model.Usage{
+			Input:       c.Usage.PromptTokens,
+			Output:      c.Usage.CompletionTokens,
+			CachedInput: c.Usage.PromptTokensDetails.CachedTokens,
+			Reasoning:   c.Usage.CompletionTokensDetails.ReasoningTokens,
+		}
+	}
+	var delta model.Delta
+	for _, choice := range c.Choices {
+		if choice.Index != 0 {
+			continue
+		}
+		a.sawChoice = true
+		// A refusal is the model's own text, only in another field.
+		delta.Text += choice.Delta.Content + choice.Delta.Refusal
+		delta.Reasoning += reasoning(choice.Delta)
+		for _, piece := range choice.Delta.ToolCalls {
+			a.addCall(piece)
+		}
+		if choice.FinishReason != "" {
+			a.ended = choice.FinishReason
+		}
+	}
+	a.text.WriteString(delta.Text)
+	a.think.WriteString(delta.Reasoning)
+	if a.firstToken == 0 && (delta != (model.Delta{}) || len(a.calls) > 0) {
+		a.firstToken = max(time.Since(a.start), 1)
+	}
+	if a.text.Len()+a.think.Len()+a.argBytes > maxAnswerBytes || len(a.calls) > maxToolCalls {
+		return delta, model.Errorf(model.BadResponse, "the answer is larger than any answer should be")
+	}
+	return delta, nil
+}
+
+// reasoning reads the thinking text, which has no place in OpenAI's own format:
+// DeepSeek and Moonshot call it reasoning_content, OpenRouter and Ollama
+// reasoning.
+func reasoning(d sdk.ChatCompletionChunkChoiceDelta) string {
+	for _, name := range []string{"reasoning_content", "reasoning"} {
+		var text string
+		if f, ok := d.JSON.ExtraFields[name]; ok && json.Unmarshal([]byte(f.Raw()), &text) == nil && text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// addCall finds the call a piece belongs to. The index says so, but there are
+// servers that give each parallel call the same index: then another id, or a
+// new name after complete arguments, begins a new call.
+func (a *answer) addCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) {
+	var call *callPieces
+	for _, c := range a.calls { // the last one of this index
+		if c.index == piece.Index {
+			call = c
+		}
+	}
+	name := piece.Function.Name
+	if call == nil ||
+		(piece.ID != "" && call.id != "" && piece.ID != call.id) ||
+		(piece.ID == "" && name != "" && call.name != "" && json.Valid(call.arguments)) {
+		call = &callPieces{index: piece.Index}
+		a.calls = append(a.calls, call)
+	}
+	if call.id == "" {
+		call.id = piece.ID
+	}
+	if call.name == "" {
+		call.name = name
+	}
+	call.arguments = append(call.arguments, piece.Function.Arguments...)
+	a.argBytes += len(piece.Function.Arguments)
+}
+
+// finish turns a stream that ended without an error into a response, or says
+// why it is none.
+func (a *answer) finish(req model.Request) (model.Response, error) {
+	switch {
+	case a.chunks == 0:
+		return model.Response{}, model.Errorf(model.CutStream, "the stream ended before it began")
+	case !a.sawChoice:
+		return model.Response{}, model.Errorf(model.BadResponse, "the answer has no choices")
+	case a.ended == "":
+		return model.Response{}, model.Errorf(model.CutStream, "the stream ended without a finish reason")
+	}
+	var reason model.FinishReason
+	switch a.ended {
+	case "content_filter", "sensitive":
+		return model.Response{}, model.Errorf(model.Policy, "the provider's content filter ended the answer")
+	case "error", "network_error", "insufficient_system_resource", "abort", "aborted":
+		return model.Response{}, model.Errorf(model.Unavailable, "the provider gave up in the middle of the answer (%s)", a.ended)
+	case "length", "max_tokens":
+		reason = model.FinishLength
+	case "tool_calls", "function_call":
+		if len(a.calls) == 0 {
+			return model.Response{}, model.Errorf(model.BadResponse, "the answer announces tool calls and has none")
+		}
+		reason = model.FinishToolCalls
+	default: // "stop" and the private words of some servers for it
+		reason = model.FinishStop
+	}
+	calls := make([]model.ToolCall, 0, len(a.calls))
+	for _, c := range a.calls {
+		calls = append(calls, model.ToolCall{ID: c.id, Name: c.name, Arguments: c.arguments})
+	}
+	calls, err := model.SealToolCalls(req, calls)
+	if err != nil {
+		return model.Response{}, err
+	}
+	if len(calls) > 0 && reason == model.FinishStop {
+		reason = model.FinishToolCalls
+	}
+	return model.Response{
+		Text:         a.text.String(),
+		Reasoning:    a.think.String(),
+		ToolCalls:    calls,
+		Usage:        a.usage,
+		FinishReason: reason,
+		Model:        a.model,
+		ProviderID:   a.id,
+		FirstToken:   a.firstToken,
+		Duration:     time.Since(a.start),
+	}, nil
+}

@@ -1,0 +1,23 @@
+// Package openai is the driver for chat completions of any OpenAI-compatible
+// endpoint, over the official SDK.
+//
+// What it promises: exactly one HTTP request per Generate (the SDK's retries
+// are off); deltas are handed on as they arrive; an answer counts as complete
+// only after the provider gave its finish reason and the body ended cleanly
+// (some servers leave out the closing [DONE], so it is not demanded); all
+// failures are *model.Error with the classes below; the key appears in no
+// error. Nothing is read from the environment.
+//
+//	before the answer          in the answer
+//	refused, DNS, dial, TLS    Unreachable     connection lost, idle    CutStream
+//	hung up, slow, 5xx, 408    Unavailable     body ends too early      CutStream
+//	429                        RateLimited     error event              as its code says
+//	429 or 402 without credit  Auth            not JSON, no choices     BadResponse
+//	401, 403                   Auth            arguments not an object  BadResponse
+//	context length, 413        ContextTooLong  content filter           Policy
+//	content policy             Policy          output limit             complete, FinishLength
+//	other 4xx, a redirect      Config
+//
+// What it does not do: no retries, no fallback, no image or audio parts, no
+// speaker names (many endpoints refuse them).
+package openai

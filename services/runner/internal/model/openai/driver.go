@@ -1,0 +1,129 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/theclaw/agents/services/runner/internal/model"
+)
+
+// DefaultIdleTimeout is how long a provider may send nothing. Reasoning models
+// behind gateways that send no keep-alives think for minutes.
+const DefaultIdleTimeout = 3 * time.Minute
+
+// Config is what a Driver needs.
+type Config struct {
+	// Name is the provider's name in the settings.
+	Name string
+	// BaseURL is the endpoint up to and without /chat/completions.
+	BaseURL string
+	// APIKey is the key itself, already resolved; empty for servers that want
+	// none.
+	APIKey string
+	// Client makes the requests; it should have no Timeout of its own, which
+	// would cut long answers. Required, so that connections are shared.
+	Client *http.Client
+	// CallTimeout bounds one call; 0 leaves it to the caller's context. When it
+	// ends a call the error is Unavailable, not Timeout: the turn goes on.
+	CallTimeout time.Duration
+	// IdleTimeout bounds the silence before and between chunks; 0 means
+	// DefaultIdleTimeout.
+	IdleTimeout time.Duration
+	// ReplayReasoning sends Message.Reasoning back as reasoning_content, which
+	// some thinking models demand in tool rounds and OpenAI itself refuses.
+	ReplayReasoning bool
+}
+
+// Driver speaks to one endpoint. It is safe for concurrent use.
+type Driver struct {
+	cfg   Config
+	chat  sdk.ChatCompletionService
+	clean cleaner
+}
+
+var _ model.Driver = (*Driver)(nil)
+
+// New checks the configuration and makes the driver; it opens no connection.
+func New(cfg Config) (*Driver, error) {
+	base, err := url.Parse(cfg.BaseURL)
+	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
+		return nil, model.Errorf(model.Config, "provider %s: base_url must be an http or https URL", cfg.Name)
+	}
+	if base.User != nil || base.RawQuery != "" {
+		return nil, model.Errorf(model.Config, "provider %s: base_url must not carry credentials or a query; use api_key", cfg.Name)
+	}
+	if cfg.Client == nil {
+		return nil, model.Errorf(model.Config, "provider %s: no HTTP client given", cfg.Name)
+	}
+	if cfg.IdleTimeout <= 0 {
+		cfg.IdleTimeout = DefaultIdleTimeout
+	}
+	d := &Driver{cfg: cfg, clean: cleaner{provider: cfg.Name, key: cfg.APIKey}}
+	options := []option.RequestOption{
+		option.WithBaseURL(cfg.BaseURL),
+		option.WithHTTPClient(cfg.Client),
+		option.WithMaxRetries(0),
+		option.WithMiddleware(d.intercept),
+	}
+	if cfg.APIKey != "" {
+		options = append(options, option.WithAPIKey(cfg.APIKey))
+	}
+	// The service is built directly: the SDK's client would read a dozen
+	// environment variables.
+	d.chat = sdk.NewChatCompletionService(options...)
+	return d, nil
+}
+
+// Name is the provider's name.
+func (d *Driver) Name() string { return d.cfg.Name }
+
+// Generate makes one streamed call.
+func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, error) {
+	start := time.Now()
+	params, err := d.params(req)
+	if err != nil {
+		return model.Response{}, err
+	}
+	call, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	idle := time.AfterFunc(d.cfg.IdleTimeout, func() { cancel(errIdle) })
+	defer idle.Stop()
+	if d.cfg.CallTimeout > 0 {
+		whole := time.AfterFunc(d.cfg.CallTimeout, func() { cancel(errSlow) })
+		defer whole.Stop()
+	}
+
+	stream := d.chat.NewStreaming(call, params)
+	defer stream.Close()
+	a := answer{start: start}
+	for stream.Next() {
+		idle.Reset(d.cfg.IdleTimeout)
+		delta, err := a.add(stream.Current())
+		if err != nil {
+			return model.Response{}, d.failure(ctx, call, err, a.chunks)
+		}
+		if onDelta != nil && delta != (model.Delta{}) {
+			onDelta(delta)
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return model.Response{}, d.failure(ctx, call, err, a.chunks)
+	}
+	response, err := a.finish(req)
+	if err != nil {
+		return model.Response{}, d.failure(ctx, call, err, a.chunks)
+	}
+	return response, nil
+}
+
+// Why our own timers ended a call; told apart from the caller's context.
+var (
+	errIdle = errors.New("the provider sent nothing for too long")
+	errSlow = errors.New("the call took too long")
+)

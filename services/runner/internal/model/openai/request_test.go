@@ -1,0 +1,99 @@
+package openai_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
+	"github.com/theclaw/agents/services/runner/internal/model/openai"
+)
+
+func TestNewRefusesBadEndpoints(t *testing.T) {
+	for _, base := range []string{"", "api.example.com/v1", "ftp://x/v1", "http://", "https://me:secretword@x/v1", "https://x/v1?key=secretword", "http://%zzsecretword"} {
+		_, err := openai.New(openai.Config{Name: "p", BaseURL: base, Client: http.DefaultClient})
+		e := model.AsError(err)
+		if e == nil || e.Class != model.Config || strings.Contains(err.Error(), "secretword") {
+			t.Errorf("%q: %v", base, err)
+		}
+	}
+	if _, err := openai.New(openai.Config{Name: "p", BaseURL: "http://x"}); model.AsError(err) == nil {
+		t.Error("no client was accepted")
+	}
+}
+
+// Servers that want no key are sent none.
+func TestNoKey(t *testing.T) {
+	server := modeltest.New(t, modeltest.Say("hi"))
+	d := newDriver(t, openai.Config{BaseURL: server.URL()})
+	if _, err := d.Generate(t.Context(), model.Request{Model: "m"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r := server.Requests()[0]
+	if got, sent := r.Header["Authorization"]; sent {
+		t.Errorf("authorization header %q", got)
+	}
+	if r.Path != "/v1/chat/completions" {
+		t.Errorf("path %s", r.Path)
+	}
+}
+
+// Reasoning goes back only where it is asked for; empty assistant messages,
+// which endpoints refuse, are left out.
+func TestAssistantMessages(t *testing.T) {
+	messages := []model.Message{
+		{Role: model.RoleUser, Text: "q"},
+		{Role: model.RoleAssistant},
+		{Role: model.RoleAssistant, Text: "a", Reasoning: "because"},
+		{Role: model.RoleSystem, Text: "a note"},
+	}
+	for _, replay := range []bool{false, true} {
+		server := modeltest.New(t, modeltest.Say("hi"))
+		d := newDriver(t, openai.Config{BaseURL: server.URL(), ReplayReasoning: replay})
+		if _, err := d.Generate(t.Context(), model.Request{Model: "m", Messages: messages}, nil); err != nil {
+			t.Fatal(err)
+		}
+		r := server.Requests()[0]
+		if len(r.Chat.Messages) != 3 || r.Chat.Messages[2].Role != "system" {
+			t.Errorf("messages: %s", r.Body)
+		}
+		if got := strings.Contains(string(r.Body), `"reasoning_content":"because"`); got != replay {
+			t.Errorf("replay %v: %s", replay, r.Body)
+		}
+	}
+}
+
+func TestBadRequestsAreNotSent(t *testing.T) {
+	server := modeltest.New(t)
+	d := newDriver(t, openai.Config{BaseURL: server.URL()})
+	for name, req := range map[string]model.Request{
+		"no model":   {},
+		"no role":    {Model: "m", Messages: []model.Message{{Text: "x"}}},
+		"bad schema": {Model: "m", Tools: []model.Tool{{Name: "t", Schema: json.RawMessage(`[`)}}},
+	} {
+		_, err := d.Generate(t.Context(), req, nil)
+		if e := model.AsError(err); e == nil || e.Class != model.Config {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := len(server.Requests()); n != 0 {
+		t.Errorf("%d requests sent", n)
+	}
+}
+
+// A provider without end does not fill the memory.
+func TestAnswerIsBounded(t *testing.T) {
+	piece := strings.Repeat("x", 1<<20)
+	pieces := make([]string, 10)
+	for i := range pieces {
+		pieces[i] = piece
+	}
+	server := modeltest.New(t, modeltest.Say(pieces...))
+	d := newDriver(t, openai.Config{BaseURL: server.URL()})
+	_, err := d.Generate(t.Context(), model.Request{Model: "m"}, nil)
+	if e := model.AsError(err); e == nil || e.Class != model.BadResponse {
+		t.Errorf("got %v", err)
+	}
+}
