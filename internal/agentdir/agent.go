@@ -2,16 +2,17 @@ package agentdir
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/agentdir/inboxpath"
 	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/agentdir/safefile"
 	"github.com/theclaw/agents/internal/fault"
 )
 
@@ -48,87 +49,27 @@ func (d Dir) load(data []byte, blame codes.Code, overrides []layer.Override) (*A
 	if err != nil {
 		return nil, invalid(blame, err)
 	}
-	d.inbox, err = d.resolveInbox(loaded)
+	inbox, problem, err := inboxpath.Resolve(loaded.Config.Inbox.Path, inboxpath.Place{
+		AgentID: d.ID, Dir: d.Path, Home: d.home.Path(), UserHome: d.home.UserHome, Allowed: loaded.InboxPaths,
+	})
 	if err != nil {
-		return nil, invalid(blame, err)
+		return nil, Fault(err)
 	}
+	if problem != "" {
+		return nil, invalid(blame, loaded.Problem("inbox.path", "inbox.path "+problem))
+	}
+	d.inbox = inbox
 	return &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values}, nil
 }
 
 func (d Dir) layers(data []byte, overrides []layer.Override) (layer.Layers, error) {
 	in := layer.Layers{AgentID: d.ID, Agent: layer.File{Name: configFile, Data: data}, Overrides: overrides}
-	home, err := os.OpenInRoot(d.home.path, homeFile)
+	home, err := safefile.Read(d.home.root, layout.DefaultsName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return in, nil
 	}
-	if err != nil {
-		return in, Fault(err)
-	}
-	defer func() { _ = home.Close() }()
-	in.Home.Name = homeFile
-	in.Home.Data, err = readAll(home)
+	in.Home = layer.File{Name: layout.DefaultsName, Data: home}
 	return in, Fault(err)
-}
-
-// resolveInbox turns inbox.path into a directory. A path that ends in agents/<id>/inbox
-// is what older tools wrote for the default, wherever the home was then.
-func (d Dir) resolveInbox(l *layer.Loaded) (string, error) {
-	given := l.Config.Inbox.Path
-	if given == "" || strings.HasSuffix("/"+filepath.ToSlash(filepath.Clean(given)), "/agents/"+d.ID+"/inbox") {
-		return "", nil
-	}
-	refuse := func(why string) (string, error) { return "", l.Problem("inbox.path", "inbox.path "+why) }
-	full := given
-	if rest, ok := strings.CutPrefix(given, "~/"); ok {
-		if d.home.UserHome == "" {
-			return refuse("starts with ~/ but the user's home directory is not known")
-		}
-		full = filepath.Join(d.home.UserHome, rest)
-	} else if !filepath.IsAbs(given) {
-		full = filepath.Join(d.Path, given)
-	}
-	full = filepath.Clean(full)
-	if below(d.Path, full) {
-		return refuseLink(d.Path, full, refuse)
-	}
-	if below(d.home.path, full) {
-		return refuse("lies in another part of the home directory")
-	}
-	for _, allowed := range l.InboxPaths {
-		if rest, ok := strings.CutPrefix(allowed, "~/"); ok && d.home.UserHome != "" {
-			allowed = filepath.Join(d.home.UserHome, rest)
-		}
-		if allowed = filepath.Clean(allowed); filepath.IsAbs(allowed) && (full == allowed || below(allowed, full)) {
-			return refuseLink(allowed, full, refuse)
-		}
-	}
-	return refuse("lies outside the home directory; list it below inbox_paths in " + homeFile)
-}
-
-// refuseLink answers full unless a symbolic link leads it out of dir.
-func refuseLink(dir, full string, refuse func(string) (string, error)) (string, error) {
-	root, err := os.OpenRoot(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return full, nil // made at first use
-	}
-	if err != nil {
-		return "", Fault(err)
-	}
-	defer func() { _ = root.Close() }()
-	rel, err := filepath.Rel(dir, full)
-	if err != nil {
-		return refuse("cannot be resolved")
-	}
-	if _, err := root.Stat(rel); err != nil && isEscape(err) {
-		return refuse("leads elsewhere over a symbolic link")
-	}
-	return full, nil
-}
-
-// below reports whether a clean path lies strictly below dir.
-func below(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && rel != "." && filepath.IsLocal(rel)
 }
 
 // Get returns one setting and its origin; the error names the keys there are.
@@ -136,7 +77,7 @@ func (a *Agent) Get(key string) (layer.Value, error) {
 	if i := slices.IndexFunc(a.Values, func(v layer.Value) bool { return v.Key == key }); i >= 0 {
 		return a.Values[i], nil
 	}
-	return layer.Value{}, fault.New(codes.InvalidArgument, fault.InvalidArgument, "there is no setting "+shown(key),
+	return layer.Value{}, fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("there is no setting %.80q", key),
 		"'agentctl config effective "+a.ID+"' lists all of them")
 }
 

@@ -1,7 +1,6 @@
 package agentdir
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -13,7 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/agentdir/safefile"
 	"github.com/theclaw/agents/internal/agentdir/texts"
 	"github.com/theclaw/agents/internal/fault"
 )
@@ -40,9 +39,6 @@ func (h *Home) Create(id string, spec Spec) (Dir, error) {
 	d, err := h.Agent(id)
 	if err != nil {
 		return Dir{}, err
-	}
-	if h.root == nil {
-		return Dir{}, errors.New("create agent: the home is not open")
 	}
 	files, err := spec.files(d)
 	if err != nil {
@@ -78,7 +74,7 @@ func place(agents *os.Root, tmp string, d Dir) error {
 	if err != nil {
 		return err
 	}
-	return syncDir(agents, ".")
+	return safefile.SyncDir(agents, ".")
 }
 
 // exists has the words of the command line (CONTRACTS 6).
@@ -92,7 +88,7 @@ func (d Dir) exists() *fault.Error {
 // files renders the text files and judges them before anything is made.
 func (s Spec) files(d Dir) (map[string][]byte, error) {
 	preset := texts.For(d.ID)
-	out := map[string][]byte{"IDENTITY.md": s.Identity, "USAGE.md": s.Usage, configFile: s.config(d.ID)}
+	out := map[string][]byte{"IDENTITY.md": s.Identity, "USAGE.md": s.Usage, configFile: texts.Config(d.ID, s.Kind, s.Provider, s.Model)}
 	if s.Identity == nil {
 		out["IDENTITY.md"] = preset.Identity
 	}
@@ -105,38 +101,6 @@ func (s Spec) files(d Dir) (map[string][]byte, error) {
 		}
 	}
 	return out, nil
-}
-
-// config writes the settings of a new agent: only what differs from the defaults, so
-// that theclaw.yaml can still speak for the rest.
-func (s Spec) config(id string) []byte {
-	kind := s.Kind
-	if kind == "" {
-		kind = "user"
-	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Settings of agent %s. A key that is missing has its default, or the value that\n"+
-		"# theclaw.yaml gives; 'agentctl config effective %s' shows each with its origin.\n"+
-		"agent_id: %s\nkind: %s\n", id, id, config.Quote(id), config.Quote(kind))
-	if s.Provider != "" || s.Model != "" {
-		b.WriteString("pai:\n")
-		if s.Provider != "" {
-			fmt.Fprintf(&b, "  provider: %s\n", config.Quote(s.Provider))
-		}
-		if s.Model != "" {
-			fmt.Fprintf(&b, "  model: %s\n", config.Quote(s.Model))
-		}
-	}
-	b.WriteString(`
-# routing:
-#   default: per-peer        # per-peer, per-channel or per-agent
-# outbound: []               # send nothing; without the key everything goes through xgw
-# retry:
-#   max_attempts: 3          # of a model call
-# sandbox:
-#   network: false           # may the agent's programs use the network?
-`)
-	return b.Bytes()
 }
 
 // build makes the tree below the temporary name and syncs it.
@@ -164,7 +128,7 @@ func (h *Home) build(agents *os.Root, tmp string, files map[string][]byte, prepa
 		}
 	}
 	for name, data := range files {
-		if err := replace(root, name, data); err != nil {
+		if err := safefile.Replace(root, name, data); err != nil {
 			return err
 		}
 	}
@@ -184,7 +148,7 @@ func finish(root *os.Root) error {
 		case err != nil:
 			return err
 		case entry.IsDir():
-			return errors.Join(root.Chmod(name, 0o700), syncDir(root, name))
+			return errors.Join(root.Chmod(name, 0o700), safefile.SyncDir(root, name))
 		case entry.Type().IsRegular():
 			return root.Chmod(name, 0o600)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 )
 
@@ -68,13 +69,7 @@ func (d Dir) notFound() *fault.Error {
 // open opens the directory for access that cannot leave it. A symbolic link in the
 // place of the directory is not followed out of agents/.
 func (d Dir) open() (*os.Root, error) {
-	var root *os.Root
-	var err error
-	if d.home != nil && d.home.root != nil {
-		root, err = d.home.root.OpenRoot("agents/" + d.ID)
-	} else {
-		root, err = os.OpenRoot(d.Path)
-	}
+	root, err := d.home.root.OpenRoot("agents/" + d.ID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.Wrap(d.notFound(), err)
 	}
@@ -87,7 +82,7 @@ func (d Dir) open() (*os.Root, error) {
 // Thread returns the directory of a thread, which need not exist. An id that is
 // malformed, or that a symbolic link leads out of the agent's directory, is refused.
 func (d Dir) Thread(id string) (string, error) {
-	if err := ValidThread(id); err != nil {
+	if err := layout.ValidThread(id); err != nil {
 		return "", err
 	}
 	if id == "inbox" && d.inbox != "" {
@@ -119,7 +114,7 @@ func (d Dir) ThreadOf(dir string) (string, error) {
 		return "", fmt.Errorf("resolve thread: %w", err)
 	}
 	id := filepath.ToSlash(rel)
-	return id, ValidThread(id)
+	return id, layout.ValidThread(id)
 }
 
 // ListThreads returns the ids of at most limit conversation threads that sort after
@@ -146,12 +141,12 @@ func (d Dir) ListThreads(ctx context.Context, after string, limit int) ([]string
 			return nil
 		}
 		if info, err := fs.Stat(files, path.Join(id, "events.db")); err == nil && info.Mode().IsRegular() {
-			if id > after && ValidThread(id) == nil {
+			if id > after && layout.ValidThread(id) == nil {
 				ids = append(ids, id)
 			}
 			return fs.SkipDir
 		}
-		if strings.Count(id, "/") >= maxThreadLevels-1 {
+		if strings.Count(id, "/") >= layout.MaxThreadLevels-1 {
 			return fs.SkipDir
 		}
 		return nil
@@ -161,32 +156,4 @@ func (d Dir) ListThreads(ctx context.Context, after string, limit int) ([]string
 	}
 	slices.Sort(ids) // a walk sorts by level, an id by byte
 	return ids[:min(max(limit, 0), len(ids))], nil
-}
-
-// ResolveThread turns the path of a thread that a dispatcher passed to a shim into the
-// agent and the thread it means. A path that is not below the home's agents/ is
-// refused. A home reached over a symbolic link is recognised.
-func ResolveThread(homePath, dir string) (agentID, threadID string, err error) {
-	agents := filepath.Join(homePath, "agents")
-	refuse := fault.New(codes.InvalidArgument, fault.InvalidArgument, shown(dir)+" is not a thread of an agent of this home",
-		"give the path of a thread below "+agents+", or set THECLAW_HOME")
-	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, 0) {
-		return "", "", refuse
-	}
-	rel, err := filepath.Rel(agents, filepath.Clean(dir))
-	if err != nil || !filepath.IsLocal(rel) {
-		realAgents, err1 := filepath.EvalSymlinks(agents)
-		realDir, err2 := filepath.EvalSymlinks(dir)
-		if err := errors.Join(err1, err2); err != nil {
-			return "", "", fault.Wrap(refuse, err)
-		}
-		if rel, err = filepath.Rel(realAgents, realDir); err != nil || !filepath.IsLocal(rel) {
-			return "", "", refuse
-		}
-	}
-	agentID, threadID, _ = strings.Cut(filepath.ToSlash(rel), "/")
-	if ValidID(agentID) != nil || ValidThread(threadID) != nil {
-		return "", "", refuse
-	}
-	return agentID, threadID, nil
 }

@@ -5,25 +5,22 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path"
 	"regexp"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/renameio/v2"
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir/safefile"
 	"github.com/theclaw/agents/internal/fault"
 )
 
 const (
 	configFile = "config.yaml"
 	// MaxFileSize is the largest text file of an agent in bytes.
-	MaxFileSize = 1 << 20
+	MaxFileSize = safefile.MaxSize
 	// NoFile as the expected version means that the file must not exist yet.
 	NoFile = "none"
 	// staleAfter is the age from which a leftover of an interrupted write may go.
@@ -33,10 +30,7 @@ const (
 // ErrChanged is the cause of an error when a file does not have the expected version.
 var ErrChanged = errors.New("file changed")
 
-var (
-	memoryRule   = regexp.MustCompile(`^memory/[A-Za-z0-9_@%~][A-Za-z0-9_.:@+%~-]{0,240}\.md$`)
-	leftoverRule = regexp.MustCompile(`^\.(IDENTITY\.md|USAGE\.md|config\.yaml|[A-Za-z0-9_@%~][A-Za-z0-9_.:@+%~-]*\.md)[0-9]+$`)
-)
+var memoryRule = regexp.MustCompile(`^memory/[A-Za-z0-9_@%~][A-Za-z0-9_.:@+%~-]{0,240}\.md$`)
 
 // ValidFile checks the name of a file that can be read and written by name:
 // IDENTITY.md, USAGE.md, config.yaml and memory/<name>.md.
@@ -49,7 +43,7 @@ func ValidFile(name string) error {
 		return nil
 	}
 	const rule = "use IDENTITY.md, USAGE.md, config.yaml or memory/<name>.md"
-	e := fault.New(codes.InvalidArgument, fault.InvalidArgument, shown(name)+" is not a file of an agent", rule)
+	e := fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("%.80q is not a file of an agent", name), rule)
 	e.Fields = []fault.Field{{Name: "name", Problem: rule}}
 	return e
 }
@@ -71,8 +65,7 @@ func (d Dir) ReadFile(name string) (data []byte, version string, err error) {
 		return nil, "", err
 	}
 	defer func() { _ = root.Close() }()
-	// O_NONBLOCK: somebody may have put a pipe there, and we must not wait for it.
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	data, err = safefile.Read(root, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", fault.Wrap(fault.New(codes.NotFound, fault.InvalidArgument,
 			fmt.Sprintf("agent '%s' has no %s", d.ID, name), "write the file first"), err)
@@ -80,31 +73,7 @@ func (d Dir) ReadFile(name string) (data []byte, version string, err error) {
 	if err != nil {
 		return nil, "", Fault(fmt.Errorf("read %s: %w", name, err))
 	}
-	defer func() { _ = f.Close() }()
-	if data, err = readAll(f); err != nil {
-		return nil, "", Fault(fmt.Errorf("read %s: %w", name, err))
-	}
 	return data, Version(data), nil
-}
-
-// readAll reads a regular file of at most MaxFileSize.
-func readAll(f *os.File) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fault.New(codes.FailedPrecondition, fault.InvalidArgument, info.Name()+" is not a regular file", "remove it")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > MaxFileSize {
-		return nil, fault.New(codes.FailedPrecondition, fault.InvalidArgument,
-			fmt.Sprintf("%s is larger than %d bytes", info.Name(), MaxFileSize), "shorten the file")
-	}
-	return data, nil
 }
 
 // WriteFile replaces a file whole, or not at all, and returns its new version; it is
@@ -115,9 +84,6 @@ func readAll(f *os.File) ([]byte, error) {
 func (d Dir) WriteFile(name string, data []byte, expect string) (version string, err error) {
 	if err := ValidFile(name); err != nil {
 		return "", err
-	}
-	if d.home == nil || d.home.root == nil {
-		return "", errors.New("write file: the home is not open")
 	}
 	d.home.mu.Lock()
 	defer d.home.mu.Unlock()
@@ -144,7 +110,7 @@ func (d Dir) write(name string, data []byte, expect string) (string, error) {
 			return "", Fault(err)
 		}
 	}
-	if err := replace(root, name, data); err != nil {
+	if err := safefile.Replace(root, name, data); err != nil {
 		return "", Fault(fmt.Errorf("write %s: %w", name, err))
 	}
 	return Version(data), nil
@@ -181,38 +147,6 @@ func (d Dir) compare(name, expect string) error {
 	return nil
 }
 
-// replace writes beside the file and renames: a reader sees the old or the new bytes.
-// The directory is opened first, so that the temporary file lies in the same one.
-func replace(root *os.Root, name string, data []byte) (err error) {
-	dir, err := root.OpenRoot(path.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	f, err := renameio.NewPendingFile(path.Base(name), renameio.WithRoot(dir), renameio.WithStaticPermissions(0o600))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Cleanup()) }()
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	fault.Point("agentdir:before-rename")
-	if err := f.CloseAtomicallyReplace(); err != nil {
-		return err
-	}
-	return syncDir(dir, ".")
-}
-
-// syncDir makes the entries of a directory survive a power loss.
-func syncDir(root *os.Root, name string) error {
-	f, err := root.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
 // Clean removes what writes that a crash interrupted have left in the directory. A
 // leftover younger than a minute may belong to a write that still runs, and stays.
 func (d Dir) Clean() error {
@@ -222,18 +156,8 @@ func (d Dir) Clean() error {
 	}
 	defer func() { _ = root.Close() }()
 	for _, dir := range []string{".", "memory"} {
-		entries, err := fs.ReadDir(root.FS(), dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := safefile.Clean(root, dir, staleAfter); err != nil {
 			return Fault(err)
-		}
-		for _, e := range entries {
-			info, err := e.Info()
-			if err != nil || !info.Mode().IsRegular() || !leftoverRule.MatchString(e.Name()) || time.Since(info.ModTime()) < staleAfter {
-				continue
-			}
-			if err := root.Remove(path.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return Fault(err)
-			}
 		}
 	}
 	return nil

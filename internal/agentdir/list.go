@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"syscall"
 	"time"
+
+	"github.com/theclaw/agents/internal/agentdir/layout"
 )
 
 // Entry is one agent of a [Home.List]. Err says why it cannot be used; Kind is empty
@@ -30,7 +32,7 @@ func (h *Home) IDs() ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
-		if e.IsDir() && ValidID(e.Name()) == nil {
+		if e.IsDir() && layout.ValidID(e.Name()) == nil {
 			ids = append(ids, e.Name())
 		}
 	}
@@ -83,9 +85,6 @@ func (h *Home) entries() ([]fs.DirEntry, error) {
 // sweep removes an unfinished directory whose creator is gone: old enough that it was
 // locked, and not locked any more. Failing is harmless; the next List tries again.
 func (h *Home) sweep(name string) {
-	if h.root == nil {
-		return
-	}
 	agents, err := h.root.OpenRoot("agents")
 	if err != nil {
 		return

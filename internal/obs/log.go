@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 )
 
 // Log keys are fixed so that one grep follows a message through all services.
@@ -24,7 +25,7 @@ type LogOptions struct {
 	Format   string                                // "text" (default) or "json"
 	Level    *slog.LevelVar                        // may be changed while running; nil is INFO
 	Redactor *Redactor                             // nil: patterns only, no registered secrets
-	Attrs    func(ctx context.Context) []slog.Attr // added to each record, e.g. the request id; nil adds nothing
+	Attrs    func(ctx context.Context) []slog.Attr // a fresh slice per call, added to each record that has not the key itself, e.g. the request id
 }
 
 // NewLogger returns a logger that writes one redacted line per record to w. It
@@ -73,6 +74,10 @@ type contextHandler struct {
 func (h contextHandler) Handle(ctx context.Context, r slog.Record) error {
 	if as := h.attrs(ctx); len(as) > 0 {
 		r = r.Clone()
+		r.Attrs(func(own slog.Attr) bool { // what the call site says goes first
+			as = slices.DeleteFunc(as, func(a slog.Attr) bool { return a.Key == own.Key })
+			return true
+		})
 		r.AddAttrs(as...)
 	}
 	return h.Handler.Handle(ctx, r)

@@ -85,6 +85,11 @@ func TestLoggerRedactsEveryKindOfValue(t *testing.T) {
 		if !strings.Contains(out, "r1") || !strings.Contains(out, "request_id") {
 			t.Errorf("%s: no request id: %s", format, out)
 		}
+		buf.Reset()
+		log.Info("own", obs.KeyRequestID, "r2")
+		if out := buf.String(); !strings.Contains(out, "r2") || strings.Contains(out, "r1") {
+			t.Errorf("%s: request id twice: %s", format, out)
+		}
 		if format == "json" && !json.Valid(buf.Bytes()) {
 			t.Errorf("not JSON: %s", out)
 		}

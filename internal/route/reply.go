@@ -26,7 +26,8 @@ const maxReadings = 256
 // reply will carry.
 //
 // For an external source a reply_context in the content is copied byte for byte,
-// unknown keys included; otherwise one is built. Content fields fill what an
+// unknown keys included (append it to the reply as it is: json.Marshal would
+// compact and escape it); otherwise one is built. Content fields fill what an
 // inexact source leaves open, and must not contradict it. For an internal source
 // only the source counts, and `hops`. Content that is no JSON object is plain
 // text and has no fields.
@@ -81,6 +82,7 @@ func external(src string, a source.Address, missing []string, content string) (T
 	if err != nil {
 		return Tuple{}, nil, err
 	}
+	kinds := []string{c.channelType}
 	given := fields["reply_context"]
 	if given != nil && string(given) != "null" {
 		inner, err := parseObject(given)
@@ -91,6 +93,7 @@ func external(src string, a source.Address, missing []string, content string) (T
 		if err != nil {
 			return Tuple{}, nil, err
 		}
+		kinds = append(kinds, ic.channelType)
 		if c, err = c.merge(ic); err != nil {
 			return Tuple{}, nil, err
 		}
@@ -101,8 +104,10 @@ func external(src string, a source.Address, missing []string, content string) (T
 		return Tuple{}, nil, err
 	}
 	t := tupleOf(a)
-	if c.channelType != "" && c.channelType != "external" && c.channelType != t.ChannelType {
-		return Tuple{}, nil, disagree("channel_type")
+	for _, k := range kinds {
+		if k != "" && k != replyKind(t) && k != t.ChannelType || k == internalID {
+			return Tuple{}, nil, disagree("channel_type")
+		}
 	}
 	if given == nil {
 		given = externalContext(t, c.visibility)
@@ -181,7 +186,6 @@ func (c claim) merge(d claim) (claim, error) {
 		to   *string
 		from string
 	}{
-		{"channel_type", &c.channelType, d.channelType},
 		{"channel_id", &c.channelID, d.channelID},
 		{"peer_id", &c.peerID, d.peerID},
 		{"session_id", &c.sessionID, d.sessionID},
@@ -232,12 +236,16 @@ func parseObject(b []byte) (map[string]json.RawMessage, error) {
 	return fields, err
 }
 
-func externalContext(t Tuple, visibility string) json.RawMessage {
-	kind := "external"
+// replyKind is the channel_type of a context made here for an external tuple.
+func replyKind(t Tuple) string {
 	if t.ChannelType == console {
-		kind = console
+		return console
 	}
-	b := member([]byte{'{'}, "channel_type", kind)
+	return "external"
+}
+
+func externalContext(t Tuple, visibility string) json.RawMessage {
+	b := member([]byte{'{'}, "channel_type", replyKind(t))
 	b = member(b, "channel_id", t.ChannelID)
 	b = member(b, "peer_id", t.PeerID)
 	b = member(b, "session_id", t.SessionID)

@@ -63,6 +63,13 @@ const (
 	console    = "console" // a channel type
 )
 
+// Where threads live in an agent's directory.
+const (
+	peersDir    = "threads/peers/"
+	channelsDir = "threads/channels/"
+	mainDir     = "threads/main"
+)
+
 // Tuple is where an event came from, in the ids as they were given.
 type Tuple struct {
 	// Internal tells that another agent wrote; then ChannelType and ChannelID are
@@ -110,11 +117,11 @@ func (t Tuple) pair() string {
 func Thread(m Mode, t Tuple) string {
 	switch m {
 	case PerChannel:
-		return "threads/channels/" + t.channel()
+		return channelsDir + t.channel()
 	case PerAgent:
-		return "threads/main"
+		return mainDir
 	}
-	return "threads/peers/" + t.pair()
+	return peersDir + t.pair()
 }
 
 // MemoryAgentFile is the file in memory/ about everything.
@@ -129,19 +136,18 @@ func MemoryUserFile(t Tuple) string { return "user-" + t.pair() + ".md" }
 // MemoryThreadFile is the name in memory/ for the thread.
 func MemoryThreadFile(threadID string) string { return "thread-" + stem(threadID) + ".md" }
 
-// stem makes a file name of a thread id. The id's segments are encoded already,
-// so only the slashes are left to do; a byte that no id of ours holds (the path
-// of a foreign thread) is encoded as well, and a long name is shortened like a
-// segment.
+// stem makes a file name of a thread id: '/' becomes %2F. Only ids of ours may
+// hold a %2F of their own, so a foreign id that could meet one of them, every id
+// that looks shortened, and every long one, is shortened like a segment, which
+// keeps the names apart.
 func stem(threadID string) string {
-	var b strings.Builder
-	for i := range len(threadID) {
-		if c := threadID[i]; c == '%' || c == '~' {
-			b.WriteByte(c)
-		} else {
-			b.WriteString(Segment(threadID[i : i+1]))
-		}
+	name := strings.ReplaceAll(threadID, "/", "%2F")
+	limit := maxSegment
+	rest, peers := strings.CutPrefix(threadID, peersDir)
+	rest, channels := strings.CutPrefix(rest, channelsDir)
+	ours := (peers != channels) && !strings.Contains(rest, "/")
+	if strings.Contains(threadID, "~") || !ours && (peers || channels || strings.Contains(threadID, "%")) {
+		limit = 0
 	}
-	// A lone dot was encoded above; within a name it means nothing.
-	return shorten(strings.ReplaceAll(b.String(), "%2E", "."), threadID)
+	return shorten(name, threadID, limit)
 }

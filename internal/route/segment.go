@@ -43,16 +43,16 @@ func encode(s string, dash, first bool) string {
 		}
 		b.WriteByte(c)
 	}
-	return shorten(b.String(), s)
+	return shorten(b.String(), s, maxSegment)
 }
 
-// shorten cuts an encoded name that is too long; whole is what it stands for.
-func shorten(enc, whole string) string {
-	if len(enc) <= maxSegment {
+// shorten cuts an encoded name over limit bytes; whole is what it stands for.
+func shorten(enc, whole string, limit int) string {
+	if len(enc) <= limit {
 		return enc
 	}
-	cut := keptSegment
-	if i := strings.LastIndexByte(enc[:cut], '%'); i > cut-3 {
+	cut := min(len(enc), keptSegment)
+	if i := strings.LastIndexByte(enc[:cut], '%'); i >= 0 && i > cut-3 {
 		cut = i
 	}
 	sum := sha256.Sum256([]byte(whole))

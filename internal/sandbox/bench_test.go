@@ -16,7 +16,7 @@ func BenchmarkSpawn(b *testing.B) {
 	})
 	for _, l := range []Level{LevelFull, LevelBubblewrap, LevelPrivileged, LevelReduced, LevelOff} {
 		b.Run(string(l), func(b *testing.B) {
-			s := only(b, l)
+			s := with(b, l, Options{})
 			dir := workdir(b, l)
 			b.ResetTimer()
 			for b.Loop() {

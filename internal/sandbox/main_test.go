@@ -3,6 +3,8 @@ package sandbox
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -11,7 +13,14 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == attemptArg {
 		os.Exit(runAttempt(os.Args[2]))
 	}
-	os.Exit(m.Run())
+	if len(os.Args) == 3 && os.Args[1] == runnerArg {
+		os.Exit(runRunner(os.Args[2]))
+	}
+	code := m.Run()
+	if p, err := self(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(p))
+	}
+	os.Exit(code)
 }
 
 // outside makes a directory every user can enter: at the level reduced root's
@@ -51,7 +60,11 @@ func with(tb testing.TB, l Level, o Options) *Sandbox {
 	tb.Helper()
 	o.levels = []Level{l}
 	o.ScratchDir = outside(tb)
-	o.ReadOnly = append(o.ReadOnly, self(tb))
+	binary, err := self()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	o.ReadOnly = append(o.ReadOnly, binary)
 	s, err := New(tb.Context(), o)
 	if err != nil {
 		tb.Fatal(err)
@@ -66,12 +79,20 @@ func with(tb testing.TB, l Level, o Options) *Sandbox {
 	return s
 }
 
-// self is the test binary by its path, which is shown to the attempts.
-func self(tb testing.TB) string {
-	tb.Helper()
-	p, err := os.Executable()
+// self is a copy of the test binary where every user can run it: attempts written
+// in Go are run from it, inside.
+var self = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "sandbox-test-")
 	if err != nil {
-		tb.Fatal(err)
+		return "", err
 	}
-	return p
-}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return "", err
+	}
+	b, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return "", err
+	}
+	p := filepath.Join(dir, "attempt")
+	return p, os.WriteFile(p, b, 0o755)
+})

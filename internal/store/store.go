@@ -158,6 +158,8 @@ type InboxState struct {
 // Inboxes keeps what is particular to inboxes.
 type Inboxes interface {
 	State(ctx context.Context, agent string) (InboxState, error)
+	// InboxEvent answers one inbox event and its key; ErrNoTurn when there is none.
+	InboxEvent(ctx context.Context, agent string, id int64) (thread.Event, string, error)
 	SetStarted(ctx context.Context, agent string, started bool, handler string) (changed bool, err error)
 	OpenBatch(ctx context.Context, agent string, f Fence, o OpenBatch) (Batch, error)
 	Settle(ctx context.Context, agent string, f Fence, s Settlement) (acked int64, err error)
@@ -172,7 +174,7 @@ type OpenBatch struct {
 	Limit int
 	Mode  string // configured now
 	// Claimed tells whether a turn of e exists under an earlier mode.
-	Claimed func(ctx context.Context, e thread.Event, mode string) (bool, error)
+	Claimed func(ctx context.Context, e thread.Event, key, mode string) (bool, error)
 	// Route answers the thread, or a problem that is the event's end.
 	Route func(e thread.Event, mode string) (threadID string, problem error)
 }

@@ -143,6 +143,9 @@ func text(n ast.Node, to *string) string {
 	case *ast.StringNode:
 		*to = n.Value
 		return ""
+	case *ast.LiteralNode: // older tools fold long paths into several lines
+		*to = n.Value.Value
+		return ""
 	case *ast.NullNode:
 		return "has no value; give one or remove the key"
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:

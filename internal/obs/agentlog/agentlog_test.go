@@ -291,13 +291,3 @@ func descriptors(t *testing.T) int {
 	}
 	return len(e)
 }
-
-func BenchmarkAppend(b *testing.B) {
-	dir := filepath.Join(b.TempDir(), "logs")
-	log := agentlog.New(obs.NewRedactor(secret))
-	for b.Loop() {
-		if err := log.Append(dir, agentlog.Line{Text: "run end, 3 messages, 120 tokens"}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

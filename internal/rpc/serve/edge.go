@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/rpc"
 )
 
@@ -82,4 +83,6 @@ func (c *chain) fail(ctx context.Context, method string, err error) error {
 	return s.Err()
 }
 
-func requestID(ctx context.Context) slog.Attr { return slog.String("request_id", rpc.RequestID(ctx)) }
+func requestID(ctx context.Context) slog.Attr {
+	return slog.String(obs.KeyRequestID, rpc.RequestID(ctx))
+}

@@ -179,7 +179,10 @@ func (s *Server) Run(ctx context.Context) error {
 	if errors.Is(closed, net.ErrClosed) { // grpc closed it, as it should
 		closed = nil
 	}
-	return errors.Join(g.Wait(), err, closed)
+	if err != nil { // grpc's Serve also waits for the stuck call; the process is about to exit
+		return errors.Join(err, closed)
+	}
+	return errors.Join(g.Wait(), closed)
 }
 
 // stop drains: first say so, then let calls finish, then end them.

@@ -61,7 +61,7 @@ func dropBounding(o Order) error {
 	if o.Driver == Privileged || o.Driver == Reduced {
 		// Should the workdir belong to root, the program is uid 0 here, and an exec
 		// must give nothing back. Without the right to set this there is nothing to give.
-		if err := allThreads(unix.PR_SET_SECUREBITS, noRoot); err != nil && !errors.Is(err, unix.EPERM) {
+		if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot, 0, 0, 0); err != nil && !errors.Is(err, unix.EPERM) {
 			return step("securebits", err)
 		}
 	}
@@ -73,7 +73,10 @@ func dropBounding(o Order) error {
 		if err != nil || set == 0 {
 			continue
 		}
-		err = allThreads(unix.PR_CAPBSET_DROP, c)
+		// On this thread alone, which is the one that forks. The others lose their
+		// capabilities and may not gain any, so their bounding set says nothing; and
+		// forty calls on every thread would be most of the time a spawn takes.
+		err = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if errors.Is(err, unix.EPERM) && (o.Driver == Bubblewrap || o.Driver == Reduced) {
 			// An ordinary user cannot; no_new_privs makes the set meaningless.
 			return nil
@@ -85,9 +88,7 @@ func dropBounding(o Order) error {
 }
 
 func dropCapabilities() error {
-	if err := allThreads(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL); err != nil {
-		return err
-	}
+	// Emptying the permitted set empties the ambient one as well.
 	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	if _, _, e := psx.Syscall3(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&h)), uintptr(unsafe.Pointer(&none[0])), 0); e != 0 {

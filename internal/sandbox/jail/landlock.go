@@ -67,14 +67,9 @@ func restrictPaths(o Order) error {
 		refer(landlock.RWDirs(existing(write, true)...)),
 		landlock.RWFiles(existing(devices, false)...),
 	}
-	if err := cfg.RestrictPaths(rules...); err != nil {
-		return err
-	}
-	if abi < 6 {
-		return nil
-	}
-	// Not the network: without one there is nothing to reach, and with one it is open.
-	return cfg.RestrictScoped()
+	// Without a network there is nothing to reach, and with one it is open.
+	cfg.HandledAccessNet = 0
+	return cfg.Restrict(rules...)
 }
 
 func existing(paths []string, dirs bool) []string {

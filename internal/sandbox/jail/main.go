@@ -37,7 +37,7 @@ func HoldArgs() []string { return []string{marker, roleHold} }
 
 // Env is the environment of our own processes: small, and quiet when they crash,
 // because their standard error is the program's.
-func Env() []string { return []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GOGC=off"} }
+func Env() []string { return []string{"GOMAXPROCS=1", "GOTRACEBACK=none", "GOGC=off"} }
 
 // Main runs this process's role and does not return, or returns at once when it
 // has none.

@@ -48,6 +48,22 @@ func (e *Engine) State(ctx context.Context, agent string) (store.InboxState, err
 	return s, err
 }
 
+// InboxEvent answers one inbox event and its key.
+func (e *Engine) InboxEvent(ctx context.Context, agent string, id int64) (thread.Event, string, error) {
+	var ev thread.Event
+	var key string
+	err := e.view(ctx, store.Inbox(agent), func(tx *db.Tx) error {
+		var ok bool
+		var err error
+		if ev, ok, err = tx.Event(id); err == nil && !ok {
+			err = store.ErrNoTurn
+		}
+		key = ev.Key(tx.UUID())
+		return err
+	})
+	return ev, key, err
+}
+
 // SetStarted stores the desired state, then makes the subscription agree; both
 // in one transaction, so that no reader ever sees one without the other.
 func (e *Engine) SetStarted(ctx context.Context, agent string, started bool, handler string) (bool, error) {
@@ -184,7 +200,7 @@ func reconcileRoute(ctx context.Context, tx *db.Tx, acked int64, o store.OpenBat
 			if err != nil {
 				return err
 			}
-			begun, err := o.Claimed(ctx, ev, m)
+			begun, err := o.Claimed(ctx, ev, ev.Key(tx.UUID()), m)
 			if err != nil {
 				return err
 			}

@@ -121,21 +121,19 @@ func (d *DB) Inboxes(ctx context.Context) (map[string]Inbox, error) {
 	return out, rows.Err()
 }
 
-// SaveInboxes replaces rows and removes those of agents that are gone.
-func (d *DB) SaveInboxes(ctx context.Context, put []Inbox, gone []string) error {
+// SaveInboxes replaces all rows.
+func (d *DB) SaveInboxes(ctx context.Context, put []Inbox) error {
 	tx, err := d.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("save inboxes: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(ctx, "DELETE FROM inbox"); err != nil {
+		return fmt.Errorf("save inboxes: %w", err)
+	}
 	for _, i := range put {
 		if _, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO inbox(agent, signature, started, head, acked, dead) VALUES(?,?,?,?,?,?)",
 			i.Agent, i.Signature, i.Started, i.Head, i.Acked, i.Dead); err != nil {
-			return fmt.Errorf("save inboxes: %w", err)
-		}
-	}
-	for _, a := range gone {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM inbox WHERE agent = ?", a); err != nil {
 			return fmt.Errorf("save inboxes: %w", err)
 		}
 	}

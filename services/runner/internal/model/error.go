@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/theclaw/agents/internal/fault"
 )
 
 // Class is the kind of a failure; it decides what happens next.
@@ -38,36 +40,24 @@ const (
 	Timeout
 )
 
-// Fault reasons, one per class.
-const (
-	ReasonRateLimited    = "MODEL_RATE_LIMITED"
-	ReasonUnavailable    = "MODEL_UNAVAILABLE"
-	ReasonUnreachable    = "MODEL_UNREACHABLE"
-	ReasonCutStream      = "MODEL_CUT_STREAM"
-	ReasonBadResponse    = "MODEL_BAD_RESPONSE"
-	ReasonAuth           = "MODEL_AUTH"
-	ReasonConfig         = "MODEL_CONFIG"
-	ReasonContextTooLong = "MODEL_CONTEXT_TOO_LONG"
-	ReasonPolicy         = "MODEL_POLICY"
-	ReasonCanceled       = "MODEL_CANCELED"
-	ReasonTimeout        = "MODEL_TIMEOUT"
-)
+// reasonPolicy is the one reason that package fault has no constant for yet.
+const reasonPolicy = "MODEL_POLICY"
 
 var classes = [...]struct {
 	text, reason, fix string
 	recoverable       bool
 }{
-	RateLimited:    {"rate limited", ReasonRateLimited, "wait, or raise the limit of the provider's account", true},
-	Unavailable:    {"provider failed", ReasonUnavailable, "wait; see the provider's status page if it lasts", true},
-	Unreachable:    {"provider unreachable", ReasonUnreachable, "check the network and the provider's base_url", true},
-	CutStream:      {"answer broke off", ReasonCutStream, "wait; check proxies between here and the provider if it lasts", true},
-	BadResponse:    {"answer not understood", ReasonBadResponse, "check that base_url is an OpenAI-compatible endpoint, or use another model", true},
-	Auth:           {"key refused", ReasonAuth, "check the provider's api_key reference and its account", false},
-	Config:         {"request refused", ReasonConfig, "check pai.provider and pai.model in the agent's config.yaml and the provider settings", false},
-	ContextTooLong: {"prompt too long", ReasonContextTooLong, "lower context_window so that compaction starts earlier, or use a model with a larger window", false},
-	Policy:         {"refused by the provider's content policy", ReasonPolicy, "rephrase the message", false},
-	Canceled:       {"canceled", ReasonCanceled, "send the message again if the answer is still wanted", false},
-	Timeout:        {"out of time", ReasonTimeout, "ask for less in one message, or use a faster model", false},
+	RateLimited:    {"rate limited", fault.ModelRateLimit, "wait, or raise the limit of the provider's account", true},
+	Unavailable:    {"provider failed", fault.ModelUnavailable, "wait; see the provider's status page if it lasts", true},
+	Unreachable:    {"provider unreachable", fault.ModelUnavailable, "check the network and the provider's base_url", true},
+	CutStream:      {"answer broke off", fault.ModelBadResponse, "wait; check proxies between here and the provider if it lasts", true},
+	BadResponse:    {"answer not understood", fault.ModelBadResponse, "check that base_url is an OpenAI-compatible endpoint, or use another model", true},
+	Auth:           {"key refused", fault.ModelAuth, "check the provider's api_key reference and its account", false},
+	Config:         {"request refused", fault.ModelConfig, "check pai.provider and pai.model in the agent's config.yaml and the provider settings", false},
+	ContextTooLong: {"prompt too long", fault.ModelContextTooLong, "lower context_window so that compaction starts earlier, or use a model with a larger window", false},
+	Policy:         {"refused by the provider's content policy", reasonPolicy, "rephrase the message", false},
+	Canceled:       {"canceled", fault.Canceled, "send the message again if the answer is still wanted", false},
+	Timeout:        {"out of time", fault.Deadline, "ask for less in one message, or use a faster model", false},
 }
 
 func (c Class) known() bool { return c > 0 && int(c) < len(classes) }
@@ -121,10 +111,10 @@ func (e *Error) Recoverable() bool { return e.Class.known() && classes[e.Class].
 // kills no message; neither does our own cancellation.
 func (e *Error) CountsTry() bool { return e.Class != Unreachable && e.Class != Canceled }
 
-// Reason is the fault reason of the class.
+// Reason is the fault reason of the class, a constant of package fault.
 func (e *Error) Reason() string {
 	if !e.Class.known() {
-		return ReasonUnavailable
+		return fault.Internal
 	}
 	return classes[e.Class].reason
 }

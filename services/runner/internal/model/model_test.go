@@ -22,20 +22,20 @@ func TestErrorClasses(t *testing.T) {
 		recoverable bool
 		counts      bool
 	}{
-		{model.RateLimited, "MODEL_RATE_LIMITED", true, true},
+		{model.RateLimited, "MODEL_RATE_LIMIT", true, true},
 		{model.Unavailable, "MODEL_UNAVAILABLE", true, true},
-		{model.Unreachable, "MODEL_UNREACHABLE", true, false},
-		{model.CutStream, "MODEL_CUT_STREAM", true, true},
+		{model.Unreachable, "MODEL_UNAVAILABLE", true, false},
+		{model.CutStream, "MODEL_BAD_RESPONSE", true, true},
 		{model.BadResponse, "MODEL_BAD_RESPONSE", true, true},
 		{model.Auth, "MODEL_AUTH", false, true},
 		{model.Config, "MODEL_CONFIG", false, true},
 		{model.ContextTooLong, "MODEL_CONTEXT_TOO_LONG", false, true},
 		{model.Policy, "MODEL_POLICY", false, true},
-		{model.Canceled, "MODEL_CANCELED", false, false},
-		{model.Timeout, "MODEL_TIMEOUT", false, true},
+		{model.Canceled, "CANCELED", false, false},
+		{model.Timeout, "DEADLINE", false, true},
 	}
 	for _, tt := range tests {
-		t.Run(tt.reason, func(t *testing.T) {
+		t.Run(tt.class.String(), func(t *testing.T) {
 			err := model.Errorf(tt.class, "why %d", 7)
 			if err.Reason() != tt.reason || err.Recoverable() != tt.recoverable || err.CountsTry() != tt.counts {
 				t.Errorf("reason %s recoverable %v counts %v", err.Reason(), err.Recoverable(), err.CountsTry())

@@ -10,8 +10,9 @@ import (
 )
 
 // Key is the API key a driver under test must use; the suite watches that it
-// reaches the provider and no error.
-const Key = "sk-conformance-0123456789"
+// reaches the provider and no error. It looks like no known key, so that only
+// a driver that knows its own key can keep it out.
+const Key = "conformance.0123456789"
 
 // Run is the suite every network driver must pass. newDriver makes a driver
 // for a base URL, with [Key] and without retries of its own.

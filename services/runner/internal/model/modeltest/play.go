@@ -155,16 +155,15 @@ func (o *sse) piece(delta map[string]any) bool {
 	if o.sent == 1 && !o.wait() {
 		return false
 	}
-	if o.step.PauseMS > 0 {
-		pause := time.NewTimer(time.Duration(o.step.PauseMS) * time.Millisecond)
-		defer pause.Stop()
-		select {
-		case <-pause.C:
-		case <-o.r.Context().Done():
-			return false
-		}
+	if o.step.PauseMS == 0 {
+		return true
 	}
-	return true
+	select {
+	case <-time.After(time.Duration(o.step.PauseMS) * time.Millisecond):
+		return true
+	case <-o.r.Context().Done():
+		return false
+	}
 }
 
 func (o *sse) wait() bool {

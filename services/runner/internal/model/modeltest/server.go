@@ -25,9 +25,9 @@ type Recorded struct {
 type Chat struct {
 	Model    string `json:"model"`
 	Messages []struct {
-		Role       string          `json:"role"`
-		Content    json.RawMessage `json:"content"`
-		ToolCallID string          `json:"tool_call_id"`
+		Role       string `json:"role"`
+		Content    string `json:"content"`
+		ToolCallID string `json:"tool_call_id"`
 		ToolCalls  []struct {
 			ID       string `json:"id"`
 			Function struct {
@@ -54,27 +54,10 @@ type Chat struct {
 func (c Chat) LastUser() string {
 	for _, m := range slices.Backward(c.Messages) {
 		if m.Role == "user" {
-			return textOf(m.Content)
+			return m.Content
 		}
 	}
 	return ""
-}
-
-// textOf reads a content that is a string or a list of text parts.
-func textOf(content json.RawMessage) string {
-	var text string
-	if json.Unmarshal(content, &text) == nil {
-		return text
-	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	_ = json.Unmarshal(content, &parts) // another shape has no text
-	var all strings.Builder
-	for _, p := range parts {
-		all.WriteString(p.Text)
-	}
-	return all.String()
 }
 
 // Provider is the scripted provider as an http.Handler, for programs that
@@ -97,19 +80,6 @@ func (p *Provider) Requests() []Recorded {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.requests)
-}
-
-// Left is the number of steps nobody has asked for, without the repeating ones.
-func (p *Provider) Left() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := 0
-	for _, s := range p.steps {
-		if !s.Repeat {
-			n++
-		}
-	}
-	return n
 }
 
 func (p *Provider) take(r Recorded) (Step, int, bool) {

@@ -25,7 +25,7 @@ type Config struct {
 	BaseURL string
 	// APIKey is the key itself, already resolved; empty for servers that want
 	// none.
-	APIKey string
+	APIKey string `json:"-"`
 	// Client makes the requests; it should have no Timeout of its own, which
 	// would cut long answers. Required, so that connections are shared.
 	Client *http.Client
@@ -39,6 +39,13 @@ type Config struct {
 	// some thinking models demand in tool rounds and OpenAI itself refuses.
 	ReplayReasoning bool
 }
+
+// String and GoString name the provider only, so that no way of printing a
+// Config or a Driver shows the key.
+func (c Config) String() string { return "openai provider " + c.Name }
+
+// GoString is String.
+func (c Config) GoString() string { return c.String() }
 
 // Driver speaks to one endpoint. It is safe for concurrent use.
 type Driver struct {
@@ -82,6 +89,12 @@ func New(cfg Config) (*Driver, error) {
 
 // Name is the provider's name.
 func (d *Driver) Name() string { return d.cfg.Name }
+
+// String is the provider's name; see Config.String.
+func (d *Driver) String() string { return d.cfg.String() }
+
+// GoString is String.
+func (d *Driver) GoString() string { return d.String() }
 
 // Generate makes one streamed call.
 func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, error) {

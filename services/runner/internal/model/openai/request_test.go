@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -21,6 +22,25 @@ func TestNewRefusesBadEndpoints(t *testing.T) {
 	}
 	if _, err := openai.New(openai.Config{Name: "p", BaseURL: "http://x"}); model.AsError(err) == nil {
 		t.Error("no client was accepted")
+	}
+}
+
+// I15: however a driver is printed, its key is not seen.
+func TestNothingPrintsTheKey(t *testing.T) {
+	cfg := openai.Config{Name: "p", BaseURL: "http://x/v1", APIKey: "secretword", Client: http.DefaultClient}
+	d := newDriver(t, cfg)
+	text := fmt.Sprintf("%v %+v %#v %s %v %+v %#v", d, d, d, d, cfg, cfg, cfg)
+	if strings.Contains(text, "secretword") {
+		t.Errorf("the key is in %s", text)
+	}
+}
+
+// I15: keys that are not ours, or half starred out, stay out of errors too.
+func TestForeignKeysAreRedacted(t *testing.T) {
+	server := modeltest.New(t, modeltest.Fail(401, "Incorrect API key\nprovided: sk-proj-ab*****wxyz. "+strings.Repeat("long ", 200)))
+	_, err := newDriver(t, openai.Config{BaseURL: server.URL()}).Generate(t.Context(), model.Request{Model: "m"}, nil)
+	if text := err.Error(); strings.Contains(text, "sk-proj") || strings.Contains(text, "\n") || len(text) > 400 || !strings.Contains(text, "Incorrect API key provided: [key].") {
+		t.Errorf("got %q", text)
 	}
 }
 

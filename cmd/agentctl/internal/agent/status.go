@@ -1,0 +1,238 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/thread"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// inbox is the progress of the inbox consumer.
+type inbox struct {
+	LastAckedID int64 `json:"last_acked_id"`
+	Pending     int64 `json:"pending"`
+	HeadID      int64 `json:"head_id"`
+}
+
+// description is what an agent is; every answer about one begins with it.
+type description struct {
+	ID            string `json:"id"`
+	AgentID       string `json:"agent_id"`
+	Kind          string `json:"kind"`
+	Dir           string `json:"dir"`
+	Model         string `json:"model"`
+	ContextWindow int64  `json:"context_window"`
+	Started       bool   `json:"started"`
+	Health        string `json:"health"`
+	Problem       string `json:"problem"`
+}
+
+// status adds how it is going. The first keys are those of the older tool.
+type status struct {
+	description
+	InboxPath       string  `json:"inbox_path"`
+	InboxPending    int64   `json:"inbox_pending"`
+	LastActivity    *string `json:"last_activity"`
+	Inbox           inbox   `json:"inbox"`
+	Holder          string  `json:"holder"`
+	OutboundPending int64   `json:"outbound_pending"`
+	Dead            int64   `json:"dead"`
+
+	active time.Time
+}
+
+func describe(a *registry.Agent) description {
+	return description{ID: a.GetAgentId(), AgentID: a.GetAgentId(), Kind: kindName(a), Dir: a.GetDir(), Model: a.GetModel(),
+		ContextWindow: a.GetContextWindow(), Started: a.GetStarted(), Health: healthName(a.GetHealth()), Problem: a.GetProblem()}
+}
+
+func statusOf(r *registry.GetAgentStatusResponse) status {
+	s := status{description: describe(r.GetAgent()), InboxPath: r.GetInboxPath(), InboxPending: r.GetInbox().GetPending(),
+		Inbox:  inbox{r.GetInbox().GetLastAckedId(), r.GetInbox().GetPending(), r.GetInbox().GetHeadId()},
+		Holder: r.GetHolder(), OutboundPending: r.GetOutboundPending(), Dead: r.GetDead()}
+	if t := r.GetLastActivity(); t != nil {
+		s.active = t.AsTime()
+		stamp := thread.Stamp(s.active)
+		s.LastActivity = &stamp
+	}
+	return s
+}
+
+func statusCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status [ID]",
+		Short: "Show how one agent, or every agent, is doing",
+		Long: `Show whether an agent is started, how far it is with its inbox, and when it was
+last active. Without ID, show all agents.`,
+		Example: `  agentctl status
+  agentctl status alice
+  agentctl status alice --json | jq .inbox.pending`,
+		Args:              command.Args("[ID]"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return statusOfAll(c.Context(), e)
+			}
+			r, err := e.Agents().GetAgentStatus(c.Context(), &registry.GetAgentStatusRequest{AgentId: args[0]})
+			if err != nil {
+				return err
+			}
+			s := statusOf(r)
+			if e.Flags.JSON {
+				return e.PrintJSON(s)
+			}
+			printStatus(e, s)
+			return nil
+		},
+	}
+}
+
+// printStatus writes the nine lines of the older tool, and ours only when they
+// have something to say.
+func printStatus(e *command.Env, s status) {
+	last := "none"
+	if s.LastActivity != nil {
+		last = *s.LastActivity
+	}
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(e.Out, "%-15s %s\n", name+":", screen.Line(fmt.Sprintf(format, args...)))
+	}
+	line("Agent", "%s", s.AgentID)
+	line("Kind", "%s", s.Kind)
+	line("Dir", "%s", s.Dir)
+	line("Model", "%s", s.Model)
+	line("Context window", "%d", s.ContextWindow)
+	line("Inbox", "%s", s.InboxPath)
+	line("Inbox pending", "%d", s.InboxPending)
+	line("Started", "%s", yes(s.Started))
+	line("Last activity", "%s", last)
+	if s.Holder != "" {
+		line("Working now", "%s", s.Holder)
+	}
+	if s.OutboundPending > 0 {
+		line("Replies to send", "%d", s.OutboundPending)
+	}
+	if s.Dead > 0 {
+		line("Dead letters", "%d (see 'agentctl dlq list %s')", s.Dead, s.AgentID)
+	}
+	if s.Problem != "" || s.Health != "ok" {
+		line("Problem", "%s: %s", s.Health, s.Problem)
+	}
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func statusOfAll(ctx context.Context, e *command.Env) error {
+	agents, err := e.AllAgents(ctx)
+	if err != nil {
+		return err
+	}
+	all := make([]status, len(agents))
+	step, done := screen.Progress(e, len(agents), "asking")
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	for i, a := range agents {
+		g.Go(func() error {
+			defer step()
+			r, err := e.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: a.GetAgentId()})
+			switch {
+			case err == nil:
+				all[i] = statusOf(r)
+			case command.Away(err) || ctx.Err() != nil:
+				return err
+			default: // a broken agent is shown, not dropped
+				all[i] = status{description: describe(a)}
+				all[i].Health = "failed"
+				if all[i].Problem == "" {
+					all[i].Problem = fault.From(err).What
+				}
+			}
+			return nil
+		})
+	}
+	err = g.Wait()
+	done()
+	if err != nil {
+		return err
+	}
+	if e.Flags.JSON {
+		return e.PrintJSON(all)
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(e.Out, "No agents found")
+		return nil
+	}
+	now := time.Now()
+	t := screen.NewTable(e, "agent", "kind", "started", "pending", "dead", "active", "health")
+	for _, s := range all {
+		t.Row(s.AgentID, s.Kind, yes(s.Started), fmt.Sprint(s.InboxPending), fmt.Sprint(s.Dead), screen.Age(now, s.active), health(s.description))
+	}
+	t.Print()
+	return nil
+}
+
+func health(d description) string {
+	if d.Health == "ok" {
+		return "ok"
+	}
+	return d.Health + ": " + d.Problem
+}
+
+func listCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List all agents",
+		Long:  `List all agents. One that cannot be used is listed with what is wrong with it.`,
+		Example: `  agentctl list
+  agentctl list --json | jq -r '.[].agent_id'`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			agents, err := e.AllAgents(c.Context())
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				all := []listed{}
+				for _, a := range agents {
+					all = append(all, listed{a.GetAgentId(), kindName(a), a.GetStarted(), healthName(a.GetHealth()), a.GetProblem()})
+				}
+				return e.PrintJSON(all)
+			}
+			if len(agents) == 0 {
+				fmt.Fprintln(e.Out, "No agents found")
+			}
+			for _, a := range agents {
+				d := describe(a)
+				if d.Health == "ok" {
+					fmt.Fprintf(e.Out, "%s  (%s)\n", d.AgentID, d.Kind)
+				} else {
+					fmt.Fprintf(e.Out, "%s  %s\n", d.AgentID, screen.Paint(e, text.FgRed, "("+screen.Line(health(d))+")"))
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// listed is one line of list.
+type listed struct {
+	AgentID string `json:"agent_id"`
+	Kind    string `json:"kind"`
+	Started bool   `json:"started"`
+	Health  string `json:"health"`
+	Problem string `json:"problem"`
+}

@@ -1,0 +1,208 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc"
+	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+// The services by the names of their sockets.
+const (
+	Registry  = "registry"
+	Runner    = "runner"
+	Deliverer = "deliverer"
+)
+
+// safe are the calls that are repeated when a service is away for a moment.
+// PushEvents is one because agentctl gives every push an idempotency key.
+var safe = []string{
+	registry.AgentService_GetAgent_FullMethodName,
+	registry.AgentService_ListAgents_FullMethodName,
+	registry.AgentService_GetAgentStatus_FullMethodName,
+	registry.AgentService_StartAgent_FullMethodName,
+	registry.AgentService_StopAgent_FullMethodName,
+	registry.AgentService_BootstrapAgents_FullMethodName,
+	registry.AgentService_ReadAgentFile_FullMethodName,
+	registry.AgentService_GetAgentConfig_FullMethodName,
+	registry.ThreadService_PushEvents_FullMethodName,
+	registry.ThreadService_PeekEvents_FullMethodName,
+	registry.ThreadService_GetThread_FullMethodName,
+	registry.ThreadService_ListThreads_FullMethodName,
+	registry.TurnService_GetTurn_FullMethodName,
+	registry.TurnService_ListTurns_FullMethodName,
+	registry.DeliveryService_ListDeliveries_FullMethodName,
+	registry.LeaseService_ListLeases_FullMethodName,
+	runner.RunnerService_BuildContext_FullMethodName,
+	runner.RunnerService_GetRunnerInfo_FullMethodName,
+	deliverer.DelivererService_GetDelivererInfo_FullMethodName,
+}
+
+// Agents, Threads, Turns, Deliveries and Leases are the registry's services.
+func (e *Env) Agents() registry.AgentServiceClient {
+	return registry.NewAgentServiceClient(e.Conn(Registry))
+}
+
+// Threads reads and writes event logs.
+func (e *Env) Threads() registry.ThreadServiceClient {
+	return registry.NewThreadServiceClient(e.Conn(Registry))
+}
+
+// Turns reads the journal of turns.
+func (e *Env) Turns() registry.TurnServiceClient {
+	return registry.NewTurnServiceClient(e.Conn(Registry))
+}
+
+// Deliveries reads the journal of deliveries.
+func (e *Env) Deliveries() registry.DeliveryServiceClient {
+	return registry.NewDeliveryServiceClient(e.Conn(Registry))
+}
+
+// Leases lists who works on what.
+func (e *Env) Leases() registry.LeaseServiceClient {
+	return registry.NewLeaseServiceClient(e.Conn(Registry))
+}
+
+// RunnerService asks the runner.
+func (e *Env) RunnerService() runner.RunnerServiceClient {
+	return runner.NewRunnerServiceClient(e.Conn(Runner))
+}
+
+// DelivererService asks the deliverer.
+func (e *Env) DelivererService() deliverer.DelivererServiceClient {
+	return deliverer.NewDelivererServiceClient(e.Conn(Deliverer))
+}
+
+// Conn is the connection to a service; it is dialled at the first call, whose
+// error says what was wrong with the target.
+func (e *Env) Conn(service string) grpc.ClientConnInterface {
+	c := e.conns[service]
+	if c == nil {
+		c = &conn{env: e, service: service}
+		e.conns[service] = c
+	}
+	return c
+}
+
+// Target is the address of a service: its flag, else its socket in the home.
+func (e *Env) Target(service string) (string, error) {
+	given := map[string]string{Registry: e.Flags.Registry, Runner: e.Flags.Runner, Deliverer: e.Flags.Deliverer}[service]
+	if given != "" {
+		return given, nil
+	}
+	home, err := e.Home()
+	if err != nil {
+		return "", err
+	}
+	path, err := home.Socket(service)
+	if err != nil {
+		return "", err
+	}
+	return "unix://" + path, nil
+}
+
+// conn says which service at which address did not answer; the transport's own
+// words would only name sockets and errnos.
+type conn struct {
+	env     *Env
+	service string
+	once    sync.Once
+	target  string
+	cc      *grpc.ClientConn
+	err     error
+}
+
+func (c *conn) dial() (*grpc.ClientConn, error) {
+	c.once.Do(func() {
+		if c.target, c.err = c.env.Target(c.service); c.err != nil {
+			return
+		}
+		home, err := c.env.Home()
+		if err != nil {
+			c.err = err
+			return
+		}
+		c.cc, err = rpc.Dial(c.target, rpc.DialOptions{TokenPath: home.TokenFile(),
+			DefaultTimeout: c.env.Flags.Timeout, Safe: safe, UserAgent: "agentctl/" + c.env.Version})
+		if err != nil {
+			c.err = fault.Usage(err.Error(), "use unix:///path/to/"+c.service+".sock, or dns:///host:port with TLS")
+		}
+	})
+	return c.cc, c.err
+}
+
+func (c *conn) close() {
+	if c.cc != nil {
+		_ = c.cc.Close()
+	}
+}
+
+func (c *conn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	cc, err := c.dial()
+	if err != nil {
+		return err
+	}
+	return c.explain(ctx, cc.Invoke(ctx, method, args, reply, opts...))
+}
+
+func (c *conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	cc, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	s, err := cc.NewStream(ctx, desc, method, opts...)
+	if err != nil {
+		return nil, c.explain(ctx, err)
+	}
+	return &stream{ClientStream: s, conn: c, ctx: ctx}, nil
+}
+
+// stream explains the errors of a stream; its context is that of the one call.
+type stream struct {
+	grpc.ClientStream
+	conn *conn
+	ctx  context.Context
+}
+
+func (s *stream) RecvMsg(m any) error { return s.conn.explain(s.ctx, s.ClientStream.RecvMsg(m)) }
+
+func (c *conn) explain(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	switch e := fault.From(err); {
+	case ctx.Err() != nil:
+		return err
+	case e.Code == codes.Unavailable && e.Reason == fault.ServiceUnavailable:
+		reason := fault.ServiceUnavailable
+		if c.service == Registry {
+			reason = fault.RegistryUnavailable
+		}
+		return fault.Wrap(fault.New(codes.Unavailable, reason,
+			fmt.Sprintf("the %s does not answer at %s", c.service, c.target), "start it with 'agentd all'"), err)
+	case e.Code == codes.DeadlineExceeded:
+		return fault.Wrap(fault.New(codes.DeadlineExceeded, fault.Deadline,
+			fmt.Sprintf("the %s at %s did not answer in time", c.service, c.target),
+			"try again with a longer --timeout, or ask 'agentctl doctor'"), err)
+	}
+	return err
+}
+
+// Away tells whether err means that a service does not answer now, so that a
+// command that waits may try again.
+func Away(err error) bool {
+	return err != nil && fault.From(err).Code == codes.Unavailable
+}
+
+// Patience is how long a command that waits goes on while a service is away: a
+// restart takes seconds.
+const Patience = 30 * time.Second

@@ -1,0 +1,180 @@
+// Package command owns what every command of agentctl has in common: its
+// streams, the global flags, the connections to the services, the checks of
+// its arguments and the way an error reaches the person at the keyboard.
+//
+// It promises that a wrong command line is exit code 2 and every other failure
+// is 1; that an error is one line on standard error, or with --json one object
+// on standard output and nothing else there; that no command line is judged
+// valid only after a service was called; and that no connection is made before
+// the first call.
+//
+// It knows no command. Tables and colours are package screen.
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+)
+
+// Env is what a command works with. main makes one for each command line; it
+// belongs to that command line and is closed at its end.
+type Env struct {
+	In      io.Reader
+	Out     io.Writer // data only; the first failed write is kept, see [Env.Close]
+	Err     io.Writer // everything else
+	Getenv  func(string) string
+	Version string
+
+	Flags Flags
+
+	stdin, stdout, stderr any // as given to New: a terminal is recognised there
+	written               *sink
+	conns                 map[string]*conn
+}
+
+// Flags are the flags that every command takes.
+type Flags struct {
+	Home                        string // empty: THECLAW_HOME, else ~/.theclaw
+	Registry, Runner, Deliverer string // empty: the service's socket in the home
+	Timeout                     time.Duration
+	JSON, NoColor               bool
+}
+
+// DefaultTimeout bounds one call to a service unless --timeout says otherwise.
+const DefaultTimeout = 10 * time.Second
+
+// New makes an Env. in, out and errs are recognised as terminals when they are
+// files.
+func New(in io.Reader, out, errs io.Writer, getenv func(string) string, version string) *Env {
+	written := &sink{w: out}
+	return &Env{In: in, Out: written, Err: errs, Getenv: getenv, Version: version,
+		Flags: Flags{Timeout: DefaultTimeout}, stdin: in, stdout: out, stderr: errs,
+		written: written, conns: map[string]*conn{}}
+}
+
+// Close closes the connections and answers the first failed write to standard
+// output: a full disk behind a redirection must not look like success.
+func (e *Env) Close() error {
+	for _, c := range e.conns {
+		c.close()
+	}
+	if e.written.err != nil {
+		return fmt.Errorf("write the output: %w", e.written.err)
+	}
+	return nil
+}
+
+type sink struct {
+	w   io.Writer
+	err error
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if err != nil && s.err == nil {
+		s.err = err
+	}
+	return n, err
+}
+
+// Home is the home directory that the flags and the environment name.
+func (e *Env) Home() (*agentdir.Home, error) {
+	path, err := agentdir.DefaultHome(func(name string) string {
+		if name == "THECLAW_HOME" && e.Flags.Home != "" {
+			return e.Flags.Home
+		}
+		return e.Getenv(name)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return agentdir.At(path), nil
+}
+
+// Terminal answers the terminal to draw on, or nil unless standard input and
+// output both are one.
+func (e *Env) Terminal() (in, out *os.File) {
+	in, ok1 := e.stdin.(*os.File)
+	out, ok2 := e.stdout.(*os.File)
+	if !ok1 || !ok2 || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
+		return nil, nil
+	}
+	return in, out
+}
+
+// Width is the width of the terminal on standard output in columns; 0 when it
+// is not a terminal.
+func (e *Env) Width() int {
+	f, ok := e.stdout.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width <= 0 {
+		return 80
+	}
+	return width
+}
+
+// ErrIsTerminal tells whether progress may be drawn on standard error.
+func (e *Env) ErrIsTerminal() bool {
+	f, ok := e.stderr.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) && e.Getenv("TERM") != "dumb"
+}
+
+// Color tells whether standard output may have colours.
+func (e *Env) Color() bool {
+	return e.Width() > 0 && !e.Flags.NoColor && e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb"
+}
+
+// Note writes one line for the person on standard error; with --json nothing.
+func (e *Env) Note(format string, args ...any) {
+	if !e.Flags.JSON {
+		fmt.Fprintf(e.Err, format+"\n", args...)
+	}
+}
+
+// Report shows err as the contract says and answers the exit code.
+func (e *Env) Report(err error) int {
+	var said *Said
+	switch code := fault.ExitCode(err); {
+	case err == nil:
+		return 0
+	case errors.As(err, &said):
+		return code
+	case e.Flags.JSON:
+		fmt.Fprintf(e.Out, "%s\n", fault.JSON(brief(err)))
+		return code
+	default:
+		fmt.Fprintln(e.Err, fault.Line(err))
+		return code
+	}
+}
+
+// Said is a failure whose words are on a stream already: only the exit code 1
+// is left to give.
+type Said struct{}
+
+func (*Said) Error() string { return "failed" }
+
+// brief leaves the directory out of "not found" for programs, as the older tool
+// did; the line for people has it.
+func brief(err error) error {
+	e := fault.From(err)
+	dir := e.Meta["dir"]
+	if e.Reason != fault.AgentNotFound || dir == "" {
+		return err
+	}
+	c := *e
+	c.What = strings.TrimSuffix(c.What, " at "+dir)
+	return &c
+}

@@ -1,0 +1,72 @@
+// Package message owns what an agent is told and what it answers: the envelope
+// of a message typed at the console, its push with an idempotency key, and the
+// wait for what became of it. The command send is here; the conversation is in
+// package chat.
+//
+// It promises that one message is pushed once, however often the push has to be
+// repeated because the registry was away.
+package message
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/oklog/ulid/v2"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// Source is the address of the person at the console, and Conversation the
+// thread of what is said there with the default routing.
+const (
+	Source       = "external:console:cli:dm:cli:cli"
+	Conversation = "threads/peers/cli-cli"
+)
+
+// NewKey makes an idempotency key: a ULID, 26 characters that sort by time.
+func NewKey() string { return ulid.Make().String() }
+
+// Envelope is the content of a message from the console, in the form that the
+// gateway writes. id is the message's own id.
+func Envelope(id, text string, now time.Time) string {
+	b := append([]byte{}, `{"id":`...)
+	b = thread.AppendString(b, id)
+	b = append(b, `,"channel_id":"cli","peer_id":"cli","peer_name":null,"session_id":"cli","text":`...)
+	b = thread.AppendString(b, text)
+	b = append(b, `,"attachments":[],"reply_to":null,"created_at":`...)
+	b = thread.AppendString(b, thread.Stamp(now))
+	return string(append(b, '}'))
+}
+
+// Check refuses a content that no registry would take, before anything is sent.
+// what names it in the error.
+func Check(what, content string) error {
+	if len(content) > thread.MaxEvent {
+		return tooLarge(what, len(content))
+	}
+	if !utf8.ValidString(content) {
+		return fault.New(codes.InvalidArgument, fault.InvalidArgument, what+" is not valid UTF-8", "convert it to UTF-8, with iconv for example")
+	}
+	return nil
+}
+
+// CheckText is Check for a text that still gets its envelope.
+func CheckText(content, text string) error {
+	if strings.TrimSpace(text) == "" {
+		return fault.Usage("the message is empty", "give a text, or - to read it from standard input")
+	}
+	if err := Check("the message", text); err != nil { // the envelope would hide bad UTF-8
+		return err
+	}
+	return Check("the message with its envelope", content)
+}
+
+func tooLarge(what string, size int) error {
+	return fault.New(codes.InvalidArgument, fault.EventTooLarge,
+		fmt.Sprintf("%s has at least %d bytes, more than the limit of %d (1 MiB)", what, size, thread.MaxEvent),
+		"put the text into a file of the agent's workdir and name the file in the message")
+}

@@ -1,0 +1,200 @@
+package message
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/internal/thread"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// waitFor is how long send --wait waits unless --timeout is given.
+const waitFor = 10 * time.Minute
+
+// sent is the answer of send for programs. The last three are there with --wait.
+type sent struct {
+	EventID        int64   `json:"event_id"`
+	Duplicate      bool    `json:"duplicate"`
+	IdempotencyKey string  `json:"idempotency_key"`
+	Fate           string  `json:"fate,omitempty"`
+	RunID          string  `json:"run_id,omitempty"`
+	Reply          *string `json:"reply,omitempty"`
+}
+
+type sending struct {
+	source, kind, subtype, content, key string
+	wait                                bool
+}
+
+// Command answers the command send.
+func Command(e *command.Env) *cobra.Command {
+	var s sending
+	c := &cobra.Command{
+		Use:   "send ID [TEXT]",
+		Short: "Put a message into an agent's inbox",
+		Long: `Put a message into an agent's inbox and print the id of the event. TEXT is sent
+as you, from the console; - reads it from standard input. With --source, --type
+and --content any event can be sent as it is.
+
+A message has an idempotency key: sending again with the same key stores nothing
+and answers the first id. Without --idempotency-key one is made up.`,
+		Example: `  agentctl send alice "What is on my list today?"
+  git log -5 | agentctl send alice -
+  agentctl send alice "Summarise the news" --wait
+  agentctl send alice --source external:telegram:main:dm:u1:u1 --type message \
+      --content '{"channel_id":"main","peer_id":"u1","session_id":"u1","text":"hi"}'`,
+		Args:              command.Args("ID", "[TEXT]"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := s.check(c, args); err != nil {
+				return err
+			}
+			return s.run(c, e, args)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&s.source, "source", "", "address of the sender (with --type and --content)")
+	f.StringVar(&s.kind, "type", "", "type of the event: message or record")
+	f.StringVar(&s.subtype, "subtype", "", "subtype of the event")
+	f.StringVar(&s.content, "content", "", "content of the event; - reads standard input")
+	f.StringVar(&s.key, "idempotency-key", "", "send at most once under this key")
+	f.BoolVar(&s.wait, "wait", false, "wait for the reply and print it (up to 10 minutes, or --timeout)")
+	return c
+}
+
+// check judges the combination of flags before anything is read or called.
+func (s *sending) check(c *cobra.Command, args []string) error {
+	raw := false
+	for _, name := range []string{"source", "type", "subtype", "content"} {
+		raw = raw || c.Flags().Changed(name)
+	}
+	switch {
+	case raw && len(args) == 2:
+		return command.Usage(c, "TEXT and --source, --type, --content exclude each other")
+	case !raw && len(args) == 1:
+		return command.Usage(c, "the message is missing: give TEXT, or --source, --type and --content")
+	case raw && s.source == "":
+		return command.Usage(c, "--source is missing")
+	case raw && s.kind == "":
+		return command.Usage(c, "--type is missing")
+	case raw && !c.Flags().Changed("content"):
+		return command.Usage(c, "--content is missing")
+	case c.Flags().Changed("idempotency-key") && s.key == "":
+		return command.Usage(c, "--idempotency-key has no value")
+	}
+	return nil
+}
+
+func (s *sending) run(c *cobra.Command, e *command.Env, args []string) error {
+	if s.key == "" {
+		s.key = NewKey()
+	}
+	ev, err := s.event(e, args)
+	if err != nil {
+		return err
+	}
+	agent := args[0]
+	if s.wait {
+		if err := Awake(c.Context(), e, agent); err != nil {
+			return err
+		}
+	}
+	id, duplicate, err := Push(c.Context(), e, agent, s.key, ev)
+	if err != nil {
+		return err
+	}
+	answer := sent{EventID: id, Duplicate: duplicate, IdempotencyKey: s.key}
+	if s.wait {
+		return s.await(c, e, agent, answer)
+	}
+	if e.Flags.JSON {
+		return e.PrintJSON(answer)
+	}
+	fmt.Fprintln(e.Out, id)
+	return nil
+}
+
+func (s *sending) await(c *cobra.Command, e *command.Env, agent string, answer sent) error {
+	limit := waitFor
+	if c.Flags().Changed("timeout") {
+		limit = e.Flags.Timeout
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), limit)
+	defer cancel()
+	e.Note("message %d accepted; waiting for the reply", answer.EventID)
+	t, err := Turn(ctx, e, agent, answer.EventID)
+	if err != nil {
+		return TimedOut(err, agent, answer.EventID)
+	}
+	text, ok, err := Reply(c.Context(), e, t)
+	if err != nil {
+		return err
+	}
+	if e.Flags.JSON {
+		answer.Fate, answer.RunID = FateName(t.GetFate()), t.GetKey()
+		if ok {
+			answer.Reply = &text
+		}
+		return e.PrintJSON(answer)
+	}
+	if !ok {
+		e.Note("message %d has no reply of its own: %s", answer.EventID, FateName(t.GetFate()))
+		return nil
+	}
+	fmt.Fprintln(e.Out, text)
+	return nil
+}
+
+func (s *sending) event(e *command.Env, args []string) (*registry.NewEvent, error) {
+	if len(args) == 2 {
+		text, err := dash(e, args[1])
+		if err != nil {
+			return nil, err
+		}
+		content := Envelope(s.key, text, time.Now())
+		if err := CheckText(content, text); err != nil {
+			return nil, err
+		}
+		return &registry.NewEvent{Source: Source, Type: thread.TypeMessage, Content: content}, nil
+	}
+	content, err := dash(e, s.content)
+	if err != nil {
+		return nil, err
+	}
+	if err := Check("the content", content); err != nil {
+		return nil, err
+	}
+	ev := &registry.NewEvent{Source: s.source, Type: s.kind, Content: content}
+	if s.subtype != "" {
+		ev.Subtype = &s.subtype
+	}
+	return ev, nil
+}
+
+// dash reads standard input where the value is "-".
+func dash(e *command.Env, value string) (string, error) {
+	if value != "-" {
+		return value, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(e.In, thread.MaxEvent+1))
+	if err != nil {
+		return "", fmt.Errorf("read standard input: %w", err)
+	}
+	if len(b) > thread.MaxEvent {
+		return "", tooLarge("the message on standard input", len(b))
+	}
+	return string(b), nil
+}
+
+// FateName is the word for a fate; "" for none yet.
+func FateName(f registry.Fate) string {
+	return map[registry.Fate]string{
+		registry.Fate_FATE_REPLIED: "replied", registry.Fate_FATE_SILENT: "silent", registry.Fate_FATE_MERGED: "merged",
+		registry.Fate_FATE_ABORTED: "aborted", registry.Fate_FATE_DEAD: "dead", registry.Fate_FATE_NOT_A_MESSAGE: "not-a-message",
+	}[f]
+}

@@ -1,0 +1,158 @@
+package message
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/thread"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// Push appends one event to the inbox of an agent.
+func Push(ctx context.Context, e *command.Env, agent, key string, ev *registry.NewEvent) (id int64, duplicate bool, err error) {
+	r, err := e.Threads().PushEvents(ctx, &registry.PushEventsRequest{
+		Thread: &registry.ThreadRef{AgentId: agent, ThreadId: thread.Inbox}, Events: []*registry.NewEvent{ev}, IdempotencyKey: key})
+	if err != nil {
+		return 0, false, err
+	}
+	if len(r.GetEventIds()) != 1 {
+		return 0, false, fault.New(codes.Internal, fault.Internal, "the registry answered no event id", "use a client and a service of the same version")
+	}
+	return r.GetEventIds()[0], r.GetDuplicate(), nil
+}
+
+// Say pushes a text of the console.
+func Say(ctx context.Context, e *command.Env, agent, key, text string) (id int64, duplicate bool, err error) {
+	content := Envelope(key, text, time.Now())
+	if err := CheckText(content, text); err != nil {
+		return 0, false, err
+	}
+	return Push(ctx, e, agent, key, &registry.NewEvent{Source: Source, Type: thread.TypeMessage, Content: content})
+}
+
+// step is how long one call waits for a turn; shorter than what a proxy allows.
+const step = 20 * time.Second
+
+// Turn waits until the inbox event has its fate, or ctx ends. A registry that is
+// away for a moment does not end the wait.
+func Turn(ctx context.Context, e *command.Env, agent string, id int64) (*registry.Turn, error) {
+	var away time.Time
+	for {
+		call, cancel := context.WithTimeout(ctx, step+command.DefaultTimeout)
+		r, err := e.Turns().GetTurn(call, &registry.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationpb.New(step)})
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case command.Away(err):
+			if away.IsZero() {
+				away = time.Now()
+			}
+			if time.Since(away) > command.Patience {
+				return nil, err
+			}
+			if err := pause(ctx, 200*time.Millisecond); err != nil {
+				return nil, err
+			}
+		case err != nil:
+			return nil, err
+		case r.GetTurn().GetState() == registry.TurnState_TURN_STATE_DONE:
+			return r.GetTurn(), nil
+		default:
+			away = time.Time{}
+			// An answer that came early must not become a busy loop.
+			if err := pause(ctx, 20*time.Millisecond); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// Reply is the text a finished turn was answered with; ok is false when there is
+// none to show. A turn that failed for good is an error that says why.
+func Reply(ctx context.Context, e *command.Env, t *registry.Turn) (text string, ok bool, err error) {
+	switch t.GetFate() {
+	case registry.Fate_FATE_REPLIED:
+	case registry.Fate_FATE_DEAD, registry.Fate_FATE_ABORTED:
+		return "", false, failed(t)
+	default:
+		return "", false, nil
+	}
+	r, err := e.Threads().PeekEvents(ctx, &registry.PeekEventsRequest{
+		Thread: &registry.ThreadRef{AgentId: t.GetAgentId(), ThreadId: t.GetThreadId()}, AfterId: t.GetReplyEventId() - 1, Limit: 1})
+	if err != nil {
+		return "", false, err
+	}
+	if len(r.GetEvents()) == 0 || r.GetEvents()[0].GetId() != t.GetReplyEventId() {
+		return "", false, fault.New(codes.NotFound, fault.Internal,
+			fmt.Sprintf("the reply %d is not in %s any more", t.GetReplyEventId(), t.GetThreadId()),
+			fmt.Sprintf("see 'agentctl explain %s %d'", t.GetAgentId(), t.GetInboxId()))
+	}
+	return Text(r.GetEvents()[0].GetContent()), true, nil
+}
+
+func failed(t *registry.Turn) error {
+	word := "died"
+	if t.GetFate() == registry.Fate_FATE_ABORTED {
+		word = "was aborted"
+	}
+	what := fmt.Sprintf("message %d %s", t.GetInboxId(), word)
+	if cause := strings.TrimSpace(t.GetError()); cause != "" {
+		what += ": " + cause
+	}
+	return fault.New(codes.Aborted, fault.Internal, what, fmt.Sprintf("see 'agentctl explain %s %d'", t.GetAgentId(), t.GetInboxId()))
+}
+
+// Text is the text of a message's content; content that is not ours is shown as
+// it is.
+func Text(content string) string {
+	var m struct {
+		Text *string `json:"text"`
+	}
+	if json.Unmarshal([]byte(content), &m) != nil || m.Text == nil {
+		return content
+	}
+	return *m.Text
+}
+
+// Awake refuses a conversation with an agent that will not answer.
+func Awake(ctx context.Context, e *command.Env, agent string) error {
+	r, err := e.Agents().GetAgent(ctx, &registry.GetAgentRequest{AgentId: agent})
+	if err != nil {
+		return err
+	}
+	if !r.GetAgent().GetStarted() {
+		return fault.New(codes.FailedPrecondition, fault.AgentStopped, fmt.Sprintf("Agent '%s' is stopped, so it would not answer", agent),
+			fmt.Sprintf("run 'agentctl start %s' first", agent))
+	}
+	return nil
+}
+
+// TimedOut turns the end of a wait into words; other errors pass.
+func TimedOut(err error, agent string, id int64) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fault.New(codes.DeadlineExceeded, fault.Deadline, fmt.Sprintf("message %d has no reply yet; it is not lost", id),
+		fmt.Sprintf("see 'agentctl explain %s %d', or wait longer with --timeout", agent, id))
+}

@@ -1,0 +1,122 @@
+package layout
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+)
+
+// maxSocketPath is the longest path a Unix socket can have on Linux, in bytes
+// (sun_path is 108 with its end mark).
+const maxSocketPath = 107
+
+// Home is a home directory by its path alone.
+type Home struct{ path string }
+
+// At returns the Home at a path.
+func At(path string) Home { return Home{path: filepath.Clean(path)} }
+
+// DefaultHome returns the home directory that the environment asks for: THECLAW_HOME,
+// else .theclaw in HOME. The result is absolute.
+func DefaultHome(getenv func(string) string) (string, error) {
+	path, user := getenv("THECLAW_HOME"), getenv("HOME")
+	switch rest, tilde := strings.CutPrefix(path, "~/"); {
+	case path == "" && user != "":
+		path = filepath.Join(user, ".theclaw")
+	case tilde && user != "":
+		path = filepath.Join(user, rest)
+	case path == "" || tilde:
+		return "", fault.New(codes.FailedPrecondition, fault.InvalidArgument, "there is no home directory",
+			"set THECLAW_HOME to a directory, or set HOME")
+	}
+	if strings.ContainsAny(path, "\x00\n\r") {
+		return "", fault.New(codes.InvalidArgument, fault.InvalidArgument, "the home directory's path holds a line break or NUL", "set THECLAW_HOME to another directory")
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("resolve home: %w", err)
+	}
+	return abs, nil
+}
+
+// Path returns the home directory.
+func (h Home) Path() string { return h.path }
+
+// RunDir holds what lives as long as a process: sockets, token, locks.
+func (h Home) RunDir() string { return filepath.Join(h.path, "run") }
+
+// TokenFile holds the capability token of the local services.
+func (h Home) TokenFile() string { return filepath.Join(h.path, "run", "token") }
+
+// LockFile is held by the one registry of this home.
+func (h Home) LockFile() string { return filepath.Join(h.path, "run", "registry.lock") }
+
+// HoldersDir holds one locked file for each living holder of leases.
+func (h Home) HoldersDir() string { return filepath.Join(h.path, "run", "holders") }
+
+// AgentsDir holds one directory for each agent.
+func (h Home) AgentsDir() string { return filepath.Join(h.path, "agents") }
+
+// RegistryDB is the registry's own database. It is not in run/: what is in there may
+// be lost at a reboot, leases and desired states may not.
+func (h Home) RegistryDB() string { return filepath.Join(h.path, "registry.db") }
+
+// DefaultsFile is the optional file of home-wide settings.
+func (h Home) DefaultsFile() string { return filepath.Join(h.path, DefaultsName) }
+
+// DefaultsName is the name of the file of home-wide settings.
+const DefaultsName = "theclaw.yaml"
+
+var serviceRule = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
+// Socket returns the path of a service's Unix socket. A path that is longer than the
+// system allows is an error that says what to do.
+func (h Home) Socket(service string) (string, error) {
+	if !serviceRule.MatchString(service) {
+		return "", fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("%.80q is not a service name", service), "use registry, runner or deliverer")
+	}
+	path := filepath.Join(h.path, "run", service+".sock")
+	if len(path) > maxSocketPath {
+		return "", fault.New(codes.FailedPrecondition, fault.InvalidArgument,
+			fmt.Sprintf("the socket path %s has %d bytes, %d is the limit", path, len(path), maxSocketPath),
+			"set THECLAW_HOME to a shorter path, such as a symbolic link to it")
+	}
+	return path, nil
+}
+
+// AgentDir returns the directory of an agent whose id is valid.
+func (h Home) AgentDir(id string) string { return filepath.Join(h.path, "agents", id) }
+
+// ResolveThread turns the path of a thread that a dispatcher passed to a shim into the
+// agent and the thread it means. A path that is not below the home's agents/ is
+// refused. A home reached over a symbolic link is recognised.
+func ResolveThread(homePath, dir string) (agentID, threadID string, err error) {
+	agents := filepath.Join(homePath, "agents")
+	refuse := fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("%.200q is not a thread of an agent of this home", dir),
+		"give the path of a thread below "+agents+", or set THECLAW_HOME")
+	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, 0) {
+		return "", "", refuse
+	}
+	rel, err := filepath.Rel(agents, filepath.Clean(dir))
+	if err != nil || !filepath.IsLocal(rel) {
+		realAgents, err1 := filepath.EvalSymlinks(agents)
+		realDir, err2 := filepath.EvalSymlinks(dir)
+		if err := errors.Join(err1, err2); err != nil {
+			return "", "", fault.Wrap(refuse, err)
+		}
+		if rel, err = filepath.Rel(realAgents, realDir); err != nil || !filepath.IsLocal(rel) {
+			return "", "", refuse
+		}
+	}
+	agentID, threadID, _ = strings.Cut(filepath.ToSlash(rel), "/")
+	if ValidID(agentID) != nil || ValidThread(threadID) != nil {
+		return "", "", refuse
+	}
+	return agentID, threadID, nil
+}

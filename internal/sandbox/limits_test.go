@@ -1,0 +1,163 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The attempts of this file are not escapes: they count how far they get.
+func init() {
+	goAttempts = append(goAttempts, attempt{name: "count processes", run: countProcesses})
+}
+
+// countProcesses starts sleeping children until it cannot; far is where it gives up.
+func countProcesses() error {
+	const far = 300
+	for n := range far {
+		c := exec.Command("/bin/sleep", "1000")
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := c.Start(); err != nil {
+			return fmt.Errorf("stopped after %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// A fork bomb is bounded, and the timeout ends it. Both with and without cgroups.
+func TestForkBomb(t *testing.T) {
+	eachLevel(t, func(t *testing.T, l Level) {
+		for _, noCgroups := range []bool{false, true} {
+			t.Run(fmt.Sprintf("cgroups=%t", !noCgroups), func(t *testing.T) {
+				s := with(t, l, Options{noCgroups: noCgroups})
+				if os.Geteuid() == 0 && (noCgroups || !s.cgroups.pids) && l != LevelFull && l != LevelPrivileged {
+					t.Skip("Report says so: nothing bounds root here")
+				}
+				dir := workdir(t, l)
+				binary, err := self()
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := mustRun(t, s, Command{
+					Argv:    []string{binary, attemptArg, "count processes"},
+					Workdir: dir, Limits: Limits{PIDs: 50}, Timeout: 30 * time.Second,
+				})
+				if r.ExitCode != 1 || !strings.Contains(string(r.Stdout), "resource temporarily unavailable") {
+					t.Errorf("got %d: %s%s", r.ExitCode, r.Stdout, r.Stderr)
+				}
+				up, gone := held(t, dir)
+				r = mustRun(t, s, Command{
+					Shell:   "exec 9>fifo; echo up >&9; f() { f | f & }; f; while :; do sleep 1000; done",
+					Workdir: dir, Limits: Limits{PIDs: 50}, Timeout: 2 * time.Second,
+				})
+				await(t, "the start of the bomb", up)
+				await(t, "the end of the bomb", gone)
+				if !r.TimedOut {
+					t.Errorf("got %+v, want timed out", r)
+				}
+			})
+		}
+	})
+}
+
+func TestFileLimit(t *testing.T) {
+	eachLevel(t, func(t *testing.T, l Level) {
+		s, dir := only(t, l), workdir(t, l)
+		const limit = 4 << 20
+		r := mustRun(t, s, Command{Shell: "head -c 1073741824 /dev/zero >big", Workdir: dir, Limits: Limits{FileBytes: limit}})
+		st, err := os.Stat(filepath.Join(dir, "big"))
+		if err != nil || st.Size() > limit || r.ExitCode == 0 {
+			t.Errorf("got code %d and %v, %v", r.ExitCode, st, err)
+		}
+	})
+}
+
+func TestMemoryLimit(t *testing.T) {
+	eachLevel(t, func(t *testing.T, l Level) {
+		for _, noCgroups := range []bool{false, true} {
+			s, dir := with(t, l, Options{noCgroups: noCgroups}), workdir(t, l)
+			// tail keeps all of a line in memory.
+			r := mustRun(t, s, Command{Shell: "head -c 1500000000 /dev/zero | tail", Workdir: dir, Limits: Limits{MemoryBytes: 600 << 20}, OutputCap: 10})
+			if r.ExitCode == 0 || r.TimedOut {
+				t.Errorf("cgroups %t: got code %d, %d bytes, %s", !noCgroups, r.ExitCode, len(r.Stdout), r.Stderr)
+			}
+		}
+	})
+}
+
+func TestOtherLimits(t *testing.T) {
+	eachLevel(t, func(t *testing.T, l Level) {
+		s, dir := only(t, l), workdir(t, l)
+		r := mustRun(t, s, Command{Shell: "while :; do :; done", Workdir: dir, Limits: Limits{CPUSeconds: 1}, Timeout: 60 * time.Second})
+		if r.TimedOut || (r.Signal != "SIGXCPU" && r.Signal != "SIGKILL") {
+			t.Errorf("processor time: got %+v", r)
+		}
+		r = mustRun(t, s, Command{Shell: "ulimit -n; ulimit -c; ulimit -Hn", Workdir: dir, Limits: Limits{OpenFiles: 77}})
+		if got := string(r.Stdout); got != "77\n0\n77\n" {
+			t.Errorf("open files, core: got %q", got)
+		}
+	})
+}
+
+// Nothing of a run stays behind: no cgroup, no temporary file, no descriptor.
+func TestNothingStays(t *testing.T) {
+	eachLevel(t, func(t *testing.T, l Level) {
+		s, dir := only(t, l), workdir(t, l)
+		mustRun(t, s, Command{Shell: "true", Workdir: dir})
+		before := descriptors(t)
+		for range 5 {
+			mustRun(t, s, Command{Shell: "seq 1000 >&2", Workdir: dir, OutputCap: 10, SpillDir: dir})
+		}
+		if after := descriptors(t); after > before {
+			t.Errorf("%d descriptors, were %d", after, before)
+		}
+		left, err := os.ReadDir(s.opts.ScratchDir)
+		if err != nil || len(left) > 0 {
+			t.Errorf("left in the scratch directory: %v, %v", left, err)
+		}
+		for _, b := range s.cgroups.bases {
+			groups, err := filepath.Glob(filepath.Join(b, fmt.Sprintf("%s%d-*", groupPrefix, os.Getpid())))
+			if err != nil || len(groups) > 0 {
+				t.Errorf("left: %q, %v", groups, err)
+			}
+		}
+	})
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
+}
+
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for name, stays := range map[string]bool{
+		fmt.Sprintf("theclaw-%d-1", dead.Process.Pid): false,
+		fmt.Sprintf("theclaw-%d-1", os.Getpid()):      true,
+		"theclaw-x": true,
+		"other-1-1": true,
+	} {
+		p := filepath.Join(dir, name)
+		if err := os.Mkdir(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		sweep(dir)
+		if _, err := os.Stat(p); errors.Is(err, os.ErrNotExist) == stays {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

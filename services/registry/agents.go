@@ -1,0 +1,337 @@
+package registry
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/texts"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+)
+
+// handler is the text of the inbox subscription: what an external dispatcher
+// runs when a message arrives.
+func handler(agentID string) string { return "agent run " + agentID }
+
+// CreateAgent makes an agent directory.
+func (s *Service) CreateAgent(_ context.Context, req *registryv1.CreateAgentRequest) (*registryv1.CreateAgentResponse, error) {
+	kind := "user"
+	if req.GetKind() == registryv1.AgentKind_AGENT_KIND_SYSTEM {
+		kind = "system"
+	}
+	a, err := s.create(req.GetAgentId(), agentdir.Spec{Kind: kind, Provider: req.GetProvider(), Model: req.GetModel()})
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.CreateAgentResponse{Agent: s.describe(a)}, nil
+}
+
+func (s *Service) create(id string, spec agentdir.Spec) (*directory.Agent, error) {
+	spec.Prepare = func(dir string) error {
+		_, err := db.Create(filepath.Join(dir, thread.Inbox))
+		return err
+	}
+	if _, err := s.home.Create(id, spec); err != nil {
+		return nil, s.edge(id, thread.Inbox, err)
+	}
+	a, err := s.dir.Get(id)
+	if err == nil && s.watch != nil {
+		s.watch.add(a)
+	}
+	return a, err
+}
+
+// describe answers what is known of an agent; a problem is part of the answer.
+func (s *Service) describe(a *directory.Agent) *registryv1.Agent {
+	k := a.Known()
+	out := &registryv1.Agent{AgentId: a.ID, Started: k.Started, Health: registryv1.AgentHealth_AGENT_HEALTH_OK, Problem: k.Problem}
+	switch {
+	case k.Degraded:
+		out.Health = registryv1.AgentHealth_AGENT_HEALTH_DEGRADED
+	case k.Problem != "":
+		out.Health = registryv1.AgentHealth_AGENT_HEALTH_FAILED
+	}
+	if dir, err := s.home.Agent(a.ID); err == nil {
+		out.Dir = dir.Path
+	}
+	set, err := a.Settings(s.home)
+	if err != nil {
+		out.Health, out.Problem = registryv1.AgentHealth_AGENT_HEALTH_FAILED, fault.From(err).What
+		return out
+	}
+	out.Kind = registryv1.AgentKind_AGENT_KIND_USER
+	if set.Config.Kind == "system" {
+		out.Kind = registryv1.AgentKind_AGENT_KIND_SYSTEM
+	}
+	out.Model = set.Config.Pai.Provider + "/" + set.Config.Pai.Model
+	out.ContextWindow = int64(set.Config.ContextWindow)
+	return out
+}
+
+// GetAgent answers one agent.
+func (s *Service) GetAgent(ctx context.Context, req *registryv1.GetAgentRequest) (*registryv1.GetAgentResponse, error) {
+	a, err := s.dir.Get(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	if s.dir.Missing(a.ID) {
+		s.forget(a.ID)
+		_, err := s.dir.Get(a.ID)
+		return nil, err
+	}
+	_, _ = s.agent(ctx, a.ID) // a broken agent is described with its problem
+	return &registryv1.GetAgentResponse{Agent: s.describe(a)}, nil
+}
+
+// ListAgents answers every agent, broken ones too.
+func (s *Service) ListAgents(_ context.Context, req *registryv1.ListAgentsRequest) (*registryv1.ListAgentsResponse, error) {
+	if err := s.rescan(); err != nil {
+		return nil, err
+	}
+	ids, next := page(s.dir.IDs(), req.GetPageToken(), int(req.GetPageSize()), 1000)
+	out := &registryv1.ListAgentsResponse{NextPageToken: next}
+	for _, id := range ids {
+		if a, err := s.dir.Get(id); err == nil {
+			out.Agents = append(out.Agents, s.describe(a))
+		}
+	}
+	return out, nil
+}
+
+// page cuts a sorted list: names after the token, at most size.
+func page(all []string, after string, size, most int) (part []string, next string) {
+	if size <= 0 || size > most {
+		size = most
+	}
+	for _, v := range all {
+		if v <= after {
+			continue
+		}
+		if len(part) == size {
+			return part, part[size-1]
+		}
+		part = append(part, v)
+	}
+	return part, ""
+}
+
+// StartAgent stores the desired state and makes queued events due.
+func (s *Service) StartAgent(ctx context.Context, req *registryv1.StartAgentRequest) (*registryv1.StartAgentResponse, error) {
+	a, err := s.agent(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.Settings(s.home); err != nil { // an agent that cannot run is not started
+		return nil, err
+	}
+	a.Life.Lock()
+	changed, err := s.store.SetStarted(ctx, a.ID, true, handler(a.ID))
+	if err == nil {
+		a.SetStarted(true)
+	}
+	a.Life.Unlock()
+	if err != nil {
+		return nil, s.edge(a.ID, thread.Inbox, err)
+	}
+	if changed {
+		s.logAgent(a.ID, "agent started")
+	}
+	s.markDue(a)
+	return &registryv1.StartAgentResponse{Already: !changed}, nil
+}
+
+// StopAgent stores the desired state; after its answer nothing is claimed.
+func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentRequest) (*registryv1.StopAgentResponse, error) {
+	a, err := s.agent(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	a.Life.Lock()
+	changed, err := s.store.SetStarted(ctx, a.ID, false, "")
+	if err == nil {
+		a.SetStarted(false)
+	}
+	a.Life.Unlock()
+	if err != nil {
+		return nil, s.edge(a.ID, thread.Inbox, err)
+	}
+	s.run.Drop(a.ID)
+	if changed {
+		s.logAgent(a.ID, "agent stopped")
+	}
+	return &registryv1.StopAgentResponse{Already: !changed}, nil
+}
+
+// GetAgentStatus answers state and progress.
+func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentStatusRequest) (*registryv1.GetAgentStatusResponse, error) {
+	a, err := s.dir.Get(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	st, err := s.store.State(ctx, a.ID)
+	if err != nil {
+		if s.dir.Missing(a.ID) {
+			s.forget(a.ID)
+		}
+		return nil, s.edge(a.ID, thread.Inbox, err)
+	}
+	path, err := s.dir.Path(store.Inbox(a.ID))
+	if err != nil {
+		return nil, s.edge(a.ID, thread.Inbox, err)
+	}
+	a.Load(st, directory.Stamp(path))
+	s.markDue(a)
+	out := &registryv1.GetAgentStatusResponse{
+		Agent: s.describe(a), InboxPath: path, OutboundPending: int64(a.Known().Outbound), Dead: st.Dead,
+		Inbox: &registryv1.ConsumerStatus{LastAckedId: st.Acked, Pending: st.Pending, HeadId: st.Head},
+	}
+	if at := thread.ParseStamp(st.LastAt); !at.IsZero() {
+		out.LastActivity = timestamppb.New(at)
+	}
+	if rec, live := s.leases.Get(lease.AgentResource(a.ID)); live {
+		out.Holder = rec.Holder
+	}
+	return out, nil
+}
+
+// BootstrapAgents makes the system agents that are absent.
+func (s *Service) BootstrapAgents(_ context.Context, req *registryv1.BootstrapAgentsRequest) (*registryv1.BootstrapAgentsResponse, error) {
+	out := &registryv1.BootstrapAgentsResponse{}
+	for _, p := range texts.SystemAgents() {
+		_, err := s.create(p.ID, agentdir.Spec{Kind: p.Kind, Provider: req.GetProvider(), Model: req.GetModel()})
+		switch {
+		case err == nil:
+			out.Created = append(out.Created, p.ID)
+		case fault.Is(err, fault.AgentExists):
+			out.Existing = append(out.Existing, p.ID)
+		default:
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// ReadAgentFile answers a file of the allow-list.
+func (s *Service) ReadAgentFile(_ context.Context, req *registryv1.ReadAgentFileRequest) (*registryv1.ReadAgentFileResponse, error) {
+	dir, err := s.dirOf(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	data, version, err := dir.ReadFile(req.GetName())
+	if err != nil {
+		return nil, s.edge(req.GetAgentId(), thread.Inbox, err)
+	}
+	return &registryv1.ReadAgentFileResponse{Content: data, Version: version}, nil
+}
+
+// WriteAgentFile replaces such a file.
+func (s *Service) WriteAgentFile(_ context.Context, req *registryv1.WriteAgentFileRequest) (*registryv1.WriteAgentFileResponse, error) {
+	dir, err := s.dirOf(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	version, err := dir.WriteFile(req.GetName(), req.GetContent(), req.GetIfVersion())
+	if err != nil {
+		return nil, s.edge(req.GetAgentId(), thread.Inbox, err)
+	}
+	return &registryv1.WriteAgentFileResponse{Version: version}, nil
+}
+
+func (s *Service) dirOf(id string) (agentdir.Dir, error) {
+	a, err := s.dir.Get(id)
+	if err != nil {
+		return agentdir.Dir{}, err
+	}
+	return s.home.Agent(a.ID)
+}
+
+// GetAgentConfig answers every setting with its origin.
+func (s *Service) GetAgentConfig(_ context.Context, req *registryv1.GetAgentConfigRequest) (*registryv1.GetAgentConfigResponse, error) {
+	a, err := s.dir.Get(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	set, err := a.Settings(s.home)
+	if err != nil {
+		return nil, err
+	}
+	out := &registryv1.GetAgentConfigResponse{}
+	for _, v := range set.Values {
+		out.Values = append(out.Values, &registryv1.ConfigValue{Key: v.Key, Value: v.Value, Origin: v.Origin})
+	}
+	return out, nil
+}
+
+// SetAgentConfig changes one key.
+func (s *Service) SetAgentConfig(_ context.Context, req *registryv1.SetAgentConfigRequest) (*registryv1.SetAgentConfigResponse, error) {
+	dir, err := s.dirOf(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	version, err := dir.SetConfig(req.GetKey(), req.GetValue())
+	if err != nil {
+		return nil, s.edge(req.GetAgentId(), thread.Inbox, err)
+	}
+	if a, err := s.dir.Get(req.GetAgentId()); err == nil {
+		s.markDue(a) // what the change allows may have work
+	}
+	return &registryv1.SetAgentConfigResponse{Version: version}, nil
+}
+
+// logAgent writes one line to the agent's log; the log is for people and its
+// failure stops nothing.
+func (s *Service) logAgent(id, text string) {
+	s.appendLog(id, []*registryv1.LogLine{{Level: "INFO", Text: text}})
+}
+
+func (s *Service) appendLog(id string, lines []*registryv1.LogLine) {
+	if len(lines) == 0 || s.agents == nil {
+		return
+	}
+	dir, err := s.home.Agent(id)
+	if err != nil {
+		return
+	}
+	if _, err := os.Stat(dir.Path); err != nil {
+		return // never bring a removed directory back
+	}
+	out := make([]agentlog.Line, len(lines))
+	for i, l := range lines {
+		out[i] = agentlog.Line{Level: agentlog.Level(l.GetLevel()), Text: l.GetText()}
+	}
+	if err := s.agents.Append(dir.Logs(), out...); err != nil {
+		s.log.Warn("agent log not written", "agent_id", id, "error", err)
+	}
+}
+
+func (s *Service) rescan() error {
+	fresh, gone, err := s.dir.Scan()
+	if err != nil {
+		return s.edge("", "", err)
+	}
+	for _, id := range gone {
+		s.forget(id)
+	}
+	for _, id := range fresh {
+		if a, err := s.dir.Get(id); err == nil && s.watch != nil {
+			s.watch.add(a)
+			s.look(id)
+		}
+	}
+	return nil
+}
+
+func usage(what, fix string) error {
+	return fault.New(codes.InvalidArgument, fault.InvalidArgument, what, fix)
+}

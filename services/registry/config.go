@@ -1,0 +1,51 @@
+package registry
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/agentlog"
+)
+
+// Config of a registry; zero values take the defaults.
+type Config struct {
+	Sweep      time.Duration // how often inboxes are looked at; default 30 s
+	MaxOpen    int           // databases open at rest; default 256
+	Idle       time.Duration // how long one stays open at rest; default 60 s
+	MaxPending int64         // events an inbox takes beyond its ack; default 10,000
+	MaxPerPeer int64         // the same for one source; default 200
+	MinFree    int64         // bytes free on disk below which pushes are refused; default 64 MiB
+	BootID     string        // of the machine; default read from the kernel
+}
+
+// Deps are the live things a registry works with.
+type Deps struct {
+	Home    *agentdir.Home
+	Logger  *slog.Logger
+	Metrics *obs.RegistryMetrics
+	Log     *agentlog.Log // agents' logs/agent.log
+}
+
+func (c Config) withDefaults() Config {
+	def := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	num := func(v *int64, d int64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&c.Sweep, 30*time.Second)
+	def(&c.Idle, time.Minute)
+	num(&c.MaxPending, 10_000)
+	num(&c.MaxPerPeer, 200)
+	num(&c.MinFree, 64<<20)
+	if c.BootID == "" {
+		c.BootID = bootID()
+	}
+	return c
+}

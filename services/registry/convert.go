@@ -1,0 +1,167 @@
+package registry
+
+import (
+	"encoding/json"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+var fates = map[registryv1.Fate]store.Fate{
+	registryv1.Fate_FATE_UNSPECIFIED:   store.FateNone,
+	registryv1.Fate_FATE_REPLIED:       store.FateReplied,
+	registryv1.Fate_FATE_SILENT:        store.FateSilent,
+	registryv1.Fate_FATE_MERGED:        store.FateMerged,
+	registryv1.Fate_FATE_ABORTED:       store.FateAborted,
+	registryv1.Fate_FATE_DEAD:          store.FateDead,
+	registryv1.Fate_FATE_NOT_A_MESSAGE: store.FateNotAMessage,
+}
+
+func toFate(f store.Fate) registryv1.Fate {
+	for k, v := range fates {
+		if v == f {
+			return k
+		}
+	}
+	return registryv1.Fate_FATE_UNSPECIFIED
+}
+
+var stepKinds = map[string]registryv1.StepKind{
+	store.StepModel: registryv1.StepKind_STEP_KIND_MODEL,
+	store.StepTool:  registryv1.StepKind_STEP_KIND_TOOL,
+	store.StepSteer: registryv1.StepKind_STEP_KIND_STEER,
+}
+
+var stepStates = map[string]registryv1.StepState{
+	store.StepIntent:  registryv1.StepState_STEP_STATE_INTENT,
+	store.StepDone:    registryv1.StepState_STEP_STATE_DONE,
+	store.StepInDoubt: registryv1.StepState_STEP_STATE_IN_DOUBT,
+}
+
+var toolClasses = map[string]registryv1.ToolClass{
+	store.ClassRead:       registryv1.ToolClass_TOOL_CLASS_READ,
+	store.ClassIdempotent: registryv1.ToolClass_TOOL_CLASS_IDEMPOTENT,
+	store.ClassEffect:     registryv1.ToolClass_TOOL_CLASS_EFFECT,
+}
+
+var turnStates = map[string]registryv1.TurnState{
+	store.TurnQueued:  registryv1.TurnState_TURN_STATE_QUEUED,
+	store.TurnClaimed: registryv1.TurnState_TURN_STATE_CLAIMED,
+	store.TurnWaiting: registryv1.TurnState_TURN_STATE_WAITING,
+	store.TurnDone:    registryv1.TurnState_TURN_STATE_DONE,
+}
+
+var deliveryStates = map[string]registryv1.DeliveryState{
+	store.DeliveryPending: registryv1.DeliveryState_DELIVERY_STATE_PENDING,
+	store.DeliverySending: registryv1.DeliveryState_DELIVERY_STATE_SENDING,
+	store.DeliverySent:    registryv1.DeliveryState_DELIVERY_STATE_SENT,
+	store.DeliveryDead:    registryv1.DeliveryState_DELIVERY_STATE_DEAD,
+	store.DeliverySkipped: registryv1.DeliveryState_DELIVERY_STATE_SKIPPED,
+}
+
+var outcomes = map[registryv1.DeliveryOutcome]string{
+	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SENT:        store.OutcomeSent,
+	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_FAILED:      store.OutcomeFailed,
+	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_UNAVAILABLE: store.OutcomeUnavailable,
+	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED:    store.OutcomeRejected,
+	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SKIPPED:     store.OutcomeSkipped,
+}
+
+// keyOf is the stored word for a wire value.
+func keyOf[E comparable](m map[string]E, e E) string {
+	for k, v := range m {
+		if v == e {
+			return k
+		}
+	}
+	return ""
+}
+
+// fromSteps reads steps off the wire, and makes the content of the record event
+// that each tool result gets.
+func fromSteps(in []*registryv1.Step) ([]store.Step, map[string]string) {
+	var out []store.Step
+	calls := map[string]string{}
+	for _, p := range in {
+		s := store.Step{
+			Seq: int(p.GetSeq()), Kind: keyOf(stepKinds, p.GetKind()), Key: p.GetKey(), RequestSHA256: p.GetRequestSha256(),
+			Class: keyOf(toolClasses, p.GetClass()), State: keyOf(stepStates, p.GetState()), Name: p.GetName(), CallID: p.GetCallId(),
+			Arguments: p.GetArguments(), Result: p.GetResult(), Duration: p.GetDuration().AsDuration(),
+			Usage: store.Usage{
+				Input: p.GetUsage().GetInput(), Output: p.GetUsage().GetOutput(),
+				CachedInput: p.GetUsage().GetCachedInput(), Reasoning: p.GetUsage().GetReasoning(),
+			},
+		}
+		if s.Kind == store.StepTool && s.State != store.StepIntent {
+			calls[s.Key] = toolcallContent(s)
+		}
+		out = append(out, s)
+	}
+	return out, calls
+}
+
+// toolcallContent is what a record/toolcall event says. Arguments and result are
+// JSON already, unless a model made them up.
+func toolcallContent(s store.Step) string {
+	b := thread.AppendString([]byte(`{"name":`), s.Name)
+	b = appendJSON(append(b, `,"arguments":`...), []byte(s.Arguments))
+	b = appendJSON(append(b, `,"result":`...), s.Result)
+	return string(append(b, '}'))
+}
+
+func appendJSON(b, raw []byte) []byte {
+	if json.Valid(raw) {
+		return append(b, raw...)
+	}
+	return thread.AppendString(b, string(raw))
+}
+
+func toSteps(in []store.Step) []*registryv1.Step {
+	out := make([]*registryv1.Step, len(in))
+	for i, s := range in {
+		out[i] = &registryv1.Step{
+			Seq: int32(s.Seq), Kind: stepKinds[s.Kind], Key: s.Key, RequestSha256: s.RequestSHA256, Class: toolClasses[s.Class],
+			State: stepStates[s.State], Name: s.Name, CallId: s.CallID, Arguments: s.Arguments, Result: s.Result,
+			Usage: toUsage(s.Usage), Duration: durationpb.New(s.Duration), RecordedAt: stampOf(s.RecordedAt),
+		}
+	}
+	return out
+}
+
+func toUsage(u store.Usage) *registryv1.Usage {
+	return &registryv1.Usage{Input: u.Input, Output: u.Output, CachedInput: u.CachedInput, Reasoning: u.Reasoning}
+}
+
+func stampOf(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func toTurn(t store.Turn) *registryv1.Turn {
+	out := &registryv1.Turn{
+		AgentId: t.Agent, InboxId: t.InboxID, Key: t.Key, ThreadId: t.Thread, State: turnStates[t.State], Fate: toFate(t.Fate),
+		Source: t.Source, CrashAttempts: int32(t.CrashAttempts), ErrorAttempts: int32(t.ErrorAttempts), Error: t.Error,
+		InboundEventId: t.InboundID, ReplyEventId: t.ReplyID, ErrorEventId: t.ErrorEventID, QueuedAt: stampOf(t.QueuedAt),
+		ClaimedAt: stampOf(t.ClaimedAt), FinishedAt: stampOf(t.FinishedAt), NextAt: stampOf(t.NextAt), Usage: toUsage(t.Usage),
+		Resolved: t.Resolved, Steps: toSteps(t.Steps),
+	}
+	if t.Delivery != nil {
+		out.Delivery = toDelivery(t.Agent, *t.Delivery)
+	}
+	return out
+}
+
+func toDelivery(agentID string, d store.Delivery) *registryv1.Delivery {
+	return &registryv1.Delivery{
+		AgentId: agentID, ThreadId: d.Thread, EventId: d.EventID, Key: d.Key, State: deliveryStates[d.State],
+		Attempts: int32(d.Attempts), Channel: d.Channel, ProviderId: d.ProviderID, Error: d.Error, MaybeDuplicate: d.MaybeDuplicate,
+		NextAt: stampOf(d.NextAt), CreatedAt: stampOf(d.CreatedAt), UpdatedAt: stampOf(d.UpdatedAt),
+	}
+}

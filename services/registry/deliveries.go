@@ -1,0 +1,212 @@
+package registry
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+)
+
+// BeginDelivery takes the next undelivered event of a thread (D1).
+func (s *Service) BeginDelivery(ctx context.Context, req *registryv1.BeginDeliveryRequest) (*registryv1.BeginDeliveryResponse, error) {
+	a, fence, set, err := s.deliveryCall(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	return s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), req.GetBootId(), req.GetPeek())
+}
+
+func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent, store.Fence, *agentdir.Agent, error) {
+	a, err := s.dir.Get(id)
+	if err != nil {
+		return nil, store.Fence{}, nil, err
+	}
+	fence, err := underLease(ctx, lease.DeliverResource(id))
+	if err != nil {
+		return nil, fence, nil, err
+	}
+	set, err := a.Settings(s.home)
+	if err != nil {
+		a.Fail(fault.From(err).What, false)
+	}
+	return a, fence, set, err
+}
+
+func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence store.Fence, set *agentdir.Agent, threadID, boot string, peek bool) (*registryv1.BeginDeliveryResponse, error) {
+	r := store.Ref{Agent: a.ID, Thread: threadID}
+	if !peek {
+		fault.Point("D1.before")
+	}
+	d, err := s.store.NextDelivery(ctx, r, fence, store.NextDelivery{
+		BootID: boot, Peek: peek, MaxAge: set.Config.Deliver.MaxAge, MaxAttempts: set.Config.Deliver.MaxAttempts,
+	})
+	if err != nil {
+		return nil, s.edge(a.ID, threadID, err)
+	}
+	if !peek {
+		fault.Point("D1.after")
+	}
+	out := &registryv1.BeginDeliveryResponse{Wait: durationpb.New(d.Wait)}
+	switch d.Outcome {
+	case store.DueIdle:
+		out.Outcome = registryv1.BeginDeliveryOutcome_BEGIN_DELIVERY_OUTCOME_IDLE
+		return out, s.mark(ctx, a, threadID, d.Acked, d.Dead)
+	case store.DueWait:
+		out.Outcome = registryv1.BeginDeliveryOutcome_BEGIN_DELIVERY_OUTCOME_WAIT
+		return out, nil
+	}
+	out.Outcome = registryv1.BeginDeliveryOutcome_BEGIN_DELIVERY_OUTCOME_SEND
+	out.Event, out.Key, out.Attempt, out.MaybeDuplicate = toEvent(d.Event), d.Key, int32(d.Attempt), d.MaybeDuplicate
+	out.OutboundSet = set.Config.Outbound != nil
+	for _, o := range set.Config.Outbound {
+		out.Outbound = append(out.Outbound, &registryv1.OutboundRule{ThreadPattern: o.ThreadPattern, Via: o.Via})
+	}
+	for name, c := range set.Config.Channels {
+		out.Channels = append(out.Channels, &registryv1.ChannelConfig{Name: name, Type: c.Type, Url: c.URL, Secret: c.Secret, AllowPrivate: c.AllowPrivate})
+	}
+	return out, nil
+}
+
+// mark keeps a thread's delivery progress beside the inbox.
+func (s *Service) mark(ctx context.Context, a *directory.Agent, threadID string, acked, dead int64) error {
+	a.Delivered(threadID, acked)
+	s.metrics.SetOutboundLag(a.ID, int64(a.Known().Outbound))
+	return s.edge(a.ID, threadID, s.store.MarkOutbox(ctx, a.ID, store.OutboxMark{Thread: threadID, Acked: acked, Dead: dead}))
+}
+
+// FinishDelivery records a send (D3, D4), and begins the next one if asked to.
+func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeliveryRequest) (*registryv1.FinishDeliveryResponse, error) {
+	a, fence, set, err := s.deliveryCall(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	s.appendLog(a.ID, req.GetLogs())
+	label := "D3"
+	if o := req.GetOutcome(); o == registryv1.DeliveryOutcome_DELIVERY_OUTCOME_FAILED || o == registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED {
+		label = "D4"
+	}
+	fault.Point(label + ".before")
+	d, err := s.store.FinishDelivery(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, store.FinishDelivery{
+		EventID: req.GetEventId(), Outcome: outcomes[req.GetOutcome()], Channel: req.GetChannel(), ProviderID: req.GetProviderId(),
+		Error: req.GetError(), RetryAfter: req.GetRetryAfter().AsDuration(), MaxAttempts: set.Config.Deliver.MaxAttempts,
+	})
+	if err != nil {
+		return nil, s.edge(a.ID, req.GetThreadId(), err)
+	}
+	fault.Point(label + ".after")
+	if d.State == store.DeliveryDead {
+		if err := s.mark(ctx, a, req.GetThreadId(), d.Acked, d.Dead); err != nil {
+			return nil, err
+		}
+	}
+	s.fates.Wake(a.ID)
+	out := &registryv1.FinishDeliveryResponse{Delivery: toDelivery(a.ID, d)}
+	if req.GetNext() {
+		out.Next, err = s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), req.GetBootId(), false)
+	}
+	return out, err
+}
+
+// ListDeliveries answers deliveries by thread and event id.
+func (s *Service) ListDeliveries(ctx context.Context, req *registryv1.ListDeliveriesRequest) (*registryv1.ListDeliveriesResponse, error) {
+	dir, err := s.dirOf(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	size := limitOf(req.GetPageSize(), 100)
+	fromThread, after := cutToken(req.GetPageToken())
+	out := &registryv1.ListDeliveriesResponse{}
+	visit := func(threadID string) (full bool, err error) {
+		from := int64(0)
+		if threadID == fromThread {
+			from = after
+		}
+		list, err := s.store.ListDeliveries(ctx, store.Ref{Agent: req.GetAgentId(), Thread: threadID}, keyOf(deliveryStates, req.GetState()), from, size-len(out.GetDeliveries()))
+		if err != nil {
+			return false, s.edge(req.GetAgentId(), threadID, err)
+		}
+		for _, d := range list {
+			out.Deliveries = append(out.Deliveries, toDelivery(req.GetAgentId(), d))
+		}
+		if len(out.GetDeliveries()) < size {
+			return false, nil
+		}
+		last := list[len(list)-1]
+		out.NextPageToken = last.Thread + ":" + strconv.FormatInt(last.EventID, 10)
+		return true, nil
+	}
+	if req.GetThreadId() != "" {
+		_, err := visit(req.GetThreadId())
+		return out, err
+	}
+	if fromThread != "" {
+		if full, err := visit(fromThread); err != nil || full {
+			return out, err
+		}
+	}
+	for cursor := fromThread; ; {
+		ids, err := dir.ListThreads(ctx, cursor, 256)
+		if err != nil {
+			return nil, s.edge(req.GetAgentId(), "", err)
+		}
+		for _, id := range ids {
+			if full, err := visit(id); err != nil || full {
+				return out, err
+			}
+		}
+		if len(ids) < 256 {
+			return out, nil
+		}
+		cursor = ids[len(ids)-1]
+	}
+}
+
+// cutToken splits THREAD:EVENT at the last colon; thread ids may hold others.
+func cutToken(token string) (threadID string, event int64) {
+	i := strings.LastIndexByte(token, ':')
+	if i < 0 {
+		return "", 0
+	}
+	event, _ = strconv.ParseInt(token[i+1:], 10, 64)
+	return token[:i], event
+}
+
+// RetryDelivery makes a dead delivery pending again.
+func (s *Service) RetryDelivery(ctx context.Context, req *registryv1.RetryDeliveryRequest) (*registryv1.RetryDeliveryResponse, error) {
+	d, a, err := s.resolveDelivery(ctx, req.GetAgentId(), req.GetThreadId(), req.GetEventId(), "retried")
+	if err != nil {
+		return nil, err
+	}
+	a.ToDeliver(req.GetThreadId(), req.GetEventId())
+	s.deliver.Mark(a.ID, req.GetThreadId())
+	return &registryv1.RetryDeliveryResponse{Delivery: toDelivery(a.ID, d)}, nil
+}
+
+// DropDelivery takes a dead delivery off the dead letters.
+func (s *Service) DropDelivery(ctx context.Context, req *registryv1.DropDeliveryRequest) (*registryv1.DropDeliveryResponse, error) {
+	_, _, err := s.resolveDelivery(ctx, req.GetAgentId(), req.GetThreadId(), req.GetEventId(), "dropped")
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.DropDeliveryResponse{}, nil
+}
+
+func (s *Service) resolveDelivery(ctx context.Context, agentID, threadID string, eventID int64, how string) (store.Delivery, *directory.Agent, error) {
+	a, err := s.dir.Get(agentID)
+	if err != nil {
+		return store.Delivery{}, nil, err
+	}
+	d, err := s.store.ResolveDelivery(ctx, store.Ref{Agent: agentID, Thread: threadID}, eventID, how)
+	if err == nil {
+		err = s.store.MarkOutbox(ctx, agentID, store.OutboxMark{Thread: threadID, Acked: d.Acked, Dead: d.Dead, Reopen: how == "retried"})
+	}
+	return d, a, s.edge(agentID, threadID, err)
+}

@@ -1,0 +1,19 @@
+// Package registry is the registry service: the only one that opens databases,
+// settings and memory, and so the one place where an event is accepted, claimed,
+// answered and accounted for.
+//
+//	push (RPC) --------+
+//	foreign push ------+--> inbox --> due --> lease --> OpenBatch, BeginTurn ...
+//	  (watch, sweep)                              \--> conversation thread
+//	                                                     \--> due --> BeginDelivery ...
+//
+// It promises that every write made under a lease is fenced in its own
+// transaction, that an acknowledged push is on disk, that an agent whose
+// directory breaks or vanishes is reported and stops nobody else, and that
+// whoever asks for work is told of it without polling. It runs no model, no
+// tool and no channel, and starts no program.
+//
+// One registry serves a home: it holds an OS lock on run/registry.lock for its
+// life. The gRPC edges are one file per service; what they share is in
+// service.go, and the nouns are below internal/.
+package registry

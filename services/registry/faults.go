@@ -1,0 +1,89 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+const thread0 = thread.Inbox
+
+// full is how long a caller whose push was refused should wait.
+const full = 5 * time.Second
+
+// edge turns what a room below answered into what a caller is told.
+func (s *Service) edge(agentID, threadID string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if held, ok := errors.AsType[*lease.HeldError](err); ok {
+		f := fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+agentID+"' is being worked on by "+held.Holder, "wait for it, or stop that process")
+		f.RetryAfter, f.Meta = held.RetryAfter, map[string]string{"holder": held.Holder, "address": held.Address}
+		return f
+	}
+	return fault.Wrap(s.known(agentID, threadID, err), err)
+}
+
+func (s *Service) known(agentID, threadID string, err error) *fault.Error {
+	where := "thread '" + threadID + "' of agent '" + agentID + "'"
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case is(store.ErrLeaseLost), is(lease.ErrLost):
+		return fault.New(codes.Aborted, fault.LeaseLost, "the lease is no longer current", "stop working on it; another process has it or will")
+	case is(store.ErrNotFound):
+		if s.dir.Missing(agentID) {
+			return fault.New(codes.NotFound, fault.AgentNotFound, "agent '"+agentID+"' not found", "run 'agentctl init "+agentID+"' first")
+		}
+		return fault.New(codes.NotFound, fault.ThreadNotFound, where+" does not exist", "see 'agentctl threads "+agentID+"'")
+	case is(store.ErrNoConsumer):
+		return fault.New(codes.NotFound, fault.ConsumerNotFound, "no such consumer in "+where, "subscribe it first")
+	case is(store.ErrConsumerExists):
+		return fault.New(codes.AlreadyExists, fault.ConsumerExists, "the consumer is subscribed to "+where+" already", "unsubscribe first")
+	case is(store.ErrNoTurn):
+		return fault.New(codes.NotFound, fault.TurnNotFound, "agent '"+agentID+"' accepted no such event", "see 'agentctl turns "+agentID+"'")
+	case is(store.ErrNoDelivery):
+		return fault.New(codes.NotFound, fault.DeliveryNotFound, "no such delivery in "+where, "see 'agentctl dlq list "+agentID+"'")
+	case is(store.ErrNotDead):
+		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "that is not a dead letter", "see 'agentctl dlq list "+agentID+"'")
+	case is(store.ErrKeyReused):
+		return fault.New(codes.InvalidArgument, fault.InvalidArgument, "the idempotency key was used for another push", "use a new key for a new message")
+	case is(store.ErrKeyMismatch):
+		return fault.New(codes.Aborted, fault.InvalidArgument, "another event stands under this id now", "open the batch again")
+	case is(store.ErrInboxFull):
+		f := fault.New(codes.ResourceExhausted, fault.InboxFull, "the inbox of agent '"+agentID+"' is full", "wait until the agent has caught up")
+		f.RetryAfter = full
+		return f
+	case is(store.ErrDiskFull):
+		f := fault.New(codes.ResourceExhausted, fault.DiskFull, "the disk is full", "free some space; nothing was stored and nothing is lost")
+		f.RetryAfter = full
+		return f
+	case is(store.ErrReadOnly):
+		return fault.New(codes.FailedPrecondition, fault.ReadOnly, where+" cannot be written", "give the files back their write permission")
+	case is(store.ErrCorrupt):
+		return fault.New(codes.DataLoss, fault.DatabaseCorrupt, where+" has a damaged database", "run 'agentctl fsck --agent "+agentID+"'; all other agents go on")
+	case is(store.ErrFormat):
+		return fault.New(codes.FailedPrecondition, fault.FormatMismatch, where+" was written by a newer version", "use that version, or restore a backup")
+	case is(store.ErrIO):
+		return fault.New(codes.Unavailable, fault.AgentFailed, where+" had an input/output error", "check the disk; the next call looks again")
+	case is(store.ErrClosed):
+		return fault.New(codes.Unavailable, fault.RegistryUnavailable, "the registry is shutting down", "try again")
+	}
+	if f, ok := errors.AsType[*fault.Error](agentdir.Fault(err)); ok {
+		return f
+	}
+	return fault.New(codes.Internal, fault.Internal, "internal error", "see the registry's log")
+}

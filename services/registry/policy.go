@@ -1,0 +1,39 @@
+package registry
+
+import (
+	"google.golang.org/grpc"
+
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/serve"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// Policy is the access table of the registry. A method that is not here is
+// refused, and a server with such a method does not start.
+func Policy() serve.Policy {
+	owner := serve.Allow(rpc.Owner)
+	both := serve.Allow(rpc.Owner, rpc.Service)
+	worker := serve.Allow(rpc.Service, rpc.Owner)
+	waits := func(r serve.Rule) serve.Rule { r.Waits = true; return r }
+	ends := func(r serve.Rule) serve.Rule { r.Waits, r.EndOnDrain = true, true; return r }
+	p := serve.Policy{}
+	add := func(d grpc.ServiceDesc, rule serve.Rule, methods ...string) {
+		for _, m := range methods {
+			p["/"+d.ServiceName+"/"+m] = rule
+		}
+	}
+	add(registryv1.AgentService_ServiceDesc, owner, "CreateAgent", "StartAgent", "StopAgent", "BootstrapAgents", "WriteAgentFile", "SetAgentConfig")
+	add(registryv1.AgentService_ServiceDesc, both, "GetAgent", "ListAgents", "GetAgentStatus", "ReadAgentFile", "GetAgentConfig")
+	add(registryv1.ThreadService_ServiceDesc, both, "EnsureThread", "PushEvents", "PeekEvents", "PopEvents", "AckEvents", "Subscribe", "Unsubscribe", "GetThread", "ListThreads")
+	add(registryv1.ThreadService_ServiceDesc, ends(both), "WatchEvents")
+	add(registryv1.LeaseService_ServiceDesc, worker, "AcquireLease", "RenewLease", "ReleaseLease", "ListLeases")
+	add(registryv1.LeaseService_ServiceDesc, ends(worker), "AcquireDueLease")
+	add(registryv1.TurnService_ServiceDesc, worker, "OpenBatch", "BeginTurn", "RecordStep", "FinishTurn")
+	add(registryv1.TurnService_ServiceDesc, waits(both), "GetTurn")
+	add(registryv1.TurnService_ServiceDesc, both, "ListTurns")
+	add(registryv1.TurnService_ServiceDesc, owner, "RetryTurn", "DropTurn")
+	add(registryv1.DeliveryService_ServiceDesc, worker, "BeginDelivery", "FinishDelivery")
+	add(registryv1.DeliveryService_ServiceDesc, both, "ListDeliveries")
+	add(registryv1.DeliveryService_ServiceDesc, owner, "RetryDelivery", "DropDelivery")
+	return p
+}

@@ -1,0 +1,107 @@
+package registry
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+)
+
+// watcher notices within milliseconds that another program has written to an
+// inbox. It is a hint only: what it misses, the sweep finds.
+type watcher struct {
+	s  *Service
+	fs *fsnotify.Watcher // nil where the kernel has no more to give
+
+	mu     sync.Mutex
+	byPath map[string]string // inbox directory -> agent
+}
+
+func newWatcher(s *Service) *watcher {
+	w := &watcher{s: s, byPath: map[string]string{}}
+	fs, err := fsnotify.NewBufferedWatcher(4096)
+	if err != nil {
+		s.log.Warn("inboxes are not watched; the sweep finds foreign messages", "error", err)
+		return w
+	}
+	w.fs = fs
+	if err := fs.Add(s.home.AgentsDir()); err != nil {
+		s.log.Warn("new agents are found by the sweep only", "error", err)
+	}
+	return w
+}
+
+func (w *watcher) add(a *directory.Agent) {
+	if w.fs == nil {
+		return
+	}
+	path, err := w.s.dir.Path(store.Inbox(a.ID))
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	_, known := w.byPath[path]
+	w.byPath[path] = a.ID
+	w.mu.Unlock()
+	if known {
+		return
+	}
+	if err := w.fs.Add(path); err != nil {
+		w.mu.Lock()
+		delete(w.byPath, path)
+		w.mu.Unlock()
+	}
+}
+
+func (w *watcher) loop(ctx context.Context) {
+	if w.fs == nil {
+		<-ctx.Done()
+		return
+	}
+	defer func() { _ = w.fs.Close() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, ok := <-w.fs.Events:
+			if !ok {
+				return
+			}
+			w.event(e)
+		case err, ok := <-w.fs.Errors:
+			if !ok {
+				return
+			}
+			// The kernel's queue ran over: look everywhere.
+			w.s.log.Warn("watch lost events; looking at all inboxes", "error", err)
+			w.s.sweep(ctx)
+		}
+	}
+}
+
+func (w *watcher) event(e fsnotify.Event) {
+	dir, file := filepath.Split(e.Name)
+	dir = filepath.Clean(dir)
+	if dir == w.s.home.AgentsDir() {
+		if e.Has(fsnotify.Create | fsnotify.Remove | fsnotify.Rename) {
+			if err := w.s.rescan(); err != nil {
+				w.s.log.Error("agents not scanned", "error", err)
+			}
+		}
+		return
+	}
+	w.mu.Lock()
+	id := w.byPath[dir]
+	if id == "" && e.Has(fsnotify.Remove) {
+		delete(w.byPath, filepath.Clean(e.Name))
+	}
+	w.mu.Unlock()
+	if id != "" && strings.HasPrefix(file, "events.db") && !strings.HasSuffix(file, "-shm") {
+		w.s.look(id)
+	}
+}

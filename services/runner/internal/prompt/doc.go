@@ -1,0 +1,20 @@
+// Package prompt owns what the model gets to read: it turns what the claim of a
+// turn brought into a system text and messages that fit the model's window.
+//
+//	IDENTITY.md, memory/agent.md, user-*, thread-*   --> system
+//	tool hints, who speaks                           --> system
+//	older messages of the thread (newest kept)       --> user, assistant
+//	the inbound message (never dropped)              --> user
+//	the steps of this turn                           --> assistant, tool
+//
+// It promises: the same [Scope] gives the same [Prompt] byte for byte; a file
+// that is absent or blank leaves no heading (S0-107); nothing that is not in the
+// Scope can get into the prompt, because it opens no file and asks nobody.
+//
+// What has to go when the window is too small goes in this order: the oldest
+// messages, the results of the oldest tools of this turn, the end of the inbound
+// message; what is cut says so.
+//
+// It does not compact, does not choose the files (the registry does) and does
+// not call the model. Sizes are tokens as [model.EstimateTokens] guesses them.
+package prompt

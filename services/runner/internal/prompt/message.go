@@ -1,0 +1,123 @@
+package prompt
+
+import (
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/services/runner/internal/model"
+)
+
+// Notes that stand where something was cut.
+const (
+	cutNote  = "\n[the rest was cut: it does not fit into the model's context]"
+	toolNote = `{"note":"the result was left out: it does not fit into the model's context any more"}`
+)
+
+// entries are the messages of a scope: what came before, the inbound, the turn.
+func entries(s Scope) (history, inbound, turn []entry) {
+	for _, e := range s.Tail {
+		if s.Inbound.ID == 0 || e.ID < s.Inbound.ID {
+			history = append(history, newEntry(Message(e), fmt.Sprintf("message %d", e.ID)))
+		}
+	}
+	if s.Inbound.ID != 0 {
+		inbound = append(inbound, newEntry(Message(s.Inbound), fmt.Sprintf("message %d (inbound)", s.Inbound.ID)))
+	}
+	for i, m := range s.Turn {
+		turn = append(turn, newEntry(m, fmt.Sprintf("turn %d", i+1)))
+	}
+	return history, inbound, turn
+}
+
+func newEntry(m model.Message, name string) entry {
+	return entry{message: m, name: name, tokens: cost(model.Request{Messages: []model.Message{m}})}
+}
+
+// Message is an event as the model reads it: the agent's own words are the
+// assistant's, everybody else's the user's.
+func Message(e Event) model.Message {
+	role := model.RoleUser
+	if e.Source == thread.SourceSelf {
+		role = model.RoleAssistant
+	}
+	return model.Message{Role: role, Text: Text(e.Content)}
+}
+
+// Text is what was said in a content: its text and a line for each attachment.
+// Content that is no JSON object with a text is taken as it stands.
+func Text(content string) string {
+	var c struct {
+		Text        *string `json:"text"`
+		Attachments []struct {
+			Type string `json:"type"`
+			URL  string `json:"url"`
+			Name string `json:"name"`
+		} `json:"attachments"`
+	}
+	if json.Unmarshal([]byte(content), &c) != nil || c.Text == nil {
+		return content
+	}
+	var b strings.Builder
+	b.WriteString(*c.Text)
+	for _, a := range c.Attachments {
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString("[" + strings.Join(strings.Fields("attachment: "+a.Type+" "+a.Name+" "+a.URL), " ") + "]")
+	}
+	return b.String()
+}
+
+// shrinkTools leaves out the results of the oldest tools until need tokens are
+// gained; it answers how many were. The newest result stays.
+func shrinkTools(turn []entry, need int64) (gained int64) {
+	last := len(turn) - 1
+	for last >= 0 && turn[last].message.Role != model.RoleTool {
+		last--
+	}
+	for i := 0; i < last && gained < need; i++ {
+		e := &turn[i]
+		if e.message.Role != model.RoleTool || len(e.message.Text) <= len(toolNote) {
+			continue
+		}
+		before := e.tokens
+		e.message.Text, e.cut = toolNote, true
+		e.tokens = cost(model.Request{Messages: []model.Message{e.message}})
+		gained += before - e.tokens
+	}
+	if last >= 0 && gained < need {
+		gained += shrinkText(&turn[last], need-gained)
+	}
+	return gained
+}
+
+// shrinkText cuts the end of a message so that need tokens are gained, but for
+// a first part that always stays.
+func shrinkText(e *entry, need int64) (gained int64) {
+	const least = 64
+	keep := max(e.tokens-need-model.EstimateTokens(cutNote), least)
+	text := Cut(e.message.Text, keep)
+	if len(text)+len(cutNote) >= len(e.message.Text) {
+		return 0
+	}
+	before := e.tokens
+	e.message.Text, e.cut = text+cutNote, true
+	e.tokens = cost(model.Request{Messages: []model.Message{e.message}})
+	return before - e.tokens
+}
+
+// Cut is the longest beginning of text that costs at most tokens.
+func Cut(text string, tokens int64) string {
+	n := sort.Search(len(text)+1, func(n int) bool { return model.EstimateTokens(text[:n]) > tokens }) - 1
+	if n < 0 {
+		return ""
+	}
+	for n > 0 && n < len(text) && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}

@@ -1,0 +1,136 @@
+package prompt
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/theclaw/agents/services/runner/internal/model"
+)
+
+// Reserve is what the budget leaves free for the provider's own framing.
+const Reserve = 512
+
+// File is a file of the prompt, such as IDENTITY.md or memory/agent.md.
+type File struct{ Name, Content string }
+
+// Event is a message of the conversation.
+type Event struct {
+	ID        int64
+	CreatedAt string
+	Source    string
+	Content   string
+}
+
+// Scope is all that a prompt is made of: one conversation of one agent.
+type Scope struct {
+	// Files in their order.
+	Files []File
+	// Tail holds the newest messages before and up to Inbound, in rising id.
+	Tail []Event
+	// Inbound is the message to answer; its ID 0 means that there is none yet.
+	Inbound Event
+	// ReplyContext of the answer, JSON text.
+	ReplyContext string
+	// Turn holds what was said and done since Inbound.
+	Turn []model.Message
+	// Tools that will be offered; they cost tokens too.
+	Tools []model.Tool
+
+	// ContextWindow and MaxOutput are in tokens; a window of 0 is not bounded.
+	ContextWindow, MaxOutput int64
+	// Workdir, Network and Walled say where commands run.
+	Workdir string
+	Network bool
+	Walled  bool
+}
+
+// Part is one named piece of a prompt, as BuildContext shows it.
+type Part struct {
+	Name   string
+	Role   model.Role
+	Text   string
+	Tokens int64
+	Cut    bool
+}
+
+// Prompt is what the model gets.
+type Prompt struct {
+	System   string
+	Messages []model.Message
+	// Parts are the same in the order the model gets them, with the messages one
+	// by one.
+	Parts []Part
+	// Tokens is the estimate of everything, tools included; Budget what there is.
+	Tokens, Budget int64
+	// Dropped counts older messages that did not fit.
+	Dropped int
+}
+
+// entry is a message before it is known whether it fits.
+type entry struct {
+	message model.Message
+	name    string
+	tokens  int64
+	cut     bool
+}
+
+// Build assembles the prompt of a scope.
+func Build(s Scope) Prompt {
+	p := Prompt{Budget: s.ContextWindow - s.MaxOutput - Reserve}
+	if s.ContextWindow <= 0 {
+		p.Budget = 1 << 40
+	}
+	p.Parts = systemParts(s)
+	var system []string
+	for _, part := range p.Parts {
+		system = append(system, part.Text)
+	}
+	p.System = strings.Join(system, "\n\n")
+	fixed := cost(model.Request{System: p.System, Tools: s.Tools})
+
+	history, inbound, turn := entries(s)
+	room := p.Budget - fixed - sum(inbound) - sum(turn)
+	if room < 0 {
+		room += shrinkTools(turn, -room)
+	}
+	if room < 0 && len(inbound) > 0 {
+		room += shrinkText(&inbound[0], -room)
+	}
+	kept := len(history)
+	for kept > 0 && room >= history[kept-1].tokens {
+		kept--
+		room -= history[kept].tokens
+	}
+	p.Dropped = kept
+
+	p.Tokens = fixed
+	for _, e := range slices.Concat(history[kept:], inbound, turn) {
+		p.Messages = append(p.Messages, e.message)
+		p.Parts = append(p.Parts, Part{Name: e.name, Role: e.message.Role, Text: shown(e.message), Tokens: e.tokens, Cut: e.cut})
+		p.Tokens += e.tokens
+	}
+	return p
+}
+
+// shown is a message as a person reads it.
+func shown(m model.Message) string {
+	var b strings.Builder
+	b.WriteString(m.Text)
+	for _, c := range m.ToolCalls {
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(c.Name + " " + string(c.Arguments))
+	}
+	return b.String()
+}
+
+func cost(r model.Request) int64 { return model.EstimateRequest(r) }
+
+func sum(list []entry) int64 {
+	var n int64
+	for _, e := range list {
+		n += e.tokens
+	}
+	return n
+}

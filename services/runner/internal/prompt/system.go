@@ -1,0 +1,126 @@
+package prompt
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/theclaw/agents/internal/source"
+	"github.com/theclaw/agents/services/runner/internal/model"
+)
+
+// NoReply as the whole answer means that the agent stays silent.
+const NoReply = "NO_REPLY"
+
+// systemParts are the pieces of the system text in their order.
+func systemParts(s Scope) []Part {
+	var parts []Part
+	add := func(name, text string) {
+		if text = strings.TrimSpace(text); text != "" {
+			parts = append(parts, Part{Name: name, Role: model.RoleSystem, Text: text, Tokens: model.EstimateTokens(text)})
+		}
+	}
+	for _, f := range s.Files {
+		text := strings.TrimSpace(f.Content)
+		if text != "" && strings.HasPrefix(f.Name, "memory/") {
+			text = "## " + memoryTitle(f.Name) + "\n\n" + text
+		}
+		add(f.Name, text)
+	}
+	if len(s.Tools) > 0 {
+		add("tools", toolHints(s))
+	}
+	add("conversation", conversation(s))
+	return parts
+}
+
+func memoryTitle(name string) string {
+	name = strings.TrimPrefix(name, "memory/")
+	switch {
+	case name == "agent.md":
+		return "Memory: what you know"
+	case strings.HasPrefix(name, "user-"):
+		return "Memory: the person you talk with"
+	case strings.HasPrefix(name, "thread-"):
+		return "Memory: this conversation so far"
+	}
+	return "Memory: " + name
+}
+
+func toolHints(s Scope) string {
+	var b strings.Builder
+	b.WriteString("## Tools\n\nThe tool bash_exec runs a shell command")
+	if s.Walled {
+		b.WriteString(" in a sandbox")
+	}
+	if s.Workdir != "" {
+		b.WriteString(", in the directory " + s.Workdir)
+		if s.Walled {
+			b.WriteString("; only there files can be written")
+		}
+	}
+	b.WriteString(". The network is ")
+	if s.Network {
+		b.WriteString("open.")
+	} else {
+		b.WriteString("closed.")
+	}
+	b.WriteString(" To find a program for a task, run `cmds find \"what you need\"`; `cmds info NAME` explains one.")
+	return b.String()
+}
+
+// conversation says who speaks and what becomes of the answer (S0-108).
+func conversation(s Scope) string {
+	var c struct {
+		ChannelType string `json:"channel_type"`
+		ChannelID   string `json:"channel_id"`
+		PeerID      string `json:"peer_id"`
+		SourceAgent string `json:"source_agent_id"`
+		Visibility  string `json:"visibility"`
+	}
+	if s.ReplyContext == "" || json.Unmarshal([]byte(s.ReplyContext), &c) != nil {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("## Conversation\n\nYou talk with ")
+	switch {
+	case c.ChannelType == "internal" || c.SourceAgent != "":
+		if c.SourceAgent == "" {
+			c.SourceAgent = c.PeerID
+		}
+		b.WriteString("the agent " + quote(c.SourceAgent) + ".")
+	default:
+		b.WriteString(quote(c.PeerID) + " over the channel " + quote(c.ChannelID))
+		switch kind(s.Inbound.Source) {
+		case source.Group, source.Channel:
+			b.WriteString(", in a group that reads your answer.")
+		default:
+			b.WriteString(", alone.")
+		}
+	}
+	b.WriteString(" Your final text is delivered to them by itself: do not send it with a tool. To stay silent, answer with " + NoReply + " and nothing else.")
+	return b.String()
+}
+
+func kind(src string) string {
+	a, _, err := source.ParseLenient(src)
+	if err != nil {
+		return source.DM
+	}
+	return a.SessionType
+}
+
+// quote keeps a peer's name one short word of the sentence: it is the peer's
+// choice, and it must not read like an instruction of ours.
+func quote(s string) string {
+	const longest = 120
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == '`' || r == 0x7f {
+			return '_'
+		}
+		return r
+	}, s)
+	if len(s) > longest {
+		s = Cut(s, longest/4) + "..."
+	}
+	return "`" + s + "`"
+}

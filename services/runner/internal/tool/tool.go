@@ -1,0 +1,148 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/services/runner/internal/model"
+)
+
+// Name of the one tool.
+const Name = "bash_exec"
+
+// Sizes in bytes. The arguments and the result of a call become one event of at
+// most 1 MiB.
+const (
+	MaxArguments = 192 << 10
+	MaxResult    = 640 << 10
+)
+
+// Class says what may be done with a call whose end is not known.
+type Class int
+
+// The classes.
+const (
+	Read       Class = iota + 1 // changes nothing: run it again
+	Idempotent                  // may be repeated: run it again
+	Effect                      // must not be repeated blindly
+)
+
+// Sandbox runs a command; [sandbox.Sandbox] does.
+type Sandbox interface {
+	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
+}
+
+// Place is where the tools of one turn run.
+type Place struct {
+	AgentID, ThreadID string
+	// Fence is resource=token of the lease.
+	Fence string
+	// Workdir is absolute; it is made when it is missing.
+	Workdir string
+	Network bool
+}
+
+// Call is one call of the model.
+type Call struct {
+	// Key is the key of the turn and of the step: stable over crashes.
+	Key       string
+	Name      string
+	Arguments json.RawMessage
+}
+
+// Result is what a call answers; a nil Error means that a program ran.
+type Result struct {
+	Stdout    string `json:"stdout"`
+	Stderr    string `json:"stderr"`
+	ExitCode  int    `json:"exitCode"`
+	TimedOut  bool   `json:"timedOut"`
+	Truncated bool   `json:"truncated"`
+	Spill     string `json:"spill,omitempty"`
+}
+
+var offered = []model.Tool{{
+	Name:        Name,
+	Description: "Runs a shell command in the working directory and answers its stdout, stderr and exit code.",
+	Schema: json.RawMessage(`{"type":"object","properties":{` +
+		`"command":{"type":"string","description":"the command line for bash -c"},` +
+		`"comment":{"type":"string","description":"why you run it, in a few words"},` +
+		`"cwd":{"type":"string","description":"directory to run in, inside the working directory"},` +
+		`"timeout_seconds":{"type":"number","description":"seconds until it is killed; 600 unless given, at most 3600"}},` +
+		`"required":["command"]}`),
+}}
+
+// Offered are the tools to offer to a model.
+func Offered() []model.Tool { return offered }
+
+// ClassOf is the class of a tool. What is not known runs nothing and reads.
+func ClassOf(name string) Class {
+	if name == Name {
+		return Effect
+	}
+	return Read
+}
+
+// Run makes one call and answers its result as JSON. It never fails: what went
+// wrong is the answer. When ctx ends, the whole tree of processes is killed
+// first.
+func Run(ctx context.Context, box Sandbox, at Place, c Call) []byte {
+	if c.Name != Name {
+		return Problem(fmt.Sprintf("there is no tool %q; the only one is %s", c.Name, Name))
+	}
+	command, err := parse(at, c)
+	if err != nil {
+		return Problem(err.Error())
+	}
+	if err := makeWorkdir(at.Workdir); err != nil {
+		return Problem("the working directory cannot be made: " + err.Error())
+	}
+	r, err := box.Run(ctx, command)
+	if err != nil {
+		e := fault.From(err)
+		text := e.What
+		if e.Fix != "" {
+			text += " - " + e.Fix
+		}
+		return Problem(text)
+	}
+	return encode(r, command.Timeout)
+}
+
+// Problem is the result of a call that ran nothing, or of which nothing more is
+// known.
+func Problem(text string) []byte {
+	b, err := json.Marshal(map[string]string{"error": cut(text, 4096)})
+	if err != nil { // a map of strings always encodes
+		return []byte(`{"error":"unknown"}`)
+	}
+	return b
+}
+
+// encode fits a result into MaxResult: escapes can make it six times as long.
+func encode(r sandbox.Result, timeout time.Duration) []byte {
+	out := Result{
+		Stdout: sandbox.Text(r.Stdout), Stderr: sandbox.Text(r.Stderr), ExitCode: r.ExitCode,
+		TimedOut: r.TimedOut, Truncated: r.Truncated, Spill: r.Spill,
+	}
+	switch {
+	case r.TimedOut:
+		out.Stderr += fmt.Sprintf("\n[killed: it ran longer than %s]", timeout)
+	case r.Canceled:
+		out.Stderr += "\n[killed: the turn was ended]"
+	}
+	for {
+		b, err := json.Marshal(out)
+		if err != nil {
+			return Problem("the result cannot be encoded")
+		}
+		if len(b) <= MaxResult {
+			return b
+		}
+		out.Truncated = true
+		out.Stdout, out.Stderr = cut(out.Stdout, len(out.Stdout)/2), cut(out.Stderr, len(out.Stderr)/2)
+	}
+}

@@ -1,0 +1,31 @@
+// Package turn owns the work on one inbox event: from the claim to its fate,
+// through a crash at any instant.
+//
+//	        BeginTurn                                 FinishTurn
+//	event ------------> GO --> round i --------------------------> REPLIED, SILENT
+//	          |  |  |           |    ^                             DEAD, ABORTED
+//	          |  |  |     model:i    | tool:i:1 .. tool:i:n
+//	          |  |  |           v    |
+//	          |  |  |       RecordStep (answer and all intents, one call)
+//	          |  |  +--> WAIT: its next try has a time, wait and begin again
+//	          |  +-----> ALONE: wait until nothing else runs, begin again
+//	          +--------> FINISHED, EXHAUSTED: nothing to do
+//
+// A step whose result is in the journal is not done again: a model answer is
+// replayed (T3), a finished tool is not run (T6). A tool that was begun and has
+// no result runs again if that is harmless; otherwise it becomes in doubt, and
+// the model is told to look before it repeats. Tools of one answer run one after
+// the other, each result journalled before the next begins, so at most the first
+// one without a result can have begun.
+//
+//	model try failed:  record it --> wait --> try again    (counted tries: max_attempts,
+//	                      |                                 outages: retry_max_age)
+//	                      +--> no use, or used up: DEAD
+//
+// It promises: nothing is begun and nothing written once the lease is not
+// trusted; a panic in here is a failed try of this event, not the end of the
+// process; a turn that is stopped by a drain or a lost lease is left exactly as
+// the journal has it, and the next holder goes on from there.
+//
+// It does not hold the lease, does not order events and does not deliver.
+package turn

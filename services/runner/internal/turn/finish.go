@@ -1,0 +1,150 @@
+package turn
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/fault"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/prompt"
+	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/session"
+)
+
+const (
+	// maxError is the most of an error text that is kept, in bytes.
+	maxError = 4096
+	// maxPartial is how much of an unfinished answer is kept, in bytes.
+	maxPartial = 2048
+
+	apology = "Sorry, I could not answer your message."
+)
+
+// reply ends the turn with the model's last word (T7); step is its journal row
+// when that is not written yet.
+func (t *turn) reply(ctx context.Context, a Answer, step *registrypb.Step) (Result, error) {
+	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_REPLIED, Text: a.Text}
+	if strings.TrimSpace(a.Text) == prompt.NoReply {
+		in.Fate, in.Text = registrypb.Fate_FATE_SILENT, ""
+	}
+	if step != nil && t.answer[step.GetKey()] == nil {
+		in.Steps = append(in.Steps, step)
+	}
+	t.last.messages = append(t.last.messages, a.message())
+	return t.end(ctx, in)
+}
+
+// die ends the turn as a dead letter (T9). It is also called when the turn's
+// work is over, so ctx is the lease's.
+func (t *turn) die(ctx context.Context, class, why string) (Result, error) {
+	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_DEAD, Error: text(class + ": " + why), Steps: t.unwritten}
+	if t.begun.GetConfig().GetNotifyPeer() {
+		in.Text = apology
+	}
+	return t.end(ctx, in)
+}
+
+// aborted ends the turn because a person wants it; what was said so far is kept
+// (S1-16).
+func (t *turn) aborted(ctx context.Context) (Result, error) {
+	why := ErrAborted.Error()
+	if said := strings.TrimSpace(t.partial.String()); said != "" {
+		why += "; said so far: " + clip(said, maxPartial)
+	}
+	return t.end(ctx, &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_ABORTED, Error: text(why), Steps: t.unwritten})
+}
+
+func (t *turn) end(ctx context.Context, in *registrypb.FinishTurnRequest) (Result, error) {
+	level, fate := "INFO", strings.ToLower(strings.TrimPrefix(in.GetFate().String(), "FATE_"))
+	if in.GetFate() == registrypb.Fate_FATE_DEAD {
+		level = "ERROR"
+	}
+	t.logf(level, "result: inbox event %d %s after %d ms%s", t.w.InboxID, fate, time.Since(t.started).Milliseconds(), tail(in.GetError()))
+	r, err := t.finish(ctx, in)
+	if err != nil {
+		return Result{}, err
+	}
+	if in.GetFate() == registrypb.Fate_FATE_REPLIED || in.GetFate() == registrypb.Fate_FATE_SILENT {
+		t.w.Emit(run.Item{Kind: run.Lifecycle, Phase: run.End})
+	} else {
+		t.w.Emit(run.Item{Kind: run.Lifecycle, Phase: run.Error, Text: in.GetError()})
+	}
+	if dir := t.begun.GetConfig().GetSessionsDir(); dir != "" && len(t.last.messages) > 0 {
+		if err := session.Write(dir, t.w.ThreadID, t.last.system, t.last.messages); err != nil {
+			t.Logger.WarnContext(ctx, "session file not written", "agent_id", t.w.AgentID, "thread_id", t.w.ThreadID, "error", err)
+		}
+	}
+	return Result{Fate: r.GetFate(), Acked: r.GetLastAckedId()}, nil
+}
+
+func tail(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + clip(why, 512)
+}
+
+// failed accounts for a try without an answer. done means that the event has
+// its fate; else the wait is over and the next try may begin.
+func (t *turn) failed(ctx context.Context, f *Try) (result Result, done bool, err error) {
+	class, why := f.Err.Class.String(), f.Err.Error()
+	if t.panicked {
+		class = "panic"
+	}
+	if !f.Again {
+		result, err = t.die(ctx, class, why)
+		return result, true, err
+	}
+	now := time.Now()
+	switch {
+	case f.Counts:
+		t.down = time.Time{}
+	case t.down.IsZero():
+		t.down = now
+	}
+	t.Meter.AddRetry(class)
+	t.logf("WARN", "model: try failed (%s), next in %d ms: %s", class, f.Wait.Milliseconds(), clip(why, 512))
+	attempts, err := t.record(ctx, &registrypb.FailedTry{
+		Class: clip(class, 64), Error: text(why), Wait: durationpb.New(f.Wait), Counted: f.Counts,
+	})
+	if err != nil {
+		return Result{}, false, err
+	}
+	t.tries = max(attempts, t.tries)
+	switch {
+	case f.Counts && t.tries >= t.maxTries():
+		result, err = t.die(ctx, class, fmt.Sprintf("%s (tried %d times)", why, t.tries))
+		return result, true, err
+	case !f.Counts && now.Sub(t.down)+f.Wait > t.maxAge():
+		result, err = t.die(ctx, class, fmt.Sprintf("%s (waited %s)", why, now.Sub(t.down).Round(time.Second)))
+		return result, true, err
+	}
+	return Result{}, false, t.pause(ctx, f)
+}
+
+// pause waits for the next try without a slot. A person may end it.
+func (t *turn) pause(ctx context.Context, f *Try) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(t.w.Abort, func() { cancel(context.Cause(t.w.Abort)) })()
+	start := time.Now()
+	err := t.w.Slot.Pause(ctx, f.Wait)
+	if !f.Counts {
+		t.waited += time.Since(start)
+	}
+	return err
+}
+
+// text is an error fit for the journal.
+func text(s string) string { return strings.ToValidUTF8(clip(s, maxError), "\uFFFD") }
+
+// refused tells that the journal understood a call and will never take it.
+func refused(err error) bool {
+	f := fault.From(err)
+	return f.Code == codes.InvalidArgument || f.Code == codes.OutOfRange
+}

@@ -1,0 +1,152 @@
+package turn
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/theclaw/agents/internal/fault"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/prompt"
+	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/tool"
+)
+
+// rounds asks the model and runs its tools until it answers with text alone.
+// What the journal has is replayed. failed is a try of the model that gave no
+// answer.
+func (t *turn) rounds(ctx context.Context) (result Result, failed *Try, err error) {
+	begunBefore := t.doubtful()
+	var said []model.Message
+	for round := 1; round <= MaxRounds; round++ {
+		step := t.answer[modelKey(round)]
+		var a Answer
+		if step != nil {
+			if a, err = DecodeAnswer(step.GetResult()); err != nil {
+				return Result{}, nil, err
+			}
+		} else {
+			if a, step, failed, err = t.ask(ctx, round, said); failed != nil || err != nil {
+				return Result{}, failed, err
+			}
+			if len(a.ToolCalls) > 0 {
+				if err := t.plan(ctx, round, a, step); err != nil {
+					return Result{}, nil, err
+				}
+				step = nil
+			}
+		}
+		said = append(said, a.message())
+		if len(a.ToolCalls) == 0 {
+			result, err := t.reply(ctx, a, step)
+			return result, nil, err
+		}
+		for n, c := range a.ToolCalls {
+			text, err := t.use(ctx, round, n+1, c, begunBefore)
+			if err != nil {
+				return Result{}, nil, err
+			}
+			said = append(said, model.Message{Role: model.RoleTool, ToolCallID: c.ID, Name: c.Name, Text: text})
+		}
+	}
+	result, err = t.die(ctx, "tool loop", fmt.Sprintf("the model called tools in %d rounds without an answer", MaxRounds))
+	return result, nil, err
+}
+
+// doubtful is the key of the one tool step that may have begun and has no
+// result: the first intent, since a tool begins after the one before it ended.
+func (t *turn) doubtful() string {
+	for _, key := range t.order {
+		if t.tool[key].GetState() == registrypb.StepState_STEP_STATE_INTENT {
+			return key
+		}
+	}
+	return ""
+}
+
+// ask makes one try of a model call (T3). A good answer is not journalled yet.
+func (t *turn) ask(ctx context.Context, round int, said []model.Message) (Answer, *registrypb.Step, *Try, error) {
+	if !t.found {
+		m, err := t.Models.Find(t.begun.GetConfig().GetProvider(), t.begun.GetConfig().GetModel())
+		if err != nil {
+			e := model.AsError(err)
+			return Answer{}, nil, &Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable()}, nil
+		}
+		t.model, t.found = m, true
+	}
+	req, p := t.request(said)
+	t.last = transcript{p.System, p.Messages}
+	if err := t.trusted(ctx); err != nil {
+		return Answer{}, nil, nil, err
+	}
+	t.partial.Reset()
+	fault.Point("T3.before")
+	resp, try := t.model.Try(ctx, req, t.delta)
+	fault.Point("T3.after")
+	if try.Err != nil {
+		return Answer{}, nil, &try, nil
+	}
+	t.Meter.ObserveStep("model", resp.Duration)
+	for direction, n := range map[string]int64{
+		"input": resp.Usage.Input, "output": resp.Usage.Output,
+		"cached": resp.Usage.CachedInput, "reasoning": resp.Usage.Reasoning,
+	} {
+		t.Meter.AddTokens(direction, t.model.Provider, req.Model, n)
+	}
+	t.logf("INFO", "model: %s/%s %d ms, %d tokens in, %d out, %d tool calls", t.model.Provider, req.Model,
+		resp.Duration.Milliseconds(), resp.Usage.Input, resp.Usage.Output, len(resp.ToolCalls))
+	if len(resp.ToolCalls) == 0 && strings.TrimSpace(resp.Text) == "" {
+		return Answer{}, nil, bad(model.Errorf(model.BadResponse, "the model answered nothing")), nil
+	}
+	a, result, tooLarge := newAnswer(resp)
+	if tooLarge != nil {
+		return Answer{}, nil, bad(tooLarge), nil
+	}
+	return a, t.modelStep(round, req, resp, result), nil, nil
+}
+
+func bad(e *model.Error) *Try { return &Try{Err: e, Counts: true, Again: true, Wait: firstWait} }
+
+// request is the prompt of a round: what the claim brought, and what was said
+// and done since.
+func (t *turn) request(said []model.Message) (model.Request, prompt.Prompt) {
+	c := t.begun.GetConfig()
+	s := prompt.Scope{
+		ReplyContext: t.begun.GetReplyContext(), Turn: said, Tools: tool.Offered(),
+		ContextWindow: c.GetContextWindow(), MaxOutput: c.GetMaxOutputTokens(),
+		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork(), Walled: c.GetSandboxMode() != "off",
+		Inbound: event(t.begun.GetInbound()),
+	}
+	if w := t.model.Window; w > 0 && (s.ContextWindow <= 0 || w < s.ContextWindow) {
+		s.ContextWindow = w
+	}
+	for _, f := range t.begun.GetFiles() {
+		s.Files = append(s.Files, prompt.File{Name: f.GetName(), Content: f.GetContent()})
+	}
+	for _, e := range t.begun.GetTail() {
+		s.Tail = append(s.Tail, event(e))
+	}
+	p := prompt.Build(s)
+	return model.Request{
+		Model: t.model.Name, System: p.System, Messages: p.Messages, Tools: s.Tools,
+		MaxOutputTokens: int(c.GetMaxOutputTokens()), Try: t.tries + 1,
+	}, p
+}
+
+func event(e *registrypb.Event) prompt.Event {
+	return prompt.Event{ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Content: e.GetContent()}
+}
+
+// delta passes a piece of an answer on.
+func (t *turn) delta(d model.Delta) {
+	if d.Reasoning != "" {
+		t.w.Emit(run.Item{Kind: run.Reasoning, Phase: run.Delta, Text: d.Reasoning})
+	}
+	if d.Text != "" {
+		if t.partial.Len() < maxPartial {
+			t.partial.WriteString(d.Text)
+		}
+		t.w.Emit(run.Item{Kind: run.Assistant, Phase: run.Delta, Text: d.Text})
+	}
+}

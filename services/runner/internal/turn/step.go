@@ -1,0 +1,167 @@
+package turn
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/tool"
+)
+
+// Sizes in bytes, as JSON.
+const (
+	// maxReply leaves room in an event of 1 MiB for the reply_context.
+	maxReply = 900 << 10
+	// maxResult is the most the journal takes for one step.
+	maxResult = 1 << 20
+)
+
+const replyNote = "\n[the answer was cut: it is larger than a message can be]"
+
+// modelKey and toolKey are the keys of steps, from 1.
+func modelKey(round int) string   { return fmt.Sprintf("model:%d", round) }
+func toolKey(round, n int) string { return fmt.Sprintf("tool:%d:%d", round, n) }
+
+// Answer is the journalled result of a model step: all that is needed to go on
+// without asking again.
+type Answer struct {
+	Text         string             `json:"text"`
+	Reasoning    string             `json:"reasoning,omitempty"`
+	ToolCalls    []Call             `json:"tool_calls,omitempty"`
+	FinishReason model.FinishReason `json:"finish_reason"`
+	Model        string             `json:"model,omitempty"`
+	ProviderID   string             `json:"provider_id,omitempty"`
+}
+
+// Call is a tool call in an Answer.
+type Call struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// DecodeAnswer reads the result of a model step.
+func DecodeAnswer(result []byte) (Answer, error) {
+	var a Answer
+	if err := json.Unmarshal(result, &a); err != nil {
+		return a, fmt.Errorf("decode model step: %w", err)
+	}
+	return a, nil
+}
+
+// newAnswer is a response as it will be journalled, with its text cut to what a
+// reply can hold. Calls that cannot be journalled are a bad response.
+func newAnswer(r model.Response) (Answer, []byte, *model.Error) {
+	a := Answer{Text: capText(r.Text), Reasoning: r.Reasoning, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID}
+	for _, c := range r.ToolCalls {
+		if len(c.Arguments) > tool.MaxArguments || len(c.Name) > 128 || len(c.ID) > 256 {
+			return a, nil, model.Errorf(model.BadResponse, "the arguments of a tool call are larger than %d KiB", tool.MaxArguments>>10)
+		}
+		a.ToolCalls = append(a.ToolCalls, Call{c.ID, c.Name, c.Arguments})
+	}
+	b, err := encode(a)
+	if err == nil && len(b) > maxResult {
+		a.Reasoning = ""
+		b, err = encode(a)
+	}
+	if err != nil || len(b) > maxResult {
+		return a, nil, model.Errorf(model.BadResponse, "the answer is larger than %d KiB", maxResult>>10)
+	}
+	return a, b, nil
+}
+
+// encode is JSON without escapes that browsers want: they would cost size.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), err
+}
+
+// message is the answer as the model's own earlier word.
+func (a Answer) message() model.Message {
+	m := model.Message{Role: model.RoleAssistant, Text: a.Text, Reasoning: a.Reasoning}
+	for _, c := range a.ToolCalls {
+		m.ToolCalls = append(m.ToolCalls, model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
+	}
+	return m
+}
+
+// hash identifies a request to the model.
+func hash(req model.Request) []byte {
+	req.Try = 0
+	b, err := json.Marshal(req)
+	if err != nil { // a request holds only what encodes
+		return nil
+	}
+	h := sha256.Sum256(b)
+	return h[:]
+}
+
+func (t *turn) modelStep(round int, req model.Request, resp model.Response, result []byte) *registrypb.Step {
+	t.seq++
+	return &registrypb.Step{
+		Seq: t.seq, Kind: registrypb.StepKind_STEP_KIND_MODEL, Key: modelKey(round), RequestSha256: hash(req),
+		State: registrypb.StepState_STEP_STATE_DONE, Name: capName(t.model.Provider + "/" + req.Model), Result: result,
+		Usage: &registrypb.Usage{
+			Input: resp.Usage.Input, Output: resp.Usage.Output,
+			CachedInput: resp.Usage.CachedInput, Reasoning: resp.Usage.Reasoning,
+		},
+		Duration: durationpb.New(resp.Duration),
+	}
+}
+
+func (t *turn) intent(round, n int, c Call) *registrypb.Step {
+	t.seq++
+	sum := sha256.Sum256(c.Arguments)
+	return &registrypb.Step{
+		Seq: t.seq, Kind: registrypb.StepKind_STEP_KIND_TOOL, Key: toolKey(round, n), RequestSha256: sum[:],
+		Class: classes[tool.ClassOf(c.Name)], State: registrypb.StepState_STEP_STATE_INTENT,
+		Name: c.Name, CallId: c.ID, Arguments: string(c.Arguments),
+	}
+}
+
+var classes = map[tool.Class]registrypb.ToolClass{
+	tool.Read:       registrypb.ToolClass_TOOL_CLASS_READ,
+	tool.Idempotent: registrypb.ToolClass_TOOL_CLASS_IDEMPOTENT,
+	tool.Effect:     registrypb.ToolClass_TOOL_CLASS_EFFECT,
+}
+
+// capText bounds a reply by its size as JSON.
+func capText(s string) string {
+	s = shorten(s, maxReply)
+	for {
+		b, err := encode(s)
+		if err != nil || len(b) <= maxReply {
+			return s
+		}
+		s = shorten(s, len(s)/2)
+	}
+}
+
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return clip(s, max(n-len(replyNote), 0)) + replyNote
+}
+
+// clip is the beginning of s in at most n bytes of whole characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+func capName(s string) string { return clip(s, 256) }

@@ -1,0 +1,153 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/tool"
+)
+
+// MaxRounds bounds the model calls of one turn (S0-106).
+const MaxRounds = 100
+
+// What ends a turn before its fate. All leave the journal as it is.
+var (
+	// ErrLost: the lease is gone; whoever holds it now goes on.
+	ErrLost = errors.New("turn stopped: the lease is lost")
+	// ErrYield: the batch gives the lease back while the turn waits.
+	ErrYield = errors.New("turn put off: the batch ends")
+	// ErrStale: another event stands under the inbox id.
+	ErrStale = errors.New("turn dropped: the inbox has another event under this id")
+
+	// ErrAborted is the cause with which a person ends a turn.
+	ErrAborted = errors.New("aborted by the owner")
+	errTimeout = errors.New("timeout")
+)
+
+// Journal is the part of the registry's TurnService that a turn needs.
+type Journal interface {
+	BeginTurn(ctx context.Context, in *registrypb.BeginTurnRequest, opts ...grpc.CallOption) (*registrypb.BeginTurnResponse, error)
+	RecordStep(ctx context.Context, in *registrypb.RecordStepRequest, opts ...grpc.CallOption) (*registrypb.RecordStepResponse, error)
+	FinishTurn(ctx context.Context, in *registrypb.FinishTurnRequest, opts ...grpc.CallOption) (*registrypb.FinishTurnResponse, error)
+}
+
+// Models finds the model of an agent.
+type Models interface {
+	// Find answers the caller for a provider and model; empty names are the
+	// defaults. Its error is a *model.Error.
+	Find(provider, name string) (Model, error)
+}
+
+// Model is a model with its provider, ready to be tried.
+type Model struct {
+	Provider, Name string
+	// Window is the context window of the provider, in tokens; 0: not known.
+	Window int64
+	// Try makes at most one call.
+	Try func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, Try)
+}
+
+// Try is what a failed try means; Err nil means that it did not fail.
+type Try struct {
+	Err    *model.Error
+	Counts bool // charged to the message
+	Again  bool // another try may help
+	Wait   time.Duration
+}
+
+// Slot is the right to work among all turns of this process.
+type Slot interface {
+	// Pause gives the slot away, waits and takes it again. It answers ErrYield
+	// when the batch ends meanwhile, and the context's cause when that ends.
+	Pause(ctx context.Context, d time.Duration) error
+	// Alone exchanges the slot for all slots of the process.
+	Alone(ctx context.Context) error
+}
+
+// Meter counts; [obs.RunnerMetrics] does.
+type Meter interface {
+	ObserveStep(kind string, d time.Duration)
+	AddTokens(direction, provider, model string, n int64)
+	AddRetry(class string)
+}
+
+// Driver works on turns. All fields are required and shared by all turns.
+type Driver struct {
+	Journal Journal
+	Models  Models
+	// Sandbox answers the sandbox for a mode of the configuration.
+	Sandbox func(mode string) (tool.Sandbox, error)
+	Meter   Meter
+	Logger  *slog.Logger
+}
+
+// Work is one event under a lease.
+type Work struct {
+	AgentID, ThreadID, Key string
+	InboxID                int64
+	Source                 string
+	// Fence is resource=token, for the environment of tools.
+	Fence string
+	// Check answers nil while the lease is trusted.
+	Check func() error
+	Slot  Slot
+	// Emit is told what happens; it must not block.
+	Emit func(run.Item)
+	// Panicked is told each panic that was caught.
+	Panicked func()
+	// Abort ends when a person ends the turn, with the cause ErrAborted.
+	Abort context.Context //nolint:containedctx // a second end of the work, not of the call
+}
+
+// Result is a fate that stands.
+type Result struct {
+	Fate registrypb.Fate
+	// Acked is the inbox's last acknowledged id, 0 when not told.
+	Acked int64
+	// Already is true when the event had its fate before.
+	Already bool
+}
+
+// Run works on the event until it has its fate. An error means that it has
+// none: ErrLost, ErrYield and ErrStale, the cause of ctx, or what the registry
+// could not do, after which the same call may be made again.
+func (d *Driver) Run(ctx context.Context, w Work) (Result, error) {
+	t := &turn{Driver: d, w: w, tool: map[string]*registrypb.Step{}, answer: map[string]*registrypb.Step{}}
+	t.logf("INFO", "route: inbox event %d from %s -> %s", w.InboxID, w.Source, w.ThreadID)
+	alone := false
+	for {
+		if err := t.trusted(ctx); err != nil {
+			return Result{}, err
+		}
+		begun, err := t.begin(ctx, alone)
+		if err != nil {
+			return Result{}, err
+		}
+		switch begun.GetOutcome() {
+		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_GO:
+			t.claim(begun)
+			return t.work(ctx)
+		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED:
+			return Result{Already: true}, nil
+		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_EXHAUSTED:
+			return Result{Fate: registrypb.Fate_FATE_DEAD}, nil
+		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_ALONE:
+			if err := w.Slot.Alone(ctx); err != nil {
+				return Result{}, err
+			}
+			alone = true
+		default: // WAIT
+			wait := max(begun.GetWait().AsDuration(), 10*time.Millisecond)
+			if err := w.Slot.Pause(ctx, wait); err != nil {
+				return Result{}, err
+			}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/run"
+)
+
+// Defaults for a registry that does not say.
+const (
+	defaultTries   = 3
+	defaultTimeout = 600 * time.Second
+	defaultMaxAge  = 24 * time.Hour
+)
+
+// turn is one claimed event. It belongs to one goroutine.
+type turn struct {
+	*Driver
+	w     Work
+	logs  []*registrypb.LogLine
+	begun *registrypb.BeginTurnResponse
+
+	// The journal as far as it is known here, by step key.
+	answer, tool map[string]*registrypb.Step
+	order        []string // keys of tool steps in the order of the journal
+	seq          int32
+
+	model   Model
+	found   bool // model is set
+	tries   int  // failed tries that were charged
+	down    time.Time
+	started time.Time
+	waited  time.Duration // for outages, which the turn's time does not count
+	partial strings.Builder
+	// panicked: the last attempt ended in a panic.
+	panicked bool
+	last     transcript
+	// unwritten are tool results that came when the turn was over.
+	unwritten []*registrypb.Step
+}
+
+// transcript is what the session file shows of the turn.
+type transcript struct {
+	system   string
+	messages []model.Message
+}
+
+// claim takes over what the journal knows.
+func (t *turn) claim(b *registrypb.BeginTurnResponse) {
+	t.begun, t.tries, t.started = b, int(b.GetErrorAttempts()), time.Now()
+	if w := b.GetWaited().AsDuration(); w > 0 {
+		t.down = t.started.Add(-w)
+	}
+	for _, s := range b.GetSteps() {
+		t.learn(s)
+	}
+	t.w.Emit(run.Item{Kind: run.Lifecycle, Phase: run.Start})
+	if n := len(b.GetSteps()); n > 0 {
+		t.logf("INFO", "turn: goes on after %d journalled steps (claim %d)", n, b.GetCrashAttempts())
+	}
+}
+
+// learn keeps a step that is in the journal.
+func (t *turn) learn(s *registrypb.Step) {
+	t.seq = max(t.seq, s.GetSeq())
+	switch s.GetKind() {
+	case registrypb.StepKind_STEP_KIND_MODEL:
+		t.answer[s.GetKey()] = s
+	case registrypb.StepKind_STEP_KIND_TOOL:
+		if t.tool[s.GetKey()] == nil {
+			t.order = append(t.order, s.GetKey())
+		}
+		t.tool[s.GetKey()] = s
+	default:
+	}
+}
+
+// work makes attempts until the event has its fate.
+func (t *turn) work(ctx context.Context) (Result, error) {
+	if t.tries >= t.maxTries() {
+		return t.die(ctx, "retry", fmt.Sprintf("all %d tries were used up before", t.tries))
+	}
+	for {
+		result, failed, err := t.attempt(ctx)
+		switch {
+		case err == nil && failed == nil:
+			return result, nil
+		case ctx.Err() != nil:
+			return Result{}, context.Cause(ctx)
+		case err != nil:
+			return t.stopped(ctx, err)
+		}
+		result, done, err := t.failed(ctx, failed)
+		if done || err != nil {
+			if err != nil && ctx.Err() == nil && t.w.Abort.Err() != nil {
+				return t.stopped(ctx, context.Cause(t.w.Abort))
+			}
+			return result, err
+		}
+	}
+}
+
+// attempt walks the rounds under the two ends a turn can have beside the
+// lease's: a person's, and its time. A panic is a failed try.
+func (t *turn) attempt(ctx context.Context) (result Result, failed *Try, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(t.w.Abort, func() { cancel(context.Cause(t.w.Abort)) })()
+	left := t.timeout() - (time.Since(t.started) - t.waited)
+	work, stop := context.WithTimeoutCause(ctx, left, errTimeout)
+	defer stop()
+	defer func() {
+		if p := recover(); p != nil {
+			t.Logger.Error("turn panicked", "agent_id", t.w.AgentID, "event_id", t.w.InboxID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			t.w.Panicked()
+			e := model.Errorf(model.BadResponse, "panic: %s", clip(fmt.Sprint(p), 512))
+			result, err, failed = Result{}, nil, &Try{Err: e, Counts: true, Again: true, Wait: time.Second}
+			t.panicked = true
+		}
+	}()
+	t.panicked = false
+	result, failed, err = t.rounds(work)
+	// What the end of the work caused is the end, whatever it looked like.
+	if work.Err() != nil && (err != nil || failed != nil) {
+		return result, nil, context.Cause(work)
+	}
+	return result, failed, err
+}
+
+// stopped turns the end of a turn's work into its fate, where it is one.
+func (t *turn) stopped(ctx context.Context, cause error) (Result, error) {
+	switch {
+	case errors.Is(cause, errTimeout):
+		return t.die(ctx, "timeout", fmt.Sprintf("the turn took longer than %s", t.timeout()))
+	case errors.Is(cause, ErrAborted):
+		return t.aborted(ctx)
+	case refused(cause):
+		return t.die(ctx, "journal", cause.Error())
+	}
+	return Result{}, cause
+}
+
+func (t *turn) maxTries() int {
+	if n := int(t.begun.GetConfig().GetMaxAttempts()); n > 0 {
+		return n
+	}
+	return defaultTries
+}
+
+func (t *turn) timeout() time.Duration {
+	if d := t.begun.GetConfig().GetTimeout().AsDuration(); d > 0 {
+		return d
+	}
+	return defaultTimeout
+}
+
+func (t *turn) maxAge() time.Duration {
+	if d := t.begun.GetConfig().GetRetryMaxAge().AsDuration(); d > 0 {
+		return d
+	}
+	return defaultMaxAge
+}
