@@ -77,6 +77,8 @@ const (
 	ModelContextTooLong = "MODEL_CONTEXT_TOO_LONG"
 	// ModelBadResponse: the provider's answer was cut off or cannot be understood.
 	ModelBadResponse = "MODEL_BAD_RESPONSE"
+	// ModelPolicy: the provider will not answer this content.
+	ModelPolicy = "MODEL_POLICY"
 	// ChannelUnavailable: the channel could not take the message now.
 	ChannelUnavailable = "CHANNEL_UNAVAILABLE"
 	// ChannelRejected: the channel refused the message for good.

@@ -22,7 +22,9 @@ var goAttempts = []attempt{
 	{name: "udp outside", run: func() error {
 		return dial(unix.AF_INET, unix.SOCK_DGRAM, 0, &unix.SockaddrInet4{Port: 53, Addr: [4]byte{192, 0, 2, 1}})
 	}},
-	{name: "path socket", run: func() error { return dial(unix.AF_UNIX, unix.SOCK_STREAM, 0, &unix.SockaddrUnix{Name: os.Getenv(envUnix)}) }},
+	{name: "path socket", run: func() error {
+		return dial(unix.AF_UNIX, unix.SOCK_STREAM, 0, &unix.SockaddrUnix{Name: os.Getenv(envUnix)})
+	}},
 	{name: "abstract socket", run: func() error {
 		return dial(unix.AF_UNIX, unix.SOCK_STREAM, 0, &unix.SockaddrUnix{Name: "@" + os.Getenv(envAbstract)})
 	}},

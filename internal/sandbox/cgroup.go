@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/theclaw/agents/internal/sandbox/jail"
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // cgroups are the places where we may make groups: one directory for each
@@ -108,7 +108,7 @@ func sweep(dir string) {
 }
 
 // create makes the group of one run with its limits.
-func (c cgroups) create(l jail.Limits) (group, error) {
+func (c cgroups) create(l wire.Limits) (group, error) {
 	var g group
 	name := fmt.Sprintf("%s%d-%d", groupPrefix, os.Getpid(), groupSerial.Add(1))
 	memory, tasks := strconv.FormatInt(l.MemoryBytes, 10), strconv.FormatInt(l.Tasks(), 10)

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
-	"github.com/theclaw/agents/internal/sandbox/jail"
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // The defaults and bounds of a Command.
@@ -34,14 +34,14 @@ type Limits struct {
 	OpenFiles   int64 // default 512 descriptors for each process
 }
 
-func (l Limits) jail() jail.Limits {
+func (l Limits) jail() wire.Limits {
 	pick := func(v, d int64) int64 {
 		if v <= 0 {
 			return d
 		}
 		return v
 	}
-	return jail.Limits{
+	return wire.Limits{
 		MemoryBytes: pick(l.MemoryBytes, 4<<30), PIDs: pick(l.PIDs, 256), FileBytes: pick(l.FileBytes, 256<<20),
 		CPUSeconds: pick(l.CPUSeconds, 600), OpenFiles: pick(l.OpenFiles, 512),
 	}

@@ -44,7 +44,7 @@ const (
 
 // runAttempt is the child's side.
 func runAttempt(name string) int {
-	for _, a := range slices.Concat(attempts, goAttempts) {
+	for _, a := range slices.Concat(goAttempts, counts) {
 		if a.name == name && a.run != nil {
 			if err := a.run(); err != nil {
 				fmt.Println(err)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/theclaw/agents/internal/sandbox/jail"
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // nobody is the host's uid and gid of programs when we are root ourselves. It
@@ -28,8 +29,8 @@ var errRootWorkdir = errors.New("this level cannot run programs as root, and the
 //	root     bubblewrap          the workdir's owner   the workdir's owner
 //	root     reduced             the owner, not root   the owner
 //	any      off                 we                    us
-func (s *Sandbox) order(l Level, c Command) (jail.Order, *os.File, error) {
-	o := jail.Order{
+func (s *Sandbox) order(l Level, c Command) (wire.Order, *os.File, error) {
+	o := wire.Order{
 		Driver: string(l), Shell: c.Shell, Argv: c.Argv, Workdir: c.Workdir, Env: environment(c, "/tmp"),
 		Network: c.Network, ReadOnly: s.opts.ReadOnly, Limits: c.Limits.jail(),
 		MemoryBound: s.cgroups.memory, Bwrap: s.bwrap, Self: s.self,

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -116,7 +117,7 @@ func (o *output) openSpill() {
 	if o.root == nil {
 		return
 	}
-	if err := o.root.MkdirAll(o.dir, 0o700); err != nil {
+	if err := o.mkdir(); err != nil {
 		return
 	}
 	name := filepath.Join(o.dir, "output-"+strings.ToLower(rand.Text()[:12])+".txt")
@@ -127,11 +128,25 @@ func (o *output) openSpill() {
 	if os.Geteuid() == 0 {
 		// The reader is the workdir's owner.
 		_ = f.Chown(o.uid, o.gid)
-		if o.dir != "." {
-			_ = o.root.Lchown(o.dir, o.uid, o.gid)
-		}
 	}
 	o.spill, o.spillPath = f, filepath.Join(o.base, name)
+}
+
+// mkdir makes the directory as the workdir's owner would.
+func (o *output) mkdir() error {
+	for i := range len(o.dir) + 1 {
+		if o.dir == "." || i < len(o.dir) && o.dir[i] != filepath.Separator {
+			continue
+		}
+		err := o.root.Mkdir(o.dir[:i], 0o700)
+		if err == nil && os.Geteuid() == 0 {
+			err = o.root.Lchown(o.dir[:i], o.uid, o.gid)
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (o *output) fill(r *Result) {

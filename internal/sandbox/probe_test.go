@@ -153,7 +153,7 @@ func TestProblems(t *testing.T) {
 }
 
 func init() {
-	goAttempts = append(goAttempts, attempt{name: "probe", run: func() error {
+	counts = append(counts, attempt{name: "probe", run: func() error {
 		r := Probe(context.Background(), Required)
 		if r.Level == LevelNone {
 			return errors.New(string(r.Level) + "\n" + strings.Join(r.Problems, "\n"))

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/theclaw/agents/internal/sandbox/jail"
+	"github.com/theclaw/agents/internal/sandbox/wall"
 )
 
 // setupError is a step of the set-up that failed in the trampoline or in init.
@@ -27,7 +27,7 @@ func (e *setupError) Unwrap() error {
 }
 
 func driverText(l Level) string {
-	abi := fmt.Sprintf("Landlock ABI %d, seccomp", jail.LandlockABI())
+	abi := fmt.Sprintf("Landlock ABI %d, seccomp", wall.LandlockABI())
 	switch l {
 	case LevelFull:
 		return "built-in: user namespace, private root, " + abi
@@ -98,7 +98,7 @@ func (s *Sandbox) weak(l Level) []string {
 	case LevelReduced:
 		out = append(out, "reduced: stat, chmod and utimes reach files outside the workdir, and command lines of other processes can be read")
 	case LevelBubblewrap, LevelPrivileged:
-		if jail.LandlockABI() == 0 {
+		if wall.LandlockABI() == 0 {
 			out = append(out, "landlock: not in this kernel; boot with landlock in the lsm= list")
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox/jail"
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 var errNoBwrap = errors.New("bwrap not found")
@@ -80,7 +81,7 @@ func (s *Sandbox) run(ctx context.Context, l Level, c Command) (Result, error) {
 }
 
 // spawn starts the trampoline and waits until the tree is dead.
-func spawn(ctx context.Context, self string, o jail.Order, userns *os.File, timeout time.Duration, out *output) (Result, error) {
+func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, timeout time.Duration, out *output) (Result, error) {
 	orderR, lifeline, err := os.Pipe()
 	if err != nil {
 		return Result{}, fmt.Errorf("make order pipe: %w", err)
@@ -108,7 +109,7 @@ func spawn(ctx context.Context, self string, o jail.Order, userns *os.File, time
 		cmd.ExtraFiles = append(cmd.ExtraFiles, userns)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if o.Driver != jail.Reduced && o.Driver != jail.Off {
+	if o.Driver != wire.Reduced && o.Driver != wire.Off {
 		// There the trampoline must outlive us for a moment: it kills the orphans.
 		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	}
@@ -123,7 +124,7 @@ func spawn(ctx context.Context, self string, o jail.Order, userns *os.File, time
 	_ = orderR.Close()
 	_ = statusW.Close()
 	drained := out.drain()
-	sent := jail.WriteOrder(lifeline, o) // fails when the trampoline is dead; then status tells
+	sent := wire.WriteOrder(lifeline, o) // fails when the trampoline is dead; then status tells
 
 	dead := make(chan error, 1)
 	go func() { dead <- cmd.Wait() }()
@@ -152,9 +153,9 @@ func spawn(ctx context.Context, self string, o jail.Order, userns *os.File, time
 // writers are dead.
 func finish(r Result, status *os.File, ended, sent error) (Result, error) {
 	_ = status.SetReadDeadline(time.Now().Add(killGrace))
-	var last jail.Status
+	var last wire.Status
 	for in := bufio.NewScanner(status); in.Scan(); {
-		var st jail.Status
+		var st wire.Status
 		if json.Unmarshal(in.Bytes(), &st) == nil && last.Err == "" {
 			last = st
 		}

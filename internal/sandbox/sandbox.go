@@ -13,6 +13,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox/jail"
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // Main is the first statement of main and of TestMain. When this process is a
@@ -33,11 +34,11 @@ const (
 type Level string
 
 const (
-	LevelFull       Level = jail.Full
-	LevelBubblewrap Level = jail.Bubblewrap
-	LevelPrivileged Level = jail.Privileged
-	LevelReduced    Level = jail.Reduced
-	LevelOff        Level = jail.Off
+	LevelFull       Level = wire.Full
+	LevelBubblewrap Level = wire.Bubblewrap
+	LevelPrivileged Level = wire.Privileged
+	LevelReduced    Level = wire.Reduced
+	LevelOff        Level = wire.Off
 	LevelNone       Level = "none" // nothing works: every Run is refused
 )
 

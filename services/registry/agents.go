@@ -2,6 +2,8 @@ package registry
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -46,7 +48,7 @@ func (s *Service) create(id string, spec agentdir.Spec) (*directory.Agent, error
 		return nil, s.edge(id, thread.Inbox, err)
 	}
 	a, err := s.dir.Get(id)
-	if err == nil && s.watch != nil {
+	if err == nil {
 		s.watch.add(a)
 	}
 	return a, err
@@ -229,6 +231,9 @@ func (s *Service) ReadAgentFile(_ context.Context, req *registryv1.ReadAgentFile
 		return nil, err
 	}
 	data, version, err := dir.ReadFile(req.GetName())
+	if errors.Is(err, fs.ErrNotExist) && dir.Check() == nil {
+		return &registryv1.ReadAgentFileResponse{}, nil
+	}
 	if err != nil {
 		return nil, s.edge(req.GetAgentId(), thread.Inbox, err)
 	}
@@ -324,7 +329,7 @@ func (s *Service) rescan() error {
 		s.forget(id)
 	}
 	for _, id := range fresh {
-		if a, err := s.dir.Get(id); err == nil && s.watch != nil {
+		if a, err := s.dir.Get(id); err == nil {
 			s.watch.add(a)
 			s.look(id)
 		}

@@ -90,7 +90,15 @@ func (s *Service) acquire(ctx context.Context, a *directory.Agent, kind registry
 	if err != nil {
 		return rec, s.edge(a.ID, "", err)
 	}
+	s.reapSoon() // its end is on the loop's clock from now on
 	return rec, nil
+}
+
+func (s *Service) reapSoon() {
+	select {
+	case s.reap <- struct{}{}:
+	default:
+	}
 }
 
 func toLease(r lease.Record, live bool) *registryv1.Lease {
@@ -130,10 +138,7 @@ func (s *Service) AcquireDueLease(ctx context.Context, req *registryv1.AcquireDu
 			return answer, nil
 		case <-ctx.Done():
 			// The asker may have died with leases in its hands.
-			select {
-			case s.reap <- struct{}{}:
-			default:
-			}
+			s.reapSoon()
 			return nil, ctx.Err()
 		}
 	}

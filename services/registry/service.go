@@ -84,6 +84,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		s.store = sqlite.New(sqlite.Options{
 			Path: s.dir.Path, Live: s.leases.Check, OnCommit: s.committed, OnFault: s.broken, MaxOpen: cfg.MaxOpen, Idle: s.cfg.Idle,
 		})
+		s.watch = newWatcher(s)
 		_, _, err = s.dir.Scan()
 		return err
 	}()
@@ -122,7 +123,6 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 
 // Run watches, sweeps and reaps until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
-	s.watch = newWatcher(s)
 	var g sync.WaitGroup
 	for _, loop := range []func(context.Context){s.sweepLoop, s.reapLoop, s.lookLoop, s.watch.loop} {
 		g.Go(func() { loop(ctx) })
@@ -136,6 +136,9 @@ func (s *Service) Close() error { return s.close() }
 
 func (s *Service) close() error {
 	var errs []error
+	if s.watch != nil {
+		errs = append(errs, s.watch.close())
+	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 		s.saveInboxes()

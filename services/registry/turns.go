@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"path/filepath"
 
 	"google.golang.org/grpc/codes"
@@ -215,6 +216,9 @@ func (s *Service) contextFiles(set *agentdir.Agent, t route.Tuple, threadID stri
 		filepath.Join("memory", route.MemoryUserFile(t)), filepath.Join("memory", route.MemoryThreadFile(threadID)),
 	} {
 		data, _, err := set.Dir.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			s.log.Warn("file left out of the prompt", "agent_id", set.Dir.ID, "file", name, "error", err)
 			continue

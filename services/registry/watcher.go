@@ -36,6 +36,13 @@ func newWatcher(s *Service) *watcher {
 	return w
 }
 
+func (w *watcher) close() error {
+	if w.fs == nil {
+		return nil
+	}
+	return w.fs.Close()
+}
+
 func (w *watcher) add(a *directory.Agent) {
 	if w.fs == nil {
 		return
@@ -63,7 +70,6 @@ func (w *watcher) loop(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	defer func() { _ = w.fs.Close() }()
 	for {
 		select {
 		case <-ctx.Done():

@@ -3,6 +3,9 @@ package jail
 import (
 	"os"
 	"strconv"
+
+	"github.com/theclaw/agents/internal/sandbox/wall"
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // insideSelf is where bubblewrap shows our own binary; the sandbox's init is ours
@@ -10,8 +13,8 @@ import (
 const insideSelf = "/.sandbox"
 
 // bwrapArgs builds the same picture as root.go, in bubblewrap's words.
-func bwrapArgs(o Order) []string {
-	id := strconv.Itoa(ID)
+func bwrapArgs(o wire.Order) []string {
+	id := strconv.Itoa(wire.ID)
 	a := []string{
 		"--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--clearenv", "--die-with-parent",
 		"--as-pid-1", "--new-session", "--uid", id, "--gid", id, "--hostname", "sandbox",
@@ -20,7 +23,7 @@ func bwrapArgs(o Order) []string {
 	if o.Network {
 		a = append(a, "--share-net")
 	}
-	for _, p := range shown(o) {
+	for _, p := range wall.Shown(o) {
 		st, err := os.Lstat(p)
 		switch {
 		case err != nil:
@@ -33,7 +36,7 @@ func bwrapArgs(o Order) []string {
 		}
 	}
 	if o.Network {
-		for _, p := range networkFiles {
+		for _, p := range wall.NetworkFiles {
 			a = append(a, "--ro-bind-try", p, p)
 		}
 	}

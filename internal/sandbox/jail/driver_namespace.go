@@ -4,10 +4,12 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // namespaces are those of the drivers full and privileged.
-func namespaces(o Order) uintptr {
+func namespaces(o wire.Order) uintptr {
 	f := uintptr(unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP)
 	if !o.Network {
 		f |= unix.CLONE_NEWNET
@@ -18,10 +20,10 @@ func namespaces(o Order) uintptr {
 // userNamespace adds the user namespace: one uid and one gid are mapped, no other
 // exists. The ids are taken by init itself, later: until it has opened the paths
 // it shows, it needs the rights the trampoline has in the host's directories.
-func userNamespace(o Order, sys *syscall.SysProcAttr) {
+func userNamespace(o wire.Order, sys *syscall.SysProcAttr) {
 	sys.Cloneflags = namespaces(o) | unix.CLONE_NEWUSER
-	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: ID, HostID: o.UID, Size: 1}}
-	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: ID, HostID: o.GID, Size: 1}}
+	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: wire.ID, HostID: o.UID, Size: 1}}
+	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: wire.ID, HostID: o.GID, Size: 1}}
 	// There is no uid 0 inside, so capabilities survive the exec of init only as
 	// ambient ones.
 	sys.AmbientCaps = []uintptr{

@@ -9,6 +9,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/sandbox/wall"
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // initProcess is the first process inside: it builds the walls, starts the
@@ -19,56 +22,56 @@ func initProcess() int {
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		unix.CloseOnExec(fdOrder)
 	}
-	status := fd(fdStatus)
-	o, err := readOrder(fd(fdOrder))
+	status := wire.FD(fdStatus)
+	o, err := wire.ReadOrder(wire.FD(fdOrder))
 	if err != nil {
 		return 1 // the trampoline has said why, or is dead
 	}
 	go func() {
-		awaitHangup(fdLifeline)
+		wire.AwaitHangup(fdLifeline)
 		syscall.Exit(137)
 	}()
 	// Handled and forgotten: an ignored signal would stay ignored in the program.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
 	if err := build(o); err != nil {
-		status.fail(err)
+		status.Fail(err)
 		return 1
 	}
-	status.say(run(o))
+	status.Say(run(o))
 	return 0
 }
 
-func build(o Order) error {
+func build(o wire.Order) error {
 	switch o.Driver {
-	case Full, Privileged:
+	case wire.Full, wire.Privileged:
 		if err := unix.Sethostname([]byte("sandbox")); err != nil {
-			return step("sethostname", err)
+			return wire.Step("sethostname", err)
 		}
 		if !o.Network {
 			if err := loopback(); err != nil {
-				return step("loopback", err)
+				return wire.Step("loopback", err)
 			}
 		}
-		if err := enterRoot(o); err != nil {
+		if err := wall.Enter(o, fdTree); err != nil {
 			return err
 		}
 	default:
 		if err := unix.Chdir(o.Workdir); err != nil {
-			return step("chdir workdir", err)
+			return wire.Step("chdir workdir", err)
 		}
 	}
-	if o.Driver == Off {
-		return step("rlimits", setLimits(o))
+	if o.Driver == wire.Off {
+		return wire.Step("rlimits", wall.SetLimits(o))
 	}
-	if err := harden(o); err != nil {
+	if err := wall.Harden(o); err != nil {
 		return err
 	}
 	// Again, as the user we are now: in a directory it may not enter nothing works.
-	return step("chdir workdir", unix.Chdir(o.Workdir))
+	return wire.Step("chdir workdir", unix.Chdir(o.Workdir))
 }
 
 // run starts the program and returns when it has ended; others may still run.
-func run(o Order) Status {
+func run(o wire.Order) wire.Status {
 	argv := o.Argv
 	if o.Shell != "" {
 		argv = []string{shell(), "-c", o.Shell}
@@ -96,19 +99,19 @@ func run(o Order) Status {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			return Status{Step: "wait", Err: err.Error()}
+			return wire.Status{Step: "wait", Err: err.Error()}
 		case got == pid && ws.Exited():
-			return Status{Done: true, Exit: ws.ExitStatus()}
+			return wire.Status{Done: true, Exit: ws.ExitStatus()}
 		case got == pid && ws.Signaled():
-			return Status{Done: true, Exit: 128 + int(ws.Signal()), Signal: int(ws.Signal())}
+			return wire.Status{Done: true, Exit: 128 + int(ws.Signal()), Signal: int(ws.Signal())}
 		}
 	}
 }
 
 // notRun answers as a shell does.
-func notRun(code int, name, why string) Status {
-	_, _ = fd(2).Write(fmt.Appendf(nil, "%s: %s\n", name, why))
-	return Status{Done: true, Exit: code}
+func notRun(code int, name, why string) wire.Status {
+	_, _ = wire.FD(2).Write(fmt.Appendf(nil, "%s: %s\n", name, why))
+	return wire.Status{Done: true, Exit: code}
 }
 
 func shell() string {

@@ -6,6 +6,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // marker is the first argument of a process that is one of ours. It only selects
@@ -55,7 +57,7 @@ func Main() {
 	case roleInit:
 		code = initProcess()
 	case roleHold:
-		poll(0, unix.POLLIN)
+		wire.Poll(0, unix.POLLIN)
 	}
 	// Not os.Exit: no exit hook of the large program may run here.
 	syscall.Exit(code)

@@ -8,6 +8,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/sandbox/wall"
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // trampoline starts init as the order says, and stays until all of it is dead.
@@ -15,24 +18,24 @@ func trampoline() int {
 	for _, f := range []int{fdOrder, fdStatus, fdUserns} {
 		unix.CloseOnExec(f)
 	}
-	status := fd(fdStatus)
-	o, err := readOrder(fd(fdOrder))
+	status := wire.FD(fdStatus)
+	o, err := wire.ReadOrder(wire.FD(fdOrder))
 	if err != nil {
-		status.fail(err)
+		status.Fail(err)
 		return 1
 	}
 	if err := launch(o, status); err != nil {
-		status.fail(err)
+		status.Fail(err)
 		return 1
 	}
 	return 0
 }
 
-func launch(o Order, status fd) error {
-	if os.Geteuid() == 0 && o.Driver != Off {
+func launch(o wire.Order, status wire.FD) error {
+	if os.Geteuid() == 0 && o.Driver != wire.Off {
 		// Groups would survive in a user namespace as nameless, working ones.
 		if err := syscall.Setgroups(nil); err != nil && !errors.Is(err, unix.EPERM) {
-			return step("setgroups", err)
+			return wire.Step("setgroups", err)
 		}
 	}
 	files := []uintptr{0, 1, 2, 0, fdStatus, fdOrder}
@@ -44,36 +47,42 @@ func launch(o Order, status fd) error {
 		// the kernel translates it to the owner and back, so that what it creates
 		// belongs to the owner. File systems that cannot (overlayfs in some
 		// containers) leave the owner's uid itself; then the pids cgroup counts.
-		if tree, err := idmappedTree(o.Workdir, fdUserns); err == nil {
+		if tree, err := wall.IdmappedTree(o.Workdir, fdUserns); err == nil {
 			files = append(files, uintptr(tree))
 		} else {
 			o.Idmap, o.UID, o.GID = false, o.OwnerUID, o.OwnerGID
 		}
 	}
 	// "echo x > /dev/stderr" opens the pipe again, which asks for its owner.
-	if o.Driver != Off {
+	if o.Driver != wire.Off {
 		_ = unix.Fchown(1, o.UID, o.GID)
 		_ = unix.Fchown(2, o.UID, o.GID)
 	}
-	noNamespaces := o.Driver == Reduced || o.Driver == Off
+	noNamespaces := o.Driver == wire.Reduced || o.Driver == wire.Off
 	if noNamespaces {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-			return step("subreaper", err)
+			return wire.Step("subreaper", err)
 		}
 	}
 	path, argv, sys, err := plan(o)
 	if err != nil {
 		return err
 	}
+	if o.Driver == wire.Bubblewrap {
+		// bwrap waits for nobody: it has to be born in the cgroups.
+		if err := join(o.Cgroups, os.Getpid()); err != nil {
+			return err
+		}
+	}
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return step("pipe", err)
+		return wire.Step("pipe", err)
 	}
 	files[fdOrder] = uintptr(p[0])
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: Env(), Files: files, Sys: sys})
 	_ = unix.Close(p[0])
 	if err != nil {
-		return step("clone", err)
+		return wire.Step("clone", err)
 	}
 
 	var mu sync.Mutex // held so that a pid that was reaped is never signalled
@@ -86,14 +95,16 @@ func launch(o Order, status fd) error {
 		}
 	}
 	go func() {
-		awaitHangup(fdOrder)
+		wire.AwaitHangup(fdOrder)
 		kill()
 	}()
 
 	// init does nothing before it has its order, so it is in its cgroups in time.
-	err = join(o.Cgroups, pid)
+	if o.Driver != wire.Bubblewrap {
+		err = join(o.Cgroups, pid)
+	}
 	if err == nil {
-		err = WriteOrder(fd(p[1]), o)
+		err = wire.WriteOrder(wire.FD(p[1]), o)
 	}
 	_ = unix.Close(p[1])
 	if err != nil {
@@ -117,22 +128,22 @@ func launch(o Order, status fd) error {
 }
 
 // plan is how the driver starts init.
-func plan(o Order) (path string, argv []string, sys *syscall.SysProcAttr, err error) {
+func plan(o wire.Order) (path string, argv []string, sys *syscall.SysProcAttr, err error) {
 	argv = []string{"sandbox", marker, roleInit}
 	sys = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	switch o.Driver {
-	case Full:
+	case wire.Full:
 		userNamespace(o, sys)
-	case Privileged:
+	case wire.Privileged:
 		sys.Cloneflags = namespaces(o)
-	case Bubblewrap:
+	case wire.Bubblewrap:
 		if os.Geteuid() == 0 && o.UID != 0 {
 			sys.Credential = &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}
 		}
 		return o.Bwrap, append([]string{"bwrap"}, bwrapArgs(o)...), sys, nil
-	case Reduced, Off:
+	case wire.Reduced, wire.Off:
 	default:
-		return "", nil, nil, step("driver", fmt.Errorf("unknown driver %q", o.Driver))
+		return "", nil, nil, wire.Step("driver", fmt.Errorf("unknown driver %q", o.Driver))
 	}
 	return o.Self, argv, sys, nil
 }
@@ -140,7 +151,7 @@ func plan(o Order) (path string, argv []string, sys *syscall.SysProcAttr, err er
 func join(groups []string, pid int) error {
 	for _, g := range groups {
 		if err := os.WriteFile(g, fmt.Appendf(nil, "%d", pid), 0); err != nil {
-			return step("cgroup", err)
+			return wire.Step("cgroup", err)
 		}
 	}
 	return nil

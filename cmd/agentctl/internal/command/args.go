@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -46,7 +46,7 @@ func Args(names ...string) cobra.PositionalArgs {
 
 // ID checks an agent id; the error is one of usage.
 func ID(id string) error {
-	if err := agentdir.ValidID(id); err != nil {
+	if err := layout.ValidID(id); err != nil {
 		e := fault.From(err)
 		return fault.Usage(e.What, e.Fix)
 	}
@@ -127,4 +127,13 @@ func (e *Env) CompleteID(c *cobra.Command, args []string, typed string) ([]strin
 		}
 	}
 	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// Thread checks a thread id; the error is one of usage.
+func Thread(id string) error {
+	if err := layout.ValidThread(id); err != nil {
+		e := fault.From(err)
+		return fault.Usage(e.What, e.Fix)
+	}
+	return nil
 }

@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 )
 
@@ -87,17 +87,17 @@ func (s *sink) Write(p []byte) (int, error) {
 }
 
 // Home is the home directory that the flags and the environment name.
-func (e *Env) Home() (*agentdir.Home, error) {
-	path, err := agentdir.DefaultHome(func(name string) string {
+func (e *Env) Home() (layout.Home, error) {
+	path, err := layout.DefaultHome(func(name string) string {
 		if name == "THECLAW_HOME" && e.Flags.Home != "" {
 			return e.Flags.Home
 		}
 		return e.Getenv(name)
 	})
 	if err != nil {
-		return nil, err
+		return layout.Home{}, err
 	}
-	return agentdir.At(path), nil
+	return layout.At(path), nil
 }
 
 // Terminal answers the terminal to draw on, or nil unless standard input and

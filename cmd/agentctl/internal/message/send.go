@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -146,7 +148,7 @@ func (s *sending) await(c *cobra.Command, e *command.Env, agent string, answer s
 		e.Note("message %d has no reply of its own: %s", answer.EventID, FateName(t.GetFate()))
 		return nil
 	}
-	fmt.Fprintln(e.Out, text)
+	fmt.Fprintln(e.Out, screen.Text(e, text))
 	return nil
 }
 
@@ -155,6 +157,9 @@ func (s *sending) event(e *command.Env, args []string) (*registry.NewEvent, erro
 		text, err := dash(e, args[1])
 		if err != nil {
 			return nil, err
+		}
+		if args[1] == "-" {
+			text = strings.TrimRight(text, "\r\n")
 		}
 		content := Envelope(s.key, text, time.Now())
 		if err := CheckText(content, text); err != nil {

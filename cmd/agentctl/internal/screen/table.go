@@ -136,6 +136,15 @@ func Clean(s string) string {
 	return b.String()
 }
 
+// Text is s for standard output: made harmless when that is a terminal, byte for
+// byte when it is not.
+func Text(e *command.Env, s string) string {
+	if e.Width() == 0 {
+		return s
+	}
+	return Clean(s)
+}
+
 // Line is Clean on one line.
 func Line(s string) string {
 	return strings.NewReplacer("\n", "⏎", "\t", " ", "\u2028", "⏎", "\u2029", "⏎").Replace(Clean(s))

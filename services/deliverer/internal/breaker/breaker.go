@@ -19,6 +19,9 @@
 package breaker
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,6 +57,10 @@ func KeyOf(c channel.Channel, m channel.Message) Key {
 // Set holds the breakers of one process. The zero value is ready; it is safe
 // for concurrent use.
 type Set struct {
+	// OnChange, if set, is told the channel whose breakers may have changed. It
+	// is called without a lock held and must not block.
+	OnChange func(channel string)
+
 	mu   sync.Mutex
 	down map[Key]*entry
 }
@@ -139,14 +146,60 @@ func (e *entry) reopen(wish time.Duration, wasOpen bool) {
 	e.until, e.probe = until, time.Time{}
 }
 
-// Down returns the keys whose breaker is not closed and when each may be
-// probed next; for status and metrics.
-func (s *Set) Down() map[Key]time.Time {
+// Wait returns how long sends of k are held back, without asking for one: 0
+// when Allow would answer true.
+func (s *Set) Wait(k Key) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make(map[Key]time.Time, len(s.down))
-	for k, e := range s.down {
-		out[k] = e.until
+	e, known := s.down[k]
+	if !known {
+		return 0
 	}
+	return e.wait(time.Now())
+}
+
+func (e *entry) wait(now time.Time) time.Duration {
+	if wait := e.until.Sub(now); wait > 0 {
+		return wait
+	}
+	if e.probing(now) {
+		return probeWait
+	}
+	return 0
+}
+
+func (e *entry) probing(now time.Time) bool {
+	return !e.probe.IsZero() && now.Sub(e.probe) < probeLimit
+}
+
+// Quiet reports whether every breaker is closed.
+func (s *Set) Quiet() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.down) == 0
+}
+
+// Status is one breaker that is not closed.
+type Status struct {
+	Key     Key
+	Wait    time.Duration // until it may be probed; 0: at the next send
+	Probing bool          // half-open: a probe is out
+}
+
+// Down returns the breakers that are not closed, by key; for status and metrics.
+func (s *Set) Down() []Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.down) == 0 {
+		return nil
+	}
+	now := time.Now()
+	out := make([]Status, 0, len(s.down))
+	for k, e := range s.down {
+		out = append(out, Status{Key: k, Wait: e.wait(now), Probing: e.probing(now)})
+	}
+	slices.SortFunc(out, func(a, b Status) int {
+		return cmp.Or(strings.Compare(a.Key.Channel, b.Key.Channel), strings.Compare(a.Key.Host, b.Key.Host))
+	})
 	return out
 }

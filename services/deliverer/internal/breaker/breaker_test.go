@@ -22,6 +22,9 @@ var (
 
 func wantAllow(t *testing.T, s *Set, ok bool, wait time.Duration) {
 	t.Helper()
+	if ahead := s.Wait(hook); ahead != wait {
+		t.Errorf("Wait = %v, want %v", ahead, wait)
+	}
 	if gotOK, gotWait := s.Allow(hook); gotOK != ok || gotWait != wait {
 		t.Errorf("Allow = %v, %v; want %v, %v", gotOK, gotWait, ok, wait)
 	}
@@ -100,7 +103,7 @@ func TestOutageOfAnHour(t *testing.T) {
 		if delivered != 20 || attempts != 0 {
 			t.Errorf("delivered %d of 20, attempts spent %d", delivered, attempts)
 		}
-		if len(s.Down()) != 0 {
+		if len(s.Down()) != 0 || !s.Quiet() {
 			t.Errorf("still remembered: %v", s.Down())
 		}
 	})
@@ -122,8 +125,14 @@ func TestProbe(t *testing.T) {
 		s.Record(hook, down) // so did this one: it does not lengthen the wait
 		wantAllow(t, &s, false, 20*time.Second)
 		time.Sleep(20 * time.Second)
+		if d := s.Down(); len(d) != 1 || d[0] != (Status{Key: hook}) || s.Quiet() {
+			t.Errorf("before the probe: %+v", d)
+		}
 		wantAllow(t, &s, true, 0)
 		wantAllow(t, &s, false, probeWait) // one probe at a time
+		if d := s.Down(); len(d) != 1 || d[0] != (Status{Key: hook, Wait: probeWait, Probing: true}) {
+			t.Errorf("during the probe: %+v", d)
+		}
 		s.Record(hook, down)
 		wantAllow(t, &s, false, Interval)
 

@@ -40,9 +40,6 @@ const (
 	Timeout
 )
 
-// reasonPolicy is the one reason that package fault has no constant for yet.
-const reasonPolicy = "MODEL_POLICY"
-
 var classes = [...]struct {
 	text, reason, fix string
 	recoverable       bool
@@ -55,7 +52,7 @@ var classes = [...]struct {
 	Auth:           {"key refused", fault.ModelAuth, "check the provider's api_key reference and its account", false},
 	Config:         {"request refused", fault.ModelConfig, "check pai.provider and pai.model in the agent's config.yaml and the provider settings", false},
 	ContextTooLong: {"prompt too long", fault.ModelContextTooLong, "lower context_window so that compaction starts earlier, or use a model with a larger window", false},
-	Policy:         {"refused by the provider's content policy", reasonPolicy, "rephrase the message", false},
+	Policy:         {"refused by the provider's content policy", fault.ModelPolicy, "rephrase the message", false},
 	Canceled:       {"canceled", fault.Canceled, "send the message again if the answer is still wanted", false},
 	Timeout:        {"out of time", fault.Deadline, "ask for less in one message, or use a faster model", false},
 }

@@ -131,6 +131,13 @@ func (h *Hub) forgetClosed(s *Stream) {
 	}
 }
 
+// Live tells whether items may still come.
+func (s *Stream) Live() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live && !s.ended
+}
+
 // Publish adds an item. After the last one nothing is added.
 func (s *Stream) Publish(i Item) {
 	s.mu.Lock()
@@ -156,8 +163,8 @@ func (s *Stream) wake() {
 	s.more = make(chan struct{})
 }
 
-// Close ends the stream here. It is kept for late readers until others push it
-// out; one without an end is forgotten at once.
+// Close ends the stream here. It is kept for late readers, and for its numbers,
+// until others push it out.
 func (s *Stream) Close() {
 	h := s.hub
 	h.mu.Lock()
@@ -169,10 +176,6 @@ func (s *Stream) Close() {
 	}
 	s.live = false
 	s.wake()
-	if !s.ended {
-		delete(h.streams, s.key)
-		return
-	}
 	h.closed = append(h.closed, s)
 	h.bytes += s.size
 	for h.bytes > maxClosed && len(h.closed) > 1 {

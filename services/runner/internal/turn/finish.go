@@ -14,6 +14,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/session"
+	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
 const (
@@ -25,17 +26,17 @@ const (
 	apology = "Sorry, I could not answer your message."
 )
 
-// reply ends the turn with the model's last word (T7); step is its journal row
-// when that is not written yet.
-func (t *turn) reply(ctx context.Context, a Answer, step *registrypb.Step) (Result, error) {
+// reply ends the turn with the model's last word (T7); row is its journal row,
+// which goes with it when it is not written yet.
+func (t *turn) reply(ctx context.Context, a step.Answer, row *registrypb.Step) (Result, error) {
 	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_REPLIED, Text: a.Text}
 	if strings.TrimSpace(a.Text) == prompt.NoReply {
 		in.Fate, in.Text = registrypb.Fate_FATE_SILENT, ""
 	}
-	if step != nil && t.answer[step.GetKey()] == nil {
-		in.Steps = append(in.Steps, step)
+	if t.answer[row.GetKey()] == nil {
+		in.Steps = append(in.Steps, row)
 	}
-	t.last.messages = append(t.last.messages, a.message())
+	t.last.messages = append(t.last.messages, a.Message())
 	return t.end(ctx, in)
 }
 
@@ -54,7 +55,7 @@ func (t *turn) die(ctx context.Context, class, why string) (Result, error) {
 func (t *turn) aborted(ctx context.Context) (Result, error) {
 	why := ErrAborted.Error()
 	if said := strings.TrimSpace(t.partial.String()); said != "" {
-		why += "; said so far: " + clip(said, maxPartial)
+		why += "; said so far: " + step.Clip(said, maxPartial)
 	}
 	return t.end(ctx, &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_ABORTED, Error: text(why), Steps: t.unwritten})
 }
@@ -69,10 +70,11 @@ func (t *turn) end(ctx context.Context, in *registrypb.FinishTurnRequest) (Resul
 	if err != nil {
 		return Result{}, err
 	}
-	if in.GetFate() == registrypb.Fate_FATE_REPLIED || in.GetFate() == registrypb.Fate_FATE_SILENT {
-		t.w.Emit(run.Item{Kind: run.Lifecycle, Phase: run.End})
-	} else {
+	switch r.GetFate() { // the one that stands, which may be an earlier one
+	case registrypb.Fate_FATE_DEAD, registrypb.Fate_FATE_ABORTED:
 		t.w.Emit(run.Item{Kind: run.Lifecycle, Phase: run.Error, Text: in.GetError()})
+	default:
+		t.w.Emit(run.Item{Kind: run.Lifecycle, Phase: run.End})
 	}
 	if dir := t.begun.GetConfig().GetSessionsDir(); dir != "" && len(t.last.messages) > 0 {
 		if err := session.Write(dir, t.w.ThreadID, t.last.system, t.last.messages); err != nil {
@@ -86,7 +88,7 @@ func tail(why string) string {
 	if why == "" {
 		return ""
 	}
-	return ": " + clip(why, 512)
+	return ": " + step.Clip(why, 512)
 }
 
 // failed accounts for a try without an answer. done means that the event has
@@ -108,9 +110,9 @@ func (t *turn) failed(ctx context.Context, f *Try) (result Result, done bool, er
 		t.down = now
 	}
 	t.Meter.AddRetry(class)
-	t.logf("WARN", "model: try failed (%s), next in %d ms: %s", class, f.Wait.Milliseconds(), clip(why, 512))
+	t.logf("WARN", "model: try failed (%s), next in %d ms: %s", class, f.Wait.Milliseconds(), step.Clip(why, 512))
 	attempts, err := t.record(ctx, &registrypb.FailedTry{
-		Class: clip(class, 64), Error: text(why), Wait: durationpb.New(f.Wait), Counted: f.Counts,
+		Class: step.Clip(class, 64), Error: text(why), Wait: durationpb.New(f.Wait), Counted: f.Counts,
 	})
 	if err != nil {
 		return Result{}, false, err
@@ -124,24 +126,25 @@ func (t *turn) failed(ctx context.Context, f *Try) (result Result, done bool, er
 		result, err = t.die(ctx, class, fmt.Sprintf("%s (waited %s)", why, now.Sub(t.down).Round(time.Second)))
 		return result, true, err
 	}
-	return Result{}, false, t.pause(ctx, f)
-}
-
-// pause waits for the next try without a slot. A person may end it.
-func (t *turn) pause(ctx context.Context, f *Try) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(t.w.Abort, func() { cancel(context.Cause(t.w.Abort)) })()
 	start := time.Now()
-	err := t.w.Slot.Pause(ctx, f.Wait)
+	err = t.pause(ctx, f.Wait)
 	if !f.Counts {
 		t.waited += time.Since(start)
 	}
-	return err
+	return Result{}, false, err
+}
+
+// pause waits for the next try without a slot. A person may end it, which is
+// then the cause answered.
+func (t *turn) pause(ctx context.Context, d time.Duration) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(t.w.Abort, func() { cancel(context.Cause(t.w.Abort)) })()
+	return t.w.Slot.Pause(ctx, d)
 }
 
 // text is an error fit for the journal.
-func text(s string) string { return strings.ToValidUTF8(clip(s, maxError), "\uFFFD") }
+func text(s string) string { return strings.ToValidUTF8(step.Clip(s, maxError), "\uFFFD") }
 
 // refused tells that the journal understood a call and will never take it.
 func refused(err error) bool {

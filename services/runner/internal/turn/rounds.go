@@ -10,6 +10,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
@@ -20,26 +21,25 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *Try, err erro
 	begunBefore := t.doubtful()
 	var said []model.Message
 	for round := 1; round <= MaxRounds; round++ {
-		step := t.answer[modelKey(round)]
-		var a Answer
-		if step != nil {
-			if a, err = DecodeAnswer(step.GetResult()); err != nil {
+		row := t.answer[step.ModelKey(round)]
+		var a step.Answer
+		if row != nil {
+			if a, err = step.Decode(row.GetResult()); err != nil {
 				return Result{}, nil, err
 			}
 		} else {
-			if a, step, failed, err = t.ask(ctx, round, said); failed != nil || err != nil {
+			if a, row, failed, err = t.ask(ctx, round, said); failed != nil || err != nil {
 				return Result{}, failed, err
 			}
 			if len(a.ToolCalls) > 0 {
-				if err := t.plan(ctx, round, a, step); err != nil {
+				if err := t.plan(ctx, round, a, row); err != nil {
 					return Result{}, nil, err
 				}
-				step = nil
 			}
 		}
-		said = append(said, a.message())
+		said = append(said, a.Message())
 		if len(a.ToolCalls) == 0 {
-			result, err := t.reply(ctx, a, step)
+			result, err := t.reply(ctx, a, row)
 			return result, nil, err
 		}
 		for n, c := range a.ToolCalls {
@@ -66,26 +66,26 @@ func (t *turn) doubtful() string {
 }
 
 // ask makes one try of a model call (T3). A good answer is not journalled yet.
-func (t *turn) ask(ctx context.Context, round int, said []model.Message) (Answer, *registrypb.Step, *Try, error) {
+func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *Try, error) {
 	if !t.found {
 		m, err := t.Models.Find(t.begun.GetConfig().GetProvider(), t.begun.GetConfig().GetModel())
 		if err != nil {
 			e := model.AsError(err)
-			return Answer{}, nil, &Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable()}, nil
+			return step.Answer{}, nil, &Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable()}, nil
 		}
 		t.model, t.found = m, true
 	}
 	req, p := t.request(said)
 	t.last = transcript{p.System, p.Messages}
 	if err := t.trusted(ctx); err != nil {
-		return Answer{}, nil, nil, err
+		return step.Answer{}, nil, nil, err
 	}
 	t.partial.Reset()
 	fault.Point("T3.before")
 	resp, try := t.model.Try(ctx, req, t.delta)
 	fault.Point("T3.after")
 	if try.Err != nil {
-		return Answer{}, nil, &try, nil
+		return step.Answer{}, nil, &try, nil
 	}
 	t.Meter.ObserveStep("model", resp.Duration)
 	for direction, n := range map[string]int64{
@@ -97,13 +97,13 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (Answer
 	t.logf("INFO", "model: %s/%s %d ms, %d tokens in, %d out, %d tool calls", t.model.Provider, req.Model,
 		resp.Duration.Milliseconds(), resp.Usage.Input, resp.Usage.Output, len(resp.ToolCalls))
 	if len(resp.ToolCalls) == 0 && strings.TrimSpace(resp.Text) == "" {
-		return Answer{}, nil, bad(model.Errorf(model.BadResponse, "the model answered nothing")), nil
+		return step.Answer{}, nil, bad(model.Errorf(model.BadResponse, "the model answered nothing")), nil
 	}
-	a, result, tooLarge := newAnswer(resp)
+	a, result, tooLarge := step.NewAnswer(resp)
 	if tooLarge != nil {
-		return Answer{}, nil, bad(tooLarge), nil
+		return step.Answer{}, nil, bad(tooLarge), nil
 	}
-	return a, t.modelStep(round, req, resp, result), nil, nil
+	return a, step.Model(t.nextSeq(), round, t.model.Provider, req, resp, result), nil, nil
 }
 
 func bad(e *model.Error) *Try { return &Try{Err: e, Counts: true, Again: true, Wait: firstWait} }

@@ -10,6 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
@@ -17,10 +18,10 @@ import (
 const inDoubt = "outcome unknown, verify before repeating: the program that ran this command was interrupted"
 
 // plan journals an answer together with all its intents, in one call (T3, T4).
-func (t *turn) plan(ctx context.Context, round int, a Answer, answer *registrypb.Step) error {
+func (t *turn) plan(ctx context.Context, round int, a step.Answer, answer *registrypb.Step) error {
 	steps := []*registrypb.Step{answer}
 	for n, c := range a.ToolCalls {
-		steps = append(steps, t.intent(round, n+1, c))
+		steps = append(steps, step.Intent(t.nextSeq(), round, n+1, c))
 	}
 	if _, err := t.record(ctx, nil, steps...); err != nil {
 		return err
@@ -34,21 +35,21 @@ func (t *turn) plan(ctx context.Context, round int, a Answer, answer *registrypb
 // use answers the result of a tool call: from the journal, or by running it
 // (T5) and journalling what came out (T6). begunBefore is the step that may have
 // run already.
-func (t *turn) use(ctx context.Context, round, n int, c Call, begunBefore string) (string, error) {
-	key := toolKey(round, n)
-	step := t.tool[key]
-	if step == nil { // an answer and its intents are one transaction; this is for journals of others
-		step = t.intent(round, n, c)
-		if _, err := t.record(ctx, nil, step); err != nil {
+func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore string) (string, error) {
+	key := step.ToolKey(round, n)
+	row := t.tool[key]
+	if row == nil { // an answer and its intents are one transaction; this is for journals of others
+		row = step.Intent(t.nextSeq(), round, n, c)
+		if _, err := t.record(ctx, nil, row); err != nil {
 			return "", err
 		}
-		t.learn(step)
+		t.learn(row)
 	}
-	if step.GetState() != registrypb.StepState_STEP_STATE_INTENT {
-		return string(step.GetResult()), nil
+	if row.GetState() != registrypb.StepState_STEP_STATE_INTENT {
+		return string(row.GetResult()), nil
 	}
-	done := proto.CloneOf(step)
-	if key == begunBefore && step.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT {
+	done := proto.CloneOf(row)
+	if key == begunBefore && row.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT {
 		done.State, done.Result = registrypb.StepState_STEP_STATE_IN_DOUBT, tool.Problem(inDoubt)
 		t.logf("WARN", "tool: %s (%s) is in doubt, it was interrupted", c.Name, key)
 	} else {
@@ -78,7 +79,7 @@ func (t *turn) use(ctx context.Context, round, n int, c Call, begunBefore string
 	return string(done.GetResult()), nil
 }
 
-func (t *turn) runTool(ctx context.Context, key string, c Call) []byte {
+func (t *turn) runTool(ctx context.Context, key string, c step.Call) []byte {
 	cfg := t.begun.GetConfig()
 	box, err := t.Sandbox(cfg.GetSandboxMode())
 	if err != nil {

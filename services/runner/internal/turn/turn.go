@@ -3,6 +3,7 @@ package turn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -118,7 +119,13 @@ type Result struct {
 // Run works on the event until it has its fate. An error means that it has
 // none: ErrLost, ErrYield and ErrStale, the cause of ctx, or what the registry
 // could not do, after which the same call may be made again.
-func (d *Driver) Run(ctx context.Context, w Work) (Result, error) {
+func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
+	defer func() {
+		if p := recover(); p != nil { // outside of an attempt: a defect of ours
+			w.Panicked()
+			result, err = Result{}, fmt.Errorf("turn panicked: %v", p)
+		}
+	}()
 	t := &turn{Driver: d, w: w, tool: map[string]*registrypb.Step{}, answer: map[string]*registrypb.Step{}}
 	t.logf("INFO", "route: inbox event %d from %s -> %s", w.InboxID, w.Source, w.ThreadID)
 	alone := false
@@ -137,6 +144,7 @@ func (d *Driver) Run(ctx context.Context, w Work) (Result, error) {
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED:
 			return Result{Already: true}, nil
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_EXHAUSTED:
+			w.Emit(run.Item{Kind: run.Lifecycle, Phase: run.Error, Text: "the process died each time this message was worked on"})
 			return Result{Fate: registrypb.Fate_FATE_DEAD}, nil
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_ALONE:
 			if err := w.Slot.Alone(ctx); err != nil {
@@ -145,7 +153,9 @@ func (d *Driver) Run(ctx context.Context, w Work) (Result, error) {
 			alone = true
 		default: // WAIT
 			wait := max(begun.GetWait().AsDuration(), 10*time.Millisecond)
-			if err := w.Slot.Pause(ctx, wait); err != nil {
+			if err := t.pause(ctx, wait); err != nil && ctx.Err() == nil {
+				return t.stopped(ctx, err)
+			} else if err != nil {
 				return Result{}, err
 			}
 		}

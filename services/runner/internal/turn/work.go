@@ -11,6 +11,7 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
 // Defaults for a registry that does not say.
@@ -82,6 +83,11 @@ func (t *turn) learn(s *registrypb.Step) {
 	}
 }
 
+func (t *turn) nextSeq() int32 {
+	t.seq++
+	return t.seq
+}
+
 // work makes attempts until the event has its fate.
 func (t *turn) work(ctx context.Context) (Result, error) {
 	if t.tries >= t.maxTries() {
@@ -98,11 +104,13 @@ func (t *turn) work(ctx context.Context) (Result, error) {
 			return t.stopped(ctx, err)
 		}
 		result, done, err := t.failed(ctx, failed)
-		if done || err != nil {
-			if err != nil && ctx.Err() == nil && t.w.Abort.Err() != nil {
-				return t.stopped(ctx, context.Cause(t.w.Abort))
-			}
+		switch {
+		case done:
 			return result, err
+		case err != nil && ctx.Err() == nil:
+			return t.stopped(ctx, err)
+		case err != nil:
+			return Result{}, err
 		}
 	}
 }
@@ -120,7 +128,7 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *Try, err err
 		if p := recover(); p != nil {
 			t.Logger.Error("turn panicked", "agent_id", t.w.AgentID, "event_id", t.w.InboxID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			t.w.Panicked()
-			e := model.Errorf(model.BadResponse, "panic: %s", clip(fmt.Sprint(p), 512))
+			e := model.Errorf(model.BadResponse, "panic: %s", step.Clip(fmt.Sprint(p), 512))
 			result, err, failed = Result{}, nil, &Try{Err: e, Counts: true, Again: true, Wait: time.Second}
 			t.panicked = true
 		}

@@ -1,4 +1,9 @@
-package jail
+// Package wire owns the words between the runner, the trampoline and init: the
+// Order down, Status messages back, both on pipes.
+//
+// It promises that a message is whole or an error, and that a step which failed is
+// named. It does not interpret orders: packages jail and wall do.
+package wire
 
 import (
 	"encoding/binary"
@@ -65,20 +70,21 @@ type Status struct {
 	Signal int    `json:",omitempty"`
 }
 
-// stepError is a failed step of the set-up.
-type stepError struct {
-	step string
-	err  error
+// StepError is a failed step of the set-up.
+type StepError struct {
+	Step string
+	Err  error
 }
 
-func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
-func (e *stepError) Unwrap() error { return e.err }
+func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
+func (e *StepError) Unwrap() error { return e.Err }
 
-func step(name string, err error) error {
+// Step names the step an error is from; nil stays nil.
+func Step(name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &stepError{name, err}
+	return &StepError{name, err}
 }
 
 // WriteOrder sends o, with its length in front because the pipe stays open.
@@ -93,7 +99,8 @@ func WriteOrder(w io.Writer, o Order) error {
 	return nil
 }
 
-func readOrder(r io.Reader) (Order, error) {
+// ReadOrder is the other end of WriteOrder.
+func ReadOrder(r io.Reader) (Order, error) {
 	var o Order
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -109,11 +116,11 @@ func readOrder(r io.Reader) (Order, error) {
 	return o, nil
 }
 
-// fd reads and writes a descriptor without the poller of package os: several
+// FD reads and writes a descriptor without the poller of package os: several
 // processes share these pipes, and one of them must not change the others' mode.
-type fd int
+type FD int
 
-func (f fd) Read(b []byte) (int, error) {
+func (f FD) Read(b []byte) (int, error) {
 	for {
 		n, err := unix.Read(int(f), b)
 		switch {
@@ -122,14 +129,14 @@ func (f fd) Read(b []byte) (int, error) {
 		case err == nil:
 			return n, nil
 		case errors.Is(err, unix.EAGAIN):
-			poll(int(f), unix.POLLIN)
+			Poll(int(f), unix.POLLIN)
 		case !errors.Is(err, unix.EINTR):
 			return 0, err
 		}
 	}
 }
 
-func (f fd) Write(b []byte) (int, error) {
+func (f FD) Write(b []byte) (int, error) {
 	done := 0
 	for done < len(b) {
 		n, err := unix.Write(int(f), b[done:])
@@ -137,7 +144,7 @@ func (f fd) Write(b []byte) (int, error) {
 		case err == nil:
 			done += n
 		case errors.Is(err, unix.EAGAIN):
-			poll(int(f), unix.POLLOUT)
+			Poll(int(f), unix.POLLOUT)
 		case !errors.Is(err, unix.EINTR):
 			return done, err
 		}
@@ -145,30 +152,31 @@ func (f fd) Write(b []byte) (int, error) {
 	return done, nil
 }
 
-// say sends one status; nobody is left to tell when this fails.
-func (f fd) say(s Status) {
+// Say sends one status; nobody is left to tell when this fails.
+func (f FD) Say(s Status) {
 	b, _ := json.Marshal(s)
 	_, _ = f.Write(append(b, '\n'))
 }
 
-// fail reports the step that did not work.
-func (f fd) fail(err error) {
+// Fail reports the step that did not work.
+func (f FD) Fail(err error) {
 	s := Status{Step: "start", Err: err.Error()}
-	if e, ok := errors.AsType[*stepError](err); ok {
-		s.Step, s.Err = e.step, e.err.Error()
+	if e, ok := errors.AsType[*StepError](err); ok {
+		s.Step, s.Err = e.Step, e.Err.Error()
 	}
 	if n, ok := errors.AsType[unix.Errno](err); ok {
 		s.Errno = int(n)
 	}
-	f.say(s)
+	f.Say(s)
 }
 
-func poll(fd int, events int16) {
+// Poll waits, without a bound, until one of the events is there.
+func Poll(fd int, events int16) {
 	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, -1)
 }
 
-// awaitHangup returns when the last writer of the pipe is gone.
-func awaitHangup(fd int) {
+// AwaitHangup returns when the last writer of the pipe is gone.
+func AwaitHangup(fd int) {
 	p := []unix.PollFd{{Fd: int32(fd)}}
 	for {
 		if _, err := unix.Poll(p, -1); err != nil && !errors.Is(err, unix.EINTR) {
@@ -179,3 +187,9 @@ func awaitHangup(fd int) {
 		}
 	}
 }
+
+// initTasks are the threads of init, which count as the program's.
+const initTasks = 16
+
+// Tasks is the number to bound processes and threads by, init's included.
+func (l Limits) Tasks() int64 { return l.PIDs + initTasks }

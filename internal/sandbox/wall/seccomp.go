@@ -1,9 +1,11 @@
-package jail
+package wall
 
 import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // refused are the system calls no program here needs: new namespaces and mounts,
@@ -70,7 +72,7 @@ func when(nr uint32, body ...unix.SockFilter) []unix.SockFilter {
 	return append([]unix.SockFilter{jump(unix.BPF_JEQ, nr, 0, uint8(len(body)))}, body...)
 }
 
-func program(o Order) []unix.SockFilter {
+func program(o wire.Order) []unix.SockFilter {
 	allow, deny := answer(unix.SECCOMP_RET_ALLOW), answer(errno(unix.EPERM))
 	p := []unix.SockFilter{
 		load(offArch), jump(unix.BPF_JEQ, auditArch, 1, 0), answer(unix.SECCOMP_RET_KILL_PROCESS),
@@ -88,7 +90,7 @@ func program(o Order) []unix.SockFilter {
 		jump(unix.BPF_JEQ, unix.TIOCSTI, 1, 0), jump(unix.BPF_JEQ, unix.TIOCLINUX, 0, 1), deny, allow)...)
 	p = append(p, when(unix.SYS_SOCKET, families(o)...)...)
 	list := append(append([]uint32{}, refused...), refusedArch...)
-	if o.Driver == Reduced {
+	if o.Driver == wire.Reduced {
 		list = append(list, refusedShared...)
 	}
 	for _, nr := range list {
@@ -99,8 +101,8 @@ func program(o Order) []unix.SockFilter {
 
 // families answers socket(): AF_VSOCK would reach a hypervisor from any network
 // namespace, and the rare families are where kernels break.
-func families(o Order) []unix.SockFilter {
-	if o.Driver == Reduced {
+func families(o wire.Order) []unix.SockFilter {
+	if o.Driver == wire.Reduced {
 		return []unix.SockFilter{answer(errno(unix.EACCES))} // the host's network is in reach
 	}
 	ok := []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}
@@ -115,7 +117,7 @@ func families(o Order) []unix.SockFilter {
 }
 
 // filterSyscalls installs the program on every thread. no_new_privs must be set.
-func filterSyscalls(o Order) error {
+func filterSyscalls(o wire.Order) error {
 	p := program(o)
 	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
 	r, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))

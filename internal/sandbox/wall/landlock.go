@@ -1,4 +1,4 @@
-package jail
+package wall
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/landlock-lsm/go-landlock/landlock"
 	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // The least Landlock ABI by driver. Where Landlock is the only wall it must cover
@@ -28,12 +30,12 @@ func LandlockABI() int {
 // restrictPaths puts this process under Landlock. The version asked for is the one
 // the kernel has, so a right that cannot be enforced is an error: the library's
 // best-effort mode succeeds even when it enforces nothing.
-func restrictPaths(o Order) error {
+func restrictPaths(o wire.Order) error {
 	abi, need := LandlockABI(), 0
 	switch o.Driver {
-	case Full:
+	case wire.Full:
 		need = abiFull
-	case Reduced:
+	case wire.Reduced:
 		need = abiReduced
 	}
 	if abi < need {
@@ -49,10 +51,10 @@ func restrictPaths(o Order) error {
 	cfg := versions[min(abi, len(versions))-1]
 
 	read, write := []string{"/"}, []string{o.Workdir, "/tmp"}
-	if o.Driver == Reduced {
-		read, write = append(shown(o), "/proc"), []string{o.Workdir, o.Temp}
+	if o.Driver == wire.Reduced {
+		read, write = append(Shown(o), "/proc"), []string{o.Workdir, o.Temp}
 		if o.Network {
-			read = append(read, networkFiles...)
+			read = append(read, NetworkFiles...)
 		}
 	}
 	refer := func(r landlock.FSRule) landlock.Rule {

@@ -1,4 +1,4 @@
-package jail
+package wall
 
 import "golang.org/x/sys/unix"
 

@@ -1,4 +1,4 @@
-package jail
+package wall
 
 import (
 	"errors"
@@ -7,62 +7,64 @@ import (
 
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/psx"
+
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // noRoot is SECBIT_NOROOT and its lock: uid 0 is nothing special at an exec.
 const noRoot = 1<<0 | 1<<1
 
-// harden takes from init, and so from the program, all it does not need. The
+// Harden takes from init, and so from the program, all it does not need. The
 // order matters: each step still has the rights it needs, and seccomp is last.
-func harden(o Order) error {
+func Harden(o wire.Order) error {
 	if err := dropBounding(o); err != nil {
 		return err
 	}
-	if o.Driver == Privileged || (o.Driver == Reduced && syscall.Geteuid() == 0) {
+	if o.Driver == wire.Privileged || (o.Driver == wire.Reduced && syscall.Geteuid() == 0) {
 		if err := takeIDs(o.UID, o.GID); err != nil {
 			return err
 		}
 	}
-	if err := setLimits(o); err != nil {
-		return step("rlimits", err)
+	if err := SetLimits(o); err != nil {
+		return wire.Step("rlimits", err)
 	}
 	if err := allThreads(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
-		return step("no_new_privs", err)
+		return wire.Step("no_new_privs", err)
 	}
 	if err := restrictPaths(o); err != nil {
-		return step("landlock", err)
+		return wire.Step("landlock", err)
 	}
 	if err := dropCapabilities(); err != nil {
-		return step("drop capabilities", err)
+		return wire.Step("drop capabilities", err)
 	}
 	// The program has our uid: without this it could open /proc/1/fd and /proc/1/mem.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return step("dumpable", err)
+		return wire.Step("dumpable", err)
 	}
 	// A change of ids has cleared the one the trampoline set.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
-		return step("pdeathsig", err)
+		return wire.Step("pdeathsig", err)
 	}
-	return step("seccomp", filterSyscalls(o))
+	return wire.Step("seccomp", filterSyscalls(o))
 }
 
 // takeIDs makes this process that user, with no other group.
 func takeIDs(uid, gid int) error {
 	if err := syscall.Setgroups(nil); err != nil && !errors.Is(err, unix.EPERM) {
-		return step("setgroups", err) // refused in a user namespace, where the trampoline did it
+		return wire.Step("setgroups", err) // refused in a user namespace, where the trampoline did it
 	}
 	if err := syscall.Setresgid(gid, gid, gid); err != nil {
-		return step("setresgid", err)
+		return wire.Step("setresgid", err)
 	}
-	return step("setresuid", syscall.Setresuid(uid, uid, uid))
+	return wire.Step("setresuid", syscall.Setresuid(uid, uid, uid))
 }
 
-func dropBounding(o Order) error {
-	if o.Driver == Privileged || o.Driver == Reduced {
+func dropBounding(o wire.Order) error {
+	if o.Driver == wire.Privileged || o.Driver == wire.Reduced {
 		// Should the workdir belong to root, the program is uid 0 here, and an exec
 		// must give nothing back. Without the right to set this there is nothing to give.
 		if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot, 0, 0, 0); err != nil && !errors.Is(err, unix.EPERM) {
-			return step("securebits", err)
+			return wire.Step("securebits", err)
 		}
 	}
 	for c := uintptr(0); ; c++ {
@@ -77,12 +79,12 @@ func dropBounding(o Order) error {
 		// capabilities and may not gain any, so their bounding set says nothing; and
 		// forty calls on every thread would be most of the time a spawn takes.
 		err = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-		if errors.Is(err, unix.EPERM) && (o.Driver == Bubblewrap || o.Driver == Reduced) {
+		if errors.Is(err, unix.EPERM) && (o.Driver == wire.Bubblewrap || o.Driver == wire.Reduced) {
 			// An ordinary user cannot; no_new_privs makes the set meaningless.
 			return nil
 		}
 		if err != nil {
-			return step("drop bounding set", err)
+			return wire.Step("drop bounding set", err)
 		}
 	}
 }

@@ -1,4 +1,15 @@
-package turn
+// Package step owns the rows a turn leaves in the journal: their keys, and the
+// JSON of their results.
+//
+//	model:1    an answer, with its tool calls      [Answer]
+//	tool:1:1   the first tool call of that answer  JSON of package tool
+//	tool:1:2   ...
+//	model:2    ...
+//
+// It promises: what [Decode] reads is what [NewAnswer] wrote, whole, so that an
+// answer is never asked for twice; no row is larger than the journal takes, and
+// no reply larger than an event. It calls nothing and keeps nothing.
+package step
 
 import (
 	"bytes"
@@ -24,9 +35,11 @@ const (
 
 const replyNote = "\n[the answer was cut: it is larger than a message can be]"
 
-// modelKey and toolKey are the keys of steps, from 1.
-func modelKey(round int) string   { return fmt.Sprintf("model:%d", round) }
-func toolKey(round, n int) string { return fmt.Sprintf("tool:%d:%d", round, n) }
+// ModelKey is the key of a round's answer, from 1.
+func ModelKey(round int) string { return fmt.Sprintf("model:%d", round) }
+
+// ToolKey is the key of the nth call of a round, both from 1.
+func ToolKey(round, n int) string { return fmt.Sprintf("tool:%d:%d", round, n) }
 
 // Answer is the journalled result of a model step: all that is needed to go on
 // without asking again.
@@ -46,8 +59,8 @@ type Call struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// DecodeAnswer reads the result of a model step.
-func DecodeAnswer(result []byte) (Answer, error) {
+// Decode reads the result of a model step.
+func Decode(result []byte) (Answer, error) {
 	var a Answer
 	if err := json.Unmarshal(result, &a); err != nil {
 		return a, fmt.Errorf("decode model step: %w", err)
@@ -55,9 +68,9 @@ func DecodeAnswer(result []byte) (Answer, error) {
 	return a, nil
 }
 
-// newAnswer is a response as it will be journalled, with its text cut to what a
+// NewAnswer is a response as it will be journalled, with its text cut to what a
 // reply can hold. Calls that cannot be journalled are a bad response.
-func newAnswer(r model.Response) (Answer, []byte, *model.Error) {
+func NewAnswer(r model.Response) (Answer, []byte, *model.Error) {
 	a := Answer{Text: capText(r.Text), Reasoning: r.Reasoning, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID}
 	for _, c := range r.ToolCalls {
 		if len(c.Arguments) > tool.MaxArguments || len(c.Name) > 128 || len(c.ID) > 256 {
@@ -85,8 +98,8 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), err
 }
 
-// message is the answer as the model's own earlier word.
-func (a Answer) message() model.Message {
+// Message is the answer as the model's own earlier word.
+func (a Answer) Message() model.Message {
 	m := model.Message{Role: model.RoleAssistant, Text: a.Text, Reasoning: a.Reasoning}
 	for _, c := range a.ToolCalls {
 		m.ToolCalls = append(m.ToolCalls, model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
@@ -105,11 +118,11 @@ func hash(req model.Request) []byte {
 	return h[:]
 }
 
-func (t *turn) modelStep(round int, req model.Request, resp model.Response, result []byte) *registrypb.Step {
-	t.seq++
+// Model is the journal row of an answer; result is its JSON.
+func Model(seq int32, round int, provider string, req model.Request, resp model.Response, result []byte) *registrypb.Step {
 	return &registrypb.Step{
-		Seq: t.seq, Kind: registrypb.StepKind_STEP_KIND_MODEL, Key: modelKey(round), RequestSha256: hash(req),
-		State: registrypb.StepState_STEP_STATE_DONE, Name: capName(t.model.Provider + "/" + req.Model), Result: result,
+		Seq: seq, Kind: registrypb.StepKind_STEP_KIND_MODEL, Key: ModelKey(round), RequestSha256: hash(req),
+		State: registrypb.StepState_STEP_STATE_DONE, Name: Clip(provider+"/"+req.Model, 256), Result: result,
 		Usage: &registrypb.Usage{
 			Input: resp.Usage.Input, Output: resp.Usage.Output,
 			CachedInput: resp.Usage.CachedInput, Reasoning: resp.Usage.Reasoning,
@@ -118,11 +131,11 @@ func (t *turn) modelStep(round int, req model.Request, resp model.Response, resu
 	}
 }
 
-func (t *turn) intent(round, n int, c Call) *registrypb.Step {
-	t.seq++
+// Intent is the journal row of a call before it is run (T4).
+func Intent(seq int32, round, n int, c Call) *registrypb.Step {
 	sum := sha256.Sum256(c.Arguments)
 	return &registrypb.Step{
-		Seq: t.seq, Kind: registrypb.StepKind_STEP_KIND_TOOL, Key: toolKey(round, n), RequestSha256: sum[:],
+		Seq: seq, Kind: registrypb.StepKind_STEP_KIND_TOOL, Key: ToolKey(round, n), RequestSha256: sum[:],
 		Class: classes[tool.ClassOf(c.Name)], State: registrypb.StepState_STEP_STATE_INTENT,
 		Name: c.Name, CallId: c.ID, Arguments: string(c.Arguments),
 	}
@@ -150,11 +163,11 @@ func shorten(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	return clip(s, max(n-len(replyNote), 0)) + replyNote
+	return Clip(s, max(n-len(replyNote), 0)) + replyNote
 }
 
-// clip is the beginning of s in at most n bytes of whole characters.
-func clip(s string, n int) string {
+// Clip is the beginning of s in at most n bytes of whole characters.
+func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -163,5 +176,3 @@ func clip(s string, n int) string {
 	}
 	return s[:n]
 }
-
-func capName(s string) string { return clip(s, 256) }

@@ -1,4 +1,4 @@
-package jail
+package wall
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 // system is what of the host is shown, read-only. It holds programs and public
@@ -19,12 +21,13 @@ var system = []string{
 	"/etc/services", "/etc/nix", "/nix/store", "/gnu/store",
 }
 
-// networkFiles are shown in addition when the network is open.
-var networkFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"}
+// NetworkFiles are shown in addition when the network is open.
+var NetworkFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"}
 
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
-func shown(o Order) []string { return append(append([]string{}, system...), o.ReadOnly...) }
+// Shown are the paths of the host that are shown.
+func Shown(o wire.Order) []string { return append(append([]string{}, system...), o.ReadOnly...) }
 
 // A tree is a detached copy of mounts, to be attached in the new root.
 type tree struct {
@@ -34,57 +37,58 @@ type tree struct {
 	link string // a symbolic link instead of a tree
 }
 
-// enterRoot replaces the root by a private one. Everything is opened first, with
+// Enter replaces the root by a private one. The descriptor is the workdir, ready
+// to be attached, when the order says that it is id-mapped. Everything is opened first, with
 // the rights in the host's directories; then init takes its ids and attaches.
 // Landlock alone would not do: it covers neither path sockets nor chmod, xattr,
 // utimes or stat.
-func enterRoot(o Order) error {
+func Enter(o wire.Order, workdir int) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return step("mount private", err)
+		return wire.Step("mount private", err)
 	}
-	trees, err := open(o)
+	trees, err := open(o, workdir)
 	if err != nil {
 		return err
 	}
 	files := privateFiles(o)
-	if o.Driver == Full {
-		if err := takeIDs(ID, ID); err != nil {
+	if o.Driver == wire.Full {
+		if err := takeIDs(wire.ID, wire.ID); err != nil {
 			return err
 		}
 	}
 	base, err := newTmpfs("64m", "0755")
 	if err != nil {
-		return step("mount tmpfs", err)
+		return wire.Step("mount tmpfs", err)
 	}
 	// Any directory does: the old root is gone a moment later.
 	if err := attach(base, "/tmp"); err != nil {
 		if err = attach(base, "/usr"); err != nil {
-			return step("mount tmpfs", err)
+			return wire.Step("mount tmpfs", err)
 		}
 	}
 	if err := unix.Fchdir(base); err != nil {
-		return step("chdir", err)
+		return wire.Step("chdir", err)
 	}
 	if err := furnish(o, trees, files); err != nil {
 		return err
 	}
 	// The old root is stacked on the new one at the same place and taken away.
 	if err := unix.PivotRoot(".", "."); err != nil {
-		return step("pivot_root", err)
+		return wire.Step("pivot_root", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return step("detach old root", err)
+		return wire.Step("detach old root", err)
 	}
 	if err := unix.Chdir("/"); err != nil {
-		return step("chdir", err)
+		return wire.Step("chdir", err)
 	}
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
-		return step("seal root", err)
+		return wire.Step("seal root", err)
 	}
-	return step("chdir workdir", unix.Chdir(o.Workdir))
+	return wire.Step("chdir workdir", unix.Chdir(o.Workdir))
 }
 
-func open(o Order) ([]tree, error) {
+func open(o wire.Order, workdir int) ([]tree, error) {
 	var out []tree
 	add := func(path string, attr uint64) error {
 		st, err := os.Lstat(path)
@@ -94,14 +98,14 @@ func open(o Order) ([]tree, error) {
 		if st.Mode()&os.ModeSymlink != 0 && (attr&unix.MOUNT_ATTR_RDONLY != 0) {
 			to, err := os.Readlink(path)
 			out = append(out, tree{path: path, link: to})
-			return step("open "+path, err)
+			return wire.Step("open "+path, err)
 		}
 		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 		if err != nil {
-			return step("open "+path, err)
+			return wire.Step("open "+path, err)
 		}
 		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: attr}); err != nil {
-			return step("protect "+path, err)
+			return wire.Step("protect "+path, err)
 		}
 		out = append(out, tree{path: path, fd: fd, dir: st.IsDir()})
 		return nil
@@ -111,22 +115,22 @@ func open(o Order) ([]tree, error) {
 			return nil, err
 		}
 	}
-	for _, p := range shown(o) {
+	for _, p := range Shown(o) {
 		if err := add(p, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
 			return nil, err
 		}
 	}
 	if o.Idmap {
-		return append(out, tree{path: o.Workdir, fd: fdTree, dir: true}), nil
+		return append(out, tree{path: o.Workdir, fd: workdir, dir: true}), nil
 	}
 	return out, add(o.Workdir, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 }
 
 // furnish fills the new root, which is the current directory.
-func furnish(o Order, trees []tree, files map[string][]byte) error {
+func furnish(o wire.Order, trees []tree, files map[string][]byte) error {
 	for _, d := range []string{"tmp", "proc", "dev", "etc"} {
 		if err := os.Mkdir(d, 0o755); err != nil {
-			return step("make /"+d, err)
+			return wire.Step("make /"+d, err)
 		}
 	}
 	tmp, err := newTmpfs(fmt.Sprint(o.Limits.FileBytes), "1777")
@@ -134,23 +138,23 @@ func furnish(o Order, trees []tree, files map[string][]byte) error {
 		err = attach(tmp, "tmp")
 	}
 	if err != nil {
-		return step("mount /tmp", err)
+		return wire.Step("mount /tmp", err)
 	}
 	for _, t := range trees {
 		if err := place(t); err != nil {
-			return step("show "+t.path, err)
+			return wire.Step("show "+t.path, err)
 		}
 	}
 	for name, b := range files {
 		if err := os.WriteFile("."+name, b, 0o644); err != nil {
-			return step("write "+name, err)
+			return wire.Step("write "+name, err)
 		}
 	}
 	for name, to := range map[string]string{
 		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "shm": "/tmp",
 	} {
 		if err := os.Symlink(to, "dev/"+name); err != nil {
-			return step("link /dev/"+name, err)
+			return wire.Step("link /dev/"+name, err)
 		}
 	}
 	// Containers that mask parts of /proc refuse a new one. Programs then live
@@ -158,7 +162,7 @@ func furnish(o Order, trees []tree, files map[string][]byte) error {
 	// obey the host's uid 0 without any capability.
 	if p, err := newMount("proc", unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC); err == nil {
 		if err := attach(p, "proc"); err != nil {
-			return step("mount /proc", err)
+			return wire.Step("mount /proc", err)
 		}
 	}
 	return nil
@@ -187,15 +191,15 @@ func place(t tree) error {
 }
 
 // privateFiles are written instead of the host's, which name its users and hosts.
-func privateFiles(o Order) map[string][]byte {
+func privateFiles(o wire.Order) map[string][]byte {
 	f := map[string][]byte{
-		"/etc/passwd":        fmt.Appendf(nil, "root:x:0:0::/nonexistent:/bin/false\nagent:x:%d:%d::%s:/bin/sh\n", ID, ID, o.Workdir),
-		"/etc/group":         fmt.Appendf(nil, "root:x:0:\nagent:x:%d:\n", ID),
+		"/etc/passwd":        fmt.Appendf(nil, "root:x:0:0::/nonexistent:/bin/false\nagent:x:%d:%d::%s:/bin/sh\n", wire.ID, wire.ID, o.Workdir),
+		"/etc/group":         fmt.Appendf(nil, "root:x:0:\nagent:x:%d:\n", wire.ID),
 		"/etc/hosts":         []byte("127.0.0.1 localhost sandbox\n::1 localhost\n"),
 		"/etc/nsswitch.conf": []byte("passwd: files\ngroup: files\nhosts: files dns\n"),
 	}
 	if o.Network {
-		for _, p := range networkFiles {
+		for _, p := range NetworkFiles {
 			if b, err := os.ReadFile(p); err == nil {
 				f[p] = b
 			}
@@ -229,9 +233,9 @@ func attach(fd int, to string) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// idmappedTree is the directory alone, without mounts below it: each would need
+// IdmappedTree is the directory alone, detached, with the ids of the user namespace,, without mounts below it: each would need
 // to support the mapping as well.
-func idmappedTree(dir string, userns int) (int, error) {
+func IdmappedTree(dir string, userns int) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return -1, err

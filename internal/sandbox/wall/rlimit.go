@@ -1,19 +1,21 @@
-package jail
+package wall
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/sandbox/wire"
+)
 
 const (
 	// initMemory is the least RLIMIT_DATA, initSpace the least RLIMIT_AS: init has
 	// these limits too, and the Go runtime reserves address space it never uses.
 	initMemory = 512 << 20
 	initSpace  = 3 << 30
-	// initTasks are the threads of init, which count as the program's.
-	initTasks = 16
 )
 
-// setLimits sets the rlimits of init, which the program inherits. Each is both
+// SetLimits sets the rlimits of init, which the program inherits. Each is both
 // the soft and the hard one.
-func setLimits(o Order) error {
+func SetLimits(o wire.Order) error {
 	l := o.Limits
 	space := max(l.MemoryBytes, initSpace)
 	if o.MemoryBound {
@@ -49,6 +51,3 @@ func setLimits(o Order) error {
 	}
 	return nil
 }
-
-// Tasks is the number to bound processes and threads by, init's included.
-func (l Limits) Tasks() int64 { return l.PIDs + initTasks }

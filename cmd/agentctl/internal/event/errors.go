@@ -1,0 +1,158 @@
+package event
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/thread"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// errorFilter selects the error records that turns and deliveries leave behind.
+const errorFilter = "type = 'record' AND subtype = 'error'"
+
+// record is one error record.
+type record struct {
+	AgentID   string          `json:"agent_id"`
+	ThreadID  string          `json:"thread_id"`
+	EventID   int64           `json:"event_id"`
+	CreatedAt string          `json:"created_at"`
+	Error     string          `json:"error"`
+	Context   json.RawMessage `json:"context"`
+}
+
+func errorsCommand(e *command.Env) *cobra.Command {
+	limit, agent := 50, ""
+	list := &cobra.Command{
+		Use:   "list",
+		Short: "List the error records of all agents, newest first",
+		Long: `List the error records that failed turns and deliveries have left in the threads
+of all agents, newest first. What can still be done about one is in 'agentctl dlq'.`,
+		Example: `  agentctl errors list
+  agentctl errors list --agent alice --limit 5 --json`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if limit < 1 || limit > pageMost {
+				return command.Usage(c, "--limit is a number from 1 to %d", pageMost)
+			}
+			if c.Flags().Changed("agent") {
+				if err := command.ID(agent); err != nil {
+					return err
+				}
+			}
+			all, err := records(c.Context(), e, agent, limit)
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(all)
+			}
+			t := screen.NewTable(e, "time", "agent", "thread", "event", "error")
+			for _, r := range all {
+				t.Row(r.CreatedAt, r.AgentID, r.ThreadID, strconv.FormatInt(r.EventID, 10), r.Error)
+			}
+			t.Print()
+			if len(all) == 0 {
+				e.Note("no error records")
+			}
+			return nil
+		},
+	}
+	list.Flags().IntVar(&limit, "limit", limit, "the most records to show")
+	list.Flags().StringVar(&agent, "agent", "", "only of this agent")
+	return command.Group(e, &cobra.Command{
+		Use: "errors", Short: "Show what went wrong, over all agents", Example: `  agentctl errors list`,
+	}, list)
+}
+
+// records collects the newest records; a thread that cannot be read is left out
+// with a word about it, the others are shown.
+func records(ctx context.Context, e *command.Env, only string, limit int) ([]record, error) {
+	refs, err := places(ctx, e, only)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	all := []record{}
+	step, done := screen.Progress(e, len(refs), "reading threads")
+	defer done()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	for _, ref := range refs {
+		g.Go(func() error {
+			defer step()
+			r, err := e.Threads().PeekEvents(ctx, &registry.PeekEventsRequest{Thread: ref, Filter: errorFilter, Tail: true, Limit: int32(limit)})
+			if err != nil {
+				if only != "" || command.Away(err) || ctx.Err() != nil {
+					return err
+				}
+				e.Note("skipped %s of %s: %v", ref.GetThreadId(), ref.GetAgentId(), err)
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, ev := range r.GetEvents() {
+				all = append(all, recordOf(ref, ev))
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b record) int {
+		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), cmp.Compare(a.AgentID, b.AgentID),
+			cmp.Compare(a.ThreadID, b.ThreadID), cmp.Compare(b.EventID, a.EventID))
+	})
+	return all[:min(limit, len(all))], nil
+}
+
+func places(ctx context.Context, e *command.Env, only string) ([]*registry.ThreadRef, error) {
+	ids := []string{only}
+	if only == "" {
+		agents, err := e.AllAgents(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ids = ids[:0]
+		for _, a := range agents {
+			if a.GetHealth() != registry.AgentHealth_AGENT_HEALTH_FAILED {
+				ids = append(ids, a.GetAgentId())
+			}
+		}
+	}
+	var refs []*registry.ThreadRef
+	for _, id := range ids {
+		threads, err := e.AllThreads(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		for _, th := range append([]string{thread.Inbox}, threads...) {
+			refs = append(refs, &registry.ThreadRef{AgentId: id, ThreadId: th})
+		}
+	}
+	return refs, nil
+}
+
+func recordOf(ref *registry.ThreadRef, ev *registry.Event) record {
+	var body struct {
+		Error   string          `json:"error"`
+		Context json.RawMessage `json:"context"`
+	}
+	if json.Unmarshal([]byte(ev.GetContent()), &body) != nil || body.Error == "" {
+		body.Error = ev.GetContent()
+	}
+	if body.Context == nil {
+		body.Context = json.RawMessage("null")
+	}
+	return record{ref.GetAgentId(), ref.GetThreadId(), ev.GetId(), ev.GetCreatedAt(), body.Error, body.Context}
+}

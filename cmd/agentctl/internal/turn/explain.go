@@ -1,0 +1,150 @@
+package turn
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/internal/thread"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// step is a journal row for programs.
+type step struct {
+	Seq        int32   `json:"seq"`
+	Kind       string  `json:"kind"`
+	Key        string  `json:"key"`
+	Name       string  `json:"name"`
+	State      string  `json:"state"`
+	Class      string  `json:"class,omitempty"`
+	CallID     string  `json:"call_id,omitempty"`
+	Arguments  string  `json:"arguments,omitempty"`
+	Result     string  `json:"result,omitempty"`
+	DurationMS int64   `json:"duration_ms"`
+	Usage      *usage  `json:"usage,omitempty"`
+	RecordedAt *string `json:"recorded_at"`
+}
+
+type delivery struct {
+	ThreadID       string  `json:"thread_id"`
+	EventID        int64   `json:"event_id"`
+	State          string  `json:"state"`
+	Attempts       int32   `json:"attempts"`
+	Channel        string  `json:"channel"`
+	ProviderID     string  `json:"provider_id"`
+	Error          string  `json:"error"`
+	MaybeDuplicate bool    `json:"maybe_duplicate"`
+	NextAt         *string `json:"next_at"`
+	CreatedAt      *string `json:"created_at"`
+	UpdatedAt      *string `json:"updated_at"`
+}
+
+func explainCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain ID MESSAGE",
+		Short: "Tell what became of one message",
+		Long: `Tell the story of one message: when it came, who worked on it, each model call
+and tool, what failed, the reply, and its way out. MESSAGE is the id that send
+printed, or a run id.`,
+		Example: `  agentctl explain alice 17
+  agentctl explain alice 17 --json | jq .steps`,
+		Args:              command.Args("ID", "MESSAGE"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			req := &registry.GetTurnRequest{AgentId: args[0]}
+			if id, err := strconv.ParseInt(args[1], 10, 64); err == nil && id > 0 {
+				req.InboxId = id
+			} else if _, ok := thread.KeyID(args[1]); ok {
+				req.Key = args[1]
+			} else {
+				return command.Usage(c, "%q is neither the id of a message nor a run id", args[1])
+			}
+			r, err := e.Turns().GetTurn(c.Context(), req)
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(full(r.GetTurn()))
+			}
+			for _, l := range Story(r.GetTurn()) {
+				fmt.Fprintln(e.Out, l.render(e))
+			}
+			return nil
+		},
+	}
+}
+
+func full(t *registry.Turn) account {
+	a := accountOf(t)
+	a.Steps = []step{}
+	for _, s := range t.GetSteps() {
+		row := step{Seq: s.GetSeq(), Kind: kindName(s.GetKind()), Key: s.GetKey(), Name: s.GetName(), State: stepState(s.GetState()),
+			Class: className(s.GetClass()), CallID: s.GetCallId(), Arguments: s.GetArguments(), Result: string(s.GetResult()),
+			DurationMS: s.GetDuration().AsDuration().Milliseconds(), RecordedAt: stamp(s.GetRecordedAt())}
+		if s.GetUsage() != nil {
+			u := usageOf(s.GetUsage())
+			row.Usage = &u
+		}
+		a.Steps = append(a.Steps, row)
+	}
+	if d := t.GetDelivery(); d != nil {
+		a.Delivery = &delivery{ThreadID: d.GetThreadId(), EventID: d.GetEventId(), State: deliveryState(d.GetState()), Attempts: d.GetAttempts(),
+			Channel: d.GetChannel(), ProviderID: d.GetProviderId(), Error: d.GetError(), MaybeDuplicate: d.GetMaybeDuplicate(),
+			NextAt: stamp(d.GetNextAt()), CreatedAt: stamp(d.GetCreatedAt()), UpdatedAt: stamp(d.GetUpdatedAt())}
+	}
+	return a
+}
+
+func kindName(k registry.StepKind) string {
+	switch k {
+	case registry.StepKind_STEP_KIND_MODEL:
+		return "model"
+	case registry.StepKind_STEP_KIND_TOOL:
+		return "tool"
+	case registry.StepKind_STEP_KIND_STEER:
+		return "steer"
+	}
+	return "unknown"
+}
+
+func stepState(s registry.StepState) string {
+	switch s {
+	case registry.StepState_STEP_STATE_INTENT:
+		return "intent"
+	case registry.StepState_STEP_STATE_DONE:
+		return "done"
+	case registry.StepState_STEP_STATE_IN_DOUBT:
+		return "in_doubt"
+	}
+	return "unknown"
+}
+
+func className(c registry.ToolClass) string {
+	switch c {
+	case registry.ToolClass_TOOL_CLASS_READ:
+		return "read"
+	case registry.ToolClass_TOOL_CLASS_IDEMPOTENT:
+		return "idempotent"
+	case registry.ToolClass_TOOL_CLASS_EFFECT:
+		return "effect"
+	}
+	return ""
+}
+
+func deliveryState(s registry.DeliveryState) string {
+	switch s {
+	case registry.DeliveryState_DELIVERY_STATE_PENDING:
+		return "pending"
+	case registry.DeliveryState_DELIVERY_STATE_SENDING:
+		return "sending"
+	case registry.DeliveryState_DELIVERY_STATE_SENT:
+		return "sent"
+	case registry.DeliveryState_DELIVERY_STATE_DEAD:
+		return "dead"
+	case registry.DeliveryState_DELIVERY_STATE_SKIPPED:
+		return "skipped"
+	}
+	return "none"
+}

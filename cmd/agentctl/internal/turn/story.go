@@ -1,0 +1,249 @@
+package turn
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// Entry is one line of a story. At is zero for what has no time of its own.
+type Entry struct {
+	At   time.Time
+	Text string
+	Mood Mood
+}
+
+// Mood chooses the colour of an entry.
+type Mood int
+
+// The moods: what happened, what went well, what to be careful about, what failed.
+const (
+	Plain Mood = iota
+	Good
+	Careful
+	Bad
+)
+
+// shownBytes of arguments and results go into a story; --json has them whole.
+const shownBytes = 120
+
+func (l Entry) render(e *command.Env) string {
+	at := strings.Repeat(" ", len("15:04:05.000"))
+	if !l.At.IsZero() {
+		at = l.At.UTC().Format("15:04:05.000")
+	}
+	s := screen.Line(l.Text)
+	switch l.Mood {
+	case Good:
+		s = screen.Paint(e, text.FgGreen, s)
+	case Careful:
+		s = screen.Paint(e, text.FgYellow, s)
+	case Bad:
+		s = screen.Paint(e, text.FgRed, s)
+	case Plain:
+	}
+	return at + "  " + s
+}
+
+// teller collects a story.
+type teller struct{ lines []Entry }
+
+func (l *teller) say(at time.Time, mood Mood, format string, args ...any) {
+	l.lines = append(l.lines, Entry{at, fmt.Sprintf(format, args...), mood})
+}
+
+// Story tells a turn in plain words, in the order in which things happened.
+func Story(t *registry.Turn) []Entry {
+	var l teller
+	day := ""
+	if q := when(t.GetQueuedAt()); !q.IsZero() {
+		day = " on " + q.UTC().Format(time.DateOnly) + " (times are UTC)"
+	}
+	l.say(when(t.GetQueuedAt()), Plain, "pushed by %s as message %d of %s%s", t.GetSource(), t.GetInboxId(), t.GetAgentId(), day)
+	l.say(time.Time{}, Plain, "run id %s", t.GetKey())
+	if t.GetThreadId() != "" {
+		l.say(time.Time{}, Plain, "belongs to the conversation %s", t.GetThreadId())
+	}
+	if c := when(t.GetClaimedAt()); !c.IsZero() {
+		l.say(c, Plain, "claimed by a runner, %s after it was pushed", gap(t.GetQueuedAt().AsTime(), c))
+	}
+	if n := t.GetInboundEventId(); n > 0 {
+		l.say(time.Time{}, Plain, "recorded in the conversation as event %d", n)
+	}
+	for _, s := range t.GetSteps() {
+		l.step(s)
+	}
+	if n := t.GetErrorAttempts(); n > 0 {
+		l.say(time.Time{}, Careful, "%s failed%s", count(n, "model try", "model tries"), because(t.GetError()))
+	}
+	if n := t.GetCrashAttempts(); n > 1 {
+		l.say(time.Time{}, Careful, "claimed %d times without progress: %s died while working on it", n, count(n-1, "runner", "runners"))
+	}
+	l.end(t)
+	if d := t.GetDelivery(); d != nil {
+		l.delivery(d)
+	}
+	return l.lines
+}
+
+func (l *teller) step(s *registry.Step) {
+	at := when(s.GetRecordedAt())
+	ms := short(s.GetDuration().AsDuration())
+	switch s.GetKind() {
+	case registry.StepKind_STEP_KIND_MODEL:
+		u := s.GetUsage()
+		line := fmt.Sprintf("%s: model %s answered in %s, %d tokens in, %d out", s.GetKey(), s.GetName(), ms, u.GetInput(), u.GetOutput())
+		if u.GetCachedInput() > 0 {
+			line += fmt.Sprintf(" (%d from its cache)", u.GetCachedInput())
+		}
+		l.say(at, Plain, "%s", line)
+	case registry.StepKind_STEP_KIND_TOOL:
+		name := fmt.Sprintf("%s: tool %s %s", s.GetKey(), s.GetName(), excerpt(s.GetArguments()))
+		switch s.GetState() {
+		case registry.StepState_STEP_STATE_IN_DOUBT:
+			l.say(at, Careful, "%s: in doubt. It may have run; its result was lost in a crash, and it was not run again (window A)", name)
+		case registry.StepState_STEP_STATE_INTENT:
+			l.say(at, Careful, "%s: begun, no result recorded yet", name)
+		default:
+			outcome, mood := toolOutcome(s.GetResult())
+			l.say(at, mood, "%s: %s in %s", name, outcome, ms)
+		}
+	default:
+		l.say(at, Plain, "%s: %s", s.GetKey(), stepState(s.GetState()))
+	}
+}
+
+// toolOutcome reads the result of a program; another tool's is quoted.
+func toolOutcome(result []byte) (string, Mood) {
+	var r struct {
+		ExitCode *int   `json:"exit_code"`
+		Old      *int   `json:"exitCode"`
+		Error    string `json:"error"`
+	}
+	if json.Unmarshal(result, &r) != nil {
+		return "answered " + excerpt(string(result)), Plain
+	}
+	code := r.ExitCode
+	if code == nil {
+		code = r.Old
+	}
+	switch {
+	case r.Error != "":
+		return "failed: " + excerpt(r.Error), Careful
+	case code == nil:
+		return "answered " + excerpt(string(result)), Plain
+	case *code != 0:
+		return fmt.Sprintf("exit code %d", *code), Careful
+	}
+	return "ok", Plain
+}
+
+func (l *teller) end(t *registry.Turn) {
+	at := when(t.GetFinishedAt())
+	after := ""
+	if !at.IsZero() && t.GetQueuedAt() != nil {
+		after = ", " + gap(t.GetQueuedAt().AsTime(), at) + " after it was pushed"
+	}
+	switch t.GetFate() {
+	case registry.Fate_FATE_REPLIED:
+		l.say(at, Good, "replied: event %d of the conversation%s", t.GetReplyEventId(), after)
+	case registry.Fate_FATE_SILENT:
+		l.say(at, Good, "the agent chose to say nothing%s", after)
+	case registry.Fate_FATE_MERGED:
+		l.say(at, Good, "answered together with another message%s", after)
+	case registry.Fate_FATE_ABORTED:
+		l.say(at, Bad, "aborted%s%s", because(t.GetError()), after)
+	case registry.Fate_FATE_NOT_A_MESSAGE:
+		l.say(at, Plain, "not a message: acknowledged without a turn%s", after)
+	case registry.Fate_FATE_DEAD:
+		l.say(at, Bad, "dead%s%s", because(t.GetError()), after)
+		switch {
+		case t.GetResolved() != "":
+			l.say(time.Time{}, Plain, "taken off the dead letters: %s", t.GetResolved())
+		default:
+			l.say(time.Time{}, Plain, "to try again: agentctl dlq retry %s t:%d", t.GetAgentId(), t.GetInboxId())
+		}
+	case registry.Fate_FATE_UNSPECIFIED:
+		l.open(t)
+	}
+}
+
+// open tells what a message without a fate is waiting for.
+func (l *teller) open(t *registry.Turn) {
+	switch t.GetState() {
+	case registry.TurnState_TURN_STATE_QUEUED:
+		l.say(time.Time{}, Careful, "waiting for a runner; is the agent started? ('agentctl status %s')", t.GetAgentId())
+	case registry.TurnState_TURN_STATE_CLAIMED:
+		l.say(time.Time{}, Careful, "under way. If the runner dies now, a model answer that was not recorded is asked for again (window C)")
+	case registry.TurnState_TURN_STATE_WAITING:
+		l.say(time.Time{}, Careful, "waiting for the next try%s", until(when(t.GetNextAt())))
+	default:
+		l.say(time.Time{}, Careful, "its state is not known to this program")
+	}
+}
+
+func (l *teller) delivery(d *registry.Delivery) {
+	at := when(d.GetUpdatedAt())
+	name := "delivery"
+	if d.GetChannel() != "" {
+		name += " by " + d.GetChannel()
+	}
+	tries := count(d.GetAttempts(), "try", "tries")
+	switch d.GetState() {
+	case registry.DeliveryState_DELIVERY_STATE_PENDING:
+		l.say(at, Careful, "%s: not sent yet, %s so far%s%s", name, tries, because(d.GetError()), until(when(d.GetNextAt())))
+	case registry.DeliveryState_DELIVERY_STATE_SENDING:
+		l.say(at, Careful, "%s: a send may be under way, %s so far. If the deliverer dies now, it may leave twice (window B)", name, tries)
+	case registry.DeliveryState_DELIVERY_STATE_SENT:
+		id := ""
+		if d.GetProviderId() != "" {
+			id = " as " + d.GetProviderId()
+		}
+		l.say(at, Good, "%s: sent%s after %s", name, id, tries)
+	case registry.DeliveryState_DELIVERY_STATE_DEAD:
+		l.say(at, Bad, "%s: dead after %s%s", name, tries, because(d.GetError()))
+		l.say(time.Time{}, Plain, "to try again: agentctl dlq retry %s d:%s:%d", d.GetAgentId(), d.GetThreadId(), d.GetEventId())
+	case registry.DeliveryState_DELIVERY_STATE_SKIPPED:
+		l.say(at, Plain, "%s: the configuration has no channel for it", name)
+	default:
+		return
+	}
+	if d.GetMaybeDuplicate() {
+		l.say(time.Time{}, Careful, "maybe sent twice: an earlier send may have left before its record was on disk (window B)")
+	}
+}
+
+func gap(from, to time.Time) string { return short(to.Sub(from)) }
+
+func because(cause string) string {
+	if cause = strings.TrimSpace(cause); cause == "" {
+		return ""
+	}
+	return ": " + excerpt(cause)
+}
+
+func until(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return ", next try at " + t.UTC().Format("15:04:05")
+}
+
+func count(n int32, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func excerpt(s string) string {
+	s = screen.Line(strings.TrimSpace(s))
+	return text.Snip(s, shownBytes, "…")
+}

@@ -1,0 +1,192 @@
+// Package turn owns the commands that account for messages: explain tells the
+// whole story of one, turns lists them with their fates.
+//
+// explain is honest about what is not known: a tool whose result was lost is
+// "in doubt", a reply that may have left twice is "maybe sent twice", and a wait
+// says until when.
+package turn
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/thread"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// Commands answers the commands of this package.
+func Commands(e *command.Env) []*cobra.Command {
+	return []*cobra.Command{explainCommand(e), turnsCommand(e)}
+}
+
+// fates are the words of --fate.
+var fates = map[string]registry.Fate{
+	"all": registry.Fate_FATE_UNSPECIFIED, "replied": registry.Fate_FATE_REPLIED, "silent": registry.Fate_FATE_SILENT,
+	"merged": registry.Fate_FATE_MERGED, "aborted": registry.Fate_FATE_ABORTED, "dead": registry.Fate_FATE_DEAD,
+	"not-a-message": registry.Fate_FATE_NOT_A_MESSAGE,
+}
+
+// account is a turn for programs; times are null until they come.
+type account struct {
+	AgentID        string    `json:"agent_id"`
+	InboxID        int64     `json:"inbox_id"`
+	RunID          string    `json:"run_id"`
+	ThreadID       string    `json:"thread_id"`
+	Source         string    `json:"source"`
+	State          string    `json:"state"`
+	Fate           *string   `json:"fate"`
+	Error          string    `json:"error"`
+	ErrorAttempts  int32     `json:"error_attempts"`
+	CrashAttempts  int32     `json:"crash_attempts"`
+	QueuedAt       *string   `json:"queued_at"`
+	ClaimedAt      *string   `json:"claimed_at"`
+	FinishedAt     *string   `json:"finished_at"`
+	NextAt         *string   `json:"next_at"`
+	InboundEventID int64     `json:"inbound_event_id"`
+	ReplyEventID   int64     `json:"reply_event_id"`
+	ErrorEventID   int64     `json:"error_event_id"`
+	Resolved       string    `json:"resolved"`
+	Usage          usage     `json:"usage"`
+	Steps          []step    `json:"steps,omitempty"`
+	Delivery       *delivery `json:"delivery,omitempty"`
+}
+
+type usage struct {
+	InputTokens       int64 `json:"input_tokens"`
+	OutputTokens      int64 `json:"output_tokens"`
+	CachedInputTokens int64 `json:"cached_input_tokens"`
+	ReasoningTokens   int64 `json:"reasoning_tokens"`
+}
+
+func usageOf(u *registry.Usage) usage {
+	return usage{u.GetInput(), u.GetOutput(), u.GetCachedInput(), u.GetReasoning()}
+}
+
+func accountOf(t *registry.Turn) account {
+	a := account{AgentID: t.GetAgentId(), InboxID: t.GetInboxId(), RunID: t.GetKey(), ThreadID: t.GetThreadId(), Source: t.GetSource(),
+		State: stateName(t.GetState()), Error: t.GetError(), ErrorAttempts: t.GetErrorAttempts(), CrashAttempts: t.GetCrashAttempts(),
+		QueuedAt: stamp(t.GetQueuedAt()), ClaimedAt: stamp(t.GetClaimedAt()), FinishedAt: stamp(t.GetFinishedAt()), NextAt: stamp(t.GetNextAt()),
+		InboundEventID: t.GetInboundEventId(), ReplyEventID: t.GetReplyEventId(), ErrorEventID: t.GetErrorEventId(), Resolved: t.GetResolved(),
+		Usage: usageOf(t.GetUsage())}
+	if f := message.FateName(t.GetFate()); f != "" {
+		a.Fate = &f
+	}
+	return a
+}
+
+func stateName(s registry.TurnState) string {
+	switch s {
+	case registry.TurnState_TURN_STATE_QUEUED:
+		return "queued"
+	case registry.TurnState_TURN_STATE_CLAIMED:
+		return "claimed"
+	case registry.TurnState_TURN_STATE_WAITING:
+		return "waiting"
+	case registry.TurnState_TURN_STATE_DONE:
+		return "done"
+	}
+	return "unknown"
+}
+
+func stamp(t *timestamppb.Timestamp) *string {
+	if t == nil {
+		return nil
+	}
+	s := thread.Stamp(t.AsTime())
+	return &s
+}
+
+// when is the zero time for an absent timestamp.
+func when(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+func turnsCommand(e *command.Env) *cobra.Command {
+	fate := command.Choice{Value: "all", Values: []string{"all", "replied", "silent", "merged", "aborted", "dead", "not-a-message"}}
+	limit := 20
+	c := &cobra.Command{
+		Use:   "turns ID",
+		Short: "List the messages of an agent and what became of them",
+		Long:  `List the messages an agent has received, newest first, and what became of each.`,
+		Example: `  agentctl turns alice
+  agentctl turns alice --fate dead --json`,
+		Args:              command.Args("ID"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if limit < 1 || limit > 1000 {
+				return command.Usage(c, "--limit is a number from 1 to 1000")
+			}
+			r, err := e.Turns().ListTurns(c.Context(), &registry.ListTurnsRequest{AgentId: args[0], Fate: fates[fate.Value], PageSize: int32(limit)})
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				all := []account{}
+				for _, t := range r.GetTurns() {
+					all = append(all, accountOf(t))
+				}
+				return e.PrintJSON(all)
+			}
+			now := time.Now()
+			t := screen.NewTable(e, "message", "age", "fate", "took", "tokens", "source", "thread", "error")
+			for _, turn := range r.GetTurns() {
+				t.Row(fmt.Sprint(turn.GetInboxId()), screen.Age(now, when(turn.GetQueuedAt())), fateOrState(turn), took(turn),
+					tokens(turn.GetUsage()), turn.GetSource(), turn.GetThreadId(), turn.GetError())
+			}
+			t.Print()
+			if len(r.GetTurns()) == 0 {
+				e.Note("no messages")
+			}
+			return nil
+		},
+	}
+	c.Flags().Var(&fate, "fate", "only messages with this fate")
+	c.Flags().IntVar(&limit, "limit", limit, "the most messages to list")
+	return c
+}
+
+func fateOrState(t *registry.Turn) string {
+	if f := message.FateName(t.GetFate()); f != "" {
+		if t.GetResolved() != "" {
+			f += ", " + t.GetResolved()
+		}
+		return f
+	}
+	return stateName(t.GetState())
+}
+
+func took(t *registry.Turn) string {
+	if t.GetFinishedAt() == nil || t.GetQueuedAt() == nil {
+		return "-"
+	}
+	return short(t.GetFinishedAt().AsTime().Sub(t.GetQueuedAt().AsTime()))
+}
+
+// short is a duration with at most three digits.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0ms"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+func tokens(u *registry.Usage) string {
+	if u.GetInput() == 0 && u.GetOutput() == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d+%d", u.GetInput(), u.GetOutput())
+}

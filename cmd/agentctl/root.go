@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/agent"
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/internal/fault"
+)
+
+// execute runs the command line. Whatever cobra itself refuses is a usage error.
+func execute(ctx context.Context, e *command.Env, args []string) error {
+	e.Flags.JSON = wantsJSON(args) // known before the flags are parsed, which may fail
+	root := newRoot(e)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var f *fault.Error
+	if err != nil && !ran(root, args) && !errors.As(err, &f) {
+		return fault.Usage(err.Error(), "see 'agentctl --help'")
+	}
+	return err
+}
+
+// ran tells whether an error came out of a command and not out of cobra's own
+// reading of the line; cobra only fails that way for required flags and groups,
+// which are not used here.
+func ran(root *cobra.Command, args []string) bool {
+	_, _, err := root.Find(args)
+	return err == nil
+}
+
+func wantsJSON(args []string) bool {
+	for _, a := range args {
+		switch a {
+		case "--":
+			return false
+		case "--json", "--json=true":
+			return true
+		}
+	}
+	return false
+}
+
+func newRoot(e *command.Env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "agentctl",
+		Short: "Look after agents, talk to them, and see what became of every message",
+		Long: `agentctl looks after agents: it makes and starts them, talks to them, and shows
+what became of every message. The services do the work ('agentd all').
+
+Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
+		Example: `  agentctl up                          start everything here and talk to admin
+  agentctl init alice                  make an agent
+  agentctl start alice                 let it work
+  agentctl chat alice                  talk to it
+  agentctl explain alice 1             what became of message 1`,
+		SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetIn(e.In)
+	root.SetOut(e.Out)
+	root.SetErr(e.Err)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return command.Usage(c, "%s", flagText(err))
+	})
+	f := root.PersistentFlags()
+	f.StringVar(&e.Flags.Home, "home", "", "home directory (default $THECLAW_HOME, else ~/.theclaw)")
+	f.StringVar(&e.Flags.Registry, "registry", "", "address of the registry, unix:///... or dns:///... (default its socket in the home)")
+	f.StringVar(&e.Flags.Runner, "runner", "", "address of the runner")
+	f.StringVar(&e.Flags.Deliverer, "deliverer", "", "address of the deliverer")
+	f.DurationVar(&e.Flags.Timeout, "timeout", command.DefaultTimeout, "longest wait for one answer of a service")
+	f.BoolVar(&e.Flags.JSON, "json", e.Flags.JSON, "answer in JSON; errors too, as {\"error\",\"suggestion\"} on standard output")
+	f.BoolVar(&e.Flags.NoColor, "no-color", false, "no colours (also NO_COLOR in the environment)")
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return checkFlags(c, e) }
+
+	var subs []*cobra.Command
+	subs = append(subs, agent.Commands(e)...)
+	subs = append(subs, message.Command(e))
+	subs = append(subs, versionCommand(e), completionCommand(e))
+	command.Group(e, root, subs...)
+	root.SetHelpCommand(helpCommand(root))
+	return root
+}
+
+// flagText says "the value of --kind ..." instead of pflag's longer words.
+func flagText(err error) string {
+	return strings.Replace(err.Error(), "flag needs an argument", "missing value", 1)
+}
+
+func checkFlags(c *cobra.Command, e *command.Env) error {
+	for _, name := range []string{"home", "registry", "runner", "deliverer"} {
+		if f := c.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+			return command.Usage(c, "--%s has no value", name)
+		}
+	}
+	if e.Flags.Timeout <= 0 {
+		return command.Usage(c, "--timeout must be more than 0")
+	}
+	return nil
+}
+
+func versionCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Example: `  agentctl version`,
+		Args:    command.Args(),
+		RunE: func(*cobra.Command, []string) error {
+			if e.Flags.JSON {
+				return e.PrintJSON(struct {
+					Version string `json:"version"`
+				}{e.Version})
+			}
+			fmt.Fprintln(e.Out, e.Version)
+			return nil
+		},
+	}
+}
+
+func completionCommand(e *command.Env) *cobra.Command {
+	shells := map[string]func(*cobra.Command, io.Writer) error{
+		"bash":       func(c *cobra.Command, w io.Writer) error { return c.GenBashCompletionV2(w, true) },
+		"zsh":        (*cobra.Command).GenZshCompletion,
+		"fish":       func(c *cobra.Command, w io.Writer) error { return c.GenFishCompletion(w, true) },
+		"powershell": (*cobra.Command).GenPowerShellCompletionWithDesc,
+	}
+	return &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Print the completion script for a shell",
+		Long:  `Print the script that lets a shell complete commands, flags and agent ids.`,
+		Example: `  source <(agentctl completion bash)
+  agentctl completion zsh > "${fpath[1]}/_agentctl"
+  agentctl completion fish | source`,
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		Args:      command.Args("SHELL"),
+		RunE: func(c *cobra.Command, args []string) error {
+			print, ok := shells[args[0]]
+			if !ok {
+				return command.Usage(c, "there is no completion for %q: use bash, zsh, fish or powershell", args[0])
+			}
+			return print(c.Root(), e.Out)
+		},
+	}
+}
+
+// helpCommand is cobra's, except that a topic it does not know is an error.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND...]",
+		Short:   "Show the help of a command",
+		Example: `  agentctl help send`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				if c == nil {
+					c = root
+				}
+				return command.Unknown(c, append(rest, args...)[0])
+			}
+			c.InitDefaultHelpFlag()
+			return c.Help()
+		},
+	}
+}

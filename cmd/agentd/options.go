@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/obs"
+)
+
+var errHelp = errors.New("help was asked for")
+
+// options are what the command line says.
+type options struct {
+	services  []service
+	home      string
+	registry  string // target of the registry
+	metrics   string
+	logFormat string
+	logLevel  slog.Level
+	ttl       time.Duration
+	grace     time.Duration
+	remote    bool // runner and deliverer share no home with the registry
+	getenv    func(string) string
+}
+
+const help = `agentd serves the agents of one home.
+
+Usage:
+  agentd all|registry|runner|deliverer [flags]
+
+Examples:
+  agentd all                                  one process, nothing to set up
+  agentd all --metrics-listen 127.0.0.1:9464  with Prometheus metrics
+  agentd runner --home /srv/claw              one more runner beside a registry
+
+Flags:
+`
+
+func parse(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
+	o := options{getenv: getenv}
+	f := flag.NewFlagSet("agentd", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	var level string
+	var showVersion bool
+	f.StringVar(&o.home, "home", "", "home `directory`; default $THECLAW_HOME, else ~/.theclaw")
+	f.StringVar(&o.registry, "registry", "", "`target` of the registry; default its socket in the home")
+	f.StringVar(&o.metrics, "metrics-listen", "", "loopback `address` for /metrics, /healthz and /readyz; default off")
+	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	f.DurationVar(&o.ttl, "lease-ttl", lease.DefaultTTL, "how long a lease lasts without a renewal")
+	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running work may take to finish at the end")
+	f.BoolVar(&showVersion, "version", false, "print the version")
+	usage := func() {
+		fmt.Fprint(stderr, help)
+		f.SetOutput(stderr)
+		f.PrintDefaults()
+		f.SetOutput(io.Discard)
+	}
+	words, err := parseMixed(f, args)
+	switch {
+	case errors.Is(err, flag.ErrHelp), slices.Contains(words, "help"):
+		usage()
+		return o, errHelp
+	case err != nil:
+		return o, fault.Usage(err.Error(), "see 'agentd --help'")
+	case showVersion:
+		fmt.Fprintln(stderr, "agentd", versionText())
+		return o, errHelp
+	case len(words) != 1:
+		return o, fault.Usage("exactly one of all, registry, runner, deliverer is needed", "for instance 'agentd all'")
+	}
+	if o.services = choose(words[0]); o.services == nil {
+		return o, fault.Usage(fmt.Sprintf("there is no service %q", words[0]), "use all, registry, runner or deliverer")
+	}
+	if o.logLevel, err = obs.ParseLevel(level); err != nil {
+		return o, fault.Usage(err.Error(), "use debug, info, warn or error")
+	}
+	if o.ttl < 100*time.Millisecond || o.ttl > 10*time.Minute {
+		return o, fault.Usage("--lease-ttl is out of range", "use 100ms to 10m")
+	}
+	if o.home == "" {
+		if o.home, err = layout.DefaultHome(getenv); err != nil {
+			return o, err
+		}
+	}
+	o.remote = o.registry != "" && !strings.HasPrefix(o.registry, "unix:")
+	return o, nil
+}
+
+// parseMixed lets flags stand behind words.
+func parseMixed(f *flag.FlagSet, args []string) ([]string, error) {
+	var words []string
+	for {
+		if err := f.Parse(args); err != nil {
+			return nil, err
+		}
+		if args = f.Args(); len(args) == 0 {
+			return words, nil
+		}
+		words, args = append(words, args[0]), args[1:]
+	}
+}
+
+func versionText() string {
+	if version == "" {
+		return "unknown"
+	}
+	return version
+}

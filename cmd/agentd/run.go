@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/serve"
+)
+
+// env is what services are made of.
+type env struct {
+	options
+	homeDir  *agentdir.Home
+	log      *slog.Logger
+	redactor *obs.Redactor
+	metrics  *prometheus.Registry
+}
+
+// component is a made service: what is served, what runs, what is closed.
+type component struct {
+	register serve.Registrar
+	policy   serve.Policy
+	token    func() string
+	run      func(context.Context) error
+	close    func() error
+}
+
+// run makes and serves the chosen services until drain ends, then ends them in
+// the reverse order, so that a worker always has its registry while it finishes.
+func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writer) error {
+	e, err := newEnv(o, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = e.homeDir.Close() }()
+	var stages []*stage
+	stop := func() error {
+		var errs []error
+		for i := len(stages) - 1; i >= 0; i-- {
+			stages[i].cancel()
+			errs = append(errs, stages[i].wait())
+		}
+		return errors.Join(errs...)
+	}
+	failed := make(chan struct{}, len(o.services)+1)
+	for _, s := range o.services {
+		st, err := e.start(s, abort, failed)
+		if err != nil {
+			return errors.Join(err, stop())
+		}
+		stages = append(stages, st)
+	}
+	stages = append(stages, e.serveMetrics(failed))
+	e.log.Info("serving", "home", o.home)
+	select {
+	case <-drain.Done():
+		e.log.Info("draining")
+	case <-failed:
+	}
+	return stop()
+}
+
+func newEnv(o options, stderr io.Writer) (*env, error) {
+	e := &env{options: o, redactor: obs.NewRedactor(), metrics: obs.NewRegistry()}
+	level := new(slog.LevelVar)
+	level.Set(o.logLevel)
+	var err error
+	e.log, err = obs.NewLogger(stderr, obs.LogOptions{
+		Format: o.logFormat, Level: level, Redactor: e.redactor,
+		Attrs: func(ctx context.Context) []slog.Attr {
+			if id := rpc.RequestID(ctx); id != "" {
+				return []slog.Attr{slog.String(obs.KeyRequestID, id)}
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if e.homeDir, err = agentdir.OpenHome(o.home); err != nil {
+		return nil, err
+	}
+	e.homeDir.UserHome, _ = os.UserHomeDir() // only ~/ in a setting needs it, and that error names it
+	return e, nil
+}
+
+// stage is one started service.
+type stage struct {
+	cancel context.CancelFunc
+	g      errgroup.Group
+	close  func() error
+	once   sync.Once
+}
+
+func (s *stage) wait() error {
+	err := s.g.Wait()
+	s.once.Do(func() {
+		if s.close != nil {
+			err = errors.Join(err, s.close())
+		}
+	})
+	return err
+}
+
+// start makes a service, binds its socket, and runs it.
+func (e *env) start(s service, abort <-chan struct{}, failed chan<- struct{}) (*stage, error) {
+	addr, err := e.homeDir.Socket(s.name)
+	if err != nil {
+		return nil, err
+	}
+	// Not derived from the signal: each stage ends in its turn.
+	ctx, cancel := context.WithCancel(context.Background())
+	c, err := s.make(ctx, e)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	srv, err := serve.New(serve.Options{
+		Addr: "unix://" + addr, Services: []serve.Registrar{c.register}, Policy: c.policy, Token: c.token,
+		Logger: e.log, Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": s.name}, e.metrics),
+		Grace: e.grace, Abort: abort,
+	})
+	if err != nil {
+		cancel()
+		return nil, errors.Join(err, c.close())
+	}
+	st := &stage{cancel: cancel, close: c.close}
+	// Served before it runs: SERVING must not wait for what is read at the start.
+	for _, f := range []func(context.Context) error{srv.Run, c.run} {
+		st.g.Go(func() error {
+			err := f(ctx)
+			if ctx.Err() == nil {
+				failed <- struct{}{}
+				cancel()
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			return nil
+		})
+	}
+	return st, nil
+}
+
+func (e *env) serveMetrics(failed chan<- struct{}) *stage {
+	ctx, cancel := context.WithCancel(context.Background())
+	st := &stage{cancel: cancel}
+	st.g.Go(func() error {
+		err := obs.ServeMetrics(ctx, obs.MetricsOptions{Addr: e.options.metrics, Gatherer: e.metrics})
+		if err != nil {
+			failed <- struct{}{}
+		}
+		return err
+	})
+	return st
+}
+
+// dialRegistry connects a worker to its registry.
+func (e *env) dialRegistry(as string) (*grpc.ClientConn, error) {
+	target := e.registry
+	if target == "" {
+		path, err := e.homeDir.Socket("registry")
+		if err != nil {
+			return nil, err
+		}
+		target = "unix://" + path
+	}
+	return rpc.Dial(target, rpc.DialOptions{
+		TokenPath: e.homeDir.TokenFile(), As: rpc.Identity{Kind: rpc.Service, Name: as}, UserAgent: "agentd/" + versionText(),
+	})
+}
+
+// workerToken reads the token that the registry made; it may be rotated while
+// the worker runs, and a worker may start first.
+func (e *env) workerToken() func() string {
+	return func() string {
+		t, err := rpc.ReadToken(e.homeDir.TokenFile())
+		if err != nil {
+			return ""
+		}
+		return t
+	}
+}

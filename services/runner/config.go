@@ -1,0 +1,90 @@
+package runner
+
+import (
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/sandbox"
+)
+
+// Config of a runner; zero values take the defaults.
+type Config struct {
+	// Address is where this runner can be called; it is shown with its leases.
+	Address string
+	// Slots is how many turns run at a time; default 512.
+	Slots int
+	// Agents is how many agents are worked on at a time; default 1,024.
+	Agents int
+	// TTL of leases; default 15 s.
+	TTL time.Duration
+	// Keep is how long a lease is kept without work; default 10 s.
+	Keep time.Duration
+	// Poll is how long one call waits for work; default 25 s.
+	Poll time.Duration
+	// Grace is how long a drain lets turns run; default 30 s.
+	Grace time.Duration
+	// Quarantine is how long an agent is set aside after three panics in a
+	// minute; default 5 min.
+	Quarantine time.Duration
+
+	// ProvidersFile is providers.yaml of the home; it may be missing.
+	ProvidersFile string
+	// PaiConfig is an existing pai configuration; empty looks in the usual places.
+	PaiConfig string
+	// Sandbox is the template for agents whose sandbox.mode is not that of
+	// Deps.Sandbox.
+	Sandbox sandbox.Options
+}
+
+// Deps are the live things a runner works with.
+type Deps struct {
+	// Registry is the connection to the registry.
+	Registry grpc.ClientConnInterface
+	// Holder is this process in leases; see lease.NewHolder.
+	Holder string
+	// Sandbox runs the tools of agents with the mode of Config.Sandbox; nil is
+	// made, and probed, when first needed.
+	Sandbox *sandbox.Sandbox
+	// Getenv answers for the environment: provider keys and defaults.
+	Getenv func(string) string
+	// Abort, when closed, ends a drain at once; nil never does.
+	Abort   <-chan struct{}
+	Metrics *obs.RunnerMetrics
+	Logger  *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	set(&c.Slots, 512)
+	set(&c.Agents, 1024)
+	set(&c.TTL, lease.DefaultTTL)
+	set(&c.Keep, lease.GrantKeep)
+	set(&c.Poll, 25*time.Second)
+	set(&c.Grace, 30*time.Second)
+	set(&c.Quarantine, 5*time.Minute)
+	set(&c.Sandbox.Mode, sandbox.Required)
+	return c
+}
+
+func (d Deps) withDefaults() Deps {
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Metrics == nil {
+		d.Metrics = obs.NewRunnerMetrics(nil)
+	}
+	if d.Getenv == nil {
+		d.Getenv = func(string) string { return "" }
+	}
+	return d
+}
+
+func set[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}

@@ -1,0 +1,105 @@
+package runner
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/fault"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = 2 * time.Second
+	// fullPoll is the wait of a call that asks for nothing new: room may come.
+	fullPoll = time.Second
+	// maxNew is the most leases one call may grant.
+	maxNew = 256
+)
+
+// dispatch asks for work until ctx ends. A call whose answer was lost is made
+// again under the same id, and gets the same leases.
+func (s *Service) dispatch(ctx context.Context) {
+	request, sent, wait := ulid.Make().String(), time.Now(), firstWait
+	for ctx.Err() == nil {
+		room, poll := s.room(), s.cfg.Poll
+		if room == 0 {
+			poll = min(poll, fullPoll)
+		}
+		asked := time.Now()
+		call, cancel := context.WithTimeout(ctx, poll+10*time.Second)
+		r, err := s.leases.AcquireDueLease(call, &registrypb.AcquireDueLeaseRequest{
+			Kind: registrypb.LeaseKind_LEASE_KIND_RUN, Holder: s.deps.Holder, Address: s.cfg.Address, RequestId: request,
+			Ttl: durationpb.New(s.cfg.TTL), MaxNew: room, Wait: durationpb.New(poll),
+		})
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			s.deps.Logger.WarnContext(ctx, "no answer about due work", "error", fault.Chain(err))
+		}
+		if err == nil {
+			for _, due := range r.GetDue() {
+				s.due(due, sent)
+			}
+			request, sent = ulid.Make().String(), time.Now()
+		}
+		// An empty answer long before its time: the registry is ending.
+		early := err == nil && len(r.GetDue()) == 0 && time.Since(asked) < poll/2
+		if err == nil && !early {
+			wait = firstWait
+			continue
+		}
+		sleep(ctx, wait/2+rand.N(wait/2)) //nolint:gosec // spreads load, guards nothing
+		wait = min(2*wait, lastWait)
+	}
+}
+
+// room is how many more agents can be worked on.
+func (s *Service) room() int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int32(min(max(s.cfg.Agents-len(s.claims), 0), maxNew))
+}
+
+// due begins or wakes the claim of an agent. sent is the instant before the
+// registry was asked first.
+func (s *Service) due(w *registrypb.DueWork, sent time.Time) {
+	l := w.GetLease()
+	s.mu.Lock()
+	c := s.claims[w.GetAgentId()]
+	asking := s.asking[w.GetAgentId()] > 0
+	switch {
+	case c != nil && c.token == l.GetToken():
+		s.mu.Unlock()
+		c.poke()
+	case w.GetFresh():
+		s.startLocked(w.GetAgentId(), l, sent)
+		s.mu.Unlock()
+	case asking:
+		s.mu.Unlock() // RunBatch has it, or will: its claim reads the inbox anyway
+	default:
+		s.mu.Unlock() // nobody here works under it any more
+		s.wg.Go(func() { s.release(w.GetAgentId(), l.GetResource(), l.GetToken()) })
+	}
+}
+
+// release gives a lease back. What cannot be given back ends by its ttl.
+func (s *Service) release(agentID, resource string, token uint64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), 5*time.Second)
+	defer cancel()
+	if _, err := s.leases.ReleaseLease(ctx, &registrypb.ReleaseLeaseRequest{Resource: resource, Token: token}); err != nil {
+		s.deps.Logger.Warn("lease not given back", "agent_id", agentID, "fencing_token", token, "error", fault.Chain(err))
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,207 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/turn"
+)
+
+const (
+	// Window is the most ids in hand from the first unfinished one on.
+	Window = 1024
+	// page is how many events one call reads.
+	page = 64
+
+	defaultConcurrency = 64
+)
+
+// ErrEnded tells a waiter that the batch ended before its head was reached.
+var ErrEnded = errors.New("the batch ended")
+
+// Inbox is the part of the registry's TurnService that a batch needs.
+type Inbox interface {
+	OpenBatch(ctx context.Context, in *registrypb.OpenBatchRequest, opts ...grpc.CallOption) (*registrypb.OpenBatchResponse, error)
+}
+
+// Turn works on one event until it has its fate; see turn.Driver.Run.
+type Turn func(ctx context.Context, e *registrypb.PendingEvent, s turn.Slot) error
+
+// Config is the data of a batch.
+type Config struct {
+	AgentID string
+	// Token of the lease, for logs.
+	Token uint64
+	// Keep is how long an idle batch goes on.
+	Keep time.Duration
+}
+
+// Deps are the live things of a batch.
+type Deps struct {
+	Inbox  Inbox
+	Turn   Turn
+	Slots  *Slots
+	Logger *slog.Logger
+}
+
+// Batch is the work under one lease. Make it with New and call Work once.
+type Batch struct {
+	cfg  Config
+	deps Deps
+
+	poke chan struct{} // 1 deep: there is something to read
+	stop chan struct{} // closed: start nothing more
+
+	wg   sync.WaitGroup // lanes
+	once sync.Once      // stop
+
+	agent *semaphore.Weighted // turns of this agent at a time
+
+	mu       sync.Mutex
+	lanes    map[string][]*registrypb.PendingEvent // waiting, behind the one in work
+	pending  map[int64]bool                        // in hand, without a fate
+	order    []int64                               // ids in hand, rising; finished ones are dropped lazily
+	scanned  int64                                 // every id up to it is in hand or has its fate
+	done     int64                                 // events that got their fate here
+	rescan   bool                                  // an id has another event: read again from the first unfinished
+	ended    bool
+	progress chan struct{} // closed at the next change of the above
+}
+
+// New makes a batch.
+func New(c Config, d Deps) *Batch {
+	return &Batch{
+		cfg: c, deps: d,
+		poke: make(chan struct{}, 1), stop: make(chan struct{}), progress: make(chan struct{}),
+		lanes: make(map[string][]*registrypb.PendingEvent), pending: make(map[int64]bool),
+	}
+}
+
+// Poke says that there may be new events.
+func (b *Batch) Poke() {
+	select {
+	case b.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Stop lets running turns finish and starts nothing more; Work then ends.
+func (b *Batch) Stop() { b.once.Do(func() { close(b.stop) }) }
+
+// Work reads and works until there was nothing to do for Keep, yield is closed
+// or Stop was called (nil), or ctx ended or the lease was lost (the cause). When
+// it returns no turn is running.
+func (b *Batch) Work(ctx context.Context, yield <-chan struct{}) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer b.end()
+	defer b.wg.Wait()
+	defer b.Stop()
+	err := b.loop(ctx, yield, cancel)
+	if err != nil {
+		cancel(err) // a lost lease: everything stops at once
+		return err
+	}
+	b.Stop()
+	b.wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	cancel(nil)
+	return nil
+}
+
+func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.CancelCauseFunc) error {
+	idle := time.NewTimer(b.cfg.Keep)
+	defer idle.Stop()
+	logs := []*registrypb.LogLine{line("INFO", "run: start, lease token %d", b.cfg.Token)}
+	for read := true; ; {
+		select { // an end comes before more work
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-yield:
+			return nil
+		case <-b.stop:
+			return nil
+		default:
+		}
+		progress := b.changed() // before looking, so that no change is missed
+		read = b.again() || read
+		if after, limit := b.room(); read && limit > 0 {
+			r, err := b.open(ctx, after, limit, logs)
+			if err != nil {
+				return err
+			}
+			logs = nil
+			if n := b.take(ctx, r, lost); n > 0 {
+				logs = []*registrypb.LogLine{line("INFO", "run: %d message(s) read up to %d", n, r.GetScannedId())}
+			}
+			read = r.GetMore()
+			idle.Reset(b.cfg.Keep)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-yield:
+			return nil
+		case <-b.stop:
+			return nil
+		case <-b.poke:
+			read = true
+		case <-progress:
+			idle.Reset(b.cfg.Keep)
+		case <-idle.C:
+			idle.Reset(b.cfg.Keep)
+			if b.busy() {
+				continue
+			}
+			// A last look, which also carries the last line of the log.
+			logs = append(logs, line("INFO", "run: end, %d message(s) processed", b.count()))
+			after, limit := b.room()
+			r, err := b.open(ctx, after, limit, logs)
+			if err != nil {
+				return err
+			}
+			logs = nil
+			if b.take(ctx, r, lost) == 0 && !r.GetMore() {
+				return nil
+			}
+			read = r.GetMore()
+		}
+	}
+}
+
+// Join waits until every event up to head has its fate and answers how many got
+// theirs meanwhile. ErrEnded when the batch ends first.
+func (b *Batch) Join(ctx context.Context, head int64) (processed int64, err error) {
+	b.Poke()
+	b.mu.Lock()
+	before := b.done
+	for b.prefix() < head && !b.ended {
+		progress := b.progress
+		b.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("join batch: %w", context.Cause(ctx))
+		case <-progress:
+		}
+		b.mu.Lock()
+	}
+	defer b.mu.Unlock()
+	if b.prefix() < head {
+		return b.done - before, ErrEnded
+	}
+	return b.done - before, nil
+}
+
+func line(level, format string, args ...any) *registrypb.LogLine {
+	return &registrypb.LogLine{Level: level, Text: fmt.Sprintf(format, args...)}
+}

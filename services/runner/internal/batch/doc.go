@@ -1,0 +1,23 @@
+// Package batch owns the work under one agent's lease: it reads the inbox, keeps
+// the messages of one conversation in order and works on different
+// conversations at the same time.
+//
+//	OpenBatch --> events in rising id --> lane of their thread --> turn
+//	    ^                                 serial in a lane,
+//	    |                                 concurrent across lanes
+//	    +-- poke, or more to read, and room in the window
+//
+//	           work            poke
+//	  begin ---------> busy <--------- idle --- Keep without work ---> end
+//	                     |    all done  ^ |
+//	                     +--------------+ +--- yield, stop: running turns ---> end
+//	                                           finish, waiting ones are put off
+//
+// It promises: a thread's events are worked on one at a time and in id order, a
+// turn that waits for its next try included; a thread that waits or fails holds
+// up no other; at most [Window] ids beyond the first unfinished one are in hand;
+// there is a goroutine only for a lane that has work. Before it ends idle it
+// looks into the inbox once more, so that a push in that moment is not left.
+//
+// It does not renew or release the lease, and does not know what a turn does.
+package batch

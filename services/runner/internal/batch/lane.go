@@ -1,0 +1,218 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/turn"
+)
+
+// Waits before work that failed for a reason of ours is begun again.
+const (
+	firstWait = 100 * time.Millisecond
+	lastWait  = 30 * time.Second
+)
+
+// open reads the inbox, and again until it can be read.
+func (b *Batch) open(ctx context.Context, after int64, limit int32, logs []*registrypb.LogLine) (*registrypb.OpenBatchResponse, error) {
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		r, err := b.deps.Inbox.OpenBatch(ctx, &registrypb.OpenBatchRequest{AgentId: b.cfg.AgentID, AfterId: after, Limit: limit, Logs: logs})
+		if err == nil {
+			return r, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		f := fault.From(err)
+		if f.Reason == fault.LeaseLost {
+			return nil, fmt.Errorf("%w: %w", turn.ErrLost, err)
+		}
+		if f.Code != codes.Unavailable {
+			b.deps.Logger.WarnContext(ctx, "inbox not read", "agent_id", b.cfg.AgentID, "error", fault.Chain(err))
+		}
+		if err := b.sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// sleep waits with jitter. The end of the batch is no reason to wait on.
+func (b *Batch) sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d/2 + rand.N(d/2)) //nolint:gosec // spreads load, guards nothing
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-b.stop:
+		return turn.ErrYield
+	case <-timer.C:
+		return nil
+	}
+}
+
+// take puts what was read into lanes and answers how many were new.
+func (b *Batch) take(ctx context.Context, r *registrypb.OpenBatchResponse, lost context.CancelCauseFunc) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.agent == nil {
+		n := int64(r.GetConcurrency())
+		if n <= 0 {
+			n = defaultConcurrency
+		}
+		b.agent = semaphore.NewWeighted(n)
+	}
+	fresh := 0
+	for _, e := range r.GetEvents() {
+		id := e.GetEvent().GetId()
+		if b.pending[id] {
+			continue
+		}
+		fresh++
+		b.pending[id] = true
+		b.order = append(b.order, id)
+		lane, runs := b.lanes[e.GetThreadId()]
+		b.lanes[e.GetThreadId()] = append(lane, e)
+		if !runs {
+			b.wg.Go(func() { b.lane(ctx, e.GetThreadId(), lost) })
+		}
+	}
+	slices.Sort(b.order) // a second reading may bring an earlier id
+	b.scanned = max(b.scanned, r.GetScannedId())
+	b.notify()
+	return fresh
+}
+
+// lane works on the events of one thread, in order, until there are none.
+func (b *Batch) lane(ctx context.Context, threadID string, lost context.CancelCauseFunc) {
+	for {
+		b.mu.Lock()
+		queue := b.lanes[threadID]
+		if len(queue) == 0 {
+			delete(b.lanes, threadID)
+			b.mu.Unlock()
+			return
+		}
+		e := queue[0]
+		b.mu.Unlock()
+
+		err := b.work(ctx, e)
+		switch {
+		case err == nil, errors.Is(err, turn.ErrStale):
+			b.finished(threadID, e.GetEvent().GetId(), err != nil)
+		default:
+			if errors.Is(err, turn.ErrLost) {
+				lost(err)
+			}
+			return // the batch is at its end; the queue is the next holder's
+		}
+	}
+}
+
+// work runs a turn, and again when something of ours failed: the event keeps
+// its place in its lane, other lanes go on.
+func (b *Batch) work(ctx context.Context, e *registrypb.PendingEvent) error {
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		s := &slot{agent: b.agent, all: b.deps.Slots, weight: 1, stop: b.stop}
+		err := s.take(ctx)
+		if err == nil {
+			err = b.deps.Turn(ctx, e, s)
+			s.give()
+		}
+		switch {
+		case err == nil, ctx.Err() != nil, errors.Is(err, turn.ErrLost), errors.Is(err, turn.ErrYield):
+			return err
+		case errors.Is(err, turn.ErrStale):
+			if ended := b.sleep(ctx, firstWait); ended != nil {
+				return ended
+			}
+			return err
+		}
+		b.deps.Logger.WarnContext(ctx, "turn not finished", "agent_id", b.cfg.AgentID, "thread_id", e.GetThreadId(),
+			"event_id", e.GetEvent().GetId(), "error", fault.Chain(err))
+		if err := b.sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func (b *Batch) finished(threadID string, id int64, stale bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lanes[threadID] = b.lanes[threadID][1:]
+	delete(b.pending, id)
+	if stale {
+		b.rescan = true
+		b.scanned = min(b.scanned, id-1)
+	} else {
+		b.done++
+	}
+	b.notify()
+}
+
+// prefix is the last id up to which everything has its fate. The caller holds mu.
+func (b *Batch) prefix() int64 {
+	for len(b.order) > 0 && !b.pending[b.order[0]] {
+		b.order = b.order[1:]
+	}
+	if len(b.order) > 0 {
+		return min(b.order[0]-1, b.scanned)
+	}
+	return b.scanned
+}
+
+// room is where to read on, and how much.
+func (b *Batch) room() (after int64, limit int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	left := Window - (b.scanned - b.prefix())
+	return b.scanned, int32(min(page, max(left, 0)))
+}
+
+// again tells, once, that the inbox has to be read again.
+func (b *Batch) again() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	again := b.rescan
+	b.rescan = false
+	return again
+}
+
+func (b *Batch) busy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.pending) > 0
+}
+
+func (b *Batch) count() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.done
+}
+
+func (b *Batch) changed() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.progress
+}
+
+// notify wakes who waits for a change. The caller holds mu.
+func (b *Batch) notify() {
+	close(b.progress)
+	b.progress = make(chan struct{})
+}
+
+func (b *Batch) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	b.notify()
+}

@@ -1,0 +1,112 @@
+package batch
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/theclaw/agents/services/runner/internal/turn"
+)
+
+// DefaultSlots is how many turns a process works on at a time.
+const DefaultSlots = 512
+
+// Slots are the places for turns of a process. A turn takes one; a turn that
+// must be alone takes all of them, and those who come after it wait.
+type Slots struct {
+	sem  *semaphore.Weighted
+	size int64
+}
+
+// NewSlots makes n places; 0 means DefaultSlots.
+func NewSlots(n int) *Slots {
+	if n <= 0 {
+		n = DefaultSlots
+	}
+	return &Slots{semaphore.NewWeighted(int64(n)), int64(n)}
+}
+
+// slot is what one turn holds: a place in its agent's batch and one in the
+// process, or all of the latter. It belongs to one goroutine.
+type slot struct {
+	agent  *semaphore.Weighted
+	all    *Slots
+	weight int64
+	held   bool
+	// stop is closed when the batch starts nothing more.
+	stop <-chan struct{}
+}
+
+var _ turn.Slot = (*slot)(nil)
+
+// take waits for a place. ErrYield when the batch ends meanwhile.
+func (s *slot) take(ctx context.Context) error {
+	select {
+	case <-s.stop:
+		return turn.ErrYield
+	default:
+	}
+	if s.agent.TryAcquire(1) { // the usual case, without a goroutine
+		if s.held = s.all.sem.TryAcquire(s.weight); s.held {
+			return nil
+		}
+		s.agent.Release(1)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer afterClose(s.stop, func() { cancel(turn.ErrYield) })()
+	if err := s.agent.Acquire(ctx, 1); err != nil {
+		return context.Cause(ctx)
+	}
+	if err := s.all.sem.Acquire(ctx, s.weight); err != nil {
+		s.agent.Release(1)
+		return context.Cause(ctx)
+	}
+	s.held = true
+	return nil
+}
+
+func (s *slot) give() {
+	if s.held {
+		s.held = false
+		s.all.sem.Release(s.weight)
+		s.agent.Release(1)
+	}
+}
+
+// Pause implements turn.Slot.
+func (s *slot) Pause(ctx context.Context, d time.Duration) error {
+	s.give()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.stop:
+		return turn.ErrYield
+	case <-timer.C:
+	}
+	return s.take(ctx)
+}
+
+// Alone implements turn.Slot.
+func (s *slot) Alone(ctx context.Context) error {
+	s.give()
+	s.weight = s.all.size
+	return s.take(ctx)
+}
+
+// afterClose calls f when c is closed, until the function it returns is called.
+func afterClose(c <-chan struct{}, f func()) (stop func()) {
+	done, left := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(left)
+		select {
+		case <-c:
+			f()
+		case <-done:
+		}
+	}()
+	return func() { close(done); <-left }
+}
