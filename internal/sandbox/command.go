@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/sandbox/output"
 	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
@@ -20,9 +21,8 @@ import (
 const (
 	DefaultTimeout   = 600 * time.Second
 	MaxTimeout       = 3600 * time.Second
-	DefaultOutputCap = 256 << 10 // bytes
-	// SpillCap bounds a spill file, in bytes: what is above it is dropped.
-	SpillCap = 64 << 20
+	DefaultOutputCap = 256 << 10       // bytes
+	SpillCap         = output.SpillCap // bytes of one spill file; the rest is dropped
 )
 
 // Limits are resource limits; a zero is its default.
@@ -77,6 +77,10 @@ type Result struct {
 	Spill          string // path of the rest, or empty
 	Duration       time.Duration
 }
+
+// Text makes output fit for a record, a terminal and a model: valid UTF-8 without
+// terminal sequences and without control characters except newline and tab.
+func Text(b []byte) string { return output.Text(b) }
 
 func invalid(what, fix string) error {
 	return fault.New(codes.InvalidArgument, fault.InvalidArgument, what, fix)

@@ -60,9 +60,19 @@ func runAttempt(name string) int {
 // TestEscape is acceptance S4: every attempt on every driver of this host.
 func TestEscape(t *testing.T) {
 	t.Setenv(envCanary, "canary")
-	for _, l := range []Level{LevelFull, LevelBubblewrap, LevelPrivileged, LevelReduced} {
-		t.Run(string(l), func(t *testing.T) {
+	for _, c := range []struct {
+		l       Level
+		noIdmap bool // root's program is root outside, with no right: the worst case
+	}{{LevelFull, false}, {LevelFull, true}, {LevelBubblewrap, false}, {LevelPrivileged, false}, {LevelPrivileged, true}, {LevelReduced, false}} {
+		name, l := string(c.l), c.l
+		if c.noIdmap {
+			name += " as owner"
+		}
+		t.Run(name, func(t *testing.T) {
 			s := only(t, l)
+			if c.noIdmap {
+				breakIdmap(t, s)
+			}
 			w := newWorld(t)
 			for _, a := range slices.Concat(attempts, goAttempts) {
 				t.Run(a.name, func(t *testing.T) { w.try(t, s, l, a) })
@@ -70,6 +80,19 @@ func TestEscape(t *testing.T) {
 			w.untouched(t)
 		})
 	}
+}
+
+// breakIdmap makes id-mapped mounts fail, as some file systems do.
+func breakIdmap(t *testing.T, s *Sandbox) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root maps ids")
+	}
+	f, err := os.Open("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.idmap.by[[2]int{0, 0}] = f
 }
 
 // TestControl makes some of the attempts without a sandbox: they must get out, or

@@ -33,7 +33,7 @@ func (s *Sandbox) order(l Level, c Command) (wire.Order, *os.File, error) {
 	o := wire.Order{
 		Driver: string(l), Shell: c.Shell, Argv: c.Argv, Workdir: c.Workdir, Env: environment(c, "/tmp"),
 		Network: c.Network, ReadOnly: s.opts.ReadOnly, Limits: c.Limits.jail(),
-		MemoryBound: s.cgroups.memory, Bwrap: s.bwrap, Self: s.self,
+		MemoryBound: s.cgroups.Memory, Bwrap: s.bwrap, Self: s.self,
 	}
 	if l == LevelBubblewrap {
 		// Shown to bubblewrap by path: it would read the link as its own.
@@ -50,7 +50,7 @@ func (s *Sandbox) order(l Level, c Command) (wire.Order, *os.File, error) {
 		if l == LevelReduced || l == LevelOff {
 			// Without a user namespace the limit counts all that the user runs.
 			o.PIDBudget = 0
-			if !s.cgroups.pids && o.UID != 0 {
+			if !s.cgroups.PIDs && o.UID != 0 {
 				o.PIDBudget = tasksOf(o.UID) + o.Limits.Tasks()
 			}
 		}

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/theclaw/agents/internal/sandbox/cgroup"
 )
 
 // The attempts of this file are not escapes: they count how far they get.
@@ -38,7 +39,7 @@ func TestForkBomb(t *testing.T) {
 		for _, noCgroups := range []bool{false, true} {
 			t.Run(fmt.Sprintf("cgroups=%t", !noCgroups), func(t *testing.T) {
 				s := with(t, l, Options{noCgroups: noCgroups})
-				if os.Geteuid() == 0 && (noCgroups || !s.cgroups.pids) && l != LevelFull && l != LevelPrivileged {
+				if os.Geteuid() == 0 && (noCgroups || !s.cgroups.PIDs) && l != LevelFull && l != LevelPrivileged {
 					t.Skip("Report says so: nothing bounds root here")
 				}
 				dir := workdir(t, l)
@@ -123,8 +124,8 @@ func TestNothingStays(t *testing.T) {
 		if err != nil || len(left) > 0 {
 			t.Errorf("left in the scratch directory: %v, %v", left, err)
 		}
-		for _, b := range s.cgroups.bases {
-			groups, err := filepath.Glob(filepath.Join(b, fmt.Sprintf("%s%d-*", groupPrefix, os.Getpid())))
+		for _, b := range s.cgroups.Bases {
+			groups, err := filepath.Glob(filepath.Join(b, fmt.Sprintf("%s%d-*", cgroup.Prefix, os.Getpid())))
 			if err != nil || len(groups) > 0 {
 				t.Errorf("left: %q, %v", groups, err)
 			}
@@ -139,27 +140,4 @@ func descriptors(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(fds)
-}
-
-func TestSweep(t *testing.T) {
-	dir := t.TempDir()
-	dead := exec.Command("true")
-	if err := dead.Run(); err != nil {
-		t.Fatal(err)
-	}
-	for name, stays := range map[string]bool{
-		fmt.Sprintf("theclaw-%d-1", dead.Process.Pid): false,
-		fmt.Sprintf("theclaw-%d-1", os.Getpid()):      true,
-		"theclaw-x":                                   true,
-		"other-1-1":                                   true,
-	} {
-		p := filepath.Join(dir, name)
-		if err := os.Mkdir(p, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		sweep(dir)
-		if _, err := os.Stat(p); errors.Is(err, os.ErrNotExist) == stays {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }

@@ -208,7 +208,7 @@ func TestWeak(t *testing.T) {
 	if got := s.weak(LevelReduced); !strings.Contains(strings.Join(got, ";"), "chmod") || !strings.Contains(strings.Join(got, ";"), "memory cgroup") {
 		t.Errorf("got %q", got)
 	}
-	s.cgroups.memory, s.cgroups.pids = true, true
+	s.cgroups.Memory, s.cgroups.PIDs = true, true
 	if got := s.weak(LevelFull); len(got) != 0 {
 		t.Errorf("got %q", got)
 	}

@@ -102,10 +102,10 @@ func (s *Sandbox) weak(l Level) []string {
 			out = append(out, "landlock: not in this kernel; boot with landlock in the lsm= list")
 		}
 	}
-	if !s.cgroups.memory {
+	if !s.cgroups.Memory {
 		out = append(out, "memory cgroup: not writable, so memory is bounded for each process, not for all together; delegate the memory controller")
 	}
-	if !s.cgroups.pids && os.Geteuid() == 0 {
+	if !s.cgroups.PIDs && os.Geteuid() == 0 {
 		out = append(out, "pids cgroup: not writable, and RLIMIT_NPROC does not bind root; delegate the pids controller or run as an ordinary user")
 	}
 	return out

@@ -18,6 +18,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox/jail"
+	"github.com/theclaw/agents/internal/sandbox/output"
 	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
@@ -66,22 +67,22 @@ func (s *Sandbox) run(ctx context.Context, l Level, c Command) (Result, error) {
 		}
 		o.Env = environment(c, o.Temp)
 	}
-	group, err := s.cgroups.create(o.Limits)
+	group, err := s.cgroups.Create(o.Limits)
 	if err != nil {
 		return Result{}, fmt.Errorf("make cgroup: %w", err)
 	}
-	defer group.remove()
-	o.Cgroups = group.procs
-	out, err := newOutput(c, o.OwnerUID, o.OwnerGID)
+	defer group.Remove()
+	o.Cgroups = group.Procs
+	out, err := output.New(c.OutputCap, c.SpillDir, c.Workdir, o.OwnerUID, o.OwnerGID)
 	if err != nil {
 		return Result{}, err
 	}
-	defer out.close()
+	defer out.Close()
 	return spawn(ctx, s.self, o, userns, c.Timeout, out)
 }
 
 // spawn starts the trampoline and waits until the tree is dead.
-func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, timeout time.Duration, out *output) (Result, error) {
+func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, timeout time.Duration, out *output.Collector) (Result, error) {
 	orderR, lifeline, err := os.Pipe()
 	if err != nil {
 		return Result{}, fmt.Errorf("make order pipe: %w", err)
@@ -94,7 +95,8 @@ func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, time
 	}
 	defer statusR.Close()
 	defer statusW.Close()
-	if err := out.open(); err != nil {
+	stdout, stderr, err := out.Open()
+	if err != nil {
 		return Result{}, err
 	}
 
@@ -103,7 +105,7 @@ func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, time
 	cmd := exec.Command(self, jail.TrampolineArgs()...)
 	cmd.Args[0] = "sandbox"
 	cmd.Dir, cmd.Env = "/", jail.Env()
-	cmd.Stdout, cmd.Stderr = out.writers[0], out.writers[1]
+	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.ExtraFiles = []*os.File{orderR, statusW}
 	if userns != nil {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, userns)
@@ -123,7 +125,7 @@ func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, time
 	}
 	_ = orderR.Close()
 	_ = statusW.Close()
-	drained := out.drain()
+	drained := out.Drain()
 	sent := wire.WriteOrder(lifeline, o) // fails when the trampoline is dead; then status tells
 
 	dead := make(chan error, 1)
@@ -144,8 +146,8 @@ func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, time
 		grace.Stop()
 	}
 	drained()
-	r := Result{Duration: time.Since(start)}
-	out.fill(&r)
+	got := out.Outcome()
+	r := Result{Stdout: got.Stdout, Stderr: got.Stderr, Truncated: got.Truncated, Spill: got.Spill, Duration: time.Since(start)}
 	return finish(r, statusR, ended, sent)
 }
 

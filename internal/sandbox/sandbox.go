@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/sandbox/cgroup"
 	"github.com/theclaw/agents/internal/sandbox/jail"
 	"github.com/theclaw/agents/internal/sandbox/wire"
 )
@@ -86,7 +87,7 @@ type Report struct {
 type Sandbox struct {
 	opts    Options
 	report  Report
-	cgroups cgroups
+	cgroups cgroup.Set
 	bwrap   string
 	self    string
 	idmap   idmaps
@@ -122,7 +123,7 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	s := &Sandbox{opts: o, self: selfPath()}
 	s.bwrap, _ = exec.LookPath("bwrap")
 	if !o.noCgroups {
-		s.cgroups = findCgroups()
+		s.cgroups = cgroup.Find()
 	}
 	s.report = s.probe(ctx, levels)
 	return s, nil

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 
@@ -19,11 +20,17 @@ type watcher struct {
 	fs *fsnotify.Watcher // nil where the kernel has no more to give
 
 	mu     sync.Mutex
-	byPath map[string]string // inbox directory -> agent
+	byPath map[string]string   // inbox directory -> agent
+	again  map[string]bool // agents looked at again soon; true: written meanwhile
 }
 
+// looksAgain are the times after a write at which an inbox is looked at once
+// more: the kernel tells of the write before SQLite makes the commit visible,
+// and nothing tells of that.
+var looksAgain = []time.Duration{3 * time.Millisecond, 30 * time.Millisecond}
+
 func newWatcher(s *Service) *watcher {
-	w := &watcher{s: s, byPath: map[string]string{}}
+	w := &watcher{s: s, byPath: map[string]string{}, again: map[string]bool{}}
 	fs, err := fsnotify.NewBufferedWatcher(4096)
 	if err != nil {
 		s.log.Warn("inboxes are not watched; the sweep finds foreign messages", "error", err)
@@ -109,5 +116,36 @@ func (w *watcher) event(e fsnotify.Event) {
 	w.mu.Unlock()
 	if id != "" && strings.HasPrefix(file, "events.db") && !strings.HasSuffix(file, "-shm") {
 		w.s.look(id)
+		w.lookAgain(id)
+	}
+}
+
+// lookAgain looks at an inbox after each of looksAgain, and once more around
+// when it was written meanwhile.
+func (w *watcher) lookAgain(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, soon := w.again[id]; soon {
+		w.again[id] = true
+		return
+	}
+	w.again[id] = false
+	for i, d := range looksAgain {
+		time.AfterFunc(d, func() {
+			w.s.look(id)
+			if i == len(looksAgain)-1 {
+				w.endRound(id)
+			}
+		})
+	}
+}
+
+func (w *watcher) endRound(id string) {
+	w.mu.Lock()
+	written := w.again[id]
+	delete(w.again, id)
+	w.mu.Unlock()
+	if written {
+		w.lookAgain(id)
 	}
 }

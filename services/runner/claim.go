@@ -26,7 +26,8 @@ type claim struct {
 	s       *Service
 	agentID string
 	token   uint64
-	fence   string // resource=token
+	fence   string       // resource=token
+	check   func() error // nil while the lease is trusted; set before the first turn
 
 	stopped chan struct{} // closed by stop
 	once    sync.Once
@@ -115,7 +116,7 @@ func (c *claim) run(g lease.Grant) {
 	}})
 	defer keeper.Stop()
 	ctx := rpc.WithFence(keeper.Context(), g.Resource, g.Token, s.deps.Holder)
-	ctx = context.WithValue(ctx, checkKey{}, keeper.Check)
+	c.check = keeper.Check
 	log.Debug("lease taken")
 	for {
 		if err := c.current().Work(ctx, keeper.Yield()); err != nil && !errors.Is(err, errDrained) {
@@ -160,17 +161,6 @@ func (c *claim) sitOut(ctx context.Context, yield <-chan struct{}) bool {
 		}
 	}
 	return false
-}
-
-// checkKey carries the keeper's Check to the turns of a claim.
-type checkKey struct{}
-
-func checkOf(ctx context.Context) func() error {
-	check, ok := ctx.Value(checkKey{}).(func() error)
-	if !ok {
-		return ctx.Err
-	}
-	return check
 }
 
 // renewer carries renewals to the registry.

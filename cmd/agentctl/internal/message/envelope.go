@@ -10,7 +10,6 @@ package message
 import (
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/oklog/ulid/v2"
@@ -31,14 +30,20 @@ const (
 func NewKey() string { return ulid.Make().String() }
 
 // Envelope is the content of a message from the console, in the form that the
-// gateway writes. id is the message's own id.
-func Envelope(id, text string, now time.Time) string {
+// gateway writes. It depends on nothing but its arguments, because a repeat under
+// the same key must be the same event: the message's id is the key, and its time
+// is the one in a ULID (null in a key of another form; the event has its own).
+func Envelope(key, text string) string {
 	b := append([]byte{}, `{"id":`...)
-	b = thread.AppendString(b, id)
+	b = thread.AppendString(b, key)
 	b = append(b, `,"channel_id":"cli","peer_id":"cli","peer_name":null,"session_id":"cli","text":`...)
 	b = thread.AppendString(b, text)
 	b = append(b, `,"attachments":[],"reply_to":null,"created_at":`...)
-	b = thread.AppendString(b, thread.Stamp(now))
+	if id, err := ulid.ParseStrict(key); err == nil {
+		b = thread.AppendString(b, thread.Stamp(ulid.Time(id.Time())))
+	} else {
+		b = append(b, "null"...)
+	}
 	return string(append(b, '}'))
 }
 

@@ -161,7 +161,7 @@ func (s *sending) event(e *command.Env, args []string) (*registry.NewEvent, erro
 		if args[1] == "-" {
 			text = strings.TrimRight(text, "\r\n")
 		}
-		content := Envelope(s.key, text, time.Now())
+		content := Envelope(s.key, text)
 		if err := CheckText(content, text); err != nil {
 			return nil, err
 		}

@@ -32,7 +32,7 @@ func Push(ctx context.Context, e *command.Env, agent, key string, ev *registry.N
 
 // Say pushes a text of the console.
 func Say(ctx context.Context, e *command.Env, agent, key, text string) (id int64, duplicate bool, err error) {
-	content := Envelope(key, text, time.Now())
+	content := Envelope(key, text)
 	if err := CheckText(content, text); err != nil {
 		return 0, false, err
 	}

@@ -205,3 +205,15 @@ func (b *Batch) Join(ctx context.Context, head int64) (processed int64, err erro
 func line(level, format string, args ...any) *registrypb.LogLine {
 	return &registrypb.LogLine{Level: level, Text: fmt.Sprintf(format, args...)}
 }
+
+// Ended tells that Work is over, or about to be.
+func (b *Batch) Ended() bool {
+	select {
+	case <-b.stop:
+		return true
+	default:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
+}

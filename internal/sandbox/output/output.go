@@ -1,4 +1,10 @@
-package sandbox
+// Package output owns what a sandboxed program prints: one cap for both streams, a
+// spill file for the rest, and text made safe to keep.
+//
+// It promises that a program cannot choose where the spill file is: the directory
+// is opened before the program starts and no link out of it is followed. It does
+// not interpret output.
+package output
 
 import (
 	"bytes"
@@ -12,9 +18,15 @@ import (
 	"time"
 )
 
-// output collects stdout and stderr under one cap. The rest goes to the spill
+// SpillCap bounds a spill file, in bytes: what is above it is dropped.
+const SpillCap = 64 << 20
+
+// drainGrace is how long the streams may stay open when the tree is dead.
+const drainGrace = 500 * time.Millisecond
+
+// Collector collects stdout and stderr under one cap. The rest goes to the spill
 // file, in the order it came.
-type output struct {
+type Collector struct {
 	readers, writers [2]*os.File
 	done             sync.WaitGroup
 
@@ -31,19 +43,19 @@ type output struct {
 	spillLeft int
 }
 
-// newOutput opens what a spill needs before the program runs: afterwards the
+// New opens what a spill needs before the program runs: afterwards the
 // program could have put links in the way. os.Root follows none out of it.
-func newOutput(c Command, uid, gid int) (*output, error) {
-	o := &output{left: c.OutputCap, spillLeft: SpillCap, uid: uid, gid: gid}
-	if c.SpillDir == "" {
+func New(limit int, spillDir, workdir string, uid, gid int) (*Collector, error) {
+	o := &Collector{left: limit, spillLeft: SpillCap, uid: uid, gid: gid}
+	if spillDir == "" {
 		return o, nil
 	}
-	o.base, o.dir = c.SpillDir, "."
-	if within(c.SpillDir, c.Workdir) {
-		o.base = c.Workdir
-		rel, err := filepath.Rel(c.Workdir, c.SpillDir)
+	o.base, o.dir = spillDir, "."
+	if spillDir == workdir || strings.HasPrefix(spillDir, workdir+"/") {
+		o.base = workdir
+		rel, err := filepath.Rel(workdir, spillDir)
 		if err != nil {
-			return nil, invalid("the spill directory is not a clean path", "give a directory in the workdir")
+			return nil, fmt.Errorf("find spill directory: %w", err)
 		}
 		o.dir = rel
 	}
@@ -55,20 +67,21 @@ func newOutput(c Command, uid, gid int) (*output, error) {
 	return o, nil
 }
 
-func (o *output) open() error {
+// Open makes the streams: the program's ends of stdout and stderr.
+func (o *Collector) Open() (stdout, stderr *os.File, err error) {
 	for i := range o.readers {
 		r, w, err := os.Pipe()
 		if err != nil {
-			return fmt.Errorf("make output pipe: %w", err)
+			return nil, nil, fmt.Errorf("make output pipe: %w", err)
 		}
 		o.readers[i], o.writers[i] = r, w
 	}
-	return nil
+	return o.writers[0], o.writers[1], nil
 }
 
-// drain starts reading; the function it returns waits for the end. A straggler
+// Drain starts reading; the function it returns waits for the end. A straggler
 // that outlived its tree (level off) does not hold it up.
-func (o *output) drain() func() {
+func (o *Collector) Drain() func() {
 	for i := range o.readers {
 		_ = o.writers[i].Close()
 		o.done.Go(func() {
@@ -84,13 +97,13 @@ func (o *output) drain() func() {
 	}
 	return func() {
 		for _, r := range o.readers {
-			_ = r.SetReadDeadline(time.Now().Add(killGrace))
+			_ = r.SetReadDeadline(time.Now().Add(drainGrace))
 		}
 		o.done.Wait()
 	}
 }
 
-func (o *output) add(i int, b []byte) {
+func (o *Collector) add(i int, b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := min(len(b), o.left)
@@ -113,7 +126,7 @@ func (o *output) add(i int, b []byte) {
 }
 
 // openSpill makes the file; that it cannot is no reason to stop the program.
-func (o *output) openSpill() {
+func (o *Collector) openSpill() {
 	if o.root == nil {
 		return
 	}
@@ -133,7 +146,7 @@ func (o *output) openSpill() {
 }
 
 // mkdir makes the directory as the workdir's owner would.
-func (o *output) mkdir() error {
+func (o *Collector) mkdir() error {
 	for i := range len(o.dir) + 1 {
 		if o.dir == "." || i < len(o.dir) && o.dir[i] != filepath.Separator {
 			continue
@@ -149,14 +162,22 @@ func (o *output) mkdir() error {
 	return nil
 }
 
-func (o *output) fill(r *Result) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	r.Stdout, r.Stderr = o.buf[0].Bytes(), o.buf[1].Bytes()
-	r.Truncated, r.Spill = o.truncated, o.spillPath
+// An Outcome is what was collected.
+type Outcome struct {
+	Stdout, Stderr []byte
+	Truncated      bool
+	Spill          string // path of the rest, or empty
 }
 
-func (o *output) close() {
+// Outcome is complete when the function Drain returned has.
+func (o *Collector) Outcome() Outcome {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return Outcome{o.buf[0].Bytes(), o.buf[1].Bytes(), o.truncated, o.spillPath}
+}
+
+// Close gives back every descriptor.
+func (o *Collector) Close() {
 	for _, f := range []*os.File{o.readers[0], o.readers[1], o.writers[0], o.writers[1], o.spill} {
 		_ = f.Close() // a nil file answers with an error, too
 	}

@@ -1,10 +1,17 @@
-package sandbox
+// Package cgroup owns the control groups of sandboxed programs: one per run, for
+// memory and the number of processes, version 1 or 2, where we may make any.
+//
+// It promises: a group has its limits before a process is in it, and groups of a
+// runner that died are removed by the next one. That none can be made is no error:
+// Find's answer says which limits bind.
+package cgroup
 
 import (
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -15,24 +22,27 @@ import (
 	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
-// cgroups are the places where we may make groups: one directory for each
+// Set are the places where we may make groups: one directory for each
 // controller in version 1, one for both in version 2.
-type cgroups struct {
-	bases        []string
-	memory, pids bool // which are bound
-	v2           bool
+type Set struct {
+	Bases        []string
+	Memory, PIDs bool // which are bound
 }
 
-// group is the one of a single run.
-type group struct{ dirs, procs []string }
+// Group is the one of a single run. The zero one does nothing.
+type Group struct {
+	dirs  []string
+	Procs []string // the files a pid is written to
+}
 
-const groupPrefix = "theclaw-"
+// Prefix is how the names of our groups begin; our pid follows.
+const Prefix = "theclaw-"
 
 var groupSerial atomic.Int64
 
-// findCgroups looks below our own groups, and makes one in each place to be sure.
-func findCgroups() cgroups {
-	var c cgroups
+// Find looks below our own groups, and makes one in each place to be sure.
+func Find() Set {
+	var c Set
 	for controllers, dir := range ownGroups() {
 		isV2 := controllers == ""
 		memory, pids := strings.Contains(","+controllers+",", ",memory,"), strings.Contains(","+controllers+",", ",pids,")
@@ -43,29 +53,20 @@ func findCgroups() cgroups {
 			_ = os.WriteFile(control, []byte("+memory +pids"), 0)
 			b, _ := os.ReadFile(control)
 			on := strings.Fields(string(b))
-			memory, pids = contains(on, "memory"), contains(on, "pids")
+			memory, pids = slices.Contains(on, "memory"), slices.Contains(on, "pids")
 		}
 		if !memory && !pids {
 			continue
 		}
 		sweep(dir)
-		trial := filepath.Join(dir, fmt.Sprintf("%s%d-trial", groupPrefix, os.Getpid()))
+		trial := filepath.Join(dir, fmt.Sprintf("%s%d-trial", Prefix, os.Getpid()))
 		if os.Mkdir(trial, 0o755) != nil || os.Remove(trial) != nil {
 			continue
 		}
-		c.bases = append(c.bases, dir)
-		c.memory, c.pids, c.v2 = c.memory || memory, c.pids || pids, c.v2 || isV2
+		c.Bases = append(c.Bases, dir)
+		c.Memory, c.PIDs = c.Memory || memory, c.PIDs || pids
 	}
 	return c
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }
 
 // ownGroups maps the controllers of each hierarchy ("" is version 2) to the
@@ -98,25 +99,25 @@ func ownGroups() map[string]string {
 
 // sweep removes groups of processes of ours that died without doing it.
 func sweep(dir string) {
-	old, _ := filepath.Glob(filepath.Join(dir, groupPrefix+"*"))
+	old, _ := filepath.Glob(filepath.Join(dir, Prefix+"*"))
 	for _, d := range old {
-		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(d), groupPrefix), "-")
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(d), Prefix), "-")
 		if n, err := strconv.Atoi(pid); err == nil && errors.Is(unix.Kill(n, 0), unix.ESRCH) {
 			_ = os.Remove(d)
 		}
 	}
 }
 
-// create makes the group of one run with its limits.
-func (c cgroups) create(l wire.Limits) (group, error) {
-	var g group
-	name := fmt.Sprintf("%s%d-%d", groupPrefix, os.Getpid(), groupSerial.Add(1))
+// Create makes the group of one run with its limits.
+func (c Set) Create(l wire.Limits) (Group, error) {
+	var g Group
+	name := fmt.Sprintf("%s%d-%d", Prefix, os.Getpid(), groupSerial.Add(1))
 	memory, tasks := strconv.FormatInt(l.MemoryBytes, 10), strconv.FormatInt(l.Tasks(), 10)
-	for _, b := range c.bases {
+	for _, b := range c.Bases {
 		dir := filepath.Join(b, name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			g.remove()
-			return group{}, err
+			g.Remove()
+			return Group{}, err
 		}
 		g.dirs = append(g.dirs, dir)
 		// Only the files of the controllers this directory has exist. Swap counts
@@ -130,18 +131,18 @@ func (c cgroups) create(l wire.Limits) (group, error) {
 				continue
 			}
 			if err := os.WriteFile(path, []byte(f.value), 0); err != nil {
-				g.remove()
-				return group{}, err
+				g.Remove()
+				return Group{}, err
 			}
 		}
-		g.procs = append(g.procs, filepath.Join(dir, "cgroup.procs"))
+		g.Procs = append(g.Procs, filepath.Join(dir, "cgroup.procs"))
 	}
 	return g, nil
 }
 
-// remove deletes the group. The kernel lets go of the last process a moment after
+// Remove deletes the group. The kernel lets go of the last process a moment after
 // it is dead; what is left then is swept at the next start.
-func (g group) remove() {
+func (g Group) Remove() {
 	for _, d := range g.dirs {
 		for range 20 {
 			if err := os.Remove(d); !errors.Is(err, unix.EBUSY) {

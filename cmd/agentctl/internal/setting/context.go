@@ -1,0 +1,81 @@
+package setting
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+// prompt is what the model would get, for programs.
+type prompt struct {
+	AgentID  string `json:"agent_id"`
+	ThreadID string `json:"thread_id"`
+	Tokens   int64  `json:"tokens"`
+	Budget   int64  `json:"budget"`
+	Parts    []part `json:"parts"`
+}
+
+type part struct {
+	Name      string `json:"name"`
+	Role      string `json:"role"`
+	Tokens    int64  `json:"tokens"`
+	Truncated bool   `json:"truncated"`
+	Text      string `json:"text"`
+}
+
+func contextCommand(e *command.Env) *cobra.Command {
+	var at int64
+	show := &cobra.Command{
+		Use:   "show ID THREAD",
+		Short: "Show exactly what the model would be told",
+		Long: `Show exactly what the model would be told in a conversation: each part with its
+estimated tokens. --at looks back to an earlier event of the thread.`,
+		Example: `  agentctl context show alice threads/peers/cli-cli
+  agentctl context show alice threads/main --at 12 --json`,
+		Args:              command.Args("ID", "THREAD"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := command.Thread(args[1]); err != nil {
+				return err
+			}
+			if at < 0 {
+				return command.Usage(c, "--at is an event id, or 0 for the newest")
+			}
+			r, err := e.RunnerService().BuildContext(c.Context(), &runner.BuildContextRequest{AgentId: args[0], ThreadId: args[1], AtEvent: at})
+			if err != nil {
+				return err
+			}
+			p := prompt{AgentID: args[0], ThreadID: args[1], Tokens: r.GetTokens(), Budget: r.GetBudget(), Parts: []part{}}
+			for _, q := range r.GetParts() {
+				p.Parts = append(p.Parts, part{q.GetName(), q.GetRole(), q.GetTokens(), q.GetTruncated(), q.GetText()})
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(p)
+			}
+			p.print(e)
+			return nil
+		},
+	}
+	show.Flags().Int64Var(&at, "at", 0, "the last event to count in")
+	return command.Group(e, &cobra.Command{
+		Use: "context", Short: "Look at what a model is told", Example: `  agentctl context show alice threads/peers/cli-cli`,
+	}, show)
+}
+
+func (p prompt) print(e *command.Env) {
+	for _, q := range p.Parts {
+		cut := ""
+		if q.Truncated {
+			cut = ", cut to fit"
+		}
+		title := screen.Line(fmt.Sprintf("--- %s (%s, about %d tokens%s)", q.Name, q.Role, q.Tokens, cut))
+		fmt.Fprintf(e.Out, "%s\n%s\n\n", screen.Paint(e, text.Bold, title), strings.TrimRight(screen.Text(e, q.Text), "\n"))
+	}
+	fmt.Fprintf(e.Out, "about %d tokens of %d\n", p.Tokens, p.Budget)
+}

@@ -1,0 +1,134 @@
+// Package setting owns the commands that look at and change what an agent is
+// made of: its configuration (config), its text files (file), and what a model
+// would be told for it now (context).
+package setting
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/fault"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// Commands answers the commands of this package.
+func Commands(e *command.Env) []*cobra.Command {
+	return []*cobra.Command{configCommand(e), fileCommand(e), contextCommand(e)}
+}
+
+// value is one setting and where it was decided.
+type value struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Origin string `json:"origin"`
+}
+
+func configCommand(e *command.Env) *cobra.Command {
+	return command.Group(e, &cobra.Command{
+		Use:   "config",
+		Short: "Show and change the settings of an agent",
+		Example: `  agentctl config effective alice
+  agentctl config set alice pai.model gpt-5`,
+	}, effectiveCommand(e), getCommand(e), setCommand(e))
+}
+
+func settings(c *cobra.Command, e *command.Env, id string) ([]value, error) {
+	r, err := e.Agents().GetAgentConfig(c.Context(), &registry.GetAgentConfigRequest{AgentId: id})
+	if err != nil {
+		return nil, err
+	}
+	all := []value{}
+	for _, v := range r.GetValues() {
+		all = append(all, value{v.GetKey(), strings.TrimRight(v.GetValue(), "\n"), v.GetOrigin()})
+	}
+	return all, nil
+}
+
+func effectiveCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "effective ID",
+		Short: "Show every setting that is in force, and where it comes from",
+		Example: `  agentctl config effective alice
+  agentctl config effective alice --json | jq -r '.[] | select(.origin != "default") | .key'`,
+		Args:              command.Args("ID"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			all, err := settings(c, e, args[0])
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(all)
+			}
+			t := screen.NewTable(e, "key", "value", "origin").Shorten(1)
+			for _, v := range all {
+				t.Row(v.Key, v.Value, v.Origin)
+			}
+			t.Print()
+			return nil
+		},
+	}
+}
+
+func getCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get ID KEY",
+		Short: "Print one setting that is in force",
+		Example: `  agentctl config get alice retry.max_attempts
+  agentctl config get alice routing.default --json`,
+		Args:              command.Args("ID", "KEY"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			all, err := settings(c, e, args[0])
+			if err != nil {
+				return err
+			}
+			for _, v := range all {
+				switch {
+				case v.Key != args[1]:
+				case e.Flags.JSON:
+					return e.PrintJSON(v)
+				default:
+					fmt.Fprintln(e.Out, screen.Text(e, v.Value))
+					return nil
+				}
+			}
+			return fault.New(codes.NotFound, fault.ConfigInvalid, fmt.Sprintf("there is no setting %q", args[1]),
+				fmt.Sprintf("'agentctl config effective %s' lists all of them", args[0]))
+		},
+	}
+}
+
+func setCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "set ID KEY VALUE",
+		Short: "Change one setting of an agent",
+		Long: `Change one setting in the config.yaml of an agent; comments and order stay. VALUE
+is YAML. A key or value that is not allowed changes nothing.`,
+		Example: `  agentctl config set alice pai.provider openai
+  agentctl config set alice retry.max_attempts 5
+  agentctl config set alice outbound '[{thread_pattern: "**", via: xgw}]'`,
+		Args:              command.Args("ID", "KEY", "VALUE"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			r, err := e.Agents().SetAgentConfig(c.Context(), &registry.SetAgentConfigRequest{AgentId: args[0], Key: args[1], Value: args[2]})
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(struct {
+					AgentID string `json:"agent_id"`
+					Key     string `json:"key"`
+					Version string `json:"version"`
+				}{args[0], args[1], r.GetVersion()})
+			}
+			fmt.Fprintf(e.Out, "Agent '%s': %s is set\n", args[0], screen.Line(args[1]))
+			return nil
+		},
+	}
+}

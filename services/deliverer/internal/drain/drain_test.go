@@ -1,0 +1,321 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/services/deliverer/internal/breaker"
+	"github.com/theclaw/agents/services/deliverer/internal/channel"
+)
+
+var failed = &channel.Error{Class: channel.Failed, InDoubt: true, What: "server error 500"}
+
+func inBubble(t *testing.T, s *sink, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, newMemory(), s)) })
+}
+
+// TestHotPath: with nothing down, messages in a row cost two journal calls for
+// the first and one for each further; the drain ends 10 s after the last lane.
+func TestHotPath(t *testing.T) {
+	inBubble(t, &sink{}, func(t *testing.T, w *world) {
+		w.journal.push("threads/a", "1", "2", "3")
+		began := time.Now()
+		w.agent.Wake("threads/a")
+		if err := <-w.ended; err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != lease.GrantKeep {
+			t.Errorf("ended after %v, want %v", took, lease.GrantKeep)
+		}
+		if got := w.sink.texts(); !slices.Equal(got, []string{"1", "2", "3"}) {
+			t.Errorf("sent %v", got)
+		}
+		if w.journal.begins != 1 || w.journal.peeks != 0 || w.journal.finishes != 3 {
+			t.Errorf("begins %d peeks %d finishes %d", w.journal.begins, w.journal.peeks, w.journal.finishes)
+		}
+		if w.agent.Wake("threads/a") {
+			t.Error("a closed drain takes work")
+		}
+		if log := w.journal.row("threads/a", 1).logs; !slices.Equal(log, []string{"outbound: channel=xgw event=1 outcome=sent ms=0"}) {
+			t.Errorf("log %q", log)
+		}
+		m := w.sink.got[1]
+		if m.Key != "threads/a/2" || m.AgentID != "a1" || m.Fence != (channel.Fence{Resource: "deliver/a1", Token: 1}) || m.Attempt != 1 || m.MaybeDuplicate {
+			t.Errorf("message %+v", m)
+		}
+	})
+}
+
+// TestRetries is S0-127, S0-129: 500, 500, 200 with 5 s and 60 s between, no new
+// event needed, and the next event waits its turn.
+func TestRetries(t *testing.T) {
+	s := &sink{answer: func(n int, _ channel.Message) error {
+		if n < 2 {
+			return failed
+		}
+		return nil
+	}}
+	inBubble(t, s, func(t *testing.T, w *world) {
+		w.journal.push("threads/a", "1", "2")
+		w.agent.Wake("threads/a")
+		if err := <-w.ended; err != nil {
+			t.Fatal(err)
+		}
+		if got := s.texts(); !slices.Equal(got, []string{"1", "1", "1", "2"}) {
+			t.Fatalf("sent %v", got)
+		}
+		if a, b := s.at[1].Sub(s.at[0]), s.at[2].Sub(s.at[1]); a != 5*time.Second || b != 60*time.Second {
+			t.Errorf("waited %v, %v", a, b)
+		}
+		for i, m := range s.got[:3] { // a send that may have left is flagged next time
+			if m.Attempt != i+1 || m.MaybeDuplicate != (i > 0) || m.Key != "threads/a/1" {
+				t.Errorf("try %d: %+v", i, m)
+			}
+		}
+		if s.got[3].MaybeDuplicate {
+			t.Error("the flag went over to the next event")
+		}
+	})
+}
+
+// TestDeadThenNext is S0-128: three failures are dead, the next event goes on.
+func TestDeadThenNext(t *testing.T) {
+	s := &sink{answer: func(_ int, m channel.Message) error {
+		if m.Text == "bad" {
+			return failed
+		}
+		return nil
+	}}
+	inBubble(t, s, func(t *testing.T, w *world) {
+		w.journal.push("threads/a", "bad", "good")
+		w.agent.Wake("threads/a")
+		<-w.ended
+		if got := s.texts(); !slices.Equal(got, []string{"bad", "bad", "bad", "good"}) {
+			t.Fatalf("sent %v", got)
+		}
+		if r := w.journal.row("threads/a", 1); r.state != "dead" || r.attempts != 3 || r.error != failed.What {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestOutage is RELIABILITY 5: an hour without the channel spends no attempt,
+// is probed each 30 s over all lanes, and everything goes out in order after.
+func TestOutage(t *testing.T) {
+	s := new(sink)
+	inBubble(t, s, func(t *testing.T, w *world) {
+		up := time.Now().Add(time.Hour)
+		s.answer = func(int, channel.Message) error {
+			if time.Now().Before(up) {
+				return &channel.Error{Class: channel.Unavailable, What: "no route"}
+			}
+			return nil
+		}
+		var threads []string
+		for i := range 10 {
+			id := fmt.Sprintf("threads/%d", i)
+			threads = append(threads, id)
+			w.journal.push(id, id+" 1", id+" 2", id+" 3")
+		}
+		w.agent.Wake(threads...)
+		time.Sleep(59 * time.Minute)
+		synctest.Wait()
+		if n := s.sends(); n < 110 || n > 130 {
+			t.Errorf("%d sends in an hour, want one probe each 30 s and the first ones", n)
+		}
+		for _, id := range threads {
+			if r := w.journal.row(id, 1); r.attempts != 0 || r.state != "pending" {
+				t.Errorf("%s: %+v", id, r)
+			}
+		}
+		// Each lane looks at the journal about each 30 s, not more.
+		if w.journal.peeks > 10*130 || w.journal.begins > 250 {
+			t.Errorf("%d peeks, %d begins", w.journal.peeks, w.journal.begins)
+		}
+		before := s.sends()
+		if err := <-w.ended; err != nil {
+			t.Fatal(err)
+		}
+		perThread := map[string][]string{}
+		late := s.got[before:]
+		for i, m := range late {
+			if s.at[before+i].Before(up) {
+				continue
+			}
+			perThread[m.ThreadID] = append(perThread[m.ThreadID], strings.TrimPrefix(m.Text, m.ThreadID+" "))
+			if m.Attempt != 1 {
+				t.Errorf("attempt %d of %s", m.Attempt, m.Text)
+			}
+		}
+		for _, id := range threads {
+			if !slices.Equal(perThread[id], []string{"1", "2", "3"}) {
+				t.Errorf("%s: %v", id, perThread[id])
+			}
+		}
+		if last := s.at[len(s.at)-1].Sub(up); last > breaker.Interval+5*time.Second {
+			t.Errorf("the last one went out %v after the channel was up", last)
+		}
+	})
+}
+
+// TestOldWhileDown: deliver.max_age ends a message although its channel is shut.
+func TestOldWhileDown(t *testing.T) {
+	s := &sink{answer: func(int, channel.Message) error { return &channel.Error{Class: channel.Unavailable, What: "down"} }}
+	inBubble(t, s, func(t *testing.T, w *world) {
+		w.journal.push("threads/a", "1")
+		w.agent.Wake("threads/a")
+		time.Sleep(maxAge + time.Minute)
+		synctest.Wait()
+		if r := w.journal.row("threads/a", 1); r.state != "dead" {
+			t.Errorf("%+v", r)
+		}
+		if err := w.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestThreadsAreIndependent: one thread waits, the other goes on, and the one
+// that waits has no place in the pool.
+func TestThreadsAreIndependent(t *testing.T) {
+	s := &sink{answer: func(_ int, m channel.Message) error {
+		if m.ThreadID == "threads/a" {
+			return failed
+		}
+		return nil
+	}}
+	inBubble(t, s, func(t *testing.T, w *world) {
+		w.journal.push("threads/a", "1")
+		w.journal.push("threads/b", "1", "2")
+		w.agent.Wake("threads/a", "threads/b")
+		synctest.Wait()
+		if r := w.journal.row("threads/b", 2); r.state != "sent" {
+			t.Errorf("%+v", r)
+		}
+		if n := w.pool.Active(); n != 0 {
+			t.Errorf("%d lanes have a place while one waits", n)
+		}
+		// Another event in the waiting thread does not jump the line.
+		w.journal.push("threads/a", "2")
+		w.agent.Wake("threads/a")
+		synctest.Wait()
+		if r := w.journal.row("threads/a", 2); r.state != "pending" {
+			t.Errorf("%+v", r)
+		}
+		if err := w.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestNothingToSend: what the configuration or the content decides is recorded
+// and the next event goes on (S0-44, S0-126).
+func TestNothingToSend(t *testing.T) {
+	inBubble(t, &sink{}, func(t *testing.T, w *world) {
+		const id = "threads/a"
+		w.journal.settings = channel.Settings{Outbound: []channel.Rule{}}
+		w.journal.push(id, "unwanted")
+		w.journal.pushContent(id, `no json`)
+		w.journal.pushContent(id, `{"text":"hi","reply_context":{"channel_type":"console"}}`)
+		w.agent.Wake(id)
+		<-w.ended
+		if r := w.journal.row(id, 1); r.state != "skipped" || r.error != channel.FateByConfiguration || !strings.Contains(r.logs[0], "channel=none event=1 outcome=skipped") {
+			t.Errorf("%+v", r)
+		}
+		if r := w.journal.row(id, 2); r.state != "dead" || r.error == "" {
+			t.Errorf("%+v", r)
+		}
+		if r := w.journal.row(id, 3); r.state != "sent" || !strings.Contains(r.logs[0], "channel=console") {
+			t.Errorf("%+v", r)
+		}
+		if n := w.sink.sends(); n != 0 {
+			t.Errorf("%d sends", n)
+		}
+	})
+}
+
+// TestWrongConfiguration: messages wait for the owner's correction.
+func TestWrongConfiguration(t *testing.T) {
+	inBubble(t, &sink{}, func(t *testing.T, w *world) {
+		w.journal.settings = channel.Settings{Outbound: []channel.Rule{{ThreadPattern: "**", Via: "nowhere"}}}
+		w.journal.push("threads/a", "1")
+		w.agent.Wake("threads/a")
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if r := w.journal.row("threads/a", 1); r.attempts != 0 || !strings.Contains(r.error, "nowhere") {
+			t.Errorf("%+v", r)
+		}
+		if n := w.journal.begins; n > 25 {
+			t.Errorf("%d begins in 10 minutes", n)
+		}
+		w.journal.set(func() { w.journal.settings = channel.Settings{} })
+		<-w.ended
+		if r := w.journal.row("threads/a", 1); r.state != "sent" {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestDeliver joins the drain and counts what it did, up to the head asked for.
+func TestDeliver(t *testing.T) {
+	s := &sink{answer: func(_ int, m channel.Message) error {
+		switch m.Text {
+		case "rejected":
+			return channel.Reject("", "no", "")
+		case "failing":
+			return failed
+		}
+		return nil
+	}}
+	inBubble(t, s, func(t *testing.T, w *world) {
+		const id = "threads/a"
+		w.journal.push(id, "1", "rejected", "3", "failing", "5")
+		got, err := w.agent.Deliver(t.Context(), id, 3)
+		if err != nil || got != (Counts{Sent: 2, Dead: 1}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		got, err = w.agent.Deliver(t.Context(), id, 5) // it ends at the wait
+		if err != nil || got != (Counts{}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if got, err := w.agent.Deliver(t.Context(), "threads/empty", 0); err != nil || got != (Counts{}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if err := w.end(); err != nil {
+			t.Error(err)
+		}
+		if _, err := w.agent.Deliver(t.Context(), id, 5); !errors.Is(err, ErrClosed) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+// TestDeliverCanBeLeft: a caller that goes away leaves the drain as it is.
+func TestDeliverCanBeLeft(t *testing.T) {
+	gate := make(chan struct{})
+	s := new(sink)
+	synctest.Test(t, func(t *testing.T) {
+		gate = make(chan struct{})
+		s.hold = func(context.Context) error { <-gate; return nil }
+		w := newWorld(t, newMemory(), s)
+		w.journal.push("threads/a", "1")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := w.agent.Deliver(ctx, "threads/a", 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		close(gate)
+		<-w.ended
+		if r := w.journal.row("threads/a", 1); r.state != "sent" {
+			t.Errorf("%+v", r)
+		}
+	})
+}

@@ -1,0 +1,309 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/services/deliverer/internal/channel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	maxAttempts = 3
+	maxAge      = 24 * time.Hour
+)
+
+var waits = []time.Duration{5 * time.Second, 60 * time.Second}
+
+// row is a delivery as the registry's store keeps it.
+type row struct {
+	event     thread.Event
+	state     string // pending, sending, sent, dead, skipped
+	attempts  int
+	crashes   int
+	notBefore time.Time
+	created   time.Time
+	duplicate bool
+	error     string
+	logs      []string
+}
+
+// memory is the journal in memory, with the store's rules: what is sending at
+// Begin was a crash, Unavailable gives its attempt back, Failed waits 5 s, 60 s.
+type memory struct {
+	mu       sync.Mutex
+	rows     map[string][]*row
+	settings channel.Settings
+	token    uint64 // of the live lease; calls under another are LEASE_LOST
+	begins   int
+	peeks    int
+	finishes int
+	fail     func(call string) error // before the call takes effect
+	lose     func(call string) error // after it: the answer is lost
+}
+
+func newMemory() *memory { return &memory{rows: map[string][]*row{}, token: 1} }
+
+const toPeer = `{"text":%q,"reply_context":{"channel_type":"telegram","channel_id":"c","session_id":"s","peer_id":"p"}}`
+
+func (m *memory) push(threadID string, texts ...string) {
+	for _, text := range texts {
+		m.pushContent(threadID, fmt.Sprintf(toPeer, text))
+	}
+}
+
+func (m *memory) pushContent(threadID, content string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rows[threadID] = append(m.rows[threadID], &row{
+		state: "pending", created: time.Now(),
+		event: thread.Event{ID: int64(len(m.rows[threadID]) + 1), CreatedAt: thread.Stamp(time.Now()), Source: "self", Type: "message", Content: content},
+	})
+}
+
+type tokenKey struct{}
+
+func (m *memory) fence(ctx context.Context) error {
+	if token, _ := ctx.Value(tokenKey{}).(uint64); token != m.token {
+		return fmt.Errorf("token %d is not %d: %w", token, m.token, lease.ErrLost)
+	}
+	return ctx.Err()
+}
+
+func (m *memory) Begin(ctx context.Context, agentID, threadID string, peek bool) (Due, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := hook(m.fail, "begin"); err != nil {
+		return Due{}, err
+	}
+	if err := m.fence(ctx); err != nil {
+		return Due{}, err
+	}
+	if peek {
+		m.peeks++
+	} else {
+		m.begins++
+	}
+	due := m.next(threadID, peek)
+	return due, hook(m.lose, "begin")
+}
+
+func hook(f func(string) error, call string) error {
+	if f == nil {
+		return nil
+	}
+	return f(call)
+}
+
+func (m *memory) next(threadID string, peek bool) Due {
+	for _, r := range m.rows[threadID] {
+		if r.state != "pending" && r.state != "sending" {
+			continue
+		}
+		if time.Since(r.created) > maxAge || r.crashes >= 10 {
+			r.state, r.error = "dead", "given up"
+			continue
+		}
+		if wait := time.Until(r.notBefore); r.state == "pending" && wait > 0 {
+			return Due{Found: Wait, Wait: wait}
+		}
+		crashed := r.state == "sending"
+		due := Due{Found: Send, Event: r.event, Key: fmt.Sprintf("%s/%d", threadID, r.event.ID), Attempt: r.attempts + 1,
+			MaybeDuplicate: r.duplicate || crashed, Settings: m.settings}
+		if crashed {
+			due.Attempt = max(r.attempts, 1)
+		}
+		if !peek {
+			if crashed {
+				r.crashes++
+			}
+			r.state, r.attempts, r.duplicate = "sending", due.Attempt, due.MaybeDuplicate
+		}
+		return due
+	}
+	return Due{}
+}
+
+func (m *memory) Finish(ctx context.Context, agentID, threadID string, f Finish) (Finished, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := hook(m.fail, "finish"); err != nil {
+		return Finished{}, err
+	}
+	if err := m.fence(ctx); err != nil {
+		return Finished{}, err
+	}
+	m.finishes++
+	r := m.rows[threadID][f.EventID-1]
+	if r.state == "sending" {
+		m.settle(r, f)
+	}
+	out := Finished{Dead: r.state == "dead"}
+	if f.Next {
+		due := m.next(threadID, false)
+		out.Next = &due
+	}
+	return out, hook(m.lose, "finish")
+}
+
+func (m *memory) settle(r *row, f Finish) {
+	r.error, r.logs = f.Error, append(r.logs, f.Log)
+	pend := func(wait time.Duration) { r.state, r.notBefore = "pending", time.Now().Add(wait) }
+	switch f.Outcome {
+	case Sent:
+		r.state = "sent"
+	case Skipped:
+		r.state = "skipped"
+	case Unavailable:
+		r.attempts = max(r.attempts-1, 0)
+		pend(f.RetryAfter)
+	case Failed:
+		if r.attempts < maxAttempts {
+			pend(max(waits[r.attempts-1], f.RetryAfter))
+			return
+		}
+		r.state = "dead"
+	case Rejected:
+		r.state = "dead"
+	}
+}
+
+// row answers a copy of a delivery's row.
+func (m *memory) row(threadID string, id int64) row {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return *m.rows[threadID][id-1]
+}
+
+func (m *memory) set(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+// sink is the receiver at the far end: it answers by a script.
+type sink struct {
+	mu     sync.Mutex
+	got    []channel.Message
+	at     []time.Time
+	answer func(n int, m channel.Message) error // n: sends before this one
+	hold   func(ctx context.Context) error      // run during each send
+}
+
+func (s *sink) Name() string                 { return "xgw" }
+func (s *sink) Guarantee() channel.Guarantee { return channel.None }
+
+func (s *sink) Send(ctx context.Context, m channel.Message) (channel.Receipt, error) {
+	s.mu.Lock()
+	n := len(s.got)
+	s.got, s.at = append(s.got, m), append(s.at, time.Now())
+	answer, hold := s.answer, s.hold
+	s.mu.Unlock()
+	if hold != nil {
+		if err := hold(ctx); err != nil {
+			return channel.Receipt{}, err
+		}
+	}
+	if answer != nil {
+		if err := answer(n, m); err != nil {
+			return channel.Receipt{}, err
+		}
+	}
+	return channel.Receipt{ProviderID: fmt.Sprint(n)}, nil
+}
+
+// texts answers what arrived, in order.
+func (s *sink) texts() (out []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.got {
+		out = append(out, m.Text)
+	}
+	return out
+}
+
+func (s *sink) sends() int { return len(s.texts()) }
+
+// ways leads everything into one sink.
+type ways struct {
+	settings channel.Settings
+	sink     channel.Channel
+}
+
+func (w ways) For(threadID, source string, rc channel.ReplyContext) (channel.Channel, bool) {
+	via, ok := channel.Choose(w.settings, threadID, source, rc)
+	if via == channel.NameConsole {
+		return channel.Console{}, ok
+	}
+	return w.sink, ok
+}
+
+// registry renews until it is told that the lease is lost.
+type registry struct {
+	mu    sync.Mutex
+	err   error
+	yield bool
+}
+
+func (r *registry) Renew(context.Context, string, uint64) (lease.RenewReply, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return lease.RenewReply{YieldRequested: r.yield}, r.err
+}
+
+func (r *registry) say(err error, yield bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err, r.yield = err, yield
+}
+
+// world is one agent being drained.
+type world struct {
+	*testing.T
+	journal  *memory
+	sink     *sink
+	registry *registry
+	pool     *Pool
+	agent    *Agent
+	ended    chan error
+}
+
+func newWorld(t *testing.T, j *memory, s *sink) *world {
+	w := &world{T: t, journal: j, sink: s}
+	w.pool = NewPool(Config{Concurrency: 4}, Deps{
+		Journal: j,
+		Open:    func(c channel.Settings) (Ways, error) { return ways{c, s}, c.Validate() },
+	})
+	w.start()
+	return w
+}
+
+// start begins a term under the journal's present token.
+func (w *world) start() {
+	w.registry, w.ended = new(registry), make(chan error, 1)
+	ctx := context.WithValue(context.Background(), tokenKey{}, w.journal.token)
+	keeper := lease.Keep(ctx, w.registry, lease.Grant{Resource: "deliver/a1", Token: w.journal.token, Sent: time.Now()}, lease.Options{})
+	agent := w.pool.Agent("a1", keeper)
+	w.agent = agent
+	go func(ended chan error) {
+		err := agent.Run()
+		keeper.Stop()
+		ended <- err
+	}(w.ended)
+}
+
+// end closes the drain and waits for it.
+func (w *world) end() error {
+	w.agent.Close()
+	err := <-w.ended
+	w.pool.Wait()
+	return err
+}

@@ -1,0 +1,99 @@
+package runner
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/provider"
+	"github.com/theclaw/agents/services/runner/internal/model/retry"
+	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/turn"
+)
+
+// models gives turns the model their agent names.
+type models struct {
+	settings *provider.Settings
+	pool     *retry.Pool
+}
+
+// Find implements turn.Models.
+func (m *models) Find(providerName, name string) (turn.Model, error) {
+	driver, name, window, err := m.settings.Resolve(providerName, name)
+	if err != nil {
+		return turn.Model{}, err
+	}
+	caller := m.pool.Caller(driver)
+	return turn.Model{
+		Provider: driver.Name(), Name: name, Window: int64(window),
+		Try: func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, turn.Try) {
+			r, o := caller.Try(ctx, req, onDelta)
+			return r, turn.Try{Err: o.Err, Counts: o.Counts, Again: o.Retry, Wait: o.Wait}
+		},
+	}, nil
+}
+
+// boxes are the sandboxes of this process, one for each mode that is asked for.
+type boxes struct {
+	opts sandbox.Options
+	base *sandbox.Sandbox // not ours to close
+
+	mu   sync.Mutex
+	made map[sandbox.Mode]*sandbox.Sandbox
+}
+
+func newBoxes(o sandbox.Options, base *sandbox.Sandbox) *boxes {
+	return &boxes{opts: o, base: base, made: map[sandbox.Mode]*sandbox.Sandbox{}}
+}
+
+// box answers the sandbox of a mode, and probes it the first time.
+func (b *boxes) box(mode string) (tool.Sandbox, error) {
+	m := sandbox.Mode(mode)
+	if m == "" {
+		m = sandbox.Required
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.base != nil && m == b.opts.Mode {
+		return b.base, nil
+	}
+	if s := b.made[m]; s != nil {
+		return s, nil
+	}
+	o := b.opts
+	o.Mode = m
+	// Not under a turn's context: what is found holds for the process.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s, err := sandbox.New(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	b.made[m] = s
+	return s, nil
+}
+
+// report is what was found for the usual mode, if it was looked for.
+func (b *boxes) report() (sandbox.Report, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.base
+	if s == nil {
+		s = b.made[b.opts.Mode]
+	}
+	if s == nil {
+		return sandbox.Report{}, false
+	}
+	return s.Report(), true
+}
+
+func (b *boxes) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.made {
+		s.Close()
+	}
+	clear(b.made)
+}
