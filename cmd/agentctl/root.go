@@ -10,8 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/agent"
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/deadletter"
+	"github.com/theclaw/agents/cmd/agentctl/internal/doctor"
+	"github.com/theclaw/agents/cmd/agentctl/internal/event"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/agentctl/internal/setting"
+	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
+	"github.com/theclaw/agents/cmd/agentctl/internal/up"
 	"github.com/theclaw/agents/internal/fault"
 )
 
@@ -82,8 +89,13 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 
 	var subs []*cobra.Command
 	subs = append(subs, agent.Commands(e)...)
-	subs = append(subs, message.Command(e))
-	subs = append(subs, versionCommand(e), completionCommand(e))
+	subs = append(subs, message.Command(e), chat.Command(e))
+	subs = append(subs, event.Commands(e)...)
+	subs = append(subs, turn.Commands(e)...)
+	subs = append(subs, deadletter.Command(e))
+	subs = append(subs, setting.Commands(e)...)
+	subs = append(subs, doctor.Commands(e)...)
+	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e))
 	command.Group(e, root, subs...)
 	root.SetHelpCommand(helpCommand(root))
 	return root

@@ -26,6 +26,7 @@ type env struct {
 	log      *slog.Logger
 	redactor *obs.Redactor
 	metrics  *prometheus.Registry
+	abort    <-chan struct{}
 }
 
 // component is a made service: what is served, what runs, what is closed.
@@ -44,6 +45,7 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 	if err != nil {
 		return err
 	}
+	e.abort = abort
 	defer func() { _ = e.homeDir.Close() }()
 	var stages []*stage
 	stop := func() error {
@@ -56,7 +58,7 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 	}
 	failed := make(chan struct{}, len(o.services)+1)
 	for _, s := range o.services {
-		st, err := e.start(s, abort, failed)
+		st, err := e.start(s, failed)
 		if err != nil {
 			return errors.Join(err, stop())
 		}
@@ -115,7 +117,7 @@ func (s *stage) wait() error {
 }
 
 // start makes a service, binds its socket, and runs it.
-func (e *env) start(s service, abort <-chan struct{}, failed chan<- struct{}) (*stage, error) {
+func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 	addr, err := e.homeDir.Socket(s.name)
 	if err != nil {
 		return nil, err
@@ -130,7 +132,7 @@ func (e *env) start(s service, abort <-chan struct{}, failed chan<- struct{}) (*
 	srv, err := serve.New(serve.Options{
 		Addr: "unix://" + addr, Services: []serve.Registrar{c.register}, Policy: c.policy, Token: c.token,
 		Logger: e.log, Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": s.name}, e.metrics),
-		Grace: e.grace, Abort: abort,
+		Grace: e.grace, Abort: e.abort,
 	})
 	if err != nil {
 		cancel()

@@ -3,11 +3,21 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 
+	"google.golang.org/grpc"
+
+	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/services/deliverer"
 	"github.com/theclaw/agents/services/registry"
+	"github.com/theclaw/agents/services/runner"
 )
 
 // service is one row of what agentd can serve.
@@ -17,7 +27,7 @@ type service struct {
 }
 
 // all is every service in the order of starting; they end in the reverse one.
-var all = []service{{"registry", makeRegistry}}
+var all = []service{{"registry", makeRegistry}, {"runner", makeRunner}, {"deliverer", makeDeliverer}}
 
 // choose answers the services a word names, or nil.
 func choose(word string) []service {
@@ -48,4 +58,95 @@ func makeRegistry(ctx context.Context, e *env) (component, error) {
 		register: s.Register, policy: registry.Policy(), token: func() string { return token }, run: s.Run,
 		close: func() error { return errors.Join(s.Close(), log.Close()) },
 	}, nil
+}
+
+// worker is what a runner and a deliverer have alike: a connection to the
+// registry and an identity in its leases.
+type worker struct {
+	conn    *grpc.ClientConn
+	holder  *lease.Holder
+	address string
+}
+
+func (e *env) newWorker(name string) (worker, error) {
+	socket, err := e.homeDir.Socket(name)
+	if err != nil {
+		return worker{}, err
+	}
+	holders := e.homeDir.HoldersDir()
+	if e.remote {
+		holders = "" // the registry cannot see our lock there
+	}
+	w := worker{address: "unix://" + socket}
+	if w.holder, err = lease.NewHolder(holders, name); err != nil {
+		return worker{}, err
+	}
+	if w.conn, err = e.dialRegistry(name); err != nil {
+		return worker{}, errors.Join(err, w.holder.Close())
+	}
+	return w, nil
+}
+
+func (w worker) close() error { return errors.Join(w.conn.Close(), w.holder.Close()) }
+
+func makeRunner(_ context.Context, e *env) (component, error) {
+	w, err := e.newWorker("runner")
+	if err != nil {
+		return component{}, err
+	}
+	s, err := runner.New(runner.Config{
+		Address: w.address, TTL: e.ttl, Grace: e.grace, ProvidersFile: filepath.Join(e.home, "providers.yaml"),
+		Sandbox: sandbox.Options{Forbidden: []string{e.homeDir.RunDir()}},
+	}, runner.Deps{
+		Registry: w.conn, Holder: w.holder.ID(), Getenv: e.getenv, Abort: e.abort,
+		Metrics: obs.NewRunnerMetrics(e.metrics), Logger: e.log.With("service", "runner"),
+	})
+	if err != nil {
+		return component{}, errors.Join(err, w.close())
+	}
+	e.log.Info(s.Hint())
+	return component{register: s.Register, policy: runner.Policy(), token: e.workerToken(), run: s.Run, close: w.close}, nil
+}
+
+func makeDeliverer(_ context.Context, e *env) (component, error) {
+	w, err := e.newWorker("deliverer")
+	if err != nil {
+		return component{}, err
+	}
+	s := deliverer.New(deliverer.Config{
+		Address: w.address, BootID: bootID(), Grace: e.grace, TTL: e.ttl,
+	}, deliverer.Deps{
+		Registry: w.conn, Holder: w.holder.ID(), Abort: e.abort, Resolve: e.resolve, Environ: os.Environ(), Redactor: e.redactor,
+		Metrics: obs.NewDelivererMetrics(e.metrics), Logger: e.log.With("service", "deliverer"),
+	})
+	return component{register: s.Register, policy: deliverer.Policy(), token: e.workerToken(), run: s.Run, close: w.close}, nil
+}
+
+// resolve reads a secret by its reference; a value in a setting is refused, so
+// that none is ever in a file of ours.
+func (e *env) resolve(_ context.Context, ref string) (string, error) {
+	if name, ok := strings.CutPrefix(ref, "env:"); ok {
+		if v := e.getenv(name); v != "" {
+			return v, nil
+		}
+		return "", fmt.Errorf("the environment variable %s is not set", name)
+	}
+	if path, ok := strings.CutPrefix(ref, "file:"); ok {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return "", fmt.Errorf("read secret: %w", err)
+		}
+		return strings.TrimSpace(string(b)), nil
+	}
+	return "", errors.New("a secret is given as env:NAME or file:PATH")
+}
+
+// bootID tells this boot of this machine from others: what was sent before a
+// power cut may have left.
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
 }

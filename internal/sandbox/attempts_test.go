@@ -62,7 +62,7 @@ var attempts = []attempt{
 	{name: "effective capabilities", shell: `test -r /proc/self/status && ! grep -q '^CapEff:.0000000000000000$' /proc/self/status`},
 	{name: "privileges can grow", shell: `test -r /proc/self/status && ! grep -q '^NoNewPrivs:.1$' /proc/self/status`},
 	{name: "no seccomp", shell: `test -r /proc/self/status && ! grep -q '^Seccomp:.2$' /proc/self/status`},
-	{name: "groups of the runner", shell: `id -G | grep -qw 0`},
+	{name: "groups of the runner", shell: `id -G | grep -qw 0`, moot: true},
 	{name: "hostname", shell: `hostname sandbox-test`},
 	{name: "unshare program", shell: `unshare --user --map-root-user true`},
 	{name: "nested bwrap", shell: `bwrap --unshare-user --ro-bind / / true 2>/dev/null`},

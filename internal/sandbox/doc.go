@@ -19,6 +19,9 @@
 // The driver is chosen once, by really starting each, and Report says what was
 // missing for the better ones.
 //
+// Its rooms: jail (the processes in between), wire (what they are told), wall (what
+// keeps a program in), cgroup, output.
+//
 // It does not decide who may run what (approvals do), does not keep results and
 // does not know the tools. The kernel is shared: a hole in it is a hole in this
 // wall. With Network the program has the host's network, its loopback included.

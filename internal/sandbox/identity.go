@@ -60,11 +60,7 @@ func (s *Sandbox) order(l Level, c Command) (wire.Order, *os.File, error) {
 	if o.OwnerUID, o.OwnerGID, err = owner(c.Workdir); err != nil {
 		return o, nil, err
 	}
-	if o.OwnerUID != 0 && o.OwnerGID == 0 {
-		o.OwnerGID = nobody
-	}
-	o.UID, o.GID = o.OwnerUID, o.OwnerGID
-	if l == LevelReduced && o.UID == 0 {
+	if l == LevelReduced && o.OwnerUID == 0 {
 		return o, nil, errRootWorkdir
 	}
 	if l == LevelFull || l == LevelPrivileged {
@@ -74,6 +70,10 @@ func (s *Sandbox) order(l Level, c Command) (wire.Order, *os.File, error) {
 			return o, f, nil
 		}
 	}
+	if o.OwnerUID != 0 && o.OwnerGID == 0 {
+		o.OwnerGID = nobody // not root, so not its group either
+	}
+	o.UID, o.GID = o.OwnerUID, o.OwnerGID
 	return o, nil, nil
 }
 

@@ -52,6 +52,7 @@ var (
 	ErrIO             = errors.New("input/output error")
 	ErrDiskFull       = errors.New("disk is full")
 	ErrReadOnly       = errors.New("read-only")
+	ErrBusy           = errors.New("locked by another program")
 	ErrClosed         = errors.New("store is closed")
 )
 

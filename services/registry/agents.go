@@ -87,9 +87,7 @@ func (s *Service) GetAgent(ctx context.Context, req *registryv1.GetAgentRequest)
 	if err != nil {
 		return nil, err
 	}
-	if s.dir.Missing(a.ID) {
-		s.forget(a.ID)
-		_, err := s.dir.Get(a.ID)
+	if err := s.present(a.ID); err != nil {
 		return nil, err
 	}
 	_, _ = s.agent(ctx, a.ID) // a broken agent is described with its problem
@@ -181,11 +179,11 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 	if err != nil {
 		return nil, err
 	}
+	if err := s.present(a.ID); err != nil {
+		return nil, err
+	}
 	st, err := s.store.State(ctx, a.ID)
 	if err != nil {
-		if s.dir.Missing(a.ID) {
-			s.forget(a.ID)
-		}
 		return nil, s.edge(a.ID, thread.Inbox, err)
 	}
 	path, err := s.dir.Path(store.Inbox(a.ID))

@@ -186,6 +186,17 @@ func (s *Service) agent(ctx context.Context, id string) (*directory.Agent, error
 	return a, s.load(ctx, a)
 }
 
+// present tells the truth about a directory that may be gone while its database
+// is still open here: a file that has no name any more takes writes gladly.
+func (s *Service) present(id string) error {
+	if !s.dir.Missing(id) {
+		return nil
+	}
+	s.forget(id)
+	_, err := s.dir.Get(id)
+	return err
+}
+
 // load reads an agent's inbox and makes it due if it has work.
 func (s *Service) load(ctx context.Context, a *directory.Agent) error {
 	r := store.Inbox(a.ID)
@@ -199,10 +210,8 @@ func (s *Service) load(ctx context.Context, a *directory.Agent) error {
 			return nil
 		}
 	}
-	if s.dir.Missing(a.ID) {
-		s.forget(a.ID)
-		_, err := s.dir.Get(a.ID)
-		return err
+	if gone := s.present(a.ID); gone != nil {
+		return gone
 	}
 	err = s.edge(a.ID, thread0, err)
 	a.Fail(fault.From(err).What, false)

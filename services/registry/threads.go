@@ -62,10 +62,11 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	}
 	fault.Point("T0.before")
 	out, err := s.store.Append(ctx, r, events, o)
+	// After the commit: an acknowledged message must have a directory to be in.
+	if gone := s.present(r.Agent); gone != nil {
+		return nil, gone
+	}
 	if err != nil {
-		if s.dir.Missing(r.Agent) {
-			s.forget(r.Agent)
-		}
 		return nil, s.edge(r.Agent, r.Thread, err)
 	}
 	fault.Point("T0.after")

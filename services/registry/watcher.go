@@ -20,8 +20,8 @@ type watcher struct {
 	fs *fsnotify.Watcher // nil where the kernel has no more to give
 
 	mu     sync.Mutex
-	byPath map[string]string   // inbox directory -> agent
-	again  map[string]bool // agents looked at again soon; true: written meanwhile
+	byPath map[string]string // inbox directory -> agent
+	again  map[string]bool   // agents looked at again soon; true: written meanwhile
 }
 
 // looksAgain are the times after a write at which an inbox is looked at once

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -15,7 +14,6 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
-	"github.com/theclaw/agents/services/runner/internal/batch"
 	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
@@ -34,109 +32,11 @@ func (s *Service) RunBatch(ctx context.Context, req *runnerpb.RunBatchRequest) (
 	if err != nil {
 		return nil, err
 	}
-	out := &runnerpb.RunBatchResponse{HeadId: info.GetHeadId()}
-	for {
-		b, err := s.join(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		n, err := b.Join(ctx, out.GetHeadId())
-		out.Processed += n
-		if err == nil {
-			return out, nil
-		}
-		if !errors.Is(err, batch.ErrEnded) {
-			return nil, err
-		}
-	}
-}
-
-// join answers the batch of an agent, and takes the lease for one if need be.
-func (s *Service) join(ctx context.Context, id string) (*batch.Batch, error) {
-	request := ulid.Make().String()
-	for {
-		s.mu.Lock()
-		c, changed := s.claims[id], s.changed
-		switch {
-		case s.draining:
-			s.mu.Unlock()
-			return nil, fault.New(codes.Unavailable, fault.ServiceUnavailable, "the runner is ending", "try again")
-		case s.panics.left(id) > 0:
-			s.mu.Unlock()
-			f := fault.New(codes.FailedPrecondition, fault.AgentFailed, "agent '"+id+"' is set aside after repeated panics", "wait, and look into the runner's log")
-			f.RetryAfter = s.panics.left(id)
-			return nil, f
-		case c != nil && !c.leaving():
-			s.mu.Unlock()
-			return c.current(), nil
-		case c != nil: // on its way out: wait for the release
-			s.mu.Unlock()
-			if err := await(ctx, changed); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		s.asking[id]++
-		s.mu.Unlock()
-		held, err := s.acquire(ctx, id, request)
-		s.mu.Lock()
-		if s.asking[id]--; s.asking[id] == 0 {
-			delete(s.asking, id)
-		}
-		changed = s.changed
-		s.mu.Unlock()
-		if err != nil && !held {
-			return nil, err
-		}
-		if held { // by this process: its claim is just being made, or given back
-			poll, cancel := context.WithTimeout(ctx, firstWait)
-			_ = await(poll, changed)
-			cancel()
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-		}
-		request = ulid.Make().String()
-	}
-}
-
-// acquire takes the lease of an agent and begins a claim. held tells that this
-// very process has it already.
-func (s *Service) acquire(ctx context.Context, id, request string) (held bool, err error) {
-	sent := time.Now()
-	r, err := s.leases.AcquireLease(ctx, &registrypb.AcquireLeaseRequest{
-		Kind: registrypb.LeaseKind_LEASE_KIND_RUN, AgentId: id, Holder: s.deps.Holder, Address: s.cfg.Address,
-		RequestId: request, Ttl: durationpb.New(s.cfg.TTL),
-	})
+	n, err := s.claims.Join(ctx, id, info.GetHeadId())
 	if err != nil {
-		f := fault.From(err)
-		return f.Reason == fault.LeaseHeld && f.Meta["holder"] == s.deps.Holder, err
+		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.claims[id]; c == nil || c.token != r.GetLease().GetToken() {
-		s.startLocked(id, r.GetLease(), sent)
-	}
-	return false, nil
-}
-
-// leaving tells that the claim begins nothing more.
-func (c *claim) leaving() bool {
-	select {
-	case <-c.stopped:
-		return true
-	default:
-		return c.current().Ended()
-	}
-}
-
-func await(ctx context.Context, c <-chan struct{}) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c:
-		return nil
-	}
+	return &runnerpb.RunBatchResponse{Processed: n, HeadId: info.GetHeadId()}, nil
 }
 
 // StartRun pushes a message and answers its durable id.
@@ -233,10 +133,12 @@ func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (
 	if done == nil {
 		return nil, fault.New(codes.NotFound, fault.RunNotFound, "run '"+req.GetRunId()+"' is not under way here", "see 'agentctl status'; a run that waits in the queue has not begun")
 	}
-	if err := await(ctx, done); err != nil {
-		return nil, err
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-done:
+		return &runnerpb.AbortRunResponse{}, nil
 	}
-	return &runnerpb.AbortRunResponse{}, nil
 }
 
 // GetRunnerInfo answers what this runner can do and does.
@@ -252,4 +154,3 @@ func (s *Service) GetRunnerInfo(context.Context, *runnerpb.GetRunnerInfoRequest)
 		TurnsActive: s.active.Load(), Uptime: durationpb.New(time.Since(s.began)),
 	}, nil
 }
-

@@ -2,9 +2,7 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,13 +11,12 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/batch"
+	"github.com/theclaw/agents/services/runner/internal/claim"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
-
-var errDrained = errors.New("the runner is ending")
 
 // Service is the runner.
 type Service struct {
@@ -36,24 +33,11 @@ type Service struct {
 	models   *models
 	boxes    *boxes
 	driver   *turn.Driver
-	slots    *batch.Slots
+	claims   *claim.Set
 	hub      run.Hub
-	panics   *quarantine
 	began    time.Time
 	active   atomic.Int32
 	underway underway
-
-	// life is what claims live in: it ends when a drain is over, not when it
-	// begins, so it belongs to no call.
-	life context.Context //nolint:containedctx // see above
-	end  context.CancelCauseFunc
-
-	mu       sync.Mutex
-	claims   map[string]*claim // by agent
-	asking   map[string]int    // agents for which RunBatch is asking for the lease
-	draining bool
-	changed  chan struct{} // closed when claims change
-	wg       sync.WaitGroup
 }
 
 // New reads the providers and makes a runner; it calls nobody. The error is a
@@ -69,11 +53,12 @@ func New(c Config, d Deps) (*Service, error) {
 		agents: registrypb.NewAgentServiceClient(d.Registry), threads: registrypb.NewThreadServiceClient(d.Registry),
 		leases: registrypb.NewLeaseServiceClient(d.Registry), turns: registrypb.NewTurnServiceClient(d.Registry),
 		models: &models{settings, retry.NewPool()}, boxes: newBoxes(c.Sandbox, d.Sandbox),
-		slots: batch.NewSlots(c.Slots), panics: newQuarantine(c.Quarantine), began: time.Now(),
-		claims: map[string]*claim{}, asking: map[string]int{}, changed: make(chan struct{}),
+		began: time.Now(),
 	}
 	s.driver = &turn.Driver{Journal: s.turns, Models: s.models, Sandbox: s.boxes.box, Meter: d.Metrics, Logger: d.Logger}
-	s.life, s.end = context.WithCancelCause(context.Background())
+	s.claims = claim.New(claim.Config{
+		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,
+	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, Slots: batch.NewSlots(c.Slots), Abort: d.Abort, Logger: d.Logger})
 	return s, nil
 }
 
@@ -89,35 +74,8 @@ func (s *Service) Run(ctx context.Context) error {
 	if report, ok := s.boxes.report(); ok {
 		s.deps.Metrics.SetSandboxLevel(string(report.Level))
 	}
-	s.dispatch(ctx)
-	s.drain()
-	return nil
-}
-
-func (s *Service) drain() {
-	s.mu.Lock()
-	s.draining = true
-	for _, c := range s.claims {
-		c.stop()
-	}
-	s.mu.Unlock()
-	ended := make(chan struct{})
-	go func() { defer close(ended); s.wg.Wait() }()
-	grace := time.NewTimer(s.cfg.Grace)
-	defer grace.Stop()
-	select {
-	case <-ended:
-	case <-grace.C:
-	case <-s.deps.Abort:
-	}
-	s.end(errDrained)
-	<-ended
+	s.claims.Run(ctx)
 	s.models.settings.Close()
 	s.boxes.close()
-}
-
-// changedLocked wakes those who wait for a claim. The caller holds mu.
-func (s *Service) changedLocked() {
-	close(s.changed)
-	s.changed = make(chan struct{})
+	return nil
 }

@@ -111,5 +111,12 @@ func (t *Tx) VerifyChain() (int64, error) {
 	if links != n {
 		return n, fmt.Errorf("%d chained events are gone: %w", links-n, store.ErrCorrupt)
 	}
+	var below int64
+	if _, err := t.Row("SELECT COUNT(*) FROM events WHERE id <= (SELECT COALESCE(MAX(event_id), 0) FROM x_chain)", nil, &below); err != nil {
+		return n, err
+	}
+	if below != n {
+		return n, fmt.Errorf("%d events were put between chained ones: %w", below-n, store.ErrCorrupt)
+	}
 	return n, nil
 }

@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/mirror"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -38,7 +40,8 @@ type DB struct {
 	stmts map[string]*sql.Stmt
 	full  bool // synchronous in force
 	chain chainHead
-	out   mirror
+	out   *mirror.Mirror
+	file  os.FileInfo // what the name meant when we opened it
 
 	queue  chan *op
 	stop   chan struct{}
@@ -63,7 +66,8 @@ type op struct {
 // ErrCorrupt, ErrReadOnly, ErrIO.
 func Open(ctx context.Context, dir string, o Options) (*DB, error) {
 	path := filepath.Join(dir, "events.db")
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+	file, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, fmt.Errorf("open %s: %w", dir, store.ErrNotFound)
 	} else if err != nil {
 		return nil, fmt.Errorf("open thread: %w", err)
@@ -80,15 +84,15 @@ func Open(ctx context.Context, dir string, o Options) (*DB, error) {
 	s.SetMaxOpenConns(1)
 	c, err := s.Conn(ctx)
 	if err != nil {
-		return nil, errors.Join(classify(err), s.Close())
+		return nil, errors.Join(opening(dir, err), s.Close())
 	}
 	d := &DB{
-		dir: dir, opts: o, sqlDB: s, conn: c, stmts: map[string]*sql.Stmt{},
+		dir: dir, opts: o, sqlDB: s, conn: c, stmts: map[string]*sql.Stmt{}, file: file,
 		queue: make(chan *op, o.Coalesce), stop: make(chan struct{}), done: make(chan struct{}),
-		out: mirror{dir: dir},
 	}
+	d.out = mirror.New(dir, d.between)
 	if err := d.prepare(); err != nil {
-		return nil, errors.Join(classify(err), d.release())
+		return nil, errors.Join(opening(dir, err), d.release())
 	}
 	go d.work()
 	return d, nil
@@ -110,32 +114,14 @@ func (d *DB) prepare() error {
 	var format int
 	err := d.conn.QueryRowContext(ctx, "SELECT uuid, format FROM x_meta").Scan(&d.uuid, &format)
 	if err != nil { // a database of the external tool, or a fresh image
-		if err := d.adopt(ctx); err != nil {
+		if format, err = d.adopt(ctx); err != nil {
 			return err
 		}
-		format = Format
 	}
 	if format > Format {
 		return fmt.Errorf("format %d, this build knows %d: %w", format, Format, store.ErrFormat)
 	}
 	return d.verifyTail(ctx)
-}
-
-func (d *DB) adopt(ctx context.Context) error {
-	for _, q := range []string{
-		"BEGIN IMMEDIATE", schemaThread + schemaOurs,
-		"INSERT OR IGNORE INTO x_meta(one, uuid, format) VALUES(1, '" + newUUID() + "', 1)",
-		// What the external tool's agent has done is done.
-		`INSERT OR IGNORE INTO x_ack(consumer, id) SELECT consumer_id, MIN(last_acked_id, (SELECT COALESCE(MAX(id),0) FROM events))
-			FROM consumer_progress WHERE consumer_id IN ('inbox','outbound')`,
-		"COMMIT",
-	} {
-		if _, err := d.conn.ExecContext(ctx, q); err != nil {
-			_, _ = d.conn.ExecContext(ctx, "ROLLBACK")
-			return fmt.Errorf("add tables: %w", err)
-		}
-	}
-	return d.conn.QueryRowContext(ctx, "SELECT uuid FROM x_meta").Scan(&d.uuid)
 }
 
 // setSync sets synchronous and reads it back, because drivers differ in both
@@ -161,6 +147,8 @@ func (d *DB) setSync(full bool) error {
 
 // UUID identifies the database for good.
 func (d *DB) UUID() string { return d.uuid }
+
+func (d *DB) path() string { return filepath.Join(d.dir, "events.db") }
 
 // Dir is the thread directory.
 func (d *DB) Dir() string { return d.dir }
@@ -226,5 +214,17 @@ func (d *DB) release() error {
 		_ = s.Close()
 	}
 	d.stmts = nil
-	return errors.Join(d.out.close(), d.conn.Close(), d.sqlDB.Close())
+	return errors.Join(d.out.Close(), d.conn.Close(), d.sqlDB.Close())
+}
+
+// between reads the events between two ids, for the mirror; the worker calls it
+// outside of a transaction.
+func (d *DB) between(after, before int64, fn func(thread.Event) error) error {
+	return (&Tx{d: d}).Each("SELECT "+Columns+" FROM events WHERE id > ? AND id < ? ORDER BY id", []any{after, before}, func(scan func(...any) error) error {
+		e, err := Scan(scan)
+		if err != nil {
+			return err
+		}
+		return fn(e)
+	})
 }

@@ -86,22 +86,30 @@ CREATE INDEX IF NOT EXISTS x_delivery_dead ON x_delivery(event_id) WHERE state =
 // image is the bytes of an empty database with the whole schema: making a
 // thread is then one write, one fsync and one link instead of a dozen of each.
 var image = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "theclaw-schema-")
+	s, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	path := filepath.Join(dir, "events.db")
-	c, err := sql.Open("sqlite", "file:"+path)
-	if err != nil {
+	s.SetMaxOpenConns(1)
+	var img []byte
+	c, err := s.Conn(context.Background())
+	if err == nil {
+		if _, err = c.ExecContext(context.Background(), schemaThread+schemaOurs); err == nil {
+			err = c.Raw(func(driver any) error {
+				var err error
+				img, err = driver.(interface{ Serialize() ([]byte, error) }).Serialize()
+				return err
+			})
+		}
+		err = errors.Join(err, c.Close())
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}
-	c.SetMaxOpenConns(1)
-	_, err = c.ExecContext(context.Background(), "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;"+schemaThread+schemaOurs)
-	if err = errors.Join(err, c.Close()); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
+	// Format versions of the file header: 2 is WAL, so that two programs opening
+	// the new file never race for the conversion.
+	img[18], img[19] = 2, 2
+	return img, nil
 })
 
 // Create makes a thread directory at dir: events.db, events.jsonl, run/, logs/.

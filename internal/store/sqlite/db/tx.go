@@ -6,9 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -22,62 +19,76 @@ type Tx struct {
 // UUID of the database.
 func (t *Tx) UUID() string { return t.d.uuid }
 
-func (d *DB) stmt(q string) (*sql.Stmt, error) {
+// maxStmts bounds the statements kept prepared; filters make texts without end.
+const maxStmts = 256
+
+// stmt answers a prepared statement and what gives it back.
+func (d *DB) stmt(q string) (*sql.Stmt, func(), error) {
 	if s, ok := d.stmts[q]; ok {
-		return s, nil
+		return s, func() {}, nil
 	}
 	s, err := d.conn.PrepareContext(context.Background(), q)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if len(d.stmts) < 256 { // filters make statements without end
+	if len(d.stmts) < maxStmts {
 		d.stmts[q] = s
+		return s, func() {}, nil
 	}
-	return s, nil
+	return s, func() { _ = s.Close() }, nil
 }
 
 // Exec runs a statement and answers the rows it changed.
 func (t *Tx) Exec(q string, args ...any) (int64, error) {
-	s, err := t.d.stmt(q)
-	if err != nil {
-		return 0, err
-	}
-	r, err := s.ExecContext(context.Background(), args...)
+	r, err := t.exec(q, args)
 	if err != nil {
 		return 0, err
 	}
 	return r.RowsAffected()
 }
 
+func (t *Tx) exec(q string, args []any) (sql.Result, error) {
+	s, back, err := t.d.stmt(q)
+	if err != nil {
+		return nil, t.d.note(err)
+	}
+	defer back()
+	r, err := s.ExecContext(context.Background(), args...)
+	return r, t.d.note(err)
+}
+
 // Row scans the first row of a query; false when there is none.
 func (t *Tx) Row(q string, args []any, dest ...any) (bool, error) {
-	s, err := t.d.stmt(q)
+	s, back, err := t.d.stmt(q)
 	if err != nil {
-		return false, err
+		return false, t.d.note(err)
 	}
+	defer back()
 	err = s.QueryRowContext(context.Background(), args...).Scan(dest...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
-	return err == nil, err
+	return err == nil, t.d.note(err)
 }
 
 // Each calls fn for every row of a query.
 func (t *Tx) Each(q string, args []any, fn func(scan func(...any) error) error) error {
-	s, err := t.d.stmt(q)
+	s, back, err := t.d.stmt(q)
 	if err != nil {
-		return err
+		return t.d.note(err)
 	}
+	defer back()
 	rows, err := s.QueryContext(context.Background(), args...)
 	if err != nil {
-		return err
+		return t.d.note(err)
 	}
+	defer func() { _ = rows.Close() }() // also when fn panics
 	for rows.Next() {
 		if err := fn(rows.Scan); err != nil {
-			return errors.Join(err, rows.Close())
+			return err
 		}
 	}
-	return errors.Join(rows.Err(), rows.Close())
+	return t.d.note(rows.Err())
 }
 
 // Columns selects an event in the order Scan reads it.
@@ -110,11 +121,8 @@ func (t *Tx) Insert(n store.NewEvent) (thread.Event, error) {
 		return thread.Event{}, err
 	}
 	e := thread.Event{CreatedAt: thread.Stamp(time.Now()), Source: n.Source, Type: n.Type, Subtype: n.Subtype, Content: n.Content}
-	s, err := t.d.stmt("INSERT INTO events(created_at, source, type, subtype, content) VALUES(?,?,?,?,?)")
-	if err != nil {
-		return e, err
-	}
-	r, err := s.ExecContext(context.Background(), e.CreatedAt, e.Source, e.Type, e.Subtype, e.Content)
+	r, err := t.exec("INSERT INTO events(created_at, source, type, subtype, content) VALUES(?,?,?,?,?)",
+		[]any{e.CreatedAt, e.Source, e.Type, e.Subtype, e.Content})
 	if err != nil {
 		return e, err
 	}
@@ -148,35 +156,3 @@ func (t *Tx) InsertOnce(key string, token uint64, n store.NewEvent) (int64, bool
 	_, err = t.Exec("INSERT INTO x_dedupe(key, event_id, token) VALUES(?,?,?)", key, e.ID, int64(token))
 	return e.ID, true, err
 }
-
-// classify maps what SQLite answers to the contract's errors.
-func classify(err error) error {
-	var se *sqlite.Error
-	if !errors.As(err, &se) {
-		return err
-	}
-	var kind error
-	switch se.Code() & 0xff {
-	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		kind = store.ErrCorrupt
-	case sqlite3.SQLITE_FULL:
-		kind = store.ErrDiskFull
-	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
-		kind = store.ErrReadOnly
-	case sqlite3.SQLITE_IOERR:
-		kind = store.ErrIO
-	case sqlite3.SQLITE_CANTOPEN:
-		kind = store.ErrNotFound
-	default:
-		return err
-	}
-	if errors.Is(err, kind) {
-		return err
-	}
-	return &classified{kind, err}
-}
-
-type classified struct{ kind, err error }
-
-func (c *classified) Error() string   { return c.kind.Error() + ": " + c.err.Error() }
-func (c *classified) Unwrap() []error { return []error{c.kind, c.err} }

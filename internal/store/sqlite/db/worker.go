@@ -1,10 +1,10 @@
 package db
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/theclaw/agents/internal/store"
 )
@@ -33,7 +33,11 @@ func (d *DB) work() {
 				break gather
 			}
 		}
+		if err := d.stillThere(); err != nil {
+			d.breakWith(err)
+		}
 		d.runBatch(batch)
+		clear(batch)
 	}
 }
 
@@ -54,12 +58,20 @@ func (d *DB) runBatch(batch []*op) {
 	}
 }
 
+// runView runs o in a read transaction: one state for all its queries, whatever
+// other programs commit meanwhile, and nothing kept if it writes by mistake.
 func (d *DB) runView(o *op) {
 	defer close(o.answered)
 	if o.err = d.Broken(); o.err != nil {
 		return
 	}
-	o.err = d.note(call(o.fn, &Tx{d: d}))
+	if o.err = d.exec("BEGIN"); o.err != nil {
+		return
+	}
+	o.err = call(o.fn, &Tx{d: d})
+	if err := d.exec("ROLLBACK"); o.err == nil {
+		o.err = err
+	}
 }
 
 func (d *DB) runGroup(group []*op) {
@@ -80,13 +92,18 @@ func (d *DB) runGroup(group []*op) {
 	// After the answers: the mirror is a convenience and nobody waits for it.
 	for _, o := range group {
 		if o.err == nil && len(o.events) > 0 {
-			d.out.append(d, o.events)
+			d.out.Append(o.events)
 		}
 	}
 }
 
+// commitGroup runs the operations in one transaction; false when nothing of
+// them is kept.
 func (d *DB) commitGroup(group []*op) bool {
+	before, kept := d.chain, 0
 	fail := func(err error) bool {
+		d.chain = before
+		_ = d.exec("ROLLBACK") // no transaction left is what we want
 		for _, o := range group {
 			if o.err == nil {
 				o.err = err
@@ -97,37 +114,34 @@ func (d *DB) commitGroup(group []*op) bool {
 	if err := d.Broken(); err != nil {
 		return fail(err)
 	}
-	durable := false
-	for _, o := range group {
-		durable = durable || o.durable
-	}
+	durable := slices.ContainsFunc(group, func(o *op) bool { return o.durable })
 	if durable != d.full {
 		if err := d.setSync(durable); err != nil {
 			return fail(d.note(err))
 		}
 	}
 	if err := d.exec("BEGIN IMMEDIATE"); err != nil {
-		return fail(d.note(err))
+		return fail(err)
 	}
-	before, kept := d.chain, 0
 	for _, o := range group {
-		if d.runOp(o, len(group) > 1) {
+		if err := d.runOp(o, len(group) > 1); err != nil {
+			return fail(err)
+		}
+		if o.err == nil {
 			kept++
 		}
 	}
 	if kept == 0 {
-		d.chain = before
-		if err := d.exec("ROLLBACK"); err != nil {
-			_ = d.note(err)
-		}
-		return false
+		return fail(nil)
 	}
 	if err := d.exec("COMMIT"); err != nil {
-		// Never retried: whether the commit is on disk is unknown, and only a
-		// fresh look at the file can tell.
-		d.chain = before
-		_ = d.exec("ROLLBACK")
-		return fail(d.breakWith(fmt.Errorf("commit: %w", err)))
+		if !errors.Is(err, store.ErrDiskFull) && !errors.Is(err, store.ErrBusy) {
+			// Never retried: whether the commit is on disk is unknown, and only a
+			// fresh look at the file can tell. A full disk refused a write before
+			// anything was synced: that commit is undone, and the next may succeed.
+			d.breakWith(err)
+		}
+		return fail(fmt.Errorf("commit: %w", err))
 	}
 	if durable {
 		d.durable.Add(1)
@@ -138,32 +152,35 @@ func (d *DB) commitGroup(group []*op) bool {
 	return true
 }
 
-// runOp runs one operation, in a savepoint when it has company.
-func (d *DB) runOp(o *op, company bool) bool {
+// runOp runs one operation, in a savepoint when it has company. An error it
+// answers ends the whole transaction: SQLite undoes all of it on a full disk or
+// an I/O error, and what ran after that would commit on its own.
+func (d *DB) runOp(o *op, company bool) error {
 	head := d.chain
 	if company {
-		if o.err = d.exec("SAVEPOINT op"); o.err != nil {
-			return false
+		if err := d.exec("SAVEPOINT op"); err != nil {
+			return err
 		}
 	}
 	tx := &Tx{d: d}
-	o.err = d.note(call(o.fn, tx))
-	if o.err != nil {
-		d.chain = head
+	if o.err = call(o.fn, tx); o.err == nil {
+		o.err = d.Broken() // an operation cannot overlook it
+	}
+	if o.err == nil {
+		o.events = tx.events
 		if company {
-			if err := errors.Join(d.exec("ROLLBACK TO op"), d.exec("RELEASE op")); err != nil {
-				_ = d.note(err)
-			}
+			return d.exec("RELEASE op")
 		}
-		return false
+		return nil
 	}
-	if company {
-		if o.err = d.exec("RELEASE op"); o.err != nil {
-			return false
-		}
+	d.chain = head
+	if !company {
+		return nil
 	}
-	o.events = tx.events
-	return true
+	if err := d.exec("ROLLBACK TO op"); err != nil {
+		return o.err
+	}
+	return d.exec("RELEASE op")
 }
 
 // call turns a panic of one operation into its error, so that a bug in one
@@ -177,29 +194,7 @@ func call(fn func(*Tx) error, tx *Tx) (err error) {
 	return fn(tx)
 }
 
-// note classifies err and remembers one that ends the database's use.
-func (d *DB) note(err error) error {
-	if err == nil {
-		return nil
-	}
-	err = classify(err)
-	if errors.Is(err, store.ErrIO) || errors.Is(err, store.ErrCorrupt) {
-		return d.breakWith(err)
-	}
-	return err
-}
-
-func (d *DB) breakWith(err error) error {
-	err = classify(err)
-	d.broken.CompareAndSwap(nil, &err)
-	return err
-}
-
 func (d *DB) exec(q string) error {
-	s, err := d.stmt(q)
-	if err != nil {
-		return err
-	}
-	_, err = s.ExecContext(context.Background())
+	_, err := (&Tx{d: d}).exec(q, nil)
 	return err
 }

@@ -38,8 +38,8 @@ func TestHotPath(t *testing.T) {
 		if got := w.sink.texts(); !slices.Equal(got, []string{"1", "2", "3"}) {
 			t.Errorf("sent %v", got)
 		}
-		if w.journal.begins != 1 || w.journal.peeks != 0 || w.journal.finishes != 3 {
-			t.Errorf("begins %d peeks %d finishes %d", w.journal.begins, w.journal.peeks, w.journal.finishes)
+		if begins, peeks, finishes := w.journal.calls(); begins != 1 || peeks != 0 || finishes != 3 {
+			t.Errorf("begins %d peeks %d finishes %d", begins, peeks, finishes)
 		}
 		if w.agent.Wake("threads/a") {
 			t.Error("a closed drain takes work")
@@ -137,8 +137,8 @@ func TestOutage(t *testing.T) {
 			}
 		}
 		// Each lane looks at the journal about each 30 s, not more.
-		if w.journal.peeks > 10*130 || w.journal.begins > 250 {
-			t.Errorf("%d peeks, %d begins", w.journal.peeks, w.journal.begins)
+		if begins, peeks, _ := w.journal.calls(); peeks > 10*130 || begins > 250 {
+			t.Errorf("%d peeks, %d begins", peeks, begins)
 		}
 		before := s.sends()
 		if err := <-w.ended; err != nil {
@@ -253,8 +253,8 @@ func TestWrongConfiguration(t *testing.T) {
 		if r := w.journal.row("threads/a", 1); r.attempts != 0 || !strings.Contains(r.error, "nowhere") {
 			t.Errorf("%+v", r)
 		}
-		if n := w.journal.begins; n > 25 {
-			t.Errorf("%d begins in 10 minutes", n)
+		if begins, _, _ := w.journal.calls(); begins > 25 {
+			t.Errorf("%d begins in 10 minutes", begins)
 		}
 		w.journal.set(func() { w.journal.settings = channel.Settings{} })
 		<-w.ended

@@ -35,8 +35,8 @@ func TestLeaseLostInMidSend(t *testing.T) {
 			t.Fatalf("ended with %v", err)
 		}
 		w.pool.Wait()
-		if r := w.journal.row("threads/a", 1); r.state != "sending" || w.journal.finishes != 0 {
-			t.Errorf("%+v, %d finishes", r, w.journal.finishes)
+		if _, _, finishes := w.journal.calls(); w.journal.row("threads/a", 1).state != "sending" || finishes != 0 {
+			t.Errorf("%+v, %d finishes", w.journal.row("threads/a", 1), finishes)
 		}
 		w.journal.token = 2
 		w.sink.hold = nil
@@ -256,8 +256,8 @@ func TestManyMessagesShareThePlaces(t *testing.T) {
 		if len(texts) != 3*burst+2 || !slices.Contains(texts, "late") {
 			t.Errorf("%d sends", len(texts))
 		}
-		if w.journal.begins > 8 {
-			t.Errorf("%d begins", w.journal.begins)
+		if begins, _, _ := w.journal.calls(); begins > 8 {
+			t.Errorf("%d begins", begins)
 		}
 	})
 }

@@ -183,6 +183,13 @@ func (m *memory) row(threadID string, id int64) row {
 	return *m.rows[threadID][id-1]
 }
 
+// calls answers how often each call was made.
+func (m *memory) calls() (begins, peeks, finishes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.begins, m.peeks, m.finishes
+}
+
 func (m *memory) set(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -130,6 +130,9 @@ func (b *Batch) work(ctx context.Context, e *registrypb.PendingEvent) error {
 		switch {
 		case err == nil, ctx.Err() != nil, errors.Is(err, turn.ErrLost), errors.Is(err, turn.ErrYield):
 			return err
+		case fault.Is(err, fault.AgentStopped):
+			b.Stop() // the rest waits for its start
+			return turn.ErrYield
 		case errors.Is(err, turn.ErrStale):
 			if ended := b.sleep(ctx, firstWait); ended != nil {
 				return ended

@@ -1,4 +1,4 @@
-package runner
+package claim
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const (
 
 // dispatch asks for work until ctx ends. A call whose answer was lost is made
 // again under the same id, and gets the same leases.
-func (s *Service) dispatch(ctx context.Context) {
+func (s *Set) dispatch(ctx context.Context) {
 	request, sent, wait := ulid.Make().String(), time.Now(), firstWait
 	for ctx.Err() == nil {
 		room, poll := s.room(), s.cfg.Poll
@@ -32,8 +32,8 @@ func (s *Service) dispatch(ctx context.Context) {
 		}
 		asked := time.Now()
 		call, cancel := context.WithTimeout(ctx, poll+10*time.Second)
-		r, err := s.leases.AcquireDueLease(call, &registrypb.AcquireDueLeaseRequest{
-			Kind: registrypb.LeaseKind_LEASE_KIND_RUN, Holder: s.deps.Holder, Address: s.cfg.Address, RequestId: request,
+		r, err := s.deps.Leases.AcquireDueLease(call, &registrypb.AcquireDueLeaseRequest{
+			Kind: registrypb.LeaseKind_LEASE_KIND_RUN, Holder: s.cfg.Holder, Address: s.cfg.Address, RequestId: request,
 			Ttl: durationpb.New(s.cfg.TTL), MaxNew: room, Wait: durationpb.New(poll),
 		})
 		cancel()
@@ -58,7 +58,7 @@ func (s *Service) dispatch(ctx context.Context) {
 }
 
 // room is how many more agents can be worked on.
-func (s *Service) room() int32 {
+func (s *Set) room() int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return int32(min(max(s.cfg.Agents-len(s.claims), 0), maxNew))
@@ -66,7 +66,7 @@ func (s *Service) room() int32 {
 
 // due begins or wakes the claim of an agent. sent is the instant before the
 // registry was asked first.
-func (s *Service) due(w *registrypb.DueWork, sent time.Time) {
+func (s *Set) due(w *registrypb.DueWork, sent time.Time) {
 	l := w.GetLease()
 	s.mu.Lock()
 	c := s.claims[w.GetAgentId()]
@@ -87,10 +87,10 @@ func (s *Service) due(w *registrypb.DueWork, sent time.Time) {
 }
 
 // release gives a lease back. What cannot be given back ends by its ttl.
-func (s *Service) release(agentID, resource string, token uint64) {
+func (s *Set) release(agentID, resource string, token uint64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), 5*time.Second)
 	defer cancel()
-	if _, err := s.leases.ReleaseLease(ctx, &registrypb.ReleaseLeaseRequest{Resource: resource, Token: token}); err != nil {
+	if _, err := s.deps.Leases.ReleaseLease(ctx, &registrypb.ReleaseLeaseRequest{Resource: resource, Token: token}); err != nil {
 		s.deps.Logger.Warn("lease not given back", "agent_id", agentID, "fencing_token", token, "error", fault.Chain(err))
 	}
 }

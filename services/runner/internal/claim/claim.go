@@ -1,10 +1,9 @@
-package runner
+package claim
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -23,11 +22,10 @@ import (
 //	   3 panics   v  | half open, 5 min later
 //	            quarantine: the lease is kept, nothing is begun
 type claim struct {
-	s       *Service
+	s       *Set
 	agentID string
 	token   uint64
-	fence   string       // resource=token
-	check   func() error // nil while the lease is trusted; set before the first turn
+	lease   Lease // for turns; complete before the first one
 
 	stopped chan struct{} // closed by stop
 	once    sync.Once
@@ -39,9 +37,9 @@ type claim struct {
 
 // startLocked begins a claim; an older one of the agent is ended first. The
 // caller holds mu and has seen that there is none with this token.
-func (s *Service) startLocked(agentID string, l *registrypb.Lease, sent time.Time) *claim {
+func (s *Set) startLocked(agentID string, l *registrypb.Lease, sent time.Time) *claim {
 	c := &claim{
-		s: s, agentID: agentID, token: l.GetToken(), fence: l.GetResource() + "=" + strconv.FormatUint(l.GetToken(), 10),
+		s: s, agentID: agentID, token: l.GetToken(),
 		stopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.batch = c.newBatch()
@@ -65,8 +63,19 @@ func (s *Service) startLocked(agentID string, l *registrypb.Lease, sent time.Tim
 func (c *claim) newBatch() *batch.Batch {
 	return batch.New(
 		batch.Config{AgentID: c.agentID, Token: c.token, Keep: c.s.cfg.Keep},
-		batch.Deps{Inbox: c.s.turns, Turn: c.turn, Slots: c.s.slots, Logger: c.s.deps.Logger},
+		batch.Deps{Inbox: c.s.deps.Inbox, Turn: c.turn, Slots: c.s.deps.Slots, Logger: c.s.deps.Logger},
 	)
+}
+
+func (c *claim) turn(ctx context.Context, e *registrypb.PendingEvent, slot turn.Slot) error {
+	return c.s.deps.Turn(ctx, c.lease, e, slot)
+}
+
+// panicked counts a panic; one too many, and nothing more is begun.
+func (c *claim) panicked() {
+	if c.s.panics.strike(c.agentID) {
+		c.current().Stop()
+	}
 }
 
 func (c *claim) current() *batch.Batch {
@@ -96,7 +105,7 @@ func (c *claim) forget() {
 // run works under the lease until there is a reason to give it back.
 func (c *claim) run(g lease.Grant) {
 	s, log := c.s, c.s.deps.Logger.With("agent_id", c.agentID, "fencing_token", c.token)
-	renew := renewer{s.leases, s.deps.Holder}
+	renew := renewer{s.deps.Leases, s.cfg.Holder}
 	// A long poll may answer when most of the trust in its grant has passed.
 	if time.Since(g.Sent) > g.TTL/5 {
 		g.Sent = time.Now()
@@ -115,8 +124,8 @@ func (c *claim) run(g lease.Grant) {
 		log.Debug("lease not renewed", "error", fault.Chain(err))
 	}})
 	defer keeper.Stop()
-	ctx := rpc.WithFence(keeper.Context(), g.Resource, g.Token, s.deps.Holder)
-	c.check = keeper.Check
+	ctx := rpc.WithFence(keeper.Context(), g.Resource, g.Token, s.cfg.Holder)
+	c.lease = Lease{AgentID: c.agentID, Token: c.token, Check: keeper.Check, Panicked: c.panicked}
 	log.Debug("lease taken")
 	for {
 		if err := c.current().Work(ctx, keeper.Yield()); err != nil && !errors.Is(err, errDrained) {
@@ -165,7 +174,7 @@ func (c *claim) sitOut(ctx context.Context, yield <-chan struct{}) bool {
 
 // renewer carries renewals to the registry.
 type renewer struct {
-	leases registrypb.LeaseServiceClient
+	leases Leases
 	holder string
 }
 

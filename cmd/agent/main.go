@@ -1,0 +1,195 @@
+// Command agent is the dispatch shim: what an external dispatcher starts for an
+// agent, under the name and with the words it has always used.
+//
+//	agent run ID                            work through the inbox of an agent
+//	agent deliver --thread P --consumer C   send the replies of a conversation
+//	agent ...                               anything else is agentctl's
+//
+// It asks the resident runner or deliverer and waits; it works on nothing
+// itself. It is started for each message, so it links a client and nothing more.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc"
+	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+// version is set by the linker.
+var version = "devel"
+
+// batchTime is how long a batch may take: turns think for minutes.
+const batchTime = 10 * time.Minute
+
+// outbound is the one consumer whose events are delivered.
+const outbound = "outbound"
+
+func main() {
+	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+}
+
+// Main runs one command line and answers its exit code: 0, 1 for a failure, 2
+// for a wrong command line. It does not return when agentctl takes over.
+func Main(args []string, _ io.Reader, out, errs io.Writer, getenv func(string) string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, args, out, getenv)
+	if err != nil {
+		fmt.Fprintln(errs, fault.Line(err))
+	}
+	return fault.ExitCode(err)
+}
+
+func run(ctx context.Context, args []string, out io.Writer, getenv func(string) string) error {
+	if len(args) == 0 {
+		return fault.Usage("no command given to 'agent'", "use 'agent run ID' or 'agent deliver --thread PATH --consumer outbound'; everything else is in 'agentctl --help'")
+	}
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	switch args[0] {
+	case "run":
+		return runBatch(ctx, args[1:], out, getenv)
+	case "deliver":
+		return deliverBatch(ctx, args[1:], getenv)
+	case "--version":
+		fmt.Fprintln(out, version)
+		return nil
+	}
+	return become(args)
+}
+
+func runBatch(ctx context.Context, args []string, out io.Writer, getenv func(string) string) error {
+	const fix = "use 'agent run ID'"
+	switch {
+	case len(args) == 0:
+		return fault.Usage("the argument ID is missing", fix)
+	case strings.HasPrefix(args[0], "-"):
+		return fault.Usage("unknown flag: "+args[0], fix)
+	case len(args) > 1:
+		return fault.Usage(fmt.Sprintf("%q is too many", args[1]), fix)
+	}
+	id := args[0]
+	if err := layout.ValidID(id); err != nil {
+		e := fault.From(err)
+		return fault.Usage(e.What, e.Fix)
+	}
+	cc, err := dial(getenv, "runner", runner.RunnerService_RunBatch_FullMethodName)
+	if err != nil {
+		return err
+	}
+	defer cc.Close()
+	r, err := runner.NewRunnerServiceClient(cc).RunBatch(ctx, &runner.RunBatchRequest{AgentId: id})
+	if err != nil {
+		return away(err, cc)
+	}
+	if n := r.GetProcessed(); n > 0 {
+		fmt.Fprintf(out, "Agent '%s' processed %d message(s)\n", id, n)
+	}
+	return nil
+}
+
+func deliverBatch(ctx context.Context, args []string, getenv func(string) string) error {
+	const fix = "use 'agent deliver --thread PATH --consumer outbound'"
+	var path, consumer string
+	f := flag.NewFlagSet("deliver", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&path, "thread", "", "")
+	f.StringVar(&consumer, "consumer", "", "")
+	switch err := f.Parse(args); {
+	case err != nil:
+		return fault.Usage(err.Error(), fix)
+	case f.NArg() > 0:
+		return fault.Usage(fmt.Sprintf("%q is too many", f.Arg(0)), fix)
+	case path == "":
+		return fault.Usage("--thread is missing", fix)
+	case consumer == "":
+		return fault.Usage("--consumer is missing", fix)
+	}
+	if consumer != outbound {
+		return fault.New(codes.InvalidArgument, fault.ConsumerNotFound, fmt.Sprintf("consumer %q is not delivered by agents", consumer), fix)
+	}
+	home, err := layout.DefaultHome(getenv)
+	if err != nil {
+		return err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return fmt.Errorf("resolve thread: %w", err)
+	}
+	id, threadID, err := layout.ResolveThread(home, path)
+	if err != nil {
+		return err
+	}
+	cc, err := dial(getenv, "deliverer", deliverer.DelivererService_DeliverBatch_FullMethodName)
+	if err != nil {
+		return err
+	}
+	defer cc.Close()
+	_, err = deliverer.NewDelivererServiceClient(cc).DeliverBatch(ctx, &deliverer.DeliverBatchRequest{AgentId: id, ThreadId: threadID})
+	return away(err, cc)
+}
+
+// dial connects to a service of the home. Its one call may be repeated when the
+// service is away for a moment: a batch that runs is joined.
+func dial(getenv func(string) string, service, method string) (*grpc.ClientConn, error) {
+	path, err := layout.DefaultHome(getenv)
+	if err != nil {
+		return nil, err
+	}
+	home := layout.At(path)
+	socket, err := home.Socket(service)
+	if err != nil {
+		return nil, err
+	}
+	return rpc.Dial("unix://"+socket, rpc.DialOptions{TokenPath: home.TokenFile(), Safe: []string{method}, UserAgent: "agent/" + version})
+}
+
+// away says who does not answer; the transport's words would not.
+func away(err error, cc *grpc.ClientConn) error {
+	if err == nil {
+		return nil
+	}
+	if e := fault.From(err); e.Code == codes.Unavailable && e.Reason == fault.ServiceUnavailable {
+		return fault.Wrap(fault.New(codes.Unavailable, fault.ServiceUnavailable,
+			"nobody answers at "+cc.Target(), "start the services with 'agentd all'"), err)
+	}
+	return err
+}
+
+// become replaces this process by agentctl with the same words; the one beside
+// this program goes first.
+func become(args []string) error {
+	program := ""
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), "agentctl")
+		if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
+			program = beside
+		}
+	}
+	if program == "" {
+		path, err := exec.LookPath("agentctl")
+		if err != nil {
+			return fault.Wrap(fault.New(codes.NotFound, fault.ServiceUnavailable,
+				fmt.Sprintf("'agent' has no command %q, and there is no agentctl beside it or on the PATH", args[0]), "run 'make install'"), err)
+		}
+		program = path
+	}
+	err := syscall.Exec(program, append([]string{"agentctl"}, args...), os.Environ())
+	return fmt.Errorf("start %s: %w", program, err)
+}

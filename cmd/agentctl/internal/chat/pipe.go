@@ -1,0 +1,123 @@
+package chat
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// line is one line of input, or the end of it.
+type line struct {
+	text string
+	err  error // io.EOF, or why reading failed; text is valid with io.EOF
+}
+
+// answer is the line for one message with --json.
+type answer struct {
+	EventID int64   `json:"event_id"`
+	RunID   string  `json:"run_id"`
+	Fate    string  `json:"fate"`
+	Reply   *string `json:"reply"`
+}
+
+// pipe says one line, waits for its reply, and then the next: an agent answers a
+// conversation in order anyway, and a long input cannot fill its inbox.
+func pipe(ctx context.Context, e *command.Env, agent string) error {
+	lines := make(chan line)
+	go read(ctx, e.In, lines)
+	failed := false
+	for {
+		var l line
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case l = <-lines:
+		}
+		if strings.TrimSpace(l.text) != "" {
+			err := exchange(ctx, e, agent, l.text)
+			switch {
+			case err == nil:
+			case ctx.Err() != nil, command.Away(err), fault.Is(err, fault.AgentNotFound):
+				return err
+			default:
+				e.Report(err)
+				failed = true
+			}
+		}
+		switch {
+		case errors.Is(l.err, io.EOF) && failed:
+			return &command.Said{}
+		case errors.Is(l.err, io.EOF):
+			return nil
+		case l.err != nil:
+			return fmt.Errorf("read standard input: %w", l.err)
+		}
+	}
+}
+
+func exchange(ctx context.Context, e *command.Env, agent, text string) error {
+	id, _, err := message.Say(ctx, e, agent, message.NewKey(), text)
+	if err != nil {
+		return err
+	}
+	t, err := message.Turn(ctx, e, agent, id)
+	if err != nil {
+		return err
+	}
+	reply, ok, err := message.Reply(ctx, e, t)
+	if err != nil {
+		return err
+	}
+	if e.Flags.JSON {
+		a := answer{EventID: id, RunID: t.GetKey(), Fate: message.FateName(t.GetFate())}
+		if ok {
+			a.Reply = &reply
+		}
+		b, err := json.Marshal(a)
+		if err == nil {
+			_, err = fmt.Fprintf(e.Out, "%s\n", b)
+		}
+		return err
+	}
+	if !ok {
+		e.Note("message %d has no reply of its own: %s", id, message.FateName(t.GetFate()))
+		return nil
+	}
+	fmt.Fprintln(e.Out, screen.Text(e, reply))
+	return nil
+}
+
+// read sends the lines of in, each without its end. Of one that is longer than
+// any message only the start is kept, which is still too long to be sent.
+func read(ctx context.Context, in io.Reader, lines chan<- line) {
+	r := bufio.NewReaderSize(in, 64<<10)
+	var b []byte
+	for {
+		part, more, err := r.ReadLine()
+		if len(b) <= thread.MaxEvent {
+			b = append(b, part...)
+		}
+		if more && err == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case lines <- line{string(b), err}:
+		}
+		if err != nil {
+			return
+		}
+		b = b[:0]
+	}
+}

@@ -1,0 +1,133 @@
+package doctor
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/thread"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// stillness is how long an inbox is looked at before it is said to stand still.
+const stillness = 2 * time.Second
+
+// suspect is an agent with messages that nobody seems to work on.
+type suspect struct {
+	id    string
+	acked int64
+}
+
+// agents checks every agent that there is.
+func (x *examination) agents(ctx context.Context) {
+	agents, err := x.env.AllAgents(ctx)
+	if err != nil {
+		f := fault.From(err)
+		x.note("agent", problem, f.Fix, "%s", f.What)
+		return
+	}
+	before := len(x.findings)
+	var still []suspect
+	step, done := screen.Progress(x.env, len(agents), "examining agents")
+	for _, a := range agents {
+		if s, ok := x.agent(ctx, a); ok {
+			still = append(still, s)
+		}
+		step()
+	}
+	done()
+	x.stuck(ctx, still)
+	if len(x.findings) == before {
+		x.good("agents", "%d, nothing is wrong with any", len(agents))
+	}
+}
+
+// agent checks one agent; ok is true when it has to be looked at again.
+func (x *examination) agent(ctx context.Context, a *registry.Agent) (s suspect, ok bool) {
+	id := a.GetAgentId()
+	switch a.GetHealth() {
+	case registry.AgentHealth_AGENT_HEALTH_FAILED:
+		x.note("agent", problem, "put right what it names; 'agentctl status "+id+"' shows when it is well", "%s cannot be used: %s", id, a.GetProblem())
+		return s, false
+	case registry.AgentHealth_AGENT_HEALTH_DEGRADED:
+		x.note("agent", problem, "give its files back their write permission, or free some space", "%s can be read but not written: %s", id, a.GetProblem())
+	default:
+	}
+	if _, err := x.env.Agents().GetAgentConfig(ctx, &registry.GetAgentConfigRequest{AgentId: id}); err != nil {
+		f := fault.From(err)
+		x.note("agent", problem, f.Fix, "%s: %s", id, f.What)
+	}
+	r, err := x.env.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: id})
+	if err != nil {
+		f := fault.From(err)
+		x.note("agent", problem, f.Fix, "%s: %s", id, f.What)
+		return s, false
+	}
+	x.progress(ctx, id, r.GetInbox().GetLastAckedId())
+	x.locks(id, r.GetInboxPath())
+	if n := r.GetDead(); n > 0 {
+		x.note("agent", warning, "see 'agentctl dlq list "+id+"'", "%s has %d dead letters", id, n)
+	}
+	return suspect{id, r.GetInbox().GetLastAckedId()}, r.GetInbox().GetPending() > 0 && a.GetStarted()
+}
+
+// progress compares our account of the inbox with the mirror that other tools
+// read and may have moved. Ours decides; the difference is worth a word.
+func (x *examination) progress(ctx context.Context, id string, acked int64) {
+	r, err := x.env.Threads().GetThread(ctx, &registry.GetThreadRequest{Thread: &registry.ThreadRef{AgentId: id, ThreadId: thread.Inbox}})
+	if err != nil {
+		f := fault.From(err)
+		x.note("agent", problem, f.Fix, "%s: %s", id, f.What)
+		return
+	}
+	for _, s := range r.GetSubscriptions() {
+		if s.GetConsumer() == thread.Inbox && s.GetLastAckedId() > acked {
+			x.note("agent", warning, "nothing to do: it is put right with the next message",
+				"%s: another tool moved the inbox progress to %d; the runtime stands at %d, and that decides", id, s.GetLastAckedId(), acked)
+		}
+	}
+}
+
+// stuck looks a second time at agents that had messages waiting.
+func (x *examination) stuck(ctx context.Context, still []suspect) {
+	if len(still) == 0 {
+		return
+	}
+	t := time.NewTimer(stillness)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-t.C:
+	}
+	for _, s := range still {
+		r, err := x.env.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: s.id})
+		in := r.GetInbox()
+		if err != nil || in.GetPending() == 0 || in.GetLastAckedId() != s.acked {
+			continue
+		}
+		if x.waiting(ctx, s) || r.GetHolder() != "" {
+			continue
+		}
+		x.note("agent", problem, "is a runner there ('agentctl doctor' names it), and who holds the agent ('agentctl lease list')?",
+			"%s has %d messages waiting after %d and nobody works on them", s.id, in.GetPending(), s.acked)
+	}
+}
+
+// waiting tells whether the first waiting message has its next try at a time of
+// its own, and says so.
+func (x *examination) waiting(ctx context.Context, s suspect) bool {
+	r, err := x.env.Turns().GetTurn(ctx, &registry.GetTurnRequest{AgentId: s.id, InboxId: s.acked + 1})
+	if err != nil || r.GetTurn().GetState() != registry.TurnState_TURN_STATE_WAITING {
+		return false
+	}
+	at := ""
+	if next := r.GetTurn().GetNextAt(); next != nil {
+		at = " until " + thread.Stamp(next.AsTime())
+	}
+	x.note("agent", warning, "see 'agentctl explain "+s.id+" "+strconv.FormatInt(s.acked+1, 10)+"'", "%s waits%s to try message %d again: %s",
+		s.id, at, s.acked+1, r.GetTurn().GetError())
+	return true
+}

@@ -1,0 +1,129 @@
+// Package doctor owns the commands that look at the runtime itself: doctor
+// checks everything that commonly goes wrong and says how to put it right, lease
+// list shows who works on what.
+//
+// doctor changes nothing. It asks the services and looks at the home directory;
+// what lies on another machine it cannot see and does not judge.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/agentdir/layout"
+)
+
+// Commands answers the commands of this package.
+func Commands(e *command.Env) []*cobra.Command {
+	return []*cobra.Command{doctorCommand(e), leaseCommand(e)}
+}
+
+// The statuses of a finding.
+const (
+	ok      = "ok"
+	warning = "warning"
+	problem = "problem"
+)
+
+// finding is the result of one check.
+type finding struct {
+	Check  string `json:"check"`
+	Status string `json:"status"`
+	Detail string `json:"detail"`
+	Fix    string `json:"fix"`
+}
+
+// examination collects findings.
+type examination struct {
+	env      *command.Env
+	home     layout.Home
+	findings []finding
+}
+
+func (x *examination) note(check, status, fix, format string, args ...any) {
+	x.findings = append(x.findings, finding{check, status, fmt.Sprintf(format, args...), fix})
+}
+
+func (x *examination) good(check, format string, args ...any) { x.note(check, ok, "", format, args...) }
+
+func doctorCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the runtime and say how to put right what is wrong",
+		Long: `Check the home directory, the services, the model, the sandbox and every agent,
+and say for each problem how to put it right. Nothing is changed. The exit code
+is 1 when there is a problem; warnings do not count.`,
+		Example: `  agentctl doctor
+  agentctl doctor --json | jq '.checks[] | select(.status != "ok")'`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			home, err := e.Home()
+			if err != nil {
+				return err
+			}
+			x := &examination{env: e, home: home}
+			x.run(c.Context())
+			if err := c.Context().Err(); err != nil {
+				return err
+			}
+			return x.report()
+		},
+	}
+}
+
+func (x *examination) run(ctx context.Context) {
+	x.directory()
+	x.disk()
+	reachable := x.registry(ctx)
+	x.runner(ctx)
+	x.deliverer(ctx)
+	if reachable {
+		x.agents(ctx)
+	}
+}
+
+func (x *examination) report() error {
+	problems, warnings := 0, 0
+	for _, f := range x.findings {
+		switch f.Status {
+		case problem:
+			problems++
+		case warning:
+			warnings++
+		}
+	}
+	if x.env.Flags.JSON {
+		err := x.env.PrintJSON(struct {
+			OK     bool      `json:"ok"`
+			Checks []finding `json:"checks"`
+		}{problems == 0, x.findings})
+		if err != nil {
+			return err
+		}
+	} else {
+		x.print(problems, warnings)
+	}
+	if problems > 0 {
+		return &command.Said{}
+	}
+	return nil
+}
+
+func (x *examination) print(problems, warnings int) {
+	e := x.env
+	colors := map[string]text.Color{ok: text.FgGreen, warning: text.FgYellow, problem: text.FgRed}
+	for _, f := range x.findings {
+		mark := screen.Paint(e, colors[f.Status], fmt.Sprintf("%-7s", f.Status))
+		fmt.Fprintf(e.Out, "%s  %-10s  %s\n", mark, f.Check, screen.Line(f.Detail))
+		if f.Fix != "" {
+			fmt.Fprintf(e.Out, "%s->  %s\n", strings.Repeat(" ", 21), screen.Line(f.Fix))
+		}
+	}
+	fmt.Fprintf(e.Out, "%d checks, %d problems, %d warnings\n", len(x.findings), problems, warnings)
+}

@@ -1,0 +1,115 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+)
+
+// Free space below stopClaiming stops the runner; below low it is worth a word.
+const (
+	stopClaiming = 64 << 20
+	low          = 1 << 30
+	// staleAfter is the age at which a dispatcher's lock without a living
+	// process is not one that is just being taken.
+	staleAfter = time.Minute
+)
+
+// directory checks the home and that nobody else can read what is in it.
+func (x *examination) directory() {
+	path := x.home.Path()
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		x.note("home", problem, "'agentd all' or 'agentctl up' makes it; or set THECLAW_HOME", "%s does not exist", path)
+		return
+	case err != nil:
+		x.note("home", problem, "make it readable for you, or set THECLAW_HOME", "%v", err)
+		return
+	case !info.IsDir():
+		x.note("home", problem, "set THECLAW_HOME to a directory", "%s is not a directory", path)
+		return
+	}
+	wrong := false
+	check := func(path string, most fs.FileMode) {
+		info, err := os.Lstat(path)
+		if err == nil && info.Mode().Perm()&^most != 0 {
+			wrong = true
+			x.note("home", problem, fmt.Sprintf("chmod %o %s", most, path), "%s has mode %o: others can get at it", path, info.Mode().Perm())
+		}
+	}
+	for _, dir := range []string{path, x.home.RunDir(), x.home.AgentsDir()} {
+		check(dir, 0o700)
+	}
+	files := []string{x.home.TokenFile(), x.home.RegistryDB()}
+	for _, s := range []string{command.Registry, command.Runner, command.Deliverer} {
+		socket, err := x.home.Socket(s)
+		if err != nil {
+			wrong = true
+			x.note("home", problem, "set THECLAW_HOME to a shorter path, such as a symbolic link to it", "%v", err)
+			break
+		}
+		files = append(files, socket)
+	}
+	for _, f := range files {
+		check(f, 0o600)
+	}
+	if !wrong {
+		x.good("home", "%s", path)
+	}
+}
+
+// disk checks the room where messages are stored.
+func (x *examination) disk() {
+	var s syscall.Statfs_t
+	if syscall.Statfs(x.home.Path(), &s) != nil {
+		return // directory has said why
+	}
+	free := s.Bavail * uint64(s.Bsize)
+	const fix = "free some space; nothing is lost meanwhile"
+	switch detail := fmt.Sprintf("%d MiB free", free>>20); {
+	case free < stopClaiming:
+		x.note("disk", problem, fix, "%s: messages are refused and no work is begun", detail)
+	case free < low:
+		x.note("disk", warning, fix, "%s", detail)
+	default:
+		x.good("disk", "%s", detail)
+	}
+}
+
+// locks looks for locks that a dispatcher has left in an inbox: the external
+// dispatch starts nobody while one is there.
+func (x *examination) locks(agent, inbox string) {
+	found, err := filepath.Glob(filepath.Join(inbox, "run", "*.lock"))
+	if err != nil {
+		return
+	}
+	for _, path := range found {
+		info, err := os.Stat(path)
+		if err != nil || time.Since(info.ModTime()) < staleAfter || held(path) {
+			continue
+		}
+		x.note("agent", problem, "rm "+path, "%s: %s is left of a process that is gone; the external dispatch waits for it", agent, path)
+	}
+}
+
+// held tells whether the process that a lock names is alive.
+func held(path string) bool {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return true // gone, or not ours to judge
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || pid <= 0 {
+		return false
+	}
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}

@@ -1,0 +1,73 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/thread"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// lease is a lease for programs.
+type lease struct {
+	Resource  string  `json:"resource"`
+	Token     uint64  `json:"token"`
+	Holder    string  `json:"holder"`
+	Address   string  `json:"address"`
+	TTLMS     int64   `json:"ttl_ms"`
+	ExpiresAt *string `json:"expires_at"`
+	Live      bool    `json:"live"`
+}
+
+func leaseCommand(e *command.Env) *cobra.Command {
+	list := &cobra.Command{
+		Use:   "list",
+		Short: "List who works on what",
+		Long: `List the leases: which runner works for which agent, and which deliverer sends for
+it. The token rises with every grant; a write with an older one is refused.`,
+		Example: `  agentctl lease list
+  agentctl lease list --json | jq '.[] | select(.live)'`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			rows, err := command.Pages(func(token string) ([]*registry.Lease, string, error) {
+				r, err := e.Leases().ListLeases(c.Context(), &registry.ListLeasesRequest{PageToken: token})
+				return r.GetLeases(), r.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			all := []lease{}
+			for _, l := range rows {
+				row := lease{Resource: l.GetResource(), Token: l.GetToken(), Holder: l.GetHolder(), Address: l.GetAddress(),
+					TTLMS: l.GetTtl().AsDuration().Milliseconds(), Live: l.GetLive()}
+				if t := l.GetExpiresAt(); t != nil {
+					s := thread.Stamp(t.AsTime())
+					row.ExpiresAt = &s
+				}
+				all = append(all, row)
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(all)
+			}
+			t := screen.NewTable(e, "resource", "token", "live", "expires", "holder")
+			for _, l := range all {
+				expires := "-"
+				if l.ExpiresAt != nil {
+					expires = *l.ExpiresAt
+				}
+				t.Row(l.Resource, fmt.Sprint(l.Token), map[bool]string{true: "yes", false: "no"}[l.Live], expires, l.Holder)
+			}
+			t.Print()
+			if len(all) == 0 {
+				e.Note("no leases")
+			}
+			return nil
+		},
+	}
+	return command.Group(e, &cobra.Command{
+		Use: "lease", Short: "Show who works on what", Example: `  agentctl lease list`,
+	}, list)
+}

@@ -1,0 +1,111 @@
+package doctor
+
+import (
+	"context"
+	"strings"
+
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/internal/fault"
+	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+// reach asks the health of a service and notes what is wrong.
+func (x *examination) reach(ctx context.Context, service string) bool {
+	r, err := healthpb.NewHealthClient(x.env.Conn(service)).Check(ctx, &healthpb.HealthCheckRequest{})
+	if err != nil {
+		f := fault.From(err)
+		x.note(service, problem, f.Fix, "%s", f.What)
+		return false
+	}
+	if r.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		x.note(service, problem, "wait until it has started, or look into its log", "the %s answers but does not serve (%s)", service, r.GetStatus())
+		return false
+	}
+	return true
+}
+
+func (x *examination) registry(ctx context.Context) bool {
+	if !x.reach(ctx, command.Registry) {
+		return false
+	}
+	// Health needs no token; this call does.
+	if _, err := x.env.AllAgents(ctx); err != nil {
+		f := fault.From(err)
+		x.note(command.Registry, problem, f.Fix, "%s", f.What)
+		return false
+	}
+	x.serves(command.Registry)
+	return true
+}
+
+func (x *examination) serves(service string) {
+	target, err := x.env.Target(service)
+	if err != nil {
+		target = err.Error()
+	}
+	x.good(service, "serves at %s", target)
+}
+
+func (x *examination) runner(ctx context.Context) {
+	if !x.reach(ctx, command.Runner) {
+		return
+	}
+	info, err := x.env.RunnerService().GetRunnerInfo(ctx, &runner.GetRunnerInfoRequest{})
+	if err != nil {
+		f := fault.From(err)
+		x.note(command.Runner, problem, f.Fix, "%s", f.What)
+		return
+	}
+	x.serves(command.Runner)
+	x.model(info)
+	x.sandbox(info)
+}
+
+func (x *examination) model(info *runner.GetRunnerInfoResponse) {
+	origin := info.GetProviderOrigin()
+	if origin != "" {
+		origin = " (" + origin + ")"
+	}
+	switch p := info.GetProvider(); p {
+	case "offline":
+		x.note("model", warning, "set OPENAI_API_KEY (or DEEPSEEK_API_KEY, MOONSHOT_API_KEY) for agentd, or write "+x.home.Path()+"/providers.yaml; then start agentd again",
+			"the built-in offline stand-in answers, which is no language model%s", origin)
+	case "":
+		x.note("model", problem, "describe a provider in "+x.home.Path()+"/providers.yaml", "no model provider is set up%s", origin)
+	default:
+		x.good("model", "%s%s", p, origin)
+	}
+}
+
+func (x *examination) sandbox(info *runner.GetRunnerInfoResponse) {
+	missing := strings.Join(info.GetSandboxProblems(), "; ")
+	switch level := info.GetSandbox(); level {
+	case "full", "bubblewrap", "privileged":
+		x.good("sandbox", "%s", level)
+	case "none", "":
+		x.note("sandbox", problem, "allow user namespaces or install bubblewrap; or set sandbox.mode of an agent you trust to reduced or off",
+			"tools cannot be sandboxed here, so none is run: %s", missing)
+	default:
+		x.note("sandbox", warning, "for the full sandbox put right what is missing", "%s: %s", level, missing)
+	}
+}
+
+func (x *examination) deliverer(ctx context.Context) {
+	if !x.reach(ctx, command.Deliverer) {
+		return
+	}
+	info, err := x.env.DelivererService().GetDelivererInfo(ctx, &deliverer.GetDelivererInfoRequest{})
+	if err != nil {
+		f := fault.From(err)
+		x.note(command.Deliverer, problem, f.Fix, "%s", f.What)
+		return
+	}
+	x.serves(command.Deliverer)
+	for _, b := range info.GetBreakers() {
+		x.note("channel", warning, "look after the channel's other end; sending resumes by itself",
+			"channel %s is %s, next probe in %s; its replies wait and are not lost", b.GetChannel(), b.GetState(), b.GetWait().AsDuration())
+	}
+}

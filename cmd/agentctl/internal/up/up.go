@@ -1,0 +1,143 @@
+// Package up owns the command up: everything a first conversation needs, in one
+// word. It uses the services that run already; else it starts them as a child
+// and stops them at the end, so that it never leaves a process behind.
+//
+//	registry answers? --yes--> use it, leave it running
+//	       |no
+//	   agentd all (log in run/agentd.log) --SERVING--> admin made and started
+//	                                                        |
+//	   SIGTERM, wait, SIGKILL after the grace  <--end--  chat admin
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/fault"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+const (
+	// admin is the agent that talks to a new user.
+	admin = "admin"
+	// ready is how long the services may take to serve.
+	ready = 60 * time.Second
+)
+
+// Command answers the command up.
+func Command(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "up",
+		Short: "Start everything here, make the agent admin, and talk to it",
+		Long: `Start the services unless they run already, make and start the agent admin, and
+talk to it. What was started here is stopped at the end. Without a terminal every
+line of standard input is a message.`,
+		Example: `  agentctl up
+  printf 'hello\n' | agentctl up`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), e) },
+	}
+}
+
+func run(ctx context.Context, e *command.Env) (err error) {
+	serving, err := serving(ctx, e)
+	if err != nil {
+		return err
+	}
+	if !serving {
+		d, err := start(e)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, d.stop()) }()
+		if err := d.await(ctx, e); err != nil {
+			return err
+		}
+	}
+	if err := makeAdmin(ctx, e); err != nil {
+		return err
+	}
+	tellModel(ctx, e)
+	return chat.Run(ctx, e, admin)
+}
+
+// serving asks the registry once. Only "nobody is there" means that services
+// may be started here, and never when --registry names another one.
+func serving(ctx context.Context, e *command.Env) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	r, err := healthpb.NewHealthClient(e.Conn(command.Registry)).Check(ctx, &healthpb.HealthCheckRequest{})
+	switch {
+	case err == nil:
+		return r.GetStatus() == healthpb.HealthCheckResponse_SERVING || e.Flags.Registry != "", nil
+	case fault.From(err).Code == codes.Unavailable && e.Flags.Registry == "":
+		return false, nil
+	}
+	return false, err
+}
+
+// healthy returns when the registry serves. It waits for the socket too.
+func healthy(ctx context.Context, e *command.Env) error {
+	for {
+		r, err := healthpb.NewHealthClient(e.Conn(command.Registry)).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+		if err == nil && r.GetStatus() == healthpb.HealthCheckResponse_SERVING {
+			return nil
+		}
+		if err != nil && !command.Away(err) {
+			return err
+		}
+		t := time.NewTimer(20 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		case <-t.C:
+		}
+	}
+}
+
+func makeAdmin(ctx context.Context, e *command.Env) error {
+	_, err := e.Agents().CreateAgent(ctx, &registry.CreateAgentRequest{AgentId: admin, Kind: registry.AgentKind_AGENT_KIND_SYSTEM})
+	if err != nil && !fault.Is(err, fault.AgentExists) {
+		return err
+	}
+	_, err = e.Agents().StartAgent(ctx, &registry.StartAgentRequest{AgentId: admin})
+	return err
+}
+
+// tellModel says who will answer, in one line; a person who believes to talk to
+// a model and does not would be badly surprised.
+func tellModel(ctx context.Context, e *command.Env) {
+	ctx, cancel := context.WithTimeout(ctx, e.Flags.Timeout)
+	defer cancel()
+	r, err := e.RunnerService().GetRunnerInfo(ctx, &runner.GetRunnerInfoRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		e.Note("%s", fault.Line(err))
+		return
+	}
+	e.Note("%s", screen.Line(modelLine(r.GetProvider(), r.GetProviderOrigin())))
+}
+
+func modelLine(provider, origin string) string {
+	if provider == "offline" || strings.HasPrefix(provider, "offline/") {
+		return "model: the built-in offline stand-in answers, which is no language model; for a real one set OPENAI_API_KEY " +
+			"(also DEEPSEEK_API_KEY, MOONSHOT_API_KEY; OPENAI_BASE_URL for another endpoint) or write providers.yaml in the home directory"
+	}
+	line := "model: " + provider
+	if origin != "" {
+		line += fmt.Sprintf(" (%s)", origin)
+	}
+	return line
+}

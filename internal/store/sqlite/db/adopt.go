@@ -1,0 +1,58 @@
+package db
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// adopt adds our tables to a database of the external tool, or to a fresh
+// image, and answers its format. What the external tool's agent has acked is
+// done, so our acks begin there; each inbox event below gets the fate silent,
+// because whether it was answered cannot be told any more.
+func (d *DB) adopt(ctx context.Context) (int, error) {
+	if err := d.exec("BEGIN IMMEDIATE"); err != nil {
+		return 0, fmt.Errorf("add tables: %w", err)
+	}
+	format, err := d.addTables(ctx)
+	if err == nil {
+		err = d.exec("COMMIT")
+	}
+	if err != nil {
+		_ = d.exec("ROLLBACK") // ended already when COMMIT undid it
+		return 0, fmt.Errorf("add tables: %w", err)
+	}
+	return format, nil
+}
+
+func (d *DB) addTables(ctx context.Context) (int, error) {
+	if _, err := d.conn.ExecContext(ctx, schemaThread+schemaOurs); err != nil {
+		return 0, err
+	}
+	tx := &Tx{d: d}
+	n, err := tx.Exec("INSERT OR IGNORE INTO x_meta(one, uuid, format) VALUES(1, ?, ?)", newUUID(), Format)
+	if err != nil {
+		return 0, err
+	}
+	format := 0
+	if _, err := tx.Row("SELECT uuid, format FROM x_meta", nil, &d.uuid, &format); err != nil || n == 0 {
+		return format, err
+	}
+	if _, err := tx.Exec(`INSERT OR IGNORE INTO x_ack(consumer, id) SELECT consumer_id, MIN(last_acked_id, (SELECT COALESCE(MAX(id),0) FROM events))
+		FROM consumer_progress WHERE consumer_id IN ('inbox','outbound')`); err != nil {
+		return format, err
+	}
+	var acked int64
+	if _, err := tx.Row("SELECT id FROM x_ack WHERE consumer = 'inbox'", nil, &acked); err != nil {
+		return format, err
+	}
+	return format, d.between(0, acked+1, func(e thread.Event) error {
+		fate := "silent"
+		if e.Type != thread.TypeMessage {
+			fate = "not-a-message"
+		}
+		_, err := tx.Exec("INSERT OR IGNORE INTO x_fate(inbox_id, key, thread, fate, at) VALUES(?,?,'',?,?)", e.ID, e.Key(d.uuid), fate, thread.ParseStamp(e.CreatedAt).UnixMilli())
+		return err
+	})
+}

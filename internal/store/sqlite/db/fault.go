@@ -1,0 +1,85 @@
+package db
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/theclaw/agents/internal/store"
+)
+
+// classify maps what SQLite answers to the contract's errors.
+func classify(err error) error {
+	var done *classified
+	var se *sqlite.Error
+	if errors.As(err, &done) || !errors.As(err, &se) {
+		return err
+	}
+	var kind error
+	switch se.Code() & 0xff {
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		kind = store.ErrCorrupt
+	case sqlite3.SQLITE_FULL:
+		kind = store.ErrDiskFull
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
+		kind = store.ErrReadOnly
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
+		kind = store.ErrIO
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		kind = store.ErrBusy
+	default:
+		return err
+	}
+	return &classified{kind, err}
+}
+
+type classified struct{ kind, err error }
+
+func (c *classified) Error() string   { return c.kind.Error() + ": " + c.err.Error() }
+func (c *classified) Unwrap() []error { return []error{c.kind, c.err} }
+
+// opening is classify for what fails at open, where SQLite says "cannot open"
+// or "I/O error" for directories that cannot be written and full disks, too.
+func opening(dir string, err error) error {
+	err = classify(err)
+	if !errors.Is(err, store.ErrIO) {
+		return err
+	}
+	var fs unix.Statfs_t
+	switch {
+	case errors.Is(unix.Access(dir, unix.W_OK), unix.EROFS), errors.Is(unix.Access(dir, unix.W_OK), unix.EACCES):
+		return &classified{store.ErrReadOnly, err}
+	case unix.Statfs(dir, &fs) == nil && fs.Bavail*uint64(fs.Bsize) < 64<<10:
+		return &classified{store.ErrDiskFull, err}
+	}
+	return err
+}
+
+// note classifies err and remembers one that ends the database's use.
+func (d *DB) note(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = classify(err)
+	var c *classified
+	if errors.As(err, &c) && (c.kind == store.ErrIO || c.kind == store.ErrCorrupt) {
+		d.breakWith(err)
+	}
+	return err
+}
+
+func (d *DB) breakWith(err error) { d.broken.CompareAndSwap(nil, &err) }
+
+// stillThere tells whether the name still means our file. A database whose
+// directory was removed or moved away takes writes without an error, and nobody
+// would ever see them.
+func (d *DB) stillThere() error {
+	now, err := os.Stat(d.path())
+	if err == nil && os.SameFile(now, d.file) {
+		return nil
+	}
+	return &classified{store.ErrNotFound, errors.New("the database was removed, moved or replaced under " + d.dir)}
+}

@@ -1,0 +1,336 @@
+// Package pool owns which databases are open: they are opened on demand, shared,
+// and closed in the background after a rest or when too many are open.
+//
+//	Do/View --get--> handle (open, counted) ----> db.DB
+//	         <-put--
+//	janitor: closes handles at rest
+//
+// There is at most one connection per database: a new opening waits until the
+// one before is closed, so that the cached chain and the mirror have one owner.
+// A database that broke (I/O error, corruption, its directory gone) is closed at
+// its last put and opened afresh for the next caller, who then sees what is
+// really on disk.
+package pool
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// Options of a pool.
+type Options struct {
+	// Path answers the directory of a thread; required.
+	Path func(r store.Ref) (string, error)
+	// OnCommit is told of events that became visible; it must not block.
+	OnCommit func(store.Commit)
+	// OnFault is told once of a database that broke or cannot be opened, not of
+	// one that is not there; it must not block.
+	OnFault func(store.Ref, error)
+	MaxOpen int           // databases kept open at rest
+	Idle    time.Duration // how long one stays open at rest
+}
+
+// Pool is the open databases. Safe for concurrent use.
+type Pool struct {
+	o Options
+
+	mu      sync.Mutex
+	handles map[store.Ref]*handle
+	leaving map[store.Ref]*handle // taken out, not closed yet; the newest of each
+	closed  bool
+	stats   db.Stats // of databases closed since
+
+	stop chan struct{}
+	wg   sync.WaitGroup // the janitor, and handles not closed yet
+}
+
+// handle is one opening of a database.
+//
+//	opening --> open (users >= 0) --> left (no new users) --> closed at 0 users
+type handle struct {
+	ref    store.Ref
+	before *handle       // the opening to wait for
+	ready  chan struct{} // closed when db or err is set
+	gone   chan struct{} // closed when the database is closed
+	db     *db.DB
+	err    error
+
+	users  int // the rest is guarded by Pool.mu
+	left   bool
+	told   bool
+	rested time.Time
+}
+
+// New makes a pool; Close ends it.
+func New(o Options) *Pool {
+	p := &Pool{o: o, handles: map[store.Ref]*handle{}, leaving: map[store.Ref]*handle{}, stop: make(chan struct{})}
+	p.wg.Go(p.janitor)
+	return p
+}
+
+// Do runs fn in a transaction on r's database; see db.DB.Do.
+func (p *Pool) Do(ctx context.Context, r store.Ref, durable bool, fn func(*db.Tx) error) error {
+	h, err := p.get(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer p.put(h)
+	return h.db.Do(ctx, durable, fn)
+}
+
+// View runs fn on r's database; see db.DB.View.
+func (p *Pool) View(ctx context.Context, r store.Ref, fn func(*db.Tx) error) error {
+	h, err := p.get(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer p.put(h)
+	return h.db.View(ctx, fn)
+}
+
+// Close closes every database; operations under way are finished first.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	close(p.stop)
+	var rest []*handle
+	for _, h := range p.handles {
+		if p.leave(h) {
+			rest = append(rest, h)
+		}
+	}
+	p.mu.Unlock()
+	var errs []error
+	for _, h := range rest {
+		errs = append(errs, p.end(h))
+	}
+	p.wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Open answers the number of open databases.
+func (p *Pool) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.handles)
+}
+
+// IsOpen tells whether r's database is open or being opened.
+func (p *Pool) IsOpen(r store.Ref) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.handles[r]
+	return ok
+}
+
+// Stats sums the commit counters of all databases since the start.
+func (p *Pool) Stats() db.Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sum := p.stats
+	for _, h := range p.handles {
+		if h.opened() {
+			sum = sum.Plus(h.db.Stats())
+		}
+	}
+	return sum
+}
+
+// Forget closes databases, for directories that vanish or move.
+func (p *Pool) Forget(match func(store.Ref) bool) {
+	p.mu.Lock()
+	var rest []*handle
+	for r, h := range p.handles {
+		if match(r) && p.leave(h) {
+			rest = append(rest, h)
+		}
+	}
+	p.mu.Unlock()
+	for _, h := range rest {
+		_ = p.end(h) // its directory may be gone; there is nothing left to save
+	}
+}
+
+// get answers an open handle; put gives it back.
+func (p *Pool) get(ctx context.Context, r store.Ref) (*handle, error) {
+	for {
+		p.mu.Lock()
+		if p.closed {
+			p.mu.Unlock()
+			return nil, store.ErrClosed
+		}
+		h, ok := p.handles[r]
+		if !ok {
+			h = &handle{ref: r, before: p.leaving[r], ready: make(chan struct{}), gone: make(chan struct{})}
+			p.handles[r] = h
+			p.wg.Add(1)
+		}
+		h.users++
+		p.mu.Unlock()
+		if !ok {
+			p.open(h)
+		}
+		select {
+		case <-h.ready:
+		case <-ctx.Done():
+			p.put(h)
+			return nil, ctx.Err()
+		}
+		if h.err == nil && h.db.Broken() == nil {
+			return h, nil
+		}
+		p.put(h)
+		if h.err != nil {
+			return nil, h.err
+		}
+	}
+}
+
+// open opens the database. Not with the caller's context: others may be waiting
+// for this opening.
+func (p *Pool) open(h *handle) {
+	defer close(h.ready)
+	if h.before != nil {
+		<-h.before.gone
+		h.before = nil
+	}
+	path, err := p.o.Path(h.ref)
+	if err != nil {
+		h.err = err
+		return
+	}
+	h.db, h.err = db.Open(context.Background(), path, db.Options{OnCommit: p.committed(h.ref)})
+}
+
+func (p *Pool) committed(r store.Ref) func([]thread.Event) {
+	if p.o.OnCommit == nil {
+		return nil
+	}
+	return func(ev []thread.Event) { p.o.OnCommit(store.Commit{Ref: r, Events: ev}) }
+}
+
+// opened tells whether the handle has a database.
+func (h *handle) opened() bool {
+	select {
+	case <-h.ready:
+		return h.db != nil
+	default:
+		return false
+	}
+}
+
+// fault is what makes the handle useless, or nil.
+func (h *handle) fault() error {
+	select {
+	case <-h.ready:
+	default:
+		return nil
+	}
+	if h.err != nil {
+		return h.err
+	}
+	return h.db.Broken()
+}
+
+func (p *Pool) put(h *handle) {
+	fault := h.fault()
+	p.mu.Lock()
+	h.users--
+	h.rested = time.Now()
+	tell := fault != nil && !h.told && p.o.OnFault != nil && !errors.Is(fault, store.ErrNotFound)
+	h.told = h.told || tell
+	last := h.left && h.users == 0
+	if fault != nil && !h.left {
+		last = p.leave(h)
+	}
+	p.mu.Unlock()
+	if tell {
+		p.o.OnFault(h.ref, fault)
+	}
+	if last {
+		_ = p.end(h) // it broke, or its directory went; there is nothing left to save
+	}
+}
+
+// leave takes a handle out of the table and tells whether the caller must end
+// it; otherwise its last user does. Under mu.
+func (p *Pool) leave(h *handle) bool {
+	h.left = true
+	delete(p.handles, h.ref)
+	p.leaving[h.ref] = h
+	return h.users == 0
+}
+
+// end closes the database of a handle that left and has no users.
+func (p *Pool) end(h *handle) error {
+	var err error
+	if h.db != nil {
+		err = h.db.Close()
+	}
+	p.mu.Lock()
+	if h.db != nil {
+		p.stats = p.stats.Plus(h.db.Stats())
+	}
+	if p.leaving[h.ref] == h {
+		delete(p.leaving, h.ref)
+	}
+	p.mu.Unlock()
+	close(h.gone)
+	p.wg.Done()
+	return err
+}
+
+func (p *Pool) janitor() {
+	tick := time.NewTicker(max(p.o.Idle/4, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-tick.C:
+			for _, h := range p.atRest() {
+				_ = p.end(h) // a failing checkpoint is redone at the next open
+			}
+		}
+	}
+}
+
+// atRest takes the handles to close out of the table: those idle for long, and
+// the longest idle ones past the bound.
+func (p *Pool) atRest() []*handle {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out, idle []*handle
+	now := time.Now()
+	for _, h := range p.handles {
+		switch {
+		case h.users > 0:
+		case now.Sub(h.rested) >= p.o.Idle:
+			p.leave(h)
+			out = append(out, h)
+		default:
+			idle = append(idle, h)
+		}
+	}
+	over := min(len(p.handles)-p.o.MaxOpen, len(idle))
+	if over <= 0 {
+		return out
+	}
+	slices.SortFunc(idle, func(a, b *handle) int { return a.rested.Compare(b.rested) })
+	for _, h := range idle[:over] {
+		p.leave(h)
+		out = append(out, h)
+	}
+	return out
+}

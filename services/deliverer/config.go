@@ -1,0 +1,96 @@
+package deliverer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/services/deliverer/internal/channel"
+	"github.com/theclaw/agents/services/deliverer/internal/drain"
+)
+
+// DefaultGrace is how long sends under way may take to finish at a stop.
+const DefaultGrace = 30 * time.Second
+
+// Config is how a deliverer works; the zero value is right.
+type Config struct {
+	Address     string        // where this deliverer can be called; for those who find a lease held
+	BootID      string        // of this machine; a send of another boot may have left
+	Concurrency int           // threads at a time; 0: 64
+	Grace       time.Duration // for sends under way at a stop; 0: DefaultGrace
+	TTL         time.Duration // of leases; 0: lease.DefaultTTL; 100 ms to 10 min
+	Poll        time.Duration // of one wait for work; 0: 25 s, at most 60 s
+	Keep        time.Duration // of a lease whose work ran out; 0: lease.GrantKeep
+	XGW         XGW
+}
+
+// XGW is how the xgw program is started.
+type XGW struct {
+	Path        string        // empty: xgw, searched in PATH of Deps.Environ
+	SessionFlag string        // empty: --session, corrected once by asking the program
+	Timeout     time.Duration // of one send; 0: 60 s
+}
+
+// Deps are the live things a deliverer needs. Registry and Holder are required.
+type Deps struct {
+	Registry grpc.ClientConnInterface
+	Holder   string // this process in leases; see lease.NewHolder
+	// Resolve turns a reference to a secret (env:NAME, file:PATH) into its
+	// value; nil: webhooks that name a secret fail.
+	Resolve  func(ctx context.Context, ref string) (string, error)
+	Metrics  *obs.DelivererMetrics
+	Logger   *slog.Logger
+	Redactor *obs.Redactor   // knows each secret after its first use; nil: a new one
+	Environ  []string        // NAME=value, of which xgw gets its allow-listed part
+	Abort    <-chan struct{} // closed: a drain ends at once (second SIGTERM); nil never
+}
+
+func (c Config) withDefaults() Config {
+	if c.Concurrency <= 0 {
+		c.Concurrency = drain.DefaultConcurrency
+	}
+	if c.Grace <= 0 {
+		c.Grace = DefaultGrace
+	}
+	if c.TTL <= 0 {
+		c.TTL = lease.DefaultTTL
+	}
+	if c.Poll <= 0 {
+		c.Poll = 25 * time.Second
+	}
+	return c
+}
+
+func (d Deps) withDefaults() Deps {
+	if d.Metrics == nil {
+		d.Metrics = obs.NewDelivererMetrics(nil)
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Redactor == nil {
+		d.Redactor = obs.NewRedactor()
+	}
+	return d
+}
+
+// resolve also tells the redactor what must never be shown.
+func (d Deps) resolve(ctx context.Context, ref string) (string, error) {
+	if d.Resolve == nil {
+		return "", errors.New("no secrets can be read here")
+	}
+	secret, err := d.Resolve(ctx, ref)
+	if err == nil {
+		d.Redactor.Add(secret)
+	}
+	return secret, err
+}
+
+func (x XGW) settings() channel.XGW {
+	return channel.XGW{Path: x.Path, SessionFlag: x.SessionFlag, Timeout: x.Timeout}
+}

@@ -1,0 +1,117 @@
+package deliverer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/deliverer/internal/channel"
+	"github.com/theclaw/agents/services/deliverer/internal/drain"
+)
+
+// callLimit bounds a call of the registry that waits for nothing.
+const callLimit = 10 * time.Second
+
+// journal is the registry's DeliveryService as a drain sees it.
+type journal struct {
+	client registryv1.DeliveryServiceClient
+	bootID string
+	xgw    channel.XGW
+}
+
+func (j journal) Begin(ctx context.Context, agentID, threadID string, peek bool) (drain.Due, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	resp, err := j.client.BeginDelivery(ctx, &registryv1.BeginDeliveryRequest{AgentId: agentID, ThreadId: threadID, BootId: j.bootID, Peek: peek})
+	if err != nil {
+		return drain.Due{}, fmt.Errorf("begin delivery: %w", meaning(err))
+	}
+	return j.due(resp), nil
+}
+
+func (j journal) Finish(ctx context.Context, agentID, threadID string, f drain.Finish) (drain.Finished, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	req := &registryv1.FinishDeliveryRequest{
+		AgentId: agentID, ThreadId: threadID, EventId: f.EventID, Outcome: outcomes[f.Outcome],
+		Channel: f.Channel, ProviderId: f.ProviderID, Error: f.Error, Next: f.Next, BootId: j.bootID,
+		Logs: []*registryv1.LogLine{{Level: f.Level, Text: f.Log}},
+	}
+	if f.RetryAfter > 0 {
+		req.RetryAfter = durationpb.New(f.RetryAfter)
+	}
+	resp, err := j.client.FinishDelivery(ctx, req)
+	if err != nil {
+		return drain.Finished{}, fmt.Errorf("finish delivery: %w", meaning(err))
+	}
+	done := drain.Finished{Dead: resp.GetDelivery().GetState() == registryv1.DeliveryState_DELIVERY_STATE_DEAD}
+	if resp.GetNext() != nil {
+		due := j.due(resp.GetNext())
+		done.Next = &due
+	}
+	return done, nil
+}
+
+var outcomes = map[drain.Outcome]registryv1.DeliveryOutcome{
+	drain.Sent:        registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SENT,
+	drain.Failed:      registryv1.DeliveryOutcome_DELIVERY_OUTCOME_FAILED,
+	drain.Unavailable: registryv1.DeliveryOutcome_DELIVERY_OUTCOME_UNAVAILABLE,
+	drain.Rejected:    registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED,
+	drain.Skipped:     registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SKIPPED,
+}
+
+func (j journal) due(r *registryv1.BeginDeliveryResponse) drain.Due {
+	switch r.GetOutcome() {
+	case registryv1.BeginDeliveryOutcome_BEGIN_DELIVERY_OUTCOME_SEND:
+	case registryv1.BeginDeliveryOutcome_BEGIN_DELIVERY_OUTCOME_WAIT:
+		return drain.Due{Found: drain.Wait, Wait: r.GetWait().AsDuration()}
+	default:
+		return drain.Due{Found: drain.Idle}
+	}
+	e := r.GetEvent()
+	return drain.Due{
+		Found: drain.Send, Key: r.GetKey(), Attempt: int(r.GetAttempt()), MaybeDuplicate: r.GetMaybeDuplicate(),
+		Event: thread.Event{ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Type: e.GetType(),
+			Subtype: e.Subtype, Content: e.GetContent()},
+		Settings: j.settings(r),
+	}
+}
+
+func (j journal) settings(r *registryv1.BeginDeliveryResponse) channel.Settings {
+	s := channel.Settings{XGW: j.xgw}
+	if r.GetOutboundSet() { // an empty list is a decision, an absent one is not
+		s.Outbound = make([]channel.Rule, 0, len(r.GetOutbound()))
+		for _, o := range r.GetOutbound() {
+			s.Outbound = append(s.Outbound, channel.Rule{ThreadPattern: o.GetThreadPattern(), Via: o.GetVia()})
+		}
+	}
+	if len(r.GetChannels()) > 0 {
+		s.Channels = make(map[string]channel.Definition, len(r.GetChannels()))
+		for _, c := range r.GetChannels() {
+			s.Channels[c.GetName()] = channel.Definition{Type: c.GetType(), URL: c.GetUrl(), Secret: c.GetSecret(), AllowPrivate: c.GetAllowPrivate()}
+		}
+	}
+	return s
+}
+
+// meaning turns the registry's answer into what a holder has to know: the lease
+// is lost, or it is useless to ask again. The rest stays as it is.
+func meaning(err error) error {
+	e := fault.From(err)
+	if e.Reason == fault.LeaseLost {
+		return fmt.Errorf("%w: %w", lease.ErrLost, err)
+	}
+	switch e.Code {
+	case codes.NotFound, codes.InvalidArgument, codes.OutOfRange, codes.FailedPrecondition, codes.AlreadyExists,
+		codes.PermissionDenied, codes.Unimplemented, codes.DataLoss:
+		return fmt.Errorf("%w: %w", drain.ErrRefused, err)
+	}
+	return err
+}

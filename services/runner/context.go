@@ -1,0 +1,121 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/thread"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner/internal/prompt"
+	"github.com/theclaw/agents/services/runner/internal/tool"
+)
+
+// BuildContext answers what the model would get for a message of a conversation
+// (S0-76, S1-27). It is made by the very code that makes it for a turn; only the
+// parts come over the calls that anybody may make.
+func (s *Service) BuildContext(ctx context.Context, req *runnerpb.BuildContextRequest) (*runnerpb.BuildContextResponse, error) {
+	scope, err := s.scope(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	p := prompt.Build(scope)
+	out := &runnerpb.BuildContextResponse{Tokens: p.Tokens, Budget: p.Budget}
+	for _, part := range p.Parts {
+		out.Parts = append(out.Parts, &runnerpb.ContextPart{
+			Name: part.Name, Role: string(part.Role), Text: part.Text, Tokens: part.Tokens, Truncated: part.Cut,
+		})
+	}
+	return out, nil
+}
+
+func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) (prompt.Scope, error) {
+	scope := prompt.Scope{Tools: tool.Offered()}
+	conf, err := s.agents.GetAgentConfig(ctx, &registrypb.GetAgentConfigRequest{AgentId: req.GetAgentId()})
+	if err != nil {
+		return scope, err
+	}
+	value := map[string]string{}
+	for _, v := range conf.GetValues() {
+		if strings.HasPrefix(v.GetKey(), "pai.") && v.GetOrigin() == "default" {
+			continue // nobody chose it: the runner's default answers, as in a turn
+		}
+		value[v.GetKey()] = strings.TrimSpace(v.GetValue())
+	}
+	scope.ContextWindow, scope.MaxOutput = number(value["context_window"]), number(value["max_output_tokens"])
+	scope.Walled, scope.Network = value["sandbox.mode"] != "off", value["sandbox.network"] == "true"
+	recent := number(value["context.recent_messages"])
+	if m, err := s.models.Find(value["pai.provider"], value["pai.model"]); err == nil && m.Window > 0 && (scope.ContextWindow <= 0 || m.Window < scope.ContextWindow) {
+		scope.ContextWindow = m.Window
+	}
+
+	peek := &registrypb.PeekEventsRequest{
+		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()},
+		Filter: "type = 'message'", Limit: int32(recent + 1), Tail: true,
+	}
+	if at := req.GetAtEvent(); at > 0 {
+		peek.Filter += fmt.Sprintf(" AND id <= %d", at)
+	}
+	page, err := s.threads.PeekEvents(ctx, peek)
+	if err != nil {
+		return scope, err
+	}
+	var speaker route.Tuple
+	for _, e := range page.GetEvents() {
+		ev := prompt.Event{ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Content: e.GetContent()}
+		scope.Tail = append(scope.Tail, ev)
+		if e.GetSource() == thread.SourceSelf {
+			continue
+		}
+		scope.Inbound = ev
+		if t, rc, err := route.Of(e.GetSource(), e.GetContent()); err == nil {
+			speaker, scope.ReplyContext = t, string(rc)
+		}
+	}
+	if scope.Files, err = s.files(ctx, req, speaker); err != nil {
+		return scope, err
+	}
+	return scope, s.workdir(ctx, req.GetAgentId(), &scope)
+}
+
+// files reads the parts that are files, by the names the registry gives a turn:
+// no other peer's memory can be among them.
+func (s *Service) files(ctx context.Context, req *runnerpb.BuildContextRequest, speaker route.Tuple) ([]prompt.File, error) {
+	names := []string{"IDENTITY.md", "memory/" + route.MemoryAgentFile}
+	if speaker != (route.Tuple{}) {
+		names = append(names, "memory/"+route.MemoryUserFile(speaker))
+	}
+	names = append(names, "memory/"+route.MemoryThreadFile(req.GetThreadId()))
+	var files []prompt.File
+	for _, name := range names {
+		r, err := s.agents.ReadAgentFile(ctx, &registrypb.ReadAgentFileRequest{AgentId: req.GetAgentId(), Name: name})
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, prompt.File{Name: name, Content: string(r.GetContent())})
+	}
+	return files, nil
+}
+
+// workdir finds the working directory that the tool hints name.
+func (s *Service) workdir(ctx context.Context, agentID string, scope *prompt.Scope) error {
+	a, err := s.agents.GetAgent(ctx, &registrypb.GetAgentRequest{AgentId: agentID})
+	if err != nil {
+		return err
+	}
+	if dir := a.GetAgent().GetDir(); dir != "" {
+		scope.Workdir = dir + "/workdir"
+	}
+	return nil
+}
+
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,268 @@
+package turn_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/sandbox"
+	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/turn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errKilled = errors.New("killed")
+
+// journal keeps one turn in memory by the rules of internal/store: what is done
+// stays, a fate is given once, claims and tries are counted before the work.
+type journal struct {
+	mu               sync.Mutex
+	config           *pb.TurnConfig
+	text             string
+	steps            []*pb.Step
+	fin              *pb.FinishTurnRequest
+	crashes, errors  int
+	fates            int
+	logs             []string
+	notBefore, since time.Time
+
+	// kill, when set, ends the process at a call: before it did anything, or
+	// after, when the answer is lost.
+	kill  func(call string, n int) (before, after bool)
+	calls int
+	lost  bool // the lease went to another holder
+}
+
+func (j *journal) step(key string) *pb.Step {
+	for _, s := range j.steps {
+		if s.GetKey() == key {
+			return s
+		}
+	}
+	return nil
+}
+
+func (j *journal) put(steps []*pb.Step) {
+	for _, s := range steps {
+		old := j.step(s.GetKey())
+		switch {
+		case old == nil:
+			j.steps = append(j.steps, proto.CloneOf(s))
+			j.crashes = 0
+		case old.GetState() == pb.StepState_STEP_STATE_INTENT && s.GetState() != pb.StepState_STEP_STATE_INTENT:
+			old.State, old.Result = s.GetState(), s.GetResult()
+			j.crashes = 0
+		}
+	}
+}
+
+// call runs f as one call that a kill may cut off on either side.
+func (j *journal) call(ctx context.Context, name string, logs []*pb.LogLine, f func()) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if j.lost {
+		return fault.New(codes.Aborted, fault.LeaseLost, "lost", "")
+	}
+	j.calls++
+	before, after := false, false
+	if j.kill != nil {
+		before, after = j.kill(name, j.calls)
+	}
+	if before {
+		panic(errKilled)
+	}
+	for _, l := range logs {
+		j.logs = append(j.logs, l.GetText())
+	}
+	f()
+	if after {
+		panic(errKilled)
+	}
+	return nil
+}
+
+func (j *journal) BeginTurn(ctx context.Context, in *pb.BeginTurnRequest, _ ...grpc.CallOption) (*pb.BeginTurnResponse, error) {
+	out := &pb.BeginTurnResponse{}
+	err := j.call(ctx, "begin", in.GetLogs(), func() {
+		switch {
+		case j.fin != nil:
+			out.Outcome = pb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED
+		case time.Until(j.notBefore) > 0:
+			out.Outcome, out.Wait = pb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_WAIT, durationpb.New(time.Until(j.notBefore))
+		case j.crashes >= 1 && !in.GetAlone():
+			out.Outcome = pb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_ALONE
+		default:
+			j.crashes++
+			out.Outcome = pb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_GO
+			out.Inbound = &pb.Event{Id: 7, Source: "external:tui:tui-main:dm:s1:alice", Type: "message", Content: `{"text":"` + j.text + `"}`}
+			out.Tail = []*pb.Event{out.GetInbound()}
+			for _, s := range j.steps {
+				out.Steps = append(out.Steps, proto.CloneOf(s))
+			}
+			out.Config, out.ErrorAttempts, out.CrashAttempts = j.config, int32(j.errors), int32(j.crashes)
+			if !j.since.IsZero() {
+				out.Waited = durationpb.New(time.Since(j.since))
+			}
+		}
+	})
+	return out, err
+}
+
+func (j *journal) RecordStep(ctx context.Context, in *pb.RecordStepRequest, _ ...grpc.CallOption) (*pb.RecordStepResponse, error) {
+	out := &pb.RecordStepResponse{}
+	err := j.call(ctx, "record", in.GetLogs(), func() {
+		j.put(in.GetSteps())
+		if f := in.GetFailedTry(); f != nil {
+			j.crashes, j.notBefore = 0, time.Now().Add(f.GetWait().AsDuration())
+			switch {
+			case f.GetCounted():
+				j.errors++
+				j.since = time.Time{}
+			case j.since.IsZero():
+				j.since = time.Now()
+			}
+		}
+		out.ErrorAttempts = int32(j.errors)
+	})
+	return out, err
+}
+
+func (j *journal) FinishTurn(ctx context.Context, in *pb.FinishTurnRequest, _ ...grpc.CallOption) (*pb.FinishTurnResponse, error) {
+	out := &pb.FinishTurnResponse{}
+	err := j.call(ctx, "finish", in.GetLogs(), func() {
+		if j.fin == nil {
+			j.put(in.GetSteps())
+			j.fin = proto.CloneOf(in)
+			j.fates++
+		}
+		out.Fate = j.fin.GetFate()
+	})
+	return out, err
+}
+
+// llm is a model that counts what it was asked and answers from a function.
+type llm struct {
+	mu    sync.Mutex
+	asked map[int]int // tool results seen -> paid answers
+	calls int
+	last  model.Request
+	reply func(ctx context.Context, round, call int, req model.Request, emit func(model.Delta)) (model.Response, turn.Try)
+}
+
+func (l *llm) Find(string, string) (turn.Model, error) {
+	return turn.Model{Provider: "fake", Name: "m", Try: func(ctx context.Context, req model.Request, emit func(model.Delta)) (model.Response, turn.Try) {
+		round := 1
+		for _, m := range req.Messages {
+			if m.Role == model.RoleAssistant {
+				round++
+			}
+		}
+		l.mu.Lock()
+		l.calls++
+		call := l.calls
+		l.last = req
+		l.mu.Unlock()
+		r, try := l.reply(ctx, round, call, req, emit)
+		if try.Err == nil {
+			l.mu.Lock()
+			if l.asked == nil {
+				l.asked = map[int]int{}
+			}
+			l.asked[round]++
+			l.mu.Unlock()
+		}
+		return r, try
+	}}, nil
+}
+
+func say(text string) (model.Response, turn.Try) {
+	return model.Response{Text: text, FinishReason: model.FinishStop}, turn.Try{}
+}
+
+func fails(class model.Class, wait time.Duration) (model.Response, turn.Try) {
+	e := model.Errorf(class, "told to")
+	return model.Response{}, turn.Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable(), Wait: wait}
+}
+
+// box counts what was run.
+type box struct {
+	mu  sync.Mutex
+	ran map[string]int // by idempotency key
+	do  func(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
+}
+
+func (b *box) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
+	b.mu.Lock()
+	if b.ran == nil {
+		b.ran = map[string]int{}
+	}
+	b.ran[c.Env["TOOL_IDEMPOTENCY_KEY"]]++
+	b.mu.Unlock()
+	if b.do != nil {
+		return b.do(ctx, c)
+	}
+	return sandbox.Result{Stdout: []byte("ok")}, nil
+}
+
+// place is a slot without competition.
+type place struct{ alone bool }
+
+func (p *place) Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+func (p *place) Alone(context.Context) error { p.alone = true; return nil }
+
+// bench is one turn with everything around it.
+type bench struct {
+	journal *journal
+	llm     *llm
+	box     *box
+	place   *place
+	items   []run.Item
+	panics  int
+	check   func() error
+	abort   context.Context
+}
+
+func newBench(t *testing.T, text string) *bench {
+	return &bench{
+		journal: &journal{text: text, config: &pb.TurnConfig{Workdir: t.TempDir(), SandboxMode: "required", MaxAttempts: 3}},
+		llm:     &llm{}, box: &box{}, place: &place{}, check: func() error { return nil }, abort: context.Background(),
+	}
+}
+
+// run makes one life of the process; killed tells that it was cut off.
+func (b *bench) run(ctx context.Context) (r turn.Result, err error) {
+	d := &turn.Driver{
+		Journal: b.journal, Models: b.llm, Meter: obs.NewRunnerMetrics(nil), Logger: slog.New(slog.DiscardHandler),
+		Sandbox: func(string) (tool.Sandbox, error) { return b.box, nil },
+	}
+	return d.Run(ctx, turn.Work{
+		AgentID: "a1", ThreadID: "threads/peers/tui-main-alice", Key: "k", InboxID: 7, Source: "external:tui:tui-main:dm:s1:alice",
+		Fence: "agent/a1=3", Check: b.check, Slot: b.place, Emit: func(i run.Item) { b.items = append(b.items, i) },
+		Panicked: func() { b.panics++ }, Abort: b.abort,
+	})
+}

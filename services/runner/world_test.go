@@ -1,0 +1,191 @@
+package runner_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/serve"
+	"github.com/theclaw/agents/internal/sandbox"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/registry"
+	"github.com/theclaw/agents/services/runner"
+	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	goleak.VerifyTestMain(m)
+}
+
+// world is a real registry and a connection to it.
+type world struct {
+	t       *testing.T
+	home    *agentdir.Home
+	conn    *grpc.ClientConn
+	agents  registrypb.AgentServiceClient
+	threads registrypb.ThreadServiceClient
+	turns   registrypb.TurnServiceClient
+	leases  registrypb.LeaseServiceClient
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	home, err := agentdir.OpenHome(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := agentlog.New(obs.NewRedactor())
+	reg, err := registry.New(t.Context(), registry.Config{}, registry.Deps{
+		Home: home, Logger: slog.New(slog.DiscardHandler), Metrics: obs.NewRegistryMetrics(nil), Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, stop := serveOn(t, reg.Register, registry.Policy(), reg.Run)
+	t.Cleanup(func() {
+		stop()
+		if err := reg.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = log.Close()
+		_ = home.Close()
+	})
+	return &world{
+		t: t, home: home, conn: conn,
+		agents: registrypb.NewAgentServiceClient(conn), threads: registrypb.NewThreadServiceClient(conn),
+		turns: registrypb.NewTurnServiceClient(conn), leases: registrypb.NewLeaseServiceClient(conn),
+	}
+}
+
+// serveOn serves and runs a service in memory; stop ends both and waits.
+func serveOn(t *testing.T, register serve.Registrar, policy serve.Policy, loop func(context.Context) error) (*grpc.ClientConn, func()) {
+	t.Helper()
+	listener := bufconn.Listen(1 << 20)
+	srv, err := serve.New(serve.Options{Listener: listener, Insecure: true, Services: []serve.Registrar{register}, Policy: policy, Grace: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := rpc.Dial("passthrough:///memory", rpc.DialOptions{
+		Insecure: true, Dialer: func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, f := range []func(context.Context) error{srv.Run, loop} {
+		wg.Go(func() {
+			if err := f(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	var once sync.Once
+	return conn, func() {
+		once.Do(func() {
+			cancel()
+			wg.Wait()
+			_ = conn.Close()
+		})
+	}
+}
+
+// agent makes and starts an agent.
+func (w *world) agent(id, config string) {
+	w.t.Helper()
+	if _, err := w.agents.CreateAgent(w.t.Context(), &registrypb.CreateAgentRequest{AgentId: id}); err != nil {
+		w.t.Fatal(err)
+	}
+	if config != "" {
+		f, err := os.OpenFile(filepath.Join(w.home.Path(), "agents", id, "config.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if _, err := f.WriteString("\n" + config + "\n"); err != nil {
+			w.t.Fatal(err)
+		}
+		_ = f.Close()
+	}
+	if _, err := w.agents.StartAgent(w.t.Context(), &registrypb.StartAgentRequest{AgentId: id}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// workshop is a running runner.
+type workshop struct {
+	runnerpb.RunnerServiceClient
+	stop func()
+}
+
+// runner starts a runner; with a script its default model is that provider.
+func (w *world) runner(script *modeltest.Server, change ...func(*runner.Config)) *workshop {
+	w.t.Helper()
+	holder, err := lease.NewHolder(w.home.HoldersDir(), "runner")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cfg := runner.Config{Grace: 5 * time.Second, Sandbox: sandbox.Options{ScratchDir: w.t.TempDir()}}
+	if script != nil {
+		cfg.ProvidersFile = filepath.Join(w.t.TempDir(), "providers.yaml")
+		text := fmt.Sprintf("default: work\nproviders:\n  work:\n    api: openai\n    base_url: %s\n    models: [m1]\n", script.URL())
+		if err := os.WriteFile(cfg.ProvidersFile, []byte(text), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := runner.New(cfg, runner.Deps{Registry: w.conn, Holder: holder.ID(), Getenv: func(string) string { return "" }, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	conn, stop := serveOn(w.t, s.Register, runner.Policy(), s.Run)
+	shop := &workshop{runnerpb.NewRunnerServiceClient(conn), func() { stop(); _ = holder.Close() }}
+	w.t.Cleanup(shop.stop)
+	return shop
+}
+
+// say starts a run and answers its id.
+func (w *world) say(r *workshop, agent, text string) string {
+	w.t.Helper()
+	started, err := r.StartRun(w.t.Context(), &runnerpb.StartRunRequest{AgentId: agent, Text: text})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return started.GetRunId()
+}
+
+func (w *world) wait(r *workshop, agent, id string) *runnerpb.WaitRunResponse {
+	w.t.Helper()
+	end, err := r.WaitRun(w.t.Context(), &runnerpb.WaitRunRequest{AgentId: agent, RunId: id})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return end
+}
+
+func (w *world) events(agent, thread string) []*registrypb.Event {
+	w.t.Helper()
+	page, err := w.threads.PeekEvents(w.t.Context(), &registrypb.PeekEventsRequest{Thread: &registrypb.ThreadRef{AgentId: agent, ThreadId: thread}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return page.GetEvents()
+}
