@@ -40,7 +40,7 @@ Usage:
 Examples:
   agentd all                                  one process, nothing to set up
   agentd all --metrics-listen 127.0.0.1:9464  with Prometheus metrics
-  agentd runner --home /srv/claw              one more runner beside a registry
+  agentd runner --name runner-2               one more runner in the same home
 
 Flags:
 `
@@ -49,10 +49,11 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	o := options{getenv: getenv}
 	f := flag.NewFlagSet("agentd", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	var level string
+	var level, name string
 	var showVersion bool
 	f.StringVar(&o.home, "home", "", "home `directory`; default $THECLAW_HOME, else ~/.theclaw")
 	f.StringVar(&o.registry, "registry", "", "`target` of the registry; default its socket in the home")
+	f.StringVar(&name, "name", "", "`name` of one more runner or deliverer in a home, such as runner-2; also its socket's")
 	f.StringVar(&o.metrics, "metrics-listen", "", "loopback `address` for /metrics, /healthz and /readyz; default off")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
@@ -81,6 +82,11 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	if o.services = choose(words[0]); o.services == nil {
 		return o, fault.Usage(fmt.Sprintf("there is no service %q", words[0]), "use all, registry, runner or deliverer")
 	}
+	if name != "" {
+		if o.services, err = rename(o.services, name); err != nil {
+			return o, err
+		}
+	}
 	if o.logLevel, err = obs.ParseLevel(level); err != nil {
 		return o, fault.Usage(err.Error(), "use debug, info, warn or error")
 	}
@@ -94,6 +100,20 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	}
 	o.remote = o.registry != "" && !strings.HasPrefix(o.registry, "unix:")
 	return o, nil
+}
+
+// rename gives the one worker of a process a name of its own, so that several can
+// share a home. The name says what it is: its socket stands beside the others.
+func rename(services []service, name string) ([]service, error) {
+	if len(services) != 1 || services[0].name == "registry" {
+		return nil, fault.Usage("--name is for a runner or a deliverer alone", "for instance 'agentd runner --name runner-2'")
+	}
+	s := services[0]
+	if !strings.HasPrefix(name, s.name+"-") {
+		return nil, fault.Usage(fmt.Sprintf("%q is not a name for a %s", name, s.name), "use "+s.name+"-2 or the like")
+	}
+	s.name = name
+	return []service{s}, nil
 }
 
 // parseMixed lets flags stand behind words.

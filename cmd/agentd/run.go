@@ -124,7 +124,7 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 	}
 	// Not derived from the signal: each stage ends in its turn.
 	ctx, cancel := context.WithCancel(context.Background())
-	c, err := s.make(ctx, e)
+	c, err := s.make(ctx, e, s.name)
 	if err != nil {
 		cancel()
 		return nil, err

@@ -20,10 +20,11 @@ import (
 	"github.com/theclaw/agents/services/runner"
 )
 
-// service is one row of what agentd can serve.
+// service is one row of what agentd can serve. Its name is its socket's, and its
+// holder's in leases.
 type service struct {
 	name string
-	make func(ctx context.Context, e *env) (component, error)
+	make func(ctx context.Context, e *env, name string) (component, error)
 }
 
 // all is every service in the order of starting; they end in the reverse one.
@@ -42,7 +43,7 @@ func choose(word string) []service {
 	return nil
 }
 
-func makeRegistry(ctx context.Context, e *env) (component, error) {
+func makeRegistry(ctx context.Context, e *env, _ string) (component, error) {
 	log := agentlog.New(e.redactor)
 	s, err := registry.New(ctx, registry.Config{}, registry.Deps{
 		Home: e.homeDir, Logger: e.log.With("service", "registry"), Metrics: obs.NewRegistryMetrics(e.metrics), Log: log,
@@ -89,8 +90,8 @@ func (e *env) newWorker(name string) (worker, error) {
 
 func (w worker) close() error { return errors.Join(w.conn.Close(), w.holder.Close()) }
 
-func makeRunner(_ context.Context, e *env) (component, error) {
-	w, err := e.newWorker("runner")
+func makeRunner(_ context.Context, e *env, name string) (component, error) {
+	w, err := e.newWorker(name)
 	if err != nil {
 		return component{}, err
 	}
@@ -108,8 +109,8 @@ func makeRunner(_ context.Context, e *env) (component, error) {
 	return component{register: s.Register, policy: runner.Policy(), token: e.workerToken(), run: s.Run, close: w.close}, nil
 }
 
-func makeDeliverer(_ context.Context, e *env) (component, error) {
-	w, err := e.newWorker("deliverer")
+func makeDeliverer(_ context.Context, e *env, name string) (component, error) {
+	w, err := e.newWorker(name)
 	if err != nil {
 		return component{}, err
 	}

@@ -33,7 +33,7 @@ const (
 	DeliverySkipped = "skipped"
 )
 
-// Waits before the second and the third try.
+// DeliveryWaits are the waits before the second and the third try.
 var DeliveryWaits = []time.Duration{5 * time.Second, 60 * time.Second}
 
 // NextDelivery asks for the next event to send.
@@ -41,7 +41,7 @@ type NextDelivery struct {
 	BootID      string
 	Peek        bool
 	MaxAge      time.Duration // older events are dead unsent; 0: no bound
-	MaxAttempts int           // a row left sending past it by a crash is dead
+	MaxAttempts int           // a waiting row past it (the limit was lowered) is dead; 0: no bound
 }
 
 // DueDelivery is the next event to send.
@@ -83,6 +83,9 @@ type FinishDelivery struct {
 	Error       string
 	RetryAfter  time.Duration
 	MaxAttempts int
+	// Waits before the second and each later try, the last one for all that
+	// follow; nil means DeliveryWaits.
+	Waits []time.Duration
 }
 
 // Delivery is a row of the journal.

@@ -88,7 +88,7 @@ type NewEvent struct {
 type AppendOptions struct {
 	Key        string // idempotency; empty: none
 	Fence      *Fence // set for the agent's own events
-	MaxPending int64  // inbox only: refuse with ErrInboxFull past it; 0: no bound
+	MaxPending int64  // inbox only: ErrInboxFull when so many events have no fate; 0: no bound
 	MaxPerPeer int64  // the same, counted over the source of the first event
 }
 

@@ -143,3 +143,21 @@ func Text(e *registryv1.Event) string {
 	}
 	return v.Text
 }
+
+// Ask asks what became of an inbox event, and waits for its fate at most wait.
+func (c Client) Ask(t testing.TB, agent string, id int64, wait time.Duration) *registryv1.Turn {
+	t.Helper()
+	r, err := c.Turns.GetTurn(t.Context(), &registryv1.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationpb.New(wait)})
+	if err != nil {
+		t.Fatalf("ask for event %d of %s: %v", id, agent, err)
+	}
+	return r.GetTurn()
+}
+
+// Set changes one key of an agent's configuration.
+func (c Client) Set(t testing.TB, agent, key, value string) {
+	t.Helper()
+	if _, err := c.Agents.SetAgentConfig(t.Context(), &registryv1.SetAgentConfigRequest{AgentId: agent, Key: key, Value: value}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -27,6 +27,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/sandbox"
+	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	"github.com/theclaw/agents/services/deliverer"
 	"github.com/theclaw/agents/services/registry"
 	"github.com/theclaw/agents/services/runner"
@@ -47,9 +48,10 @@ type Options struct {
 // World is a running home.
 type World struct {
 	Client
-	Home     string
-	Registry *registry.Service
-	Runners  []*runner.Service
+	Home      string
+	Registry  *registry.Service
+	Runners   []*runner.Service
+	Deliverer delivererv1.DelivererServiceClient
 
 	o     Options
 	stops []func()
@@ -168,7 +170,13 @@ func (w *World) start(ctx context.Context) error {
 		return err
 	}
 	w.stops = append(w.stops, func() { _ = rconn.Close() })
+	dconn, err := rpc.Dial(addr("deliverer"), rpc.DialOptions{TokenPath: h.TokenFile()})
+	if err != nil {
+		return err
+	}
+	w.stops = append(w.stops, func() { _ = dconn.Close() })
 	w.Client = NewClient(owner, rconn)
+	w.Deliverer = delivererv1.NewDelivererServiceClient(dconn)
 	return nil
 }
 

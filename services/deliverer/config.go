@@ -26,6 +26,7 @@ type Config struct {
 	TTL         time.Duration // of leases; 0: lease.DefaultTTL; 100 ms to 10 min
 	Poll        time.Duration // of one wait for work; 0: 25 s, at most 60 s
 	Keep        time.Duration // of a lease whose work ran out; 0: lease.GrantKeep
+	Probe       time.Duration // between probes of a channel that is down; 0: 30 s
 	XGW         XGW
 }
 

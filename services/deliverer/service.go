@@ -47,7 +47,7 @@ func New(cfg Config, deps Deps) *Service {
 		cfg: cfg, deps: deps, born: time.Now(),
 		leases:   registryv1.NewLeaseServiceClient(deps.Registry),
 		threads:  registryv1.NewThreadServiceClient(deps.Registry),
-		breakers: new(breaker.Set),
+		breakers: &breaker.Set{Probe: cfg.Probe},
 		starts:   make(chan start), stopped: make(chan struct{}),
 		terms: make(map[string]*term), all: make(map[*term]struct{}), asking: make(map[string]int), owed: make(map[string][]string),
 	}

@@ -18,6 +18,9 @@ type Config struct {
 	MaxPerPeer int64         // the same for one source; default 200
 	MinFree    int64         // bytes free on disk below which pushes are refused; default 64 MiB
 	BootID     string        // of the machine; default read from the kernel
+	// DeliveryWaits are the waits before the second and each later try of a send;
+	// default store.DeliveryWaits (5 s, 60 s).
+	DeliveryWaits []time.Duration
 }
 
 // Deps are the live things a registry works with.

@@ -96,7 +96,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 	fault.Point(label + ".before")
 	d, err := s.store.FinishDelivery(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, store.FinishDelivery{
 		EventID: req.GetEventId(), Outcome: outcomes[req.GetOutcome()], Channel: req.GetChannel(), ProviderID: req.GetProviderId(),
-		Error: req.GetError(), RetryAfter: req.GetRetryAfter().AsDuration(), MaxAttempts: set.Config.Deliver.MaxAttempts,
+		Error: req.GetError(), RetryAfter: req.GetRetryAfter().AsDuration(), MaxAttempts: set.Config.Deliver.MaxAttempts, Waits: s.cfg.DeliveryWaits,
 	})
 	if err != nil {
 		return nil, s.edge(a.ID, req.GetThreadId(), err)

@@ -69,7 +69,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	}
 	s.dir = directory.New(d.Home)
 	s.polls.last = map[string]poll{}
-	if err := s.takeLock(); err != nil {
+	if err := s.takeLock(ctx); err != nil {
 		return nil, err
 	}
 	err := func() error {
@@ -94,13 +94,19 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	return s, nil
 }
 
+// lockPatience is how long a start waits for the home's lock. A process that was
+// killed while it forked leaves a child that has the lock for milliseconds more.
+const lockPatience = 500 * time.Millisecond
+
 // takeLock takes run/registry.lock and leaves the pid in it for the next one's
 // message. The lock is the OS's: it goes with the process, however that ends.
-func (s *Service) takeLock() error {
+func (s *Service) takeLock(ctx context.Context) error {
 	path := s.home.LockFile()
 	s.lock = flock.New(path, flock.SetPermissions(0o600))
-	ok, err := s.lock.TryLock()
-	if err != nil {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	ok, err := s.lock.TryLockContext(ctx, 5*time.Millisecond)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return agentdir.Fault(fmt.Errorf("lock home: %w", err))
 	}
 	if !ok {

@@ -31,6 +31,13 @@ type Config struct {
 	// minute; default 5 min.
 	Quarantine time.Duration
 
+	// Backoff is the longest wait before the second try of a model call, and
+	// doubles twice; default 1 s.
+	Backoff time.Duration
+	// Probe is the time between probes of a provider that cannot be reached;
+	// default 30 s.
+	Probe time.Duration
+
 	// ProvidersFile is providers.yaml of the home; it may be missing.
 	ProvidersFile string
 	// PaiConfig is an existing pai configuration; empty looks in the usual places.

@@ -54,7 +54,7 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 
 	peek := &registrypb.PeekEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()},
-		Filter: "type = 'message'", Limit: int32(recent + 1), Tail: true,
+		Filter: "type = 'message'", Limit: int32(min(recent+1, 1000)), Tail: true,
 	}
 	if at := req.GetAtEvent(); at > 0 {
 		peek.Filter += fmt.Sprintf(" AND id <= %d", at)

@@ -32,7 +32,13 @@ func (s *Service) RunBatch(ctx context.Context, req *runnerpb.RunBatchRequest) (
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.claims.Join(ctx, id, info.GetHeadId())
+	n, err := s.claims.Join(ctx, id, info.GetHeadId(), func(ctx context.Context) error {
+		a, err := s.agents.GetAgent(ctx, &registrypb.GetAgentRequest{AgentId: id})
+		if err == nil && !a.GetAgent().GetStarted() {
+			return fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+id+"' is stopped", "start it with 'agentctl start "+id+"'")
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -3,11 +3,14 @@ package runner
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/sandbox"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/batch"
@@ -52,7 +55,7 @@ func New(c Config, d Deps) (*Service, error) {
 		cfg: c, deps: d,
 		agents: registrypb.NewAgentServiceClient(d.Registry), threads: registrypb.NewThreadServiceClient(d.Registry),
 		leases: registrypb.NewLeaseServiceClient(d.Registry), turns: registrypb.NewTurnServiceClient(d.Registry),
-		models: &models{settings, retry.NewPool()}, boxes: newBoxes(c.Sandbox, d.Sandbox),
+		models: &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe})}, boxes: newBoxes(c.Sandbox, d.Sandbox),
 		began: time.Now(),
 	}
 	s.driver = &turn.Driver{Journal: s.turns, Models: s.models, Sandbox: s.boxes.box, Meter: d.Metrics, Logger: d.Logger}
@@ -71,11 +74,25 @@ func (s *Service) Hint() string { return s.models.settings.Hint() }
 // Run takes work until ctx ends, then drains: turns under way finish within the
 // grace, the rest is left to the next holder, and every lease is given back.
 func (s *Service) Run(ctx context.Context) error {
-	if report, ok := s.boxes.report(); ok {
-		s.deps.Metrics.SetSandboxLevel(string(report.Level))
-	}
+	var probe sync.WaitGroup
+	probe.Go(s.probe) // not waited for: messages without tools need no sandbox
 	s.claims.Run(ctx)
+	probe.Wait()
 	s.models.settings.Close()
 	s.boxes.close()
 	return nil
+}
+
+// probe finds out once, by really starting a program, how well tools can be
+// kept in.
+func (s *Service) probe() {
+	if _, err := s.boxes.box(string(s.cfg.Sandbox.Mode)); err != nil {
+		s.deps.Logger.Error("sandbox not set up", "error", fault.Chain(err))
+		return
+	}
+	report, _ := s.boxes.report()
+	s.deps.Metrics.SetSandboxLevel(string(report.Level))
+	if report.Level == sandbox.LevelNone {
+		s.deps.Logger.Error("no sandbox works here: tools that run programs are refused", "problems", report.Problems)
+	}
 }

@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
-	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/internal/store/sqlite/pool"
 )
 
 // Options of an engine.
@@ -23,7 +23,8 @@ type Options struct {
 	Live func(resource string, token uint64) error
 	// OnCommit is told of events that became visible; it must not block.
 	OnCommit func(store.Commit)
-	// OnFault is told of a database that broke; it must not block.
+	// OnFault is told once of a database that broke or cannot be opened, not of
+	// one that is not there; it must not block.
 	OnFault func(store.Ref, error)
 	// MaxOpen is the most databases kept open at rest; 0 means 256.
 	MaxOpen int
@@ -33,27 +34,11 @@ type Options struct {
 
 // Engine is a store.Engine over SQLite.
 type Engine struct {
-	o Options
-
-	mu      sync.Mutex
-	handles map[store.Ref]*handle
-	closed  bool
-	stats   db.Stats // of databases closed since
-
-	stop chan struct{}
-	wg   sync.WaitGroup
+	o    Options
+	pool *pool.Pool
 }
 
 var _ store.Engine = (*Engine)(nil)
-
-type handle struct {
-	ref    store.Ref
-	ready  chan struct{} // closed when db or err is set
-	db     *db.DB
-	err    error
-	users  int
-	rested time.Time
-}
 
 // New makes an engine; Close ends it.
 func New(o Options) *Engine {
@@ -63,243 +48,49 @@ func New(o Options) *Engine {
 	if o.Idle <= 0 {
 		o.Idle = time.Minute
 	}
-	e := &Engine{o: o, handles: map[store.Ref]*handle{}, stop: make(chan struct{})}
-	e.wg.Add(1)
-	go e.janitor()
-	return e
+	return &Engine{o: o, pool: pool.New(pool.Options{Path: o.Path, OnCommit: o.OnCommit, OnFault: o.OnFault, MaxOpen: o.MaxOpen, Idle: o.Idle})}
 }
 
 // Close closes every database; operations under way are finished first.
-func (e *Engine) Close() error {
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return nil
-	}
-	e.closed = true
-	close(e.stop)
-	var all []*handle
-	for r, h := range e.handles {
-		all = append(all, h)
-		delete(e.handles, r)
-	}
-	e.mu.Unlock()
-	e.wg.Wait()
-	var errs []error
-	for _, h := range all {
-		<-h.ready
-		if h.db != nil {
-			errs = append(errs, h.db.Close())
-		}
-	}
-	return errors.Join(errs...)
-}
+func (e *Engine) Close() error { return e.pool.Close() }
 
 // Open answers the number of open databases.
-func (e *Engine) Open() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.handles)
-}
+func (e *Engine) Open() int { return e.pool.Open() }
 
 // Stats sums the commit counters of all databases since the start.
-func (e *Engine) Stats() db.Stats {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	sum := e.stats
-	for _, h := range e.handles {
-		select {
-		case <-h.ready:
-			if h.db != nil {
-				sum = addStats(sum, h.db.Stats())
-			}
-		default:
-		}
-	}
-	return sum
-}
+func (e *Engine) Stats() db.Stats { return e.pool.Stats() }
 
-func addStats(a, b db.Stats) db.Stats {
-	return db.Stats{Durable: a.Durable + b.Durable, Lazy: a.Lazy + b.Lazy, Ops: a.Ops + b.Ops}
-}
+// Forget closes databases, for directories that vanish or move.
+func (e *Engine) Forget(match func(store.Ref) bool) { e.pool.Forget(match) }
 
-// get answers an open handle; put gives it back.
-func (e *Engine) get(ctx context.Context, r store.Ref) (*handle, error) {
-	for {
-		e.mu.Lock()
-		if e.closed {
-			e.mu.Unlock()
-			return nil, store.ErrClosed
-		}
-		h, ok := e.handles[r]
-		if !ok {
-			h = &handle{ref: r, ready: make(chan struct{}), users: 1}
-			e.handles[r] = h
-			e.mu.Unlock()
-			e.open(h)
-			if h.err != nil {
-				return nil, h.err
-			}
-			return h, nil
-		}
-		h.users++
-		e.mu.Unlock()
-		select {
-		case <-h.ready:
-		case <-ctx.Done():
-			e.put(h)
-			return nil, ctx.Err()
-		}
-		switch {
-		case h.err != nil: // the opener has removed it
-			return nil, h.err
-		case h.db.Broken() != nil:
-			e.drop(h) // nobody new gets it; the last user closes it
-			e.put(h)
-		default:
-			return h, nil
-		}
-	}
-}
-
-func (e *Engine) open(h *handle) {
-	defer close(h.ready)
-	path, err := e.o.Path(h.ref)
-	if err == nil {
-		// Not the caller's context: others may be waiting for this opening.
-		h.db, err = db.Open(context.Background(), path, db.Options{OnCommit: e.committed(h.ref)})
-	}
-	if err != nil {
-		h.err = err
-		e.drop(h)
-		if e.o.OnFault != nil && !errors.Is(err, store.ErrNotFound) {
-			e.o.OnFault(h.ref, err)
-		}
-	}
-}
-
-func (e *Engine) committed(r store.Ref) func([]thread.Event) {
-	if e.o.OnCommit == nil {
-		return nil
-	}
-	return func(ev []thread.Event) { e.o.OnCommit(store.Commit{Ref: r, Events: ev}) }
-}
-
-func (e *Engine) drop(h *handle) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.handles[h.ref] == h {
-		delete(e.handles, h.ref)
-	}
-}
-
-func (e *Engine) put(h *handle) {
-	broken := error(nil)
-	if h.db != nil {
-		broken = h.db.Broken()
-	}
-	if broken != nil {
-		e.drop(h)
-		if e.o.OnFault != nil {
-			e.o.OnFault(h.ref, broken)
-		}
-	}
-	e.mu.Lock()
-	h.users--
-	h.rested = time.Now()
-	orphan := h.users == 0 && e.handles[h.ref] != h && h.db != nil && !e.closed
-	if orphan {
-		e.stats = addStats(e.stats, h.db.Stats())
-	}
-	e.mu.Unlock()
-	if orphan {
-		_ = h.db.Close() // it broke, or its directory went; there is nothing left to save
-	}
-}
-
-// Forget closes a thread's database, for a directory that vanished or moved.
-func (e *Engine) Forget(match func(store.Ref) bool) {
-	e.mu.Lock()
-	var rest []*handle
-	for r, h := range e.handles {
-		if match(r) {
-			delete(e.handles, r)
-			if h.users == 0 {
-				rest = append(rest, h)
-				e.stats = addStats(e.stats, h.db.Stats())
-			}
-		}
-	}
-	e.mu.Unlock()
-	for _, h := range rest {
-		_ = h.db.Close() // as in put
-	}
-}
-
-func (e *Engine) janitor() {
-	defer e.wg.Done()
-	tick := time.NewTicker(max(e.o.Idle/4, time.Millisecond))
-	defer tick.Stop()
-	for {
-		select {
-		case <-e.stop:
-			return
-		case <-tick.C:
-			for _, h := range e.atRest() {
-				_ = h.db.Close() // a failing checkpoint is redone at the next open
-			}
-		}
-	}
-}
-
-// atRest takes the handles to close out of the table: those idle for long, and
-// the longest idle ones past the bound.
-func (e *Engine) atRest() []*handle {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var out []*handle
-	take := func(h *handle) {
-		delete(e.handles, h.ref)
-		e.stats = addStats(e.stats, h.db.Stats())
-		out = append(out, h)
-	}
-	now := time.Now()
-	for _, h := range e.handles {
-		if h.users == 0 && now.Sub(h.rested) >= e.o.Idle {
-			take(h)
-		}
-	}
-	for len(e.handles) > e.o.MaxOpen {
-		var oldest *handle
-		for _, h := range e.handles {
-			if h.users == 0 && (oldest == nil || h.rested.Before(oldest.rested)) {
-				oldest = h
-			}
-		}
-		if oldest == nil {
-			break
-		}
-		take(oldest)
-	}
-	return out
+// VerifyChain checks every chained event of a thread and answers their number;
+// the first that does not match is named in the error (store.ErrCorrupt).
+func (e *Engine) VerifyChain(ctx context.Context, r store.Ref) (int64, error) {
+	return view(ctx, e, r, (*db.Tx).VerifyChain)
 }
 
 func (e *Engine) do(ctx context.Context, r store.Ref, durable bool, fn func(*db.Tx) error) error {
-	h, err := e.get(ctx, r)
-	if err != nil {
-		return err
-	}
-	defer e.put(h)
-	return h.db.Do(ctx, durable, fn)
+	return e.pool.Do(ctx, r, durable, fn)
 }
 
-func (e *Engine) view(ctx context.Context, r store.Ref, fn func(*db.Tx) error) error {
-	h, err := e.get(ctx, r)
-	if err != nil {
+// fenced is do under a lease: the fence is checked in the same transaction.
+func (e *Engine) fenced(ctx context.Context, r store.Ref, f store.Fence, durable bool, fn func(*db.Tx) error) error {
+	return e.do(ctx, r, durable, func(tx *db.Tx) error {
+		if err := e.fence(tx, f); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
+func view[T any](ctx context.Context, e *Engine, r store.Ref, fn func(*db.Tx) (T, error)) (T, error) {
+	var out T
+	err := e.pool.View(ctx, r, func(tx *db.Tx) error {
+		var err error
+		out, err = fn(tx)
 		return err
-	}
-	defer e.put(h)
-	return h.db.View(ctx, fn)
+	})
+	return out, err
 }
 
 // fence refuses a stale token. The live check alone would leave a window up to
@@ -329,17 +120,11 @@ func (e *Engine) Ensure(ctx context.Context, r store.Ref, tuple string) (bool, e
 	if err != nil {
 		return false, err
 	}
-	e.mu.Lock()
-	_, open := e.handles[r]
-	e.mu.Unlock()
-	if open {
-		return false, nil
-	}
 	if _, err := os.Stat(filepath.Join(path, "events.db")); err == nil {
 		return false, nil
 	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return false, fmt.Errorf("make thread directory: %w", err)
+	if err := makeDir(path); err != nil {
+		return false, fmt.Errorf("make thread directory: %w", db.FileError(err))
 	}
 	created, err := db.Create(path)
 	if err != nil || !created || tuple == "" {
@@ -349,4 +134,25 @@ func (e *Engine) Ensure(ctx context.Context, r store.Ref, tuple string) (bool, e
 		_, err := tx.Exec("UPDATE x_meta SET tuple = ?", tuple)
 		return err
 	})
+}
+
+// makeDir makes a directory and its parents, each on disk: a thread that is
+// durable in a directory that a power cut takes away is not durable.
+func makeDir(path string) error {
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeDir(filepath.Dir(path)); err != nil {
+			return err
+		}
+		if err = os.Mkdir(path, 0o700); errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return db.SyncDir(filepath.Dir(path))
 }

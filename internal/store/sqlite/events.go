@@ -2,76 +2,103 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
-	"time"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/consumer"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/inbox"
 	"github.com/theclaw/agents/internal/thread"
 )
 
 // Append commits events durably (T0).
 func (e *Engine) Append(ctx context.Context, r store.Ref, events []store.NewEvent, o store.AppendOptions) (store.Appended, error) {
 	var out store.Appended
+	if len(events) == 0 {
+		return out, nil
+	}
 	err := e.do(ctx, r, true, func(tx *db.Tx) error {
-		out = store.Appended{}
 		if o.Fence != nil {
 			if err := e.fence(tx, *o.Fence); err != nil {
 				return err
 			}
 		}
-		if o.Key != "" {
-			first, err := tx.Deduped("push:" + o.Key)
-			if err != nil {
-				return err
-			}
-			if first != 0 {
-				return repeated(tx, first, events, &out)
-			}
-		}
-		if err := checkDepth(tx, events[0].Source, o); err != nil {
-			return err
-		}
-		for _, n := range events {
-			ev, err := tx.Insert(n)
-			if err != nil {
-				return err
-			}
-			out.IDs = append(out.IDs, ev.ID)
-		}
-		if o.Key == "" {
-			return nil
-		}
-		_, err := tx.Exec("INSERT INTO x_dedupe(key, event_id, token) VALUES(?,?,0)", "push:"+o.Key, out.IDs[0])
+		var err error
+		out, err = appendOnce(tx, events, o)
 		return err
 	})
 	return out, err
 }
 
-// repeated answers the ids of the first push under a key. A push under the same
-// key that says something else is a mistake of the caller, told and not stored.
-func repeated(tx *db.Tx, first int64, events []store.NewEvent, out *store.Appended) error {
-	out.Duplicate = true
-	for i, n := range events {
-		id := first + int64(i) // one transaction gives consecutive ids
-		ev, ok, err := tx.Event(id)
+// A push is remembered by its first event, and by its last when it has several.
+const (
+	firstOf = "push:"
+	lastOf  = "push-end:"
+)
+
+func appendOnce(tx *db.Tx, events []store.NewEvent, o store.AppendOptions) (store.Appended, error) {
+	var out store.Appended
+	if o.Key != "" {
+		first, err := tx.Deduped(firstOf + o.Key)
 		if err != nil {
-			return err
+			return out, err
 		}
-		if !ok || ev.Source != n.Source || ev.Type != n.Type || ev.Content != n.Content {
-			return store.ErrKeyReused
+		if first != 0 {
+			return repeated(tx, first, events, o.Key)
 		}
-		out.IDs = append(out.IDs, id)
 	}
-	return nil
+	if err := checkDepth(tx, events[0].Source, o); err != nil {
+		return out, err
+	}
+	for _, n := range events {
+		ev, err := tx.Insert(n)
+		if err != nil {
+			return store.Appended{}, err
+		}
+		out.IDs = append(out.IDs, ev.ID)
+	}
+	if o.Key == "" {
+		return out, nil
+	}
+	if err := tx.Dedupe(firstOf+o.Key, out.IDs[0], 0); err != nil || len(events) == 1 {
+		return out, err
+	}
+	return out, tx.Dedupe(lastOf+o.Key, out.IDs[len(events)-1], 0)
 }
 
+// repeated answers the ids of the first push under a key. A push under the same
+// key that says something else is a mistake of the caller, told and not stored.
+func repeated(tx *db.Tx, first int64, events []store.NewEvent, key string) (store.Appended, error) {
+	out := store.Appended{Duplicate: true}
+	last, err := tx.Deduped(lastOf + key)
+	if err != nil {
+		return out, err
+	}
+	if max(first, last)-first+1 != int64(len(events)) { // one transaction gives consecutive ids
+		return store.Appended{}, store.ErrKeyReused
+	}
+	for i, n := range events {
+		ev, ok, err := tx.Event(first + int64(i))
+		if err != nil {
+			return out, err
+		}
+		if !ok || ev.Source != n.Source || ev.Type != n.Type || ev.Content != n.Content ||
+			(ev.Subtype == nil) != (n.Subtype == nil) || (n.Subtype != nil && *n.Subtype != *ev.Subtype) {
+			return store.Appended{}, store.ErrKeyReused
+		}
+		out.IDs = append(out.IDs, ev.ID)
+	}
+	return out, nil
+}
+
+// checkDepth refuses a push to a full inbox. Counting is only needed when the
+// bound is near: no more events wait than there are ids after the ack.
 func checkDepth(tx *db.Tx, source string, o store.AppendOptions) error {
-	if o.MaxPending <= 0 {
+	if o.MaxPending <= 0 && o.MaxPerPeer <= 0 {
 		return nil
 	}
-	acked, err := ackOf(tx, thread.Inbox)
+	acked, err := consumer.Acked(tx, thread.Inbox)
 	if err != nil {
 		return err
 	}
@@ -79,55 +106,27 @@ func checkDepth(tx *db.Tx, source string, o store.AppendOptions) error {
 	if err != nil {
 		return err
 	}
-	// Ids are dense, so the difference bounds the count; counting rows is only
-	// needed when the bound is near.
-	if head-acked >= o.MaxPending {
-		return store.ErrInboxFull
-	}
-	if o.MaxPerPeer <= 0 || head-acked < o.MaxPerPeer {
-		return nil
-	}
-	var n int64
-	if _, err := tx.Row("SELECT COUNT(*) FROM events WHERE id > ? AND source = ?", []any{acked, source}, &n); err != nil {
-		return err
-	}
-	if n >= o.MaxPerPeer {
-		return store.ErrInboxFull
+	for _, bound := range []struct {
+		most   int64
+		source string
+	}{{o.MaxPending, ""}, {o.MaxPerPeer, source}} {
+		if bound.most <= 0 || head-acked < bound.most {
+			continue
+		}
+		n, err := inbox.Waiting(tx, acked, bound.source)
+		if err != nil {
+			return err
+		}
+		if n >= bound.most {
+			return store.ErrInboxFull
+		}
 	}
 	return nil
 }
 
-func ackOf(tx *db.Tx, consumer string) (int64, error) {
-	var id int64
-	_, err := tx.Row("SELECT id FROM x_ack WHERE consumer = ?", []any{consumer}, &id)
-	return id, err
-}
-
-// setAck raises our ack and writes its mirror where the external tool looks.
-func setAck(tx *db.Tx, consumer string, id int64) error {
-	n, err := tx.Exec("INSERT INTO x_ack(consumer, id) VALUES(?,?) ON CONFLICT(consumer) DO UPDATE SET id = excluded.id WHERE excluded.id > id", consumer, id)
-	if err != nil || n == 0 {
-		return err
-	}
-	return mirrorAck(tx, consumer, id)
-}
-
-func mirrorAck(tx *db.Tx, consumer string, id int64) error {
-	_, err := tx.Exec(`INSERT INTO consumer_progress(consumer_id, last_acked_id, updated_at) VALUES(?,?,?)
-		ON CONFLICT(consumer_id) DO UPDATE SET last_acked_id = excluded.last_acked_id, updated_at = excluded.updated_at`,
-		consumer, id, thread.Stamp(time.Now()))
-	return err
-}
-
 // Read answers a page of events.
 func (e *Engine) Read(ctx context.Context, r store.Ref, q store.Query) (store.Page, error) {
-	var p store.Page
-	err := e.view(ctx, r, func(tx *db.Tx) error {
-		var err error
-		p, err = read(tx, q)
-		return err
-	})
-	return p, err
+	return view(ctx, e, r, func(tx *db.Tx) (store.Page, error) { return read(tx, q) })
 }
 
 func read(tx *db.Tx, q store.Query) (store.Page, error) {
@@ -155,7 +154,7 @@ func read(tx *db.Tx, q store.Query) (store.Page, error) {
 		budget = thread.MaxAnswer
 	}
 	args = append(args, q.Limit+1)
-	errFull := fmt.Errorf("page is full")
+	errFull := errors.New("page is full")
 	err = tx.Each("SELECT "+db.Columns+" FROM events WHERE "+where+" ORDER BY id "+order+" LIMIT ?", args, func(scan func(...any) error) error {
 		ev, err := db.Scan(scan)
 		if err != nil {
@@ -180,83 +179,35 @@ func read(tx *db.Tx, q store.Query) (store.Page, error) {
 
 // Info describes a thread.
 func (e *Engine) Info(ctx context.Context, r store.Ref) (store.Info, error) {
-	var in store.Info
-	err := e.view(ctx, r, func(tx *db.Tx) error {
-		in = store.Info{UUID: tx.UUID()}
-		if _, err := tx.Row("SELECT COUNT(*), COALESCE(MAX(id),0), COALESCE((SELECT created_at FROM events ORDER BY id DESC LIMIT 1),'') FROM events", nil, &in.Count, &in.Head, &in.LastAt); err != nil {
-			return err
+	return view(ctx, e, r, func(tx *db.Tx) (store.Info, error) {
+		in := store.Info{UUID: tx.UUID()}
+		_, err := tx.Row("SELECT COUNT(*), COALESCE(MAX(id),0), COALESCE((SELECT created_at FROM events ORDER BY id DESC LIMIT 1),'') FROM events", nil, &in.Count, &in.Head, &in.LastAt)
+		if err != nil {
+			return in, err
 		}
-		return tx.Each(`SELECT s.consumer_id, s.handler_cmd, s.filter, COALESCE(p.last_acked_id,0), COALESCE(p.updated_at,'')
-			FROM subscriptions s LEFT JOIN consumer_progress p USING(consumer_id) ORDER BY s.rowid`, nil, func(scan func(...any) error) error {
-			var s store.Subscription
-			if err := scan(&s.Consumer, &s.Handler, &s.Filter, &s.Acked, &s.UpdatedAt); err != nil {
-				return err
-			}
-			in.Subscriptions = append(in.Subscriptions, s)
-			return nil
-		})
+		in.Subscriptions, err = consumer.List(tx)
+		return in, err
 	})
-	return in, err
 }
 
 // Subscribe adds a consumer.
 func (e *Engine) Subscribe(ctx context.Context, r store.Ref, s store.Subscription) error {
-	return e.do(ctx, r, true, func(tx *db.Tx) error {
-		n, err := tx.Exec("INSERT OR IGNORE INTO subscriptions(consumer_id, handler_cmd, filter) VALUES(?,?,?)", s.Consumer, s.Handler, s.Filter)
-		if err == nil && n == 0 {
-			return store.ErrConsumerExists
-		}
-		return err
-	})
+	return e.do(ctx, r, true, func(tx *db.Tx) error { return consumer.Subscribe(tx, s) })
 }
 
 // Unsubscribe removes a consumer and keeps its progress.
-func (e *Engine) Unsubscribe(ctx context.Context, r store.Ref, consumer string) error {
-	return e.do(ctx, r, true, func(tx *db.Tx) error {
-		n, err := tx.Exec("DELETE FROM subscriptions WHERE consumer_id = ?", consumer)
-		if err == nil && n == 0 {
-			return store.ErrNoConsumer
-		}
-		return err
-	})
+func (e *Engine) Unsubscribe(ctx context.Context, r store.Ref, name string) error {
+	return e.do(ctx, r, true, func(tx *db.Tx) error { return consumer.Unsubscribe(tx, name) })
 }
 
-// Ack moves a consumer's mirror progress. Our own acks are x_ack and are not
-// touched here, so a foreign pop changes nothing for us.
-func (e *Engine) Ack(ctx context.Context, r store.Ref, consumer string, id int64, forward bool) (int64, error) {
+// Ack moves a consumer's progress as the external pop does; what our own
+// consumers have acked is not touched.
+func (e *Engine) Ack(ctx context.Context, r store.Ref, name string, id int64, forward bool) (int64, error) {
 	var now int64
 	err := e.do(ctx, r, false, func(tx *db.Tx) error {
-		var one int
-		ok, err := tx.Row("SELECT 1 FROM subscriptions WHERE consumer_id = ?", []any{consumer}, &one)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return store.ErrNoConsumer
-		}
-		if _, err := tx.Row("SELECT last_acked_id FROM consumer_progress WHERE consumer_id = ?", []any{consumer}, &now); err != nil {
-			return err
-		}
-		if forward && id <= now {
-			return nil
-		}
-		now = id
-		return mirrorAck(tx, consumer, id)
+		var err error
+		now, err = consumer.Move(tx, name, id, forward)
+		return err
 	})
 	return now, err
-}
-
-// upsertSubscription keeps one of our own consumers as it must be.
-func upsertSubscription(tx *db.Tx, consumer, handler string, filter *string) error {
-	var h string
-	var f *string
-	ok, err := tx.Row("SELECT handler_cmd, filter FROM subscriptions WHERE consumer_id = ?", []any{consumer}, &h, &f)
-	if err != nil {
-		return err
-	}
-	if ok && h == handler && (f == nil) == (filter == nil) && (f == nil || *f == *filter) {
-		return nil
-	}
-	_, err = tx.Exec("INSERT INTO subscriptions(consumer_id, handler_cmd, filter) VALUES(?,?,?) ON CONFLICT(consumer_id) DO UPDATE SET handler_cmd = excluded.handler_cmd, filter = excluded.filter", consumer, handler, filter)
-	return err
 }

@@ -66,7 +66,10 @@ inbox. It does not work on messages before it is started.`,
 			}
 			a := r.GetAgent()
 			if e.Flags.JSON {
-				return e.PrintJSON(describe(a))
+				return e.PrintJSON(struct {
+					description
+					condition
+				}{describe(a), conditionOf(a)})
 			}
 			if a.GetModel() != "" {
 				fmt.Fprintf(e.Out, "Resolved pai config: %s (context: %d)\n", a.GetModel(), a.GetContextWindow())

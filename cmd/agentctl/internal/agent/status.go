@@ -31,32 +31,40 @@ type description struct {
 	Dir           string `json:"dir"`
 	Model         string `json:"model"`
 	ContextWindow int64  `json:"context_window"`
-	Started       bool   `json:"started"`
-	Health        string `json:"health"`
-	Problem       string `json:"problem"`
+}
+
+// condition is how well it is.
+type condition struct {
+	Health  string `json:"health"`
+	Problem string `json:"problem"`
 }
 
 // status adds how it is going. The first keys are those of the older tool.
 type status struct {
 	description
-	InboxPath       string  `json:"inbox_path"`
-	InboxPending    int64   `json:"inbox_pending"`
-	LastActivity    *string `json:"last_activity"`
-	Inbox           inbox   `json:"inbox"`
-	Holder          string  `json:"holder"`
-	OutboundPending int64   `json:"outbound_pending"`
-	Dead            int64   `json:"dead"`
+	InboxPath    string  `json:"inbox_path"`
+	InboxPending int64   `json:"inbox_pending"`
+	Started      bool    `json:"started"`
+	LastActivity *string `json:"last_activity"`
+	condition
+	Inbox           inbox  `json:"inbox"`
+	Holder          string `json:"holder"`
+	OutboundPending int64  `json:"outbound_pending"`
+	Dead            int64  `json:"dead"`
 
 	active time.Time
 }
 
 func describe(a *registry.Agent) description {
-	return description{ID: a.GetAgentId(), AgentID: a.GetAgentId(), Kind: kindName(a), Dir: a.GetDir(), Model: a.GetModel(),
-		ContextWindow: a.GetContextWindow(), Started: a.GetStarted(), Health: healthName(a.GetHealth()), Problem: a.GetProblem()}
+	return description{ID: a.GetAgentId(), AgentID: a.GetAgentId(), Kind: kindName(a), Dir: a.GetDir(), Model: a.GetModel(), ContextWindow: a.GetContextWindow()}
+}
+
+func conditionOf(a *registry.Agent) condition {
+	return condition{healthName(a.GetHealth()), a.GetProblem()}
 }
 
 func statusOf(r *registry.GetAgentStatusResponse) status {
-	s := status{description: describe(r.GetAgent()), InboxPath: r.GetInboxPath(), InboxPending: r.GetInbox().GetPending(),
+	s := status{description: describe(r.GetAgent()), condition: conditionOf(r.GetAgent()), Started: r.GetAgent().GetStarted(), InboxPath: r.GetInboxPath(), InboxPending: r.GetInbox().GetPending(),
 		Inbox:  inbox{r.GetInbox().GetLastAckedId(), r.GetInbox().GetPending(), r.GetInbox().GetHeadId()},
 		Holder: r.GetHolder(), OutboundPending: r.GetOutboundPending(), Dead: r.GetDead()}
 	if t := r.GetLastActivity(); t != nil {
@@ -155,7 +163,7 @@ func statusOfAll(ctx context.Context, e *command.Env) error {
 			case command.Away(err) || ctx.Err() != nil:
 				return err
 			default: // a broken agent is shown, not dropped
-				all[i] = status{description: describe(a)}
+				all[i] = status{description: describe(a), condition: conditionOf(a), Started: a.GetStarted()}
 				all[i].Health = "failed"
 				if all[i].Problem == "" {
 					all[i].Problem = fault.From(err).What
@@ -179,17 +187,18 @@ func statusOfAll(ctx context.Context, e *command.Env) error {
 	now := time.Now()
 	t := screen.NewTable(e, "agent", "kind", "started", "pending", "dead", "active", "health")
 	for _, s := range all {
-		t.Row(s.AgentID, s.Kind, yes(s.Started), fmt.Sprint(s.InboxPending), fmt.Sprint(s.Dead), screen.Age(now, s.active), health(s.description))
+		t.Row(s.AgentID, s.Kind, yes(s.Started), fmt.Sprint(s.InboxPending), fmt.Sprint(s.Dead), screen.Age(now, s.active), s.words())
 	}
 	t.Print()
 	return nil
 }
 
-func health(d description) string {
-	if d.Health == "ok" {
+// words of a condition for people.
+func (c condition) words() string {
+	if c.Health == "ok" {
 		return "ok"
 	}
-	return d.Health + ": " + d.Problem
+	return c.Health + ": " + c.Problem
 }
 
 func listCommand(e *command.Env) *cobra.Command {
@@ -208,7 +217,7 @@ func listCommand(e *command.Env) *cobra.Command {
 			if e.Flags.JSON {
 				all := []listed{}
 				for _, a := range agents {
-					all = append(all, listed{a.GetAgentId(), kindName(a), a.GetStarted(), healthName(a.GetHealth()), a.GetProblem()})
+					all = append(all, listed{a.GetAgentId(), kindName(a), a.GetStarted(), conditionOf(a)})
 				}
 				return e.PrintJSON(all)
 			}
@@ -216,11 +225,10 @@ func listCommand(e *command.Env) *cobra.Command {
 				fmt.Fprintln(e.Out, "No agents found")
 			}
 			for _, a := range agents {
-				d := describe(a)
-				if d.Health == "ok" {
-					fmt.Fprintf(e.Out, "%s  (%s)\n", d.AgentID, d.Kind)
+				if c := conditionOf(a); c.Health == "ok" {
+					fmt.Fprintf(e.Out, "%s  (%s)\n", a.GetAgentId(), kindName(a))
 				} else {
-					fmt.Fprintf(e.Out, "%s  %s\n", d.AgentID, screen.Paint(e, text.FgRed, "("+screen.Line(health(d))+")"))
+					fmt.Fprintf(e.Out, "%s  %s\n", a.GetAgentId(), screen.Paint(e, text.FgRed, "("+screen.Line(c.words())+")"))
 				}
 			}
 			return nil
@@ -233,6 +241,5 @@ type listed struct {
 	AgentID string `json:"agent_id"`
 	Kind    string `json:"kind"`
 	Started bool   `json:"started"`
-	Health  string `json:"health"`
-	Problem string `json:"problem"`
+	condition
 }

@@ -17,9 +17,8 @@ import (
 type (
 	// accepted: a message is in the inbox, or could not be pushed.
 	accepted struct {
-		key, text string
-		id        int64
-		err       error
+		id  int64
+		err error
 	}
 	// finished: a message has its fate.
 	finished struct {
@@ -38,6 +37,9 @@ type (
 	seen struct{ events []*registry.Event }
 )
 
+// said is a message that was typed.
+type said struct{ key, text string }
+
 // source asks the services for the screen. Its context ends with the program.
 type source struct {
 	env   *command.Env
@@ -45,10 +47,10 @@ type source struct {
 	send  func(tea.Msg)
 }
 
-func (s *source) say(ctx context.Context, key, text string) tea.Cmd {
+func (s *source) say(ctx context.Context, what said) tea.Cmd {
 	return func() tea.Msg {
-		id, _, err := message.Say(ctx, s.env, s.agent, key, text)
-		return accepted{key, text, id, err}
+		id, _, err := message.Say(ctx, s.env, s.agent, what.key, what.text)
+		return accepted{id, err}
 	}
 }
 

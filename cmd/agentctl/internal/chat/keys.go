@@ -57,10 +57,13 @@ func (m *console) enter() tea.Cmd {
 	m.recall, m.draft = len(m.history), ""
 	m.set("")
 	idle := !m.busy()
-	m.unsent++
-	key := message.NewKey()
-	m.own[key] = true
-	cmds := []tea.Cmd{tea.Sequence(m.print(m.you, "you", text), m.from.say(m.ctx, key, text))}
+	s := said{message.NewKey(), text}
+	m.own[s.key] = true
+	m.unsent = append(m.unsent, s)
+	cmds := []tea.Cmd{m.print(m.you, "you", text)}
+	if len(m.unsent) == 1 {
+		cmds = []tea.Cmd{tea.Sequence(cmds[0], m.push())}
+	}
 	if idle {
 		cmds = append(cmds, m.spin.Tick)
 	}

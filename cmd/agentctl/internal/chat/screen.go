@@ -34,7 +34,7 @@ type console struct {
 	draft   string
 
 	waiting []int64 // messages without a fate, oldest first
-	unsent  int     // pushes under way
+	unsent  []said  // messages not in the inbox yet; the first is under way
 	enough  func()  // ends the stream of the oldest one
 	partial string  // of the reply being written
 	tool    string  // being run
@@ -146,7 +146,7 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, cmd
 }
 
-func (m *console) busy() bool { return m.unsent > 0 || len(m.waiting) > 0 }
+func (m *console) busy() bool { return len(m.unsent) > 0 || len(m.waiting) > 0 }
 
 func (m *console) watch(conversation string, after int64) {
 	if !m.watching && m.start != nil {
@@ -156,15 +156,25 @@ func (m *console) watch(conversation string, after int64) {
 }
 
 func (m *console) accept(a accepted) tea.Cmd {
-	m.unsent--
+	m.unsent = m.unsent[1:]
+	push := m.push()
 	if a.err != nil {
-		return m.print(m.bad, "", fault.Line(a.err))
+		return tea.Batch(push, m.print(m.bad, "", fault.Line(a.err)))
 	}
 	m.waiting = append(m.waiting, a.id)
 	if len(m.waiting) > 1 {
+		return push
+	}
+	return tea.Batch(push, m.next())
+}
+
+// push sends the oldest message, one at a time: the order of typing is the order
+// in the inbox.
+func (m *console) push() tea.Cmd {
+	if len(m.unsent) == 0 {
 		return nil
 	}
-	return m.next()
+	return m.from.say(m.ctx, m.unsent[0])
 }
 
 // next waits for the oldest message, so that replies are shown in order.
@@ -207,7 +217,7 @@ func (m *console) finish(f finished) tea.Cmd {
 
 // show adds events of the conversation that are not on the screen yet.
 func (m *console) show(events []*registry.Event) tea.Cmd {
-	var cmds []tea.Cmd
+	var lines []string
 	for _, ev := range events {
 		if m.shown[ev.GetId()] || m.own[messageID(ev.GetContent())] {
 			continue
@@ -217,18 +227,26 @@ func (m *console) show(events []*registry.Event) tea.Cmd {
 		if ev.GetSource() != "self" {
 			name, style = "you", m.you
 		}
-		cmds = append(cmds, m.print(style, name, message.Text(ev.GetContent())))
+		lines = append(lines, m.paragraph(style, name, message.Text(ev.GetContent())))
 	}
-	return tea.Sequence(cmds...)
+	if len(lines) == 0 {
+		return nil
+	}
+	return tea.Println(strings.Join(lines, "\n")) // at once: the order of commands is not that of their effects
 }
 
 // print adds a paragraph to the transcript.
 func (m *console) print(style lipgloss.Style, who, text string) tea.Cmd {
+	return tea.Println(m.paragraph(style, who, text))
+}
+
+// paragraph is what somebody said, made harmless and as wide as the terminal.
+func (m *console) paragraph(style lipgloss.Style, who, text string) string {
 	text = strings.TrimRight(screen.Clean(text), "\n")
 	if who != "" {
 		text = style.Render(who+":") + " " + text
 	} else {
 		text = style.Render(text)
 	}
-	return tea.Println(lipgloss.Wrap(text, m.width-1, ""))
+	return lipgloss.Wrap(text, m.width-1, "")
 }

@@ -206,7 +206,10 @@ func (l *teller) delivery(d *registry.Delivery) {
 		if d.GetProviderId() != "" {
 			id = " as " + d.GetProviderId()
 		}
-		l.say(at, Good, "%s: sent%s after %s", name, id, tries)
+		if d.GetAttempts() > 0 {
+			id += " after " + tries
+		}
+		l.say(at, Good, "%s: sent%s", name, id)
 	case registry.DeliveryState_DELIVERY_STATE_DEAD:
 		l.say(at, Bad, "%s: dead after %s%s", name, tries, because(d.GetError()))
 		l.say(time.Time{}, Plain, "to try again: agentctl dlq retry %s d:%s:%d", d.GetAgentId(), d.GetThreadId(), d.GetEventId())

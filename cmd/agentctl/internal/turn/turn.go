@@ -174,8 +174,8 @@ func took(t *registry.Turn) string {
 // short is a duration with at most three digits.
 func short(d time.Duration) string {
 	switch {
-	case d < 0:
-		return "0ms"
+	case d < time.Millisecond:
+		return "less than 1ms"
 	case d < time.Second:
 		return fmt.Sprintf("%dms", d.Milliseconds())
 	case d < time.Minute:

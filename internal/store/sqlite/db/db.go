@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"modernc.org/sqlite"
+
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/mirror"
 	"github.com/theclaw/agents/internal/thread"
@@ -28,6 +30,11 @@ type Options struct {
 
 // Stats counts commits since open.
 type Stats struct{ Durable, Lazy, Ops int64 }
+
+// Plus is the sum of two.
+func (s Stats) Plus(o Stats) Stats {
+	return Stats{s.Durable + o.Durable, s.Lazy + o.Lazy, s.Ops + o.Ops}
+}
 
 // DB is one open events.db.
 type DB struct {
@@ -214,6 +221,13 @@ func (d *DB) release() error {
 		_ = s.Close()
 	}
 	d.stmts = nil
+	if d.stillThere() != nil {
+		// Closing deletes the WAL by name, and the name may be another's by now.
+		_ = d.conn.Raw(func(driver any) error {
+			_, err := driver.(sqlite.FileControl).FileControlPersistWAL("main", 1)
+			return err
+		})
+	}
 	return errors.Join(d.out.Close(), d.conn.Close(), d.sqlDB.Close())
 }
 

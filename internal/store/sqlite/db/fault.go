@@ -58,6 +58,21 @@ func opening(dir string, err error) error {
 	return err
 }
 
+// FileError maps what the file system answers to the contract's errors.
+func FileError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return &classified{store.ErrDiskFull, err}
+	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return &classified{store.ErrReadOnly, err}
+	case errors.Is(err, unix.EIO):
+		return &classified{store.ErrIO, err}
+	}
+	return err
+}
+
 // note classifies err and remembers one that ends the database's use.
 func (d *DB) note(err error) error {
 	if err == nil {

@@ -117,6 +117,11 @@ var image = sync.OnceValues(func() ([]byte, error) {
 // creates; neither ever sees half a database, because the file is complete and
 // on disk before it has its name.
 func Create(dir string) (bool, error) {
+	created, err := create(dir)
+	return created, FileError(err)
+}
+
+func create(dir string) (bool, error) {
 	path := filepath.Join(dir, "events.db")
 	if _, err := os.Stat(path); err == nil {
 		return false, nil
@@ -151,10 +156,11 @@ func Create(dir string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("make mirror: %w", err)
 	}
-	return true, errors.Join(j.Close(), syncDir(dir))
+	return true, errors.Join(j.Close(), SyncDir(dir))
 }
 
-func syncDir(dir string) error {
+// SyncDir puts the entries of a directory on disk.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

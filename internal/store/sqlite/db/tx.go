@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
@@ -37,6 +39,9 @@ func (d *DB) stmt(q string) (*sql.Stmt, func(), error) {
 	}
 	return s, func() { _ = s.Close() }, nil
 }
+
+// Prepared answers the texts of the statements kept, for tests of their plans.
+func (t *Tx) Prepared() []string { return slices.Sorted(maps.Keys(t.d.stmts)) }
 
 // Exec runs a statement and answers the rows it changed.
 func (t *Tx) Exec(q string, args ...any) (int64, error) {
@@ -153,6 +158,11 @@ func (t *Tx) InsertOnce(key string, token uint64, n store.NewEvent) (int64, bool
 	if err != nil {
 		return 0, false, err
 	}
-	_, err = t.Exec("INSERT INTO x_dedupe(key, event_id, token) VALUES(?,?,?)", key, e.ID, int64(token))
-	return e.ID, true, err
+	return e.ID, true, t.Dedupe(key, e.ID, token)
+}
+
+// Dedupe remembers that an event was committed under key.
+func (t *Tx) Dedupe(key string, id int64, token uint64) error {
+	_, err := t.Exec("INSERT INTO x_dedupe(key, event_id, token) VALUES(?,?,?)", key, id, int64(token))
+	return err
 }

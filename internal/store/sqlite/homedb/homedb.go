@@ -53,7 +53,16 @@ func Open(ctx context.Context, path string) (*DB, error) {
 		return nil, err
 	}
 	s.SetMaxOpenConns(1)
-	if _, err := s.ExecContext(ctx, schema); err != nil {
+	// Read back, because drivers differ in what they accept: a token must be on
+	// disk before it is granted.
+	var sync int
+	if _, err = s.ExecContext(ctx, schema); err == nil {
+		err = s.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&sync)
+	}
+	if err == nil && sync != 2 {
+		err = fmt.Errorf("synchronous is %d, want 2", sync)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry database: %w", err), s.Close())
 	}
 	return &DB{db: s}, nil
@@ -82,15 +91,21 @@ func (d *DB) Load(ctx context.Context) ([]lease.Record, error) {
 	return out, rows.Err()
 }
 
-// Save writes one lease row; it is on disk when Save returns.
+// Save writes one lease row; it is on disk when Save returns. A token below the
+// stored one is an error: it was granted already.
 func (d *DB) Save(ctx context.Context, r lease.Record) error {
-	_, err := d.db.ExecContext(ctx, `INSERT INTO lease(resource, token, holder, address, request_id, ttl_ms, expires, released) VALUES(?,?,?,?,?,?,?,?)
+	res, err := d.db.ExecContext(ctx, `INSERT INTO lease(resource, token, holder, address, request_id, ttl_ms, expires, released) VALUES(?,?,?,?,?,?,?,?)
 		ON CONFLICT(resource) DO UPDATE SET token = excluded.token, holder = excluded.holder, address = excluded.address,
 			request_id = excluded.request_id, ttl_ms = excluded.ttl_ms, expires = excluded.expires, released = excluded.released
 		WHERE excluded.token >= lease.token`,
 		r.Resource, int64(r.Token), r.Holder, r.Address, r.RequestID, r.TTL.Milliseconds(), r.Expires.UnixMilli(), r.Released)
 	if err != nil {
 		return fmt.Errorf("save lease: %w", err)
+	}
+	if n, err := res.RowsAffected(); err != nil {
+		return fmt.Errorf("save lease: %w", err)
+	} else if n == 0 {
+		return fmt.Errorf("save lease: %s has a token above %d", r.Resource, r.Token)
 	}
 	return nil
 }

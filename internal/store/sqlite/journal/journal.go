@@ -99,9 +99,12 @@ func Begin(tx *db.Tx, f store.Fence, b store.Begin) (store.Begun, error) {
 }
 
 func recordInbound(tx *db.Tx, f store.Fence, b store.Begin) (int64, error) {
-	id, _, err := tx.InsertOnce(b.Key+":in", f.Token, store.NewEvent{
+	id, fresh, err := tx.InsertOnce(b.Key+":in", f.Token, store.NewEvent{
 		Source: b.Event.Source, Type: b.Event.Type, Subtype: b.Event.Subtype, Content: b.Event.Content,
 	})
+	if err == nil && fresh && b.Tuple != "" { // it is missing when the process died after making the thread
+		_, err = tx.Exec("UPDATE x_meta SET tuple = ? WHERE tuple = ''", b.Tuple)
+	}
 	return id, err
 }
 
@@ -138,4 +141,3 @@ func fillContext(tx *db.Tx, b store.Begin, inboundID int64, out *store.Begun) er
 	slices.Reverse(out.Tail)
 	return err
 }
-

@@ -147,4 +147,3 @@ func dead(tx *db.Tx) (int64, error) {
 	_, err := tx.Row("SELECT COUNT(*) FROM x_delivery WHERE state = 'dead' AND resolved = ''", nil, &n)
 	return n, err
 }
-

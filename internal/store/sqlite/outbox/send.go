@@ -146,7 +146,11 @@ func settle(tx *db.Tx, f store.Fence, d row, fin store.FinishDelivery) error {
 		return put(store.DeliveryPending, max(d.Attempts-1, 0), fin.RetryAfter)
 	case store.OutcomeFailed:
 		if d.Attempts < fin.MaxAttempts {
-			wait := store.DeliveryWaits[min(d.Attempts, len(store.DeliveryWaits))-1]
+			waits := fin.Waits
+			if len(waits) == 0 {
+				waits = store.DeliveryWaits
+			}
+			wait := waits[min(d.Attempts, len(waits))-1]
 			return put(store.DeliveryPending, d.Attempts, max(wait, fin.RetryAfter))
 		}
 	}

@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	// Interval is the time from an Unavailable to the next probe.
+	// Interval is the time from an Unavailable to the next probe by default.
 	Interval = 30 * time.Second
 	// maxRetryAfter bounds the receiver's wish: nobody may silence us for a day.
 	maxRetryAfter = time.Hour
@@ -57,6 +57,8 @@ func KeyOf(c channel.Channel, m channel.Message) Key {
 // Set holds the breakers of one process. The zero value is ready; it is safe
 // for concurrent use.
 type Set struct {
+	// Probe is the time from an Unavailable to the next probe; 0: Interval.
+	Probe time.Duration
 	// OnChange, if set, is told the channel whose breakers may have changed. It
 	// is called without a lock held and must not block.
 	OnChange func(channel string)
@@ -71,6 +73,9 @@ type entry struct {
 	until   time.Time // no probe before
 	probe   time.Time // when the probe that is out was allowed; zero: none is out
 }
+
+// Every is the time between probes.
+func (s *Set) Every() time.Duration { return cmp.Or(s.Probe, Interval) }
 
 // Allow reports whether a send may start now. Every send allowed must end in
 // one Record. When it may not, wait says when to ask again; the message spends
@@ -113,18 +118,18 @@ func (s *Set) Record(k Key, err error) {
 			if s.down == nil {
 				s.down = make(map[Key]*entry)
 			}
-			e = &entry{circuit: circuitbreaker.NewBuilder[any]().WithFailureThreshold(1).WithSuccessThreshold(1).WithDelay(Interval).Build()}
+			e = &entry{circuit: circuitbreaker.NewBuilder[any]().WithFailureThreshold(1).WithSuccessThreshold(1).WithDelay(s.Every()).Build()}
 			s.down[k] = e
 		}
 		wasOpen := e.circuit.IsOpen()
 		e.circuit.RecordFailure()
-		e.reopen(fail.RetryAfter, wasOpen)
+		e.reopen(fail.RetryAfter, s.Every(), wasOpen)
 	case e == nil || e.probe.IsZero():
 		// Closed, or a send that began before the breaker opened: what it saw
 		// is older than what we know.
 	case fail != nil && (fail.Class == channel.Interrupted || fail.BeforeSend):
 		e.circuit.Open() // no verdict: the permit must not be lost with it
-		e.reopen(probeWait, false)
+		e.reopen(probeWait, s.Every(), false)
 	default:
 		e.circuit.RecordSuccess()
 		delete(s.down, k)
@@ -134,8 +139,8 @@ func (s *Set) Record(k Key, err error) {
 // reopen sets the time of the next probe. A failure that arrives while the
 // breaker is open already is one of the sends that were under way: it may
 // lengthen the wait, if the receiver asks for it, but never shortens it.
-func (e *entry) reopen(wish time.Duration, wasOpen bool) {
-	wait := Interval
+func (e *entry) reopen(wish, every time.Duration, wasOpen bool) {
+	wait := every
 	if wish > 0 {
 		wait = min(max(wish, probeWait), maxRetryAfter)
 	}

@@ -26,7 +26,7 @@
 //
 //	Begin (D1) -> breaker -> D2 send -> Finish (D3, D4) and Begin of the next
 //
-// Once anything is down a lane looks first (Begin with peek, which counts
+// Once anything is down a lane that starts looks first (Begin with peek, which counts
 // nothing), asks the breaker of the channel it would take, and begins only with
 // its leave. A send that was begun and then finds its breaker open is put back
 // as Unavailable. Either way an outage spends no attempt.

@@ -125,9 +125,13 @@ func TestAbort(t *testing.T) {
 			synctest.Wait()
 			w.agent.Close()
 			synctest.Wait()
+			at := time.Now()
 			w.agent.Abort()
 			if err := w.end(); err != nil {
 				t.Fatal(err)
+			}
+			if took := time.Since(at); took > 0 {
+				t.Errorf("the send was stopped %v after", took)
 			}
 			r := w.journal.row("threads/a", 1)
 			if inDoubt && r.state != "sending" {
@@ -138,6 +142,43 @@ func TestAbort(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCloseBetween: what a Finish began just before the close is put back.
+func TestCloseBetween(t *testing.T) {
+	inBubble(t, &sink{}, func(t *testing.T, w *world) {
+		w.journal.push("threads/a", "1", "2")
+		w.journal.lose = func(call string) error {
+			if call == "finish" {
+				w.agent.Close()
+			}
+			return nil
+		}
+		w.agent.Wake("threads/a")
+		if err := <-w.ended; err != nil {
+			t.Fatal(err)
+		}
+		if r := w.journal.row("threads/a", 2); r.state != "pending" || r.attempts != 0 || w.sink.sends() != 1 {
+			t.Errorf("%+v after %d sends", r, w.sink.sends())
+		}
+	})
+}
+
+// TestLeaseLostWhileWaiting: a lane on its timer does not hold up the end.
+func TestLeaseLostWhileWaiting(t *testing.T) {
+	inBubble(t, &sink{answer: func(int, channel.Message) error { return failed }}, func(t *testing.T, w *world) {
+		w.journal.push("threads/a", "1")
+		w.agent.Wake("threads/a")
+		time.Sleep(6 * time.Second) // in the wait of 60 s
+		w.registry.say(lease.ErrLost, false)
+		began := time.Now()
+		if err := <-w.ended; !errors.Is(err, lease.ErrLost) || time.Since(began) > lease.DefaultTTL/3 {
+			t.Errorf("ended after %v with %v", time.Since(began), err)
+		}
+		if n := w.sink.sends(); n != 2 {
+			t.Errorf("%d sends", n)
+		}
+	})
 }
 
 // TestYield: a drain that is asked to gives its lease back after the send.
@@ -157,7 +198,7 @@ func TestYield(t *testing.T) {
 }
 
 // TestJournalAway: a send whose record fails is recorded again, not sent again,
-// also while draining; a lost answer never begins an event twice unflagged.
+// also while draining; nor is it when the answer of the record was lost.
 func TestJournalAway(t *testing.T) {
 	inBubble(t, &sink{}, func(t *testing.T, w *world) {
 		j := w.journal

@@ -46,35 +46,17 @@ type Due struct {
 	Settings       channel.Settings
 }
 
-// Outcome is what became of a send.
-type Outcome int
+// Outcome is what became of a send; the word is the one used in logs.
+type Outcome string
 
 // Outcomes of a send.
 const (
-	Sent        Outcome = iota + 1
-	Failed              // spends the attempt
-	Unavailable         // spends none
-	Rejected            // dead at once
-	Skipped             // no channel is configured for it
+	Sent        Outcome = "sent"
+	Failed      Outcome = "failed"      // spends the attempt
+	Unavailable Outcome = "unavailable" // spends none
+	Rejected    Outcome = "rejected"    // dead at once
+	Skipped     Outcome = "skipped"     // no channel is configured for it
 )
-
-// String returns the word used in logs.
-func (o Outcome) String() string {
-	switch o {
-	case Sent:
-		return "sent"
-	case Failed:
-		return "failed"
-	case Unavailable:
-		return "unavailable"
-	case Rejected:
-		return "rejected"
-	case Skipped:
-		return "skipped"
-	default:
-		return "unknown"
-	}
-}
 
 // Finish records one send.
 type Finish struct {

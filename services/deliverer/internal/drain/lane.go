@@ -38,17 +38,15 @@ type lane struct {
 	permit     breaker.Permit // for due, if the breaker was asked before
 	unrecorded *record        // sent, and the journal does not know
 	failures   int            // journal calls that failed in a row
-	shut       breaker.Key
-	peeked     time.Time // when shut was last found to be the way
-	doubt      int64     // event whose last send may have left
+	shut       breaker.Key    // what was down when last asked
+	doubt      int64          // event whose last send may have left
 }
 
 // record is a Finish with what only we need of it.
 type record struct {
 	Finish
-	took  time.Duration
-	flag  bool // the send carried the duplicate flag
-	tried bool // a Finish was sent before and its answer is unknown
+	took time.Duration
+	flag bool // the send carried the duplicate flag
 }
 
 // verdict is how a run of a lane ended: with neither yield nor wait it is over.
@@ -120,9 +118,7 @@ func (a *Agent) isClosing() bool {
 func (l *lane) begin() (verdict, bool) {
 	p := l.agent.pool
 	if !p.Breakers.Quiet() {
-		// A look at the journal now and then is due even while the channel is
-		// shut: events grow too old, and owners change their configuration.
-		if wait := p.Breakers.Wait(l.shut); wait > 0 && time.Since(l.peeked) < breaker.Interval {
+		if wait := p.Breakers.Wait(l.shut); wait > 0 {
 			return verdict{wait: wait}, false
 		}
 		due, v, ok := l.ask(true)
@@ -132,7 +128,7 @@ func (l *lane) begin() (verdict, bool) {
 		if w := l.way(due); w.channel != nil {
 			var wait time.Duration
 			if l.permit, wait = p.Breakers.Ask(w.key); !l.permit.For(w.key) {
-				l.shut, l.peeked = w.key, time.Now()
+				l.shut = w.key
 				return verdict{wait: wait}, false
 			}
 		}
@@ -179,10 +175,8 @@ func (l *lane) record(more bool) (verdict, bool) {
 		return verdict{err: err}, false
 	}
 	f := r.Finish
-	// A repeat begins nothing: if the answer to the first call was lost, what
-	// that began must not be begun twice.
-	f.Next = more && !r.tried && f.Outcome != Unavailable && a.pool.Breakers.Quiet() && !a.isClosing()
-	r.tried = true
+	// What was just sent shows that its channel is up, whatever else is down.
+	f.Next = more && f.Outcome != Unavailable && !a.isClosing()
 	done, err := a.pool.Journal.Finish(a.term, a.id, l.thread, f)
 	if err != nil {
 		v := l.trouble("finish delivery", err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -37,7 +38,7 @@ func (l *lane) way(due Due) way {
 	if err != nil {
 		// The owner's mistake is not the message's: it waits for the correction.
 		return way{outcome: Unavailable, fail: &channel.Error{
-			Class: channel.Unavailable, BeforeSend: true, RetryAfter: breaker.Interval,
+			Class: channel.Unavailable, BeforeSend: true, RetryAfter: l.agent.pool.Breakers.Every(),
 			What: "the configuration of the channels is wrong: " + channel.Clean(err.Error(), 300),
 		}}
 	}
@@ -84,7 +85,7 @@ func (l *lane) send() (verdict, bool) {
 		l.permit.GiveBack()
 		var wait time.Duration
 		if l.permit, wait = l.agent.pool.Breakers.Ask(w.key); !l.permit.For(w.key) {
-			l.shut, l.peeked = w.key, time.Now()
+			l.shut = w.key
 			l.unrecorded = l.putBack(due, w, "the channel is down, nothing was sent", wait)
 			return verdict{}, true
 		}
@@ -92,9 +93,6 @@ func (l *lane) send() (verdict, bool) {
 	began := time.Now()
 	receipt, err := l.attempt(w)
 	took := time.Since(began)
-	if lost := l.agent.check(); lost != nil {
-		return verdict{err: lost}, false
-	}
 	fail := channel.AsError(err)
 	if fail != nil && fail.InDoubt {
 		l.doubt = due.Event.ID
@@ -118,14 +116,20 @@ func (l *lane) heldBack(w way, fail *channel.Error) time.Duration {
 		}
 		return leastWait
 	}
-	l.shut, l.peeked = w.key, time.Now()
-	return max(l.agent.pool.Breakers.Wait(w.key), leastWait)
+	l.shut = w.key
+	return max(l.agent.pool.Breakers.Wait(w.key), min(leastWait, l.agent.pool.Breakers.Every()))
 }
 
-// attempt is D2. The breaker learns its end even if the channel panics.
+// attempt is D2. A channel that panics has failed: its message is dead after
+// some tries, instead of ending this process each time it comes up.
 func (l *lane) attempt(w way) (r channel.Receipt, err error) {
-	err = context.Canceled
-	defer func() { l.permit.Record(err) }()
+	defer func() {
+		if p := recover(); p != nil {
+			l.log("send panicked", fmt.Errorf("%v\n%s", p, debug.Stack()))
+			err = &channel.Error{Class: channel.Failed, InDoubt: true, What: "the channel broke off, see the deliverer's log"}
+		}
+		l.permit.Record(err)
+	}()
 	fault.Point("D2.before")
 	ctx, cancel := context.WithTimeout(l.agent.sends, sendLimit)
 	defer cancel()

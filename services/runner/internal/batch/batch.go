@@ -121,7 +121,7 @@ func (b *Batch) Work(ctx context.Context, yield <-chan struct{}) error {
 func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.CancelCauseFunc) error {
 	idle := time.NewTimer(b.cfg.Keep)
 	defer idle.Stop()
-	logs := []*registrypb.LogLine{line("INFO", "run: start, lease token %d", b.cfg.Token)}
+	logs := []*registrypb.LogLine{line("INFO", "run: start, lock acquired (lease token %d)", b.cfg.Token)}
 	for read := true; ; {
 		select { // an end comes before more work
 		case <-ctx.Done():
@@ -164,7 +164,7 @@ func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.Ca
 				continue
 			}
 			// A last look, which also carries the last line of the log.
-			logs = append(logs, line("INFO", "run: end, %d message(s) processed", b.count()))
+			logs = append(logs, line("INFO", "run: end, %d message(s) processed, lock released", b.count()))
 			after, limit := b.room()
 			r, err := b.open(ctx, after, limit, logs)
 			if err != nil {

@@ -18,10 +18,15 @@ var errEnding = fault.New(codes.Unavailable, fault.ServiceUnavailable, "the runn
 
 // Join works until every inbox event of the agent up to head has its fate, in
 // the claim that is there or in one of its own, and answers how many got theirs.
+// may is asked before each claim; its error, such as that the agent was stopped
+// meanwhile, ends the wait.
 // Errors: FAILED_PRECONDITION, LEASE_HELD when another process has the lease and
 // AGENT_FAILED in a quarantine; UNAVAILABLE in a drain.
-func (s *Set) Join(ctx context.Context, agentID string, head int64) (processed int64, err error) {
+func (s *Set) Join(ctx context.Context, agentID string, head int64, may func(context.Context) error) (processed int64, err error) {
 	for {
+		if err := may(ctx); err != nil {
+			return processed, err
+		}
 		b, err := s.join(ctx, agentID)
 		if err != nil {
 			return processed, err

@@ -2,8 +2,8 @@ package turn_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -25,8 +25,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-var errKilled = errors.New("killed")
 
 // journal keeps one turn in memory by the rules of internal/store: what is done
 // stays, a fate is given once, claims and tries are counted before the work.
@@ -87,14 +85,14 @@ func (j *journal) call(ctx context.Context, name string, logs []*pb.LogLine, f f
 		before, after = j.kill(name, j.calls)
 	}
 	if before {
-		panic(errKilled)
+		runtime.Goexit()
 	}
 	for _, l := range logs {
 		j.logs = append(j.logs, l.GetText())
 	}
 	f()
 	if after {
-		panic(errKilled)
+		runtime.Goexit()
 	}
 	return nil
 }
@@ -254,8 +252,20 @@ func newBench(t *testing.T, text string) *bench {
 	}
 }
 
-// run makes one life of the process; killed tells that it was cut off.
-func (b *bench) run(ctx context.Context) (r turn.Result, err error) {
+// life runs the turn as a process that may be killed in it, and tells whether
+// it was. A kill is a Goexit: no code of ours can catch it.
+func (b *bench) life(ctx context.Context) (r turn.Result, err error, killed bool) { //nolint:revive // killed is no error
+	killed = true
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		r, err = b.run(ctx)
+		killed = false
+	})
+	wg.Wait()
+	return r, err, killed
+}
+
+func (b *bench) run(ctx context.Context) (turn.Result, error) {
 	d := &turn.Driver{
 		Journal: b.journal, Models: b.llm, Meter: obs.NewRunnerMetrics(nil), Logger: slog.New(slog.DiscardHandler),
 		Sandbox: func(string) (tool.Sandbox, error) { return b.box, nil },

@@ -19,22 +19,39 @@ const (
 	ProbeEvery = 30 * time.Second
 	// MaxRetryAfter is the longest Retry-After that is honoured.
 	MaxRetryAfter = time.Minute
-	// firstBackoff doubles up to maxBackoff.
+	// firstBackoff doubles up to doublings times.
 	firstBackoff = time.Second
-	maxBackoff   = 4 * time.Second
+	doublings    = 2
 )
 
 // Pool holds what the calls of one process share: the breakers, by provider,
 // and the retry budget. Make one with NewPool.
 type Pool struct {
 	mu       sync.Mutex
+	waits    Waits
 	breakers map[string]circuitbreaker.CircuitBreaker[any]
 	budget   budget
 }
 
+// Waits of a pool; zero values take the defaults.
+type Waits struct {
+	// Backoff is the longest wait before the second try; it doubles twice.
+	// Default 1 s.
+	Backoff time.Duration
+	// Probe is the time between probes of an unreachable provider; default
+	// ProbeEvery.
+	Probe time.Duration
+}
+
 // NewPool makes the pool of a process.
-func NewPool() *Pool {
-	return &Pool{breakers: make(map[string]circuitbreaker.CircuitBreaker[any])}
+func NewPool(w Waits) *Pool {
+	if w.Backoff <= 0 {
+		w.Backoff = firstBackoff
+	}
+	if w.Probe <= 0 {
+		w.Probe = ProbeEvery
+	}
+	return &Pool{waits: w, breakers: make(map[string]circuitbreaker.CircuitBreaker[any])}
 }
 
 // Caller makes tries with one driver. Callers of drivers with the same name
@@ -58,7 +75,7 @@ func (p *Pool) breaker(provider string) circuitbreaker.CircuitBreaker[any] {
 		b = circuitbreaker.NewBuilder[any]().
 			WithFailureThreshold(OpenAfter).
 			WithSuccessThreshold(1).
-			WithDelay(ProbeEvery).
+			WithDelay(p.waits.Probe).
 			Build()
 		p.breakers[provider] = b
 	}
@@ -101,12 +118,12 @@ func (c *Caller) Try(ctx context.Context, req model.Request, onDelta func(model.
 	again := req.Try > 1
 	// Looked at before the permit: a permit that is not used would be lost.
 	if wait, ok := c.pool.budget.allow(again, time.Now()); !ok {
-		return model.Response{}, held(model.Errorf(model.Unavailable, "%s: too many calls are being repeated", c.driver.Name()), wait)
+		return model.Response{}, c.held(model.Errorf(model.Unavailable, "%s: too many calls are being repeated", c.driver.Name()), wait)
 	}
 	if !c.breaker.TryAcquirePermit() {
 		c.pool.budget.undo(again, time.Now())
 		err := model.Errorf(model.Unreachable, "%s: not reachable at the last tries, the next probe is due soon", c.driver.Name())
-		return model.Response{}, held(err, c.breaker.RemainingDelay())
+		return model.Response{}, c.held(err, c.breaker.RemainingDelay())
 	}
 	response, err := c.call(ctx, req, onDelta)
 	if err == nil {
@@ -114,7 +131,7 @@ func (c *Caller) Try(ctx context.Context, req model.Request, onDelta func(model.
 	}
 	outcome := Outcome{Err: err, Sent: true, Counts: err.CountsTry(), Retry: err.Recoverable()}
 	if outcome.Retry {
-		outcome.Wait = max(backoff(req.Try), min(err.RetryAfter, MaxRetryAfter))
+		outcome.Wait = max(c.pool.waits.backoff(req.Try), min(err.RetryAfter, MaxRetryAfter))
 		if !outcome.Counts { // the call may just have opened the breaker
 			outcome.Wait = max(outcome.Wait, c.breaker.RemainingDelay())
 		}
@@ -124,8 +141,8 @@ func (c *Caller) Try(ctx context.Context, req model.Request, onDelta func(model.
 
 // held is the outcome of a try that was not made. The jitter keeps those who
 // wait for the same moment apart.
-func held(err *model.Error, wait time.Duration) Outcome {
-	return Outcome{Err: err, Retry: true, Wait: wait + backoff(1)}
+func (c *Caller) held(err *model.Error, wait time.Duration) Outcome {
+	return Outcome{Err: err, Retry: true, Wait: wait + c.pool.waits.backoff(1)}
 }
 
 // call makes the call and tells the breaker what it proved, also when the
@@ -170,7 +187,7 @@ func (c *Caller) record(reached, unreachable bool) {
 }
 
 // backoff is full jitter within 1, 2, 4, 4, ... s before try+1.
-func backoff(try int) time.Duration {
-	top := min(firstBackoff<<min(max(try-1, 0), 8), maxBackoff)
+func (w Waits) backoff(try int) time.Duration {
+	top := w.Backoff << min(max(try-1, 0), doublings)
 	return rand.N(top) + 1 //nolint:gosec // spreads load, guards nothing
 }

@@ -21,7 +21,7 @@ func caller(t *testing.T, baseURL string) *retry.Caller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return retry.NewPool().Caller(d)
+	return retry.NewPool(retry.Waits{}).Caller(d)
 }
 
 // S0-86: 429, 429, 200 over real HTTP: three calls, the waits as the provider

@@ -80,7 +80,7 @@ func TestOutcomes(t *testing.T) {
 				return &model.Error{Class: tt.class, RetryAfter: tt.after, Message: "scripted"}
 			}}
 			for range 50 { // jitter: bounds hold each time
-				got := try(t, retry.NewPool().Caller(driver), tt.try)
+				got := try(t, retry.NewPool(retry.Waits{}).Caller(driver), tt.try)
 				if !got.Sent || got.Counts != tt.counts || got.Retry != tt.again || got.Wait < tt.least || got.Wait > tt.most {
 					t.Fatalf("outcome %+v", got)
 				}
@@ -90,7 +90,7 @@ func TestOutcomes(t *testing.T) {
 			}
 		})
 	}
-	good := try(t, retry.NewPool().Caller(&scripted{name: "p", do: succeeds}), 1)
+	good := try(t, retry.NewPool(retry.Waits{}).Caller(&scripted{name: "p", do: succeeds}), 1)
 	if good != (retry.Outcome{Sent: true, Counts: true}) {
 		t.Errorf("success: %+v", good)
 	}
@@ -101,7 +101,7 @@ func TestOutcomes(t *testing.T) {
 // answered (with whatever) closes it.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := retry.NewPool()
+		pool := retry.NewPool(retry.Waits{})
 		down := &scripted{name: "down", do: fails(model.Unreachable)}
 		c := pool.Caller(down)
 		for i := range retry.OpenAfter {
@@ -148,7 +148,7 @@ func TestBreaker(t *testing.T) {
 // Only calls in a row count: a provider that answers now and then is up.
 func TestBreakerNeedsARow(t *testing.T) {
 	d := &scripted{name: "p"}
-	c := retry.NewPool().Caller(d)
+	c := retry.NewPool(retry.Waits{}).Caller(d)
 	for i := range 30 {
 		d.do = fails(model.Unreachable)
 		if i%3 == 2 {
@@ -165,7 +165,7 @@ func TestBreakerNeedsARow(t *testing.T) {
 func TestOneProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &scripted{name: "p", do: fails(model.Unreachable)}
-		c := retry.NewPool().Caller(d)
+		c := retry.NewPool(retry.Waits{}).Caller(d)
 		for range retry.OpenAfter {
 			try(t, c, 1)
 		}
@@ -219,7 +219,7 @@ func TestOneProbe(t *testing.T) {
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &scripted{name: "p", do: fails(model.Unavailable)}
-		c := retry.NewPool().Caller(d)
+		c := retry.NewPool(retry.Waits{}).Caller(d)
 		sent := func(n int) (count int) {
 			for range n {
 				if got := try(t, c, 2); got.Sent {
@@ -249,7 +249,7 @@ func TestBudget(t *testing.T) {
 // Tries that the breaker holds use no budget.
 func TestOpenBreakerUsesNoBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := retry.NewPool()
+		pool := retry.NewPool(retry.Waits{})
 		c := pool.Caller(&scripted{name: "down", do: fails(model.Unreachable)})
 		for range retry.OpenAfter + 100 {
 			try(t, c, 2)
@@ -270,7 +270,7 @@ func TestDeltasPassThrough(t *testing.T) {
 		return nil
 	}}
 	var got []model.Delta
-	_, outcome := retry.NewPool().Caller(d).Try(t.Context(), model.Request{}, func(d model.Delta) { got = append(got, d) })
+	_, outcome := retry.NewPool(retry.Waits{}).Caller(d).Try(t.Context(), model.Request{}, func(d model.Delta) { got = append(got, d) })
 	if outcome.Err != nil || len(got) != 2 || got[0].Text != "a" || got[1].Reasoning != "b" {
 		t.Errorf("%v %+v", got, outcome)
 	}

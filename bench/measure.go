@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/theclaw/agents/bench/load"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// measure runs everything and answers the table.
+func measure(agentd string, quick bool, progress io.Writer) (*table, error) {
+	dir, err := os.MkdirTemp("", "theclaw-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	t := &table{}
+	f, err := fsyncTime(dir)
+	if err != nil {
+		return nil, err
+	}
+	t.figure("F: overwrite 4 KiB and fdatasync, p50", short(f))
+	say := func(format string, a ...any) { fmt.Fprintf(progress, format+"\n", a...) }
+
+	say("start with no agents")
+	s, err := startServer(ctx, agentd, filepath.Join(dir, "home"))
+	if err != nil {
+		return nil, err
+	}
+	err = measureServer(ctx, s, t, f, quick, say)
+	if stop := s.stop(); err == nil {
+		err = stop
+	}
+	if err != nil {
+		return nil, err
+	}
+	n := 1000
+	say("start with %d agents", n)
+	return t, measureMany(ctx, agentd, filepath.Join(dir, "many"), n, t)
+}
+
+func measureServer(ctx context.Context, s *server, t *table, f time.Duration, quick bool, say func(string, ...any)) error {
+	t.atMost("start to SERVING, no agents", s.ready, 200*time.Millisecond)
+	rss, _ := s.rss()
+	t.below("RSS idle, MB", rss, 40, "")
+	agents := registryv1.NewAgentServiceClient(s.conn)
+	if _, err := agents.CreateAgent(ctx, &registryv1.CreateAgentRequest{AgentId: "bench", Provider: "offline"}); err != nil {
+		return err
+	}
+	if _, err := agents.SetAgentConfig(ctx, &registryv1.SetAgentConfigRequest{AgentId: "bench", Key: "outbound", Value: "[]"}); err != nil {
+		return err
+	}
+	if _, err := agents.StartAgent(ctx, &registryv1.StartAgentRequest{AgentId: "bench"}); err != nil {
+		return err
+	}
+	if _, err := load.Run(ctx, s.conn, load.Plan{Agent: "bench", Conversations: 4, Messages: 50}, "warm"); err != nil {
+		return err
+	}
+	per := 2000
+	if quick {
+		per = 400
+	}
+	goals := []struct {
+		conversations int
+		rate          float64
+	}{{1, 250}, {8, 600}, {32, 800}}
+	for _, g := range goals {
+		say("%d conversations", g.conversations)
+		cpu0, err := s.cpu()
+		if err != nil {
+			return err
+		}
+		r, err := load.Run(ctx, s.conn, load.Plan{Agent: "bench", Conversations: g.conversations, Messages: max(per/g.conversations, 20)}, fmt.Sprintf("c%dx", g.conversations))
+		if err != nil {
+			return err
+		}
+		cpu1, err := s.cpu()
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("%d conversations: ", g.conversations)
+		if g.conversations == 1 {
+			t.atMost(name+"push acknowledged, p50", load.Percentile(r.Push, .5), 2*f+60*time.Microsecond)
+			t.atMost(name+"acknowledged push -> reply seen, p50", load.Percentile(r.Reply, .5), 3*time.Millisecond)
+			t.atMost(name+"acknowledged push -> reply seen, p99", load.Percentile(r.Reply, .99), 20*time.Millisecond)
+		} else {
+			t.figure(name+"acknowledged push -> reply seen, p50 / p99", short(load.Percentile(r.Reply, .5))+" / "+short(load.Percentile(r.Reply, .99)))
+		}
+		t.atLeast(name+"turns/s", r.Rate(), g.rate, "")
+		t.atMost(name+"CPU per message, all services", time.Duration(float64(cpu1-cpu0)/float64(r.Messages)), 2*time.Millisecond)
+	}
+	rss, _ = s.rss()
+	t.figure("RSS after the load, MB", fmt.Sprintf("%.0f", rss))
+	return nil
+}
+
+// measureMany starts a home that has many agents.
+func measureMany(ctx context.Context, agentd, home string, n int, t *table) error {
+	s, err := startServer(ctx, agentd, home)
+	if err != nil {
+		return err
+	}
+	agents := registryv1.NewAgentServiceClient(s.conn)
+	began := time.Now()
+	for i := range n {
+		id := fmt.Sprintf("agent-%05d", i)
+		if _, err := agents.CreateAgent(ctx, &registryv1.CreateAgentRequest{AgentId: id}); err != nil {
+			return err
+		}
+		if _, err := agents.StartAgent(ctx, &registryv1.StartAgentRequest{AgentId: id}); err != nil {
+			return err
+		}
+	}
+	t.figure(fmt.Sprintf("init and start of %d agents", n), short(time.Since(began)))
+	if err := s.stop(); err != nil {
+		return err
+	}
+	if s, err = startServer(ctx, agentd, home); err != nil {
+		return err
+	}
+	t.atMost(fmt.Sprintf("start to SERVING, %d agents", n), s.ready, 200*time.Millisecond)
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	rss, err := s.rss()
+	if err != nil {
+		return err
+	}
+	t.below(fmt.Sprintf("RSS idle, %d agents, MB", n), rss, 45, "")
+	cpu0, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	const watch = 5 * time.Second
+	select {
+	case <-time.After(watch):
+	case <-ctx.Done():
+	}
+	cpu1, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	t.figure(fmt.Sprintf("CPU idle over %s, %d agents", watch, n), short(cpu1-cpu0))
+	t.note = "Latency is from the acknowledged push to a watching client; the model is the built-in offline one."
+	return s.stop()
+}
+
+// fsyncTime is the p50 of overwriting 4 KiB in a written file, with fdatasync.
+func fsyncTime(dir string) (time.Duration, error) {
+	f, err := os.Create(filepath.Join(dir, "fsync"))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	defer func() { _ = f.Close() }()
+	block := make([]byte, 4096)
+	for range 256 {
+		if _, err := f.Write(block); err != nil {
+			return 0, err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return 0, err
+	}
+	var all []time.Duration
+	for i := range 500 {
+		began := time.Now()
+		if _, err := f.WriteAt(block, int64(i%256)*4096); err != nil {
+			return 0, err
+		}
+		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
+			return 0, err
+		}
+		all = append(all, time.Since(began))
+	}
+	slices.Sort(all)
+	return load.Percentile(all, .5), nil
+}

@@ -1,0 +1,91 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+)
+
+func env(out, errs *bytes.Buffer, vars map[string]string) *Env {
+	return New(strings.NewReader(""), out, errs, func(name string) string { return vars[name] }, "test")
+}
+
+// JSON is written as the external tools write it.
+func TestPrintJSON(t *testing.T) {
+	var out, errs bytes.Buffer
+	v := map[string]string{"k": "<a> & \u2028\u2029 \\u2028 \\\\u2029 \"q\""}
+	if err := env(&out, &errs, nil).PrintJSON(v); err != nil {
+		t.Fatal(err)
+	}
+	want := "{\n  \"k\": \"<a> & \u2028\u2029 \\\\u2028 \\\\\\\\u2029 \\\"q\\\"\"\n}\n"
+	if out.String() != want {
+		t.Errorf("got  %q\nwant %q", out.String(), want)
+	}
+}
+
+// S0-137, S0-138: the two forms of an error, and the contract's words for an
+// agent that is not there.
+func TestReport(t *testing.T) {
+	missing := fault.New(codes.NotFound, fault.AgentNotFound, "Agent 'x' not found at /h/agents/x", "run 'agent init x' first")
+	missing.Meta = map[string]string{"dir": "/h/agents/x"}
+	for _, c := range []struct {
+		err       error
+		json      bool
+		code      int
+		out, errs string
+	}{
+		{nil, false, 0, "", ""},
+		{missing, false, 1, "", "Error: Agent 'x' not found at /h/agents/x - run 'agent init x' first\n"},
+		{missing, true, 1, `{"error":"Agent 'x' not found","suggestion":"run 'agent init x' first"}` + "\n", ""},
+		{fault.Usage("w", "f"), false, 2, "", "Error: w - f\n"},
+		{&Said{}, true, 1, "", ""},
+		{errors.New("plain"), false, 1, "", "Error: plain\n"},
+	} {
+		var out, errs bytes.Buffer
+		e := env(&out, &errs, nil)
+		e.Flags.JSON = c.json
+		if code := e.Report(c.err); code != c.code || out.String() != c.out || errs.String() != c.errs {
+			t.Errorf("%v json=%v: exit %d\nstdout %q\nstderr %q", c.err, c.json, code, out.String(), errs.String())
+		}
+	}
+}
+
+// S0-142: the flag, then the variable, then the user's home.
+func TestHome(t *testing.T) {
+	var out, errs bytes.Buffer
+	for _, c := range []struct {
+		flag string
+		vars map[string]string
+		want string
+	}{
+		{"", map[string]string{"HOME": "/u"}, "/u/.theclaw"},
+		{"", map[string]string{"HOME": "/u", "THECLAW_HOME": "/t"}, "/t"},
+		{"/f", map[string]string{"HOME": "/u", "THECLAW_HOME": "/t"}, "/f"},
+	} {
+		e := env(&out, &errs, c.vars)
+		e.Flags.Home = c.flag
+		if h, err := e.Home(); err != nil || h.Path() != c.want {
+			t.Errorf("%+v: %s, %v", c, h.Path(), err)
+		}
+	}
+	if _, err := env(&out, &errs, nil).Home(); err == nil {
+		t.Error("no home at all is not an error")
+	}
+}
+
+func TestPages(t *testing.T) {
+	got, err := Pages(func(token string) ([]int, string, error) {
+		return map[string][]int{"": {1, 2}, "2": {3}}[token], map[string]string{"": "2"}[token], nil
+	})
+	if err != nil || len(got) != 3 || got[2] != 3 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := Pages(func(string) ([]int, string, error) { return nil, "x", errors.New("no") }); err == nil {
+		t.Error("the error of a page is lost")
+	}
+}

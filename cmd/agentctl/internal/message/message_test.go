@@ -1,0 +1,53 @@
+package message
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// A repeat under a key must be the same event to the byte (S0-16).
+func TestEnvelopeDependsOnItsArgumentsAlone(t *testing.T) {
+	key := NewKey()
+	if Envelope(key, "hi") != Envelope(key, "hi") {
+		t.Error("two envelopes of one message differ")
+	}
+	var m struct {
+		ID, Text, ChannelID string
+		CreatedAt           *string `json:"created_at"`
+	}
+	text := "a \"quoted\"\nline \u2028 \\ "
+	if err := json.Unmarshal([]byte(Envelope(key, text)), &m); err != nil || m.ID != key || m.Text != text || m.CreatedAt == nil {
+		t.Errorf("envelope %s: %v %+v", Envelope(key, text), err, m)
+	}
+	if thread.ParseStamp(*m.CreatedAt).IsZero() {
+		t.Errorf("created_at %q", *m.CreatedAt)
+	}
+	want := `{"id":"order-7","channel_id":"cli","peer_id":"cli","peer_name":null,"session_id":"cli","text":"hi","attachments":[],"reply_to":null,"created_at":null}`
+	if got := Envelope("order-7", "hi"); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestCheckText(t *testing.T) {
+	for text, reason := range map[string]string{
+		"hi": "", " \n": fault.WrongUsage, "\xff": fault.InvalidArgument, strings.Repeat("x", thread.MaxEvent+1): fault.EventTooLarge,
+		strings.Repeat("\n", thread.MaxEvent/2) + "x": fault.EventTooLarge,
+	} {
+		err := CheckText(Envelope("k", text), text)
+		if (err == nil) != (reason == "") || reason != "" && !fault.Is(err, reason) {
+			t.Errorf("%.20q: %v, want %q", text, err, reason)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	for content, want := range map[string]string{`{"text":"a"}`: "a", `{"text":""}`: "", "plain": "plain", `{"x":1}`: `{"x":1}`, `{"text":1}`: `{"text":1}`} {
+		if got := Text(content); got != want {
+			t.Errorf("%s: %q, want %q", content, got, want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package turn
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func at(ms int) *timestamppb.Timestamp {
+	return timestamppb.New(noon.Add(time.Duration(ms) * time.Millisecond))
+}
+
+// told is a story as one text, a line each.
+func told(t *registry.Turn) string {
+	var b strings.Builder
+	for _, l := range Story(t) {
+		b.WriteString(l.Text + "\n")
+	}
+	return b.String()
+}
+
+// TestStoryOfAReply tells everything in its order.
+func TestStoryOfAReply(t *testing.T) {
+	tool := func(key string, state registry.StepState, result string) *registry.Step {
+		return &registry.Step{Kind: registry.StepKind_STEP_KIND_TOOL, Key: key, Name: "bash_exec", Arguments: `{"command":"ls"}`, State: state,
+			Result: []byte(result), Duration: durationpb.New(40 * time.Millisecond), RecordedAt: at(900)}
+	}
+	got := told(&registry.Turn{AgentId: "a1", InboxId: 17, Key: "u:17:h", ThreadId: "threads/main", Source: "external:x:y:dm:s:p",
+		State: registry.TurnState_TURN_STATE_DONE, Fate: registry.Fate_FATE_REPLIED, InboundEventId: 3, ReplyEventId: 9,
+		ErrorAttempts: 2, CrashAttempts: 2, Error: "429 slow down", QueuedAt: at(0), ClaimedAt: at(12), FinishedAt: at(1500),
+		Steps: []*registry.Step{
+			{Kind: registry.StepKind_STEP_KIND_MODEL, Key: "model:1", Name: "p/m", Duration: durationpb.New(700 * time.Millisecond), RecordedAt: at(800),
+				Usage: &registry.Usage{Input: 10, Output: 5, CachedInput: 4}},
+			tool("tool:1:1", registry.StepState_STEP_STATE_DONE, `{"stdout":"","stderr":"","exitCode":0}`),
+			tool("tool:1:2", registry.StepState_STEP_STATE_DONE, `{"stdout":"","stderr":"no","exitCode":2}`),
+			tool("tool:1:3", registry.StepState_STEP_STATE_IN_DOUBT, ""),
+			tool("tool:1:4", registry.StepState_STEP_STATE_DONE, `{"error":"timed out"}`),
+			tool("tool:1:5", registry.StepState_STEP_STATE_INTENT, ""),
+		},
+		Delivery: &registry.Delivery{State: registry.DeliveryState_DELIVERY_STATE_SENT, Channel: "xgw", Attempts: 2, ProviderId: "m1", MaybeDuplicate: true, UpdatedAt: at(1600)},
+	})
+	want := `pushed by external:x:y:dm:s:p as message 17 of a1 on 2026-11-20 (times are UTC)
+run id u:17:h
+belongs to the conversation threads/main
+claimed by a runner, 12ms after it was pushed
+recorded in the conversation as event 3
+model:1: model p/m answered in 700ms, 10 tokens in, 5 out (4 from its cache)
+tool:1:1: tool bash_exec {"command":"ls"}: ok in 40ms
+tool:1:2: tool bash_exec {"command":"ls"}: exit code 2 in 40ms
+tool:1:3: tool bash_exec {"command":"ls"}: in doubt. It may have run; its result was lost in a crash, and it was not run again (window A)
+tool:1:4: tool bash_exec {"command":"ls"}: failed: timed out in 40ms
+tool:1:5: tool bash_exec {"command":"ls"}: begun, no result recorded yet
+2 model tries failed: 429 slow down
+claimed 2 times without progress: 1 runner died while working on it
+replied: event 9 of the conversation, 1.5s after it was pushed
+delivery by xgw: sent as m1 after 2 tries
+maybe sent twice: an earlier send may have left before its record was on disk (window B)
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestStoryEnds: every fate and every state has a sentence, with what to do.
+func TestStoryEnds(t *testing.T) {
+	for _, c := range []struct {
+		turn *registry.Turn
+		want string
+	}{
+		{&registry.Turn{Fate: registry.Fate_FATE_DEAD, Error: "no such model", AgentId: "a1", InboxId: 4}, "dead: no such model\nto try again: agentctl dlq retry a1 t:4"},
+		{&registry.Turn{Fate: registry.Fate_FATE_DEAD, Resolved: "dropped"}, "taken off the dead letters: dropped"},
+		{&registry.Turn{Fate: registry.Fate_FATE_SILENT}, "chose to say nothing"},
+		{&registry.Turn{Fate: registry.Fate_FATE_MERGED}, "together with another message"},
+		{&registry.Turn{Fate: registry.Fate_FATE_ABORTED, Error: "by hand"}, "aborted: by hand"},
+		{&registry.Turn{Fate: registry.Fate_FATE_NOT_A_MESSAGE}, "not a message"},
+		{&registry.Turn{State: registry.TurnState_TURN_STATE_QUEUED, AgentId: "a1"}, "waiting for a runner; is the agent started? ('agentctl status a1')"},
+		{&registry.Turn{State: registry.TurnState_TURN_STATE_CLAIMED}, "under way. If the runner dies now, a model answer that was not recorded is asked for again (window C)"},
+		{&registry.Turn{State: registry.TurnState_TURN_STATE_WAITING, NextAt: at(2000)}, "waiting for the next try, next try at 12:00:02"},
+	} {
+		if got := told(c.turn); !strings.Contains(got, c.want) {
+			t.Errorf("got\n%s\nwant %q in it", got, c.want)
+		}
+	}
+	for state, want := range map[registry.DeliveryState]string{
+		registry.DeliveryState_DELIVERY_STATE_PENDING: "not sent yet, 3 tries so far: refused",
+		registry.DeliveryState_DELIVERY_STATE_SENDING: "it may leave twice (window B)",
+		registry.DeliveryState_DELIVERY_STATE_DEAD:    "dead after 3 tries: refused\nto try again: agentctl dlq retry a1 d:threads/main:9",
+		registry.DeliveryState_DELIVERY_STATE_SKIPPED: "no channel for it",
+	} {
+		got := told(&registry.Turn{Fate: registry.Fate_FATE_REPLIED, Delivery: &registry.Delivery{AgentId: "a1", ThreadId: "threads/main", EventId: 9,
+			State: state, Attempts: 3, Error: "refused"}})
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: got\n%s\nwant %q in it", state, got, want)
+		}
+	}
+}
+
+// What others wrote cannot draw on the terminal, however long it is.
+func TestStoryIsHarmless(t *testing.T) {
+	got := told(&registry.Turn{Steps: []*registry.Step{{Kind: registry.StepKind_STEP_KIND_TOOL, State: registry.StepState_STEP_STATE_DONE,
+		Arguments: "\x1b[2J" + strings.Repeat("x", 10_000), Result: []byte("\x07")}}})
+	if strings.ContainsAny(got, "\x1b\x07") || len(got) > 1000 {
+		t.Errorf("%d bytes: %.300q", len(got), got)
+	}
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+	"google.golang.org/grpc"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+var update = flag.Bool("update", false, "write the golden files of testdata/golden")
+
+// programs is where the real programs are built, once for all scripts.
+var programs = struct {
+	once sync.Once
+	dir  string
+	err  error
+}{}
+
+func TestMain(m *testing.M) {
+	testscript.Main(cleanUp{m}, map[string]func(){"agentctl": main})
+}
+
+// cleanUp removes the built programs after the last test.
+type cleanUp struct{ m *testing.M }
+
+func (c cleanUp) Run() int {
+	defer func() {
+		if programs.dir != "" {
+			_ = os.RemoveAll(programs.dir)
+		}
+	}()
+	return c.m.Run()
+}
+
+// built is a folder with agentctl, agent and agentd as a user would have them.
+func built(t interface{ Fatalf(string, ...any) }) string {
+	programs.once.Do(func() {
+		if programs.dir, programs.err = os.MkdirTemp("", "claw"); programs.err != nil {
+			return
+		}
+		c := exec.Command("go", "build", "-o", programs.dir+string(filepath.Separator), ".", "../agent", "../agentd")
+		if out, err := c.CombinedOutput(); err != nil {
+			programs.err = &buildError{string(out)}
+		}
+	})
+	if programs.err != nil {
+		t.Fatalf("build the programs: %v", programs.err)
+	}
+	return programs.dir
+}
+
+type buildError struct{ out string }
+
+func (e *buildError) Error() string { return e.out }
+
+// TestScripts runs the scenarios: real commands against the real services.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("THECLAW_HOME", filepath.Join(env.WorkDir, "home"))
+			dir := built(t)
+			env.Setenv("PATH", dir+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("BUILT", dir)
+			env.Values[serverKey{}] = &server{}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"serve": serve, "unserve": unserve, "golden": golden, "try": try},
+	})
+}
+
+// server is `agentd all` of one script.
+type server struct{ cmd *exec.Cmd }
+
+type serverKey struct{}
+
+// serve starts `agentd all` and returns when the three services answer.
+func serve(ts *testscript.TestScript, neg bool, _ []string) {
+	s := ts.Value(serverKey{}).(*server)
+	home := ts.Getenv("THECLAW_HOME")
+	s.cmd = exec.Command(filepath.Join(ts.Getenv("BUILT"), "agentd"), "all")
+	s.cmd.Env = []string{"THECLAW_HOME=" + home, "HOME=" + ts.Getenv("WORK"), "PATH=" + ts.Getenv("PATH")}
+	log := new(bytes.Buffer)
+	s.cmd.Stderr = log
+	ts.Check(s.cmd.Start())
+	ts.Defer(func() { s.stop() })
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := answering(ctx, home); err != nil || neg {
+		s.stop()
+		ts.Fatalf("agentd does not serve: %v\n%s", err, log)
+	}
+}
+
+// answering returns when all three services answer a call.
+func answering(ctx context.Context, home string) error {
+	e := command.New(nil, nil, nil, func(name string) string { return map[string]string{"THECLAW_HOME": home}[name] }, "test")
+	defer e.Close()
+	wait := grpc.WaitForReady(true)
+	if _, err := e.Agents().ListAgents(ctx, &registry.ListAgentsRequest{}, wait); err != nil {
+		return err
+	}
+	if _, err := e.RunnerService().GetRunnerInfo(ctx, &runner.GetRunnerInfoRequest{}, wait); err != nil {
+		return err
+	}
+	_, err := e.DelivererService().GetDelivererInfo(ctx, &deliverer.GetDelivererInfoRequest{}, wait)
+	return err
+}
+
+// unserve ends the services in order and waits until they are gone.
+func unserve(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Value(serverKey{}).(*server).stop()
+}
+
+func (s *server) stop() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// try runs a program whose exit code depends on the machine.
+func try(ts *testscript.TestScript, _ bool, args []string) {
+	if err := ts.Exec(args[0], args[1:]...); err != nil {
+		ts.Logf("%v", err)
+	}
+}
+
+// What differs from run to run, and what stands for it in a golden file.
+var varying = []struct {
+	is *regexp.Regexp
+	by string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`), "TIME"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d\b`), "DAY"},
+	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\.\d{3}\b`), "CLOCK"},
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
+	{regexp.MustCompile(`:[0-9a-f]{16}\b`), ":HASH"},
+	{regexp.MustCompile(`\b[0-9A-HJKMNP-TV-Z]{26}\b`), "ULID"},
+	{regexp.MustCompile(`(less than 1ms|\b\d+(\.\d)?m?s\b)`), "N ms"},
+	{regexp.MustCompile(`(runner|deliverer)@[0-9a-z]+`), "$1@HOST"},
+	{regexp.MustCompile(`\d+ tokens in, \d+ out`), "N tokens in, N out"},
+	{regexp.MustCompile(`"(input_tokens|output_tokens|duration_ms|age_seconds)": \d+`), `"$1": N`},
+	{regexp.MustCompile(`\d+ MiB free`), "N MiB free"},
+	{regexp.MustCompile(`[0-9a-f]{64}`), "SHA256"},
+	{regexp.MustCompile(` +\n`), "\n"},
+}
+
+func normal(text, work string) string {
+	text = strings.ReplaceAll(text, work, "WORK")
+	for _, v := range varying {
+		text = v.is.ReplaceAllString(text, v.by)
+	}
+	return text
+}
+
+// golden compares a stream of the last command with a golden file, without what
+// varies: golden stdout NAME.
+func golden(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: golden stdout|stderr NAME")
+	}
+	got := normal(ts.ReadFile(args[0]), ts.Getenv("WORK"))
+	if diff := goldenDiff(args[1], got); diff != "" {
+		ts.Fatalf("%s differs (-want +got; go test -update writes it):\n%s", args[1], diff)
+	}
+}
+
+func goldenDiff(name, got string) string {
+	path := filepath.Join(here, "testdata", "golden", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			return err.Error()
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return cmp.Diff(string(want), got)
+}
+
+// here is the package's folder: scripts run elsewhere.
+var here, _ = os.Getwd()

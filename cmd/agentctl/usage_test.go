@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+)
+
+// outcome is what one command line did.
+type outcome struct {
+	code     int
+	out, err string
+}
+
+// call runs a command line in this process, in a home without services.
+func call(t *testing.T, in string, args ...string) outcome {
+	t.Helper()
+	home := filepath.Join(t.TempDir(), "h")
+	var out, errs bytes.Buffer
+	code := Main(args, strings.NewReader(in), &out, &errs, func(name string) string {
+		return map[string]string{"THECLAW_HOME": home}[name]
+	})
+	return outcome{code, out.String(), errs.String()}
+}
+
+// errorLine is the form of every error for people (S0-137).
+var errorLine = regexp.MustCompile(`^Error: [^\n]+ - [^\n]+\n$`)
+
+// failsWith checks one error in both forms: the line on stderr and nothing on
+// stdout; with --json one object on stdout and nothing on stderr (S0-134, S0-137,
+// S0-138).
+func failsWith(t *testing.T, code int, in string, args ...string) {
+	t.Helper()
+	o := call(t, in, args...)
+	line := o.err
+	if i := strings.LastIndex(strings.TrimSuffix(line, "\n"), "\n"); i >= 0 && strings.Contains(line, "Usage:") {
+		line = line[i+1:] // help for "no command", and then the line
+	}
+	if o.code != code || o.out != "" || !errorLine.MatchString(line) {
+		t.Errorf("agentctl %q: exit %d, want %d\nstdout: %s\nstderr: %s", args, o.code, code, o.out, o.err)
+	}
+	o = call(t, in, append([]string{"--json"}, args...)...)
+	var body map[string]string
+	if err := json.Unmarshal([]byte(o.out), &body); err != nil || len(body) != 2 || body["error"] == "" || body["suggestion"] == "" || o.err != "" || o.code != code {
+		t.Errorf("agentctl --json %q: exit %d, want %d\nstdout: %s\nstderr: %s", args, o.code, code, o.out, o.err)
+	}
+}
+
+// leaves are all commands that do something themselves.
+func leaves(c *cobra.Command) []*cobra.Command {
+	if !c.HasSubCommands() {
+		return []*cobra.Command{c}
+	}
+	var all []*cobra.Command
+	for _, sub := range c.Commands() {
+		all = append(all, leaves(sub)...)
+	}
+	return all
+}
+
+func tree() *cobra.Command {
+	root := newRoot(command.New(nil, nil, nil, func(string) string { return "" }, "test"))
+	root.InitDefaultHelpCmd()
+	return root
+}
+
+// words are the command line of c without arguments.
+func words(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1:] }
+
+// good are arguments with which each command gets as far as its first call. The
+// keys are checked against the command tree: a new command needs a row.
+var good = map[string][]string{
+	"bootstrap": {}, "chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
+	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
+	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"},
+	"file get": {"a1", "USAGE.md"}, "file put": {"a1", "USAGE.md"}, "help": {"send"}, "init": {"a1"}, "lease list": {}, "list": {},
+	"send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"}, "threads": {"a1"}, "turns": {"a1"}, "up": {}, "version": {},
+}
+
+// offline commands need no service.
+var offline = map[string]bool{"completion": true, "help": true, "version": true}
+
+// TestExitCodes is the table over all commands (S0-136): 2 for a wrong command
+// line, 1 when it fails, and always the two forms of an error.
+func TestExitCodes(t *testing.T) {
+	for _, c := range leaves(tree()) {
+		name := strings.Join(words(c), " ")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of the time is spent on trying again
+			args, ok := good[name]
+			if !ok {
+				t.Fatalf("no row for %q in the table", name)
+			}
+			with := func(more ...string) []string { return append(words(c), more...) }
+			failsWith(t, 2, "", with(append(args, "--no-such-flag")...)...)
+			if name != "help" && !strings.Contains(c.Use, "...") {
+				most := strings.Count(c.Use, " ")
+				failsWith(t, 2, "", with(append(args, strings.Fields("w x y z")[:most-len(args)+1]...)...)...)
+			}
+			if strings.Contains(c.Use, " ID") {
+				failsWith(t, 2, "", words(c)...)
+			}
+			if strings.Contains(c.Use, "ID") {
+				for _, id := range []string{"../x", "", "A/B", "é"} {
+					failsWith(t, 2, "", with(append([]string{id}, args[min(1, len(args)):]...)...)...)
+				}
+			}
+			switch {
+			case offline[name]:
+				if o := call(t, "", with(args...)...); o.code != 0 || o.err != "" || o.out == "" {
+					t.Errorf("exit %d, stdout %q, stderr %q", o.code, o.out, o.err)
+				}
+			case name == "doctor", name == "up": // they say more than that; see their own tests
+			default:
+				failsWith(t, 1, "hello\n", with(args...)...)
+				o := call(t, "hello\n", with(args...)...)
+				if !strings.Contains(o.err, "does not answer at unix://") || !strings.Contains(o.err, "start it with 'agentd all'") {
+					t.Errorf("no hint that a service is missing (S0-137): %s", o.err)
+				}
+			}
+		})
+	}
+	if n := len(leaves(tree())); n != len(good) {
+		t.Errorf("%d commands, %d rows", n, len(good))
+	}
+}
+
+// TestUsageErrors are the ways to get a command line wrong that are not the same
+// for all commands (S0-03, S0-136).
+func TestUsageErrors(t *testing.T) {
+	for _, line := range []string{
+		"", "nosuch", "run a1", "ack", "dlq", "dlq nosuch", "config", "config nosuch", "file", "errors", "context", "lease",
+		"help nosuch", "help dlq nosuch", "--no-such-flag", "completion tcsh",
+		"init a1 --kind foo", "init a1 --kind", "list --timeout x", "list --timeout 0s", "list --home=", "list --registry=",
+		"list --registry dns:///example.org:1",
+		"send a1", "send a1 --source s", "send a1 --source s --type t", "send a1 --type message --content {}",
+		"send a1 x --content {}", "send a1 x --idempotency-key=", "send a1 --source= --type t --content {}",
+		"events a1 nosuch", "events a1 ../x", "events a1 --after -1", "events a1 --limit -1", "events a1 --filter x", "events a1 --after x",
+		"explain a1 x", "explain a1 0", "explain a1 -1", "turns a1 --fate x", "turns a1 --limit 0",
+		"dlq retry a1", "dlq retry a1 t:1 --all", "dlq retry a1 x", "dlq drop a1 t:0", "dlq drop a1 d:threads/main", "dlq drop a1 d:../x:1",
+		"dlq list a1 --all", "errors list --limit 0", "errors list --agent ../x", "context show a1 x", "context show a1 threads/main --at -1",
+	} {
+		failsWith(t, 2, "", strings.Fields(line)...)
+	}
+	failsWith(t, 2, "", "send", "a1", "")
+	failsWith(t, 2, " \n", "send", "a1", "-")
+}
+
+// TestRefusedBeforeSending: what no registry would take is refused here, as a
+// failure and not as a wrong command line.
+func TestRefusedBeforeSending(t *testing.T) {
+	big := strings.Repeat("x", 1<<20+1)
+	for _, c := range []struct{ in, arg, want string }{
+		{big, "-", "more than the limit of 1048576"},
+		{"\xff\xfe", "-", "not valid UTF-8"},
+		{"", "caf\xe9", "not valid UTF-8"},
+		{strings.Repeat("\x01", 300<<10), "-", "with its envelope"}, // six bytes each as JSON
+	} {
+		failsWith(t, 1, c.in, "send", "a1", c.arg)
+		if o := call(t, c.in, "send", "a1", c.arg); !strings.Contains(o.err, c.want) {
+			t.Errorf("stderr %q, want %q in it", o.err, c.want)
+		}
+	}
+	failsWith(t, 1, big, "file", "put", "a1", "USAGE.md")
+	failsWith(t, 1, "\xff", "file", "put", "a1", "USAGE.md")
+	failsWith(t, 1, "", "file", "put", "a1", "USAGE.md", "--from", "/no/such/file")
+}
+
+// TestNearVerbs: an unknown verb names near ones, and run is not one of ours.
+func TestNearVerbs(t *testing.T) {
+	for typed, near := range map[string]string{"statsu": "'status'", "sned": "'send'", "conf": "'config'"} {
+		if o := call(t, "", typed); !strings.Contains(o.err, "did you mean "+near) {
+			t.Errorf("%s: %s", typed, o.err)
+		}
+	}
+	if o := call(t, "", "run", "a1"); o.code != 2 || strings.Contains(o.err, "did you mean 'run'") {
+		t.Errorf("run: exit %d, %s", o.code, o.err)
+	}
+}
+
+// TestHelp: every command has a line, an example, and its text is the golden one.
+func TestHelp(t *testing.T) {
+	var all strings.Builder
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		if c.Short == "" || !strings.Contains(c.Example, "agentctl") {
+			t.Errorf("%s: no short text or no example", c.CommandPath())
+		}
+		o := call(t, "", append(words(c), "--help")...)
+		if o.code != 0 || o.err != "" {
+			t.Errorf("%s --help: exit %d, stderr %s", c.CommandPath(), o.code, o.err)
+		}
+		if again := call(t, "", append([]string{"help"}, words(c)...)...); again.out != o.out {
+			t.Errorf("help %s differs from its --help", c.CommandPath())
+		}
+		all.WriteString("$ " + c.CommandPath() + " --help\n" + o.out + "\n")
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(tree())
+	if diff := goldenDiff("help.txt", all.String()); diff != "" {
+		t.Errorf("help differs (-want +got; go test -update writes it):\n%s", diff)
+	}
+}
+
+// TestFullOutput: output that cannot be written is a failure.
+func TestFullOutput(t *testing.T) {
+	var errs bytes.Buffer
+	code := Main([]string{"version"}, strings.NewReader(""), full{}, &errs, func(string) string { return "" })
+	if code != 1 || !strings.Contains(errs.String(), "no space left") {
+		t.Errorf("exit %d, stderr %q", code, errs.String())
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+var errFull = &buildError{"no space left on device"}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/theclaw/agents/internal/world"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// audit holds everything a load has left against the promises P1 and P3: the
+// accounts, the threads, the files that tools wrote, and what reached the sink.
+type audit struct {
+	testing.TB
+	*load
+	figures
+
+	sink *world.Sink
+}
+
+// check audits every message of the load once all have come to their end.
+func (a *audit) check() {
+	a.Helper()
+	agents := map[string][]*message{}
+	for _, m := range a.sent {
+		a.figures.messages++
+		if a.ended(m) {
+			agents[m.agent] = append(agents[m.agent], m)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(agents)) {
+		a.agent(id, agents[id])
+	}
+}
+
+// ended tells whether a message has the one account it should have (I1, I3).
+func (a *audit) ended(m *message) bool {
+	a.Helper()
+	switch {
+	case m.id == 0:
+		finding(a, &a.lost, "%s was never accepted: %v", m.key(), m.err)
+		return false
+	case m.err != nil || m.turn.GetFate() == registryv1.Fate_FATE_UNSPECIFIED:
+		finding(a, &a.stuck, "%s (inbox event %d) came to no end: %v %v", m.key(), m.id, m.err, m.turn)
+		return false
+	}
+	want, delivered := registryv1.Fate_FATE_REPLIED, registryv1.DeliveryState_DELIVERY_STATE_SENT
+	switch m.kind {
+	case "fail":
+		want, delivered = registryv1.Fate_FATE_DEAD, 0
+	case "refuse":
+		delivered = registryv1.DeliveryState_DELIVERY_STATE_DEAD
+	}
+	switch got := m.turn.GetFate(); {
+	case got == want:
+	case got == registryv1.Fate_FATE_DEAD: // accounted, but nothing was wrong with it
+		finding(a, &a.dead, "%s is dead: %v", m.key(), m.turn)
+	default:
+		finding(a, &a.violations, "%s has the fate %v, want %v", m.key(), got, want)
+	}
+	if got := m.turn.GetDelivery().GetState(); m.turn.GetReplyEventId() > 0 && got != delivered {
+		finding(a, &a.violations, "the reply to %s is %v, want %v: %v", m.key(), got, delivered, m.turn.GetDelivery())
+	}
+	return true
+}
+
+func (a *audit) agent(id string, ms []*message) {
+	a.Helper()
+	threads := map[string][]*message{}
+	inbox := map[int64]bool{}
+	for _, m := range ms {
+		if inbox[m.id] {
+			finding(a, &a.lost, "inbox event %d stands for two messages", m.id)
+		}
+		inbox[m.id] = true
+		threads[m.turn.GetThreadId()] = append(threads[m.turn.GetThreadId()], m)
+	}
+	if n := len(a.site.Events(a, id, "inbox", "")); n != len(ms) {
+		finding(a, &a.dup, "the inbox of %s holds %d events of %d messages", id, n, len(ms))
+	}
+	for _, thread := range slices.Sorted(maps.Keys(threads)) {
+		a.thread(id, thread, threads[thread])
+	}
+	a.tools(id, ms)
+}
+
+// thread checks one conversation: every message recorded once (I2), answered once
+// (I3), in its order (I11), and sent with one key (I9, I10).
+func (a *audit) thread(id, thread string, ms []*message) {
+	a.Helper()
+	where := id + " " + thread
+	slices.SortFunc(ms, func(x, y *message) int { return int(x.id - y.id) })
+	var wantIn, wantOut, gotIn, gotOut []int64
+	for _, m := range ms {
+		wantIn = append(wantIn, m.turn.GetInboundEventId())
+		if m.turn.GetReplyEventId() > 0 {
+			wantOut = append(wantOut, m.turn.GetReplyEventId())
+		}
+	}
+	for _, e := range a.site.Events(a, id, thread, "type = 'message'") {
+		if e.GetSource() == "self" {
+			gotOut = append(gotOut, e.GetId())
+		} else {
+			gotIn = append(gotIn, e.GetId())
+		}
+	}
+	a.same(where+": messages", gotIn, wantIn)
+	a.same(where+": replies", gotOut, wantOut)
+
+	keys, events := map[int64]string{}, map[string]int64{}
+	var first []int64
+	for _, s := range a.sink.Arrivals(id) {
+		if s.ThreadID != thread {
+			continue
+		}
+		if k, again := keys[s.EventID]; again {
+			if k != s.Key {
+				finding(a, &a.dup, "%s: event %d was sent with two keys", where, s.EventID)
+			}
+			if !s.MaybeDuplicate {
+				finding(a, &a.violations, "%s: event %d was sent again without the flag", where, s.EventID)
+			}
+			continue
+		}
+		if e, taken := events[s.Key]; taken {
+			finding(a, &a.lost, "%s: events %d and %d were sent with one key", where, e, s.EventID)
+		}
+		keys[s.EventID], events[s.Key] = s.Key, s.EventID
+		first = append(first, s.EventID)
+	}
+	var want []int64
+	for _, m := range ms {
+		if m.kind != "refuse" && m.turn.GetReplyEventId() > 0 {
+			want = append(want, m.turn.GetReplyEventId())
+		}
+	}
+	a.same(where+": sent", first, want)
+}
+
+// same compares ids in their order: what is missing is lost, what is too much is
+// a duplicate, what is out of order a violation.
+func (a *audit) same(what string, got, want []int64) {
+	a.Helper()
+	if slices.Equal(got, want) {
+		return
+	}
+	count := &a.violations
+	switch {
+	case len(got) < len(want):
+		count = &a.lost
+	case len(got) > len(want):
+		count = &a.dup
+	}
+	finding(a, count, "%s: events %v, want %v", what, got, want)
+}
+
+// tools compares the journal with what tools have really done (I8).
+func (a *audit) tools(id string, ms []*message) {
+	a.Helper()
+	ran := map[string]int{}
+	data, err := os.ReadFile(filepath.Join(a.site.Home, "agents", id, "workdir", "ran.txt"))
+	if err != nil && !os.IsNotExist(err) {
+		a.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		ran[strings.TrimSpace(line)]++
+	}
+	for _, m := range ms {
+		least, most := 0, 0
+		for _, s := range m.turn.GetSteps() {
+			if s.GetKind() != registryv1.StepKind_STEP_KIND_TOOL {
+				continue
+			}
+			switch s.GetState() {
+			case registryv1.StepState_STEP_STATE_DONE:
+				least, most = least+1, most+1
+			case registryv1.StepState_STEP_STATE_IN_DOUBT:
+				a.inDoubt++
+				most++
+			default:
+				finding(a, &a.violations, "%s has its fate and an open tool step: %v", m.key(), s)
+			}
+		}
+		if m.kind == "run" && most != 1 {
+			finding(a, &a.violations, "%s has %d tool steps, want 1", m.key(), most)
+		}
+		switch n := ran[m.key()]; {
+		case n < least:
+			finding(a, &a.lost, "the tool of %s is done in the journal and ran %d times", m.key(), n)
+		case n > most:
+			finding(a, &a.dup, "the tool of %s ran %d times", m.key(), n)
+		}
+	}
+}
+
+// String is the figures in one line.
+func (f *figures) String() string {
+	return fmt.Sprintf("messages=%d in_doubt=%d dead=%d lost=%d dup=%d stuck=%d violations=%d",
+		f.messages, f.inDoubt, f.dead, f.lost, f.dup, f.stuck, f.violations)
+}

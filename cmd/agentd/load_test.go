@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/world"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// A message of a load, and what is known about it.
+type message struct {
+	agent, peer string
+	n           int
+	kind        string // echo, run, fail or refuse
+
+	id   int64 // in the inbox, once accepted
+	turn *registryv1.Turn
+	err  error // why there is no turn
+}
+
+// key names the message: it is its idempotency key, is in its text, and is what
+// its tool writes.
+func (m *message) key() string { return fmt.Sprintf("%s-%s-%d", m.agent, m.peer, m.n) }
+
+// text is what it says. Each holds the key, so that it can be found again.
+func (m *message) text() string {
+	switch m.kind {
+	case "run":
+		return "run: echo " + m.key() + " >> ran.txt"
+	case "fail":
+		return "fail: auth " // ends dead at once (T9); found by its turn
+	case "refuse":
+		return "say: " + m.key() + " " + world.Refused
+	}
+	return "say: " + m.key()
+}
+
+// load is messages on their way through a site whose processes come and go.
+type load struct {
+	site *world.Site
+	sent []*message
+	wg   sync.WaitGroup
+}
+
+// send pushes messages, each conversation in its order and all conversations at
+// once, and follows each to its end. A call cut off by a kill is repeated; the
+// push carries a key. It returns at once; wait for wg.
+func (l *load) send(ctx context.Context, ms ...*message) {
+	l.sent = append(l.sent, ms...)
+	lanes := map[string][]*message{}
+	for _, m := range ms {
+		lane := m.agent + "/" + m.peer
+		lanes[lane] = append(lanes[lane], m)
+	}
+	for _, lane := range lanes {
+		l.wg.Go(func() {
+			for _, m := range lane {
+				if m.id, m.err = world.Again(ctx, func(ctx context.Context) (int64, error) {
+					return l.site.Push(ctx, m.agent, world.Peer(m.peer), m.text(), m.key())
+				}); m.err != nil {
+					return
+				}
+				l.wg.Go(func() { m.turn, m.err = l.follow(ctx, m) })
+			}
+		})
+	}
+}
+
+// follow waits for the fate, and for the end of the delivery where there is one.
+func (l *load) follow(ctx context.Context, m *message) (*registryv1.Turn, error) {
+	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		r, err := world.Again(ctx, func(ctx context.Context) (*registryv1.GetTurnResponse, error) {
+			return l.site.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: m.agent, InboxId: m.id, Wait: durationpb.New(20 * time.Second)})
+		})
+		if err != nil {
+			return nil, err
+		}
+		t := r.GetTurn()
+		switch {
+		case t.GetFate() == registryv1.Fate_FATE_UNSPECIFIED:
+			continue
+		case t.GetReplyEventId() == 0, t.GetDelivery().GetState() >= registryv1.DeliveryState_DELIVERY_STATE_SENT:
+			return t, nil
+		}
+		// Nothing tells when a delivery has ended, so it is asked for.
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return t, ctx.Err()
+		}
+	}
+}
+
+// done is closed when every message sent so far has come to its end.
+func (l *load) done() <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		l.wg.Wait()
+		close(done)
+	}()
+	return done
+}
+
+// figures are what a drill counts; all but the first two must be zero.
+type figures struct {
+	messages, inDoubt                  int
+	lost, dup, stuck, dead, violations int
+}
+
+func (f *figures) add(o figures) {
+	f.messages += o.messages
+	f.inDoubt += o.inDoubt
+	f.lost += o.lost
+	f.dup += o.dup
+	f.stuck += o.stuck
+	f.dead += o.dead
+	f.violations += o.violations
+}
+
+func (f *figures) clean() bool { return f.lost+f.dup+f.stuck+f.dead+f.violations == 0 }
+
+// finding reports one broken promise and counts it.
+func finding(t testing.TB, count *int, format string, args ...any) {
+	t.Helper()
+	*count++
+	t.Errorf(format, args...)
+}

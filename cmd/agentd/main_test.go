@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/world"
+)
+
+const (
+	// markAgentd makes the test binary be agentd.
+	markAgentd = "THECLAW_TEST_AGENTD"
+	// failpoint is "label:hit[:stop]": at that hit of the label the process kills
+	// itself with SIGKILL, or stops itself. Only the test binary knows it.
+	failpoint = "THECLAW_FAILPOINT"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	if os.Getenv(markAgentd) != "" {
+		if spec := os.Getenv(failpoint); spec != "" {
+			arm(spec)
+		}
+		os.Exit(Main(os.Args[1:], os.Getenv, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// arm sets the failpoint of this process.
+func arm(spec string) {
+	label, rest, _ := strings.Cut(spec, ":")
+	count, what, _ := strings.Cut(rest, ":")
+	at, err := strconv.ParseInt(count, 10, 64)
+	if err != nil {
+		panic("failpoint " + spec + ": " + err.Error())
+	}
+	sig := syscall.SIGKILL
+	if what == "stop" {
+		sig = syscall.SIGSTOP
+	}
+	var hits atomic.Int64
+	fault.SetPoint(func(l string) {
+		if l != label || hits.Add(1) != at {
+			return
+		}
+		fmt.Fprintln(os.Stderr, "failpoint", spec)
+		_ = syscall.Kill(os.Getpid(), sig)
+		if sig == syscall.SIGKILL {
+			select {} // the signal is on its way; nothing may happen any more
+		}
+	})
+}
+
+// program is this test binary as agentd.
+func program(t testing.TB) world.Program {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return world.Program{Path: path, Env: []string{markAgentd + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}}
+}
+
+// setting is a number from the environment: the size of a drill.
+func setting(t testing.TB, name string, def int64) int64 {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		return def
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}

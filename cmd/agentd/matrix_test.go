@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/world"
+)
+
+// A blow is one way to kill: at the hit-th passing of a label, and then at its
+// next one after each restart, so often in a row.
+type blow struct {
+	label string
+	hit   int
+	row   int
+	split bool // three processes, of which only the label's own one dies
+}
+
+// owner is the service a label is passed in.
+func (b blow) owner() string {
+	switch step, _, _ := strings.Cut(b.label, "."); step {
+	case "T3", "T5":
+		return "runner"
+	case "D2":
+		return "deliverer"
+	}
+	return "registry"
+}
+
+// blows are the blows of a drill in their order, without end: every label at its
+// first, second and third hit, alone and two in a row, and then what chance
+// gives.
+func blows(chance *rand.Rand) iter.Seq[blow] {
+	return func(yield func(blow) bool) {
+		for round := 0; ; round++ {
+			for i, label := range fault.Labels() {
+				b := blow{label: label, hit: 1 + round%3, row: 1 + round/3%2, split: (i+round)%2 == 1}
+				if round >= 6 {
+					b = blow{label: label, hit: 1 + chance.IntN(6), row: 1 + chance.IntN(3), split: chance.IntN(2) == 1}
+				}
+				if !yield(b) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// matrix is what all workers of the drill share.
+type matrix struct {
+	mu     sync.Mutex
+	next   func() (blow, bool)
+	want   int // kills
+	open   int // kills that are handed out
+	kills  int
+	labels map[string]int
+	figures
+}
+
+// part hands out the blows for one home; none when there are enough.
+func (m *matrix) part() []blow {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []blow
+	for len(out) < 14 && m.kills+m.open < m.want {
+		b, _ := m.next()
+		m.open += b.row
+		out = append(out, b)
+	}
+	return out
+}
+
+// dealt counts a blow that is over and how often it has killed.
+func (m *matrix) dealt(b blow, kills int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open -= b.row
+	m.kills += kills
+	if kills > 0 {
+		m.labels[b.label]++
+	}
+}
+
+// TestCrashMatrix kills the real program at every labelled instant of a message's
+// and a delivery's life and lets it recover (RELIABILITY 4). KILLS and SEED in the
+// environment size and replay it.
+func TestCrashMatrix(t *testing.T) {
+	seed, chance := seed(t)
+	next, stop := iter.Pull(blows(chance))
+	defer stop()
+	m := &matrix{labels: map[string]int{}, next: next, want: int(setting(t, "KILLS", 28))}
+	var g sync.WaitGroup
+	for range 3 {
+		g.Go(func() {
+			for part := m.part(); len(part) > 0 && !t.Failed(); part = m.part() {
+				m.site(t, part)
+			}
+		})
+	}
+	g.Wait()
+	fmt.Fprintf(os.Stdout, "crash-matrix kills=%d labels=%d/%d messages=%d in_doubt=%d lost=%d dup=%d stuck=%d violations=%d seed=%d\n",
+		m.kills, len(m.labels), len(fault.Labels()), m.messages, m.inDoubt, m.lost, m.dup, m.stuck, m.violations+m.dead, seed)
+	for _, label := range fault.Labels() {
+		if m.labels[label] == 0 {
+			t.Errorf("nothing was ever killed at %s", label)
+		}
+	}
+}
+
+// site deals some blows to one home and then audits all that happened in it.
+func (m *matrix) site(t *testing.T, part []blow) {
+	site, sink := world.NewSite(t, program(t)), world.NewSink(t)
+	p := start(t, site, blow{}, false)
+	site.Create(t, "a1", sink.Config())
+	p.kill()
+	l := &load{site: site}
+	for _, b := range part {
+		if !m.strike(t, l, b) {
+			break
+		}
+	}
+	p = start(t, site, blow{}, false)
+	a := &audit{TB: t, load: l, sink: sink}
+	a.check()
+	p.kill()
+	if !a.clean() {
+		t.Errorf("after %+v:\n%s", part, &a.figures)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.add(a.figures)
+}
+
+// strike sends a small load of all kinds while a blow is dealt, and waits until
+// all of it has come to its end. It answers false when something is stuck.
+func (m *matrix) strike(t *testing.T, l *load, b blow) bool {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var ms []*message
+	for peer := range 3 {
+		kinds := []string{"run", "fail", "refuse"}
+		for i := range kinds {
+			kind := kinds[(i+peer+len(l.sent)/9)%3]
+			ms = append(ms, &message{agent: "a1", peer: fmt.Sprintf("p%d", peer), n: len(l.sent) + len(ms), kind: kind})
+		}
+	}
+	p := start(t, l.site, b, true)
+	defer func() { p.kill() }()
+	l.send(ctx, ms...)
+	done := l.done()
+	kills := 0
+	defer func() { m.dealt(b, kills) }()
+	for {
+		select {
+		case <-p.doomed.Done():
+			if !p.doomed.Killed() {
+				t.Errorf("%+v: agentd ended by itself; its log:\n%s", b, p.doomed.Log())
+				cancel()
+				<-done
+				return false
+			}
+			kills++
+			p.revive(t, l.site, b, 1, kills < b.row)
+		case <-done:
+			ok := ctx.Err() == nil
+			if !ok {
+				t.Errorf("%+v: stuck; the log:\n%s", b, p.doomed.Log())
+			}
+			return ok
+		}
+	}
+}
+
+// running is a whole runtime, in one process or in three.
+type running struct {
+	doomed *world.Process // the one with the failpoint
+	others []*world.Process
+}
+
+var flags = []string{"--lease-ttl", "1s", "--log-level", "debug"}
+
+func start(t *testing.T, site *world.Site, b blow, armed bool) *running {
+	p := &running{}
+	if b.split {
+		for _, name := range everything {
+			if name != b.owner() {
+				p.others = append(p.others, site.Start(t, append([]string{name}, flags...)...))
+			}
+		}
+	}
+	p.revive(t, site, b, b.hit, armed)
+	return p
+}
+
+// revive starts the process of the label, with its failpoint or without.
+func (p *running) revive(t *testing.T, site *world.Site, b blow, hit int, armed bool) {
+	var env []string
+	if armed {
+		env = []string{fmt.Sprintf("%s=%s:%d", failpoint, b.label, hit)}
+	}
+	name := "all"
+	if b.split {
+		name = b.owner()
+	}
+	p.doomed = site.StartWith(t, env, append([]string{name}, flags...)...)
+}
+
+func (p *running) kill() {
+	p.doomed.Kill()
+	for _, o := range p.others {
+		o.Kill()
+	}
+}

@@ -1,0 +1,216 @@
+package invariant
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/invariant/snapshot"
+)
+
+// Severity of a finding.
+type Severity string
+
+// Severities. A Violation breaks a promise; a Warning is harmless by itself.
+const (
+	Violation Severity = "violation"
+	Warning   Severity = "warning"
+)
+
+// Finding is one thing that is not as it must be.
+type Finding struct {
+	Invariant string   `json:"invariant"` // "I2"
+	Agent     string   `json:"agent"`     // empty: the home
+	Thread    string   `json:"thread"`    // empty: the agent
+	What      string   `json:"what"`
+	Fix       string   `json:"fix"`
+	Severity  Severity `json:"severity"`
+}
+
+// String is one line.
+func (f Finding) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s/%s %s", f.Invariant, f.Agent, f.Thread, f.What))
+}
+
+// Options of a check; the zero value checks the databases and modes of a home
+// where nobody works.
+type Options struct {
+	Agent    string // only this one; empty: all
+	Live     bool   // services may be at work in the home
+	Drained  bool   // nothing may be without a fate or unsent any more
+	UserHome string // what ~/ stands for in inbox.path
+	Now      time.Time
+
+	Sink     []Arrival // what receivers saw, in order; nil: not known
+	History  *History  // what clients were told; nil: not known
+	Runs     []string  // idempotency keys of tools that ran, in order; nil: not known
+	Canaries []Canary
+	Prompts  []Prompt
+	Secrets  []string          // texts that may be nowhere
+	Texts    map[string]string // outputs to search for secrets, by name: metrics, errors, an environment
+	Acks     map[string]int64  // Stats.Acks of an earlier check of the same home
+}
+
+// Arrival is one message as a receiver saw it.
+type Arrival struct {
+	Key            string
+	MaybeDuplicate bool
+	Agent, Thread  string
+	EventID        int64
+	At             time.Time
+}
+
+// History is what clients of a home were told.
+type History struct {
+	Pushes  []Push
+	Grants  []Grant
+	Commits []Commit
+}
+
+// Push is an acknowledged push into an inbox.
+type Push struct {
+	Agent, Key string
+	IDs        []int64
+}
+
+// Grant is a granted lease.
+type Grant struct {
+	Resource, Holder string
+	Token            uint64
+}
+
+// Commit is an acknowledged write under a lease.
+type Commit struct {
+	Agent, Thread, Resource string
+	Token                   uint64
+}
+
+// Canary is a text that only one context may hold: those of Thread, or of
+// threads where Peer speaks, or of the whole agent when both are empty.
+type Canary struct{ Text, Agent, Thread, Peer string }
+
+// Prompt is what a model was asked in a thread while Peer spoke.
+type Prompt struct{ Agent, Thread, Peer, Text string }
+
+// Stats is how much was looked at.
+type Stats struct {
+	Agents, Databases, Events, Chained, Turns, Deliveries, Files int
+	// Acks by agent/thread/consumer, for Options.Acks of the next check.
+	Acks map[string]int64
+}
+
+// check is one examination of one home.
+type check struct {
+	o        Options
+	path     layout.Home
+	home     *snapshot.Home
+	stats    Stats
+	findings []Finding
+}
+
+// Check examines a home. The error is about the home as a whole; everything else
+// is a finding. On a home at work each database is read at one state of its own.
+func Check(ctx context.Context, home layout.Home, o Options) ([]Finding, Stats, error) {
+	if o.Now.IsZero() {
+		o.Now = time.Now()
+	}
+	c := &check{o: o, path: home, stats: Stats{Acks: map[string]int64{}}}
+	read := snapshot.Options{Agent: o.Agent, Live: o.Live, UserHome: o.UserHome}
+	for _, k := range o.Canaries {
+		read.Search = append(read.Search, k.Text)
+	}
+	var err error
+	if c.home, err = snapshot.Read(ctx, home, read); err != nil {
+		return nil, c.stats, fmt.Errorf("read home: %w", err)
+	}
+	c.count()
+	for _, a := range c.home.Agents {
+		for _, d := range a.All() {
+			c.i17(d)
+			c.i18(d)
+		}
+		c.agent(a)
+	}
+	c.i3History()
+	c.i4History()
+	c.i6()
+	c.i9Sink()
+	c.i10()
+	c.i14()
+	if err := c.files(ctx); err != nil {
+		return c.findings, c.stats, err
+	}
+	c.i15Texts()
+	return c.findings, c.stats, ctx.Err()
+}
+
+// agent runs what looks at one agent; databases that could not be read whole
+// would only be found again and again.
+func (c *check) agent(a *snapshot.Agent) {
+	if sound(a.Inbox) {
+		c.i1(a.Inbox)
+		c.i3Inbox(a)
+	}
+	for _, d := range a.All() {
+		if !sound(d) {
+			continue
+		}
+		c.i4(d)
+		c.i5(d)
+		c.i7(d)
+		if d.IsInbox() {
+			continue
+		}
+		c.i2(d)
+		c.i3Thread(d)
+		c.i8(d)
+		c.i9(d)
+		c.i11(d)
+		c.i12(a, d)
+	}
+}
+
+// sound tells whether a database was read whole.
+func sound(d *snapshot.DB) bool { return len(d.Unread) == 0 }
+
+func (c *check) count() {
+	c.stats.Agents = len(c.home.Agents)
+	for _, a := range c.home.Agents {
+		for _, d := range a.All() {
+			c.stats.Databases++
+			c.stats.Events += len(d.Events)
+			c.stats.Chained += len(d.Links)
+			c.stats.Turns += len(d.Turns)
+			c.stats.Deliveries += len(d.Deliveries)
+			for consumer, id := range d.Acks {
+				c.stats.Acks[d.Agent+"/"+d.Thread+"/"+consumer] = id
+			}
+		}
+	}
+}
+
+// report notes a violation in a database.
+func (c *check) report(invariant string, d *snapshot.DB, fix, format string, args ...any) {
+	c.findings = append(c.findings, Finding{invariant, d.Agent, d.Thread, fmt.Sprintf(format, args...), fix, Violation})
+}
+
+// agentNamed answers an agent that was read.
+func (c *check) agentNamed(id string) *snapshot.Agent {
+	i := slices.IndexFunc(c.home.Agents, func(a *snapshot.Agent) bool { return a.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return c.home.Agents[i]
+}
+
+// repairOf is the command that repairs what can be repaired.
+func repairOf(agent string) string { return "run 'agentctl fsck --repair --agent " + agent + "'" }
+
+// look is the fix of what no program may decide: it is evidence of a mistake in
+// this software, or of another hand in the database.
+func look(agent string) string {
+	return "keep a copy of agents/" + agent + " and report it; other agents are not touched"
+}

@@ -1,0 +1,195 @@
+package snapshot
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// ReadDB reads the database in dir.
+func ReadDB(ctx context.Context, agent, threadID, dir string, o Options) *DB {
+	d := &DB{
+		Agent: agent, Thread: threadID, Dir: dir, Unread: map[string]bool{}, Dead: map[int64]bool{}, Acks: map[string]int64{},
+		Fences: map[string]uint64{}, Dedupe: map[string]Dedupe{}, byID: map[int64]int{},
+	}
+	c, done, err := Open(ctx, filepath.Join(dir, "events.db"), o.Live)
+	if err != nil {
+		d.damage("", err)
+		return d
+	}
+	defer done()
+	l := loader{ctx: ctx, c: c, d: d, o: o}
+	l.structure()
+	l.meta()
+	l.events()
+	l.account()
+	l.journal()
+	return d
+}
+
+func (d *DB) damage(table string, err error) {
+	if table != "" {
+		d.Unread[table] = true
+	}
+	text := err.Error()
+	if table != "" {
+		text = table + ": " + text
+	}
+	if !slices.Contains(d.Damage, text) {
+		d.Damage = append(d.Damage, text)
+	}
+}
+
+// loader reads one database; an error ends one table, not the reading.
+type loader struct {
+	ctx context.Context
+	c   *sql.Conn
+	d   *DB
+	o   Options
+}
+
+// table calls fn for the rows of a query on a table. A table that is absent is
+// in Missing already and no damage.
+func (l *loader) table(name, query string, fn func(scan func(...any) error) error) {
+	err := each(l.ctx, l.c, query, func(r *sql.Rows) error { return fn(r.Scan) })
+	switch {
+	case err == nil:
+	case noTable(err) && slices.ContainsFunc(l.d.Missing, func(m string) bool { return m == name || strings.HasPrefix(m, name+".") }):
+		l.d.Unread[name] = true
+	default:
+		l.d.damage(name, err)
+	}
+}
+
+// structure asks SQLite whether the file is sound and what is missing in it.
+func (l *loader) structure() {
+	l.table("", "PRAGMA integrity_check(20)", func(scan func(...any) error) error {
+		var line string
+		err := scan(&line)
+		if err == nil && line != "ok" {
+			l.d.Damage = append(l.d.Damage, strings.ReplaceAll(line, "\n", " "))
+		}
+		return err
+	})
+	want, err := Schema()
+	if err != nil {
+		l.d.damage("", err)
+		return
+	}
+	there := map[string]bool{}
+	l.table("sqlite_master", "SELECT name FROM sqlite_master", func(scan func(...any) error) error {
+		var name string
+		err := scan(&name)
+		there[name] = true
+		return err
+	})
+	columns, err := columnsOf(l.ctx, l.c)
+	if err != nil || l.d.Unread["sqlite_master"] {
+		l.d.Unread["sqlite_master"] = true // what is missing cannot be told
+		return
+	}
+	for _, w := range want {
+		if !there[w.Name] {
+			l.d.Missing = append(l.d.Missing, w.Name)
+			continue
+		}
+		for _, c := range w.Columns {
+			if !slices.Contains(columns[w.Name], c) {
+				l.d.Missing = append(l.d.Missing, w.Name+"."+c)
+			}
+		}
+	}
+}
+
+func (l *loader) meta() {
+	d := l.d
+	l.table("x_meta", "SELECT uuid, desired FROM x_meta", func(scan func(...any) error) error { return scan(&d.UUID, &d.Desired) })
+	l.table("sqlite_sequence", "SELECT seq FROM sqlite_sequence WHERE name = 'events'", func(scan func(...any) error) error { return scan(&d.Sequence) })
+	l.table("subscriptions", "SELECT 1 FROM subscriptions WHERE consumer_id = 'inbox'", func(scan func(...any) error) error {
+		d.Subscribed = true
+		return nil
+	})
+}
+
+// events reads chain and events together: an event's hash is over its content,
+// which is not kept.
+func (l *loader) events() {
+	d := l.d
+	prev := map[int64][]byte{}
+	l.table("x_chain", "SELECT event_id, prev, sha256 FROM x_chain ORDER BY event_id", func(scan func(...any) error) error {
+		var k Link
+		if err := scan(&k.ID, &k.Prev, &k.Sum); err != nil {
+			return err
+		}
+		d.Links = append(d.Links, k)
+		prev[k.ID] = k.Prev
+		return nil
+	})
+	l.table("events", "SELECT id, created_at, source, type, subtype, content FROM events ORDER BY id", func(scan func(...any) error) error {
+		var id int64
+		var col [5]any
+		if err := scan(&id, &col[0], &col[1], &col[2], &col[3], &col[4]); err != nil {
+			return err
+		}
+		e, full := event(id, col)
+		e.Sum, e.Linked = full.Hash(nil), full.Hash(prev[id])
+		if d.IsInbox() {
+			e.Key = full.Key(d.UUID)
+		} else if e.Type == thread.TypeMessage {
+			said := full
+			said.ID, said.CreatedAt = 0, ""
+			e.Said, e.DeliveryKey = said.Hash(nil), full.DeliveryKey(d.UUID)
+		}
+		d.byID[id] = len(d.Events)
+		d.Events = append(d.Events, e)
+		l.search("event "+itoa(id), full.Content)
+		return nil
+	})
+}
+
+var eventColumns = [5]string{"created_at", "source", "type", "subtype", "content"}
+
+// event makes an event of what a row really holds. SQLite stores any type in
+// any column: a single flipped bit makes a blob of a text, with the same bytes.
+func event(id int64, col [5]any) (Event, thread.Event) {
+	e := Event{ID: id, Plain: true}
+	text := func(i int) string {
+		s, ok := col[i].(string)
+		if !ok {
+			e.NotText = eventColumns[i]
+			if b, isBlob := col[i].([]byte); isBlob {
+				s = string(b)
+			}
+		}
+		e.Plain = e.Plain && utf8.ValidString(s)
+		return s
+	}
+	e.CreatedAt, e.Source, e.Type = text(0), text(1), text(2)
+	content := text(4)
+	if col[3] != nil {
+		s := text(3)
+		e.Subtype = &s
+	}
+	return e, thread.Event{ID: id, CreatedAt: e.CreatedAt, Source: e.Source, Type: e.Type, Subtype: e.Subtype, Content: content}
+}
+
+func (l *loader) search(where string, text string) {
+	for i, s := range l.o.Search {
+		if s != "" && strings.Contains(text, s) {
+			l.d.Sightings = append(l.d.Sightings, Sighting{i, where})
+		}
+	}
+}
+
+func millis(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}

@@ -1,0 +1,153 @@
+// Package snapshot owns what the invariant checker reads: every database of a
+// home, each in one read transaction, turned into plain values.
+//
+// It promises to change nothing: databases are opened read-only, and those of a
+// home where nobody works as immutable files, so that no side file appears. A
+// database that cannot be read is part of the answer, with its problem as text,
+// and does not hide the others. On a home at work an agent's inbox is read
+// before its threads, so that what the inbox says is done is done in a thread.
+//
+// It judges nothing and repairs nothing. Contents of events are hashed and
+// searched while they pass by, and not kept.
+package snapshot
+
+import "time"
+
+// Home is everything that was read.
+type Home struct {
+	Path   string
+	Agents []*Agent
+	// Leases are the rows of the ledger; LeasesProblem says why there are none.
+	Leases        []Lease
+	LeasesProblem string
+}
+
+// Agent is one agent of a home.
+type Agent struct {
+	ID      string
+	Dir     string
+	Inbox   *DB
+	Threads []*DB
+}
+
+// All answers the inbox and then the threads.
+func (a *Agent) All() []*DB { return append([]*DB{a.Inbox}, a.Threads...) }
+
+// Lease is a row of the ledger. Alive tells whether its holder's process lives.
+type Lease struct {
+	Resource, Holder string
+	Token            uint64
+	Expires          time.Time
+	TTL              time.Duration
+	Released, Alive  bool
+}
+
+// DB is one events.db.
+type DB struct {
+	Agent, Thread string
+	Dir           string
+	// Damage is what SQLite says about the file, a line each. Tables that could
+	// not be read to their end are Unread.
+	Damage []string
+	Unread map[string]bool
+	// Missing are the tables and indexes of the schema that are not there.
+	Missing []string
+
+	UUID, Desired string
+	Sequence      int64 // sqlite_sequence of events
+	Events        []Event
+	Links         []Link // of the chain, by event id
+	Fates         []Fate
+	Dead          map[int64]bool   // x_dead by inbox id
+	Acks          map[string]int64 // x_ack by consumer
+	Fences        map[string]uint64
+	Dedupe        map[string]Dedupe
+	Turns         []Turn // by inbox id
+	Steps         []Step
+	Deliveries    []Delivery // by event id
+	Subscribed    bool       // the inbox consumer stands
+	Sightings     []Sighting
+
+	byID map[int64]int
+}
+
+// IsInbox tells whether this is an inbox.
+func (d *DB) IsInbox() bool { return d.Thread == "inbox" }
+
+// Event answers the event under an id.
+func (d *DB) Event(id int64) (Event, bool) {
+	i, ok := d.byID[id]
+	if !ok {
+		return Event{}, false
+	}
+	return d.Events[i], true
+}
+
+// Head is the greatest event id.
+func (d *DB) Head() int64 {
+	if len(d.Events) == 0 {
+		return 0
+	}
+	return d.Events[len(d.Events)-1].ID
+}
+
+// Event is an event without its content.
+type Event struct {
+	ID                      int64
+	CreatedAt, Source, Type string
+	Subtype                 *string
+	Key                     string   // as an inbox event
+	DeliveryKey             string   // as a message of a conversation
+	Said                    [32]byte // the same for the same message, whatever its id and time
+	Sum                     [32]byte
+	Linked                  [32]byte // the hash that its link must have
+	NotText                 string   // a column that does not hold text
+	Plain                   bool     // valid UTF-8 throughout: its line in events.jsonl holds it exactly
+}
+
+// Link is a row of the chain.
+type Link struct {
+	ID        int64
+	Prev, Sum []byte
+}
+
+// Fate is a row of x_fate.
+type Fate struct {
+	ID                int64
+	Key, Thread, Fate string
+}
+
+// Dedupe is what was committed once.
+type Dedupe struct {
+	EventID int64
+	Token   uint64
+}
+
+// Turn is a row of x_turn.
+type Turn struct {
+	Key                         string
+	InboxID                     int64
+	State, Fate                 string
+	InboundID, ReplyID, ErrorID int64
+	Claimed                     time.Time
+}
+
+// Step is a row of x_step.
+type Step struct {
+	Turn, Key, Kind, Class, State string
+}
+
+// Delivery is a row of x_delivery.
+type Delivery struct {
+	EventID             int64
+	Key, State, Channel string
+	ProviderID          string
+	Resolved            string
+	Created             time.Time
+}
+
+// Sighting is a searched text that was found.
+type Sighting struct {
+	Text  int // index into Options.Search
+	Where string
+}

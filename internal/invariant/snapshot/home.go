@@ -1,0 +1,158 @@
+package snapshot
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir/inboxpath"
+	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/lease"
+)
+
+// Options of reading.
+type Options struct {
+	Agent  string   // only this one; empty: all
+	Live   bool     // services may be at work in the home
+	Search []string // texts to look for in events and in the journal
+	// UserHome is what ~/ stands for in inbox.path.
+	UserHome string
+}
+
+// Read reads a home. The error is about the home; what is wrong with a database
+// is part of the answer.
+func Read(ctx context.Context, home layout.Home, o Options) (*Home, error) {
+	out := &Home{Path: home.Path()}
+	entries, err := os.ReadDir(home.AgentsDir())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !e.IsDir() || layout.ValidID(e.Name()) != nil || (o.Agent != "" && o.Agent != e.Name()) {
+			continue
+		}
+		a, err := readAgent(ctx, home, e.Name(), o)
+		if err != nil {
+			return nil, err
+		}
+		out.Agents = append(out.Agents, a)
+	}
+	if o.Agent != "" && len(out.Agents) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	// After the databases: a lease that has ended by now had ended its work.
+	out.readLeases(ctx, home, o.Live)
+	return out, nil
+}
+
+func readAgent(ctx context.Context, home layout.Home, id string, o Options) (*Agent, error) {
+	a := &Agent{ID: id, Dir: home.AgentDir(id)}
+	a.Inbox = ReadDB(ctx, id, "inbox", InboxDir(home, id, o.UserHome), o)
+	ids, err := threads(a.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range ids {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		a.Threads = append(a.Threads, ReadDB(ctx, id, t, filepath.Join(a.Dir, filepath.FromSlash(t)), o))
+	}
+	return a, nil
+}
+
+// InboxDir is where an agent's inbox lies: where its settings say, else in the
+// agent's directory. Settings that cannot be read are somebody else's finding.
+func InboxDir(home layout.Home, id, userHome string) string {
+	dir := home.AgentDir(id)
+	std := filepath.Join(dir, "inbox")
+	data, err := os.ReadFile(filepath.Join(dir, "config.yaml"))
+	if err != nil {
+		return std
+	}
+	in := layer.Layers{AgentID: id, Agent: layer.File{Name: "config.yaml", Data: data}}
+	if defaults, err := os.ReadFile(home.DefaultsFile()); err == nil {
+		in.Home = layer.File{Name: layout.DefaultsName, Data: defaults}
+	}
+	set, err := layer.Load(in)
+	if err != nil {
+		return std
+	}
+	got, problem, err := inboxpath.Resolve(set.Config.Inbox.Path, inboxpath.Place{
+		AgentID: id, Dir: dir, Home: home.Path(), UserHome: userHome, Allowed: set.InboxPaths,
+	})
+	if err != nil || problem != "" || got == "" {
+		return std
+	}
+	return got
+}
+
+// threads answers the ids of the conversation threads below an agent: those
+// with a database, and those whose database was put aside.
+func threads(dir string) ([]string, error) {
+	var out []string
+	err := filepath.WalkDir(filepath.Join(dir, "threads"), func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case !e.IsDir():
+			return nil
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		id := filepath.ToSlash(rel)
+		if _, err := os.Stat(filepath.Join(path, "events.db")); err == nil {
+			out = append(out, id)
+			return fs.SkipDir
+		}
+		if strings.Count(id, "/") >= layout.MaxThreadLevels-1 {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	slices.Sort(out)
+	return out, err
+}
+
+func (h *Home) readLeases(ctx context.Context, home layout.Home, live bool) {
+	if _, err := os.Stat(home.RegistryDB()); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	c, done, err := Open(ctx, home.RegistryDB(), live)
+	if err != nil {
+		h.LeasesProblem = err.Error()
+		return
+	}
+	defer done()
+	err = each(ctx, c, "SELECT resource, token, holder, ttl_ms, expires, released FROM lease", func(r *sql.Rows) error {
+		var l Lease
+		var token, ttl, expires int64
+		if err := r.Scan(&l.Resource, &token, &l.Holder, &ttl, &expires, &l.Released); err != nil {
+			return err
+		}
+		l.Token, l.TTL, l.Expires = uint64(token), time.Duration(ttl)*time.Millisecond, time.UnixMilli(expires)
+		h.Leases = append(h.Leases, l)
+		return nil
+	})
+	if err != nil {
+		h.LeasesProblem = err.Error()
+	}
+	alive := map[string]bool{}
+	for i, l := range h.Leases {
+		if _, ok := alive[l.Holder]; !ok {
+			alive[l.Holder] = !lease.HolderDead(home.HoldersDir(), l.Holder)
+		}
+		h.Leases[i].Alive = alive[l.Holder]
+	}
+}

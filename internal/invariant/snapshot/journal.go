@@ -1,0 +1,76 @@
+package snapshot
+
+import "strconv"
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// account reads what is known about whole events: fates, acks, fences.
+func (l *loader) account() {
+	d := l.d
+	l.table("x_fate", "SELECT inbox_id, key, thread, fate FROM x_fate ORDER BY inbox_id", func(scan func(...any) error) error {
+		var f Fate
+		err := scan(&f.ID, &f.Key, &f.Thread, &f.Fate)
+		d.Fates = append(d.Fates, f)
+		return err
+	})
+	l.table("x_dead", "SELECT inbox_id FROM x_dead", func(scan func(...any) error) error {
+		var id int64
+		err := scan(&id)
+		d.Dead[id] = true
+		return err
+	})
+	l.table("x_ack", "SELECT consumer, id FROM x_ack", func(scan func(...any) error) error {
+		var consumer string
+		var id int64
+		err := scan(&consumer, &id)
+		d.Acks[consumer] = id
+		return err
+	})
+	l.table("x_fence", "SELECT resource, token FROM x_fence", func(scan func(...any) error) error {
+		var resource string
+		var token int64
+		err := scan(&resource, &token)
+		d.Fences[resource] = uint64(token)
+		return err
+	})
+	l.table("x_dedupe", "SELECT key, event_id, token FROM x_dedupe", func(scan func(...any) error) error {
+		var key string
+		var id, token int64
+		err := scan(&key, &id, &token)
+		d.Dedupe[key] = Dedupe{id, uint64(token)}
+		return err
+	})
+}
+
+// journal reads what a conversation thread knows of turns and deliveries.
+func (l *loader) journal() {
+	d := l.d
+	l.table("x_turn", "SELECT key, inbox_id, state, fate, inbound_id, reply_id, error_id, claimed_at FROM x_turn ORDER BY inbox_id, key", func(scan func(...any) error) error {
+		var t Turn
+		var claimed int64
+		err := scan(&t.Key, &t.InboxID, &t.State, &t.Fate, &t.InboundID, &t.ReplyID, &t.ErrorID, &claimed)
+		t.Claimed = millis(claimed)
+		d.Turns = append(d.Turns, t)
+		return err
+	})
+	l.table("x_step", "SELECT turn, key, kind, class, state, arguments, CAST(result AS TEXT) FROM x_step ORDER BY turn, seq", func(scan func(...any) error) error {
+		var s Step
+		var arguments string
+		var result *string
+		err := scan(&s.Turn, &s.Key, &s.Kind, &s.Class, &s.State, &arguments, &result)
+		d.Steps = append(d.Steps, s)
+		l.search("step "+s.Key+" of "+s.Turn, arguments)
+		if result != nil {
+			l.search("step "+s.Key+" of "+s.Turn, *result)
+		}
+		return err
+	})
+	l.table("x_delivery", "SELECT event_id, key, state, channel, provider_id, resolved, created_at FROM x_delivery ORDER BY event_id", func(scan func(...any) error) error {
+		var v Delivery
+		var created int64
+		err := scan(&v.EventID, &v.Key, &v.State, &v.Channel, &v.ProviderID, &v.Resolved, &created)
+		v.Created = millis(created)
+		d.Deliveries = append(d.Deliveries, v)
+		return err
+	})
+}

@@ -1,0 +1,107 @@
+package homedb_test
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, path string) *homedb.DB {
+	t.Helper()
+	d, err := homedb.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// I6: what was saved is there after a restart, and a token never falls.
+func TestLeases(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	d := open(t, path)
+	r := lease.Record{Resource: "agent/a", Token: 2, Holder: "h", Address: "unix:x", RequestID: "q", TTL: 15 * time.Second, Expires: time.UnixMilli(1700000000123)}
+	released := lease.Record{Resource: "deliver/a", Token: 1, Holder: "h", TTL: time.Second, Expires: time.UnixMilli(1), Released: true}
+	if err := errors.Join(d.Save(t.Context(), r), d.Save(t.Context(), released)); err != nil {
+		t.Fatal(err)
+	}
+	renewed := r
+	renewed.Expires = r.Expires.Add(time.Second)
+	if err := d.Save(t.Context(), renewed); err != nil {
+		t.Fatal(err)
+	}
+	older := r
+	older.Token = 1
+	if err := d.Save(t.Context(), older); err == nil {
+		t.Error("a lower token was saved without an error")
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := open(t, path).Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]lease.Record{}
+	for _, r := range rows {
+		got[r.Resource] = r
+	}
+	if want := map[string]lease.Record{"agent/a": renewed, "deliver/a": released}; !maps.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestInboxes(t *testing.T) {
+	d := open(t, filepath.Join(t.TempDir(), "registry.db"))
+	first := []homedb.Inbox{{Agent: "a", Signature: "s", Started: true, Head: 3, Acked: 2, Dead: 1}, {Agent: "b"}}
+	for _, put := range [][]homedb.Inbox{first, first[:1], nil} {
+		if err := d.SaveInboxes(t.Context(), put); err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.Inboxes(t.Context())
+		if err != nil || len(got) != len(put) {
+			t.Fatalf("got %v, %v", got, err)
+		}
+		for _, want := range put {
+			if got[want.Agent] != want {
+				t.Errorf("got %+v, want %+v", got[want.Agent], want)
+			}
+		}
+	}
+}
+
+// S9, and a file that is no database.
+func TestFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "registry.db")
+	d := open(t, path)
+	if err := d.SaveInboxes(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(path + "*")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		if i, err := os.Stat(f); err != nil || i.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", f, i.Mode(), err)
+		}
+	}
+	bad := filepath.Join(dir, "bad.db")
+	if err := os.WriteFile(bad, []byte("this is not a database, whatever its name says; not at all a database....................."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := homedb.Open(t.Context(), bad); err == nil {
+		t.Error("opened a file that is no database")
+	}
+}

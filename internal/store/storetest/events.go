@@ -1,0 +1,228 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/theclaw/agents/internal/filter"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+var events = map[string]func(*testing.T, *fixture){
+	// S0-53, S0-54: ids rise from 1, a push is one transaction and is told.
+	"append": func(t *testing.T, f *fixture) {
+		sub := "x"
+		out, err := f.Append(t.Context(), inboxA, []store.NewEvent{msg("1"), {Source: "s", Type: "record", Subtype: &sub, Content: "2 \x00 end"}}, store.AppendOptions{})
+		ok(t, err)
+		equal(t, "ids", out.IDs, []int64{1, 2})
+		got := f.all(t, inboxA)
+		equal(t, "read", got, f.commits[0].Events)
+		if got[1].Content != "2 \x00 end" || *got[1].Subtype != "x" || got[0].Subtype != nil || thread.ParseStamp(got[0].CreatedAt).IsZero() {
+			t.Errorf("stored %+v", got)
+		}
+		none, err := f.Append(t.Context(), inboxA, nil, store.AppendOptions{})
+		ok(t, err)
+		equal(t, "an empty push", none.IDs, nil)
+	},
+	"append to nothing": func(t *testing.T, f *fixture) {
+		_, err := f.Append(t.Context(), store.Inbox("nobody"), []store.NewEvent{msg("1")}, store.AppendOptions{})
+		is(t, err, store.ErrNotFound)
+	},
+	"append deduplicates by key": func(t *testing.T, f *fixture) {
+		push := func(key string, list ...store.NewEvent) (store.Appended, error) {
+			return f.Append(t.Context(), inboxA, list, store.AppendOptions{Key: key})
+		}
+		first, err := push("k", msg("1"), msg("2"))
+		ok(t, err)
+		again, err := push("k", msg("1"), msg("2"))
+		ok(t, err)
+		if !again.Duplicate || first.Duplicate {
+			t.Errorf("duplicate: first %v, again %v", first.Duplicate, again.Duplicate)
+		}
+		equal(t, "ids", again.IDs, first.IDs)
+		_, err = push("other", msg("1"), msg("2"))
+		ok(t, err)
+		sub := "x"
+		typed := msg("2")
+		typed.Subtype = &sub
+		for _, reused := range [][]store.NewEvent{{msg("1"), msg("3")}, {msg("1")}, {msg("1"), msg("2"), msg("1")}, {msg("1"), typed}} {
+			_, err = push("k", reused...)
+			is(t, err, store.ErrKeyReused)
+		}
+		equal(t, "stored", len(f.all(t, inboxA)), 4)
+	},
+	"one key at once from many": func(t *testing.T, f *fixture) {
+		var wg sync.WaitGroup
+		fresh := make(chan bool, 32)
+		for range 32 {
+			wg.Go(func() {
+				out, err := f.Append(t.Context(), inboxA, []store.NewEvent{msg("1")}, store.AppendOptions{Key: "k"})
+				if err != nil {
+					t.Error(err)
+				}
+				fresh <- !out.Duplicate
+			})
+		}
+		wg.Wait()
+		n := 0
+		for range 32 {
+			if <-fresh {
+				n++
+			}
+		}
+		equal(t, "first ones", n, 1)
+		equal(t, "stored", len(f.all(t, inboxA)), 1)
+	},
+	"a full inbox refuses": func(t *testing.T, f *fixture) {
+		bob := msg("b")
+		bob.Source = "external:tui:t:dm:c:bob"
+		push := func(n store.NewEvent) error {
+			_, err := f.Append(t.Context(), inboxA, []store.NewEvent{n}, store.AppendOptions{MaxPending: 4, MaxPerPeer: 2})
+			return err
+		}
+		ok(t, push(msg("1")))
+		ok(t, push(msg("2")))
+		is(t, push(msg("3")), store.ErrInboxFull)
+		ok(t, push(bob))
+		ok(t, push(bob))
+		carol := msg("c")
+		carol.Source = "external:tui:t:dm:c:carol"
+		is(t, push(carol), store.ErrInboxFull)
+		// Behind a gap, too, what has a fate waits no more.
+		_, err := f.Settle(t.Context(), "a", runner, store.Settlement{InboxID: 2, Key: "k2", Fate: store.FateSilent})
+		ok(t, err)
+		ok(t, push(msg("3")))
+		equal(t, "stored", len(f.all(t, inboxA)), 5)
+	},
+	"read pages": func(t *testing.T, f *fixture) {
+		for i := range 10 {
+			n := msg(fmt.Sprint(i + 1))
+			if i%2 == 1 {
+				n = said(fmt.Sprint(i + 1))
+			}
+			_, err := f.Append(t.Context(), inboxA, []store.NewEvent{n}, store.AppendOptions{})
+			ok(t, err)
+		}
+		self, err := filter.Parse("source = 'self'")
+		ok(t, err)
+		for _, c := range []struct {
+			q    store.Query
+			want []int64
+			more bool
+		}{
+			{store.Query{Limit: 3}, []int64{1, 2, 3}, true},
+			{store.Query{After: 8, Limit: 3}, []int64{9, 10}, false},
+			{store.Query{After: 10, Limit: 3}, []int64{}, false},
+			{store.Query{After: 99, Limit: 3}, []int64{}, false},
+			{store.Query{Limit: 3, Tail: true}, []int64{8, 9, 10}, true},
+			{store.Query{Limit: 10, Tail: true}, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, false},
+			{store.Query{Limit: 3, Upto: 2}, []int64{1, 2}, false},
+			{store.Query{Limit: 2, Upto: 5, Tail: true}, []int64{4, 5}, true},
+			{store.Query{After: 2, Limit: 2, Filter: self}, []int64{4, 6}, true},
+			{store.Query{Limit: 2, Filter: self, Tail: true, Upto: 7}, []int64{4, 6}, true},
+		} {
+			p, err := f.Read(t.Context(), inboxA, c.q)
+			ok(t, err)
+			equal(t, fmt.Sprintf("%+v", c.q), []any{ids(p.Events), p.More, p.Head}, []any{c.want, c.more, 10})
+		}
+	},
+	// An answer stops at 3 MiB and holds at least one event.
+	"read stops at the bound of an answer": func(t *testing.T, f *fixture) {
+		big := strings.Repeat("x", thread.MaxEvent-200)
+		for range 4 {
+			f.push(t, big)
+		}
+		for _, c := range []struct {
+			q    store.Query
+			want []int64
+		}{
+			{store.Query{Limit: 10}, []int64{1, 2, 3}},
+			{store.Query{Limit: 10, Tail: true}, []int64{2, 3, 4}},
+			{store.Query{Limit: 10, MaxBytes: 1}, []int64{1}},
+		} {
+			p, err := f.Read(t.Context(), inboxA, c.q)
+			ok(t, err)
+			equal(t, fmt.Sprintf("%+v", c.q), []any{ids(p.Events), p.More}, []any{c.want, true})
+		}
+	},
+	// S0-59, S0-60, S0-63.
+	"subscriptions": func(t *testing.T, f *fixture) {
+		flt := "type = 'message'"
+		ok(t, f.Subscribe(t.Context(), inboxA, store.Subscription{Consumer: "c", Handler: "h", Filter: &flt}))
+		is(t, f.Subscribe(t.Context(), inboxA, store.Subscription{Consumer: "c", Handler: "other"}), store.ErrConsumerExists)
+		f.push(t, "1", "2")
+		_, err := f.Ack(t.Context(), inboxA, "c", 2, true)
+		ok(t, err)
+		in, err := f.Info(t.Context(), inboxA)
+		ok(t, err)
+		if len(in.Subscriptions) != 1 || in.Subscriptions[0].Handler != "h" || *in.Subscriptions[0].Filter != flt || in.Subscriptions[0].Acked != 2 || in.Subscriptions[0].UpdatedAt == "" {
+			t.Errorf("subscriptions %+v", in.Subscriptions)
+		}
+		if in.Count != 2 || in.Head != 2 || in.UUID == "" || in.LastAt == "" {
+			t.Errorf("info %+v", in)
+		}
+		ok(t, f.Unsubscribe(t.Context(), inboxA, "c"))
+		is(t, f.Unsubscribe(t.Context(), inboxA, "c"), store.ErrNoConsumer)
+		_, err = f.Ack(t.Context(), inboxA, "c", 1, false)
+		is(t, err, store.ErrNoConsumer)
+		// The progress outlives the subscription.
+		ok(t, f.Subscribe(t.Context(), inboxA, store.Subscription{Consumer: "c"}))
+		in, err = f.Info(t.Context(), inboxA)
+		ok(t, err)
+		equal(t, "progress", in.Subscriptions[0].Acked, 2)
+	},
+	// S0-56: a pop moves a consumer anywhere; ours do not follow.
+	"acks": func(t *testing.T, f *fixture) {
+		for _, c := range []string{"c", thread.Inbox} {
+			ok(t, f.Subscribe(t.Context(), inboxA, store.Subscription{Consumer: c}))
+			for _, step := range []struct {
+				id      int64
+				forward bool
+				want    int64
+			}{{5, false, 5}, {3, true, 5}, {3, false, 3}, {7, true, 7}, {99, false, 99}} {
+				got, err := f.Ack(t.Context(), inboxA, c, step.id, step.forward)
+				ok(t, err)
+				equal(t, "ack", got, step.want)
+			}
+		}
+		f.push(t, "1", "2")
+		s, err := f.State(t.Context(), "a")
+		ok(t, err)
+		equal(t, "acked, pending", []int64{s.Acked, s.Pending}, []int64{0, 2})
+		equal(t, "open", len(f.open(t).Events), 2)
+	},
+	"ensure makes a thread once": func(t *testing.T, f *fixture) {
+		var wg sync.WaitGroup
+		made := make(chan bool, 32)
+		for range 32 {
+			wg.Go(func() {
+				created, err := f.Ensure(t.Context(), threadA, "tuple")
+				if err != nil {
+					t.Error(err)
+				}
+				if _, err := f.Append(t.Context(), threadA, []store.NewEvent{msg("1")}, store.AppendOptions{}); err != nil {
+					t.Error(err)
+				}
+				made <- created
+			})
+		}
+		wg.Wait()
+		n := 0
+		for range 32 {
+			if <-made {
+				n++
+			}
+		}
+		equal(t, "created", n, 1)
+		equal(t, "stored", len(f.all(t, threadA)), 32)
+	},
+	"closed": func(t *testing.T, f *fixture) {
+		f.push(t, "1")
+		ok(t, f.Close())
+		_, err := f.Append(t.Context(), inboxA, []store.NewEvent{msg("1")}, store.AppendOptions{})
+		is(t, err, store.ErrClosed)
+	},
+}

@@ -1,0 +1,207 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+func (f *fixture) next(t *testing.T, n store.NextDelivery) store.DueDelivery {
+	t.Helper()
+	if n.BootID == "" {
+		n.BootID = "boot"
+	}
+	out, err := f.NextDelivery(t.Context(), threadA, sender, n)
+	ok(t, err)
+	return out
+}
+
+func (f *fixture) sent(t *testing.T, id int64, outcome string) store.Delivery {
+	t.Helper()
+	out, err := f.FinishDelivery(t.Context(), threadA, sender, store.FinishDelivery{
+		EventID: id, Outcome: outcome, Channel: "c", ProviderID: "p", Error: "e", MaxAttempts: 3,
+	})
+	ok(t, err)
+	return out
+}
+
+// due is a delivery in words a table can hold.
+func due(d store.DueDelivery) []any {
+	return []any{d.Outcome, d.Event.ID, d.Attempt, d.MaybeDuplicate}
+}
+
+var idle = []any{store.DueIdle, 0, 0, false}
+
+var sends = map[string]func(*testing.T, *fixture){
+	// S0-129, I11: in the order of the events, one at a time.
+	"replies leave in order": func(t *testing.T, f *fixture) {
+		f.ensure(t)
+		equal(t, "nothing", due(f.next(t, store.NextDelivery{})), idle)
+		f.reply(t, "1")
+		f.reply(t, "2")
+		key := ""
+		for _, id := range []int64{2, 4} {
+			acked := map[int64]int64{2: 3, 4: 4}[id] // what is not for delivery is passed
+			equal(t, "peek", due(f.next(t, store.NextDelivery{Peek: true})), []any{store.DueSend, id, 1, false})
+			d := f.next(t, store.NextDelivery{})
+			equal(t, "due", due(d), []any{store.DueSend, id, 1, false})
+			if d.Key == "" || d.Key == key {
+				t.Errorf("key %q after %q", d.Key, key)
+			}
+			key = d.Key
+			got := f.sent(t, id, store.OutcomeSent)
+			equal(t, "sent", []any{got.State, got.ProviderID, got.Channel, got.Attempts, got.Acked}, []any{store.DeliverySent, "p", "c", 1, acked})
+			equal(t, "late news", f.sent(t, id, store.OutcomeFailed).State, store.DeliverySent)
+		}
+		equal(t, "all sent", due(f.next(t, store.NextDelivery{})), idle)
+		in, err := f.Info(t.Context(), threadA)
+		ok(t, err)
+		equal(t, "mirror", in.Subscriptions[0].Acked, 4)
+		_, err = f.FinishDelivery(t.Context(), threadA, sender, store.FinishDelivery{EventID: 1, Outcome: store.OutcomeSent})
+		is(t, err, store.ErrNoDelivery)
+	},
+	// S0-127, S0-128: waits of 5 s and 60 s, dead after the third failure.
+	"failures wait and end": func(t *testing.T, f *fixture) {
+		f.reply(t, "1")
+		f.reply(t, "2")
+		for i, wait := range append(store.DeliveryWaits, 0) {
+			equal(t, "due", due(f.next(t, store.NextDelivery{})), []any{store.DueSend, 2, i + 1, false})
+			d := f.sent(t, 2, store.OutcomeFailed)
+			if wait == 0 {
+				equal(t, "dead", []any{d.State, d.Attempts, d.Error, d.Dead, d.Channel}, []any{store.DeliveryDead, 3, "e", 1, "c"})
+				break
+			}
+			equal(t, "state", []any{d.State, d.Attempts}, []any{store.DeliveryPending, i + 1})
+			n := f.next(t, store.NextDelivery{})
+			if n.Outcome != store.DueWait || n.Wait > wait || n.Wait < wait-time.Second && f.bubble {
+				t.Errorf("try %d: %+v, want a wait of %v", i+1, n, wait)
+			}
+			if !f.bubble {
+				return
+			}
+			time.Sleep(wait)
+		}
+		list := f.all(t, threadA)
+		equal(t, "told", kinds(list), []string{"in", "reply", "in", "reply", "error"})
+		equal(t, "the next goes on", due(f.next(t, store.NextDelivery{})), []any{store.DueSend, 4, 1, false})
+	},
+	"a channel that is down spends no attempt": func(t *testing.T, f *fixture) {
+		f.reply(t, "1")
+		for range 5 {
+			equal(t, "due", due(f.next(t, store.NextDelivery{})), []any{store.DueSend, 2, 1, false})
+			equal(t, "attempts", f.sent(t, 2, store.OutcomeUnavailable).Attempts, 0)
+		}
+		f.next(t, store.NextDelivery{})
+		_, err := f.FinishDelivery(t.Context(), threadA, sender, store.FinishDelivery{EventID: 2, Outcome: store.OutcomeUnavailable, RetryAfter: 30 * time.Second})
+		ok(t, err)
+		if n := f.next(t, store.NextDelivery{}); n.Outcome != store.DueWait || n.Wait > 30*time.Second {
+			t.Errorf("next: %+v", n)
+		}
+	},
+	"rejected and skipped end at once": func(t *testing.T, f *fixture) {
+		f.reply(t, "1")
+		f.reply(t, "2")
+		f.next(t, store.NextDelivery{})
+		equal(t, "rejected", f.sent(t, 2, store.OutcomeRejected).State, store.DeliveryDead)
+		f.next(t, store.NextDelivery{})
+		d := f.sent(t, 4, store.OutcomeSkipped) // S0-126
+		equal(t, "skipped", []any{d.State, d.Acked, d.Dead}, []any{store.DeliverySkipped, 5, 1})
+		equal(t, "then", due(f.next(t, store.NextDelivery{})), idle)
+	},
+	// Window B, I10: the same key, flagged, and no attempt spent.
+	"a crash in a send": func(t *testing.T, f *fixture) {
+		f.reply(t, "1")
+		first := f.next(t, store.NextDelivery{})
+		for range 4 {
+			again := f.next(t, store.NextDelivery{})
+			equal(t, "due", due(again), []any{store.DueSend, 2, 1, true})
+			equal(t, "key", again.Key, first.Key)
+		}
+		d := f.sent(t, 2, store.OutcomeFailed)
+		equal(t, "attempts", []any{d.State, d.Attempts, d.MaybeDuplicate}, []any{store.DeliveryPending, 1, true})
+	},
+	"a send that always kills its process ends": func(t *testing.T, f *fixture) {
+		f.reply(t, "1")
+		n := 0
+		for f.next(t, store.NextDelivery{}).Outcome == store.DueSend {
+			if n++; n > 100 {
+				t.Fatal("no end")
+			}
+		}
+		got, err := f.ListDeliveries(t.Context(), threadA, store.DeliveryDead, 0, 10)
+		ok(t, err)
+		equal(t, "dead", len(got), 1)
+	},
+	"another boot may have sent it": func(t *testing.T, f *fixture) {
+		f.reply(t, "1")
+		equal(t, "due", due(f.next(t, store.NextDelivery{BootID: "later"})), []any{store.DueSend, 2, 1, true})
+	},
+	"too old is dead unsent": func(t *testing.T, f *fixture) {
+		if !f.bubble {
+			t.Skip("needs time to pass")
+		}
+		f.reply(t, "1")
+		f.reply(t, "2")
+		time.Sleep(25 * time.Hour)
+		f.reply(t, "3")
+		d := f.next(t, store.NextDelivery{MaxAge: 24 * time.Hour})
+		equal(t, "due", []any{d.Outcome, d.Event.Content, d.Dead}, []any{store.DueSend, "re: 3", 2})
+	},
+	"a lowered limit ends what waits": func(t *testing.T, f *fixture) {
+		f.reply(t, "1")
+		f.next(t, store.NextDelivery{})
+		f.sent(t, 2, store.OutcomeFailed)
+		equal(t, "next", f.next(t, store.NextDelivery{MaxAttempts: 1}).Outcome, store.DueIdle)
+	},
+	"dead letters": func(t *testing.T, f *fixture) {
+		f.reply(t, "1")
+		f.reply(t, "2")
+		for _, id := range []int64{2, 4} {
+			f.next(t, store.NextDelivery{})
+			f.sent(t, id, store.OutcomeRejected)
+		}
+		dead := func(want ...int64) {
+			t.Helper()
+			got, err := f.ListDeliveries(t.Context(), threadA, store.DeliveryDead, 0, 10)
+			ok(t, err)
+			list := []int64{}
+			for _, d := range got {
+				list = append(list, d.EventID)
+				equal(t, "thread", d.Thread, threadA.Thread)
+			}
+			equal(t, "dead", list, want)
+		}
+		dead(2, 4)
+		d, err := f.ResolveDelivery(t.Context(), threadA, 4, "dropped")
+		ok(t, err)
+		equal(t, "dropped", []any{d.Resolved, d.Dead}, []any{"dropped", 1})
+		d, err = f.ResolveDelivery(t.Context(), threadA, 2, "retried")
+		ok(t, err)
+		equal(t, "retried", []any{d.State, d.Attempts, d.Dead}, []any{store.DeliveryPending, 0, 0})
+		dead([]int64{}...)
+		_, err = f.ResolveDelivery(t.Context(), threadA, 2, "retried")
+		is(t, err, store.ErrNotDead)
+		_, err = f.ResolveDelivery(t.Context(), threadA, 1, "retried")
+		is(t, err, store.ErrNoDelivery)
+		// Below the ack, and still sent, once.
+		equal(t, "due", due(f.next(t, store.NextDelivery{})), []any{store.DueSend, 2, 1, false})
+		f.next(t, store.NextDelivery{})
+		f.sent(t, 2, store.OutcomeRejected)
+		dead(2)
+		equal(t, "told once each", kinds(f.all(t, threadA)), []string{"in", "reply", "in", "reply", "error", "error"})
+	},
+	// S0-120: what the agent said is delivered, whoever wrote it down.
+	"a message of the agent by another program": func(t *testing.T, f *fixture) {
+		f.ensure(t)
+		sub := thread.SubtypeDecision
+		_, err := f.Append(t.Context(), threadA, []store.NewEvent{
+			msg("in"), said("hello"), {Source: thread.SourceSelf, Type: thread.TypeRecord, Subtype: &sub, Content: "x"},
+		}, store.AppendOptions{})
+		ok(t, err)
+		d := f.next(t, store.NextDelivery{})
+		equal(t, "due", due(d), []any{store.DueSend, 2, 1, false})
+		equal(t, "acked", f.sent(t, 2, store.OutcomeSent).Acked, 3)
+	},
+}

@@ -1,0 +1,241 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// begin begins a claimed event again and answers what came of it.
+func (f *fixture) begin(t *testing.T, p store.Pending, alone bool) store.Begun {
+	t.Helper()
+	b := begin(p)
+	b.Alone = alone
+	out, err := f.Begin(t.Context(), threadA, runner, b)
+	ok(t, err)
+	return out
+}
+
+func (f *fixture) record(t *testing.T, r store.Record) int {
+	t.Helper()
+	n, err := f.Record(t.Context(), threadA, runner, r)
+	ok(t, err)
+	return n
+}
+
+func (f *fixture) finish(t *testing.T, fin store.Finish) store.Finished {
+	t.Helper()
+	out, err := f.Finish(t.Context(), threadA, runner, fin)
+	ok(t, err)
+	return out
+}
+
+var turns = map[string]func(*testing.T, *fixture){
+	"the first claim records the event": func(t *testing.T, f *fixture) {
+		_, begun := f.claim(t, "1")
+		equal(t, "event", kinds(f.all(t, threadA)), []string{"in"})
+		equal(t, "inbound", []any{begun.Inbound.Source, begun.Inbound.Content}, []any{alice, "1"})
+		equal(t, "tail", begun.Tail, []thread.Event{begun.Inbound})
+		equal(t, "attempts, steps", []int{begun.CrashAttempts, begun.ErrorAttempts, len(begun.Steps)}, []int{1, 0, 0})
+		in, err := f.Info(t.Context(), threadA)
+		ok(t, err)
+		if s := in.Subscriptions; len(s) != 1 || s[0].Consumer != thread.Outbound || *s[0].Filter != thread.OutboundFilter || s[0].Handler != "deliver" {
+			t.Errorf("subscriptions %+v", s) // S0-120
+		}
+	},
+	// S0-121: a subscription that is gone comes back with the next message.
+	"the outbound subscription is kept": func(t *testing.T, f *fixture) {
+		f.claim(t, "1")
+		ok(t, f.Unsubscribe(t.Context(), threadA, thread.Outbound))
+		f.push(t, "2")
+		f.begin(t, f.open(t).Events[1], false)
+		in, err := f.Info(t.Context(), threadA)
+		ok(t, err)
+		equal(t, "subscriptions", len(in.Subscriptions), 1)
+	},
+	"the tail is a cut at the event": func(t *testing.T, f *fixture) {
+		f.reply(t, "1")
+		f.reply(t, "2")
+		p, _ := f.claim(t, "3")
+		_, err := f.Append(t.Context(), threadA, []store.NewEvent{msg("later")}, store.AppendOptions{})
+		ok(t, err)
+		again := f.begin(t, p, true)
+		var got []string
+		for _, e := range again.Tail {
+			got = append(got, e.Content)
+		}
+		equal(t, "tail", got, []string{"2", "re: 2", "3"})
+	},
+	"a replay sees the journal": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		s := step(1, store.StepModel, "model:1", "", store.StepDone)
+		s.Result, s.Usage, s.Duration, s.Arguments = []byte("answer"), store.Usage{Input: 1, Output: 2, CachedInput: 3, Reasoning: 4}, time.Second, "{}"
+		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{s}})
+		again := f.begin(t, p, true)
+		again.Steps[0].RecordedAt = s.RecordedAt
+		equal(t, "steps", again.Steps, []store.Step{s})
+		equal(t, "events", kinds(f.all(t, threadA)), []string{"in"})
+	},
+	// RELIABILITY 5, poison: alone from the second claim, dead after the fifth.
+	"crashes are counted": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		for n := 2; n <= store.MaxCrashAttempts; n++ {
+			equal(t, "in company", f.begin(t, p, false).Outcome, store.BeginAlone)
+			b := f.begin(t, p, true)
+			equal(t, "outcome, attempts", []int{int(b.Outcome), b.CrashAttempts}, []int{int(store.BeginGo), n})
+		}
+		b := f.begin(t, p, true)
+		equal(t, "outcome, fate", []any{b.Outcome, b.Finished.Fate}, []any{store.BeginExhausted, store.FateDead})
+		equal(t, "after", f.begin(t, p, true).Outcome, store.BeginFinished)
+		equal(t, "events", kinds(f.all(t, threadA)), []string{"in", "error"})
+	},
+	"progress and a clean release forget crashes": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		model := []store.Step{step(1, store.StepModel, "model:1", "", store.StepDone)}
+		f.record(t, store.Record{Key: p.Key, Steps: model})
+		equal(t, "after progress", f.begin(t, p, false).CrashAttempts, 1)
+		f.record(t, store.Record{Key: p.Key, Steps: model})
+		equal(t, "a repeated step is no progress", f.begin(t, p, false).Outcome, store.BeginAlone)
+		ok(t, f.ResetCrashes(t.Context(), threadA, []string{p.Key, "unknown"}))
+		equal(t, "after a release", f.begin(t, p, false).CrashAttempts, 1)
+	},
+	"a failed try waits": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		equal(t, "attempts", f.record(t, store.Record{Key: p.Key, Failed: &store.FailedTry{Error: "e", Wait: time.Hour, Counted: true}}), 1)
+		b := f.begin(t, p, false)
+		if b.Outcome != store.BeginWait || b.Wait <= 0 || b.Wait > time.Hour {
+			t.Errorf("begin: %+v", b)
+		}
+		turn := f.turn(t, p)
+		equal(t, "state, error, attempts", []any{turn.State, turn.Error, turn.ErrorAttempts}, []any{store.TurnWaiting, "e", 1})
+		if turn.NextAt.IsZero() {
+			t.Error("no time of the next try")
+		}
+		if f.bubble {
+			time.Sleep(b.Wait)
+			b = f.begin(t, p, false)
+			equal(t, "after the wait", []int{int(b.Outcome), b.ErrorAttempts, b.CrashAttempts}, []int{int(store.BeginGo), 1, 1})
+		}
+	},
+	"an outage spends no attempt": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		outage := store.Record{Key: p.Key, Failed: &store.FailedTry{Error: "down"}}
+		for range 4 {
+			equal(t, "attempts", f.record(t, outage), 0)
+			equal(t, "begin", f.begin(t, p, false).Outcome, store.BeginGo)
+		}
+		if !f.bubble {
+			return
+		}
+		time.Sleep(time.Hour)
+		equal(t, "waited", f.begin(t, p, true).Waited, time.Hour)
+		// Progress ends the outage; the next one counts from its own beginning.
+		outage.Steps = []store.Step{step(1, store.StepModel, "model:1", "", store.StepDone)}
+		f.record(t, outage)
+		time.Sleep(time.Minute)
+		equal(t, "waited again", f.begin(t, p, false).Waited, time.Minute)
+	},
+	// I8: a result that stands is never replaced, and told once in the thread.
+	"steps are journalled once": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		put := func(state, result, event string) store.Step {
+			s := step(1, store.StepTool, "tool:1", store.ClassEffect, state)
+			s.Result = []byte(result)
+			r := store.Record{Key: p.Key, Steps: []store.Step{s}, Toolcalls: map[string]string{}}
+			if event != "" {
+				r.Toolcalls["tool:1"] = event
+			}
+			f.record(t, r)
+			got := f.turn(t, p).Steps
+			equal(t, "steps", len(got), 1)
+			return got[0]
+		}
+		equal(t, "state", put(store.StepIntent, "", "").State, store.StepIntent)
+		equal(t, "state", put(store.StepIntent, "x", "").State, store.StepIntent)
+		for _, again := range []string{store.StepDone, store.StepDone, store.StepInDoubt, store.StepIntent} {
+			s := put(again, "of "+again, `{"is":"`+again+`"}`)
+			equal(t, "step", []string{s.State, string(s.Result)}, []string{store.StepDone, "of done"})
+		}
+		doubt := step(2, store.StepTool, "tool:2", store.ClassEffect, store.StepIntent)
+		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{doubt}})
+		doubt.State = store.StepInDoubt
+		f.record(t, store.Record{Key: p.Key, Steps: []store.Step{doubt}, Toolcalls: map[string]string{"tool:2": `{"is":"unknown"}`}})
+		equal(t, "state", f.turn(t, p).Steps[1].State, store.StepInDoubt)
+		list := f.all(t, threadA)
+		equal(t, "events", kinds(list), []string{"in", "toolcall", "toolcall"})
+		equal(t, "told", list[1].Content, `{"is":"done"}`)
+		_, err := f.Record(t.Context(), threadA, runner, store.Record{Key: "unknown"})
+		is(t, err, store.ErrNoTurn)
+	},
+	// S0-85, I2, I3: one reply, however often it is given.
+	"a reply is given once": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		fin := replied(p)
+		fin.Steps = []store.Step{step(1, store.StepModel, "model:1", "", store.StepDone)}
+		first := f.finish(t, fin)
+		equal(t, "first", first, store.Finished{Fate: store.FateReplied, ReplyID: 2, OutboxHead: 2, InboundID: 1})
+		fin.Reply = "another"
+		for range 3 {
+			want := first
+			want.Already = true
+			equal(t, "again", f.finish(t, fin), want)
+			equal(t, "as dead", f.finish(t, store.Finish{Key: p.Key, Fate: store.FateDead, Record: "{}"}), want)
+		}
+		b := f.begin(t, p, false)
+		equal(t, "begin", []any{b.Outcome, b.Finished.ReplyID, b.Finished.OutboxHead}, []any{store.BeginFinished, 2, 2})
+		equal(t, "late record", f.record(t, store.Record{Key: p.Key, Steps: []store.Step{step(2, store.StepModel, "model:2", "", store.StepDone)}}), 0)
+		equal(t, "events", kinds(f.all(t, threadA)), []string{"in", "reply"})
+		turn := f.turn(t, p)
+		equal(t, "turn", []any{turn.State, turn.Fate, turn.ReplyID, len(turn.Steps), turn.Delivery.State}, []any{store.TurnDone, store.FateReplied, 2, 1, store.DeliveryPending})
+		_, err := f.Finish(t.Context(), threadA, runner, store.Finish{Key: "unknown"})
+		is(t, err, store.ErrNoTurn)
+	},
+	"fates": func(t *testing.T, f *fixture) {
+		for _, c := range []struct {
+			fin  store.Finish
+			want []string
+			open int64
+		}{
+			{store.Finish{Fate: store.FateSilent}, []string{"in"}, 0},
+			{store.Finish{Fate: store.FateMerged}, []string{"in"}, 0},
+			{store.Finish{Fate: store.FateAborted, Error: "why"}, []string{"in"}, 0},
+			{store.Finish{Fate: store.FateDead, Error: "why", Record: "{}"}, []string{"in", "error"}, 0},
+			{store.Finish{Fate: store.FateReplied, Reply: "{}", Deliver: true, Console: true}, []string{"in", "reply"}, 0},
+			{store.Finish{Fate: store.FateReplied, Reply: "{}"}, []string{"in", "reply"}, 0},
+			{store.Finish{Fate: store.FateDead, Error: "why", Record: "{}", Apology: "{}", Deliver: true}, []string{"in", "error", "reply"}, 1},
+		} {
+			before := len(f.all(t, threadAOrNone(t, f)))
+			p, _ := f.claim(t, "x")
+			c.fin.Key = p.Key
+			out := f.finish(t, c.fin)
+			f.finish(t, c.fin)
+			list := f.all(t, threadA)
+			equal(t, "events of "+string(c.fin.Fate), kinds(list[before:]), c.want)
+			if (out.ReplyID != 0) != (c.fin.Fate == store.FateReplied) || (out.ErrorEventID != 0) != (c.fin.Fate == store.FateDead) || (out.OutboxHead != 0) != (c.open != 0) {
+				t.Errorf("%+v: finished %+v", c.fin, out)
+			}
+			turn := f.turn(t, p)
+			equal(t, "turn", []any{turn.State, turn.Fate, turn.Error}, []any{store.TurnDone, c.fin.Fate, c.fin.Error})
+		}
+		// What a client watched and what had no channel is not sent later.
+		d, err := f.NextDelivery(t.Context(), threadA, sender, store.NextDelivery{BootID: "boot"})
+		ok(t, err)
+		list := f.all(t, threadA)
+		equal(t, "the apology alone is due", d.Event.ID, list[len(list)-1].ID)
+	},
+}
+
+func threadAOrNone(t *testing.T, f *fixture) store.Ref {
+	t.Helper()
+	f.ensure(t)
+	return threadA
+}
+
+func (f *fixture) turn(t *testing.T, p store.Pending) store.Turn {
+	t.Helper()
+	out, err := f.Turn(t.Context(), "a", store.TurnQuery{InboxID: p.Event.ID, Key: p.Key, Route: batch("").Route})
+	ok(t, err)
+	return out
+}

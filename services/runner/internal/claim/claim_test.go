@@ -1,0 +1,287 @@
+package claim_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/fault"
+	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/batch"
+	"github.com/theclaw/agents/services/runner/internal/claim"
+	"github.com/theclaw/agents/services/runner/internal/turn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// desk answers the calls of claims from a script: the far end of the wire, where
+// faults are. The real registry is in the service's own tests.
+type desk struct {
+	mu       sync.Mutex
+	requests []string // ids of the long polls
+	times    []time.Time
+	answers  []func() (*pb.AcquireDueLeaseResponse, error)
+	renewed  []uint64
+	released []uint64
+	renewErr error
+	events   int // in the inbox
+	opened   int
+}
+
+func (d *desk) AcquireDueLease(ctx context.Context, in *pb.AcquireDueLeaseRequest, _ ...grpc.CallOption) (*pb.AcquireDueLeaseResponse, error) {
+	d.mu.Lock()
+	d.requests, d.times = append(d.requests, in.GetRequestId()), append(d.times, time.Now())
+	if len(d.answers) > 0 {
+		answer := d.answers[0]
+		d.answers = d.answers[1:]
+		d.mu.Unlock()
+		return answer()
+	}
+	d.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(in.GetWait().AsDuration()):
+		return &pb.AcquireDueLeaseResponse{}, nil
+	}
+}
+
+func (d *desk) AcquireLease(context.Context, *pb.AcquireLeaseRequest, ...grpc.CallOption) (*pb.AcquireLeaseResponse, error) {
+	return nil, fault.New(codes.FailedPrecondition, fault.LeaseHeld, "held", "")
+}
+
+func (d *desk) RenewLease(_ context.Context, in *pb.RenewLeaseRequest, _ ...grpc.CallOption) (*pb.RenewLeaseResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.renewed = append(d.renewed, in.GetToken())
+	return &pb.RenewLeaseResponse{Ttl: durationpb.New(15 * time.Second)}, d.renewErr
+}
+
+func (d *desk) ReleaseLease(_ context.Context, in *pb.ReleaseLeaseRequest, _ ...grpc.CallOption) (*pb.ReleaseLeaseResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.released = append(d.released, in.GetToken())
+	return &pb.ReleaseLeaseResponse{}, nil
+}
+
+// gone are the tokens given back so far.
+func (d *desk) gone() []uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.released)
+}
+
+func (d *desk) renewals() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.renewed)
+}
+
+func (d *desk) OpenBatch(_ context.Context, in *pb.OpenBatchRequest, _ ...grpc.CallOption) (*pb.OpenBatchResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.opened++
+	out := &pb.OpenBatchResponse{HeadId: int64(d.events), ScannedId: int64(d.events)}
+	for id := in.GetAfterId() + 1; id <= int64(d.events); id++ {
+		out.Events = append(out.Events, &pb.PendingEvent{Event: &pb.Event{Id: id}, ThreadId: "t"})
+	}
+	return out, nil
+}
+
+func due(token uint64, fresh bool) func() (*pb.AcquireDueLeaseResponse, error) {
+	return func() (*pb.AcquireDueLeaseResponse, error) {
+		return &pb.AcquireDueLeaseResponse{Due: []*pb.DueWork{{
+			AgentId: "a1", Fresh: fresh, Lease: &pb.Lease{Resource: "agent/a1", Token: token, Ttl: durationpb.New(15 * time.Second)},
+		}}}, nil
+	}
+}
+
+func away() (*pb.AcquireDueLeaseResponse, error) {
+	return nil, fault.New(codes.Unavailable, fault.RegistryUnavailable, "away", "")
+}
+
+// start runs a set until the function it returns is called.
+func start(d *desk, do claim.Turn) (*claim.Set, func()) {
+	s := claim.New(claim.Config{
+		Holder: "h", Agents: 10, TTL: 15 * time.Second, Keep: 10 * time.Second, Poll: 25 * time.Second, Grace: 30 * time.Second, Quarantine: 5 * time.Minute,
+	}, claim.Deps{Leases: d, Inbox: d, Turn: do, Slots: batch.NewSlots(8), Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.Run(ctx) })
+	return s, func() { cancel(); wg.Wait() }
+}
+
+func fine(context.Context, claim.Lease, *pb.PendingEvent, turn.Slot) error { return nil }
+
+// A poll without an answer is repeated under its id with growing waits; one that
+// was answered gets a new id.
+func TestPollIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{}
+		for range 8 {
+			d.answers = append(d.answers, away)
+		}
+		_, stop := start(d, fine)
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		stop()
+		if ids := slices.Compact(slices.Clone(d.requests)); len(ids) != 2 || len(d.requests) != 10 {
+			t.Errorf("%d calls under %d ids", len(d.requests), len(ids))
+		}
+		if took := d.times[8].Sub(d.times[0]); took < time.Second || took > 8*time.Second {
+			t.Errorf("8 repeats in %v", took)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // a registry that is ending answers nothing at once
+		d := &desk{}
+		for range 8 {
+			d.answers = append(d.answers, func() (*pb.AcquireDueLeaseResponse, error) { return &pb.AcquireDueLeaseResponse{}, nil })
+		}
+		_, stop := start(d, fine)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		stop()
+		if took := d.times[8].Sub(d.times[0]); took < time.Second {
+			t.Errorf("8 empty answers in %v", took)
+		}
+	})
+}
+
+// The life of a claim: work, keep, give back; work for a lease that nobody here
+// has is given back at once.
+func TestClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{events: 3, answers: []func() (*pb.AcquireDueLeaseResponse, error){due(7, true), due(5, false)}}
+		var fences []string
+		_, stop := start(d, func(_ context.Context, l claim.Lease, _ *pb.PendingEvent, _ turn.Slot) error {
+			fences = append(fences, l.Fence())
+			return l.Check()
+		})
+		synctest.Wait()
+		if !slices.Equal(fences, []string{"agent/a1=7", "agent/a1=7", "agent/a1=7"}) || !slices.Equal(d.gone(), []uint64{5}) {
+			t.Errorf("worked under %v, released %v", fences, d.gone())
+		}
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		if !slices.Equal(d.gone(), []uint64{5, 7}) || d.renewals() == 0 {
+			t.Errorf("released %v, renewed %d times", d.gone(), d.renewals())
+		}
+		stop()
+	})
+}
+
+// A grant that took long to arrive is renewed before it is trusted.
+func TestOldGrant(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &desk{events: 1}
+			if lost {
+				d.renewErr = fault.New(codes.Aborted, fault.LeaseLost, "lost", "")
+			}
+			worked := false
+			d.answers = append(d.answers, func() (*pb.AcquireDueLeaseResponse, error) {
+				time.Sleep(20 * time.Second)
+				return due(7, true)()
+			})
+			_, stop := start(d, func(context.Context, claim.Lease, *pb.PendingEvent, turn.Slot) error { worked = true; return nil })
+			time.Sleep(21 * time.Second)
+			synctest.Wait()
+			if worked == lost || d.renewals() == 0 {
+				t.Errorf("lost %v: worked %v, renewed %d times", lost, worked, d.renewals())
+			}
+			stop()
+			if lost == slices.Contains(d.gone(), 7) {
+				t.Errorf("lost %v: released %v", lost, d.gone())
+			}
+		})
+	}
+}
+
+// A newer token of the same agent ends the older claim before it begins.
+func TestNewToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{events: 1, answers: []func() (*pb.AcquireDueLeaseResponse, error){due(7, true), due(8, true)}}
+		var tokens []uint64
+		running := 0
+		_, stop := start(d, func(_ context.Context, l claim.Lease, _ *pb.PendingEvent, _ turn.Slot) error {
+			if running++; running > 1 {
+				t.Error("two claims of one agent work")
+			}
+			tokens = append(tokens, l.Token)
+			time.Sleep(time.Second)
+			running--
+			return nil
+		})
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		stop()
+		if len(tokens) == 0 || tokens[len(tokens)-1] != 8 {
+			t.Errorf("worked under %v", tokens)
+		}
+	})
+}
+
+// Drain: the grace, then the end; a lease is given back either way.
+func TestDrain(t *testing.T) {
+	for _, long := range []time.Duration{10 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &desk{events: 1, answers: []func() (*pb.AcquireDueLeaseResponse, error){due(7, true)}}
+			finished := false
+			s, stop := start(d, func(ctx context.Context, _ claim.Lease, _ *pb.PendingEvent, _ turn.Slot) error {
+				select {
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				case <-time.After(long):
+					finished = true
+					return nil
+				}
+			})
+			synctest.Wait()
+			begin := time.Now()
+			stop()
+			if took := time.Since(begin); took != min(long, 30*time.Second) || finished != (long < 30*time.Second) || !slices.Equal(d.gone(), []uint64{7}) {
+				t.Errorf("took %v, finished %v, released %v", took, finished, d.gone())
+			}
+			if _, err := s.Join(t.Context(), "a1", 1, func(context.Context) error { return nil }); !fault.Is(err, fault.ServiceUnavailable) {
+				t.Errorf("join after the drain: %v", err)
+			}
+		})
+	}
+}
+
+// Three panics in a minute set an agent aside; then one is enough.
+func TestQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{events: 1, answers: []func() (*pb.AcquireDueLeaseResponse, error){due(7, true)}}
+		var at []time.Duration
+		begin := time.Now()
+		s, stop := start(d, func(_ context.Context, l claim.Lease, _ *pb.PendingEvent, _ turn.Slot) error {
+			at = append(at, time.Since(begin).Round(time.Minute))
+			l.Panicked()
+			return errors.New("panicked")
+		})
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		if _, err := s.Join(t.Context(), "a1", 1, func(context.Context) error { return nil }); !fault.Is(err, fault.AgentFailed) {
+			t.Errorf("join: %v", err)
+		}
+		if len(d.gone()) != 0 {
+			t.Error("the lease went to the next runner to bring down")
+		}
+		stop()
+		want := []time.Duration{0, 0, 0, 5 * time.Minute, 10 * time.Minute}
+		if !slices.Equal(at, want) || !slices.Equal(d.gone(), []uint64{7}) {
+			t.Errorf("tried at %v, released %v", at, d.gone())
+		}
+	})
+}

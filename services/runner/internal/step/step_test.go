@@ -1,0 +1,83 @@
+package step_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/tool"
+)
+
+// A journalled answer comes back whole.
+func TestRoundTrip(t *testing.T) {
+	r := model.Response{
+		Text: "a <b> \u2028 \"c\"", Reasoning: "hm", FinishReason: model.FinishToolCalls, Model: "m1", ProviderID: "x1",
+		ToolCalls: []model.ToolCall{{ID: "c1", Name: "bash_exec", Arguments: json.RawMessage(`{"command":"echo <x>"}`)}},
+	}
+	a, result, problem := step.NewAnswer(r)
+	if problem != nil {
+		t.Fatal(problem)
+	}
+	got, err := step.Decode(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(a, got); diff != "" {
+		t.Error(diff)
+	}
+	m := got.Message()
+	if m.Text != r.Text || m.Reasoning != r.Reasoning || len(m.ToolCalls) != 1 || string(m.ToolCalls[0].Arguments) != string(r.ToolCalls[0].Arguments) {
+		t.Errorf("%+v", m)
+	}
+	if step.ModelKey(3) != "model:3" || step.ToolKey(3, 2) != "tool:3:2" {
+		t.Error("keys")
+	}
+	if _, err := step.Decode([]byte("{")); err == nil {
+		t.Error("half an answer was read")
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for name, r := range map[string]model.Response{
+		"plain":     {Text: strings.Repeat("x", 2<<20)},
+		"escaped":   {Text: strings.Repeat("\\", 2<<20)},
+		"wide":      {Text: strings.Repeat("日", 1<<20)},
+		"reasoning": {Text: strings.Repeat("x", 1<<19), Reasoning: strings.Repeat("y", 1<<20)},
+	} {
+		a, result, problem := step.NewAnswer(r)
+		if problem != nil || len(result) > 1<<20 || len(a.Text) > 900<<10 || !utf8.ValidString(a.Text) || !json.Valid(result) {
+			t.Errorf("%s: %v, %d bytes, text of %d", name, problem, len(result), len(a.Text))
+		}
+	}
+	big := json.RawMessage(`{"command":"` + strings.Repeat("x", tool.MaxArguments) + `"}`)
+	if _, _, problem := step.NewAnswer(model.Response{ToolCalls: []model.ToolCall{{ID: "1", Name: "bash_exec", Arguments: big}}}); problem == nil || !problem.Recoverable() {
+		t.Errorf("arguments too large: %v", problem)
+	}
+	fits := json.RawMessage(`{"command":"` + strings.Repeat("x", tool.MaxArguments-100) + `"}`)
+	many := model.Response{}
+	for range 8 {
+		many.ToolCalls = append(many.ToolCalls, model.ToolCall{ID: "1", Name: "bash_exec", Arguments: fits})
+	}
+	if _, _, problem := step.NewAnswer(many); problem == nil {
+		t.Error("an answer above the journal's size was taken")
+	}
+}
+
+// The request's hash does not hang on the try.
+func TestRequestHash(t *testing.T) {
+	req := model.Request{Model: "m", System: "s"}
+	a := step.Model(1, 1, "p", req, model.Response{}, nil)
+	req.Try = 3
+	b := step.Model(1, 1, "p", req, model.Response{}, nil)
+	req.System = "other"
+	c := step.Model(1, 1, "p", req, model.Response{}, nil)
+	if !bytes.Equal(a.GetRequestSha256(), b.GetRequestSha256()) || bytes.Equal(a.GetRequestSha256(), c.GetRequestSha256()) {
+		t.Error("hashes")
+	}
+}
