@@ -190,6 +190,6 @@ func become(args []string) error {
 		}
 		program = path
 	}
-	err := syscall.Exec(program, append([]string{"agentctl"}, args...), os.Environ())
+	err := syscall.Exec(program, append([]string{"agentctl"}, args...), os.Environ()) //nolint:gosec // handing on our own words is the job
 	return fmt.Errorf("start %s: %w", program, err)
 }

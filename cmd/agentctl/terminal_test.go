@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -57,26 +55,12 @@ func TestChatAtATerminal(t *testing.T) {
 		t.Skip("tmux is not installed: chat at a terminal was not tried")
 	}
 	dir, home := built(t), filepath.Join(t.TempDir(), "h")
-	agentd := exec.Command(filepath.Join(dir, "agentd"), "all")
-	agentd.Env = []string{"THECLAW_HOME=" + home}
-	if err := agentd.Start(); err != nil {
+	services(t, home)
+	e := owner(t, home)
+	if _, err := e.Agents().CreateAgent(t.Context(), &registry.CreateAgentRequest{AgentId: "a1"}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = agentd.Process.Kill()
-		_ = agentd.Wait()
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if err := answering(ctx, home); err != nil {
-		t.Fatal(err)
-	}
-	e := command.New(nil, nil, nil, func(name string) string { return map[string]string{"THECLAW_HOME": home}[name] }, "test")
-	defer e.Close()
-	if _, err := e.Agents().CreateAgent(ctx, &registry.CreateAgentRequest{AgentId: "a1"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Agents().StartAgent(ctx, &registry.StartAgentRequest{AgentId: "a1"}); err != nil {
+	if _, err := e.Agents().StartAgent(t.Context(), &registry.StartAgentRequest{AgentId: "a1"}); err != nil {
 		t.Fatal(err)
 	}
 

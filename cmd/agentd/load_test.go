@@ -32,7 +32,7 @@ func (m *message) key() string { return fmt.Sprintf("%s-%s-%d", m.agent, m.peer,
 func (m *message) text() string {
 	switch m.kind {
 	case "run":
-		return "run: echo " + m.key() + " >> ran.txt"
+		return "run: echo " + m.key() + " $TOOL_IDEMPOTENCY_KEY >> ran.txt"
 	case "fail":
 		return "fail: auth " // ends dead at once (T9); found by its turn
 	case "refuse":

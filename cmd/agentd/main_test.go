@@ -17,8 +17,9 @@ import (
 const (
 	// markAgentd makes the test binary be agentd.
 	markAgentd = "THECLAW_TEST_AGENTD"
-	// failpoint is "label:hit[:stop]": at that hit of the label the process kills
-	// itself with SIGKILL, or stops itself. Only the test binary knows it.
+	// failpoint is "label:hit[:stop|:say]": at that hit of the label the process
+	// kills itself with SIGKILL, or stops itself, or only says so. Only the test
+	// binary knows it.
 	failpoint = "THECLAW_FAILPOINT"
 )
 
@@ -41,10 +42,7 @@ func arm(spec string) {
 	if err != nil {
 		panic("failpoint " + spec + ": " + err.Error())
 	}
-	sig := syscall.SIGKILL
-	if what == "stop" {
-		sig = syscall.SIGSTOP
-	}
+	sig := map[string]syscall.Signal{"": syscall.SIGKILL, "stop": syscall.SIGSTOP, "say": 0}[what]
 	var hits atomic.Int64
 	fault.SetPoint(func(l string) {
 		if l != label || hits.Add(1) != at {

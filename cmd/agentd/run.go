@@ -66,6 +66,9 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 	}
 	stages = append(stages, e.serveMetrics(failed))
 	e.log.Info("serving", "home", o.home)
+	var trim sync.WaitGroup
+	defer trim.Wait()
+	trim.Go(func() { trimMemory(drain) })
 	select {
 	case <-drain.Done():
 		e.log.Info("draining")

@@ -137,6 +137,7 @@ func Check(ctx context.Context, home layout.Home, o Options) ([]Finding, Stats, 
 	c.i3History()
 	c.i4History()
 	c.i6()
+	c.i6History()
 	c.i9Sink()
 	c.i10()
 	c.i14()

@@ -84,6 +84,7 @@ func (c *check) i6() {
 			Invariant: "I6", What: "the lease ledger cannot be read: " + c.home.LeasesProblem,
 			Fix: "stop the services and move registry.db away: tokens go on from the inboxes", Severity: Violation,
 		})
+		return
 	}
 	ledger := map[string]uint64{}
 	for _, l := range c.home.Leases {
@@ -98,7 +99,6 @@ func (c *check) i6() {
 			}
 		}
 	}
-	c.i6History()
 }
 
 func (c *check) i6History() {

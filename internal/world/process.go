@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -50,7 +51,15 @@ func (p Program) Start(t testing.TB, args ...string) *Process {
 		r.log.close()
 		close(r.done)
 	}()
-	t.Cleanup(r.Kill)
+	t.Cleanup(func() {
+		r.Kill()
+		// A program that goes on after one of these has passed nothing.
+		for _, bad := range []string{"WARNING: DATA RACE", "fatal error: "} {
+			if _, at, found := strings.Cut(r.Log(), bad); found {
+				t.Errorf("agentd: %s%.4000s", bad, at)
+			}
+		}
+	})
 	return r
 }
 

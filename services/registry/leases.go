@@ -3,12 +3,12 @@ package registry
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store"
@@ -23,36 +23,6 @@ const (
 	minTTL      = 100 * time.Millisecond
 	maxTTL      = 10 * time.Minute
 )
-
-// polls keeps the last answer to each holder's long poll, so that a repeat of a
-// call whose answer was lost gets the same leases.
-type polls struct {
-	mu   sync.Mutex
-	last map[string]poll // by holder and kind
-}
-
-type poll struct {
-	requestID string
-	answer    *registryv1.AcquireDueLeaseResponse
-}
-
-func (p *polls) repeat(key, requestID string) *registryv1.AcquireDueLeaseResponse {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if l, ok := p.last[key]; ok && l.requestID == requestID {
-		return l.answer
-	}
-	return nil
-}
-
-func (p *polls) keep(key, requestID string, answer *registryv1.AcquireDueLeaseResponse) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.last) > 4096 { // holders come and go; a forgotten answer costs one ttl
-		clear(p.last)
-	}
-	p.last[key] = poll{requestID, answer}
-}
 
 func resource(kind registryv1.LeaseKind, agentID string) string {
 	if kind == registryv1.LeaseKind_LEASE_KIND_DELIVER {
@@ -124,7 +94,14 @@ func (s *Service) AcquireDueLease(ctx context.Context, req *registryv1.AcquireDu
 	if req.GetKind() == registryv1.LeaseKind_LEASE_KIND_DELIVER {
 		board = s.deliver
 	}
+	lapses := s.polls.lapsesOf(req.GetHolder())
 	for {
+		if s.polls.lapsesOf(req.GetHolder()) != lapses {
+			// A stopped process cannot take back the poll it left here. Given what
+			// it has just let run out, it would hold that for one ttl more; one that
+			// is only late asks again at once.
+			return &registryv1.AcquireDueLeaseResponse{}, nil
+		}
 		answer, wake := s.takeDue(ctx, board, req)
 		if len(answer.GetDue()) > 0 {
 			s.polls.keep(key, req.GetRequestId(), answer)
@@ -173,6 +150,9 @@ func (s *Service) takeDue(ctx context.Context, board *dispatch.Board, req *regis
 		rec, err := s.acquire(ctx, a, req.GetKind(), lease.AcquireRequest{
 			Holder: req.GetHolder(), Address: req.GetAddress(), RequestID: req.GetRequestId() + "/" + id, TTL: ttlOf(req.GetTtl()),
 		})
+		if fault.Is(err, fault.LeaseHeld) {
+			return false, false // another was faster
+		}
 		if err != nil {
 			s.log.Warn("due agent not leased", "agent_id", id, "error", err)
 			return false, true
@@ -271,6 +251,7 @@ func (s *Service) reapLoop(ctx context.Context) {
 		t.Stop()
 		for _, r := range s.leases.Reap(ctx) {
 			s.log.Info("lease ended", "agent_id", agentOf(r.Resource), "holder", r.Holder, "fencing_token", r.Token)
+			s.polls.lapsed(r.Holder)
 			s.ended(agentOf(r.Resource))
 		}
 		s.metrics.Leases.WithLabelValues("held").Set(float64(len(s.leases.List())))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
 	"github.com/theclaw/agents/services/registry/internal/directory"
@@ -38,8 +39,11 @@ func (s *Service) recall(ctx context.Context) {
 		s.log.Warn("nothing is known of the inboxes", "error", err)
 	}
 	s.dir.Each(ctx, func(a *directory.Agent) {
-		s.watch.add(a)
 		i, ok := known[a.ID]
+		if ok {
+			a.RecallPlace(i.Settings, i.Path)
+		}
+		s.watch.add(a)
 		if !ok || i.Head != i.Acked {
 			return
 		}
@@ -56,16 +60,23 @@ func (s *Service) sweep(ctx context.Context) {
 		s.log.Error("agents not scanned", "error", err)
 	}
 	s.dir.Each(ctx, func(a *directory.Agent) {
+		if _, live := s.leases.Get(lease.AgentResource(a.ID)); !live {
+			a.Rest()
+		}
 		path, err := s.dir.Path(store.Inbox(a.ID))
 		if err != nil {
 			a.Fail(fault.From(err).What, false)
 			return
 		}
 		if sig := directory.Stamp(path); sig != a.Signature() || !a.Known().Loaded {
+			open := s.store.IsOpen(store.Inbox(a.ID))
 			if err := s.lookAt(ctx, a, sig); err != nil && ctx.Err() == nil {
 				s.log.Warn("inbox not read", "agent_id", a.ID, "error", err)
 			}
-			return
+			if !open && !a.HasWork() { // only read: a thousand of these need not stay open
+				s.store.Forget(func(r store.Ref) bool { return r == store.Inbox(a.ID) })
+				a.Sign(directory.Stamp(path))
+			}
 		}
 		s.markDue(a)
 	})
@@ -149,7 +160,8 @@ func (s *Service) saveInboxes() {
 		if err != nil || !k.Loaded || k.Outbound > 0 || k.Problem != "" {
 			return
 		}
-		put = append(put, homedb.Inbox{Agent: a.ID, Signature: directory.Stamp(path), Started: k.Started, Head: k.Head, Acked: k.Acked, Dead: k.Dead})
+		sig, place := a.Place()
+		put = append(put, homedb.Inbox{Agent: a.ID, Settings: sig, Path: place, Signature: directory.Stamp(path), Started: k.Started, Head: k.Head, Acked: k.Acked, Dead: k.Dead})
 	})
 	if err := s.homeDB.SaveInboxes(context.Background(), put); err != nil {
 		s.log.Warn("what is known of the inboxes is not kept", "error", err)

@@ -10,14 +10,27 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/theclaw/agents/internal/invariant/snapshot"
 	"github.com/theclaw/agents/internal/thread"
 )
+
+// Agrees tells whether a line says what the database says. A line of the
+// external tool has its own clock's time; one past every id the database has
+// known was lost with power, and the database is right.
+func Agrees(d *snapshot.DB, l thread.Event) bool {
+	e, ok := d.Event(l.ID)
+	if !ok {
+		return l.ID > max(d.Head(), d.Sequence)
+	}
+	l.CreatedAt = e.CreatedAt
+	return !e.Plain || l.Hash(nil) == e.Sum
+}
 
 // Lines calls fn for every whole line of events.jsonl in dir, the rotated parts
 // first, in the order they were written. Half a line, as a crash leaves it, is
 // passed over.
 func Lines(dir string, fn func(thread.Event) error) error {
-	parts, err := filepath.Glob(filepath.Join(escape(dir), "events-*.jsonl"))
+	parts, err := filepath.Glob(filepath.Join(Escape(dir), "events-*.jsonl"))
 	if err != nil {
 		return err
 	}
@@ -30,8 +43,8 @@ func Lines(dir string, fn func(thread.Event) error) error {
 	return nil
 }
 
-// escape makes a directory name mean itself in a pattern.
-func escape(dir string) string {
+// Escape makes a directory name mean itself in a pattern.
+func Escape(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 

@@ -16,7 +16,7 @@ import (
 func ReadDB(ctx context.Context, agent, threadID, dir string, o Options) *DB {
 	d := &DB{
 		Agent: agent, Thread: threadID, Dir: dir, Unread: map[string]bool{}, Dead: map[int64]bool{}, Acks: map[string]int64{},
-		Fences: map[string]uint64{}, Dedupe: map[string]Dedupe{}, byID: map[int64]int{},
+		Fences: map[string]uint64{}, Outbox: map[string]int64{}, Dedupe: map[string]Dedupe{}, byID: map[int64]int{},
 	}
 	c, done, err := Open(ctx, filepath.Join(dir, "events.db"), o.Live)
 	if err != nil {

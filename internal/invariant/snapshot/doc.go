@@ -61,6 +61,7 @@ type DB struct {
 	Dead          map[int64]bool   // x_dead by inbox id
 	Acks          map[string]int64 // x_ack by consumer
 	Fences        map[string]uint64
+	Outbox        map[string]int64 // delivered up to, by thread
 	Dedupe        map[string]Dedupe
 	Turns         []Turn // by inbox id
 	Steps         []Step

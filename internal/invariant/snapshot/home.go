@@ -112,7 +112,7 @@ func threads(dir string) ([]string, error) {
 			return err
 		}
 		id := filepath.ToSlash(rel)
-		if _, err := os.Stat(filepath.Join(path, "events.db")); err == nil {
+		if here(path) {
 			out = append(out, id)
 			return fs.SkipDir
 		}
@@ -155,4 +155,14 @@ func (h *Home) readLeases(ctx context.Context, home layout.Home, live bool) {
 		}
 		h.Leases[i].Alive = alive[l.Holder]
 	}
+}
+
+// here tells whether a directory is a thread: it has a database, or had one that
+// was put aside.
+func here(dir string) bool {
+	if _, err := os.Stat(filepath.Join(dir, "events.db")); err == nil {
+		return true
+	}
+	entries, err := os.ReadDir(dir)
+	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), "events.db.corrupt-") })
 }

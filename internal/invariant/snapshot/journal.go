@@ -33,6 +33,13 @@ func (l *loader) account() {
 		d.Fences[resource] = uint64(token)
 		return err
 	})
+	l.table("x_outbox", "SELECT thread, acked FROM x_outbox", func(scan func(...any) error) error {
+		var id string
+		var acked int64
+		err := scan(&id, &acked)
+		d.Outbox[id] = acked
+		return err
+	})
 	l.table("x_dedupe", "SELECT key, event_id, token FROM x_dedupe", func(scan func(...any) error) error {
 		var key string
 		var id, token int64

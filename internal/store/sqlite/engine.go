@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/pool"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 )
 
 // Options of an engine.
@@ -59,6 +60,9 @@ func (e *Engine) Open() int { return e.pool.Open() }
 
 // Stats sums the commit counters of all databases since the start.
 func (e *Engine) Stats() db.Stats { return e.pool.Stats() }
+
+// IsOpen tells whether a thread's database is open.
+func (e *Engine) IsOpen(r store.Ref) bool { return e.pool.IsOpen(r) }
 
 // Forget closes databases, for directories that vanish or move.
 func (e *Engine) Forget(match func(store.Ref) bool) { e.pool.Forget(match) }
@@ -154,5 +158,5 @@ func makeDir(path string) error {
 	if err != nil {
 		return err
 	}
-	return db.SyncDir(filepath.Dir(path))
+	return schema.SyncDir(filepath.Dir(path))
 }

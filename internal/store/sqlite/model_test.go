@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -223,6 +224,11 @@ func (m *machine) Crash(t *rapid.T) {
 // P1, I1, I3: whatever happens, each event ends in one fate, and replied means
 // exactly one reply.
 func TestModel(t *testing.T) {
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		if err := flag.Set("rapid.checks", "20"); err != nil { // each runs on real files
+			t.Fatal(err)
+		}
+	}
 	dirs := t.TempDir()
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -40,8 +40,9 @@ func healthName(h registry.AgentHealth) string {
 		return "degraded"
 	case registry.AgentHealth_AGENT_HEALTH_FAILED:
 		return "failed"
+	default:
+		return "ok"
 	}
-	return "ok"
 }
 
 func initCommand(e *command.Env) *cobra.Command {

@@ -64,9 +64,11 @@ func conditionOf(a *registry.Agent) condition {
 }
 
 func statusOf(r *registry.GetAgentStatusResponse) status {
-	s := status{description: describe(r.GetAgent()), condition: conditionOf(r.GetAgent()), Started: r.GetAgent().GetStarted(), InboxPath: r.GetInboxPath(), InboxPending: r.GetInbox().GetPending(),
+	s := status{
+		description: describe(r.GetAgent()), condition: conditionOf(r.GetAgent()), Started: r.GetAgent().GetStarted(), InboxPath: r.GetInboxPath(), InboxPending: r.GetInbox().GetPending(),
 		Inbox:  inbox{r.GetInbox().GetLastAckedId(), r.GetInbox().GetPending(), r.GetInbox().GetHeadId()},
-		Holder: r.GetHolder(), OutboundPending: r.GetOutboundPending(), Dead: r.GetDead()}
+		Holder: r.GetHolder(), OutboundPending: r.GetOutboundPending(), Dead: r.GetDead(),
+	}
 	if t := r.GetLastActivity(); t != nil {
 		s.active = t.AsTime()
 		stamp := thread.Stamp(s.active)

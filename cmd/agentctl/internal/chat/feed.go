@@ -98,7 +98,8 @@ func (s *source) follow(ctx context.Context, id int64) {
 func (s *source) past(ctx context.Context) ([]*registry.Event, int64) {
 	r, err := s.env.Threads().PeekEvents(ctx, &registry.PeekEventsRequest{
 		Thread: &registry.ThreadRef{AgentId: s.agent, ThreadId: message.Conversation},
-		Filter: messages, Tail: true, Limit: pastMessages})
+		Filter: messages, Tail: true, Limit: pastMessages,
+	})
 	if err != nil {
 		return nil, 0
 	}
@@ -115,7 +116,8 @@ const (
 func (s *source) watch(ctx context.Context, conversation string, after int64) {
 	for {
 		stream, err := s.env.Threads().WatchEvents(ctx, &registry.WatchEventsRequest{
-			Thread: &registry.ThreadRef{AgentId: s.agent, ThreadId: conversation}, AfterId: after, Filter: messages})
+			Thread: &registry.ThreadRef{AgentId: s.agent, ThreadId: conversation}, AfterId: after, Filter: messages,
+		})
 		for err == nil {
 			var r *registry.WatchEventsResponse
 			if r, err = stream.Recv(); err == nil && len(r.GetEvents()) > 0 {

@@ -80,8 +80,10 @@ func environ(e *command.Env) []string {
 }
 
 func newConsole(ctx context.Context, from *source, color bool) *console {
-	m := &console{ctx: ctx, from: from, width: 80, input: textinput.New(), spin: spinner.New(spinner.WithSpinner(spinner.MiniDot)),
-		enough: func() {}, own: map[string]bool{}, shown: map[int64]bool{}}
+	m := &console{
+		ctx: ctx, from: from, width: 80, input: textinput.New(), spin: spinner.New(spinner.WithSpinner(spinner.MiniDot)),
+		enough: func() {}, own: map[string]bool{}, shown: map[int64]bool{},
+	}
 	m.input.Prompt = "> "
 	m.input.Placeholder = "Say something to " + from.agent + " (Ctrl-D leaves)"
 	m.input.Focus()

@@ -47,7 +47,7 @@ var safe = []string{
 	deliverer.DelivererService_GetDelivererInfo_FullMethodName,
 }
 
-// Agents, Threads, Turns, Deliveries and Leases are the registry's services.
+// Agents makes, starts and describes agents.
 func (e *Env) Agents() registry.AgentServiceClient {
 	return registry.NewAgentServiceClient(e.Conn(Registry))
 }
@@ -131,8 +131,10 @@ func (c *conn) dial() (*grpc.ClientConn, error) {
 			c.err = err
 			return
 		}
-		c.cc, err = rpc.Dial(c.target, rpc.DialOptions{TokenPath: home.TokenFile(),
-			DefaultTimeout: c.env.Flags.Timeout, Safe: safe, UserAgent: "agentctl/" + c.env.Version})
+		c.cc, err = rpc.Dial(c.target, rpc.DialOptions{
+			TokenPath:      home.TokenFile(),
+			DefaultTimeout: c.env.Flags.Timeout, Safe: safe, UserAgent: "agentctl/" + c.env.Version,
+		})
 		if err != nil {
 			c.err = fault.Usage(err.Error(), "use unix:///path/to/"+c.service+".sock, or dns:///host:port with TLS")
 		}

@@ -56,9 +56,11 @@ const DefaultTimeout = 10 * time.Second
 // files.
 func New(in io.Reader, out, errs io.Writer, getenv func(string) string, version string) *Env {
 	written := &sink{w: out}
-	return &Env{In: in, Out: written, Err: errs, Getenv: getenv, Version: version,
+	return &Env{
+		In: in, Out: written, Err: errs, Getenv: getenv, Version: version,
 		Flags: Flags{Timeout: DefaultTimeout}, stdin: in, stdout: out, stderr: errs,
-		written: written, conns: map[string]*conn{}}
+		written: written, conns: map[string]*conn{},
+	}
 }
 
 // Close closes the connections and answers the first failed write to standard

@@ -176,16 +176,20 @@ func lettersOf(ctx context.Context, e *command.Env, id string) ([]letter, error)
 	}
 	var all []letter
 	for _, t := range turns {
-		l := letter{AgentID: id, ID: fmt.Sprintf("t:%d", t.GetInboxId()), Kind: "turn", ThreadID: t.GetThreadId(), EventID: t.GetInboxId(),
-			Attempts: max(t.GetErrorAttempts(), t.GetCrashAttempts()), Cause: t.GetError()}
+		l := letter{
+			AgentID: id, ID: fmt.Sprintf("t:%d", t.GetInboxId()), Kind: "turn", ThreadID: t.GetThreadId(), EventID: t.GetInboxId(),
+			Attempts: max(t.GetErrorAttempts(), t.GetCrashAttempts()), Cause: t.GetError(),
+		}
 		if at := t.GetFinishedAt(); at != nil {
 			l.at(at.AsTime())
 		}
 		all = append(all, l)
 	}
 	for _, d := range deliveries {
-		l := letter{AgentID: id, ID: fmt.Sprintf("d:%s:%d", d.GetThreadId(), d.GetEventId()), Kind: "delivery", ThreadID: d.GetThreadId(),
-			EventID: d.GetEventId(), Attempts: d.GetAttempts(), Cause: d.GetError()}
+		l := letter{
+			AgentID: id, ID: fmt.Sprintf("d:%s:%d", d.GetThreadId(), d.GetEventId()), Kind: "delivery", ThreadID: d.GetThreadId(),
+			EventID: d.GetEventId(), Attempts: d.GetAttempts(), Cause: d.GetError(),
+		}
 		if at := d.GetUpdatedAt(); at != nil {
 			l.at(at.AsTime())
 		}

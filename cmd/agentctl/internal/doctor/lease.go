@@ -41,8 +41,10 @@ it. The token rises with every grant; a write with an older one is refused.`,
 			}
 			all := []lease{}
 			for _, l := range rows {
-				row := lease{Resource: l.GetResource(), Token: l.GetToken(), Holder: l.GetHolder(), Address: l.GetAddress(),
-					TTLMS: l.GetTtl().AsDuration().Milliseconds(), Live: l.GetLive()}
+				row := lease{
+					Resource: l.GetResource(), Token: l.GetToken(), Holder: l.GetHolder(), Address: l.GetAddress(),
+					TTLMS: l.GetTtl().AsDuration().Milliseconds(), Live: l.GetLive(),
+				}
 				if t := l.GetExpiresAt(); t != nil {
 					s := thread.Stamp(t.AsTime())
 					row.ExpiresAt = &s

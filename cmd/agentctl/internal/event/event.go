@@ -148,13 +148,16 @@ func (r *reading) pages(ctx context.Context) error {
 // watch follows the thread until the person interrupts it, which is its normal
 // end, and resumes after the last id when the registry was away.
 func (r *reading) watch(ctx context.Context) error {
-	away := time.Now()
+	var away time.Time // since when nobody answers
 	for {
-		err := r.stream(ctx, &away)
+		answered, err := r.stream(ctx)
+		if answered || away.IsZero() {
+			away = time.Now()
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && !errors.Is(err, io.EOF) && !command.Away(err), time.Since(away) > command.Patience:
+		case !errors.Is(err, io.EOF) && !command.Away(err), time.Since(away) > command.Patience:
 			return err
 		}
 		t := time.NewTimer(200 * time.Millisecond)
@@ -167,17 +170,18 @@ func (r *reading) watch(ctx context.Context) error {
 	}
 }
 
-func (r *reading) stream(ctx context.Context, away *time.Time) error {
+// stream prints until the stream breaks; answered tells whether it ever began.
+func (r *reading) stream(ctx context.Context) (answered bool, err error) {
 	s, err := r.env.Threads().WatchEvents(ctx, &registry.WatchEventsRequest{Thread: r.thread, AfterId: r.last, Filter: r.filter})
 	if err != nil {
-		return err
+		return false, err
 	}
 	for {
 		a, err := s.Recv()
 		if err != nil {
-			return err
+			return answered, err
 		}
-		*away = time.Now()
+		answered = true
 		r.print(a.GetEvents())
 		for _, ev := range a.GetEvents() {
 			r.last = max(r.last, ev.GetId())

@@ -20,7 +20,8 @@ import (
 // Push appends one event to the inbox of an agent.
 func Push(ctx context.Context, e *command.Env, agent, key string, ev *registry.NewEvent) (id int64, duplicate bool, err error) {
 	r, err := e.Threads().PushEvents(ctx, &registry.PushEventsRequest{
-		Thread: &registry.ThreadRef{AgentId: agent, ThreadId: thread.Inbox}, Events: []*registry.NewEvent{ev}, IdempotencyKey: key})
+		Thread: &registry.ThreadRef{AgentId: agent, ThreadId: thread.Inbox}, Events: []*registry.NewEvent{ev}, IdempotencyKey: key,
+	})
 	if err != nil {
 		return 0, false, err
 	}
@@ -99,7 +100,8 @@ func Reply(ctx context.Context, e *command.Env, t *registry.Turn) (text string, 
 		return "", false, nil
 	}
 	r, err := e.Threads().PeekEvents(ctx, &registry.PeekEventsRequest{
-		Thread: &registry.ThreadRef{AgentId: t.GetAgentId(), ThreadId: t.GetThreadId()}, AfterId: t.GetReplyEventId() - 1, Limit: 1})
+		Thread: &registry.ThreadRef{AgentId: t.GetAgentId(), ThreadId: t.GetThreadId()}, AfterId: t.GetReplyEventId() - 1, Limit: 1,
+	})
 	if err != nil {
 		return "", false, err
 	}

@@ -26,8 +26,10 @@ func TestCleanAndLine(t *testing.T) {
 
 func TestAge(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	for d, want := range map[time.Duration]string{0: "0s", -time.Hour: "0s", 59 * time.Second: "59s", 61 * time.Second: "1m",
-		47 * time.Hour: "47h", 49 * time.Hour: "2d"} {
+	for d, want := range map[time.Duration]string{
+		0: "0s", -time.Hour: "0s", 59 * time.Second: "59s", 61 * time.Second: "1m",
+		47 * time.Hour: "47h", 49 * time.Hour: "2d",
+	} {
 		if got := Age(now, now.Add(-d)); got != want {
 			t.Errorf("%s: %s, want %s", d, got, want)
 		}

@@ -120,7 +120,7 @@ func Paint(e *command.Env, c text.Color, s string) string {
 // and tabs: control and format characters become visible escapes.
 func Clean(s string) string {
 	harmless := func(r rune) bool {
-		return r == '\n' || r == '\t' || !unicode.IsControl(r) && !(unicode.Is(unicode.Bidi_Control, r))
+		return r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r)
 	}
 	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !harmless(r) }) < 0 {
 		return s

@@ -80,9 +80,11 @@ func full(t *registry.Turn) account {
 	a := accountOf(t)
 	a.Steps = []step{}
 	for _, s := range t.GetSteps() {
-		row := step{Seq: s.GetSeq(), Kind: kindName(s.GetKind()), Key: s.GetKey(), Name: s.GetName(), State: stepState(s.GetState()),
+		row := step{
+			Seq: s.GetSeq(), Kind: kindName(s.GetKind()), Key: s.GetKey(), Name: s.GetName(), State: stepState(s.GetState()),
 			Class: className(s.GetClass()), CallID: s.GetCallId(), Arguments: s.GetArguments(), Result: string(s.GetResult()),
-			DurationMS: s.GetDuration().AsDuration().Milliseconds(), RecordedAt: stamp(s.GetRecordedAt())}
+			DurationMS: s.GetDuration().AsDuration().Milliseconds(), RecordedAt: stamp(s.GetRecordedAt()),
+		}
 		if s.GetUsage() != nil {
 			u := usageOf(s.GetUsage())
 			row.Usage = &u
@@ -90,9 +92,11 @@ func full(t *registry.Turn) account {
 		a.Steps = append(a.Steps, row)
 	}
 	if d := t.GetDelivery(); d != nil {
-		a.Delivery = &delivery{ThreadID: d.GetThreadId(), EventID: d.GetEventId(), State: deliveryState(d.GetState()), Attempts: d.GetAttempts(),
+		a.Delivery = &delivery{
+			ThreadID: d.GetThreadId(), EventID: d.GetEventId(), State: deliveryState(d.GetState()), Attempts: d.GetAttempts(),
 			Channel: d.GetChannel(), ProviderID: d.GetProviderId(), Error: d.GetError(), MaybeDuplicate: d.GetMaybeDuplicate(),
-			NextAt: stamp(d.GetNextAt()), CreatedAt: stamp(d.GetCreatedAt()), UpdatedAt: stamp(d.GetUpdatedAt())}
+			NextAt: stamp(d.GetNextAt()), CreatedAt: stamp(d.GetCreatedAt()), UpdatedAt: stamp(d.GetUpdatedAt()),
+		}
 	}
 	return a
 }
@@ -105,8 +109,9 @@ func kindName(k registry.StepKind) string {
 		return "tool"
 	case registry.StepKind_STEP_KIND_STEER:
 		return "steer"
+	default:
+		return "unknown"
 	}
-	return "unknown"
 }
 
 func stepState(s registry.StepState) string {
@@ -117,8 +122,9 @@ func stepState(s registry.StepState) string {
 		return "done"
 	case registry.StepState_STEP_STATE_IN_DOUBT:
 		return "in_doubt"
+	default:
+		return "unknown"
 	}
-	return "unknown"
 }
 
 func className(c registry.ToolClass) string {
@@ -129,8 +135,9 @@ func className(c registry.ToolClass) string {
 		return "idempotent"
 	case registry.ToolClass_TOOL_CLASS_EFFECT:
 		return "effect"
+	default:
+		return ""
 	}
-	return ""
 }
 
 func deliveryState(s registry.DeliveryState) string {
@@ -145,6 +152,7 @@ func deliveryState(s registry.DeliveryState) string {
 		return "dead"
 	case registry.DeliveryState_DELIVERY_STATE_SKIPPED:
 		return "skipped"
+	default:
+		return "none"
 	}
-	return "none"
 }

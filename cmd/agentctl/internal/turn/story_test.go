@@ -29,15 +29,20 @@ func told(t *registry.Turn) string {
 // TestStoryOfAReply tells everything in its order.
 func TestStoryOfAReply(t *testing.T) {
 	tool := func(key string, state registry.StepState, result string) *registry.Step {
-		return &registry.Step{Kind: registry.StepKind_STEP_KIND_TOOL, Key: key, Name: "bash_exec", Arguments: `{"command":"ls"}`, State: state,
-			Result: []byte(result), Duration: durationpb.New(40 * time.Millisecond), RecordedAt: at(900)}
+		return &registry.Step{
+			Kind: registry.StepKind_STEP_KIND_TOOL, Key: key, Name: "bash_exec", Arguments: `{"command":"ls"}`, State: state,
+			Result: []byte(result), Duration: durationpb.New(40 * time.Millisecond), RecordedAt: at(900),
+		}
 	}
-	got := told(&registry.Turn{AgentId: "a1", InboxId: 17, Key: "u:17:h", ThreadId: "threads/main", Source: "external:x:y:dm:s:p",
+	got := told(&registry.Turn{
+		AgentId: "a1", InboxId: 17, Key: "u:17:h", ThreadId: "threads/main", Source: "external:x:y:dm:s:p",
 		State: registry.TurnState_TURN_STATE_DONE, Fate: registry.Fate_FATE_REPLIED, InboundEventId: 3, ReplyEventId: 9,
 		ErrorAttempts: 2, CrashAttempts: 2, Error: "429 slow down", QueuedAt: at(0), ClaimedAt: at(12), FinishedAt: at(1500),
 		Steps: []*registry.Step{
-			{Kind: registry.StepKind_STEP_KIND_MODEL, Key: "model:1", Name: "p/m", Duration: durationpb.New(700 * time.Millisecond), RecordedAt: at(800),
-				Usage: &registry.Usage{Input: 10, Output: 5, CachedInput: 4}},
+			{
+				Kind: registry.StepKind_STEP_KIND_MODEL, Key: "model:1", Name: "p/m", Duration: durationpb.New(700 * time.Millisecond), RecordedAt: at(800),
+				Usage: &registry.Usage{Input: 10, Output: 5, CachedInput: 4},
+			},
 			tool("tool:1:1", registry.StepState_STEP_STATE_DONE, `{"stdout":"","stderr":"","exitCode":0}`),
 			tool("tool:1:2", registry.StepState_STEP_STATE_DONE, `{"stdout":"","stderr":"no","exitCode":2}`),
 			tool("tool:1:3", registry.StepState_STEP_STATE_IN_DOUBT, ""),
@@ -94,8 +99,10 @@ func TestStoryEnds(t *testing.T) {
 		registry.DeliveryState_DELIVERY_STATE_DEAD:    "dead after 3 tries: refused\nto try again: agentctl dlq retry a1 d:threads/main:9",
 		registry.DeliveryState_DELIVERY_STATE_SKIPPED: "no channel for it",
 	} {
-		got := told(&registry.Turn{Fate: registry.Fate_FATE_REPLIED, Delivery: &registry.Delivery{AgentId: "a1", ThreadId: "threads/main", EventId: 9,
-			State: state, Attempts: 3, Error: "refused"}})
+		got := told(&registry.Turn{Fate: registry.Fate_FATE_REPLIED, Delivery: &registry.Delivery{
+			AgentId: "a1", ThreadId: "threads/main", EventId: 9,
+			State: state, Attempts: 3, Error: "refused",
+		}})
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: got\n%s\nwant %q in it", state, got, want)
 		}
@@ -104,8 +111,10 @@ func TestStoryEnds(t *testing.T) {
 
 // What others wrote cannot draw on the terminal, however long it is.
 func TestStoryIsHarmless(t *testing.T) {
-	got := told(&registry.Turn{Steps: []*registry.Step{{Kind: registry.StepKind_STEP_KIND_TOOL, State: registry.StepState_STEP_STATE_DONE,
-		Arguments: "\x1b[2J" + strings.Repeat("x", 10_000), Result: []byte("\x07")}}})
+	got := told(&registry.Turn{Steps: []*registry.Step{{
+		Kind: registry.StepKind_STEP_KIND_TOOL, State: registry.StepState_STEP_STATE_DONE,
+		Arguments: "\x1b[2J" + strings.Repeat("x", 10_000), Result: []byte("\x07"),
+	}}})
 	if strings.ContainsAny(got, "\x1b\x07") || len(got) > 1000 {
 		t.Errorf("%d bytes: %.300q", len(got), got)
 	}

@@ -69,11 +69,13 @@ func usageOf(u *registry.Usage) usage {
 }
 
 func accountOf(t *registry.Turn) account {
-	a := account{AgentID: t.GetAgentId(), InboxID: t.GetInboxId(), RunID: t.GetKey(), ThreadID: t.GetThreadId(), Source: t.GetSource(),
+	a := account{
+		AgentID: t.GetAgentId(), InboxID: t.GetInboxId(), RunID: t.GetKey(), ThreadID: t.GetThreadId(), Source: t.GetSource(),
 		State: stateName(t.GetState()), Error: t.GetError(), ErrorAttempts: t.GetErrorAttempts(), CrashAttempts: t.GetCrashAttempts(),
 		QueuedAt: stamp(t.GetQueuedAt()), ClaimedAt: stamp(t.GetClaimedAt()), FinishedAt: stamp(t.GetFinishedAt()), NextAt: stamp(t.GetNextAt()),
 		InboundEventID: t.GetInboundEventId(), ReplyEventID: t.GetReplyEventId(), ErrorEventID: t.GetErrorEventId(), Resolved: t.GetResolved(),
-		Usage: usageOf(t.GetUsage())}
+		Usage: usageOf(t.GetUsage()),
+	}
 	if f := message.FateName(t.GetFate()); f != "" {
 		a.Fate = &f
 	}
@@ -90,8 +92,9 @@ func stateName(s registry.TurnState) string {
 		return "waiting"
 	case registry.TurnState_TURN_STATE_DONE:
 		return "done"
+	default:
+		return "unknown"
 	}
-	return "unknown"
 }
 
 func stamp(t *timestamppb.Timestamp) *string {

@@ -115,7 +115,9 @@ func (d *daemon) await(ctx context.Context, e *command.Env) error {
 		return nil
 	}
 	cancel()
-	<-up
+	if err := <-up; err == nil { // it came up in this moment
+		return nil
+	}
 	why := d.lastWords()
 	if why == "" {
 		why = fmt.Sprint(d.err)

@@ -4,8 +4,16 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 )
+
+// Create makes a thread directory; see schema.Create. Errors: store.ErrDiskFull,
+// ErrReadOnly, ErrIO.
+func Create(dir string) (bool, error) {
+	created, err := schema.Create(dir)
+	return created, FileError(err)
+}
 
 // adopt adds our tables to a database of the external tool, or to a fresh
 // image, and answers its format. What the external tool's agent has acked is
@@ -27,11 +35,11 @@ func (d *DB) adopt(ctx context.Context) (int, error) {
 }
 
 func (d *DB) addTables(ctx context.Context) (int, error) {
-	if _, err := d.conn.ExecContext(ctx, schemaThread+schemaOurs); err != nil {
+	if _, err := d.conn.ExecContext(ctx, schema.SQL); err != nil {
 		return 0, err
 	}
 	tx := &Tx{d: d}
-	n, err := tx.Exec("INSERT OR IGNORE INTO x_meta(one, uuid, format) VALUES(1, ?, ?)", newUUID(), Format)
+	n, err := tx.Exec("INSERT OR IGNORE INTO x_meta(one, uuid, format) VALUES(1, ?, ?)", schema.NewUUID(), schema.Format)
 	if err != nil {
 		return 0, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/mirror"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -125,8 +126,8 @@ func (d *DB) prepare() error {
 			return err
 		}
 	}
-	if format > Format {
-		return fmt.Errorf("format %d, this build knows %d: %w", format, Format, store.ErrFormat)
+	if format > schema.Format {
+		return fmt.Errorf("format %d, this build knows %d: %w", format, schema.Format, store.ErrFormat)
 	}
 	return d.verifyTail(ctx)
 }

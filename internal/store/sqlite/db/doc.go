@@ -1,5 +1,5 @@
-// Package db owns one open events.db: its connection, the order of its commits,
-// its hash chain and its events.jsonl mirror.
+// Package db owns one open events.db: its connection, the order of its commits
+// and its hash chain.
 //
 // One goroutine owns the one connection. Operations queue up; whatever waits
 // when the goroutine comes round shares one transaction, each in a savepoint of
@@ -17,7 +17,9 @@
 // that another program wrote are chained by our next append. The tail of the
 // chain is verified at open.
 //
-// A database that answers an I/O or corruption error is not used again: the
-// error is sticky, Broken reports it, and the owner decides about re-opening.
+// A database that answers an I/O or corruption error, or whose file has lost its
+// name, is not used again: the error is sticky, Broken reports it, and the owner
+// decides about re-opening. A full disk and another program's lock pass: the
+// transaction is undone as a whole and the next one may succeed.
 // The package knows no fences, turns or agents.
 package db

@@ -79,8 +79,7 @@ func (d *DB) note(err error) error {
 		return nil
 	}
 	err = classify(err)
-	var c *classified
-	if errors.As(err, &c) && (c.kind == store.ErrIO || c.kind == store.ErrCorrupt) {
+	if errors.Is(err, store.ErrIO) || errors.Is(err, store.ErrCorrupt) {
 		d.breakWith(err)
 	}
 	return err

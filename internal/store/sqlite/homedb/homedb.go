@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS lease (
   resource TEXT PRIMARY KEY, token INTEGER NOT NULL, holder TEXT NOT NULL, address TEXT NOT NULL,
   request_id TEXT NOT NULL, ttl_ms INTEGER NOT NULL, expires INTEGER NOT NULL, released INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS inbox (
-  agent TEXT PRIMARY KEY, signature TEXT NOT NULL, started INTEGER NOT NULL, head INTEGER NOT NULL,
+  agent TEXT PRIMARY KEY, settings TEXT NOT NULL, path TEXT NOT NULL, signature TEXT NOT NULL, started INTEGER NOT NULL, head INTEGER NOT NULL,
   acked INTEGER NOT NULL, dead INTEGER NOT NULL) WITHOUT ROWID;
 `
 
@@ -113,14 +113,16 @@ func (d *DB) Save(ctx context.Context, r lease.Record) error {
 // Inbox is what was known of an inbox when its files had Signature.
 type Inbox struct {
 	Agent, Signature string
-	Started          bool
-	Head, Acked      int64
-	Dead             int64
+	// Settings is what the settings' files looked like when the inbox was at Path.
+	Settings, Path string
+	Started        bool
+	Head, Acked    int64
+	Dead           int64
 }
 
 // Inboxes answers what is known, by agent.
 func (d *DB) Inboxes(ctx context.Context) (map[string]Inbox, error) {
-	rows, err := d.db.QueryContext(ctx, "SELECT agent, signature, started, head, acked, dead FROM inbox")
+	rows, err := d.db.QueryContext(ctx, "SELECT agent, settings, path, signature, started, head, acked, dead FROM inbox")
 	if err != nil {
 		return nil, fmt.Errorf("load inboxes: %w", err)
 	}
@@ -128,7 +130,7 @@ func (d *DB) Inboxes(ctx context.Context) (map[string]Inbox, error) {
 	out := map[string]Inbox{}
 	for rows.Next() {
 		var i Inbox
-		if err := rows.Scan(&i.Agent, &i.Signature, &i.Started, &i.Head, &i.Acked, &i.Dead); err != nil {
+		if err := rows.Scan(&i.Agent, &i.Settings, &i.Path, &i.Signature, &i.Started, &i.Head, &i.Acked, &i.Dead); err != nil {
 			return nil, fmt.Errorf("load inboxes: %w", err)
 		}
 		out[i.Agent] = i
@@ -147,8 +149,8 @@ func (d *DB) SaveInboxes(ctx context.Context, put []Inbox) error {
 		return fmt.Errorf("save inboxes: %w", err)
 	}
 	for _, i := range put {
-		if _, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO inbox(agent, signature, started, head, acked, dead) VALUES(?,?,?,?,?,?)",
-			i.Agent, i.Signature, i.Started, i.Head, i.Acked, i.Dead); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO inbox(agent, settings, path, signature, started, head, acked, dead) VALUES(?,?,?,?,?,?,?,?)",
+			i.Agent, i.Settings, i.Path, i.Signature, i.Started, i.Head, i.Acked, i.Dead); err != nil {
 			return fmt.Errorf("save inboxes: %w", err)
 		}
 	}

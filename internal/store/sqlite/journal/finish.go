@@ -40,6 +40,7 @@ func finish(tx *db.Tx, f store.Fence, fin store.Finish, t turnRow) (store.Finish
 		if err == nil && fin.Apology != "" {
 			_, err = say(tx, f, fin, fin.Key+":apology", fin.Apology)
 		}
+	default: // the other fates say nothing
 	}
 	if err != nil {
 		return out, err

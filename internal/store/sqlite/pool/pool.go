@@ -15,7 +15,6 @@ package pool
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -48,6 +47,7 @@ type Pool struct {
 	stats   db.Stats // of databases closed since
 
 	stop chan struct{}
+	full chan struct{}  // too many are open: the janitor need not wait for its tick
 	wg   sync.WaitGroup // the janitor, and handles not closed yet
 }
 
@@ -70,7 +70,7 @@ type handle struct {
 
 // New makes a pool; Close ends it.
 func New(o Options) *Pool {
-	p := &Pool{o: o, handles: map[store.Ref]*handle{}, leaving: map[store.Ref]*handle{}, stop: make(chan struct{})}
+	p := &Pool{o: o, handles: map[store.Ref]*handle{}, leaving: map[store.Ref]*handle{}, stop: make(chan struct{}), full: make(chan struct{}, 1)}
 	p.wg.Go(p.janitor)
 	return p
 }
@@ -254,7 +254,14 @@ func (p *Pool) put(h *handle) {
 	if fault != nil && !h.left {
 		last = p.leave(h)
 	}
+	over := len(p.handles) > p.o.MaxOpen+p.o.MaxOpen/8
 	p.mu.Unlock()
+	if over {
+		select {
+		case p.full <- struct{}{}:
+		default:
+		}
+	}
 	if tell {
 		p.o.OnFault(h.ref, fault)
 	}
@@ -289,48 +296,4 @@ func (p *Pool) end(h *handle) error {
 	close(h.gone)
 	p.wg.Done()
 	return err
-}
-
-func (p *Pool) janitor() {
-	tick := time.NewTicker(max(p.o.Idle/4, time.Millisecond))
-	defer tick.Stop()
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-tick.C:
-			for _, h := range p.atRest() {
-				_ = p.end(h) // a failing checkpoint is redone at the next open
-			}
-		}
-	}
-}
-
-// atRest takes the handles to close out of the table: those idle for long, and
-// the longest idle ones past the bound.
-func (p *Pool) atRest() []*handle {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var out, idle []*handle
-	now := time.Now()
-	for _, h := range p.handles {
-		switch {
-		case h.users > 0:
-		case now.Sub(h.rested) >= p.o.Idle:
-			p.leave(h)
-			out = append(out, h)
-		default:
-			idle = append(idle, h)
-		}
-	}
-	over := min(len(p.handles)-p.o.MaxOpen, len(idle))
-	if over <= 0 {
-		return out
-	}
-	slices.SortFunc(idle, func(a, b *handle) int { return a.rested.Compare(b.rested) })
-	for _, h := range idle[:over] {
-		p.leave(h)
-		out = append(out, h)
-	}
-	return out
 }

@@ -27,7 +27,6 @@ type Agent struct {
 	head      int64
 	acked     int64
 	dead      int64
-	uuid      string
 	fences    map[string]uint64
 	outbox    map[string]int64               // thread -> newest event to deliver
 	claims    map[string]map[string]struct{} // thread -> keys
@@ -36,7 +35,12 @@ type Agent struct {
 	degraded  bool
 
 	settings atomic.Pointer[settings]
+	inbox    atomic.Pointer[place]
 }
+
+// place is where the inbox is as long as the settings' files look like this. It
+// is all that is kept of the settings of an agent at rest.
+type place struct{ signature, path string }
 
 type settings struct {
 	signature string
@@ -62,11 +66,16 @@ func (a *Agent) Known() Known {
 	return Known{a.loaded, a.started, a.head, a.acked, a.dead, len(a.outbox), a.problem, a.degraded}
 }
 
-// Load takes over the state read from the inbox.
+// Load takes over the state read from the inbox. The desired state only counts
+// the first time: from then on it changes here, and a reading that was made
+// before a change must not undo it.
 func (a *Agent) Load(s store.InboxState, signature string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.loaded, a.started, a.uuid, a.dead, a.signature = true, s.Started, s.UUID, s.Dead, signature
+	if !a.loaded {
+		a.started = s.Started
+	}
+	a.loaded, a.dead, a.signature = true, s.Dead, signature
 	a.head, a.acked = max(a.head, s.Head), max(a.acked, s.Acked)
 	a.problem, a.degraded = "", false
 	a.fences = s.Fences
@@ -237,7 +246,7 @@ func (a *Agent) Settings(home *agentdir.Home) (*agentdir.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	sig := stamp(filepath.Join(dir.Path, "config.yaml")) + stamp(home.DefaultsFile())
+	sig := settingsStamp(home, dir)
 	if s := a.settings.Load(); s != nil && s.signature == sig {
 		return s.agent, s.err
 	}
@@ -245,6 +254,42 @@ func (a *Agent) Settings(home *agentdir.Home) (*agentdir.Agent, error) {
 	s.agent, s.err = home.Load(a.ID)
 	a.settings.Store(s)
 	return s.agent, s.err
+}
+
+// Inbox answers the directory of the agent's inbox, which a setting may move.
+func (a *Agent) Inbox(home *agentdir.Home) (string, error) {
+	dir, err := home.Agent(a.ID)
+	if err != nil {
+		return "", err
+	}
+	sig := settingsStamp(home, dir)
+	if p := a.inbox.Load(); p != nil && p.signature == sig {
+		return p.path, nil
+	}
+	set, err := home.Load(a.ID)
+	if err != nil {
+		return "", err
+	}
+	a.inbox.Store(&place{sig, set.Dir.Inbox()})
+	return set.Dir.Inbox(), nil
+}
+
+// Place answers what is kept of the agent's settings, for the next run.
+func (a *Agent) Place() (signature, path string) {
+	if p := a.inbox.Load(); p != nil {
+		return p.signature, p.path
+	}
+	return "", ""
+}
+
+// RecallPlace takes over what the last run kept; it holds while the signature does.
+func (a *Agent) RecallPlace(signature, path string) { a.inbox.Store(&place{signature, path}) }
+
+// Rest drops what can be read again when the agent next has work.
+func (a *Agent) Rest() { a.settings.Store(nil) }
+
+func settingsStamp(home *agentdir.Home, dir agentdir.Dir) string {
+	return stamp(filepath.Join(dir.Path, "config.yaml")) + stamp(home.DefaultsFile())
 }
 
 // Stamp is what the files of a database look like from outside; equal stamps

@@ -62,7 +62,7 @@ func (d *Directory) Scan() (fresh, gone []string, err error) {
 		}
 	}
 	for id := range d.agents {
-		if !seen[id] {
+		if !seen[id] && d.Missing(id) { // it may have been made since the names were read
 			delete(d.agents, id)
 			gone = append(gone, id)
 		}
@@ -132,11 +132,7 @@ func (d *Directory) Path(r store.Ref) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s, err := a.Settings(d.home)
-	if err != nil {
-		return "", err
-	}
-	return s.Dir.Inbox(), nil
+	return a.Inbox(d.home)
 }
 
 // Missing tells whether the directory of an agent is gone.

@@ -3,7 +3,7 @@
 //
 //	Mark --> [ due: a, c, b ] --Take--> asker      (nobody loses a mark: an
 //	            ^                         |         agent is off the list only
-//	            +---- Mark again ---------+         while its taker has it)
+//	            +---- Mark again ---------+         once a taker has it)
 //
 // An agent stands on the list at most once. Whether a taker may have it is asked
 // of the offer function: it may be held by somebody else, and then it stays where
@@ -19,12 +19,14 @@ type Board struct {
 	due   map[string]*work
 	first *work // oldest; a ring would hide the order
 	last  *work
+	marks uint64 // so far
 	wake  chan struct{}
 }
 
 type work struct {
 	agent      string
-	threads    map[string]struct{}
+	threads    map[string]uint64 // with the mark that last named it
+	marked     uint64            // the last mark
 	prev, next *work
 }
 
@@ -47,11 +49,13 @@ func (b *Board) Mark(agent string, threads ...string) {
 		b.last = w
 		b.due[agent] = w
 	}
+	b.marks++
+	w.marked = b.marks
 	for _, t := range threads {
 		if w.threads == nil {
-			w.threads = map[string]struct{}{}
+			w.threads = map[string]uint64{}
 		}
-		w.threads[t] = struct{}{}
+		w.threads[t] = b.marks
 	}
 	b.wakeLocked()
 }
@@ -75,10 +79,10 @@ func (b *Board) Drop(agent string) {
 	b.removeLocked(agent)
 }
 
-func (b *Board) removeLocked(agent string) *work {
+func (b *Board) removeLocked(agent string) {
 	w := b.due[agent]
 	if w == nil {
-		return nil
+		return
 	}
 	delete(b.due, agent)
 	if w.prev == nil {
@@ -91,7 +95,6 @@ func (b *Board) removeLocked(agent string) *work {
 	} else {
 		w.next.prev = w.prev
 	}
-	return w
 }
 
 // Item is work taken off the list.
@@ -101,9 +104,10 @@ type Item struct {
 }
 
 // Take offers the agents in order and takes those that offer accepts; stop ends
-// the round. offer is called without the board's lock, so it may do I/O; an
-// agent marked again meanwhile is simply on the list again. The channel answered
-// is closed at the next change after the round began.
+// the round. offer is called without the board's lock, so it may do I/O. An agent
+// stays on the list while it is offered: a mark that comes meanwhile survives it,
+// and another taker, who may be the one to have it, sees it too. The channel
+// answered is closed at the next change after the round began.
 func (b *Board) Take(offer func(agent string) (accept, stop bool)) ([]Item, <-chan struct{}) {
 	b.mu.Lock()
 	wake := b.wake
@@ -114,22 +118,14 @@ func (b *Board) Take(offer func(agent string) (accept, stop bool)) ([]Item, <-ch
 	b.mu.Unlock()
 	var out []Item
 	for _, a := range names {
-		// Taken off first: a mark that comes during the offer then survives it.
-		b.mu.Lock()
-		w := b.removeLocked(a)
-		b.mu.Unlock()
+		w, it, seen := b.look(a)
 		if w == nil {
 			continue
 		}
 		accept, stop := offer(a)
 		if accept {
-			it := Item{Agent: a}
-			for t := range w.threads {
-				it.Threads = append(it.Threads, t)
-			}
 			out = append(out, it)
-		} else {
-			b.restore(w)
+			b.taken(w, seen)
 		}
 		if stop {
 			break
@@ -138,28 +134,33 @@ func (b *Board) Take(offer func(agent string) (accept, stop bool)) ([]Item, <-ch
 	return out, wake
 }
 
-// restore puts refused work back at the front of the list without waking
-// anybody: nothing has changed for those who wait.
-func (b *Board) restore(w *work) {
+// look answers what is on the list for agent, and the newest mark it counts.
+func (b *Board) look(agent string) (w *work, it Item, seen uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if now := b.due[w.agent]; now != nil {
-		for t := range w.threads {
-			if now.threads == nil {
-				now.threads = map[string]struct{}{}
-			}
-			now.threads[t] = struct{}{}
+	w = b.due[agent]
+	if w == nil {
+		return nil, it, 0
+	}
+	it.Agent = agent
+	for t := range w.threads {
+		it.Threads = append(it.Threads, t)
+	}
+	return w, it, b.marks
+}
+
+// taken takes off the list what was marked up to seen.
+func (b *Board) taken(w *work, seen uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for t, mark := range w.threads {
+		if mark <= seen {
+			delete(w.threads, t)
 		}
-		return
 	}
-	w.prev, w.next = nil, b.first
-	if b.first == nil {
-		b.last = w
-	} else {
-		b.first.prev = w
+	if w.marked <= seen && b.due[w.agent] == w {
+		b.removeLocked(w.agent)
 	}
-	b.first = w
-	b.due[w.agent] = w
 }
 
 // Len is the number of agents on the list.

@@ -75,6 +75,21 @@ func TestStopLeavesTheRest(t *testing.T) {
 	}
 }
 
+// An agent that one taker may not have is seen by another who looks at the same
+// moment: it is the one that may (lost wake-ups, RELIABILITY section 5).
+func TestRefusedIsSeenByOthers(t *testing.T) {
+	b := dispatch.New()
+	b.Mark("a", "t1")
+	var mine []dispatch.Item
+	got, _ := b.Take(func(string) (bool, bool) {
+		mine, _ = b.Take(all)
+		return false, false
+	})
+	if len(got) != 0 || !slices.Equal(agents(mine), []string{"a"}) || !slices.Equal(mine[0].Threads, []string{"t1"}) || b.Len() != 0 {
+		t.Fatalf("refused %v, took %v, %d left", got, mine, b.Len())
+	}
+}
+
 // The channel of a round is closed by a mark that came during the round.
 func TestNoWakeIsLost(t *testing.T) {
 	b := dispatch.New()

@@ -1,4 +1,7 @@
-package db
+// Package schema owns the tables of events.db and the making of a thread
+// directory: the three tables of the external thread tool, to the letter, and
+// beside them the x_ tables, which are ours and which it does not see.
+package schema
 
 import (
 	"context"
@@ -17,9 +20,10 @@ import (
 // Format is the version of our tables; a database of a newer one is refused.
 const Format = 1
 
-// The first three tables and the indexes are those of the external thread tool,
-// to the letter; the x_ tables are ours and it does not see them.
-const schemaThread = `
+// SQL makes all tables and indexes that are absent.
+const SQL = thread + ours
+
+const thread = `
 CREATE TABLE IF NOT EXISTS events (
       id         INTEGER PRIMARY KEY AUTOINCREMENT,
       created_at TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
@@ -43,7 +47,7 @@ CREATE INDEX IF NOT EXISTS idx_events_source ON events(source);
 CREATE INDEX IF NOT EXISTS idx_events_type   ON events(type);
 `
 
-const schemaOurs = `
+const ours = `
 CREATE TABLE IF NOT EXISTS x_meta (
   one INTEGER PRIMARY KEY CHECK (one = 1), uuid TEXT NOT NULL, format INTEGER NOT NULL,
   tuple TEXT NOT NULL DEFAULT '', desired TEXT NOT NULL DEFAULT '');
@@ -94,7 +98,7 @@ var image = sync.OnceValues(func() ([]byte, error) {
 	var img []byte
 	c, err := s.Conn(context.Background())
 	if err == nil {
-		if _, err = c.ExecContext(context.Background(), schemaThread+schemaOurs); err == nil {
+		if _, err = c.ExecContext(context.Background(), SQL); err == nil {
 			err = c.Raw(func(driver any) error {
 				var err error
 				img, err = driver.(interface{ Serialize() ([]byte, error) }).Serialize()
@@ -117,11 +121,6 @@ var image = sync.OnceValues(func() ([]byte, error) {
 // creates; neither ever sees half a database, because the file is complete and
 // on disk before it has its name.
 func Create(dir string) (bool, error) {
-	created, err := create(dir)
-	return created, FileError(err)
-}
-
-func create(dir string) (bool, error) {
 	path := filepath.Join(dir, "events.db")
 	if _, err := os.Stat(path); err == nil {
 		return false, nil
@@ -168,7 +167,8 @@ func SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-func newUUID() string {
+// NewUUID is a random identifier for a database.
+func NewUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80

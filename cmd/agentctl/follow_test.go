@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// services starts `agentd all` and returns when it answers; stop ends it in order
+// and is called at the end of the test too.
+func services(t *testing.T, home string) (stop func()) {
+	t.Helper()
+	s := &server{cmd: exec.Command(filepath.Join(built(t), "agentd"), "all")}
+	s.cmd.Env = []string{"THECLAW_HOME=" + home}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := answering(ctx, home); err != nil {
+		t.Fatal(err)
+	}
+	return s.stop
+}
+
+// owner is a client of the services of a home.
+func owner(t *testing.T, home string) *command.Env {
+	e := command.New(nil, nil, nil, func(name string) string { return map[string]string{"THECLAW_HOME": home}[name] }, "test")
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+// TestFollow: --follow prints what comes, goes on after a restart of the
+// services with nothing lost or twice, and Ctrl-C is its normal end.
+func TestFollow(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	stop := services(t, home)
+	e := owner(t, home)
+	if _, err := e.Agents().CreateAgent(t.Context(), &registry.CreateAgentRequest{AgentId: "a1"}); err != nil {
+		t.Fatal(err)
+	}
+	push := func(text string) {
+		t.Helper()
+		_, err := e.Threads().PushEvents(t.Context(), &registry.PushEventsRequest{
+			Thread: &registry.ThreadRef{AgentId: "a1", ThreadId: "inbox"},
+			Events: []*registry.NewEvent{{Source: "external:console:cli:dm:cli:cli", Type: "message", Content: text}},
+		}, grpc.WaitForReady(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	push("before")
+	c := exec.Command(filepath.Join(built(t), "agentctl"), "events", "a1", "--follow", "--json")
+	c.Env = []string{"THECLAW_HOME=" + home}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill() })
+	lines := bufio.NewReader(out)
+	next := func(want string) {
+		t.Helper()
+		line, err := lines.ReadString('\n')
+		if err != nil || !strings.Contains(line, `"content":"`+want+`"`) {
+			t.Fatalf("line %q, %v; want %q", line, err, want)
+		}
+	}
+	next("before")
+	push("while it looks")
+	next("while it looks")
+	stop()
+	services(t, home)
+	push("after a restart")
+	next("after a restart")
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("Ctrl-C is no failure here: %v", err)
+	}
+}

@@ -1,0 +1,141 @@
+package doctor
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+func examine(t *testing.T, home string) *examination {
+	t.Helper()
+	var out, errs bytes.Buffer
+	return &examination{env: command.New(nil, &out, &errs, func(string) string { return "" }, "test"), home: layout.At(home)}
+}
+
+// has tells whether a finding of this status has these words, and a fix.
+func (x *examination) has(status, words string) bool {
+	for _, f := range x.findings {
+		if f.Status == status && strings.Contains(f.Detail+" "+f.Fix, words) && (status == ok) == (f.Fix == "") {
+			return true
+		}
+	}
+	return false
+}
+
+// Everything in a home is for its owner alone (I16).
+func TestDirectory(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	x := examine(t, home)
+	x.directory()
+	if !x.has(problem, "does not exist") {
+		t.Errorf("missing: %+v", x.findings)
+	}
+	if err := os.MkdirAll(filepath.Join(home, "run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	x = examine(t, home)
+	x.directory()
+	x.disk()
+	if !x.has(ok, home) || len(x.findings) != 2 {
+		t.Errorf("good: %+v", x.findings)
+	}
+	token := filepath.Join(home, "run", "token")
+	if err := os.WriteFile(token, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, mode := range map[string]os.FileMode{token: 0o640, home: 0o755} {
+		if err := os.Chmod(path, mode); err != nil { // the umask has no say
+			t.Fatal(err)
+		}
+	}
+	x = examine(t, home)
+	x.directory()
+	if !x.has(problem, "chmod 600 "+token) || !x.has(problem, "chmod 700 "+home) || x.has(ok, home) {
+		t.Errorf("open to others: %+v", x.findings)
+	}
+	x = examine(t, filepath.Join(home, strings.Repeat("x", 120)))
+	if err := os.Mkdir(x.home.Path(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	x.directory()
+	if !x.has(problem, "shorter path") {
+		t.Errorf("long path: %+v", x.findings)
+	}
+}
+
+// A lock of a dead process stops the external dispatch; a fresh one, and one of a
+// living process, does not concern us.
+func TestLocks(t *testing.T) {
+	inbox := t.TempDir()
+	if err := os.Mkdir(filepath.Join(inbox, "run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	lock := func(name string, pid int, age time.Duration) {
+		t.Helper()
+		path := filepath.Join(inbox, "run", name)
+		if err := os.WriteFile(path, []byte(strconv.Itoa(pid)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, time.Time{}, time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock("fresh.lock", gone.ProcessState.Pid(), 0)
+	lock("alive.lock", os.Getpid(), time.Hour)
+	x := examine(t, inbox)
+	x.locks("a1", inbox)
+	if len(x.findings) != 0 {
+		t.Errorf("%+v", x.findings)
+	}
+	lock("inbox.lock", gone.ProcessState.Pid(), time.Hour)
+	x.locks("a1", inbox)
+	if !x.has(problem, "rm "+filepath.Join(inbox, "run", "inbox.lock")) || len(x.findings) != 1 {
+		t.Errorf("%+v", x.findings)
+	}
+}
+
+func TestModelAndSandbox(t *testing.T) {
+	for _, c := range []struct{ provider, sandbox, status, words string }{
+		{"openai", "full", ok, "openai (environment)"},
+		{"offline", "full", warning, "OPENAI_API_KEY"},
+		{"", "full", problem, "providers.yaml"},
+		{"openai", "reduced", warning, "reduced: no user namespaces"},
+		{"openai", "none", problem, "so none is run: no user namespaces"},
+		{"openai", "bubblewrap", ok, "bubblewrap"},
+	} {
+		x := examine(t, "/h")
+		info := &runner.GetRunnerInfoResponse{Provider: c.provider, ProviderOrigin: "environment", Sandbox: c.sandbox, SandboxProblems: []string{"no user namespaces"}}
+		x.model(info)
+		x.sandbox(info)
+		if !x.has(c.status, c.words) {
+			t.Errorf("%+v: %+v", c, x.findings)
+		}
+	}
+}
+
+// The exit code is that of a failure exactly when there is a problem.
+func TestReport(t *testing.T) {
+	x := examine(t, "/h")
+	x.good("a", "fine")
+	x.note("b", warning, "do this", "hm")
+	if err := x.report(); err != nil {
+		t.Errorf("warnings are no failure: %v", err)
+	}
+	x.note("c", problem, "do that", "oh")
+	if err := x.report(); err == nil {
+		t.Error("a problem is a failure")
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/world"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// zombies are the instants at which a holder is stopped, past its lease.
+var zombies = []string{"T3.before", "T3.after", "T5.before", "T5.after", "D2.before", "D2.after"}
+
+// zombieDrill is what all rounds count together.
+type zombieDrill struct {
+	mu              sync.Mutex
+	rounds          int
+	fenced, written int
+	figures
+}
+
+// TestZombies stops a holder in the middle of its work (SIGSTOP), lets another
+// one take over after the lease has run out, and wakes the first one up again
+// (P1, I4, I5). N in the environment is how often.
+func TestZombies(t *testing.T) {
+	n := int(setting(t, "N", 6))
+	z := &zombieDrill{}
+	work := make(chan int, n)
+	for i := range n {
+		work <- i
+	}
+	close(work)
+	var g sync.WaitGroup
+	for range min(n, 6) { // they mostly wait for leases to run out
+		g.Go(func() {
+			for i := range work {
+				z.round(t, zombies[i%len(zombies)])
+			}
+		})
+	}
+	g.Wait()
+	if z.fenced != z.rounds || z.written > 0 {
+		t.Errorf("%d of %d late writes were refused, %d were made", z.fenced, z.rounds, z.written)
+	}
+	fmt.Fprintf(os.Stdout, "zombie n=%d fenced=%d unfenced_writes=%d lost=%d dup=%d stuck=%d violations=%d\n",
+		z.rounds, z.fenced, z.written, z.lost, z.dup, z.stuck, z.violations+z.dead)
+}
+
+func (z *zombieDrill) round(t *testing.T, label string) {
+	site, sink := world.NewSite(t, program(t)), world.NewSink(t)
+	doomed, other := "runner", "deliverer"
+	if strings.HasPrefix(label, "D") {
+		doomed, other = other, doomed
+	}
+	var all []*world.Process
+	run := func(env []string, args ...string) *world.Process {
+		p := site.StartWith(t, env, append(args, flags...)...)
+		all = append(all, p)
+		return p
+	}
+	run(nil, "registry")
+	run(nil, other)
+	zombie := run([]string{failpoint + "=" + label + ":1:stop"}, doomed)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	site.Create(t, "a1", sink.Config())
+	l := &load{site: site}
+	l.send(ctx,
+		&message{agent: "a1", peer: "bob", n: 1, kind: "run"}, &message{agent: "a1", peer: "bob", n: 2, kind: "echo"},
+		&message{agent: "a1", peer: "carol", n: 3, kind: "run"},
+	)
+	zombie.Says("failpoint " + label)
+	late := z.lateWrite(t, site, doomed)
+
+	run(nil, doomed, "--name", doomed+"-2")
+	<-l.done()
+	refused, wrote := late(ctx)
+	zombie.Signal(syscall.SIGCONT)
+	// What it says when it knows: by its own clock, or by the registry's word.
+	zombie.Says("lease lost")
+	// It works again like any other, and nothing of before comes through.
+	again := &load{site: site}
+	again.send(ctx, &message{agent: "a1", peer: "bob", n: 4, kind: "echo"}, &message{agent: "a1", peer: "dave", n: 5, kind: "run"})
+	<-again.done()
+	zombie.Signal(syscall.SIGTERM)
+	if code := zombie.Exit(); code != 0 {
+		t.Errorf("%s: the zombie ended with %d; its log:\n%s", label, code, zombie.Log())
+	}
+	l.sent = append(l.sent, again.sent...)
+	a := &audit{TB: t, load: l, sink: sink}
+	a.check()
+	if !a.clean() || !refused {
+		t.Errorf("%s: refused=%v %s; the zombie's log:\n%s", label, refused, &a.figures, zombie.Log())
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		all[i].Kill()
+	}
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.rounds++
+	if refused {
+		z.fenced++
+	}
+	if wrote {
+		z.written++
+	}
+	z.add(a.figures)
+}
+
+// lateWrite remembers the lease that the stopped process works under, and answers
+// the write it would make when it comes too late: what the process does by itself
+// depends on which of its clocks runs first, this does not.
+func (z *zombieDrill) lateWrite(t *testing.T, site *world.Site, name string) func(context.Context) (refused, wrote bool) {
+	t.Helper()
+	conn := site.Dial(t, "registry", rpc.Identity{Kind: rpc.Service, Name: name})
+	resource := lease.AgentResource("a1")
+	if name == "deliverer" {
+		resource = lease.DeliverResource("a1")
+	}
+	r, err := registryv1.NewLeaseServiceClient(conn).ListLeases(t.Context(), &registryv1.ListLeasesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held *registryv1.Lease
+	for _, l := range r.GetLeases() {
+		if l.GetResource() == resource {
+			held = l
+		}
+	}
+	if held == nil {
+		t.Fatalf("nobody holds %s: %v", resource, r.GetLeases())
+	}
+	thread := "threads/peers/main-bob"
+	return func(ctx context.Context) (refused, wrote bool) {
+		ctx = rpc.WithFence(ctx, resource, held.GetToken(), held.GetHolder())
+		var err error
+		if name == "deliverer" {
+			ev := site.Events(t, "a1", thread, "source = 'self'")
+			_, err = registryv1.NewDeliveryServiceClient(conn).FinishDelivery(ctx, &registryv1.FinishDeliveryRequest{
+				AgentId: "a1", ThreadId: thread, EventId: ev[0].GetId(), Outcome: registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED, Error: "late",
+			})
+		} else {
+			turn, err1 := site.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: "a1", InboxId: 1})
+			if err1 != nil {
+				t.Errorf("get turn: %v", err1)
+				return false, false
+			}
+			_, err = registryv1.NewTurnServiceClient(conn).RecordStep(ctx, &registryv1.RecordStepRequest{
+				AgentId: "a1", ThreadId: turn.GetTurn().GetThreadId(), Key: turn.GetTurn().GetKey(), Steps: []*registryv1.Step{{
+					Seq: 99, Kind: registryv1.StepKind_STEP_KIND_MODEL, Key: "model:99", State: registryv1.StepState_STEP_STATE_DONE, Result: []byte(`{}`),
+				}},
+			})
+		}
+		if err != nil && !fault.Is(err, fault.LeaseLost) {
+			t.Errorf("a late write of %s: %v", name, err)
+		}
+		return fault.Is(err, fault.LeaseLost), err == nil
+	}
+}

@@ -1,0 +1,51 @@
+package pool
+
+import (
+	"slices"
+	"time"
+)
+
+func (p *Pool) janitor() {
+	tick := time.NewTicker(max(p.o.Idle/4, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-p.full:
+		case <-tick.C:
+		}
+		for _, h := range p.atRest() {
+			_ = p.end(h) // a failing checkpoint is redone at the next open
+		}
+	}
+}
+
+// atRest takes the handles to close out of the table: those idle for long, and
+// the longest idle ones past the bound.
+func (p *Pool) atRest() []*handle {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out, idle []*handle
+	now := time.Now()
+	for _, h := range p.handles {
+		switch {
+		case h.users > 0:
+		case now.Sub(h.rested) >= p.o.Idle:
+			p.leave(h)
+			out = append(out, h)
+		default:
+			idle = append(idle, h)
+		}
+	}
+	over := min(len(p.handles)-p.o.MaxOpen, len(idle))
+	if over <= 0 {
+		return out
+	}
+	slices.SortFunc(idle, func(a, b *handle) int { return a.rested.Compare(b.rested) })
+	for _, h := range idle[:over] {
+		p.leave(h)
+		out = append(out, h)
+	}
+	return out
+}
