@@ -26,11 +26,16 @@ PREFIX ?=
 FUZZTIME ?= 10s
 BENCH ?= .
 PACKAGES ?= ./...
+# Sizes of the proofs, and the seed that replays one.
+KILLS ?= 150
+N ?= 20
+ROUNDS ?= 5
+SEED ?=
 
 .PHONY: help
 help: ## say what can be made
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {print "\n" substr($$0, 5)} \
-	/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 ##@ Programs
 
@@ -65,12 +70,54 @@ fuzz: ## run each fuzz target for FUZZTIME (default 10s)
 	while read -r dir name; do echo "== $$dir $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null; done
 
 .PHONY: bench
-bench: ## run benchmarks: BENCH=regexp PACKAGES=./bench/...
+bench: build ## measure against the goals and the machine's limits; writes bench/results
+	@go run ./bench -agentd $(BIN)/agentd -out bench/results
+
+.PHONY: bench-quick
+bench-quick: build ## the same, small, printed only
+	@go run ./bench -quick -agentd $(BIN)/agentd
+
+.PHONY: bench-go
+bench-go: ## Go benchmarks of the hot paths: BENCH=regexp PACKAGES=./internal/...
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PACKAGES)
 
 .PHONY: ci
 ci: ## everything the merge gate runs, in its order
 	@bash .ci/run
+
+##@ Proofs
+
+# Each prints one line of figures and fails on a broken promise. The test program
+# is run by itself, since `go test` is silent about what passes.
+define PROVE
+@mkdir -p $(BIN)
+@go test -c -o $(BIN)/$(notdir $(2)).test ./$(2)
+@cd $(2) && KILLS=$(KILLS) N=$(N) ROUNDS=$(ROUNDS) SEED=$(SEED) $(BIN)/$(notdir $(2)).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
+endef
+
+.PHONY: crash-matrix
+crash-matrix: ## kill agentd at every labelled instant: KILLS=150 SEED=
+	$(call PROVE,TestCrashMatrix,cmd/agentd)
+
+.PHONY: zombie
+zombie: ## stop a holder past its lease and wake it up again: N=20
+	$(call PROVE,TestZombies,cmd/agentd)
+
+.PHONY: race-runners
+race-runners: ## four runner processes over fresh homes: ROUNDS=5 SEED=
+	$(call PROVE,TestRaceRunners,cmd/agentd)
+
+# One word list for each size: a target and how big it is.
+PROOFS_CI := 'crash-matrix KILLS=150' 'zombie N=20' 'race-runners ROUNDS=5'
+PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50'
+
+.PHONY: proofs-ci
+proofs-ci: ## every proof in the size of the merge gate (minutes)
+	@for proof in $(PROOFS_CI); do $(MAKE) --no-print-directory $$proof; done
+
+.PHONY: proofs
+proofs: ## every proof in the size of a nightly run (a third of an hour)
+	@for proof in $(PROOFS); do $(MAKE) --no-print-directory $$proof; done
 
 ##@ Source
 

@@ -43,16 +43,6 @@ var layers = []struct {
 	{"program", []string{"cmd", "bench"}},
 }
 
-// An allowance permits one thing that the rules refuse, and says why. One that
-// is no longer needed fails the test, so that the tables only shrink.
-type allowance struct{ from, what, why string }
-
-var (
-	sideways = []allowance{} // imports between families of one layer
-	spoken   = []allowance{} // what a room below cmd says although forbidden
-	large    = []allowance{} // files over maxFile, packages over maxPackage
-)
-
 // onlyIn keeps technology at the rim: what is imported from outside may appear
 // only in the named rooms.
 var onlyIn = []struct {

@@ -147,7 +147,9 @@ func Text(e *registryv1.Event) string {
 // Ask asks what became of an inbox event, and waits for its fate at most wait.
 func (c Client) Ask(t testing.TB, agent string, id int64, wait time.Duration) *registryv1.Turn {
 	t.Helper()
-	r, err := c.Turns.GetTurn(t.Context(), &registryv1.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationpb.New(wait)})
+	ctx, cancel := context.WithTimeout(t.Context(), wait+10*time.Second)
+	defer cancel()
+	r, err := c.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationpb.New(wait)})
 	if err != nil {
 		t.Fatalf("ask for event %d of %s: %v", id, agent, err)
 	}

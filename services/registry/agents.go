@@ -324,7 +324,9 @@ func (s *Service) rescan() error {
 		return s.edge("", "", err)
 	}
 	for _, id := range gone {
-		s.forget(id)
+		if s.dir.Missing(id) { // else it is back already, as a new agent
+			s.forget(id)
+		}
 	}
 	for _, id := range fresh {
 		if a, err := s.dir.Get(id); err == nil {

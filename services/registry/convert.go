@@ -2,6 +2,7 @@ package registry
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -144,10 +145,14 @@ func stampOf(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
+// sayable is a text as an answer can carry it: another program may have written
+// what is not UTF-8.
+func sayable(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
 func toTurn(t store.Turn) *registryv1.Turn {
 	out := &registryv1.Turn{
 		AgentId: t.Agent, InboxId: t.InboxID, Key: t.Key, ThreadId: t.Thread, State: turnStates[t.State], Fate: toFate(t.Fate),
-		Source: t.Source, CrashAttempts: int32(t.CrashAttempts), ErrorAttempts: int32(t.ErrorAttempts), Error: t.Error,
+		Source: sayable(t.Source), CrashAttempts: int32(t.CrashAttempts), ErrorAttempts: int32(t.ErrorAttempts), Error: sayable(t.Error),
 		InboundEventId: t.InboundID, ReplyEventId: t.ReplyID, ErrorEventId: t.ErrorEventID, QueuedAt: stampOf(t.QueuedAt),
 		ClaimedAt: stampOf(t.ClaimedAt), FinishedAt: stampOf(t.FinishedAt), NextAt: stampOf(t.NextAt), Usage: toUsage(t.Usage),
 		Resolved: t.Resolved, Steps: toSteps(t.Steps),

@@ -77,6 +77,10 @@ func (s *Service) known(agentID, threadID string, err error) *fault.Error {
 		return fault.New(codes.DataLoss, fault.DatabaseCorrupt, where+" has a damaged database", "run 'agentctl fsck --agent "+agentID+"'; all other agents go on")
 	case is(store.ErrFormat):
 		return fault.New(codes.FailedPrecondition, fault.FormatMismatch, where+" was written by a newer version", "use that version, or restore a backup")
+	case is(store.ErrBusy):
+		f := fault.New(codes.Unavailable, fault.AgentFailed, "another program holds "+where+" locked", "try again when it is done")
+		f.RetryAfter = full
+		return f
 	case is(store.ErrIO):
 		return fault.New(codes.Unavailable, fault.AgentFailed, where+" had an input/output error", "check the disk; the next call looks again")
 	case is(store.ErrClosed):

@@ -72,6 +72,7 @@ func (s *Service) sweep(ctx context.Context) {
 			open := s.store.IsOpen(store.Inbox(a.ID))
 			if err := s.lookAt(ctx, a, sig); err != nil && ctx.Err() == nil {
 				s.log.Warn("inbox not read", "agent_id", a.ID, "error", err)
+				return
 			}
 			if !open && !a.HasWork() { // only read: a thousand of these need not stay open
 				s.store.Forget(func(r store.Ref) bool { return r == store.Inbox(a.ID) })

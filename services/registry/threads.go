@@ -115,6 +115,12 @@ func (s *Service) speaksFor(has bool, f store.Fence, agentID string) bool {
 	return has && strings.HasSuffix(f.Resource, "/"+agentID) && s.leases.Check(f.Resource, f.Token) == nil
 }
 
+var errNotText = fault.New(codes.InvalidArgument, fault.InvalidArgument, "the event is not valid UTF-8", "encode it as UTF-8")
+
+func tooLarge(content string) error {
+	return fault.New(codes.InvalidArgument, fault.EventTooLarge, fmt.Sprintf("the event has %d bytes, the most is %d", len(content), thread.MaxEvent), "send less, or put it into a file and send its name")
+}
+
 func newEvents(in []*registryv1.NewEvent) ([]store.NewEvent, error) {
 	out, sum := make([]store.NewEvent, len(in)), 0
 	for i, e := range in {
@@ -122,10 +128,10 @@ func newEvents(in []*registryv1.NewEvent) ([]store.NewEvent, error) {
 			return nil, usage(fmt.Sprintf("event type %q is unknown", e.GetType()), "use message or record")
 		}
 		if !utf8.ValidString(e.GetContent()) {
-			return nil, usage("the content is not valid UTF-8", "encode it as UTF-8")
+			return nil, errNotText
 		}
-		if n := len(e.GetContent()); n > thread.MaxEvent {
-			return nil, fault.New(codes.InvalidArgument, fault.EventTooLarge, fmt.Sprintf("the event has %d bytes, the most is %d", n, thread.MaxEvent), "send less, or put it into a file and send its name")
+		if len(e.GetContent()) > thread.MaxEvent {
+			return nil, tooLarge(e.GetContent())
 		}
 		out[i] = store.NewEvent{Source: e.GetSource(), Type: e.GetType(), Subtype: e.Subtype, Content: e.GetContent()}
 		sum += len(e.GetContent()) + len(e.GetSource()) + 64
@@ -190,7 +196,11 @@ func toEvents(in []thread.Event) []*registryv1.Event {
 }
 
 func toEvent(e thread.Event) *registryv1.Event {
-	return &registryv1.Event{Id: e.ID, CreatedAt: e.CreatedAt, Source: e.Source, Type: e.Type, Subtype: e.Subtype, Content: e.Content}
+	out := &registryv1.Event{Id: e.ID, CreatedAt: sayable(e.CreatedAt), Source: sayable(e.Source), Type: sayable(e.Type), Content: sayable(e.Content)}
+	if e.Subtype != nil {
+		out.Subtype = new(sayable(*e.Subtype))
+	}
+	return out
 }
 
 // PopEvents acknowledges, then reads through the consumer's filter.

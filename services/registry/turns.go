@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -20,8 +21,16 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/directory"
 )
 
-// threadOf routes an event under a mode.
+// threadOf routes an event under a mode. Another program may have written what
+// PushEvents would have refused, and what no answer of ours could carry: such an
+// event has no route, and so is dead at once.
 func threadOf(e thread.Event, mode string) (string, error) {
+	if !utf8.ValidString(e.Source) || !utf8.ValidString(e.Content) {
+		return "", errNotText
+	}
+	if len(e.Content) > thread.MaxEvent {
+		return "", tooLarge(e.Content)
+	}
 	m, err := route.ParseMode(mode)
 	if err != nil {
 		return "", err

@@ -6,21 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 )
 
 // account gives a salvaged database back what it knew about its events, from
 // the other databases of the agent where its own rows are lost.
-func account(ctx context.Context, to *sql.Conn, a *snapshot.Agent, d *snapshot.DB) error {
+func (w *work) account(ctx context.Context, to *sql.Conn, a *snapshot.Agent, d *snapshot.DB) error {
 	if !d.IsInbox() {
 		return accountThread(ctx, to, a, d)
 	}
-	uuid, err := identity(ctx, to, a)
+	uuid, err := identity(ctx, to, a, w.started(ctx, a.ID))
 	if err != nil || uuid == "" {
 		return err // unknown to all: the next opening adopts it as another tool's inbox
 	}
@@ -73,7 +73,7 @@ func account(ctx context.Context, to *sql.Conn, a *snapshot.Agent, d *snapshot.D
 
 // identity answers the inbox's uuid, which is in the key of every turn, and
 // writes it when it was lost.
-func identity(ctx context.Context, to *sql.Conn, a *snapshot.Agent) (string, error) {
+func identity(ctx context.Context, to *sql.Conn, a *snapshot.Agent, desired string) (string, error) {
 	uuid := ""
 	err := to.QueryRowContext(ctx, "SELECT uuid FROM x_meta").Scan(&uuid)
 	if err == nil || !errors.Is(err, sql.ErrNoRows) {
@@ -95,8 +95,23 @@ func identity(ctx context.Context, to *sql.Conn, a *snapshot.Agent) (string, err
 	if !ok {
 		return "", nil
 	}
-	_, err = to.ExecContext(ctx, "INSERT INTO x_meta(one, uuid, format, desired) VALUES(1, ?, ?, '')", uuid, db.Format)
+	_, err = to.ExecContext(ctx, "INSERT INTO x_meta(one, uuid, format, desired) VALUES(1, ?, ?, ?)", uuid, schema.Format, desired)
 	return uuid, err
+}
+
+// started answers the desired state as the registry last knew it; without one the
+// agent is stopped until its owner starts it.
+func (w *work) started(ctx context.Context, agent string) string {
+	c, done, err := read(ctx, w.home.RegistryDB())
+	if err != nil {
+		return ""
+	}
+	defer done()
+	var on bool
+	if err := c.QueryRowContext(ctx, "SELECT started FROM inbox WHERE agent = ?", agent).Scan(&on); err != nil || !on {
+		return ""
+	}
+	return "started"
 }
 
 // accountThread keeps what was said from being sent again as if it were new: up
@@ -128,9 +143,9 @@ func accountThread(ctx context.Context, to *sql.Conn, a *snapshot.Agent, d *snap
 	}
 	uuid := d.UUID
 	if uuid == "" {
-		uuid = fmt.Sprintf("salvaged-%d", time.Now().UnixNano())
+		uuid = schema.NewUUID()
 	}
-	if _, err := to.ExecContext(ctx, "INSERT INTO x_meta(one, uuid, format) VALUES(1, ?, ?)", uuid, db.Format); err != nil {
+	if _, err := to.ExecContext(ctx, "INSERT INTO x_meta(one, uuid, format) VALUES(1, ?, ?)", uuid, schema.Format); err != nil {
 		return err
 	}
 	var unsent []thread.Event

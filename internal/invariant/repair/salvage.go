@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/internal/invariant/snapshot"
-	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 )
 
 // salvage puts a new database in the place of a damaged one:
@@ -34,7 +34,7 @@ func (w *work) salvage(ctx context.Context, a *snapshot.Agent, d *snapshot.DB) (
 		return fmt.Errorf("salvage: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	if _, err := db.Create(tmp); err != nil {
+	if _, err := schema.Create(tmp); err != nil {
 		return fmt.Errorf("salvage: %w", err)
 	}
 	told, err := w.fill(ctx, a, d, old, filepath.Join(tmp, "events.db"))
@@ -54,7 +54,7 @@ func (w *work) salvage(ctx context.Context, a *snapshot.Agent, d *snapshot.DB) (
 		return fmt.Errorf("name database: %w", err)
 	}
 	w.did(d, "%s; the damaged one is %s", told, name)
-	return db.SyncDir(d.Dir)
+	return schema.SyncDir(d.Dir)
 }
 
 func newestAside(dir string) string {
@@ -108,7 +108,7 @@ func (w *work) fill(ctx context.Context, a *snapshot.Agent, d *snapshot.DB, old,
 	if err := e.write(ctx, to); err != nil {
 		return "", err
 	}
-	if err := account(ctx, to, a, d); err != nil {
+	if err := w.account(ctx, to, a, d); err != nil {
 		return "", err
 	}
 	if err := raiseSequence(ctx, to, from); err != nil {

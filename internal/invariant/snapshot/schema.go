@@ -3,13 +3,10 @@ package snapshot
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 
-	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 )
 
 // Object is a table or an index, what makes it, and a table's columns.
@@ -18,23 +15,23 @@ type Object struct {
 	Columns         []string
 }
 
-// Schema answers the tables and indexes that a new database has, tables first:
-// the pattern is a database made by the storage engine, so that it cannot age.
-var Schema = sync.OnceValues(func() (_ []Object, err error) {
-	dir, err := os.MkdirTemp("", "theclaw-schema-")
-	if err != nil {
-		return nil, fmt.Errorf("learn schema: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if _, err := db.Create(dir); err != nil {
-		return nil, fmt.Errorf("learn schema: %w", err)
-	}
+// Schema answers the tables and indexes that a new database has, tables first,
+// as SQLite itself sees them.
+var Schema = sync.OnceValues(func() ([]Object, error) {
 	ctx := context.Background()
-	c, done, err := Open(ctx, filepath.Join(dir, "events.db"), false)
+	s, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return nil, fmt.Errorf("learn schema: %w", err)
 	}
-	defer done()
+	defer func() { _ = s.Close() }()
+	c, err := s.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("learn schema: %w", err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := c.ExecContext(ctx, schema.SQL); err != nil {
+		return nil, fmt.Errorf("learn schema: %w", err)
+	}
 	var out []Object
 	err = each(ctx, c, "SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type DESC, name", func(r *sql.Rows) error {
 		var o Object
