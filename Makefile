@@ -107,9 +107,13 @@ zombie: ## stop a holder past its lease and wake it up again: N=20
 race-runners: ## four runner processes over fresh homes: ROUNDS=5 SEED=
 	$(call PROVE,TestRaceRunners,cmd/agentd)
 
+.PHONY: bitrot
+bitrot: ## flip N bits in stored events and find every one: N=20 SEED=
+	$(call PROVE,TestBitrot,internal/invariant)
+
 # One word list for each size: a target and how big it is.
-PROOFS_CI := 'crash-matrix KILLS=150' 'zombie N=20' 'race-runners ROUNDS=5'
-PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50'
+PROOFS_CI := 'crash-matrix KILLS=150' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200'
+PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bitrot N=2000'
 
 .PHONY: proofs-ci
 proofs-ci: ## every proof in the size of the merge gate (minutes)

@@ -40,7 +40,8 @@ var layers = []struct {
 	// The checker and the harness look at whole services, so they stand above
 	// them: agentctl's fsck needs the one, tests and benchmarks the other.
 	{"checker and harness", []string{"internal/invariant", "internal/world"}},
-	{"program", []string{"cmd", "bench"}},
+	// An example is a program: it prints, exits and reads its environment.
+	{"program", []string{"cmd", "bench", "examples"}},
 }
 
 // onlyIn keeps technology at the rim: what is imported from outside may appear
@@ -59,6 +60,12 @@ var onlyIn = []struct {
 	{"modernc.org/sqlite", []string{"internal/store", "internal/invariant", "bench"}, "databases are opened behind the storage contract; the checker reads them from outside"},
 	{"github.com/jackc/pgx", []string{"internal/store", "bench"}, "databases are opened behind the storage contract"},
 	{"testing", forTests, "a program must not carry the test framework"},
+}
+
+// never are imports that the layers would allow.
+var never = []allowance{
+	{"internal/invariant", "services", "a checker that shares code with what it checks shares its mistakes; its tests run the services"},
+	{"internal/invariant", "internal/world", "the harness starts services"},
 }
 
 // forbidden is what only programs say.
@@ -173,6 +180,8 @@ func importProblem(from, to string) string {
 		return fmt.Sprintf("imports %s, and one of the two has no layer", to)
 	case underAny(to, forTests) && !underAny(from, forTests):
 		return fmt.Sprintf("imports %s, which is for tests", to)
+	case slices.ContainsFunc(never, func(n allowance) bool { return under(from, n.from) && under(to, n.what) }):
+		return fmt.Sprintf("imports %s, and never may", to)
 	case lt > lf:
 		return fmt.Sprintf("(%s) imports upward: %s (%s)", layers[lf].name, to, layers[lt].name)
 	case lt == lf && familyOf(from) != familyOf(to):
@@ -243,6 +252,7 @@ func TestLayerRules(t *testing.T) {
 		{"services/runner/internal/turn", "services/deliverer", false},
 		{"services/registry", "internal/world", false},
 		{"internal/world", "services/registry", true},
+		{"internal/invariant/record", "services/registry", false},
 		{"internal/rpc", "services/registry", false},
 		{"internal/store/sqlite", "internal/store", true},
 		{"internal/thread", "internal/store", false},

@@ -1,6 +1,6 @@
 // Command agentctl is the program for people: it makes agents, talks to them,
-// and shows what became of every message. It is a client of the services; it
-// opens no database.
+// and shows what became of every message. It is a client of the services; only
+// fsck looks at databases itself.
 //
 // main is a recipe: streams, root command, exit code. Each group of commands is
 // a package below internal; what they share is internal/command.

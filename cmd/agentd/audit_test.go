@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant"
@@ -37,9 +39,33 @@ func (a *audit) check() {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(agents)) {
+		a.settled(id)
 		a.agent(id, agents[id])
 	}
 	a.invariants()
+}
+
+// settled waits for the acknowledgement of the last event (T8): its fate stands,
+// and can be asked for, a moment earlier.
+func (a *audit) settled(id string) {
+	a.Helper()
+	ctx, cancel := context.WithTimeout(a.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		r, err := world.Again(ctx, func(ctx context.Context) (*registryv1.GetAgentStatusResponse, error) {
+			return a.site.Agents.GetAgentStatus(ctx, &registryv1.GetAgentStatusRequest{AgentId: id})
+		})
+		if err == nil && r.GetInbox().GetPending() == 0 && r.GetOutboundPending() == 0 {
+			return
+		}
+		timer := time.NewTimer(5 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			finding(a, &a.stuck, "%s does not come to rest: %v %v", id, err, r)
+			return
+		}
+	}
 }
 
 // invariants runs the checker over the databases themselves (RELIABILITY 6).

@@ -143,6 +143,26 @@ func TestRegistryRestart(t *testing.T) {
 	}
 }
 
+// A registry that is stopped for longer than a lease lasts: its workers let go of
+// what they hold, and begin again when it goes on.
+func TestStoppedRegistry(t *testing.T) {
+	site, sink := world.NewSite(t, program(t)), world.NewSink(t)
+	registry := site.Start(t, append([]string{"registry"}, flags...)...)
+	runner := site.StartWith(t, say("T3.before"), append([]string{"runner"}, flags...)...)
+	site.Start(t, append([]string{"deliverer"}, flags...)...)
+	site.Serving(t, registry, "registry")
+	site.Create(t, "a1", sink.Config())
+	l := &load{site: site}
+	l.send(t.Context(), &message{agent: "a1", peer: "bob", n: 1, kind: "run"}, &message{agent: "a1", peer: "carol", n: 2, kind: "echo"})
+	runner.Says("failpoint T3.before")
+	registry.Signal(syscall.SIGSTOP)
+	runner.Says("lease lost")
+	registry.Signal(syscall.SIGCONT)
+	<-l.done()
+	a := &audit{TB: t, load: l, sink: sink}
+	a.check()
+}
+
 func leaseToken(t *testing.T, site *world.Site, resource string) uint64 {
 	t.Helper()
 	r, err := world.Again(t.Context(), func(ctx context.Context) (*registryv1.ListLeasesResponse, error) {

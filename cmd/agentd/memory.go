@@ -12,22 +12,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trimAfter is how long after the start memory is given back: by then what only
-// the start needed has been used.
-const trimAfter = 3 * time.Second
+// trimAfter are the times after the start at which memory is given back: when
+// what only the start needed has been used, and when a first look at many inboxes
+// is over.
+var trimAfter = []time.Duration{3 * time.Second, time.Minute}
 
 // trimMemory gives back what the start left behind: freed heap, and the pages of
 // the program itself that were touched once, such as the initialisation of
 // libraries. Those pages are read-only and come back from the page cache when
 // they are needed again, so this costs a few microseconds for each that is.
 func trimMemory(ctx context.Context) {
-	t := time.NewTimer(trimAfter)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return
-	case <-t.C:
+	for _, d := range trimAfter {
+		t := time.NewTimer(d)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+			trim()
+		}
 	}
+}
+
+func trim() {
 	debug.FreeOSMemory()
 	self, err := os.Executable()
 	if err != nil {

@@ -27,8 +27,9 @@ type service struct {
 	make func(ctx context.Context, e *env, name string) (component, error)
 }
 
-// all is every service in the order of starting; they end in the reverse one.
-var all = []service{{"registry", makeRegistry}, {"runner", makeRunner}, {"deliverer", makeDeliverer}}
+// all is every service in the order of starting. They end in the reverse one: the
+// last replies of a runner that drains still find their deliverer.
+var all = []service{{"registry", makeRegistry}, {"deliverer", makeDeliverer}, {"runner", makeRunner}}
 
 // choose answers the services a word names, or nil.
 func choose(word string) []service {
@@ -105,7 +106,7 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 	if err != nil {
 		return component{}, errors.Join(err, w.close())
 	}
-	e.log.Info(s.Hint())
+	e.log.Info("model", "hint", s.Hint())
 	return component{register: s.Register, policy: runner.Policy(), token: e.workerToken(), run: s.Run, close: w.close}, nil
 }
 

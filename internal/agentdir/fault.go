@@ -67,8 +67,10 @@ func invalid(code codes.Code, err error) error {
 	}
 	e := fault.New(code, fault.ConfigInvalid, what, "correct that place and try again")
 	// The text above is one line; the lines with the caret travel beside it.
-	e.Meta = map[string]string{"file": first.File, "key": first.Key, "source": first.Source,
-		"line": strconv.Itoa(first.Line), "column": strconv.Itoa(first.Column)}
+	e.Meta = map[string]string{
+		"file": first.File, "key": first.Key, "source": first.Source,
+		"line": strconv.Itoa(first.Line), "column": strconv.Itoa(first.Column),
+	}
 	for _, p := range le.Problems {
 		name := p.Key
 		if name == "" {

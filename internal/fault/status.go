@@ -85,7 +85,7 @@ func (e *Error) status() *status.Status {
 		code = codes.Internal
 	}
 	info := &errdetails.ErrorInfo{Reason: clean(e.Reason), Domain: Domain}
-	if info.Reason == "" {
+	if info.GetReason() == "" {
 		info.Reason = byCode(code).Reason
 	}
 	for k, v := range e.Meta {

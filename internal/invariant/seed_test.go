@@ -26,8 +26,10 @@ type seed struct {
 const bobTurn1 = "(SELECT key FROM x_turn WHERE inbox_id = 1)"
 
 var seeds = []seed{
-	{invariant: "I1", name: "an acked event loses its fate", thread: "inbox", sql: []string{"DELETE FROM x_fate WHERE inbox_id = 2"}, want: "event 2 is acknowledged and has no fate",
-		change: func(_ *testing.T, _ layout.Home, o *invariant.Options) { o.Drained = false }},
+	{
+		invariant: "I1", name: "an acked event loses its fate", thread: "inbox", sql: []string{"DELETE FROM x_fate WHERE inbox_id = 2"}, want: "event 2 is acknowledged and has no fate",
+		change: func(_ *testing.T, _ layout.Home, o *invariant.Options) { o.Drained = false },
+	},
 	{invariant: "I2", name: "the message event is not accounted", thread: "bob", sql: []string{"DELETE FROM x_dedupe WHERE key = " + bobTurn1 + " || ':in'"}, want: "inbox event 1 has no message event"},
 	{invariant: "I2", name: "two messages of one inbox event", thread: "bob", sql: []string{
 		"INSERT INTO events(source, type, content) SELECT source, type, content FROM events WHERE id = 1",
@@ -35,16 +37,20 @@ var seeds = []seed{
 	{invariant: "I3", name: "a fate that is none", thread: "alice", sql: []string{"UPDATE x_turn SET fate = 'silent'", "DELETE FROM x_dedupe WHERE key LIKE '%:out'"}, want: "is replied in the inbox and done silent"},
 	{invariant: "I3", name: "no reply", thread: "bob", sql: []string{"DELETE FROM x_dedupe WHERE key = " + bobTurn1 + " || ':out'"}, want: "replied and has no reply event"},
 	{invariant: "I3", name: "two replies", thread: "bob", sql: []string{"UPDATE x_turn SET reply_id = 99 WHERE inbox_id = 3"}, want: "two replies"},
-	{invariant: "I3", name: "dead and not a dead letter", thread: "inbox", sql: []string{"INSERT INTO events(id, source, type, content) VALUES(99, 's', 'message', '{}')",
-		"INSERT INTO x_fate VALUES(99, 'other', '', 'dead', 0)"}, want: "another event under its id", count: 2},
+	{invariant: "I3", name: "dead and not a dead letter", thread: "inbox", sql: []string{
+		"INSERT INTO events(id, source, type, content) VALUES(99, 's', 'message', '{}')",
+		"INSERT INTO x_fate VALUES(99, 'other', '', 'dead', 0)",
+	}, want: "another event under its id", count: 2},
 	{invariant: "I3", name: "an acknowledged push is lost", change: func(_ *testing.T, _ layout.Home, o *invariant.Options) {
 		o.History.Pushes = append(o.History.Pushes, invariant.Push{Agent: "a1", IDs: []int64{77}})
 	}, want: "event 77 was acknowledged and is lost"},
 	{invariant: "I3", name: "a key accepted twice", change: func(_ *testing.T, _ layout.Home, o *invariant.Options) {
 		o.History.Pushes = append(o.History.Pushes, invariant.Push{Agent: "a1", Key: "key hello", IDs: []int64{2}})
 	}, want: `key "key hello" was accepted as events [1] and again as [2]`},
-	{invariant: "I4", name: "an older token later", thread: "bob", sql: []string{"UPDATE x_dedupe SET token = 5 WHERE event_id = 1", "UPDATE x_fence SET token = 5 WHERE resource LIKE 'agent/%'"},
-		change: raiseLedger, want: "after event 1 under token 5"},
+	{
+		invariant: "I4", name: "an older token later", thread: "bob", sql: []string{"UPDATE x_dedupe SET token = 5 WHERE event_id = 1", "UPDATE x_fence SET token = 5 WHERE resource LIKE 'agent/%'"},
+		change: raiseLedger, want: "after event 1 under token 5",
+	},
 	{invariant: "I4", name: "an older token accepted", change: func(_ *testing.T, _ layout.Home, o *invariant.Options) {
 		o.History.Commits = []invariant.Commit{{Agent: "a1", Thread: "inbox", Resource: "agent/a1", Token: 3}, {Agent: "a1", Thread: "inbox", Resource: "agent/a1", Token: 2}}
 	}, want: "accepted with an older token"},
@@ -62,8 +68,10 @@ var seeds = []seed{
 	}, want: "up to 6 before, and up to 5 now"},
 	{invariant: "I8", name: "a result that nothing tells", thread: "bob", sql: []string{"DELETE FROM x_dedupe WHERE key LIKE '%tool%'"}, want: "no event tells its result"},
 	{invariant: "I8", name: "done and never ran", change: func(_ *testing.T, _ layout.Home, o *invariant.Options) { o.Runs = []string{} }, want: "never ran"},
-	{invariant: "I9", name: "another event's delivery key", thread: "bob", sql: []string{"UPDATE x_delivery SET key = 'k' || key, channel = 'console' WHERE event_id = 2"},
-		change: func(_ *testing.T, _ layout.Home, o *invariant.Options) { o.Sink = nil }, want: "key of another event"},
+	{
+		invariant: "I9", name: "another event's delivery key", thread: "bob", sql: []string{"UPDATE x_delivery SET key = 'k' || key, channel = 'console' WHERE event_id = 2"},
+		change: func(_ *testing.T, _ layout.Home, o *invariant.Options) { o.Sink = nil }, want: "key of another event",
+	},
 	{invariant: "I9", name: "sent and lost", change: func(_ *testing.T, _ layout.Home, o *invariant.Options) { o.Sink = o.Sink[1:] }, want: "has not arrived"},
 	{invariant: "I9", name: "arrived from nowhere", change: func(_ *testing.T, _ layout.Home, o *invariant.Options) {
 		o.Sink = append(o.Sink, invariant.Arrival{Key: "zz", Agent: "a1", EventID: 999})
@@ -78,12 +86,14 @@ var seeds = []seed{
 		"UPDATE x_turn SET inbound_id = CASE inbox_id WHEN 1 THEN 6 ELSE 1 END WHERE inbox_id IN (1, 3) AND (SELECT COUNT(*) FROM events WHERE id = 6 AND source <> 'self') = 1",
 		"UPDATE x_dedupe SET event_id = CASE event_id WHEN 1 THEN 6 ELSE 1 END WHERE key LIKE '%:in' AND event_id IN (1, 6)",
 	}, want: "stands before one that is older", count: 2},
-	{invariant: "I12", name: "claimed and left", thread: "bob", sql: []string{"UPDATE x_turn SET state = 'claimed', fate = '' WHERE inbox_id = 3"},
+	{
+		invariant: "I12", name: "claimed and left", thread: "bob", sql: []string{"UPDATE x_turn SET state = 'claimed', fate = '' WHERE inbox_id = 3"},
 		change: func(t *testing.T, h layout.Home, o *invariant.Options) {
 			o.Live, o.Now, o.Drained = true, time.Now().Add(time.Hour), false
 			edit(t, h, "inbox", "DELETE FROM x_fate WHERE inbox_id = 3", "UPDATE x_ack SET id = 2 WHERE consumer = 'inbox'")
 			edit(t, h, made.thread, "DELETE FROM x_dedupe WHERE key LIKE '%:3:%:out'", "UPDATE x_turn SET reply_id = 0 WHERE inbox_id = 3")
-		}, want: "nobody holds the lease"},
+		}, want: "nobody holds the lease",
+	},
 	{invariant: "I14", name: "a text of another thread", change: func(_ *testing.T, _ layout.Home, o *invariant.Options) {
 		o.Canaries = []invariant.Canary{{Text: "once more", Agent: "a1", Thread: "threads/peers/nobody"}}
 	}, want: "holds a text of a1 threads/peers/nobody", count: 3}, // the message, its answer, and the journal
@@ -105,8 +115,10 @@ var seeds = []seed{
 		chmod(t, filepath.Join(h.AgentDir("a1"), "memory"), 0o750)
 	}, want: "memory has mode 750"},
 	{invariant: "I17", name: "an event is changed", thread: "bob", sql: []string{"UPDATE x_chain SET sha256 = zeroblob(32) WHERE event_id = 2"}, want: "event 2 does not match its hash", count: 2},
-	{invariant: "I17", name: "a blob in place of a text", thread: "inbox", sql: []string{"UPDATE events SET subtype = CAST('x' AS BLOB) WHERE id = 5"},
-		change: func(_ *testing.T, _ layout.Home, o *invariant.Options) {}, want: "subtype of event 5 holds no text", count: -1},
+	{
+		invariant: "I17", name: "a blob in place of a text", thread: "inbox", sql: []string{"UPDATE events SET subtype = CAST('x' AS BLOB) WHERE id = 5"},
+		change: func(_ *testing.T, _ layout.Home, o *invariant.Options) {}, want: "subtype of event 5 holds no text", count: -1,
+	},
 	{invariant: "I17", name: "a file that is no database", change: func(t *testing.T, h layout.Home, _ *invariant.Options) {
 		write(t, filepath.Join(h.AgentDir("a2"), "inbox", "events.db"), strings.Repeat("not a database ", 400))
 	}, want: "the database is damaged"},

@@ -71,8 +71,10 @@ func TestRedactEscapesAndCaps(t *testing.T) {
 func TestLoggerRedactsEveryKindOfValue(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var buf bytes.Buffer
-		log, err := obs.NewLogger(&buf, obs.LogOptions{Format: format, Redactor: obs.NewRedactor(secret),
-			Attrs: func(context.Context) []slog.Attr { return []slog.Attr{slog.String(obs.KeyRequestID, "r1")} }})
+		log, err := obs.NewLogger(&buf, obs.LogOptions{
+			Format: format, Redactor: obs.NewRedactor(secret),
+			Attrs: func(context.Context) []slog.Attr { return []slog.Attr{slog.String(obs.KeyRequestID, "r1")} },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

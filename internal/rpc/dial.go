@@ -70,8 +70,10 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 		// A stopped server (SIGSTOP, a dead machine) is noticed while calls wait for it.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		// The default waits up to two minutes; a local restart takes milliseconds.
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 5 * time.Second,
-			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			MinConnectTimeout: 5 * time.Second,
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+		}),
 	}
 	if o.UserAgent != "" {
 		opts = append(opts, grpc.WithUserAgent(o.UserAgent))
@@ -119,8 +121,10 @@ func serviceConfig(safe []string) (string, error) {
 	if len(safe) == 0 {
 		return "{}", nil
 	}
-	m := methodConfig{RetryPolicy: retryPolicy{MaxAttempts: 4, InitialBackoff: "0.05s", MaxBackoff: "1s",
-		BackoffMultiplier: 2, RetryableStatusCodes: []string{"UNAVAILABLE"}}}
+	m := methodConfig{RetryPolicy: retryPolicy{
+		MaxAttempts: 4, InitialBackoff: "0.05s", MaxBackoff: "1s",
+		BackoffMultiplier: 2, RetryableStatusCodes: []string{"UNAVAILABLE"},
+	}}
 	for _, full := range safe {
 		service, method, ok := strings.Cut(strings.TrimPrefix(full, "/"), "/")
 		if !ok || service == "" || method == "" || full[0] != '/' {

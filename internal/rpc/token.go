@@ -40,7 +40,7 @@ func writePrivate(path, text string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Cleanup() // does nothing after the replacement
+	defer func() { _ = f.Cleanup() }() // does nothing after the replacement
 	if _, err := io.WriteString(f, text); err != nil {
 		return err
 	}

@@ -165,8 +165,10 @@ test "$(ls -d /proc/[0-9]* | wc -l)" -le 8 && echo few
 grep -h -E 'Cap|NoNew|Seccomp:' /proc/self/status
 exec 3<>/dev/tcp/127.0.0.1/9 || echo refused`})
 			got := string(r.Stdout)
-			for _, want := range []string{"\nlo\n", "\nfew\n", "CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000",
-				"CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"} {
+			for _, want := range []string{
+				"\nlo\n", "\nfew\n", "CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000",
+				"CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2",
+			} {
 				if !strings.Contains(got, want) {
 					t.Errorf("no %q in %q (%s)", want, got, r.Stderr)
 				}

@@ -77,7 +77,7 @@ func Gone(t testing.TB, children []Child) {
 	end := time.Now().Add(5 * time.Second)
 	for _, c := range children {
 		for {
-			fds := []unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor is small
+			fds := []unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}}
 			n, err := unix.Poll(fds, int(max(time.Until(end), 0).Milliseconds()))
 			if errors.Is(err, unix.EINTR) {
 				continue

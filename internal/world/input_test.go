@@ -116,6 +116,9 @@ func TestForeignNonsense(t *testing.T) {
 		}
 	}
 	say(t, w, "a1", "bob", "after")
+	if n := len(w.Events(t, "a1", "inbox", "")); n != 9 { // all can be read
+		t.Errorf("%d events", n)
+	}
 }
 
 const deadTurn = registryv1.Fate_FATE_DEAD

@@ -78,8 +78,10 @@ func (j journal) due(r *registryv1.BeginDeliveryResponse) drain.Due {
 	e := r.GetEvent()
 	return drain.Due{
 		Found: drain.Send, Key: r.GetKey(), Attempt: int(r.GetAttempt()), MaybeDuplicate: r.GetMaybeDuplicate(),
-		Event: thread.Event{ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Type: e.GetType(),
-			Subtype: e.Subtype, Content: e.GetContent()},
+		Event: thread.Event{
+			ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Type: e.GetType(),
+			Subtype: e.Subtype, Content: e.GetContent(),
+		},
 		Settings: j.settings(r),
 	}
 }

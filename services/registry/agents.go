@@ -183,6 +183,9 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 		return nil, err
 	}
 	st, err := s.store.State(ctx, a.ID)
+	if errors.Is(err, store.ErrCorrupt) { // that is its state
+		return &registryv1.GetAgentStatusResponse{Agent: s.describe(a)}, nil
+	}
 	if err != nil {
 		return nil, s.edge(a.ID, thread.Inbox, err)
 	}

@@ -74,7 +74,7 @@ func (s *Service) known(agentID, threadID string, err error) *fault.Error {
 	case is(store.ErrReadOnly):
 		return fault.New(codes.FailedPrecondition, fault.ReadOnly, where+" cannot be written", "give the files back their write permission")
 	case is(store.ErrCorrupt):
-		return fault.New(codes.DataLoss, fault.DatabaseCorrupt, where+" has a damaged database", "run 'agentctl fsck --agent "+agentID+"'; all other agents go on")
+		return fault.New(codes.DataLoss, fault.DatabaseCorrupt, where+" has a damaged database", "stop the services, run 'agentctl fsck --repair --agent "+agentID+"' and start them; all other agents go on")
 	case is(store.ErrFormat):
 		return fault.New(codes.FailedPrecondition, fault.FormatMismatch, where+" was written by a newer version", "use that version, or restore a backup")
 	case is(store.ErrBusy):

@@ -175,7 +175,12 @@ func (s *Service) committed(c store.Commit) {
 // broken is told of a database that cannot be used: its agent alone is marked.
 func (s *Service) broken(r store.Ref, err error) {
 	s.log.Error("database broke", "agent_id", r.Agent, "thread_id", r.Thread, "error", err)
-	if a, getErr := s.dir.Get(r.Agent); getErr == nil {
+	a, getErr := s.dir.Get(r.Agent)
+	switch {
+	case getErr != nil:
+	case errors.Is(err, store.ErrCorrupt):
+		s.quarantine(a, r, err)
+	default:
 		a.Fail(err.Error(), errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrDiskFull))
 	}
 }

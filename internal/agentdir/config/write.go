@@ -105,7 +105,7 @@ func ParseNumber(s string, to *int) string {
 
 var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})$`)
 
-// ParseDuration: see [ParseNumber].
+// ParseDuration reads a duration such as 24h; see [ParseNumber].
 func ParseDuration(s string, to *time.Duration) string {
 	d, err := time.ParseDuration(s)
 	if err != nil {

@@ -322,7 +322,8 @@ func anyConfig(t *rapid.T) config.Config {
 			c.Channels = map[string]config.Channel{}
 		}
 		c.Channels[rapid.StringMatching(`[a-z0-9][a-z0-9_-]{0,12}`).Draw(t, "channel")] = rapid.SampledFrom([]config.Channel{
-			{Type: "xgw"}, {Type: "webhook", URL: "https://example.org/a?b=c#d", Secret: "env:A_B"},
+			{Type: "xgw"},
+			{Type: "webhook", URL: "https://example.org/a?b=c#d", Secret: "env:A_B"},
 			{Type: "webhook", URL: "http://127.0.0.1:8080/", AllowPrivate: true, Secret: "file:/a b/c's"},
 		}).Draw(t, "what")
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ErrInPlace: the document is written in a way that cannot be changed in place
+// ErrInPlace says that the document is written in a way that cannot be changed in place
 // without touching other bytes (a value over many lines, for instance).
 var ErrInPlace = errors.New("the value cannot be changed in place")
 

@@ -108,7 +108,7 @@ func TestSetRefusesWhatItWouldDamage(t *testing.T) {
 			}
 			if got, err := d.Set(path, c.value); err == nil {
 				t.Errorf("got %q, want ErrInPlace", got)
-			} else if err != nil && !errors.Is(err, ErrInPlace) {
+			} else if !errors.Is(err, ErrInPlace) {
 				t.Errorf("error %v, want ErrInPlace", err)
 			}
 		})

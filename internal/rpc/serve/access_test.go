@@ -112,19 +112,19 @@ func pb2info(t *testing.T, r *running) map[string][]string {
 		known[d.ServiceName] = d
 	}
 	for _, svc := range resp.GetListServicesResponse().GetService() {
-		if strings.Contains(svc.Name, "v1alpha") {
-			all[svc.Name] = []string{"ServerReflectionInfo"}
+		if strings.Contains(svc.GetName(), "v1alpha") {
+			all[svc.GetName()] = []string{"ServerReflectionInfo"}
 			continue
 		}
-		d, ok := known[svc.Name]
+		d, ok := known[svc.GetName()]
 		if !ok {
-			t.Fatalf("unknown service %s", svc.Name)
+			t.Fatalf("unknown service %s", svc.GetName())
 		}
 		for _, m := range d.Methods {
-			all[svc.Name] = append(all[svc.Name], m.MethodName)
+			all[svc.GetName()] = append(all[svc.GetName()], m.MethodName)
 		}
 		for _, m := range d.Streams {
-			all[svc.Name] = append(all[svc.Name], m.StreamName)
+			all[svc.GetName()] = append(all[svc.GetName()], m.StreamName)
 		}
 	}
 	return all

@@ -24,8 +24,10 @@ import (
 
 // STYLE "Errors": what, fix, reason, meta, fields and retry arrive; the cause does not.
 func TestErrorDetailsArrive(t *testing.T) {
-	want := &fault.Error{Code: codes.FailedPrecondition, Reason: fault.LeaseHeld, What: "somebody works on it", Fix: "wait",
-		Meta: map[string]string{"holder": "r2"}, RetryAfter: 3 * time.Second, Err: errors.New("secret cause")}
+	want := &fault.Error{
+		Code: codes.FailedPrecondition, Reason: fault.LeaseHeld, What: "somebody works on it", Fix: "wait",
+		Meta: map[string]string{"holder": "r2"}, RetryAfter: 3 * time.Second, Err: errors.New("secret cause"),
+	}
 	r := start(t, &service{unary: func(context.Context, *pb.SimpleRequest) (*pb.SimpleResponse, error) { return nil, want }}, nil)
 	_, err := pb.NewTestServiceClient(r.dial(t, nil)).UnaryCall(t.Context(), &pb.SimpleRequest{})
 	got := fault.From(err)

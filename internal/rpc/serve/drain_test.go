@@ -149,15 +149,19 @@ func TestAStuckHandlerIsNamed(t *testing.T) {
 			return &pb.SimpleResponse{}, nil
 		}}
 		l := bufconn.Listen(1 << 10)
-		s, err := serve.New(serve.Options{Listener: l, Insecure: true, Policy: policy(), Grace: -1,
-			Services: []serve.Registrar{func(g grpc.ServiceRegistrar) { pb.RegisterTestServiceServer(g, svc) }}})
+		s, err := serve.New(serve.Options{
+			Listener: l, Insecure: true, Policy: policy(), Grace: -1,
+			Services: []serve.Registrar{func(g grpc.ServiceRegistrar) { pb.RegisterTestServiceServer(g, svc) }},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { ended <- s.Run(ctx) }()
-		cc, err := rpc.Dial("passthrough:///memory", rpc.DialOptions{Insecure: true,
-			Dialer: func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }})
+		cc, err := rpc.Dial("passthrough:///memory", rpc.DialOptions{
+			Insecure: true,
+			Dialer:   func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,8 +16,10 @@ import (
 )
 
 // errDraining is what an EndOnDrain call ends with; its caller dials again.
-var errDraining = &fault.Error{Code: codes.Unavailable, Reason: fault.ServiceUnavailable,
-	What: "the service is going down", Fix: "try again in a moment", RetryAfter: 200 * time.Millisecond}
+var errDraining = &fault.Error{
+	Code: codes.Unavailable, Reason: fault.ServiceUnavailable,
+	What: "the service is going down", Fix: "try again in a moment", RetryAfter: 200 * time.Millisecond,
+}
 
 // edgeUnary turns what the handler and the checks answer into a status.
 func (c *chain) edgeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {

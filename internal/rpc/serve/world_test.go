@@ -155,8 +155,10 @@ func inMemory(t testing.TB, svc *service, change func(*serve.Options)) (*running
 			change(o)
 		}
 	})
-	cc, err := rpc.Dial("passthrough:///memory", rpc.DialOptions{Insecure: true,
-		Dialer: func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }})
+	cc, err := rpc.Dial("passthrough:///memory", rpc.DialOptions{
+		Insecure: true,
+		Dialer:   func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,8 +123,12 @@ func (c Set) Create(l wire.Limits) (Group, error) {
 		// Only the files of the controllers this directory has exist. Swap counts
 		// too, so that a program cannot push its memory there.
 		for _, f := range []struct{ name, value string }{
-			{"pids.max", tasks}, {"memory.max", memory}, {"memory.swap.max", "0"}, {"memory.oom.group", "1"},
-			{"memory.limit_in_bytes", memory}, {"memory.memsw.limit_in_bytes", memory},
+			{"pids.max", tasks},
+			{"memory.max", memory},
+			{"memory.swap.max", "0"},
+			{"memory.oom.group", "1"},
+			{"memory.limit_in_bytes", memory},
+			{"memory.memsw.limit_in_bytes", memory},
 		} {
 			path := filepath.Join(dir, f.name)
 			if _, err := os.Stat(path); err != nil {

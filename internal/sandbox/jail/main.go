@@ -34,7 +34,7 @@ const (
 // package sandbox starts.
 func TrampolineArgs() []string { return []string{marker, roleTrampoline} }
 
-// HoldArgs: see TrampolineArgs.
+// HoldArgs are the words of the holding process; see TrampolineArgs.
 func HoldArgs() []string { return []string{marker, roleHold} }
 
 // Env is the environment of our own processes: small, and quiet when they crash,

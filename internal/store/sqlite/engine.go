@@ -31,6 +31,8 @@ type Options struct {
 	MaxOpen int
 	// Idle is how long a database stays open at rest; 0 means 60 s.
 	Idle time.Duration
+	// Driver is the database/sql driver; empty means ours. See db.Options.
+	Driver string
 }
 
 // Engine is a store.Engine over SQLite.
@@ -49,7 +51,7 @@ func New(o Options) *Engine {
 	if o.Idle <= 0 {
 		o.Idle = time.Minute
 	}
-	return &Engine{o: o, pool: pool.New(pool.Options{Path: o.Path, OnCommit: o.OnCommit, OnFault: o.OnFault, MaxOpen: o.MaxOpen, Idle: o.Idle})}
+	return &Engine{o: o, pool: pool.New(pool.Options{Path: o.Path, OnCommit: o.OnCommit, OnFault: o.OnFault, MaxOpen: o.MaxOpen, Idle: o.Idle, Driver: o.Driver})}
 }
 
 // Close closes every database; operations under way are finished first.

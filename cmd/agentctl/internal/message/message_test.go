@@ -12,7 +12,8 @@ import (
 // A repeat under a key must be the same event to the byte (S0-16).
 func TestEnvelopeDependsOnItsArgumentsAlone(t *testing.T) {
 	key := NewKey()
-	if Envelope(key, "hi") != Envelope(key, "hi") {
+	first, again := Envelope(key, "hi"), Envelope(key, "hi")
+	if first != again {
 		t.Error("two envelopes of one message differ")
 	}
 	var m struct {

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -27,6 +28,9 @@ type Options struct {
 	OnCommit func([]thread.Event)
 	// Coalesce is the most operations in one transaction; 0 means 256.
 	Coalesce int
+	// Driver is the database/sql driver; empty means ours. A proof names one
+	// whose disk it can cut the power of.
+	Driver string
 }
 
 // Stats counts commits since open.
@@ -85,7 +89,7 @@ func Open(ctx context.Context, dir string, o Options) (*DB, error) {
 	}
 	// No create: a database that vanished must not come back empty.
 	dsn := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=rw&_pragma=busy_timeout(5000)&_txlock=immediate"}).String()
-	s, err := sql.Open("sqlite", dsn)
+	s, err := sql.Open(cmp.Or(o.Driver, "sqlite"), dsn)
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,7 @@ type Options struct {
 	OnFault func(store.Ref, error)
 	MaxOpen int           // databases kept open at rest
 	Idle    time.Duration // how long one stays open at rest
+	Driver  string        // see db.Options
 }
 
 // Pool is the open databases. Safe for concurrent use.
@@ -210,7 +211,7 @@ func (p *Pool) open(h *handle) {
 		h.err = err
 		return
 	}
-	h.db, h.err = db.Open(context.Background(), path, db.Options{OnCommit: p.committed(h.ref)})
+	h.db, h.err = db.Open(context.Background(), path, db.Options{OnCommit: p.committed(h.ref), Driver: p.o.Driver})
 }
 
 func (p *Pool) committed(r store.Ref) func([]thread.Event) {

@@ -178,8 +178,10 @@ func TestProbeWithoutVerdict(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tc := range []struct{ wish, want time.Duration }{
-			{2 * time.Second, 2 * time.Second}, {time.Millisecond, time.Second},
-			{10 * time.Minute, 10 * time.Minute}, {24 * time.Hour, time.Hour},
+			{2 * time.Second, 2 * time.Second},
+			{time.Millisecond, time.Second},
+			{10 * time.Minute, 10 * time.Minute},
+			{24 * time.Hour, time.Hour},
 		} {
 			var s Set
 			s.Record(hook, &channel.Error{Class: channel.Unavailable, RetryAfter: tc.wish})

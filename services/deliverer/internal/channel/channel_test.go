@@ -73,11 +73,21 @@ func TestMatchThread(t *testing.T) {
 		pattern, id string
 		want        bool
 	}{
-		{"**", "main", true}, {"**", "peers/a/b", true}, {"*", "main", true}, {"*", "peers/a", false},
-		{"peers/**", "peers", true}, {"peers/**", "peers2/a", false}, {"**/side", "a/b/side", true},
-		{"**/side", "side", true}, {"**/a/**/b", "x/a/b/a/c/b", true}, {"**/a/**/b", "x/b/a", false},
-		{"a/**/**/b", "a/b", true}, {"peers/tg-?", "peers/tg-1", true}, {"peers/[a-c]*", "peers/bob", true},
-		{"peers/tg-1", "peers/tg-1/x", false}, {"peers/%2F*", "peers/%2Fx", true},
+		{"**", "main", true},
+		{"**", "peers/a/b", true},
+		{"*", "main", true},
+		{"*", "peers/a", false},
+		{"peers/**", "peers", true},
+		{"peers/**", "peers2/a", false},
+		{"**/side", "a/b/side", true},
+		{"**/side", "side", true},
+		{"**/a/**/b", "x/a/b/a/c/b", true},
+		{"**/a/**/b", "x/b/a", false},
+		{"a/**/**/b", "a/b", true},
+		{"peers/tg-?", "peers/tg-1", true},
+		{"peers/[a-c]*", "peers/bob", true},
+		{"peers/tg-1", "peers/tg-1/x", false},
+		{"peers/%2F*", "peers/%2Fx", true},
 		{strings.Repeat("**/a/", 60) + "b", strings.Repeat("a/", 300) + "c", false},
 	} {
 		if got := matchThread(tc.pattern, tc.id); got != tc.want {

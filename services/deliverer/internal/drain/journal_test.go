@@ -121,8 +121,10 @@ func (m *memory) next(threadID string, peek bool) Due {
 			return Due{Found: Wait, Wait: wait}
 		}
 		crashed := r.state == "sending"
-		due := Due{Found: Send, Event: r.event, Key: fmt.Sprintf("%s/%d", threadID, r.event.ID), Attempt: r.attempts + 1,
-			MaybeDuplicate: r.duplicate || crashed, Settings: m.settings}
+		due := Due{
+			Found: Send, Event: r.event, Key: fmt.Sprintf("%s/%d", threadID, r.event.ID), Attempt: r.attempts + 1,
+			MaybeDuplicate: r.duplicate || crashed, Settings: m.settings,
+		}
 		if crashed {
 			due.Attempt = max(r.attempts, 1)
 		}

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,7 @@ type Agent struct {
 	signature string
 	problem   string
 	degraded  bool
+	damaged   map[string]damage // by thread
 
 	settings atomic.Pointer[settings]
 	inbox    atomic.Pointer[place]
@@ -63,7 +65,11 @@ type Known struct {
 func (a *Agent) Known() Known {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return Known{a.loaded, a.started, a.head, a.acked, a.dead, len(a.outbox), a.problem, a.degraded}
+	k := Known{a.loaded, a.started, a.head, a.acked, a.dead, len(a.outbox), a.problem, a.degraded}
+	for _, t := range slices.Sorted(maps.Keys(a.damaged)) {
+		k.Problem, k.Degraded = a.damaged[t].problem, false
+	}
+	return k
 }
 
 // Load takes over the state read from the inbox. The desired state only counts
@@ -147,11 +153,11 @@ func (a *Agent) CountDead(delta int64) {
 	a.dead = max(a.dead+delta, 0)
 }
 
-// HasWork tells whether a started agent has events without a fate.
+// HasWork tells whether a started, undamaged agent has events without a fate.
 func (a *Agent) HasWork() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.started && a.head > a.acked
+	return a.started && a.head > a.acked && len(a.damaged) == 0
 }
 
 // Outbox answers the threads with something to deliver.
@@ -160,7 +166,9 @@ func (a *Agent) Outbox() []string {
 	defer a.mu.Unlock()
 	out := make([]string, 0, len(a.outbox))
 	for t := range a.outbox {
-		out = append(out, t)
+		if _, bad := a.damaged[t]; !bad {
+			out = append(out, t)
+		}
 	}
 	slices.Sort(out)
 	return out

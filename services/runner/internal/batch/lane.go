@@ -47,7 +47,7 @@ func (b *Batch) open(ctx context.Context, after int64, limit int32, logs []*regi
 
 // sleep waits with jitter. The end of the batch is no reason to wait on.
 func (b *Batch) sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d/2 + rand.N(d/2)) //nolint:gosec // spreads load, guards nothing
+	timer := time.NewTimer(d/2 + rand.N(d/2))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

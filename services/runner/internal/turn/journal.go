@@ -88,7 +88,7 @@ func call[R any](ctx context.Context, t *turn, do func(context.Context, []*regis
 		default:
 			return none, fmt.Errorf("call journal: %w", err)
 		}
-		timer := time.NewTimer(wait/2 + rand.N(wait/2)) //nolint:gosec // spreads load, guards nothing
+		timer := time.NewTimer(wait/2 + rand.N(wait/2))
 		select {
 		case <-ctx.Done():
 			timer.Stop()

@@ -254,7 +254,7 @@ func newBench(t *testing.T, text string) *bench {
 
 // life runs the turn as a process that may be killed in it, and tells whether
 // it was. A kill is a Goexit: no code of ours can catch it.
-func (b *bench) life(ctx context.Context) (r turn.Result, err error, killed bool) { //nolint:revive // killed is no error
+func (b *bench) life(ctx context.Context) (r turn.Result, err error, killed bool) {
 	killed = true
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -1564,6 +1564,321 @@ func (x *SetAgentConfigResponse) GetVersion() string {
 	return ""
 }
 
+// BackupAgentsRequest says what to copy.
+type BackupAgentsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_ids to copy; empty: all.
+	AgentIds []string `protobuf:"bytes,1,rep,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
+	// workdir adds the regular files of the agents' working directories.
+	Workdir       bool `protobuf:"varint,2,opt,name=workdir,proto3" json:"workdir,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupAgentsRequest) Reset() {
+	*x = BackupAgentsRequest{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupAgentsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupAgentsRequest) ProtoMessage() {}
+
+func (x *BackupAgentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupAgentsRequest.ProtoReflect.Descriptor instead.
+func (*BackupAgentsRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *BackupAgentsRequest) GetAgentIds() []string {
+	if x != nil {
+		return x.AgentIds
+	}
+	return nil
+}
+
+func (x *BackupAgentsRequest) GetWorkdir() bool {
+	if x != nil {
+		return x.Workdir
+	}
+	return false
+}
+
+// BackupAgentsResponse is a piece of the tar.
+type BackupAgentsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// chunk is at most 1 MiB.
+	Chunk         []byte `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupAgentsResponse) Reset() {
+	*x = BackupAgentsResponse{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupAgentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupAgentsResponse) ProtoMessage() {}
+
+func (x *BackupAgentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupAgentsResponse.ProtoReflect.Descriptor instead.
+func (*BackupAgentsResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *BackupAgentsResponse) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
+// RestoreAgentsRequest is a piece of the tar; what to do with it is said in the
+// first one.
+type RestoreAgentsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_ids to take out of the tar; empty: all that are in it.
+	AgentIds []string `protobuf:"bytes,1,rep,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
+	// new_agent_id is another name for the one agent that is restored, which is
+	// stopped then; empty keeps the name and the desired state.
+	NewAgentId string `protobuf:"bytes,2,opt,name=new_agent_id,json=newAgentId,proto3" json:"new_agent_id,omitempty"`
+	// replace exchanges agents that exist and are stopped; the old directory is kept.
+	Replace bool `protobuf:"varint,3,opt,name=replace,proto3" json:"replace,omitempty"`
+	// chunk is at most 1 MiB.
+	Chunk         []byte `protobuf:"bytes,4,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreAgentsRequest) Reset() {
+	*x = RestoreAgentsRequest{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreAgentsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreAgentsRequest) ProtoMessage() {}
+
+func (x *RestoreAgentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreAgentsRequest.ProtoReflect.Descriptor instead.
+func (*RestoreAgentsRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *RestoreAgentsRequest) GetAgentIds() []string {
+	if x != nil {
+		return x.AgentIds
+	}
+	return nil
+}
+
+func (x *RestoreAgentsRequest) GetNewAgentId() string {
+	if x != nil {
+		return x.NewAgentId
+	}
+	return ""
+}
+
+func (x *RestoreAgentsRequest) GetReplace() bool {
+	if x != nil {
+		return x.Replace
+	}
+	return false
+}
+
+func (x *RestoreAgentsRequest) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
+// RestoredAgent tells what was restored.
+type RestoredAgent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is its name here.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// threads is the number of its threads, the inbox counted in.
+	Threads int64 `protobuf:"varint,2,opt,name=threads,proto3" json:"threads,omitempty"`
+	// events is the number of events in all of them.
+	Events int64 `protobuf:"varint,3,opt,name=events,proto3" json:"events,omitempty"`
+	// last_inbox_id is the greatest inbox id that was ever handed out, as far as the
+	// backup knows; the next message gets a greater one.
+	LastInboxId int64 `protobuf:"varint,4,opt,name=last_inbox_id,json=lastInboxId,proto3" json:"last_inbox_id,omitempty"`
+	// aborted counts the messages that were accepted while the backup ran and are
+	// in their thread and not in the inbox of the backup.
+	Aborted int64 `protobuf:"varint,5,opt,name=aborted,proto3" json:"aborted,omitempty"`
+	// kept is where the agent that was replaced lies now; empty when there was none.
+	Kept          string `protobuf:"bytes,6,opt,name=kept,proto3" json:"kept,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoredAgent) Reset() {
+	*x = RestoredAgent{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoredAgent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoredAgent) ProtoMessage() {}
+
+func (x *RestoredAgent) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoredAgent.ProtoReflect.Descriptor instead.
+func (*RestoredAgent) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *RestoredAgent) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *RestoredAgent) GetThreads() int64 {
+	if x != nil {
+		return x.Threads
+	}
+	return 0
+}
+
+func (x *RestoredAgent) GetEvents() int64 {
+	if x != nil {
+		return x.Events
+	}
+	return 0
+}
+
+func (x *RestoredAgent) GetLastInboxId() int64 {
+	if x != nil {
+		return x.LastInboxId
+	}
+	return 0
+}
+
+func (x *RestoredAgent) GetAborted() int64 {
+	if x != nil {
+		return x.Aborted
+	}
+	return 0
+}
+
+func (x *RestoredAgent) GetKept() string {
+	if x != nil {
+		return x.Kept
+	}
+	return ""
+}
+
+// RestoreAgentsResponse tells what was restored.
+type RestoreAgentsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agents restored, by id.
+	Agents        []*RestoredAgent `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreAgentsResponse) Reset() {
+	*x = RestoreAgentsResponse{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreAgentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreAgentsResponse) ProtoMessage() {}
+
+func (x *RestoreAgentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreAgentsResponse.ProtoReflect.Descriptor instead.
+func (*RestoreAgentsResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RestoreAgentsResponse) GetAgents() []*RestoredAgent {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
 var File_theclaw_registry_v1_agent_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
@@ -1656,7 +1971,29 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x03key\x12\x1f\n" +
 	"\x05value\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x05value\"2\n" +
 	"\x16SetAgentConfigResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion*S\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\"^\n" +
+	"\x13BackupAgentsRequest\x12-\n" +
+	"\tagent_ids\x18\x01 \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x18\x01\"\x06r\x04\x10\x01\x18@R\bagentIds\x12\x18\n" +
+	"\aworkdir\x18\x02 \x01(\bR\aworkdir\",\n" +
+	"\x14BackupAgentsResponse\x12\x14\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"\xab\x01\n" +
+	"\x14RestoreAgentsRequest\x12-\n" +
+	"\tagent_ids\x18\x01 \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x18\x01\"\x06r\x04\x10\x01\x18@R\bagentIds\x12)\n" +
+	"\fnew_agent_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\n" +
+	"newAgentId\x12\x18\n" +
+	"\areplace\x18\x03 \x01(\bR\areplace\x12\x1f\n" +
+	"\x05chunk\x18\x04 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x05chunk\"\xae\x01\n" +
+	"\rRestoredAgent\x12\x19\n" +
+	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x18\n" +
+	"\athreads\x18\x02 \x01(\x03R\athreads\x12\x16\n" +
+	"\x06events\x18\x03 \x01(\x03R\x06events\x12\"\n" +
+	"\rlast_inbox_id\x18\x04 \x01(\x03R\vlastInboxId\x12\x18\n" +
+	"\aaborted\x18\x05 \x01(\x03R\aaborted\x12\x12\n" +
+	"\x04kept\x18\x06 \x01(\tR\x04kept\"S\n" +
+	"\x15RestoreAgentsResponse\x12:\n" +
+	"\x06agents\x18\x01 \x03(\v2\".theclaw.registry.v1.RestoredAgentR\x06agents*S\n" +
 	"\tAgentKind\x12\x1a\n" +
 	"\x16AGENT_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_KIND_USER\x10\x01\x12\x15\n" +
@@ -1665,7 +2002,8 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\x18AGENT_HEALTH_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_HEALTH_OK\x10\x01\x12\x19\n" +
 	"\x15AGENT_HEALTH_DEGRADED\x10\x02\x12\x17\n" +
-	"\x13AGENT_HEALTH_FAILED\x10\x032\xe5\b\n" +
+	"\x13AGENT_HEALTH_FAILED\x10\x032\xb6\n" +
+	"\n" +
 	"\fAgentService\x12`\n" +
 	"\vCreateAgent\x12'.theclaw.registry.v1.CreateAgentRequest\x1a(.theclaw.registry.v1.CreateAgentResponse\x12W\n" +
 	"\bGetAgent\x12$.theclaw.registry.v1.GetAgentRequest\x1a%.theclaw.registry.v1.GetAgentResponse\x12]\n" +
@@ -1679,7 +2017,9 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\rReadAgentFile\x12).theclaw.registry.v1.ReadAgentFileRequest\x1a*.theclaw.registry.v1.ReadAgentFileResponse\x12i\n" +
 	"\x0eWriteAgentFile\x12*.theclaw.registry.v1.WriteAgentFileRequest\x1a+.theclaw.registry.v1.WriteAgentFileResponse\x12i\n" +
 	"\x0eGetAgentConfig\x12*.theclaw.registry.v1.GetAgentConfigRequest\x1a+.theclaw.registry.v1.GetAgentConfigResponse\x12i\n" +
-	"\x0eSetAgentConfig\x12*.theclaw.registry.v1.SetAgentConfigRequest\x1a+.theclaw.registry.v1.SetAgentConfigResponseB\xd7\x01\n" +
+	"\x0eSetAgentConfig\x12*.theclaw.registry.v1.SetAgentConfigRequest\x1a+.theclaw.registry.v1.SetAgentConfigResponse\x12e\n" +
+	"\fBackupAgents\x12(.theclaw.registry.v1.BackupAgentsRequest\x1a).theclaw.registry.v1.BackupAgentsResponse0\x01\x12h\n" +
+	"\rRestoreAgents\x12).theclaw.registry.v1.RestoreAgentsRequest\x1a*.theclaw.registry.v1.RestoreAgentsResponse(\x01B\xd7\x01\n" +
 	"\x17com.theclaw.registry.v1B\n" +
 	"AgentProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
@@ -1696,7 +2036,7 @@ func file_theclaw_registry_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_theclaw_registry_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_theclaw_registry_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_theclaw_registry_v1_agent_proto_goTypes = []any{
 	(AgentKind)(0),                  // 0: theclaw.registry.v1.AgentKind
 	(AgentHealth)(0),                // 1: theclaw.registry.v1.AgentHealth
@@ -1725,7 +2065,12 @@ var file_theclaw_registry_v1_agent_proto_goTypes = []any{
 	(*GetAgentConfigResponse)(nil),  // 24: theclaw.registry.v1.GetAgentConfigResponse
 	(*SetAgentConfigRequest)(nil),   // 25: theclaw.registry.v1.SetAgentConfigRequest
 	(*SetAgentConfigResponse)(nil),  // 26: theclaw.registry.v1.SetAgentConfigResponse
-	(*timestamppb.Timestamp)(nil),   // 27: google.protobuf.Timestamp
+	(*BackupAgentsRequest)(nil),     // 27: theclaw.registry.v1.BackupAgentsRequest
+	(*BackupAgentsResponse)(nil),    // 28: theclaw.registry.v1.BackupAgentsResponse
+	(*RestoreAgentsRequest)(nil),    // 29: theclaw.registry.v1.RestoreAgentsRequest
+	(*RestoredAgent)(nil),           // 30: theclaw.registry.v1.RestoredAgent
+	(*RestoreAgentsResponse)(nil),   // 31: theclaw.registry.v1.RestoreAgentsResponse
+	(*timestamppb.Timestamp)(nil),   // 32: google.protobuf.Timestamp
 }
 var file_theclaw_registry_v1_agent_proto_depIdxs = []int32{
 	0,  // 0: theclaw.registry.v1.Agent.kind:type_name -> theclaw.registry.v1.AgentKind
@@ -1736,35 +2081,40 @@ var file_theclaw_registry_v1_agent_proto_depIdxs = []int32{
 	2,  // 5: theclaw.registry.v1.ListAgentsResponse.agents:type_name -> theclaw.registry.v1.Agent
 	2,  // 6: theclaw.registry.v1.GetAgentStatusResponse.agent:type_name -> theclaw.registry.v1.Agent
 	14, // 7: theclaw.registry.v1.GetAgentStatusResponse.inbox:type_name -> theclaw.registry.v1.ConsumerStatus
-	27, // 8: theclaw.registry.v1.GetAgentStatusResponse.last_activity:type_name -> google.protobuf.Timestamp
+	32, // 8: theclaw.registry.v1.GetAgentStatusResponse.last_activity:type_name -> google.protobuf.Timestamp
 	22, // 9: theclaw.registry.v1.GetAgentConfigResponse.values:type_name -> theclaw.registry.v1.ConfigValue
-	3,  // 10: theclaw.registry.v1.AgentService.CreateAgent:input_type -> theclaw.registry.v1.CreateAgentRequest
-	5,  // 11: theclaw.registry.v1.AgentService.GetAgent:input_type -> theclaw.registry.v1.GetAgentRequest
-	7,  // 12: theclaw.registry.v1.AgentService.ListAgents:input_type -> theclaw.registry.v1.ListAgentsRequest
-	9,  // 13: theclaw.registry.v1.AgentService.StartAgent:input_type -> theclaw.registry.v1.StartAgentRequest
-	11, // 14: theclaw.registry.v1.AgentService.StopAgent:input_type -> theclaw.registry.v1.StopAgentRequest
-	13, // 15: theclaw.registry.v1.AgentService.GetAgentStatus:input_type -> theclaw.registry.v1.GetAgentStatusRequest
-	16, // 16: theclaw.registry.v1.AgentService.BootstrapAgents:input_type -> theclaw.registry.v1.BootstrapAgentsRequest
-	18, // 17: theclaw.registry.v1.AgentService.ReadAgentFile:input_type -> theclaw.registry.v1.ReadAgentFileRequest
-	20, // 18: theclaw.registry.v1.AgentService.WriteAgentFile:input_type -> theclaw.registry.v1.WriteAgentFileRequest
-	23, // 19: theclaw.registry.v1.AgentService.GetAgentConfig:input_type -> theclaw.registry.v1.GetAgentConfigRequest
-	25, // 20: theclaw.registry.v1.AgentService.SetAgentConfig:input_type -> theclaw.registry.v1.SetAgentConfigRequest
-	4,  // 21: theclaw.registry.v1.AgentService.CreateAgent:output_type -> theclaw.registry.v1.CreateAgentResponse
-	6,  // 22: theclaw.registry.v1.AgentService.GetAgent:output_type -> theclaw.registry.v1.GetAgentResponse
-	8,  // 23: theclaw.registry.v1.AgentService.ListAgents:output_type -> theclaw.registry.v1.ListAgentsResponse
-	10, // 24: theclaw.registry.v1.AgentService.StartAgent:output_type -> theclaw.registry.v1.StartAgentResponse
-	12, // 25: theclaw.registry.v1.AgentService.StopAgent:output_type -> theclaw.registry.v1.StopAgentResponse
-	15, // 26: theclaw.registry.v1.AgentService.GetAgentStatus:output_type -> theclaw.registry.v1.GetAgentStatusResponse
-	17, // 27: theclaw.registry.v1.AgentService.BootstrapAgents:output_type -> theclaw.registry.v1.BootstrapAgentsResponse
-	19, // 28: theclaw.registry.v1.AgentService.ReadAgentFile:output_type -> theclaw.registry.v1.ReadAgentFileResponse
-	21, // 29: theclaw.registry.v1.AgentService.WriteAgentFile:output_type -> theclaw.registry.v1.WriteAgentFileResponse
-	24, // 30: theclaw.registry.v1.AgentService.GetAgentConfig:output_type -> theclaw.registry.v1.GetAgentConfigResponse
-	26, // 31: theclaw.registry.v1.AgentService.SetAgentConfig:output_type -> theclaw.registry.v1.SetAgentConfigResponse
-	21, // [21:32] is the sub-list for method output_type
-	10, // [10:21] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	30, // 10: theclaw.registry.v1.RestoreAgentsResponse.agents:type_name -> theclaw.registry.v1.RestoredAgent
+	3,  // 11: theclaw.registry.v1.AgentService.CreateAgent:input_type -> theclaw.registry.v1.CreateAgentRequest
+	5,  // 12: theclaw.registry.v1.AgentService.GetAgent:input_type -> theclaw.registry.v1.GetAgentRequest
+	7,  // 13: theclaw.registry.v1.AgentService.ListAgents:input_type -> theclaw.registry.v1.ListAgentsRequest
+	9,  // 14: theclaw.registry.v1.AgentService.StartAgent:input_type -> theclaw.registry.v1.StartAgentRequest
+	11, // 15: theclaw.registry.v1.AgentService.StopAgent:input_type -> theclaw.registry.v1.StopAgentRequest
+	13, // 16: theclaw.registry.v1.AgentService.GetAgentStatus:input_type -> theclaw.registry.v1.GetAgentStatusRequest
+	16, // 17: theclaw.registry.v1.AgentService.BootstrapAgents:input_type -> theclaw.registry.v1.BootstrapAgentsRequest
+	18, // 18: theclaw.registry.v1.AgentService.ReadAgentFile:input_type -> theclaw.registry.v1.ReadAgentFileRequest
+	20, // 19: theclaw.registry.v1.AgentService.WriteAgentFile:input_type -> theclaw.registry.v1.WriteAgentFileRequest
+	23, // 20: theclaw.registry.v1.AgentService.GetAgentConfig:input_type -> theclaw.registry.v1.GetAgentConfigRequest
+	25, // 21: theclaw.registry.v1.AgentService.SetAgentConfig:input_type -> theclaw.registry.v1.SetAgentConfigRequest
+	27, // 22: theclaw.registry.v1.AgentService.BackupAgents:input_type -> theclaw.registry.v1.BackupAgentsRequest
+	29, // 23: theclaw.registry.v1.AgentService.RestoreAgents:input_type -> theclaw.registry.v1.RestoreAgentsRequest
+	4,  // 24: theclaw.registry.v1.AgentService.CreateAgent:output_type -> theclaw.registry.v1.CreateAgentResponse
+	6,  // 25: theclaw.registry.v1.AgentService.GetAgent:output_type -> theclaw.registry.v1.GetAgentResponse
+	8,  // 26: theclaw.registry.v1.AgentService.ListAgents:output_type -> theclaw.registry.v1.ListAgentsResponse
+	10, // 27: theclaw.registry.v1.AgentService.StartAgent:output_type -> theclaw.registry.v1.StartAgentResponse
+	12, // 28: theclaw.registry.v1.AgentService.StopAgent:output_type -> theclaw.registry.v1.StopAgentResponse
+	15, // 29: theclaw.registry.v1.AgentService.GetAgentStatus:output_type -> theclaw.registry.v1.GetAgentStatusResponse
+	17, // 30: theclaw.registry.v1.AgentService.BootstrapAgents:output_type -> theclaw.registry.v1.BootstrapAgentsResponse
+	19, // 31: theclaw.registry.v1.AgentService.ReadAgentFile:output_type -> theclaw.registry.v1.ReadAgentFileResponse
+	21, // 32: theclaw.registry.v1.AgentService.WriteAgentFile:output_type -> theclaw.registry.v1.WriteAgentFileResponse
+	24, // 33: theclaw.registry.v1.AgentService.GetAgentConfig:output_type -> theclaw.registry.v1.GetAgentConfigResponse
+	26, // 34: theclaw.registry.v1.AgentService.SetAgentConfig:output_type -> theclaw.registry.v1.SetAgentConfigResponse
+	28, // 35: theclaw.registry.v1.AgentService.BackupAgents:output_type -> theclaw.registry.v1.BackupAgentsResponse
+	31, // 36: theclaw.registry.v1.AgentService.RestoreAgents:output_type -> theclaw.registry.v1.RestoreAgentsResponse
+	24, // [24:37] is the sub-list for method output_type
+	11, // [11:24] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_agent_proto_init() }
@@ -1778,7 +2128,7 @@ func file_theclaw_registry_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_agent_proto_rawDesc), len(file_theclaw_registry_v1_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   25,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,8 @@ const (
 	AgentService_WriteAgentFile_FullMethodName  = "/theclaw.registry.v1.AgentService/WriteAgentFile"
 	AgentService_GetAgentConfig_FullMethodName  = "/theclaw.registry.v1.AgentService/GetAgentConfig"
 	AgentService_SetAgentConfig_FullMethodName  = "/theclaw.registry.v1.AgentService/SetAgentConfig"
+	AgentService_BackupAgents_FullMethodName    = "/theclaw.registry.v1.AgentService/BackupAgents"
+	AgentService_RestoreAgents_FullMethodName   = "/theclaw.registry.v1.AgentService/RestoreAgents"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -68,6 +70,15 @@ type AgentServiceClient interface {
 	GetAgentConfig(ctx context.Context, in *GetAgentConfigRequest, opts ...grpc.CallOption) (*GetAgentConfigResponse, error)
 	// SetAgentConfig changes one key in config.yaml; comments survive.
 	SetAgentConfig(ctx context.Context, in *SetAgentConfigRequest, opts ...grpc.CallOption) (*SetAgentConfigResponse, error)
+	// BackupAgents answers a tar of agents while they work: every database at one
+	// state, the inbox before the threads, the lease tokens last. A stream that
+	// ended without an error is whole.
+	BackupAgents(ctx context.Context, in *BackupAgentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupAgentsResponse], error)
+	// RestoreAgents takes such a tar. Nothing is changed until all of it has come
+	// and was verified; an agent appears whole. ALREADY_EXISTS (AGENT_EXISTS) unless
+	// replace is set; FAILED_PRECONDITION (AGENT_EXISTS) when the one to
+	// replace is started.
+	RestoreAgents(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[RestoreAgentsRequest, RestoreAgentsResponse], error)
 }
 
 type agentServiceClient struct {
@@ -188,6 +199,38 @@ func (c *agentServiceClient) SetAgentConfig(ctx context.Context, in *SetAgentCon
 	return out, nil
 }
 
+func (c *agentServiceClient) BackupAgents(ctx context.Context, in *BackupAgentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupAgentsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[0], AgentService_BackupAgents_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[BackupAgentsRequest, BackupAgentsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_BackupAgentsClient = grpc.ServerStreamingClient[BackupAgentsResponse]
+
+func (c *agentServiceClient) RestoreAgents(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[RestoreAgentsRequest, RestoreAgentsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[1], AgentService_RestoreAgents_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RestoreAgentsRequest, RestoreAgentsResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_RestoreAgentsClient = grpc.ClientStreamingClient[RestoreAgentsRequest, RestoreAgentsResponse]
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -224,6 +267,15 @@ type AgentServiceServer interface {
 	GetAgentConfig(context.Context, *GetAgentConfigRequest) (*GetAgentConfigResponse, error)
 	// SetAgentConfig changes one key in config.yaml; comments survive.
 	SetAgentConfig(context.Context, *SetAgentConfigRequest) (*SetAgentConfigResponse, error)
+	// BackupAgents answers a tar of agents while they work: every database at one
+	// state, the inbox before the threads, the lease tokens last. A stream that
+	// ended without an error is whole.
+	BackupAgents(*BackupAgentsRequest, grpc.ServerStreamingServer[BackupAgentsResponse]) error
+	// RestoreAgents takes such a tar. Nothing is changed until all of it has come
+	// and was verified; an agent appears whole. ALREADY_EXISTS (AGENT_EXISTS) unless
+	// replace is set; FAILED_PRECONDITION (AGENT_EXISTS) when the one to
+	// replace is started.
+	RestoreAgents(grpc.ClientStreamingServer[RestoreAgentsRequest, RestoreAgentsResponse]) error
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -266,6 +318,12 @@ func (UnimplementedAgentServiceServer) GetAgentConfig(context.Context, *GetAgent
 }
 func (UnimplementedAgentServiceServer) SetAgentConfig(context.Context, *SetAgentConfigRequest) (*SetAgentConfigResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetAgentConfig not implemented")
+}
+func (UnimplementedAgentServiceServer) BackupAgents(*BackupAgentsRequest, grpc.ServerStreamingServer[BackupAgentsResponse]) error {
+	return status.Error(codes.Unimplemented, "method BackupAgents not implemented")
+}
+func (UnimplementedAgentServiceServer) RestoreAgents(grpc.ClientStreamingServer[RestoreAgentsRequest, RestoreAgentsResponse]) error {
+	return status.Error(codes.Unimplemented, "method RestoreAgents not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -486,6 +544,24 @@ func _AgentService_SetAgentConfig_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_BackupAgents_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(BackupAgentsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AgentServiceServer).BackupAgents(m, &grpc.GenericServerStream[BackupAgentsRequest, BackupAgentsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_BackupAgentsServer = grpc.ServerStreamingServer[BackupAgentsResponse]
+
+func _AgentService_RestoreAgents_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AgentServiceServer).RestoreAgents(&grpc.GenericServerStream[RestoreAgentsRequest, RestoreAgentsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_RestoreAgentsServer = grpc.ClientStreamingServer[RestoreAgentsRequest, RestoreAgentsResponse]
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -538,6 +614,17 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AgentService_SetAgentConfig_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "BackupAgents",
+			Handler:       _AgentService_BackupAgents_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "RestoreAgents",
+			Handler:       _AgentService_RestoreAgents_Handler,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "theclaw/registry/v1/agent.proto",
 }

@@ -47,7 +47,7 @@ type LeaseServiceClient interface {
 	RenewLease(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error)
 	// ReleaseLease gives a lease back; releasing a lost lease changes nothing.
 	ReleaseLease(ctx context.Context, in *ReleaseLeaseRequest, opts ...grpc.CallOption) (*ReleaseLeaseResponse, error)
-	// ListLeases answers all leases known, free ones too.
+	// ListLeases answers the live leases.
 	ListLeases(ctx context.Context, in *ListLeasesRequest, opts ...grpc.CallOption) (*ListLeasesResponse, error)
 }
 
@@ -130,7 +130,7 @@ type LeaseServiceServer interface {
 	RenewLease(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error)
 	// ReleaseLease gives a lease back; releasing a lost lease changes nothing.
 	ReleaseLease(context.Context, *ReleaseLeaseRequest) (*ReleaseLeaseResponse, error)
-	// ListLeases answers all leases known, free ones too.
+	// ListLeases answers the live leases.
 	ListLeases(context.Context, *ListLeasesRequest) (*ListLeasesResponse, error)
 	mustEmbedUnimplementedLeaseServiceServer()
 }

@@ -18,8 +18,10 @@ func TestFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ thread, source, want string }{
-		{"threads/peers/vip-1", "", "hook"}, {"threads/peers/tg-1", "", "xgw"},
-		{"threads/peers/internal-b", "internal:dm:default:b", "internal"}, {"threads/peers/cli-cli", "external:console:cli:dm:cli:cli", "console"},
+		{"threads/peers/vip-1", "", "hook"},
+		{"threads/peers/tg-1", "", "xgw"},
+		{"threads/peers/internal-b", "internal:dm:default:b", "internal"},
+		{"threads/peers/cli-cli", "external:console:cli:dm:cli:cli", "console"},
 	} {
 		ch, ok := c.For(tc.thread, tc.source, nil)
 		if !ok || ch.Name() != tc.want {

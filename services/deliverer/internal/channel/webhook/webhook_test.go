@@ -296,8 +296,12 @@ func TestNoReplyContext(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	for _, cfg := range []Config{
-		{URL: "http://example.org/" + canary}, {URL: "ftp://example.org/" + canary, AllowPrivate: true}, {URL: "https:///" + canary},
-		{URL: "https://u:" + canary + "@example.org"}, {URL: ":" + canary}, {URL: "https://example.org/", Secret: canary},
+		{URL: "http://example.org/" + canary},
+		{URL: "ftp://example.org/" + canary, AllowPrivate: true},
+		{URL: "https:///" + canary},
+		{URL: "https://u:" + canary + "@example.org"},
+		{URL: ":" + canary},
+		{URL: "https://example.org/", Secret: canary},
 	} {
 		if _, err := New(cfg, resolve); err == nil || strings.Contains(err.Error(), canary) {
 			t.Errorf("%v: %v", cfg, err)
@@ -324,7 +328,7 @@ func TestBrokenAnswer(t *testing.T) {
 	}
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
-		w.WriteHeader(200)
+		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	})

@@ -58,7 +58,7 @@ func checkFailure(t *testing.T, err error, failure *model.Error) {
 	if err == nil {
 		return
 	}
-	if _, ok := err.(*model.Error); !ok { //nolint:errorlint // the interface promises the bare type
+	if _, ok := err.(*model.Error); !ok {
 		t.Errorf("the error is a %T, not *model.Error", err)
 	}
 	if failure.Message == "" {
@@ -68,7 +68,7 @@ func checkFailure(t *testing.T, err error, failure *model.Error) {
 		if strings.Contains(e.Error(), Key) {
 			t.Errorf("the key is in an error: %v", e)
 		}
-		u, ok := e.(interface{ Unwrap() error }) //nolint:errorlint // walks the chain on purpose
+		u, ok := e.(interface{ Unwrap() error })
 		if !ok {
 			break
 		}
@@ -83,16 +83,28 @@ func (s suite) answers(t *testing.T) {
 		step Step
 		want model.Response
 	}{
-		{"text in pieces", Step{Text: []string{"Hel", "lo, ", "wörld 你好"}, Usage: usage},
-			model.Response{Text: "Hello, wörld 你好", FinishReason: model.FinishStop, Usage: model.Usage{Input: 12, Output: 5, CachedInput: 8, Reasoning: 2}}},
-		{"reasoning", Step{Reasoning: []string{"hm", "m"}, Text: []string{"42"}},
-			model.Response{Text: "42", Reasoning: "hmm", FinishReason: model.FinishStop}},
+		{
+			"text in pieces",
+			Step{Text: []string{"Hel", "lo, ", "wörld 你好"}, Usage: usage},
+			model.Response{Text: "Hello, wörld 你好", FinishReason: model.FinishStop, Usage: model.Usage{Input: 12, Output: 5, CachedInput: 8, Reasoning: 2}},
+		},
+		{
+			"reasoning",
+			Step{Reasoning: []string{"hm", "m"}, Text: []string{"42"}},
+			model.Response{Text: "42", Reasoning: "hmm", FinishReason: model.FinishStop},
+		},
 		{"empty reply", Step{}, model.Response{FinishReason: model.FinishStop}},
-		{"output limit", Step{Text: []string{"and so"}, Finish: "length"},
-			model.Response{Text: "and so", FinishReason: model.FinishLength}},
+		{
+			"output limit",
+			Step{Text: []string{"and so"}, Finish: "length"},
+			model.Response{Text: "and so", FinishReason: model.FinishLength},
+		},
 		{"no [DONE]", Step{Text: []string{"ok"}, NoDone: true}, model.Response{Text: "ok", FinishReason: model.FinishStop}},
-		{"keep-alive comments", Step{Raw: []string{": ping", "", ": ping", ""}, Text: []string{"ok"}},
-			model.Response{Text: "ok", FinishReason: model.FinishStop}},
+		{
+			"keep-alive comments",
+			Step{Raw: []string{": ping", "", ": ping", ""}, Text: []string{"ok"}},
+			model.Response{Text: "ok", FinishReason: model.FinishStop},
+		},
 		{"unknown finish reason", Step{Text: []string{"ok"}, Finish: "eos"}, model.Response{Text: "ok", FinishReason: model.FinishStop}},
 	}
 	for _, tt := range tests {
@@ -126,30 +138,64 @@ func (s suite) toolCalls(t *testing.T) {
 		want   []string // id name arguments
 		finish model.FinishReason
 	}{
-		{"arguments in pieces", Step{Text: []string{"Let me see."}, ToolCalls: []ToolCall{
-			{ID: "c1", Name: "bash_exec", Arguments: []string{"", `{"comm`, `and":"da`, `te"}`}}}},
-			[]string{`c1 bash_exec {"command":"date"}`}, model.FinishToolCalls},
-		{"parallel", Step{ToolCalls: []ToolCall{
-			{ID: "c1", Name: "a", Arguments: []string{`{"x"`, `:1}`}},
-			{ID: "c2", Name: "b", Arguments: []string{`{"y":`, `2`, `}`}}}},
-			[]string{`c1 a {"x":1}`, `c2 b {"y":2}`}, model.FinishToolCalls},
+		{
+			"arguments in pieces",
+			Step{Text: []string{"Let me see."}, ToolCalls: []ToolCall{
+				{ID: "c1", Name: "bash_exec", Arguments: []string{"", `{"comm`, `and":"da`, `te"}`}},
+			}},
+			[]string{`c1 bash_exec {"command":"date"}`},
+			model.FinishToolCalls,
+		},
+		{
+			"parallel",
+			Step{ToolCalls: []ToolCall{
+				{ID: "c1", Name: "a", Arguments: []string{`{"x"`, `:1}`}},
+				{ID: "c2", Name: "b", Arguments: []string{`{"y":`, `2`, `}`}},
+			}},
+			[]string{`c1 a {"x":1}`, `c2 b {"y":2}`},
+			model.FinishToolCalls,
+		},
 		{"no arguments", Step{ToolCalls: []ToolCall{{ID: "c1", Name: "a"}}}, []string{`c1 a {}`}, model.FinishToolCalls},
-		{"no ids", Step{ToolCalls: []ToolCall{
-			{Name: "a", Arguments: []string{`{}`}}, {Name: "b", Arguments: []string{`{}`}}}},
-			[]string{`call_1_0 a {}`, `call_1_1 b {}`}, model.FinishToolCalls},
-		{"repeated ids", Step{ToolCalls: []ToolCall{
-			{ID: "c", Name: "a", Arguments: []string{`{}`}}, {ID: "c", Name: "b", Arguments: []string{`{}`}}}},
-			[]string{`c a {}`, `call_1_1 b {}`}, model.FinishToolCalls},
-		{"one index for all", Step{ToolCalls: []ToolCall{
-			{Index: &zero, ID: "c1", Name: "a", Arguments: []string{`{"x":1}`}},
-			{Index: &zero, ID: "c2", Name: "b", Arguments: []string{`{"y":2}`}}}},
-			[]string{`c1 a {"x":1}`, `c2 b {"y":2}`}, model.FinishToolCalls},
-		{"one index, no ids", Step{ToolCalls: []ToolCall{
-			{Index: &zero, Name: "a", Arguments: []string{`{"x":1}`}},
-			{Index: &zero, Name: "a", Arguments: []string{`{"x":2}`}}}},
-			[]string{`call_1_0 a {"x":1}`, `call_1_1 a {"x":2}`}, model.FinishToolCalls},
-		{"finish says stop", Step{ToolCalls: []ToolCall{{ID: "c1", Name: "a", Arguments: []string{`{}`}}}, Finish: "stop"},
-			[]string{`c1 a {}`}, model.FinishToolCalls},
+		{
+			"no ids",
+			Step{ToolCalls: []ToolCall{
+				{Name: "a", Arguments: []string{`{}`}}, {Name: "b", Arguments: []string{`{}`}},
+			}},
+			[]string{`call_1_0 a {}`, `call_1_1 b {}`},
+			model.FinishToolCalls,
+		},
+		{
+			"repeated ids",
+			Step{ToolCalls: []ToolCall{
+				{ID: "c", Name: "a", Arguments: []string{`{}`}}, {ID: "c", Name: "b", Arguments: []string{`{}`}},
+			}},
+			[]string{`c a {}`, `call_1_1 b {}`},
+			model.FinishToolCalls,
+		},
+		{
+			"one index for all",
+			Step{ToolCalls: []ToolCall{
+				{Index: &zero, ID: "c1", Name: "a", Arguments: []string{`{"x":1}`}},
+				{Index: &zero, ID: "c2", Name: "b", Arguments: []string{`{"y":2}`}},
+			}},
+			[]string{`c1 a {"x":1}`, `c2 b {"y":2}`},
+			model.FinishToolCalls,
+		},
+		{
+			"one index, no ids",
+			Step{ToolCalls: []ToolCall{
+				{Index: &zero, Name: "a", Arguments: []string{`{"x":1}`}},
+				{Index: &zero, Name: "a", Arguments: []string{`{"x":2}`}},
+			}},
+			[]string{`call_1_0 a {"x":1}`, `call_1_1 a {"x":2}`},
+			model.FinishToolCalls,
+		},
+		{
+			"finish says stop",
+			Step{ToolCalls: []ToolCall{{ID: "c1", Name: "a", Arguments: []string{`{}`}}}, Finish: "stop"},
+			[]string{`c1 a {}`},
+			model.FinishToolCalls,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

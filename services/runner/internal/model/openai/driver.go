@@ -113,7 +113,7 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 	}
 
 	stream := d.chat.NewStreaming(call, params)
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	a := answer{start: start}
 	for stream.Next() {
 		idle.Reset(d.cfg.IdleTimeout)

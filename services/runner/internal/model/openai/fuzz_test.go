@@ -16,7 +16,7 @@ type canned []byte
 
 func (c canned) RoundTrip(req *http.Request) (*http.Response, error) {
 	_ = req.Body.Close()
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(bytes.NewReader(c)), Request: req}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(bytes.NewReader(c)), Request: req}, nil
 }
 
 // S10: whatever a provider streams, the driver returns a classified error or

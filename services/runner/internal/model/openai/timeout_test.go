@@ -37,7 +37,7 @@ func (s slow) RoundTrip(req *http.Request) (*http.Response, error) {
 		<-req.Context().Done()
 		_ = w.CloseWithError(req.Context().Err())
 	}()
-	return &http.Response{StatusCode: 200, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: r, Request: req}, nil
+	return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: r, Request: req}, nil
 }
 
 func wait(ctx context.Context, d time.Duration) bool {

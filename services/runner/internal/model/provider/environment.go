@@ -22,12 +22,18 @@ type wellKnown struct {
 }
 
 var presets = []wellKnown{
-	{name: "openai", keyVar: "OPENAI_API_KEY", baseVar: "OPENAI_BASE_URL", modelVar: "OPENAI_MODEL",
-		baseURL: "https://api.openai.com/v1", model: "gpt-4o", window: 128_000},
-	{name: "deepseek", keyVar: "DEEPSEEK_API_KEY", baseVar: "DEEPSEEK_BASE_URL", modelVar: "DEEPSEEK_MODEL",
-		baseURL: "https://api.deepseek.com/v1", model: "deepseek-chat", window: 128_000, replayReasoning: true},
-	{name: "moonshot", keyVar: "MOONSHOT_API_KEY", baseVar: "MOONSHOT_BASE_URL", modelVar: "MOONSHOT_MODEL",
-		baseURL: "https://api.moonshot.ai/v1", model: "kimi-k2.6", window: 256_000, replayReasoning: true},
+	{
+		name: "openai", keyVar: "OPENAI_API_KEY", baseVar: "OPENAI_BASE_URL", modelVar: "OPENAI_MODEL",
+		baseURL: "https://api.openai.com/v1", model: "gpt-4o", window: 128_000,
+	},
+	{
+		name: "deepseek", keyVar: "DEEPSEEK_API_KEY", baseVar: "DEEPSEEK_BASE_URL", modelVar: "DEEPSEEK_MODEL",
+		baseURL: "https://api.deepseek.com/v1", model: "deepseek-chat", window: 128_000, replayReasoning: true,
+	},
+	{
+		name: "moonshot", keyVar: "MOONSHOT_API_KEY", baseVar: "MOONSHOT_BASE_URL", modelVar: "MOONSHOT_MODEL",
+		baseURL: "https://api.moonshot.ai/v1", model: "kimi-k2.6", window: 256_000, replayReasoning: true,
+	},
 	// Ollama has no key and no default model; its window is what the server
 	// was started with, 4096 unless told otherwise, and it cuts longer prompts
 	// without a word, so no more is assumed.

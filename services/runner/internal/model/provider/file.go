@@ -120,7 +120,7 @@ func (e fileEntry) provider(name, dir string, getenv func(string) string) (p Pro
 	case p.API == apiOffline:
 		return p, ""
 	}
-	if _, err := openai.New(openai.Config{Name: name, BaseURL: p.BaseURL, Client: http.DefaultClient}); err != nil {
+	if _, err := openai.New(openai.Config{Name: name, BaseURL: p.BaseURL, Client: &http.Client{}}); err != nil {
 		return p, "base_url must be an http or https URL without credentials or a query"
 	}
 	if e.APIKey == "" {

@@ -189,5 +189,5 @@ func (c *Caller) record(reached, unreachable bool) {
 // backoff is full jitter within 1, 2, 4, 4, ... s before try+1.
 func (w Waits) backoff(try int) time.Duration {
 	top := w.Backoff << min(max(try-1, 0), doublings)
-	return rand.N(top) + 1 //nolint:gosec // spreads load, guards nothing
+	return rand.N(top) + 1
 }

@@ -1,0 +1,184 @@
+// Package fsck owns the command that checks the promises about messages in the
+// files themselves, and repairs what may be repaired.
+//
+// It needs no running service: it takes the home's lock, so that none starts
+// meanwhile. Where a registry runs it says so, reads each database at one state
+// and changes nothing. It exits 1 when something is found, and after a repair
+// when something is left.
+//
+// What the promises are is package invariant's, how a repair is done package
+// repair's.
+package fsck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/gofrs/flock"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/invariant"
+	"github.com/theclaw/agents/internal/invariant/repair"
+)
+
+// Command answers the command.
+func Command(e *command.Env) *cobra.Command {
+	x := &examination{env: e}
+	c := &cobra.Command{
+		Use:   "fsck",
+		Short: "Check every database and file of the home, and repair what can be",
+		Long: `Check that no message is lost or answered twice, that every event is what was
+written, and that nobody else can read the files; say for each finding what to
+do. It works without the services, and best without: while a registry runs
+nothing is repaired.
+
+With --repair modes, missing tables and indexes and events.jsonl are put right,
+and a damaged database is replaced by a new one with everything that can still
+be read and proved. The damaged file is kept as events.db.corrupt-<time>. The
+exit code is 1 when there is a finding (with --repair: when one is left).`,
+		Example: `  agentctl fsck
+  agentctl fsck --agent alice --repair
+  agentctl fsck --json | jq '.findings[]'`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error { return x.run(c.Context()) },
+	}
+	c.Flags().StringVar(&x.agent, "agent", "", "only this agent")
+	c.Flags().BoolVar(&x.repair, "repair", false, "repair what can be repaired")
+	return c
+}
+
+// examination is one run of the command; what it found is what --json prints.
+type examination struct {
+	env    *command.Env
+	home   layout.Home
+	agent  string
+	repair bool
+
+	live     bool
+	stats    invariant.Stats
+	findings []invariant.Finding
+	actions  []repair.Action
+}
+
+func (x *examination) run(ctx context.Context) (err error) {
+	if x.agent != "" {
+		if err := command.ID(x.agent); err != nil {
+			return err
+		}
+	}
+	if x.home, err = x.env.Home(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(x.home.Path()); err != nil {
+		return agentdir.Fault(fmt.Errorf("open home: %w", err))
+	}
+	unlock, pid, err := takeLock(x.home)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	if x.live = pid != ""; x.live {
+		running := fmt.Sprintf("a registry serves %s (pid %s)", x.home.Path(), pid)
+		if x.repair {
+			return fault.New(codes.FailedPrecondition, fault.HomeLocked, running, "stop it before a repair; without --repair it is checked as it runs")
+		}
+		x.env.Note("%s: what it is just writing may not be checked, nothing is changed", running)
+	}
+	if x.repair {
+		x.actions, err = repair.Home(ctx, x.home, repair.Options{Agent: x.agent, UserHome: x.env.Getenv("HOME")})
+		if err != nil {
+			return x.known(err)
+		}
+	}
+	x.findings, x.stats, err = invariant.Check(ctx, x.home, invariant.Options{Agent: x.agent, Live: x.live, UserHome: x.env.Getenv("HOME")})
+	if err != nil {
+		return x.known(err)
+	}
+	return x.report()
+}
+
+func (x *examination) known(err error) error {
+	if x.agent != "" && errors.Is(err, fs.ErrNotExist) {
+		return fault.New(codes.NotFound, fault.AgentNotFound, "agent '"+x.agent+"' not found", "see 'agentctl list'")
+	}
+	return agentdir.Fault(err)
+}
+
+// takeLock takes the lock that every registry of this home takes, or answers the
+// pid of the one that has it. Where there is nowhere to put a lock there is no
+// registry.
+func takeLock(home layout.Home) (unlock func() error, pid string, err error) {
+	none := func() error { return nil }
+	if _, err := os.Stat(home.RunDir()); errors.Is(err, fs.ErrNotExist) {
+		return none, "", nil
+	}
+	lock := flock.New(home.LockFile(), flock.SetPermissions(0o600))
+	ok, err := lock.TryLock()
+	if err != nil {
+		return nil, "", agentdir.Fault(fmt.Errorf("lock home: %w", err))
+	}
+	if !ok {
+		b, err := os.ReadFile(home.LockFile())
+		if pid = strings.TrimSpace(string(b)); err != nil || pid == "" {
+			pid = "unknown"
+		}
+		return none, pid, nil
+	}
+	// A registry that is refused names who has the home.
+	if err := os.WriteFile(home.LockFile(), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+		return nil, "", errors.Join(agentdir.Fault(err), lock.Unlock())
+	}
+	return lock.Unlock, "", nil
+}
+
+func (x *examination) report() error {
+	if err := x.print(); err != nil {
+		return err
+	}
+	if len(x.findings) > 0 {
+		return &command.Said{}
+	}
+	return nil
+}
+
+func (x *examination) print() error {
+	if x.env.Flags.JSON {
+		return x.env.PrintJSON(struct {
+			OK         bool                `json:"ok"`
+			Live       bool                `json:"live"`
+			Findings   []invariant.Finding `json:"findings"`
+			Actions    []repair.Action     `json:"actions"`
+			Agents     int                 `json:"agents"`
+			Databases  int                 `json:"databases"`
+			Events     int                 `json:"events"`
+			Turns      int                 `json:"turns"`
+			Deliveries int                 `json:"deliveries"`
+			Files      int                 `json:"files"`
+		}{
+			len(x.findings) == 0, x.live, append([]invariant.Finding{}, x.findings...), append([]repair.Action{}, x.actions...),
+			x.stats.Agents, x.stats.Databases, x.stats.Events, x.stats.Turns, x.stats.Deliveries, x.stats.Files,
+		})
+	}
+	for _, a := range x.actions {
+		fmt.Fprintf(x.env.Out, "repaired  %s\n", screen.Line(strings.TrimSpace(strings.Trim(a.Agent+"/"+a.Thread, "/")+" "+a.What)))
+	}
+	t := screen.NewTable(x.env, "invariant", "agent", "thread", "what", "fix")
+	for _, f := range x.findings {
+		t.Row(f.Invariant, f.Agent, f.Thread, f.What, f.Fix)
+	}
+	t.Print()
+	fmt.Fprintf(x.env.Out, "%d findings: %d agents, %d databases, %d events, %d turns, %d deliveries, %d files\n",
+		len(x.findings), x.stats.Agents, x.stats.Databases, x.stats.Events, x.stats.Turns, x.stats.Deliveries, x.stats.Files)
+	return nil
+}

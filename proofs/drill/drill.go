@@ -1,0 +1,112 @@
+// Package drill owns what the proofs of this tree have alike: their size and
+// their seed from the environment, their one line of figures, and agentd as a
+// program of its own.
+//
+// A proof is a Go test that is small by default, grows by environment variables,
+// prints one line of figures with its seed, and fails on any violation. It must
+// also fail when it has shown nothing, because a drill that never hits anything
+// is quiet too. Nothing here decides what is right; each proof says that itself.
+package drill
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/world"
+)
+
+// Size is a number from the environment, or def.
+func Size(t testing.TB, name string, def int) int {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		return def
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// Span is a duration from the environment, or def.
+func Span(t testing.TB, name string, def time.Duration) time.Duration {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		return def
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return d
+}
+
+// Seed is SEED of the environment or a new one, and a source of chance made of
+// it. Print it with the figures.
+func Seed(t testing.TB) (uint64, *rand.Rand) {
+	t.Helper()
+	seed := uint64(Size(t, "SEED", int(rand.Uint32())))
+	return seed, rand.New(rand.NewPCG(seed, 0))
+}
+
+// Line prints the figures of a proof.
+func Line(format string, args ...any) {
+	fmt.Fprintf(os.Stdout, format+"\n", args...)
+}
+
+// agentd is built once for a test binary; Done removes it.
+var agentd struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// Program is agentd as `make build` makes it: no failpoint, nothing of a test.
+func Program(t testing.TB) world.Program {
+	t.Helper()
+	agentd.once.Do(func() {
+		if agentd.dir, agentd.err = os.MkdirTemp("", "proof"); agentd.err != nil {
+			return
+		}
+		build := exec.Command("go", "build", "-o", filepath.Join(agentd.dir, "agentd"), "github.com/theclaw/agents/cmd/agentd")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			agentd.err = fmt.Errorf("build agentd: %w\n%s", err, out)
+		}
+	})
+	if agentd.err != nil {
+		t.Fatal(agentd.err)
+	}
+	return world.Program{Path: filepath.Join(agentd.dir, "agentd"), Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}}
+}
+
+// Main runs the tests of a proof and removes what Program built.
+func Main(m *testing.M) {
+	code := m.Run()
+	if strings.Contains(agentd.dir, "proof") {
+		_ = os.RemoveAll(agentd.dir)
+	}
+	os.Exit(code)
+}
+
+// RAM is a directory in memory where there is one: a proof that does not cut the
+// power need not wait for a disk.
+func RAM(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "proof")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

@@ -1,0 +1,135 @@
+package registry_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/fault"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry"
+)
+
+// flip changes one bit of the first place in a database file where text stands.
+func flip(t *testing.T, path, text string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(b, []byte(text))
+	if at < 0 {
+		t.Fatalf("%q is not in %s", text, path)
+	}
+	b[at] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// problem answers what status and list say about an agent.
+func (w *world) problem(id string) string {
+	w.Helper()
+	st, err := w.agents.GetAgentStatus(w.Context(), &registryv1.GetAgentStatusRequest{AgentId: id})
+	status := must(w.T, st, err).GetAgent()
+	l, err := w.agents.ListAgents(w.Context(), &registryv1.ListAgentsRequest{})
+	for _, a := range must(w.T, l, err).GetAgents() {
+		if a.GetAgentId() == id && (a.GetHealth() != status.GetHealth() || a.GetProblem() != status.GetProblem()) {
+			w.Errorf("status says %v %q, list %v %q", status.GetHealth(), status.GetProblem(), a.GetHealth(), a.GetProblem())
+		}
+	}
+	if (status.GetHealth() == registryv1.AgentHealth_AGENT_HEALTH_FAILED) != (status.GetProblem() != "") {
+		w.Errorf("health %v with problem %q", status.GetHealth(), status.GetProblem())
+	}
+	return status.GetProblem()
+}
+
+// A bit flips in a database: its agent is FAILED, says why and what to do, and
+// gets no work, also after a restart; all others go on, nothing is renamed or
+// removed, and another file in its place ends it.
+func TestDamagedDatabaseFailsItsAgentOnly(t *testing.T) {
+	for _, damaged := range []string{"inbox", "threads/peers/main-bob"} {
+		t.Run(damaged, func(t *testing.T) {
+			home := filepath.Join(t.TempDir(), "h")
+			w := newWorld(t, home, registry.Config{})
+			w.create("a1")
+			w.create("a2")
+			w.push("a1", "bob", "first words", "")
+			w.work("runner")
+			w.stop()
+
+			dir := filepath.Join(home, "agents", "a1", filepath.FromSlash(damaged))
+			path := filepath.Join(dir, "events.db")
+			good, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			flip(t, path, "first words")
+
+			for round := range 2 { // the second in a registry that has just started
+				w = newWorld(t, home, registry.Config{Sweep: 20 * time.Millisecond})
+				if damaged != "inbox" && round == 0 {
+					w.push("a1", "bob", "second words", "") // its inbox is sound
+				}
+				w.touch("a1", damaged)
+				if p := w.problem("a1"); !strings.Contains(p, "damaged database") || !strings.Contains(p, "agentctl fsck --repair --agent a1") {
+					t.Errorf("problem %q", p)
+				}
+				w.push("a2", "bob", "words", "")
+				due := w.due(registryv1.LeaseKind_LEASE_KIND_RUN, "runner2", time.Minute)
+				if len(due) != 1 || due[0].GetAgentId() != "a2" {
+					t.Errorf("due: %v", due)
+				}
+				if round == 0 {
+					w.stop()
+				}
+			}
+			if names, _ := filepath.Glob(filepath.Join(dir, "events.db*corrupt*")); len(names) > 0 {
+				t.Errorf("renamed by the registry: %v", names)
+			}
+
+			// Another file under the name, as fsck puts it there.
+			if err := os.WriteFile(path+".new", good, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, side := range []string{"-wal", "-shm"} {
+				_ = os.Remove(path + side)
+			}
+			if err := os.Rename(path+".new", path); err != nil {
+				t.Fatal(err)
+			}
+			w.push("a2", "bob", "a reason to wait for", "")
+			for w.problem("a1") != "" {
+				w.touch("a1", damaged) // each call is answered from the new file
+			}
+		})
+	}
+}
+
+// work does what a runner does with one event: it is begun and answered.
+func (w *world) work(holder string) {
+	w.Helper()
+	due := w.due(registryv1.LeaseKind_LEASE_KIND_RUN, holder, time.Minute)
+	if len(due) != 1 {
+		w.Fatalf("due: %v", due)
+	}
+	ctx := under(w.Context(), due[0].GetLease())
+	b, err := w.turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: due[0].GetAgentId()})
+	ev := must(w.T, b, err).GetEvents()[0]
+	_, err = w.turns.BeginTurn(ctx, &registryv1.BeginTurnRequest{AgentId: due[0].GetAgentId(), InboxId: ev.GetEvent().GetId(), Key: ev.GetKey(), ThreadId: ev.GetThreadId()})
+	must(w.T, 0, err)
+	_, err = w.turns.FinishTurn(ctx, &registryv1.FinishTurnRequest{AgentId: due[0].GetAgentId(), InboxId: ev.GetEvent().GetId(), Key: ev.GetKey(), ThreadId: ev.GetThreadId(), Fate: registryv1.Fate_FATE_REPLIED, Text: "yes"})
+	must(w.T, 0, err)
+}
+
+// touch reads a thread; only damage may be in the way.
+func (w *world) touch(agent, thread string) {
+	w.Helper()
+	_, err := w.threads.PeekEvents(w.Context(), &registryv1.PeekEventsRequest{Thread: &registryv1.ThreadRef{AgentId: agent, ThreadId: thread}})
+	if err != nil && fault.From(err).Reason != fault.DatabaseCorrupt {
+		w.Errorf("read %s of %s: %v", thread, agent, err)
+	}
+}
