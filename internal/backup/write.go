@@ -76,13 +76,13 @@ func Write(ctx context.Context, out io.Writer, from Source, what Selection) (err
 		return agentdir.Fault(fmt.Errorf("make room for copies: %w", err))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(copies)) }()
-	w := &writer{ctx: ctx, tar: tar.NewWriter(out), copies: copies, now: time.Now().UTC()}
+	w := &writer{tar: tar.NewWriter(out), copies: copies, now: time.Now().UTC()}
 	h := head{Format: format, CreatedAt: w.now, Agents: ids, Workdir: what.Workdir}
 	if err := w.json(headName, h); err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if err := w.agent(from.Home, id, what.Workdir); err != nil {
+		if err := w.agent(ctx, from.Home, id, what.Workdir); err != nil {
 			return agentdir.Fault(fmt.Errorf("back up agent %s: %w", id, err))
 		}
 	}
@@ -115,14 +115,13 @@ func tokens(ctx context.Context, from Source, ids []string) (map[string]uint64, 
 }
 
 type writer struct {
-	ctx      context.Context // of the one call of Write
 	tar      *tar.Writer
 	copies   string
 	now      time.Time
 	manifest manifest
 }
 
-func (w *writer) agent(home *agentdir.Home, id string, workdir bool) error {
+func (w *writer) agent(ctx context.Context, home *agentdir.Home, id string, workdir bool) error {
 	dir, err := home.Agent(id)
 	if err != nil {
 		return err
@@ -131,19 +130,19 @@ func (w *writer) agent(home *agentdir.Home, id string, workdir bool) error {
 	if set, err := home.Load(id); err == nil { // with broken settings it is where it usually is
 		inbox = set.Dir.Inbox()
 	}
-	if err := w.thread(id, "inbox", inbox); err != nil {
+	if err := w.thread(ctx, id, "inbox", inbox); err != nil {
 		return err
 	}
 	for after := ""; ; {
 		const some = 1000
-		threads, err := dir.ListThreads(w.ctx, after, some)
+		threads, err := dir.ListThreads(ctx, after, some)
 		if err != nil {
 			return err
 		}
 		for _, t := range threads {
 			path, err := dir.Thread(t)
 			if err == nil {
-				err = w.thread(id, t, path)
+				err = w.thread(ctx, id, t, path)
 			}
 			if err != nil {
 				return err
@@ -164,7 +163,7 @@ func (w *writer) agent(home *agentdir.Home, id string, workdir bool) error {
 		tops = append(tops, "workdir")
 	}
 	for _, top := range tops {
-		if err := w.files(root, id, top); err != nil {
+		if err := w.files(ctx, root, id, top); err != nil {
 			return err
 		}
 	}
@@ -173,12 +172,12 @@ func (w *writer) agent(home *agentdir.Home, id string, workdir bool) error {
 
 // thread copies one database; one that was removed meanwhile is no error, but an
 // agent without an inbox is.
-func (w *writer) thread(id, thread, dir string) error {
-	if err := w.ctx.Err(); err != nil {
+func (w *writer) thread(ctx context.Context, id, thread, dir string) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	to := filepath.Join(w.copies, database)
-	err := snapshot.Copy(w.ctx, dir, to)
+	err := snapshot.Copy(ctx, dir, to)
 	switch {
 	case errors.Is(err, store.ErrNotFound) && thread != "inbox":
 		return nil
@@ -199,11 +198,11 @@ func (w *writer) thread(id, thread, dir string) error {
 
 // files copies a file, or every regular file below a directory. Links are left
 // out: what they lead to is not the agent's.
-func (w *writer) files(root *os.Root, id, top string) error {
+func (w *writer) files(ctx context.Context, root *os.Root, id, top string) error {
 	return fs.WalkDir(root.FS(), top, func(name string, d fs.DirEntry, err error) error {
 		switch {
-		case w.ctx.Err() != nil:
-			return w.ctx.Err()
+		case ctx.Err() != nil:
+			return ctx.Err()
 		case errors.Is(err, fs.ErrNotExist): // removed while we look
 			return nil
 		case err != nil:

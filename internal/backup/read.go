@@ -1,0 +1,115 @@
+package backup
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/fault"
+)
+
+// maxJSON bounds what is read into memory for an entry of our own.
+const maxJSON = 256 << 20
+
+// Inspect reads a whole backup and answers what it holds, or why it is none.
+func Inspect(ctx context.Context, r io.Reader) (Summary, error) {
+	h, m, err := read(ctx, r, func(head) error { return nil }, func(*tar.Header, io.Reader) error { return nil })
+	return h.sum(m), err
+}
+
+// read reads a backup to its end and verifies every entry. begin is called with
+// the head, each with every file; what each leaves unread is read here.
+func read(ctx context.Context, in io.Reader, begin func(head) error, each func(*tar.Header, io.Reader) error) (h head, m manifest, err error) {
+	r := tar.NewReader(in)
+	next := func() (*tar.Header, error) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		e, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return nil, fault.Wrap(damaged("it is cut off"), err)
+		case errors.Is(err, tar.ErrHeader):
+			return nil, fault.Wrap(damaged("it is no tar"), err)
+		case err != nil:
+			return nil, fmt.Errorf("read backup: %w", err)
+		case e.Typeflag != tar.TypeReg:
+			return nil, damaged(fmt.Sprintf("%.200q is not a file", e.Name))
+		}
+		return e, nil
+	}
+	e, err := next()
+	if err != nil {
+		return h, m, err
+	}
+	if e.Name != headName {
+		return h, m, damaged("it does not begin with " + headName)
+	}
+	if err := decode(r, &h); err != nil {
+		return h, m, err
+	}
+	if h.Format > format {
+		return h, m, fault.New(codes.FailedPrecondition, fault.FormatMismatch,
+			fmt.Sprintf("the backup has format %d, this build knows %d", h.Format, format), "use the version that made it")
+	}
+	if i := slices.IndexFunc(h.Agents, func(id string) bool { return layout.ValidID(id) != nil }); i >= 0 {
+		return h, m, damaged(fmt.Sprintf("%.80q is not an agent id", h.Agents[i]))
+	}
+	if err := begin(h); err != nil {
+		return h, m, err
+	}
+	var files []entry
+	for {
+		e, err := next()
+		if err != nil {
+			return h, m, err
+		}
+		if e.Name == manifestName {
+			break
+		}
+		sum := sha256.New()
+		body := io.TeeReader(r, sum)
+		err = each(e, body)
+		if err == nil {
+			_, err = io.Copy(io.Discard, body)
+		}
+		switch {
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return h, m, fault.Wrap(damaged("it is cut off"), err)
+		case err != nil:
+			return h, m, err
+		}
+		files = append(files, entry{e.Name, e.Size, hex.EncodeToString(sum.Sum(nil))})
+	}
+	if err := decode(r, &m); err != nil {
+		return h, m, err
+	}
+	if !slices.Equal(files, m.Files) {
+		return h, m, damaged("its files are not those of its manifest")
+	}
+	_, err = io.Copy(io.Discard, in) // the tar's end marks, so that a sender is not cut off
+	return h, m, err
+}
+
+func decode(r io.Reader, v any) error {
+	b, err := io.ReadAll(io.LimitReader(r, maxJSON))
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fault.Wrap(damaged("it is cut off"), err)
+	}
+	if err != nil {
+		return fmt.Errorf("read backup: %w", err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fault.Wrap(damaged("its description cannot be read"), err)
+	}
+	return nil
+}

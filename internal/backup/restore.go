@@ -1,0 +1,145 @@
+package backup
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/fault"
+)
+
+// Choice is what to restore.
+type Choice struct {
+	Agents []string // out of the backup; empty: all
+	// As is another name for the one agent restored, which is stopped then: two
+	// agents must not answer the same waiting messages without being told to.
+	As      string
+	Replace bool // exchange agents that exist and are stopped
+}
+
+// Restored is one agent after its restore.
+type Restored struct {
+	Agent string `json:"agent_id"`
+	// Threads counts the inbox in.
+	Threads int64 `json:"threads"`
+	Events  int64 `json:"events"`
+	// LastInboxID is the greatest inbox id known to have been handed out.
+	LastInboxID int64 `json:"last_inbox_id"`
+	// Aborted messages are in their thread and not in the inbox of the backup.
+	Aborted int64 `json:"aborted"`
+	// Kept is where the agent lies that was replaced.
+	Kept string `json:"kept,omitempty"`
+}
+
+// Restore makes the agents of a backup; see the package. Errors: AGENT_EXISTS,
+// AGENT_NOT_FOUND, INVALID_ARGUMENT for a tar that is no backup, those of
+// [agentdir.Fault].
+func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (out []Restored, err error) {
+	s, err := newStage(home)
+	if err != nil {
+		return nil, agentdir.Fault(fmt.Errorf("make room for agents: %w", err))
+	}
+	defer func() { err = agentdir.Fault(errors.Join(err, s.close())) }()
+	floors := map[string]floor{}
+	var ids []string
+	_, m, err := read(ctx, in, func(h head) error {
+		if ids, err = c.of(h); err != nil {
+			return err
+		}
+		for _, id := range ids { // before much is read, and what an agent begins with
+			if floors[id], err = s.floor(ctx, c.name(id), c.Replace); err != nil {
+				return err
+			}
+			for _, dir := range tree {
+				if err := s.root.MkdirAll(id+"/"+dir, 0o700); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}, func(e *tar.Header, body io.Reader) error {
+		id, rest, err := split(e.Name)
+		if err != nil || !slices.Contains(ids, id) {
+			return err
+		}
+		if err := s.put(id, rest, e, body); err != nil {
+			return fmt.Errorf("restore %s: %w", e.Name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		r, err := s.settle(ctx, id, c.name(id), floors[id].with(m.Tokens, id))
+		if err == nil {
+			err = s.sync(id)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("restore agent %s: %w", id, err)
+		}
+		out = append(out, r)
+	}
+	var undo []func() error
+	for i, id := range ids {
+		kept, back, err := s.place(id, c.name(id), c.Replace)
+		if err != nil {
+			for _, u := range slices.Backward(undo) {
+				err = errors.Join(err, u())
+			}
+			return nil, err
+		}
+		undo, out[i].Kept = append(undo, back), kept
+	}
+	return out, syncDir(home.AgentsDir())
+}
+
+// of answers the agents to restore out of a backup.
+func (c Choice) of(h head) ([]string, error) {
+	ids := slices.Compact(slices.Sorted(slices.Values(c.Agents)))
+	if len(ids) == 0 {
+		ids = slices.Compact(slices.Sorted(slices.Values(h.Agents)))
+	}
+	for _, id := range ids {
+		if !slices.Contains(h.Agents, id) {
+			return nil, fault.New(codes.NotFound, fault.AgentNotFound, fmt.Sprintf("agent '%.80s' is not in the backup", id),
+				"it holds "+strings.Join(h.Agents, ", "))
+		}
+	}
+	if c.As == "" {
+		return ids, nil
+	}
+	if err := layout.ValidID(c.As); err != nil {
+		return nil, err
+	}
+	if len(ids) != 1 {
+		return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("one new name cannot be given to %d agents", len(ids)), "choose one with --agent")
+	}
+	return ids, nil
+}
+
+// name is what an agent of the backup is called here.
+func (c Choice) name(id string) string {
+	if c.As != "" {
+		return c.As
+	}
+	return id
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(filepath.Clean(dir))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
