@@ -35,6 +35,7 @@ var layers = []struct {
 	{"error model", []string{"internal/fault"}},
 	{"noun", []string{"internal"}},
 	{"storage", []string{"internal/store"}},
+	{"backup", []string{"internal/backup"}},
 	{"serving and dialling", []string{"internal/rpc"}},
 	{"service", []string{"services"}},
 	// The checker and the harness look at whole services, so they stand above

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/agent"
+	"github.com/theclaw/agents/cmd/agentctl/internal/archive"
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/deadletter"
@@ -97,6 +98,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, setting.Commands(e)...)
 	subs = append(subs, doctor.Commands(e)...)
 	subs = append(subs, fsck.Command(e))
+	subs = append(subs, archive.Commands(e)...)
 	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e))
 	command.Group(e, root, subs...)
 	root.SetHelpCommand(helpCommand(root))

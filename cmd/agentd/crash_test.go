@@ -35,7 +35,7 @@ func TestKillDuringLoad(t *testing.T) {
 	for _, id := range agents {
 		site.Create(t, id, sink.Config())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(n)*time.Second)
 	defer cancel()
 	l := &load{site: site}
 	kills, sent := 0, 0

@@ -12,7 +12,7 @@
 // found done again and skipped. No token in any copy is above the one written
 // last. A tar without its manifest is no backup.
 //
-// A restore makes the copies one whole again (settle.go):
+// A restore makes the copies one whole again (package settle):
 //   - the inbox hands out no id that any copy knows, so that no message gets the
 //     id of one that was accounted for;
 //   - tokens go on above every token that any copy knows, so that no holder of

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/backup/settle"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store"
 )
 
 // Choice is what to restore.
@@ -50,7 +53,7 @@ func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (
 		return nil, agentdir.Fault(fmt.Errorf("make room for agents: %w", err))
 	}
 	defer func() { err = agentdir.Fault(errors.Join(err, s.close())) }()
-	floors := map[string]floor{}
+	floors := map[string]settle.Floor{}
 	var ids []string
 	_, m, err := read(ctx, in, func(h head) error {
 		if ids, err = c.of(h); err != nil {
@@ -81,14 +84,17 @@ func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (
 		return nil, err
 	}
 	for _, id := range ids {
-		r, err := s.settle(ctx, id, c.name(id), floors[id].with(m.Tokens, id))
+		a, err := settle.Agent(ctx, filepath.Join(s.dir, id), id, c.name(id), floors[id].With(m.Tokens, id))
 		if err == nil {
 			err = s.sync(id)
+		}
+		if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
+			return nil, fault.Wrap(damaged("agent '"+id+"' has a damaged or missing database"), err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("restore agent %s: %w", id, err)
 		}
-		out = append(out, r)
+		out = append(out, Restored{c.name(id), a.Threads, a.Events, a.LastInboxID, a.Aborted, ""})
 	}
 	var undo []func() error
 	for i, id := range ids {
@@ -134,6 +140,37 @@ func (c Choice) name(id string) string {
 		return c.As
 	}
 	return id
+}
+
+// floor looks at the agent that has the name now. It must be stopped when it is
+// to be replaced.
+func (s *stage) floor(ctx context.Context, id string, replace bool) (settle.Floor, error) {
+	none := settle.None()
+	dir, err := s.home.Agent(id)
+	if err != nil {
+		return none, err
+	}
+	if _, err := os.Lstat(dir.Path); errors.Is(err, fs.ErrNotExist) {
+		return none, nil
+	} else if err != nil {
+		return none, err
+	}
+	if !replace {
+		return none, exists(id)
+	}
+	f, err := settle.Below(ctx, inboxOf(s.home, dir), filepath.Join(s.dir, ".old-"+id))
+	if errors.Is(err, settle.ErrStarted) {
+		return none, fault.New(codes.FailedPrecondition, fault.AgentExists, "agent '"+id+"' is started", "run 'agentctl stop "+id+"' first")
+	}
+	return f, err
+}
+
+// inboxOf is where an agent's inbox lies; with broken settings where it usually is.
+func inboxOf(home *agentdir.Home, dir agentdir.Dir) string {
+	if set, err := home.Load(dir.ID); err == nil {
+		return set.Dir.Inbox()
+	}
+	return dir.Inbox()
 }
 
 func syncDir(dir string) error {

@@ -126,11 +126,7 @@ func (w *writer) agent(ctx context.Context, home *agentdir.Home, id string, work
 	if err != nil {
 		return err
 	}
-	inbox := dir.Inbox()
-	if set, err := home.Load(id); err == nil { // with broken settings it is where it usually is
-		inbox = set.Dir.Inbox()
-	}
-	if err := w.thread(ctx, id, "inbox", inbox); err != nil {
+	if err := w.thread(ctx, id, "inbox", inboxOf(home, dir)); err != nil {
 		return err
 	}
 	for after := ""; ; {

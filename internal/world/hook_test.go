@@ -1,12 +1,14 @@
 package world_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/theclaw/agents/internal/world"
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
@@ -61,11 +63,18 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // wait returns once n more requests have come in.
 func (h *hook) wait(t *testing.T, n int) {
 	t.Helper()
-	for range n {
+	arrive(t, h.came, n)
+}
+
+// arrive takes n signals from c; what takes longer than a minute never comes.
+func arrive(t *testing.T, c <-chan struct{}, n int) {
+	t.Helper()
+	limit := time.After(time.Minute)
+	for i := range n {
 		select {
-		case <-h.came:
-		case <-t.Context().Done():
-			t.Fatal("the test ended")
+		case <-c:
+		case <-limit:
+			t.Fatalf("%d of %d have come after a minute", i, n)
 		}
 	}
 }
@@ -134,7 +143,9 @@ func say(t *testing.T, w *world.World, agent, peer string, texts ...string) []*r
 // enough.
 func watch(t *testing.T, w *world.World, agent, threadID string, after int64, f func(*registryv1.Event) bool) {
 	t.Helper()
-	s, err := w.Threads.WatchEvents(t.Context(), &registryv1.WatchEventsRequest{
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := w.Threads.WatchEvents(ctx, &registryv1.WatchEventsRequest{
 		Thread: &registryv1.ThreadRef{AgentId: agent, ThreadId: threadID}, AfterId: after,
 	})
 	if err != nil {

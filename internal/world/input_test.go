@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -110,7 +109,7 @@ func TestForeignNonsense(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		turn := w.Ask(t, "a1", id, 3*time.Second)
+		turn := w.Await(t, "a1", id)
 		if turn.GetFate() != c.fate || (c.fate == deadTurn) != (turn.GetError() != "") {
 			t.Errorf("%s: told %v", c.name, turn)
 		}

@@ -46,7 +46,7 @@ func TestStopAndStart(t *testing.T) {
 		return id
 	}
 	running, waiting := push("HOLD-ON 1"), push("2")
-	<-p.held
+	arrive(t, p.held, 1)
 	if _, err := w.Agents.StopAgent(t.Context(), &registryv1.StopAgentRequest{AgentId: "a1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestRouteChangedInBetween(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-p.held
+	arrive(t, p.held, 1)
 	w.Stop()
 	close(p.free)
 	config := filepath.Join(o.Home, "agents/a1/config.yaml")
@@ -223,9 +223,7 @@ func TestDeletedInMidTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 3 {
-		<-p.held
-	}
+	arrive(t, p.held, 3)
 	if err := os.RemoveAll(filepath.Join(w.Home, "agents/gone")); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,8 +49,8 @@ func (w *world) problem(id string) string {
 }
 
 // A bit flips in a database: its agent is FAILED, says why and what to do, and
-// gets no work, also after a restart; all others go on, nothing is renamed or
-// removed, and another file in its place ends it.
+// gets no work, also after a restart; all others go on, and nothing is renamed or
+// removed. A sound file in its place ends it.
 func TestDamagedDatabaseFailsItsAgentOnly(t *testing.T) {
 	for _, damaged := range []string{"inbox", "threads/peers/main-bob"} {
 		t.Run(damaged, func(t *testing.T) {
@@ -91,19 +92,23 @@ func TestDamagedDatabaseFailsItsAgentOnly(t *testing.T) {
 				t.Errorf("renamed by the registry: %v", names)
 			}
 
-			// Another file under the name, as fsck puts it there.
-			if err := os.WriteFile(path+".new", good, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			// A sound file under the name, as fsck puts it there while nobody serves.
+			w.stop()
 			for _, side := range []string{"-wal", "-shm"} {
 				_ = os.Remove(path + side)
 			}
-			if err := os.Rename(path+".new", path); err != nil {
+			if err := os.WriteFile(path, good, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			w.push("a2", "bob", "a reason to wait for", "")
-			for w.problem("a1") != "" {
-				w.touch("a1", damaged) // each call is answered from the new file
+			w = newWorld(t, home, registry.Config{})
+			w.push("a1", "bob", "third words", "")
+			w.touch("a1", damaged)
+			if p := w.problem("a1"); p != "" {
+				t.Errorf("problem after the repair: %q", p)
+			}
+			due := w.due(registryv1.LeaseKind_LEASE_KIND_RUN, "runner3", time.Minute)
+			if !slices.ContainsFunc(due, func(d *registryv1.DueWork) bool { return d.GetAgentId() == "a1" }) {
+				t.Errorf("due after the repair: %v", due)
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/backup"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
@@ -73,7 +74,10 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		return nil, err
 	}
 	err := func() error {
-		var err error
+		err := backup.Sweep(d.Home)
+		if err != nil {
+			return agentdir.Fault(err)
+		}
 		if s.homeDB, err = homedb.Open(ctx, d.Home.RegistryDB()); err != nil {
 			return agentdir.Fault(err)
 		}

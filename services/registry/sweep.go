@@ -60,7 +60,6 @@ func (s *Service) sweep(ctx context.Context) {
 		s.log.Error("agents not scanned", "error", err)
 	}
 	s.dir.Each(ctx, func(a *directory.Agent) {
-		s.mended(a)
 		if _, live := s.leases.Get(lease.AgentResource(a.ID)); !live {
 			a.Rest()
 		}

@@ -49,7 +49,7 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 		return nil, err
 	}
 	s.appendLog(a.ID, req.GetLogs())
-	if !a.Started() || len(a.Damaged()) > 0 {
+	if !a.Started() || a.Damaged() {
 		return &registryv1.OpenBatchResponse{}, nil
 	}
 	b, err := s.store.OpenBatch(ctx, a.ID, fence, store.OpenBatch{

@@ -26,8 +26,8 @@ type watcher struct {
 
 // looksAgain are the times after a write at which an inbox is looked at once
 // more: the kernel tells of the write before SQLite makes the commit visible,
-// and nothing tells of that.
-var looksAgain = []time.Duration{3 * time.Millisecond, 30 * time.Millisecond}
+// and nothing tells of that. The last one is for a busy machine and a large event.
+var looksAgain = []time.Duration{3 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}
 
 func newWatcher(s *Service) *watcher {
 	w := &watcher{s: s, byPath: map[string]string{}, again: map[string]bool{}}

@@ -219,7 +219,9 @@ func TestDiesAndGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(status)
+	if in := status.GetInbox(); status.GetDead() != 5 || in.GetPending() != 0 || in.GetLastAckedId() != in.GetHeadId() {
+		t.Errorf("status %v", status)
+	}
 }
 
 // An outage of the provider spends nothing: when it is back, every message is

@@ -34,7 +34,7 @@ type Agent struct {
 	signature string
 	problem   string
 	degraded  bool
-	damaged   map[string]damage // by thread
+	damaged   map[string]string // what is wrong, by thread
 
 	settings atomic.Pointer[settings]
 	inbox    atomic.Pointer[place]
@@ -67,7 +67,7 @@ func (a *Agent) Known() Known {
 	defer a.mu.Unlock()
 	k := Known{a.loaded, a.started, a.head, a.acked, a.dead, len(a.outbox), a.problem, a.degraded}
 	for _, t := range slices.Sorted(maps.Keys(a.damaged)) {
-		k.Problem, k.Degraded = a.damaged[t].problem, false
+		k.Problem, k.Degraded = a.damaged[t], false
 	}
 	return k
 }

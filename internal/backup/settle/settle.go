@@ -1,4 +1,9 @@
-package backup
+// Package settle owns what makes the copies of a backup one agent again: where
+// its inbox and its leases go on, what is due, and what was cut in two.
+//
+// It works on directories that nobody else has open and knows no tar. What it
+// does and why is said in package backup.
+package settle
 
 import (
 	"bytes"
@@ -12,11 +17,8 @@ import (
 	"regexp"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
-	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
@@ -26,54 +28,46 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// floor is what a restored inbox must go on above.
-type floor struct {
+const database = "events.db"
+
+// Floor is what a restored inbox must go on above.
+type Floor struct {
 	id     int64             // inbox ids handed out
 	tokens map[string]uint64 // of leases, by resource
 }
+
+// ErrStarted: the agent whose place is wanted is not stopped.
+var ErrStarted = errors.New("the agent is started")
 
 // room is kept above the last id of an inbox that is replaced: a push may reach
 // it while the two are exchanged, and its id is not given out again either.
 const room = 1024
 
-// with adds the tokens that a backup ends with.
-func (f floor) with(tokens map[string]uint64, id string) floor {
+// With adds the tokens that a backup ends with.
+func (f Floor) With(tokens map[string]uint64, id string) Floor {
 	for _, r := range []string{lease.AgentResource(id), lease.DeliverResource(id)} {
 		f.raise(r, tokens[r])
 	}
 	return f
 }
 
-func (f floor) raise(resource string, token uint64) {
+func (f Floor) raise(resource string, token uint64) {
 	f.tokens[resource] = max(f.tokens[resource], token)
 }
 
-// floor looks at the agent that has the name now. It must be stopped when it is
-// to be replaced; one whose inbox cannot be read works on nothing.
-func (s *stage) floor(ctx context.Context, id string, replace bool) (floor, error) {
-	f := floor{tokens: map[string]uint64{}}
-	dir, err := s.home.Agent(id)
-	if err != nil {
-		return f, err
-	}
-	if _, err := os.Lstat(dir.Path); errors.Is(err, fs.ErrNotExist) {
-		return f, nil
-	} else if err != nil {
-		return f, err
-	}
-	if !replace {
-		return f, exists(id)
-	}
-	from := dir.Inbox()
-	if set, err := s.home.Load(id); err == nil {
-		from = set.Dir.Inbox()
-	}
+// None is the floor where no agent was.
+func None() Floor { return Floor{tokens: map[string]uint64{}} }
+
+// Below answers the floor that the inbox at dir gives; scratch is a directory that
+// does not exist. Errors: ErrStarted. An inbox that cannot be read gives none, and
+// works on nothing.
+func Below(ctx context.Context, dir, scratch string) (Floor, error) {
+	f := None()
 	// A copy: a registry may have the inbox open, and it opens a database once.
-	old := filepath.Join(s.dir, ".old-"+id)
-	if err := os.Mkdir(old, 0o700); err != nil {
+	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return f, err
 	}
-	err = snapshot.Copy(ctx, from, filepath.Join(old, database))
+	err := snapshot.Copy(ctx, dir, filepath.Join(scratch, database))
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 		return f, nil
 	}
@@ -81,22 +75,20 @@ func (s *stage) floor(ctx context.Context, id string, replace bool) (floor, erro
 		return f, err
 	}
 	var st store.InboxState
-	if err := within(ctx, old, func(tx *db.Tx) error {
+	err = within(ctx, scratch, func(tx *db.Tx) error {
 		var err error
 		if st, err = inbox.State(tx); err != nil {
 			return err
 		}
 		f.id, err = handedOut(tx)
 		return err
-	}); err != nil {
-		return f, err
-	}
-	if st.Started {
-		return f, fault.New(codes.FailedPrecondition, fault.AgentExists, "agent '"+id+"' is started", "run 'agentctl stop "+id+"' first")
+	})
+	if err == nil && st.Started {
+		err = ErrStarted
 	}
 	f.id += room
 	maps.Copy(f.tokens, st.Fences)
-	return f, nil
+	return f, err
 }
 
 // within runs fn durably in a copy that nobody else has open.
@@ -116,7 +108,7 @@ func handedOut(tx *db.Tx) (int64, error) {
 	return id, err
 }
 
-func fences(tx *db.Tx, f floor) error {
+func fences(tx *db.Tx, f Floor) error {
 	return tx.Each("SELECT resource, token FROM x_fence", nil, func(scan func(...any) error) error {
 		var r string
 		var t int64
@@ -126,11 +118,16 @@ func fences(tx *db.Tx, f floor) error {
 	})
 }
 
-// settle makes the copies of one agent one whole again.
-func (s *stage) settle(ctx context.Context, id, as string, f floor) (Restored, error) {
-	out := Restored{Agent: as, Threads: 1}
-	dir := filepath.Join(s.dir, id)
-	if err := s.config(id, as); err != nil {
+// Account is what an agent has after it was settled.
+type Account struct {
+	Threads, Events      int64 // the inbox counted in
+	LastInboxID, Aborted int64
+}
+
+// Agent settles the copies at dir of the agent id, which is called as from now on.
+func Agent(ctx context.Context, dir, id, as string, f Floor) (Account, error) {
+	out := Account{Threads: 1}
+	if err := config(dir, id, as); err != nil {
 		return out, err
 	}
 	var head int64
@@ -173,7 +170,7 @@ func (s *stage) settle(ctx context.Context, id, as string, f floor) (Restored, e
 }
 
 // whole verifies every event and counts them.
-func whole(tx *db.Tx, out *Restored) error {
+func whole(tx *db.Tx, out *Account) error {
 	if _, err := tx.VerifyChain(); err != nil {
 		return err
 	}
@@ -185,7 +182,7 @@ func whole(tx *db.Tx, out *Restored) error {
 
 // conversation settles one thread and answers the newest event to deliver. head
 // is the last message that the inbox of the backup has.
-func conversation(tx *db.Tx, head int64, f *floor, out *Restored) (int64, error) {
+func conversation(tx *db.Tx, head int64, f *Floor, out *Account) (int64, error) {
 	var last int64
 	if _, err := tx.Row("SELECT COALESCE(MAX(inbox_id),0) FROM x_turn", nil, &last); err != nil {
 		return 0, err
@@ -206,7 +203,7 @@ func conversation(tx *db.Tx, head int64, f *floor, out *Restored) (int64, error)
 }
 
 // goOn tells the inbox where the life of before ended.
-func goOn(tx *db.Tx, f floor, due map[string]int64, stop bool) error {
+func goOn(tx *db.Tx, f Floor, due map[string]int64, stop bool) error {
 	n, err := tx.Exec("UPDATE sqlite_sequence SET seq = MAX(seq, ?) WHERE name = 'events'", f.id)
 	if err == nil && n == 0 {
 		_, err = tx.Exec("INSERT INTO sqlite_sequence(name, seq) VALUES('events', ?)", f.id)
@@ -257,8 +254,8 @@ var ownName = regexp.MustCompile(`(?m)^agent_id:.*$`)
 
 // config gives the settings the agent's name and its inbox the place that it has
 // in every backup. Settings that were wrong stay as they were.
-func (s *stage) config(id, as string) error {
-	name := filepath.Join(s.dir, id, "config.yaml")
+func config(dir, id, as string) error {
+	name := filepath.Join(dir, "config.yaml")
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -1,0 +1,150 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/internal/backup"
+	"github.com/theclaw/agents/internal/fault"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+func backupCommand(e *command.Env) *cobra.Command {
+	var what backup.Selection
+	c := &cobra.Command{
+		Use:   "backup DEST",
+		Short: "Write agents into a file, while they work",
+		Long: `Write agents into DEST, a tar, or to standard output with -. The services may run:
+each database is copied at one state, the inbox before its conversations, so that
+nothing which is called done is missing. DEST appears when it is whole, checked
+and on disk, and never replaces a file.
+
+It holds events, journals, settings, texts, memory and sessions of the agents;
+not theclaw.yaml, providers and their keys, logs, and links. Without --workdir
+the files of the agents' programs are left out too.`,
+		Example: `  agentctl backup agents.tar
+  agentctl backup --agent alice --workdir alice.tar
+  agentctl backup - | zstd > agents.tar.zst`,
+		Args: command.Args("DEST"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := errors.Join(checkIDs(what.Agents), usageOf(c, args[0])); err != nil {
+				return err
+			}
+			return save(c.Context(), e, args[0], what)
+		},
+	}
+	c.Flags().StringArrayVar(&what.Agents, "agent", nil, "only this agent; may be repeated")
+	c.Flags().BoolVar(&what.Workdir, "workdir", false, "the regular files of the working directories too")
+	return c
+}
+
+func save(ctx context.Context, e *command.Env, dest string, what backup.Selection) (err error) {
+	if dest == "-" {
+		s, err := fetch(ctx, e, e.Out, what)
+		if err == nil {
+			e.Note("%s", words(s))
+		}
+		return err
+	}
+	if _, err := os.Lstat(dest); err == nil {
+		return fault.New(codes.AlreadyExists, fault.InvalidArgument, dest+" exists already", "choose another name; a backup replaces nothing")
+	}
+	f, err := os.CreateTemp(filepath.Dir(dest), "."+filepath.Base(dest)+".") // mode 0600
+	if err != nil {
+		return fileFault(err, "write into a directory of your own")
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	s, err := fetch(ctx, e, f, what)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	// Not a rename, which would replace what has come to be there meanwhile.
+	if err := os.Link(f.Name(), dest); err != nil {
+		return fileFault(err, "choose another name; a backup replaces nothing")
+	}
+	if err := syncDir(filepath.Dir(dest)); err != nil {
+		return err
+	}
+	if e.Flags.JSON {
+		return e.PrintJSON(struct {
+			Path string `json:"path"`
+			backup.Summary
+		}{dest, s})
+	}
+	fmt.Fprintf(e.Out, "%s: %s\n", dest, words(s))
+	return nil
+}
+
+func words(s backup.Summary) string {
+	return fmt.Sprintf("%d agents (%s), %d databases, %d files, %s", len(s.Agents), strings.Join(s.Agents, ", "), s.Databases, s.Files, size(s.Bytes))
+}
+
+// fetch writes a backup to out and reads along, so that what is there has been
+// verified.
+func fetch(ctx context.Context, e *command.Env, out io.Writer, what backup.Selection) (backup.Summary, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pr, pw := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := produce(ctx, e, pw, what)
+		_ = pw.CloseWithError(err) // nil: the end
+		done <- err
+	}()
+	s, err := backup.Inspect(ctx, io.TeeReader(pr, out))
+	_ = pr.CloseWithError(err)
+	if why := <-done; why != nil && (err == nil || errors.Is(err, why)) {
+		return s, ended(ctx, why)
+	}
+	return s, err
+}
+
+func produce(ctx context.Context, e *command.Env, w io.Writer, what backup.Selection) (err error) {
+	home, err := rest(e, false)
+	if err != nil {
+		return err
+	}
+	if home != nil {
+		defer func() { err = errors.Join(err, home.close()) }()
+		if err := backup.Sweep(home.Home); err != nil {
+			return err
+		}
+		return backup.Write(ctx, w, backup.Resting(home.Home), what)
+	}
+	in, err := e.Agents().BackupAgents(ctx, &registry.BackupAgentsRequest{AgentIds: what.Agents, Workdir: what.Workdir})
+	if err != nil {
+		return err
+	}
+	for {
+		m, err := in.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(m.GetChunk()); err != nil {
+			return err
+		}
+	}
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

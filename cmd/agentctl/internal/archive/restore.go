@@ -1,0 +1,135 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/backup"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+func restoreCommand(e *command.Env) *cobra.Command {
+	var what backup.Choice
+	c := &cobra.Command{
+		Use:   "restore SRC",
+		Short: "Bring agents back from a backup",
+		Long: `Bring agents back from SRC, a file that backup has written, or from standard input
+with -. Nothing is changed before all of it was read and checked. An agent that
+exists is refused; with --replace it must be stopped, and its directory is kept.
+
+Agents that worked when the backup was made go on at once. What happened after
+the backup is not in it: a message that waited then is answered again, a reply
+that waited then is sent again under its key, flagged as a possible repeat.`,
+		Example: `  agentctl restore agents.tar
+  agentctl restore agents.tar --agent alice --replace
+  agentctl restore agents.tar --agent alice --as alice2
+  zstd -dc agents.tar.zst | agentctl restore -`,
+		Args: command.Args("SRC"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := errors.Join(checkIDs(what.Agents), usageOf(c, args[0])); err != nil {
+				return err
+			}
+			if what.As != "" || c.Flags().Changed("as") {
+				if err := command.ID(what.As); err != nil {
+					return err
+				}
+			}
+			return load(c.Context(), e, args[0], what)
+		},
+	}
+	c.Flags().StringArrayVar(&what.Agents, "agent", nil, "only this agent; may be repeated")
+	c.Flags().StringVar(&what.As, "as", "", "another name for the one agent that is restored; it is stopped then")
+	c.Flags().BoolVar(&what.Replace, "replace", false, "exchange agents that exist and are stopped")
+	return c
+}
+
+func load(ctx context.Context, e *command.Env, src string, what backup.Choice) (err error) {
+	in := e.In
+	if src != "-" {
+		f, err := os.Open(src)
+		if err != nil {
+			return fileFault(err, "check the name")
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	done, err := install(ctx, e, in, what)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	if e.Flags.JSON {
+		return e.PrintJSON(struct {
+			Agents []backup.Restored `json:"agents"`
+		}{done})
+	}
+	t := screen.NewTable(e, "agent", "threads", "events", "last message", "aborted", "the old one is kept in")
+	n := func(n int64) string { return strconv.FormatInt(n, 10) }
+	for _, r := range done {
+		t.Row(r.Agent, n(r.Threads), n(r.Events), n(r.LastInboxID), n(r.Aborted), r.Kept)
+	}
+	t.Print()
+	return nil
+}
+
+func install(ctx context.Context, e *command.Env, in io.Reader, what backup.Choice) (_ []backup.Restored, err error) {
+	home, err := rest(e, true)
+	if err != nil {
+		return nil, err
+	}
+	if home != nil {
+		defer func() { err = errors.Join(err, home.close()) }()
+		return backup.Restore(ctx, in, home.Home, what)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out, err := e.Agents().RestoreAgents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := upload(out, in, &registry.RestoreAgentsRequest{AgentIds: what.Agents, NewAgentId: what.As, Replace: what.Replace}); err != nil {
+		return nil, err
+	}
+	r, err := out.CloseAndRecv()
+	if err != nil {
+		return nil, err
+	}
+	var done []backup.Restored
+	for _, a := range r.GetAgents() {
+		done = append(done, backup.Restored{
+			Agent: a.GetAgentId(), Threads: a.GetThreads(), Events: a.GetEvents(),
+			LastInboxID: a.GetLastInboxId(), Aborted: a.GetAborted(), Kept: a.GetKept(),
+		})
+	}
+	return done, nil
+}
+
+// upload sends the request and then the tar. When the registry has ended the
+// stream its answer says why, which the caller receives.
+func upload(out registry.AgentService_RestoreAgentsClient, in io.Reader, first *registry.RestoreAgentsRequest) error {
+	m, buf := first, make([]byte, 1<<20)
+	for {
+		n, err := io.ReadFull(in, buf)
+		m.Chunk = buf[:n]
+		if sent := out.Send(m); sent != nil {
+			if errors.Is(sent, io.EOF) {
+				return nil
+			}
+			return sent
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read backup: %w", err)
+		}
+		m, buf = &registry.RestoreAgentsRequest{}, make([]byte, 1<<20) // the transport may keep it
+	}
+}

@@ -1,0 +1,167 @@
+// Package linearizability_test proves that leases and pushes look as if each call
+// had happened at one instant between its call and its answer, over real gRPC and
+// over kills of the registry: what was cut off has happened once or not at all.
+package linearizability_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/proofs/drill"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+func TestMain(m *testing.M) { drill.Main(m) }
+
+const agent = "a1"
+
+// drama is one registry that is killed while clients call it.
+type drama struct {
+	t    *testing.T
+	site *world.Site
+
+	clock   atomic.Int64
+	calls   atomic.Int64
+	unknown atomic.Int64
+	mu      sync.Mutex
+	history []porcupine.Operation
+}
+
+// do makes one call and writes it down.
+func (d *drama) do(client int, in op) answer {
+	for {
+		call := d.clock.Add(1)
+		out, err := d.call(in)
+		switch status.Code(err) {
+		case codes.OK:
+		case codes.Unauthenticated: // refused at the door with an earlier start's token: it was no call
+			continue
+		case codes.Unavailable, codes.Canceled:
+			out = answer{unknown: true}
+			d.unknown.Add(1)
+		default:
+			if !fault.Is(err, fault.LeaseHeld) && !fault.Is(err, fault.LeaseLost) {
+				d.t.Errorf("%+v: %v", in, err)
+			}
+		}
+		back := d.clock.Add(1)
+		d.calls.Add(1)
+		d.mu.Lock()
+		d.history = append(d.history, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: back})
+		d.mu.Unlock()
+		if !out.unknown {
+			return out
+		}
+	}
+}
+
+func (d *drama) call(in op) (answer, error) {
+	ctx, cancel := context.WithTimeout(d.t.Context(), 30*time.Second)
+	defer cancel()
+	switch in.verb {
+	case "push":
+		id, err := d.site.Push(ctx, agent, world.Peer("bob"), "say: "+in.key, in.key)
+		return answer{ok: err == nil, id: id}, err
+	case "acquire":
+		kind := registryv1.LeaseKind_LEASE_KIND_RUN
+		if in.resource == "deliver/"+agent {
+			kind = registryv1.LeaseKind_LEASE_KIND_DELIVER
+		}
+		r, err := d.site.Leases.AcquireLease(ctx, &registryv1.AcquireLeaseRequest{
+			AgentId: agent, Kind: kind, Holder: in.holder, RequestId: in.request, Ttl: durationpb.New(10 * time.Minute),
+		})
+		return answer{ok: err == nil, token: r.GetLease().GetToken()}, err
+	case "renew":
+		_, err := d.site.Leases.RenewLease(ctx, &registryv1.RenewLeaseRequest{Resource: in.resource, Holder: in.holder, Token: in.token})
+		return answer{ok: err == nil}, err
+	default:
+		_, err := d.site.Leases.ReleaseLease(ctx, &registryv1.ReleaseLeaseRequest{Resource: in.resource, Token: in.token})
+		return answer{ok: err == nil}, err
+	}
+}
+
+// client is one caller's life: it takes leases, uses and returns them, and pushes.
+func (d *drama) client(n, calls int, chance *rand.Rand) {
+	holder, last, wish := fmt.Sprint("remote-", n), map[string]uint64{}, map[string]string{}
+	for i := range calls {
+		r := []string{"agent/" + agent, "deliver/" + agent}[chance.IntN(2)]
+		switch k := chance.IntN(10); {
+		case k < 4:
+			if wish[r] == "" || chance.IntN(3) > 0 {
+				wish[r] = fmt.Sprintf("r%d.%d", n, i)
+			}
+			if out := d.do(n, op{verb: "acquire", resource: r, holder: holder, request: wish[r]}); out.ok {
+				last[r] = out.token
+			}
+		case k < 6:
+			d.do(n, op{verb: "renew", resource: r, holder: holder, token: last[r]})
+		case k < 8:
+			if last[r] > 0 {
+				d.do(n, op{verb: "release", resource: r, holder: holder, token: last[r]})
+			}
+		default:
+			key := fmt.Sprintf("k%d.%d", n, chance.IntN(i+1)) // some are repeats
+			d.do(n, op{verb: "push", resource: "inbox", key: key})
+		}
+	}
+}
+
+// TestLinearizability makes HISTORIES histories, each over KILLS kills.
+func TestLinearizability(t *testing.T) {
+	const clients, calls = 5, 60
+	histories, kills := drill.Size(t, "HISTORIES", 2), drill.Size(t, "RESTARTS", 3)
+	seed, chance := drill.Seed(t)
+	ops, unknown, good, killed := int64(0), int64(0), 0, 0
+	for range histories {
+		d := &drama{t: t, site: world.NewSite(t, drill.Program(t))}
+		start := func() *world.Process { return d.site.Start(t, "registry", "--lease-ttl", "10m") }
+		p := start()
+		d.site.Serving(t, p, "registry")
+		d.site.Create(t, agent, "outbound: []")
+		done := make(chan struct{})
+		var all sync.WaitGroup
+		for c := range clients {
+			mine := rand.New(rand.NewPCG(chance.Uint64(), 1))
+			all.Go(func() { d.client(c, calls, mine) })
+		}
+		go func() { all.Wait(); close(done) }()
+		for k := range kills { // evenly over the history, at whatever the registry is doing then
+			at := int64(clients * calls * (k + 1) / (kills + 1))
+			for reached := false; !reached; {
+				select {
+				case <-done:
+					reached = true
+				default:
+					if reached = d.calls.Load() >= at; !reached {
+						<-time.After(100 * time.Microsecond) // the injury's instant, not a wait
+					}
+				}
+			}
+			p.Kill()
+			killed++
+			p = start()
+		}
+		<-done
+		p.Kill()
+		got := porcupine.CheckOperationsTimeout(model.ToModel(), d.history, time.Minute)
+		if got == porcupine.Ok {
+			good++
+		} else {
+			t.Errorf("a history of %d calls is %v", len(d.history), got)
+		}
+		ops, unknown = ops+d.calls.Load(), unknown+d.unknown.Load()
+	}
+	drill.Line("linearizability histories=%d ok=%d calls=%d kills=%d cut_off=%d seed=%d", histories, good, ops, killed, unknown, seed)
+}
