@@ -72,8 +72,12 @@ var agentd struct {
 }
 
 // Program is agentd as `make build` makes it: no failpoint, nothing of a test.
+// AGENTD names one that is built already.
 func Program(t testing.TB) world.Program {
 	t.Helper()
+	if path := os.Getenv("AGENTD"); path != "" {
+		return program(t, path)
+	}
 	agentd.once.Do(func() {
 		if agentd.dir, agentd.err = os.MkdirTemp("", "proof"); agentd.err != nil {
 			return
@@ -87,7 +91,11 @@ func Program(t testing.TB) world.Program {
 	if agentd.err != nil {
 		t.Fatal(agentd.err)
 	}
-	return world.Program{Path: filepath.Join(agentd.dir, "agentd"), Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}}
+	return program(t, filepath.Join(agentd.dir, "agentd"))
+}
+
+func program(t testing.TB, path string) world.Program {
+	return world.Program{Path: path, Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}}
 }
 
 // Main runs the tests of a proof and removes what Program built.

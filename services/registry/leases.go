@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -61,7 +62,20 @@ func (s *Service) acquire(ctx context.Context, a *directory.Agent, kind registry
 		return rec, s.edge(a.ID, "", err)
 	}
 	s.reapSoon() // its end is on the loop's clock from now on
+	if kind == registryv1.LeaseKind_LEASE_KIND_RUN {
+		if err := s.takeRunLock(a.ID); err != nil {
+			return rec, errors.Join(s.edge(a.ID, "", err), s.leases.Release(ctx, rec.Resource, rec.Token))
+		}
+	}
 	return rec, nil
+}
+
+func (s *Service) takeRunLock(agentID string) error {
+	dir, err := s.home.Agent(agentID)
+	if err != nil {
+		return err
+	}
+	return s.runFiles.Take(agentID, dir.RunLock())
 }
 
 func (s *Service) reapSoon() {
@@ -155,7 +169,7 @@ func (s *Service) takeDue(ctx context.Context, board *dispatch.Board, req *regis
 		}
 		if err != nil {
 			s.log.Warn("due agent not leased", "agent_id", id, "error", err)
-			return false, true
+			return false, false // the sweep marks it again
 		}
 		fresh++
 		due.Lease, due.Fresh = toLease(rec, true), true
@@ -202,6 +216,11 @@ func (s *Service) ReleaseLease(ctx context.Context, req *registryv1.ReleaseLease
 
 // ended makes the work of an agent due whose lease has ended.
 func (s *Service) ended(id string) {
+	if _, live := s.leases.Get(lease.AgentResource(id)); !live {
+		if err := s.runFiles.Release(id); err != nil {
+			s.log.Warn("run.lock not removed", "agent_id", id, "error", err)
+		}
+	}
 	if a, err := s.dir.Get(id); err == nil {
 		s.markDue(a)
 	}

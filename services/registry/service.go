@@ -28,6 +28,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
 	"github.com/theclaw/agents/services/registry/internal/hub"
+	"github.com/theclaw/agents/services/registry/internal/runfile"
 )
 
 // Service is the registry.
@@ -44,19 +45,20 @@ type Service struct {
 	metrics *obs.RegistryMetrics
 	agents  *agentlog.Log
 
-	lock    *flock.Flock
-	homeDB  *homedb.DB
-	store   *sqlite.Engine
-	dir     *directory.Directory
-	leases  *lease.Table
-	run     *dispatch.Board
-	deliver *dispatch.Board
-	events  hub.Hub[store.Ref]
-	fates   hub.Hub[string]
-	polls   polls
-	watch   *watcher
-	looks   chan string   // agents whose inbox another program may have written
-	reap    chan struct{} // a holder may have died
+	lock     *flock.Flock
+	homeDB   *homedb.DB
+	store    *sqlite.Engine
+	dir      *directory.Directory
+	leases   *lease.Table
+	run      *dispatch.Board
+	deliver  *dispatch.Board
+	events   hub.Hub[store.Ref]
+	fates    hub.Hub[string]
+	polls    polls
+	watch    *watcher
+	runFiles runfile.Files
+	looks    chan string   // agents whose inbox another program may have written
+	reap     chan struct{} // a holder may have died
 }
 
 // New takes the home's lock, opens the registry's tables, and learns which
@@ -156,7 +158,7 @@ func (s *Service) close() error {
 	if s.homeDB != nil {
 		errs = append(errs, s.homeDB.Close())
 	}
-	return errors.Join(append(errs, s.lock.Unlock())...)
+	return errors.Join(append(errs, s.runFiles.Close(), s.lock.Unlock())...)
 }
 
 // Stats answers the store's commit counters: durable ones cost an fsync each.

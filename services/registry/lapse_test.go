@@ -1,0 +1,30 @@
+package registry_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/services/registry"
+
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// A holder that let its lease run out while it waits for work, as a stopped
+// process does, is not given it again: the next one who asks gets it.
+func TestLapsedHolderIsNotGrantedAgain(t *testing.T) {
+	w := newWorld(t, t.TempDir(), registry.Config{})
+	w.create("a1")
+	w.push("a1", "bob", "hello", "")
+	run := registryv1.LeaseKind_LEASE_KIND_RUN
+	first := w.due(run, "stopped", time.Second)
+	if len(first) != 1 {
+		t.Fatalf("due: %v", first)
+	}
+	if again := w.due(run, "stopped", 30*time.Second); len(again) != 0 {
+		t.Fatalf("the holder whose lease ran out got %v", again)
+	}
+	next := w.due(run, "other", 30*time.Second)
+	if len(next) != 1 || next[0].GetLease().GetToken() != first[0].GetLease().GetToken()+1 {
+		t.Fatalf("the next holder got %v after %v", next, first)
+	}
+}
