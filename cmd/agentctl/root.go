@@ -15,6 +15,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/deadletter"
 	"github.com/theclaw/agents/cmd/agentctl/internal/doctor"
+	"github.com/theclaw/agents/cmd/agentctl/internal/drill"
 	"github.com/theclaw/agents/cmd/agentctl/internal/event"
 	"github.com/theclaw/agents/cmd/agentctl/internal/fsck"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
@@ -99,6 +100,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, doctor.Commands(e)...)
 	subs = append(subs, fsck.Command(e))
 	subs = append(subs, archive.Commands(e)...)
+	subs = append(subs, drill.Command(e))
 	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e))
 	command.Group(e, root, subs...)
 	root.SetHelpCommand(helpCommand(root))

@@ -79,7 +79,7 @@ func words(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1
 var good = map[string][]string{
 	"bootstrap": {}, "chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
-	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"},
+	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"}, "fsck": {},
 	"file get": {"a1", "USAGE.md"}, "file put": {"a1", "USAGE.md"}, "help": {"send"}, "init": {"a1"}, "lease list": {}, "list": {},
 	"send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"}, "threads": {"a1"}, "turns": {"a1"}, "up": {}, "version": {},
 }
@@ -117,7 +117,7 @@ func TestExitCodes(t *testing.T) {
 				if o := call(t, "", with(args...)...); o.code != 0 || o.err != "" || o.out == "" {
 					t.Errorf("exit %d, stdout %q, stderr %q", o.code, o.out, o.err)
 				}
-			case name == "doctor", name == "up": // they say more than that; see their own tests
+			case name == "doctor", name == "fsck", name == "up": // they say more than that; see their own tests
 			default:
 				failsWith(t, 1, "hello\n", with(args...)...)
 				o := call(t, "hello\n", with(args...)...)

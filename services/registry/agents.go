@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -76,9 +77,19 @@ func (s *Service) describe(a *directory.Agent) *registryv1.Agent {
 	if set.Config.Kind == "system" {
 		out.Kind = registryv1.AgentKind_AGENT_KIND_SYSTEM
 	}
-	out.Model = set.Config.Pai.Provider + "/" + set.Config.Pai.Model
+	out.Model = modelText(set)
 	out.ContextWindow = int64(set.Config.ContextWindow)
 	return out
+}
+
+// modelText is provider/model, or "default" when nobody chose: then the runner
+// takes the one it has a key for.
+func modelText(set *agentdir.Agent) string {
+	c := turnConfig(set)
+	if c.GetProvider() == "" && c.GetModel() == "" {
+		return "default"
+	}
+	return cmp.Or(c.GetProvider(), "default") + "/" + cmp.Or(c.GetModel(), "default")
 }
 
 // GetAgent answers one agent.

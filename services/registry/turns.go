@@ -202,10 +202,12 @@ func delivery(set *agentdir.Agent, t route.Tuple, threadID string) (deliver, con
 func turnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
 	c := set.Config
 	provider, model := c.Pai.Provider, c.Pai.Model
-	// A provider nobody chose leaves the choice to the runner, who knows which
-	// ones have a key.
+	// What nobody chose is left to the runner, who knows which provider has a key.
 	if v, err := set.Get("pai.provider"); err == nil && v.Origin == "default" {
-		provider, model = "", ""
+		provider = ""
+	}
+	if v, err := set.Get("pai.model"); err == nil && v.Origin == "default" {
+		model = ""
 	}
 	return &registryv1.TurnConfig{
 		Provider: provider, Model: model, ContextWindow: int64(c.ContextWindow), MaxOutputTokens: int64(c.MaxOutputTokens),

@@ -44,7 +44,9 @@ func TestRunningHome(t *testing.T) {
 	if found, err := running.Drain(t.Context(), client(w), time.Minute, "a1"); err != nil || len(found) > 0 {
 		t.Errorf("I13: %v %v", err, found)
 	}
-	push := func(ctx context.Context) (int64, error) { return w.Push(ctx, "a1", world.Peer("bob"), "still there?", "") }
+	push := func(ctx context.Context) (int64, error) {
+		return w.Push(ctx, "a1", world.Peer("bob"), "still there?", "")
+	}
 	found, err = running.StopStart(t.Context(), client(w), "a1", push, 50*time.Millisecond, time.Minute)
 	if err != nil || len(found) > 0 {
 		t.Errorf("I20: %v %v", err, found)

@@ -80,7 +80,9 @@ func (x *examination) run(ctx context.Context) (err error) {
 	if x.home, err = x.env.Home(); err != nil {
 		return err
 	}
-	if _, err := os.Stat(x.home.Path()); err != nil {
+	if _, err := os.Stat(x.home.Path()); errors.Is(err, fs.ErrNotExist) {
+		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "there is no home at "+x.home.Path(), "set THECLAW_HOME or --home to the directory that 'agentd all' serves")
+	} else if err != nil {
 		return agentdir.Fault(fmt.Errorf("open home: %w", err))
 	}
 	unlock, pid, err := takeLock(x.home)

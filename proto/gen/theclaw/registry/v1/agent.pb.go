@@ -142,7 +142,7 @@ type Agent struct {
 	Kind AgentKind `protobuf:"varint,2,opt,name=kind,proto3,enum=theclaw.registry.v1.AgentKind" json:"kind,omitempty"`
 	// dir is the absolute path of the directory.
 	Dir string `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`
-	// model is "provider/model" as configured.
+	// model is "provider/model" as configured, or "default" when nobody chose.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
 	// context_window is the model's window in tokens.
 	ContextWindow int64 `protobuf:"varint,5,opt,name=context_window,json=contextWindow,proto3" json:"context_window,omitempty"`

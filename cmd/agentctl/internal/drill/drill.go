@@ -1,0 +1,260 @@
+// Package drill owns the command drill: it kills the runtime again and again
+// while messages pass through it, and judges what became of every one.
+//
+//	a home of its own ---> agentd (the one beside agentctl) ---> a webhook sink here
+//	        ^                 |
+//	        |   kill -9 at a random instant, messages pushed all the while
+//	        |                 v
+//	        +---- start <--- read in the journal where each message was
+//
+// It promises to touch nothing of the user's: home, HOME and environment of
+// agentd are its own and are removed at the end, unless a promise was broken;
+// then they stay as evidence. The model is the built-in offline one. What agentd
+// promises is not repeated here: the journal is held against what the sink saw
+// and the tools did, and package invariant checks the rest.
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/fault"
+)
+
+const (
+	defaultKills = 20
+	maxKills     = 100_000
+	// perKill is how many messages are sent for each kill.
+	perKill = 6
+	// within is the longest time that work goes on before a kill.
+	within = 250 * time.Millisecond
+	// patience bounds the time after the last kill until all is done.
+	patience = 60 * time.Second
+)
+
+// Command answers the command drill.
+func Command(e *command.Env) *cobra.Command {
+	kills := defaultKills
+	var seed uint64
+	c := &cobra.Command{
+		Use:   "drill",
+		Short: "Kill the runtime while it works, and check that nothing is lost",
+		Long: `Start the services in a temporary home, send messages to two agents, kill the
+services (kill -9) at random instants, and judge every message: was it answered,
+once, and did the peer see a repeat that was not flagged as one? The table tells
+where the messages were when the services died. Your own home is not touched, and
+no model or network is needed. The exit code is 1 when a promise was broken; the
+temporary home is kept then.`,
+		Example: `  agentctl drill
+  agentctl drill --kills 200
+  agentctl drill --json | jq '.states[]'`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if kills < 1 || kills > maxKills {
+				return command.Usage(c, "--kills must be from 1 to %d", maxKills)
+			}
+			if !c.Flags().Changed("seed") {
+				seed = uint64(rand.Uint32())
+			}
+			return run(c.Context(), e, kills, seed)
+		},
+	}
+	c.Flags().IntVar(&kills, "kills", kills, "how often to kill")
+	c.Flags().Uint64Var(&seed, "seed", 0, "choose the instants and messages of an earlier drill")
+	return c
+}
+
+func run(ctx context.Context, e *command.Env, kills int, seed uint64) (err error) {
+	program, err := find(e.Getenv)
+	if err != nil {
+		return err
+	}
+	// Not in TMPDIR: a socket's path has little room.
+	dir, err := os.MkdirTemp("/tmp", "theclaw-drill-")
+	if err != nil {
+		return fault.Wrap(fault.New(codes.FailedPrecondition, fault.ReadOnly, err.Error(), "make room in /tmp"), err)
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	d, err := begin(ctx, dir, program, e.Getenv("PATH"), seed)
+	if err != nil {
+		return err
+	}
+	defer d.end()
+	step, done := screen.Progress(e, kills, "kills")
+	start := time.Now()
+	for range kills {
+		if err := d.strike(ctx); err != nil {
+			done()
+			return err
+		}
+		step()
+	}
+	done()
+	if err := d.finish(ctx); err != nil {
+		return err
+	}
+	v, err := d.judge(ctx)
+	if err != nil {
+		return err
+	}
+	v.Kills, v.Seed, v.Seconds = kills, seed, time.Since(start).Seconds()
+	if keep = !v.OK; keep {
+		v.Home = d.site.home.Path()
+	}
+	if err := v.print(e); err != nil {
+		return err
+	}
+	if !v.OK {
+		return &command.Said{}
+	}
+	return nil
+}
+
+// find looks for agentd beside this program, then on the PATH: what was built
+// together is drilled together.
+func find(getenv func(string) string) (string, error) {
+	dirs := filepath.SplitList(getenv("PATH"))
+	if self, err := os.Executable(); err == nil {
+		dirs = append([]string{filepath.Dir(self)}, dirs...)
+	}
+	for _, dir := range dirs {
+		path := filepath.Join(dir, "agentd")
+		if info, err := os.Stat(path); filepath.IsAbs(path) && err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fault.Wrap(fault.New(codes.NotFound, fault.ServiceUnavailable, "there is no agentd beside agentctl or on the PATH",
+		"run 'make build', or 'make install'"), exec.ErrNotFound)
+}
+
+// drill is one run of the command.
+type drill struct {
+	site   *site
+	sink   *sink
+	load   *load
+	chance *rand.Rand
+	tools  bool // programs can be run here
+}
+
+var agents = []string{"drill-a", "drill-b"}
+
+func begin(ctx context.Context, dir, program, path string, seed uint64) (_ *drill, err error) {
+	d := &drill{chance: rand.New(rand.NewPCG(seed, 0))}
+	if d.sink, err = newSink(); err != nil {
+		return nil, err
+	}
+	if d.site, err = newSite(dir, program, path); err != nil {
+		d.sink.close()
+		return nil, err
+	}
+	d.load = &load{site: d.site}
+	if err := d.site.start(); err != nil {
+		d.end()
+		return nil, err
+	}
+	first, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, id := range agents {
+		if err := d.site.create(first, id, d.sink.config()); err != nil {
+			err = d.site.explain(first, err)
+			d.end()
+			return nil, err
+		}
+	}
+	if d.tools, err = d.site.sandboxed(first); err != nil {
+		d.end()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *drill) end() {
+	d.site.kill()
+	d.load.stop()
+	d.site.close()
+	d.sink.close()
+}
+
+// strike sends some messages, kills at a random instant, looks, and starts again.
+func (d *drill) strike(ctx context.Context) error {
+	pushed := d.load.send(ctx, d.messages()...)
+	select { // the kill is to hit work, and not a start
+	case <-pushed:
+	case <-d.site.exited():
+		return d.site.explain(ctx, errors.New("it ended by itself"))
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	t := time.NewTimer(time.Duration(d.chance.Int64N(int64(within))))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	at := d.site.kill()
+	if err := d.load.look(ctx, at); err != nil {
+		return err
+	}
+	return d.site.start()
+}
+
+func (d *drill) messages() []*message {
+	kinds := []string{"say", "say", "slow", "run"}
+	if !d.tools {
+		kinds = kinds[:3]
+	}
+	out := make([]*message, perKill)
+	for i := range out {
+		out[i] = &message{
+			agent: agents[d.chance.IntN(len(agents))], peer: fmt.Sprintf("p%d", d.chance.IntN(8)),
+			kind: kinds[d.chance.IntN(len(kinds))], hits: map[state]time.Time{},
+		}
+	}
+	return out
+}
+
+// finish waits until every message has come to its end, or patience has.
+func (d *drill) finish(ctx context.Context) error {
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-d.load.done():
+	case <-t.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	d.load.stop()
+	return d.site.stop()
+}
+
+// runs are the lines that tools have written, of all agents in order.
+func (d *drill) runs() ([]string, error) {
+	var out []string
+	for _, id := range agents {
+		b, err := os.ReadFile(filepath.Join(d.site.home.AgentDir(id), "workdir", "ran.txt"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		out = append(out, strings.Fields(string(b))...)
+	}
+	return out, nil
+}
