@@ -164,6 +164,9 @@ type Inboxes interface {
 	SetStarted(ctx context.Context, agent string, started bool, handler string) (changed bool, err error)
 	OpenBatch(ctx context.Context, agent string, f Fence, o OpenBatch) (Batch, error)
 	Settle(ctx context.Context, agent string, f Fence, s Settlement) (acked int64, err error)
+	// Seal refuses every lower token of the fence's resource in the inbox from
+	// now on, so that a token is never given twice even if the ledger is lost.
+	Seal(ctx context.Context, agent string, f Fence) error
 	// MarkOutbox keeps what a thread has left to deliver in the inbox database.
 	MarkOutbox(ctx context.Context, agent string, m OutboxMark) error
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 )
@@ -32,6 +33,13 @@ func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent
 	fence, err := underLease(ctx, lease.DeliverResource(id))
 	if err != nil {
 		return nil, fence, nil, err
+	}
+	if a.Fence(fence.Resource) < fence.Token {
+		// The first call of a term, before any thread hears of its token.
+		if err := s.store.Seal(ctx, a.ID, fence); err != nil {
+			return nil, fence, nil, s.edge(a.ID, thread.Inbox, err)
+		}
+		a.Sealed(fence.Resource, fence.Token)
 	}
 	set, err := a.Settings(s.home)
 	if err != nil {

@@ -171,7 +171,11 @@ func (s *Service) Stats() (durable, lazy, ops int64) {
 // that became visible.
 func (s *Service) committed(c store.Commit) {
 	if c.Ref.IsInbox() {
-		if a, err := s.dir.Get(c.Ref.Agent); err == nil && a.Pushed(c.Events[len(c.Events)-1].ID) && a.Started() {
+		a, err := s.dir.Get(c.Ref.Agent)
+		if err == nil {
+			a.Wrote()
+		}
+		if err == nil && a.Pushed(c.Events[len(c.Events)-1].ID) && a.Started() {
 			s.run.Mark(a.ID)
 		}
 	}

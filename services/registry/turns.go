@@ -151,7 +151,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		_, err := s.settle(ctx, a, fence, req.GetInboxId(), req.GetKey(), r.Thread, b.Finished, "the process died each time this message was worked on")
 		return out, err
 	case store.BeginGo:
-		a.Claim(r.Thread, req.GetKey())
+		a.Claim(r.Thread, req.GetKey(), directory.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc})
 		out.Inbound, out.Steps, out.Tail = toEvent(b.Inbound), toSteps(b.Steps), toEvents(b.Tail)
 		out.ErrorAttempts, out.CrashAttempts = int32(b.ErrorAttempts), int32(b.CrashAttempts)
 		out.ReplyContext, out.Waited = string(rc), durationpb.New(b.Waited)
@@ -293,17 +293,11 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	}
 	s.appendLog(a.ID, req.GetLogs())
 	r := store.Ref{Agent: a.ID, Thread: req.GetThreadId()}
-	ev, key, err := s.store.InboxEvent(ctx, a.ID, req.GetInboxId())
-	if err == nil && key != req.GetKey() {
-		err = store.ErrKeyMismatch
-	}
-	if err != nil {
-		return nil, s.edge(a.ID, thread.Inbox, err)
-	}
-	tuple, rc, err := route.Of(ev.Source, ev.Content)
+	c, err := s.claimOf(ctx, a, req)
 	if err != nil {
 		return nil, err
 	}
+	key, tuple, rc := req.GetKey(), c.Tuple, c.ReplyContext
 	fin := store.Finish{Key: key, Fate: fates[req.GetFate()], Error: req.GetError(), BootID: s.cfg.BootID}
 	fin.Steps, fin.Toolcalls = fromSteps(req.GetSteps())
 	fin.Deliver, fin.Console = delivery(set, tuple, r.Thread)
@@ -313,7 +307,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 		fin.Reply = replyContent(req.GetText(), rc)
 	case store.FateDead:
 		label = "T9"
-		fin.Record = errorContent(req.GetError(), "message from "+ev.Source)
+		fin.Record = errorContent(req.GetError(), "message from "+c.Source)
 		if req.GetText() != "" {
 			fin.Apology = replyContent(req.GetText(), rc)
 		}
@@ -329,6 +323,24 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 		return nil, err
 	}
 	return &registryv1.FinishTurnResponse{Fate: toFate(done.Fate), ReplyEventId: done.ReplyID, LastAckedId: acked}, nil
+}
+
+// claimOf answers what is known of a claim; a registry that was restarted since
+// reads the event again.
+func (s *Service) claimOf(ctx context.Context, a *directory.Agent, req *registryv1.FinishTurnRequest) (directory.Claim, error) {
+	if c, ok := a.Claimed(req.GetThreadId(), req.GetKey()); ok {
+		return c, nil
+	}
+	ev, key, err := s.store.InboxEvent(ctx, a.ID, req.GetInboxId())
+	if err == nil && key != req.GetKey() {
+		err = store.ErrKeyMismatch
+	}
+	if err != nil {
+		return directory.Claim{}, s.edge(a.ID, thread.Inbox, err)
+	}
+	c := directory.Claim{Source: ev.Source}
+	c.Tuple, c.ReplyContext, err = route.Of(ev.Source, ev.Content)
+	return c, err
 }
 
 func replyContent(text string, rc json.RawMessage) string {
@@ -351,6 +363,7 @@ func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fe
 		s.deliver.Mark(a.ID, threadID)
 	}
 	fault.Point("T8.before")
+	a.Wrote()
 	acked, err := s.store.Settle(ctx, a.ID, fence, store.Settlement{
 		InboxID: inboxID, Key: key, Thread: threadID, Fate: done.Fate, OutboxHead: done.OutboxHead, Error: problem,
 	})

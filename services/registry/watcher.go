@@ -29,6 +29,9 @@ type watcher struct {
 // and nothing tells of that. The last one is for a busy machine and a large event.
 var looksAgain = []time.Duration{3 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}
 
+// ownWrite is how soon after a write of ours the kernel has told of it.
+const ownWrite = 20 * time.Millisecond
+
 func newWatcher(s *Service) *watcher {
 	w := &watcher{s: s, byPath: map[string]string{}, again: map[string]bool{}}
 	fs, err := fsnotify.NewBufferedWatcher(4096)
@@ -115,14 +118,24 @@ func (w *watcher) event(e fsnotify.Event) {
 	}
 	w.mu.Unlock()
 	if id != "" && strings.HasPrefix(file, "events.db") && !strings.HasSuffix(file, "-shm") {
-		w.s.look(id)
-		w.lookAgain(id)
+		w.written(id)
 	}
 }
 
-// lookAgain looks at an inbox after each of looksAgain, and once more around
+// written looks at once, unless the write is most likely our own: then the later
+// looks are enough for a foreign one that hides behind it.
+func (w *watcher) written(id string) {
+	if a, err := w.s.dir.Get(id); err == nil && a.WroteWithin(ownWrite) {
+		w.lookAgain(id, looksAgain[1:])
+		return
+	}
+	w.s.look(id)
+	w.lookAgain(id, looksAgain)
+}
+
+// lookAgain looks at an inbox after each time given, and once more around
 // when it was written meanwhile.
-func (w *watcher) lookAgain(id string) {
+func (w *watcher) lookAgain(id string, after []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, soon := w.again[id]; soon {
@@ -130,10 +143,10 @@ func (w *watcher) lookAgain(id string) {
 		return
 	}
 	w.again[id] = false
-	for i, d := range looksAgain {
+	for i, d := range after {
 		time.AfterFunc(d, func() {
 			w.s.look(id)
-			if i == len(looksAgain)-1 {
+			if i == len(after)-1 {
 				w.endRound(id)
 			}
 		})
@@ -146,6 +159,6 @@ func (w *watcher) endRound(id string) {
 	delete(w.again, id)
 	w.mu.Unlock()
 	if written {
-		w.lookAgain(id)
+		w.lookAgain(id, looksAgain[1:])
 	}
 }

@@ -89,6 +89,11 @@ func (e *Engine) fenced(ctx context.Context, r store.Ref, f store.Fence, durable
 	})
 }
 
+// Seal writes the fence's token into the inbox.
+func (e *Engine) Seal(ctx context.Context, agent string, f store.Fence) error {
+	return e.fenced(ctx, store.Inbox(agent), f, false, func(*db.Tx) error { return nil })
+}
+
 func view[T any](ctx context.Context, e *Engine, r store.Ref, fn func(*db.Tx) (T, error)) (T, error) {
 	var out T
 	err := e.pool.View(ctx, r, func(tx *db.Tx) error {

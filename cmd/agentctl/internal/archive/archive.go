@@ -44,7 +44,7 @@ func rest(e *command.Env, create bool) (*resting, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(at.Path()); err != nil && (!create || !errors.Is(err, fs.ErrNotExist)) {
-		return nil, agentdir.Fault(fmt.Errorf("open home: %w", err))
+		return nil, fileFault(err, "set THECLAW_HOME or --home to the home directory")
 	}
 	home, err := agentdir.OpenHome(at.Path())
 	if err != nil {

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -9,8 +10,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 )
 
@@ -29,13 +32,14 @@ type Agent struct {
 	acked     int64
 	dead      int64
 	fences    map[string]uint64
-	outbox    map[string]int64               // thread -> newest event to deliver
-	claims    map[string]map[string]struct{} // thread -> keys
+	outbox    map[string]int64            // thread -> newest event to deliver
+	claims    map[string]map[string]Claim // by thread and key
 	signature string
 	problem   string
 	degraded  bool
 	damaged   map[string]string // what is wrong, by thread
 
+	wrote    atomic.Int64 // when we last wrote the inbox, ns
 	settings atomic.Pointer[settings]
 	inbox    atomic.Pointer[place]
 }
@@ -84,7 +88,12 @@ func (a *Agent) Load(s store.InboxState, signature string) {
 	a.loaded, a.dead, a.signature = true, s.Dead, signature
 	a.head, a.acked = max(a.head, s.Head), max(a.acked, s.Acked)
 	a.problem, a.degraded = "", false
-	a.fences = s.Fences
+	for r, t := range s.Fences {
+		if a.fences == nil {
+			a.fences = map[string]uint64{}
+		}
+		a.fences[r] = max(a.fences[r], t)
+	}
 	for _, t := range s.Outbox {
 		if _, ok := a.outbox[t]; !ok {
 			a.putOutbox(t, 0)
@@ -211,17 +220,50 @@ func (a *Agent) Fence(resource string) uint64 {
 	return a.fences[resource]
 }
 
-// Claim notes a turn that runs under a lease; Unclaim that it ended.
-func (a *Agent) Claim(thread, key string) {
+// Sealed notes the token an inbox was sealed with.
+func (a *Agent) Sealed(resource string, token uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.fences == nil {
+		a.fences = map[string]uint64{}
+	}
+	a.fences[resource] = max(a.fences[resource], token)
+}
+
+// Wrote notes that we are writing the inbox now.
+func (a *Agent) Wrote() { a.wrote.Store(time.Now().UnixNano()) }
+
+// WroteWithin tells whether we wrote the inbox a moment ago.
+func (a *Agent) WroteWithin(d time.Duration) bool {
+	return time.Since(time.Unix(0, a.wrote.Load())) < d
+}
+
+// Claim is a turn that runs under a lease, with what its end will need.
+type Claim struct {
+	Source       string
+	Tuple        route.Tuple
+	ReplyContext json.RawMessage
+}
+
+// Claimed answers a claim that was noted here.
+func (a *Agent) Claimed(thread, key string) (Claim, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c, ok := a.claims[thread][key]
+	return c, ok
+}
+
+// Claim notes a turn; Unclaim that it ended.
+func (a *Agent) Claim(thread, key string, c Claim) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.claims == nil {
-		a.claims = map[string]map[string]struct{}{}
+		a.claims = map[string]map[string]Claim{}
 	}
 	if a.claims[thread] == nil {
-		a.claims[thread] = map[string]struct{}{}
+		a.claims[thread] = map[string]Claim{}
 	}
-	a.claims[thread][key] = struct{}{}
+	a.claims[thread][key] = c
 }
 
 // Unclaim notes that a turn ended.

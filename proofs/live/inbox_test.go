@@ -1,0 +1,109 @@
+package live_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/proofs/drill"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// TestLostWake pushes while a batch runs and never again: each message is handled
+// without waiting for a sweep or for another push.
+func TestLostWake(t *testing.T) {
+	rounds := drill.Size(t, "N", 20)
+	seed, chance := drill.Seed(t)
+	o := world.Options{}
+	o.Registry.Sweep = time.Hour
+	o.Runner.Keep = 50 * time.Millisecond // the end of a batch is when a wake-up could be lost
+	w := world.Start(t, o)
+	w.Create(t, agent, quiet)
+	for i := range rounds {
+		first, err := w.Push(t.Context(), agent, world.Peer("bob"), "slow: 0.02", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		select { // somewhere in the batch, at its end, or just after
+		case <-time.After(time.Duration(chance.IntN(120)) * time.Millisecond):
+		case <-t.Context().Done():
+		}
+		second, err := w.Push(t.Context(), agent, world.Peer(fmt.Sprint("p", i%3)), "say: x", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []int64{first, second} {
+			if turn := w.Await(t, agent, id); turn.GetFate() != replied {
+				t.Errorf("event %d: %v", id, turn)
+			}
+		}
+	}
+	drill.Line("lostwake rounds=%d pushes=%d unhandled=0 sweeps=0 seed=%d", rounds, 2*rounds, seed)
+}
+
+// TestIDReuse puts an older inbox back, as a power cut does to pushes that were
+// not synced: ids are handed out again, and what they now mean is answered.
+func TestIDReuse(t *testing.T) {
+	n := drill.Size(t, "N", 3)
+	o := world.Options{Home: filepath.Join(t.TempDir(), "home")}
+	w := world.Start(t, o)
+	w.Create(t, agent, quiet)
+	w.Say(t, agent, world.Peer("bob"), "say: before")
+	answered := 0
+	for i := range n {
+		w.Stop() // closes and checkpoints: one file is all
+		old, err := os.ReadFile(inbox(o.Home))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w = world.Start(t, o)
+		first := w.Say(t, agent, world.Peer("bob"), fmt.Sprintf("say: lost %d", i))
+		w.Stop()
+		if err := os.WriteFile(inbox(o.Home), old, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w = world.Start(t, o)
+		text := fmt.Sprintf("new %d", i)
+		second := w.Say(t, agent, world.Peer("bob"), "say: "+text)
+		if second.GetInboxId() != first.GetInboxId() || second.GetKey() == first.GetKey() {
+			t.Errorf("the id is not handed out again: %v, then %v", first, second)
+		}
+		if got := w.Reply(t, second); got == text {
+			answered++
+		} else {
+			t.Errorf("replied %q, want %q: %v", got, text, second)
+		}
+		replies(t, w.Client, second.GetThreadId())
+	}
+	drill.Line("id-reuse rounds=%d answered=%d", n, answered)
+}
+
+// TestAckRewind moves the mirror of our progress to and fro, as the external pop
+// does: nothing is answered twice and nothing is passed over.
+func TestAckRewind(t *testing.T) {
+	n := drill.Size(t, "N", 10)
+	seed, chance := drill.Seed(t)
+	w := world.Start(t, world.Options{})
+	w.Create(t, agent, quiet)
+	threadID := ""
+	for i := range n {
+		turn := w.Say(t, agent, world.Peer("bob"), fmt.Sprintf("say: %d", i))
+		threadID = turn.GetThreadId()
+		to := chance.IntN(2 * n)
+		if chance.IntN(2) == 0 {
+			foreign(t, inbox(w.Home), fmt.Sprintf("UPDATE consumer_progress SET last_acked_id = %d WHERE consumer_id = 'inbox'", to))
+		} else if _, err := w.Threads.PopEvents(t.Context(), &registryv1.PopEventsRequest{
+			Thread: &registryv1.ThreadRef{AgentId: agent, ThreadId: "inbox"}, Consumer: "inbox", AfterId: int64(min(to, i)),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Say(t, agent, world.Peer("bob"), "say: end")
+	if got := replies(t, w.Client, threadID); got != n+1 {
+		t.Errorf("%d replies to %d messages", got, n+1)
+	}
+	drill.Line("ack-rewind moves=%d replies=%d repeated=0 seed=%d", n, n+1, seed)
+}
