@@ -101,13 +101,12 @@ func setOrDrop(g *prometheus.GaugeVec, agentID string, n int64) {
 type RegistryMetrics struct {
 	inboxLag, outboundLag *prometheus.GaugeVec
 
-	Leases          *prometheus.GaugeVec     // state: held, free, expired
-	DispatchLatency prometheus.Observer      // seconds from a due mark to the grant
-	Pushes          prometheus.Counter       // accepted push calls
-	DedupHits       prometheus.Counter       // pushes and records answered from a dedupe key
-	Commits         *prometheus.CounterVec   // durability: full, lazy
-	OpenDatabases   prometheus.Gauge         // handles in the LRU
-	CommitDuration  *prometheus.HistogramVec // durability; seconds in COMMIT
+	Leases          *prometheus.GaugeVec   // state: held, free, expired
+	DispatchLatency prometheus.Observer    // seconds from a due mark to the grant
+	Pushes          prometheus.Counter     // accepted push calls
+	DedupHits       prometheus.Counter     // pushes and records answered from a dedupe key
+	Commits         *prometheus.CounterVec // durability: full, lazy
+	OpenDatabases   prometheus.Gauge       // handles in the LRU
 }
 
 // NewRegistryMetrics makes the registry's metrics in r; nil r: uncollected.
@@ -119,11 +118,10 @@ func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
 		Leases:      m.gauge("leases", "Leases by state.", "state"),
 		DispatchLatency: m.histogram("dispatch_latency_seconds", "Time from an agent becoming due to its lease being granted.",
 			fast).WithLabelValues(),
-		Pushes:         m.counter("pushes_total", "Accepted push calls.").WithLabelValues(),
-		DedupHits:      m.counter("dedup_hits_total", "Writes answered from a dedupe key instead of being repeated.").WithLabelValues(),
-		Commits:        m.counter("store_commits_total", "Committed transactions by durability.", "durability"),
-		OpenDatabases:  m.gauge("store_open_databases", "Databases held open.").WithLabelValues(),
-		CommitDuration: m.histogram("store_commit_duration_seconds", "Time of one COMMIT by durability.", fast, "durability"),
+		Pushes:        m.counter("pushes_total", "Accepted push calls.").WithLabelValues(),
+		DedupHits:     m.counter("dedup_hits_total", "Writes answered from a dedupe key instead of being repeated.").WithLabelValues(),
+		Commits:       m.counter("store_commits_total", "Committed transactions by durability.", "durability"),
+		OpenDatabases: m.gauge("store_open_databases", "Databases held open.").WithLabelValues(),
 	}
 }
 

@@ -128,8 +128,11 @@ func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, time
 	drained := out.Drain()
 	sent := wire.WriteOrder(lifeline, o) // fails when the trampoline is dead; then status tells
 
-	dead := make(chan error, 1)
-	go func() { dead <- cmd.Wait() }()
+	dead := make(chan struct{})
+	go func() {
+		defer close(dead)
+		_ = cmd.Wait() // how it ended is in the status, or in ProcessState
+	}()
 	var ended error
 	select {
 	case <-dead:

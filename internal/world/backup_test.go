@@ -136,6 +136,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		t.Fatalf("%v, %v", done, err)
 	}
 	for _, r := range done {
+		t.Logf("restored %v", r)
 		id := r.GetAgentId()
 		inbox := v.Events(t, id, "inbox", "")
 		if len(inbox) == 0 || r.GetLastInboxId() < inbox[len(inbox)-1].GetId() || r.GetThreads() < 2 {

@@ -67,6 +67,9 @@ func Start(t testing.TB, o Options) *World {
 	if o.TTL == 0 {
 		o.TTL = time.Second
 	}
+	if o.Registry.BootID == "" {
+		o.Registry.BootID = "boot"
+	}
 	if o.Runners == 0 {
 		o.Runners = 1
 	}

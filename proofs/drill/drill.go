@@ -1,6 +1,6 @@
 // Package drill owns what the proofs of this tree have alike: their size and
-// their seed from the environment, their one line of figures, and agentd as a
-// program of its own.
+// their seed from the environment, their one line of figures, and the Story of
+// messages that proofs of the engine tell.
 //
 // A proof is a Go test that is small by default, grows by environment variables,
 // prints one line of figures with its seed, and fails on any violation. It must
@@ -12,15 +12,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/theclaw/agents/internal/world"
 )
 
 // Size is a number from the environment, or def.
@@ -62,49 +56,6 @@ func Seed(t testing.TB) (uint64, *rand.Rand) {
 // Line prints the figures of a proof.
 func Line(format string, args ...any) {
 	fmt.Fprintf(os.Stdout, format+"\n", args...)
-}
-
-// agentd is built once for a test binary; Done removes it.
-var agentd struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-// Program is agentd as `make build` makes it: no failpoint, nothing of a test.
-// AGENTD names one that is built already.
-func Program(t testing.TB) world.Program {
-	t.Helper()
-	if path := os.Getenv("AGENTD"); path != "" {
-		return program(t, path)
-	}
-	agentd.once.Do(func() {
-		if agentd.dir, agentd.err = os.MkdirTemp("", "proof"); agentd.err != nil {
-			return
-		}
-		build := exec.Command("go", "build", "-o", filepath.Join(agentd.dir, "agentd"), "github.com/theclaw/agents/cmd/agentd")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			agentd.err = fmt.Errorf("build agentd: %w\n%s", err, out)
-		}
-	})
-	if agentd.err != nil {
-		t.Fatal(agentd.err)
-	}
-	return program(t, filepath.Join(agentd.dir, "agentd"))
-}
-
-func program(t testing.TB, path string) world.Program {
-	return world.Program{Path: path, Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}}
-}
-
-// Main runs the tests of a proof and removes what Program built.
-func Main(m *testing.M) {
-	code := m.Run()
-	if strings.Contains(agentd.dir, "proof") {
-		_ = os.RemoveAll(agentd.dir)
-	}
-	os.Exit(code)
 }
 
 // RAM is a directory in memory where there is one: a proof that does not cut the

@@ -20,10 +20,11 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/world"
 	"github.com/theclaw/agents/proofs/drill"
+	"github.com/theclaw/agents/proofs/program"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-func TestMain(m *testing.M) { drill.Main(m) }
+func TestMain(m *testing.M) { program.Main(m) }
 
 const agent = "a1"
 
@@ -125,7 +126,7 @@ func TestLinearizability(t *testing.T) {
 	seed, chance := drill.Seed(t)
 	ops, unknown, good, killed := int64(0), int64(0), 0, 0
 	for range histories {
-		d := &drama{t: t, site: world.NewSite(t, drill.Program(t))}
+		d := &drama{t: t, site: world.NewSite(t, program.Agentd(t))}
 		start := func() *world.Process { return d.site.Start(t, "registry", "--lease-ttl", "10m") }
 		p := start()
 		d.site.Serving(t, p, "registry")

@@ -21,13 +21,13 @@ import (
 
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/internal/world"
-	"github.com/theclaw/agents/proofs/drill"
+	"github.com/theclaw/agents/proofs/program"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 func TestMain(m *testing.M) {
 	sandbox.Main()
-	drill.Main(m)
+	program.Main(m)
 }
 
 const (

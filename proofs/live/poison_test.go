@@ -2,7 +2,7 @@ package live_test
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +10,7 @@ import (
 
 	"github.com/theclaw/agents/internal/world"
 	"github.com/theclaw/agents/proofs/drill"
+	"github.com/theclaw/agents/proofs/program"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -17,21 +18,24 @@ import (
 // that do nothing bad. It dies alone, after five crashes; the others are answered.
 func TestPoison(t *testing.T) {
 	peers := drill.Size(t, "N", 4)
-	site := world.NewSite(t, drill.Program(t))
-	var p atomic.Pointer[world.Process]
+	site := world.NewSite(t, program.Agentd(t))
+	var mu sync.Mutex
+	var p *world.Process
+	start := func() { p = site.Start(t, "all", "--lease-ttl", "1s") }
 	kills := 0
-	killed := make(chan struct{})
 	m := &model{}
 	m.before = func(body string) {
 		if last(body, "poison") {
-			p.Load().Kill()
-			killed <- struct{}{}
+			mu.Lock()
+			defer mu.Unlock()
+			p.Kill()
+			kills++
+			start()
 		}
 	}
 	m.with(t, site.Home)
-	start := func() { p.Store(site.Start(t, "all", "--lease-ttl", "1s")) }
 	start()
-	site.Serving(t, p.Load(), "registry", "runner", "deliverer")
+	site.Serving(t, p, "registry", "runner", "deliverer")
 	site.Create(t, agent, quiet)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -57,18 +61,7 @@ func TestPoison(t *testing.T) {
 			}
 		}
 	}
-	done := make(chan *registryv1.Turn, 1)
-	go func() { done <- await(bad) }()
-	var end *registryv1.Turn
-	for end == nil && ctx.Err() == nil {
-		select {
-		case <-killed:
-			kills++
-			start()
-		case end = <-done:
-		case <-ctx.Done():
-		}
-	}
+	end := await(bad)
 	good := 0
 	for _, id := range others {
 		if turn := await(id); turn.GetFate() == replied {
@@ -77,6 +70,8 @@ func TestPoison(t *testing.T) {
 			t.Errorf("an innocent: %v", turn)
 		}
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if end.GetFate() != registryv1.Fate_FATE_DEAD || kills != 5 {
 		t.Errorf("after %d kills: %v", kills, end)
 	}

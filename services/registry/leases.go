@@ -179,6 +179,7 @@ func (s *Service) takeDue(ctx context.Context, board *dispatch.Board, req *regis
 	for _, it := range items {
 		if due := granted[it.Agent]; due != nil {
 			due.ThreadIds = it.Threads
+			s.metrics.DispatchLatency.Observe(time.Since(it.Since).Seconds())
 			out.Due = append(out.Due, due)
 		}
 	}

@@ -57,6 +57,8 @@ type Service struct {
 	polls    polls
 	watch    *watcher
 	runFiles runfile.Files
+	counted  [2]int64 // commits the metrics know of: full, lazy; the sweep's own
+	sweeping sync.Mutex
 	looks    chan string   // agents whose inbox another program may have written
 	reap     chan struct{} // a holder may have died
 }

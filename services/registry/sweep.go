@@ -56,6 +56,8 @@ func (s *Service) recall(ctx context.Context) {
 // sweep finds what no watch and no call has told: pushes by other programs,
 // directories that came, went or broke, and work that lost its mark.
 func (s *Service) sweep(ctx context.Context) {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
 	if err := s.rescan(); err != nil {
 		s.log.Error("agents not scanned", "error", err)
 	}
@@ -82,6 +84,10 @@ func (s *Service) sweep(ctx context.Context) {
 		s.markDue(a)
 	})
 	s.metrics.OpenDatabases.Set(float64(s.store.Open()))
+	durable, lazy, _ := s.Stats()
+	s.metrics.Commits.WithLabelValues("full").Add(float64(durable - s.counted[0]))
+	s.metrics.Commits.WithLabelValues("lazy").Add(float64(lazy - s.counted[1]))
+	s.counted = [2]int64{durable, lazy}
 }
 
 // look asks for an inbox to be read soon; the sweep finds what is dropped here.

@@ -11,7 +11,10 @@
 // goroutines: waiting is on a channel that Mark closes.
 package dispatch
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // Board lists agents with work of one kind.
 type Board struct {
@@ -27,6 +30,7 @@ type work struct {
 	agent      string
 	threads    map[string]uint64 // with the mark that last named it
 	marked     uint64            // the last mark
+	since      time.Time         // of the first one
 	prev, next *work
 }
 
@@ -40,7 +44,7 @@ func (b *Board) Mark(agent string, threads ...string) {
 	defer b.mu.Unlock()
 	w := b.due[agent]
 	if w == nil {
-		w = &work{agent: agent, prev: b.last}
+		w = &work{agent: agent, prev: b.last, since: time.Now()}
 		if b.last == nil {
 			b.first = w
 		} else {
@@ -101,6 +105,7 @@ func (b *Board) removeLocked(agent string) {
 type Item struct {
 	Agent   string
 	Threads []string
+	Since   time.Time // when it came onto the list
 }
 
 // Take offers the agents in order and takes those that offer accepts; stop ends
@@ -142,7 +147,7 @@ func (b *Board) look(agent string) (w *work, it Item, seen uint64) {
 	if w == nil {
 		return nil, it, 0
 	}
-	it.Agent = agent
+	it.Agent, it.Since = agent, w.since
 	for t := range w.threads {
 		it.Threads = append(it.Threads, t)
 	}

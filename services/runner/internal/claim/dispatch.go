@@ -52,7 +52,7 @@ func (s *Set) dispatch(ctx context.Context) {
 			wait = firstWait
 			continue
 		}
-		sleep(ctx, wait/2+rand.N(wait/2)) //nolint:gosec // spreads load, guards nothing
+		sleep(ctx, wait/2+rand.N(wait/2))
 		wait = min(2*wait, lastWait)
 	}
 }

@@ -3,6 +3,7 @@ package modeltest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func checkFailure(t *testing.T, err error, failure *model.Error) {
 	if err == nil {
 		return
 	}
-	if _, ok := err.(*model.Error); !ok {
+	if _, ok := errors.AsType[*model.Error](err); !ok {
 		t.Errorf("the error is a %T, not *model.Error", err)
 	}
 	if failure.Message == "" {

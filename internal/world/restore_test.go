@@ -1,0 +1,153 @@
+package world
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/invariant"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// compose makes a backup with the inbox of one and the rest of a later one: what
+// a backup holds when messages were accepted and begun while it was made.
+func compose(t *testing.T, first, later []byte) []byte {
+	t.Helper()
+	var inbox []byte
+	const name = "agents/a1/inbox/events.db"
+	each := func(b []byte, fn func(*tar.Header, []byte)) {
+		t.Helper()
+		for r := tar.NewReader(bytes.NewReader(b)); ; {
+			h, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			body, readErr := io.ReadAll(r)
+			if err = errors.Join(err, readErr); err != nil {
+				t.Fatal(err)
+			}
+			fn(h, body)
+		}
+	}
+	each(first, func(h *tar.Header, body []byte) {
+		if h.Name == name {
+			inbox = body
+		}
+	})
+	type file struct {
+		Name   string `json:"name"`
+		Size   int    `json:"size"`
+		SHA256 string `json:"sha256"`
+	}
+	var out bytes.Buffer
+	var files []file
+	w := tar.NewWriter(&out)
+	each(later, func(h *tar.Header, body []byte) {
+		switch h.Name {
+		case name:
+			body = inbox
+		case "manifest.json":
+			var m map[string]any
+			if err := json.Unmarshal(body, &m); err != nil {
+				t.Fatal(err)
+			}
+			m["files"] = files
+			body, _ = json.Marshal(m)
+		}
+		if h.Name != "backup.json" {
+			files = append(files, file{h.Name, len(body), fmt.Sprintf("%x", sha256.Sum256(body))})
+		}
+		h.Size = int64(len(body))
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(body); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// P1, RELIABILITY 5: what the threads of a backup hold beyond its inbox. A reply
+// that waited is sent, flagged; a turn that was begun is aborted; no id of either
+// is handed out again.
+func TestRestoreOfWhatTheInboxDoesNotKnow(t *testing.T) {
+	sink, gate, arrived := NewSink(t), make(chan struct{}), make(chan struct{}, 100)
+	busy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		select {
+		case <-gate:
+			sink.ServeHTTP(rw, r)
+			arrived <- struct{}{}
+		case <-r.Context().Done(): // whoever sent it is gone
+		}
+	}))
+	t.Cleanup(busy.Close)
+	sink.URL = busy.URL
+	w := Start(t, Options{})
+	w.Create(t, "a1", sink.Config())
+	w.Say(t, "a1", Peer("p"), "say: known")
+	first := save(t, w, &registryv1.BackupAgentsRequest{})
+	w.Say(t, "a1", Peer("p"), "say: beyond")
+	begunIn := &registryv1.ThreadRef{AgentId: "a1", ThreadId: "threads/peers/main-q"}
+	if _, err := w.Threads.EnsureThread(t.Context(), &registryv1.EnsureThreadRequest{Thread: begunIn}); err != nil {
+		t.Fatal(err)
+	}
+	events, err := w.Threads.WatchEvents(t.Context(), &registryv1.WatchEventsRequest{Thread: begunIn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, err := w.Push(t.Context(), "a1", Peer("q"), "slow: 2", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for { // until it is recorded
+		m, err := events.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.GetEvents()) > 0 {
+			break
+		}
+	}
+	later := save(t, w, &registryv1.BackupAgentsRequest{})
+	w.Stop()
+
+	v := Start(t, Options{})
+	done, err := restore(t.Context(), v, compose(t, first, later), &registryv1.RestoreAgentsRequest{})
+	if err != nil || len(done) != 1 || done[0].GetAborted() != 1 || done[0].GetLastInboxId() != begun {
+		t.Fatalf("%v, %v; want 1 aborted, last id %d", done, err, begun)
+	}
+	close(gate)
+	turn := v.Say(t, "a1", Peer("p"), "say: new")
+	if turn.GetInboxId() <= begun {
+		t.Errorf("id %d was handed out again (last %d)", turn.GetInboxId(), begun)
+	}
+	for range 3 { // known, beyond, new
+		select {
+		case <-arrived:
+		case <-time.After(patience):
+			t.Fatalf("arrived: %+v", sink.Arrivals(""))
+		}
+	}
+	got := sink.Arrivals("a1")
+	for i, want := range []struct {
+		text    string
+		flagged bool
+	}{{"known", true}, {"beyond", true}, {"new", false}} {
+		if got[i].Text != want.text || got[i].MaybeDuplicate != want.flagged {
+			t.Errorf("arrival %d: %+v, want %+v", i, got[i], want)
+		}
+	}
+	sound(t, v.Home, invariant.Options{})
+}
