@@ -2,6 +2,7 @@ package backup
 
 import (
 	"archive/tar"
+	"bufio"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -63,9 +64,19 @@ func (s *stage) close() error {
 // tree lists the directories that every agent has.
 var tree = []string{"inbox", "logs", "memory", "sessions", "workdir", "threads/channels", "threads/main", "threads/peers", "threads/sessions"}
 
+// magic begins every database.
+const magic = "SQLite format 3\x00"
+
 // put writes one file below the agent's name.
 func (s *stage) put(id, rest string, e *tar.Header, body io.Reader) (err error) {
 	name := path.Join(id, rest)
+	if isDatabase(rest) { // SQLite would take a short file for an empty database
+		r := bufio.NewReader(body)
+		if b, err := r.Peek(len(magic)); err != nil || string(b) != magic {
+			return damaged(e.Name + " is no database")
+		}
+		body = r
+	}
 	if err := s.root.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return err
 	}

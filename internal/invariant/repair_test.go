@@ -44,7 +44,8 @@ func TestRepair(t *testing.T) {
 		{"events.jsonl says something else", func(t *testing.T, h layout.Home) {
 			write(t, filepath.Join(h.AgentDir("a1"), "inbox", "events.jsonl"), `{"id":1,"created_at":"","source":"x","type":"message","subtype":null,"content":"?"}`+"\n")
 		}, "inbox/events.jsonl.replaced-*", "wrote events.jsonl anew", 0},
-		{"the ledger is gone", func(t *testing.T, h layout.Home) {
+		{"the ledger is gone, and the inbox does not know the deliverer", func(t *testing.T, h layout.Home) {
+			edit(t, h, "inbox", "DELETE FROM x_fence WHERE resource LIKE 'deliver/%'")
 			if err := os.Remove(h.RegistryDB()); err != nil {
 				t.Fatal(err)
 			}

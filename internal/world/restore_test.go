@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,14 +84,16 @@ func compose(t *testing.T, first, later []byte) []byte {
 // that waited is sent, flagged; a turn that was begun is aborted; no id of either
 // is handed out again.
 func TestRestoreOfWhatTheInboxDoesNotKnow(t *testing.T) {
-	sink, gate, arrived := NewSink(t), make(chan struct{}), make(chan struct{}, 100)
+	sink, hold, arrived := NewSink(t), make(chan struct{}), make(chan struct{}, 100)
+	var open atomic.Bool
 	busy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		select {
-		case <-gate:
-			sink.ServeHTTP(rw, r)
-			arrived <- struct{}{}
-		case <-r.Context().Done(): // whoever sent it is gone
+		<-hold // the first home dies before it learns whether this arrived
+		if !open.Load() {
+			http.Error(rw, "not yet", http.StatusServiceUnavailable)
+			return
 		}
+		sink.ServeHTTP(rw, r)
+		arrived <- struct{}{}
 	}))
 	t.Cleanup(busy.Close)
 	sink.URL = busy.URL
@@ -121,14 +124,15 @@ func TestRestoreOfWhatTheInboxDoesNotKnow(t *testing.T) {
 		}
 	}
 	later := save(t, w, &registryv1.BackupAgentsRequest{})
+	close(hold)
 	w.Stop()
+	open.Store(true)
 
 	v := Start(t, Options{})
 	done, err := restore(t.Context(), v, compose(t, first, later), &registryv1.RestoreAgentsRequest{})
 	if err != nil || len(done) != 1 || done[0].GetAborted() != 1 || done[0].GetLastInboxId() != begun {
 		t.Fatalf("%v, %v; want 1 aborted, last id %d", done, err, begun)
 	}
-	close(gate)
 	turn := v.Say(t, "a1", Peer("p"), "say: new")
 	if turn.GetInboxId() <= begun {
 		t.Errorf("id %d was handed out again (last %d)", turn.GetInboxId(), begun)

@@ -56,4 +56,3 @@ func Main(m *testing.M) {
 	}
 	os.Exit(code)
 }
-

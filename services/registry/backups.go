@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"strings"
 
 	"google.golang.org/grpc"
 
@@ -64,6 +65,7 @@ func (s *Service) RestoreAgents(in grpc.ClientStreamingServer[registryv1.Restore
 	for _, r := range done {
 		if r.Kept != "" {
 			s.forget(r.Agent)
+			s.watch.drop(s.home.AgentDir(r.Agent))
 		}
 		if a, err := s.dir.Get(r.Agent); err == nil {
 			s.watch.add(a)
@@ -75,6 +77,19 @@ func (s *Service) RestoreAgents(in grpc.ClientStreamingServer[registryv1.Restore
 		})
 	}
 	return in.SendAndClose(out)
+}
+
+// drop ends the watches below a directory that another has taken the place of:
+// they stand on what was there, not on the name.
+func (w *watcher) drop(dir string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for path := range w.byPath {
+		if strings.HasPrefix(path, dir+"/") {
+			delete(w.byPath, path)
+			_ = w.fs.Remove(path) // not watched is as good
+		}
+	}
 }
 
 // receiving makes a reader of a stream.

@@ -1,7 +1,6 @@
 package directory
 
 import (
-	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 )
 
@@ -236,58 +234,6 @@ func (a *Agent) Wrote() { a.wrote.Store(time.Now().UnixNano()) }
 // WroteWithin tells whether we wrote the inbox a moment ago.
 func (a *Agent) WroteWithin(d time.Duration) bool {
 	return time.Since(time.Unix(0, a.wrote.Load())) < d
-}
-
-// Claim is a turn that runs under a lease, with what its end will need.
-type Claim struct {
-	Source       string
-	Tuple        route.Tuple
-	ReplyContext json.RawMessage
-}
-
-// Claimed answers a claim that was noted here.
-func (a *Agent) Claimed(thread, key string) (Claim, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c, ok := a.claims[thread][key]
-	return c, ok
-}
-
-// Claim notes a turn; Unclaim that it ended.
-func (a *Agent) Claim(thread, key string, c Claim) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.claims == nil {
-		a.claims = map[string]map[string]Claim{}
-	}
-	if a.claims[thread] == nil {
-		a.claims[thread] = map[string]Claim{}
-	}
-	a.claims[thread][key] = c
-}
-
-// Unclaim notes that a turn ended.
-func (a *Agent) Unclaim(thread, key string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.claims[thread], key)
-	if len(a.claims[thread]) == 0 {
-		delete(a.claims, thread)
-	}
-}
-
-// TakeClaims answers the turns that had not ended, by thread, and forgets them.
-func (a *Agent) TakeClaims() map[string][]string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	out := map[string][]string{}
-	for t, keys := range a.claims {
-		for k := range keys {
-			out[t] = append(out[t], k)
-		}
-	}
-	a.claims = nil
-	return out
 }
 
 // Settings answers the agent's settings, read again when a file has changed.

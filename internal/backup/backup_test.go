@@ -1,0 +1,192 @@
+package backup
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store/sqlite/db"
+)
+
+// home makes a home with agents, stopped as they begin.
+func home(t testing.TB, ids ...string) *agentdir.Home {
+	t.Helper()
+	h, err := agentdir.OpenHome(filepath.Join(t.TempDir(), "home"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() })
+	for _, id := range ids {
+		if _, err := h.Create(id, agentdir.Spec{Prepare: func(dir string) error {
+			_, err := db.Create(filepath.Join(dir, "inbox"))
+			return err
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h
+}
+
+func write(t testing.TB, h *agentdir.Home, what Selection) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Write(t.Context(), &b, Resting(h), what); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// forge is a tar whose manifest is right about these entries.
+func forge(t testing.TB, entries ...*tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	put := func(h *tar.Header, body []byte) {
+		h.Size, h.Mode = int64(len(body)), 0o777
+		if err := errors.Join(w.WriteHeader(h), func() error { _, err := w.Write(body); return err }()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(&tar.Header{Name: headName, Typeflag: tar.TypeReg}, []byte(`{"format":1,"agents":["a1"]}`))
+	var m manifest
+	for _, h := range entries {
+		body := []byte("x")
+		if h.Typeflag != tar.TypeReg {
+			body = nil
+		}
+		put(h, body)
+		m.Files = append(m.Files, entry{h.Name, int64(len(body)), fmt.Sprintf("%x", sha256.Sum256(body))})
+	}
+	last, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(&tar.Header{Name: manifestName, Typeflag: tar.TypeReg}, last)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func left(t testing.TB, h *agentdir.Home) []string {
+	t.Helper()
+	var names []string
+	for _, dir := range []string{h.AgentsDir(), h.RunDir()} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Name() != "holders" {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	return names
+}
+
+// SECURITY S8: a tar is input like any other; nothing leaves the stage.
+func TestHostileTar(t *testing.T) {
+	file := func(name string) *tar.Header { return &tar.Header{Name: name, Typeflag: tar.TypeReg} }
+	for _, e := range []*tar.Header{
+		file("agents/a1/../../x"), file("agents/a1/memory/../../../x"), file("/etc/x"), file("agents/../a1/USAGE.md"), file("agents/A1/USAGE.md"),
+		file("agents/a1/run.lock"), file("agents/a1/inbox/run/x"), file("agents/a1/threads/events.db"), file("agents/a1/workdir/../x"),
+		file("agents/a1/memory/a/b.md"), file("run/token"), file("agents/a1/memory"), file("agents/a1"),
+		{Name: "agents/a1/workdir/link", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"},
+		{Name: "agents/a1/workdir/link", Typeflag: tar.TypeLink, Linkname: "agents/a1/inbox/events.db"},
+		{Name: "agents/a1/workdir/pipe", Typeflag: tar.TypeFifo},
+		file("agents/a1/USAGE.md"),        // no inbox
+		file("agents/a1/inbox/events.db"), // no database
+	} {
+		h := home(t)
+		_, err := Restore(t.Context(), bytes.NewReader(forge(t, e)), h, Choice{})
+		if !fault.Is(err, fault.InvalidArgument) {
+			t.Errorf("%s: %v", e.Name, err)
+		}
+		if names := left(t, h); len(names) != 0 {
+			t.Errorf("%s: left %v", e.Name, names)
+		}
+	}
+}
+
+// A restored agent has every file with its mode, and nothing of what is left out.
+func TestRoundTrip(t *testing.T) {
+	from := home(t, "a1", "a2")
+	dir := from.AgentDir("a1")
+	for name, mode := range map[string]os.FileMode{
+		"memory/agent.md": 0o600, "sessions/s.jsonl": 0o600, "workdir/sub/tool.sh": 0o700, "workdir/.hidden": 0o644, "logs/agent.log": 0o600,
+		"memory/.agent.md123": 0o600,
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(name), mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "workdir", "link")); err != nil {
+		t.Fatal(err)
+	}
+	to := home(t)
+	done, err := Restore(t.Context(), bytes.NewReader(write(t, from, Selection{Workdir: true})), to, Choice{Agents: []string{"a1"}})
+	if err != nil || len(done) != 1 || done[0].Agent != "a1" || done[0].Threads != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	for name, want := range map[string]os.FileMode{
+		"memory/agent.md": 0o600, "sessions/s.jsonl": 0o600, "workdir/sub/tool.sh": 0o700, "workdir/.hidden": 0o600, "IDENTITY.md": 0o600,
+		"inbox/events.db": 0o600, "inbox/events.jsonl": 0o600, "inbox/run": 0o700 | os.ModeDir, "threads/main": 0o700 | os.ModeDir,
+	} {
+		if info, err := os.Stat(filepath.Join(to.AgentDir("a1"), name)); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v, want %v", name, info, err, want)
+		}
+	}
+	for _, name := range []string{"logs/agent.log", "workdir/link", "memory/.agent.md123", "../a2"} {
+		if _, err := os.Lstat(filepath.Join(to.AgentDir("a1"), name)); err == nil {
+			t.Errorf("%s was restored", name)
+		}
+	}
+	if _, err := to.Load("a1"); err != nil {
+		t.Error(err)
+	}
+	if got := left(t, to); len(got) != 1 {
+		t.Errorf("left %v", got)
+	}
+}
+
+// Of several agents one that cannot be placed means that none is.
+func TestAllOrNone(t *testing.T) {
+	b := write(t, home(t, "a1", "a2", "a3"), Selection{})
+	h := home(t, "a3")
+	if _, err := Restore(t.Context(), bytes.NewReader(b), h, Choice{}); !fault.Is(err, fault.AgentExists) {
+		t.Error(err)
+	}
+	if got := left(t, h); len(got) != 1 || got[0] != "a3" {
+		t.Errorf("left %v", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Restore(ctx, bytes.NewReader(b), h, Choice{Agents: []string{"a1"}}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if got := left(t, h); len(got) != 1 {
+		t.Errorf("left %v", got)
+	}
+}
+
+// Whatever a tar holds, reading it ends without a panic and a verdict is a fault.
+func FuzzInspect(f *testing.F) {
+	f.Add(forge(f, &tar.Header{Name: "agents/a1/USAGE.md", Typeflag: tar.TypeReg}))
+	f.Add([]byte("x"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, err := Inspect(t.Context(), bytes.NewReader(b)); err != nil && err.Error() == "" {
+			t.Error("an error without words")
+		}
+	})
+}

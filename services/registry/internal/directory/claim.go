@@ -1,0 +1,59 @@
+package directory
+
+import (
+	"encoding/json"
+
+	"github.com/theclaw/agents/internal/route"
+)
+
+// Claim is a turn that runs under a lease, with what its end will need.
+type Claim struct {
+	Source       string
+	Tuple        route.Tuple
+	ReplyContext json.RawMessage
+}
+
+// Claimed answers a claim that was noted here.
+func (a *Agent) Claimed(thread, key string) (Claim, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c, ok := a.claims[thread][key]
+	return c, ok
+}
+
+// Claim notes a turn; Unclaim that it ended.
+func (a *Agent) Claim(thread, key string, c Claim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.claims == nil {
+		a.claims = map[string]map[string]Claim{}
+	}
+	if a.claims[thread] == nil {
+		a.claims[thread] = map[string]Claim{}
+	}
+	a.claims[thread][key] = c
+}
+
+// Unclaim notes that a turn ended.
+func (a *Agent) Unclaim(thread, key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.claims[thread], key)
+	if len(a.claims[thread]) == 0 {
+		delete(a.claims, thread)
+	}
+}
+
+// TakeClaims answers the turns that had not ended, by thread, and forgets them.
+func (a *Agent) TakeClaims() map[string][]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[string][]string{}
+	for t, keys := range a.claims {
+		for k := range keys {
+			out[t] = append(out[t], k)
+		}
+	}
+	a.claims = nil
+	return out
+}
