@@ -42,7 +42,8 @@ var layers = []struct {
 	// them: agentctl's fsck needs the one, tests and benchmarks the other.
 	{"checker and harness", []string{"internal/invariant", "internal/world"}},
 	// An example is a program: it prints, exits and reads its environment.
-	{"program", []string{"cmd", "bench", "examples"}},
+	// A proof runs whole programs, and its size is read from the environment.
+	{"program", []string{"cmd", "bench", "examples", "proofs"}},
 }
 
 // onlyIn keeps technology at the rim: what is imported from outside may appear
@@ -151,7 +152,7 @@ func underAny(dir string, rooms []string) bool {
 }
 
 // forTests are the rooms that programs never import.
-var forTests = []string{"*test", "internal/world", "bench"}
+var forTests = []string{"*test", "internal/world", "bench", "proofs"}
 
 // layerOf answers the index into layers, or -1 when there is no room for dir.
 func layerOf(dir string) int {

@@ -87,8 +87,9 @@ func TestRestoreOfWhatTheInboxDoesNotKnow(t *testing.T) {
 	sink, hold, arrived := NewSink(t), make(chan struct{}), make(chan struct{}, 100)
 	var open atomic.Bool
 	busy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		first := !open.Load()
 		<-hold // the first home dies before it learns whether this arrived
-		if !open.Load() {
+		if first {
 			http.Error(rw, "not yet", http.StatusServiceUnavailable)
 			return
 		}

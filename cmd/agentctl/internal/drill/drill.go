@@ -30,6 +30,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/drill/site"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/fault"
 )
@@ -41,8 +42,6 @@ const (
 	perKill = 6
 	// within is the longest time that work goes on before a kill.
 	within = 250 * time.Millisecond
-	// patience bounds the time after the last kill until all is done.
-	patience = 60 * time.Second
 )
 
 // Command answers the command drill.
@@ -117,7 +116,7 @@ func run(ctx context.Context, e *command.Env, kills int, seed uint64) (err error
 	}
 	v.Kills, v.Seed, v.Seconds = kills, seed, time.Since(start).Seconds()
 	if keep = !v.OK; keep {
-		v.Home = d.site.home.Path()
+		v.Home = d.site.Home.Path()
 	}
 	if err := v.print(e); err != nil {
 		return err
@@ -147,7 +146,7 @@ func find(getenv func(string) string) (string, error) {
 
 // drill is one run of the command.
 type drill struct {
-	site   *site
+	site   *site.Site
 	sink   *sink
 	load   *load
 	chance *rand.Rand
@@ -161,25 +160,25 @@ func begin(ctx context.Context, dir, program, path string, seed uint64) (_ *dril
 	if d.sink, err = newSink(); err != nil {
 		return nil, err
 	}
-	if d.site, err = newSite(dir, program, path); err != nil {
+	if d.site, err = site.New(dir, program, path); err != nil {
 		d.sink.close()
 		return nil, err
 	}
 	d.load = &load{site: d.site}
-	if err := d.site.start(); err != nil {
+	if err := d.site.Start(); err != nil {
 		d.end()
 		return nil, err
 	}
-	first, cancel := context.WithTimeout(ctx, patience)
+	first, cancel := context.WithTimeout(ctx, site.Patience)
 	defer cancel()
 	for _, id := range agents {
-		if err := d.site.create(first, id, d.sink.config()); err != nil {
-			err = d.site.explain(first, err)
+		if err := d.site.Create(first, id, d.sink.config()); err != nil {
+			err = d.site.Explain(first, err)
 			d.end()
 			return nil, err
 		}
 	}
-	if d.tools, err = d.site.sandboxed(first); err != nil {
+	if d.tools, err = d.site.Sandboxed(first); err != nil {
 		d.end()
 		return nil, err
 	}
@@ -187,9 +186,9 @@ func begin(ctx context.Context, dir, program, path string, seed uint64) (_ *dril
 }
 
 func (d *drill) end() {
-	d.site.kill()
+	d.site.Kill()
 	d.load.stop()
-	d.site.close()
+	d.site.Close()
 	d.sink.close()
 }
 
@@ -198,8 +197,8 @@ func (d *drill) strike(ctx context.Context) error {
 	pushed := d.load.send(ctx, d.messages()...)
 	select { // the kill is to hit work, and not a start
 	case <-pushed:
-	case <-d.site.exited():
-		return d.site.explain(ctx, errors.New("it ended by itself"))
+	case <-d.site.Exited():
+		return d.site.Explain(ctx, errors.New("it ended by itself"))
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -210,11 +209,11 @@ func (d *drill) strike(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	at := d.site.kill()
+	at := d.site.Kill()
 	if err := d.load.look(ctx, at); err != nil {
 		return err
 	}
-	return d.site.start()
+	return d.site.Start()
 }
 
 func (d *drill) messages() []*message {
@@ -234,7 +233,7 @@ func (d *drill) messages() []*message {
 
 // finish waits until every message has come to its end, or patience has.
 func (d *drill) finish(ctx context.Context) error {
-	t := time.NewTimer(patience)
+	t := time.NewTimer(site.Patience)
 	defer t.Stop()
 	select {
 	case <-d.load.done():
@@ -243,14 +242,14 @@ func (d *drill) finish(ctx context.Context) error {
 		return ctx.Err()
 	}
 	d.load.stop()
-	return d.site.stop()
+	return d.site.Stop()
 }
 
 // runs are the lines that tools have written, of all agents in order.
 func (d *drill) runs() ([]string, error) {
 	var out []string
 	for _, id := range agents {
-		b, err := os.ReadFile(filepath.Join(d.site.home.AgentDir(id), "workdir", "ran.txt"))
+		b, err := os.ReadFile(filepath.Join(d.site.Home.AgentDir(id), "workdir", "ran.txt"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}

@@ -95,7 +95,7 @@ func (d *drill) judge(ctx context.Context) (*verdict, error) {
 			v.violate("event %d of %s %s arrived and answers no message", p.event, p.agent, p.thread)
 		}
 	}
-	found, _, err := invariant.Check(ctx, d.site.home, o)
+	found, _, err := invariant.Check(ctx, d.site.Home, o)
 	if err != nil {
 		return nil, err
 	}

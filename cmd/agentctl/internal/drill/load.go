@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/drill/site"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -46,7 +47,7 @@ func (m *message) inboxID() int64 {
 
 // load is messages on their way through a site whose services come and go.
 type load struct {
-	site   *site
+	site   *site.Site
 	sent   []*message
 	wg     sync.WaitGroup
 	cancel []context.CancelFunc
@@ -68,7 +69,7 @@ func (l *load) send(ctx context.Context, ms ...*message) <-chan struct{} {
 	for _, lane := range lanes {
 		l.wg.Go(func() {
 			for _, m := range lane {
-				id, err := again(ctx, func(ctx context.Context) (int64, error) { return l.push(ctx, m) })
+				id, err := site.Again(ctx, func(ctx context.Context) (int64, error) { return l.push(ctx, m) })
 				m.mu.Lock()
 				m.id, m.err = id, err
 				m.mu.Unlock()
@@ -88,7 +89,7 @@ func (l *load) push(ctx context.Context, m *message) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r, err := l.site.threads.PushEvents(ctx, &registry.PushEventsRequest{
+	r, err := l.site.Threads.PushEvents(ctx, &registry.PushEventsRequest{
 		Thread: &registry.ThreadRef{AgentId: m.agent, ThreadId: "inbox"}, IdempotencyKey: m.key(),
 		Events: []*registry.NewEvent{{Source: "external:drill:main:dm:" + m.peer + ":" + m.peer, Type: "message", Content: string(content)}},
 	})
@@ -101,8 +102,8 @@ func (l *load) push(ctx context.Context, m *message) (int64, error) {
 // follow waits for the fate, and for the end of the delivery where there is one.
 func (l *load) follow(ctx context.Context, m *message) {
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		r, err := again(ctx, func(ctx context.Context) (*registry.GetTurnResponse, error) {
-			return l.site.turns.GetTurn(ctx, &registry.GetTurnRequest{AgentId: m.agent, InboxId: m.id, Wait: durationpb.New(20 * time.Second)})
+		r, err := site.Again(ctx, func(ctx context.Context) (*registry.GetTurnResponse, error) {
+			return l.site.Turns.GetTurn(ctx, &registry.GetTurnRequest{AgentId: m.agent, InboxId: m.id, Wait: durationpb.New(20 * time.Second)})
 		})
 		m.mu.Lock()
 		m.turn, m.err = r.GetTurn(), err

@@ -30,7 +30,7 @@ var states = []state{pushing, queued, claimed, thought, tool, toolDone, replied,
 // look notes for each message that was under way where the kill has found it.
 // Nobody serves the home meanwhile.
 func (l *load) look(ctx context.Context, at time.Time) error {
-	home, err := snapshot.Read(ctx, l.site.home, snapshot.Options{Live: true})
+	home, err := snapshot.Read(ctx, l.site.Home, snapshot.Options{Live: true})
 	if err != nil {
 		return err
 	}

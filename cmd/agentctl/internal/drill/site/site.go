@@ -1,4 +1,9 @@
-package drill
+// Package site owns the place of a drill: a home of its own, the agentd that comes
+// and goes in it, and the connections to it, which wait for it.
+//
+// Nothing in the environment of that agentd leads to the user's home. It dies
+// with this process.
+package site
 
 import (
 	"bytes"
@@ -25,28 +30,32 @@ import (
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
-// site is a home of its own and the services in it, which come and go.
-type site struct {
+// Patience bounds every wait for something that is bound to happen.
+const Patience = 60 * time.Second
+
+// Site is a home of its own and the services in it, which come and go.
+type Site struct {
 	dir, program, path string
-	home               layout.Home
+	Home               layout.Home
+	Threads            registry.ThreadServiceClient
+	Turns              registry.TurnServiceClient
 	log                string
 	conns              []*grpc.ClientConn
 	agents             registry.AgentServiceClient
-	threads            registry.ThreadServiceClient
-	turns              registry.TurnServiceClient
 	runner             runner.RunnerServiceClient
 	cmd                *exec.Cmd
 	gone               chan struct{}
 }
 
-func newSite(dir, program, path string) (*site, error) {
-	s := &site{dir: dir, program: program, path: path, home: layout.At(filepath.Join(dir, "home")), log: filepath.Join(dir, "agentd.log")}
+// New makes the place in dir for the program; path is the PATH of what it runs.
+func New(dir, program, path string) (*Site, error) {
+	s := &Site{dir: dir, program: program, path: path, Home: layout.At(filepath.Join(dir, "home")), log: filepath.Join(dir, "agentd.log")}
 	dial := func(service string) (*grpc.ClientConn, error) {
-		socket, err := s.home.Socket(service)
+		socket, err := s.Home.Socket(service)
 		if err != nil {
 			return nil, err
 		}
-		c, err := rpc.Dial("unix://"+socket, rpc.DialOptions{TokenPath: s.home.TokenFile(), WaitForReady: true, Dialer: dial, DefaultTimeout: patience})
+		c, err := rpc.Dial("unix://"+socket, rpc.DialOptions{TokenPath: s.Home.TokenFile(), WaitForReady: true, Dialer: dial, DefaultTimeout: Patience})
 		if err == nil {
 			s.conns = append(s.conns, c)
 		}
@@ -60,8 +69,8 @@ func newSite(dir, program, path string) (*site, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	s.agents, s.threads = registry.NewAgentServiceClient(r), registry.NewThreadServiceClient(r)
-	s.turns, s.runner = registry.NewTurnServiceClient(r), runner.NewRunnerServiceClient(n)
+	s.agents, s.Threads = registry.NewAgentServiceClient(r), registry.NewThreadServiceClient(r)
+	s.Turns, s.runner = registry.NewTurnServiceClient(r), runner.NewRunnerServiceClient(n)
 	return s, nil
 }
 
@@ -84,15 +93,15 @@ func dial(ctx context.Context, target string) (net.Conn, error) {
 	}
 }
 
-// start starts agentd with an environment in which nothing leads to the user's.
-func (s *site) start() error {
+// Start starts agentd with an environment in which nothing leads to the user's.
+func (s *Site) Start() error {
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	c := exec.Command(s.program, "all", "--lease-ttl", "1s")
 	c.Dir = s.dir
-	c.Env = []string{"THECLAW_HOME=" + s.home.Path(), "HOME=" + s.dir, "PATH=" + s.path}
+	c.Env = []string{"THECLAW_HOME=" + s.Home.Path(), "HOME=" + s.dir, "PATH=" + s.path}
 	c.Stdout, c.Stderr = log, log
 	// Ctrl-C reaches us alone; should we die, the kernel ends it.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -115,10 +124,11 @@ func (s *site) start() error {
 	return nil
 }
 
-func (s *site) exited() <-chan struct{} { return s.gone }
+// Exited is closed when the agentd that was started last is gone.
+func (s *Site) Exited() <-chan struct{} { return s.gone }
 
-// kill is kill -9; it answers when it was done, after the process is gone.
-func (s *site) kill() time.Time {
+// Kill is kill -9; it answers when it was done, after the process is gone.
+func (s *Site) Kill() time.Time {
 	at := time.Now()
 	if s.cmd != nil && s.cmd.Process != nil {
 		_ = s.cmd.Process.Kill() // gone already is as good
@@ -127,28 +137,29 @@ func (s *site) kill() time.Time {
 	return at
 }
 
-// stop ends agentd in order.
-func (s *site) stop() error {
+// Stop ends agentd in order.
+func (s *Site) Stop() error {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // an error means that it is gone
-	t := time.NewTimer(patience)
+	t := time.NewTimer(Patience)
 	defer t.Stop()
 	select {
 	case <-s.gone:
 		return nil
 	case <-t.C:
 	}
-	s.kill()
+	s.Kill()
 	return fault.New(codes.DeadlineExceeded, fault.Deadline, "agentd does not end", "run 'agentctl doctor'")
 }
 
-func (s *site) close() {
+// Close ends the connections.
+func (s *Site) Close() {
 	for _, c := range s.conns {
 		_ = c.Close()
 	}
 }
 
-// explain adds the last words of agentd to an error of a start.
-func (s *site) explain(ctx context.Context, err error) error {
+// Explain adds the last words of agentd to an error of a start.
+func (s *Site) Explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
 	}
@@ -158,7 +169,8 @@ func (s *site) explain(ctx context.Context, err error) error {
 		"agentd does not serve: "+strings.TrimPrefix(string(words[len(words)-1]), "Error: "), "run 'agentctl doctor'"), err)
 }
 
-func (s *site) create(ctx context.Context, id, extra string) error {
+// Create makes and starts an agent whose settings get the lines of extra.
+func (s *Site) Create(ctx context.Context, id, extra string) error {
 	if _, err := s.agents.CreateAgent(ctx, &registry.CreateAgentRequest{AgentId: id}); err != nil {
 		return err
 	}
@@ -173,14 +185,15 @@ func (s *site) create(ctx context.Context, id, extra string) error {
 	return err
 }
 
-func (s *site) sandboxed(ctx context.Context) (bool, error) {
+// Sandboxed tells whether programs can be run here.
+func (s *Site) Sandboxed(ctx context.Context) (bool, error) {
 	r, err := s.runner.GetRunnerInfo(ctx, &runner.GetRunnerInfoRequest{})
 	return r.GetSandbox() != "none", err
 }
 
-// again repeats a call that was cut off or answered by nobody; calls are made so
+// Again repeats a call that was cut off or answered by nobody; calls are made so
 // that this is safe.
-func again[R any](ctx context.Context, call func(context.Context) (R, error)) (R, error) {
+func Again[R any](ctx context.Context, call func(context.Context) (R, error)) (R, error) {
 	for {
 		r, err := call(ctx)
 		if err == nil || ctx.Err() != nil {
