@@ -35,14 +35,12 @@ var layers = []struct {
 	{"error model", []string{"internal/fault"}},
 	{"noun", []string{"internal"}},
 	{"storage", []string{"internal/store"}},
-	{"backup", []string{"internal/backup"}},
-	{"serving and dialling", []string{"internal/rpc"}},
+	{"serving, dialling and backup", []string{"internal/rpc", "internal/backup"}},
 	{"service", []string{"services"}},
 	// The checker and the harness look at whole services, so they stand above
 	// them: agentctl's fsck needs the one, tests and benchmarks the other.
 	{"checker and harness", []string{"internal/invariant", "internal/world"}},
-	// An example is a program: it prints, exits and reads its environment.
-	// A proof runs whole programs, and its size is read from the environment.
+	// Examples and proofs are programs too: they print and read their environment.
 	{"program", []string{"cmd", "bench", "examples", "proofs"}},
 }
 

@@ -131,11 +131,6 @@ func measureMany(ctx context.Context, agentd, home string, n int, t *table) erro
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	rss, err := s.rss()
-	if err != nil {
-		return err
-	}
-	t.below(fmt.Sprintf("RSS idle, %d agents, MB", n), rss, 45, "")
 	cpu0, err := s.cpu()
 	if err != nil {
 		return err
@@ -149,6 +144,11 @@ func measureMany(ctx context.Context, agentd, home string, n int, t *table) erro
 	if err != nil {
 		return err
 	}
+	rss, err := s.rss()
+	if err != nil {
+		return err
+	}
+	t.below(fmt.Sprintf("RSS idle, %d agents, MB", n), rss, 45, "")
 	t.figure(fmt.Sprintf("CPU idle over %s, %d agents", watch, n), short(cpu1-cpu0))
 	t.note = "Latency is from the acknowledged push to a watching client; the model is the built-in offline one."
 	return s.stop()

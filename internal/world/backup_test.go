@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -241,6 +242,20 @@ func TestRestoreWholeOrNot(t *testing.T) {
 	}
 	if turn := w.Say(t, "a1", Peer("p"), "say: again"); w.Reply(t, turn) != "again" || turn.GetInboxId() <= last.GetInboxId() {
 		t.Errorf("after the replacement: %v", turn)
+	}
+	// The watch stands on the new inbox: a push behind our back is seen in it.
+	db, err := sql.Open("sqlite", filepath.Join(w.Home, "agents/a1/inbox/events.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	r, err := db.ExecContext(t.Context(), "INSERT INTO events(source,type,content) VALUES(?,'message','say: from outside')", Peer("p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := r.LastInsertId()
+	if turn := w.Await(t, "a1", id); err != nil || turn.GetFate() != registryv1.Fate_FATE_REPLIED {
+		t.Errorf("a push from outside: %v, %v", turn, err)
 	}
 	sound(t, w.Home, invariant.Options{})
 }

@@ -36,7 +36,7 @@ type Floor struct {
 	tokens map[string]uint64 // of leases, by resource
 }
 
-// ErrStarted: the agent whose place is wanted is not stopped.
+// ErrStarted is the answer for an agent whose place is wanted and that is not stopped.
 var ErrStarted = errors.New("the agent is started")
 
 // room is kept above the last id of an inbox that is replaced: a push may reach
@@ -113,7 +113,7 @@ func fences(tx *db.Tx, f Floor) error {
 		var r string
 		var t int64
 		err := scan(&r, &t)
-		f.raise(r, uint64(t)) //nolint:gosec // tokens are counted from 1
+		f.raise(r, uint64(t))
 		return err
 	})
 }
@@ -210,7 +210,7 @@ func goOn(tx *db.Tx, f Floor, due map[string]int64, stop bool) error {
 	}
 	for r, t := range f.tokens {
 		if err == nil && t > 0 {
-			_, err = tx.Exec("INSERT INTO x_fence(resource, token) VALUES(?,?) ON CONFLICT(resource) DO UPDATE SET token = MAX(token, excluded.token)", r, int64(t)) //nolint:gosec // as above
+			_, err = tx.Exec("INSERT INTO x_fence(resource, token) VALUES(?,?) ON CONFLICT(resource) DO UPDATE SET token = MAX(token, excluded.token)", r, int64(t))
 		}
 	}
 	for t, head := range due {
