@@ -23,6 +23,9 @@ const (
 	maxWait     = time.Minute
 	minTTL      = 100 * time.Millisecond
 	maxTTL      = 10 * time.Minute
+
+	// runLockRetry is when an agent is offered again whose run.lock was held.
+	runLockRetry = 100 * time.Millisecond
 )
 
 func resource(kind registryv1.LeaseKind, agentID string) string {
@@ -57,16 +60,18 @@ func (s *Service) AcquireLease(ctx context.Context, req *registryv1.AcquireLease
 func (s *Service) acquire(ctx context.Context, a *directory.Agent, kind registryv1.LeaseKind, req lease.AcquireRequest) (lease.Record, error) {
 	req.Resource = resource(kind, a.ID)
 	req.Floor = a.Fence(req.Resource)
+	if kind == registryv1.LeaseKind_LEASE_KIND_RUN {
+		// Before the grant: a refusal must not use up a token.
+		if err := s.takeRunLock(a.ID); err != nil {
+			return lease.Record{}, s.edge(a.ID, "", err)
+		}
+	}
 	rec, err := s.leases.Acquire(ctx, req)
 	if err != nil {
+		s.dropRunLock(a.ID)
 		return rec, s.edge(a.ID, "", err)
 	}
 	s.reapSoon() // its end is on the loop's clock from now on
-	if kind == registryv1.LeaseKind_LEASE_KIND_RUN {
-		if err := s.takeRunLock(a.ID); err != nil {
-			return rec, errors.Join(s.edge(a.ID, "", err), s.leases.Release(ctx, rec.Resource, rec.Token))
-		}
-	}
 	return rec, nil
 }
 
@@ -75,7 +80,23 @@ func (s *Service) takeRunLock(agentID string) error {
 	if err != nil {
 		return err
 	}
-	return s.runFiles.Take(agentID, dir.RunLock())
+	err = s.runFiles.Take(agentID, dir.RunLock())
+	if _, held := errors.AsType[*lease.HeldError](err); held {
+		// Nobody tells when a foreign program, or a child that a killed process was
+		// just starting, lets go of it.
+		time.AfterFunc(runLockRetry, s.run.Wake)
+	}
+	return err
+}
+
+// dropRunLock gives run.lock back unless the agent is leased.
+func (s *Service) dropRunLock(agentID string) {
+	if _, live := s.leases.Get(lease.AgentResource(agentID)); live {
+		return
+	}
+	if err := s.runFiles.Release(agentID); err != nil {
+		s.log.Warn("run.lock not removed", "agent_id", agentID, "error", err)
+	}
 }
 
 func (s *Service) reapSoon() {
@@ -165,7 +186,7 @@ func (s *Service) takeDue(ctx context.Context, board *dispatch.Board, req *regis
 			Holder: req.GetHolder(), Address: req.GetAddress(), RequestID: req.GetRequestId() + "/" + id, TTL: ttlOf(req.GetTtl()),
 		})
 		if fault.Is(err, fault.LeaseHeld) {
-			return false, false // another was faster
+			return false, false // another was faster, or run.lock is held
 		}
 		if err != nil {
 			s.log.Warn("due agent not leased", "agent_id", id, "error", err)
@@ -217,11 +238,7 @@ func (s *Service) ReleaseLease(ctx context.Context, req *registryv1.ReleaseLease
 
 // ended makes the work of an agent due whose lease has ended.
 func (s *Service) ended(id string) {
-	if _, live := s.leases.Get(lease.AgentResource(id)); !live {
-		if err := s.runFiles.Release(id); err != nil {
-			s.log.Warn("run.lock not removed", "agent_id", id, "error", err)
-		}
-	}
+	s.dropRunLock(id)
 	if a, err := s.dir.Get(id); err == nil {
 		s.markDue(a)
 	}
