@@ -27,7 +27,9 @@ type watcher struct {
 // looksAgain are the times after a write at which an inbox is looked at once
 // more: the kernel tells of the write before SQLite makes the commit visible,
 // and nothing tells of that. The last one is for a busy machine and a large event.
-var looksAgain = []time.Duration{3 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}
+var looksAgain = []time.Duration{
+	3 * time.Millisecond, 12 * time.Millisecond, 30 * time.Millisecond, 60 * time.Millisecond, 300 * time.Millisecond,
+}
 
 // ownWrite is how soon after a write of ours the kernel has told of it.
 const ownWrite = 20 * time.Millisecond
