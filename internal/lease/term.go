@@ -37,10 +37,10 @@ func (t *Table) Check(resource string, token uint64) error {
 }
 
 // Release ends the term of this very token, and no other: a late release of an
-// old term cannot free a new one (ErrLost). The resource is free at once. The
-// ledger is told afterwards; when that fails the error says so, the resource is
-// free nevertheless, and only a registry that restarts now would wait out one
-// ttl. Repeating a release is fine.
+// old term cannot free a new one (ErrLost). The ledger is told first, so that
+// nobody sees an end that a restart could take back; when that fails the error
+// says so, the resource is free nevertheless, and only a registry that restarts
+// now would wait out one ttl. Repeating a release is fine.
 func (t *Table) Release(ctx context.Context, resource string, token uint64) error {
 	t.mu.Lock()
 	e := t.entries[resource]
@@ -48,15 +48,19 @@ func (t *Table) Release(ctx context.Context, resource string, token uint64) erro
 		t.mu.Unlock()
 		return fmt.Errorf("release lease %s token %d: %w", resource, token, ErrLost)
 	}
-	if e.phase == free {
-		t.mu.Unlock()
+	ended := e.phase == free
+	t.mu.Unlock()
+	if ended {
 		return nil
 	}
-	e.phase = free
-	e.rec.YieldRequested = false
+	err := t.saveReleased(ctx, e, token)
+	t.mu.Lock()
+	if e.rec.Token == token {
+		e.phase = free
+		e.rec.YieldRequested = false
+	}
 	t.mu.Unlock()
-
-	if err := t.saveReleased(ctx, e, token); err != nil {
+	if err != nil {
 		return fmt.Errorf("release lease %s: %w", resource, err)
 	}
 	return nil
@@ -75,10 +79,17 @@ func (t *Table) saveReleased(ctx context.Context, e *entry, token uint64) error 
 		t.mu.Unlock()
 		return nil
 	}
-	e.rec.Released = true
 	rec := e.rec
 	t.mu.Unlock()
-	return t.ledger.Save(ctx, rec)
+	rec.Released = true
+	err := t.ledger.Save(ctx, rec)
+	t.mu.Lock()
+	if e.rec.Token == token {
+		e.rec.Released = true
+		e.phase = free
+	}
+	t.mu.Unlock()
+	return err
 }
 
 // RequestYield asks the holder to give the resource back: its next renewal, and

@@ -161,8 +161,23 @@ func TestLinearizability(t *testing.T) {
 			good++
 		} else {
 			t.Errorf("a history of %d calls is %v", len(d.history), got)
+			d.explain()
 		}
 		ops, unknown = ops+d.calls.Load(), unknown+d.unknown.Load()
 	}
 	drill.Line("linearizability histories=%d ok=%d calls=%d kills=%d cut_off=%d seed=%d", histories, good, ops, killed, unknown, seed)
+}
+
+// explain logs the part of a history that no order of its calls explains.
+func (d *drama) explain() {
+	for _, part := range model.Partition(d.history) {
+		if porcupine.CheckOperations(porcupine.Model{
+			Init: model.ToModel().Init, Step: model.ToModel().Step, Equal: model.ToModel().Equal,
+		}, part) {
+			continue
+		}
+		for _, o := range part {
+			d.t.Logf("%d-%d client %d: %+v -> %+v", o.Call, o.Return, o.ClientId, o.Input, o.Output)
+		}
+	}
 }
