@@ -190,6 +190,9 @@ func (v *verdict) print(e *command.Env) error {
 		}
 		t.Row(string(r.State), strconv.Itoa(r.Kills), strconv.Itoa(r.Hit), strconv.Itoa(r.Lost), strconv.Itoa(r.Dup), strconv.FormatInt(r.LateMS, 10), saw)
 	}
+	if len(v.States) == 0 { // every kill came between two messages
+		t.Row("at rest", strconv.Itoa(v.Kills), "0", "0", "0", "0", "each reply once")
+	}
 	t.Print()
 	for _, what := range v.Violations {
 		fmt.Fprintf(e.Out, "broken: %s\n", screen.Line(what))

@@ -109,7 +109,15 @@ func (d *Directory) Get(id string) (*Agent, error) {
 }
 
 func (d *Directory) notFound(id string) error {
-	return fault.New(codes.NotFound, fault.AgentNotFound, "agent '"+id+"' not found", "run 'agentctl init "+id+"' first")
+	dir, err := d.home.Agent(id)
+	if err != nil {
+		return err
+	}
+	if err := dir.Check(); err != nil {
+		return err
+	}
+	// It came while we looked.
+	return fault.New(codes.NotFound, fault.AgentNotFound, "Agent '"+id+"' not found", "try again")
 }
 
 // Forget drops an agent whose directory is gone.
