@@ -180,10 +180,15 @@ func report(result string) string {
 	} else {
 		b.WriteString("the command answered:")
 	}
+	quiet := true
 	for _, part := range []string{*r.Stdout, r.Stderr} {
 		if part = strings.TrimRight(part, "\n"); part != "" {
 			b.WriteString("\n" + part)
+			quiet = false
 		}
+	}
+	if quiet {
+		b.WriteString(" (it printed nothing)")
 	}
 	return b.String()
 }
