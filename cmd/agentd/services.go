@@ -46,7 +46,7 @@ func choose(word string) []service {
 
 func makeRegistry(ctx context.Context, e *env, _ string) (component, error) {
 	log := agentlog.New(e.redactor)
-	s, err := registry.New(ctx, registry.Config{}, registry.Deps{
+	s, err := registry.New(ctx, registry.Config{BootID: bootID()}, registry.Deps{
 		Home: e.homeDir, Logger: e.log.With("service", "registry"), Metrics: obs.NewRegistryMetrics(e.metrics), Log: log,
 	})
 	if err != nil {

@@ -116,7 +116,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		return nil, fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+a.ID+"' is stopped", "start it with 'agentctl start "+a.ID+"'")
 	}
 	s.appendLog(a.ID, req.GetLogs())
-	ev, err := s.inboxEvent(ctx, a.ID, req)
+	ev, err := s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey())
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,8 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		return nil, err
 	}
 	r := store.Ref{Agent: a.ID, Thread: req.GetThreadId()}
-	if _, err := s.store.Ensure(ctx, r, tupleText(tuple)); err != nil {
+	who := tupleText(tuple)
+	if _, err := s.store.Ensure(ctx, r, who); err != nil {
 		return nil, s.edge(a.ID, r.Thread, err)
 	}
 	path, err := s.dir.Path(r)
@@ -136,7 +137,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	fault.Point("T1.before")
 	fault.Point("T2.before")
 	b, err := s.store.Begin(ctx, r, fence, store.Begin{
-		Event: ev, Key: req.GetKey(), Tuple: tupleText(tuple), ReplyContext: string(rc), Alone: req.GetAlone(),
+		Event: ev, Key: req.GetKey(), Tuple: who, ReplyContext: string(rc), Alone: req.GetAlone(),
 		Tail: set.Config.Context.RecentMessages + 1, Subscribe: deliver,
 		Handler: "agent deliver --thread " + path + " --consumer " + thread.Outbound,
 	})
@@ -170,9 +171,9 @@ var beginOutcomes = map[store.BeginOutcome]registryv1.BeginTurnOutcome{
 
 // inboxEvent reads the event a turn is about, and refuses when another one
 // stands under its id.
-func (s *Service) inboxEvent(ctx context.Context, agentID string, req *registryv1.BeginTurnRequest) (thread.Event, error) {
-	ev, key, err := s.store.InboxEvent(ctx, agentID, req.GetInboxId())
-	if err == nil && key != req.GetKey() {
+func (s *Service) inboxEvent(ctx context.Context, agentID string, id int64, want string) (thread.Event, error) {
+	ev, key, err := s.store.InboxEvent(ctx, agentID, id)
+	if err == nil && key != want {
 		err = store.ErrKeyMismatch
 	}
 	return ev, s.edge(agentID, thread.Inbox, err)
@@ -331,12 +332,9 @@ func (s *Service) claimOf(ctx context.Context, a *directory.Agent, req *registry
 	if c, ok := a.Claimed(req.GetThreadId(), req.GetKey()); ok {
 		return c, nil
 	}
-	ev, key, err := s.store.InboxEvent(ctx, a.ID, req.GetInboxId())
-	if err == nil && key != req.GetKey() {
-		err = store.ErrKeyMismatch
-	}
+	ev, err := s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey())
 	if err != nil {
-		return directory.Claim{}, s.edge(a.ID, thread.Inbox, err)
+		return directory.Claim{}, err
 	}
 	c := directory.Claim{Source: ev.Source}
 	c.Tuple, c.ReplyContext, err = route.Of(ev.Source, ev.Content)
