@@ -188,11 +188,11 @@ PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bit
 
 .PHONY: proofs-ci
 proofs-ci: ## every proof in the size of the merge gate (minutes)
-	@for proof in $(PROOFS_CI); do $(MAKE) --no-print-directory $$proof; done
+	@go run ./proofs/record $(PROOFS_CI)
 
 .PHONY: proofs
-proofs: ## every proof in the size of a nightly run (a third of an hour)
-	@for proof in $(PROOFS); do $(MAKE) --no-print-directory $$proof; done
+proofs: ## every proof in the size of a nightly run (a third of an hour); writes docs/reliability.md
+	@go run ./proofs/record -page docs/reliability.md $(PROOFS)
 
 ##@ Source
 

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// makefile stands in for the project's: three proofs that know how they end.
+const makefile = `
+good: ; @echo "building"; echo "good n=$(N) lost=0 seed=7"
+bad: ; @echo "bad lost=1"; exit 1
+mute: ; @echo "all is well"
+`
+
+const page = "# Page\n\nbefore\n" + begin + "\nold table\n" + end + "\nafter\n"
+
+func TestRecord(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{"Makefile": makefile, "page.md": page, "bare.md": "no marks\n"} {
+		if err := os.WriteFile(filepath.Clean(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says string // on stderr
+		page string // in page.md afterwards
+	}{
+		{"no list", nil, 2, "no proof is named", "old table"},
+		{"all pass", []string{"-page", "page.md", "good N=3"}, 0, "", "| `make good N=3` | 0 | n=3 lost=0 seed=7 |"},
+		{"the table stays when one fails", []string{"-page", "page.md", "bad", "good N=4"}, 1, "1 of 2 proofs failed: bad", "n=3"},
+		{"no figures is no proof", []string{"mute"}, 1, "no figures", "n=3"},
+		{"no such target", []string{"absent"}, 1, "absent", "n=3"},
+		{"no place", []string{"-page", "bare.md", "good N=5"}, 1, "no place", "n=3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			if code := Main(c.args, &out, &errs); code != c.code {
+				t.Errorf("exit code %d, want %d\n%s", code, c.code, &errs)
+			}
+			if !strings.Contains(errs.String(), c.says) {
+				t.Errorf("stderr %q does not say %q", &errs, c.says)
+			}
+			raw, err := os.ReadFile("page.md")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := string(raw)
+			if !strings.Contains(got, c.page) || !strings.HasPrefix(got, "# Page\n\nbefore\n") || !strings.HasSuffix(got, "after\n") {
+				t.Errorf("the page is now\n%s", got)
+			}
+		})
+	}
+}
