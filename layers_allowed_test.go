@@ -18,8 +18,6 @@ var (
 	// files over maxFile, packages over maxPackage
 	large = []allowance{
 		{"internal/store/storetest", "internal/store/storetest", "a test suite in all but name: engines call it from theirs"},
-		{"services/registry", "services/registry", "five gRPC edges over one state, a file group each"},
-		{"services/registry", "services/registry/turns.go", "the four calls of a turn in their order"},
 		{"internal/lease", "internal/lease", "168 of its lines are its specification; both sides of a lease are read together"},
 		{"internal/agentdir", "internal/agentdir/agentdir_test.go", "one scenario per row of the layout, read against the rows"},
 		{"internal/agentdir/layer", "internal/agentdir/layer/layer_test.go", "one table"},

@@ -17,7 +17,7 @@ type Config struct {
 	MaxPending int64         // events an inbox takes beyond its ack; default 10,000
 	MaxPerPeer int64         // the same for one source; default 200
 	MinFree    int64         // bytes free on disk below which pushes are refused; default 64 MiB
-	BootID     string        // of the machine; default read from the kernel
+	BootID     string        // of this boot of the machine; a send of another boot may have left
 	// DeliveryWaits are the waits before the second and each later try of a send;
 	// default store.DeliveryWaits (5 s, 60 s).
 	DeliveryWaits []time.Duration
@@ -47,8 +47,5 @@ func (c Config) withDefaults() Config {
 	num(&c.MaxPending, 10_000)
 	num(&c.MaxPerPeer, 200)
 	num(&c.MinFree, 64<<20)
-	if c.BootID == "" {
-		c.BootID = bootID()
-	}
 	return c
 }

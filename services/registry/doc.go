@@ -14,6 +14,8 @@
 // tool and no channel, and starts no program.
 //
 // One registry serves a home: it holds an OS lock on run/registry.lock for its
-// life. The gRPC edges are one file per service; what they share is in
-// service.go, and the nouns are below internal/.
+// life. Here are its configuration, its access table, and its start and end;
+// below internal/ there is a room for each gRPC service (agentapi, threadapi,
+// leaseapi, turnapi, deliveryapi), one for what comes from outside (watch), one for
+// what all of them share (core), and the nouns.
 package registry

@@ -1,10 +1,9 @@
-package registry
+package agentapi
 
 import (
 	"bufio"
 	"context"
 	"io"
-	"strings"
 
 	"google.golang.org/grpc"
 
@@ -21,17 +20,17 @@ func (s *Service) BackupAgents(req *registryv1.BackupAgentsRequest, out grpc.Ser
 	w := bufio.NewWriterSize(sending(func(b []byte) error {
 		return out.Send(&registryv1.BackupAgentsResponse{Chunk: b})
 	}), maxChunk)
-	err := backup.Write(out.Context(), w, backup.Source{Home: s.home, Tokens: s.tokens}, backup.Selection{Agents: req.GetAgentIds(), Workdir: req.GetWorkdir()})
+	err := backup.Write(out.Context(), w, backup.Source{Home: s.Home, Tokens: s.tokens}, backup.Selection{Agents: req.GetAgentIds(), Workdir: req.GetWorkdir()})
 	if err == nil {
 		err = w.Flush()
 	}
-	return s.edge("", thread.Inbox, err)
+	return s.Fault("", thread.Inbox, err)
 }
 
 // tokens are the greatest tokens granted.
 func (s *Service) tokens(context.Context) (map[string]uint64, error) {
 	out := map[string]uint64{}
-	for _, r := range s.leases.List() {
+	for _, r := range s.Leases.List() {
 		out[r.Resource] = r.Token
 	}
 	return out, nil
@@ -56,40 +55,27 @@ func (s *Service) RestoreAgents(in grpc.ClientStreamingServer[registryv1.Restore
 		return err
 	}
 	ctx := in.Context()
-	done, err := backup.Restore(ctx, &receiving{in: in, rest: first.GetChunk()}, s.home,
+	done, err := backup.Restore(ctx, &receiving{in: in, rest: first.GetChunk()}, s.Home,
 		backup.Choice{Agents: first.GetAgentIds(), As: first.GetNewAgentId(), Replace: first.GetReplace()})
 	if err != nil {
-		return s.edge("", thread.Inbox, err)
+		return s.Fault("", thread.Inbox, err)
 	}
 	out := &registryv1.RestoreAgentsResponse{}
 	for _, r := range done {
 		if r.Kept != "" {
-			s.forget(r.Agent)
-			s.watch.drop(s.home.AgentDir(r.Agent))
+			s.Forget(r.Agent)
+			s.watch.Drop(s.Home.AgentDir(r.Agent))
 		}
-		if a, err := s.dir.Get(r.Agent); err == nil {
-			s.watch.add(a)
-			_, _ = s.agent(ctx, r.Agent) // makes its work due; a problem is in its status
+		if a, err := s.Dir.Get(r.Agent); err == nil {
+			s.watch.Add(a)
+			_, _ = s.Agent(ctx, r.Agent) // makes its work due; a problem is in its status
 		}
-		s.logAgent(r.Agent, "agent restored from a backup")
+		s.LogAgent(r.Agent, "agent restored from a backup")
 		out.Agents = append(out.Agents, &registryv1.RestoredAgent{
 			AgentId: r.Agent, Threads: r.Threads, Events: r.Events, LastInboxId: r.LastInboxID, Aborted: r.Aborted, Kept: r.Kept,
 		})
 	}
 	return in.SendAndClose(out)
-}
-
-// drop ends the watches below a directory that another has taken the place of:
-// they stand on what was there, not on the name.
-func (w *watcher) drop(dir string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for path := range w.byPath {
-		if strings.HasPrefix(path, dir+"/") {
-			delete(w.byPath, path)
-			_ = w.fs.Remove(path) // not watched is as good
-		}
-	}
 }
 
 // receiving makes a reader of a stream.

@@ -1,4 +1,9 @@
-package registry
+// Package wire owns the passage between what the store answers and the messages
+// of the registry's services: words, events, turns, deliveries, pages.
+//
+// It promises that whatever another program wrote can be sent, and that a word it
+// does not know becomes the unspecified one. It decides nothing and reads nothing.
+package wire
 
 import (
 	"encoding/json"
@@ -23,7 +28,8 @@ var fates = map[registryv1.Fate]store.Fate{
 	registryv1.Fate_FATE_NOT_A_MESSAGE: store.FateNotAMessage,
 }
 
-func toFate(f store.Fate) registryv1.Fate {
+// Fate is a fate as an answer carries it.
+func Fate(f store.Fate) registryv1.Fate {
 	for k, v := range fates {
 		if v == f {
 			return k
@@ -31,6 +37,9 @@ func toFate(f store.Fate) registryv1.Fate {
 	}
 	return registryv1.Fate_FATE_UNSPECIFIED
 }
+
+// ReadFate reads a fate off the wire.
+func ReadFate(f registryv1.Fate) store.Fate { return fates[f] }
 
 var stepKinds = map[string]registryv1.StepKind{
 	store.StepModel: registryv1.StepKind_STEP_KIND_MODEL,
@@ -57,22 +66,6 @@ var turnStates = map[string]registryv1.TurnState{
 	store.TurnDone:    registryv1.TurnState_TURN_STATE_DONE,
 }
 
-var deliveryStates = map[string]registryv1.DeliveryState{
-	store.DeliveryPending: registryv1.DeliveryState_DELIVERY_STATE_PENDING,
-	store.DeliverySending: registryv1.DeliveryState_DELIVERY_STATE_SENDING,
-	store.DeliverySent:    registryv1.DeliveryState_DELIVERY_STATE_SENT,
-	store.DeliveryDead:    registryv1.DeliveryState_DELIVERY_STATE_DEAD,
-	store.DeliverySkipped: registryv1.DeliveryState_DELIVERY_STATE_SKIPPED,
-}
-
-var outcomes = map[registryv1.DeliveryOutcome]string{
-	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SENT:        store.OutcomeSent,
-	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_FAILED:      store.OutcomeFailed,
-	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_UNAVAILABLE: store.OutcomeUnavailable,
-	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED:    store.OutcomeRejected,
-	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SKIPPED:     store.OutcomeSkipped,
-}
-
 // keyOf is the stored word for a wire value.
 func keyOf[E comparable](m map[string]E, e E) string {
 	for k, v := range m {
@@ -83,9 +76,9 @@ func keyOf[E comparable](m map[string]E, e E) string {
 	return ""
 }
 
-// fromSteps reads steps off the wire, and makes the content of the record event
+// ReadSteps reads steps off the wire, and makes the content of the record event
 // that each tool result gets.
-func fromSteps(in []*registryv1.Step) ([]store.Step, map[string]string) {
+func ReadSteps(in []*registryv1.Step) ([]store.Step, map[string]string) {
 	var out []store.Step
 	calls := map[string]string{}
 	for _, p := range in {
@@ -122,7 +115,8 @@ func appendJSON(b, raw []byte) []byte {
 	return thread.AppendString(b, string(raw))
 }
 
-func toSteps(in []store.Step) []*registryv1.Step {
+// Steps are steps as an answer carries them.
+func Steps(in []store.Step) []*registryv1.Step {
 	out := make([]*registryv1.Step, len(in))
 	for i, s := range in {
 		out[i] = &registryv1.Step{
@@ -149,24 +143,17 @@ func stampOf(t time.Time) *timestamppb.Timestamp {
 // what is not UTF-8.
 func sayable(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-func toTurn(t store.Turn) *registryv1.Turn {
+// Turn is a turn as an answer carries it.
+func Turn(t store.Turn) *registryv1.Turn {
 	out := &registryv1.Turn{
-		AgentId: t.Agent, InboxId: t.InboxID, Key: t.Key, ThreadId: t.Thread, State: turnStates[t.State], Fate: toFate(t.Fate),
+		AgentId: t.Agent, InboxId: t.InboxID, Key: t.Key, ThreadId: t.Thread, State: turnStates[t.State], Fate: Fate(t.Fate),
 		Source: sayable(t.Source), CrashAttempts: int32(t.CrashAttempts), ErrorAttempts: int32(t.ErrorAttempts), Error: sayable(t.Error),
 		InboundEventId: t.InboundID, ReplyEventId: t.ReplyID, ErrorEventId: t.ErrorEventID, QueuedAt: stampOf(t.QueuedAt),
 		ClaimedAt: stampOf(t.ClaimedAt), FinishedAt: stampOf(t.FinishedAt), NextAt: stampOf(t.NextAt), Usage: toUsage(t.Usage),
-		Resolved: t.Resolved, Steps: toSteps(t.Steps),
+		Resolved: t.Resolved, Steps: Steps(t.Steps),
 	}
 	if t.Delivery != nil {
-		out.Delivery = toDelivery(t.Agent, *t.Delivery)
+		out.Delivery = Delivery(t.Agent, *t.Delivery)
 	}
 	return out
-}
-
-func toDelivery(agentID string, d store.Delivery) *registryv1.Delivery {
-	return &registryv1.Delivery{
-		AgentId: agentID, ThreadId: d.Thread, EventId: d.EventID, Key: d.Key, State: deliveryStates[d.State],
-		Attempts: int32(d.Attempts), Channel: d.Channel, ProviderId: d.ProviderID, Error: d.Error, MaybeDuplicate: d.MaybeDuplicate,
-		NextAt: stampOf(d.NextAt), CreatedAt: stampOf(d.CreatedAt), UpdatedAt: stampOf(d.UpdatedAt),
-	}
 }

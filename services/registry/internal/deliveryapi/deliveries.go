@@ -1,9 +1,17 @@
-package registry
+// Package deliveryapi is the edge of DeliveryService: a deliverer takes what is to
+// be sent (D1) and records what became of it (D3, D4), and people look at and
+// settle dead letters.
+//
+// It promises that only the holder of the agent's deliver lease begins and
+// finishes a send, and that the progress of a thread is kept beside the inbox. It
+// sends nothing.
+package deliveryapi
 
 import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -13,8 +21,21 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
+
+// Service is the edge. The zero value is not usable; see New.
+type Service struct {
+	registryv1.UnimplementedDeliveryServiceServer
+	*core.Core
+	waits []time.Duration
+}
+
+// New makes the edge; waits are those before the second and each later try of a
+// send, nil for the store's own.
+func New(c *core.Core, waits []time.Duration) *Service { return &Service{Core: c, waits: waits} }
 
 // BeginDelivery takes the next undelivered event of a thread (D1).
 func (s *Service) BeginDelivery(ctx context.Context, req *registryv1.BeginDeliveryRequest) (*registryv1.BeginDeliveryResponse, error) {
@@ -26,22 +47,22 @@ func (s *Service) BeginDelivery(ctx context.Context, req *registryv1.BeginDelive
 }
 
 func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent, store.Fence, *agentdir.Agent, error) {
-	a, err := s.dir.Get(id)
+	a, err := s.Dir.Get(id)
 	if err != nil {
 		return nil, store.Fence{}, nil, err
 	}
-	fence, err := underLease(ctx, lease.DeliverResource(id))
+	fence, err := core.UnderLease(ctx, lease.DeliverResource(id))
 	if err != nil {
 		return nil, fence, nil, err
 	}
 	if a.Fence(fence.Resource) < fence.Token {
 		// The first call of a term, before any thread hears of its token.
-		if err := s.store.Seal(ctx, a.ID, fence); err != nil {
-			return nil, fence, nil, s.edge(a.ID, thread.Inbox, err)
+		if err := s.Store.Seal(ctx, a.ID, fence); err != nil {
+			return nil, fence, nil, s.Fault(a.ID, thread.Inbox, err)
 		}
 		a.Sealed(fence.Resource, fence.Token)
 	}
-	set, err := a.Settings(s.home)
+	set, err := a.Settings(s.Home)
 	if err != nil {
 		a.Fail(fault.From(err).What, false)
 	}
@@ -53,11 +74,11 @@ func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence st
 	if !peek {
 		fault.Point("D1.before")
 	}
-	d, err := s.store.NextDelivery(ctx, r, fence, store.NextDelivery{
+	d, err := s.Store.NextDelivery(ctx, r, fence, store.NextDelivery{
 		BootID: boot, Peek: peek, MaxAge: set.Config.Deliver.MaxAge, MaxAttempts: set.Config.Deliver.MaxAttempts,
 	})
 	if err != nil {
-		return nil, s.edge(a.ID, threadID, err)
+		return nil, s.Fault(a.ID, threadID, err)
 	}
 	if !peek {
 		fault.Point("D1.after")
@@ -72,7 +93,7 @@ func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence st
 		return out, nil
 	}
 	out.Outcome = registryv1.BeginDeliveryOutcome_BEGIN_DELIVERY_OUTCOME_SEND
-	out.Event, out.Key, out.Attempt, out.MaybeDuplicate = toEvent(d.Event), d.Key, int32(d.Attempt), d.MaybeDuplicate
+	out.Event, out.Key, out.Attempt, out.MaybeDuplicate = wire.Event(d.Event), d.Key, int32(d.Attempt), d.MaybeDuplicate
 	out.OutboundSet = set.Config.Outbound != nil
 	for _, o := range set.Config.Outbound {
 		out.Outbound = append(out.Outbound, &registryv1.OutboundRule{ThreadPattern: o.ThreadPattern, Via: o.Via})
@@ -86,8 +107,8 @@ func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence st
 // mark keeps a thread's delivery progress beside the inbox.
 func (s *Service) mark(ctx context.Context, a *directory.Agent, threadID string, acked, dead int64) error {
 	a.Delivered(threadID, acked)
-	s.metrics.SetOutboundLag(a.ID, int64(a.Known().Outbound))
-	return s.edge(a.ID, threadID, s.store.MarkOutbox(ctx, a.ID, store.OutboxMark{Thread: threadID, Acked: acked, Dead: dead}))
+	s.Metrics.SetOutboundLag(a.ID, int64(a.Known().Outbound))
+	return s.Fault(a.ID, threadID, s.Store.MarkOutbox(ctx, a.ID, store.OutboxMark{Thread: threadID, Acked: acked, Dead: dead}))
 }
 
 // FinishDelivery records a send (D3, D4), and begins the next one if asked to.
@@ -96,18 +117,18 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 	if err != nil {
 		return nil, err
 	}
-	s.appendLog(a.ID, req.GetLogs())
+	s.AppendLog(a.ID, req.GetLogs())
 	label := "D3"
 	if o := req.GetOutcome(); o == registryv1.DeliveryOutcome_DELIVERY_OUTCOME_FAILED || o == registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED {
 		label = "D4"
 	}
 	fault.Point(label + ".before")
-	d, err := s.store.FinishDelivery(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, store.FinishDelivery{
-		EventID: req.GetEventId(), Outcome: outcomes[req.GetOutcome()], Channel: req.GetChannel(), ProviderID: req.GetProviderId(),
-		Error: req.GetError(), RetryAfter: req.GetRetryAfter().AsDuration(), MaxAttempts: set.Config.Deliver.MaxAttempts, Waits: s.cfg.DeliveryWaits,
+	d, err := s.Store.FinishDelivery(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, store.FinishDelivery{
+		EventID: req.GetEventId(), Outcome: wire.ReadOutcome(req.GetOutcome()), Channel: req.GetChannel(), ProviderID: req.GetProviderId(),
+		Error: req.GetError(), RetryAfter: req.GetRetryAfter().AsDuration(), MaxAttempts: set.Config.Deliver.MaxAttempts, Waits: s.waits,
 	})
 	if err != nil {
-		return nil, s.edge(a.ID, req.GetThreadId(), err)
+		return nil, s.Fault(a.ID, req.GetThreadId(), err)
 	}
 	fault.Point(label + ".after")
 	if d.State == store.DeliveryDead {
@@ -115,8 +136,8 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 			return nil, err
 		}
 	}
-	s.fates.Wake(a.ID)
-	out := &registryv1.FinishDeliveryResponse{Delivery: toDelivery(a.ID, d)}
+	s.Fates.Wake(a.ID)
+	out := &registryv1.FinishDeliveryResponse{Delivery: wire.Delivery(a.ID, d)}
 	if req.GetNext() {
 		out.Next, err = s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), req.GetBootId(), false)
 	}
@@ -125,11 +146,11 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 
 // ListDeliveries answers deliveries by thread and event id.
 func (s *Service) ListDeliveries(ctx context.Context, req *registryv1.ListDeliveriesRequest) (*registryv1.ListDeliveriesResponse, error) {
-	dir, err := s.dirOf(req.GetAgentId())
+	dir, err := s.DirOf(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	size := limitOf(req.GetPageSize(), 100)
+	size := wire.Limit(req.GetPageSize(), 100)
 	fromThread, after := cutToken(req.GetPageToken())
 	out := &registryv1.ListDeliveriesResponse{}
 	visit := func(threadID string) (full bool, err error) {
@@ -137,12 +158,12 @@ func (s *Service) ListDeliveries(ctx context.Context, req *registryv1.ListDelive
 		if threadID == fromThread {
 			from = after
 		}
-		list, err := s.store.ListDeliveries(ctx, store.Ref{Agent: req.GetAgentId(), Thread: threadID}, keyOf(deliveryStates, req.GetState()), from, size-len(out.GetDeliveries()))
+		list, err := s.Store.ListDeliveries(ctx, store.Ref{Agent: req.GetAgentId(), Thread: threadID}, wire.ReadDeliveryState(req.GetState()), from, size-len(out.GetDeliveries()))
 		if err != nil {
-			return false, s.edge(req.GetAgentId(), threadID, err)
+			return false, s.Fault(req.GetAgentId(), threadID, err)
 		}
 		for _, d := range list {
-			out.Deliveries = append(out.Deliveries, toDelivery(req.GetAgentId(), d))
+			out.Deliveries = append(out.Deliveries, wire.Delivery(req.GetAgentId(), d))
 		}
 		if len(out.GetDeliveries()) < size {
 			return false, nil
@@ -163,7 +184,7 @@ func (s *Service) ListDeliveries(ctx context.Context, req *registryv1.ListDelive
 	for cursor := fromThread; ; {
 		ids, err := dir.ListThreads(ctx, cursor, 256)
 		if err != nil {
-			return nil, s.edge(req.GetAgentId(), "", err)
+			return nil, s.Fault(req.GetAgentId(), "", err)
 		}
 		for _, id := range ids {
 			if full, err := visit(id); err != nil || full {
@@ -194,8 +215,8 @@ func (s *Service) RetryDelivery(ctx context.Context, req *registryv1.RetryDelive
 		return nil, err
 	}
 	a.ToDeliver(req.GetThreadId(), req.GetEventId())
-	s.deliver.Mark(a.ID, req.GetThreadId())
-	return &registryv1.RetryDeliveryResponse{Delivery: toDelivery(a.ID, d)}, nil
+	s.DueDeliveries.Mark(a.ID, req.GetThreadId())
+	return &registryv1.RetryDeliveryResponse{Delivery: wire.Delivery(a.ID, d)}, nil
 }
 
 // DropDelivery takes a dead delivery off the dead letters.
@@ -208,13 +229,13 @@ func (s *Service) DropDelivery(ctx context.Context, req *registryv1.DropDelivery
 }
 
 func (s *Service) resolveDelivery(ctx context.Context, agentID, threadID string, eventID int64, how string) (store.Delivery, *directory.Agent, error) {
-	a, err := s.dir.Get(agentID)
+	a, err := s.Dir.Get(agentID)
 	if err != nil {
 		return store.Delivery{}, nil, err
 	}
-	d, err := s.store.ResolveDelivery(ctx, store.Ref{Agent: agentID, Thread: threadID}, eventID, how)
+	d, err := s.Store.ResolveDelivery(ctx, store.Ref{Agent: agentID, Thread: threadID}, eventID, how)
 	if err == nil {
-		err = s.store.MarkOutbox(ctx, agentID, store.OutboxMark{Thread: threadID, Acked: d.Acked, Dead: d.Dead, Reopen: how == "retried"})
+		err = s.Store.MarkOutbox(ctx, agentID, store.OutboxMark{Thread: threadID, Acked: d.Acked, Dead: d.Dead, Reopen: how == "retried"})
 	}
-	return d, a, s.edge(agentID, threadID, err)
+	return d, a, s.Fault(agentID, threadID, err)
 }

@@ -1,4 +1,4 @@
-package registry
+package core
 
 import (
 	"github.com/theclaw/agents/internal/fault"
@@ -14,8 +14,8 @@ import (
 // done again. Under its name the damage answers every call, also after a restart,
 // until 'agentctl fsck --repair' renames it and puts the salvaged one in its
 // place, with the home's lock held.
-func (s *Service) quarantine(a *directory.Agent, r store.Ref, err error) {
-	f := fault.From(s.edge(r.Agent, r.Thread, err))
+func (c *Core) quarantine(a *directory.Agent, r store.Ref, err error) {
+	f := fault.From(c.Fault(r.Agent, r.Thread, err))
 	a.Damage(r.Thread, f.What+": "+f.Fix)
-	s.run.Drop(a.ID)
+	c.DueRuns.Drop(a.ID)
 }

@@ -1,4 +1,4 @@
-package registry
+package threadapi
 
 import (
 	"time"
@@ -8,6 +8,7 @@ import (
 	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // WatchEvents sends events as they are committed.
@@ -17,14 +18,14 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 	if err != nil {
 		return err
 	}
-	if _, err := s.dir.Get(r.Agent); err != nil {
+	if _, err := s.Dir.Get(r.Agent); err != nil {
 		return err
 	}
 	after := req.GetAfterId()
 	if after < 0 {
-		p, err := s.store.Read(ctx, r, store.Query{Limit: 1, Tail: true})
+		p, err := s.Store.Read(ctx, r, store.Query{Limit: 1, Tail: true})
 		if err != nil {
-			return s.edge(r.Agent, r.Thread, err)
+			return s.Fault(r.Agent, r.Thread, err)
 		}
 		after = p.Head
 	}
@@ -39,7 +40,7 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 	}
 	for {
 		// The channel before the read: a commit between the two wakes it.
-		woken, done := s.events.Wait(r)
+		woken, done := s.Events.Wait(r)
 		more, err := s.sendSince(out, r, f, &after)
 		if err == nil && !more {
 			select {
@@ -60,14 +61,14 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 // sendSince sends one page after *after and moves it; more tells that the next
 // page is there already.
 func (s *Service) sendSince(out grpc.ServerStreamingServer[registryv1.WatchEventsResponse], r store.Ref, f *filter.Filter, after *int64) (more bool, err error) {
-	p, err := s.store.Read(out.Context(), r, store.Query{After: *after, Limit: 256, Filter: f})
+	p, err := s.Store.Read(out.Context(), r, store.Query{After: *after, Limit: 256, Filter: f})
 	if err != nil {
-		return false, s.edge(r.Agent, r.Thread, err)
+		return false, s.Fault(r.Agent, r.Thread, err)
 	}
 	if len(p.Events) == 0 {
 		*after = max(*after, p.Head) // skip what the filter leaves out
 		return false, nil
 	}
 	*after = p.Events[len(p.Events)-1].ID
-	return p.More, out.Send(&registryv1.WatchEventsResponse{Events: toEvents(p.Events)})
+	return p.More, out.Send(&registryv1.WatchEventsResponse{Events: wire.Events(p.Events)})
 }

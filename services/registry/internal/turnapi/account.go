@@ -1,4 +1,4 @@
-package registry
+package turnapi
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 const maxTurnWait = 10 * time.Minute
 
 // GetTurn explains one inbox event, and waits for its fate if asked to.
 func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (*registryv1.GetTurnResponse, error) {
-	a, err := s.dir.Get(req.GetAgentId())
+	a, err := s.Dir.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +25,7 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 	if q.InboxID == 0 {
 		var ok bool
 		if q.InboxID, ok = thread.KeyID(q.Key); !ok {
-			return nil, usage("no event is named: inbox_id is 0 and key is not one", "give the inbox id, or the run id")
+			return nil, wire.Bad("no event is named: inbox_id is 0 and key is not one", "give the inbox id, or the run id")
 		}
 	}
 	var deadline <-chan time.Time
@@ -34,14 +35,14 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 		deadline = t.C
 	}
 	for {
-		woken, done := s.fates.Wait(a.ID)
-		t, err := s.store.Turn(ctx, a.ID, q)
+		woken, done := s.Fates.Wait(a.ID)
+		t, err := s.Store.Turn(ctx, a.ID, q)
 		if err != nil || t.State == store.TurnDone || deadline == nil {
 			done()
 			if err != nil {
-				return nil, s.edge(a.ID, thread.Inbox, err)
+				return nil, s.Fault(a.ID, thread.Inbox, err)
 			}
-			return &registryv1.GetTurnResponse{Turn: toTurn(t)}, nil
+			return &registryv1.GetTurnResponse{Turn: wire.Turn(t)}, nil
 		}
 		select {
 		case <-woken:
@@ -59,24 +60,24 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 
 // ListTurns answers turns, newest inbox event first.
 func (s *Service) ListTurns(ctx context.Context, req *registryv1.ListTurnsRequest) (*registryv1.ListTurnsResponse, error) {
-	a, err := s.dir.Get(req.GetAgentId())
+	a, err := s.Dir.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
 	before := int64(0)
 	if tok := req.GetPageToken(); tok != "" {
 		if before, err = strconv.ParseInt(tok, 10, 64); err != nil {
-			return nil, usage("the page token is not one of ours", "pass next_page_token as it was answered")
+			return nil, wire.Bad("the page token is not one of ours", "pass next_page_token as it was answered")
 		}
 	}
-	size := limitOf(req.GetPageSize(), 100)
-	turns, err := s.store.ListTurns(ctx, a.ID, store.ListTurns{Fate: fates[req.GetFate()], Before: before, Limit: size, Unresolved: req.GetUnresolved()})
+	size := wire.Limit(req.GetPageSize(), 100)
+	turns, err := s.Store.ListTurns(ctx, a.ID, store.ListTurns{Fate: wire.ReadFate(req.GetFate()), Before: before, Limit: size, Unresolved: req.GetUnresolved()})
 	if err != nil {
-		return nil, s.edge(a.ID, thread.Inbox, err)
+		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	out := &registryv1.ListTurnsResponse{}
 	for _, t := range turns {
-		out.Turns = append(out.Turns, toTurn(t))
+		out.Turns = append(out.Turns, wire.Turn(t))
 	}
 	if len(turns) == size {
 		out.NextPageToken = strconv.FormatInt(turns[size-1].InboxID, 10)
@@ -87,18 +88,18 @@ func (s *Service) ListTurns(ctx context.Context, req *registryv1.ListTurnsReques
 // RetryTurn pushes the event of a dead turn again, as a new event with a key of
 // its own, so that asking twice retries once.
 func (s *Service) RetryTurn(ctx context.Context, req *registryv1.RetryTurnRequest) (*registryv1.RetryTurnResponse, error) {
-	a, err := s.dir.Get(req.GetAgentId())
+	a, err := s.Dir.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	ev, key, err := s.store.ResolveTurn(ctx, a.ID, req.GetInboxId(), "retried")
+	ev, key, err := s.Store.ResolveTurn(ctx, a.ID, req.GetInboxId(), "retried")
 	if err != nil {
-		return nil, s.edge(a.ID, thread.Inbox, err)
+		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	out, err := s.store.Append(ctx, store.Inbox(a.ID), []store.NewEvent{{Source: ev.Source, Type: ev.Type, Subtype: ev.Subtype, Content: ev.Content}},
+	out, err := s.Store.Append(ctx, store.Inbox(a.ID), []store.NewEvent{{Source: ev.Source, Type: ev.Type, Subtype: ev.Subtype, Content: ev.Content}},
 		store.AppendOptions{Key: fmt.Sprintf("%s:retry:1", key)})
 	if err != nil {
-		return nil, s.edge(a.ID, thread.Inbox, err)
+		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	if !out.Duplicate {
 		a.CountDead(-1)
@@ -108,12 +109,12 @@ func (s *Service) RetryTurn(ctx context.Context, req *registryv1.RetryTurnReques
 
 // DropTurn takes a dead turn off the dead letters.
 func (s *Service) DropTurn(ctx context.Context, req *registryv1.DropTurnRequest) (*registryv1.DropTurnResponse, error) {
-	a, err := s.dir.Get(req.GetAgentId())
+	a, err := s.Dir.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := s.store.ResolveTurn(ctx, a.ID, req.GetInboxId(), "dropped"); err != nil {
-		return nil, s.edge(a.ID, thread.Inbox, err)
+	if _, _, err := s.Store.ResolveTurn(ctx, a.ID, req.GetInboxId(), "dropped"); err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	a.CountDead(-1)
 	return &registryv1.DropTurnResponse{}, nil

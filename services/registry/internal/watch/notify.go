@@ -1,10 +1,9 @@
-package registry
+package watch
 
 import (
 	"context"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -12,17 +11,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 )
-
-// watcher notices within milliseconds that another program has written to an
-// inbox. It is a hint only: what it misses, the sweep finds.
-type watcher struct {
-	s  *Service
-	fs *fsnotify.Watcher // nil where the kernel has no more to give
-
-	mu     sync.Mutex
-	byPath map[string]string // inbox directory -> agent
-	again  map[string]bool   // agents looked at again soon; true: written meanwhile
-}
 
 // looksAgain are the times after a write at which an inbox is looked at once
 // more: the kernel tells of the write before SQLite makes the commit visible,
@@ -34,32 +22,25 @@ var looksAgain = []time.Duration{
 // ownWrite is how soon after a write of ours the kernel has told of it.
 const ownWrite = 20 * time.Millisecond
 
-func newWatcher(s *Service) *watcher {
-	w := &watcher{s: s, byPath: map[string]string{}, again: map[string]bool{}}
+// notify asks the kernel to tell of the agents' folder.
+func (w *Watch) notify() {
 	fs, err := fsnotify.NewBufferedWatcher(4096)
 	if err != nil {
-		s.log.Warn("inboxes are not watched; the sweep finds foreign messages", "error", err)
-		return w
+		w.Log.Warn("inboxes are not watched; the sweep finds foreign messages", "error", err)
+		return
 	}
 	w.fs = fs
-	if err := fs.Add(s.home.AgentsDir()); err != nil {
-		s.log.Warn("new agents are found by the sweep only", "error", err)
+	if err := fs.Add(w.Home.AgentsDir()); err != nil {
+		w.Log.Warn("new agents are found by the sweep only", "error", err)
 	}
-	return w
 }
 
-func (w *watcher) close() error {
-	if w.fs == nil {
-		return nil
-	}
-	return w.fs.Close()
-}
-
-func (w *watcher) add(a *directory.Agent) {
+// Add watches the inbox of an agent.
+func (w *Watch) Add(a *directory.Agent) {
 	if w.fs == nil {
 		return
 	}
-	path, err := w.s.dir.Path(store.Inbox(a.ID))
+	path, err := w.Dir.Path(store.Inbox(a.ID))
 	if err != nil {
 		return
 	}
@@ -77,7 +58,20 @@ func (w *watcher) add(a *directory.Agent) {
 	}
 }
 
-func (w *watcher) loop(ctx context.Context) {
+// Drop ends the watches below a directory that another has taken the place of:
+// they stand on what was there, not on the name.
+func (w *Watch) Drop(dir string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for path := range w.byPath {
+		if strings.HasPrefix(path, dir+"/") {
+			delete(w.byPath, path)
+			_ = w.fs.Remove(path) // not watched is as good
+		}
+	}
+}
+
+func (w *Watch) notifyLoop(ctx context.Context) {
 	if w.fs == nil {
 		<-ctx.Done()
 		return
@@ -96,19 +90,19 @@ func (w *watcher) loop(ctx context.Context) {
 				return
 			}
 			// The kernel's queue ran over: look everywhere.
-			w.s.log.Warn("watch lost events; looking at all inboxes", "error", err)
-			w.s.sweep(ctx)
+			w.Log.Warn("watch lost events; looking at all inboxes", "error", err)
+			w.sweep(ctx)
 		}
 	}
 }
 
-func (w *watcher) event(e fsnotify.Event) {
+func (w *Watch) event(e fsnotify.Event) {
 	dir, file := filepath.Split(e.Name)
 	dir = filepath.Clean(dir)
-	if dir == w.s.home.AgentsDir() {
+	if dir == w.Home.AgentsDir() {
 		if e.Has(fsnotify.Create | fsnotify.Remove | fsnotify.Rename) {
-			if err := w.s.rescan(); err != nil {
-				w.s.log.Error("agents not scanned", "error", err)
+			if err := w.Rescan(); err != nil {
+				w.Log.Error("agents not scanned", "error", err)
 			}
 		}
 		return
@@ -126,18 +120,18 @@ func (w *watcher) event(e fsnotify.Event) {
 
 // written looks at once, unless the write is most likely our own: then the later
 // looks are enough for a foreign one that hides behind it.
-func (w *watcher) written(id string) {
-	if a, err := w.s.dir.Get(id); err == nil && a.WroteWithin(ownWrite) {
+func (w *Watch) written(id string) {
+	if a, err := w.Dir.Get(id); err == nil && a.WroteWithin(ownWrite) {
 		w.lookAgain(id, looksAgain[1:])
 		return
 	}
-	w.s.look(id)
+	w.look(id)
 	w.lookAgain(id, looksAgain)
 }
 
 // lookAgain looks at an inbox after each time given, and once more around
 // when it was written meanwhile.
-func (w *watcher) lookAgain(id string, after []time.Duration) {
+func (w *Watch) lookAgain(id string, after []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, soon := w.again[id]; soon {
@@ -147,7 +141,7 @@ func (w *watcher) lookAgain(id string, after []time.Duration) {
 	w.again[id] = false
 	for i, d := range after {
 		time.AfterFunc(d, func() {
-			w.s.look(id)
+			w.look(id)
 			if i == len(after)-1 {
 				w.endRound(id)
 			}
@@ -155,7 +149,7 @@ func (w *watcher) lookAgain(id string, after []time.Duration) {
 	}
 }
 
-func (w *watcher) endRound(id string) {
+func (w *Watch) endRound(id string) {
 	w.mu.Lock()
 	written := w.again[id]
 	delete(w.again, id)

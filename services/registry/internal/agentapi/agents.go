@@ -1,30 +1,42 @@
-package registry
+// Package agentapi is the edge of AgentService: agents are made, described, started
+// and stopped, their files and settings read and changed, backed up and restored.
+//
+// It promises that the desired state is stored before it is answered, and that no
+// event is claimed after the answer to a stop. It starts no work itself: what is
+// due is on the core's lists.
+package agentapi
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/texts"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
-	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/watch"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// handler is the text of the inbox subscription: what an external dispatcher
-// runs when a message arrives.
-func handler(agentID string) string { return "agent run " + agentID }
+// Service is the edge. The zero value is not usable; see New.
+type Service struct {
+	registryv1.UnimplementedAgentServiceServer
+	*core.Core
+	watch *watch.Watch
+}
+
+// New makes the edge; w is told of agents that come and go here.
+func New(c *core.Core, w *watch.Watch) *Service { return &Service{Core: c, watch: w} }
 
 // CreateAgent makes an agent directory.
 func (s *Service) CreateAgent(_ context.Context, req *registryv1.CreateAgentRequest) (*registryv1.CreateAgentResponse, error) {
@@ -44,12 +56,12 @@ func (s *Service) create(id string, spec agentdir.Spec) (*directory.Agent, error
 		_, err := db.Create(filepath.Join(dir, thread.Inbox))
 		return err
 	}
-	if _, err := s.home.Create(id, spec); err != nil {
-		return nil, s.edge(id, thread.Inbox, err)
+	if _, err := s.Home.Create(id, spec); err != nil {
+		return nil, s.Fault(id, thread.Inbox, err)
 	}
-	a, err := s.dir.Get(id)
+	a, err := s.Dir.Get(id)
 	if err == nil {
-		s.watch.add(a)
+		s.watch.Add(a)
 	}
 	return a, err
 }
@@ -64,10 +76,10 @@ func (s *Service) describe(a *directory.Agent) *registryv1.Agent {
 	case k.Problem != "":
 		out.Health = registryv1.AgentHealth_AGENT_HEALTH_FAILED
 	}
-	if dir, err := s.home.Agent(a.ID); err == nil {
+	if dir, err := s.Home.Agent(a.ID); err == nil {
 		out.Dir = dir.Path
 	}
-	set, err := a.Settings(s.home)
+	set, err := a.Settings(s.Home)
 	if err != nil {
 		out.Health, out.Problem = registryv1.AgentHealth_AGENT_HEALTH_FAILED, fault.From(err).What
 		return out
@@ -84,7 +96,7 @@ func (s *Service) describe(a *directory.Agent) *registryv1.Agent {
 // modelText is provider/model, or "default" when nobody chose: then the runner
 // takes the one it has a key for.
 func modelText(set *agentdir.Agent) string {
-	c := turnConfig(set)
+	c := wire.TurnConfig(set)
 	if c.GetProvider() == "" && c.GetModel() == "" {
 		return "default"
 	}
@@ -93,118 +105,101 @@ func modelText(set *agentdir.Agent) string {
 
 // GetAgent answers one agent.
 func (s *Service) GetAgent(ctx context.Context, req *registryv1.GetAgentRequest) (*registryv1.GetAgentResponse, error) {
-	a, err := s.dir.Get(req.GetAgentId())
+	a, err := s.Dir.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.present(a.ID); err != nil {
+	if err := s.Present(a.ID); err != nil {
 		return nil, err
 	}
-	_, _ = s.agent(ctx, a.ID) // a broken agent is described with its problem
+	_, _ = s.Agent(ctx, a.ID) // a broken agent is described with its problem
 	return &registryv1.GetAgentResponse{Agent: s.describe(a)}, nil
 }
 
 // ListAgents answers every agent, broken ones too.
 func (s *Service) ListAgents(_ context.Context, req *registryv1.ListAgentsRequest) (*registryv1.ListAgentsResponse, error) {
-	if err := s.rescan(); err != nil {
+	if err := s.watch.Rescan(); err != nil {
 		return nil, err
 	}
-	ids, next := page(s.dir.IDs(), req.GetPageToken(), int(req.GetPageSize()), 1000)
+	ids, next := wire.Page(s.Dir.IDs(), req.GetPageToken(), int(req.GetPageSize()), 1000)
 	out := &registryv1.ListAgentsResponse{NextPageToken: next}
 	for _, id := range ids {
-		if a, err := s.dir.Get(id); err == nil {
+		if a, err := s.Dir.Get(id); err == nil {
 			out.Agents = append(out.Agents, s.describe(a))
 		}
 	}
 	return out, nil
 }
 
-// page cuts a sorted list: names after the token, at most size.
-func page(all []string, after string, size, most int) (part []string, next string) {
-	if size <= 0 || size > most {
-		size = most
-	}
-	for _, v := range all {
-		if v <= after {
-			continue
-		}
-		if len(part) == size {
-			return part, part[size-1]
-		}
-		part = append(part, v)
-	}
-	return part, ""
-}
-
 // StartAgent stores the desired state and makes queued events due.
 func (s *Service) StartAgent(ctx context.Context, req *registryv1.StartAgentRequest) (*registryv1.StartAgentResponse, error) {
-	a, err := s.agent(ctx, req.GetAgentId())
+	a, err := s.Agent(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.Settings(s.home); err != nil { // an agent that cannot run is not started
+	if _, err := a.Settings(s.Home); err != nil { // an agent that cannot run is not started
 		return nil, err
 	}
 	a.Life.Lock()
-	changed, err := s.store.SetStarted(ctx, a.ID, true, handler(a.ID))
+	changed, err := s.Store.SetStarted(ctx, a.ID, true, core.Handler(a.ID))
 	if err == nil {
 		a.SetStarted(true)
 	}
 	a.Life.Unlock()
 	if err != nil {
-		return nil, s.edge(a.ID, thread.Inbox, err)
+		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	if changed {
-		s.logAgent(a.ID, "agent started")
+		s.LogAgent(a.ID, "agent started")
 	}
-	s.markDue(a)
+	s.MarkDue(a)
 	return &registryv1.StartAgentResponse{Already: !changed}, nil
 }
 
 // StopAgent stores the desired state; after its answer nothing is claimed.
 func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentRequest) (*registryv1.StopAgentResponse, error) {
-	a, err := s.agent(ctx, req.GetAgentId())
+	a, err := s.Agent(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
 	a.Life.Lock()
-	changed, err := s.store.SetStarted(ctx, a.ID, false, "")
+	changed, err := s.Store.SetStarted(ctx, a.ID, false, "")
 	if err == nil {
 		a.SetStarted(false)
 	}
 	a.Life.Unlock()
 	if err != nil {
-		return nil, s.edge(a.ID, thread.Inbox, err)
+		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	s.run.Drop(a.ID)
+	s.DueRuns.Drop(a.ID)
 	if changed {
-		s.logAgent(a.ID, "agent stopped")
+		s.LogAgent(a.ID, "agent stopped")
 	}
 	return &registryv1.StopAgentResponse{Already: !changed}, nil
 }
 
 // GetAgentStatus answers state and progress.
 func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentStatusRequest) (*registryv1.GetAgentStatusResponse, error) {
-	a, err := s.dir.Get(req.GetAgentId())
+	a, err := s.Dir.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.present(a.ID); err != nil {
+	if err := s.Present(a.ID); err != nil {
 		return nil, err
 	}
-	st, err := s.store.State(ctx, a.ID)
+	st, err := s.Store.State(ctx, a.ID)
 	if errors.Is(err, store.ErrCorrupt) { // that is its state
 		return &registryv1.GetAgentStatusResponse{Agent: s.describe(a)}, nil
 	}
 	if err != nil {
-		return nil, s.edge(a.ID, thread.Inbox, err)
+		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	path, err := s.dir.Path(store.Inbox(a.ID))
+	path, err := s.Dir.Path(store.Inbox(a.ID))
 	if err != nil {
-		return nil, s.edge(a.ID, thread.Inbox, err)
+		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	a.Load(st, directory.Stamp(path))
-	s.markDue(a)
+	s.MarkDue(a)
 	out := &registryv1.GetAgentStatusResponse{
 		Agent: s.describe(a), InboxPath: path, OutboundPending: int64(a.Known().Outbound), Dead: st.Dead,
 		Inbox: &registryv1.ConsumerStatus{LastAckedId: st.Acked, Pending: st.Pending, HeadId: st.Head},
@@ -212,7 +207,7 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 	if at := thread.ParseStamp(st.LastAt); !at.IsZero() {
 		out.LastActivity = timestamppb.New(at)
 	}
-	if rec, live := s.leases.Get(lease.AgentResource(a.ID)); live {
+	if rec, live := s.Leases.Get(lease.AgentResource(a.ID)); live {
 		out.Holder = rec.Holder
 	}
 	return out, nil
@@ -233,53 +228,4 @@ func (s *Service) BootstrapAgents(_ context.Context, req *registryv1.BootstrapAg
 		}
 	}
 	return out, nil
-}
-
-// logAgent writes one line to the agent's log; the log is for people and its
-// failure stops nothing.
-func (s *Service) logAgent(id, text string) {
-	s.appendLog(id, []*registryv1.LogLine{{Level: "INFO", Text: text}})
-}
-
-func (s *Service) appendLog(id string, lines []*registryv1.LogLine) {
-	if len(lines) == 0 || s.agents == nil {
-		return
-	}
-	dir, err := s.home.Agent(id)
-	if err != nil {
-		return
-	}
-	if _, err := os.Stat(dir.Path); err != nil {
-		return // never bring a removed directory back
-	}
-	out := make([]agentlog.Line, len(lines))
-	for i, l := range lines {
-		out[i] = agentlog.Line{Level: agentlog.Level(l.GetLevel()), Text: l.GetText()}
-	}
-	if err := s.agents.Append(dir.Logs(), out...); err != nil {
-		s.log.Warn("agent log not written", "agent_id", id, "error", err)
-	}
-}
-
-func (s *Service) rescan() error {
-	fresh, gone, err := s.dir.Scan()
-	if err != nil {
-		return s.edge("", "", err)
-	}
-	for _, id := range gone {
-		if s.dir.Missing(id) { // else it is back already, as a new agent
-			s.forget(id)
-		}
-	}
-	for _, id := range fresh {
-		if a, err := s.dir.Get(id); err == nil {
-			s.watch.add(a)
-			s.look(id)
-		}
-	}
-	return nil
-}
-
-func usage(what, fix string) error {
-	return fault.New(codes.InvalidArgument, fault.InvalidArgument, what, fix)
 }

@@ -1,4 +1,4 @@
-package registry
+package core
 
 import (
 	"context"
@@ -11,16 +11,13 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/thread"
 )
-
-const thread0 = thread.Inbox
 
 // full is how long a caller whose push was refused should wait.
 const full = 5 * time.Second
 
-// edge turns what a room below answered into what a caller is told.
-func (s *Service) edge(agentID, threadID string, err error) error {
+// Fault turns what a room below answered into what a caller is told.
+func (c *Core) Fault(agentID, threadID string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -35,17 +32,17 @@ func (s *Service) edge(agentID, threadID string, err error) error {
 		f.RetryAfter, f.Meta = held.RetryAfter, map[string]string{"holder": held.Holder, "address": held.Address}
 		return f
 	}
-	return fault.Wrap(s.known(agentID, threadID, err), err)
+	return fault.Wrap(c.known(agentID, threadID, err), err)
 }
 
-func (s *Service) known(agentID, threadID string, err error) *fault.Error {
+func (c *Core) known(agentID, threadID string, err error) *fault.Error {
 	where := "thread '" + threadID + "' of agent '" + agentID + "'"
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case is(store.ErrLeaseLost), is(lease.ErrLost):
 		return fault.New(codes.Aborted, fault.LeaseLost, "the lease is no longer current", "stop working on it; another process has it or will")
 	case is(store.ErrNotFound):
-		if s.dir.Missing(agentID) {
+		if c.Dir.Missing(agentID) {
 			return fault.New(codes.NotFound, fault.AgentNotFound, "agent '"+agentID+"' not found", "run 'agentctl init "+agentID+"' first")
 		}
 		return fault.New(codes.NotFound, fault.ThreadNotFound, where+" does not exist", "see 'agentctl threads "+agentID+"'")

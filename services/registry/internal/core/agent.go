@@ -1,0 +1,96 @@
+package core
+
+import (
+	"context"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+)
+
+// Handler is the text of the inbox subscription: what an external dispatcher
+// runs when a message arrives.
+func Handler(agentID string) string { return "agent run " + agentID }
+
+// Agent answers a known agent whose inbox has been read.
+func (c *Core) Agent(ctx context.Context, id string) (*directory.Agent, error) {
+	a, err := c.Dir.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	if a.Known().Loaded {
+		return a, nil
+	}
+	return a, c.Load(ctx, a)
+}
+
+// DirOf answers the directory of a known agent.
+func (c *Core) DirOf(id string) (agentdir.Dir, error) {
+	a, err := c.Dir.Get(id)
+	if err != nil {
+		return agentdir.Dir{}, err
+	}
+	return c.Home.Agent(a.ID)
+}
+
+// Present tells the truth about a directory that may be gone while its database
+// is still open here: a file that has no name any more takes writes gladly.
+func (c *Core) Present(id string) error {
+	if !c.Dir.Missing(id) {
+		return nil
+	}
+	c.Forget(id)
+	_, err := c.Dir.Get(id)
+	return err
+}
+
+// Load reads an agent's inbox and makes it due if it has work.
+func (c *Core) Load(ctx context.Context, a *directory.Agent) error {
+	r := store.Inbox(a.ID)
+	path, err := c.Dir.Path(r)
+	if err == nil {
+		sig := directory.Stamp(path)
+		var st store.InboxState
+		if st, err = c.Store.State(ctx, a.ID); err == nil {
+			a.Load(st, sig)
+			c.MarkDue(a)
+			return nil
+		}
+	}
+	if gone := c.Present(a.ID); gone != nil {
+		return gone
+	}
+	err = c.Fault(a.ID, thread.Inbox, err)
+	a.Fail(fault.From(err).What, false)
+	return err
+}
+
+// MarkDue puts an agent that has work onto the lists.
+func (c *Core) MarkDue(a *directory.Agent) {
+	if a.HasWork() {
+		c.DueRuns.Mark(a.ID)
+	}
+	if out := a.Outbox(); len(out) > 0 {
+		c.DueDeliveries.Mark(a.ID, out...)
+	}
+}
+
+// Forget drops everything about an agent whose directory is gone.
+func (c *Core) Forget(id string) {
+	c.Dir.Forget(id)
+	c.DueRuns.Drop(id)
+	c.DueDeliveries.Drop(id)
+	c.Store.Forget(func(r store.Ref) bool { return r.Agent == id })
+	for _, res := range []string{lease.AgentResource(id), lease.DeliverResource(id)} {
+		if rec, ok := c.Leases.Get(res); ok {
+			// The holder's next call is told; the row costs nothing.
+			_ = c.Leases.Release(context.Background(), res, rec.Token)
+		}
+	}
+	c.Metrics.SetInboxLag(id, 0)
+	c.Metrics.SetOutboundLag(id, 0)
+	c.Log.Warn("agent directory is gone", "agent_id", id)
+}

@@ -1,0 +1,146 @@
+// Package core owns what the edges of the registry share: the open databases, the
+// table of leases, what is known of each agent, the lists of agents with work, and
+// who is to be woken when something changes.
+//
+//	agentapi  threadapi  leaseapi  turnapi  deliveryapi  watch
+//	    \         |          \       /         |          /
+//	     +--------+----------- core ----------+----------+
+//
+// It promises that each commit wakes those who wait for it and makes its agent
+// due, that an agent whose database breaks is marked and nobody else is, and that
+// every error leaves with a reason and what to do. It answers no call, starts no
+// goroutine and knows no message but the log line.
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite"
+	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/dispatch"
+	"github.com/theclaw/agents/services/registry/internal/hub"
+)
+
+// Options of a core.
+type Options struct {
+	Home    *agentdir.Home
+	Logger  *slog.Logger
+	Metrics *obs.RegistryMetrics
+	Log     *agentlog.Log // agents' logs/agent.log; nil writes none
+	MaxOpen int           // databases open at rest
+	Idle    time.Duration // how long one stays open at rest
+	MinFree int64         // bytes free on disk below which pushes are refused
+}
+
+// Core is what the edges share.
+type Core struct {
+	Home    *agentdir.Home
+	Log     *slog.Logger
+	Metrics *obs.RegistryMetrics
+	Store   *sqlite.Engine
+	Dir     *directory.Directory
+	Leases  *lease.Table
+
+	DueRuns       *dispatch.Board    // agents with events without a fate
+	DueDeliveries *dispatch.Board    // agents with replies to send
+	Events        hub.Hub[store.Ref] // who follows a thread
+	Fates         hub.Hub[string]    // who waits for a turn or a delivery of an agent
+
+	homeDB    *homedb.DB
+	agentLogs *agentlog.Log
+	minFree   int64
+}
+
+// New opens the registry's own tables. The home's lock is held by the caller.
+func New(ctx context.Context, o Options) (*Core, error) {
+	c := &Core{
+		Home: o.Home, Log: o.Logger, Metrics: o.Metrics, Dir: directory.New(o.Home),
+		DueRuns: dispatch.New(), DueDeliveries: dispatch.New(), agentLogs: o.Log, minFree: o.MinFree,
+	}
+	var err error
+	if c.homeDB, err = homedb.Open(ctx, o.Home.RegistryDB()); err != nil {
+		return nil, agentdir.Fault(err)
+	}
+	holders := o.Home.HoldersDir()
+	if c.Leases, err = lease.NewTable(ctx, c.homeDB, func(h string) bool { return lease.HolderDead(holders, h) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("load leases: %w", err), c.homeDB.Close())
+	}
+	c.Store = sqlite.New(sqlite.Options{
+		Path: c.Dir.Path, Live: c.Leases.Check, OnCommit: c.committed, OnFault: c.broken, MaxOpen: o.MaxOpen, Idle: o.Idle,
+	})
+	return c, nil
+}
+
+// Close closes every database. No call may be under way.
+func (c *Core) Close() error {
+	err := c.Store.Close()
+	c.saveInboxes()
+	return errors.Join(err, c.homeDB.Close())
+}
+
+// committed is told by the store, from the database's own goroutine, of events
+// that became visible.
+func (c *Core) committed(commit store.Commit) {
+	if commit.Ref.IsInbox() {
+		a, err := c.Dir.Get(commit.Ref.Agent)
+		if err == nil {
+			a.Wrote()
+		}
+		if err == nil && a.Pushed(commit.Events[len(commit.Events)-1].ID) && a.Started() {
+			c.DueRuns.Mark(a.ID)
+		}
+	}
+	c.Events.Wake(commit.Ref)
+}
+
+// broken is told of a database that cannot be used: its agent alone is marked.
+func (c *Core) broken(r store.Ref, err error) {
+	c.Log.Error("database broke", "agent_id", r.Agent, "thread_id", r.Thread, "error", err)
+	a, getErr := c.Dir.Get(r.Agent)
+	switch {
+	case getErr != nil:
+	case errors.Is(err, store.ErrCorrupt):
+		c.quarantine(a, r, err)
+	default:
+		a.Fail(err.Error(), errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrDiskFull))
+	}
+}
+
+// LogAgent writes one line to the agent's log; the log is for people and its
+// failure stops nothing.
+func (c *Core) LogAgent(id, text string) {
+	c.AppendLog(id, []*registryv1.LogLine{{Level: "INFO", Text: text}})
+}
+
+// AppendLog writes what a worker said to the agent's log.
+func (c *Core) AppendLog(id string, lines []*registryv1.LogLine) {
+	if len(lines) == 0 || c.agentLogs == nil {
+		return
+	}
+	dir, err := c.Home.Agent(id)
+	if err != nil {
+		return
+	}
+	if _, err := os.Stat(dir.Path); err != nil {
+		return // never bring a removed directory back
+	}
+	out := make([]agentlog.Line, len(lines))
+	for i, l := range lines {
+		out[i] = agentlog.Line{Level: agentlog.Level(l.GetLevel()), Text: l.GetText()}
+	}
+	if err := c.agentLogs.Append(dir.Logs(), out...); err != nil {
+		c.Log.Warn("agent log not written", "agent_id", id, "error", err)
+	}
+}

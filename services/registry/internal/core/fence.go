@@ -1,0 +1,26 @@
+package core
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/store"
+)
+
+// FenceOf answers the lease a call says it is made under.
+func FenceOf(ctx context.Context) (store.Fence, bool) {
+	res, token, _, ok := rpc.FenceFrom(ctx)
+	return store.Fence{Resource: res, Token: token}, ok
+}
+
+// UnderLease answers the fence of a call that must have one for a resource.
+func UnderLease(ctx context.Context, resource string) (store.Fence, error) {
+	f, ok := FenceOf(ctx)
+	if !ok || f.Resource != resource {
+		return f, fault.New(codes.Aborted, fault.LeaseLost, "the call carries no lease of "+resource, "acquire the lease first")
+	}
+	return f, nil
+}

@@ -1,0 +1,117 @@
+package threadapi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/source"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// PushEvents appends events durably (T0).
+func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequest) (*registryv1.PushEventsResponse, error) {
+	r := ref(req.GetThread())
+	a, err := s.Dir.Get(r.Agent)
+	if err != nil {
+		return nil, err
+	}
+	o := store.AppendOptions{Key: req.GetIdempotencyKey()}
+	if o.Fence, err = s.mayPush(ctx, r, req.GetEvents()); err != nil {
+		return nil, err
+	}
+	events, err := newEvents(req.GetEvents())
+	if err != nil {
+		return nil, err
+	}
+	if r.IsInbox() {
+		o.MaxPending, o.MaxPerPeer = s.limits.Pending, s.limits.PerPeer
+	}
+	if err := s.CheckDisk(); err != nil {
+		return nil, err
+	}
+	fault.Point("T0.before")
+	out, err := s.Store.Append(ctx, r, events, o)
+	// After the commit: an acknowledged message must have a directory to be in.
+	if gone := s.Present(r.Agent); gone != nil {
+		return nil, gone
+	}
+	if err != nil {
+		return nil, s.Fault(r.Agent, r.Thread, err)
+	}
+	fault.Point("T0.after")
+	if out.Duplicate {
+		s.Metrics.DedupHits.Inc()
+	} else {
+		s.Metrics.Pushes.Inc()
+	}
+	if r.IsInbox() && !a.Known().Loaded {
+		// A push to an agent not looked at yet: its start-up load makes it due.
+		_ = s.Load(ctx, a)
+	}
+	return &registryv1.PushEventsResponse{EventIds: out.IDs, Duplicate: out.Duplicate}, nil
+}
+
+// mayPush says who may write what where. The inbox takes events from anybody
+// the caller may speak for; every other thread, and the name self, belong to the
+// holder of the agent's lease.
+func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1.NewEvent) (*store.Fence, error) {
+	fence, hasFence := core.FenceOf(ctx)
+	own := hasFence && (fence.Resource == lease.AgentResource(r.Agent) || fence.Resource == lease.DeliverResource(r.Agent))
+	if !r.IsInbox() && !own {
+		return nil, fault.New(codes.PermissionDenied, fault.PermissionDenied, "only the agent itself writes to thread '"+r.Thread+"'", "push to its inbox instead")
+	}
+	id, _ := rpc.IdentityFrom(ctx)
+	for _, e := range events {
+		a, _, err := source.ParseLenient(e.GetSource())
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case a.Kind == source.Self && !own:
+			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source self needs the agent's lease", "state who speaks, such as external:console:cli:dm:cli:cli")
+		case id.Kind == rpc.Service && a.Kind == source.Internal && !s.speaksFor(hasFence, fence, a.AgentID):
+			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source "+e.GetSource()+" is not the caller's own", "push with the lease of the agent that speaks")
+		}
+	}
+	if own {
+		return &fence, nil
+	}
+	return nil, nil
+}
+
+// speaksFor tells whether a live lease of agentID vouches for its name.
+func (s *Service) speaksFor(has bool, f store.Fence, agentID string) bool {
+	return has && strings.HasSuffix(f.Resource, "/"+agentID) && s.Leases.Check(f.Resource, f.Token) == nil
+}
+
+func newEvents(in []*registryv1.NewEvent) ([]store.NewEvent, error) {
+	out, sum := make([]store.NewEvent, len(in)), 0
+	for i, e := range in {
+		if e.GetType() != thread.TypeMessage && e.GetType() != thread.TypeRecord {
+			return nil, wire.Bad(fmt.Sprintf("event type %q is unknown", e.GetType()), "use message or record")
+		}
+		if !utf8.ValidString(e.GetContent()) {
+			return nil, wire.ErrNotText
+		}
+		if len(e.GetContent()) > thread.MaxEvent {
+			return nil, wire.TooLarge(e.GetContent())
+		}
+		out[i] = store.NewEvent{Source: e.GetSource(), Type: e.GetType(), Subtype: e.Subtype, Content: e.GetContent()}
+		sum += len(e.GetContent()) + len(e.GetSource()) + 64
+	}
+	if sum > thread.MaxAnswer {
+		return nil, fault.New(codes.InvalidArgument, fault.EventTooLarge, fmt.Sprintf("the push has %d bytes, the most is %d", sum, thread.MaxAnswer), "push in smaller batches")
+	}
+	return out, nil
+}

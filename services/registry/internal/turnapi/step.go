@@ -1,0 +1,54 @@
+package turnapi
+
+import (
+	"context"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// RecordStep journals progress (T3, T4, T6).
+func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequest) (*registryv1.RecordStepResponse, error) {
+	a, fence, _, err := s.turnCall(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	s.AppendLog(a.ID, req.GetLogs())
+	rec := store.Record{Key: req.GetKey()}
+	rec.Steps, rec.Toolcalls = wire.ReadSteps(req.GetSteps())
+	if ft := req.GetFailedTry(); ft != nil {
+		rec.Failed = &store.FailedTry{Error: ft.GetClass() + ": " + ft.GetError(), Wait: ft.GetWait().AsDuration(), Counted: ft.GetCounted()}
+	}
+	label := stepLabel(rec.Steps)
+	point(label, ".before")
+	n, err := s.Store.Record(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, rec)
+	if err != nil {
+		return nil, s.Fault(a.ID, req.GetThreadId(), err)
+	}
+	point(label, ".after")
+	return &registryv1.RecordStepResponse{ErrorAttempts: int32(n)}, nil
+}
+
+// stepLabel is the failpoint a set of steps passes: T6 with a result, T4 with an
+// intent.
+func stepLabel(steps []store.Step) string {
+	for _, st := range steps {
+		if st.Kind == store.StepTool && st.State == store.StepIntent {
+			return "T4"
+		}
+	}
+	for _, st := range steps {
+		if st.Kind == store.StepTool {
+			return "T6"
+		}
+	}
+	return ""
+}
+
+func point(label, at string) {
+	if label != "" {
+		fault.Point(label + at)
+	}
+}

@@ -1,0 +1,27 @@
+package wire
+
+import (
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// TurnConfig is what a runner needs of an agent's settings.
+func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
+	c := set.Config
+	provider, model := c.Pai.Provider, c.Pai.Model
+	// What nobody chose is left to the runner, who knows which provider has a key.
+	if v, err := set.Get("pai.provider"); err == nil && v.Origin == "default" {
+		provider = ""
+	}
+	if v, err := set.Get("pai.model"); err == nil && v.Origin == "default" {
+		model = ""
+	}
+	return &registryv1.TurnConfig{
+		Provider: provider, Model: model, ContextWindow: int64(c.ContextWindow), MaxOutputTokens: int64(c.MaxOutputTokens),
+		MaxAttempts: int32(c.Retry.MaxAttempts), RetryMaxAge: durationpb.New(c.Retry.MaxAge), Timeout: durationpb.New(c.Run.Timeout),
+		SandboxMode: c.Sandbox.Mode, SandboxNetwork: c.Sandbox.Network, NotifyPeer: c.OnError.NotifyPeer,
+		Workdir: set.Dir.Workdir(), SessionsDir: set.Dir.Sessions(),
+	}
+}
