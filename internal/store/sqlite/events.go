@@ -179,15 +179,7 @@ func read(tx *db.Tx, q store.Query) (store.Page, error) {
 
 // Info describes a thread.
 func (e *Engine) Info(ctx context.Context, r store.Ref) (store.Info, error) {
-	return view(ctx, e, r, func(tx *db.Tx) (store.Info, error) {
-		in := store.Info{UUID: tx.UUID()}
-		_, err := tx.Row("SELECT COUNT(*), COALESCE(MAX(id),0), COALESCE((SELECT created_at FROM events ORDER BY id DESC LIMIT 1),'') FROM events", nil, &in.Count, &in.Head, &in.LastAt)
-		if err != nil {
-			return in, err
-		}
-		in.Subscriptions, err = consumer.List(tx)
-		return in, err
-	})
+	return view(ctx, e, r, describe)
 }
 
 // Subscribe adds a consumer.

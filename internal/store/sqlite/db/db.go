@@ -31,6 +31,8 @@ type Options struct {
 	// Driver is the database/sql driver; empty means ours. A proof names one
 	// whose disk it can cut the power of.
 	Driver string
+	// Guest opens the thread as the external tool does: see the package comment.
+	Guest bool
 }
 
 // Stats counts commits since open.
@@ -120,7 +122,7 @@ func (d *DB) prepare() error {
 	if mode != "wal" {
 		return fmt.Errorf("journal mode is %s, not wal: %w", mode, store.ErrIO)
 	}
-	if err := d.setSync(true); err != nil {
+	if err := d.setSync(true); err != nil || d.opts.Guest {
 		return err
 	}
 	var format int

@@ -21,5 +21,12 @@
 // name, is not used again: the error is sticky, Broken reports it, and the owner
 // decides about re-opening. A full disk and another program's lock pass: the
 // transaction is undone as a whole and the next one may succeed.
+//
+// A thread has one owner, or none. Whoever is not it opens the thread as a guest:
+// our tables are neither made nor read, so that a look at an inbox of another
+// agent does not take it over, and events are not chained, so that any number of
+// guests and foreign programs may write beside the owner, whose next append
+// chains what they wrote.
+//
 // The package knows no fences, turns or agents.
 package db

@@ -33,6 +33,7 @@ type Mirror struct {
 	f     *os.File
 	size  int64 // of the file when we last looked
 	lines int   // in it
+	last  int64 // greatest event id in it when it was opened
 	buf   []byte
 }
 
@@ -62,6 +63,21 @@ func (m *Mirror) Append(events []thread.Event) {
 	}
 	if cap(m.buf) > 1<<20 {
 		m.buf = nil
+	}
+}
+
+// Join is Append for one of several writers that take turns: what another has
+// written for us, when it caught up, is left out.
+func (m *Mirror) Join(events []thread.Event) {
+	_ = m.Close() // another may have written since
+	if m.open(events[0].ID) != nil {
+		return
+	}
+	for len(events) > 0 && events[0].ID <= m.last {
+		events = events[1:]
+	}
+	if len(events) > 0 {
+		m.Append(events)
 	}
 }
 
@@ -113,7 +129,7 @@ func (m *Mirror) open(before int64) error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	m.f, m.lines, m.size = f, s.lines, s.bytes
+	m.f, m.lines, m.size, m.last = f, s.lines, s.bytes, s.last
 	if s.torn { // half a line stays as it is: another program may be writing it
 		if _, err := f.WriteString("\n"); err != nil {
 			return errors.Join(err, m.Close())
