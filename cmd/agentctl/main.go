@@ -1,6 +1,8 @@
 // Command agentctl is the program for people: it makes agents, talks to them,
 // and shows what became of every message. It is a client of the services; only
-// fsck looks at databases itself.
+// fsck, and thread where no registry serves it, look at databases themselves.
+//
+// Under the name thread it is the external tool of that name, package threadcmd.
 //
 // main is a recipe: streams, root command, exit code. Each group of commands is
 // a package below internal; what they share is internal/command.
@@ -11,7 +13,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
+
+	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 )
@@ -20,16 +25,36 @@ import (
 var version = "devel"
 
 func main() {
-	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+	program := Main
+	if filepath.Base(os.Args[0]) == "thread" {
+		program = Thread
+	}
+	os.Exit(program(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 }
 
 // Main runs one command line and answers its exit code: 0, 1 for a failure, 2
 // for a wrong command line. SIGINT and SIGTERM cancel what it waits for.
 func Main(args []string, in io.Reader, out, errs io.Writer, getenv func(string) string) int {
+	env := command.New(in, out, errs, getenv, version)
+	env.Flags.JSON = wantsJSON(args) // known before the flags are parsed, which may fail
+	return run(env, newRoot(env), args)
+}
+
+// Thread runs one command line of the program `thread`, which is this one under
+// another name. Its errors are text, with --json too.
+func Thread(args []string, in io.Reader, out, errs io.Writer, getenv func(string) string) int {
+	env := command.New(in, out, errs, getenv, version)
+	return run(env, newThread(env), args)
+}
+
+func run(env *command.Env, root *cobra.Command, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	env := command.New(in, out, errs, getenv, version)
-	code := env.Report(execute(ctx, env, args))
+	err := execute(ctx, root, args)
+	if root.Name() == "thread" {
+		env.Flags.JSON = false
+	}
+	code := env.Report(err)
 	if err := env.Close(); err != nil && code == 0 {
 		env.Flags.JSON = false // standard output is what failed
 		code = env.Report(err)

@@ -20,20 +20,19 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/fsck"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/setting"
+	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd"
 	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
 	"github.com/theclaw/agents/cmd/agentctl/internal/up"
 	"github.com/theclaw/agents/internal/fault"
 )
 
 // execute runs the command line. Whatever cobra itself refuses is a usage error.
-func execute(ctx context.Context, e *command.Env, args []string) error {
-	e.Flags.JSON = wantsJSON(args) // known before the flags are parsed, which may fail
-	root := newRoot(e)
+func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var f *fault.Error
 	if err != nil && !ran(root, args) && !errors.As(err, &f) {
-		return fault.Usage(err.Error(), "see 'agentctl --help'")
+		return fault.Usage(err.Error(), "see '"+root.Name()+" --help'")
 	}
 	return err
 }
@@ -71,15 +70,9 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
   agentctl start alice                 let it work
   agentctl chat alice                  talk to it
   agentctl explain alice 1             what became of message 1`,
-		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.SetIn(e.In)
-	root.SetOut(e.Out)
-	root.SetErr(e.Err)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return command.Usage(c, "%s", flagText(err))
-	})
+	prepare(root, e)
 	f := root.PersistentFlags()
 	f.StringVar(&e.Flags.Home, "home", "", "home directory (default $THECLAW_HOME, else ~/.theclaw)")
 	f.StringVar(&e.Flags.Registry, "registry", "", "address of the registry, unix:///... or dns:///... (default its socket in the home)")
@@ -94,6 +87,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, agent.Commands(e)...)
 	subs = append(subs, message.Command(e), chat.Command(e))
 	subs = append(subs, event.Commands(e)...)
+	subs = append(subs, threadcmd.Command(e))
 	subs = append(subs, turn.Commands(e)...)
 	subs = append(subs, deadletter.Command(e))
 	subs = append(subs, setting.Commands(e)...)
@@ -105,6 +99,25 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	command.Group(e, root, subs...)
 	root.SetHelpCommand(helpCommand(root))
 	return root
+}
+
+// newThread is the root of the program `thread`.
+func newThread(e *command.Env) *cobra.Command {
+	root := threadcmd.Program(e)
+	prepare(root, e)
+	root.SetHelpCommand(helpCommand(root))
+	return root
+}
+
+// prepare gives a root command its streams and its errors.
+func prepare(root *cobra.Command, e *command.Env) {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetIn(e.In)
+	root.SetOut(e.Out)
+	root.SetErr(e.Err)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return command.Usage(c, "%s", flagText(err))
+	})
 }
 
 // flagText says "the value of --kind ..." instead of pflag's longer words.

@@ -1,0 +1,175 @@
+// Package threadcmd owns the commands of the external thread tool: init, push,
+// peek, pop, subscribe, unsubscribe, info and dispatch, on the path of any thread
+// directory, with its flags, its output and its exit codes. They are subcommands
+// of agentctl, and a program of their own under the name `thread`.
+//
+// It promises that push answers 0 only for what is on disk, that a batch is
+// stored whole or not at all, and that events go to the registry where one
+// serves the thread (package door).
+//
+// Where it is not that tool, on purpose: errors are in English; types other than
+// message and record are refused; filters are those of package filter, checked
+// when subscribing too; a pop that is refused moves nothing; a content that is no
+// string is kept as its JSON text; one bad subscription does not stop a dispatch;
+// logs/thread.log is appended to. Through a registry, its rules for who may write
+// what hold as well.
+package threadcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd/door"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/filter"
+)
+
+// Version is what `thread --version` says: the release of the tool whose
+// contract this keeps. Others decide by it what they can ask for.
+const Version = "1.0.9"
+
+// Command answers the command group of agentctl.
+func Command(e *command.Env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "thread",
+		Short: "Read and write any thread directory, as the thread tool does",
+		Long: `Read and write a thread directory with the words of the external thread tool.
+Where a registry serves the thread it does the work; otherwise the database is
+opened here, for the time of the command.
+
+Called under the name thread (a symbolic link to agentctl is enough) the program
+is that tool.`,
+		Example: `  agentctl thread init ./t
+  agentctl thread push --thread ./t --source self --type message --content hello
+  ln -s "$(command -v agentctl)" ~/bin/thread`,
+	}
+	return command.Group(e, c, subs(e)...)
+}
+
+// Program answers the root command of the program `thread`.
+func Program(e *command.Env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "thread",
+		Short: "Read and write thread directories",
+		Long: `Read and write thread directories: an append-only log of events and who reads it.
+
+Exit codes: 0 done, 1 it failed, 2 the command line, a filter or the database is wrong.`,
+		Example: `  thread init ./t
+  thread push --thread ./t --source self --type message --content hello
+  thread peek --thread ./t --last-event-id 0`,
+		Version:           Version,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	c.SetVersionTemplate("{{.Version}}\n")
+	c.Flags().BoolP("version", "V", false, "print the version of the contract that is kept")
+	command.Group(e, c, subs(e)...)
+	for _, sub := range c.Commands() {
+		sub.Example = strings.ReplaceAll(sub.Example, "agentctl thread", "thread")
+		if sub.Name() == "info" {
+			sub.Flags().BoolVar(&e.Flags.JSON, "json", false, "answer in JSON")
+		}
+	}
+	return c
+}
+
+func subs(e *command.Env) []*cobra.Command {
+	return []*cobra.Command{
+		initCommand(e), pushCommand(e), peekCommand(e), popCommand(e), subscribeCommand(e), unsubscribeCommand(e), infoCommand(e), dispatchCommand(e),
+	}
+}
+
+// target is the flag --thread.
+type target struct{ path string }
+
+func (t *target) flag(c *cobra.Command) {
+	c.Flags().StringVar(&t.path, "thread", "", "the thread's directory")
+	_ = c.MarkFlagDirname("thread") // fails only for a flag that is not there
+}
+
+// with opens the thread and gives it to do.
+func (t *target) with(c *cobra.Command, e *command.Env, do func(door.Door, door.Place) error) (err error) {
+	p, err := place(c, e, t.path)
+	if err != nil {
+		return err
+	}
+	d, err := door.Open(c.Context(), e, p)
+	if err != nil {
+		return exit(err)
+	}
+	defer func() { err = exit(errors.Join(err, d.Close())) }()
+	return do(d, p)
+}
+
+func place(c *cobra.Command, e *command.Env, path string) (door.Place, error) {
+	switch {
+	case path == "":
+		return door.Place{}, command.Usage(c, "--thread is missing")
+	case strings.ContainsRune(path, 0):
+		return door.Place{}, command.Usage(c, "a path has no NUL")
+	}
+	return door.At(e, path)
+}
+
+// databases are the reasons for which the tool's exit code is 2: what it gets
+// from SQLite, and what it cannot parse. Its callers decide by the code.
+var databases = map[string]bool{
+	fault.FilterInvalid: true, fault.InvalidArgument: true, fault.EventTooLarge: true, fault.DiskFull: true, fault.ReadOnly: true,
+	fault.DatabaseCorrupt: true, fault.FormatMismatch: true, fault.AgentFailed: true, fault.Internal: true,
+}
+
+// exit gives err the exit code that the tool has for it.
+func exit(err error) error {
+	if err == nil {
+		return nil
+	}
+	if f := fault.From(err); databases[f.Reason] && !isContext(err) {
+		return fault.Wrap(fault.Usage(f.What, f.Fix), err)
+	}
+	return err
+}
+
+func isContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// number is a flag for a whole number in decimal digits.
+type number struct {
+	value, least int64
+	given        bool
+}
+
+// String, Set and Type make a number a flag.
+func (n *number) String() string { return strconv.FormatInt(n.value, 10) }
+
+func (n *number) Set(s string) error {
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || v < n.least || strings.HasPrefix(s, "+") {
+		return fmt.Errorf("it must be a whole number, %d or more", n.least)
+	}
+	n.value, n.given = v, true
+	return nil
+}
+
+func (n *number) Type() string { return "N" }
+
+func parseFilter(c *cobra.Command, text string) (*filter.Filter, error) {
+	if text == "" {
+		return nil, nil
+	}
+	f, err := filter.Parse(text)
+	if err != nil {
+		e := fault.From(err)
+		fix := e.Fix
+		if fix == "" {
+			fix = "see '" + c.CommandPath() + " --help'"
+		}
+		return nil, fault.Usage(e.What, fix)
+	}
+	return f, nil
+}

@@ -1,0 +1,104 @@
+// Package dispatch owns the start of handlers: which subscriptions of a thread
+// have something to read, the lock that keeps a consumer from being started
+// twice, and the way its handler is started.
+//
+// A handler belongs to nobody: it has its own session, no streams, and nobody
+// waits for it. It is told nothing but its own words and looks for its events
+// itself. The lock, run/<consumer>.lock with the pid of the dispatcher in it, is
+// the handler's to remove when it is done, and that is the whole protocol: a
+// handler that does not remove it is started once. Only a handler that could not
+// be started leaves no lock.
+//
+// One subscription that cannot be dispatched (a filter outside of the language,
+// a consumer that cannot be a file name) is a problem to report and holds up no
+// other.
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd/door"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/filter"
+	"github.com/theclaw/agents/internal/store"
+)
+
+// Due answers the subscriptions with unread events that they want, in the order
+// they were made, and what is wrong with others.
+func Due(ctx context.Context, d door.Door) (due []store.Subscription, problems []error, err error) {
+	in, err := d.Info(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range in.Subscriptions {
+		f, err := wanted(s)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		unread, _, err := d.Peek(ctx, door.Query{After: s.Acked, Limit: 1, Filter: f})
+		if err != nil {
+			return due, problems, err
+		}
+		if len(unread) > 0 {
+			due = append(due, s)
+		}
+	}
+	return due, problems, nil
+}
+
+func wanted(s store.Subscription) (*filter.Filter, error) {
+	if strings.Contains(s.Consumer, "/") {
+		return nil, fmt.Errorf("consumer '%s' has a / in its name", s.Consumer)
+	}
+	if s.Filter == nil {
+		return nil, nil
+	}
+	f, err := filter.Parse(*s.Filter)
+	if err != nil {
+		return nil, fmt.Errorf("consumer '%s': %s", s.Consumer, fault.From(err).What)
+	}
+	return f, nil
+}
+
+// Start takes the lock of a consumer and starts its handler; false when the lock
+// is held.
+func Start(dir string, s store.Subscription) (bool, error) {
+	run := filepath.Join(dir, "run")
+	if err := os.MkdirAll(run, 0o700); err != nil {
+		return false, fmt.Errorf("lock consumer: %w", err)
+	}
+	path := filepath.Join(run, s.Consumer+".lock")
+	lock, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("lock consumer: %w", err)
+	}
+	_, err = lock.WriteString(strconv.Itoa(os.Getpid()))
+	if err = errors.Join(err, lock.Close()); err == nil {
+		err = spawn(s.Handler)
+	}
+	if err != nil {
+		return false, errors.Join(fmt.Errorf("start handler: %w", err), os.Remove(path))
+	}
+	return true, nil
+}
+
+// spawn starts a handler and lets go of it.
+func spawn(handler string) error {
+	c := exec.Command("/bin/sh", "-c", handler)
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	return c.Process.Release()
+}

@@ -1,0 +1,135 @@
+package threadcmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd/door"
+	"github.com/theclaw/agents/internal/store"
+)
+
+// span are the flags that say which events.
+type span struct{ after, limit number }
+
+func (s *span) flags(c *cobra.Command) {
+	s.limit = number{value: 100, least: 1}
+	c.Flags().Var(&s.after, "last-event-id", "events after this id; 0 begins at the first")
+	c.Flags().Var(&s.limit, "limit", "the most events to print")
+}
+
+func (s *span) check(c *cobra.Command) error {
+	if !s.after.given {
+		return command.Usage(c, "--last-event-id is missing: 0 begins at the first event")
+	}
+	return nil
+}
+
+func peekCommand(e *command.Env) *cobra.Command {
+	var at target
+	var s span
+	var where string
+	c := &cobra.Command{
+		Use:   "peek",
+		Short: "Print events and change nothing",
+		Long:  `Print the events after an id, one JSON object a line, and change nothing.`,
+		Example: `  agentctl thread peek --thread ./t --last-event-id 0
+  agentctl thread peek --thread ./t --last-event-id 42 --limit 10 --filter "type = 'message'"`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := s.check(c); err != nil {
+				return err
+			}
+			f, err := parseFilter(c, where)
+			if err != nil {
+				return err
+			}
+			return at.with(c, e, func(d door.Door, _ door.Place) error {
+				return printEvents(c.Context(), e, d, door.Query{After: s.after.value, Limit: int(s.limit.value), Filter: f})
+			})
+		},
+	}
+	at.flag(c)
+	s.flags(c)
+	c.Flags().StringVar(&where, "filter", "", "only these, such as type = 'message' AND source = 'self'")
+	return c
+}
+
+func popCommand(e *command.Env) *cobra.Command {
+	var at target
+	var s span
+	var consumer string
+	c := &cobra.Command{
+		Use:   "pop",
+		Short: "Acknowledge events for a consumer and print the next ones",
+		Long: `Acknowledge every event up to an id for a consumer, and print those after it that
+its filter selects, one JSON object a line. The id is that of the last event that
+was processed: what was printed and not acknowledged is printed again.`,
+		Example: `  agentctl thread pop --thread ./t --consumer worker --last-event-id 0
+  agentctl thread pop --thread ./t --consumer worker --last-event-id 42 --limit 10`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if consumer == "" {
+				return command.Usage(c, "--consumer is missing")
+			}
+			if err := s.check(c); err != nil {
+				return err
+			}
+			return at.with(c, e, func(d door.Door, p door.Place) error {
+				return pop(c, e, d, p, consumer, s)
+			})
+		},
+	}
+	at.flag(c)
+	s.flags(c)
+	c.Flags().StringVar(&consumer, "consumer", "", "who reads")
+	return c
+}
+
+func pop(c *cobra.Command, e *command.Env, d door.Door, p door.Place, consumer string, s span) error {
+	in, err := d.Info(c.Context())
+	if err != nil {
+		return err
+	}
+	q, found := door.Query{After: s.after.value, Limit: int(s.limit.value)}, false
+	for _, sub := range in.Subscriptions {
+		if sub.Consumer != consumer {
+			continue
+		}
+		found = true
+		if sub.Filter != nil {
+			if q.Filter, err = parseFilter(c, *sub.Filter); err != nil {
+				return err
+			}
+		}
+	}
+	if !found {
+		return door.Fault(p, store.ErrNoConsumer)
+	}
+	if err := d.Ack(c.Context(), consumer, q.After); err != nil {
+		return err
+	}
+	return printEvents(c.Context(), e, d, q)
+}
+
+// printEvents prints a query, page by page.
+func printEvents(ctx context.Context, e *command.Env, d door.Door, q door.Query) error {
+	for {
+		events, more, err := d.Peek(ctx, q)
+		if err != nil {
+			return err
+		}
+		var b []byte
+		for _, ev := range events {
+			b = append(ev.AppendLine(b), '\n')
+		}
+		if _, err := e.Out.Write(b); err != nil {
+			return nil // the Env keeps it and reports it at the end
+		}
+		if q.Limit -= len(events); !more || q.Limit <= 0 || len(events) == 0 {
+			return nil
+		}
+		q.After = events[len(events)-1].ID
+	}
+}
