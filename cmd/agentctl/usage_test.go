@@ -81,14 +81,23 @@ var good = map[string][]string{
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
 	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "drill": {}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"}, "fsck": {},
 	"file get": {"a1", "USAGE.md"}, "file put": {"a1", "USAGE.md"}, "help": {"send"}, "init": {"a1"}, "lease list": {}, "list": {}, "restore": {"x.tar"},
-	"send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"}, "threads": {"a1"}, "turns": {"a1"}, "up": {}, "version": {},
+	"send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"},
+	"thread dispatch": {"--thread", "/no/such"}, "thread info": {"--thread", "/no/such"}, "thread init": {"/dev/null/x"},
+	"thread peek": {"--thread", "/no/such", "--last-event-id", "0"}, "thread pop": {"--thread", "/no/such", "--consumer", "c", "--last-event-id", "0"},
+	"thread push":      {"--thread", "/no/such", "--source", "s", "--type", "message", "--content", "x"},
+	"thread subscribe": {"--thread", "/no/such", "--consumer", "c", "--handler", "true"}, "thread unsubscribe": {"--thread", "/no/such", "--consumer", "c"},
+	"threads": {"a1"}, "turns": {"a1"}, "up": {}, "version": {},
 }
 
 // offline commands need no service.
 var offline = map[string]bool{"completion": true, "help": true, "version": true}
 
 // works are the commands that need no service but a home, a file or a program.
-var works = map[string]bool{"backup": true, "restore": true, "drill": true}
+var works = map[string]bool{
+	"backup": true, "restore": true, "drill": true,
+	"thread dispatch": true, "thread info": true, "thread init": true, "thread peek": true, "thread pop": true, "thread push": true,
+	"thread subscribe": true, "thread unsubscribe": true,
+}
 
 // TestExitCodes is the table over all commands (S0-136): 2 for a wrong command
 // line, 1 when it fails, and always the two forms of an error.
@@ -104,7 +113,7 @@ func TestExitCodes(t *testing.T) {
 			with := func(more ...string) []string { return append(words(c), more...) }
 			failsWith(t, 2, "", with(append(args, "--no-such-flag")...)...)
 			if name != "help" && !strings.Contains(c.Use, "...") {
-				most := strings.Count(c.Use, " ")
+				most := strings.Count(c.Use, " ") + len(flagged(args))
 				failsWith(t, 2, "", with(append(args, strings.Fields("w x y z")[:most-len(args)+1]...)...)...)
 			}
 			if strings.Contains(c.Use, " ID") {
@@ -137,6 +146,14 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// flagged are the words of a command line that are flags and their values.
+func flagged(args []string) []string {
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		return args
+	}
+	return nil
+}
+
 // TestUsageErrors are the ways to get a command line wrong that are not the same
 // for all commands (S0-03, S0-136).
 func TestUsageErrors(t *testing.T) {
@@ -150,6 +167,13 @@ func TestUsageErrors(t *testing.T) {
 		"events a1 nosuch", "events a1 ../x", "events a1 --after -1", "events a1 --limit -1", "events a1 --filter x", "events a1 --after x",
 		"explain a1 x", "explain a1 0", "explain a1 -1", "turns a1 --fate x", "turns a1 --limit 0",
 		"dlq retry a1", "dlq retry a1 t:1 --all", "dlq retry a1 x", "dlq drop a1 t:0", "dlq drop a1 d:threads/main", "dlq drop a1 d:../x:1",
+		"thread", "thread ack", "thread init", "thread push", "thread push --thread t", "thread push --thread t --source s --content x",
+		"thread push --thread t --source s --type other --content x", "thread push --thread t --batch --source s",
+		"thread peek --thread t", "thread peek --last-event-id 0", "thread peek --thread t --last-event-id x", "thread peek --thread t --last-event-id=-1",
+		"thread peek --thread t --last-event-id 0 --limit 0", "thread peek --thread t --last-event-id 0x1", "thread peek --thread t --last-event-id 0 --filter x",
+		"thread pop --thread t --last-event-id 0", "thread pop --thread t --consumer c", "thread subscribe --thread t --consumer c",
+		"thread subscribe --thread t --handler h", "thread subscribe --thread t --consumer a/b --handler h",
+		"thread subscribe --thread t --consumer c --handler h --filter x", "thread unsubscribe --thread t", "thread info", "thread dispatch",
 		"backup", "backup x.tar --agent ../x", "restore", "restore x.tar --agent=", "restore x.tar --as ../x", "restore x.tar --as=",
 		"drill --kills 0", "drill --kills x", "drill --seed -1",
 		"dlq list a1 --all", "errors list --limit 0", "errors list --agent ../x", "context show a1 x", "context show a1 threads/main --at -1",

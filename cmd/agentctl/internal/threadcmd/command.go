@@ -9,10 +9,10 @@
 //
 // Where it is not that tool, on purpose: errors are in English; types other than
 // message and record are refused; filters are those of package filter, checked
-// when subscribing too; a pop that is refused moves nothing; a content that is no
-// string is kept as its JSON text; one bad subscription does not stop a dispatch;
-// logs/thread.log is appended to. Through a registry, its rules for who may write
-// what hold as well.
+// when subscribing too; a content that is no string is kept as its JSON text; one
+// bad subscription does not stop a dispatch; logs/thread.log is appended to.
+// Through a registry its rules hold as well: who may write what where, the limits
+// of a push, and that a pop whose filter is wrong moves nothing.
 package threadcmd
 
 import (

@@ -2,6 +2,7 @@ package threadcmd
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -92,23 +93,19 @@ func pop(c *cobra.Command, e *command.Env, d door.Door, p door.Place, consumer s
 	if err != nil {
 		return err
 	}
-	q, found := door.Query{After: s.after.value, Limit: int(s.limit.value)}, false
-	for _, sub := range in.Subscriptions {
-		if sub.Consumer != consumer {
-			continue
-		}
-		found = true
-		if sub.Filter != nil {
-			if q.Filter, err = parseFilter(c, *sub.Filter); err != nil {
-				return err
-			}
-		}
-	}
-	if !found {
+	q := door.Query{After: s.after.value, Limit: int(s.limit.value)}
+	i := slices.IndexFunc(in.Subscriptions, func(sub store.Subscription) bool { return sub.Consumer == consumer })
+	if i < 0 {
 		return door.Fault(p, store.ErrNoConsumer)
 	}
+	// What was processed is processed, whatever becomes of the rest.
 	if err := d.Ack(c.Context(), consumer, q.After); err != nil {
 		return err
+	}
+	if where := in.Subscriptions[i].Filter; where != nil {
+		if q.Filter, err = parseFilter(c, *where); err != nil {
+			return err
+		}
 	}
 	return printEvents(c.Context(), e, d, q)
 }
