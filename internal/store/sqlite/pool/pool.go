@@ -44,6 +44,7 @@ type Pool struct {
 	mu      sync.Mutex
 	handles map[store.Ref]*handle
 	leaving map[store.Ref]*handle // taken out, not closed yet; the newest of each
+	left    map[*handle]struct{}  // all that were taken out and are not closed yet
 	closed  bool
 	stats   db.Stats // of databases closed since
 
@@ -71,7 +72,7 @@ type handle struct {
 
 // New makes a pool; Close ends it.
 func New(o Options) *Pool {
-	p := &Pool{o: o, handles: map[store.Ref]*handle{}, leaving: map[store.Ref]*handle{}, stop: make(chan struct{}), full: make(chan struct{}, 1)}
+	p := &Pool{o: o, handles: map[store.Ref]*handle{}, leaving: map[store.Ref]*handle{}, left: map[*handle]struct{}{}, stop: make(chan struct{}), full: make(chan struct{}, 1)}
 	p.wg.Go(p.janitor)
 	return p
 }
@@ -135,15 +136,22 @@ func (p *Pool) IsOpen(r store.Ref) bool {
 	return ok
 }
 
-// Stats sums the commit counters of all databases since the start.
+// Stats sums the commit counters of all databases since the start. It never
+// falls: a database that is just being closed counts too.
 func (p *Pool) Stats() db.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sum := p.stats
-	for _, h := range p.handles {
+	add := func(h *handle) {
 		if h.opened() {
 			sum = sum.Plus(h.db.Stats())
 		}
+	}
+	for _, h := range p.handles {
+		add(h)
+	}
+	for h := range p.left {
+		add(h)
 	}
 	return sum
 }
@@ -277,6 +285,7 @@ func (p *Pool) leave(h *handle) bool {
 	h.left = true
 	delete(p.handles, h.ref)
 	p.leaving[h.ref] = h
+	p.left[h] = struct{}{}
 	return h.users == 0
 }
 
@@ -290,6 +299,7 @@ func (p *Pool) end(h *handle) error {
 	if h.db != nil {
 		p.stats = p.stats.Plus(h.db.Stats())
 	}
+	delete(p.left, h)
 	if p.leaving[h.ref] == h {
 		delete(p.leaving, h.ref)
 	}

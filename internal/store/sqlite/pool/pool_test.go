@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -265,5 +266,44 @@ func TestCancelWhileOpening(t *testing.T) {
 	f.Forget(func(store.Ref) bool { return true })
 	if f.Open() != 0 {
 		t.Error("still open")
+	}
+}
+
+// The commit counters never fall, not even while a database that was taken out is
+// still used: they are counters of a metric, which ends the process that lowers one.
+func TestStatsNeverFall(t *testing.T) {
+	f := setup(t, Options{MaxOpen: 4, Idle: time.Minute})
+	a := f.make(t, "a")
+	for range 3 {
+		if err := f.insert(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := f.Stats()
+	err := f.View(t.Context(), a, func(*db.Tx) error {
+		for range 2 { // the second time one that is opening is taken out as well
+			f.Forget(func(store.Ref) bool { return true })
+			if now := f.Stats(); now.Durable < before.Durable {
+				t.Errorf("%d durable commits, %d before", now.Durable, before.Durable)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			begun := make(chan struct{})
+			go func() {
+				defer close(begun)
+				_ = f.View(ctx, a, func(*db.Tx) error { return nil })
+			}()
+			for !f.IsOpen(a) {
+				runtime.Gosched()
+			}
+			cancel()
+			t.Cleanup(func() { <-begun })
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := f.Stats(); now.Durable < before.Durable {
+		t.Errorf("%d durable commits, %d before", now.Durable, before.Durable)
 	}
 }
