@@ -1,23 +1,27 @@
-// Package soak_test lets agentd live for a while as it does with its users: many
-// agents, steady messages, and a kill -9 now and then. The invariants are looked
-// at all the time, and what the process holds must not grow.
+// Package soak_test lets a home live for a while as it does with its users: the
+// services as processes of their own, many agents, steady messages from many
+// people, tools, a receiver of webhooks, a provider that fails now and then, and a
+// kill -9 of one of the processes every few seconds.
+//
+// Every invariant is looked at, most of them all the time (look_test.go). Then the
+// faults stop: a thousand messages that waited must drain within a minute, and
+// under the same load, without kills, what each process holds must stay flat and
+// return to its baseline.
 package soak_test
 
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
-	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/invariant/running"
 	"github.com/theclaw/agents/internal/world"
@@ -28,173 +32,202 @@ import (
 
 func TestMain(m *testing.M) { program.Main(m) }
 
-// life is the home and what has been sent into it.
+// drainWithin is I13's minute.
+const drainWithin = time.Minute
+
+// life is the home and everything that is known about it from outside.
 type life struct {
-	t    *testing.T
-	site *world.Site
-	sink *world.Sink
+	t        *testing.T
+	site     *world.Site
+	sink     *world.Sink
+	model    *model
+	staff    *staff
+	client   running.Client
+	agents   []string
+	canaries []invariant.Canary
+	secrets  []string
+	chance   *rand.Rand // of the load
+	eye      *rand.Rand // of the looks
 
-	mu     sync.Mutex
-	pushes []invariant.Push
-	acks   map[string]int64
-	checks int
-	errs   atomic.Int64
+	mu         sync.Mutex
+	history    invariant.History // Pushes
+	count      map[string]int    // looks, by invariant
+	violations atomic.Int64
+
+	// Only one look is under way at a time.
+	acks    map[string]int64
+	stats   invariant.Stats
+	holders map[string]invariant.Grant
+	grants  []invariant.Grant
+	looks   int
+	foreign int
 }
 
-// talk is one person who says something, waits for the answer, and goes on.
-func (l *life) talk(ctx context.Context, agent string, peer, round int, until time.Time) {
-	for n := 0; time.Now().Before(until); n++ {
-		key := fmt.Sprintf("%s-p%d-%d-%d", agent, peer, round, n)
-		text := "say: " + key
-		if n%5 == 4 {
-			text = "run: echo " + key
-		}
-		id, err := world.Again(ctx, func(ctx context.Context) (int64, error) {
-			return l.site.Push(ctx, agent, world.Peer(fmt.Sprint("p", peer)), text, key)
-		})
-		if err != nil {
-			l.t.Errorf("push %s: %v", key, err)
-			return
-		}
-		l.mu.Lock()
-		l.pushes = append(l.pushes, invariant.Push{Agent: agent, Key: key, IDs: []int64{id}})
-		l.mu.Unlock()
-		if err := l.await(ctx, agent, id); err != nil {
-			l.t.Errorf("wait for %s: %v", key, err)
-			return
-		}
+// settle makes a home with a provider and agents; every fourth asks that provider,
+// the others the built-in model.
+func settle(t *testing.T, agents int, chance *rand.Rand) *life {
+	t.Helper()
+	l := &life{
+		t: t, site: world.NewSite(t, program.Agentd(t)), sink: world.NewSink(t), model: &model{prompts: map[invariant.Prompt]int{}},
+		chance: chance, eye: rand.New(rand.NewPCG(chance.Uint64(), 2)), count: map[string]int{}, holders: map[string]invariant.Grant{},
+		secrets: []string{fmt.Sprintf("soak-model-key-%x", chance.Uint64()), fmt.Sprintf("soak-hook-secret-%x", chance.Uint64())},
 	}
-}
-
-func (l *life) await(ctx context.Context, agent string, id int64) error {
-	for {
-		r, err := world.Again(ctx, func(ctx context.Context) (*registryv1.GetTurnResponse, error) {
-			return l.site.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationpb.New(20 * time.Second)})
-		})
-		if err != nil {
-			return err
-		}
-		switch r.GetTurn().GetFate() {
-		case registryv1.Fate_FATE_REPLIED:
-			return nil
-		case registryv1.Fate_FATE_UNSPECIFIED:
-		default:
-			return fmt.Errorf("fate %v", r.GetTurn())
-		}
+	l.client = running.Client{Agents: l.site.Agents, Turns: l.site.Turns}
+	l.staff = newStaff(t, l.site, chance, []string{"SOAK_KEY=" + l.secrets[0], "SOAK_HOOK=" + l.secrets[1]})
+	provider := httptest.NewServer(l.model)
+	t.Cleanup(provider.Close)
+	if err := os.MkdirAll(l.site.Home, 0o700); err != nil {
+		t.Fatal(err)
 	}
+	text := "default: offline\nproviders: {work: {base_url: \"" + provider.URL + "/v1\", api_key: \"env:SOAK_KEY\"}}\n"
+	if err := os.WriteFile(filepath.Join(l.site.Home, "providers.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.staff.start(l.staff.posts...)
+	for _, p := range l.staff.posts {
+		l.site.Serving(t, p.p, p.name)
+	}
+	config := strings.Replace(l.sink.Config(), "allow_private: true", "allow_private: true, secret: \"env:SOAK_HOOK\"", 1)
+	for i := range agents {
+		agent, extra := fmt.Sprint("a", i), config
+		if i%4 == 0 {
+			extra += "\npai: {provider: work, model: m-" + agent + "}"
+			l.mark(agent)
+		}
+		l.site.Create(t, agent, extra)
+		if i%4 == 0 {
+			l.identity(agent)
+		}
+		l.agents = append(l.agents, agent)
+	}
+	return l
 }
 
-// check looks at the home; every finding is an error.
-func (l *life) check(o invariant.Options) {
-	o.Acks = l.acks
-	found, stats, err := invariant.Check(context.WithoutCancel(l.t.Context()), layout.At(l.site.Home), o)
-	if err != nil {
-		l.t.Errorf("check: %v", err)
+// mark watches the canaries of an agent; those of a few are enough, since every
+// text of every agent is searched for each of them.
+func (l *life) mark(agent string) {
+	if len(l.canaries) >= 40 {
 		return
 	}
-	for _, f := range found {
-		if f.Severity == invariant.Violation {
-			l.errs.Add(1)
-			l.t.Error(f)
-		}
+	l.canaries = append(l.canaries, invariant.Canary{Text: canaryOf(agent, "self"), Agent: agent})
+	for _, who := range []string{"p0", "p1", "ext"} {
+		l.canaries = append(l.canaries, invariant.Canary{Text: canaryOf(agent, who), Agent: agent, Thread: threadOf(who), Peer: who})
 	}
-	l.acks = stats.Acks
-	l.checks++
 }
 
-// rss is the resident memory of a process in MiB.
-func rss(pid int) int {
-	b, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "statm"))
+// identity puts the agent's own canary into its prompt.
+func (l *life) identity(agent string) {
+	ctx, name := l.t.Context(), "IDENTITY.md"
+	f, err := l.site.Agents.ReadAgentFile(ctx, &registryv1.ReadAgentFileRequest{AgentId: agent, Name: name})
+	if err == nil {
+		_, err = l.site.Agents.WriteAgentFile(ctx, &registryv1.WriteAgentFileRequest{
+			AgentId: agent, Name: name, Content: append(f.GetContent(), []byte("\nYour mark is "+canaryOf(agent, "self")+".\n")...),
+		})
+	}
 	if err != nil {
-		return 0
+		l.t.Fatal(err)
 	}
-	var size, resident int
-	_, _ = fmt.Sscan(string(b), &size, &resident)
-	return resident * os.Getpagesize() >> 20
 }
 
-// TestSoak lives for DURATION and is killed each KILL_EVERY; AGENTS agents have
-// two people each.
-func TestSoak(t *testing.T) {
-	duration, every := drill.Span(t, "DURATION", 3*time.Second), drill.Span(t, "KILL_EVERY", time.Second)
-	agents := drill.Size(t, "AGENTS", 8)
-	l := &life{t: t, site: world.NewSite(t, program.Agentd(t)), sink: world.NewSink(t)}
-	start := func() *world.Process { return l.site.Start(t, "all", "--lease-ttl", "1s") }
-	p := start()
-	l.site.Serving(t, p, "registry", "runner", "deliverer")
-	for a := range agents {
-		l.site.Create(t, fmt.Sprint("a", a), l.sink.Config())
-	}
-	until := time.Now().Add(duration)
-	ctx, cancel := context.WithTimeout(t.Context(), duration+2*time.Minute)
-	defer cancel()
-	var people sync.WaitGroup
-	for a := range agents {
-		for peer := range 2 {
-			people.Go(func() { l.talk(ctx, fmt.Sprint("a", a), peer, 0, until) })
-		}
-	}
-	kills, looks := time.NewTicker(every), time.NewTicker(min(10*time.Second, duration/3+1))
+// trouble kills one process every few seconds until the time is over, and starts
+// it again.
+func (l *life) trouble(every time.Duration, until <-chan time.Time) {
+	kills := time.NewTicker(every)
 	defer kills.Stop()
-	defer looks.Stop()
-	killed := 0
-	for end := time.After(time.Until(until)); end != nil; {
+	for {
 		select {
-		case <-end:
-			end = nil
+		case <-until:
+			return
 		case <-kills.C:
-			p.Kill()
-			killed++
-			p = start()
-		case <-looks.C:
-			l.check(invariant.Options{Live: true})
+			p := l.staff.posts[l.chance.IntN(len(l.staff.posts))]
+			l.staff.kill(p)
+			l.staff.start(p)
 		}
 	}
+}
+
+// backlog is I13: with nobody at work messages queue up; everything dies once
+// more, the faults end, and all of it is done within a minute.
+func (l *life) backlog(ctx context.Context, n int) time.Duration {
+	posts := l.staff.posts
+	l.staff.kill(posts[2:]...) // the runners
+	l.queue(ctx, n)
+	l.staff.kill(posts[:2]...)
+	l.staff.start(posts...)
+	begin := time.Now()
+	found, err := world.Again(ctx, func(ctx context.Context) ([]invariant.Finding, error) {
+		return running.Drain(ctx, l.client, drainWithin-time.Since(begin), l.agents...)
+	})
+	if err != nil {
+		l.t.Errorf("drain: %v", err)
+	}
+	took := time.Since(begin)
+	l.report(found)
+	l.checked("I13")
+	return took
+}
+
+// calm is the load without kills, while what the processes hold is sampled.
+func (l *life) calm(ctx context.Context, span time.Duration) {
+	done, sampled := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(sampled)
+		l.staff.sampling(done, min(time.Second, span/24))
+	}()
+	people := l.crowd(ctx, done)
+	<-time.After(span) // it is the length of the proof
+	close(done)
 	people.Wait()
-	// The last process works on alone: what it holds at rest must not grow.
-	// The people are the same each time, since the thread of a new one stays open
-	// for a while.
-	burst := func(round int) {
-		var all sync.WaitGroup
-		for a := range agents {
-			for peer := range 2 {
-				all.Go(func() { l.talk(ctx, fmt.Sprint("a", a), peer, round, time.Now().Add(duration/10)) })
-			}
-		}
-		all.Wait()
+	<-sampled
+}
+
+// TestSoak lives for DURATION, two thirds of it with a kill every KILL_EVERY;
+// AGENTS agents have two people each.
+func TestSoak(t *testing.T) {
+	duration, every := drill.Span(t, "DURATION", 4*time.Second), drill.Span(t, "KILL_EVERY", time.Second)
+	agents := drill.Size(t, "AGENTS", 8)
+	queued := min(1000, 50*agents)
+	seed, chance := drill.Seed(t)
+	l := settle(t, agents, chance)
+	ctx, cancel := context.WithTimeout(t.Context(), duration+15*time.Minute)
+	defer cancel()
+
+	bad, patrolled := make(chan struct{}), make(chan struct{})
+	people := l.crowd(ctx, bad)
+	go func() {
+		defer close(patrolled)
+		l.patrol(ctx, min(10*time.Second, duration/5), bad)
+	}()
+	l.trouble(every, time.After(duration*2/3))
+	close(bad)
+	people.Wait()
+	<-patrolled
+
+	took := l.backlog(ctx, queued)
+	l.rest(ctx)
+	l.look(ctx, true)
+	base := l.staff.measure()
+	l.calm(ctx, duration/3)
+	l.rest(ctx)
+	now := l.back(ctx, base)
+	l.look(ctx, true)
+
+	_, calls, failed := l.model.seen()
+	kills, by := 0, ""
+	for _, p := range l.staff.posts {
+		kills, by = kills+p.kills, by+fmt.Sprintf(" %s:%d", p.name, p.kills)
+		drill.Line("soak flat %s", p.flat(t))
 	}
-	hold := func() (running.Resources, int) {
-		r, err := running.Measure(p.Pid(), "")
-		if err != nil {
-			t.Error(err)
-		}
-		return r, rss(p.Pid())
-	}
-	burst(1)
-	base, before := hold()
-	for round := range 3 {
-		burst(2 + round)
-	}
-	now, after := hold()
-	slack := running.Resources{Descriptors: 16, Children: 4} // a send or a tool may be under way
-	for _, f := range running.Compare(base, now, slack) {
-		t.Error(f)
-	}
-	if after > 2*before+64 {
-		t.Errorf("%d MiB resident, %d before", after, before)
-	}
-	p.Signal(syscall.SIGTERM) // the deliverer ends what it has begun
-	if code := p.Exit(); code != 0 {
-		t.Errorf("exit %d:\n%s", code, p.Log())
-	}
-	o := invariant.Options{History: &invariant.History{Pushes: l.pushes}}
-	for _, a := range l.sink.Arrivals("") {
-		o.Sink = append(o.Sink, invariant.Arrival{Key: a.Key, MaybeDuplicate: a.MaybeDuplicate, Agent: a.AgentID, Thread: a.ThreadID, EventID: a.EventID})
-	}
-	l.check(o)
-	drill.Line("soak duration=%v agents=%d kills=%d messages=%d arrivals=%d checks=%d violations=%d descriptors=%d->%d rss_mib=%d->%d",
-		duration, agents, killed, len(l.pushes), len(o.Sink), l.checks, l.errs.Load(), base.Descriptors, now.Descriptors, before, after)
+	l.staff.end()
+	drill.Line("soak rest %s", resources(base, now))
+	drill.Line("soak checked %s", l.table())
+	drill.Line("soak duration=%v agents=%d kills=%d (%s) messages=%d foreign=%d arrivals=%d model_calls=%d (%d failed) looks=%d databases=%d events=%d queued=%d drained=%v violations=%d seed=%d",
+		duration, agents, kills, strings.TrimSpace(by), len(l.history.Pushes), l.foreign, len(l.sink.Arrivals("")), calls, failed,
+		l.looks+2, l.stats.Databases, l.stats.Events, queued, took.Round(10*time.Millisecond), l.violations.Load(), seed)
 	if t.Failed() {
-		t.Log(strings.TrimSpace(p.Log()))
+		for _, p := range l.staff.posts {
+			log := p.p.Log()
+			t.Logf("%s: ...%s", p.name, log[max(0, len(log)-4000):])
+		}
 	}
 }

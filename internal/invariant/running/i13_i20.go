@@ -24,8 +24,9 @@ type Client struct {
 	Turns  registryv1.TurnServiceClient
 }
 
-// Drain is I13: once faults have stopped, everything that is queued gets its
-// fate in time. It returns as soon as that is so; the error is of the calls.
+// Drain is I13: once faults have stopped, everything that is queued now gets its
+// fate in time. It returns as soon as that is so, whatever comes in meanwhile; the
+// error is of the calls.
 func Drain(ctx context.Context, c Client, within time.Duration, agents ...string) ([]invariant.Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -44,13 +45,17 @@ func Drain(ctx context.Context, c Client, within time.Duration, agents ...string
 }
 
 func drain(ctx context.Context, c Client, id string) (left int64, err error) {
+	head := int64(-1)
 	for {
 		st, err := c.Agents.GetAgentStatus(ctx, &registryv1.GetAgentStatusRequest{AgentId: id})
 		if err != nil {
 			return left, fmt.Errorf("read status: %w", err)
 		}
 		in := st.GetInbox()
-		if in.GetPending() == 0 {
+		if head < 0 {
+			head = in.GetHeadId()
+		}
+		if in.GetPending() == 0 || in.GetLastAckedId() >= head {
 			return 0, nil
 		}
 		left = in.GetPending()
