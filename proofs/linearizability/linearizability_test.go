@@ -35,7 +35,10 @@ type drama struct {
 
 	clock   atomic.Int64
 	calls   atomic.Int64
-	unknown atomic.Int64
+	unknown atomic.Int64 // calls that were cut off
+	lost    atomic.Int64 // pushes among them
+	pushes  atomic.Int64
+	flying  atomic.Int64 // calls under way
 	mu      sync.Mutex
 	history []porcupine.Operation
 }
@@ -44,7 +47,9 @@ type drama struct {
 func (d *drama) do(client int, in op) answer {
 	for {
 		call := d.clock.Add(1)
+		d.flying.Add(1)
 		out, err := d.call(in)
+		d.flying.Add(-1)
 		switch status.Code(err) {
 		case codes.OK:
 		case codes.Unauthenticated: // refused at the door with an earlier start's token: it was no call
@@ -52,6 +57,9 @@ func (d *drama) do(client int, in op) answer {
 		case codes.Unavailable, codes.Canceled:
 			out = answer{unknown: true}
 			d.unknown.Add(1)
+			if in.verb == "push" {
+				d.lost.Add(1)
+			}
 		default:
 			if !fault.Is(err, fault.LeaseHeld) && !fault.Is(err, fault.LeaseLost) {
 				d.t.Errorf("%+v: %v", in, err)
@@ -59,6 +67,9 @@ func (d *drama) do(client int, in op) answer {
 		}
 		back := d.clock.Add(1)
 		d.calls.Add(1)
+		if in.verb == "push" {
+			d.pushes.Add(1)
+		}
 		d.mu.Lock()
 		d.history = append(d.history, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: back})
 		d.mu.Unlock()
@@ -119,12 +130,13 @@ func (d *drama) client(n, calls int, chance *rand.Rand) {
 	}
 }
 
-// TestLinearizability makes HISTORIES histories, each over KILLS kills.
+// TestLinearizability makes HISTORIES histories, each over RESTARTS kills.
 func TestLinearizability(t *testing.T) {
 	const clients, calls = 5, 60
 	histories, kills := drill.Size(t, "HISTORIES", 2), drill.Size(t, "RESTARTS", 3)
 	seed, chance := drill.Seed(t)
-	ops, unknown, good, killed := int64(0), int64(0), 0, 0
+	var ops, pushes, unknown, lost int64
+	good, killed, busy := 0, 0, 0
 	for range histories {
 		d := &drama{t: t, site: world.NewSite(t, program.Agentd(t))}
 		start := func() *world.Process { return d.site.Start(t, "registry", "--lease-ttl", "10m") }
@@ -150,6 +162,9 @@ func TestLinearizability(t *testing.T) {
 					}
 				}
 			}
+			if d.flying.Load() > 0 {
+				busy++
+			}
 			p.Kill()
 			killed++
 			p = start()
@@ -163,9 +178,14 @@ func TestLinearizability(t *testing.T) {
 			t.Errorf("a history of %d calls is %v", len(d.history), got)
 			d.explain()
 		}
-		ops, unknown = ops+d.calls.Load(), unknown+d.unknown.Load()
+		ops, pushes = ops+d.calls.Load(), pushes+d.pushes.Load()
+		unknown, lost = unknown+d.unknown.Load(), lost+d.lost.Load()
 	}
-	drill.Line("linearizability histories=%d ok=%d calls=%d kills=%d cut_off=%d seed=%d", histories, good, ops, killed, unknown, seed)
+	if pushes == 0 || unknown == 0 || busy == 0 {
+		t.Error("no call was ever cut off by a kill: this has shown nothing")
+	}
+	drill.Line("linearizability histories=%d ok=%d calls=%d pushes=%d kills=%d (with calls under way: %d) cut_off=%d (pushes: %d) seed=%d",
+		histories, good, ops, pushes, killed, busy, unknown, lost, seed)
 }
 
 // explain logs the part of a history that no order of its calls explains.

@@ -2,7 +2,8 @@
 // taken out of the source one by one, and each time a test must notice.
 //
 // A mutant is a change of text, built with `go test -overlay`, so that the tree is
-// never touched. One whose old text is not found fails too: it would prove nothing.
+// never touched. One whose old text is not found fails too, and so does one that is
+// noticed for another reason than the right one: both would prove nothing.
 package mutants_test
 
 import (
@@ -17,14 +18,21 @@ import (
 	"github.com/theclaw/agents/proofs/drill"
 )
 
-// A mutant replaces Old, which stands once in File, by New; the tests of Package
-// that match Run must fail.
-type mutant struct{ Name, File, Old, New, Package, Run string }
+// A mutant replaces Old, which stands once in File, by New. Each of its Proofs must
+// fail, and for the reason that the guard is there for.
+type mutant struct {
+	Name, File, Old, New string
+	Proofs               []proof
+}
 
-var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+// A proof is a test, and the words with which it must fail.
+type proof struct{ Package, Test, Says string }
 
-// catch builds and runs a mutant and answers the test that caught it.
-func catch(t *testing.T, root string, m mutant) string {
+// size makes the proofs that are drills big enough to notice, and no bigger.
+var size = []string{"SEED=5", "SEEDS=2", "MESSAGES=100", "N=40"}
+
+// overlay writes a mutant beside the tree and answers the file that tells go.
+func (m mutant) overlay(t *testing.T, root string) string {
 	t.Helper()
 	path := filepath.Join(root, m.File)
 	src, err := os.ReadFile(path)
@@ -47,25 +55,33 @@ func catch(t *testing.T, root string, m mutant) string {
 			t.Fatal(err)
 		}
 	}
-	test := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-failfast", "-timeout=2m", "-v", "-run", m.Run, "./"+m.Package)
-	test.Dir = root
+	return overlay
+}
+
+// catches runs one proof over a mutant and answers the line that gave it away.
+func (p proof) catches(t *testing.T, root, overlay string) (string, bool) {
+	t.Helper()
+	says, err := regexp.Compile(p.Says)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := "^" + strings.ReplaceAll(p.Test, "/", "$/^") + "$"
+	test := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-timeout=2m", "-v", "-run", run, "./"+p.Package)
+	test.Dir, test.Env = root, append(os.Environ(), size...)
 	out, err := test.CombinedOutput()
-	if err == nil {
-		t.Errorf("%s survived: %s of %s pass without %q", m.Name, m.Run, m.Package, m.Old)
-		return ""
+	failed := strings.Contains(string(out), "--- FAIL: "+p.Test+" ")
+	said := says.Find(out)
+	switch {
+	case err == nil:
+		t.Errorf("%s of %s passes", p.Test, p.Package)
+	case !failed: // it did not build, or its end was no test's word
+		t.Errorf("%s of %s did not fail by itself:\n%.4000s", p.Test, p.Package, out)
+	case said == nil:
+		t.Errorf("%s of %s failed for another reason than %q:\n%.4000s", p.Test, p.Package, p.Says, out)
+	default:
+		return strings.Join(strings.Fields(string(said)), " "), true
 	}
-	found := failed.FindAllSubmatch(out, -1)
-	if len(found) == 0 { // it did not build, or its end was no test's word
-		t.Errorf("%s: no test failed:\n%s", m.Name, out)
-		return ""
-	}
-	name := string(found[0][1])
-	for _, f := range found[1:] {
-		if strings.HasPrefix(string(f[1]), name+"/") {
-			name = string(f[1])
-		}
-	}
-	return name
+	return "", false
 }
 
 // TestMutants tries MUTANTS of them, chosen by SEED when that is not all.
@@ -89,12 +105,23 @@ func TestMutants(t *testing.T) {
 	chance.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	all = all[:min(drill.Size(t, "MUTANTS", 2), len(all))]
 	caught := 0
-	var by []string
 	for _, m := range all {
-		if test := catch(t, root, m); test != "" {
-			caught++
-			by = append(by, m.Name+": "+test)
+		overlay := m.overlay(t, root)
+		bad := overlay == ""
+		for _, p := range m.Proofs {
+			if bad {
+				break
+			}
+			said, ok := p.catches(t, root, overlay)
+			if bad = !ok; ok {
+				drill.Line("mutants removed=%s caught_by=%s %s: %s", m.Name, p.Package, p.Test, said)
+			}
 		}
+		if bad || len(m.Proofs) == 0 {
+			t.Errorf("the mutant %s survived", m.Name)
+			continue
+		}
+		caught++
 	}
-	drill.Line("mutants caught=%d/%d (%s) seed=%d", caught, len(all), strings.Join(by, ", "), seed)
+	drill.Line("mutants caught=%d/%d seed=%d", caught, len(all), seed)
 }

@@ -3,7 +3,6 @@ package soak_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -210,7 +209,7 @@ func (l *life) back(ctx context.Context, base map[string]sample) map[string]samp
 	return now
 }
 
-// table is how often each invariant was looked at; one that never was fails.
+// table is how often each invariant was looked at, whole; one that never was fails.
 func (l *life) table() string {
 	var out []string
 	for n := 1; n <= 20; n++ {
@@ -223,12 +222,7 @@ func (l *life) table() string {
 	return strings.Join(out, " ")
 }
 
-func resources(was, now map[string]sample) string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(was)) {
-		a, b := was[name], now[name]
-		out = append(out, fmt.Sprintf("%s goroutines=%d->%d descriptors=%d->%d children=%d->%d temp=%d->%d", name,
-			a.Goroutines, b.Goroutines, a.Descriptors, b.Descriptors, a.Children, b.Children, a.TempFiles, b.TempFiles))
-	}
-	return strings.Join(out, "; ")
+func compared(a, b running.Resources) string {
+	return fmt.Sprintf("goroutines=%d->%d descriptors=%d->%d children=%d->%d temp_files=%d->%d",
+		a.Goroutines, b.Goroutines, a.Descriptors, b.Descriptors, a.Children, b.Children, a.TempFiles, b.TempFiles)
 }

@@ -19,7 +19,7 @@ import (
 // would be a proof of the reader of its databases.
 const (
 	talkers = 2
-	rate    = 60
+	rate    = 40
 )
 
 // said is one message of a person: every fifth runs a tool, which leaves a trace,

@@ -216,11 +216,13 @@ func TestSoak(t *testing.T) {
 	kills, by := 0, ""
 	for _, p := range l.staff.posts {
 		kills, by = kills+p.kills, by+fmt.Sprintf(" %s:%d", p.name, p.kills)
-		drill.Line("soak flat %s", p.flat(t))
+		drill.Line("soak under_load=%s", p.flat(t, agents))
 	}
 	l.staff.end()
-	drill.Line("soak rest %s", resources(base, now))
-	drill.Line("soak checked %s", l.table())
+	for _, p := range l.staff.posts {
+		drill.Line("soak at_rest=%s %s", p.name, compared(base[p.name].Resources, now[p.name].Resources))
+	}
+	drill.Line("soak %s", l.table())
 	drill.Line("soak duration=%v agents=%d kills=%d (%s) messages=%d foreign=%d arrivals=%d model_calls=%d (%d failed) looks=%d databases=%d events=%d queued=%d drained=%v violations=%d seed=%d",
 		duration, agents, kills, strings.TrimSpace(by), len(l.history.Pushes), l.foreign, len(l.sink.Arrivals("")), calls, failed,
 		l.looks+2, l.stats.Databases, l.stats.Events, queued, took.Round(10*time.Millisecond), l.violations.Load(), seed)
