@@ -186,6 +186,10 @@ PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bit
 	'sim SEEDS=200' 'linearizability HISTORIES=40' 'powerloss N=2000' diskfull 'poison N=20' 'lostwake N=200' 'id-reuse N=20' \
 	'ack-rewind N=200' outage route-change deliver-dup 'mutants MUTANTS=10' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
 
+PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUNDS=500' 'bitrot N=20000' \
+	'sim SEEDS=2000' 'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'lostwake N=2000' 'id-reuse N=200' \
+	'ack-rewind N=1000' outage route-change deliver-dup 'mutants MUTANTS=10' 'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
+
 .PHONY: proofs-ci
 proofs-ci: ## every proof in the size of the merge gate (minutes)
 	@go run ./proofs/record $(PROOFS_CI)
@@ -193,6 +197,10 @@ proofs-ci: ## every proof in the size of the merge gate (minutes)
 .PHONY: proofs
 proofs: ## every proof in the size of a nightly run (a third of an hour); writes docs/reliability.md
 	@go run ./proofs/record -page docs/reliability.md $(PROOFS)
+
+.PHONY: proofs-release
+proofs-release: ## every proof in the size of a release (many hours); prints only
+	@go run ./proofs/record $(PROOFS_RELEASE)
 
 ##@ Source
 
