@@ -42,7 +42,7 @@ AGENTS ?= 20
 .PHONY: help
 help: ## say what can be made
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {print "\n" substr($$0, 5)} \
-	/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	/^[a-z][a-z-]*:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 ##@ Programs
 

@@ -19,6 +19,10 @@ import (
 	"github.com/theclaw/agents/internal/world"
 )
 
+// ttl of leases: two for each agent are renewed three times in it, by a machine
+// that has other things to do as well.
+const ttl = "3s"
+
 // post is one process of the home, whichever it is at the moment.
 type post struct {
 	name    string
@@ -55,7 +59,7 @@ func newStaff(t *testing.T, site *world.Site, chance *rand.Rand, env []string) *
 	s := &staff{t: t, site: site, env: env}
 	for _, args := range [][]string{{"registry"}, {"deliverer"}, {"runner", "--name", "runner-1"}, {"runner", "--name", "runner-2"}} {
 		p := &post{name: args[len(args)-1], metrics: port(t, chance), temp: t.TempDir()}
-		p.args = append(args, "--metrics-listen", p.metrics, "--lease-ttl", "1s")
+		p.args = append(args, "--metrics-listen", p.metrics, "--lease-ttl", ttl)
 		s.posts = append(s.posts, p)
 	}
 	return s

@@ -33,7 +33,8 @@ type Agent struct {
 // All answers the inbox and then the threads.
 func (a *Agent) All() []*DB { return append([]*DB{a.Inbox}, a.Threads...) }
 
-// Lease is a row of the ledger. Alive tells whether its holder's process lives.
+// Lease is a row of the ledger. Alive tells whether its holder's process lives. A
+// lease that was held before the databases were read, or after, counts as held.
 type Lease struct {
 	Resource, Holder string
 	Token            uint64

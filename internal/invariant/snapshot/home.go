@@ -30,6 +30,8 @@ type Options struct {
 // is part of the answer.
 func Read(ctx context.Context, home layout.Home, o Options) (*Home, error) {
 	out := &Home{Path: home.Path()}
+	out.readLeases(ctx, home, o.Live)
+	before := out.Leases
 	entries, err := os.ReadDir(home.AgentsDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -47,8 +49,9 @@ func Read(ctx context.Context, home layout.Home, o Options) (*Home, error) {
 	if o.Agent != "" && len(out.Agents) == 0 {
 		return nil, fs.ErrNotExist
 	}
-	// After the databases: a lease that has ended by now had ended its work.
+	out.Leases, out.LeasesProblem = nil, ""
 	out.readLeases(ctx, home, o.Live)
+	out.wereHeld(before)
 	return out, nil
 }
 
@@ -154,6 +157,21 @@ func (h *Home) readLeases(ctx context.Context, home layout.Home, live bool) {
 			alive[l.Holder] = !lease.HolderDead(home.HoldersDir(), l.Holder)
 		}
 		h.Leases[i].Alive = alive[l.Holder]
+	}
+}
+
+// wereHeld adds what was held before the databases were read. That takes a while:
+// work seen under way in one of them may have ended since, and its lease with it,
+// or may have been taken up only then.
+func (h *Home) wereHeld(before []Lease) {
+	held := map[string]bool{}
+	for _, l := range before {
+		held[l.Resource] = l.Alive && !l.Released
+	}
+	for i, l := range h.Leases {
+		if held[l.Resource] {
+			h.Leases[i].Alive, h.Leases[i].Released = true, false
+		}
 	}
 }
 
