@@ -5,6 +5,9 @@
 //	         <-put--
 //	janitor: closes handles at rest
 //
+// More than a quarter above the bound there are only databases in use: who opens
+// one more closes one at rest first.
+//
 // There is at most one connection per database: a new opening waits until the
 // one before is closed, so that the cached chain and the mirror have one owner.
 // A database that broke (I/O error, corruption, its directory gone) is closed at
@@ -72,9 +75,13 @@ type handle struct {
 
 // New makes a pool; Close ends it.
 func New(o Options) *Pool {
-	p := &Pool{o: o, handles: map[store.Ref]*handle{}, leaving: map[store.Ref]*handle{}, left: map[*handle]struct{}{}, stop: make(chan struct{}), full: make(chan struct{}, 1)}
+	p := empty(o)
 	p.wg.Go(p.janitor)
 	return p
+}
+
+func empty(o Options) *Pool {
+	return &Pool{o: o, handles: map[store.Ref]*handle{}, leaving: map[store.Ref]*handle{}, left: map[*handle]struct{}{}, stop: make(chan struct{}), full: make(chan struct{}, 1)}
 }
 
 // Do runs fn in a transaction on r's database; see db.DB.Do.
@@ -188,6 +195,7 @@ func (p *Pool) get(ctx context.Context, r store.Ref) (*handle, error) {
 		h.users++
 		p.mu.Unlock()
 		if !ok {
+			p.help()
 			p.open(h)
 		}
 		select {

@@ -139,6 +139,26 @@ func TestUsedStaysOpen(t *testing.T) {
 	})
 }
 
+// Whatever the janitor does, there are never many more open than allowed.
+func TestBoundWithoutJanitor(t *testing.T) {
+	f := &fixture{root: t.TempDir()}
+	f.Pool = empty(Options{MaxOpen: 4, Idle: time.Hour, Path: func(r store.Ref) (string, error) { return filepath.Join(f.root, r.Agent), nil }})
+	for i := range 20 {
+		if err := f.insert(f.make(t, fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(f.handles) + len(f.left); n > 6 {
+			t.Fatalf("%d databases are open", n)
+		}
+	}
+	if f.IsOpen(store.Inbox("0")) || !f.IsOpen(store.Inbox("19")) {
+		t.Error("not the longest idle ones were closed")
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestManyAtOnce(t *testing.T) {
 	f := setup(t, Options{MaxOpen: 2, Idle: time.Millisecond}) // closes all the time
 	var refs []store.Ref

@@ -49,3 +49,25 @@ func (p *Pool) atRest() []*handle {
 	}
 	return out
 }
+
+// help closes the database that has rested longest when so many are open that the
+// janitor cannot keep up: who opens one then pays for closing one, so that
+// descriptors and memory stay bounded under any load.
+func (p *Pool) help() {
+	p.mu.Lock()
+	var oldest *handle
+	if len(p.handles)+len(p.left) > p.o.MaxOpen+p.o.MaxOpen/4 {
+		for _, h := range p.handles {
+			if h.users == 0 && (oldest == nil || h.rested.Before(oldest.rested)) {
+				oldest = h
+			}
+		}
+	}
+	if oldest != nil {
+		p.leave(oldest)
+	}
+	p.mu.Unlock()
+	if oldest != nil {
+		_ = p.end(oldest) // a failing checkpoint is redone at the next open
+	}
+}
