@@ -63,7 +63,10 @@ type Command struct {
 	// SpillDir is where output above the cap goes, in a new file of mode 0600. In
 	// the workdir, the program's next run can read it. Empty: it is dropped.
 	SpillDir string
-	Limits   Limits
+	// OnStdout and OnStderr are given the output as it comes, whole, beside what
+	// Result holds of it. Each is called by one goroutine, and must not wait.
+	OnStdout, OnStderr func([]byte)
+	Limits             Limits
 }
 
 // Result is how a program ended.

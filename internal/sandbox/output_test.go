@@ -67,3 +67,18 @@ func TestSpillLink(t *testing.T) {
 		}
 	})
 }
+
+// What is followed comes whole, also above the cap, and each stream by itself.
+func TestOutputFollowed(t *testing.T) {
+	eachLevel(t, func(t *testing.T, l Level) {
+		s, dir := only(t, l), workdir(t, l)
+		var stdout, stderr bytes.Buffer
+		r := mustRun(t, s, Command{
+			Shell: "seq 1 20000; echo end >&2", Workdir: dir, OutputCap: 1000,
+			OnStdout: func(b []byte) { stdout.Write(b) }, OnStderr: func(b []byte) { stderr.Write(b) },
+		})
+		if n := bytes.Count(stdout.Bytes(), []byte("\n")); n != 20000 || stderr.String() != "end\n" || !r.Truncated {
+			t.Errorf("followed %d lines and %q, truncated %t", n, stderr.String(), r.Truncated)
+		}
+	})
+}

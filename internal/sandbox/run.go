@@ -78,6 +78,7 @@ func (s *Sandbox) run(ctx context.Context, l Level, c Command) (Result, error) {
 		return Result{}, err
 	}
 	defer out.Close()
+	out.Follow(c.OnStdout, c.OnStderr)
 	return spawn(ctx, s.self, o, userns, c.Timeout, out)
 }
 

@@ -113,6 +113,7 @@ type FailedTry struct {
 	Error   string
 	Wait    time.Duration
 	Counted bool
+	Tries   int // it stands for; 0: one
 }
 
 // Finish gives a turn its fate.

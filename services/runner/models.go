@@ -7,6 +7,7 @@ import (
 
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
 	"github.com/theclaw/agents/services/runner/internal/tool"
@@ -17,22 +18,44 @@ import (
 type models struct {
 	settings *provider.Settings
 	pool     *retry.Pool
+	boxes    *boxes
 }
 
 // Find implements turn.Models.
 func (m *models) Find(providerName, name string) (turn.Model, error) {
+	if p, ok, err := m.settings.Program(providerName, name); ok {
+		if err != nil {
+			return turn.Model{}, err
+		}
+		return m.program(p), nil
+	}
 	driver, name, window, err := m.settings.Resolve(providerName, name)
 	if err != nil {
 		return turn.Model{}, err
 	}
 	caller := m.pool.Caller(driver)
 	return turn.Model{
-		Provider: driver.Name(), Name: name, Window: int64(window),
-		Try: func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, turn.Try) {
-			r, o := caller.Try(ctx, req, onDelta)
-			return r, turn.Try{Err: o.Err, Counts: o.Counts, Again: o.Retry, Wait: o.Wait}
-		},
+		Provider: driver.Name(), Name: name, Window: int64(window), Try: try(caller),
 	}, nil
+}
+
+func try(c *retry.Caller) turn.TryFunc {
+	return func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, turn.Try) {
+		r, o := c.Try(ctx, req, onDelta)
+		return r, turn.Try{Err: o.Err, Counts: o.Counts, Again: o.Retry, Wait: o.Wait}
+	}
+}
+
+// program is a model behind the pai program; it runs on the host.
+func (m *models) program(p provider.Program) turn.Model {
+	config := pai.Config{
+		Name: p.Name, Command: p.Command, Provider: p.Provider, Env: p.Env,
+		Box: func() (pai.Box, error) { return m.boxes.box(string(sandbox.Off)) },
+	}
+	return turn.Model{
+		Provider: p.Name, Name: p.Model, Window: int64(p.ContextWindow),
+		Program: func(at pai.Place) turn.TryFunc { return try(m.pool.Caller(pai.New(config, at))) },
+	}
 }
 
 // boxes are the sandboxes of this process, one for each mode that is asked for.

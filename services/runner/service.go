@@ -55,9 +55,9 @@ func New(c Config, d Deps) (*Service, error) {
 		cfg: c, deps: d,
 		agents: registrypb.NewAgentServiceClient(d.Registry), threads: registrypb.NewThreadServiceClient(d.Registry),
 		leases: registrypb.NewLeaseServiceClient(d.Registry), turns: registrypb.NewTurnServiceClient(d.Registry),
-		models: &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe})}, boxes: newBoxes(c.Sandbox, d.Sandbox),
-		began: time.Now(),
+		boxes: newBoxes(c.Sandbox, d.Sandbox), began: time.Now(),
 	}
+	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes}
 	s.driver = &turn.Driver{Journal: s.turns, Models: s.models, Sandbox: s.boxes.box, Meter: d.Metrics, Logger: d.Logger}
 	s.claims = claim.New(claim.Config{
 		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,

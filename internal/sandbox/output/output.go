@@ -28,6 +28,7 @@ const drainGrace = 500 * time.Millisecond
 // file, in the order it came.
 type Collector struct {
 	readers, writers [2]*os.File
+	follow           [2]func([]byte)
 	done             sync.WaitGroup
 
 	mu        sync.Mutex
@@ -79,6 +80,10 @@ func (o *Collector) Open() (stdout, stderr *os.File, err error) {
 	return o.writers[0], o.writers[1], nil
 }
 
+// Follow passes the streams on as they come; a nil function follows nothing. It
+// is called before Drain.
+func (o *Collector) Follow(stdout, stderr func([]byte)) { o.follow = [2]func([]byte){stdout, stderr} }
+
 // Drain starts reading; the function it returns waits for the end. A straggler
 // that outlived its tree (level off) does not hold it up.
 func (o *Collector) Drain() func() {
@@ -88,6 +93,9 @@ func (o *Collector) Drain() func() {
 			b := make([]byte, 32<<10)
 			for {
 				n, err := o.readers[i].Read(b)
+				if o.follow[i] != nil && n > 0 {
+					o.follow[i](b[:n])
+				}
 				o.add(i, b[:n])
 				if err != nil {
 					return

@@ -39,7 +39,8 @@ func putSteps(tx *db.Tx, f store.Fence, turn string, list []store.Step, toolcall
 		if err != nil {
 			return fresh, err
 		}
-		fresh = fresh || n > 0
+		// That a program was called is no progress; what its tools did is.
+		fresh = fresh || n > 0 && (s.Kind != store.StepModel || s.Class == "")
 		content, ok := toolcalls[s.Key]
 		if !ok {
 			continue
@@ -87,7 +88,7 @@ func countFailure(tx *db.Tx, key string, t turnRow, ft store.FailedTry) (int, er
 	attempts, now := t.errors, time.Now()
 	since := t.waitingSince
 	if ft.Counted {
-		attempts, since = attempts+1, 0
+		attempts, since = attempts+max(ft.Tries, 1), 0
 	} else if since == 0 {
 		since = now.UnixMilli()
 	}

@@ -92,8 +92,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(
 	}
 	if p.o.json {
 		p.line(struct {
-			Type    string         `json:"type"`
-			Message string         `json:"message"`
+			Type    string  `json:"type"`
+			Message string  `json:"message"`
 			Context details `json:"context,omitempty"`
 		}{"error", f.message, f.context})
 	} else {

@@ -45,7 +45,9 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(status)
 		fmt.Fprintf(w, `{"error":{"message":%q}}`, text)
 	}
-	say := func(delta, finish string) { fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":%s,\"finish_reason\":%q}]}\n\n", delta, finish) }
+	say := func(delta, finish string) {
+		fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":%s,\"finish_reason\":%q}]}\n\n", delta, finish)
+	}
 	text := func(s string) {
 		b, _ := json.Marshal(s)
 		say(fmt.Sprintf(`{"content":%s}`, b), "")

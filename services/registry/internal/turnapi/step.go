@@ -19,7 +19,7 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 	rec := store.Record{Key: req.GetKey()}
 	rec.Steps, rec.Toolcalls = wire.ReadSteps(req.GetSteps())
 	if ft := req.GetFailedTry(); ft != nil {
-		rec.Failed = &store.FailedTry{Error: ft.GetClass() + ": " + ft.GetError(), Wait: ft.GetWait().AsDuration(), Counted: ft.GetCounted()}
+		rec.Failed = &store.FailedTry{Error: ft.GetClass() + ": " + ft.GetError(), Wait: ft.GetWait().AsDuration(), Counted: ft.GetCounted(), Tries: int(ft.GetTries())}
 	}
 	label := stepLabel(rec.Steps)
 	point(label, ".before")

@@ -20,6 +20,7 @@
 //
 //	offline    the built-in deterministic driver, honest about being no model
 //	openai     chat completions of any OpenAI-compatible endpoint
+//	pai        the pai program, which runs tools itself
 //	provider   which providers exist on this machine, and which is the default
 //	retry      one try at a time: breaker, backoff, retry budget
 //	modeltest  a scripted provider on loopback and the suite every driver passes

@@ -74,6 +74,9 @@ type Error struct {
 	Status int
 	// RetryAfter is how long the provider asked us to wait; 0 when it did not.
 	RetryAfter time.Duration
+	// Tries is how many tries this one stands for, where the driver's program
+	// repeats calls itself; 0 means one.
+	Tries int
 	// Message is fit for a person and holds no secret.
 	Message string
 	// Err is the cause, for errors.Is and logs.

@@ -68,10 +68,20 @@ type Request struct {
 	Try int
 }
 
-// Delta is a piece of an answer as it arrives. Either field may be empty.
+// Delta is a piece of an answer as it arrives. Every field may be empty.
 type Delta struct {
 	Text      string
 	Reasoning string
+	// Tool is told by drivers whose program runs tools itself.
+	Tool *ToolUse
+}
+
+// ToolUse is a tool that a program runs by itself: told once when it begins, with
+// no Result, and once when it has ended. They come in pairs.
+type ToolUse struct {
+	Call ToolCall
+	// Result is JSON.
+	Result json.RawMessage
 }
 
 // FinishReason says why a complete answer ended.

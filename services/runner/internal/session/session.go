@@ -8,6 +8,9 @@
 //	{"role":"assistant","content":"...","tool_calls":[{"id","name","arguments":{}}]}
 //	{"role":"tool","content":"...","name":"bash_exec","tool_call_id":"..."}
 //
+// A program that works with session files is given one that was rebuilt from the
+// thread a moment before, and appends to it what it said and did ([Prepare]).
+//
 // It promises that the file is replaced as a whole or not at all (S0-102), and
 // that deleting it loses nothing: it is a projection of the thread and is never
 // read here (S0-101). It does not append and does not sync to disk.

@@ -6,6 +6,11 @@
 //	tool:1:2   ...
 //	model:2    ...
 //
+// A program that runs tools itself leaves, for each of its calls:
+//
+//	pai:1      the call: begun, then its answer    [Answer]
+//	pai:1:1    its first tool                      JSON of the program
+//
 // It promises: what [Decode] reads is what [NewAnswer] wrote, whole, so that an
 // answer is never asked for twice; no row is larger than the journal takes, and
 // no reply larger than an event. It calls nothing and keeps nothing.
@@ -50,6 +55,8 @@ type Answer struct {
 	FinishReason model.FinishReason `json:"finish_reason"`
 	Model        string             `json:"model,omitempty"`
 	ProviderID   string             `json:"provider_id,omitempty"`
+	// Error is set for a call of a program that gave no answer.
+	Error string `json:"error,omitempty"`
 }
 
 // Call is a tool call in an Answer.

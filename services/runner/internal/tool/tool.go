@@ -134,6 +134,10 @@ func encode(r sandbox.Result, timeout time.Duration) []byte {
 	case r.Canceled:
 		out.Stderr += "\n[killed: the turn was ended]"
 	}
+	return fit(out)
+}
+
+func fit(out Result) []byte {
 	for {
 		b, err := json.Marshal(out)
 		if err != nil {
@@ -145,4 +149,17 @@ func encode(r sandbox.Result, timeout time.Duration) []byte {
 		out.Truncated = true
 		out.Stdout, out.Stderr = cut(out.Stdout, len(out.Stdout)/2), cut(out.Stderr, len(out.Stderr)/2)
 	}
+}
+
+// Fit is a result that another program has made, as it stands, or what fits of
+// it into MaxResult.
+func Fit(result json.RawMessage) []byte {
+	if len(result) <= MaxResult && json.Valid(result) {
+		return result
+	}
+	var r Result
+	if json.Unmarshal(result, &r) != nil || r.Stdout+r.Stderr == "" {
+		return Problem("the result is not understood, or larger than can be kept")
+	}
+	return fit(r)
 }

@@ -33,10 +33,12 @@ func (t *turn) reply(ctx context.Context, a step.Answer, row *registrypb.Step) (
 	if strings.TrimSpace(a.Text) == prompt.NoReply {
 		in.Fate, in.Text = registrypb.Fate_FATE_SILENT, ""
 	}
-	if t.answer[row.GetKey()] == nil {
+	if known := t.answer[row.GetKey()]; known == nil || known.GetState() == registrypb.StepState_STEP_STATE_INTENT {
 		in.Steps = append(in.Steps, row)
 	}
-	t.last.messages = append(t.last.messages, a.Message())
+	if !step.OfProgram(row) { // a program has written its session itself
+		t.last.messages = append(t.last.messages, a.Message())
+	}
 	return t.end(ctx, in)
 }
 
@@ -112,11 +114,12 @@ func (t *turn) failed(ctx context.Context, f *Try) (result Result, done bool, er
 	t.Meter.AddRetry(class)
 	t.logf("WARN", "model: try failed (%s), next in %d ms: %s", class, f.Wait.Milliseconds(), step.Clip(why, 512))
 	attempts, err := t.record(ctx, &registrypb.FailedTry{
-		Class: step.Clip(class, 64), Error: text(why), Wait: durationpb.New(f.Wait), Counted: f.Counts,
-	})
+		Class: step.Clip(class, 64), Error: text(why), Wait: durationpb.New(f.Wait), Counted: f.Counts, Tries: int32(f.Err.Tries),
+	}, t.unwritten...)
 	if err != nil {
 		return Result{}, false, err
 	}
+	t.unwritten = nil
 	t.tries = max(attempts, t.tries)
 	switch {
 	case f.Counts && t.tries >= t.maxTries():

@@ -18,8 +18,12 @@ import (
 // What the journal has is replayed. failed is a try of the model that gave no
 // answer.
 func (t *turn) rounds(ctx context.Context) (result Result, failed *Try, err error) {
+	if rows := t.cutOff(); len(rows) > 0 {
+		result, err = t.inDoubt(ctx, rows)
+		return result, nil, err
+	}
 	begunBefore := t.doubtful()
-	var said []model.Message
+	said := t.ran(step.OfProgram)
 	for round := 1; round <= MaxRounds; round++ {
 		row := t.answer[step.ModelKey(round)]
 		var a step.Answer
@@ -28,6 +32,12 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *Try, err erro
 				return Result{}, nil, err
 			}
 		} else {
+			if failed = t.find(); failed != nil {
+				return Result{}, failed, nil
+			}
+			if t.model.Program != nil {
+				return t.program(ctx)
+			}
 			if a, row, failed, err = t.ask(ctx, round, said); failed != nil || err != nil {
 				return Result{}, failed, err
 			}
@@ -65,16 +75,22 @@ func (t *turn) doubtful() string {
 	return ""
 }
 
+// find finds the agent's model, once in a turn.
+func (t *turn) find() *Try {
+	if t.found {
+		return nil
+	}
+	m, err := t.Models.Find(t.begun.GetConfig().GetProvider(), t.begun.GetConfig().GetModel())
+	if err != nil {
+		e := model.AsError(err)
+		return &Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable()}
+	}
+	t.model, t.found = m, true
+	return nil
+}
+
 // ask makes one try of a model call (T3). A good answer is not journalled yet.
 func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *Try, error) {
-	if !t.found {
-		m, err := t.Models.Find(t.begun.GetConfig().GetProvider(), t.begun.GetConfig().GetModel())
-		if err != nil {
-			e := model.AsError(err)
-			return step.Answer{}, nil, &Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable()}, nil
-		}
-		t.model, t.found = m, true
-	}
 	req, p := t.request(said)
 	t.last = transcript{p.System, p.Messages}
 	if err := t.trusted(ctx); err != nil {
@@ -117,6 +133,9 @@ func (t *turn) request(said []model.Message) (model.Request, prompt.Prompt) {
 		ContextWindow: c.GetContextWindow(), MaxOutput: c.GetMaxOutputTokens(),
 		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork(), Walled: c.GetSandboxMode() != "off",
 		Inbound: event(t.begun.GetInbound()),
+	}
+	if t.model.Program != nil {
+		s.Network = true // its tools run on the host
 	}
 	if w := t.model.Window; w > 0 && (s.ContextWindow <= 0 || w < s.ContextWindow) {
 		s.ContextWindow = w

@@ -11,6 +11,7 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/tool"
 )
@@ -52,8 +53,14 @@ type Model struct {
 	// Window is the context window of the provider, in tokens; 0: not known.
 	Window int64
 	// Try makes at most one call.
-	Try func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, Try)
+	Try TryFunc
+	// Program is set, and Try is not, for a program that runs tools itself: what
+	// it answers makes at most one call in that place.
+	Program func(at pai.Place) TryFunc
 }
+
+// TryFunc makes at most one call of a model.
+type TryFunc func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, Try)
 
 // Try is what a failed try means; Err nil means that it did not fail.
 type Try struct {

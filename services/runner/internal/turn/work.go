@@ -32,6 +32,7 @@ type turn struct {
 	answer, tool map[string]*registrypb.Step
 	order        []string // keys of tool steps in the order of the journal
 	seq          int32
+	calls        int // of a program
 
 	model   Model
 	found   bool // model is set
@@ -43,7 +44,7 @@ type turn struct {
 	// panicked: the last attempt ended in a panic.
 	panicked bool
 	last     transcript
-	// unwritten are tool results that came when the turn was over.
+	// unwritten are results that go with the next call to the journal.
 	unwritten []*registrypb.Step
 }
 
@@ -73,6 +74,9 @@ func (t *turn) learn(s *registrypb.Step) {
 	t.seq = max(t.seq, s.GetSeq())
 	switch s.GetKind() {
 	case registrypb.StepKind_STEP_KIND_MODEL:
+		if t.answer[s.GetKey()] == nil && step.OfProgram(s) {
+			t.calls++
+		}
 		t.answer[s.GetKey()] = s
 	case registrypb.StepKind_STEP_KIND_TOOL:
 		if t.tool[s.GetKey()] == nil {

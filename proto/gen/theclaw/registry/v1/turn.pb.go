@@ -1395,7 +1395,9 @@ type FailedTry struct {
 	// wait until the next try.
 	Wait *durationpb.Duration `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
 	// counted is false when the try spent no attempt (provider unreachable).
-	Counted       bool `protobuf:"varint,4,opt,name=counted,proto3" json:"counted,omitempty"`
+	Counted bool `protobuf:"varint,4,opt,name=counted,proto3" json:"counted,omitempty"`
+	// tries it stands for, where a program repeats calls itself; 0 means one.
+	Tries         int32 `protobuf:"varint,5,opt,name=tries,proto3" json:"tries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1456,6 +1458,13 @@ func (x *FailedTry) GetCounted() bool {
 		return x.Counted
 	}
 	return false
+}
+
+func (x *FailedTry) GetTries() int32 {
+	if x != nil {
+		return x.Tries
+	}
+	return 0
 }
 
 // RecordStepRequest journals progress.
@@ -2694,12 +2703,13 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x0ecrash_attempts\x18\t \x01(\x05R\rcrashAttempts\x12#\n" +
 	"\rreply_context\x18\n" +
 	" \x01(\tR\freplyContext\x121\n" +
-	"\x06waited\x18\v \x01(\v2\x19.google.protobuf.DurationR\x06waited\"\x93\x01\n" +
+	"\x06waited\x18\v \x01(\v2\x19.google.protobuf.DurationR\x06waited\"\xb4\x01\n" +
 	"\tFailedTry\x12\x1d\n" +
 	"\x05class\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05class\x12\x1e\n" +
 	"\x05error\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x05error\x12-\n" +
 	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x18\n" +
-	"\acounted\x18\x04 \x01(\bR\acounted\"\xa2\x02\n" +
+	"\acounted\x18\x04 \x01(\bR\acounted\x12\x1f\n" +
+	"\x05tries\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\x05tries\"\xa2\x02\n" +
 	"\x11RecordStepRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +

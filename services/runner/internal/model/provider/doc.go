@@ -22,6 +22,10 @@
 //	    context_window: 128000       # tokens; 128000 when left out
 //	    replay_reasoning: false      # for thinking models that demand it
 //
+// The names pai and pai/NAME, unless a provider is called so, mean the pai program
+// with its default provider or with the one it knows as NAME. They are never a
+// default by themselves; providers.yaml may say default: pai/NAME.
+//
 // What it promises: keys are references, read anew at each Resolve, so a
 // rotated key needs no restart; a key is in no error, no String and no field;
 // a provider that is named and cannot be used is an error, never silently

@@ -65,7 +65,7 @@ func loadFile(path string, getenv func(string) string) (found, error) {
 		f.notes = append(f.notes, base(path)+" is there and describes no provider")
 	case f.defaultName == "":
 		return f, model.Errorf(model.Config, "%s: default must name one of its providers", base(path))
-	case !ok && f.defaultName != offline.Name && !isPreset(f.defaultName):
+	case !ok && f.defaultName != offline.Name && !isPreset(f.defaultName) && !isProgram(f.defaultName):
 		return f, model.Errorf(model.Config, "%s: default %q is not one of its providers", base(path), f.defaultName)
 	}
 	f.why = base(path) + " names it"

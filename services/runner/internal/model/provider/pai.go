@@ -61,6 +61,7 @@ func loadPai(path string, getenv func(string) string, spare bool) (found, error)
 		// The error of the JSON package may quote a value.
 		return fail("is not valid JSON of the expected shape", nil)
 	}
+	f.first = file.DefaultProvider
 	for _, e := range file.Providers {
 		if e.Name == "" {
 			continue

@@ -69,6 +69,7 @@ type Settings struct {
 	Notes []string
 
 	providers map[string]Provider
+	program   program
 	client    *http.Client
 }
 
@@ -81,7 +82,11 @@ func Load(providersYAML string, getenv func(string) string, paiConfig string) (*
 	for _, load := range []func() (found, error){
 		func() (found, error) { return loadFile(providersYAML, getenv) },
 		func() (found, error) { return loadEnvironment(getenv), nil },
-		func() (found, error) { return loadPai(paiConfig, getenv, s.Default != "") },
+		func() (found, error) {
+			f, err := loadPai(paiConfig, getenv, s.Default != "")
+			s.program = program{getenv: getenv, config: paiConfig, providers: f.providers, first: f.first}
+			return f, err
+		},
 	} {
 		f, err := load()
 		if err != nil {
@@ -106,6 +111,7 @@ type found struct {
 	defaultName string
 	why         string
 	notes       []string
+	first       string // pai's own default, also when it cannot be ours
 }
 
 func (s *Settings) merge(f found) {

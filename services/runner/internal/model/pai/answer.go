@@ -1,0 +1,155 @@
+package pai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/theclaw/agents/services/runner/internal/model"
+)
+
+// maxLine bounds an event, in bytes: a tool's output may be 8 MB, escaped.
+const maxLine = 56 << 20
+
+// answer is what one run of pai has said.
+type answer struct {
+	onDelta  func(model.Delta)
+	start    time.Time
+	messages int
+
+	text  strings.Builder
+	rest  []byte // bytes of stdout that are no whole character yet
+	line  []byte // of stderr
+	first time.Duration
+
+	rounds, complete int
+	finish           string
+	calls            int
+	open             *model.ToolUse // called, no result yet
+	failed           bool
+	failure          string
+	last             string // the last line that is no event
+}
+
+// event is a line of stderr.
+type event struct {
+	Type    string          `json:"type"`
+	Data    json.RawMessage `json:"data"`
+	Message string          `json:"message"`
+}
+
+func (a *answer) take(p piece) {
+	if !p.err {
+		a.say(p.b)
+		return
+	}
+	a.line = append(a.line, p.b...)
+	for {
+		i := bytes.IndexByte(a.line, '\n')
+		if i < 0 {
+			if len(a.line) > maxLine {
+				a.line = nil
+			}
+			return
+		}
+		a.event(a.line[:i])
+		a.line = a.line[i+1:]
+	}
+}
+
+// flush takes what came without an end.
+func (a *answer) flush() {
+	if len(a.line) > 0 {
+		a.event(a.line)
+		a.line = nil
+	}
+	if len(a.rest) > 0 {
+		a.emit(strings.ToValidUTF8(string(a.rest), "\uFFFD"))
+		a.rest = nil
+	}
+}
+
+// say passes text on in whole characters.
+func (a *answer) say(b []byte) {
+	b = append(a.rest, b...)
+	n := len(b)
+	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+		if c := b[len(b)-i]; utf8.RuneStart(c) {
+			if !utf8.FullRune(b[len(b)-i:]) {
+				n = len(b) - i
+			}
+			break
+		}
+	}
+	a.rest = append([]byte(nil), b[n:]...)
+	a.emit(strings.ToValidUTF8(string(b[:n]), "\uFFFD"))
+}
+
+func (a *answer) emit(s string) {
+	if s == "" {
+		return
+	}
+	if a.first == 0 {
+		a.first = time.Since(a.start)
+	}
+	a.text.WriteString(s)
+	if a.onDelta != nil {
+		a.onDelta(model.Delta{Text: s})
+	}
+}
+
+func (a *answer) event(line []byte) {
+	var e event
+	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &e) != nil || e.Type == "" {
+		if text := strings.TrimSpace(string(line)); text != "" && !strings.HasPrefix(text, "[Info]") && !strings.HasPrefix(text, "[Warning]") && a.last == "" {
+			a.last = text // the first one: usage follows a complaint about an option
+		}
+		return
+	}
+	switch e.Type {
+	case "start":
+		a.rounds++
+	case "complete":
+		var d struct{ FinishReason string }
+		_ = json.Unmarshal(e.Data, &d) // without one it is not an end
+		a.finish = d.FinishReason
+		a.complete++
+	case "tool_call":
+		var d struct {
+			Name      string          `json:"name"`
+			Arguments json.RawMessage `json:"arguments"`
+		}
+		if json.Unmarshal(e.Data, &d) != nil || d.Name == "" {
+			return
+		}
+		if len(d.Arguments) == 0 || d.Arguments[0] != '{' {
+			d.Arguments = json.RawMessage("{}")
+		}
+		a.calls++
+		// pai names no ids; order links a call with its result.
+		a.open = &model.ToolUse{Call: model.ToolCall{ID: fmt.Sprintf("pai_%d_%d", a.messages, a.calls), Name: d.Name, Arguments: d.Arguments}}
+		a.tell(*a.open)
+	case "tool_result":
+		if a.open == nil {
+			return
+		}
+		done := *a.open
+		done.Result = e.Data
+		if len(done.Result) == 0 {
+			done.Result = json.RawMessage("{}")
+		}
+		a.open = nil
+		a.tell(done)
+	case "error":
+		a.failed, a.failure = true, e.Message
+	}
+}
+
+func (a *answer) tell(u model.ToolUse) {
+	if a.onDelta != nil {
+		a.onDelta(model.Delta{Tool: &u})
+	}
+}

@@ -1,0 +1,28 @@
+// Package pai owns the calls of the `pai` program: the driver for machines whose
+// models are set up there.
+//
+//	request -> session file, system file, input file      (package session)
+//	pai chat --stream --json --session F --system-file S --provider P --model M --input-file U
+//	stdout ----> text deltas           stderr, one event a line:
+//	                                     tool_call, tool_result -> model.ToolUse
+//	                                     complete               -> a round has ended
+//	                                     error                  -> the class of the failure
+//
+// pai runs its own rounds and its own bash, outside of our sandbox. So a call is
+// refused unless the agent's sandbox.mode is off, and what runs is told while it
+// runs, for the journal.
+//
+// It promises: the program and everything it has started are dead when Generate
+// returns, and when this process dies; that includes its bash, which is in a
+// session of its own (package sandbox, level off). Exactly the arguments above
+// are passed, under the names this version has for them. The session file is
+// rebuilt from the request, so whatever stood in it counts for nothing. A call
+// that ended without the end of its last round is an error of class CutStream.
+// The failure's class comes from the number its message begins with, never from
+// the exit code, which differs between versions.
+//
+// It cannot tell a stream that the provider's side cut off from a whole answer:
+// version 1.0.9 reports both with exit 0 and finishReason stop. It repeats
+// nothing, and says in Error.Tries how often pai itself has tried. There is no
+// usage: pai reports none when it streams.
+package pai

@@ -1,0 +1,93 @@
+package pai
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/services/runner/internal/model"
+)
+
+// ownTries is how often pai asks a provider before it reports a failure that
+// passes.
+const ownTries = 3
+
+var (
+	leading = regexp.MustCompile(`^([1-5][0-9][0-9])\b`)
+	tooLong = regexp.MustCompile(`(?i)context[ _](length|window|size)|prompt is too long|maximum prompt length|input token count|maximum number of tokens|model token limit`)
+	policy  = regexp.MustCompile(`(?i)content[ _](filter|policy|management policy)|usage policies`)
+	credit  = regexp.MustCompile(`(?i)insufficient[ _](quota|balance)|billing_(not_active|hard_limit)`)
+	secret  = regexp.MustCompile(`\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}`)
+)
+
+// judge answers what was wrong with a call that ended by itself; nil when it is
+// an answer.
+func (d *Driver) judge(a *answer, r sandbox.Result) *model.Error {
+	switch {
+	case a.failed:
+		return d.classify(a.failure, r.ExitCode)
+	case r.TimedOut:
+		return d.error(model.Unavailable, fmt.Sprintf("pai ran longer than %s and was ended", sandbox.MaxTimeout))
+	case r.Signal != "":
+		return d.error(model.CutStream, "pai was ended by "+r.Signal)
+	case r.ExitCode == 126 || r.ExitCode == 127 || r.ExitCode != 0 && a.rounds == 0:
+		return d.error(model.Config, fmt.Sprintf("pai ended with %d: %s", r.ExitCode, clean(a.last)))
+	case r.ExitCode != 0:
+		return d.error(model.CutStream, fmt.Sprintf("pai ended with %d in the middle: %s", r.ExitCode, clean(a.last)))
+	case a.complete == 0 || a.complete < a.rounds || a.open != nil:
+		return d.error(model.CutStream, "pai ended without the end of its answer")
+	case a.finish != "stop" && a.finish != "length":
+		return d.error(model.CutStream, fmt.Sprintf("pai ended with finish reason %q", clean(a.finish)))
+	}
+	return nil
+}
+
+// classify reads the message of pai's last event. The exit code is 2 or 3,
+// depending on the version, and says nothing; 1 and 4 are pai's own complaints.
+func (d *Driver) classify(message string, exit int) *model.Error {
+	e := d.error(model.Config, clean(message))
+	status := 0
+	if m := leading.FindString(message); m != "" {
+		status, _ = strconv.Atoi(m)
+	}
+	e.Status = status
+	switch {
+	case (status == 400 || status == 413 || status == 422) && tooLong.MatchString(message):
+		e.Class = model.ContextTooLong
+	case policy.MatchString(message):
+		e.Class = model.Policy
+	case status == 401, status == 402, status == 403, status == 429 && credit.MatchString(message):
+		e.Class = model.Auth
+	case status == 429:
+		e.Class, e.Tries = model.RateLimited, ownTries
+	case status == 408, status == 409, status >= 500:
+		e.Class, e.Tries = model.Unavailable, ownTries
+	case status != 0:
+		e.Class = model.Config
+	case strings.HasPrefix(message, "Connection error"):
+		e.Class = model.Unreachable
+	case strings.HasPrefix(message, "Request timed out"):
+		e.Class, e.Tries = model.Unavailable, ownTries
+	case strings.HasPrefix(message, "No credentials"):
+		e.Class = model.Auth
+	case exit != 1 && exit != 4:
+		e.Class = model.BadResponse
+	}
+	return e
+}
+
+// clean bounds pai's words and takes keys out of them.
+func clean(s string) string {
+	s = secret.ReplaceAllString(sandbox.Text([]byte(s)), "[key]")
+	s = strings.Join(strings.Fields(s), " ")
+	const longest = 300
+	if len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest], "") + "..."
+	}
+	if s == "" {
+		return "no reason given"
+	}
+	return s
+}
