@@ -22,6 +22,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/proofs/standin/pai/chat"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/registry"
@@ -31,6 +32,9 @@ import (
 
 func TestMain(m *testing.M) {
 	sandbox.Main()
+	if filepath.Base(os.Args[0]) == "pai" { // this binary is its own stand-in for pai
+		os.Exit(chat.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -113,6 +115,9 @@ func (p *program) read(body io.Reader) answer {
 			a.text += c.Delta.Content
 			if p.o.stream {
 				_, _ = io.WriteString(p.stdout, c.Delta.Content)
+			}
+			if path := p.quirks["die"]; path != "" && c.Delta.Content != "" && os.Remove(path) == nil {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			}
 			for _, t := range c.Delta.ToolCalls {
 				for len(parts) <= t.Index {
