@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/proofs/standin/pai/chat"
 )
 
 const (
@@ -25,6 +27,9 @@ const (
 
 func TestMain(m *testing.M) {
 	sandbox.Main()
+	if filepath.Base(os.Args[0]) == "pai" { // this binary is its own stand-in for pai
+		os.Exit(chat.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+	}
 	if os.Getenv(markAgentd) != "" {
 		if spec := os.Getenv(failpoint); spec != "" {
 			arm(spec)
