@@ -104,19 +104,21 @@ var turns = map[string]func(*testing.T, *fixture){
 	"a failed try waits": func(t *testing.T, f *fixture) {
 		p, _ := f.claim(t, "1")
 		equal(t, "attempts", f.record(t, store.Record{Key: p.Key, Failed: &store.FailedTry{Error: "e", Wait: time.Hour, Counted: true}}), 1)
+		// A program that has tried three times itself has spent three.
+		equal(t, "attempts", f.record(t, store.Record{Key: p.Key, Failed: &store.FailedTry{Error: "e", Wait: time.Hour, Counted: true, Tries: 3}}), 4)
 		b := f.begin(t, p, false)
 		if b.Outcome != store.BeginWait || b.Wait <= 0 || b.Wait > time.Hour {
 			t.Errorf("begin: %+v", b)
 		}
 		turn := f.turn(t, p)
-		equal(t, "state, error, attempts", []any{turn.State, turn.Error, turn.ErrorAttempts}, []any{store.TurnWaiting, "e", 1})
+		equal(t, "state, error, attempts", []any{turn.State, turn.Error, turn.ErrorAttempts}, []any{store.TurnWaiting, "e", 4})
 		if turn.NextAt.IsZero() {
 			t.Error("no time of the next try")
 		}
 		if f.bubble {
 			time.Sleep(b.Wait)
 			b = f.begin(t, p, false)
-			equal(t, "after the wait", []int{int(b.Outcome), b.ErrorAttempts, b.CrashAttempts}, []int{int(store.BeginGo), 1, 1})
+			equal(t, "after the wait", []int{int(b.Outcome), b.ErrorAttempts, b.CrashAttempts}, []int{int(store.BeginGo), 4, 1})
 		}
 	},
 	"an outage spends no attempt": func(t *testing.T, f *fixture) {
@@ -130,9 +132,15 @@ var turns = map[string]func(*testing.T, *fixture){
 			return
 		}
 		time.Sleep(time.Hour)
+		// That a program was called, and had no answer, is no progress.
+		called := outage
+		called.Steps = []store.Step{step(1, store.StepModel, "pai:1", store.ClassEffect, store.StepIntent)}
+		f.record(t, called)
+		called.Steps = []store.Step{step(1, store.StepModel, "pai:1", store.ClassEffect, store.StepDone)}
+		f.record(t, called)
 		equal(t, "waited", f.begin(t, p, true).Waited, time.Hour)
 		// Progress ends the outage; the next one counts from its own beginning.
-		outage.Steps = []store.Step{step(1, store.StepModel, "model:1", "", store.StepDone)}
+		outage.Steps = []store.Step{step(2, store.StepModel, "model:1", "", store.StepDone)}
 		f.record(t, outage)
 		time.Sleep(time.Minute)
 		equal(t, "waited again", f.begin(t, p, false).Waited, time.Minute)

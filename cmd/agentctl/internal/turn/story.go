@@ -98,6 +98,10 @@ func (l *teller) step(s *registry.Step) {
 	ms := short(s.GetDuration().AsDuration())
 	switch s.GetKind() {
 	case registry.StepKind_STEP_KIND_MODEL:
+		if s.GetClass() == registry.ToolClass_TOOL_CLASS_EFFECT {
+			l.program(s, at, ms)
+			return
+		}
 		u := s.GetUsage()
 		line := fmt.Sprintf("%s: model %s answered in %s, %d tokens in, %d out", s.GetKey(), s.GetName(), ms, u.GetInput(), u.GetOutput())
 		if u.GetCachedInput() > 0 {
@@ -117,6 +121,23 @@ func (l *teller) step(s *registry.Step) {
 		}
 	default:
 		l.say(at, Plain, "%s: %s", s.GetKey(), stepState(s.GetState()))
+	}
+}
+
+// program tells of a call of a program that runs its tools itself.
+func (l *teller) program(s *registry.Step, at time.Time, ms string) {
+	var r struct {
+		Error string `json:"error"`
+	}
+	switch {
+	case s.GetState() == registry.StepState_STEP_STATE_INTENT:
+		l.say(at, Careful, "%s: program %s was called, no end recorded yet", s.GetKey(), s.GetName())
+	case s.GetState() == registry.StepState_STEP_STATE_IN_DOUBT:
+		l.say(at, Careful, "%s: program %s is in doubt. It was interrupted in the middle, and was not called again", s.GetKey(), s.GetName())
+	case json.Unmarshal(s.GetResult(), &r) == nil && r.Error != "":
+		l.say(at, Careful, "%s: program %s had no answer: %s", s.GetKey(), s.GetName(), excerpt(r.Error))
+	default:
+		l.say(at, Plain, "%s: program %s answered in %s; it tells no tokens", s.GetKey(), s.GetName(), ms)
 	}
 }
 

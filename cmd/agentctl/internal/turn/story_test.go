@@ -119,3 +119,32 @@ func TestStoryIsHarmless(t *testing.T) {
 		t.Errorf("%d bytes: %.300q", len(got), got)
 	}
 }
+
+// Calls of a program that runs its own tools: begun, failed, in doubt, answered.
+func TestStoryOfAProgram(t *testing.T) {
+	call := func(key string, state registry.StepState, result string) *registry.Step {
+		return &registry.Step{
+			Kind: registry.StepKind_STEP_KIND_MODEL, Key: key, Name: "pai/p/m", Class: registry.ToolClass_TOOL_CLASS_EFFECT, State: state,
+			Result: []byte(result), Duration: durationpb.New(2 * time.Second), RecordedAt: at(900), Usage: &registry.Usage{},
+		}
+	}
+	got := told(&registry.Turn{
+		AgentId: "a1", InboxId: 1, Key: "u:1:h", ThreadId: "threads/main", State: registry.TurnState_TURN_STATE_CLAIMED, QueuedAt: at(0), ClaimedAt: at(12),
+		Steps: []*registry.Step{
+			call("pai:1", registry.StepState_STEP_STATE_DONE, `{"text":"","error":"429 slow down"}`),
+			call("pai:2", registry.StepState_STEP_STATE_DONE, `{"text":"hello"}`),
+			call("pai:3", registry.StepState_STEP_STATE_IN_DOUBT, `{"error":"x"}`),
+			call("pai:4", registry.StepState_STEP_STATE_INTENT, ""),
+		},
+	})
+	for _, line := range []string{
+		"pai:1: program pai/p/m had no answer: 429 slow down\n",
+		"pai:2: program pai/p/m answered in 2.0s; it tells no tokens\n",
+		"pai:3: program pai/p/m is in doubt. It was interrupted in the middle, and was not called again\n",
+		"pai:4: program pai/p/m was called, no end recorded yet\n",
+	} {
+		if !strings.Contains(got, line) {
+			t.Errorf("%q is not in\n%s", line, got)
+		}
+	}
+}
