@@ -33,7 +33,7 @@ func (t *turn) reply(ctx context.Context, a step.Answer, row *registrypb.Step) (
 	if strings.TrimSpace(a.Text) == prompt.NoReply {
 		in.Fate, in.Text = registrypb.Fate_FATE_SILENT, ""
 	}
-	if known := t.answer[row.GetKey()]; known == nil || known.GetState() == registrypb.StepState_STEP_STATE_INTENT {
+	if known := t.book.Answer(row.GetKey()); known == nil || known.GetState() == registrypb.StepState_STEP_STATE_INTENT {
 		in.Steps = append(in.Steps, row)
 	}
 	if !step.OfProgram(row) { // a program has written its session itself

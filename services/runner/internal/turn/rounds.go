@@ -18,14 +18,19 @@ import (
 // What the journal has is replayed. failed is a try of the model that gave no
 // answer.
 func (t *turn) rounds(ctx context.Context) (result Result, failed *Try, err error) {
-	if rows := t.cutOff(); len(rows) > 0 {
-		result, err = t.inDoubt(ctx, rows)
+	if len(t.book.CutOff()) > 0 {
+		result, err = t.inDoubt(ctx)
 		return result, nil, err
 	}
-	begunBefore := t.doubtful()
-	said := t.ran(step.OfProgram)
+	// The one tool step that may have begun and has no result: the first intent,
+	// since a tool begins after the one before it ended.
+	begunBefore := ""
+	if open := t.book.Open(); len(open) > 0 {
+		begunBefore = open[0].GetKey()
+	}
+	said := t.book.Ran(true)
 	for round := 1; round <= MaxRounds; round++ {
-		row := t.answer[step.ModelKey(round)]
+		row := t.book.Answer(step.ModelKey(round))
 		var a step.Answer
 		if row != nil {
 			if a, err = step.Decode(row.GetResult()); err != nil {
@@ -62,17 +67,6 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *Try, err erro
 	}
 	result, err = t.die(ctx, "tool loop", fmt.Sprintf("the model called tools in %d rounds without an answer", MaxRounds))
 	return result, nil, err
-}
-
-// doubtful is the key of the one tool step that may have begun and has no
-// result: the first intent, since a tool begins after the one before it ended.
-func (t *turn) doubtful() string {
-	for _, key := range t.order {
-		if t.tool[key].GetState() == registrypb.StepState_STEP_STATE_INTENT {
-			return key
-		}
-	}
-	return ""
 }
 
 // find finds the agent's model, once in a turn.
@@ -119,7 +113,7 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 	if tooLarge != nil {
 		return step.Answer{}, nil, bad(tooLarge), nil
 	}
-	return a, step.Model(t.nextSeq(), round, t.model.Provider, req, resp, result), nil, nil
+	return a, step.Model(t.book.NextSeq(), round, t.model.Provider, req, resp, result), nil, nil
 }
 
 func bad(e *model.Error) *Try { return &Try{Err: e, Counts: true, Again: true, Wait: firstWait} }

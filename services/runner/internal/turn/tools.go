@@ -14,22 +14,13 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
-// inDoubt is what the model reads about a tool of which nobody knows the end.
-const inDoubt = "outcome unknown, verify before repeating: the program that ran this command was interrupted"
-
 // plan journals an answer together with all its intents, in one call (T3, T4).
 func (t *turn) plan(ctx context.Context, round int, a step.Answer, answer *registrypb.Step) error {
 	steps := []*registrypb.Step{answer}
 	for n, c := range a.ToolCalls {
-		steps = append(steps, step.Intent(t.nextSeq(), round, n+1, c))
+		steps = append(steps, step.Intent(t.book.NextSeq(), round, n+1, c))
 	}
-	if _, err := t.record(ctx, nil, steps...); err != nil {
-		return err
-	}
-	for _, s := range steps {
-		t.learn(s)
-	}
-	return nil
+	return t.keep(ctx, steps...)
 }
 
 // use answers the result of a tool call: from the journal, or by running it
@@ -37,20 +28,19 @@ func (t *turn) plan(ctx context.Context, round int, a step.Answer, answer *regis
 // run already.
 func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore string) (string, error) {
 	key := step.ToolKey(round, n)
-	row := t.tool[key]
+	row := t.book.Tool(key)
 	if row == nil { // an answer and its intents are one transaction; this is for journals of others
-		row = step.Intent(t.nextSeq(), round, n, c)
-		if _, err := t.record(ctx, nil, row); err != nil {
+		row = step.Intent(t.book.NextSeq(), round, n, c)
+		if err := t.keep(ctx, row); err != nil {
 			return "", err
 		}
-		t.learn(row)
 	}
 	if row.GetState() != registrypb.StepState_STEP_STATE_INTENT {
 		return string(row.GetResult()), nil
 	}
 	done := proto.CloneOf(row)
 	if key == begunBefore && row.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT {
-		done.State, done.Result = registrypb.StepState_STEP_STATE_IN_DOUBT, tool.Problem(inDoubt)
+		done.State, done.Result = registrypb.StepState_STEP_STATE_IN_DOUBT, tool.Problem(step.Unknown)
 		t.logf("WARN", "tool: %s (%s) is in doubt, it was interrupted", c.Name, key)
 	} else {
 		if err := t.trusted(ctx); err != nil {
@@ -72,10 +62,9 @@ func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore s
 		t.unwritten = append(t.unwritten, done)
 		return "", context.Cause(ctx)
 	}
-	if _, err := t.record(ctx, nil, done); err != nil {
+	if err := t.keep(ctx, done); err != nil {
 		return "", err
 	}
-	t.learn(done)
 	return string(done.GetResult()), nil
 }
 

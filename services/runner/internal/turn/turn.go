@@ -133,7 +133,7 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 			result, err = Result{}, fmt.Errorf("turn panicked: %v", p)
 		}
 	}()
-	t := &turn{Driver: d, w: w, tool: map[string]*registrypb.Step{}, answer: map[string]*registrypb.Step{}}
+	t := &turn{Driver: d, w: w}
 	t.logf("INFO", "route: inbox event %d from %s -> %s", w.InboxID, w.Source, w.ThreadID)
 	alone := false
 	for {

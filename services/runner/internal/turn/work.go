@@ -28,11 +28,7 @@ type turn struct {
 	logs  []*registrypb.LogLine
 	begun *registrypb.BeginTurnResponse
 
-	// The journal as far as it is known here, by step key.
-	answer, tool map[string]*registrypb.Step
-	order        []string // keys of tool steps in the order of the journal
-	seq          int32
-	calls        int // of a program
+	book step.Book
 
 	model   Model
 	found   bool // model is set
@@ -61,35 +57,12 @@ func (t *turn) claim(b *registrypb.BeginTurnResponse) {
 		t.down = t.started.Add(-w)
 	}
 	for _, s := range b.GetSteps() {
-		t.learn(s)
+		t.book.Learn(s)
 	}
 	t.w.Emit(run.Item{Kind: run.Lifecycle, Phase: run.Start})
 	if n := len(b.GetSteps()); n > 0 {
 		t.logf("INFO", "turn: goes on after %d journalled steps (claim %d)", n, b.GetCrashAttempts())
 	}
-}
-
-// learn keeps a step that is in the journal.
-func (t *turn) learn(s *registrypb.Step) {
-	t.seq = max(t.seq, s.GetSeq())
-	switch s.GetKind() {
-	case registrypb.StepKind_STEP_KIND_MODEL:
-		if t.answer[s.GetKey()] == nil && step.OfProgram(s) {
-			t.calls++
-		}
-		t.answer[s.GetKey()] = s
-	case registrypb.StepKind_STEP_KIND_TOOL:
-		if t.tool[s.GetKey()] == nil {
-			t.order = append(t.order, s.GetKey())
-		}
-		t.tool[s.GetKey()] = s
-	default:
-	}
-}
-
-func (t *turn) nextSeq() int32 {
-	t.seq++
-	return t.seq
 }
 
 // work makes attempts until the event has its fate.
