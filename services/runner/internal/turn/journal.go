@@ -3,19 +3,9 @@ package turn
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
-	"google.golang.org/grpc/codes"
-
-	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-)
-
-// Waits between repeats of a call that the registry could not answer.
-const (
-	firstWait = 50 * time.Millisecond
-	lastWait  = 2 * time.Second
+	"github.com/theclaw/agents/services/runner/internal/journal"
 )
 
 // logf keeps a line for the next call to the journal.
@@ -61,40 +51,11 @@ func (t *turn) finish(ctx context.Context, in *registrypb.FinishTurnRequest) (*r
 	})
 }
 
-// call makes a call to the journal, and again while the registry is away: every
-// one of them may be repeated. The log lines go with it once.
+// call makes a call to the journal; the log lines go with it once.
 func call[R any](ctx context.Context, t *turn, do func(context.Context, []*registrypb.LogLine) (R, error)) (R, error) {
-	var none R
-	wait := firstWait
-	for {
-		if err := t.trusted(ctx); err != nil {
-			return none, err
-		}
-		r, err := do(ctx, t.logs)
-		if err == nil {
-			t.logs = nil
-			return r, nil
-		}
-		if ctx.Err() != nil {
-			return none, context.Cause(ctx)
-		}
-		f := fault.From(err)
-		switch {
-		case f.Reason == fault.LeaseLost:
-			return none, fmt.Errorf("%w: %w", ErrLost, err)
-		case f.Code == codes.Aborted:
-			return none, fmt.Errorf("%w: %w", ErrStale, err)
-		case f.Code == codes.Unavailable, f.Code == codes.DeadlineExceeded, f.Code == codes.ResourceExhausted:
-		default:
-			return none, fmt.Errorf("call journal: %w", err)
-		}
-		timer := time.NewTimer(wait/2 + rand.N(wait/2))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return none, context.Cause(ctx)
-		case <-timer.C:
-		}
-		wait = min(2*wait, lastWait)
+	r, err := journal.Call(ctx, t.trusted, func(ctx context.Context) (R, error) { return do(ctx, t.logs) })
+	if err == nil {
+		t.logs = nil
 	}
+	return r, err
 }

@@ -237,6 +237,7 @@ func (p *place) Alone(context.Context) error { p.alone = true; return nil }
 type bench struct {
 	journal *journal
 	llm     *llm
+	models  turn.Models // instead of llm
 	box     *box
 	place   *place
 	items   []run.Item
@@ -266,8 +267,12 @@ func (b *bench) life(ctx context.Context) (r turn.Result, err error, killed bool
 }
 
 func (b *bench) run(ctx context.Context) (turn.Result, error) {
+	var models turn.Models = b.llm
+	if b.models != nil {
+		models = b.models
+	}
 	d := &turn.Driver{
-		Journal: b.journal, Models: b.llm, Meter: obs.NewRunnerMetrics(nil), Logger: slog.New(slog.DiscardHandler),
+		Journal: b.journal, Models: models, Meter: obs.NewRunnerMetrics(nil), Logger: slog.New(slog.DiscardHandler),
 		Sandbox: func(string) (tool.Sandbox, error) { return b.box, nil },
 	}
 	return d.Run(ctx, turn.Work{

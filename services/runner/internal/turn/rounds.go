@@ -7,6 +7,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/run"
@@ -116,7 +117,9 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 	return a, step.Model(t.book.NextSeq(), round, t.model.Provider, req, resp, result), nil, nil
 }
 
-func bad(e *model.Error) *Try { return &Try{Err: e, Counts: true, Again: true, Wait: firstWait} }
+func bad(e *model.Error) *Try {
+	return &Try{Err: e, Counts: true, Again: true, Wait: journal.FirstWait}
+}
 
 // request is the prompt of a round: what the claim brought, and what was said
 // and done since.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/run"
@@ -22,11 +23,11 @@ const MaxRounds = 100
 // What ends a turn before its fate. All leave the journal as it is.
 var (
 	// ErrLost: the lease is gone; whoever holds it now goes on.
-	ErrLost = errors.New("turn stopped: the lease is lost")
+	ErrLost = journal.ErrLost
 	// ErrYield: the batch gives the lease back while the turn waits.
 	ErrYield = errors.New("turn put off: the batch ends")
 	// ErrStale: another event stands under the inbox id.
-	ErrStale = errors.New("turn dropped: the inbox has another event under this id")
+	ErrStale = journal.ErrStale
 
 	// ErrAborted is the cause with which a person ends a turn.
 	ErrAborted = errors.New("aborted by the owner")

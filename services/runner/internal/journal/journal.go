@@ -1,0 +1,71 @@
+// Package journal owns how a turn calls the registry: again and again while it is
+// away, never under a lease that is not trusted.
+//
+// It promises: a call is given up only when the context ends, the lease is lost,
+// or the registry has said that repeating it cannot help; which of these, the
+// error tells. Every call made through it may be repeated. It knows no call
+// itself and keeps nothing.
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+)
+
+var (
+	// ErrLost: the lease is gone; whoever holds it now goes on.
+	ErrLost = errors.New("turn stopped: the lease is lost")
+	// ErrStale: another event stands under the inbox id.
+	ErrStale = errors.New("turn dropped: the inbox has another event under this id")
+)
+
+// FirstWait and lastWait bound the waits between repeats of a call that the
+// registry could not answer.
+const (
+	FirstWait = 50 * time.Millisecond
+	lastWait  = 2 * time.Second
+)
+
+// Call makes a call, and again while the registry is away. trusted is asked
+// before each.
+func Call[R any](ctx context.Context, trusted func(context.Context) error, do func(context.Context) (R, error)) (R, error) {
+	var none R
+	wait := FirstWait
+	for {
+		if err := trusted(ctx); err != nil {
+			return none, err
+		}
+		r, err := do(ctx)
+		if err == nil {
+			return r, nil
+		}
+		if ctx.Err() != nil {
+			return none, context.Cause(ctx)
+		}
+		f := fault.From(err)
+		switch {
+		case f.Reason == fault.LeaseLost:
+			return none, fmt.Errorf("%w: %w", ErrLost, err)
+		case f.Code == codes.Aborted:
+			return none, fmt.Errorf("%w: %w", ErrStale, err)
+		case f.Code == codes.Unavailable, f.Code == codes.DeadlineExceeded, f.Code == codes.ResourceExhausted:
+		default:
+			return none, fmt.Errorf("call journal: %w", err)
+		}
+		timer := time.NewTimer(wait/2 + rand.N(wait/2))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return none, context.Cause(ctx)
+		case <-timer.C:
+		}
+		wait = min(2*wait, lastWait)
+	}
+}
