@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// client gives up late: what is cut off is cut off by the other side.
+var client = &http.Client{Timeout: 10 * time.Minute}
+
 // tries of one round, as the real program's client makes them.
 const tries = 3
 
@@ -44,7 +47,7 @@ func (p *program) ask(v provider, key, model string, sent []message, offer bool)
 		}
 		req.Header.Set("Authorization", "Bearer "+key)
 		req.Header.Set("Content-Type", "application/json")
-		res, err := http.DefaultClient.Do(req)
+		res, err := client.Do(req)
 		if err != nil {
 			last = "Connection error."
 			p.wait(try, "")

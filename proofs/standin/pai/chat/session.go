@@ -43,12 +43,14 @@ func load(path string) ([]message, error) {
 			continue
 		}
 		var m message
-		err := json.Unmarshal(line, &m)
-		if err == nil && (m.Role == "" || m.Content == nil) {
-			err = errors.New("Missing required fields: role and content")
+		problem := ""
+		if err := json.Unmarshal(line, &m); err != nil {
+			problem = err.Error()
+		} else if m.Role == "" || m.Content == nil {
+			problem = "Missing required fields: role and content"
 		}
-		if err != nil {
-			return nil, &failure{exitFile, "Malformed JSONL at line " + itoa(n+1), details{{"path", path}, {"line", n + 1}, {"error", err.Error()}}}
+		if problem != "" {
+			return nil, &failure{exitFile, "Malformed JSONL at line " + itoa(n+1), details{{"path", path}, {"line", n + 1}, {"error", problem}}}
 		}
 		out = append(out, m)
 	}

@@ -20,9 +20,9 @@ import (
 )
 
 var (
-	// ErrLost: the lease is gone; whoever holds it now goes on.
+	// ErrLost means that the lease is gone; whoever holds it now goes on.
 	ErrLost = errors.New("turn stopped: the lease is lost")
-	// ErrStale: another event stands under the inbox id.
+	// ErrStale means that another event stands under the inbox id.
 	ErrStale = errors.New("turn dropped: the inbox has another event under this id")
 )
 

@@ -95,8 +95,10 @@ func TestRecorded(t *testing.T) {
 		tools      string
 	}{
 		{"01", "echo: hello there", 0, 0, 0, ""},
-		{"03", "tool said: {\"stdout\":\"hi-from-bash\\n\",\"stderr\":\"\",\"exitCode\":3}", 0, 0, 0,
-			`bash_exec {"command":"echo hi-from-bash; exit 3","comment":"fake tool call"}; {"stdout":"hi-from-bash\n","stderr":"","exitCode":3}`},
+		{
+			"03", "tool said: {\"stdout\":\"hi-from-bash\\n\",\"stderr\":\"\",\"exitCode\":3}", 0, 0, 0,
+			`bash_exec {"command":"echo hi-from-bash; exit 3","comment":"fake tool call"}; {"stdout":"hi-from-bash\n","stderr":"","exitCode":3}`,
+		},
 		{"04", "", model.RateLimited, 429, 3, ""},
 		{"05", "", model.Auth, 401, 0, ""},
 		{"06", "", model.ContextTooLong, 400, 0, ""},
@@ -111,8 +113,10 @@ func TestRecorded(t *testing.T) {
 		{"15", "", model.Config, 0, 0, ""},
 		{"22", "", model.Config, 0, 0, ""},
 		{"33", "no tools offered", 0, 0, 0, ""},
-		{"34", "tool said: {\"stdout\":\"start\\n\",\"stderr\":\"\\n[Aborted: session was terminated externally.]\",\"exitCode\":130}", 0, 0, 0,
-			`bash_exec {"command":"echo start; sleep 20; echo end","comment":"fake tool call"}; {"stdout":"start\n","stderr":"\n[Aborted: session was terminated externally.]","exitCode":130}`},
+		{
+			"34", "tool said: {\"stdout\":\"start\\n\",\"stderr\":\"\\n[Aborted: session was terminated externally.]\",\"exitCode\":130}", 0, 0, 0,
+			`bash_exec {"command":"echo start; sleep 20; echo end","comment":"fake tool call"}; {"stdout":"start\n","stderr":"\n[Aborted: session was terminated externally.]","exitCode":130}`,
+		},
 		{"35", "", model.CutStream, 0, 0, `bash_exec {"command":"echo start; sleep 7; echo end >> /srv/claw-a/t/kill9-side","comment":"fake tool call"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
