@@ -111,6 +111,9 @@ func TestRunnerKilledWhilePaiRuns(t *testing.T) {
 	if len(turn.GetSteps()) != 2 || !slices.Equal(kinds, []string{"toolcall", "error"}) {
 		t.Errorf("%d steps, records %q", len(turn.GetSteps()), kinds)
 	}
+	if left, err := filepath.Glob(filepath.Join(site.Home, "agents/a1/sessions/*")); err != nil || len(left) != 1 || filepath.Ext(left[0]) != ".jsonl" {
+		t.Errorf("left %q, %v", left, err)
+	}
 	if b, err := os.ReadFile(ran); err != nil || string(b) != "ran\n" || asked.Load() != 1 {
 		t.Errorf("the tool's traces: %q, %v; %d requests", b, err, asked.Load())
 	}

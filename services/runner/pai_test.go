@@ -249,6 +249,34 @@ func TestPaiInDoubt(t *testing.T) {
 	if n := len(d.calls(t)); n != 2 {
 		t.Errorf("%d calls", n)
 	}
+	// Asked for, it is made again, from the start.
+	d.script.Push(modeltest.Say("asked"))
+	again, err := d.Turns.RetryTurn(t.Context(), &registrypb.RetryTurnRequest{AgentId: "a1", InboxId: turn.GetInboxId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, d.World, d.Await(t, "a1", again.GetInboxId()), replied, "asked")
+}
+
+// The provider of a pai configuration is used without the program, too, in the
+// sandbox, and with the same result (DESIGN 5.6, S0-99).
+func TestPaiConfigurationWithoutPai(t *testing.T) {
+	steps := []modeltest.Step{{ToolCalls: []modeltest.ToolCall{bash("c1", "echo one")}}, modeltest.Say("done")}
+	d := withPai(t, slices.Concat(steps, steps)...)
+	through := d.Say(t, "a1", server.Peer("bob"), "work")
+	d.Set(t, "a1", "pai.provider", "fake")
+	d.Set(t, "a1", "sandbox.mode", "required")
+	native := d.Say(t, "a1", server.Peer("eve"), "work")
+	for _, turn := range []*registrypb.Turn{through, native} {
+		want(t, d.World, turn, replied, "done")
+		if got := kinds(t, d.World, turn); !slices.Equal(got, []string{"external message", "self record/toolcall", "self message"}) {
+			t.Errorf("thread holds %q", got)
+		}
+	}
+	r := d.script.Requests()
+	if n := len(d.calls(t)); n != 1 || len(r) != 4 || r[3].Chat.Model != "m9" || r[3].Header.Get("Authorization") != "Bearer sk-fake" {
+		t.Errorf("%d calls of pai, %d requests", n, len(r))
+	}
 }
 
 // pai brings a bash without walls, so an agent has to allow it.

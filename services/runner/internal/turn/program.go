@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/tool"
 )
@@ -139,5 +140,8 @@ func (t *turn) keep(ctx context.Context, rows ...*registrypb.Step) error {
 // can know whether it may be made again.
 func (t *turn) inDoubt(ctx context.Context) (Result, error) {
 	t.unwritten = append(t.unwritten, t.book.CutOff()...)
+	if dir := t.begun.GetConfig().GetSessionsDir(); dir != "" {
+		session.At(dir, t.w.ThreadID).Tidy() // a runner that was killed could not
+	}
 	return t.die(ctx, "in doubt", "the program was "+step.CutShort+"; it is not run again by itself: see the records of its tools, then send the message again or let it be")
 }
