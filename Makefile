@@ -38,6 +38,7 @@ MUTANTS ?= 10
 DURATION ?= 20s
 KILL_EVERY ?= 4s
 AGENTS ?= 20
+THREADS ?= 1000
 
 .PHONY: help
 help: ## say what can be made
@@ -100,7 +101,7 @@ define PROVE
 @mkdir -p $(BIN)
 @go test -c -o $(BIN)/$(notdir $(2)).test ./$(2)
 @cd $(2) && AGENTD=$(BIN)/agentd KILLS=$(KILLS) N=$(N) ROUNDS=$(ROUNDS) SEED=$(SEED) SEEDS=$(SEEDS) MESSAGES=$(MESSAGES) \
-	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) $(BIN)/$(notdir $(2)).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
+	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) $(BIN)/$(notdir $(2)).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
 endef
 
 # A promise whose tests stand with the code: they are run again and counted.
@@ -125,6 +126,10 @@ race-runners: ## four runner processes over fresh homes: ROUNDS=5 SEED=
 .PHONY: bitrot
 bitrot: ## flip N bits in stored events and find every one: N=20 SEED=
 	$(call PROVE,TestBitrot,internal/invariant)
+
+.PHONY: fsck-size
+fsck-size: ## time a check of a home of many conversations: THREADS=1000
+	$(call PROVE,TestCheckSize,internal/invariant)
 
 .PHONY: sim
 sim: ## runners and deliverers in simulated bad luck: SEEDS=8 MESSAGES=100 SEED=

@@ -3,11 +3,15 @@ package invariant
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/invariant/record"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 )
 
@@ -22,9 +26,10 @@ const (
 
 // Finding is one thing that is not as it must be.
 type Finding struct {
-	Invariant string   `json:"invariant"` // "I2"
+	Invariant string   `json:"invariant"` // "I2"; "config" for settings that cannot be read
 	Agent     string   `json:"agent"`     // empty: the home
 	Thread    string   `json:"thread"`    // empty: the agent
+	Event     int64    `json:"event"`     // of the thread, or of the inbox where What says so; 0: of no single one
 	What      string   `json:"what"`
 	Fix       string   `json:"fix"`
 	Severity  Severity `json:"severity"`
@@ -127,10 +132,13 @@ func Check(ctx context.Context, home layout.Home, o Options) ([]Finding, Stats, 
 		return nil, c.stats, fmt.Errorf("read home: %w", err)
 	}
 	c.count()
+	records := c.records()
 	for _, a := range c.home.Agents {
+		c.settings(a)
 		for _, d := range a.All() {
-			c.i17(d)
-			c.i18(d)
+			r := records[d]
+			c.i17(d, r.broken)
+			c.i18(d, r.mirror)
 		}
 		c.agent(a)
 	}
@@ -148,12 +156,39 @@ func Check(ctx context.Context, home layout.Home, o Options) ([]Finding, Stats, 
 	return c.findings, c.stats, ctx.Err()
 }
 
+// recorded is what a thread recorded, against what was written.
+type recorded struct {
+	broken []record.Flaw
+	mirror record.Mirror
+}
+
+// records reads the text beside every database, as many at once as there are
+// processors.
+func (c *check) records() map[*snapshot.DB]*recorded {
+	out := map[*snapshot.DB]*recorded{}
+	var all errgroup.Group
+	all.SetLimit(runtime.GOMAXPROCS(0))
+	for _, a := range c.home.Agents {
+		for _, d := range a.All() {
+			r := &recorded{}
+			out[d] = r
+			all.Go(func() error {
+				*r = recorded{record.Broken(d), record.Compare(d)}
+				return nil
+			})
+		}
+	}
+	_ = all.Wait() // they answer no error
+	return out
+}
+
 // agent runs what looks at one agent; databases that could not be read whole
 // would only be found again and again.
 func (c *check) agent(a *snapshot.Agent) {
 	if sound(a.Inbox) {
 		c.i1(a.Inbox)
 		c.i3Inbox(a)
+		c.i3Lost(a)
 	}
 	for _, d := range a.All() {
 		if !sound(d) {
@@ -194,8 +229,14 @@ func (c *check) count() {
 }
 
 // report notes a violation in a database.
-func (c *check) report(invariant string, d *snapshot.DB, fix, format string, args ...any) {
-	c.findings = append(c.findings, Finding{invariant, d.Agent, d.Thread, fmt.Sprintf(format, args...), fix, Violation})
+func (c *check) report(invariant string, d *snapshot.DB, event int64, fix, format string, args ...any) {
+	c.findings = append(c.findings, Finding{invariant, d.Agent, d.Thread, event, fmt.Sprintf(format, args...), fix, Violation})
+}
+
+// warn notes what is harmless by itself.
+func (c *check) warn(invariant string, d *snapshot.DB, event int64, fix, format string, args ...any) {
+	c.report(invariant, d, event, fix, format, args...)
+	c.findings[len(c.findings)-1].Severity = Warning
 }
 
 // agentNamed answers an agent that was read.

@@ -16,7 +16,7 @@ func (c *check) i1(inbox *snapshot.DB) {
 			return
 		}
 		if !has[e.ID] {
-			c.report("I1", inbox, look(inbox.Agent), "event %d is acknowledged and has no fate", e.ID)
+			c.report("I1", inbox, e.ID, look(inbox.Agent), "event %d is acknowledged and has no fate", e.ID)
 		}
 	}
 }
@@ -30,17 +30,17 @@ func (c *check) i2(d *snapshot.DB) {
 		e, there := d.Event(in.EventID)
 		switch {
 		case !ok:
-			c.report("I2", d, look(d.Agent), "the turn of inbox event %d has no message event", t.InboxID)
+			c.report("I2", d, t.InboxID, look(d.Agent), "the turn of inbox event %d has no message event", t.InboxID)
 			continue
 		case !there:
-			c.report("I2", d, repairOf(d.Agent), "message event %d of inbox event %d is gone", in.EventID, t.InboxID)
+			c.report("I2", d, in.EventID, repairOf(d.Agent), "message event %d of inbox event %d is gone", in.EventID, t.InboxID)
 			continue
 		case in.EventID != t.InboundID:
-			c.report("I2", d, look(d.Agent), "inbox event %d was recorded as event %d and as event %d", t.InboxID, in.EventID, t.InboundID)
+			c.report("I2", d, t.InboxID, look(d.Agent), "inbox event %d was recorded as event %d and as event %d", t.InboxID, in.EventID, t.InboundID)
 			continue
 		}
 		if other, twice := accounted[in.EventID]; twice {
-			c.report("I2", d, look(d.Agent), "event %d is the message of two inbox events, %s and %s", in.EventID, other, t.Key)
+			c.report("I2", d, in.EventID, look(d.Agent), "event %d is the message of two inbox events, %s and %s", in.EventID, other, t.Key)
 		}
 		accounted[in.EventID] = t.Key
 		said[e.Said] = e.ID
@@ -50,7 +50,7 @@ func (c *check) i2(d *snapshot.DB) {
 			continue // a message that another program put here has no account, and none is asked for
 		}
 		if of, ok := said[e.Said]; ok && e.ID > of {
-			c.report("I2", d, look(d.Agent), "event %d repeats message event %d and no inbox event accounts for it", e.ID, of)
+			c.report("I2", d, e.ID, look(d.Agent), "event %d repeats message event %d and no inbox event accounts for it", e.ID, of)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package invariant
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 	"github.com/theclaw/agents/internal/store"
@@ -29,40 +31,66 @@ func (c *check) i3Inbox(a *snapshot.Agent) {
 		t, begun := turns[f.Thread+" "+f.Key]
 		switch {
 		case !ok:
-			c.report("I3", in, repairOf(a.ID), "event %d has the fate %s and is gone", f.ID, f.Fate)
+			c.report("I3", in, f.ID, repairOf(a.ID), "event %d has the fate %s and is gone", f.ID, f.Fate)
 		case !slices.Contains(ends, f.Fate):
-			c.report("I3", in, look(a.ID), "event %d has the fate %q, which is none", f.ID, f.Fate)
+			c.report("I3", in, f.ID, look(a.ID), "event %d has the fate %q, which is none", f.ID, f.Fate)
 		case e.Key != f.Key:
-			c.report("I3", in, look(a.ID), "the fate of event %d was given to another event under its id", f.ID)
+			c.report("I3", in, f.ID, look(a.ID), "the fate of event %d was given to another event under its id", f.ID)
 		case f.Thread == "" || (unread && !begun): // no thread was involved, or it is found by I17
 		case !begun:
-			c.report("I3", in, look(a.ID), "event %d is %s, and thread %s knows nothing of it", f.ID, f.Fate, f.Thread)
+			c.report("I3", in, f.ID, look(a.ID), "event %d is %s, and thread %s knows nothing of it", f.ID, f.Fate, f.Thread)
 		case t.State != store.TurnDone || t.Fate != f.Fate:
-			c.report("I3", in, look(a.ID), "event %d is %s in the inbox and %s %s in %s", f.ID, f.Fate, t.State, t.Fate, f.Thread)
+			c.report("I3", in, f.ID, look(a.ID), "event %d is %s in the inbox and %s %s in %s", f.ID, f.Fate, t.State, t.Fate, f.Thread)
 		}
 		if f.Fate == string(store.FateDead) && !in.Dead[f.ID] {
-			c.report("I3", in, look(a.ID), "event %d is dead and not among the dead letters", f.ID)
+			c.report("I3", in, f.ID, look(a.ID), "event %d is dead and not among the dead letters", f.ID)
 		}
 	}
 }
 
 // i3Thread: replied means exactly one reply event, and any other fate none.
 func (c *check) i3Thread(d *snapshot.DB) {
+	turns := make(map[string]bool, len(d.Turns))
+	for _, t := range d.Turns {
+		turns[t.Key] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(d.Dedupe)) {
+		if of, reply := strings.CutSuffix(key, ":out"); reply && !turns[of] {
+			id := d.Dedupe[key].EventID
+			c.report("I3", d, id, look(d.Agent), "reply event %d answers no turn (%s)", id, of)
+		}
+	}
 	for _, t := range d.Turns {
 		out, said := d.Dedupe[t.Key+":out"]
 		_, there := d.Event(out.EventID)
 		replied := t.State == store.TurnDone && t.Fate == string(store.FateReplied)
 		switch {
 		case replied && !said:
-			c.report("I3", d, look(d.Agent), "inbox event %d is replied and has no reply event", t.InboxID)
+			c.report("I3", d, t.InboxID, look(d.Agent), "inbox event %d is replied and has no reply event", t.InboxID)
 		case replied && !there:
-			c.report("I3", d, repairOf(d.Agent), "reply event %d to inbox event %d is gone", out.EventID, t.InboxID)
+			c.report("I3", d, out.EventID, repairOf(d.Agent), "reply event %d to inbox event %d is gone", out.EventID, t.InboxID)
 		case replied && out.EventID != t.ReplyID:
-			c.report("I3", d, look(d.Agent), "inbox event %d has two replies, events %d and %d", t.InboxID, out.EventID, t.ReplyID)
+			c.report("I3", d, t.InboxID, look(d.Agent), "inbox event %d has two replies, events %d and %d", t.InboxID, out.EventID, t.ReplyID)
 		case !replied && said:
-			c.report("I3", d, look(d.Agent), "inbox event %d has reply event %d and is %s %s", t.InboxID, out.EventID, t.State, t.Fate)
+			c.report("I3", d, t.InboxID, look(d.Agent), "inbox event %d has reply event %d and is %s %s", t.InboxID, out.EventID, t.State, t.Fate)
 		case t.State == store.TurnDone && t.Fate == string(store.FateDead) && t.ErrorID == 0:
-			c.report("I3", d, look(d.Agent), "inbox event %d is dead and no error event says why", t.InboxID)
+			c.report("I3", d, t.InboxID, look(d.Agent), "inbox event %d is dead and no error event says why", t.InboxID)
+		}
+	}
+}
+
+// i3Lost: what a thread has worked on, its inbox has had. Ids that a restore left
+// out are below the next one. At work the threads are read later than the inbox.
+func (c *check) i3Lost(a *snapshot.Agent) {
+	if c.o.Live || a.Inbox.UUID == "" {
+		return
+	}
+	known := max(a.Inbox.Head(), a.Inbox.Sequence)
+	for _, d := range a.Threads {
+		for _, t := range d.Turns {
+			if uuid, _, _ := strings.Cut(t.Key, ":"); uuid == a.Inbox.UUID && t.InboxID > known {
+				c.report("I3", d, t.InboxID, repairOf(a.ID), "inbox event %d was worked on here, and the inbox has lost it", t.InboxID)
+			}
 		}
 	}
 }
@@ -80,15 +108,15 @@ func (c *check) i3History() {
 			continue
 		}
 		if first, ok := byKey[p.Agent+" "+p.Key]; ok && p.Key != "" && !slices.Equal(first, p.IDs) {
-			c.report("I3", a.Inbox, look(a.ID), "the push under key %q was accepted as events %v and again as %v", p.Key, first, p.IDs)
+			c.report("I3", a.Inbox, 0, look(a.ID), "the push under key %q was accepted as events %v and again as %v", p.Key, first, p.IDs)
 		}
 		byKey[p.Agent+" "+p.Key] = p.IDs
 		for _, id := range p.IDs {
 			fated := slices.ContainsFunc(a.Inbox.Fates, func(f snapshot.Fate) bool { return f.ID == id })
 			if _, ok := a.Inbox.Event(id); !ok {
-				c.report("I3", a.Inbox, repairOf(a.ID), "event %d was acknowledged and is lost", id)
+				c.report("I3", a.Inbox, id, repairOf(a.ID), "event %d was acknowledged and is lost", id)
 			} else if c.o.Drained && !fated {
-				c.report("I3", a.Inbox, look(a.ID), "event %d was acknowledged and never got a fate", id)
+				c.report("I3", a.Inbox, id, look(a.ID), "event %d was acknowledged and never got a fate", id)
 			}
 		}
 	}

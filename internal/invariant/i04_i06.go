@@ -10,17 +10,6 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 )
 
-// resourceOf is the lease under which a key was committed; empty: none is needed.
-func resourceOf(agent, key string, token uint64) string {
-	switch {
-	case token == 0:
-		return ""
-	case strings.HasPrefix(key, "delivery:"):
-		return lease.DeliverResource(agent)
-	}
-	return lease.AgentResource(agent)
-}
-
 // i4: in a database the accepted tokens of a resource never fall.
 func (c *check) i4(d *snapshot.DB) {
 	type commit struct {
@@ -29,7 +18,7 @@ func (c *check) i4(d *snapshot.DB) {
 	}
 	byResource := map[string][]commit{}
 	for key, v := range d.Dedupe {
-		if r := resourceOf(d.Agent, key, v.Token); r != "" {
+		if r := snapshot.Under(d.Agent, key, v.Token); r != "" {
 			byResource[r] = append(byResource[r], commit{v.EventID, v.Token})
 		}
 	}
@@ -38,7 +27,7 @@ func (c *check) i4(d *snapshot.DB) {
 		slices.SortFunc(list, func(a, b commit) int { return cmp.Compare(a.id, b.id) })
 		for i := 1; i < len(list); i++ {
 			if list[i].token < list[i-1].token {
-				c.report("I4", d, look(d.Agent), "event %d was written under %s token %d after event %d under token %d", list[i].id, r, list[i].token, list[i-1].id, list[i-1].token)
+				c.report("I4", d, list[i].id, look(d.Agent), "event %d was written under %s token %d after event %d under token %d", list[i].id, r, list[i].token, list[i-1].id, list[i-1].token)
 			}
 		}
 	}
@@ -53,7 +42,7 @@ func (c *check) i4History() {
 	for _, w := range c.o.History.Commits {
 		k := Commit{w.Agent, w.Thread, w.Resource, 0}
 		if w.Token < last[k] {
-			c.findings = append(c.findings, Finding{"I4", w.Agent, w.Thread, "a write under " + w.Resource + " was accepted with an older token than one before it", look(w.Agent), Violation})
+			c.findings = append(c.findings, Finding{"I4", w.Agent, w.Thread, 0, "a write under " + w.Resource + " was accepted with an older token than one before it", look(w.Agent), Violation})
 		}
 		last[k] = max(last[k], w.Token)
 	}
@@ -62,15 +51,10 @@ func (c *check) i4History() {
 // i5: the fence of a database covers every commit in it; a holder that was not
 // fenced there could write below a token that was accepted.
 func (c *check) i5(d *snapshot.DB) {
-	most := map[string]uint64{}
-	for key, v := range d.Dedupe {
-		if r := resourceOf(d.Agent, key, v.Token); r != "" {
-			most[r] = max(most[r], v.Token)
-		}
-	}
+	most := d.Accepted()
 	for _, r := range slices.Sorted(maps.Keys(most)) {
 		if most[r] > d.Fences[r] {
-			c.report("I5", d, look(d.Agent), "something was written under %s token %d, and the fence stands at %d", r, most[r], d.Fences[r])
+			c.report("I5", d, 0, repairOf(d.Agent), "something was written under %s token %d, and the fence stands at %d", r, most[r], d.Fences[r])
 		}
 	}
 }
@@ -94,7 +78,10 @@ func (c *check) i6() {
 		for _, d := range a.All() {
 			for _, r := range slices.Sorted(maps.Keys(d.Fences)) {
 				if next := max(ledger[r], a.Inbox.Fences[r]); sound(a.Inbox) && d.Fences[r] > next {
-					c.report("I6", d, repairOf(a.ID), "token %d of %s was accepted here, and the next grants count from %d", d.Fences[r], r, next)
+					c.report("I6", d, 0, repairOf(a.ID), "token %d of %s was accepted here, and the next grants count from %d", d.Fences[r], r, next)
+				} else if !c.o.Live && sound(a.Inbox) && r == lease.AgentResource(a.ID) && d.Fences[r] > a.Inbox.Fences[r] {
+					// A new holder seals the inbox before anything else.
+					c.warn("I6", d, 0, repairOf(a.ID), "token %d of %s was accepted here, and the fence of the inbox stands at %d", d.Fences[r], r, a.Inbox.Fences[r])
 				}
 			}
 		}
@@ -122,7 +109,7 @@ func (c *check) i6History() {
 			what = "a token of " + g.Resource + " was granted that is not above the one before it"
 		}
 		if what != "" {
-			c.findings = append(c.findings, Finding{"I6", agent, "", what, look(agent), Violation})
+			c.findings = append(c.findings, Finding{"I6", agent, "", 0, what, look(agent), Violation})
 		}
 		holder[t] = g.Holder
 		last[g.Resource] = max(last[g.Resource], g.Token)

@@ -15,10 +15,10 @@ func (c *check) i7(d *snapshot.DB) {
 	for _, consumer := range slices.Sorted(maps.Keys(d.Acks)) {
 		id := d.Acks[consumer]
 		if head := max(d.Head(), d.Sequence); id > head {
-			c.report("I7", d, look(d.Agent), "%s is acknowledged up to %d, and the newest event is %d", consumer, id, head)
+			c.report("I7", d, 0, look(d.Agent), "%s is acknowledged up to %d, and the newest event is %d", consumer, id, head)
 		}
 		if before := c.o.Acks[d.Agent+"/"+d.Thread+"/"+consumer]; id < before {
-			c.report("I7", d, look(d.Agent), "%s was acknowledged up to %d before, and up to %d now", consumer, before, id)
+			c.report("I7", d, 0, look(d.Agent), "%s was acknowledged up to %d before, and up to %d now", consumer, before, id)
 		}
 	}
 	if d.IsInbox() {
@@ -31,7 +31,7 @@ func (c *check) i7(d *snapshot.DB) {
 	for key, v := range d.Dedupe {
 		// Only what we have said: events from before this software have no row.
 		if e, ok := d.Event(v.EventID); ok && v.EventID <= d.Acks[thread.Outbound] && spoken(e) && !rows[v.EventID] {
-			c.report("I7", d, look(d.Agent), "event %d is acknowledged by outbound and was never to be delivered (%s)", v.EventID, key)
+			c.report("I7", d, v.EventID, look(d.Agent), "event %d is acknowledged by outbound and was never to be delivered (%s)", v.EventID, key)
 		}
 	}
 }
@@ -53,17 +53,17 @@ func (c *check) i8(d *snapshot.DB) {
 		}
 		n := ran[s.Turn+":"+s.Key]
 		if c.o.Runs != nil && s.State == store.StepDone && n == 0 {
-			c.report("I8", d, look(d.Agent), "tool step %s of %s is done and never ran", s.Key, s.Turn)
+			c.report("I8", d, 0, look(d.Agent), "tool step %s of %s is done and never ran", s.Key, s.Turn)
 		}
 		if s.Class == store.ClassEffect && n > 1 && s.State != store.StepInDoubt {
-			c.report("I8", d, look(d.Agent), "tool step %s of %s ran %d times and has an effect", s.Key, s.Turn, n)
+			c.report("I8", d, 0, look(d.Agent), "tool step %s of %s ran %d times and has an effect", s.Key, s.Turn, n)
 		}
 		if s.State == store.StepIntent {
 			continue
 		}
 		told, ok := d.Dedupe[s.Turn+":"+s.Key]
 		if _, there := d.Event(told.EventID); !ok || !there {
-			c.report("I8", d, look(d.Agent), "tool step %s of %s is %s, and no event tells its result", s.Key, s.Turn, s.State)
+			c.report("I8", d, 0, look(d.Agent), "tool step %s of %s is %s, and no event tells its result", s.Key, s.Turn, s.State)
 		}
 	}
 }

@@ -18,22 +18,22 @@ func (c *check) i9(d *snapshot.DB) {
 		e, ok := d.Event(v.EventID)
 		switch {
 		case !ok:
-			c.report("I9", d, repairOf(d.Agent), "event %d has a delivery and is gone", v.EventID)
+			c.report("I9", d, v.EventID, repairOf(d.Agent), "event %d has a delivery and is gone", v.EventID)
 		case !spoken(e):
-			c.report("I9", d, look(d.Agent), "event %d has a delivery and is not a message of the agent", v.EventID)
+			c.report("I9", d, v.EventID, look(d.Agent), "event %d has a delivery and is not a message of the agent", v.EventID)
 		case e.DeliveryKey != v.Key:
-			c.report("I9", d, look(d.Agent), "the delivery of event %d has the key of another event", v.EventID)
+			c.report("I9", d, v.EventID, look(d.Agent), "the delivery of event %d has the key of another event", v.EventID)
 		}
 		open := v.State == store.DeliveryPending || v.State == store.DeliverySending
 		if c.o.Drained && open {
-			c.report("I9", d, look(d.Agent), "event %d is %s and nothing is left to do", v.EventID, v.State)
+			c.report("I9", d, v.EventID, look(d.Agent), "event %d is %s and nothing is left to do", v.EventID, v.State)
 		}
 		c.i9Internal(d, v)
 	}
 	for _, t := range d.Turns {
 		for _, said := range []string{":out", ":apology"} {
 			if out, ok := d.Dedupe[t.Key+said]; ok && !rows[out.EventID] {
-				c.report("I9", d, look(d.Agent), "event %d was said and has no delivery", out.EventID)
+				c.report("I9", d, out.EventID, look(d.Agent), "event %d was said and has no delivery", out.EventID)
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func (c *check) i9Internal(d *snapshot.DB, v snapshot.Delivery) {
 		return // not looked at, or removed since
 	}
 	if _, ok := a.Inbox.Dedupe["push:"+v.Key]; !ok {
-		c.report("I9", d, look(d.Agent), "event %d was sent to agent %s, whose inbox has never had it", v.EventID, to)
+		c.report("I9", d, v.EventID, look(d.Agent), "event %d was sent to agent %s, whose inbox has never had it", v.EventID, to)
 	}
 }
 
@@ -71,7 +71,7 @@ func (c *check) i9Sink() {
 				known[v.Key] = true
 				ours := v.Channel == "console" || v.Channel == "internal"
 				if v.State == store.DeliverySent && !ours && !arrived[v.Key] {
-					c.report("I9", d, look(d.Agent), "event %d was sent and has not arrived", v.EventID)
+					c.report("I9", d, v.EventID, look(d.Agent), "event %d was sent and has not arrived", v.EventID)
 				}
 			}
 		}
@@ -80,7 +80,7 @@ func (c *check) i9Sink() {
 	for _, s := range c.o.Sink {
 		if whole && !known[s.Key] && !told[s.Key] {
 			told[s.Key] = true
-			c.findings = append(c.findings, Finding{"I9", s.Agent, s.Thread, "a message arrived under key " + s.Key + ", which no delivery has", look(s.Agent), Violation})
+			c.findings = append(c.findings, Finding{"I9", s.Agent, s.Thread, 0, "a message arrived under key " + s.Key + ", which no delivery has", look(s.Agent), Violation})
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (c *check) i10() {
 			what = "arrived again without the flag"
 		}
 		if what != "" {
-			c.findings = append(c.findings, Finding{"I10", s.Agent, s.Thread, "event " + itoa(s.EventID) + " " + what, look(s.Agent), Violation})
+			c.findings = append(c.findings, Finding{"I10", s.Agent, s.Thread, s.EventID, "event " + itoa(s.EventID) + " " + what, look(s.Agent), Violation})
 		}
 	}
 }

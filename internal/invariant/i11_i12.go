@@ -20,10 +20,10 @@ func (c *check) i11(d *snapshot.DB) {
 	var inbound, reply, of int64
 	for _, t := range d.Turns { // by inbox id
 		if t.InboundID != 0 && t.InboundID < inbound {
-			c.report("I11", d, look(d.Agent), "inbox event %d stands before one that is older", t.InboxID)
+			c.report("I11", d, t.InboxID, look(d.Agent), "inbox event %d stands before one that is older", t.InboxID)
 		}
 		if t.ReplyID != 0 && t.ReplyID < reply {
-			c.report("I11", d, look(d.Agent), "inbox event %d was answered before %d, which is older", t.InboxID, of)
+			c.report("I11", d, t.InboxID, look(d.Agent), "inbox event %d was answered before %d, which is older", t.InboxID, of)
 		}
 		inbound = max(inbound, t.InboundID)
 		if t.ReplyID > reply {
@@ -37,7 +37,7 @@ func (c *check) i11(d *snapshot.DB) {
 			continue
 		}
 		if s.EventID < last {
-			c.report("I11", d, look(d.Agent), "event %d arrived after event %d", s.EventID, last)
+			c.report("I11", d, s.EventID, look(d.Agent), "event %d arrived after event %d", s.EventID, last)
 		}
 		seen[s.EventID], last = true, max(last, s.EventID)
 	}
@@ -67,7 +67,7 @@ func (c *check) i12(a *snapshot.Agent, d *snapshot.DB) {
 			begun = since
 		}
 		if t.State == store.TurnClaimed && c.o.Now.Sub(begun) > 2*ttl {
-			c.report("I12", d, "see 'agentctl doctor': is a runner there?", "inbox event %d has been claimed for %s and nobody holds the lease", t.InboxID, c.o.Now.Sub(begun).Round(time.Second))
+			c.report("I12", d, t.InboxID, "see 'agentctl doctor': is a runner there?", "inbox event %d has been claimed for %s and nobody holds the lease", t.InboxID, c.o.Now.Sub(begun).Round(time.Second))
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (c *check) i14() {
 		for _, d := range a.All() {
 			for _, s := range d.Sightings {
 				if k := c.o.Canaries[s.Text]; !k.mayStand(d) {
-					c.report("I14", d, look(a.ID), "%s holds a text of %s", s.Where, k.owner())
+					c.report("I14", d, 0, look(a.ID), "%s holds a text of %s", s.Where, k.owner())
 				}
 			}
 		}
@@ -26,7 +26,7 @@ func (c *check) i14() {
 	for _, p := range c.o.Prompts {
 		for _, k := range c.o.Canaries {
 			if k.Text != "" && strings.Contains(p.Text, k.Text) && !k.mayBeAsked(p) {
-				c.findings = append(c.findings, Finding{"I14", p.Agent, p.Thread, "a prompt holds a text of " + k.owner(), look(p.Agent), Violation})
+				c.findings = append(c.findings, Finding{"I14", p.Agent, p.Thread, 0, "a prompt holds a text of " + k.owner(), look(p.Agent), Violation})
 			}
 		}
 	}
@@ -57,7 +57,7 @@ func (c *check) i15(path string) {
 	}
 	defer func() { _ = f.Close() }()
 	if exposure.Holds(f, c.o.Secrets) {
-		c.findings = append(c.findings, Finding{"I15", "", "", path + " holds a secret", "replace the secret, then remove it from that file", Violation})
+		c.findings = append(c.findings, Finding{"I15", "", "", 0, path + " holds a secret", "replace the secret, then remove it from that file", Violation})
 	}
 }
 
@@ -65,7 +65,7 @@ func (c *check) i15(path string) {
 func (c *check) i15Texts() {
 	for _, name := range slices.Sorted(maps.Keys(c.o.Texts)) {
 		if exposure.Holds(strings.NewReader(c.o.Texts[name]), c.o.Secrets) {
-			c.findings = append(c.findings, Finding{"I15", "", "", name + " holds a secret", "replace the secret", Violation})
+			c.findings = append(c.findings, Finding{"I15", "", "", 0, name + " holds a secret", "replace the secret", Violation})
 		}
 	}
 }

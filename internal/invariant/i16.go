@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/internal/invariant/exposure"
+	"github.com/theclaw/agents/internal/invariant/leftover"
 )
 
 // files walks the home once, for what is judged by files.
@@ -29,6 +30,9 @@ func (c *check) files(ctx context.Context) error {
 			return fs.SkipDir
 		}
 		c.stats.Files++
+		if rel, err := filepath.Rel(home, path); err == nil && !c.o.Live && leftover.Is(filepath.ToSlash(rel)) {
+			c.i19(agent, path)
+		}
 		// What an agent's programs make in their directory has the modes they
 		// want; the directory itself keeps everybody else out.
 		theirs := strings.HasPrefix(rest, "workdir"+string(filepath.Separator))
@@ -54,6 +58,14 @@ func (c *check) place(path string) (agent, rest string) {
 	}
 	agent, rest, _ = strings.Cut(rel, string(filepath.Separator))
 	return agent, rest
+}
+
+// i19: what a cut-off write left behind is known as that, and may go.
+func (c *check) i19(agent, path string) {
+	c.findings = append(c.findings, Finding{
+		Invariant: "I19", Agent: agent, What: path + " was left behind by a write that was cut off",
+		Fix: "run 'agentctl fsck --repair', or remove it", Severity: Warning,
+	})
 }
 
 // i16: files and sockets are 0600, directories 0700.

@@ -5,26 +5,29 @@ import (
 
 	"github.com/theclaw/agents/internal/invariant/record"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
-	"github.com/theclaw/agents/internal/thread"
 )
 
-// i18: the external tool finds its tables and indexes, and events.jsonl, where
-// it has a line, says what the database says.
-func (c *check) i18(d *snapshot.DB) {
+// i18: the external tool finds its tables and indexes, and events.jsonl says
+// what the database says. Where nobody works it says all of it: the lines that a
+// crash left out come with the next event, and are a warning until then.
+func (c *check) i18(d *snapshot.DB, m record.Mirror) {
 	if len(d.Missing) > 0 {
-		c.report("I18", d, repairOf(d.Agent), "the database has no %s", strings.Join(d.Missing, ", "))
+		c.report("I18", d, 0, repairOf(d.Agent), "the database has no %s", strings.Join(d.Missing, ", "))
 	}
-	if d.Unread["events"] {
+	for _, f := range m.Wrong {
+		c.report("I18", d, f.Event, repairOf(d.Agent), "%s", f.What)
+	}
+	if c.o.Live {
 		return
 	}
-	_ = record.Lines(d.Dir, func(l thread.Event) error {
-		if _, ok := d.Event(l.ID); !record.Agrees(d, l) {
-			said := "another event %d than the database"
-			if !ok {
-				said = "event %d, and the database has not"
-			}
-			c.report("I18", d, repairOf(d.Agent), "events.jsonl has "+said, l.ID)
+	if m.Ahead != 0 {
+		fix := "stop here and restore the agent from a backup; or go on, and what is lost stays lost"
+		if d.IsInbox() {
+			fix = repairOf(d.Agent)
 		}
-		return nil
-	})
+		c.warn("I18", d, m.Ahead, fix, "events.jsonl has event %d, which the database does not know: its last commits are lost", m.Ahead)
+	}
+	if m.Behind != "" {
+		c.warn("I18", d, m.First, repairOf(d.Agent), "%s", m.Behind)
+	}
 }

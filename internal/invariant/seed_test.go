@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +170,7 @@ func TestEachSeedIsFoundAndNothingElse(t *testing.T) {
 				s.change(t, h, &o)
 			}
 			found := check(t, h, o)
+			found = slices.DeleteFunc(found, func(f invariant.Finding) bool { return f.Severity == invariant.Warning }) // of the hand in the database
 			said := false
 			for _, f := range found {
 				said = said || strings.Contains(f.What, s.want)

@@ -15,7 +15,6 @@ import (
 	"github.com/theclaw/agents/internal/invariant/record"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
-	"github.com/theclaw/agents/internal/thread"
 )
 
 // change opens a database in one transaction; done ends it, kept or not, and
@@ -52,7 +51,7 @@ func read(ctx context.Context, path string) (*sql.Conn, func(), error) {
 // mirror writes events.jsonl anew when it says something else than the database.
 // The old one and its parts keep their bytes under another name.
 func (w *work) mirror(ctx context.Context, d *snapshot.DB) error {
-	if d.Unread["events"] || !differs(d) {
+	if !record.Compare(d).Differs() {
 		return nil
 	}
 	parts, err := filepath.Glob(filepath.Join(record.Escape(d.Dir), "events*.jsonl"))
@@ -69,15 +68,6 @@ func (w *work) mirror(ctx context.Context, d *snapshot.DB) error {
 	}
 	w.did(d, "wrote events.jsonl anew; the old one is events.jsonl.replaced-%s", w.stamp())
 	return nil
-}
-
-func differs(d *snapshot.DB) bool {
-	wrong := false
-	err := record.Lines(d.Dir, func(l thread.Event) error {
-		wrong = wrong || !record.Agrees(d, l)
-		return nil
-	})
-	return err == nil && wrong
 }
 
 func writeLines(ctx context.Context, dir string) (err error) {

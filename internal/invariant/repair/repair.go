@@ -2,7 +2,8 @@
 // modes, missing tables and indexes, fences that were lost with the ledger, the
 // text beside a database, and a database that is damaged.
 //
-// It promises that nothing is deleted. A damaged database gets another name, and
+// It promises that nothing is deleted but what a cut-off write has left without a
+// name. A damaged database gets another name, and
 // a new one in its place holds every row that could still be read and every
 // event that the chain or events.jsonl vouches for; what an inbox no longer
 // knows is taken from its threads. A message that may have been answered is not
@@ -18,13 +19,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant/exposure"
+	"github.com/theclaw/agents/internal/invariant/leftover"
 	"github.com/theclaw/agents/internal/invariant/record"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 )
@@ -56,7 +60,7 @@ func Home(ctx context.Context, home layout.Home, o Options) ([]Action, error) {
 		o.Now = time.Now()
 	}
 	w := &work{home: home, o: o}
-	if err := w.modes(); err != nil {
+	if err := w.files(); err != nil {
 		return w.actions, err
 	}
 	read := snapshot.Options{Agent: o.Agent, UserHome: o.UserHome}
@@ -106,10 +110,20 @@ func (w *work) database(ctx context.Context, a *snapshot.Agent, d *snapshot.DB) 
 	if err := w.schema(ctx, d); err != nil {
 		return err
 	}
-	if len(record.Broken(d)) == 0 {
+	if len(record.Broken(d)) == 0 && !lostInbox(a, d) {
 		return nil
 	}
 	return w.salvage(ctx, a, d)
+}
+
+// lostInbox tells whether an inbox has lost its last commits: events.jsonl knows
+// more. They are taken from there, and what became of them from the threads. Where
+// a thread has lost commits too, nobody can say what was answered.
+func lostInbox(a *snapshot.Agent, d *snapshot.DB) bool {
+	if !d.IsInbox() || record.Compare(d).Ahead == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(a.Threads, func(t *snapshot.DB) bool { return record.Compare(t).Ahead != 0 })
 }
 
 // schema makes the missing tables and indexes of a database that can be read. A
@@ -144,38 +158,64 @@ func (w *work) schema(ctx context.Context, d *snapshot.DB) error {
 	return nil
 }
 
-// fences raises the inbox's fence to what its threads have seen: the next grant
-// counts from there when the ledger is gone.
+// fences raises the fence of each database to what was accepted in it, and the
+// inbox's to what its threads have seen: the next grant counts from there when the
+// ledger is gone.
 func (w *work) fences(ctx context.Context, a *snapshot.Agent) error {
 	if len(a.Inbox.Damage) > 0 {
 		return nil
 	}
-	raise := map[string]uint64{}
-	for _, d := range a.Threads {
+	seen := map[string]uint64{}
+	for _, d := range append(slices.Clone(a.Threads), a.Inbox) {
+		accepted := d.Accepted()
 		for r, token := range d.Fences {
-			if token > max(a.Inbox.Fences[r], raise[r]) {
-				raise[r] = token
-			}
+			accepted[r] = max(accepted[r], token)
+		}
+		for r, token := range accepted {
+			seen[r] = max(seen[r], token)
+		}
+		if d.IsInbox() {
+			accepted = seen
+		}
+		if err := w.raise(ctx, d, accepted); err != nil {
+			return err
 		}
 	}
-	if len(raise) == 0 {
+	return nil
+}
+
+func (w *work) raise(ctx context.Context, d *snapshot.DB, to map[string]uint64) error {
+	var low []string
+	for _, r := range slices.Sorted(maps.Keys(to)) {
+		if to[r] > d.Fences[r] {
+			low = append(low, r)
+		}
+	}
+	if len(low) == 0 || len(d.Damage) > 0 {
 		return nil
 	}
-	c, done, err := change(ctx, filepath.Join(a.Inbox.Dir, "events.db"))
+	c, done, err := change(ctx, filepath.Join(d.Dir, "events.db"))
 	if err != nil {
 		return err
 	}
-	for r, token := range raise {
-		if _, err := c.ExecContext(ctx, "INSERT INTO x_fence(resource, token) VALUES(?,?) ON CONFLICT(resource) DO UPDATE SET token = excluded.token", r, int64(token)); err != nil {
+	for _, r := range low {
+		if _, err := c.ExecContext(ctx, "INSERT INTO x_fence(resource, token) VALUES(?,?) ON CONFLICT(resource) DO UPDATE SET token = excluded.token", r, int64(to[r])); err != nil {
 			return errors.Join(fmt.Errorf("raise fence: %w", err), done(false))
 		}
 	}
-	return done(true)
+	if err := done(true); err != nil {
+		return err
+	}
+	for _, r := range low {
+		w.did(d, "raised the fence of %s from %d to %d", r, d.Fences[r], to[r])
+	}
+	return nil
 }
 
-// modes gives every file and directory the modes it must have, but not those
-// that an agent's programs have made in their directory.
-func (w *work) modes() error {
+// files gives every file and directory the modes it must have, but not those
+// that an agent's programs have made in their directory, and removes what cut-off
+// writes have left.
+func (w *work) files() error {
 	root := w.home.Path()
 	if w.o.Agent != "" {
 		root = w.home.AgentDir(w.o.Agent)
@@ -189,6 +229,16 @@ func (w *work) modes() error {
 		info, err := e.Info()
 		if err != nil {
 			return nil //nolint:nilerr // it is gone
+		}
+		if rel, err := filepath.Rel(w.home.Path(), path); err == nil && leftover.Is(filepath.ToSlash(rel)) {
+			if err := os.RemoveAll(path); err != nil {
+				return fmt.Errorf("remove leftover: %w", err)
+			}
+			w.actions = append(w.actions, Action{What: path + " was left behind by a write that was cut off and is removed"})
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
 		}
 		if most, counts := exposure.PrivateMode(info); counts && info.Mode().Perm()&^most != 0 {
 			if err := os.Chmod(path, info.Mode().Perm()&most); err != nil {

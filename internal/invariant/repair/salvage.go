@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/theclaw/agents/internal/invariant/record"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 )
@@ -25,7 +26,7 @@ func (w *work) salvage(ctx context.Context, a *snapshot.Agent, d *snapshot.DB) (
 	path := filepath.Join(d.Dir, "events.db")
 	old, aside := path, false
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		if old, aside = newestAside(d.Dir), true; old == "" {
+		if old, aside = newestAside(d.Dir), true; old == "" && !record.HasLines(d.Dir) {
 			return nil // there never was one, and nothing to make one of
 		}
 	}
@@ -36,6 +37,11 @@ func (w *work) salvage(ctx context.Context, a *snapshot.Agent, d *snapshot.DB) (
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	if _, err := schema.Create(tmp); err != nil {
 		return fmt.Errorf("salvage: %w", err)
+	}
+	if old == "" { // all there is are the lines
+		if old, err = empty(tmp); err != nil {
+			return fmt.Errorf("salvage: %w", err)
+		}
 	}
 	told, err := w.fill(ctx, a, d, old, filepath.Join(tmp, "events.db"))
 	if err != nil {
@@ -53,8 +59,26 @@ func (w *work) salvage(ctx context.Context, a *snapshot.Agent, d *snapshot.DB) (
 	if err := os.Rename(filepath.Join(tmp, "events.db"), path); err != nil {
 		return fmt.Errorf("name database: %w", err)
 	}
-	w.did(d, "%s; the damaged one is %s", told, name)
+	if old = filepath.Join(d.Dir, name); exists(old) {
+		told += "; the damaged one is " + name
+	}
+	w.did(d, "%s", told)
 	return schema.SyncDir(d.Dir)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// empty makes a database with nothing in it below dir.
+func empty(dir string) (string, error) {
+	dir = filepath.Join(dir, "none")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	_, err := schema.Create(dir)
+	return filepath.Join(dir, "events.db"), err
 }
 
 func newestAside(dir string) string {

@@ -3,6 +3,9 @@ package snapshot
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,9 +21,15 @@ func ReadDB(ctx context.Context, agent, threadID, dir string, o Options) *DB {
 		Agent: agent, Thread: threadID, Dir: dir, Unread: map[string]bool{}, Dead: map[int64]bool{}, Acks: map[string]int64{},
 		Fences: map[string]uint64{}, Outbox: map[string]int64{}, Dedupe: map[string]Dedupe{}, byID: map[int64]int{},
 	}
-	c, done, err := Open(ctx, filepath.Join(dir, "events.db"), o.Live)
+	path := filepath.Join(dir, "events.db")
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		d.Absent = true
+		d.damage("events", err)
+		return d
+	}
+	c, done, err := Open(ctx, path, o.Live)
 	if err != nil {
-		d.damage("", err)
+		d.damage("events", err)
 		return d
 	}
 	defer done()
@@ -82,22 +91,31 @@ func (l *loader) structure() {
 		l.d.damage("", err)
 		return
 	}
-	there := map[string]bool{}
-	l.table("sqlite_master", "SELECT name FROM sqlite_master", func(scan func(...any) error) error {
-		var name string
-		err := scan(&name)
-		there[name] = true
+	there := map[string]string{} // what made each, by name
+	l.table("sqlite_master", "SELECT name, COALESCE(sql,'') FROM sqlite_master", func(scan func(...any) error) error {
+		var name, text string
+		err := scan(&name, &text)
+		there[name] = text
 		return err
 	})
-	columns, err := columnsOf(l.ctx, l.c)
-	if err != nil || l.d.Unread["sqlite_master"] {
-		l.d.Unread["sqlite_master"] = true // what is missing cannot be told
-		return
+	if l.d.Unread["sqlite_master"] {
+		return // what is missing cannot be told
 	}
+	var columns map[string][]string // looked at when a table was made in other words
 	for _, w := range want {
-		if !there[w.Name] {
+		made, ok := there[w.Name]
+		if !ok {
 			l.d.Missing = append(l.d.Missing, w.Name)
 			continue
+		}
+		if made == w.SQL || len(w.Columns) == 0 {
+			continue
+		}
+		if columns == nil {
+			if columns, err = columnsOf(l.ctx, l.c); err != nil {
+				l.d.Unread["sqlite_master"] = true
+				return
+			}
 		}
 		for _, c := range w.Columns {
 			if !slices.Contains(columns[w.Name], c) {

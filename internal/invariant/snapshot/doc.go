@@ -11,7 +11,12 @@
 // searched while they pass by, and not kept.
 package snapshot
 
-import "time"
+import (
+	"strings"
+	"time"
+
+	"github.com/theclaw/agents/internal/lease"
+)
 
 // Home is everything that was read.
 type Home struct {
@@ -47,6 +52,8 @@ type Lease struct {
 type DB struct {
 	Agent, Thread string
 	Dir           string
+	// Absent: there is no such file.
+	Absent bool
 	// Damage is what SQLite says about the file, a line each. Tables that could
 	// not be read to their end are Unread.
 	Damage []string
@@ -111,6 +118,28 @@ type Event struct {
 type Link struct {
 	ID        int64
 	Prev, Sum []byte
+}
+
+// Under is the lease under which a key was committed; empty: none is needed.
+func Under(agent, key string, token uint64) (resource string) {
+	switch {
+	case token == 0:
+		return ""
+	case strings.HasPrefix(key, "delivery:"):
+		return lease.DeliverResource(agent)
+	}
+	return lease.AgentResource(agent)
+}
+
+// Accepted are the greatest tokens under which something was committed, by resource.
+func (d *DB) Accepted() map[string]uint64 {
+	most := map[string]uint64{}
+	for key, v := range d.Dedupe {
+		if r := Under(d.Agent, key, v.Token); r != "" {
+			most[r] = max(most[r], v.Token)
+		}
+	}
+	return most
 }
 
 // Fate is a row of x_fate.

@@ -7,9 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/theclaw/agents/internal/agentdir/inboxpath"
 	"github.com/theclaw/agents/internal/agentdir/layer"
@@ -37,14 +40,20 @@ func Read(ctx context.Context, home layout.Home, o Options) (*Home, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if !e.IsDir() || layout.ValidID(e.Name()) != nil || (o.Agent != "" && o.Agent != e.Name()) {
-			continue
+		if e.IsDir() && layout.ValidID(e.Name()) == nil && (o.Agent == "" || o.Agent == e.Name()) {
+			out.Agents = append(out.Agents, &Agent{ID: e.Name(), Dir: home.AgentDir(e.Name())})
 		}
-		a, err := readAgent(ctx, home, e.Name(), o)
-		if err != nil {
-			return nil, err
-		}
-		out.Agents = append(out.Agents, a)
+	}
+	// Databases are many and small: parsing and hashing is what takes the time.
+	// Agents and their threads share the processors.
+	busy := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var agents errgroup.Group
+	agents.SetLimit(cap(busy))
+	for _, a := range out.Agents {
+		agents.Go(func() error { return a.read(ctx, home, o, busy) })
+	}
+	if err := agents.Wait(); err != nil {
+		return nil, err
 	}
 	if o.Agent != "" && len(out.Agents) == 0 {
 		return nil, fs.ErrNotExist
@@ -55,20 +64,31 @@ func Read(ctx context.Context, home layout.Home, o Options) (*Home, error) {
 	return out, nil
 }
 
-func readAgent(ctx context.Context, home layout.Home, id string, o Options) (*Agent, error) {
-	a := &Agent{ID: id, Dir: home.AgentDir(id)}
-	a.Inbox = ReadDB(ctx, id, "inbox", InboxDir(home, id, o.UserHome), o)
+// read reads an agent; busy has room for those that may read at once.
+func (a *Agent) read(ctx context.Context, home layout.Home, o Options, busy chan struct{}) error {
+	one := func(threadID, dir string) *DB {
+		busy <- struct{}{}
+		defer func() { <-busy }()
+		return ReadDB(ctx, a.ID, threadID, dir, o)
+	}
+	a.Inbox = one("inbox", InboxDir(home, a.ID, o.UserHome))
 	ids, err := threads(a.Dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, t := range ids {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		a.Threads = append(a.Threads, ReadDB(ctx, id, t, filepath.Join(a.Dir, filepath.FromSlash(t)), o))
+	a.Threads = make([]*DB, len(ids))
+	var all errgroup.Group
+	all.SetLimit(cap(busy))
+	for i, t := range ids {
+		all.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			a.Threads[i] = one(t, filepath.Join(a.Dir, filepath.FromSlash(t)))
+			return nil
+		})
 	}
-	return a, nil
+	return all.Wait()
 }
 
 // InboxDir is where an agent's inbox lies: where its settings say, else in the
