@@ -18,6 +18,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/drill"
 	"github.com/theclaw/agents/cmd/agentctl/internal/event"
 	"github.com/theclaw/agents/cmd/agentctl/internal/fsck"
+	"github.com/theclaw/agents/cmd/agentctl/internal/migrate"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/setting"
 	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd"
@@ -92,7 +93,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, deadletter.Command(e))
 	subs = append(subs, setting.Commands(e)...)
 	subs = append(subs, doctor.Commands(e)...)
-	subs = append(subs, fsck.Command(e))
+	subs = append(subs, fsck.Command(e), migrate.Command(e))
 	subs = append(subs, archive.Commands(e)...)
 	subs = append(subs, drill.Command(e))
 	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e))

@@ -129,7 +129,7 @@ func lostInbox(a *snapshot.Agent, d *snapshot.DB) bool {
 // schema makes the missing tables and indexes of a database that can be read. A
 // missing column is another version's table, and is left alone.
 func (w *work) schema(ctx context.Context, d *snapshot.DB) error {
-	if len(d.Missing) == 0 || len(d.Damage) > 0 {
+	if len(d.Missing) == 0 || d.Foreign || len(d.Damage) > 0 {
 		return nil
 	}
 	want, err := snapshot.Schema()

@@ -101,6 +101,10 @@ func (l *loader) structure() {
 	if l.d.Unread["sqlite_master"] {
 		return // what is missing cannot be told
 	}
+	l.d.Foreign = true
+	for name := range there {
+		l.d.Foreign = l.d.Foreign && !strings.HasPrefix(name, "x_")
+	}
 	var columns map[string][]string // looked at when a table was made in other words
 	for _, w := range want {
 		made, ok := there[w.Name]

@@ -58,8 +58,10 @@ type DB struct {
 	// not be read to their end are Unread.
 	Damage []string
 	Unread map[string]bool
-	// Missing are the tables and indexes of the schema that are not there.
+	// Missing are the tables and indexes of the schema that are not there. Foreign:
+	// none of ours is, since only the external tool has had it open.
 	Missing []string
+	Foreign bool
 
 	UUID, Desired string
 	Sequence      int64 // sqlite_sequence of events

@@ -86,6 +86,7 @@ func (x *examination) run(ctx context.Context) {
 	if reachable {
 		x.agents(ctx)
 	}
+	x.legacy(ctx, reachable)
 }
 
 func (x *examination) report() error {

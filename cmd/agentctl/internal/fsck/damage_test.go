@@ -42,7 +42,8 @@ var damages = []struct {
 		})
 	}, []found{{"I17", bob, 2, "event 2 does not match its hash", repairs}, {"I9", bob, 2, "the key of another event", looks}, {"I18", bob, 2, "another event 2", repairs}}, nil},
 	{"a missing event", func(t *testing.T, h layout.Home) { edit(t, h, bob, "DELETE FROM events WHERE id = 1") }, []found{
-		{"I17", bob, 1, "event 1 is in the chain and gone", repairs}, {"I2", bob, 1, "message event 1 of inbox event 1 is gone", repairs},
+		{"I17", bob, 1, "event 1 is in the chain and gone", repairs},
+		{"I2", bob, 1, "message event 1 of inbox event 1 is gone", repairs},
 		{"I18", bob, 1, "events.jsonl has event 1, and the database has not", repairs},
 	}, nil},
 	{"a truncated database", func(t *testing.T, h layout.Home) {
@@ -51,27 +52,47 @@ var damages = []struct {
 	{"a garbage header", func(t *testing.T, h layout.Home) {
 		file(t, h, "inbox/events.db", func(b []byte) []byte { copy(b, bytes.Repeat([]byte("garbage!"), 16)); return b })
 	}, []found{{"I17", "inbox", 0, "file is not a database", repairs}}, nil},
-	{"the inbox lost its -wal", func(t *testing.T, h layout.Home) { loseWAL(t, h, "inbox") },
-		[]found{{"I18", "inbox", 4, "its last commits are lost", repairs}}, nil},
-	{"a thread lost its -wal", func(t *testing.T, h layout.Home) { loseWAL(t, h, bob) },
-		[]found{{"I18", bob, 5, "its last commits are lost", "restore the agent from a backup"}}, []string{"I18"}},
+	{
+		"the inbox lost its -wal", func(t *testing.T, h layout.Home) { loseWAL(t, h, "inbox") },
+		[]found{{"I18", "inbox", 4, "its last commits are lost", repairs}},
+		nil,
+	},
+	{
+		"a thread lost its -wal", func(t *testing.T, h layout.Home) { loseWAL(t, h, bob) },
+		[]found{{"I18", bob, 5, "its last commits are lost", "restore the agent from a backup"}},
+		[]string{"I18"},
+	},
 	{"a row of the chain is gone", func(t *testing.T, h layout.Home) { edit(t, h, bob, "DELETE FROM x_chain WHERE event_id = 2") }, []found{
 		{"I17", bob, 3, "the chain is broken before event 3", repairs}, {"I17", bob, 2, "event 2 was put between chained ones", repairs},
 	}, nil},
-	{"the last row of the chain is gone", func(t *testing.T, h layout.Home) { edit(t, h, bob, "DELETE FROM x_chain WHERE event_id = 4") },
-		[]found{{"I17", bob, 4, "event 4 is ours and not in the chain", repairs}}, nil},
-	{"acked past what is done", func(t *testing.T, h layout.Home) { edit(t, h, "inbox", "DELETE FROM x_fate WHERE inbox_id = 3") },
-		[]found{{"I1", "inbox", 3, "event 3 is acknowledged and has no fate", looks}}, []string{"I1"}},
-	{"acked past the end", func(t *testing.T, h layout.Home) { edit(t, h, "inbox", "UPDATE x_ack SET id = 9 WHERE consumer = 'inbox'") },
-		[]found{{"I7", "inbox", 0, "inbox is acknowledged up to 9, and the newest event is 3", looks}}, []string{"I7"}},
+	{
+		"the last row of the chain is gone", func(t *testing.T, h layout.Home) { edit(t, h, bob, "DELETE FROM x_chain WHERE event_id = 4") },
+		[]found{{"I17", bob, 4, "event 4 is ours and not in the chain", repairs}},
+		nil,
+	},
+	{
+		"acked past what is done", func(t *testing.T, h layout.Home) { edit(t, h, "inbox", "DELETE FROM x_fate WHERE inbox_id = 3") },
+		[]found{{"I1", "inbox", 3, "event 3 is acknowledged and has no fate", looks}},
+		[]string{"I1"},
+	},
+	{
+		"acked past the end", func(t *testing.T, h layout.Home) {
+			edit(t, h, "inbox", "UPDATE x_ack SET id = 9 WHERE consumer = 'inbox'")
+		},
+		[]found{{"I7", "inbox", 0, "inbox is acknowledged up to 9, and the newest event is 3", looks}},
+		[]string{"I7"},
+	},
 	{"two fates of one message", func(t *testing.T, h layout.Home) {
 		edit(t, h, "inbox", "INSERT INTO x_fate(inbox_id, key, thread, fate, at) SELECT 9, key, thread, fate, at FROM x_fate WHERE inbox_id = 3")
 	}, []found{{"I3", "inbox", 9, "event 9 has the fate replied and is gone", repairs}}, []string{"I3"}},
 	{"a reply without a turn", func(t *testing.T, h layout.Home) { edit(t, h, bob, "DELETE FROM x_turn WHERE inbox_id = 3") }, []found{
 		{"I3", bob, 4, "reply event 4 answers no turn", looks}, {"I3", "inbox", 3, "event 3 is replied, and thread " + bob + " knows nothing of it", looks},
 	}, []string{"I3", "I3"}},
-	{"a turn done without its reply", func(t *testing.T, h layout.Home) { edit(t, h, bob, "DELETE FROM x_dedupe WHERE event_id = 4") },
-		[]found{{"I3", bob, 3, "inbox event 3 is replied and has no reply event", looks}}, []string{"I3"}},
+	{
+		"a turn done without its reply", func(t *testing.T, h layout.Home) { edit(t, h, bob, "DELETE FROM x_dedupe WHERE event_id = 4") },
+		[]found{{"I3", bob, 3, "inbox event 3 is replied and has no reply event", looks}},
+		[]string{"I3"},
+	},
 	{"a delivery without its event", func(t *testing.T, h layout.Home) {
 		edit(t, h, bob, "INSERT INTO x_delivery(event_id, key, state, created_at, updated_at) VALUES(9, 'k', 'sent', 0, 0)")
 	}, []found{{"I9", bob, 9, "event 9 has a delivery and is gone", repairs}}, []string{"I9"}},
@@ -96,8 +117,11 @@ var damages = []struct {
 			file(t, h, name, func([]byte) []byte { return []byte("half") })
 		}
 	}, []found{{"I19", "", 0, ".config.yaml12 was left behind", "agentctl fsck --repair"}, {"I19", "", 0, ".events.db.7 was left behind", "agentctl fsck --repair"}}, nil},
-	{"a fence below what was written", func(t *testing.T, h layout.Home) { edit(t, h, bob, "UPDATE x_fence SET token = 0") },
-		[]found{{"I5", bob, 0, "the fence stands at 0", repairs}}, nil},
+	{
+		"a fence below what was written", func(t *testing.T, h layout.Home) { edit(t, h, bob, "UPDATE x_fence SET token = 0") },
+		[]found{{"I5", bob, 0, "the fence stands at 0", repairs}},
+		nil,
+	},
 	{"the fence of the inbox below the lease that worked", func(t *testing.T, h layout.Home) { edit(t, h, "inbox", "UPDATE x_fence SET token = 0") }, []found{
 		{"I6", bob, 0, "the fence of the inbox stands at 0", repairs}, {"I6", alice, 0, "the fence of the inbox stands at 0", repairs},
 	}, nil},
@@ -112,8 +136,11 @@ var damages = []struct {
 	{"settings that cannot be read", func(t *testing.T, h layout.Home) {
 		file(t, h, "config.yaml", func([]byte) []byte { return []byte("a: [b\n") })
 	}, []found{{"config", "", 0, "the settings cannot be read: config.yaml:1:", "agentctl migrate a1"}}, []string{"config"}},
-	{"no settings", func(t *testing.T, h layout.Home) { file(t, h, "config.yaml", func([]byte) []byte { return nil }) },
-		[]found{{"config", "", 0, "there is no config.yaml", "agent_id: a1"}}, []string{"config"}},
+	{
+		"no settings", func(t *testing.T, h layout.Home) { file(t, h, "config.yaml", func([]byte) []byte { return nil }) },
+		[]found{{"config", "", 0, "there is no config.yaml", "agent_id: a1"}},
+		[]string{"config"},
+	},
 }
 
 // loseWAL makes a push whose commit is in the write-ahead log only, and loses it.

@@ -16,14 +16,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 
-	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/homelock"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/layout"
@@ -43,10 +42,11 @@ written, and that nobody else can read the files; say for each finding what to
 do. It works without the services, and best without: while a registry runs
 nothing is repaired.
 
-With --repair modes, missing tables and indexes and events.jsonl are put right,
-and a damaged database is replaced by a new one with everything that can still
-be read and proved. The damaged file is kept as events.db.corrupt-<time>. The
-exit code is 1 when there is a finding (with --repair: when one is left).`,
+With --repair modes, missing tables and indexes, fences and events.jsonl are put
+right, what cut-off writes have left goes, and a damaged database is replaced by
+a new one with everything that can still be read and proved. The damaged file is
+kept as events.db.corrupt-<time>. The exit code is 1 when there is a finding
+(with --repair: when one is left).`,
 		Example: `  agentctl fsck
   agentctl fsck --agent alice --repair
   agentctl fsck --json | jq '.findings[]'`,
@@ -85,7 +85,7 @@ func (x *examination) run(ctx context.Context) (err error) {
 	} else if err != nil {
 		return agentdir.Fault(fmt.Errorf("open home: %w", err))
 	}
-	unlock, pid, err := takeLock(x.home)
+	unlock, pid, err := homelock.Take(x.home)
 	if err != nil {
 		return err
 	}
@@ -115,33 +115,6 @@ func (x *examination) known(err error) error {
 		return fault.New(codes.NotFound, fault.AgentNotFound, "agent '"+x.agent+"' not found", "see 'agentctl list'")
 	}
 	return agentdir.Fault(err)
-}
-
-// takeLock takes the lock that every registry of this home takes, or answers the
-// pid of the one that has it. Where there is nowhere to put a lock there is no
-// registry.
-func takeLock(home layout.Home) (unlock func() error, pid string, err error) {
-	none := func() error { return nil }
-	if _, err := os.Stat(home.RunDir()); errors.Is(err, fs.ErrNotExist) {
-		return none, "", nil
-	}
-	lock := flock.New(home.LockFile(), flock.SetPermissions(0o600))
-	ok, err := lock.TryLock()
-	if err != nil {
-		return nil, "", agentdir.Fault(fmt.Errorf("lock home: %w", err))
-	}
-	if !ok {
-		b, err := os.ReadFile(home.LockFile())
-		if pid = strings.TrimSpace(string(b)); err != nil || pid == "" {
-			pid = "unknown"
-		}
-		return none, pid, nil
-	}
-	// A registry that is refused names who has the home.
-	if err := os.WriteFile(home.LockFile(), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
-		return nil, "", errors.Join(agentdir.Fault(err), lock.Unlock())
-	}
-	return lock.Unlock, "", nil
 }
 
 func (x *examination) report() error {

@@ -1,0 +1,189 @@
+// Package legacy owns what the earlier agent wrote in another way than this
+// runtime, and how it is put right: settings, names of conversations and memory
+// files, an invalid filter, locks that nobody holds, modes.
+//
+// [Scan] looks at one agent's directory and answers what it would change, and what
+// it cannot decide. It changes nothing, and may look at a home at work. [Apply]
+// does it. It promises that nothing is deleted: what is replaced keeps its bytes
+// under a name with `.migrated-` and the time; that each step is one rename or one
+// transaction, so that a run that was cut off is gone on with by the next; and that
+// a directory which is right is not touched.
+//
+// A conversation is renamed only when its own messages say who spoke in it, all of
+// them the same, and nothing of this runtime is in it yet.
+//
+// The caller of Apply holds the home's lock. Damaged databases are fsck's.
+package legacy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/invariant/exposure"
+	"github.com/theclaw/agents/internal/lease/runlock"
+)
+
+// Change is one thing that the earlier agent left in another way.
+type Change struct {
+	Agent string `json:"agent"`
+	Check string `json:"check"` // settings, lock, modes, filter, thread, memory
+	What  string `json:"what"`
+	// Do is what a migration does about it; empty: only a person can, and Fix says how.
+	Do  string `json:"do"`
+	Fix string `json:"fix"`
+	// Stops tells that the agent cannot work until then.
+	Stops bool `json:"stops"`
+
+	do func(ctx context.Context, stamp string) error
+}
+
+// Options of a scan.
+type Options struct {
+	Live bool // a registry may be at work in the home
+	Now  time.Time
+}
+
+// scan is the examination of one agent.
+type scan struct {
+	home    layout.Home
+	id, dir string
+	o       Options
+	changes []Change
+}
+
+func (s *scan) will(check, do string, fn func(context.Context, string) error, what string, args ...any) {
+	s.changes = append(s.changes, Change{Agent: s.id, Check: check, What: fmt.Sprintf(what, args...), Do: do, Fix: "run 'agentctl migrate " + s.id + " --apply' with the services stopped", do: fn})
+}
+
+func (s *scan) cannot(check, fix, what string, args ...any) {
+	s.changes = append(s.changes, Change{Agent: s.id, Check: check, What: fmt.Sprintf(what, args...), Fix: fix})
+}
+
+// Scan answers what is to be done for an agent, in the order of doing it.
+func Scan(ctx context.Context, home layout.Home, id string, o Options) ([]Change, error) {
+	s := &scan{home: home, id: id, dir: home.AgentDir(id), o: o}
+	if _, err := os.Stat(s.dir); err != nil {
+		return nil, err
+	}
+	if err := s.locks(); err != nil {
+		return nil, err
+	}
+	if err := s.settings(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.modes(); err != nil {
+		return nil, err
+	}
+	if err := s.threads(ctx); err != nil {
+		return nil, err
+	}
+	return s.changes, ctx.Err()
+}
+
+// Apply does what can be done and answers how much that was; what was done before
+// an error stays done.
+func Apply(ctx context.Context, changes []Change, now time.Time) (done int, err error) {
+	stamp := now.UTC().Format("20060102-150405")
+	for _, c := range changes {
+		if c.do == nil {
+			continue
+		}
+		if err := c.do(ctx, stamp); err != nil {
+			return done, fmt.Errorf("migrate %s of agent %s: %w", c.Check, c.Agent, err)
+		}
+		done++
+	}
+	return done, nil
+}
+
+// Busy answers the pid of the earlier agent that works for id now; 0: nobody does.
+func Busy(home layout.Home, id string) int {
+	l := runlock.New(filepath.Join(home.AgentDir(id), "run.lock"))
+	if _, err := os.Lstat(filepath.Join(home.AgentDir(id), "run.lock")); err != nil {
+		return 0
+	}
+	if stale, err := l.Stale(); err != nil || stale {
+		return 0
+	}
+	return max(pidIn(filepath.Join(home.AgentDir(id), "run.lock")), 1)
+}
+
+// locks finds locks that outlived their process: the earlier agent, and the
+// dispatch of the external tool, wait for them for ever.
+func (s *scan) locks() error {
+	aside := func(path string) func(context.Context, string) error {
+		return func(_ context.Context, stamp string) error {
+			err := os.Rename(path, path+".migrated-"+stamp)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		}
+	}
+	path := filepath.Join(s.dir, "run.lock")
+	if _, err := os.Lstat(path); err == nil {
+		stale, err := runlock.New(path).Stale()
+		if err != nil {
+			return err
+		}
+		if stale {
+			s.will("lock", "puts it aside", aside(path), "run.lock is left of process %d, which is gone", pidIn(path))
+		}
+	}
+	for _, pattern := range []string{"inbox/run/*.lock", "threads/*/run/*.lock", "threads/*/*/run/*.lock"} {
+		found, err := filepath.Glob(filepath.Join(escape(s.dir), pattern))
+		if err != nil {
+			return err
+		}
+		for _, path := range found {
+			info, err := os.Lstat(path)
+			// The dispatch writes its own pid, and is gone a moment later. A lock that
+			// is just being made is left alone.
+			if err != nil || s.o.Now.Sub(info.ModTime()) < time.Minute || alive(pidIn(path)) {
+				continue
+			}
+			rel, _ := filepath.Rel(s.dir, path)
+			s.will("lock", "puts it aside", aside(path), "%s is left of a process that is gone; the external dispatch waits for it", rel)
+		}
+	}
+	return nil
+}
+
+// modes finds what others may read: the earlier agent followed the umask.
+func (s *scan) modes() error {
+	n := 0
+	visit := func(fn func(path string, mode fs.FileMode) error) error {
+		return filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			info, err := e.Info()
+			if err != nil {
+				return nil //nolint:nilerr // it is gone
+			}
+			if most, counts := exposure.PrivateMode(info); counts && info.Mode().Perm()&^most != 0 {
+				if err := fn(path, info.Mode().Perm()&most); err != nil {
+					return err
+				}
+			}
+			if e.IsDir() && path == filepath.Join(s.dir, "workdir") {
+				return fs.SkipDir // what its programs made there is theirs
+			}
+			return nil
+		})
+	}
+	if err := visit(func(string, fs.FileMode) error { n++; return nil }); err != nil || n == 0 {
+		return err
+	}
+	s.will("modes", "takes others' permissions away", func(context.Context, string) error { return visit(os.Chmod) },
+		"%d files and directories can be read by others", n)
+	return nil
+}
