@@ -10,6 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/invariant/repair"
 	"github.com/theclaw/agents/internal/world"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // What fsck may put right it puts right: afterwards the same checks find nothing,
@@ -99,6 +100,10 @@ func goOn(t *testing.T, h layout.Home) {
 		t.Fatal(err)
 	}
 	w := world.Start(t, world.Options{Home: h.Path()})
+	// An inbox that was lost may not say that its agent was started.
+	if _, err := w.Agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "a1"}); err != nil {
+		t.Logf("started already: %v", err)
+	}
 	replies := len(w.Events(t, "a1", made.thread, "source = 'self' AND type = 'message'"))
 	others := len(w.Events(t, "a1", made.other, ""))
 	w.Say(t, "a1", world.Peer("bob"), "are you there?")

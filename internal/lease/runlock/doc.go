@@ -4,8 +4,9 @@
 // It decides nothing among our own processes; package lease does. Tools of other
 // houses look only whether the file exists, so the file is there exactly as long
 // as the lease, and when one of those tools has made it, we keep out of its way.
-// The content is a decimal pid. An OS lock on the file, which the kernel gives
-// up with the process, makes a file of ours harmless when it outlives us.
+// The content is a decimal pid, and in ours a mark behind it. An OS lock on the
+// file, which the kernel gives up with the process, makes a file of ours harmless
+// when it outlives us, or is copied with its directory while we hold it.
 //
 //	file                             another tool sees   Take
 //	missing                          free                makes it
@@ -15,6 +16,7 @@
 //
 // A file without an OS lock is stale when one of these holds:
 //
+//   - it has our mark;
 //   - it was written before the machine booted;
 //   - its pid is dead, or a zombie, or this process itself;
 //   - the process with its pid began after the file was written, so the number

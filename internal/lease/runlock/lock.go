@@ -82,7 +82,7 @@ func whole(path string) (*os.File, error) {
 	f := os.NewFile(uintptr(fd), path)
 	err = syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {
-		_, err = f.WriteString(strconv.Itoa(os.Getpid()))
+		_, err = f.WriteString(content())
 	}
 	if err == nil {
 		err = unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
@@ -114,7 +114,7 @@ func (l *Lock) takeFile(f *os.File, made bool) (bool, error) {
 	if err := f.Truncate(0); err != nil {
 		return false, err
 	}
-	_, err = f.WriteAt(strconv.AppendInt(nil, int64(os.Getpid()), 10), 0)
+	_, err = f.WriteString(content())
 	return true, err
 }
 
@@ -187,9 +187,15 @@ func judge(f *os.File, wait bool) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	first, rest, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	pid, err := strconv.Atoi(first)
 	if err != nil || pid < 0 {
 		pid = 0
 	}
-	return verdict{stale: !busy && pidStale(pid, info.ModTime(), time.Now()), pid: pid}, nil
+	return verdict{stale: !busy && (rest == mark || pidStale(pid, info.ModTime(), time.Now())), pid: pid}, nil
 }
+
+// mark says that a file is ours, and had an OS lock from its first byte.
+const mark = "theclaw"
+
+func content() string { return strconv.Itoa(os.Getpid()) + " " + mark }

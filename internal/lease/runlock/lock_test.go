@@ -53,7 +53,7 @@ func TestTakeAndRelease(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(path)
-	if err != nil || string(text) != strconv.Itoa(os.Getpid()) {
+	if err != nil || string(text) != strconv.Itoa(os.Getpid())+" theclaw" {
 		t.Errorf("content %q %v", text, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -100,6 +100,7 @@ func TestLegacyFile(t *testing.T) {
 	}{
 		"living pid":               {alive, now, false},
 		"living pid, with newline": {alive + "\n", now, false},
+		"copied while we held it":  {alive + " theclaw", now, true},
 		"dead pid":                 {strconv.Itoa(gone.Process.Pid), now, true},
 		"pid given out again":      {alive, now.Add(-time.Minute), true},
 		"earlier boot":             {alive, time.Unix(1e9, 0), true},
@@ -127,7 +128,7 @@ func TestLegacyFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if text, _ := os.ReadFile(l.path); string(text) != strconv.Itoa(os.Getpid()) {
+			if text, _ := os.ReadFile(l.path); string(text) != strconv.Itoa(os.Getpid())+" theclaw" {
 				t.Errorf("content after takeover: %q", text)
 			}
 			if err := l.Release(); err != nil {

@@ -65,7 +65,8 @@ func pidIn(path string) int {
 	if err != nil {
 		return 0
 	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	first, _, _ := strings.Cut(strings.TrimSpace(string(b)), " ")
+	n, err := strconv.Atoi(first)
 	if err != nil {
 		return 0
 	}
