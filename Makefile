@@ -175,6 +175,10 @@ route-change: ## a changed routing mode never routes one message twice
 deliver-dup: ## what is sent again carries its key and the flag
 	$(call AGAIN,TestCrashBetweenSendAndFinish|TestLeaseLostInMidSend|TestThirdTry,services/deliverer/internal/drain internal/world)
 
+.PHONY: restore-move
+restore-move: ## an agent that is copied, moved or restored elsewhere works there at once
+	$(call AGAIN,TestMoved|TestCopiedAtWork|TestRestoredElsewhere|TestBackupUnderLoad|TestRestoreWholeOrNot|TestRestoreOfWhatTheInboxDoesNotKnow,cmd/agentd internal/world)
+
 .PHONY: mutants
 mutants: ## take out what holds the promises up, one by one: MUTANTS=10 SEED=
 	$(call PROVE,TestMutants,proofs/mutants)

@@ -20,7 +20,9 @@ func (w *work) account(ctx context.Context, to *sql.Conn, a *snapshot.Agent, d *
 	if !d.IsInbox() {
 		return accountThread(ctx, to, a, d)
 	}
-	uuid, err := identity(ctx, to, a, w.started(ctx, a.ID))
+	desired := w.started(ctx, a.ID)
+	uuid, made, err := identity(ctx, to, a, desired)
+	w.stopped = w.stopped || made && desired == ""
 	if err != nil || uuid == "" {
 		return err // unknown to all: the next opening adopts it as another tool's inbox
 	}
@@ -72,17 +74,16 @@ func (w *work) account(ctx context.Context, to *sql.Conn, a *snapshot.Agent, d *
 }
 
 // identity answers the inbox's uuid, which is in the key of every turn, and
-// writes it when it was lost.
-func identity(ctx context.Context, to *sql.Conn, a *snapshot.Agent, desired string) (string, error) {
-	uuid := ""
-	err := to.QueryRowContext(ctx, "SELECT uuid FROM x_meta").Scan(&uuid)
+// writes it when it was lost; then made is true.
+func identity(ctx context.Context, to *sql.Conn, a *snapshot.Agent, desired string) (uuid string, made bool, err error) {
+	err = to.QueryRowContext(ctx, "SELECT uuid FROM x_meta").Scan(&uuid)
 	if err == nil || !errors.Is(err, sql.ErrNoRows) {
-		return uuid, err
+		return uuid, false, err
 	}
 	key := ""
 	err = to.QueryRowContext(ctx, "SELECT key FROM x_fate ORDER BY inbox_id DESC LIMIT 1").Scan(&key)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", err
+		return "", false, err
 	}
 	for _, t := range a.Threads {
 		for _, turn := range t.Turns {
@@ -93,10 +94,10 @@ func identity(ctx context.Context, to *sql.Conn, a *snapshot.Agent, desired stri
 	}
 	uuid, _, ok := strings.Cut(key, ":")
 	if !ok {
-		return "", nil
+		return "", false, nil
 	}
 	_, err = to.ExecContext(ctx, "INSERT INTO x_meta(one, uuid, format, desired) VALUES(1, ?, ?, ?)", uuid, schema.Format, desired)
-	return uuid, err
+	return uuid, true, err
 }
 
 // started answers the desired state as the registry last knew it; without one the

@@ -51,6 +51,7 @@ type work struct {
 	home    layout.Home
 	o       Options
 	actions []Action
+	stopped bool // whether the agent was started was lost with its inbox
 }
 
 // Home puts right what it may and answers what it did; what was done before an

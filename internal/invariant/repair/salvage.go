@@ -62,6 +62,9 @@ func (w *work) salvage(ctx context.Context, a *snapshot.Agent, d *snapshot.DB) (
 	if old = filepath.Join(d.Dir, name); exists(old) {
 		told += "; the damaged one is " + name
 	}
+	if w.stopped {
+		told, w.stopped = told+"; whether the agent was started is lost: 'agentctl start "+d.Agent+"'", false
+	}
 	w.did(d, "%s", told)
 	return schema.SyncDir(d.Dir)
 }

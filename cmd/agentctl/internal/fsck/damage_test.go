@@ -231,6 +231,39 @@ func (w found) is(f invariant.Finding) bool {
 		strings.Contains(f.What, w.what) && strings.Contains(f.Fix, w.fix)
 }
 
+// A home that was killed has its last commits in the logs beside the databases.
+// They count, and looking leaves files and logs as they are.
+func TestKilled(t *testing.T) {
+	h := home(t)
+	path := filepath.Join(h.AgentDir("a1"), "inbox", "events.db")
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(t.Context(), "DELETE FROM x_fate WHERE inbox_id = 3"); err != nil {
+		t.Fatal(err)
+	}
+	g := layout.At(filepath.Join(t.TempDir(), "killed")) // as a kill leaves it
+	if err := os.CopyFS(g.Path(), os.DirFS(h.Path())); err != nil {
+		t.Fatal(err)
+	}
+	private(t, g)
+	before := digest(t, g)
+	got, code := runJSON(t, g)
+	want := found{"I1", "inbox", 3, "event 3 is acknowledged and has no fate", looks}
+	if code != 1 || len(got.Findings) != 1 || !want.is(got.Findings[0]) {
+		t.Errorf("exit code %d, %+v", code, got)
+	}
+	after := digest(t, g)
+	for name := range before {
+		if !strings.HasSuffix(name, "-shm") && before[name] != after[name] {
+			t.Errorf("looking changed %s", name)
+		}
+	}
+}
+
 // A good home has exit code 0 and no finding; an agent that is not there and a
 // wrong command line are what they are everywhere.
 func TestGood(t *testing.T) {

@@ -66,8 +66,18 @@ func home(t *testing.T) layout.Home {
 		t.Fatal(err)
 	}
 	h := layout.At(to)
-	err := filepath.WalkDir(to, func(path string, e fs.DirEntry, err error) error { // the copy follows the umask
-		if err != nil || e.IsDir() {
+	private(t, h)
+	return h
+}
+
+// private gives a copy its modes back: it follows the umask.
+func private(t *testing.T, h layout.Home) {
+	t.Helper()
+	err := filepath.WalkDir(h.Path(), func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
 			return os.Chmod(path, 0o700)
 		}
 		return os.Chmod(path, 0o600)
@@ -75,7 +85,6 @@ func home(t *testing.T) layout.Home {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h
 }
 
 // outcome is what `fsck --json` prints.
