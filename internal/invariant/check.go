@@ -3,15 +3,13 @@ package invariant
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant/record"
+	"github.com/theclaw/agents/internal/invariant/setting"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 )
 
@@ -132,13 +130,15 @@ func Check(ctx context.Context, home layout.Home, o Options) ([]Finding, Stats, 
 		return nil, c.stats, fmt.Errorf("read home: %w", err)
 	}
 	c.count()
-	records := c.records()
+	records := record.All(c.home)
 	for _, a := range c.home.Agents {
-		c.settings(a)
+		if what, fix := setting.Problem(home, a.ID); what != "" {
+			c.findings = append(c.findings, Finding{"config", a.ID, "", 0, "the settings cannot be read: " + what, fix, Violation})
+		}
 		for _, d := range a.All() {
 			r := records[d]
-			c.i17(d, r.broken)
-			c.i18(d, r.mirror)
+			c.i17(d, r.Broken)
+			c.i18(d, r.Mirror)
 		}
 		c.agent(a)
 	}
@@ -154,32 +154,6 @@ func Check(ctx context.Context, home layout.Home, o Options) ([]Finding, Stats, 
 	}
 	c.i15Texts()
 	return c.findings, c.stats, ctx.Err()
-}
-
-// recorded is what a thread recorded, against what was written.
-type recorded struct {
-	broken []record.Flaw
-	mirror record.Mirror
-}
-
-// records reads the text beside every database, as many at once as there are
-// processors.
-func (c *check) records() map[*snapshot.DB]*recorded {
-	out := map[*snapshot.DB]*recorded{}
-	var all errgroup.Group
-	all.SetLimit(runtime.GOMAXPROCS(0))
-	for _, a := range c.home.Agents {
-		for _, d := range a.All() {
-			r := &recorded{}
-			out[d] = r
-			all.Go(func() error {
-				*r = recorded{record.Broken(d), record.Compare(d)}
-				return nil
-			})
-		}
-	}
-	_ = all.Wait() // they answer no error
-	return out
 }
 
 // agent runs what looks at one agent; databases that could not be read whole

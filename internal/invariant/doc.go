@@ -17,6 +17,9 @@
 //	I6  one holder per token    I13 the backlog drains      I20 stop and start
 //	I7  acks never pass, fall   I14 contexts are separate
 //
+// What is harmless by itself is a warning: a line that a crash left out of
+// events.jsonl, a file of a cut-off write. It is looked for where nobody works.
+//
 // Nothing is ever changed here; package repair does that. A database that cannot
 // be read is one finding of I17 or I18, and is left out of the others.
 package invariant

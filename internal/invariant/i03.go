@@ -1,9 +1,7 @@
 package invariant
 
 import (
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 	"github.com/theclaw/agents/internal/store"
@@ -50,15 +48,8 @@ func (c *check) i3Inbox(a *snapshot.Agent) {
 
 // i3Thread: replied means exactly one reply event, and any other fate none.
 func (c *check) i3Thread(d *snapshot.DB) {
-	turns := make(map[string]bool, len(d.Turns))
-	for _, t := range d.Turns {
-		turns[t.Key] = true
-	}
-	for _, key := range slices.Sorted(maps.Keys(d.Dedupe)) {
-		if of, reply := strings.CutSuffix(key, ":out"); reply && !turns[of] {
-			id := d.Dedupe[key].EventID
-			c.report("I3", d, id, look(d.Agent), "reply event %d answers no turn (%s)", id, of)
-		}
+	for _, of := range d.Unasked() {
+		c.report("I3", d, d.Dedupe[of+":out"].EventID, look(d.Agent), "reply event %d answers no turn (%s)", d.Dedupe[of+":out"].EventID, of)
 	}
 	for _, t := range d.Turns {
 		out, said := d.Dedupe[t.Key+":out"]
@@ -82,15 +73,12 @@ func (c *check) i3Thread(d *snapshot.DB) {
 // i3Lost: what a thread has worked on, its inbox has had. Ids that a restore left
 // out are below the next one. At work the threads are read later than the inbox.
 func (c *check) i3Lost(a *snapshot.Agent) {
-	if c.o.Live || a.Inbox.UUID == "" {
+	if c.o.Live {
 		return
 	}
-	known := max(a.Inbox.Head(), a.Inbox.Sequence)
 	for _, d := range a.Threads {
-		for _, t := range d.Turns {
-			if uuid, _, _ := strings.Cut(t.Key, ":"); uuid == a.Inbox.UUID && t.InboxID > known {
-				c.report("I3", d, t.InboxID, repairOf(a.ID), "inbox event %d was worked on here, and the inbox has lost it", t.InboxID)
-			}
+		for _, t := range a.Lost(d) {
+			c.report("I3", d, t.InboxID, repairOf(a.ID), "inbox event %d was worked on here, and the inbox has lost it", t.InboxID)
 		}
 	}
 }

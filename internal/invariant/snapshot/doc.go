@@ -7,11 +7,14 @@
 // and does not hide the others. On a home at work an agent's inbox is read
 // before its threads, so that what the inbox says is done is done in a thread.
 //
+// Databases are read by as many at once as there are processors.
+//
 // It judges nothing and repairs nothing. Contents of events are hashed and
 // searched while they pass by, and not kept.
 package snapshot
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -80,6 +83,15 @@ type DB struct {
 	Sightings     []Sighting
 
 	byID map[int64]int
+}
+
+// Lacks are the tables and indexes that should be there: ours come with the first
+// opening.
+func (d *DB) Lacks() []string {
+	if !d.Foreign {
+		return d.Missing
+	}
+	return slices.DeleteFunc(slices.Clone(d.Missing), func(m string) bool { return strings.HasPrefix(m, "x_") })
 }
 
 // IsInbox tells whether this is an inbox.

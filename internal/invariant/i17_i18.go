@@ -1,22 +1,29 @@
 package invariant
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/theclaw/agents/internal/invariant/record"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 )
 
+// i17: the file is sound and every event is what was chained. Each event that is
+// not is named, so that what is left can be trusted.
+func (c *check) i17(d *snapshot.DB, broken []record.Flaw) {
+	fix := repairOf(d.Agent)
+	if d.Absent && !record.HasLines(d.Dir) {
+		fix = "restore the agent from a backup: 'agentctl restore --agent " + d.Agent + " --replace FILE'; there is nothing here to make it of"
+	}
+	for _, f := range broken {
+		c.report("I17", d, f.Event, fix, "%s", f.What)
+	}
+}
+
 // i18: the external tool finds its tables and indexes, and events.jsonl says
 // what the database says. Where nobody works it says all of it: the lines that a
 // crash left out come with the next event, and are a warning until then.
 func (c *check) i18(d *snapshot.DB, m record.Mirror) {
-	missing := d.Missing
-	if d.Foreign { // ours come with the first opening
-		missing = slices.DeleteFunc(slices.Clone(missing), func(m string) bool { return strings.HasPrefix(m, "x_") })
-	}
-	if len(missing) > 0 {
+	if missing := d.Lacks(); len(missing) > 0 {
 		c.report("I18", d, 0, repairOf(d.Agent), "the database has no %s", strings.Join(missing, ", "))
 	}
 	for _, f := range m.Wrong {

@@ -1,0 +1,40 @@
+// Package setting owns whether the settings of an agent can be read: one whose
+// config.yaml is missing or refused answers nobody.
+//
+// It reads config.yaml and theclaw.yaml, and changes neither.
+package setting
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/agentdir/layout"
+)
+
+// Problem says what is wrong with an agent's settings and what to do; empty:
+// nothing is.
+func Problem(home layout.Home, id string) (what, fix string) {
+	in := layer.Layers{AgentID: id, Agent: layer.File{Name: "config.yaml"}}
+	var err error
+	if in.Agent.Data, err = os.ReadFile(filepath.Join(home.AgentDir(id), "config.yaml")); err == nil {
+		if defaults, err := os.ReadFile(home.DefaultsFile()); err == nil {
+			in.Home = layer.File{Name: layout.DefaultsName, Data: defaults}
+		}
+		_, err = layer.Load(in)
+	}
+	if err == nil {
+		return "", ""
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return "there is no config.yaml", "make one with at least the line agent_id: " + id + ", or restore the agent from a backup"
+	}
+	what, _, _ = strings.Cut(err.Error(), "\n")
+	if wrong, ok := errors.AsType[*layer.Error](err); ok {
+		what = wrong.Problems[0].String()
+	}
+	return what, "put right what it names; 'agentctl migrate " + id + "' does it for a directory of an earlier version"
+}
