@@ -18,7 +18,7 @@ func (c *Core) CheckDisk() error {
 	if int64(st.Bavail)*st.Bsize >= c.minFree {
 		return nil
 	}
-	f := fault.New(codes.ResourceExhausted, fault.DiskFull, "the disk has too little free space to accept a message", "free some space; nothing was stored and nothing is lost")
+	f := fault.New(codes.ResourceExhausted, fault.DiskFull, "the disk has too little free space to take on work", "free some space; nothing was stored and nothing is lost")
 	f.RetryAfter = full
 	return f
 }

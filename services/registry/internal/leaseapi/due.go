@@ -2,6 +2,7 @@ package leaseapi
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -59,6 +60,7 @@ func (s *Service) AcquireDueLease(ctx context.Context, req *registryv1.AcquireDu
 func (s *Service) takeDue(ctx context.Context, board *dispatch.Board, req *registryv1.AcquireDueLeaseRequest) (*registryv1.AcquireDueLeaseResponse, <-chan struct{}) {
 	out := &registryv1.AcquireDueLeaseResponse{}
 	fresh := int32(0)
+	full := sync.OnceValue(func() bool { return s.full(req.GetKind()) })
 	granted := map[string]*registryv1.DueWork{}
 	items, wake := board.Take(func(id string) (accept, stop bool) {
 		a, err := s.Dir.Get(id)
@@ -77,7 +79,11 @@ func (s *Service) takeDue(ctx context.Context, board *dispatch.Board, req *regis
 			granted[id] = due
 			return true, len(granted) >= 256
 		}
+		if full() {
+			return false, false
+		}
 		if fresh >= req.GetMaxNew() {
+			out.Waiting++
 			return false, false
 		}
 		rec, err := s.acquire(ctx, a, req.GetKind(), lease.AcquireRequest{
@@ -103,4 +109,26 @@ func (s *Service) takeDue(ctx context.Context, board *dispatch.Board, req *regis
 		}
 	}
 	return out, wake
+}
+
+// full tells that no agent is leased to a runner now: without space nothing new is
+// begun, while what was answered is still delivered.
+func (s *Service) full(kind registryv1.LeaseKind) bool {
+	if kind != registryv1.LeaseKind_LEASE_KIND_RUN || s.CheckDisk() == nil {
+		return false
+	}
+	s.offerAgain(diskRetry)
+	return true
+}
+
+// offerAgain makes those who wait for work look again after a while: nobody tells
+// when there is space, or when a foreign program, or a child that a killed process
+// was just starting, lets go of a run.lock. One such look is ahead at a time.
+func (s *Service) offerAgain(after time.Duration) {
+	if s.again.CompareAndSwap(false, true) {
+		time.AfterFunc(after, func() {
+			s.again.Store(false)
+			s.DueRuns.Wake()
+		})
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -33,6 +34,8 @@ const (
 
 	// runLockRetry is when an agent is offered again whose run.lock was held.
 	runLockRetry = 100 * time.Millisecond
+	// diskRetry is when agents are offered again after the disk was found full.
+	diskRetry = time.Second
 )
 
 // Service is the edge. The zero value is not usable; see New.
@@ -42,6 +45,7 @@ type Service struct {
 	runFiles runfile.Files
 	polls    polls
 	reap     chan struct{} // a holder may have died
+	again    atomic.Bool   // those who wait for work will look again
 }
 
 // New makes the edge. Run must run for leases to end.
@@ -106,9 +110,7 @@ func (s *Service) takeRunLock(agentID string) error {
 	}
 	err = s.runFiles.Take(agentID, dir.RunLock())
 	if _, held := errors.AsType[*lease.HeldError](err); held {
-		// Nobody tells when a foreign program, or a child that a killed process was
-		// just starting, lets go of it.
-		time.AfterFunc(runLockRetry, s.DueRuns.Wake)
+		s.offerAgain(runLockRetry)
 	}
 	return err
 }

@@ -48,6 +48,10 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	if !a.Started() {
 		return nil, fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+a.ID+"' is stopped", "start it with 'agentctl start "+a.ID+"'")
 	}
+	// What was accepted waits for space; what is under way may use what is left.
+	if err := s.CheckDisk(); err != nil {
+		return nil, err
+	}
 	s.AppendLog(a.ID, req.GetLogs())
 	ev, err := s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey())
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/fair"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -22,6 +22,10 @@ const (
 	page = 64
 
 	defaultConcurrency = 64
+
+	// A batch that got so far had its share, if others wait.
+	shareEvents = 32
+	shareTime   = time.Minute
 )
 
 // ErrEnded tells a waiter that the batch ended before its head was reached.
@@ -42,6 +46,8 @@ type Config struct {
 	Token uint64
 	// Keep is how long an idle batch goes on.
 	Keep time.Duration
+	// Probe lets one turn at a time begin until the first one ended well.
+	Probe bool
 }
 
 // Deps are the live things of a batch.
@@ -63,23 +69,25 @@ type Batch struct {
 	wg   sync.WaitGroup // lanes
 	once sync.Once      // stop
 
-	agent *semaphore.Weighted // turns of this agent at a time
+	agent *fair.Places // turns of this agent at a time
+	began time.Time
 
-	mu       sync.Mutex
-	lanes    map[string][]*registrypb.PendingEvent // waiting, behind the one in work
-	pending  map[int64]bool                        // in hand, without a fate
-	order    []int64                               // ids in hand, rising; finished ones are dropped lazily
-	scanned  int64                                 // every id up to it is in hand or has its fate
-	done     int64                                 // events that got their fate here
-	rescan   bool                                  // an id has another event: read again from the first unfinished
-	ended    bool
-	progress chan struct{} // closed at the next change of the above
+	mu          sync.Mutex
+	lanes       map[string][]*registrypb.PendingEvent // waiting, behind the one in work
+	pending     map[int64]bool                        // in hand, without a fate
+	order       []int64                               // ids in hand, rising; finished ones are dropped lazily
+	scanned     int64                                 // every id up to it is in hand or has its fate
+	concurrency int64
+	done        int64 // events that got their fate here
+	rescan      bool  // an id has another event: read again from the first unfinished
+	ended       bool
+	progress    chan struct{} // closed at the next change of the above
 }
 
 // New makes a batch.
 func New(c Config, d Deps) *Batch {
 	return &Batch{
-		cfg: c, deps: d,
+		cfg: c, deps: d, began: time.Now(),
 		poke: make(chan struct{}, 1), stop: make(chan struct{}), progress: make(chan struct{}),
 		lanes: make(map[string][]*registrypb.PendingEvent), pending: make(map[int64]bool),
 	}

@@ -13,6 +13,9 @@
 //	                     +--------------+ +--- yield, stop: running turns ---> end
 //	                                           finish, waiting ones are put off
 //
+// Turns wait for a place by peer, in turn (package fair): one peer with hundreds of
+// conversations makes another wait for one turn, not for all of them.
+//
 // It promises: a thread's events are worked on one at a time and in id order, a
 // turn that waits for its next try included; a thread that waits or fails holds
 // up no other; at most [Window] ids beyond the first unfinished one are in hand;

@@ -8,11 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/source"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/fair"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -21,6 +22,24 @@ const (
 	firstWait = 100 * time.Millisecond
 	lastWait  = 30 * time.Second
 )
+
+// costUnit is how much content counts as one more message of its peer.
+const costUnit = 64 << 10
+
+// peerOf names who sent an event, in whatever conversation: whoever floods many of
+// them stands in one queue.
+func peerOf(address string) string {
+	a, _, err := source.ParseLenient(address)
+	switch {
+	case err != nil:
+		return address
+	case a.Kind == source.External:
+		return "external:" + a.ChannelType + ":" + a.ChannelID + ":" + a.PeerID
+	case a.Kind == source.Internal:
+		return "internal:" + a.AgentID
+	}
+	return address
+}
 
 // open reads the inbox, and again until it can be read.
 func (b *Batch) open(ctx context.Context, after int64, limit int32, logs []*registrypb.LogLine) (*registrypb.OpenBatchResponse, error) {
@@ -68,7 +87,11 @@ func (b *Batch) take(ctx context.Context, r *registrypb.OpenBatchResponse, lost 
 		if n <= 0 {
 			n = defaultConcurrency
 		}
-		b.agent = semaphore.NewWeighted(n)
+		b.concurrency = n
+		if b.cfg.Probe {
+			n = 1
+		}
+		b.agent = fair.New(n)
 	}
 	fresh := 0
 	for _, e := range r.GetEvents() {
@@ -121,7 +144,10 @@ func (b *Batch) lane(ctx context.Context, threadID string, lost context.CancelCa
 // its place in its lane, other lanes go on.
 func (b *Batch) work(ctx context.Context, e *registrypb.PendingEvent) error {
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		s := &slot{agent: b.agent, all: b.deps.Slots, weight: 1, stop: b.stop}
+		s := &slot{
+			agentID: b.cfg.AgentID, peer: peerOf(e.GetEvent().GetSource()), agent: b.agent, all: b.deps.Slots,
+			weight: 1, cost: 1 + int64(len(e.GetEvent().GetContent()))/costUnit, stop: b.stop,
+		}
 		err := s.take(ctx)
 		if err == nil {
 			err = b.deps.Turn(ctx, e, s)
@@ -157,6 +183,9 @@ func (b *Batch) finished(threadID string, id int64, stale bool) {
 		b.scanned = min(b.scanned, id-1)
 	} else {
 		b.done++
+		if b.done == 1 && b.cfg.Probe {
+			b.agent.Resize(b.concurrency)
+		}
 	}
 	b.notify()
 }
@@ -193,6 +222,30 @@ func (b *Batch) busy() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.pending) > 0
+}
+
+// Share is how a batch stands when other agents wait for its place.
+type Share int
+
+// A batch that works on less than its share keeps its lease; one that had it, or
+// has nothing in hand, gives it back.
+const (
+	Working Share = iota
+	Had
+	Idle
+)
+
+// Share tells how the batch stands with those who wait.
+func (b *Batch) Share() Share {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.agent != nil && len(b.pending) == 0 && len(b.poke) == 0 && !b.rescan:
+		return Idle
+	case b.done >= shareEvents, time.Since(b.began) >= shareTime:
+		return Had
+	}
+	return Working
 }
 
 func (b *Batch) count() int64 {

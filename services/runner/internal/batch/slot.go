@@ -4,8 +4,7 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
+	"github.com/theclaw/agents/services/runner/internal/fair"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -13,10 +12,11 @@ import (
 const DefaultSlots = 512
 
 // Slots are the places for turns of a process. A turn takes one; a turn that
-// must be alone takes all of them, and those who come after it wait.
+// must be alone takes all of them, and those who come after it wait. Agents that
+// wait get them in turn.
 type Slots struct {
-	sem  *semaphore.Weighted
-	size int64
+	places *fair.Places
+	size   int64
 }
 
 // NewSlots makes n places; 0 means DefaultSlots.
@@ -24,16 +24,18 @@ func NewSlots(n int) *Slots {
 	if n <= 0 {
 		n = DefaultSlots
 	}
-	return &Slots{semaphore.NewWeighted(int64(n)), int64(n)}
+	return &Slots{fair.New(int64(n)), int64(n)}
 }
 
-// slot is what one turn holds: a place in its agent's batch and one in the
-// process, or all of the latter. It belongs to one goroutine.
+// slot is what one turn holds: a place in its agent's batch, for which peers wait
+// in turn, and one in the process, or all of the latter. It belongs to one
+// goroutine.
 type slot struct {
-	agent  *semaphore.Weighted
-	all    *Slots
-	weight int64
-	held   bool
+	agentID, peer string
+	agent         *fair.Places
+	all           *Slots
+	weight, cost  int64
+	held          bool
 	// stop is closed when the batch starts nothing more.
 	stop <-chan struct{}
 }
@@ -47,21 +49,21 @@ func (s *slot) take(ctx context.Context) error {
 		return turn.ErrYield
 	default:
 	}
-	if s.agent.TryAcquire(1) { // the usual case, without a goroutine
-		if s.held = s.all.sem.TryAcquire(s.weight); s.held {
+	if s.agent.TryTake(1) { // the usual case, without a goroutine
+		if s.held = s.all.places.TryTake(s.weight); s.held {
 			return nil
 		}
-		s.agent.Release(1)
+		s.agent.Give(1)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer afterClose(s.stop, func() { cancel(turn.ErrYield) })()
-	if err := s.agent.Acquire(ctx, 1); err != nil {
-		return context.Cause(ctx)
+	if err := s.agent.Take(ctx, s.peer, 1, s.cost); err != nil {
+		return err
 	}
-	if err := s.all.sem.Acquire(ctx, s.weight); err != nil {
-		s.agent.Release(1)
-		return context.Cause(ctx)
+	if err := s.all.places.Take(ctx, s.agentID, s.weight, 1); err != nil {
+		s.agent.Give(1)
+		return err
 	}
 	s.held = true
 	return nil
@@ -70,8 +72,8 @@ func (s *slot) take(ctx context.Context) error {
 func (s *slot) give() {
 	if s.held {
 		s.held = false
-		s.all.sem.Release(s.weight)
-		s.agent.Release(1)
+		s.all.places.Give(s.weight)
+		s.agent.Give(1)
 	}
 }
 

@@ -17,14 +17,15 @@ import (
 
 // claim is one lease of one agent, from its grant to its release.
 //
-//	granted --> batch --idle, yield, stop--> release
+//	granted --> batch --idle, had its share, yield, stop--> release
 //	              |  ^
-//	   3 panics   v  | half open, 5 min later
+//	   3 panics   v  | half open, 5 min later: one turn at a time
 //	            quarantine: the lease is kept, nothing is begun
 type claim struct {
 	s       *Set
 	agentID string
 	token   uint64
+	since   time.Time
 	lease   Lease // for turns; complete before the first one
 
 	stopped chan struct{} // closed by stop
@@ -39,7 +40,7 @@ type claim struct {
 // caller holds mu and has seen that there is none with this token.
 func (s *Set) startLocked(agentID string, l *registrypb.Lease, sent time.Time) *claim {
 	c := &claim{
-		s: s, agentID: agentID, token: l.GetToken(),
+		s: s, agentID: agentID, token: l.GetToken(), since: time.Now(),
 		stopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.batch = c.newBatch()
@@ -62,7 +63,7 @@ func (s *Set) startLocked(agentID string, l *registrypb.Lease, sent time.Time) *
 
 func (c *claim) newBatch() *batch.Batch {
 	return batch.New(
-		batch.Config{AgentID: c.agentID, Token: c.token, Keep: c.s.cfg.Keep},
+		batch.Config{AgentID: c.agentID, Token: c.token, Keep: c.s.cfg.Keep, Probe: c.s.panics.halfOpen(c.agentID)},
 		batch.Deps{Inbox: c.s.deps.Inbox, Turn: c.turn, Slots: c.s.deps.Slots, Logger: c.s.deps.Logger},
 	)
 }

@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/batch"
 )
 
 const (
@@ -44,6 +46,7 @@ func (s *Set) dispatch(ctx context.Context) {
 			for _, due := range r.GetDue() {
 				s.due(due, sent)
 			}
+			s.giveWay(int(r.GetWaiting()))
 			request, sent = ulid.Make().String(), time.Now()
 		}
 		// An empty answer long before its time: the registry is ending.
@@ -62,6 +65,41 @@ func (s *Set) room() int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return int32(min(max(s.cfg.Agents-len(s.claims), 0), maxNew))
+}
+
+// giveWay ends as many claims as agents wait for a place here: first those that
+// have nothing to do, then those that had their share, the oldest first. What they
+// leave is due again at once, behind those who wait.
+func (s *Set) giveWay(waiting int) {
+	if waiting <= 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var idle, had []*claim
+	for _, c := range s.claims {
+		if s.panics.left(c.agentID) > 0 {
+			continue // set aside: its place is not free soon
+		}
+		if c.leaving() {
+			waiting--
+			continue
+		}
+		switch c.current().Share() {
+		case batch.Idle:
+			idle = append(idle, c)
+		case batch.Had:
+			had = append(had, c)
+		case batch.Working:
+		}
+	}
+	slices.SortFunc(had, func(a, b *claim) int { return a.since.Compare(b.since) })
+	for _, c := range append(idle, had...) {
+		if waiting--; waiting < 0 {
+			return
+		}
+		c.stop()
+	}
 }
 
 // due begins or wakes the claim of an agent. sent is the instant before the

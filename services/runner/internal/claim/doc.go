@@ -8,6 +8,7 @@
 //	  claim: Keep, batch      poke the batch of that token; none: release
 //	     |
 //	     +-- idle, yield, stop --> turns under way finish --> release
+//	     +-- others wait, and it is idle or had 32 events or 60 s --> the same
 //	     +-- lost              --> everything stops at once
 //
 // It promises: at most one claim of an agent runs here, also when its lease

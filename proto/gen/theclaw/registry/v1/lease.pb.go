@@ -500,7 +500,10 @@ func (x *DueWork) GetFresh() bool {
 type AcquireDueLeaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// due work, oldest first.
-	Due           []*DueWork `protobuf:"bytes,1,rep,name=due,proto3" json:"due,omitempty"`
+	Due []*DueWork `protobuf:"bytes,1,rep,name=due,proto3" json:"due,omitempty"`
+	// waiting is how many more agents have work and are held by nobody, and were not
+	// granted because max_new was reached. Who is full gives way to them.
+	Waiting       int32 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -540,6 +543,13 @@ func (x *AcquireDueLeaseResponse) GetDue() []*DueWork {
 		return x.Due
 	}
 	return nil
+}
+
+func (x *AcquireDueLeaseResponse) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
 }
 
 // RenewLeaseRequest extends a lease.
@@ -909,9 +919,10 @@ const file_theclaw_registry_v1_lease_proto_rawDesc = "" +
 	"\ahead_id\x18\x03 \x01(\x03R\x06headId\x12\x1d\n" +
 	"\n" +
 	"thread_ids\x18\x04 \x03(\tR\tthreadIds\x12\x14\n" +
-	"\x05fresh\x18\x05 \x01(\bR\x05fresh\"I\n" +
+	"\x05fresh\x18\x05 \x01(\bR\x05fresh\"c\n" +
 	"\x17AcquireDueLeaseResponse\x12.\n" +
-	"\x03due\x18\x01 \x03(\v2\x1c.theclaw.registry.v1.DueWorkR\x03due\"u\n" +
+	"\x03due\x18\x01 \x03(\v2\x1c.theclaw.registry.v1.DueWorkR\x03due\x12\x18\n" +
+	"\awaiting\x18\x02 \x01(\x05R\awaiting\"u\n" +
 	"\x11RenewLeaseRequest\x12&\n" +
 	"\bresource\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\bresource\x12\x14\n" +
