@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/lease"
@@ -43,6 +44,7 @@ type world struct {
 	t       *testing.T
 	home    *agentdir.Home
 	conn    *grpc.ClientConn
+	wire    grpc.ClientConnInterface // what runners get
 	agents  registrypb.AgentServiceClient
 	threads registrypb.ThreadServiceClient
 	turns   registrypb.TurnServiceClient
@@ -72,7 +74,7 @@ func newWorld(t *testing.T) *world {
 		_ = home.Close()
 	})
 	return &world{
-		t: t, home: home, conn: conn,
+		t: t, home: home, conn: conn, wire: conn,
 		agents: registrypb.NewAgentServiceClient(conn), threads: registrypb.NewThreadServiceClient(conn),
 		turns: registrypb.NewTurnServiceClient(conn), leases: registrypb.NewLeaseServiceClient(conn),
 	}
@@ -156,7 +158,7 @@ func (w *world) runner(script *modeltest.Server, change ...func(*runner.Config))
 	for _, f := range change {
 		f(&cfg)
 	}
-	s, err := runner.New(cfg, runner.Deps{Registry: w.conn, Holder: holder.ID(), Getenv: func(string) string { return "" }, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	s, err := runner.New(cfg, runner.Deps{Registry: w.wire, Holder: holder.ID(), Getenv: func(string) string { return "" }, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -193,3 +195,43 @@ func (w *world) events(agent, thread string) []*registrypb.Event {
 	}
 	return page.GetEvents()
 }
+
+// readings is a connection to the registry on which the test sees which inboxes
+// were read to their end.
+type readings struct {
+	grpc.ClientConnInterface
+	read chan string // an agent, each time
+}
+
+func (r readings) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	err := r.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+	if out, ok := reply.(*registrypb.OpenBatchResponse); ok && err == nil && !out.GetMore() && len(out.GetEvents()) > 0 {
+		r.read <- args.(*registrypb.OpenBatchRequest).GetAgentId()
+	}
+	return err
+}
+
+// watched makes the runners that are started from now on tell of their readings.
+func (w *world) watched() <-chan string {
+	r := readings{w.conn, make(chan string, 1024)}
+	w.wire = r
+	return r.read
+}
+
+// token is that of the agent's run lease.
+func (w *world) token(agent string) uint64 {
+	w.t.Helper()
+	l, err := w.leases.ListLeases(w.t.Context(), &registrypb.ListLeasesRequest{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, lease := range l.GetLeases() {
+		if lease.GetResource() == "agent/"+agent {
+			return lease.GetToken()
+		}
+	}
+	w.t.Fatalf("no lease of %s in %v", agent, l)
+	return 0
+}
+
+func durationOf(d time.Duration) *durationpb.Duration { return durationpb.New(d) }

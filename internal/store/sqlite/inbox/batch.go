@@ -22,6 +22,10 @@ const openEvents = "SELECT " + db.Columns + " FROM events e WHERE id > ? AND NOT
 // have no turn get their fate here.
 func Open(ctx context.Context, tx *db.Tx, o store.OpenBatch) (store.Batch, error) {
 	var b store.Batch
+	// What another program wrote is chained before anything is decided on it.
+	if err := tx.ChainForeign(); err != nil {
+		return b, err
+	}
 	acked, err := consumer.Acked(tx, thread.Inbox)
 	if err != nil {
 		return b, err

@@ -26,15 +26,15 @@ const (
 // costUnit is how much content counts as one more message of its peer.
 const costUnit = 64 << 10
 
-// peerOf names who sent an event, in whatever conversation: whoever floods many of
-// them stands in one queue.
+// peerOf names who sent an event, in whatever channel and conversation: whoever
+// floods many of them stands in one queue.
 func peerOf(address string) string {
 	a, _, err := source.ParseLenient(address)
 	switch {
 	case err != nil:
 		return address
 	case a.Kind == source.External:
-		return "external:" + a.ChannelType + ":" + a.ChannelID + ":" + a.PeerID
+		return "external:" + a.ChannelType + ":" + a.PeerID
 	case a.Kind == source.Internal:
 		return "internal:" + a.AgentID
 	}

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -17,8 +18,9 @@ import (
 const (
 	firstWait = 50 * time.Millisecond
 	lastWait  = 2 * time.Second
-	// fullPoll is the wait of a call that asks for nothing new: room may come.
-	fullPoll = time.Second
+	// fullPoll is the wait of a call that asks for nothing new: its answer tells
+	// whether others wait.
+	fullPoll = 250 * time.Millisecond
 	// maxNew is the most leases one call may grant.
 	maxNew = 256
 )
@@ -28,17 +30,23 @@ const (
 func (s *Set) dispatch(ctx context.Context) {
 	request, sent, wait := ulid.Make().String(), time.Now(), firstWait
 	for ctx.Err() == nil {
-		room, poll := s.room(), s.cfg.Poll
-		if room == 0 {
-			poll = min(poll, fullPoll)
-		}
+		room, changed := s.room()
+		poll := s.cfg.Poll
 		asked := time.Now()
 		call, cancel := context.WithTimeout(ctx, poll+10*time.Second)
+		if room == 0 {
+			poll = min(poll, fullPoll)
+			s.wg.Go(func() { cutShort(call, cancel, changed) })
+		}
 		r, err := s.deps.Leases.AcquireDueLease(call, &registrypb.AcquireDueLeaseRequest{
 			Kind: registrypb.LeaseKind_LEASE_KIND_RUN, Holder: s.cfg.Holder, Address: s.cfg.Address, RequestId: request,
 			Ttl: durationpb.New(s.cfg.TTL), MaxNew: room, Wait: durationpb.New(poll),
 		})
+		cut := err != nil && room == 0 && errors.Is(call.Err(), context.Canceled)
 		cancel()
+		if cut {
+			continue // there may be room now: the same call with another bound
+		}
 		if err != nil && ctx.Err() == nil {
 			s.deps.Logger.WarnContext(ctx, "no answer about due work", "error", fault.Chain(err))
 		}
@@ -60,11 +68,20 @@ func (s *Set) dispatch(ctx context.Context) {
 	}
 }
 
-// room is how many more agents can be worked on.
-func (s *Set) room() int32 {
+// room is how many more agents can be worked on, and what is closed when it changes.
+func (s *Set) room() (int32, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return int32(min(max(s.cfg.Agents-len(s.claims), 0), maxNew))
+	return int32(min(max(s.cfg.Agents-len(s.claims), 0), maxNew)), s.changed
+}
+
+// cutShort ends a call that asks for nothing new when there is room.
+func cutShort(call context.Context, cancel context.CancelFunc, changed <-chan struct{}) {
+	select {
+	case <-call.Done():
+	case <-changed:
+		cancel()
+	}
 }
 
 // giveWay ends as many claims as agents wait for a place here: first those that
