@@ -86,6 +86,9 @@ func Open(ctx context.Context, dir string, o Options) (*DB, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("open thread: %w", err)
 	}
+	if err := writable(dir); err != nil {
+		return nil, err
+	}
 	if o.Coalesce <= 0 {
 		o.Coalesce = 256
 	}

@@ -2,7 +2,9 @@ package db
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
@@ -56,6 +58,18 @@ func opening(dir string, err error) error {
 		return &classified{store.ErrDiskFull, err}
 	}
 	return err
+}
+
+// writable refuses a database that can only be read. SQLite opens such a one when
+// its log is still there, and tells at the first write: too late for an agent that
+// is to be shown as degraded, and given no work.
+func writable(dir string) error {
+	for _, path := range []string{dir, filepath.Join(dir, "events.db")} {
+		if err := unix.Access(path, unix.W_OK); err != nil {
+			return FileError(fmt.Errorf("open %s: %w", path, err))
+		}
+	}
+	return nil
 }
 
 // FileError maps what the file system answers to the contract's errors.

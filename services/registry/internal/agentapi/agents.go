@@ -188,7 +188,10 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 		return nil, err
 	}
 	st, err := s.Store.State(ctx, a.ID)
-	if errors.Is(err, store.ErrCorrupt) { // that is its state
+	if errors.Is(err, store.ErrReadOnly) {
+		core.Trouble(a, s.Fault(a.ID, thread.Inbox, err))
+	}
+	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrReadOnly) { // that is its state
 		return &registryv1.GetAgentStatusResponse{Agent: s.describe(a)}, nil
 	}
 	if err != nil {

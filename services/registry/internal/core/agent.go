@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -64,7 +63,7 @@ func (c *Core) Load(ctx context.Context, a *directory.Agent) error {
 		return gone
 	}
 	err = c.Fault(a.ID, thread.Inbox, err)
-	a.Fail(fault.From(err).What, false)
+	Trouble(a, err)
 	return err
 }
 

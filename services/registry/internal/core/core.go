@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
@@ -114,8 +115,15 @@ func (c *Core) broken(r store.Ref, err error) {
 	case errors.Is(err, store.ErrCorrupt):
 		c.quarantine(a, r, err)
 	default:
-		a.Fail(err.Error(), errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrDiskFull))
+		Trouble(a, c.Fault(r.Agent, r.Thread, err))
 	}
+}
+
+// Trouble notes what is wrong with an agent. One that can only not be written is
+// degraded: it takes up its work when it can be written again.
+func Trouble(a *directory.Agent, err error) {
+	f := fault.From(err)
+	a.Fail(f.What, f.Reason == fault.ReadOnly || f.Reason == fault.DiskFull)
 }
 
 // LogAgent writes one line to the agent's log; the log is for people and its

@@ -64,7 +64,7 @@ func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent
 	}
 	set, err := a.Settings(s.Home)
 	if err != nil {
-		a.Fail(fault.From(err).What, false)
+		core.Trouble(a, err)
 	}
 	return a, fence, set, err
 }

@@ -211,6 +211,13 @@ func (a *Agent) Fail(problem string, degraded bool) {
 	a.problem, a.degraded = problem, degraded
 }
 
+// Troubled tells whether a problem was noted that may pass; damage does not.
+func (a *Agent) Troubled() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.problem != "" && len(a.damaged) == 0
+}
+
 // Fence is the greatest token the inbox was sealed with, as of the last load.
 func (a *Agent) Fence(resource string) uint64 {
 	a.mu.Lock()

@@ -31,7 +31,7 @@ func (s *Service) turnCall(ctx context.Context, id string) (*directory.Agent, st
 	}
 	set, err := a.Settings(s.Home)
 	if err != nil {
-		a.Fail(fault.From(err).What, false)
+		core.Trouble(a, err)
 		return nil, fence, nil, err
 	}
 	return a, fence, set, nil

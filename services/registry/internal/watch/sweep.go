@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -44,10 +43,10 @@ func (w *Watch) sweep(ctx context.Context) {
 		}
 		path, err := w.Dir.Path(store.Inbox(a.ID))
 		if err != nil {
-			a.Fail(fault.From(err).What, false)
+			core.Trouble(a, err)
 			return
 		}
-		if sig := directory.Stamp(path); sig != a.Signature() || !a.Known().Loaded {
+		if sig := directory.Stamp(path); sig != a.Signature() || !a.Known().Loaded || a.Troubled() {
 			open := w.Store.IsOpen(store.Inbox(a.ID))
 			if err := w.lookAt(ctx, a, sig); err != nil && ctx.Err() == nil {
 				w.Log.Warn("inbox not read", "agent_id", a.ID, "error", err)
@@ -101,7 +100,7 @@ func (w *Watch) lookLoop(ctx context.Context) {
 // lookAt reads the head of an inbox and makes the agent due if it has risen. Our
 // own writes come by here too and are dropped by the head they are known under.
 func (w *Watch) lookAt(ctx context.Context, a *directory.Agent, sig string) error {
-	if !a.Known().Loaded {
+	if !a.Known().Loaded || a.Troubled() { // reading it whole also finds that it is well again
 		if err := w.Load(ctx, a); err != nil {
 			return err
 		}
@@ -111,7 +110,7 @@ func (w *Watch) lookAt(ctx context.Context, a *directory.Agent, sig string) erro
 	if err != nil {
 		err = w.Fault(a.ID, thread.Inbox, err)
 		if !errors.Is(err, context.Canceled) {
-			a.Fail(fault.From(err).What, false)
+			core.Trouble(a, err)
 		}
 		return err
 	}

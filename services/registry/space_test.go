@@ -1,0 +1,94 @@
+package registry_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/fault"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry"
+)
+
+func free(t *testing.T, dir string) int64 {
+	t.Helper()
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	return int64(st.Bavail) * st.Bsize
+}
+
+// ballast takes space until it is dropped.
+func ballast(t *testing.T, dir string, size int64) (drop func()) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "ballast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := free(t, dir)
+	err = unix.Fallocate(int(f.Fd()), 0, 0, size)
+	_ = f.Close()
+	drop = func() { _ = os.Remove(f.Name()) }
+	t.Cleanup(drop)
+	if err != nil || before-free(t, dir) < size/2 {
+		t.Skipf("this file system does not take space at once: %v", err)
+	}
+	return drop
+}
+
+// Disk full (RELIABILITY section 5): below the floor pushes are refused and nothing
+// new is claimed, by the holder of a lease or by another; what was begun ends, what
+// was answered is delivered; with space again the work goes on by itself.
+func TestLittleSpace(t *testing.T) {
+	const gap = 2 << 30 // what others on this disk do meanwhile is less
+	dir := t.TempDir()
+	if free(t, dir) < 5*gap {
+		t.Skip("the disk has too little space to play with")
+	}
+	w := newWorld(t, filepath.Join(dir, "h"), registry.Config{MinFree: free(t, dir) - gap, Sweep: time.Hour})
+	w.create("a1")
+	w.push("a1", "bob", "one", "")
+	w.work("runner")
+	w.push("a1", "bob", "two", "")
+	w.push("a1", "eve", "three", "")
+	held := w.due(kindRun, "runner", time.Minute)[0]
+	ctx := under(t.Context(), held.GetLease())
+	events := must2(w.turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: "a1"})).GetEvents()
+	begin := func(i int) error {
+		e := events[i]
+		_, err := w.turns.BeginTurn(ctx, &registryv1.BeginTurnRequest{AgentId: "a1", InboxId: e.GetEvent().GetId(), Key: e.GetKey(), ThreadId: e.GetThreadId()})
+		return err
+	}
+	must(t, 0, begin(0))
+	w.create("a2")
+	w.push("a2", "bob", "hello", "")
+
+	drop := ballast(t, dir, 2*gap)
+	_, err := w.threads.PushEvents(t.Context(), pushRequest("a2", "bob", "refused", ""))
+	w.full("push", err, fault.DiskFull)
+	w.full("claim", begin(1), fault.DiskFull)
+	if d := w.due(kindRun, "other", 100*time.Millisecond); len(d) != 0 {
+		t.Errorf("leased without space: %v", d)
+	}
+	must2(w.turns.FinishTurn(ctx, &registryv1.FinishTurnRequest{
+		AgentId: "a1", InboxId: events[0].GetEvent().GetId(), Key: events[0].GetKey(), ThreadId: events[0].GetThreadId(), Fate: registryv1.Fate_FATE_REPLIED, Text: "done",
+	}))
+	out := w.due(kindDeliver, "d1", time.Minute)[0]
+	send := under(t.Context(), out.GetLease())
+	b := must2(w.deliveries.BeginDelivery(send, &registryv1.BeginDeliveryRequest{AgentId: "a1", ThreadId: out.GetThreadIds()[0], BootId: "b"}))
+	must2(w.deliveries.FinishDelivery(send, &registryv1.FinishDeliveryRequest{
+		AgentId: "a1", ThreadId: out.GetThreadIds()[0], EventId: b.GetEvent().GetId(), Outcome: registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SENT, BootId: "b",
+	}))
+
+	waiting := make(chan []*registryv1.DueWork)
+	go func() { waiting <- w.due(kindRun, "other", time.Minute) }() // asks before there is space
+	drop()
+	if d := <-waiting; len(d) == 0 {
+		t.Error("nothing is due after there is space")
+	}
+	must2(w.threads.PushEvents(t.Context(), pushRequest("a2", "bob", "accepted", "")))
+}
