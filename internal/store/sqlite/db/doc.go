@@ -14,7 +14,8 @@
 // with NORMAL; in WAL mode a later FULL commit takes the earlier ones with it.
 //
 // Every appended event is chained: hash = sha256(previous hash, columns). Events
-// that another program wrote are chained by our next append. The tail of the
+// that another program wrote are chained by our next append, and before a batch is
+// opened on them. The tail of the
 // chain is verified at open.
 //
 // A database that answers an I/O or corruption error, or whose file has lost its

@@ -3,6 +3,7 @@ package claim_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -34,7 +35,8 @@ type desk struct {
 	renewed  []uint64
 	released []uint64
 	renewErr error
-	events   int // in the inbox
+	events   int  // in the inbox
+	apart    bool // each in a conversation of its own
 	opened   int
 }
 
@@ -93,7 +95,11 @@ func (d *desk) OpenBatch(_ context.Context, in *pb.OpenBatchRequest, _ ...grpc.C
 	d.opened++
 	out := &pb.OpenBatchResponse{HeadId: int64(d.events), ScannedId: int64(d.events)}
 	for id := in.GetAfterId() + 1; id <= int64(d.events); id++ {
-		out.Events = append(out.Events, &pb.PendingEvent{Event: &pb.Event{Id: id}, ThreadId: "t"})
+		threadID := "t"
+		if d.apart {
+			threadID = fmt.Sprint("t", id)
+		}
+		out.Events = append(out.Events, &pb.PendingEvent{Event: &pb.Event{Id: id}, ThreadId: threadID})
 	}
 	return out, nil
 }
