@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,10 +58,13 @@ func TestOnlyPanicsCount(t *testing.T) {
 func TestHalfOpenTriesOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{events: 10, apart: true, answers: []func() (*pb.AcquireDueLeaseResponse, error){due(7, true)}}
+		var mu sync.Mutex
 		at := map[time.Duration]int{}
 		begin := time.Now()
 		_, stop := start(d, func(_ context.Context, l claim.Lease, _ *pb.PendingEvent, _ turn.Slot) error {
+			mu.Lock()
 			at[time.Since(begin).Truncate(time.Minute)]++
+			mu.Unlock()
 			l.Panicked()
 			time.Sleep(time.Millisecond)
 			return errors.New("panicked")
