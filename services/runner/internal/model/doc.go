@@ -21,9 +21,13 @@
 //	offline    the built-in deterministic driver, honest about being no model
 //	openai     chat completions of any OpenAI-compatible endpoint
 //	pai        the pai program, which runs tools itself
+//	anthropic  the Messages API, with signed thinking and prompt caching
+//	wire       what the network drivers have in common: classes of failure, time limits
+//	think      thinking that stands between tags in the text
 //	provider   which providers exist on this machine, and which is the default
 //	retry      one try at a time: breaker, backoff, retry budget
-//	modeltest  a scripted provider on loopback and the suite every driver passes
+//	modeltest  a scripted provider on loopback
+//	drivertest the suite every network driver passes against it
 //
 // Units: sizes in tokens are int64 counts, times are time.Duration.
 package model

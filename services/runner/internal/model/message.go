@@ -26,6 +26,9 @@ type Message struct {
 	// Reasoning is what the model thought before this assistant message. It is
 	// sent back only to providers that demand it (Settings: replay_reasoning).
 	Reasoning string
+	// Replay is the Response.Replay this assistant message came with. Only the
+	// driver that made it reads it; every other one leaves it out.
+	Replay json.RawMessage `json:",omitempty"`
 	// ToolCalls are the calls an assistant message asked for.
 	ToolCalls []ToolCall
 	// ToolCallID names the call that a RoleTool message answers.
@@ -103,6 +106,9 @@ type Usage struct {
 	Output int64
 	// CachedInput is the part of Input served from the provider's cache.
 	CachedInput int64
+	// CacheWrite is the part of Input that was put into the cache, where the
+	// provider bills that apart.
+	CacheWrite int64
 	// Reasoning is the part of Output the model spent thinking.
 	Reasoning int64
 }
@@ -111,6 +117,9 @@ type Usage struct {
 type Response struct {
 	Text      string
 	Reasoning string
+	// Replay is what this provider wants back unchanged with the message, such
+	// as signed thinking; a JSON object of the driver's own, or empty.
+	Replay    json.RawMessage
 	ToolCalls []ToolCall
 	Usage     Usage
 	// FinishReason is FinishToolCalls exactly when ToolCalls is not empty, but

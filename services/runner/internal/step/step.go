@@ -51,6 +51,7 @@ func ToolKey(round, n int) string { return fmt.Sprintf("tool:%d:%d", round, n) }
 type Answer struct {
 	Text         string             `json:"text"`
 	Reasoning    string             `json:"reasoning,omitempty"`
+	Replay       json.RawMessage    `json:"replay,omitempty"`
 	ToolCalls    []Call             `json:"tool_calls,omitempty"`
 	FinishReason model.FinishReason `json:"finish_reason"`
 	Model        string             `json:"model,omitempty"`
@@ -78,7 +79,7 @@ func Decode(result []byte) (Answer, error) {
 // NewAnswer is a response as it will be journalled, with its text cut to what a
 // reply can hold. Calls that cannot be journalled are a bad response.
 func NewAnswer(r model.Response) (Answer, []byte, *model.Error) {
-	a := Answer{Text: capText(r.Text), Reasoning: r.Reasoning, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID}
+	a := Answer{Text: capText(r.Text), Reasoning: r.Reasoning, Replay: r.Replay, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID}
 	for _, c := range r.ToolCalls {
 		if len(c.Arguments) > tool.MaxArguments || len(c.Name) > 128 || len(c.ID) > 256 {
 			return a, nil, model.Errorf(model.BadResponse, "the arguments of a tool call are larger than %d KiB", tool.MaxArguments>>10)
@@ -87,7 +88,7 @@ func NewAnswer(r model.Response) (Answer, []byte, *model.Error) {
 	}
 	b, err := encode(a)
 	if err == nil && len(b) > maxResult {
-		a.Reasoning = ""
+		a.Reasoning, a.Replay = "", nil
 		b, err = encode(a)
 	}
 	if err != nil || len(b) > maxResult {
@@ -107,7 +108,7 @@ func encode(v any) ([]byte, error) {
 
 // Message is the answer as the model's own earlier word.
 func (a Answer) Message() model.Message {
-	m := model.Message{Role: model.RoleAssistant, Text: a.Text, Reasoning: a.Reasoning}
+	m := model.Message{Role: model.RoleAssistant, Text: a.Text, Reasoning: a.Reasoning, Replay: a.Replay}
 	for _, c := range a.ToolCalls {
 		m.ToolCalls = append(m.ToolCalls, model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
 	}

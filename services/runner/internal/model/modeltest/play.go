@@ -9,7 +9,7 @@ import (
 
 // play answers one request as the step says. A broken connection is made with
 // http.ErrAbortHandler, the way net/http offers.
-func play(w http.ResponseWriter, r *http.Request, s Step, model, id string) {
+func play(w http.ResponseWriter, r *http.Request, s Step, api format, model string, number int) {
 	if s.HangUp {
 		panic(http.ErrAbortHandler)
 	}
@@ -28,8 +28,8 @@ func play(w http.ResponseWriter, r *http.Request, s Step, model, id string) {
 		w.Header().Set("Content-Type", "text/event-stream")
 	}
 	w.WriteHeader(http.StatusOK)
-	out := sse{w: w, r: r, flush: http.NewResponseController(w), step: s, model: model, id: id}
-	if out.flush.Flush() != nil || !out.run() || s.Cut {
+	out := &sse{w: w, r: r, flush: http.NewResponseController(w), step: s, api: api(model, number, s)}
+	if out.flush.Flush() != nil || !out.run() && !out.ended || s.Cut {
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -50,34 +50,61 @@ func whole(w http.ResponseWriter, s Step) {
 	_, _ = w.Write([]byte(body)) // a client that left needs no answer
 }
 
+// A format writes the parts of an answer in a provider's own words; each part
+// is one or more server-sent events. An empty part is not written.
+type format func(model string, number int, s Step) api
+
+type api interface {
+	begin() []event
+	reasoning(piece string) []event
+	text(piece string) []event
+	// calls answers the pieces of all calls, those of parallel calls in turn.
+	calls() []event
+	failure(APIError) []event
+	finish(reason string) []event
+	end() []event
+}
+
+// event is one server-sent event; name may be empty.
+type event struct {
+	name string
+	data any // JSON, or a string as it stands
+}
+
 // sse writes one stream; once a write fails or the client has gone, it is dead.
 type sse struct {
-	w         http.ResponseWriter
-	r         *http.Request
-	flush     *http.ResponseController
-	step      Step
-	model, id string
-	sent      int
+	w     http.ResponseWriter
+	r     *http.Request
+	flush *http.ResponseController
+	step  Step
+	api   api
+	// sent counts events, of which pieces are those of the answer itself.
+	sent, pieces int
+	// ended: the script ends the body here.
+	ended bool
 }
 
 // run writes the whole script and reports whether the client is still there.
 func (o *sse) run() bool {
 	s := o.step
+	if !o.all(o.api.begin()) {
+		return false
+	}
 	if len(s.Reasoning)+len(s.Text)+len(s.ToolCalls) == 0 && !o.wait() {
 		return false
 	}
 	for _, piece := range s.Reasoning {
-		if !o.piece(map[string]any{"reasoning_content": piece}) {
+		if !o.piece(o.api.reasoning(piece)) {
 			return false
 		}
 	}
 	for _, piece := range s.Text {
-		if !o.piece(map[string]any{"content": piece}) {
+		if !o.piece(o.api.text(piece)) {
 			return false
 		}
 	}
-	for _, piece := range pieces(s.ToolCalls) {
-		if !o.piece(map[string]any{"tool_calls": []any{piece}}) {
+	for _, e := range o.api.calls() {
+		if !o.piece([]event{e}) {
 			return false
 		}
 	}
@@ -86,10 +113,16 @@ func (o *sse) run() bool {
 			return false
 		}
 	}
+	if s.Drip && !o.drip() {
+		return false
+	}
+	if s.Garbage != "" && !o.all([]event{{o.name(), s.Garbage}}) {
+		return false
+	}
 	if s.Cut {
 		return true
 	}
-	if s.Error != nil && !o.data(map[string]any{"error": s.Error}) {
+	if s.Error != nil && !o.all(o.api.failure(*s.Error)) {
 		return false
 	}
 	finish := s.Finish
@@ -99,69 +132,50 @@ func (o *sse) run() bool {
 			finish = "tool_calls"
 		}
 	}
-	if finish != FinishNone && !o.chunk(map[string]any{}, finish) {
+	if finish != FinishNone && !o.all(o.api.finish(finish)) {
 		return false
 	}
-	if u := s.Usage; u != nil && !o.data(map[string]any{
-		"id": o.id, "object": "chat.completion.chunk", "model": o.model, "choices": []any{},
-		"usage": map[string]any{
-			"prompt_tokens": u.Input, "completion_tokens": u.Output, "total_tokens": u.Input + u.Output,
-			"prompt_tokens_details":     map[string]any{"cached_tokens": u.Cached},
-			"completion_tokens_details": map[string]any{"reasoning_tokens": u.Reasoning},
-		},
-	}) {
-		return false
-	}
-	return s.NoDone || o.write("data: [DONE]\n\n")
+	return s.NoDone || o.all(o.api.end())
 }
 
-// pieces cuts tool calls into stream pieces, one of each call in turn.
-func pieces(calls []ToolCall) []map[string]any {
-	var out []map[string]any
-	for round, more := 0, true; more; round++ {
-		more = false
-		for i, c := range calls {
-			if round >= max(len(c.Arguments), 1) {
-				continue
-			}
-			more = true
-			index := i
-			if c.Index != nil {
-				index = *c.Index
-			}
-			function := map[string]any{}
-			piece := map[string]any{"index": index, "function": function}
-			if round == 0 {
-				piece["type"], function["name"] = "function", c.Name
-				if c.ID != "" {
-					piece["id"] = c.ID
-				}
-			}
-			if round < len(c.Arguments) {
-				function["arguments"] = c.Arguments[round]
-			}
-			out = append(out, piece)
+// name is that of an event in the middle of an answer.
+func (o *sse) name() string {
+	if events := o.api.text("x"); len(events) > 0 {
+		return events[len(events)-1].name
+	}
+	return ""
+}
+
+// piece sends one piece, then holds the stream where the script says so.
+func (o *sse) piece(events []event) bool {
+	if !o.all(events) {
+		return false
+	}
+	o.pieces++
+	if o.pieces == 1 && !o.wait() {
+		return false
+	}
+	return o.step.PauseMS == 0 || o.pause(time.Duration(o.step.PauseMS)*time.Millisecond)
+}
+
+// drip keeps the line busy with comments and says nothing, until the client
+// leaves.
+func (o *sse) drip() bool {
+	for o.pause(10 * time.Millisecond) {
+		if !o.write(": waiting\n") {
+			return false
 		}
 	}
-	return out
+	return false
 }
 
-// piece sends one delta, then holds the stream where the script says so.
-func (o *sse) piece(delta map[string]any) bool {
-	if !o.chunk(delta, nil) {
-		return false
-	}
-	o.sent++
-	if o.sent == 1 && !o.wait() {
-		return false
-	}
-	if o.step.PauseMS == 0 {
-		return true
-	}
+func (o *sse) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-time.After(time.Duration(o.step.PauseMS) * time.Millisecond):
+	case <-timer.C:
 		return true
-	case <-o.r.Context().Done():
+	case <-o.gone():
 		return false
 	}
 }
@@ -173,27 +187,44 @@ func (o *sse) wait() bool {
 	select {
 	case <-o.step.Gate:
 		return true
-	case <-o.r.Context().Done():
+	case <-o.gone():
+		if o.step.Left != nil {
+			close(o.step.Left)
+		}
 		return false
 	}
 }
 
-func (o *sse) chunk(delta map[string]any, finish any) bool {
-	choices := []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}
-	if o.step.NoChoices {
-		choices = []any{}
-	}
-	return o.data(map[string]any{
-		"id": o.id, "object": "chat.completion.chunk", "created": 0, "model": o.model, "choices": choices,
-	})
-}
+func (o *sse) gone() <-chan struct{} { return o.r.Context().Done() }
 
-func (o *sse) data(v any) bool {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("modeltest: the script does not encode: %v", err))
+// all writes events, up to where the script cuts the stream.
+func (o *sse) all(events []event) bool {
+	for _, e := range events {
+		text, ok := e.data.(string)
+		if !ok {
+			b, err := json.Marshal(e.data)
+			if err != nil {
+				panic(fmt.Sprintf("modeltest: the script does not encode: %v", err))
+			}
+			text = string(b)
+		}
+		line := "data: " + text + "\n\n"
+		if e.name != "" {
+			line = "event: " + e.name + "\n" + line
+		}
+		if !o.write(line) {
+			return false
+		}
+		o.sent++
+		if n := o.step.CutAfter; n > 0 && o.sent >= n {
+			panic(http.ErrAbortHandler)
+		}
+		if n := o.step.EndAfter; n > 0 && o.sent >= n {
+			o.ended = true
+			return false
+		}
 	}
-	return o.write("data: " + string(b) + "\n\n")
+	return true
 }
 
 func (o *sse) write(s string) bool {

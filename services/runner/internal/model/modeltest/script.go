@@ -51,6 +51,14 @@ type Step struct {
 	NoDone bool `json:"no_done,omitempty"`
 	// Cut breaks the connection after the pieces, before the finish reason.
 	Cut bool `json:"cut,omitempty"`
+	// CutAfter breaks the connection after this many events, wherever that is.
+	CutAfter int `json:"cut_after,omitempty"`
+	// EndAfter ends the body cleanly after this many events.
+	EndAfter int `json:"end_after,omitempty"`
+	// Garbage is sent after the pieces as the data of an event.
+	Garbage string `json:"garbage,omitempty"`
+	// Drip sends comments after the pieces, and nothing else any more.
+	Drip bool `json:"drip,omitempty"`
 
 	// PauseMS is a real pause after each piece, in milliseconds, for drills
 	// with slow providers. Tests use Gate.
@@ -58,6 +66,8 @@ type Step struct {
 	// Gate, when set, is waited for after the first chunk (before the answer,
 	// if there is no piece).
 	Gate <-chan struct{} `json:"-"`
+	// Left, when set, is closed when the client is gone before the Gate opens.
+	Left chan<- struct{} `json:"-"`
 }
 
 // ToolCall is a call whose arguments arrive in pieces.
@@ -71,7 +81,8 @@ type ToolCall struct {
 	Arguments []string `json:"arguments,omitempty"`
 }
 
-// APIError is OpenAI's error object. Code may be a string or a number.
+// APIError is the error object of both APIs; Code, which may be a string or a
+// number, is OpenAI's, and Type says the same at Anthropic.
 type APIError struct {
 	Message string `json:"message"`
 	Type    string `json:"type,omitempty"`
@@ -80,11 +91,16 @@ type APIError struct {
 
 // Usage is what the last chunk reports, in tokens.
 type Usage struct {
-	Input     int64 `json:"input"`
-	Output    int64 `json:"output"`
-	Cached    int64 `json:"cached,omitempty"`
-	Reasoning int64 `json:"reasoning,omitempty"`
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
+	Cached int64 `json:"cached,omitempty"`
+	// CacheWrite is reported where the API knows it.
+	CacheWrite int64 `json:"cache_write,omitempty"`
+	Reasoning  int64 `json:"reasoning,omitempty"`
 }
+
+// Signature stands under each thinking block of the Messages API.
+const Signature = "c2lnbmVkIGJ5IG1vZGVsdGVzdA=="
 
 // Say is a step that streams the pieces as text.
 func Say(pieces ...string) Step { return Step{Text: pieces} }

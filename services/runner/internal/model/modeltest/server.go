@@ -2,7 +2,6 @@ package modeltest
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +10,11 @@ import (
 	"sync"
 	"testing"
 )
+
+// Key is the API key a driver under test uses; the tests watch that it reaches
+// the provider and no error. It looks like no known key, so that only a driver
+// that knows its own key can keep it out.
+const Key = "conformance.0123456789"
 
 // Recorded is one request as it came in.
 type Recorded struct {
@@ -21,33 +25,40 @@ type Recorded struct {
 	Chat Chat
 }
 
-// Chat is a decoded chat completions request.
+// Chat is a decoded chat completions request. Of a request to the Messages API
+// it holds the model, the tools' names and what was said by whom.
 type Chat struct {
-	Model    string `json:"model"`
-	Messages []struct {
-		Role       string `json:"role"`
-		Content    string `json:"content"`
-		ToolCallID string `json:"tool_call_id"`
-		ToolCalls  []struct {
-			ID       string `json:"id"`
-			Function struct {
-				Name      string `json:"name"`
-				Arguments string `json:"arguments"`
-			} `json:"function"`
-		} `json:"tool_calls"`
-	} `json:"messages"`
-	Tools []struct {
-		Function struct {
-			Name string `json:"name"`
-		} `json:"function"`
-	} `json:"tools"`
-	Stream        bool `json:"stream"`
+	Model         string    `json:"model"`
+	Messages      []Said    `json:"messages"`
+	Tools         []Offered `json:"tools"`
+	Stream        bool      `json:"stream"`
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
 	MaxCompletionTokens int      `json:"max_completion_tokens"`
 	Temperature         *float64 `json:"temperature"`
 	Store               *bool    `json:"store"`
+}
+
+// Said is a message of a request.
+type Said struct {
+	Role       string `json:"role"`
+	Content    string `json:"content"`
+	ToolCallID string `json:"tool_call_id"`
+	ToolCalls  []struct {
+		ID       string `json:"id"`
+		Function struct {
+			Name      string `json:"name"`
+			Arguments string `json:"arguments"`
+		} `json:"function"`
+	} `json:"tool_calls"`
+}
+
+// Offered is a tool of a request.
+type Offered struct {
+	Function struct {
+		Name string `json:"name"`
+	} `json:"function"`
 }
 
 // LastUser is the text of the last user message.
@@ -58,6 +69,45 @@ func (c Chat) LastUser() string {
 		}
 	}
 	return ""
+}
+
+// flat reads a request to the Messages API: each text and each tool result is
+// a message of its own.
+func flat(body []byte) (Chat, error) {
+	var in struct {
+		Model    string
+		Stream   bool
+		Messages []struct {
+			Role    string
+			Content []struct {
+				Type, Text string
+				ToolUseID  string `json:"tool_use_id"`
+				Content    []struct{ Text string }
+			}
+		}
+		Tools []struct{ Name string }
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return Chat{}, err
+	}
+	out := Chat{Model: in.Model, Stream: in.Stream}
+	for _, m := range in.Messages {
+		for _, c := range m.Content {
+			said := Said{Role: m.Role, Content: c.Text}
+			if c.Type == "tool_result" {
+				said = Said{Role: "tool", ToolCallID: c.ToolUseID}
+				for _, text := range c.Content {
+					said.Content += text.Text
+				}
+			}
+			out.Messages = append(out.Messages, said)
+		}
+	}
+	out.Tools = make([]Offered, len(in.Tools))
+	for i, t := range in.Tools {
+		out.Tools[i].Function.Name = t.Name
+	}
+	return out, nil
 }
 
 // Provider is the scripted provider as an http.Handler, for programs that
@@ -109,8 +159,16 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the client went away
 	}
 	recorded := Recorded{Method: r.Method, Path: r.URL.Path, Header: r.Header.Clone(), Body: body}
-	if err := json.Unmarshal(body, &recorded.Chat); err != nil || !strings.HasSuffix(r.URL.Path, "/chat/completions") {
-		http.Error(w, `{"error":{"message":"modeltest: not a chat completions request"}}`, http.StatusNotFound)
+	var api format
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/chat/completions"):
+		api, err = newChat, json.Unmarshal(body, &recorded.Chat)
+	case strings.HasSuffix(r.URL.Path, "/messages"):
+		api = newMessages
+		recorded.Chat, err = flat(body)
+	}
+	if api == nil || err != nil {
+		http.Error(w, `{"error":{"message":"modeltest: neither a chat completions nor a messages request"}}`, http.StatusNotFound)
 		return
 	}
 	step, number, ok := p.take(recorded)
@@ -118,7 +176,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `{"error":{"message":"modeltest: the script has no step for this request"}}`, http.StatusBadRequest)
 		return
 	}
-	play(w, r, step, recorded.Chat.Model, fmt.Sprintf("chatcmpl-%d", number))
+	play(w, r, step, api, recorded.Chat.Model, number)
 }
 
 // Server is a Provider that listens on loopback.

@@ -8,12 +8,8 @@ import (
 	sdk "github.com/openai/openai-go/v3"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
-)
-
-// Bounds on one answer, so that a broken provider cannot fill the memory.
-const (
-	maxAnswerBytes = 8 << 20
-	maxToolCalls   = 128
+	"github.com/theclaw/agents/services/runner/internal/model/think"
+	"github.com/theclaw/agents/services/runner/internal/model/wire"
 )
 
 // answer puts the chunks of one stream together.
@@ -27,6 +23,7 @@ type answer struct {
 	sawChoice   bool
 	ended       string
 	text, think strings.Builder
+	split       think.Splitter
 	calls       []*callPieces
 	argBytes    int
 	usage       model.Usage
@@ -50,12 +47,7 @@ func (a *answer) add(c sdk.ChatCompletionChunk) (model.Delta, error) {
 	}
 	// Some providers repeat a growing usage in each chunk: the last one counts.
 	if c.JSON.Usage.Valid() {
-		a.usage = model.Usage{
-			Input:       c.Usage.PromptTokens,
-			Output:      c.Usage.CompletionTokens,
-			CachedInput: c.Usage.PromptTokensDetails.CachedTokens,
-			Reasoning:   c.Usage.CompletionTokensDetails.ReasoningTokens,
-		}
+		a.usage = usage(c.Usage)
 	}
 	var delta model.Delta
 	for _, choice := range c.Choices {
@@ -63,9 +55,10 @@ func (a *answer) add(c sdk.ChatCompletionChunk) (model.Delta, error) {
 			continue
 		}
 		a.sawChoice = true
+		text, thinking := a.split.Add(choice.Delta.Content)
 		// A refusal is the model's own text, only in another field.
-		delta.Text += choice.Delta.Content + choice.Delta.Refusal
-		delta.Reasoning += reasoning(choice.Delta)
+		delta.Text += text + choice.Delta.Refusal
+		delta.Reasoning += reasoning(choice.Delta) + thinking
 		for _, piece := range choice.Delta.ToolCalls {
 			a.addCall(piece)
 		}
@@ -73,15 +66,45 @@ func (a *answer) add(c sdk.ChatCompletionChunk) (model.Delta, error) {
 			a.ended = choice.FinishReason
 		}
 	}
-	a.text.WriteString(delta.Text)
-	a.think.WriteString(delta.Reasoning)
+	a.take(delta)
 	if a.firstToken == 0 && (delta != (model.Delta{}) || len(a.calls) > 0) {
 		a.firstToken = max(time.Since(a.start), 1)
 	}
-	if a.text.Len()+a.think.Len()+a.argBytes > maxAnswerBytes || len(a.calls) > maxToolCalls {
+	if a.text.Len()+a.think.Len()+a.argBytes > wire.MaxAnswerBytes || len(a.calls) > wire.MaxToolCalls {
 		return delta, model.Errorf(model.BadResponse, "the answer is larger than any answer should be")
 	}
 	return delta, nil
+}
+
+// usage reads the tokens; what came from the cache stands beside OpenAI's own
+// field at DeepSeek and Moonshot.
+func usage(u sdk.CompletionUsage) model.Usage {
+	cached := u.PromptTokensDetails.CachedTokens
+	for _, name := range []string{"prompt_cache_hit_tokens", "cached_tokens"} {
+		if f, ok := u.JSON.ExtraFields[name]; ok && cached == 0 {
+			_ = json.Unmarshal([]byte(f.Raw()), &cached) // of another type: not told
+		}
+	}
+	return model.Usage{
+		Input:       u.PromptTokens,
+		Output:      u.CompletionTokens,
+		CachedInput: cached,
+		CacheWrite:  u.PromptTokensDetails.CacheWriteTokens,
+		Reasoning:   u.CompletionTokensDetails.ReasoningTokens,
+	}
+}
+
+func (a *answer) take(d model.Delta) {
+	a.text.WriteString(d.Text)
+	a.think.WriteString(d.Reasoning)
+}
+
+// rest is what was held back because it might have been a thinking tag.
+func (a *answer) rest() model.Delta {
+	text, thinking := a.split.End()
+	d := model.Delta{Text: text, Reasoning: thinking}
+	a.take(d)
+	return d
 }
 
 // reasoning reads the thinking text, which has no place in OpenAI's own format:

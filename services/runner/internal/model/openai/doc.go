@@ -18,6 +18,9 @@
 //	content policy             Policy          output limit             complete, FinishLength
 //	other 4xx, a redirect      Config
 //
+// Thinking comes as reasoning_content or reasoning, or inline between tags
+// (package think); all three are Reasoning.
+//
 // What it does not do: no retries, no fallback, no image or audio parts, no
 // speaker names (many endpoints refuse them).
 package openai

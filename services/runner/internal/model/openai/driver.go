@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"time"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/wire"
 )
-
-// DefaultIdleTimeout is how long a provider may send nothing. Reasoning models
-// behind gateways that send no keep-alives think for minutes.
-const DefaultIdleTimeout = 3 * time.Minute
 
 // Config is what a Driver needs.
 type Config struct {
@@ -33,7 +30,7 @@ type Config struct {
 	// ends a call the error is Unavailable, not Timeout: the turn goes on.
 	CallTimeout time.Duration
 	// IdleTimeout bounds the silence before and between chunks; 0 means
-	// DefaultIdleTimeout.
+	// wire.DefaultIdleTimeout.
 	IdleTimeout time.Duration
 	// ReplayReasoning sends Message.Reasoning back as reasoning_content, which
 	// some thinking models demand in tool rounds and OpenAI itself refuses.
@@ -51,32 +48,22 @@ func (c Config) GoString() string { return c.String() }
 type Driver struct {
 	cfg   Config
 	chat  sdk.ChatCompletionService
-	clean cleaner
+	clean wire.Cleaner
 }
 
 var _ model.Driver = (*Driver)(nil)
 
 // New checks the configuration and makes the driver; it opens no connection.
 func New(cfg Config) (*Driver, error) {
-	base, err := url.Parse(cfg.BaseURL)
-	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
-		return nil, model.Errorf(model.Config, "provider %s: base_url must be an http or https URL", cfg.Name)
+	if err := wire.CheckEndpoint(cfg.Name, cfg.BaseURL, cfg.Client); err != nil {
+		return nil, err
 	}
-	if base.User != nil || base.RawQuery != "" {
-		return nil, model.Errorf(model.Config, "provider %s: base_url must not carry credentials or a query; use api_key", cfg.Name)
-	}
-	if cfg.Client == nil {
-		return nil, model.Errorf(model.Config, "provider %s: no HTTP client given", cfg.Name)
-	}
-	if cfg.IdleTimeout <= 0 {
-		cfg.IdleTimeout = DefaultIdleTimeout
-	}
-	d := &Driver{cfg: cfg, clean: cleaner{provider: cfg.Name, key: cfg.APIKey}}
+	d := &Driver{cfg: cfg, clean: wire.Cleaner{Provider: cfg.Name, Key: cfg.APIKey}}
 	options := []option.RequestOption{
 		option.WithBaseURL(cfg.BaseURL),
 		option.WithHTTPClient(cfg.Client),
 		option.WithMaxRetries(0),
-		option.WithMiddleware(d.intercept),
+		option.WithMiddleware(d.clean.Intercept),
 	}
 	if cfg.APIKey != "" {
 		options = append(options, option.WithAPIKey(cfg.APIKey))
@@ -103,40 +90,33 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 	if err != nil {
 		return model.Response{}, err
 	}
-	call, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	idle := time.AfterFunc(d.cfg.IdleTimeout, func() { cancel(errIdle) })
-	defer idle.Stop()
-	if d.cfg.CallTimeout > 0 {
-		whole := time.AfterFunc(d.cfg.CallTimeout, func() { cancel(errSlow) })
-		defer whole.Stop()
-	}
-
-	stream := d.chat.NewStreaming(call, params)
+	call := wire.Begin(ctx, d.clean, d.cfg.IdleTimeout, d.cfg.CallTimeout)
+	defer call.End()
+	stream := d.chat.NewStreaming(call.Context, params)
 	defer func() { _ = stream.Close() }()
 	a := answer{start: start}
 	for stream.Next() {
-		idle.Reset(d.cfg.IdleTimeout)
+		call.Alive()
 		delta, err := a.add(stream.Current())
 		if err != nil {
-			return model.Response{}, d.failure(ctx, call, err, a.chunks)
+			return model.Response{}, call.Failure(err, a.chunks)
 		}
 		if onDelta != nil && delta != (model.Delta{}) {
 			onDelta(delta)
 		}
 	}
 	if err := stream.Err(); err != nil {
-		return model.Response{}, d.failure(ctx, call, err, a.chunks)
+		if e, ok := errors.AsType[*ssestream.StreamError](err); ok {
+			err = d.clean.Event(wire.ParseReport(e.Event.Data))
+		}
+		return model.Response{}, call.Failure(err, a.chunks)
+	}
+	if delta := a.rest(); onDelta != nil && delta != (model.Delta{}) {
+		onDelta(delta)
 	}
 	response, err := a.finish(req)
 	if err != nil {
-		return model.Response{}, d.failure(ctx, call, err, a.chunks)
+		return model.Response{}, call.Failure(err, a.chunks)
 	}
 	return response, nil
 }
-
-// Why our own timers ended a call; told apart from the caller's context.
-var (
-	errIdle = errors.New("the provider sent nothing for too long")
-	errSlow = errors.New("the call took too long")
-)

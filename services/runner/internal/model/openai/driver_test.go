@@ -3,10 +3,12 @@ package openai_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/drivertest"
 	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
 	"github.com/theclaw/agents/services/runner/internal/model/openai"
 )
@@ -40,7 +42,30 @@ func TestConformance(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "sk-from-the-environment")
 	t.Setenv("OPENAI_BASE_URL", "http://192.0.2.1/v1")
 	c := client(t)
-	modeltest.Run(t, func(baseURL string) model.Driver {
-		return newDriver(t, openai.Config{BaseURL: baseURL, APIKey: modeltest.Key, Client: c})
+	drivertest.Run(t, func(baseURL string, silence time.Duration) model.Driver {
+		return newDriver(t, openai.Config{BaseURL: baseURL, APIKey: modeltest.Key, Client: c, IdleTimeout: silence})
 	})
+}
+
+// S1-48: thinking between tags is reasoning, in the stream and in the answer.
+func TestInlineThinking(t *testing.T) {
+	server := modeltest.New(t, modeltest.Say("<thi", "nk>hm", "m</th", "ink>\n\n4", "2"))
+	var text, thinking string
+	got, err := newDriver(t, openai.Config{BaseURL: server.URL()}).Generate(t.Context(), model.Request{Model: "m"}, func(d model.Delta) {
+		text, thinking = text+d.Text, thinking+d.Reasoning
+	})
+	if err != nil || got.Text != "42" || got.Reasoning != "hmm" || text != got.Text || thinking != got.Reasoning {
+		t.Errorf("%+v, streamed %q and %q, %v", got, text, thinking, err)
+	}
+}
+
+// The cache of DeepSeek and Moonshot is reported in fields of their own.
+func TestForeignUsage(t *testing.T) {
+	for _, field := range []string{"prompt_cache_hit_tokens", "cached_tokens"} {
+		server := modeltest.New(t, modeltest.Step{Text: []string{"ok"}, Raw: []string{`data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1,"` + field + `":7}}`, ""}})
+		got, err := newDriver(t, openai.Config{BaseURL: server.URL()}).Generate(t.Context(), model.Request{Model: "m"}, nil)
+		if err != nil || got.Usage != (model.Usage{Input: 9, Output: 1, CachedInput: 7}) {
+			t.Errorf("%s: %+v, %v", field, got.Usage, err)
+		}
+	}
 }

@@ -85,6 +85,38 @@ func TestAssistantMessages(t *testing.T) {
 	}
 }
 
+// What only chat completions has: where things stand in the request.
+func TestRequestFormat(t *testing.T) {
+	server := modeltest.New(t, modeltest.Say("fine"))
+	d := newDriver(t, openai.Config{BaseURL: server.URL(), APIKey: modeltest.Key})
+	_, err := d.Generate(t.Context(), model.Request{
+		Model: "m1", System: "Be brief.", MaxOutputTokens: 99,
+		Messages: []model.Message{
+			{Role: model.RoleUser, Text: "time?"},
+			{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: "c1", Name: "bash_exec", Arguments: json.RawMessage(`{"command":"date"}`)}}},
+			{Role: model.RoleTool, ToolCallID: "c1", Name: "bash_exec", Text: "noon"},
+		},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := server.Requests()[0]
+	c := r.Chat
+	if !c.StreamOptions.IncludeUsage || c.MaxCompletionTokens != 99 || c.Store == nil || *c.Store {
+		t.Errorf("request options: %s", r.Body)
+	}
+	var roles []string
+	for _, m := range c.Messages {
+		roles = append(roles, m.Role)
+	}
+	if got := strings.Join(roles, " "); got != "system user assistant tool" {
+		t.Fatalf("roles %s", got)
+	}
+	if call := c.Messages[2].ToolCalls; len(call) != 1 || call[0].ID != "c1" || call[0].Function.Arguments != `{"command":"date"}` {
+		t.Errorf("tool round: %s", r.Body)
+	}
+}
+
 func TestBadRequestsAreNotSent(t *testing.T) {
 	server := modeltest.New(t)
 	d := newDriver(t, openai.Config{BaseURL: server.URL()})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/openai"
+	"github.com/theclaw/agents/services/runner/internal/model/wire"
 )
 
 // slow is a provider inside the process, so that time is the bubble's: it
@@ -62,7 +63,7 @@ func TestTimeouts(t *testing.T) {
 		class    model.Class
 		after    time.Duration
 	}{
-		{"no answer", slow{headers: time.Hour}, openai.Config{}, time.Hour, model.Unavailable, openai.DefaultIdleTimeout},
+		{"no answer", slow{headers: time.Hour}, openai.Config{}, time.Hour, model.Unavailable, wire.DefaultIdleTimeout},
 		{"silence in the answer", slow{pauses: []time.Duration{1e9, 1e9, time.Hour}}, openai.Config{IdleTimeout: 10 * time.Second}, time.Hour, model.CutStream, 12 * time.Second},
 		{"chunks keep it alive until the call is over", slow{pauses: []time.Duration{8e9, 8e9, 8e9, 8e9, 8e9}}, openai.Config{IdleTimeout: 10 * time.Second, CallTimeout: 30 * time.Second}, time.Hour, model.Unavailable, 30 * time.Second},
 		{"turn over before the answer", slow{headers: time.Hour}, openai.Config{}, time.Minute, model.Timeout, time.Minute},

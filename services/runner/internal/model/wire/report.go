@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"bytes"
@@ -13,15 +13,17 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
-// report is what a provider says about a failure, in any of the usual shapes:
+// Report is what a provider says about a failure, in any of the usual shapes:
 // {"error":{"message","type","code"}}, {"error":"text"}, {"message"},
 // {"detail"}, or one of these in an array.
-type report struct {
+type Report struct {
+	// found: the body was a report at all.
 	found               bool
 	message, kind, code string
 }
 
-func parseReport(body []byte) report {
+// ParseReport reads the body of an error, or the data of an error event.
+func ParseReport(body []byte) Report {
 	body = bytes.TrimSpace(body)
 	if bytes.HasPrefix(body, []byte("[")) {
 		var list []json.RawMessage
@@ -31,17 +33,17 @@ func parseReport(body []byte) report {
 	}
 	var outer map[string]json.RawMessage
 	if json.Unmarshal(body, &outer) != nil {
-		return report{}
+		return Report{}
 	}
 	inner := outer
 	raw, nested := outer["error"]
 	if nested {
 		inner = nil
 		if json.Unmarshal(raw, &inner) != nil {
-			return report{found: true, message: scalar(raw)}
+			return Report{found: true, message: scalar(raw)}
 		}
 	}
-	r := report{message: scalar(inner["message"]), kind: scalar(inner["type"]), code: scalar(inner["code"])}
+	r := Report{message: scalar(inner["message"]), kind: scalar(inner["type"]), code: scalar(inner["code"])}
 	if r.message == "" {
 		r.message = scalar(inner["detail"])
 	}
@@ -62,7 +64,7 @@ func scalar(raw json.RawMessage) string {
 	return ""
 }
 
-func (r report) has(phrases ...string) bool {
+func (r Report) has(phrases ...string) bool {
 	all := strings.ToLower(r.code + " " + r.kind + " " + r.message)
 	for _, p := range phrases {
 		if strings.Contains(all, p) {
@@ -72,25 +74,26 @@ func (r report) has(phrases ...string) bool {
 	return false
 }
 
-func (r report) tooLong() bool {
+func (r Report) tooLong() bool {
 	return r.has("context_length_exceeded", "exceed_context_size", "maximum context length", "context length",
 		"context window", "context size", "prompt is too long", "maximum prompt length",
-		"input token count", "exceeds the maximum number of tokens", "exceeded model token limit")
+		"input token count", "exceeds the maximum number of tokens", "exceeded model token limit", "request_too_large")
 }
 
-func (r report) filtered() bool {
+func (r Report) filtered() bool {
 	return r.has("content_filter", "content_policy", "content policy", "content management policy",
 		"responsibleaipolicy", "data_inspection_failed", "usage policies")
 }
 
-func (r report) noCredit() bool {
+func (r Report) noCredit() bool {
 	// Not the word billing: some providers mention it in plain rate limits.
 	return r.has("insufficient_quota", "insufficient balance", "insufficient_balance",
-		"exceeded_current_quota", "billing_not_active", "billing_hard_limit")
+		"exceeded_current_quota", "billing_not_active", "billing_hard_limit", "credit balance is too low")
 }
 
-// cleaner makes errors of one provider that are safe to show.
-type cleaner struct{ provider, key string }
+// Cleaner makes errors of one provider that are safe to show: without its key,
+// other keys, line breaks and endless text.
+type Cleaner struct{ Provider, Key string }
 
 // keyPattern is what keys of the well-known providers look like, also when
 // half starred out by them.
@@ -99,9 +102,9 @@ var keyPattern = regexp.MustCompile(`\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}`)
 // maxMessage bounds the provider's words in our error, in bytes.
 const maxMessage = 300
 
-func (c cleaner) text(s string) string {
-	if c.key != "" {
-		s = strings.ReplaceAll(s, c.key, "[key]")
+func (c Cleaner) text(s string) string {
+	if c.Key != "" {
+		s = strings.ReplaceAll(s, c.Key, "[key]")
 	}
 	s = keyPattern.ReplaceAllString(s, "[key]")
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
@@ -111,42 +114,43 @@ func (c cleaner) text(s string) string {
 	return s
 }
 
-func (c cleaner) error(class model.Class, status int, message string) *model.Error {
-	return &model.Error{Class: class, Status: status, Message: c.provider + ": " + c.text(message)}
+// Error is a classified failure in the provider's words.
+func (c Cleaner) Error(class model.Class, status int, message string) *model.Error {
+	return &model.Error{Class: class, Status: status, Message: c.Provider + ": " + c.text(message)}
 }
 
-// wrap keeps a cause. Callers pass only causes of our own side (network, JSON),
+// Wrap keeps a cause. Callers pass only causes of our own side (network, JSON),
 // never a provider's words.
-func (c cleaner) wrap(class model.Class, message string, cause error) *model.Error {
-	e := c.error(class, 0, message)
+func (c Cleaner) Wrap(class model.Class, message string, cause error) *model.Error {
+	e := c.Error(class, 0, message)
 	e.Err = cause
 	return e
 }
 
-// own puts the provider's name before an error of this driver's other parts.
-func (c cleaner) own(e *model.Error) *model.Error {
-	if !strings.HasPrefix(e.Message, c.provider+": ") {
-		e.Message = c.provider + ": " + c.text(e.Message)
+// Own puts the provider's name before an error of this driver's other parts.
+func (c Cleaner) Own(e *model.Error) *model.Error {
+	if !strings.HasPrefix(e.Message, c.Provider+": ") {
+		e.Message = c.Provider + ": " + c.text(e.Message)
 	}
 	return e
 }
 
-// status classifies an answer of 400 and above.
-func (c cleaner) status(status int, header http.Header, r report) *model.Error {
+// Status classifies an answer of 400 and above.
+func (c Cleaner) Status(status int, header http.Header, r Report) *model.Error {
 	message := r.message
 	if message == "" {
 		message = http.StatusText(status)
 	}
-	e := c.error(classOf(status, r), status, message)
+	e := c.Error(classOf(status, r), status, message)
 	if e.Recoverable() {
 		e.RetryAfter = retryAfter(header, time.Now())
 	}
 	return e
 }
 
-// event classifies an error that came in an answer of status 200; its code
+// Event classifies an error that came in an answer of status 200; its code
 // stands in for the status.
-func (c cleaner) event(r report) *model.Error {
+func (c Cleaner) Event(r Report) *model.Error {
 	status, _ := strconv.Atoi(r.code)
 	if status < 400 || status > 599 {
 		status = 0
@@ -154,24 +158,26 @@ func (c cleaner) event(r report) *model.Error {
 	if r.message == "" {
 		r.message = "the provider reported an error in the middle of the answer"
 	}
-	return c.error(classOf(status, r), status, r.message)
+	return c.Error(classOf(status, r), status, r.message)
 }
 
 // classOf is the one table from a status (0: unknown) and a report to a class.
-func classOf(status int, r report) model.Class {
+func classOf(status int, r Report) model.Class {
 	refused := status == 0 || status == 400 || status == 403 || status == 413 || status == 422 || status == 451
 	switch {
 	case refused && r.tooLong(), status == http.StatusRequestEntityTooLarge:
 		return model.ContextTooLong
 	case refused && r.filtered(), status == http.StatusUnavailableForLegalReasons:
 		return model.Policy
-	case (status == 0 || status == http.StatusTooManyRequests) && r.noCredit():
+	case (status == 0 || status == http.StatusBadRequest || status == http.StatusTooManyRequests) && r.noCredit():
 		return model.Auth // no wait helps an empty account
 	case status == http.StatusTooManyRequests, status == 0 && r.has("rate_limit", "rate limit", "too many requests"):
 		return model.RateLimited
 	case status == http.StatusUnauthorized, status == http.StatusPaymentRequired, status == http.StatusForbidden,
-		status == 0 && r.has("invalid_api_key", "authentication_error"):
+		status == 0 && r.has("invalid_api_key", "authentication_error", "permission_error"):
 		return model.Auth
+	case status == 0 && r.has("invalid_request_error", "not_found_error"):
+		return model.Config
 	case status == 0, status >= 500, status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly:
 		return model.Unavailable
 	}
