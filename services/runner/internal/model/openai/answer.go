@@ -35,6 +35,7 @@ type callPieces struct {
 	index     int64
 	id, name  string
 	arguments []byte
+	extra     json.RawMessage
 }
 
 func (a *answer) add(c sdk.ChatCompletionChunk) (model.Delta, error) {
@@ -143,6 +144,10 @@ func (a *answer) addCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	if call.name == "" {
 		call.name = name
 	}
+	if f, ok := piece.JSON.ExtraFields[extraContent]; ok && json.Valid([]byte(f.Raw())) {
+		call.extra = json.RawMessage(f.Raw())
+		a.argBytes += len(call.extra)
+	}
 	call.arguments = append(call.arguments, piece.Function.Arguments...)
 	a.argBytes += len(piece.Function.Arguments)
 }
@@ -188,6 +193,7 @@ func (a *answer) finish(req model.Request) (model.Response, error) {
 	return model.Response{
 		Text:         a.text.String(),
 		Reasoning:    a.think.String(),
+		Replay:       replayOf(a.calls),
 		ToolCalls:    calls,
 		Usage:        a.usage,
 		FinishReason: reason,

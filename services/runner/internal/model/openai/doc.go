@@ -21,6 +21,9 @@
 // Thinking comes as reasoning_content or reasoning, or inline between tags
 // (package think); all three are Reasoning.
 //
+// What a provider adds to its tool calls as extra_content, such as Gemini's
+// signatures, goes back with them.
+//
 // What it does not do: no retries, no fallback, no image or audio parts, no
 // speaker names (many endpoints refuse them).
 package openai

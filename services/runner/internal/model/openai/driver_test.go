@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,5 +68,32 @@ func TestForeignUsage(t *testing.T) {
 		if err != nil || got.Usage != (model.Usage{Input: 9, Output: 1, CachedInput: 7}) {
 			t.Errorf("%s: %+v, %v", field, got.Usage, err)
 		}
+	}
+}
+
+// Gemini signs its tool calls in a field of its own, which goes back unchanged
+// with the call it came with.
+func TestSignedCallsArePassedBack(t *testing.T) {
+	const signed = `{"google":{"thought_signature":"c2lnbmVk"}}`
+	server := modeltest.New(t, modeltest.Step{Raw: []string{
+		`data: {"id":"1","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"a","arguments":"{}"},"extra_content":` + signed + `}]}}]}`, "",
+		`data: {"id":"1","choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"c2","function":{"name":"b","arguments":"{}"}}]}}]}`, "",
+	}, Finish: "tool_calls"}, modeltest.Say("done"))
+	d := newDriver(t, openai.Config{BaseURL: server.URL()})
+	first, err := d.Generate(t.Context(), model.Request{Model: "m"}, nil)
+	if err != nil || len(first.ToolCalls) != 2 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	_, err = d.Generate(t.Context(), model.Request{Model: "m", Messages: []model.Message{
+		{Role: model.RoleAssistant, ToolCalls: first.ToolCalls, Replay: first.Replay},
+		{Role: model.RoleTool, ToolCallID: "c1", Text: "x"},
+		{Role: model.RoleTool, ToolCallID: "c2", Text: "y"},
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := string(server.Requests()[1].Body)
+	if strings.Count(body, "extra_content") != 1 || !strings.Contains(body, signed) || !strings.Contains(body, `"name":"b"`) {
+		t.Errorf("sent %s", body)
 	}
 }

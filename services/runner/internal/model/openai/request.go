@@ -65,17 +65,20 @@ func (d *Driver) assistant(m model.Message) sdk.ChatCompletionMessageParamUnion 
 	if m.Text != "" {
 		out.Content.OfString = sdk.String(m.Text)
 	}
-	for _, c := range m.ToolCalls {
+	extra := extras(m)
+	for i, c := range m.ToolCalls {
 		arguments := string(c.Arguments)
 		if arguments == "" {
 			arguments = "{}"
 		}
-		out.ToolCalls = append(out.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
-			OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-				ID:       c.ID,
-				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: c.Name, Arguments: arguments},
-			},
-		})
+		call := &sdk.ChatCompletionMessageFunctionToolCallParam{
+			ID:       c.ID,
+			Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: c.Name, Arguments: arguments},
+		}
+		if len(extra[i]) > 0 && string(extra[i]) != "null" {
+			call.SetExtraFields(map[string]any{extraContent: extra[i]})
+		}
+		out.ToolCalls = append(out.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{OfFunction: call})
 	}
 	if d.cfg.ReplayReasoning && m.Reasoning != "" {
 		out.SetExtraFields(map[string]any{"reasoning_content": m.Reasoning})

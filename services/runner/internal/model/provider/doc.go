@@ -5,7 +5,8 @@
 // default from the first that names one:
 //
 //	1 providers.yaml    $THECLAW_HOME/providers.yaml, written by the user
-//	2 environment       OPENAI_*, DEEPSEEK_*, MOONSHOT_*, OLLAMA_*
+//	2 environment       the variables of package known: OPENAI_API_KEY,
+//	                    ANTHROPIC_API_KEY, DEEPSEEK_API_KEY and so on
 //	3 pai               an existing pai configuration ($PAI_CONFIG, else
 //	                    ~/.config/pai/default.json)
 //	4 offline           built in, always there
@@ -15,19 +16,24 @@
 //	default: work                    # may be left out with one provider
 //	providers:
 //	  work:
-//	    api: openai                  # or offline; openai when left out
+//	    api: openai                  # or anthropic, offline; openai when left out
 //	    base_url: https://llm.example.com/v1
 //	    api_key: env:WORK_KEY        # or file:PATH (relative to this file)
 //	    models: [large, small]       # the first is the default; none: any
 //	    context_window: 128000       # tokens; 128000 when left out
 //	    replay_reasoning: false      # for thinking models that demand it
+//	    thinking: adaptive           # api anthropic: off, adaptive or tokens
+//	    price:                       # per million tokens; none: no cost is shown
+//	      large: {input: 3, output: 15, cache_read: 0.3, cache_write: 3.75}
+//	  anthropic:                     # a name of package known: its address, api
+//	    api_key: file:anthropic.key  # and windows need not be written
 //
 // The names pai and pai/NAME, unless a provider is called so, mean the pai program
 // with its default provider or with the one it knows as NAME. They are never a
 // default by themselves; providers.yaml may say default: pai/NAME.
 //
 // What it promises: keys are references, read anew at each Resolve, so a
-// rotated key needs no restart; a key is in no error, no String and no field;
+// rotated key needs no restart, and a key file that others can read is refused; a key is in no error, no String and no field;
 // a provider that is named and cannot be used is an error, never silently
 // another one: an agent whose key got lost must not answer its peers with the
 // offline model. The name offline is the built-in model, always.

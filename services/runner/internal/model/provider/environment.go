@@ -5,63 +5,21 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
+
+	"github.com/theclaw/agents/services/runner/internal/model/provider/known"
 )
 
-// wellKnown is a provider that a few environment variables are enough for.
-type wellKnown struct {
-	name, keyVar, baseVar, modelVar string
-	baseURL, model                  string
-	window                          int
-	replayReasoning                 bool
-}
-
-var presets = []wellKnown{
-	{
-		name: "openai", keyVar: "OPENAI_API_KEY", baseVar: "OPENAI_BASE_URL", modelVar: "OPENAI_MODEL",
-		baseURL: "https://api.openai.com/v1", model: "gpt-4o", window: 128_000,
-	},
-	{
-		name: "deepseek", keyVar: "DEEPSEEK_API_KEY", baseVar: "DEEPSEEK_BASE_URL", modelVar: "DEEPSEEK_MODEL",
-		baseURL: "https://api.deepseek.com/v1", model: "deepseek-chat", window: 128_000, replayReasoning: true,
-	},
-	{
-		name: "moonshot", keyVar: "MOONSHOT_API_KEY", baseVar: "MOONSHOT_BASE_URL", modelVar: "MOONSHOT_MODEL",
-		baseURL: "https://api.moonshot.ai/v1", model: "kimi-k2.6", window: 256_000, replayReasoning: true,
-	},
-	// Ollama has no key and no default model; its window is what the server
-	// was started with, 4096 unless told otherwise, and it cuts longer prompts
-	// without a word, so no more is assumed.
-	{name: "ollama", baseVar: "OLLAMA_HOST", modelVar: "OLLAMA_MODEL", window: 4096},
-}
-
-func preset(name string) (wellKnown, bool) {
-	i := slices.IndexFunc(presets, func(p wellKnown) bool { return p.name == name })
-	if i < 0 {
-		return wellKnown{}, false
-	}
-	return presets[i], true
-}
-
-func isPreset(name string) bool { _, ok := preset(name); return ok }
-
-// needs are the variables without which the provider is not there.
-func (w wellKnown) needs() []string {
-	if w.keyVar == "" {
-		return []string{w.baseVar, w.modelVar}
-	}
-	return []string{w.keyVar}
-}
+func isPreset(name string) bool { _, ok := known.Find(name); return ok }
 
 func loadEnvironment(getenv func(string) string) found {
 	f := found{source: FromEnvironment}
-	for _, w := range presets {
-		p, why, note := w.provider(getenv)
+	for _, w := range known.All {
+		p, why, note := fromEnvironment(w, getenv)
 		if note != "" {
 			f.notes = append(f.notes, note)
 		}
@@ -76,41 +34,41 @@ func loadEnvironment(getenv func(string) string) found {
 	return f
 }
 
-// provider reads the variables; why is empty when the provider is not there.
-func (w wellKnown) provider(getenv func(string) string) (p Provider, why, note string) {
+// fromEnvironment reads the variables; why is empty when the provider is not there.
+func fromEnvironment(w known.Provider, getenv func(string) string) (p Provider, why, note string) {
 	get := func(name string) string {
 		if name == "" {
 			return ""
 		}
 		return strings.TrimSpace(getenv(name))
 	}
-	address, name := get(w.baseVar), get(w.modelVar)
-	p = Provider{Name: w.name, API: apiOpenAI, BaseURL: w.baseURL, ContextWindow: w.window, replayReasoning: w.replayReasoning}
+	address, name := get(w.BaseVar), get(w.ModelVar)
+	p = Provider{Name: w.Name, API: w.API, BaseURL: w.BaseURL, ContextWindow: w.Window, windows: w.Windows, replayReasoning: w.ReplayReasoning}
 	if address != "" {
 		p.BaseURL = address
 	}
 	switch {
-	case w.name == "ollama" && address == "":
+	case w.Name == "ollama" && address == "":
 		return p, "", ""
-	case w.name == "ollama" && name == "":
+	case w.Name == "ollama" && name == "":
 		return p, "", "OLLAMA_HOST is set, but OLLAMA_MODEL does not name a model"
-	case w.name == "ollama":
+	case w.Name == "ollama":
 		p.BaseURL = ollamaURL(address)
 		if n, err := strconv.Atoi(get("OLLAMA_CONTEXT_LENGTH")); err == nil && n > 0 {
 			p.ContextWindow = n
 		}
 		why = "OLLAMA_HOST and OLLAMA_MODEL are set"
-	case get(w.keyVar) != "":
-		p.KeyFrom = "env:" + w.keyVar
+	case get(w.KeyVar) != "":
+		p.KeyFrom = "env:" + w.KeyVar
 		p.key, _ = reference(p.KeyFrom, "", getenv)
-		why = w.keyVar + " is set"
-	case w.name == "openai" && address != "": // a server of one's own without keys
-		why = w.baseVar + " is set"
+		why = w.KeyVar + " is set"
+	case w.Name == "openai" && address != "": // a server of one's own without keys
+		why = w.BaseVar + " is set"
 	default:
 		return p, "", ""
 	}
 	if name == "" {
-		name = w.model
+		name = w.Model
 	}
 	p.Models = []string{name}
 	return p, why, ""

@@ -9,13 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
-	"github.com/theclaw/agents/services/runner/internal/model/openai"
+	"github.com/theclaw/agents/services/runner/internal/model/price"
+	"github.com/theclaw/agents/services/runner/internal/model/provider/known"
+	"github.com/theclaw/agents/services/runner/internal/model/wire"
 )
 
 // fileFormat is providers.yaml.
@@ -31,6 +34,17 @@ type fileEntry struct {
 	Models          []string `yaml:"models"`
 	ContextWindow   int      `yaml:"context_window"`
 	ReplayReasoning *bool    `yaml:"replay_reasoning"`
+	// Thinking is off, adaptive or a number of tokens.
+	Thinking string `yaml:"thinking"`
+	// Price by model.
+	Price map[string]priceEntry `yaml:"price"`
+}
+
+type priceEntry struct {
+	Input      *float64 `yaml:"input"`
+	Output     *float64 `yaml:"output"`
+	CacheRead  *float64 `yaml:"cache_read"`
+	CacheWrite *float64 `yaml:"cache_write"`
 }
 
 func loadFile(path string, getenv func(string) string) (found, error) {
@@ -94,10 +108,16 @@ func yamlProblem(err error) string {
 // provider checks an entry; problem is a sentence, or empty.
 func (e fileEntry) provider(name, dir string, getenv func(string) string) (p Provider, problem string) {
 	p = Provider{Name: name, API: e.API, BaseURL: e.BaseURL, Models: e.Models, ContextWindow: e.ContextWindow, strict: true}
-	if known, ok := preset(name); ok {
-		p.replayReasoning = known.replayReasoning
+	if k, ok := known.Find(name); ok {
+		p.replayReasoning = k.ReplayReasoning
+		if p.API == "" {
+			p.API = k.API
+		}
 		if p.BaseURL == "" {
-			p.BaseURL = known.baseURL
+			p.BaseURL = k.BaseURL
+		}
+		if p.ContextWindow == 0 {
+			p.ContextWindow, p.windows = k.Window, k.Windows
 		}
 	}
 	if e.ReplayReasoning != nil {
@@ -111,8 +131,10 @@ func (e fileEntry) provider(name, dir string, getenv func(string) string) (p Pro
 		return p, "the name is empty or has spaces around it"
 	case name == offline.Name && p.API != apiOffline:
 		return p, "the name offline is the built-in model's"
-	case p.API != apiOpenAI && p.API != apiOffline:
-		return p, "api must be openai or offline"
+	case strings.Contains(name, "/"):
+		return p, "the name has a slash, which parts it from the model's"
+	case p.API != apiOpenAI && p.API != apiAnthropic && p.API != apiOffline:
+		return p, "api must be openai, anthropic or offline"
 	case e.ContextWindow < 0:
 		return p, "context_window must be a number of tokens"
 	case slices.Contains(e.Models, ""):
@@ -120,7 +142,10 @@ func (e fileEntry) provider(name, dir string, getenv func(string) string) (p Pro
 	case p.API == apiOffline:
 		return p, ""
 	}
-	if _, err := openai.New(openai.Config{Name: name, BaseURL: p.BaseURL, Client: &http.Client{}}); err != nil {
+	if problem := e.figures(&p); problem != "" {
+		return p, problem
+	}
+	if wire.CheckEndpoint(name, p.BaseURL, &http.Client{}) != nil {
 		return p, "base_url must be an http or https URL without credentials or a query"
 	}
 	if e.APIKey == "" {
@@ -133,3 +158,39 @@ func (e fileEntry) provider(name, dir string, getenv func(string) string) (p Pro
 	p.KeyFrom, p.key = e.APIKey, key
 	return p, ""
 }
+
+// figures takes over what is written as numbers.
+func (e fileEntry) figures(p *Provider) (problem string) {
+	switch n, err := strconv.Atoi(e.Thinking); {
+	case e.Thinking == "" || e.Thinking == "off":
+	case p.API != apiAnthropic:
+		return "thinking can be set for api anthropic only; models of others think as they do"
+	case e.Thinking == "adaptive":
+		p.thinking.Adaptive = true
+	case err != nil || n < minThinking:
+		return fmt.Sprintf("thinking must be off, adaptive or a number of tokens from %d", minThinking)
+	default:
+		p.thinking.Budget = n
+	}
+	for name, f := range e.Price {
+		for _, n := range []*float64{f.Input, f.Output, f.CacheRead, f.CacheWrite} {
+			if n != nil && !(*n >= 0 && *n <= maxPrice) {
+				return fmt.Sprintf("a price of model %q is not a number from 0 to %d", name, int(maxPrice))
+			}
+		}
+		if f.Input == nil || f.Output == nil {
+			return fmt.Sprintf("the price of model %q needs input and output, per million tokens", name)
+		}
+		if p.prices == nil {
+			p.prices = map[string]price.Price{}
+		}
+		p.prices[name] = price.Price{Input: *f.Input, Output: *f.Output, CacheRead: f.CacheRead, CacheWrite: f.CacheWrite}
+	}
+	return ""
+}
+
+const (
+	// minThinking is the least budget the Messages API takes, in tokens.
+	minThinking = 1024
+	maxPrice    = 1e6
+)

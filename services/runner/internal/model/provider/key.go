@@ -45,6 +45,11 @@ func readKey(path string) (string, error) {
 		return "", fmt.Errorf("open key file: %w", err)
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err != nil {
+		return "", fmt.Errorf("look at key file: %w", err)
+	} else if info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("the key file %s can be read by others (mode %04o): chmod 600 it", path, info.Mode().Perm())
+	}
 	data, err := io.ReadAll(io.LimitReader(file, maxKey+1))
 	if err != nil {
 		return "", fmt.Errorf("read key file: %w", err)

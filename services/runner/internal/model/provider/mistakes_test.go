@@ -28,6 +28,12 @@ func TestBadFiles(t *testing.T) {
 		{"offline taken", "providers: {offline: {base_url: 'http://x/v1'}}", "built-in"},
 		{"negative window", "providers: {a: {base_url: 'http://x/v1', context_window: -1}}", "context_window"},
 		{"unnamed model", "providers: {a: {base_url: 'http://x/v1', models: ['']}}", "no name"},
+		{"slash", "providers: {a/b: {api: offline}}", "slash"},
+		{"thinking of another api", "providers: {a: {base_url: 'http://x/v1', thinking: adaptive}}", "api anthropic only"},
+		{"thinking", "providers: {a: {api: anthropic, base_url: 'http://x', thinking: '12'}}", "from 1024"},
+		{"unknown price", "providers:\n  a:\n    base_url: http://x/v1\n    price:\n      m: {inptu: 3}\n", `providers.yaml:5:11: unknown field "inptu"`},
+		{"half a price", "providers: {a: {base_url: 'http://x/v1', price: {m: {input: 3}}}}", "needs input and output"},
+		{"negative price", "providers: {a: {base_url: 'http://x/v1', price: {m: {input: -3, output: 1}}}}", "not a number"},
 		{"no default", "providers: {a: {api: offline}, b: {api: offline}}", "default must name"},
 		{"unknown default", "default: c\nproviders: {a: {api: offline}}", `default "c" is not`},
 	} {
@@ -62,7 +68,7 @@ func TestBadPai(t *testing.T) {
 		t.Errorf("not needed: %v %v", s, err)
 	}
 	other := load(t, "", env(), write(t, "default.json",
-		`{"defaultProvider":"c","providers":[{"name":"c","api":"anthropic-messages","apiKey":"`+canary+`","models":[{"id":"m"}]},{"name":""}]}`))
+		`{"defaultProvider":"c","providers":[{"name":"c","api":"google-generative-ai","apiKey":"`+canary+`","models":[{"id":"m"}]},{"name":""}]}`))
 	if other.Default != offline.Name || len(other.Notes) != 1 {
 		t.Errorf("an api we do not speak: %s, notes %q", other.Default, other.Notes)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/provider/known"
 )
 
 // paiFormat is the part of a pai configuration that is of use here; other keys
@@ -67,10 +68,10 @@ func loadPai(path string, getenv func(string) string, spare bool) (found, error)
 			continue
 		}
 		p := Provider{Name: e.Name, API: paiAPI(e.API), BaseURL: e.BaseURL, ContextWindow: max(e.ContextWindow, 0)}
-		if known, ok := preset(e.Name); ok {
-			p.replayReasoning = known.replayReasoning
+		if k, ok := known.Find(e.Name); ok {
+			p.replayReasoning = k.ReplayReasoning
 			if p.BaseURL == "" {
-				p.BaseURL = known.baseURL
+				p.BaseURL = k.BaseURL
 			}
 		}
 		if e.DefaultModel != "" {
@@ -90,7 +91,7 @@ func loadPai(path string, getenv func(string) string, spare bool) (found, error)
 		}
 		f.providers = append(f.providers, p)
 		if p.Name == file.DefaultProvider || (file.DefaultProvider == "" && f.defaultName == "") {
-			if p.API == apiOpenAI {
+			if p.API == apiOpenAI || p.API == apiAnthropic {
 				f.defaultName, f.why = p.Name, "the pai configuration "+path+" names it"
 			} else {
 				f.notes = append(f.notes, "pai's provider "+p.Name+" speaks "+p.API+", which is not supported")
@@ -106,6 +107,8 @@ func paiAPI(api string) string {
 	switch api {
 	case "", "openai-completions", "openai":
 		return apiOpenAI
+	case "anthropic-messages", "anthropic":
+		return apiAnthropic
 	}
 	return api
 }

@@ -246,6 +246,12 @@ providers:
 	if c, d := call("c"), call("d"); c != "Bearer key-of-c" || d != "" {
 		t.Errorf("sent %q and %q", c, d)
 	}
+	if err := os.Chmod(keyFile, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := s.Resolve("a", ""); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("a key file that others can read: %v", err)
+	}
 	if err := os.Remove(keyFile); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,11 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
 	"github.com/theclaw/agents/services/runner/internal/model/openai"
+	"github.com/theclaw/agents/services/runner/internal/model/price"
+	"github.com/theclaw/agents/services/runner/internal/model/provider/known"
 )
 
 // Source says where a provider comes from.
@@ -28,8 +31,9 @@ const (
 
 // The APIs a provider may speak.
 const (
-	apiOpenAI  = "openai"
-	apiOffline = "offline"
+	apiOpenAI    = known.OpenAI
+	apiAnthropic = known.Anthropic
+	apiOffline   = "offline"
 )
 
 // DefaultContextWindow is assumed, in tokens, where nothing else is said.
@@ -55,6 +59,37 @@ type Provider struct {
 	// strict refuses models that are not listed.
 	strict          bool
 	replayReasoning bool
+	thinking        anthropic.Thinking
+	// windows of single models, in tokens.
+	windows map[string]int
+	prices  map[string]price.Price
+}
+
+// Window is the context window of a model, in tokens.
+func (p Provider) Window(model string) int {
+	if w := p.windows[model]; w > 0 {
+		return w
+	}
+	return p.ContextWindow
+}
+
+// Price of a model, when providers.yaml has one.
+func (p Provider) Price(model string) (price.Price, bool) {
+	out, ok := p.prices[model]
+	return out, ok
+}
+
+// Prices are those of providers.yaml, by model.
+func (p Provider) Prices() map[string]price.Price { return maps.Clone(p.prices) }
+
+// CheckKey reads the key as a call would, and forgets it; nil when there is one
+// or none is needed.
+func (p Provider) CheckKey() error {
+	if p.key == nil {
+		return nil
+	}
+	_, err := p.key()
+	return err
 }
 
 // Settings are the providers of this machine; they do not change.
@@ -176,7 +211,7 @@ func (s *Settings) Resolve(providerName, modelName string) (model.Driver, string
 	switch p.API {
 	case apiOffline:
 		return offline.Driver{}, offline.Name, p.ContextWindow, nil
-	case apiOpenAI:
+	case apiOpenAI, apiAnthropic:
 	default:
 		return nil, "", 0, model.Errorf(model.Config, "provider %q speaks the api %q, which is not supported", p.Name, p.API)
 	}
@@ -195,19 +230,29 @@ func (s *Settings) Resolve(providerName, modelName string) (model.Driver, string
 			return nil, "", 0, &model.Error{Class: model.Auth, Message: fmt.Sprintf("the key of provider %q: %v", p.Name, err), Err: err}
 		}
 	}
-	d, err := openai.New(openai.Config{Name: p.Name, BaseURL: p.BaseURL, APIKey: key, Client: s.client, ReplayReasoning: p.replayReasoning})
+	d, err := s.driver(p, key)
 	if err != nil {
 		return nil, "", 0, err
 	}
-	return d, modelName, p.ContextWindow, nil
+	return d, modelName, p.Window(modelName), nil
+}
+
+func (s *Settings) driver(p Provider, key string) (model.Driver, error) {
+	if p.API == apiAnthropic {
+		return anthropic.New(anthropic.Config{Name: p.Name, BaseURL: p.BaseURL, APIKey: key, Client: s.client, Thinking: p.thinking})
+	}
+	return openai.New(openai.Config{Name: p.Name, BaseURL: p.BaseURL, APIKey: key, Client: s.client, ReplayReasoning: p.replayReasoning})
+}
+
+// Price of a provider's model, when providers.yaml has one.
+func (s *Settings) Price(providerName, modelName string) (price.Price, bool) {
+	return s.providers[providerName].Price(modelName)
 }
 
 // howTo adds the way to a provider that is known but not set up.
 func howTo(name string) string {
-	for _, p := range presets {
-		if p.name == name {
-			return ": set " + strings.Join(p.needs(), " and ") + ", or describe it in providers.yaml"
-		}
+	if p, ok := known.Find(name); ok {
+		return ": set " + strings.Join(p.Needs(), " and ") + ", or describe it in providers.yaml"
 	}
 	return ": describe it in providers.yaml"
 }

@@ -1,0 +1,37 @@
+// Package price owns what tokens cost: the prices a person wrote down, and the
+// cost of an answer by them.
+//
+// It promises never to guess: tokens of a kind without a price have no cost,
+// and then neither has the answer. Prices are per million tokens, in whatever
+// currency they were written down in.
+package price
+
+import "github.com/theclaw/agents/services/runner/internal/model"
+
+// Price of one model, per million tokens. CacheRead and CacheWrite may be nil
+// for providers that have no such price; nothing is assumed for them.
+type Price struct {
+	Input, Output         float64
+	CacheRead, CacheWrite *float64
+}
+
+const million = 1e6
+
+// Cost of an answer; false when a part of it has no price. Reasoning is a part
+// of the output and costs the same.
+func (p Price) Cost(u model.Usage) (float64, bool) {
+	cost := p.Input*float64(u.Input-u.CachedInput-u.CacheWrite) + p.Output*float64(u.Output)
+	for _, part := range []struct {
+		tokens int64
+		price  *float64
+	}{{u.CachedInput, p.CacheRead}, {u.CacheWrite, p.CacheWrite}} {
+		switch {
+		case part.tokens == 0:
+		case part.price == nil:
+			return 0, false
+		default:
+			cost += *part.price * float64(part.tokens)
+		}
+	}
+	return cost / million, true
+}
