@@ -140,6 +140,7 @@ type RunnerMetrics struct {
 	turn    *prometheus.HistogramVec
 	step    *prometheus.HistogramVec
 	tokens  *prometheus.CounterVec
+	cost    *prometheus.CounterVec
 	retries *prometheus.CounterVec
 	sandbox *prometheus.GaugeVec
 
@@ -152,7 +153,8 @@ func NewRunnerMetrics(r prometheus.Registerer) *RunnerMetrics {
 	return &RunnerMetrics{
 		turn:        m.histogram("turn_duration_seconds", "Time of a turn from claim to fate, by outcome.", slow, "outcome"),
 		step:        m.histogram("step_duration_seconds", "Time of a model call or a tool, by kind.", slow, "kind"),
-		tokens:      m.counter("tokens_total", "Model tokens by direction (input, output, cached, reasoning).", "direction", "provider", "model"),
+		tokens:      m.counter("tokens_total", "Model tokens by direction (input, output, cached, cache_write, reasoning).", "direction", "provider", "model"),
+		cost:        m.counter("cost_total", "What model answers cost by the prices in providers.yaml; answers without a price are left out.", "provider", "model"),
 		retries:     m.counter("model_retries_total", "Repeated model calls by error class.", "class"),
 		sandbox:     m.gauge("sandbox_info", "Always 1; the label names the probed sandbox level.", "level"),
 		TurnsActive: m.gauge("turns_active", "Turns being worked on.").WithLabelValues(),
@@ -169,10 +171,18 @@ func (m *RunnerMetrics) ObserveStep(kind string, d time.Duration) {
 	m.step.WithLabelValues(kind).Observe(d.Seconds())
 }
 
-// AddTokens counts tokens; direction: input, output, cached, reasoning.
+// AddTokens counts tokens; direction: input, output, cached,
+// cache_write, reasoning.
 func (m *RunnerMetrics) AddTokens(direction, provider, model string, n int64) {
 	if n > 0 {
 		m.tokens.WithLabelValues(direction, m.names.name(provider), m.names.name(model)).Add(float64(n))
+	}
+}
+
+// AddCost counts what an answer has cost.
+func (m *RunnerMetrics) AddCost(provider, model string, cost float64) {
+	if cost > 0 {
+		m.cost.WithLabelValues(m.names.name(provider), m.names.name(model)).Add(cost)
 	}
 }
 

@@ -23,6 +23,8 @@ type Turns interface {
 	// Turn answers the account of an inbox event.
 	Turn(ctx context.Context, agent string, q TurnQuery) (Turn, error)
 	ListTurns(ctx context.Context, agent string, q ListTurns) ([]Turn, error)
+	// SumUsage adds up the journalled answers of a thread, by day, turn and model.
+	SumUsage(ctx context.Context, r Ref, q SumUsage) ([]UsageSum, error)
 	// ResolveTurn marks a dead turn as retried or dropped and answers its event.
 	ResolveTurn(ctx context.Context, agent string, inboxID int64, how string) (thread.Event, string, error)
 	// Claimed tells whether thread r has a turn under key.
@@ -81,8 +83,35 @@ const (
 	ClassEffect     = "effect"
 )
 
-// Usage counts tokens.
-type Usage struct{ Input, Output, CachedInput, Reasoning int64 }
+// Usage counts tokens: CachedInput and CacheWrite are parts of Input, Reasoning
+// is one of Output.
+type Usage struct{ Input, Output, CachedInput, Reasoning, CacheWrite int64 }
+
+// Add adds what another answer has cost.
+func (u *Usage) Add(o Usage) {
+	u.Input += o.Input
+	u.Output += o.Output
+	u.CachedInput += o.CachedInput
+	u.Reasoning += o.Reasoning
+	u.CacheWrite += o.CacheWrite
+}
+
+// SumUsage chooses model answers of a thread and how they are put together;
+// those of different models are always apart.
+type SumUsage struct {
+	Since        time.Time // zero: from the beginning
+	ByDay, ByRun bool
+	Turns        []string // keys; nil: all turns
+}
+
+// UsageSum is what some answers have cost together.
+type UsageSum struct {
+	Model   string // as journalled: provider/model
+	Day     string // 2006-01-02 in UTC; empty unless asked for
+	Turn    string // key; empty unless asked for
+	Answers int64
+	Usage   Usage
+}
 
 // Step is a row of the journal.
 type Step struct {

@@ -31,7 +31,7 @@ func Policy() serve.Policy {
 	add(registryv1.LeaseService_ServiceDesc, ends(worker), "AcquireDueLease")
 	add(registryv1.TurnService_ServiceDesc, worker, "OpenBatch", "BeginTurn", "RecordStep", "FinishTurn")
 	add(registryv1.TurnService_ServiceDesc, waits(both), "GetTurn")
-	add(registryv1.TurnService_ServiceDesc, both, "ListTurns")
+	add(registryv1.TurnService_ServiceDesc, both, "ListTurns", "SumUsage")
 	add(registryv1.TurnService_ServiceDesc, owner, "RetryTurn", "DropTurn")
 	add(registryv1.DeliveryService_ServiceDesc, worker, "BeginDelivery", "FinishDelivery")
 	add(registryv1.DeliveryService_ServiceDesc, both, "ListDeliveries")

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/theclaw/agents/internal/price"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
@@ -34,8 +35,12 @@ func (m *models) Find(providerName, name string) (turn.Model, error) {
 		return turn.Model{}, err
 	}
 	caller := m.pool.Caller(driver)
+	var known *price.Price
+	if p, ok := m.settings.Price(driver.Name(), name); ok {
+		known = &p
+	}
 	return turn.Model{
-		Provider: driver.Name(), Name: name, Window: int64(window), Try: try(caller),
+		Provider: driver.Name(), Name: name, Window: int64(window), Price: known, Try: try(caller),
 	}, nil
 }
 

@@ -20,5 +20,7 @@ func Policy() serve.Policy {
 		runnerpb.RunnerService_AbortRun_FullMethodName:      owner,
 		runnerpb.RunnerService_BuildContext_FullMethodName:  owner,
 		runnerpb.RunnerService_GetRunnerInfo_FullMethodName: owner,
+		runnerpb.RunnerService_ListProviders_FullMethodName: owner,
+		runnerpb.RunnerService_TestProvider_FullMethodName:  waits,
 	}
 }

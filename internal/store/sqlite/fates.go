@@ -119,6 +119,11 @@ func (e *Engine) ListTurns(ctx context.Context, agent string, q store.ListTurns)
 	return view(ctx, e, store.Inbox(agent), func(tx *db.Tx) ([]store.Turn, error) { return inbox.Turns(tx, agent, q) })
 }
 
+// SumUsage adds up the journalled answers of a thread.
+func (e *Engine) SumUsage(ctx context.Context, r store.Ref, q store.SumUsage) ([]store.UsageSum, error) {
+	return view(ctx, e, r, func(tx *db.Tx) ([]store.UsageSum, error) { return journal.SumUsage(tx, q) })
+}
+
 // ResolveTurn takes a dead turn off the dead letters.
 func (e *Engine) ResolveTurn(ctx context.Context, agent string, inboxID int64, how string) (ev thread.Event, key string, err error) {
 	err = e.do(ctx, store.Inbox(agent), true, func(tx *db.Tx) error {

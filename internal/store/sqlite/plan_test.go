@@ -20,10 +20,12 @@ var small = []string{"x_meta", "subscriptions", "s", "x_outbox", "x_fence", "x_d
 var reasons = []string{
 	"USING INDEX x_delivery_open", "USING COVERING INDEX x_delivery_open", // holds open rows only
 	"USING INDEX x_delivery_dead", "USING COVERING INDEX x_delivery_dead", // holds dead letters only
-	"SELECT COUNT(*), COALESCE(MAX(id),0)",     // Info counts, and nothing hot calls it
-	"ORDER BY id DESC LIMIT 1",                 // the last row
-	"SELECT COUNT(*) FROM x_chain",             // fsck reads everything
-	"JOIN events e ON e.id = c.event_id ORDER", // as above
+	"SELECT COUNT(*), COALESCE(MAX(id),0)",      // Info counts, and nothing hot calls it
+	"ORDER BY id DESC LIMIT 1",                  // the last row
+	"SELECT COUNT(*) FROM x_chain",              // fsck reads everything
+	"JOIN events e ON e.id = c.event_id ORDER",  // as above
+	"kind = 'model' AND recorded_at >= ? GROUP", // a person asks what everything has cost
+	"SCAN json_each VIRTUAL TABLE",              // the keys that were asked for
 }
 
 // The cost of a message must not grow with its thread: no statement that the
@@ -120,6 +122,10 @@ func everything(t testing.TB, e *Engine) []store.Ref {
 	_, err = e.Turn(ctx, "a", store.TurnQuery{InboxID: 1, Route: func(thread.Event, string) (string, error) { return th.Thread, nil }})
 	try(err)
 	_, err = e.ListTurns(ctx, "a", store.ListTurns{Limit: 9, Fate: store.FateDead, Unresolved: true})
+	try(err)
+	_, err = e.SumUsage(ctx, th, store.SumUsage{ByDay: true})
+	try(err)
+	_, err = e.SumUsage(ctx, th, store.SumUsage{ByRun: true, Turns: []string{p.Key}})
 	try(err)
 	_, _, err = e.ResolveTurn(ctx, "a", 1, "dropped")
 	try(err)

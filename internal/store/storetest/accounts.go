@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -35,7 +36,7 @@ var accounts = map[string]func(*testing.T, *fixture){
 			t.Errorf("claimed: %+v", c)
 		}
 		s := step(1, store.StepModel, "model:1", "", store.StepDone)
-		s.Usage = store.Usage{Input: 1, Output: 2}
+		s.Usage = store.Usage{Input: 5, Output: 2, CachedInput: 2, Reasoning: 1, CacheWrite: 3}
 		fin := replied(p)
 		fin.Steps = []store.Step{s}
 		f.finish(t, fin)
@@ -48,6 +49,49 @@ var accounts = map[string]func(*testing.T, *fixture){
 			_, err = f.Turn(t.Context(), "a", bad)
 			is(t, err, store.ErrNoTurn)
 		}
+	},
+	"usage": func(t *testing.T, f *fixture) {
+		f.push(t, "1", "2")
+		f.ensure(t)
+		pending := f.open(t).Events
+		record := func(key string, steps ...store.Step) {
+			_, err := f.Record(t.Context(), threadA, runner, store.Record{Key: key, Steps: steps})
+			ok(t, err)
+		}
+		answer := func(seq int, key, model string, u store.Usage) store.Step {
+			s := step(seq, store.StepModel, key, "", store.StepDone)
+			s.Name, s.Usage = model, u
+			return s
+		}
+		a, b := store.Usage{Input: 10, Output: 2, CachedInput: 4, Reasoning: 1, CacheWrite: 3}, store.Usage{Input: 5, Output: 1}
+		first, second := pending[0].Key, pending[1].Key
+		f.begin(t, pending[0], false)
+		record(first, answer(1, "model:1", "p/m", a), step(2, store.StepTool, "tool:1:1", store.ClassRead, store.StepDone))
+		record(first, answer(1, "model:1", "p/m", a)) // repeated after a lost answer: paid once
+		record(first, answer(3, "model:2", "p/n", b))
+		fin := replied(pending[0])
+		f.finish(t, fin)
+		f.begin(t, pending[1], false)
+		record(second, answer(1, "model:1", "p/m", b))
+
+		sum := func(q store.SumUsage) []store.UsageSum {
+			t.Helper()
+			out, err := f.SumUsage(t.Context(), threadA, q)
+			ok(t, err)
+			return out
+		}
+		both := a
+		both.Add(b)
+		equal(t, "by model", sum(store.SumUsage{}), []store.UsageSum{{Model: "p/m", Answers: 2, Usage: both}, {Model: "p/n", Answers: 1, Usage: b}})
+		equal(t, "of one turn", sum(store.SumUsage{ByRun: true, Turns: []string{second}}), []store.UsageSum{{Model: "p/m", Turn: second, Answers: 1, Usage: b}})
+		equal(t, "runs", len(sum(store.SumUsage{ByRun: true})), 3)
+		for _, s := range sum(store.SumUsage{ByDay: true, Since: time.Now().Add(-time.Hour)}) {
+			if _, err := time.Parse("2006-01-02", s.Day); err != nil {
+				t.Error(err)
+			}
+		}
+		equal(t, "later", len(sum(store.SumUsage{Since: time.Now().Add(time.Hour)})), 0)
+		equal(t, "of no turn", len(sum(store.SumUsage{Turns: []string{}})), 0)
 	},
 	"lists": func(t *testing.T, f *fixture) {
 		f.push(t, "1", "2", "3", "4", "5")

@@ -64,3 +64,22 @@ func (d *DB) addTables(ctx context.Context) (int, error) {
 		return err
 	})
 }
+
+// addColumns adds what a database of the same format lacks. A table that is not
+// there is fsck's to make.
+func (d *DB) addColumns(ctx context.Context) error {
+	for _, c := range schema.Later {
+		var columns, there int
+		err := d.conn.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(SUM(name = ?), 0) FROM pragma_table_info(?)", c[1], c[0]).Scan(&columns, &there)
+		if err != nil {
+			return fmt.Errorf("look for column %s: %w", c[1], err)
+		}
+		if columns == 0 || there > 0 {
+			continue
+		}
+		if err := d.exec("ALTER TABLE " + c[0] + " ADD COLUMN " + c[1] + " " + c[2]); err != nil {
+			return fmt.Errorf("add column %s: %w", c[1], err)
+		}
+	}
+	return nil
+}

@@ -138,6 +138,9 @@ func (d *DB) prepare() error {
 	if format > schema.Format {
 		return fmt.Errorf("format %d, this build knows %d: %w", format, schema.Format, store.ErrFormat)
 	}
+	if err := d.addColumns(ctx); err != nil {
+		return err
+	}
 	return d.verifyTail(ctx)
 }
 

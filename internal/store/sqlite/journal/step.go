@@ -9,7 +9,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-const stepColumns = "seq, kind, key, request_sha256, class, state, name, call_id, arguments, result, input, output, cached_input, reasoning, duration_us, recorded_at"
+const stepColumns = "seq, kind, key, request_sha256, class, state, name, call_id, arguments, result, input, output, cached_input, reasoning, duration_us, recorded_at, cache_write"
 
 func steps(tx *db.Tx, turn string) ([]store.Step, error) {
 	var out []store.Step
@@ -17,7 +17,7 @@ func steps(tx *db.Tx, turn string) ([]store.Step, error) {
 		var s store.Step
 		var us, at int64
 		if err := scan(&s.Seq, &s.Kind, &s.Key, &s.RequestSHA256, &s.Class, &s.State, &s.Name, &s.CallID, &s.Arguments, &s.Result,
-			&s.Usage.Input, &s.Usage.Output, &s.Usage.CachedInput, &s.Usage.Reasoning, &us, &at); err != nil {
+			&s.Usage.Input, &s.Usage.Output, &s.Usage.CachedInput, &s.Usage.Reasoning, &us, &at, &s.Usage.CacheWrite); err != nil {
 			return err
 		}
 		s.Duration, s.RecordedAt = time.Duration(us)*time.Microsecond, store.FromMillis(at)
@@ -31,11 +31,11 @@ func steps(tx *db.Tx, turn string) ([]store.Step, error) {
 // doubt, and what is done stays as it is.
 func putSteps(tx *db.Tx, f store.Fence, turn string, list []store.Step, toolcalls map[string]string) (fresh bool, err error) {
 	for _, s := range list {
-		n, err := tx.Exec(`INSERT INTO x_step(turn, `+stepColumns+`) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+		n, err := tx.Exec(`INSERT INTO x_step(turn, `+stepColumns+`) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 			ON CONFLICT(turn, key) DO UPDATE SET state = excluded.state, result = excluded.result, duration_us = excluded.duration_us,
 				recorded_at = excluded.recorded_at WHERE x_step.state = 'intent' AND excluded.state <> 'intent'`,
 			turn, s.Seq, s.Kind, s.Key, s.RequestSHA256, s.Class, s.State, s.Name, s.CallID, s.Arguments, s.Result,
-			s.Usage.Input, s.Usage.Output, s.Usage.CachedInput, s.Usage.Reasoning, s.Duration.Microseconds(), time.Now().UnixMilli())
+			s.Usage.Input, s.Usage.Output, s.Usage.CachedInput, s.Usage.Reasoning, s.Duration.Microseconds(), time.Now().UnixMilli(), s.Usage.CacheWrite)
 		if err != nil {
 			return fresh, err
 		}
@@ -120,10 +120,7 @@ func Explain(tx *db.Tx, t *store.Turn) error {
 		return err
 	}
 	for _, s := range t.Steps {
-		t.Usage.Input += s.Usage.Input
-		t.Usage.Output += s.Usage.Output
-		t.Usage.CachedInput += s.Usage.CachedInput
-		t.Usage.Reasoning += s.Usage.Reasoning
+		t.Usage.Add(s.Usage)
 	}
 	if t.ReplyID == 0 {
 		return nil

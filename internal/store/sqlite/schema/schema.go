@@ -20,6 +20,10 @@ import (
 // Format is the version of our tables; a database of a newer one is refused.
 const Format = 1
 
+// Later are columns that databases of the same format may lack; older builds do
+// not look at them. Each is table, column and definition.
+var Later = [][3]string{{"x_step", "cache_write", "INTEGER NOT NULL DEFAULT 0"}}
+
 // SQL makes all tables and indexes that are absent.
 const SQL = thread + ours
 
@@ -77,7 +81,7 @@ CREATE TABLE IF NOT EXISTS x_step (
   arguments TEXT NOT NULL DEFAULT '', request_sha256 BLOB, result BLOB,
   input INTEGER NOT NULL DEFAULT 0, output INTEGER NOT NULL DEFAULT 0, cached_input INTEGER NOT NULL DEFAULT 0,
   reasoning INTEGER NOT NULL DEFAULT 0, duration_us INTEGER NOT NULL DEFAULT 0, recorded_at INTEGER NOT NULL,
-  PRIMARY KEY (turn, key)) WITHOUT ROWID;
+  cache_write INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (turn, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS x_delivery (
   event_id INTEGER PRIMARY KEY, key TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
   not_before INTEGER NOT NULL DEFAULT 0, channel TEXT NOT NULL DEFAULT '', provider_id TEXT NOT NULL DEFAULT '',

@@ -75,6 +75,11 @@ func (s *Service) ListTurns(ctx context.Context, req *registryv1.ListTurnsReques
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
+	if req.GetWithUsage() {
+		if err := s.fillUsage(ctx, a.ID, turns); err != nil {
+			return nil, err
+		}
+	}
 	out := &registryv1.ListTurnsResponse{}
 	for _, t := range turns {
 		out.Turns = append(out.Turns, wire.Turn(t))

@@ -89,6 +89,7 @@ func ReadSteps(in []*registryv1.Step) ([]store.Step, map[string]string) {
 			Usage: store.Usage{
 				Input: p.GetUsage().GetInput(), Output: p.GetUsage().GetOutput(),
 				CachedInput: p.GetUsage().GetCachedInput(), Reasoning: p.GetUsage().GetReasoning(),
+				CacheWrite: p.GetUsage().GetCacheWrite(),
 			},
 		}
 		if s.Kind == store.StepTool && s.State != store.StepIntent {
@@ -122,14 +123,15 @@ func Steps(in []store.Step) []*registryv1.Step {
 		out[i] = &registryv1.Step{
 			Seq: int32(s.Seq), Kind: stepKinds[s.Kind], Key: s.Key, RequestSha256: s.RequestSHA256, Class: toolClasses[s.Class],
 			State: stepStates[s.State], Name: s.Name, CallId: s.CallID, Arguments: s.Arguments, Result: s.Result,
-			Usage: toUsage(s.Usage), Duration: durationpb.New(s.Duration), RecordedAt: stampOf(s.RecordedAt),
+			Usage: ToUsage(s.Usage), Duration: durationpb.New(s.Duration), RecordedAt: stampOf(s.RecordedAt),
 		}
 	}
 	return out
 }
 
-func toUsage(u store.Usage) *registryv1.Usage {
-	return &registryv1.Usage{Input: u.Input, Output: u.Output, CachedInput: u.CachedInput, Reasoning: u.Reasoning}
+// ToUsage is what answers have cost.
+func ToUsage(u store.Usage) *registryv1.Usage {
+	return &registryv1.Usage{Input: u.Input, Output: u.Output, CachedInput: u.CachedInput, Reasoning: u.Reasoning, CacheWrite: u.CacheWrite}
 }
 
 func stampOf(t time.Time) *timestamppb.Timestamp {
@@ -149,7 +151,7 @@ func Turn(t store.Turn) *registryv1.Turn {
 		AgentId: t.Agent, InboxId: t.InboxID, Key: t.Key, ThreadId: t.Thread, State: turnStates[t.State], Fate: Fate(t.Fate),
 		Source: sayable(t.Source), CrashAttempts: int32(t.CrashAttempts), ErrorAttempts: int32(t.ErrorAttempts), Error: sayable(t.Error),
 		InboundEventId: t.InboundID, ReplyEventId: t.ReplyID, ErrorEventId: t.ErrorEventID, QueuedAt: stampOf(t.QueuedAt),
-		ClaimedAt: stampOf(t.ClaimedAt), FinishedAt: stampOf(t.FinishedAt), NextAt: stampOf(t.NextAt), Usage: toUsage(t.Usage),
+		ClaimedAt: stampOf(t.ClaimedAt), FinishedAt: stampOf(t.FinishedAt), NextAt: stampOf(t.NextAt), Usage: ToUsage(t.Usage),
 		Resolved: t.Resolved, Steps: Steps(t.Steps),
 	}
 	if t.Delivery != nil {

@@ -133,7 +133,7 @@ func Model(seq int32, round int, provider string, req model.Request, resp model.
 		State: registrypb.StepState_STEP_STATE_DONE, Name: Clip(provider+"/"+req.Model, 256), Result: result,
 		Usage: &registrypb.Usage{
 			Input: resp.Usage.Input, Output: resp.Usage.Output,
-			CachedInput: resp.Usage.CachedInput, Reasoning: resp.Usage.Reasoning,
+			CachedInput: resp.Usage.CachedInput, Reasoning: resp.Usage.Reasoning, CacheWrite: resp.Usage.CacheWrite,
 		},
 		Duration: durationpb.New(resp.Duration),
 	}

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/theclaw/agents/internal/price"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -53,6 +54,8 @@ type Model struct {
 	Provider, Name string
 	// Window is the context window of the provider, in tokens; 0: not known.
 	Window int64
+	// Price is what providers.yaml says; nil: not known.
+	Price *price.Price
 	// Try makes at most one call.
 	Try TryFunc
 	// Program is set, and Try is not, for a program that runs tools itself: what
@@ -84,6 +87,7 @@ type Slot interface {
 type Meter interface {
 	ObserveStep(kind string, d time.Duration)
 	AddTokens(direction, provider, model string, n int64)
+	AddCost(provider, model string, cost float64)
 	AddRetry(class string)
 }
 

@@ -467,7 +467,9 @@ type Usage struct {
 	// cached_input tokens, a part of input.
 	CachedInput int64 `protobuf:"varint,3,opt,name=cached_input,json=cachedInput,proto3" json:"cached_input,omitempty"`
 	// reasoning tokens, a part of output.
-	Reasoning     int64 `protobuf:"varint,4,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
+	Reasoning int64 `protobuf:"varint,4,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
+	// cache_write tokens, a part of input that was put into the cache.
+	CacheWrite    int64 `protobuf:"varint,5,opt,name=cache_write,json=cacheWrite,proto3" json:"cache_write,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -526,6 +528,13 @@ func (x *Usage) GetCachedInput() int64 {
 func (x *Usage) GetReasoning() int64 {
 	if x != nil {
 		return x.Reasoning
+	}
+	return 0
+}
+
+func (x *Usage) GetCacheWrite() int64 {
+	if x != nil {
+		return x.CacheWrite
 	}
 	return 0
 }
@@ -2297,7 +2306,10 @@ type ListTurnsRequest struct {
 	// page_token continues after an earlier answer; empty starts.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// unresolved leaves out dead turns that were retried or dropped.
-	Unresolved    bool `protobuf:"varint,5,opt,name=unresolved,proto3" json:"unresolved,omitempty"`
+	Unresolved bool `protobuf:"varint,5,opt,name=unresolved,proto3" json:"unresolved,omitempty"`
+	// with_usage opens the threads of the turns and tells what each has cost;
+	// without it, usage is empty.
+	WithUsage     bool `protobuf:"varint,6,opt,name=with_usage,json=withUsage,proto3" json:"with_usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2363,6 +2375,13 @@ func (x *ListTurnsRequest) GetPageToken() string {
 func (x *ListTurnsRequest) GetUnresolved() bool {
 	if x != nil {
 		return x.Unresolved
+	}
+	return false
+}
+
+func (x *ListTurnsRequest) GetWithUsage() bool {
+	if x != nil {
+		return x.WithUsage
 	}
 	return false
 }
@@ -2615,16 +2634,256 @@ func (*DropTurnResponse) Descriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
+// SumUsageRequest chooses answers and how they are put together; those of
+// different models are always apart.
+type SumUsageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// since leaves out answers recorded before it.
+	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// by_day keeps days apart, in UTC.
+	ByDay bool `protobuf:"varint,3,opt,name=by_day,json=byDay,proto3" json:"by_day,omitempty"`
+	// by_run keeps turns apart.
+	ByRun bool `protobuf:"varint,4,opt,name=by_run,json=byRun,proto3" json:"by_run,omitempty"`
+	// page_size in threads; 0 is 100, at most 1000.
+	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// page_token of the page before.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SumUsageRequest) Reset() {
+	*x = SumUsageRequest{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SumUsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SumUsageRequest) ProtoMessage() {}
+
+func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
+func (*SumUsageRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SumUsageRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *SumUsageRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *SumUsageRequest) GetByDay() bool {
+	if x != nil {
+		return x.ByDay
+	}
+	return false
+}
+
+func (x *SumUsageRequest) GetByRun() bool {
+	if x != nil {
+		return x.ByRun
+	}
+	return false
+}
+
+func (x *SumUsageRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *SumUsageRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// UsageSum is what some answers of one thread have cost together.
+type UsageSum struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// thread_id of the conversation.
+	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// model as it was journalled: provider/model.
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// day as 2006-01-02 in UTC; empty unless asked for.
+	Day string `protobuf:"bytes,3,opt,name=day,proto3" json:"day,omitempty"`
+	// run_id of the turn; empty unless asked for.
+	RunId string `protobuf:"bytes,4,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// answers that were added up.
+	Answers int64 `protobuf:"varint,5,opt,name=answers,proto3" json:"answers,omitempty"`
+	// usage of them together.
+	Usage         *Usage `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageSum) Reset() {
+	*x = UsageSum{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageSum) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageSum) ProtoMessage() {}
+
+func (x *UsageSum) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
+func (*UsageSum) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *UsageSum) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *UsageSum) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *UsageSum) GetDay() string {
+	if x != nil {
+		return x.Day
+	}
+	return ""
+}
+
+func (x *UsageSum) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *UsageSum) GetAnswers() int64 {
+	if x != nil {
+		return x.Answers
+	}
+	return 0
+}
+
+func (x *UsageSum) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// SumUsageResponse holds the sums of a page of threads.
+type SumUsageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// sums by thread, and within by day, run and model.
+	Sums []*UsageSum `protobuf:"bytes,1,rep,name=sums,proto3" json:"sums,omitempty"`
+	// next_page_token is empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SumUsageResponse) Reset() {
+	*x = SumUsageResponse{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SumUsageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SumUsageResponse) ProtoMessage() {}
+
+func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
+func (*SumUsageResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SumUsageResponse) GetSums() []*UsageSum {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
+func (x *SumUsageResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
-	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a theclaw/registry/v1/thread.proto\"v\n" +
+	"\x1etheclaw/registry/v1/turn.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a theclaw/registry/v1/thread.proto\"\x97\x01\n" +
 	"\x05Usage\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\x03R\x05input\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\x03R\x06output\x12!\n" +
 	"\fcached_input\x18\x03 \x01(\x03R\vcachedInput\x12\x1c\n" +
-	"\treasoning\x18\x04 \x01(\x03R\treasoning\"\xbb\x04\n" +
+	"\treasoning\x18\x04 \x01(\x03R\treasoning\x12\x1f\n" +
+	"\vcache_write\x18\x05 \x01(\x03R\n" +
+	"cacheWrite\"\xbb\x04\n" +
 	"\x04Step\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x05R\x03seq\x12=\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1d.theclaw.registry.v1.StepKindB\n" +
@@ -2787,7 +3046,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x03key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x03key\x12-\n" +
 	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"@\n" +
 	"\x0fGetTurnResponse\x12-\n" +
-	"\x04turn\x18\x01 \x01(\v2\x19.theclaw.registry.v1.TurnR\x04turn\"\xcf\x01\n" +
+	"\x04turn\x18\x01 \x01(\v2\x19.theclaw.registry.v1.TurnR\x04turn\"\xee\x01\n" +
 	"\x10ListTurnsRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12-\n" +
 	"\x04fate\x18\x02 \x01(\x0e2\x19.theclaw.registry.v1.FateR\x04fate\x12'\n" +
@@ -2797,7 +3056,9 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1e\n" +
 	"\n" +
 	"unresolved\x18\x05 \x01(\bR\n" +
-	"unresolved\"l\n" +
+	"unresolved\x12\x1d\n" +
+	"\n" +
+	"with_usage\x18\x06 \x01(\bR\twithUsage\"l\n" +
 	"\x11ListTurnsResponse\x12/\n" +
 	"\x05turns\x18\x01 \x03(\v2\x19.theclaw.registry.v1.TurnR\x05turns\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\\\n" +
@@ -2809,7 +3070,26 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x0fDropTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\"\n" +
 	"\binbox_id\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\ainboxId\"\x12\n" +
-	"\x10DropTurnResponse*\x89\x01\n" +
+	"\x10DropTurnResponse\"\xe9\x01\n" +
+	"\x0fSumUsageRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x15\n" +
+	"\x06by_day\x18\x03 \x01(\bR\x05byDay\x12\x15\n" +
+	"\x06by_run\x18\x04 \x01(\bR\x05byRun\x12'\n" +
+	"\tpage_size\x18\x05 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"\xb2\x01\n" +
+	"\bUsageSum\x12\x1b\n" +
+	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12\x10\n" +
+	"\x03day\x18\x03 \x01(\tR\x03day\x12\x15\n" +
+	"\x06run_id\x18\x04 \x01(\tR\x05runId\x12\x18\n" +
+	"\aanswers\x18\x05 \x01(\x03R\aanswers\x120\n" +
+	"\x05usage\x18\x06 \x01(\v2\x1a.theclaw.registry.v1.UsageR\x05usage\"m\n" +
+	"\x10SumUsageResponse\x121\n" +
+	"\x04sums\x18\x01 \x03(\v2\x1d.theclaw.registry.v1.UsageSumR\x04sums\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\x89\x01\n" +
 	"\x04Fate\x12\x14\n" +
 	"\x10FATE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fFATE_REPLIED\x10\x01\x12\x0f\n" +
@@ -2852,7 +3132,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x16DELIVERY_STATE_SENDING\x10\x02\x12\x17\n" +
 	"\x13DELIVERY_STATE_SENT\x10\x03\x12\x17\n" +
 	"\x13DELIVERY_STATE_DEAD\x10\x04\x12\x1a\n" +
-	"\x16DELIVERY_STATE_SKIPPED\x10\x052\xea\x05\n" +
+	"\x16DELIVERY_STATE_SKIPPED\x10\x052\xc3\x06\n" +
 	"\vTurnService\x12Z\n" +
 	"\tOpenBatch\x12%.theclaw.registry.v1.OpenBatchRequest\x1a&.theclaw.registry.v1.OpenBatchResponse\x12Z\n" +
 	"\tBeginTurn\x12%.theclaw.registry.v1.BeginTurnRequest\x1a&.theclaw.registry.v1.BeginTurnResponse\x12]\n" +
@@ -2861,7 +3141,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
 	"FinishTurn\x12&.theclaw.registry.v1.FinishTurnRequest\x1a'.theclaw.registry.v1.FinishTurnResponse\x12T\n" +
 	"\aGetTurn\x12#.theclaw.registry.v1.GetTurnRequest\x1a$.theclaw.registry.v1.GetTurnResponse\x12Z\n" +
-	"\tListTurns\x12%.theclaw.registry.v1.ListTurnsRequest\x1a&.theclaw.registry.v1.ListTurnsResponse\x12Z\n" +
+	"\tListTurns\x12%.theclaw.registry.v1.ListTurnsRequest\x1a&.theclaw.registry.v1.ListTurnsResponse\x12W\n" +
+	"\bSumUsage\x12$.theclaw.registry.v1.SumUsageRequest\x1a%.theclaw.registry.v1.SumUsageResponse\x12Z\n" +
 	"\tRetryTurn\x12%.theclaw.registry.v1.RetryTurnRequest\x1a&.theclaw.registry.v1.RetryTurnResponse\x12W\n" +
 	"\bDropTurn\x12$.theclaw.registry.v1.DropTurnRequest\x1a%.theclaw.registry.v1.DropTurnResponseB\xd6\x01\n" +
 	"\x17com.theclaw.registry.v1B\tTurnProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
@@ -2879,7 +3160,7 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(Fate)(0),                     // 0: theclaw.registry.v1.Fate
 	(StepKind)(0),                 // 1: theclaw.registry.v1.StepKind
@@ -2913,32 +3194,35 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*RetryTurnResponse)(nil),     // 29: theclaw.registry.v1.RetryTurnResponse
 	(*DropTurnRequest)(nil),       // 30: theclaw.registry.v1.DropTurnRequest
 	(*DropTurnResponse)(nil),      // 31: theclaw.registry.v1.DropTurnResponse
-	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
-	(*Event)(nil),                 // 34: theclaw.registry.v1.Event
+	(*SumUsageRequest)(nil),       // 32: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),              // 33: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),      // 34: theclaw.registry.v1.SumUsageResponse
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*Event)(nil),                 // 37: theclaw.registry.v1.Event
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	1,  // 0: theclaw.registry.v1.Step.kind:type_name -> theclaw.registry.v1.StepKind
 	3,  // 1: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
 	2,  // 2: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
 	7,  // 3: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	32, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	33, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	35, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	36, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
 	9,  // 6: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	34, // 7: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	37, // 7: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
 	11, // 8: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
 	9,  // 9: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	32, // 10: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	32, // 11: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	35, // 10: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	35, // 11: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
 	5,  // 12: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	32, // 13: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	34, // 14: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	35, // 13: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	37, // 14: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
 	8,  // 15: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	34, // 16: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	37, // 16: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
 	15, // 17: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
 	14, // 18: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	32, // 19: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	32, // 20: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	35, // 19: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	35, // 20: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
 	8,  // 21: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
 	17, // 22: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
 	9,  // 23: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
@@ -2947,43 +3231,48 @@ var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	9,  // 26: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
 	0,  // 27: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
 	6,  // 28: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	33, // 29: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	33, // 30: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	33, // 31: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	36, // 29: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	36, // 30: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	36, // 31: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
 	4,  // 32: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
 	0,  // 33: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	33, // 34: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	33, // 35: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	33, // 36: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	33, // 37: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	36, // 34: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	36, // 35: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	36, // 36: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	36, // 37: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
 	7,  // 38: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
 	8,  // 39: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
 	22, // 40: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	32, // 41: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	35, // 41: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
 	23, // 42: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
 	0,  // 43: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
 	23, // 44: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	10, // 45: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	13, // 46: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	18, // 47: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	20, // 48: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	24, // 49: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	26, // 50: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	28, // 51: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	30, // 52: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	12, // 53: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	16, // 54: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	19, // 55: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	21, // 56: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	25, // 57: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	27, // 58: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	29, // 59: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	31, // 60: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	53, // [53:61] is the sub-list for method output_type
-	45, // [45:53] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	36, // 45: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	7,  // 46: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	33, // 47: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	10, // 48: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	13, // 49: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	18, // 50: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	20, // 51: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	24, // 52: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	26, // 53: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	32, // 54: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	28, // 55: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	30, // 56: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	12, // 57: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	16, // 58: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	19, // 59: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	21, // 60: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	25, // 61: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	27, // 62: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	34, // 63: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	29, // 64: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	31, // 65: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	57, // [57:66] is the sub-list for method output_type
+	48, // [48:57] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -2998,7 +3287,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   25,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	TurnService_FinishTurn_FullMethodName = "/theclaw.registry.v1.TurnService/FinishTurn"
 	TurnService_GetTurn_FullMethodName    = "/theclaw.registry.v1.TurnService/GetTurn"
 	TurnService_ListTurns_FullMethodName  = "/theclaw.registry.v1.TurnService/ListTurns"
+	TurnService_SumUsage_FullMethodName   = "/theclaw.registry.v1.TurnService/SumUsage"
 	TurnService_RetryTurn_FullMethodName  = "/theclaw.registry.v1.TurnService/RetryTurn"
 	TurnService_DropTurn_FullMethodName   = "/theclaw.registry.v1.TurnService/DropTurn"
 )
@@ -56,6 +57,10 @@ type TurnServiceClient interface {
 	GetTurn(ctx context.Context, in *GetTurnRequest, opts ...grpc.CallOption) (*GetTurnResponse, error)
 	// ListTurns answers turns of an agent, newest inbox event first.
 	ListTurns(ctx context.Context, in *ListTurnsRequest, opts ...grpc.CallOption) (*ListTurnsResponse, error)
+	// SumUsage adds up what the model answers in an agent's journal have cost in
+	// tokens. Each committed answer counts once; what a try without an answer
+	// cost is not known to the journal.
+	SumUsage(ctx context.Context, in *SumUsageRequest, opts ...grpc.CallOption) (*SumUsageResponse, error)
 	// RetryTurn pushes the event of a dead turn into the inbox again.
 	RetryTurn(ctx context.Context, in *RetryTurnRequest, opts ...grpc.CallOption) (*RetryTurnResponse, error)
 	// DropTurn takes a dead turn off the dead letters for good.
@@ -130,6 +135,16 @@ func (c *turnServiceClient) ListTurns(ctx context.Context, in *ListTurnsRequest,
 	return out, nil
 }
 
+func (c *turnServiceClient) SumUsage(ctx context.Context, in *SumUsageRequest, opts ...grpc.CallOption) (*SumUsageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SumUsageResponse)
+	err := c.cc.Invoke(ctx, TurnService_SumUsage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *turnServiceClient) RetryTurn(ctx context.Context, in *RetryTurnRequest, opts ...grpc.CallOption) (*RetryTurnResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RetryTurnResponse)
@@ -177,6 +192,10 @@ type TurnServiceServer interface {
 	GetTurn(context.Context, *GetTurnRequest) (*GetTurnResponse, error)
 	// ListTurns answers turns of an agent, newest inbox event first.
 	ListTurns(context.Context, *ListTurnsRequest) (*ListTurnsResponse, error)
+	// SumUsage adds up what the model answers in an agent's journal have cost in
+	// tokens. Each committed answer counts once; what a try without an answer
+	// cost is not known to the journal.
+	SumUsage(context.Context, *SumUsageRequest) (*SumUsageResponse, error)
 	// RetryTurn pushes the event of a dead turn into the inbox again.
 	RetryTurn(context.Context, *RetryTurnRequest) (*RetryTurnResponse, error)
 	// DropTurn takes a dead turn off the dead letters for good.
@@ -208,6 +227,9 @@ func (UnimplementedTurnServiceServer) GetTurn(context.Context, *GetTurnRequest) 
 }
 func (UnimplementedTurnServiceServer) ListTurns(context.Context, *ListTurnsRequest) (*ListTurnsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTurns not implemented")
+}
+func (UnimplementedTurnServiceServer) SumUsage(context.Context, *SumUsageRequest) (*SumUsageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SumUsage not implemented")
 }
 func (UnimplementedTurnServiceServer) RetryTurn(context.Context, *RetryTurnRequest) (*RetryTurnResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryTurn not implemented")
@@ -344,6 +366,24 @@ func _TurnService_ListTurns_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TurnService_SumUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SumUsageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TurnServiceServer).SumUsage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TurnService_SumUsage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TurnServiceServer).SumUsage(ctx, req.(*SumUsageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TurnService_RetryTurn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RetryTurnRequest)
 	if err := dec(in); err != nil {
@@ -410,6 +450,10 @@ var TurnService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListTurns",
 			Handler:    _TurnService_ListTurns_Handler,
+		},
+		{
+			MethodName: "SumUsage",
+			Handler:    _TurnService_SumUsage_Handler,
 		},
 		{
 			MethodName: "RetryTurn",

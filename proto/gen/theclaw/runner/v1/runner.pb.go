@@ -146,6 +146,63 @@ func (RunStream) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{1}
 }
 
+// KeyState tells whether a provider's key can be read.
+type KeyState int32
+
+const (
+	// KEY_STATE_UNSPECIFIED is never answered.
+	KeyState_KEY_STATE_UNSPECIFIED KeyState = 0
+	// KEY_STATE_NONE means that the provider gets no key.
+	KeyState_KEY_STATE_NONE KeyState = 1
+	// KEY_STATE_SET means that a key was read from where it is said to be.
+	KeyState_KEY_STATE_SET KeyState = 2
+	// KEY_STATE_MISSING means that it could not be read there.
+	KeyState_KEY_STATE_MISSING KeyState = 3
+)
+
+// Enum value maps for KeyState.
+var (
+	KeyState_name = map[int32]string{
+		0: "KEY_STATE_UNSPECIFIED",
+		1: "KEY_STATE_NONE",
+		2: "KEY_STATE_SET",
+		3: "KEY_STATE_MISSING",
+	}
+	KeyState_value = map[string]int32{
+		"KEY_STATE_UNSPECIFIED": 0,
+		"KEY_STATE_NONE":        1,
+		"KEY_STATE_SET":         2,
+		"KEY_STATE_MISSING":     3,
+	}
+)
+
+func (x KeyState) Enum() *KeyState {
+	p := new(KeyState)
+	*p = x
+	return p
+}
+
+func (x KeyState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (KeyState) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_runner_v1_runner_proto_enumTypes[2].Descriptor()
+}
+
+func (KeyState) Type() protoreflect.EnumType {
+	return &file_theclaw_runner_v1_runner_proto_enumTypes[2]
+}
+
+func (x KeyState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use KeyState.Descriptor instead.
+func (KeyState) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{2}
+}
+
 // RunBatchRequest names an agent.
 type RunBatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1143,6 +1200,527 @@ func (x *GetRunnerInfoResponse) GetUptime() *durationpb.Duration {
 	return nil
 }
 
+// ListProvidersRequest chooses providers.
+type ListProvidersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// all answers the well-known providers too that are not set up here.
+	All           bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProvidersRequest) Reset() {
+	*x = ListProvidersRequest{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProvidersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProvidersRequest) ProtoMessage() {}
+
+func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
+func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListProvidersRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+// ProviderModel is a model a provider is known to have.
+type ProviderModel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name as the provider knows it.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// context_window in tokens.
+	ContextWindow int64 `protobuf:"varint,2,opt,name=context_window,json=contextWindow,proto3" json:"context_window,omitempty"`
+	// price of it; absent when providers.yaml names none.
+	Price         *Price `protobuf:"bytes,3,opt,name=price,proto3" json:"price,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProviderModel) Reset() {
+	*x = ProviderModel{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProviderModel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProviderModel) ProtoMessage() {}
+
+func (x *ProviderModel) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProviderModel.ProtoReflect.Descriptor instead.
+func (*ProviderModel) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ProviderModel) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProviderModel) GetContextWindow() int64 {
+	if x != nil {
+		return x.ContextWindow
+	}
+	return 0
+}
+
+func (x *ProviderModel) GetPrice() *Price {
+	if x != nil {
+		return x.Price
+	}
+	return nil
+}
+
+// Price of a model per million tokens, as providers.yaml has it.
+type Price struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// input tokens that the cache had no part in.
+	Input float64 `protobuf:"fixed64,1,opt,name=input,proto3" json:"input,omitempty"`
+	// output tokens, reasoning included.
+	Output float64 `protobuf:"fixed64,2,opt,name=output,proto3" json:"output,omitempty"`
+	// cache_read: input served from the cache.
+	CacheRead *float64 `protobuf:"fixed64,3,opt,name=cache_read,json=cacheRead,proto3,oneof" json:"cache_read,omitempty"`
+	// cache_write: input put into the cache.
+	CacheWrite    *float64 `protobuf:"fixed64,4,opt,name=cache_write,json=cacheWrite,proto3,oneof" json:"cache_write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Price) Reset() {
+	*x = Price{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Price) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Price) ProtoMessage() {}
+
+func (x *Price) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Price.ProtoReflect.Descriptor instead.
+func (*Price) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Price) GetInput() float64 {
+	if x != nil {
+		return x.Input
+	}
+	return 0
+}
+
+func (x *Price) GetOutput() float64 {
+	if x != nil {
+		return x.Output
+	}
+	return 0
+}
+
+func (x *Price) GetCacheRead() float64 {
+	if x != nil && x.CacheRead != nil {
+		return *x.CacheRead
+	}
+	return 0
+}
+
+func (x *Price) GetCacheWrite() float64 {
+	if x != nil && x.CacheWrite != nil {
+		return *x.CacheWrite
+	}
+	return 0
+}
+
+// Provider is a way to models. Nothing of it shows the key.
+type Provider struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name that agents use.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// driver that speaks to it: openai, anthropic or offline.
+	Driver string `protobuf:"bytes,2,opt,name=driver,proto3" json:"driver,omitempty"`
+	// base_url of its endpoint.
+	BaseUrl string `protobuf:"bytes,3,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
+	// key tells whether it can be read.
+	Key KeyState `protobuf:"varint,4,opt,name=key,proto3,enum=theclaw.runner.v1.KeyState" json:"key,omitempty"`
+	// key_from is where the key is, such as env:OPENAI_API_KEY.
+	KeyFrom string `protobuf:"bytes,5,opt,name=key_from,json=keyFrom,proto3" json:"key_from,omitempty"`
+	// key_problem says why it could not be read.
+	KeyProblem string `protobuf:"bytes,6,opt,name=key_problem,json=keyProblem,proto3" json:"key_problem,omitempty"`
+	// origin of the settings: providers.yaml, environment and so on; empty for
+	// one that is not set up.
+	Origin string `protobuf:"bytes,7,opt,name=origin,proto3" json:"origin,omitempty"`
+	// is_default: it answers for agents that name none.
+	IsDefault bool `protobuf:"varint,8,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
+	// models that are known, the default first.
+	Models        []*ProviderModel `protobuf:"bytes,9,rep,name=models,proto3" json:"models,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Provider) Reset() {
+	*x = Provider{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Provider) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Provider) ProtoMessage() {}
+
+func (x *Provider) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Provider.ProtoReflect.Descriptor instead.
+func (*Provider) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Provider) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Provider) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *Provider) GetBaseUrl() string {
+	if x != nil {
+		return x.BaseUrl
+	}
+	return ""
+}
+
+func (x *Provider) GetKey() KeyState {
+	if x != nil {
+		return x.Key
+	}
+	return KeyState_KEY_STATE_UNSPECIFIED
+}
+
+func (x *Provider) GetKeyFrom() string {
+	if x != nil {
+		return x.KeyFrom
+	}
+	return ""
+}
+
+func (x *Provider) GetKeyProblem() string {
+	if x != nil {
+		return x.KeyProblem
+	}
+	return ""
+}
+
+func (x *Provider) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *Provider) GetIsDefault() bool {
+	if x != nil {
+		return x.IsDefault
+	}
+	return false
+}
+
+func (x *Provider) GetModels() []*ProviderModel {
+	if x != nil {
+		return x.Models
+	}
+	return nil
+}
+
+// ListProvidersResponse holds providers.
+type ListProvidersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// providers by name.
+	Providers []*Provider `protobuf:"bytes,1,rep,name=providers,proto3" json:"providers,omitempty"`
+	// notes are findings: things that are set and not used.
+	Notes         []string `protobuf:"bytes,2,rep,name=notes,proto3" json:"notes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProvidersResponse) Reset() {
+	*x = ListProvidersResponse{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProvidersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProvidersResponse) ProtoMessage() {}
+
+func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
+func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListProvidersResponse) GetProviders() []*Provider {
+	if x != nil {
+		return x.Providers
+	}
+	return nil
+}
+
+func (x *ListProvidersResponse) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+// TestProviderRequest names a provider.
+type TestProviderRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name of the provider; empty is the default.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// model to ask; empty is the provider's default.
+	Model         string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestProviderRequest) Reset() {
+	*x = TestProviderRequest{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestProviderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestProviderRequest) ProtoMessage() {}
+
+func (x *TestProviderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestProviderRequest.ProtoReflect.Descriptor instead.
+func (*TestProviderRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *TestProviderRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TestProviderRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+// TestProviderResponse is what the call was like.
+type TestProviderResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// provider that was asked.
+	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	// model that answered, as the provider names it.
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// latency from the call to the end of the answer.
+	Latency *durationpb.Duration `protobuf:"bytes,3,opt,name=latency,proto3" json:"latency,omitempty"`
+	// first_token is the time to the first piece.
+	FirstToken *durationpb.Duration `protobuf:"bytes,4,opt,name=first_token,json=firstToken,proto3" json:"first_token,omitempty"`
+	// input_tokens of the call.
+	InputTokens int64 `protobuf:"varint,5,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
+	// output_tokens of the call.
+	OutputTokens int64 `protobuf:"varint,6,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	// text of the answer, at most 200 characters.
+	Text string `protobuf:"bytes,7,opt,name=text,proto3" json:"text,omitempty"`
+	// context_window of the model that is assumed here, in tokens.
+	ContextWindow int64 `protobuf:"varint,8,opt,name=context_window,json=contextWindow,proto3" json:"context_window,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestProviderResponse) Reset() {
+	*x = TestProviderResponse{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestProviderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestProviderResponse) ProtoMessage() {}
+
+func (x *TestProviderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestProviderResponse.ProtoReflect.Descriptor instead.
+func (*TestProviderResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *TestProviderResponse) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *TestProviderResponse) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *TestProviderResponse) GetLatency() *durationpb.Duration {
+	if x != nil {
+		return x.Latency
+	}
+	return nil
+}
+
+func (x *TestProviderResponse) GetFirstToken() *durationpb.Duration {
+	if x != nil {
+		return x.FirstToken
+	}
+	return nil
+}
+
+func (x *TestProviderResponse) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *TestProviderResponse) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *TestProviderResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *TestProviderResponse) GetContextWindow() int64 {
+	if x != nil {
+		return x.ContextWindow
+	}
+	return 0
+}
+
 var File_theclaw_runner_v1_runner_proto protoreflect.FileDescriptor
 
 const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
@@ -1217,7 +1795,50 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\bprovider\x18\x04 \x01(\tR\bprovider\x12'\n" +
 	"\x0fprovider_origin\x18\x05 \x01(\tR\x0eproviderOrigin\x12!\n" +
 	"\fturns_active\x18\x06 \x01(\x05R\vturnsActive\x121\n" +
-	"\x06uptime\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06uptime*h\n" +
+	"\x06uptime\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06uptime\"(\n" +
+	"\x14ListProvidersRequest\x12\x10\n" +
+	"\x03all\x18\x01 \x01(\bR\x03all\"z\n" +
+	"\rProviderModel\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
+	"\x0econtext_window\x18\x02 \x01(\x03R\rcontextWindow\x12.\n" +
+	"\x05price\x18\x03 \x01(\v2\x18.theclaw.runner.v1.PriceR\x05price\"\x9e\x01\n" +
+	"\x05Price\x12\x14\n" +
+	"\x05input\x18\x01 \x01(\x01R\x05input\x12\x16\n" +
+	"\x06output\x18\x02 \x01(\x01R\x06output\x12\"\n" +
+	"\n" +
+	"cache_read\x18\x03 \x01(\x01H\x00R\tcacheRead\x88\x01\x01\x12$\n" +
+	"\vcache_write\x18\x04 \x01(\x01H\x01R\n" +
+	"cacheWrite\x88\x01\x01B\r\n" +
+	"\v_cache_readB\x0e\n" +
+	"\f_cache_write\"\xad\x02\n" +
+	"\bProvider\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06driver\x18\x02 \x01(\tR\x06driver\x12\x19\n" +
+	"\bbase_url\x18\x03 \x01(\tR\abaseUrl\x12-\n" +
+	"\x03key\x18\x04 \x01(\x0e2\x1b.theclaw.runner.v1.KeyStateR\x03key\x12\x19\n" +
+	"\bkey_from\x18\x05 \x01(\tR\akeyFrom\x12\x1f\n" +
+	"\vkey_problem\x18\x06 \x01(\tR\n" +
+	"keyProblem\x12\x16\n" +
+	"\x06origin\x18\a \x01(\tR\x06origin\x12\x1d\n" +
+	"\n" +
+	"is_default\x18\b \x01(\bR\tisDefault\x128\n" +
+	"\x06models\x18\t \x03(\v2 .theclaw.runner.v1.ProviderModelR\x06models\"h\n" +
+	"\x15ListProvidersResponse\x129\n" +
+	"\tproviders\x18\x01 \x03(\v2\x1b.theclaw.runner.v1.ProviderR\tproviders\x12\x14\n" +
+	"\x05notes\x18\x02 \x03(\tR\x05notes\"S\n" +
+	"\x13TestProviderRequest\x12\x1c\n" +
+	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04name\x12\x1e\n" +
+	"\x05model\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"\xbc\x02\n" +
+	"\x14TestProviderResponse\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x123\n" +
+	"\alatency\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\alatency\x12:\n" +
+	"\vfirst_token\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"firstToken\x12!\n" +
+	"\finput_tokens\x18\x05 \x01(\x03R\vinputTokens\x12#\n" +
+	"\routput_tokens\x18\x06 \x01(\x03R\foutputTokens\x12\x12\n" +
+	"\x04text\x18\a \x01(\tR\x04text\x12%\n" +
+	"\x0econtext_window\x18\b \x01(\x03R\rcontextWindow*h\n" +
 	"\tRunStatus\x12\x1a\n" +
 	"\x16RUN_STATUS_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rRUN_STATUS_OK\x10\x01\x12\x14\n" +
@@ -1229,7 +1850,12 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x14RUN_STREAM_ASSISTANT\x10\x02\x12\x18\n" +
 	"\x14RUN_STREAM_REASONING\x10\x03\x12\x13\n" +
 	"\x0fRUN_STREAM_TOOL\x10\x04\x12\x19\n" +
-	"\x15RUN_STREAM_COMPACTION\x10\x052\xff\x04\n" +
+	"\x15RUN_STREAM_COMPACTION\x10\x05*c\n" +
+	"\bKeyState\x12\x19\n" +
+	"\x15KEY_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eKEY_STATE_NONE\x10\x01\x12\x11\n" +
+	"\rKEY_STATE_SET\x10\x02\x12\x15\n" +
+	"\x11KEY_STATE_MISSING\x10\x032\xc4\x06\n" +
 	"\rRunnerService\x12S\n" +
 	"\bRunBatch\x12\".theclaw.runner.v1.RunBatchRequest\x1a#.theclaw.runner.v1.RunBatchResponse\x12S\n" +
 	"\bStartRun\x12\".theclaw.runner.v1.StartRunRequest\x1a#.theclaw.runner.v1.StartRunResponse\x12P\n" +
@@ -1237,7 +1863,9 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\tStreamRun\x12#.theclaw.runner.v1.StreamRunRequest\x1a$.theclaw.runner.v1.StreamRunResponse0\x01\x12S\n" +
 	"\bAbortRun\x12\".theclaw.runner.v1.AbortRunRequest\x1a#.theclaw.runner.v1.AbortRunResponse\x12_\n" +
 	"\fBuildContext\x12&.theclaw.runner.v1.BuildContextRequest\x1a'.theclaw.runner.v1.BuildContextResponse\x12b\n" +
-	"\rGetRunnerInfo\x12'.theclaw.runner.v1.GetRunnerInfoRequest\x1a(.theclaw.runner.v1.GetRunnerInfoResponseB\xca\x01\n" +
+	"\rGetRunnerInfo\x12'.theclaw.runner.v1.GetRunnerInfoRequest\x1a(.theclaw.runner.v1.GetRunnerInfoResponse\x12b\n" +
+	"\rListProviders\x12'.theclaw.runner.v1.ListProvidersRequest\x1a(.theclaw.runner.v1.ListProvidersResponse\x12_\n" +
+	"\fTestProvider\x12&.theclaw.runner.v1.TestProviderRequest\x1a'.theclaw.runner.v1.TestProviderResponseB\xca\x01\n" +
 	"\x15com.theclaw.runner.v1B\vRunnerProtoP\x01Z>github.com/theclaw/agents/proto/gen/theclaw/runner/v1;runnerv1\xa2\x02\x03TRX\xaa\x02\x11Theclaw.Runner.V1\xca\x02\x11Theclaw\\Runner\\V1\xe2\x02\x1dTheclaw\\Runner\\V1\\GPBMetadata\xea\x02\x13Theclaw::Runner::V1b\x06proto3"
 
 var (
@@ -1252,57 +1880,75 @@ func file_theclaw_runner_v1_runner_proto_rawDescGZIP() []byte {
 	return file_theclaw_runner_v1_runner_proto_rawDescData
 }
 
-var file_theclaw_runner_v1_runner_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_theclaw_runner_v1_runner_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_theclaw_runner_v1_runner_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_theclaw_runner_v1_runner_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_theclaw_runner_v1_runner_proto_goTypes = []any{
 	(RunStatus)(0),                // 0: theclaw.runner.v1.RunStatus
 	(RunStream)(0),                // 1: theclaw.runner.v1.RunStream
-	(*RunBatchRequest)(nil),       // 2: theclaw.runner.v1.RunBatchRequest
-	(*RunBatchResponse)(nil),      // 3: theclaw.runner.v1.RunBatchResponse
-	(*StartRunRequest)(nil),       // 4: theclaw.runner.v1.StartRunRequest
-	(*StartRunResponse)(nil),      // 5: theclaw.runner.v1.StartRunResponse
-	(*WaitRunRequest)(nil),        // 6: theclaw.runner.v1.WaitRunRequest
-	(*WaitRunResponse)(nil),       // 7: theclaw.runner.v1.WaitRunResponse
-	(*StreamRunRequest)(nil),      // 8: theclaw.runner.v1.StreamRunRequest
-	(*StreamRunResponse)(nil),     // 9: theclaw.runner.v1.StreamRunResponse
-	(*AbortRunRequest)(nil),       // 10: theclaw.runner.v1.AbortRunRequest
-	(*AbortRunResponse)(nil),      // 11: theclaw.runner.v1.AbortRunResponse
-	(*BuildContextRequest)(nil),   // 12: theclaw.runner.v1.BuildContextRequest
-	(*ContextPart)(nil),           // 13: theclaw.runner.v1.ContextPart
-	(*BuildContextResponse)(nil),  // 14: theclaw.runner.v1.BuildContextResponse
-	(*GetRunnerInfoRequest)(nil),  // 15: theclaw.runner.v1.GetRunnerInfoRequest
-	(*GetRunnerInfoResponse)(nil), // 16: theclaw.runner.v1.GetRunnerInfoResponse
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(KeyState)(0),                 // 2: theclaw.runner.v1.KeyState
+	(*RunBatchRequest)(nil),       // 3: theclaw.runner.v1.RunBatchRequest
+	(*RunBatchResponse)(nil),      // 4: theclaw.runner.v1.RunBatchResponse
+	(*StartRunRequest)(nil),       // 5: theclaw.runner.v1.StartRunRequest
+	(*StartRunResponse)(nil),      // 6: theclaw.runner.v1.StartRunResponse
+	(*WaitRunRequest)(nil),        // 7: theclaw.runner.v1.WaitRunRequest
+	(*WaitRunResponse)(nil),       // 8: theclaw.runner.v1.WaitRunResponse
+	(*StreamRunRequest)(nil),      // 9: theclaw.runner.v1.StreamRunRequest
+	(*StreamRunResponse)(nil),     // 10: theclaw.runner.v1.StreamRunResponse
+	(*AbortRunRequest)(nil),       // 11: theclaw.runner.v1.AbortRunRequest
+	(*AbortRunResponse)(nil),      // 12: theclaw.runner.v1.AbortRunResponse
+	(*BuildContextRequest)(nil),   // 13: theclaw.runner.v1.BuildContextRequest
+	(*ContextPart)(nil),           // 14: theclaw.runner.v1.ContextPart
+	(*BuildContextResponse)(nil),  // 15: theclaw.runner.v1.BuildContextResponse
+	(*GetRunnerInfoRequest)(nil),  // 16: theclaw.runner.v1.GetRunnerInfoRequest
+	(*GetRunnerInfoResponse)(nil), // 17: theclaw.runner.v1.GetRunnerInfoResponse
+	(*ListProvidersRequest)(nil),  // 18: theclaw.runner.v1.ListProvidersRequest
+	(*ProviderModel)(nil),         // 19: theclaw.runner.v1.ProviderModel
+	(*Price)(nil),                 // 20: theclaw.runner.v1.Price
+	(*Provider)(nil),              // 21: theclaw.runner.v1.Provider
+	(*ListProvidersResponse)(nil), // 22: theclaw.runner.v1.ListProvidersResponse
+	(*TestProviderRequest)(nil),   // 23: theclaw.runner.v1.TestProviderRequest
+	(*TestProviderResponse)(nil),  // 24: theclaw.runner.v1.TestProviderResponse
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 }
 var file_theclaw_runner_v1_runner_proto_depIdxs = []int32{
-	17, // 0: theclaw.runner.v1.StartRunResponse.accepted_at:type_name -> google.protobuf.Timestamp
-	18, // 1: theclaw.runner.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	25, // 0: theclaw.runner.v1.StartRunResponse.accepted_at:type_name -> google.protobuf.Timestamp
+	26, // 1: theclaw.runner.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
 	0,  // 2: theclaw.runner.v1.WaitRunResponse.status:type_name -> theclaw.runner.v1.RunStatus
-	17, // 3: theclaw.runner.v1.WaitRunResponse.started_at:type_name -> google.protobuf.Timestamp
-	17, // 4: theclaw.runner.v1.WaitRunResponse.ended_at:type_name -> google.protobuf.Timestamp
+	25, // 3: theclaw.runner.v1.WaitRunResponse.started_at:type_name -> google.protobuf.Timestamp
+	25, // 4: theclaw.runner.v1.WaitRunResponse.ended_at:type_name -> google.protobuf.Timestamp
 	1,  // 5: theclaw.runner.v1.StreamRunResponse.stream:type_name -> theclaw.runner.v1.RunStream
-	13, // 6: theclaw.runner.v1.BuildContextResponse.parts:type_name -> theclaw.runner.v1.ContextPart
-	18, // 7: theclaw.runner.v1.GetRunnerInfoResponse.uptime:type_name -> google.protobuf.Duration
-	2,  // 8: theclaw.runner.v1.RunnerService.RunBatch:input_type -> theclaw.runner.v1.RunBatchRequest
-	4,  // 9: theclaw.runner.v1.RunnerService.StartRun:input_type -> theclaw.runner.v1.StartRunRequest
-	6,  // 10: theclaw.runner.v1.RunnerService.WaitRun:input_type -> theclaw.runner.v1.WaitRunRequest
-	8,  // 11: theclaw.runner.v1.RunnerService.StreamRun:input_type -> theclaw.runner.v1.StreamRunRequest
-	10, // 12: theclaw.runner.v1.RunnerService.AbortRun:input_type -> theclaw.runner.v1.AbortRunRequest
-	12, // 13: theclaw.runner.v1.RunnerService.BuildContext:input_type -> theclaw.runner.v1.BuildContextRequest
-	15, // 14: theclaw.runner.v1.RunnerService.GetRunnerInfo:input_type -> theclaw.runner.v1.GetRunnerInfoRequest
-	3,  // 15: theclaw.runner.v1.RunnerService.RunBatch:output_type -> theclaw.runner.v1.RunBatchResponse
-	5,  // 16: theclaw.runner.v1.RunnerService.StartRun:output_type -> theclaw.runner.v1.StartRunResponse
-	7,  // 17: theclaw.runner.v1.RunnerService.WaitRun:output_type -> theclaw.runner.v1.WaitRunResponse
-	9,  // 18: theclaw.runner.v1.RunnerService.StreamRun:output_type -> theclaw.runner.v1.StreamRunResponse
-	11, // 19: theclaw.runner.v1.RunnerService.AbortRun:output_type -> theclaw.runner.v1.AbortRunResponse
-	14, // 20: theclaw.runner.v1.RunnerService.BuildContext:output_type -> theclaw.runner.v1.BuildContextResponse
-	16, // 21: theclaw.runner.v1.RunnerService.GetRunnerInfo:output_type -> theclaw.runner.v1.GetRunnerInfoResponse
-	15, // [15:22] is the sub-list for method output_type
-	8,  // [8:15] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	14, // 6: theclaw.runner.v1.BuildContextResponse.parts:type_name -> theclaw.runner.v1.ContextPart
+	26, // 7: theclaw.runner.v1.GetRunnerInfoResponse.uptime:type_name -> google.protobuf.Duration
+	20, // 8: theclaw.runner.v1.ProviderModel.price:type_name -> theclaw.runner.v1.Price
+	2,  // 9: theclaw.runner.v1.Provider.key:type_name -> theclaw.runner.v1.KeyState
+	19, // 10: theclaw.runner.v1.Provider.models:type_name -> theclaw.runner.v1.ProviderModel
+	21, // 11: theclaw.runner.v1.ListProvidersResponse.providers:type_name -> theclaw.runner.v1.Provider
+	26, // 12: theclaw.runner.v1.TestProviderResponse.latency:type_name -> google.protobuf.Duration
+	26, // 13: theclaw.runner.v1.TestProviderResponse.first_token:type_name -> google.protobuf.Duration
+	3,  // 14: theclaw.runner.v1.RunnerService.RunBatch:input_type -> theclaw.runner.v1.RunBatchRequest
+	5,  // 15: theclaw.runner.v1.RunnerService.StartRun:input_type -> theclaw.runner.v1.StartRunRequest
+	7,  // 16: theclaw.runner.v1.RunnerService.WaitRun:input_type -> theclaw.runner.v1.WaitRunRequest
+	9,  // 17: theclaw.runner.v1.RunnerService.StreamRun:input_type -> theclaw.runner.v1.StreamRunRequest
+	11, // 18: theclaw.runner.v1.RunnerService.AbortRun:input_type -> theclaw.runner.v1.AbortRunRequest
+	13, // 19: theclaw.runner.v1.RunnerService.BuildContext:input_type -> theclaw.runner.v1.BuildContextRequest
+	16, // 20: theclaw.runner.v1.RunnerService.GetRunnerInfo:input_type -> theclaw.runner.v1.GetRunnerInfoRequest
+	18, // 21: theclaw.runner.v1.RunnerService.ListProviders:input_type -> theclaw.runner.v1.ListProvidersRequest
+	23, // 22: theclaw.runner.v1.RunnerService.TestProvider:input_type -> theclaw.runner.v1.TestProviderRequest
+	4,  // 23: theclaw.runner.v1.RunnerService.RunBatch:output_type -> theclaw.runner.v1.RunBatchResponse
+	6,  // 24: theclaw.runner.v1.RunnerService.StartRun:output_type -> theclaw.runner.v1.StartRunResponse
+	8,  // 25: theclaw.runner.v1.RunnerService.WaitRun:output_type -> theclaw.runner.v1.WaitRunResponse
+	10, // 26: theclaw.runner.v1.RunnerService.StreamRun:output_type -> theclaw.runner.v1.StreamRunResponse
+	12, // 27: theclaw.runner.v1.RunnerService.AbortRun:output_type -> theclaw.runner.v1.AbortRunResponse
+	15, // 28: theclaw.runner.v1.RunnerService.BuildContext:output_type -> theclaw.runner.v1.BuildContextResponse
+	17, // 29: theclaw.runner.v1.RunnerService.GetRunnerInfo:output_type -> theclaw.runner.v1.GetRunnerInfoResponse
+	22, // 30: theclaw.runner.v1.RunnerService.ListProviders:output_type -> theclaw.runner.v1.ListProvidersResponse
+	24, // 31: theclaw.runner.v1.RunnerService.TestProvider:output_type -> theclaw.runner.v1.TestProviderResponse
+	23, // [23:32] is the sub-list for method output_type
+	14, // [14:23] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_runner_v1_runner_proto_init() }
@@ -1310,13 +1956,14 @@ func file_theclaw_runner_v1_runner_proto_init() {
 	if File_theclaw_runner_v1_runner_proto != nil {
 		return
 	}
+	file_theclaw_runner_v1_runner_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_runner_v1_runner_proto_rawDesc), len(file_theclaw_runner_v1_runner_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   15,
+			NumEnums:      3,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

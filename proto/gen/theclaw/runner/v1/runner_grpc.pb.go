@@ -26,6 +26,8 @@ const (
 	RunnerService_AbortRun_FullMethodName      = "/theclaw.runner.v1.RunnerService/AbortRun"
 	RunnerService_BuildContext_FullMethodName  = "/theclaw.runner.v1.RunnerService/BuildContext"
 	RunnerService_GetRunnerInfo_FullMethodName = "/theclaw.runner.v1.RunnerService/GetRunnerInfo"
+	RunnerService_ListProviders_FullMethodName = "/theclaw.runner.v1.RunnerService/ListProviders"
+	RunnerService_TestProvider_FullMethodName  = "/theclaw.runner.v1.RunnerService/TestProvider"
 )
 
 // RunnerServiceClient is the client API for RunnerService service.
@@ -52,6 +54,12 @@ type RunnerServiceClient interface {
 	BuildContext(ctx context.Context, in *BuildContextRequest, opts ...grpc.CallOption) (*BuildContextResponse, error)
 	// GetRunnerInfo answers what this runner can do and does.
 	GetRunnerInfo(ctx context.Context, in *GetRunnerInfoRequest, opts ...grpc.CallOption) (*GetRunnerInfoResponse, error)
+	// ListProviders answers the model providers of this machine, by name, and
+	// what their models cost; there are never many.
+	ListProviders(ctx context.Context, in *ListProvidersRequest, opts ...grpc.CallOption) (*ListProvidersResponse, error)
+	// TestProvider makes one small call. Its errors are those of a turn:
+	// MODEL_AUTH, MODEL_CONFIG, MODEL_UNAVAILABLE and so on.
+	TestProvider(ctx context.Context, in *TestProviderRequest, opts ...grpc.CallOption) (*TestProviderResponse, error)
 }
 
 type runnerServiceClient struct {
@@ -141,6 +149,26 @@ func (c *runnerServiceClient) GetRunnerInfo(ctx context.Context, in *GetRunnerIn
 	return out, nil
 }
 
+func (c *runnerServiceClient) ListProviders(ctx context.Context, in *ListProvidersRequest, opts ...grpc.CallOption) (*ListProvidersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListProvidersResponse)
+	err := c.cc.Invoke(ctx, RunnerService_ListProviders_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runnerServiceClient) TestProvider(ctx context.Context, in *TestProviderRequest, opts ...grpc.CallOption) (*TestProviderResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TestProviderResponse)
+	err := c.cc.Invoke(ctx, RunnerService_TestProvider_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RunnerServiceServer is the server API for RunnerService service.
 // All implementations must embed UnimplementedRunnerServiceServer
 // for forward compatibility.
@@ -165,6 +193,12 @@ type RunnerServiceServer interface {
 	BuildContext(context.Context, *BuildContextRequest) (*BuildContextResponse, error)
 	// GetRunnerInfo answers what this runner can do and does.
 	GetRunnerInfo(context.Context, *GetRunnerInfoRequest) (*GetRunnerInfoResponse, error)
+	// ListProviders answers the model providers of this machine, by name, and
+	// what their models cost; there are never many.
+	ListProviders(context.Context, *ListProvidersRequest) (*ListProvidersResponse, error)
+	// TestProvider makes one small call. Its errors are those of a turn:
+	// MODEL_AUTH, MODEL_CONFIG, MODEL_UNAVAILABLE and so on.
+	TestProvider(context.Context, *TestProviderRequest) (*TestProviderResponse, error)
 	mustEmbedUnimplementedRunnerServiceServer()
 }
 
@@ -195,6 +229,12 @@ func (UnimplementedRunnerServiceServer) BuildContext(context.Context, *BuildCont
 }
 func (UnimplementedRunnerServiceServer) GetRunnerInfo(context.Context, *GetRunnerInfoRequest) (*GetRunnerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRunnerInfo not implemented")
+}
+func (UnimplementedRunnerServiceServer) ListProviders(context.Context, *ListProvidersRequest) (*ListProvidersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListProviders not implemented")
+}
+func (UnimplementedRunnerServiceServer) TestProvider(context.Context, *TestProviderRequest) (*TestProviderResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TestProvider not implemented")
 }
 func (UnimplementedRunnerServiceServer) mustEmbedUnimplementedRunnerServiceServer() {}
 func (UnimplementedRunnerServiceServer) testEmbeddedByValue()                       {}
@@ -336,6 +376,42 @@ func _RunnerService_GetRunnerInfo_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RunnerService_ListProviders_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListProvidersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunnerServiceServer).ListProviders(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunnerService_ListProviders_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunnerServiceServer).ListProviders(ctx, req.(*ListProvidersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunnerService_TestProvider_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TestProviderRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunnerServiceServer).TestProvider(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunnerService_TestProvider_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunnerServiceServer).TestProvider(ctx, req.(*TestProviderRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RunnerService_ServiceDesc is the grpc.ServiceDesc for RunnerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -366,6 +442,14 @@ var RunnerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetRunnerInfo",
 			Handler:    _RunnerService_GetRunnerInfo_Handler,
+		},
+		{
+			MethodName: "ListProviders",
+			Handler:    _RunnerService_ListProviders_Handler,
+		},
+		{
+			MethodName: "TestProvider",
+			Handler:    _RunnerService_TestProvider_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

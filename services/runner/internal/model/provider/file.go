@@ -14,9 +14,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/theclaw/agents/internal/price"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
-	"github.com/theclaw/agents/services/runner/internal/model/price"
 	"github.com/theclaw/agents/services/runner/internal/model/provider/known"
 	"github.com/theclaw/agents/services/runner/internal/model/wire"
 )

@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/theclaw/agents/internal/price"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
 	"github.com/theclaw/agents/services/runner/internal/model/openai"
-	"github.com/theclaw/agents/services/runner/internal/model/price"
 	"github.com/theclaw/agents/services/runner/internal/model/provider/known"
 )
 

@@ -6,7 +6,9 @@
 // currency they were written down in.
 package price
 
-import "github.com/theclaw/agents/services/runner/internal/model"
+// Tokens of an answer, or of several of one model. Cached and CacheWrite are
+// parts of Input: what was read from the provider's cache and put into it.
+type Tokens struct{ Input, Output, Cached, CacheWrite int64 }
 
 // Price of one model, per million tokens. CacheRead and CacheWrite may be nil
 // for providers that have no such price; nothing is assumed for them.
@@ -17,14 +19,14 @@ type Price struct {
 
 const million = 1e6
 
-// Cost of an answer; false when a part of it has no price. Reasoning is a part
+// Cost of tokens; false when a part of them has no price. Reasoning is a part
 // of the output and costs the same.
-func (p Price) Cost(u model.Usage) (float64, bool) {
-	cost := p.Input*float64(u.Input-u.CachedInput-u.CacheWrite) + p.Output*float64(u.Output)
+func (p Price) Cost(t Tokens) (float64, bool) {
+	cost := p.Input*float64(t.Input-t.Cached-t.CacheWrite) + p.Output*float64(t.Output)
 	for _, part := range []struct {
 		tokens int64
 		price  *float64
-	}{{u.CachedInput, p.CacheRead}, {u.CacheWrite, p.CacheWrite}} {
+	}{{t.Cached, p.CacheRead}, {t.CacheWrite, p.CacheWrite}} {
 		switch {
 		case part.tokens == 0:
 		case part.price == nil:

@@ -1,0 +1,76 @@
+package turnapi
+
+import (
+	"context"
+	"errors"
+
+	"github.com/theclaw/agents/internal/store"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// SumUsage adds up the answers in an agent's threads, a page of threads a call.
+func (s *Service) SumUsage(ctx context.Context, req *registryv1.SumUsageRequest) (*registryv1.SumUsageResponse, error) {
+	dir, err := s.DirOf(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	size := wire.Limit(req.GetPageSize(), 100)
+	threads, err := dir.ListThreads(ctx, req.GetPageToken(), size)
+	if err != nil {
+		return nil, s.Fault(req.GetAgentId(), "", err)
+	}
+	q := store.SumUsage{ByDay: req.GetByDay(), ByRun: req.GetByRun()}
+	if at := req.GetSince(); at != nil {
+		q.Since = at.AsTime()
+	}
+	out := &registryv1.SumUsageResponse{}
+	for _, id := range threads {
+		sums, err := s.Store.SumUsage(ctx, store.Ref{Agent: req.GetAgentId(), Thread: id}, q)
+		if errors.Is(err, store.ErrNotFound) { // removed since it was listed
+			continue
+		}
+		if err != nil {
+			return nil, s.Fault(req.GetAgentId(), id, err)
+		}
+		for _, sum := range sums {
+			out.Sums = append(out.Sums, &registryv1.UsageSum{
+				ThreadId: id, Model: sum.Model, Day: sum.Day, RunId: sum.Turn, Answers: sum.Answers, Usage: wire.ToUsage(sum.Usage),
+			})
+		}
+	}
+	if len(threads) == size {
+		out.NextPageToken = threads[size-1]
+	}
+	return out, nil
+}
+
+// fillUsage tells what each of the turns has cost, with one look into each of
+// their threads.
+func (s *Service) fillUsage(ctx context.Context, agent string, turns []store.Turn) error {
+	keys := map[string][]string{}
+	for _, t := range turns {
+		if t.Thread != "" {
+			keys[t.Thread] = append(keys[t.Thread], t.Key)
+		}
+	}
+	used := map[string]store.Usage{}
+	for id, list := range keys {
+		sums, err := s.Store.SumUsage(ctx, store.Ref{Agent: agent, Thread: id}, store.SumUsage{ByRun: true, Turns: list})
+		if errors.Is(err, store.ErrNotFound) { // its events have their fate, and it was removed since
+			continue
+		}
+		if err != nil {
+			return s.Fault(agent, id, err)
+		}
+		for _, sum := range sums { // one for each model
+			u := used[sum.Turn]
+			u.Add(sum.Usage)
+			used[sum.Turn] = u
+		}
+	}
+	for i := range turns {
+		turns[i].Usage = used[turns[i].Key]
+	}
+	return nil
+}
