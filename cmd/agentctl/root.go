@@ -20,10 +20,12 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/fsck"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migrate"
+	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/setting"
 	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd"
 	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
 	"github.com/theclaw/agents/cmd/agentctl/internal/up"
+	"github.com/theclaw/agents/cmd/agentctl/internal/usage"
 	"github.com/theclaw/agents/internal/fault"
 )
 
@@ -92,6 +94,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, turn.Commands(e)...)
 	subs = append(subs, deadletter.Command(e))
 	subs = append(subs, setting.Commands(e)...)
+	subs = append(subs, provider.Command(e), usage.Command(e))
 	subs = append(subs, doctor.Commands(e)...)
 	subs = append(subs, fsck.Command(e), migrate.Command(e))
 	subs = append(subs, archive.Commands(e)...)

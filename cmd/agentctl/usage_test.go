@@ -87,6 +87,7 @@ var good = map[string][]string{
 	"thread push":      {"--thread", "/no/such", "--source", "s", "--type", "message", "--content", "x"},
 	"thread subscribe": {"--thread", "/no/such", "--consumer", "c", "--handler", "true"}, "thread unsubscribe": {"--thread", "/no/such", "--consumer", "c"},
 	"threads": {"a1"}, "turns": {"a1"}, "up": {}, "version": {},
+	"providers list": {}, "providers test": {"openai"}, "usage": {},
 }
 
 // offline commands need no service.
@@ -177,6 +178,7 @@ func TestUsageErrors(t *testing.T) {
 		"backup", "backup x.tar --agent ../x", "restore", "restore x.tar --agent=", "restore x.tar --as ../x", "restore x.tar --as=",
 		"drill --kills 0", "drill --kills x", "drill --seed -1",
 		"dlq list a1 --all", "errors list --limit 0", "errors list --agent ../x", "context show a1 x", "context show a1 threads/main --at -1",
+		"usage --by x", "usage a1 --since x", "usage --since 0d", "providers", "providers test",
 	} {
 		failsWith(t, 2, "", strings.Fields(line)...)
 	}

@@ -40,10 +40,12 @@ var safe = []string{
 	registry.ThreadService_ListThreads_FullMethodName,
 	registry.TurnService_GetTurn_FullMethodName,
 	registry.TurnService_ListTurns_FullMethodName,
+	registry.TurnService_SumUsage_FullMethodName,
 	registry.DeliveryService_ListDeliveries_FullMethodName,
 	registry.LeaseService_ListLeases_FullMethodName,
 	runner.RunnerService_BuildContext_FullMethodName,
 	runner.RunnerService_GetRunnerInfo_FullMethodName,
+	runner.RunnerService_ListProviders_FullMethodName,
 	deliverer.DelivererService_GetDelivererInfo_FullMethodName,
 }
 

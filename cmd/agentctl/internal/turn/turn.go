@@ -61,11 +61,12 @@ type usage struct {
 	InputTokens       int64 `json:"input_tokens"`
 	OutputTokens      int64 `json:"output_tokens"`
 	CachedInputTokens int64 `json:"cached_input_tokens"`
+	CacheWriteTokens  int64 `json:"cache_write_tokens"`
 	ReasoningTokens   int64 `json:"reasoning_tokens"`
 }
 
 func usageOf(u *registry.Usage) usage {
-	return usage{u.GetInput(), u.GetOutput(), u.GetCachedInput(), u.GetReasoning()}
+	return usage{u.GetInput(), u.GetOutput(), u.GetCachedInput(), u.GetCacheWrite(), u.GetReasoning()}
 }
 
 func accountOf(t *registry.Turn) account {
@@ -128,7 +129,7 @@ func turnsCommand(e *command.Env) *cobra.Command {
 			if limit < 1 || limit > 1000 {
 				return command.Usage(c, "--limit is a number from 1 to 1000")
 			}
-			r, err := e.Turns().ListTurns(c.Context(), &registry.ListTurnsRequest{AgentId: args[0], Fate: fates[fate.Value], PageSize: int32(limit)})
+			r, err := e.Turns().ListTurns(c.Context(), &registry.ListTurnsRequest{AgentId: args[0], Fate: fates[fate.Value], PageSize: int32(limit), WithUsage: true})
 			if err != nil {
 				return err
 			}

@@ -116,6 +116,15 @@ type Provider struct {
 	mu       sync.Mutex
 	steps    []Step
 	requests []Recorded
+	paid     []Usage
+}
+
+// Paid is what the answers cost that were sent whole, in the order in which
+// they ended: the provider's own count.
+func (p *Provider) Paid() []Usage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.paid)
 }
 
 // Push adds steps to the end of the script.
@@ -176,7 +185,12 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `{"error":{"message":"modeltest: the script has no step for this request"}}`, http.StatusBadRequest)
 		return
 	}
-	play(w, r, step, api, recorded.Chat.Model, number)
+	play(w, r, step, api, recorded.Chat.Model, number) // returns only when all was sent
+	if step.Usage != nil && step.Status == 0 && step.EndAfter == 0 {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.paid = append(p.paid, *step.Usage)
+	}
 }
 
 // Server is a Provider that listens on loopback.

@@ -1,0 +1,192 @@
+// Package provider owns the command providers: which model providers there are
+// and whether one works.
+//
+// It promises to show no key, only where each is read from and whether that
+// worked. The runner has the keys and makes the call of a test.
+package provider
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+// entry is a provider for programs.
+type entry struct {
+	Name       string  `json:"name"`
+	Driver     string  `json:"driver"`
+	BaseURL    string  `json:"base_url"`
+	Key        string  `json:"key"`
+	KeyFrom    string  `json:"key_from"`
+	KeyProblem string  `json:"key_problem"`
+	Origin     string  `json:"origin"`
+	Default    bool    `json:"default"`
+	Models     []model `json:"models"`
+}
+
+type model struct {
+	Name          string `json:"name"`
+	ContextWindow int64  `json:"context_window"`
+	Price         *price `json:"price"`
+}
+
+type price struct {
+	Input      float64  `json:"input"`
+	Output     float64  `json:"output"`
+	CacheRead  *float64 `json:"cache_read"`
+	CacheWrite *float64 `json:"cache_write"`
+}
+
+// Command answers the command providers.
+func Command(e *command.Env) *cobra.Command {
+	return command.Group(e, &cobra.Command{
+		Use:   "providers",
+		Short: "See which model providers there are, and try one",
+		Example: `  agentctl providers list
+  agentctl providers test openai`,
+	}, listCommand(e), testCommand(e))
+}
+
+func listCommand(e *command.Env) *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the model providers",
+		Long: `List the model providers of the runner's machine: from providers.yaml in the home,
+from the environment of the runner and from a configuration of pai. The default,
+which answers for agents that name none, has a star. Keys are never shown.`,
+		Example: `  agentctl providers list
+  agentctl providers list --all --json`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			r, err := e.RunnerService().ListProviders(c.Context(), &runner.ListProvidersRequest{All: all})
+			if err != nil {
+				return err
+			}
+			entries := []entry{}
+			for _, p := range r.GetProviders() {
+				entries = append(entries, entryOf(p))
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(entries)
+			}
+			t := screen.NewTable(e, "name", "driver", "base url", "key", "from", "models").Shorten(5)
+			for _, p := range entries {
+				t.Row(p.title(), p.Driver, dash(p.BaseURL), p.Key, dash(p.KeyFrom), dash(p.names()))
+			}
+			t.Print()
+			for _, p := range entries {
+				if p.Origin != "" && p.KeyProblem != "" {
+					e.Note("%s: %s", screen.Line(p.Name), screen.Line(p.KeyProblem))
+				}
+			}
+			for _, n := range r.GetNotes() {
+				e.Note("note: %s", screen.Line(n))
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "also the providers that are known and not set up")
+	return c
+}
+
+func entryOf(p *runner.Provider) entry {
+	out := entry{
+		Name: p.GetName(), Driver: p.GetDriver(), BaseURL: p.GetBaseUrl(), Key: keyWord(p.GetKey()), KeyFrom: p.GetKeyFrom(),
+		KeyProblem: p.GetKeyProblem(), Origin: p.GetOrigin(), Default: p.GetIsDefault(), Models: []model{},
+	}
+	for _, m := range p.GetModels() {
+		one := model{Name: m.GetName(), ContextWindow: m.GetContextWindow()}
+		if q := m.GetPrice(); q != nil {
+			one.Price = &price{q.GetInput(), q.GetOutput(), q.CacheRead, q.CacheWrite}
+		}
+		out.Models = append(out.Models, one)
+	}
+	return out
+}
+
+func keyWord(k runner.KeyState) string {
+	switch k {
+	case runner.KeyState_KEY_STATE_SET:
+		return "set"
+	case runner.KeyState_KEY_STATE_MISSING:
+		return "missing"
+	default:
+		return "none"
+	}
+}
+
+func (p entry) title() string {
+	if p.Default {
+		return p.Name + " *"
+	}
+	return p.Name
+}
+
+// names are the models with their windows in thousands of tokens.
+func (p entry) names() string {
+	var out []string
+	for _, m := range p.Models {
+		out = append(out, fmt.Sprintf("%s (%dk)", m.Name, m.ContextWindow/1000))
+	}
+	return strings.Join(out, ", ")
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// result is a test for programs.
+type result struct {
+	Provider      string  `json:"provider"`
+	Model         string  `json:"model"`
+	LatencyMS     float64 `json:"latency_ms"`
+	FirstTokenMS  float64 `json:"first_token_ms"`
+	InputTokens   int64   `json:"input_tokens"`
+	OutputTokens  int64   `json:"output_tokens"`
+	ContextWindow int64   `json:"context_window"`
+	Text          string  `json:"text"`
+}
+
+func testCommand(e *command.Env) *cobra.Command {
+	var modelName string
+	c := &cobra.Command{
+		Use:   "test NAME",
+		Short: "Make one small call to a provider",
+		Long: `Make one small call to a provider, as a turn would make it but without tools and
+without a second try, and show how long it took and what it used. What fails is
+told with the fix. Give --timeout for providers that take longer than 10 s.`,
+		Example: `  agentctl providers test openai
+  agentctl providers test work --model small --timeout 1m`,
+		Args: command.Args("NAME"),
+		RunE: func(c *cobra.Command, args []string) error {
+			r, err := e.RunnerService().TestProvider(c.Context(), &runner.TestProviderRequest{Name: args[0], Model: modelName})
+			if err != nil {
+				return err
+			}
+			ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+			out := result{
+				Provider: r.GetProvider(), Model: r.GetModel(), LatencyMS: ms(r.GetLatency().AsDuration()), FirstTokenMS: ms(r.GetFirstToken().AsDuration()),
+				InputTokens: r.GetInputTokens(), OutputTokens: r.GetOutputTokens(), ContextWindow: r.GetContextWindow(), Text: r.GetText(),
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(out)
+			}
+			_, err = fmt.Fprintf(e.Out, "provider  %s\nmodel     %s (context window %d tokens)\nlatency   %.0f ms, first token after %.0f ms\nusage     %d tokens in, %d out\nanswer    %s\n",
+				screen.Line(out.Provider), screen.Line(out.Model), out.ContextWindow, out.LatencyMS, out.FirstTokenMS,
+				out.InputTokens, out.OutputTokens, dash(screen.Line(out.Text)))
+			return err
+		},
+	}
+	c.Flags().StringVar(&modelName, "model", "", "model to ask (default the provider's first)")
+	return c
+}

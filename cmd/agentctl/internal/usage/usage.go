@@ -1,0 +1,244 @@
+// Package usage owns the command usage: how many tokens the agents have used,
+// and what they cost.
+//
+// It counts committed answers: one for each model step in the journals of the
+// turns. An answer that was paid for and lost, because the stream broke or the
+// runner died before it was journalled, is not in the journal and not here; the
+// runner's metrics count what providers reported.
+//
+// Cost is today's prices of providers.yaml times the tokens. A row with tokens
+// that have no price shows no cost, never a part of one.
+package usage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/price"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+// row is a sum for programs; cost is null when a part of it has no price.
+type row struct {
+	Key         string   `json:"key"`
+	AgentID     string   `json:"agent_id,omitempty"`
+	Answers     int64    `json:"answers"`
+	Input       int64    `json:"input_tokens"`
+	CachedInput int64    `json:"cached_input_tokens"`
+	CacheWrite  int64    `json:"cache_write_tokens"`
+	Output      int64    `json:"output_tokens"`
+	Reasoning   int64    `json:"reasoning_tokens"`
+	Cost        *float64 `json:"cost"`
+
+	unpriced bool
+}
+
+// account is the answer for programs.
+type account struct {
+	By    string  `json:"by"`
+	Since *string `json:"since"`
+	Rows  []*row  `json:"rows"`
+	Total row     `json:"total"`
+}
+
+// Command answers the command usage.
+func Command(e *command.Env) *cobra.Command {
+	by := command.Choice{Value: "day", Values: []string{"day", "agent", "peer", "model", "run"}}
+	var since string
+	c := &cobra.Command{
+		Use:   "usage [ID]",
+		Short: "Show how many tokens were used and what they cost",
+		Long: `Show how many tokens one agent, or all, have used: by day (UTC), agent, peer (the
+conversation), model or run. Each answer that a turn has committed counts once,
+however often it was tried; an answer that was lost on the way does not count.
+"cached" and "written" are the parts of the input that were read from and put
+into the provider's cache, "thought" is a part of the output. The cost is by the
+prices in providers.yaml as they are now; where one is missing no cost is shown.`,
+		Example: `  agentctl usage
+  agentctl usage alice --by model --since 7d
+  agentctl usage --by agent --since 2026-11-01 --json`,
+		Args:              command.Args("[ID]"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			from, err := parseSince(since, time.Now())
+			if err != nil {
+				return command.Usage(c, "%v", err)
+			}
+			out, err := collect(c.Context(), e, args, by.Value, from)
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(out)
+			}
+			show(e, out)
+			return nil
+		},
+	}
+	c.Flags().Var(&by, "by", "what to add up by")
+	c.Flags().StringVar(&since, "since", "", "only answers since then: 24h, 7d or 2006-01-02 (UTC)")
+	return c
+}
+
+// parseSince reads a length of time before now, or a day; empty is the zero time.
+func parseSince(s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if day, err := time.Parse(time.DateOnly, s); err == nil {
+		return day, nil
+	}
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n > 0 && n <= 36_500 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if d, err := time.ParseDuration(s); err == nil && d > 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, fmt.Errorf("--since is a time such as 24h, 7d or %s", now.UTC().Format(time.DateOnly))
+}
+
+func collect(ctx context.Context, e *command.Env, args []string, by string, since time.Time) (account, error) {
+	out := account{By: by, Rows: []*row{}, Total: row{Key: "total"}}
+	req := &registry.SumUsageRequest{ByDay: by == "day", ByRun: by == "run"}
+	if !since.IsZero() {
+		at := since.UTC().Format(time.RFC3339)
+		out.Since, req.Since = &at, timestamppb.New(since)
+	}
+	ids := args
+	if len(ids) == 0 {
+		agents, err := e.AllAgents(ctx)
+		if err != nil {
+			return out, err
+		}
+		for _, a := range agents {
+			if a.GetProblem() == "" {
+				ids = append(ids, a.GetAgentId())
+			}
+		}
+	}
+	prices := pricesOf(ctx, e)
+	rows := map[[2]string]*row{}
+	for _, id := range ids {
+		sums, err := command.Pages(func(token string) ([]*registry.UsageSum, string, error) {
+			req.AgentId, req.PageToken = id, token
+			r, err := e.Turns().SumUsage(ctx, req)
+			return r.GetSums(), r.GetNextPageToken(), err
+		})
+		if err != nil {
+			return out, err
+		}
+		for _, s := range sums {
+			agent, key := keyOf(by, id, s)
+			r := rows[[2]string{agent, key}]
+			if r == nil {
+				r = &row{Key: key, AgentID: agent}
+				rows[[2]string{agent, key}] = r
+				out.Rows = append(out.Rows, r)
+			}
+			r.add(s, prices)
+			out.Total.add(s, prices)
+		}
+	}
+	slices.SortFunc(out.Rows, func(a, b *row) int { return cmp.Or(cmp.Compare(a.AgentID, b.AgentID), cmp.Compare(a.Key, b.Key)) })
+	return out, nil
+}
+
+// keyOf is what a sum is counted under; conversations and runs of different
+// agents stay apart.
+func keyOf(by, agent string, s *registry.UsageSum) (of, key string) {
+	switch by {
+	case "agent":
+		return "", agent
+	case "peer":
+		return agent, s.GetThreadId()
+	case "run":
+		return agent, s.GetRunId()
+	case "model":
+		return "", s.GetModel()
+	default:
+		return "", s.GetDay()
+	}
+}
+
+func (r *row) add(s *registry.UsageSum, prices map[string]price.Price) {
+	u := s.GetUsage()
+	r.Answers += s.GetAnswers()
+	r.Input += u.GetInput()
+	r.CachedInput += u.GetCachedInput()
+	r.CacheWrite += u.GetCacheWrite()
+	r.Output += u.GetOutput()
+	r.Reasoning += u.GetReasoning()
+	p, known := prices[s.GetModel()]
+	cost, whole := p.Cost(price.Tokens{Input: u.GetInput(), Output: u.GetOutput(), Cached: u.GetCachedInput(), CacheWrite: u.GetCacheWrite()})
+	switch {
+	case r.unpriced:
+	case !known || !whole:
+		r.Cost, r.unpriced = nil, true
+	case r.Cost == nil:
+		r.Cost = &cost
+	default:
+		*r.Cost += cost
+	}
+}
+
+// pricesOf asks the runner; without it nothing has a price.
+func pricesOf(ctx context.Context, e *command.Env) map[string]price.Price {
+	out := map[string]price.Price{}
+	r, err := e.RunnerService().ListProviders(ctx, &runner.ListProvidersRequest{})
+	if err != nil {
+		e.Note("no costs: the runner, which knows the prices, does not answer")
+		return out
+	}
+	for _, p := range r.GetProviders() {
+		for _, m := range p.GetModels() {
+			if q := m.GetPrice(); q != nil {
+				out[p.GetName()+"/"+m.GetName()] = price.Price{Input: q.GetInput(), Output: q.GetOutput(), CacheRead: q.CacheRead, CacheWrite: q.CacheWrite}
+			}
+		}
+	}
+	return out
+}
+
+func show(e *command.Env, a account) {
+	if len(a.Rows) == 0 {
+		e.Note("no answers")
+		return
+	}
+	apart := a.By == "peer" || a.By == "run"
+	header := []string{a.By, "answers", "input", "cached", "written", "output", "thought", "cost"}
+	if apart {
+		header = append([]string{"agent"}, header...)
+	}
+	t := screen.NewTable(e, header...)
+	for _, r := range append(slices.Clone(a.Rows), &a.Total) {
+		cells := []string{
+			r.Key, fmt.Sprint(r.Answers), fmt.Sprint(r.Input), fmt.Sprint(r.CachedInput), fmt.Sprint(r.CacheWrite),
+			fmt.Sprint(r.Output), fmt.Sprint(r.Reasoning), r.cost(),
+		}
+		if apart {
+			cells = append([]string{r.AgentID}, cells...)
+		}
+		t.Row(cells...)
+	}
+	t.Print()
+}
+
+func (r *row) cost() string {
+	if r.Cost == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*r.Cost, 'f', 6, 64)
+}
