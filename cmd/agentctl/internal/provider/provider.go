@@ -104,7 +104,7 @@ func entryOf(p *runner.Provider) entry {
 	for _, m := range p.GetModels() {
 		one := model{Name: m.GetName(), ContextWindow: m.GetContextWindow()}
 		if q := m.GetPrice(); q != nil {
-			one.Price = &price{q.GetInput(), q.GetOutput(), q.CacheRead, q.CacheWrite}
+			one.Price = &price{Input: q.GetInput(), Output: q.GetOutput(), CacheRead: q.CacheRead, CacheWrite: q.CacheWrite}
 		}
 		out.Models = append(out.Models, one)
 	}

@@ -6,7 +6,8 @@
 // runner died before it was journalled, is not in the journal and not here; the
 // runner's metrics count what providers reported.
 //
-// Cost is today's prices of providers.yaml times the tokens. A row with tokens
+// Cost is the tokens times the prices of providers.yaml, as the runner read them
+// when it started. A row with tokens
 // that have no price shows no cost, never a part of one.
 package usage
 
@@ -64,7 +65,8 @@ conversation), model or run. Each answer that a turn has committed counts once,
 however often it was tried; an answer that was lost on the way does not count.
 "cached" and "written" are the parts of the input that were read from and put
 into the provider's cache, "thought" is a part of the output. The cost is by the
-prices in providers.yaml as they are now; where one is missing no cost is shown.`,
+prices of providers.yaml that the runner has read; where one is missing no cost is
+shown.`,
 		Example: `  agentctl usage
   agentctl usage alice --by model --since 7d
   agentctl usage --by agent --since 2026-11-01 --json`,

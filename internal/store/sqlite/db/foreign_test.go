@@ -213,3 +213,35 @@ func TestReadOnlyDirectory(t *testing.T) {
 	}
 	must(t, d.Close())
 }
+
+// A database that an older build of this format made gets the columns it lacks,
+// and that build goes on writing to it.
+func TestLaterColumns(t *testing.T) {
+	dir := fresh(t)
+	f := foreign(t, dir)
+	for _, q := range []string{
+		"ALTER TABLE x_step DROP COLUMN cache_write",
+		"INSERT INTO x_step(turn, key, seq, kind, state, recorded_at) VALUES('t', 'model:1', 1, 'model', 'done', 0)",
+	} {
+		_, err := f.Exec(q)
+		must(t, err)
+	}
+	for range 2 {
+		must(t, openOnce(t, dir))
+	}
+	_, err := f.Exec("INSERT INTO x_step(turn, key, seq, kind, state, recorded_at) VALUES('t', 'model:2', 2, 'model', 'done', 0)")
+	must(t, err)
+	var n, written int
+	must(t, f.QueryRow("SELECT COUNT(*), SUM(cache_write) FROM x_step").Scan(&n, &written))
+	if n != 2 || written != 0 {
+		t.Errorf("%d steps, %d tokens", n, written)
+	}
+}
+
+func openOnce(t *testing.T, dir string) error {
+	d, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		return err
+	}
+	return d.Close()
+}
