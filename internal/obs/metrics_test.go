@@ -33,6 +33,7 @@ func touchAll(r prometheus.Registerer) {
 	run.ObserveTurn("replied", time.Second)
 	run.ObserveStep("model", time.Second)
 	run.AddTokens("input", "offline", "offline", 7)
+	run.AddCost("offline", "offline", 0.5)
 	run.AddRetry("rate_limit")
 	run.SetSandboxLevel("full")
 	run.TurnsActive.Set(1)
@@ -52,7 +53,7 @@ func TestMetricNamesPassLint(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	families, err := r.Gather()
-	if err != nil || len(families) != 17 {
+	if err != nil || len(families) != 18 {
 		t.Fatalf("%d families, %v", len(families), err)
 	}
 	for _, f := range families {
