@@ -77,7 +77,7 @@ func TestDiskFull(t *testing.T) {
 			}
 			threadID = turn.GetThreadId()
 		}
-		if n := replies(t, w.Client, threadID); n != 20 {
+		if n := replies(t, w.Client, agent, threadID); n != 20 {
 			t.Errorf("%d replies", n)
 		}
 		accepted += len(ids)

@@ -76,7 +76,7 @@ func TestIDReuse(t *testing.T) {
 		} else {
 			t.Errorf("replied %q, want %q: %v", got, text, second)
 		}
-		replies(t, w.Client, second.GetThreadId())
+		replies(t, w.Client, agent, second.GetThreadId())
 	}
 	drill.Line("id-reuse rounds=%d answered=%d", n, answered)
 }
@@ -102,7 +102,7 @@ func TestAckRewind(t *testing.T) {
 		}
 	}
 	w.Say(t, agent, world.Peer("bob"), "say: end")
-	if got := replies(t, w.Client, threadID); got != n+1 {
+	if got := replies(t, w.Client, agent, threadID); got != n+1 {
 		t.Errorf("%d replies to %d messages", got, n+1)
 	}
 	drill.Line("ack-rewind moves=%d replies=%d repeated=0 seed=%d", n, n+1, seed)

@@ -7,6 +7,7 @@ package live_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,7 +17,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	_ "modernc.org/sqlite"
 
 	"github.com/theclaw/agents/internal/sandbox"
@@ -57,7 +60,7 @@ func foreign(t *testing.T, path string, statements ...string) {
 
 // replies counts the answers in the thread of a turn, and fails when a message
 // of it has none or two.
-func replies(t *testing.T, c world.Client, threadID string) int {
+func replies(t *testing.T, c world.Client, agent, threadID string) int {
 	t.Helper()
 	in, out := 0, 0
 	for _, e := range c.Events(t, agent, threadID, "type = 'message'") {
@@ -73,12 +76,11 @@ func replies(t *testing.T, c world.Client, threadID string) int {
 	return out
 }
 
-// model is a provider on loopback that answers "ok" and tells of each call first.
+// model is a provider on loopback that answers what a test wants.
 type model struct {
-	before func(body string)
-
-	mu    sync.Mutex
-	calls int
+	// answer writes an answer with say or call; nothing written is a call that
+	// came to nothing.
+	answer func(w http.ResponseWriter, r *http.Request, body string)
 }
 
 func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -86,12 +88,27 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the caller went away
 	}
-	m.mu.Lock()
-	m.calls++
-	m.mu.Unlock()
-	m.before(string(body))
+	m.answer(w, r, string(body))
+}
+
+// say ends a turn with a text.
+func say(w http.ResponseWriter, text string) {
+	stream(w, fmt.Sprintf(`{"content":%q},"finish_reason":"stop"`, text))
+}
+
+// call makes the agent run a command, with the id of the call.
+func call(w http.ResponseWriter, id, command string) {
+	arguments, err := json.Marshal(map[string]string{"command": command})
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	stream(w, fmt.Sprintf(`{"tool_calls":[{"index":0,"id":%q,"type":"function","function":{"name":"bash_exec","arguments":%q}}]},"finish_reason":"tool_calls"`, id, arguments))
+}
+
+func stream(w http.ResponseWriter, choice string) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = fmt.Fprint(w, `data: {"id":"1","model":"m1","choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}`, "\n\ndata: [DONE]\n\n")
+	_, _ = fmt.Fprint(w, `data: {"id":"1","model":"m1","choices":[{"index":0,"delta":`, choice, "}]}\n\ndata: [DONE]\n\n")
+	_ = http.NewResponseController(w).Flush()
 }
 
 // with makes m the default provider of a home.
@@ -113,13 +130,84 @@ func last(body, word string) bool {
 	return strings.LastIndex(body, word) > strings.LastIndex(body, "harmless")
 }
 
-func push(ctx context.Context, t *testing.T, c world.Client, peer, text string) int64 {
+// runtime is a site at work, in one process or with its runner in one of its
+// own. What is killed is the process that the turns run in.
+type runtime struct {
+	*world.Site
+	t     *testing.T
+	split bool
+	flags []string
+
+	mu     sync.Mutex
+	worker *world.Process
+	kills  int
+}
+
+// work starts a runtime whose model is m.
+func work(t *testing.T, m *model, split bool, flags ...string) *runtime {
 	t.Helper()
+	r := &runtime{Site: world.NewSite(t, program.Agentd(t)), t: t, split: split, flags: flags}
+	m.with(t, r.Home)
+	if split {
+		r.Start(t, append([]string{"registry"}, flags...)...)
+		r.Start(t, append([]string{"deliverer"}, flags...)...)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.start()
+	r.Serving(t, r.worker, "registry", "runner", "deliverer")
+	return r
+}
+
+func (r *runtime) start() {
+	name := "all"
+	if r.split {
+		name = "runner"
+	}
+	r.worker = r.Start(r.t, append([]string{name}, r.flags...)...)
+}
+
+// kill kills the worker and starts the next one. It answers the number of the
+// kill.
+func (r *runtime) kill() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.worker.Kill()
+	r.kills++
+	r.start()
+	return r.kills
+}
+
+// killed is how often it was killed.
+func (r *runtime) killed() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kills
+}
+
+// push sends a message; a call that a kill cut off is made again under its key.
+func (r *runtime) push(ctx context.Context, agent, peer, text string) int64 {
 	id, err := world.Again(ctx, func(ctx context.Context) (int64, error) {
-		return c.Push(ctx, agent, world.Peer(peer), text, "key "+peer+" "+text)
+		return r.Push(ctx, agent, world.Peer(peer), text, "key "+peer+" "+text)
 	})
 	if err != nil {
-		t.Fatal(err)
+		r.t.Errorf("push %q: %v", text, err)
 	}
 	return id
+}
+
+// await waits for the fate of a message, through all kills.
+func (r *runtime) await(ctx context.Context, agent string, id int64) *registryv1.Turn {
+	for {
+		a, err := world.Again(ctx, func(ctx context.Context) (*registryv1.GetTurnResponse, error) {
+			return r.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationpb.New(20 * time.Second)})
+		})
+		if err != nil {
+			r.t.Errorf("event %d of %s: %v; the log of the last process:\n%s", id, agent, err, r.worker.Log())
+			return nil
+		}
+		if a.GetTurn().GetFate() != registryv1.Fate_FATE_UNSPECIFIED {
+			return a.GetTurn()
+		}
+	}
 }

@@ -2,78 +2,141 @@ package live_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
-	"github.com/theclaw/agents/internal/world"
 	"github.com/theclaw/agents/proofs/drill"
-	"github.com/theclaw/agents/proofs/program"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// TestPoison sends a message whose turn kills the process each time, among others
-// that do nothing bad. It dies alone, after five crashes; the others are answered.
+const (
+	// crashes and aloneAfter are RELIABILITY 5: a message is dead after so many
+	// crashes, and from the second one on nothing else runs beside it.
+	crashes, aloneAfter = 5, 2
+	// patience bounds what is bound to happen.
+	patience = 30 * time.Second
+)
+
+// TestPoison sends a message that kills the process in which its turn runs, each
+// time, among ten that do nothing bad. It dies alone after five crashes of its
+// own, none of the others dies with it, and what waits behind it is answered
+// soon after its death: with everything in one process, and with a runner that
+// dies alone.
 func TestPoison(t *testing.T) {
-	peers := drill.Size(t, "N", 4)
-	site := world.NewSite(t, program.Agentd(t))
-	var mu sync.Mutex
-	var p *world.Process
-	start := func() { p = site.Start(t, "all", "--lease-ttl", "1s") }
-	kills := 0
-	m := &model{}
-	m.before = func(body string) {
-		if last(body, "poison") {
-			mu.Lock()
-			defer mu.Unlock()
-			p.Kill()
-			kills++
-			start()
-		}
+	innocents := drill.Size(t, "N", 10)
+	ttl := drill.Span(t, "TTL", 5*time.Second)
+	for name, split := range map[string]bool{"all": false, "runner": true} {
+		t.Run(name, func(t *testing.T) { poison(t, innocents, ttl, split) })
 	}
-	m.with(t, site.Home)
-	start()
-	site.Serving(t, p, "registry", "runner", "deliverer")
-	site.Create(t, agent, quiet)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+}
+
+// victims are the innocents: which of them the model holds, and which of them
+// have been sent.
+type victims struct {
+	mu      sync.Mutex
+	arrived *sync.Cond
+	working map[int]int // model calls under way, by the crashes before them
+	sent    map[string][]int64
+}
+
+// hold counts an innocent in while it is worked on.
+func (v *victims) hold(crash, by int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.working[crash] += by
+	v.arrived.Broadcast()
+}
+
+func poison(t *testing.T, innocents int, ttl time.Duration, split bool) {
+	v := &victims{working: map[int]int{}, sent: map[string][]int64{}}
+	v.arrived = sync.NewCond(&v.mu)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var others []int64
-	for i := range peers {
-		others = append(others, push(ctx, t, site.Client, string(rune('a'+i)), "harmless 1"))
-	}
-	bad := push(ctx, t, site.Client, "eve", "poison")
-	for i := range peers {
-		others = append(others, push(ctx, t, site.Client, string(rune('a'+i)), "harmless 2"))
-	}
-	await := func(id int64) *registryv1.Turn {
-		for {
-			r, err := world.Again(ctx, func(ctx context.Context) (*registryv1.GetTurnResponse, error) {
-				return site.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationpb.New(20 * time.Second)})
-			})
-			if err != nil {
-				t.Errorf("event %d: %v", id, err)
-				return nil
-			}
-			if r.GetTurn().GetFate() != registryv1.Fate_FATE_UNSPECIFIED {
-				return r.GetTurn()
-			}
+	defer context.AfterFunc(ctx, func() { v.hold(0, 0) })() // wakes who waits in vain
+
+	var r *runtime
+	agents := []string{agent, "a2"}
+	flock := func(from int) { // innocents of peers of their own, over both agents
+		for i := from; i < from+innocents; i++ {
+			id := r.push(ctx, agents[i%2], fmt.Sprint("p", i), fmt.Sprint("harmless ", i))
+			v.mu.Lock()
+			v.sent[agents[i%2]] = append(v.sent[agents[i%2]], id)
+			v.mu.Unlock()
 		}
 	}
-	end := await(bad)
-	good := 0
-	for _, id := range others {
-		if turn := await(id); turn.GetFate() == replied {
-			good++
+	// strike is the killer at its crash-th time: the innocents are beside it.
+	strike := func(crash int) {
+		if crash > aloneAfter {
+			v.mu.Lock()
+			if n := v.working[crash-1]; n != 0 {
+				t.Errorf("crash %d: %d innocents are worked on beside it", crash, n)
+			}
+			v.mu.Unlock()
+			flock(crash * 100)
 		} else {
-			t.Errorf("an innocent: %v", turn)
+			v.mu.Lock()
+			for v.working[crash-1] < innocents && ctx.Err() == nil {
+				v.arrived.Wait()
+			}
+			v.mu.Unlock()
 		}
+		r.kill()
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	if end.GetFate() != registryv1.Fate_FATE_DEAD || kills != 5 {
+	m := &model{answer: func(w http.ResponseWriter, req *http.Request, body string) {
+		crash := r.killed()
+		if last(body, "poison") {
+			strike(crash + 1)
+			return
+		}
+		v.hold(crash, 1)
+		if crash < aloneAfter && !strings.Contains(body, "harmless next") {
+			<-req.Context().Done() // until it dies with the killer
+		} else {
+			say(w, "ok")
+		}
+		v.hold(crash, -1)
+	}}
+	r = work(t, m, split, "--lease-ttl", ttl.String(), "--log-level", "debug")
+	for _, id := range agents {
+		r.Create(t, id, quiet)
+	}
+	flock(0)
+	bad := r.push(ctx, agent, "eve", "poison")
+	next := r.push(ctx, agent, "eve", "harmless next")
+
+	end, after := r.await(ctx, agent, bad), r.await(ctx, agent, next)
+	kills := r.killed()
+	if end.GetFate() != registryv1.Fate_FATE_DEAD || kills != crashes || end.GetCrashAttempts() != crashes {
 		t.Errorf("after %d kills: %v", kills, end)
 	}
-	drill.Line("poison kills=%d dead=%v answered=%d/%d", kills, end.GetFate() == registryv1.Fate_FATE_DEAD, good, len(others))
+	if after.GetFate() != replied || after.GetInboundEventId() < end.GetErrorEventId() || after.GetCrashAttempts() != 1 {
+		t.Errorf("the next message: %v, after %v", after, end)
+	}
+	took := after.GetFinishedAt().AsTime().Sub(end.GetFinishedAt().AsTime())
+	if took > 2*ttl {
+		t.Errorf("the next message was answered %v after the death, more than twice %v", took, ttl)
+	}
+	good, most, sent := 0, int32(0), 0
+	for id, ids := range v.sent {
+		for _, n := range ids {
+			sent++
+			turn := r.await(ctx, id, n)
+			most = max(most, turn.GetCrashAttempts()-1) // the last claim has not crashed
+			if turn.GetFate() == replied && replies(t, r.Client, id, turn.GetThreadId()) == 1 {
+				good++
+			} else {
+				t.Errorf("an innocent: %v", turn)
+			}
+		}
+	}
+	if want := innocents * (1 + crashes - aloneAfter); sent != want || most != aloneAfter {
+		t.Errorf("%d innocents, want %d; they saw %d crashes, want %d", sent, want, most, aloneAfter)
+	}
+	drill.Line("poison process=%s kills=%d crash_attempts=%d beside=%d answered=%d/%d innocent_crashes=%d next_ms=%d bound_ms=%d",
+		map[bool]string{false: "all", true: "runner"}[split], kills, end.GetCrashAttempts(), innocents, good, sent, most,
+		took.Milliseconds(), (2 * ttl).Milliseconds())
 }
