@@ -61,28 +61,28 @@ func (l *long) command(round int) string {
 	return text
 }
 
-// TestLongTurn kills the process twenty times at different steps of one turn.
+// TestLongTurn kills the process twenty times (RESTARTS), at another step of one turn.
 // What is committed is neither asked for nor run again, what may have run is told
 // to the model, progress forgives the crashes, and there is one reply.
 func TestLongTurn(t *testing.T) {
 	seed, chance := drill.Seed(t)
-	kills := drill.Size(t, "KILLS", 20)
+	kills := drill.Size(t, "RESTARTS", 20)
 	ttl := drill.Span(t, "TTL", 5*time.Second)
-	for name, split := range map[string]bool{"all": false, "runner": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, process := range []string{"all", "runner"} {
+		t.Run(process, func(t *testing.T) {
 			l := &long{
-				rounds: 2 * kills, blows: map[int]blow{}, asked: map[int]int{}, given: map[int]int{}, strikes: map[int]bool{},
+				rounds: max(40, 2*kills), blows: map[int]blow{}, asked: map[int]int{}, given: map[int]int{}, strikes: map[int]bool{},
 				chance: func() time.Duration { return time.Duration(chance.Int64N(int64(30 * time.Millisecond))) },
 			}
 			for i, n := range chance.Perm(l.rounds)[:kills] {
 				l.blows[n+1] = beforeAnswer + blow(i%3)
 			}
-			longTurn(t, l, name, split, ttl, seed)
+			longTurn(t, l, process, ttl, seed)
 		})
 	}
 }
 
-func longTurn(t *testing.T, l *long, name string, split bool, ttl time.Duration, seed uint64) {
+func longTurn(t *testing.T, l *long, process string, ttl time.Duration, seed uint64) {
 	var r *runtime
 	m := &model{answer: func(w http.ResponseWriter, _ *http.Request, body string) {
 		round := strings.Count(body, `"role":"tool"`) + 1
@@ -107,7 +107,7 @@ func longTurn(t *testing.T, l *long, name string, split bool, ttl time.Duration,
 			r.kill()
 		}
 	}}
-	r = work(t, m, split, "--lease-ttl", ttl.String())
+	r = work(t, m, process, "--lease-ttl", ttl.String())
 	r.Create(t, agent, quiet)
 	dir := filepath.Join(r.Home, "agents", agent, "workdir")
 	begun, never := filepath.Join(dir, "begun"), filepath.Join(dir, "never")
@@ -140,12 +140,12 @@ func longTurn(t *testing.T, l *long, name string, split bool, ttl time.Duration,
 	if turn.GetFate() != replied || replies(t, r.Client, agent, turn.GetThreadId()) != 1 || r.Reply(t, turn) != "all done" {
 		t.Fatalf("after %d kills: %v", r.killed(), turn)
 	}
-	l.account(t, r, turn, dir, name, seed)
+	l.account(t, r, turn, dir, process, seed)
 }
 
 // account holds the journal of the turn against what the provider and the tools
 // have seen.
-func (l *long) account(t *testing.T, r *runtime, turn *registryv1.Turn, dir, name string, seed uint64) {
+func (l *long) account(t *testing.T, r *runtime, turn *registryv1.Turn, dir, process string, seed uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ran := map[string]int{}
@@ -187,5 +187,5 @@ func (l *long) account(t *testing.T, r *runtime, turn *registryv1.Turn, dir, nam
 			answers, tools, l.rounds, r.killed(), len(l.blows), doubts, l.doubts)
 	}
 	drill.Line("long-turn process=%s steps=%d kills=%d answers=%d asked_again=%d tools=%d in_doubt=%d rerun=0 replies=1 crash_attempts=%d seed=%d",
-		name, answers+tools, r.killed(), answers, repeated, tools, doubts, turn.GetCrashAttempts(), seed)
+		process, answers+tools, r.killed(), answers, repeated, tools, doubts, turn.GetCrashAttempts(), seed)
 }

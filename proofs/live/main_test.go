@@ -134,9 +134,9 @@ func last(body, word string) bool {
 // own. What is killed is the process that the turns run in.
 type runtime struct {
 	*world.Site
-	t     *testing.T
-	split bool
-	flags []string
+	t       *testing.T
+	process string // what the worker serves: all or runner
+	flags   []string
 
 	mu     sync.Mutex
 	worker *world.Process
@@ -144,11 +144,11 @@ type runtime struct {
 }
 
 // work starts a runtime whose model is m.
-func work(t *testing.T, m *model, split bool, flags ...string) *runtime {
+func work(t *testing.T, m *model, process string, flags ...string) *runtime {
 	t.Helper()
-	r := &runtime{Site: world.NewSite(t, program.Agentd(t)), t: t, split: split, flags: flags}
+	r := &runtime{Site: world.NewSite(t, program.Agentd(t)), t: t, process: process, flags: flags}
 	m.with(t, r.Home)
-	if split {
+	if process != "all" {
 		r.Start(t, append([]string{"registry"}, flags...)...)
 		r.Start(t, append([]string{"deliverer"}, flags...)...)
 	}
@@ -160,11 +160,7 @@ func work(t *testing.T, m *model, split bool, flags ...string) *runtime {
 }
 
 func (r *runtime) start() {
-	name := "all"
-	if r.split {
-		name = "runner"
-	}
-	r.worker = r.Start(r.t, append([]string{name}, r.flags...)...)
+	r.worker = r.Start(r.t, append([]string{r.process}, r.flags...)...)
 }
 
 // kill kills the worker and starts the next one. It answers the number of the
