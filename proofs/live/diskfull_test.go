@@ -1,10 +1,10 @@
 package live_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +33,7 @@ func TestDiskFull(t *testing.T) {
 		w.Create(t, agent, quiet)
 		var ids []int64
 		say := func(n int) error {
-			id, err := w.Push(t.Context(), agent, world.Peer("bob"), fmt.Sprintf("say: %d %s", n, fill), fmt.Sprint("key", n))
+			id, err := w.Push(t.Context(), agent, world.Peer("bob"), fmt.Sprintf("say: %d %s", n, page), fmt.Sprint("key", n))
 			if err == nil {
 				ids = append(ids, id)
 			}
@@ -44,7 +44,9 @@ func TestDiskFull(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		ballast(t, filepath.Join(dir, "ballast"))
+		if err := fill(filepath.Join(dir, "ballast")); err != nil {
+			t.Fatal(err)
+		}
 		was := len(ids)
 		for n := 10; n < 20; n++ {
 			f := fault.From(say(n))
@@ -89,28 +91,5 @@ func TestDiskFull(t *testing.T) {
 	drill.Line("diskfull refused=%d accepted=%d answered=%d lost=0", refused, accepted, accepted)
 }
 
-// fill makes a message that needs pages of its own.
-var fill = string(make20k())
-
-func make20k() []byte {
-	b := make([]byte, 20<<10)
-	for i := range b {
-		b[i] = 'x'
-	}
-	return b
-}
-
-// ballast takes all that is free.
-func ballast(t *testing.T, path string) {
-	t.Helper()
-	f, err := os.Create(path)
-	for err == nil {
-		_, err = f.Write(make([]byte, 4096))
-	}
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil && !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
-	}
-}
+// page makes a message that needs pages of its own.
+var page = strings.Repeat("x", 20<<10)
