@@ -2,10 +2,13 @@ package live_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
@@ -13,6 +16,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/world"
 	"github.com/theclaw/agents/proofs/drill"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // TestDiskFull fills the file system of a home while it works, to below the floor
@@ -26,7 +30,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	refused, accepted := 0, 0
-	for round, floor := range []int64{4 << 20, 1} { // ours refuses first; only the disk itself refuses
+	for round, floor := range []int64{4 << 20, -1} { // ours refuses first; only the disk itself refuses
 		o := world.Options{Home: filepath.Join(dir, fmt.Sprint("home", round))}
 		o.Registry.MinFree = floor
 		w := world.Start(t, o)
@@ -93,3 +97,65 @@ func TestDiskFull(t *testing.T) {
 
 // page makes a message that needs pages of its own.
 var page = strings.Repeat("x", 20<<10)
+
+// TestDiskFullFloor leaves less room than the registry wants to have: nothing is
+// claimed, also not what another program pushed; replies still go out, and work
+// resumes by itself.
+func TestDiskFullFloor(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	sink, begun, low := world.NewSink(t), make(chan struct{}, 100), make(chan struct{})
+	gate := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		<-low
+		sink.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(gate.Close)
+	o := world.Options{Home: filepath.Join(dir, "home"), TTL: 5 * time.Second}
+	o.Registry.MinFree = 8 << 20
+	w := world.Start(t, o)
+	w.Create(t, agent, strings.Replace(sink.Config(), sink.URL, gate.URL, 1))
+	w.Say(t, agent, world.Peer("bob"), "say: before")
+	<-begun // the reply is on its way
+	ballast := filepath.Join(dir, "ballast")
+	var fs unix.Statfs_t
+	err := unix.Statfs(dir, &fs)
+	if err == nil {
+		err = os.WriteFile(ballast, make([]byte, int64(fs.Bavail)*fs.Bsize-(4<<20)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Push(t.Context(), agent, world.Peer("bob"), "say: refused", ""); !fault.Is(err, fault.DiskFull) {
+		t.Errorf("a push was answered %v", err)
+	}
+	foreign(t, inbox(o.Home), "INSERT INTO events(source, type, content) VALUES('"+world.Peer("eve")+"', 'message', 'say: from outside')")
+	for {
+		a, err := w.Agents.GetAgentStatus(t.Context(), &registryv1.GetAgentStatusRequest{AgentId: agent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.GetInbox().GetPending() == 1 { // it is seen
+			break
+		}
+	}
+	close(low)
+	for a := w.Ask(t, agent, 1, 0); a.GetDelivery().GetState() != registryv1.DeliveryState_DELIVERY_STATE_SENT; {
+		a = w.Ask(t, agent, 1, 0)
+	}
+	if turn := w.Ask(t, agent, 2, time.Second); turn.GetState() != registryv1.TurnState_TURN_STATE_QUEUED {
+		t.Errorf("while there is little room: %v", turn)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if turn := w.Await(t, agent, 2); turn.GetFate() != replied {
+		t.Errorf("with room again: %v", turn)
+	}
+	if !t.Failed() {
+		drill.Line("diskfull floor=%d claimed=0 delivered=1 resumed=1", o.Registry.MinFree)
+	}
+}

@@ -43,6 +43,9 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	if err != nil {
 		return nil, err
 	}
+	if err := s.CheckDisk(); err != nil {
+		return nil, err // the runner asks again: what is begun may need the room that is left
+	}
 	a.Life.RLock()
 	defer a.Life.RUnlock()
 	if !a.Started() {
