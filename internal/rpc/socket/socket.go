@@ -27,22 +27,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// patience is how long a start waits for the name. A process that was killed
+// while it forked leaves a child that has the socket and the lock until it
+// executes: milliseconds, or a good part of a second on a machine at its limit.
+const patience = time.Second
+
 // maxSocketPath is what fits into a Unix socket address, in bytes.
 const maxSocketPath = 107
 
 // Listen binds addr, "unix:///absolute/path". Missing directories are made with
 // mode 0700; one that others may enter is refused. Closing the listener removes
-// the socket. It fails when somebody listens there already.
+// the socket. It fails when somebody listens there already and goes on to.
 func Listen(addr string) (net.Listener, error) {
 	path, ok := strings.CutPrefix(addr, "unix://")
 	if !ok || !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("listen on %q: want unix:///absolute/path", addr)
 	}
-	l, err := listenUnix(filepath.Clean(path))
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	// Nobody tells when a child that is not ours lets go, so it is looked at again.
+	end := time.Now().Add(patience)
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		l, err := listenUnix(filepath.Clean(path))
+		if err == nil {
+			return l, nil
+		}
+		if !errors.Is(err, ErrInUse) || time.Now().After(end) {
+			return nil, fmt.Errorf("listen on %s: %w", path, err)
+		}
+		time.Sleep(wait)
 	}
-	return l, nil
 }
 
 func listenUnix(path string) (_ net.Listener, err error) {

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/internal/rpc/socket"
 )
@@ -111,6 +114,42 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 		t.Error(err)
 	}
 	listen(t, path) // and again after a clean end
+}
+
+// P1: a child that a killed process was just starting has its socket and its lock
+// for a moment more, and the next start waits for that.
+func TestAChildThatLetsGoIsWaitedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run", "runner.sock")
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false)
+	lock, err := os.Create(path + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan struct{})
+	time.AfterFunc(50*time.Millisecond, func() {
+		defer close(gone)
+		_ = lock.Close()
+		_ = left.Close()
+	})
+	l := listen(t, path)
+	select {
+	case <-gone:
+	default:
+		t.Error("the socket was taken from its child")
+	}
+	if !dialable(path) {
+		t.Errorf("not reachable at %s", l.Addr())
+	}
 }
 
 func TestCloseLeavesASuccessorAlone(t *testing.T) {
