@@ -33,7 +33,6 @@ type runs struct {
 	*testing.T
 	site  *world.Site
 	kills int
-	mu    sync.Mutex
 	all   []*told
 }
 
