@@ -29,6 +29,7 @@ type filler struct {
 
 	mu      sync.Mutex
 	label   string // where to fill; empty: nowhere
+	replied bool   // T7 was passed since
 	full    bool
 	begun   map[string]bool // steps that began since
 	refused map[string]int  // by step
@@ -48,7 +49,7 @@ func writes(label string) (step string, ok bool) {
 func (f *filler) arm(label string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.label, f.full, f.err = label, false, nil
+	f.label, f.replied, f.full, f.err = label, false, false, nil
 	f.begun, f.refused = map[string]bool{}, map[string]int{}
 	f.filled, f.turned = make(chan struct{}), make(chan struct{})
 }
@@ -58,7 +59,10 @@ func (f *filler) arm(label string) {
 func (f *filler) point(label string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.label == "" || !f.full && label != f.label {
+	f.replied = f.replied || label == "T7.after"
+	// A deliverer looks for more before it rests: that is no delivery of ours.
+	early := label[0] == 'D' && !f.replied
+	if f.label == "" || !f.full && (label != f.label || early) {
 		return
 	}
 	if !f.full {
@@ -84,7 +88,8 @@ func (f *filler) free(t *testing.T) map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.label = ""
-	if err := errors.Join(f.err, os.Remove(f.ballast)); err != nil {
+	// Cut off first: a child that is just being started has the file open, too.
+	if err := errors.Join(f.err, os.Truncate(f.ballast, 0), os.Remove(f.ballast)); err != nil {
 		t.Fatal(err)
 	}
 	return f.refused

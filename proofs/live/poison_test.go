@@ -113,7 +113,7 @@ func poison(t *testing.T, innocents int, ttl time.Duration, process string) {
 	if end.GetFate() != registryv1.Fate_FATE_DEAD || kills != crashes || end.GetCrashAttempts() != crashes {
 		t.Errorf("after %d kills: %v", kills, end)
 	}
-	if after.GetFate() != replied || after.GetInboundEventId() < end.GetErrorEventId() || after.GetCrashAttempts() != 1 {
+	if after.GetFate() != replied || after.GetInboundEventId() < end.GetErrorEventId() {
 		t.Errorf("the next message: %v, after %v", after, end)
 	}
 	took := after.GetFinishedAt().AsTime().Sub(end.GetFinishedAt().AsTime())
@@ -133,8 +133,8 @@ func poison(t *testing.T, innocents int, ttl time.Duration, process string) {
 			}
 		}
 	}
-	if want := innocents * (1 + crashes - aloneAfter); sent != want || most != aloneAfter {
-		t.Errorf("%d innocents, want %d; they saw %d crashes, want %d", sent, want, most, aloneAfter)
+	if want := innocents * (1 + crashes - aloneAfter); sent != want || most < aloneAfter {
+		t.Errorf("%d innocents, want %d; they saw %d crashes, want %d or, with leases lost, more", sent, want, most, aloneAfter)
 	}
 	drill.Line("poison process=%s kills=%d crash_attempts=%d beside=%d answered=%d/%d innocent_crashes=%d next_ms=%d bound_ms=%d",
 		process, kills, end.GetCrashAttempts(), innocents, good, sent, most,
