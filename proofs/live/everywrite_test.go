@@ -95,9 +95,9 @@ func (f *filler) free(t *testing.T) map[string]int {
 	return f.refused
 }
 
-// fill takes all that is free.
+// fill takes all that is free, and again what has become free since.
 func fill(path string) error {
-	out, err := os.Create(path)
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	for chunk := make([]byte, 1<<20); err == nil; {
 		_, err = out.Write(chunk) // the last one in part
 	}
@@ -219,6 +219,9 @@ func (c *course) run(t *testing.T) time.Duration {
 	c.await(ctx, t, c.filled, "the label is not passed")
 	if !refused && !silent[c.label] {
 		c.await(ctx, t, c.turned, "nothing is refused")
+	}
+	if err := fill(c.ballast); err != nil {
+		t.Fatal(err)
 	}
 	if third, ok := c.say(ctx, t, 3, "say: too much"); !ok {
 		t.Errorf("event %d was accepted by a full disk", third)
