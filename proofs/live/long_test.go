@@ -61,12 +61,12 @@ func (l *long) command(round int) string {
 	return text
 }
 
-// TestLongTurn kills the process twenty times (RESTARTS), at another step of one turn.
+// TestLongTurn kills the process twenty times (STRIKES), at another step of one turn.
 // What is committed is neither asked for nor run again, what may have run is told
 // to the model, progress forgives the crashes, and there is one reply.
 func TestLongTurn(t *testing.T) {
 	seed, chance := drill.Seed(t)
-	kills := drill.Size(t, "RESTARTS", 20)
+	kills := drill.Size(t, "STRIKES", 20)
 	ttl := drill.Span(t, "TTL", 5*time.Second)
 	for _, process := range []string{"all", "runner"} {
 		t.Run(process, func(t *testing.T) {
