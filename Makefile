@@ -39,6 +39,7 @@ DURATION ?= 20s
 KILL_EVERY ?= 4s
 AGENTS ?= 20
 STRIKES ?= 20
+THREADS ?= 1000
 TTL ?= 5s
 
 .PHONY: help
@@ -102,7 +103,7 @@ define PROVE
 @mkdir -p $(BIN)
 @go test -c -o $(BIN)/$(notdir $(2)).test ./$(2)
 @cd $(2) && AGENTD=$(BIN)/agentd KILLS=$(KILLS) N=$(N) ROUNDS=$(ROUNDS) SEED=$(SEED) SEEDS=$(SEEDS) MESSAGES=$(MESSAGES) \
-	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) STRIKES=$(STRIKES) TTL=$(TTL) $(BIN)/$(notdir $(2)).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
+	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) STRIKES=$(STRIKES) TTL=$(TTL) $(BIN)/$(notdir $(2)).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
 endef
 
 # A promise whose tests stand with the code: they are run again and counted.
@@ -199,14 +200,14 @@ soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20
 # One word list for each size: a target and how big it is.
 PROOFS_CI := 'crash-matrix KILLS=150' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200' \
 	'sim SEEDS=24' 'linearizability HISTORIES=4' 'powerloss N=100' diskfull 'poison N=10' 'long-turn STRIKES=20' 'run-ids KILLS=28' 'lostwake N=20' 'id-reuse N=3' \
-	'ack-rewind N=20' outage route-change deliver-dup 'mutants MUTANTS=10' 'soak DURATION=15s KILL_EVERY=2s AGENTS=20'
+	'ack-rewind N=20' outage route-change deliver-dup restore-move 'mutants MUTANTS=10' 'soak DURATION=15s KILL_EVERY=2s AGENTS=20'
 PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bitrot N=2000' \
 	'sim SEEDS=200' 'linearizability HISTORIES=40' 'powerloss N=2000' diskfull 'poison N=20' 'long-turn STRIKES=40' 'run-ids KILLS=280' 'lostwake N=200' 'id-reuse N=20' \
-	'ack-rewind N=200' outage route-change deliver-dup 'mutants MUTANTS=10' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
+	'ack-rewind N=200' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
 
 PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUNDS=500' 'bitrot N=20000' \
 	'sim SEEDS=2000' 'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' 'run-ids KILLS=2800' 'lostwake N=2000' 'id-reuse N=200' \
-	'ack-rewind N=1000' outage route-change deliver-dup 'mutants MUTANTS=10' 'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
+	'ack-rewind N=1000' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
 
 .PHONY: proofs-ci
 proofs-ci: ## every proof in the size of the merge gate (minutes)
