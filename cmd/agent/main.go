@@ -5,8 +5,13 @@
 //	agent deliver --thread P --consumer C   send the replies of a conversation
 //	agent ...                               anything else is agentctl's
 //
-// It asks the resident runner or deliverer and waits; it works on nothing
-// itself. It is started for each message, so it links a client and nothing more.
+// It asks the resident runner or deliverer and waits until what was there at the
+// call is done; it works on nothing itself. Its environment is that of whatever
+// daemon started it: it finds the services by THECLAW_HOME or in ~/.theclaw. When
+// it ends, however, it removes the lock that the dispatcher left for it, and then
+// asks once more: what was pushed before that was not dispatched.
+//
+// It is started for each message, so it links a client and nothing more.
 package main
 
 import (
@@ -27,6 +32,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/handlerlock"
 	"github.com/theclaw/agents/internal/rpc"
 	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
@@ -38,8 +44,11 @@ var version = "devel"
 // batchTime is how long a batch may take: turns think for minutes.
 const batchTime = 10 * time.Minute
 
-// outbound is the one consumer whose events are delivered.
-const outbound = "outbound"
+// The consumers that agents handle: of an inbox, and of a conversation.
+const (
+	inbox    = "inbox"
+	outbound = "outbound"
+)
 
 func main() {
 	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
@@ -90,19 +99,48 @@ func runBatch(ctx context.Context, args []string, out io.Writer, getenv func(str
 		e := fault.From(err)
 		return fault.Usage(e.What, e.Fix)
 	}
-	cc, err := dial(getenv, "runner", runner.RunnerService_RunBatch_FullMethodName)
+	path, err := layout.DefaultHome(getenv)
+	if err != nil {
+		return err
+	}
+	home := layout.At(path)
+	cc, err := dial(home, "runner", runner.RunnerService_RunBatch_FullMethodName)
 	if err != nil {
 		return err
 	}
 	defer cc.Close()
-	r, err := runner.NewRunnerServiceClient(cc).RunBatch(ctx, &runner.RunBatchRequest{AgentId: id})
-	if err != nil {
+	dir := filepath.Join(home.AgentDir(id), inbox)
+	lock := handlerlock.Hold(dir, inbox)
+	var processed int64
+	batch := func() error {
+		r, err := runner.NewRunnerServiceClient(cc).RunBatch(ctx, &runner.RunBatchRequest{AgentId: id})
+		processed += r.GetProcessed()
+		if at := r.GetInboxPath(); lock == nil && at != "" && at != dir { // a setting moved it
+			dir, lock = at, handlerlock.Hold(at, inbox)
+		}
 		return away(err, cc)
 	}
-	if n := r.GetProcessed(); n > 0 {
-		fmt.Fprintf(out, "Agent '%s' processed %d message(s)\n", id, n)
+	err = handle(&lock, batch)
+	if processed > 0 {
+		fmt.Fprintf(out, "Agent '%s' processed %d message(s)\n", id, processed)
 	}
-	return nil
+	return err
+}
+
+// handle works, removes the dispatcher's lock, and works again when there was one:
+// an event that was pushed while it stood was skipped by its dispatch. One that
+// comes later is dispatched by itself.
+func handle(lock **handlerlock.Lock, work func() error) error {
+	err := work()
+	if *lock == nil {
+		return err
+	}
+	(*lock).Release()
+	*lock = nil
+	if err != nil {
+		return err
+	}
+	return work()
 }
 
 func deliverBatch(ctx context.Context, args []string, getenv func(string) string) error {
@@ -125,34 +163,36 @@ func deliverBatch(ctx context.Context, args []string, getenv func(string) string
 	if consumer != outbound {
 		return fault.New(codes.InvalidArgument, fault.ConsumerNotFound, fmt.Sprintf("consumer %q is not delivered by agents", consumer), fix)
 	}
-	home, err := layout.DefaultHome(getenv)
+	root, err := layout.DefaultHome(getenv)
 	if err != nil {
 		return err
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return fmt.Errorf("resolve thread: %w", err)
 	}
-	id, threadID, err := layout.ResolveThread(home, path)
+	id, threadID, err := layout.ResolveThread(root, path)
 	if err != nil {
 		return err
 	}
-	cc, err := dial(getenv, "deliverer", deliverer.DelivererService_DeliverBatch_FullMethodName)
+	if threadID == inbox {
+		return fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("%.200q is an inbox, which has no replies", path), fix)
+	}
+	home := layout.At(root)
+	cc, err := dial(home, "deliverer", deliverer.DelivererService_DeliverBatch_FullMethodName)
 	if err != nil {
 		return err
 	}
 	defer cc.Close()
-	_, err = deliverer.NewDelivererServiceClient(cc).DeliverBatch(ctx, &deliverer.DeliverBatchRequest{AgentId: id, ThreadId: threadID})
-	return away(err, cc)
+	lock := handlerlock.Hold(filepath.Join(home.AgentDir(id), filepath.FromSlash(threadID)), outbound)
+	return handle(&lock, func() error {
+		_, err := deliverer.NewDelivererServiceClient(cc).DeliverBatch(ctx, &deliverer.DeliverBatchRequest{AgentId: id, ThreadId: threadID})
+		return away(err, cc)
+	})
 }
 
 // dial connects to a service of the home. Its one call may be repeated when the
 // service is away for a moment: a batch that runs is joined.
-func dial(getenv func(string) string, service, method string) (*grpc.ClientConn, error) {
-	path, err := layout.DefaultHome(getenv)
-	if err != nil {
-		return nil, err
-	}
-	home := layout.At(path)
+func dial(home layout.Home, service, method string) (*grpc.ClientConn, error) {
 	socket, err := home.Socket(service)
 	if err != nil {
 		return nil, err

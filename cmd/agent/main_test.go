@@ -54,6 +54,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"deliver --thread /elsewhere/threads/main --consumer outbound":       1,
 		"deliver --thread " + h + "/agents/../../x --consumer outbound":      1,
 		"deliver --thread " + h + "/agents/a1/workdir/x --consumer outbound": 1,
+		"deliver --thread " + h + "/agents/a1/inbox --consumer outbound":     1,
 		"run a1": 1, "deliver --thread " + thread + " --consumer outbound": 1,
 	} {
 		code, out, errs := call(h, strings.Fields(line)...)
@@ -71,30 +72,22 @@ type services struct {
 	runner.UnimplementedRunnerServiceServer
 	deliverer.UnimplementedDelivererServiceServer
 	asked []string
+	moved string // inbox_path of the answers
+	onAsk func() // called in each call
 }
 
-func (s *services) RunBatch(_ context.Context, r *runner.RunBatchRequest) (*runner.RunBatchResponse, error) {
-	s.asked = append(s.asked, r.GetAgentId())
-	switch r.GetAgentId() {
-	case "busy":
-		return nil, fault.Status(fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent 'busy' is being worked on by x", "wait for it")).Err()
-	case "idle":
-		return &runner.RunBatchResponse{}, nil
+func (s *services) ask(what string) {
+	s.asked = append(s.asked, what)
+	if s.onAsk != nil {
+		s.onAsk()
 	}
-	return &runner.RunBatchResponse{Processed: 2}, nil
 }
 
-func (s *services) DeliverBatch(_ context.Context, r *deliverer.DeliverBatchRequest) (*deliverer.DeliverBatchResponse, error) {
-	s.asked = append(s.asked, r.GetAgentId()+" "+r.GetThreadId())
-	return &deliverer.DeliverBatchResponse{Sent: 1}, nil
-}
-
-// S0-12, S0-13: what is asked, and what the answers become.
-func TestBatches(t *testing.T) {
-	h := home(t)
-	s := &services{}
+// serve puts the services on the sockets of a home.
+func (s *services) serve(t *testing.T, home string) {
+	t.Helper()
 	for _, name := range []string{"runner", "deliverer"} {
-		l, err := net.Listen("unix", filepath.Join(h, "run", name+".sock"))
+		l, err := net.Listen("unix", filepath.Join(home, "run", name+".sock"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,6 +97,29 @@ func TestBatches(t *testing.T) {
 		go func() { _ = g.Serve(l) }()
 		t.Cleanup(g.Stop)
 	}
+}
+
+func (s *services) RunBatch(_ context.Context, r *runner.RunBatchRequest) (*runner.RunBatchResponse, error) {
+	s.ask(r.GetAgentId())
+	switch r.GetAgentId() {
+	case "busy":
+		return nil, fault.Status(fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent 'busy' is being worked on by x", "wait for it")).Err()
+	case "idle":
+		return &runner.RunBatchResponse{}, nil
+	}
+	return &runner.RunBatchResponse{Processed: 2, InboxPath: s.moved}, nil
+}
+
+func (s *services) DeliverBatch(_ context.Context, r *deliverer.DeliverBatchRequest) (*deliverer.DeliverBatchResponse, error) {
+	s.ask(r.GetAgentId() + " " + r.GetThreadId())
+	return &deliverer.DeliverBatchResponse{Sent: 1}, nil
+}
+
+// S0-12, S0-13: what is asked, and what the answers become.
+func TestBatches(t *testing.T) {
+	h := home(t)
+	s := &services{}
+	s.serve(t, h)
 	for _, c := range []struct {
 		line string
 		code int
@@ -132,6 +148,7 @@ func TestOtherVerbsAreAgentctls(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", shim, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
+	t.Setenv("PATH", "/usr/bin:/bin")
 	out, err := exec.Command(shim, "list", "--json").CombinedOutput()
 	if err == nil || !errorLine.Match(out) || !strings.Contains(string(out), "no agentctl beside it") {
 		t.Errorf("without agentctl: %v, %s", err, out)

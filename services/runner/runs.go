@@ -42,7 +42,7 @@ func (s *Service) RunBatch(ctx context.Context, req *runnerpb.RunBatchRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return &runnerpb.RunBatchResponse{Processed: n, HeadId: info.GetHeadId()}, nil
+	return &runnerpb.RunBatchResponse{Processed: n, HeadId: info.GetHeadId(), InboxPath: info.GetPath()}, nil
 }
 
 // StartRun pushes a message and answers its durable id.

@@ -255,7 +255,10 @@ type RunBatchResponse struct {
 	// processed is the number of events that got their fate during the call.
 	Processed int64 `protobuf:"varint,1,opt,name=processed,proto3" json:"processed,omitempty"`
 	// head_id is the inbox head seen at the call.
-	HeadId        int64 `protobuf:"varint,2,opt,name=head_id,json=headId,proto3" json:"head_id,omitempty"`
+	HeadId int64 `protobuf:"varint,2,opt,name=head_id,json=headId,proto3" json:"head_id,omitempty"`
+	// inbox_path is the directory of the inbox, which a setting may have moved; a
+	// dispatcher leaves its lock there.
+	InboxPath     string `protobuf:"bytes,3,opt,name=inbox_path,json=inboxPath,proto3" json:"inbox_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -302,6 +305,13 @@ func (x *RunBatchResponse) GetHeadId() int64 {
 		return x.HeadId
 	}
 	return 0
+}
+
+func (x *RunBatchResponse) GetInboxPath() string {
+	if x != nil {
+		return x.InboxPath
+	}
+	return ""
 }
 
 // StartRunRequest is a message to an agent.
@@ -1727,10 +1737,12 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\n" +
 	"\x1etheclaw/runner/v1/runner.proto\x12\x11theclaw.runner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"7\n" +
 	"\x0fRunBatchRequest\x12$\n" +
-	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\"I\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\"h\n" +
 	"\x10RunBatchResponse\x12\x1c\n" +
 	"\tprocessed\x18\x01 \x01(\x03R\tprocessed\x12\x17\n" +
-	"\ahead_id\x18\x02 \x01(\x03R\x06headId\"\xad\x01\n" +
+	"\ahead_id\x18\x02 \x01(\x03R\x06headId\x12\x1d\n" +
+	"\n" +
+	"inbox_path\x18\x03 \x01(\tR\tinboxPath\"\xad\x01\n" +
 	"\x0fStartRunRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12 \n" +
 	"\x06source\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06source\x12\x1f\n" +

@@ -1,0 +1,98 @@
+// Package handlerlock owns our half of the lock that an external dispatcher makes
+// before it starts the handler of a consumer: <thread>/run/<consumer>.lock.
+//
+//	dispatcher: create (fails when there: skip) -> start handler -> forget it
+//	handler:    Hold (flock, our pid) -> work -> Release (remove) -> look once more
+//	killed:     the flock goes with the process, the file stays -> Clear, by the sweep
+//
+// The dispatcher never removes its lock and the pid it leaves there is its own,
+// dead within milliseconds. So the handler takes an OS lock on the very file: as
+// long as one is held a handler lives, and a file that nobody holds for longer than
+// a handler needs to start is left over.
+//
+// It promises that a lock of a living handler is not removed by anybody else, and
+// that one that stands in the way of later dispatches does not stand for ever. It
+// guards no data: two handlers at once do no harm, since leases decide who works.
+package handlerlock
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Start is how long a handler may take from the dispatcher's lock to Hold.
+const Start = 5 * time.Second
+
+// Lock is a dispatcher's lock in the hands of its handler. A nil Lock is none.
+type Lock struct {
+	file *os.File
+	path string
+}
+
+func path(threadDir, consumer string) string {
+	return filepath.Join(threadDir, "run", consumer+".lock")
+}
+
+// Hold takes the lock that a dispatcher left for a consumer, and answers nil when
+// there is none or when another handler has it: then there is nothing to remove.
+func Hold(threadDir, consumer string) *Lock {
+	l, err := hold(path(threadDir, consumer), 0)
+	if err != nil {
+		return nil
+	}
+	// For people: who reads the file looks for a process that lives.
+	pid := strconv.Itoa(os.Getpid())
+	if _, err := l.file.WriteAt([]byte(pid), 0); err == nil {
+		_ = l.file.Truncate(int64(len(pid)))
+	}
+	return l
+}
+
+var errNotOurs = errors.New("the lock is another's")
+
+// hold takes the OS lock on a file that is at least so old.
+func hold(path string, age time.Duration) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		var held, named os.FileInfo
+		held, err = f.Stat()
+		if err == nil {
+			named, err = os.Lstat(path)
+		}
+		if err == nil && (!os.SameFile(held, named) || !held.Mode().IsRegular() || time.Since(held.ModTime()) < age) {
+			err = errNotOurs // removed and made again since, or a handler that is just starting
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Lock{f, path}, nil
+}
+
+// Release removes the lock, so that the next event is dispatched again. Whoever
+// releases looks for events once more: one that came before was not dispatched.
+func (l *Lock) Release() {
+	if l == nil {
+		return
+	}
+	_ = os.Remove(l.path) // gone is as good
+	_ = l.file.Close()
+}
+
+// Clear removes a lock whose handler is gone and tells whether there was one.
+func Clear(threadDir, consumer string) bool {
+	l, err := hold(path(threadDir, consumer), Start)
+	if err != nil {
+		return false
+	}
+	l.Release()
+	return true
+}
