@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/notifier"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/rpc"
@@ -48,6 +49,7 @@ func makeRegistry(ctx context.Context, e *env, _ string) (component, error) {
 	log := agentlog.New(e.redactor)
 	s, err := registry.New(ctx, registry.Config{BootID: bootID()}, registry.Deps{
 		Home: e.homeDir, Logger: e.log.With("service", "registry"), Metrics: obs.NewRegistryMetrics(e.metrics), Log: log,
+		Notifier: func() (string, bool) { return notifier.Home(e.getenv) },
 	})
 	if err != nil {
 		return component{}, err

@@ -69,10 +69,11 @@ func TaskID(threadDir string) string {
 // stands as it is, as the thread tool writes it; any other is quoted, because
 // the tool's own unquoted one never dispatches.
 func Command(threadDir string) string {
-	return "thread dispatch --thread " + quote(threadDir)
+	return "thread dispatch --thread " + Word(threadDir)
 }
 
-func quote(s string) string {
+// Word is s as one word of a command line for `sh -c`: itself, or in quotes.
+func Word(s string) string {
 	if s != "" && !strings.ContainsFunc(s, special) {
 		return s
 	}

@@ -137,6 +137,9 @@ type Threads interface {
 	Append(ctx context.Context, r Ref, events []NewEvent, o AppendOptions) (Appended, error)
 	Read(ctx context.Context, r Ref, q Query) (Page, error)
 	Info(ctx context.Context, r Ref) (Info, error)
+	// Subscriptions answers what Info does of them, at a cost that does not grow with
+	// the thread.
+	Subscriptions(ctx context.Context, r Ref) ([]Subscription, error)
 	Subscribe(ctx context.Context, r Ref, s Subscription) error
 	Unsubscribe(ctx context.Context, r Ref, consumer string) error
 	// Ack moves a consumer; back too, as the external pop does, unless forward.

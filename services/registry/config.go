@@ -29,6 +29,9 @@ type Deps struct {
 	Logger  *slog.Logger
 	Metrics *obs.RegistryMetrics
 	Log     *agentlog.Log // agents' logs/agent.log
+	// Notifier answers where the external notifier keeps its tasks, if there is one;
+	// nil: there is none.
+	Notifier func() (home string, ok bool)
 }
 
 func (c Config) withDefaults() Config {

@@ -22,6 +22,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/deliveryapi"
 	"github.com/theclaw/agents/services/registry/internal/leaseapi"
+	"github.com/theclaw/agents/services/registry/internal/outside"
 	"github.com/theclaw/agents/services/registry/internal/threadapi"
 	"github.com/theclaw/agents/services/registry/internal/turnapi"
 	"github.com/theclaw/agents/services/registry/internal/watch"
@@ -33,6 +34,7 @@ type Service struct {
 	core  *core.Core
 	watch *watch.Watch
 
+	outside    *outside.Outside
 	agents     *agentapi.Service
 	threads    *threadapi.Service
 	leases     *leaseapi.Service
@@ -60,7 +62,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	}
 	w := watch.New(c, cfg.Sweep)
 	s := &Service{
-		lock: lock, core: c, watch: w,
+		lock: lock, core: c, watch: w, outside: outside.New(c, cfg.Sweep, d.Notifier),
 		agents:     agentapi.New(c, w),
 		threads:    threadapi.New(c, threadapi.Limits{Pending: cfg.MaxPending, PerPeer: cfg.MaxPerPeer}),
 		leases:     leaseapi.New(c),
@@ -109,11 +111,12 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterDeliveryServiceServer(r, s.deliveries)
 }
 
-// Run watches, sweeps and reaps until ctx ends.
+// Run watches, sweeps, reaps and tells others until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	var g sync.WaitGroup
 	g.Go(func() { s.watch.Run(ctx) })
 	g.Go(func() { s.leases.Run(ctx) })
+	g.Go(func() { s.outside.Run(ctx) })
 	g.Wait()
 	return nil
 }

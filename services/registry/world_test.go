@@ -33,16 +33,18 @@ type world struct {
 	requests   int
 }
 
-func newWorld(t *testing.T, home string, cfg registry.Config) *world {
+func newWorld(t *testing.T, home string, cfg registry.Config, more ...func(*registry.Deps)) *world {
 	t.Helper()
 	h, err := agentdir.OpenHome(home)
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := agentlog.New(nil)
-	svc, err := registry.New(t.Context(), cfg, registry.Deps{
-		Home: h, Logger: slog.New(slog.DiscardHandler), Metrics: obs.NewRegistryMetrics(nil), Log: log,
-	})
+	deps := registry.Deps{Home: h, Logger: slog.New(slog.DiscardHandler), Metrics: obs.NewRegistryMetrics(nil), Log: log}
+	for _, set := range more {
+		set(&deps)
+	}
+	svc, err := registry.New(t.Context(), cfg, deps)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,6 +182,11 @@ func (e *Engine) Info(ctx context.Context, r store.Ref) (store.Info, error) {
 	return view(ctx, e, r, describe)
 }
 
+// Subscriptions answers the consumers in the order they were made.
+func (e *Engine) Subscriptions(ctx context.Context, r store.Ref) ([]store.Subscription, error) {
+	return view(ctx, e, r, consumer.List)
+}
+
 // Subscribe adds a consumer.
 func (e *Engine) Subscribe(ctx context.Context, r store.Ref, s store.Subscription) error {
 	return e.do(ctx, r, true, func(tx *db.Tx) error { return consumer.Subscribe(tx, s) })

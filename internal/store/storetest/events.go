@@ -161,6 +161,9 @@ var events = map[string]func(*testing.T, *fixture){
 		if len(in.Subscriptions) != 1 || in.Subscriptions[0].Handler != "h" || *in.Subscriptions[0].Filter != flt || in.Subscriptions[0].Acked != 2 || in.Subscriptions[0].UpdatedAt == "" {
 			t.Errorf("subscriptions %+v", in.Subscriptions)
 		}
+		subs, err := f.Subscriptions(t.Context(), inboxA)
+		ok(t, err)
+		equal(t, "the same alone", subs, in.Subscriptions)
 		if in.Count != 2 || in.Head != 2 || in.UUID == "" || in.LastAt == "" {
 			t.Errorf("info %+v", in)
 		}

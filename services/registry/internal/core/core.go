@@ -59,6 +59,10 @@ type Core struct {
 	Events        hub.Hub[store.Ref] // who follows a thread
 	Fates         hub.Hub[string]    // who waits for a turn or a delivery of an agent
 
+	// Told is told of each commit too, by the goroutine that writes; nil: nobody.
+	// It is set before the first call.
+	Told func(store.Commit)
+
 	homeDB    *homedb.DB
 	agentLogs *agentlog.Log
 	minFree   int64
@@ -104,6 +108,9 @@ func (c *Core) committed(commit store.Commit) {
 		}
 	}
 	c.Events.Wake(commit.Ref)
+	if c.Told != nil {
+		c.Told(commit)
+	}
 }
 
 // broken is told of a database that cannot be used: its agent alone is marked.

@@ -10,6 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/notifier"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -79,7 +80,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	b, err := s.Store.Begin(ctx, r, fence, store.Begin{
 		Event: ev, Key: req.GetKey(), Tuple: who, ReplyContext: string(rc), Alone: req.GetAlone(),
 		Tail: set.Config.Context.RecentMessages + 1, Subscribe: deliver,
-		Handler: "agent deliver --thread " + path + " --consumer " + thread.Outbound,
+		Handler: "agent deliver --thread " + notifier.Word(path) + " --consumer " + thread.Outbound,
 	})
 	if err != nil {
 		return nil, s.Fault(a.ID, r.Thread, err)
