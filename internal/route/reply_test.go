@@ -78,7 +78,7 @@ func TestOfPoison(t *testing.T) {
 		{"self", "self", "", fault.InvalidArgument},
 		{"no address", "agent-1", "", fault.InvalidArgument},
 		{"empty", "", "", fault.InvalidArgument},
-		{"control character", "external:tui:x:dm:s:\x00", "", fault.InvalidArgument},
+		{"NUL", "external:tui:x:dm:s:\x00", "", fault.InvalidArgument},
 		{"another peer", tui, `{"peer_id":"bob"}`, fault.InvalidArgument},
 		{"another channel", tui, `{"channel_id":"x"}`, fault.InvalidArgument},
 		{"another session", tui, `{"session_id":"x"}`, fault.InvalidArgument},

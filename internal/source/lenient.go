@@ -22,14 +22,15 @@ const (
 // the writer, and reports which fields were missing, were not in the exact form,
 // or had to be guessed (the Field constants, in the order of the address). A
 // missing conversation id reads as "default", other missing fields stay empty.
-// An address without a writer, or with bytes that no address may hold, is the
-// same error as from [Parse].
+// Ids may hold control characters and be long: people choose their names, and a
+// gateway passes them on. An address without a writer, with NUL or with bytes that
+// are no text is the same error as from [Parse].
 func ParseLenient(s string) (Address, []string, error) {
-	if a, err := Parse(s); err == nil {
-		return a, nil, nil
-	}
-	if problem := unfit(s); problem != "" {
+	if problem := unreadable(s); problem != "" {
 		return Address{}, nil, invalid(s, problem)
+	}
+	if a, err := parse(s); err == nil {
+		return a, nil, nil
 	}
 	kind, rest, _ := strings.Cut(s, ":")
 	parts := strings.Split(rest, ":")
@@ -109,7 +110,7 @@ func lenientExternal(parts []string) (Address, []string) {
 func Readings(s string, max int) []Address {
 	parts := strings.Split(s, ":")
 	// Without a channel type no reading holds; trying them all would be cubic.
-	if unfit(s) != "" || parts[0] != "external" || len(parts) < 6 || !word(parts[1]) {
+	if unreadable(s) != "" || parts[0] != "external" || len(parts) < 6 || !word(parts[1]) {
 		return nil
 	}
 	join := func(i, j int) string { return strings.Join(parts[i:j], ":") }

@@ -26,8 +26,11 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 )
 
-// MaxBytes is the longest address.
-const MaxBytes = 1024
+// Limits of an address in bytes: of one we write, and of one that is read.
+const (
+	MaxBytes   = 1024
+	MaxLenient = 8192
+)
 
 // Addresses with a fixed text.
 const (
@@ -126,6 +129,11 @@ func Parse(s string) (Address, error) {
 	if problem := unfit(s); problem != "" {
 		return Address{}, invalid(s, problem)
 	}
+	return parse(s)
+}
+
+// parse reads the exact form; the text as a whole was looked at.
+func parse(s string) (Address, error) {
 	if s == SelfText {
 		return Address{Kind: Self}, nil
 	}
@@ -182,17 +190,31 @@ func (a Address) problem() string {
 	return ""
 }
 
-// unfit names what no address may contain; "" if there is nothing.
+// unfit names what no address of ours may contain; "" if there is nothing.
 func unfit(s string) string {
+	switch problem := unreadable(s); {
+	case problem != "":
+		return problem
+	case len(s) > MaxBytes:
+		return fmt.Sprintf("it is longer than %d bytes", MaxBytes)
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return "it has a control character"
+	}
+	return ""
+}
+
+// unreadable names what an address of nobody may contain: no path, argument or
+// message could carry it on.
+func unreadable(s string) string {
 	switch {
 	case s == "":
 		return "it is empty"
-	case len(s) > MaxBytes:
-		return fmt.Sprintf("it is longer than %d bytes", MaxBytes)
+	case len(s) > MaxLenient:
+		return fmt.Sprintf("it is longer than %d bytes", MaxLenient)
 	case !utf8.ValidString(s):
 		return "it is not UTF-8"
-	case strings.ContainsFunc(s, unicode.IsControl):
-		return "it has a control character"
+	case strings.ContainsRune(s, 0):
+		return "it has a NUL"
 	}
 	return ""
 }

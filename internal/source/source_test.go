@@ -192,3 +192,20 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// SECURITY S8: what people call themselves is read, whatever it is; what no
+// message could carry on is not.
+func TestHostileIDs(t *testing.T) {
+	for _, id := range []string{"a\nb", "\x1b[2J\u0085", "; $(id) '\"`", "../../x", strings.Repeat("\U0001F600", 200), "a b", "-x", "\u202e"} {
+		want := Address{Kind: External, ChannelType: "tui", ChannelID: "main", SessionType: DM, SessionID: id, PeerID: id}
+		got, missing, err := ParseLenient(want.String())
+		if err != nil || missing != nil || got != want {
+			t.Errorf("%q: %+v, %v, %v", id, got, missing, err)
+		}
+	}
+	for _, s := range []string{"external:tui:main:dm:a:a\x00", "external:tui:main:dm:a:\xff", "external:tui:main:dm:a:" + strings.Repeat("x", MaxLenient)} {
+		if _, _, err := ParseLenient(s); err == nil {
+			t.Errorf("%.40q is read", s)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // MaxHops is how many times a message may pass from agent to agent before it
@@ -63,13 +64,13 @@ func (rc ReplyContext) Hops() int {
 }
 
 // Need returns the values of keys in order, or a Rejected error that names the
-// first one missing. NUL cannot travel in an argument vector or a header, so a
-// value that holds a control character counts as missing too.
+// first one missing. A peer's id may be any text, line breaks included, but NUL
+// ends an argument, so a value that holds one counts as missing too.
 func (rc ReplyContext) Need(keys ...string) ([]string, error) {
 	values := make([]string, len(keys))
 	for i, key := range keys {
 		values[i] = rc.text(key)
-		if values[i] == "" || len(values[i]) > maxID || hasControl(values[i]) {
+		if values[i] == "" || len(values[i]) > maxID || strings.ContainsRune(values[i], 0) {
 			return nil, Reject(ReasonReplyContext, fmt.Sprintf("reply_context has no usable %s", key), "answer an event that states its "+key)
 		}
 	}
@@ -78,15 +79,6 @@ func (rc ReplyContext) Need(keys ...string) ([]string, error) {
 
 // maxID bounds an id in bytes; longer ones would only exhaust an argument list.
 const maxID = 4096
-
-func hasControl(s string) bool {
-	for i := range len(s) {
-		if s[i] < 0x20 || s[i] == 0x7f {
-			return true
-		}
-	}
-	return false
-}
 
 // text returns a string value, or the digits of a number: some gateways write
 // numeric chat ids. Anything else is empty.
