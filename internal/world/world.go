@@ -41,6 +41,8 @@ type Options struct {
 	Deliver  deliverer.Config
 	Runners  int               // default 1
 	Env      map[string]string // environment of runners and secrets of deliverers
+	Environ  []string          // environment of the programs that deliverers start
+	Notifier func() (home string, ok bool)
 	TTL      time.Duration     // of leases; default 1 s
 	Logger   *slog.Logger
 }
@@ -103,7 +105,7 @@ func (w *World) start(ctx context.Context) error {
 	}
 	log := agentlog.New(obs.NewRedactor())
 	w.stops = append(w.stops, func() { _ = log.Close(); _ = h.Close() })
-	w.Registry, err = registry.New(ctx, w.o.Registry, registry.Deps{Home: h, Logger: w.o.Logger, Metrics: obs.NewRegistryMetrics(nil), Log: log})
+	w.Registry, err = registry.New(ctx, w.o.Registry, registry.Deps{Home: h, Logger: w.o.Logger, Metrics: obs.NewRegistryMetrics(nil), Log: log, Notifier: w.o.Notifier})
 	if err != nil {
 		return err
 	}
@@ -160,7 +162,7 @@ func (w *World) start(ctx context.Context) error {
 	w.stops = append(w.stops, func() { _ = holder.Close() })
 	dc := w.o.Deliver
 	dc.TTL, dc.BootID = w.o.TTL, "boot"
-	d := deliverer.New(dc, deliverer.Deps{Registry: conn, Holder: holder.ID(), Logger: w.o.Logger, Resolve: w.resolve})
+	d := deliverer.New(dc, deliverer.Deps{Registry: conn, Holder: holder.ID(), Logger: w.o.Logger, Resolve: w.resolve, Environ: w.o.Environ})
 	if err := part("deliverer", d.Register, deliverer.Policy(), d.Run); err != nil {
 		return err
 	}
