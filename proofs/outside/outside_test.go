@@ -222,3 +222,12 @@ func (m *machine) noLocks() {
 		return !found
 	})
 }
+
+// read answers a file, nothing while it is not there.
+func (m *machine) read(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		m.t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,0 +1,121 @@
+package outside_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/proofs/drill"
+)
+
+// shim finds the handler that was dispatched for a message, as whoever kills it does.
+func (m *machine) shim(words string) (pid int) {
+	m.t.Helper()
+	m.await("the handler "+words, func() bool {
+		procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range procs {
+			b, err := os.ReadFile(file)
+			if err != nil || !strings.HasPrefix(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '})), words+" ") {
+				continue
+			}
+			env, err := os.ReadFile(filepath.Join(filepath.Dir(file), "environ"))
+			if err == nil && bytes.Contains(env, []byte("HOME="+m.user+"\x00")) {
+				pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(file)))
+				return true
+			}
+		}
+		return false
+	})
+	return pid
+}
+
+// TestShimKilled kills the handler while it waits, N times: its message is answered
+// all the same, the lock it leaves is removed, and the next push is dispatched
+// again. CONTRACTS 1.5, S0-71.
+func TestShimKilled(t *testing.T) {
+	n := min(drill.Size(t, "N", 1), 5)
+	m := newMachine(t, t.TempDir())
+	m.notifier(0, 0)
+	w := m.serve(nil)
+	w.Create(t, agent, "")
+	lock := filepath.Join(m.thread("inbox"), "run", "inbox.lock")
+	for i := range n {
+		m.push("ann", "slow: 1")
+		if err := syscall.Kill(m.shim("agent run "+agent), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(lock); err != nil {
+			t.Errorf("the handler was killed and its lock is gone: %v", err)
+		}
+		m.delivered(2*i + 1)
+		m.noLocks()
+		m.push("bob", "slow: 1")
+		m.shim("agent run " + agent) // dispatched again
+		m.delivered(2*i + 2)
+		m.noLocks()
+	}
+	if got := len(m.journal()); got != 2*n {
+		t.Errorf("%d sends for %d messages", got, 2*n)
+	}
+	drill.Line("outside-kill-shim kills=%d answered_once=%d locks_left=0", n, 2*n)
+}
+
+// TestRunnerKilled kills the runner while a handler waits for it, N times: the
+// handler ends with 1, and what it was started for is answered once.
+func TestRunnerKilled(t *testing.T) {
+	n := min(drill.Size(t, "N", 2), 10)
+	m := newMachine(t, t.TempDir())
+	m.notifier(0, 0)
+	m.agentd("registry")
+	m.agentd("deliverer")
+	runner := m.agentd("runner", "--lease-ttl", "1s")
+	c := m.client()
+	c.Create(t, agent, "")
+	for i := range n {
+		m.push("ann", "slow: 0.5")
+		m.push("bob", fmt.Sprint("say: ", i))
+		m.shim("agent run " + agent)
+		runner.Kill()
+		runner = m.agentd("runner", "--lease-ttl", "1s")
+		m.delivered(2 * (i + 1))
+	}
+	m.noLocks()
+	for _, peer := range []string{"ann", "bob"} {
+		in, out := 0, 0
+		for _, e := range c.Events(t, agent, "threads/peers/tui-main-"+peer, "type = 'message'") {
+			if e.GetSource() == "self" {
+				out++
+			} else {
+				in++
+			}
+		}
+		if in != n || out != n {
+			t.Errorf("%s: %d messages, %d replies, want %d of each", peer, in, out, n)
+		}
+	}
+	drill.Line("outside-kill-runner kills=%d messages=%d answered_once=%d", n, 2*n, len(m.journal()))
+}
+
+// TestNobodyThere runs the handler with no service: it ends with 1 at once enough,
+// and leaves no lock that would stop the dispatches after it.
+func TestNobodyThere(t *testing.T) {
+	m := newMachine(t, t.TempDir())
+	file := filepath.Join(m.thread("inbox"), "run", "inbox.lock")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	errs, code := m.run("agent", "run", agent)
+	if _, err := os.Lstat(file); code != 1 || err == nil || !strings.HasPrefix(errs, "Error: nobody answers at ") {
+		t.Errorf("exit %d after %s: %s; the lock: %v", code, time.Since(began), errs, err)
+	}
+}
