@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -73,12 +72,10 @@ func (h Home) DefaultsFile() string { return filepath.Join(h.path, DefaultsName)
 // DefaultsName is the name of the file of home-wide settings.
 const DefaultsName = "theclaw.yaml"
 
-var serviceRule = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
-
 // Socket returns the path of a service's Unix socket. A path that is longer than the
 // system allows is an error that says what to do.
 func (h Home) Socket(service string) (string, error) {
-	if !serviceRule.MatchString(service) {
+	if !name(service, 32, "-") || service[0] < 'a' {
 		return "", fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("%.80q is not a service name", service), "use registry, runner or deliverer")
 	}
 	path := filepath.Join(h.path, "run", service+".sock")
