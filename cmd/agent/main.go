@@ -23,7 +23,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -51,12 +50,7 @@ const (
 	outbound = "outbound"
 )
 
-// memory is when a process that lives for milliseconds begins to collect garbage.
-const memory = 64 << 20
-
 func main() {
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(memory)
 	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 }
 
