@@ -37,6 +37,10 @@ func measure(agentd string, quick bool, progress io.Writer) (*table, error) {
 		return nil, err
 	}
 	err = measureServer(ctx, s, t, f, quick, say)
+	if err == nil {
+		say("the dispatch shim")
+		err = measureShim(ctx, filepath.Join(filepath.Dir(agentd), "agent"), filepath.Join(dir, "home"), "bench", 200, t)
+	}
 	if stop := s.stop(); err == nil {
 		err = stop
 	}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/theclaw/agents/bench/load"
+)
+
+// measureShim starts the dispatch shim of a home whose inbox is empty, and an empty
+// program beside it, in turns: what a dispatcher waits for against the least there is.
+func measureShim(ctx context.Context, shim, home, agent string, runs int, t *table) error {
+	if _, err := os.Stat(shim); errors.Is(err, os.ErrNotExist) {
+		t.figure("shim: there is no "+shim, "not measured")
+		return nil
+	}
+	empty, err := emptyProgram(ctx, filepath.Join(home, "..", "empty"))
+	if err != nil {
+		return err
+	}
+	var least, whole []time.Duration
+	for range runs {
+		d, err := timed(ctx, home, empty)
+		if err != nil {
+			return err
+		}
+		least = append(least, d)
+		if d, err = timed(ctx, home, shim, "run", agent); err != nil {
+			return err
+		}
+		whole = append(whole, d)
+	}
+	slices.Sort(least)
+	slices.Sort(whole)
+	x0, p50 := load.Percentile(least, .5), load.Percentile(whole, .5)
+	t.figure("X0: an empty Go program, whole process, p50", short(x0))
+	t.figure("shim: agent run on an empty inbox, whole process, p50", short(p50))
+	t.below("shim / X0", float64(p50)/float64(x0), 6, "")
+	return nil
+}
+
+// emptyProgram builds the least Go program there is.
+func emptyProgram(ctx context.Context, dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "empty")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
+		return "", err
+	}
+	c := exec.CommandContext(ctx, "go", "build", "-o", program, source)
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if out, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build an empty program: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+// timed runs a program to its end, in a daemon's environment.
+func timed(ctx context.Context, home, program string, args ...string) (time.Duration, error) {
+	c := exec.CommandContext(ctx, program, args...)
+	c.Env = []string{"PATH=/usr/bin:/bin", "THECLAW_HOME=" + home}
+	began := time.Now()
+	err := c.Run()
+	took := time.Since(began)
+	if err != nil {
+		return took, fmt.Errorf("run %s: %w", program, err)
+	}
+	return took, nil
+}
