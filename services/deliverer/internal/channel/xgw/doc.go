@@ -19,5 +19,7 @@
 //
 // The session option is --session, in later versions --conversation. The
 // program is asked (xgw send --help) the first time it refuses the option, not
-// before: a refused option has sent nothing, so asking late costs nothing.
+// before: a refused option has sent nothing, so asking late costs nothing. The
+// answer holds for that file of the program in the whole process; an upgrade is
+// another file and is asked again.
 package xgw

@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/theclaw/agents/services/deliverer/internal/channel"
@@ -34,25 +35,52 @@ type XGW struct {
 	path    string
 	timeout time.Duration
 	env     []string
-	fixed   bool                   // the session option is configured
-	flag    atomic.Pointer[string] // the option last known to work
+	fixed   string // the session option as configured
+}
+
+// build is one version of the program: an upgrade is another file.
+type build struct {
+	path     string
+	size     int64
+	modified time.Time
+}
+
+// probed is the session option of each build that was asked, for all channels of
+// this process: an answer costs two processes.
+var probed sync.Map
+
+func buildOf(program string) build {
+	info, err := os.Stat(program)
+	if err != nil {
+		return build{path: program}
+	}
+	return build{program, info.Size(), info.ModTime()}
+}
+
+// optionOf is the session option to use.
+func (x *XGW) optionOf(b build) string {
+	if x.fixed != "" {
+		return x.fixed
+	}
+	if flag, ok := probed.Load(b); ok {
+		return flag.(string) //nolint:forcetypeassert // nothing else is stored
+	}
+	return flagV1
 }
 
 // New returns the channel. Whether the program exists is looked up at each
 // send: it can be installed while messages wait.
 func New(cfg Config) *XGW {
-	x := &XGW{path: cfg.Path, timeout: cfg.Timeout, fixed: cfg.SessionFlag != ""}
+	x := &XGW{path: cfg.Path, timeout: cfg.Timeout}
 	if x.path == "" {
 		x.path = channel.NameXGW
 	}
 	if x.timeout <= 0 {
 		x.timeout = defaultTimeout
 	}
-	flag := flagV1
-	if x.fixed {
-		flag = "--" + strings.TrimLeft(cfg.SessionFlag, "-")
+	if cfg.SessionFlag != "" {
+		x.fixed = "--" + strings.TrimLeft(cfg.SessionFlag, "-")
 	}
-	x.flag.Store(&flag)
 	for _, kv := range cfg.Env {
 		if name, _, ok := strings.Cut(kv, "="); ok && slices.Contains([]string{"PATH", "HOME", "XGW_CONFIG"}, name) {
 			x.env = append(x.env, kv)
@@ -94,11 +122,12 @@ func (x *XGW) Send(ctx context.Context, m channel.Message) (channel.Receipt, err
 		return run(within, program, env, m.Text,
 			"send", "--channel", ids[0], "--peer", ids[1], flag, ids[2], "--json")
 	}
-	flag := *x.flag.Load()
+	build := buildOf(program)
+	flag := x.optionOf(build)
 	res := send(flag)
-	if !x.fixed && res.refusedOption() {
+	if x.fixed == "" && res.refusedOption() {
 		if asked := sessionFlag(run(within, program, x.env, "", "send", "--help")); asked != "" && asked != flag {
-			x.flag.Store(&asked)
+			probed.Store(build, asked)
 			res = send(asked)
 		}
 	}

@@ -78,12 +78,11 @@ func TestOutcomes(t *testing.T) {
 }
 
 // TestSessionFlag: a later version renamed the option; the program is asked
-// once, and no message is sent twice for it.
+// once for all channels, and no message is sent twice for it.
 func TestSessionFlag(t *testing.T) {
 	home, env := install(t, "usage --conversation", "help --conversation", "ok")
-	x := New(Config{Env: env})
 	for range 2 {
-		if _, err := x.Send(t.Context(), message("hi")); err != nil {
+		if _, err := New(Config{Env: env}).Send(t.Context(), message("hi")); err != nil {
 			t.Fatal(err)
 		}
 	}
