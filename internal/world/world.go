@@ -43,7 +43,7 @@ type Options struct {
 	Env      map[string]string // environment of runners and secrets of deliverers
 	Environ  []string          // environment of the programs that deliverers start
 	Notifier func() (home string, ok bool)
-	TTL      time.Duration     // of leases; default 1 s
+	TTL      time.Duration // of leases; default 1 s
 	Logger   *slog.Logger
 }
 
