@@ -41,12 +41,12 @@ func (m *machine) shim(words string) (pid int) {
 func TestShimKilled(t *testing.T) {
 	n := min(drill.Size(t, "N", 1), 5)
 	m := newMachine(t, t.TempDir())
-	m.notifier(0, 0)
 	w := m.serve(nil)
 	w.Create(t, agent, "")
 	lock := filepath.Join(m.thread("inbox"), "run", "inbox.lock")
 	for i := range n {
-		m.push("ann", "slow: 1")
+		m.push("ann", "slow: 3")
+		m.must("thread", "dispatch", "--thread", m.thread("inbox")) // the notifier's part; it might lose it
 		if err := syscall.Kill(m.shim("agent run "+agent), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,8 @@ func TestShimKilled(t *testing.T) {
 		}
 		m.delivered(2*i + 1)
 		m.noLocks()
-		m.push("bob", "slow: 1")
+		m.push("bob", "slow: 3")
+		m.must("thread", "dispatch", "--thread", m.thread("inbox"))
 		m.shim("agent run " + agent) // dispatched again
 		m.delivered(2*i + 2)
 		m.noLocks()
@@ -71,15 +72,15 @@ func TestShimKilled(t *testing.T) {
 func TestRunnerKilled(t *testing.T) {
 	n := min(drill.Size(t, "N", 2), 10)
 	m := newMachine(t, t.TempDir())
-	m.notifier(0, 0)
 	m.agentd("registry")
 	m.agentd("deliverer")
 	runner := m.agentd("runner", "--lease-ttl", "1s")
 	c := m.client()
 	c.Create(t, agent, "")
 	for i := range n {
-		m.push("ann", "slow: 0.5")
+		m.push("ann", "slow: 3")
 		m.push("bob", fmt.Sprint("say: ", i))
+		m.must("thread", "dispatch", "--thread", m.thread("inbox"))
 		m.shim("agent run " + agent)
 		runner.Kill()
 		runner = m.agentd("runner", "--lease-ttl", "1s")
