@@ -114,10 +114,11 @@ func run(ctx context.Context, command string, stdout, stderr io.Writer) proof {
 	return p
 }
 
-// figures tells the line of a proof from the rest: a word that begins with its name, then key=value.
+// figures tells the line of a proof from the rest: a word that begins with its
+// name, then key=value, or "skipped:" and the reason.
 func figures(target, line string) bool {
 	words := strings.Fields(line)
-	return len(words) > 1 && strings.HasPrefix(words[0], target) && strings.Contains(words[1], "=")
+	return len(words) > 1 && strings.HasPrefix(words[0], target) && (strings.Contains(words[1], "=") || words[1] == "skipped:")
 }
 
 const (

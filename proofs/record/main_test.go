@@ -11,6 +11,7 @@ import (
 // makefile stands in for the project's: three proofs that know how they end.
 const makefile = `
 good: ; @echo "building"; echo "good n=$(N) lost=0 seed=7"
+rootless: ; @echo "rootless-disk skipped: it needs root"
 bad: ; @echo "bad lost=1"; exit 1
 mute: ; @echo "all is well"
 `
@@ -35,8 +36,9 @@ func TestRecord(t *testing.T) {
 		{"all pass", []string{"-page", "page.md", "good N=3"}, 0, "", "| `make good N=3` | 0 | n=3 lost=0 seed=7 |"},
 		{"the table stays when one fails", []string{"-page", "page.md", "bad", "good N=4"}, 1, "1 of 2 proofs failed: bad", "n=3"},
 		{"no figures is no proof", []string{"mute"}, 1, "no figures", "n=3"},
-		{"no such target", []string{"absent"}, 1, "absent", "n=3"},
-		{"no place", []string{"-page", "bare.md", "good N=5"}, 1, "no place", "n=3"},
+		{"a skip says why", []string{"-page", "page.md", "rootless"}, 0, "", "| `make rootless` | 0 | skipped: it needs root |"},
+		{"no such target", []string{"absent"}, 1, "absent", "it needs root"},
+		{"no place", []string{"-page", "bare.md", "good N=5"}, 1, "no place", "it needs root"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
