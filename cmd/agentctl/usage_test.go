@@ -81,7 +81,7 @@ var good = map[string][]string{
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
 	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "drill": {}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"}, "fsck": {},
 	"file get": {"a1", "USAGE.md"}, "file put": {"a1", "USAGE.md"}, "help": {"send"}, "init": {"a1"}, "lease list": {}, "list": {}, "restore": {"x.tar"},
-	"send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"},
+	"migrate": {"a1"}, "send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"},
 	"thread dispatch": {"--thread", "/no/such"}, "thread info": {"--thread", "/no/such"}, "thread init": {"/dev/null/x"},
 	"thread peek": {"--thread", "/no/such", "--last-event-id", "0"}, "thread pop": {"--thread", "/no/such", "--consumer", "c", "--last-event-id", "0"},
 	"thread push":      {"--thread", "/no/such", "--source", "s", "--type", "message", "--content", "x"},
@@ -95,7 +95,7 @@ var offline = map[string]bool{"completion": true, "help": true, "version": true}
 
 // works are the commands that need no service but a home, a file or a program.
 var works = map[string]bool{
-	"backup": true, "restore": true, "drill": true,
+	"backup": true, "restore": true, "drill": true, "migrate": true,
 	"thread dispatch": true, "thread info": true, "thread init": true, "thread peek": true, "thread pop": true, "thread push": true,
 	"thread subscribe": true, "thread unsubscribe": true,
 }

@@ -32,7 +32,7 @@ import (
 func Command(e *command.Env) *cobra.Command {
 	m := &migration{env: e}
 	c := &cobra.Command{
-		Use:   "migrate [AGENT]",
+		Use:   "migrate [ID]",
 		Short: "Put right what an earlier version of the agent wrote in another way",
 		Long: `Say what an earlier version of the agent wrote in another way and, with --apply,
 put it right: settings, names of conversations and of memory files, a filter that
