@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -144,15 +145,29 @@ func (c Set) Create(l wire.Limits) (Group, error) {
 	return g, nil
 }
 
+// left are groups that the kernel did not let go of in time.
+var left struct {
+	sync.Mutex
+	dirs []string
+}
+
 // Remove deletes the group. The kernel lets go of the last process a moment after
-// it is dead; what is left then is swept at the next start.
+// it is dead; what is still busy then is tried again with the next group, and
+// swept at the next start.
 func (g Group) Remove() {
-	for _, d := range g.dirs {
-		for range 20 {
-			if err := os.Remove(d); !errors.Is(err, unix.EBUSY) {
-				break
-			}
-			time.Sleep(time.Millisecond)
+	dirs := g.dirs
+	for range 20 {
+		if dirs = remove(dirs); len(dirs) == 0 {
+			break
 		}
+		time.Sleep(time.Millisecond)
 	}
+	left.Lock()
+	defer left.Unlock()
+	left.dirs = append(remove(left.dirs), dirs...)
+}
+
+// remove answers the directories that are busy still.
+func remove(dirs []string) []string {
+	return slices.DeleteFunc(slices.Clone(dirs), func(d string) bool { return !errors.Is(os.Remove(d), unix.EBUSY) })
 }
