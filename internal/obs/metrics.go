@@ -166,7 +166,7 @@ func (m *RunnerMetrics) ObserveTurn(outcome string, d time.Duration) {
 	m.turn.WithLabelValues(outcome).Observe(d.Seconds())
 }
 
-// ObserveStep records a step; kind: model, tool, steer.
+// ObserveStep records a step; kind: model, tool, steer, compaction.
 func (m *RunnerMetrics) ObserveStep(kind string, d time.Duration) {
 	m.step.WithLabelValues(kind).Observe(d.Seconds())
 }

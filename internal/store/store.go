@@ -42,6 +42,7 @@ var (
 	ErrConsumerExists = errors.New("consumer exists")
 	ErrLeaseLost      = errors.New("lease lost")
 	ErrKeyMismatch    = errors.New("another event stands under this id")
+	ErrMemoryMoved    = errors.New("memory was digested by another meanwhile")
 	ErrNoTurn         = errors.New("turn not found")
 	ErrNoDelivery     = errors.New("delivery not found")
 	ErrNotDead        = errors.New("not a dead letter")
@@ -247,6 +248,7 @@ type Engine interface {
 	Threads
 	Inboxes
 	Turns
+	Memories
 	Deliveries
 	Close() error
 }

@@ -38,9 +38,10 @@ type Begin struct {
 	Tuple        string // stored in a new thread
 	ReplyContext string
 	Alone        bool
-	Tail         int    // message events of context to answer
-	Subscribe    bool   // upsert the outbound subscription
-	Handler      string // its handler command
+	Tail         int      // message events of context to answer
+	Subscribe    bool     // upsert the outbound subscription
+	Handler      string   // its handler command
+	Layers       []string // memory layers whose marks to answer
 }
 
 // BeginOutcome tells what became of a claim.
@@ -65,7 +66,8 @@ type Begun struct {
 	Tail          []thread.Event
 	CrashAttempts int
 	ErrorAttempts int
-	Finished      Finished // for BeginFinished and BeginExhausted
+	Memory        []MemoryMark // of Begin.Layers, in their order
+	Finished      Finished     // for BeginFinished and BeginExhausted
 }
 
 // StepState and kinds as stored.
@@ -77,6 +79,8 @@ const (
 	StepModel = "model"
 	StepTool  = "tool"
 	StepSteer = "steer"
+
+	StepCompaction = "compaction"
 
 	ClassRead       = "read"
 	ClassIdempotent = "idempotent"

@@ -69,8 +69,12 @@ type Context struct{ RecentMessages int }
 
 // Compaction says when a memory layer is digested: at a share of the input budget
 // (80 %) or after turns (10), keeping the newest tokens raw (4096); a peer's layer
-// after PeerEvery thread compactions (5), the agent's after AgentEvery (20).
-type Compaction struct{ AtPercent, AfterTurns, KeepTokens, PeerEvery, AgentEvery int }
+// after PeerEvery thread compactions (5), the agent's after AgentEvery (20). Strategy
+// is summarise (default) or truncate, which forgets instead of asking a model.
+type Compaction struct {
+	Strategy                                                 string
+	AtPercent, AfterTurns, KeepTokens, PeerEvery, AgentEvery int
+}
 
 // Run bounds the work of one agent: 64 lanes at once, 600 s per turn.
 type Run struct {
@@ -107,7 +111,7 @@ func Default() Config {
 		ContextWindow:   128000,
 		MaxOutputTokens: 4096,
 		Context:         Context{RecentMessages: 20},
-		Compaction:      Compaction{AtPercent: 80, AfterTurns: 10, KeepTokens: 4096, PeerEvery: 5, AgentEvery: 20},
+		Compaction:      Compaction{Strategy: "summarise", AtPercent: 80, AfterTurns: 10, KeepTokens: 4096, PeerEvery: 5, AgentEvery: 20},
 		Run:             Run{Concurrency: 64, Timeout: 600 * time.Second},
 		Sandbox:         Sandbox{Mode: "required"},
 	}

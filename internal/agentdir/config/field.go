@@ -38,6 +38,7 @@ var fields = []Field{
 	{"context_window", func(c *Config) any { return &c.ContextWindow }, between(1024, 100_000_000), false},
 	{"max_output_tokens", func(c *Config) any { return &c.MaxOutputTokens }, between(1, 10_000_000), false},
 	{"context.recent_messages", func(c *Config) any { return &c.Context.RecentMessages }, between(1, 1000), false},
+	{"compaction.strategy", func(c *Config) any { return &c.Compaction.Strategy }, oneOf("summarise", "truncate"), false},
 	{"compaction.at_percent", func(c *Config) any { return &c.Compaction.AtPercent }, between(10, 100), false},
 	{"compaction.after_turns", func(c *Config) any { return &c.Compaction.AfterTurns }, between(1, 10_000), false},
 	{"compaction.keep_tokens", func(c *Config) any { return &c.Compaction.KeepTokens }, between(0, 10_000_000), false},

@@ -14,7 +14,7 @@ import (
 )
 
 // small are the tables with a few rows, which may be scanned.
-var small = []string{"x_meta", "subscriptions", "s", "x_outbox", "x_fence", "x_dead", "x_route", "CONSTANT", "1"}
+var small = []string{"x_meta", "subscriptions", "s", "x_outbox", "x_fence", "x_dead", "x_route", "x_memory", "CONSTANT", "1"}
 
 // reasons for the other scans: a part of the plan or of the query that has one.
 var reasons = []string{
@@ -24,7 +24,7 @@ var reasons = []string{
 	"ORDER BY id DESC LIMIT 1",                  // the last row
 	"SELECT COUNT(*) FROM x_chain",              // fsck reads everything
 	"JOIN events e ON e.id = c.event_id ORDER",  // as above
-	"kind = 'model' AND recorded_at >= ? GROUP", // a person asks what everything has cost
+	"AND recorded_at >= ? GROUP", // a person asks what everything has cost
 	"SCAN json_each VIRTUAL TABLE",              // the keys that were asked for
 }
 
@@ -112,6 +112,18 @@ func everything(t testing.TB, e *Engine) []store.Ref {
 	_, err = e.NextDelivery(ctx, th, send, store.NextDelivery{})
 	try(err)
 	_, err = e.FinishDelivery(ctx, th, send, store.FinishDelivery{EventID: fin.ReplyID, Outcome: store.OutcomeRejected})
+	try(err)
+	_, err = e.Compact(ctx, th, run, store.Compaction{Mark: store.MemoryMark{Layer: "l", Digested: 1, Text: "t"}, Decision: store.Decision{Key: "c", Content: "{}", Turn: p.Key, Step: store.Step{Kind: store.StepCompaction, Key: "compact:1"}}})
+	try(err)
+	try(e.MemoryWritten(ctx, th, "l", 1))
+	try(e.CountCompaction(ctx, "a", run, th.Thread, 1))
+	_, _, err = e.UnseenThreads(ctx, "a", 9)
+	try(err)
+	_, err = e.Compact(ctx, in, run, store.Compaction{Mark: store.MemoryMark{Layer: agentLayer}, Threads: []store.MemoryMark{{Layer: th.Thread, N: 1}}})
+	try(err)
+	_, err = e.Memory(ctx, th, "l", "m")
+	try(err)
+	_, err = e.Tuple(ctx, th)
 	try(err)
 	_, err = e.ListDeliveries(ctx, th, store.DeliveryDead, 0, 9)
 	try(err)

@@ -128,9 +128,9 @@ func (d *DB) prepare() error {
 	if err := d.setSync(true); err != nil || d.opts.Guest {
 		return err
 	}
-	var format int
-	err := d.conn.QueryRowContext(ctx, "SELECT uuid, format FROM x_meta").Scan(&d.uuid, &format)
-	if err != nil { // a database of the external tool, or a fresh image
+	var format, complete int
+	err := d.conn.QueryRowContext(ctx, "SELECT uuid, format, (SELECT COUNT(*) FROM sqlite_master WHERE name = 'x_memory') FROM x_meta").Scan(&d.uuid, &format, &complete)
+	if err != nil || complete == 0 && format <= schema.Format { // of the external tool, a fresh image, or older than the table
 		if format, err = d.adopt(ctx); err != nil {
 			return err
 		}

@@ -266,3 +266,28 @@ func TestOpenErrors(t *testing.T) {
 		}
 	}
 }
+
+// A database from before a table of ours gets it when it is opened, and keeps
+// its uuid and its events.
+func TestMissingTable(t *testing.T) {
+	dir := fresh(t)
+	d, err := Open(t.Context(), dir, Options{})
+	must(t, err)
+	must(t, d.Do(t.Context(), true, insert("x")))
+	uuid := d.uuid
+	must(t, d.Close())
+	_, err = foreign(t, dir).ExecContext(t.Context(), "DROP TABLE x_memory")
+	must(t, err)
+	d = open(t, dir, Options{})
+	must(t, d.View(t.Context(), func(tx *Tx) error {
+		var marks int64
+		if _, err := tx.Row("SELECT COUNT(*) FROM x_memory", nil, &marks); err != nil {
+			return err
+		}
+		head, err := tx.Head()
+		if head != 1 || tx.UUID() != uuid {
+			t.Errorf("head %d, uuid %s, want 1 and %s", head, tx.UUID(), uuid)
+		}
+		return err
+	}))
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/consumer"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/memory"
 	"github.com/theclaw/agents/internal/store/sqlite/outbox"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -125,6 +126,9 @@ func fillContext(tx *db.Tx, b store.Begin, inboundID int64, out *store.Begun) er
 		return err
 	}
 	if out.Steps, err = steps(tx, b.Key); err != nil {
+		return err
+	}
+	if out.Memory, err = memory.Marks(tx, b.Layers); err != nil {
 		return err
 	}
 	budget := thread.MaxAnswer / 2

@@ -84,6 +84,18 @@ func Record(tx *db.Tx, f store.Fence, rec store.Record) (int, error) {
 	return countFailure(tx, rec.Key, t, *rec.Failed)
 }
 
+// Decide appends a record/decision event once. In a turn its step is journalled
+// too, which is progress like any other.
+func Decide(tx *db.Tx, f store.Fence, d store.Decision) error {
+	sub := thread.SubtypeDecision
+	_, _, err := tx.InsertOnce(d.Key, f.Token, store.NewEvent{Source: thread.SourceSelf, Type: thread.TypeRecord, Subtype: &sub, Content: d.Content})
+	if err != nil || d.Turn == "" {
+		return err
+	}
+	_, err = Record(tx, f, store.Record{Key: d.Turn, Steps: []store.Step{d.Step}})
+	return err
+}
+
 func countFailure(tx *db.Tx, key string, t turnRow, ft store.FailedTry) (int, error) {
 	attempts, now := t.errors, time.Now()
 	since := t.waitingSince

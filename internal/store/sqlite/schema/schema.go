@@ -87,6 +87,10 @@ CREATE TABLE IF NOT EXISTS x_delivery (
   not_before INTEGER NOT NULL DEFAULT 0, channel TEXT NOT NULL DEFAULT '', provider_id TEXT NOT NULL DEFAULT '',
   boot_id TEXT NOT NULL DEFAULT '', crashes INTEGER NOT NULL DEFAULT 0, error TEXT NOT NULL DEFAULT '', maybe_duplicate INTEGER NOT NULL DEFAULT 0,
   created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, resolved TEXT NOT NULL DEFAULT '');
+CREATE TABLE IF NOT EXISTS x_memory (
+  layer TEXT PRIMARY KEY, n INTEGER NOT NULL DEFAULT 0, digested INTEGER NOT NULL DEFAULT 0,
+  seen INTEGER NOT NULL DEFAULT 0, base TEXT NOT NULL DEFAULT '', text TEXT NOT NULL DEFAULT '',
+  thread TEXT NOT NULL DEFAULT '', event TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS x_delivery_open ON x_delivery(event_id) WHERE state IN ('pending','sending');
 CREATE INDEX IF NOT EXISTS x_delivery_dead ON x_delivery(event_id) WHERE state = 'dead' AND resolved = '';
 `

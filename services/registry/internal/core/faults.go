@@ -52,6 +52,8 @@ func (c *Core) known(agentID, threadID string, err error) *fault.Error {
 		return fault.New(codes.AlreadyExists, fault.ConsumerExists, "the consumer is subscribed to "+where+" already", "unsubscribe first")
 	case is(store.ErrNoTurn):
 		return fault.New(codes.NotFound, fault.TurnNotFound, "agent '"+agentID+"' accepted no such event", "see 'agentctl turns "+agentID+"'")
+	case is(store.ErrMemoryMoved):
+		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "the memory of agent '"+agentID+"' was digested by another meanwhile", "read it again; nothing was changed")
 	case is(store.ErrNoDelivery):
 		return fault.New(codes.NotFound, fault.DeliveryNotFound, "no such delivery in "+where, "see 'agentctl dlq list "+agentID+"'")
 	case is(store.ErrNotDead):

@@ -37,6 +37,8 @@ type Agent struct {
 	degraded  bool
 	damaged   map[string]string // what is wrong, by thread
 
+	memorySettled bool
+
 	wrote    atomic.Int64 // when we last wrote the inbox, ns
 	settings atomic.Pointer[settings]
 	inbox    atomic.Pointer[place]

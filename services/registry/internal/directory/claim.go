@@ -57,3 +57,18 @@ func (a *Agent) TakeClaims() map[string][]string {
 	a.claims = nil
 	return out
 }
+
+// MemorySettled tells that no digest of the agent's own layer waits for its
+// file; a registry that just started does not know.
+func (a *Agent) MemorySettled() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.memorySettled
+}
+
+// SettleMemory notes it.
+func (a *Agent) SettleMemory(settled bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.memorySettled = settled
+}

@@ -12,6 +12,7 @@ package turnapi
 import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/memory"
 )
 
 // Service is the edge. The zero value is not usable; see New.
@@ -19,7 +20,10 @@ type Service struct {
 	registryv1.UnimplementedTurnServiceServer
 	*core.Core
 	bootID string
+	files  *memory.Files
 }
 
 // New makes the edge; bootID names this boot of this machine, see agentd.
-func New(c *core.Core, bootID string) *Service { return &Service{Core: c, bootID: bootID} }
+func New(c *core.Core, bootID string) *Service {
+	return &Service{Core: c, bootID: bootID, files: &memory.Files{Core: c}}
+}

@@ -17,6 +17,7 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/memory"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -81,6 +82,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		Event: ev, Key: req.GetKey(), Tuple: who, ReplyContext: string(rc), Alone: req.GetAlone(),
 		Tail: set.Config.Context.RecentMessages + 1, Subscribe: deliver,
 		Handler: "agent deliver --thread " + notifier.Word(path) + " --consumer " + thread.Outbound,
+		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
 	})
 	if err != nil {
 		return nil, s.Fault(a.ID, r.Thread, err)
@@ -97,7 +99,14 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		out.Inbound, out.Steps, out.Tail = wire.Event(b.Inbound), wire.Steps(b.Steps), wire.Events(b.Tail)
 		out.ErrorAttempts, out.CrashAttempts = int32(b.ErrorAttempts), int32(b.CrashAttempts)
 		out.ReplyContext, out.Waited = string(rc), durationpb.New(b.Waited)
+		if err := s.files.Settle(ctx, a, fence, r, b.Memory); err != nil {
+			return nil, err
+		}
 		out.Config, out.Files = wire.TurnConfig(set), s.contextFiles(set, tuple, r.Thread)
+		out.Memory = []*registryv1.MemoryState{
+			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
+		}
+		out.Agents = s.files.OtherAgents(set)
 	}
 	return out, nil
 }

@@ -45,6 +45,8 @@ var stepKinds = map[string]registryv1.StepKind{
 	store.StepModel: registryv1.StepKind_STEP_KIND_MODEL,
 	store.StepTool:  registryv1.StepKind_STEP_KIND_TOOL,
 	store.StepSteer: registryv1.StepKind_STEP_KIND_STEER,
+
+	store.StepCompaction: registryv1.StepKind_STEP_KIND_COMPACTION,
 }
 
 var stepStates = map[string]registryv1.StepState{

@@ -105,6 +105,8 @@ const (
 	StepKind_STEP_KIND_TOOL StepKind = 2
 	// STEP_KIND_STEER is a set of events given to a running turn.
 	StepKind_STEP_KIND_STEER StepKind = 3
+	// STEP_KIND_COMPACTION is a digest of a memory layer.
+	StepKind_STEP_KIND_COMPACTION StepKind = 4
 )
 
 // Enum value maps for StepKind.
@@ -114,12 +116,14 @@ var (
 		1: "STEP_KIND_MODEL",
 		2: "STEP_KIND_TOOL",
 		3: "STEP_KIND_STEER",
+		4: "STEP_KIND_COMPACTION",
 	}
 	StepKind_value = map[string]int32{
 		"STEP_KIND_UNSPECIFIED": 0,
 		"STEP_KIND_MODEL":       1,
 		"STEP_KIND_TOOL":        2,
 		"STEP_KIND_STEER":       3,
+		"STEP_KIND_COMPACTION":  4,
 	}
 )
 
@@ -392,6 +396,63 @@ func (BeginTurnOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{5}
 }
 
+// MemoryLayer names a layer of memory.
+type MemoryLayer int32
+
+const (
+	// MEMORY_LAYER_UNSPECIFIED is refused.
+	MemoryLayer_MEMORY_LAYER_UNSPECIFIED MemoryLayer = 0
+	// MEMORY_LAYER_THREAD is about one conversation.
+	MemoryLayer_MEMORY_LAYER_THREAD MemoryLayer = 1
+	// MEMORY_LAYER_PEER is about one peer.
+	MemoryLayer_MEMORY_LAYER_PEER MemoryLayer = 2
+	// MEMORY_LAYER_AGENT is the agent's own, read in every conversation.
+	MemoryLayer_MEMORY_LAYER_AGENT MemoryLayer = 3
+)
+
+// Enum value maps for MemoryLayer.
+var (
+	MemoryLayer_name = map[int32]string{
+		0: "MEMORY_LAYER_UNSPECIFIED",
+		1: "MEMORY_LAYER_THREAD",
+		2: "MEMORY_LAYER_PEER",
+		3: "MEMORY_LAYER_AGENT",
+	}
+	MemoryLayer_value = map[string]int32{
+		"MEMORY_LAYER_UNSPECIFIED": 0,
+		"MEMORY_LAYER_THREAD":      1,
+		"MEMORY_LAYER_PEER":        2,
+		"MEMORY_LAYER_AGENT":       3,
+	}
+)
+
+func (x MemoryLayer) Enum() *MemoryLayer {
+	p := new(MemoryLayer)
+	*p = x
+	return p
+}
+
+func (x MemoryLayer) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MemoryLayer) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_registry_v1_turn_proto_enumTypes[6].Descriptor()
+}
+
+func (MemoryLayer) Type() protoreflect.EnumType {
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[6]
+}
+
+func (x MemoryLayer) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MemoryLayer.Descriptor instead.
+func (MemoryLayer) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{6}
+}
+
 // DeliveryState is how far a delivery got.
 type DeliveryState int32
 
@@ -441,11 +502,11 @@ func (x DeliveryState) String() string {
 }
 
 func (DeliveryState) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[6].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[7].Descriptor()
 }
 
 func (DeliveryState) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[6]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[7]
 }
 
 func (x DeliveryState) Number() protoreflect.EnumNumber {
@@ -454,7 +515,7 @@ func (x DeliveryState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DeliveryState.Descriptor instead.
 func (DeliveryState) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
 }
 
 // Usage counts tokens.
@@ -1084,7 +1145,9 @@ type TurnConfig struct {
 	// sessions_dir is the absolute directory of session projections.
 	SessionsDir string `protobuf:"bytes,11,opt,name=sessions_dir,json=sessionsDir,proto3" json:"sessions_dir,omitempty"`
 	// retry_max_age bounds waiting for a provider that is down.
-	RetryMaxAge   *durationpb.Duration `protobuf:"bytes,12,opt,name=retry_max_age,json=retryMaxAge,proto3" json:"retry_max_age,omitempty"`
+	RetryMaxAge *durationpb.Duration `protobuf:"bytes,12,opt,name=retry_max_age,json=retryMaxAge,proto3" json:"retry_max_age,omitempty"`
+	// compaction says when memory is digested, and how.
+	Compaction    *CompactionConfig `protobuf:"bytes,13,opt,name=compaction,proto3" json:"compaction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1203,6 +1266,341 @@ func (x *TurnConfig) GetRetryMaxAge() *durationpb.Duration {
 	return nil
 }
 
+func (x *TurnConfig) GetCompaction() *CompactionConfig {
+	if x != nil {
+		return x.Compaction
+	}
+	return nil
+}
+
+// CompactionConfig says when memory is digested, and how.
+type CompactionConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// strategy is summarise or truncate.
+	Strategy string `protobuf:"bytes,1,opt,name=strategy,proto3" json:"strategy,omitempty"`
+	// at_percent of the input budget.
+	AtPercent int32 `protobuf:"varint,2,opt,name=at_percent,json=atPercent,proto3" json:"at_percent,omitempty"`
+	// after_turns since the last digest.
+	AfterTurns int32 `protobuf:"varint,3,opt,name=after_turns,json=afterTurns,proto3" json:"after_turns,omitempty"`
+	// keep_tokens of the newest messages stay raw.
+	KeepTokens int64 `protobuf:"varint,4,opt,name=keep_tokens,json=keepTokens,proto3" json:"keep_tokens,omitempty"`
+	// peer_every so many digests of a conversation, its peer's layer.
+	PeerEvery int32 `protobuf:"varint,5,opt,name=peer_every,json=peerEvery,proto3" json:"peer_every,omitempty"`
+	// agent_every so many digests of conversations, the agent's layer.
+	AgentEvery int32 `protobuf:"varint,6,opt,name=agent_every,json=agentEvery,proto3" json:"agent_every,omitempty"`
+	// share lets the agent's layer digest peers' words.
+	Share bool `protobuf:"varint,7,opt,name=share,proto3" json:"share,omitempty"`
+	// recent_messages is the most messages that are shown raw.
+	RecentMessages int32 `protobuf:"varint,8,opt,name=recent_messages,json=recentMessages,proto3" json:"recent_messages,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *CompactionConfig) Reset() {
+	*x = CompactionConfig{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactionConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactionConfig) ProtoMessage() {}
+
+func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactionConfig.ProtoReflect.Descriptor instead.
+func (*CompactionConfig) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CompactionConfig) GetStrategy() string {
+	if x != nil {
+		return x.Strategy
+	}
+	return ""
+}
+
+func (x *CompactionConfig) GetAtPercent() int32 {
+	if x != nil {
+		return x.AtPercent
+	}
+	return 0
+}
+
+func (x *CompactionConfig) GetAfterTurns() int32 {
+	if x != nil {
+		return x.AfterTurns
+	}
+	return 0
+}
+
+func (x *CompactionConfig) GetKeepTokens() int64 {
+	if x != nil {
+		return x.KeepTokens
+	}
+	return 0
+}
+
+func (x *CompactionConfig) GetPeerEvery() int32 {
+	if x != nil {
+		return x.PeerEvery
+	}
+	return 0
+}
+
+func (x *CompactionConfig) GetAgentEvery() int32 {
+	if x != nil {
+		return x.AgentEvery
+	}
+	return 0
+}
+
+func (x *CompactionConfig) GetShare() bool {
+	if x != nil {
+		return x.Share
+	}
+	return false
+}
+
+func (x *CompactionConfig) GetRecentMessages() int32 {
+	if x != nil {
+		return x.RecentMessages
+	}
+	return 0
+}
+
+// MemoryState is how far a layer reaches.
+type MemoryState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// layer it is.
+	Layer MemoryLayer `protobuf:"varint,1,opt,name=layer,proto3,enum=theclaw.registry.v1.MemoryLayer" json:"layer,omitempty"`
+	// name of its file, such as memory/agent.md.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// version of the file, "none" when it is absent.
+	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	// digested_id: the layer holds the events of the thread up to it.
+	DigestedId int64 `protobuf:"varint,4,opt,name=digested_id,json=digestedId,proto3" json:"digested_id,omitempty"`
+	// compactions so far.
+	Compactions int64 `protobuf:"varint,5,opt,name=compactions,proto3" json:"compactions,omitempty"`
+	// pending digests of conversations that this layer has not seen.
+	Pending int64 `protobuf:"varint,6,opt,name=pending,proto3" json:"pending,omitempty"`
+	// content of the file; only in GetMemory.
+	Content       string `protobuf:"bytes,7,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemoryState) Reset() {
+	*x = MemoryState{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemoryState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemoryState) ProtoMessage() {}
+
+func (x *MemoryState) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemoryState.ProtoReflect.Descriptor instead.
+func (*MemoryState) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *MemoryState) GetLayer() MemoryLayer {
+	if x != nil {
+		return x.Layer
+	}
+	return MemoryLayer_MEMORY_LAYER_UNSPECIFIED
+}
+
+func (x *MemoryState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MemoryState) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *MemoryState) GetDigestedId() int64 {
+	if x != nil {
+		return x.DigestedId
+	}
+	return 0
+}
+
+func (x *MemoryState) GetCompactions() int64 {
+	if x != nil {
+		return x.Compactions
+	}
+	return 0
+}
+
+func (x *MemoryState) GetPending() int64 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *MemoryState) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
+// ThreadRecords is how far the agent's layer has read in a thread.
+type ThreadRecords struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// thread_id of the conversation.
+	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// compactions of the thread that are counted in.
+	Compactions int64 `protobuf:"varint,2,opt,name=compactions,proto3" json:"compactions,omitempty"`
+	// digested_id: records up to it are in.
+	DigestedId    int64 `protobuf:"varint,3,opt,name=digested_id,json=digestedId,proto3" json:"digested_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThreadRecords) Reset() {
+	*x = ThreadRecords{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThreadRecords) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThreadRecords) ProtoMessage() {}
+
+func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThreadRecords.ProtoReflect.Descriptor instead.
+func (*ThreadRecords) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ThreadRecords) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ThreadRecords) GetCompactions() int64 {
+	if x != nil {
+		return x.Compactions
+	}
+	return 0
+}
+
+func (x *ThreadRecords) GetDigestedId() int64 {
+	if x != nil {
+		return x.DigestedId
+	}
+	return 0
+}
+
+// AgentSummary introduces another agent.
+type AgentSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id of it.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// usage is the beginning of its USAGE.md.
+	Usage         string `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentSummary) Reset() {
+	*x = AgentSummary{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentSummary) ProtoMessage() {}
+
+func (x *AgentSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentSummary.ProtoReflect.Descriptor instead.
+func (*AgentSummary) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *AgentSummary) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *AgentSummary) GetUsage() string {
+	if x != nil {
+		return x.Usage
+	}
+	return ""
+}
+
 // ContextFile is a file that becomes part of the prompt.
 type ContextFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1216,7 +1614,7 @@ type ContextFile struct {
 
 func (x *ContextFile) Reset() {
 	*x = ContextFile{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1626,7 @@ func (x *ContextFile) String() string {
 func (*ContextFile) ProtoMessage() {}
 
 func (x *ContextFile) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1639,7 @@ func (x *ContextFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextFile.ProtoReflect.Descriptor instead.
 func (*ContextFile) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ContextFile) GetName() string {
@@ -1282,14 +1680,18 @@ type BeginTurnResponse struct {
 	// reply_context the reply will carry, JSON text.
 	ReplyContext string `protobuf:"bytes,10,opt,name=reply_context,json=replyContext,proto3" json:"reply_context,omitempty"`
 	// waited is the time since the event first had to wait for its provider.
-	Waited        *durationpb.Duration `protobuf:"bytes,11,opt,name=waited,proto3" json:"waited,omitempty"`
+	Waited *durationpb.Duration `protobuf:"bytes,11,opt,name=waited,proto3" json:"waited,omitempty"`
+	// memory layers of the conversation: thread and peer.
+	Memory []*MemoryState `protobuf:"bytes,12,rep,name=memory,proto3" json:"memory,omitempty"`
+	// agents a system agent may hand work to.
+	Agents        []*AgentSummary `protobuf:"bytes,13,rep,name=agents,proto3" json:"agents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BeginTurnResponse) Reset() {
 	*x = BeginTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1703,7 @@ func (x *BeginTurnResponse) String() string {
 func (*BeginTurnResponse) ProtoMessage() {}
 
 func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1716,7 @@ func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnResponse.ProtoReflect.Descriptor instead.
 func (*BeginTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BeginTurnResponse) GetOutcome() BeginTurnOutcome {
@@ -1394,6 +1796,20 @@ func (x *BeginTurnResponse) GetWaited() *durationpb.Duration {
 	return nil
 }
 
+func (x *BeginTurnResponse) GetMemory() []*MemoryState {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+func (x *BeginTurnResponse) GetAgents() []*AgentSummary {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
 // FailedTry is a model try that gave no answer.
 type FailedTry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1413,7 +1829,7 @@ type FailedTry struct {
 
 func (x *FailedTry) Reset() {
 	*x = FailedTry{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1841,7 @@ func (x *FailedTry) String() string {
 func (*FailedTry) ProtoMessage() {}
 
 func (x *FailedTry) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1854,7 @@ func (x *FailedTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedTry.ProtoReflect.Descriptor instead.
 func (*FailedTry) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FailedTry) GetClass() string {
@@ -1497,7 +1913,7 @@ type RecordStepRequest struct {
 
 func (x *RecordStepRequest) Reset() {
 	*x = RecordStepRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1925,7 @@ func (x *RecordStepRequest) String() string {
 func (*RecordStepRequest) ProtoMessage() {}
 
 func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1938,7 @@ func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepRequest.ProtoReflect.Descriptor instead.
 func (*RecordStepRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RecordStepRequest) GetAgentId() string {
@@ -1578,7 +1994,7 @@ type RecordStepResponse struct {
 
 func (x *RecordStepResponse) Reset() {
 	*x = RecordStepResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +2006,7 @@ func (x *RecordStepResponse) String() string {
 func (*RecordStepResponse) ProtoMessage() {}
 
 func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +2019,7 @@ func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepResponse.ProtoReflect.Descriptor instead.
 func (*RecordStepResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{12}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RecordStepResponse) GetErrorAttempts() int32 {
@@ -1640,7 +2056,7 @@ type FinishTurnRequest struct {
 
 func (x *FinishTurnRequest) Reset() {
 	*x = FinishTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +2068,7 @@ func (x *FinishTurnRequest) String() string {
 func (*FinishTurnRequest) ProtoMessage() {}
 
 func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +2081,7 @@ func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnRequest.ProtoReflect.Descriptor instead.
 func (*FinishTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FinishTurnRequest) GetAgentId() string {
@@ -1746,7 +2162,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +2174,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +2187,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -1830,7 +2246,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +2258,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +2271,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -2000,7 +2416,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2428,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2441,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -2192,7 +2608,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2620,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2633,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -2259,7 +2675,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2687,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2700,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -2316,7 +2732,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2744,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2757,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -2399,7 +2815,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2827,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2840,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -2454,7 +2870,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2466,7 +2882,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2479,7 +2895,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -2507,7 +2923,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2519,7 +2935,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2532,7 +2948,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -2555,7 +2971,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +2983,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2996,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -2606,7 +3022,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +3034,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +3047,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -2656,7 +3072,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +3084,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +3097,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -2747,7 +3163,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +3175,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +3188,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -2830,7 +3246,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +3258,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +3271,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -2870,6 +3286,372 @@ func (x *SumUsageResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+// RecordCompactionRequest is a digest to commit.
+type RecordCompactionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id of the lease.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// thread_id of the conversation it was made in; empty for an agent's layer
+	// that was asked for.
+	ThreadId string `protobuf:"bytes,2,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// key of the turn it was made in; empty when it was asked for.
+	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// inbox_id of that turn's event.
+	InboxId int64 `protobuf:"varint,4,opt,name=inbox_id,json=inboxId,proto3" json:"inbox_id,omitempty"`
+	// layer to digest.
+	Layer MemoryLayer `protobuf:"varint,5,opt,name=layer,proto3,enum=theclaw.registry.v1.MemoryLayer" json:"layer,omitempty"`
+	// compactions of the layer that the caller saw.
+	Compactions int64 `protobuf:"varint,6,opt,name=compactions,proto3" json:"compactions,omitempty"`
+	// digested_id the layer reaches now.
+	DigestedId int64 `protobuf:"varint,7,opt,name=digested_id,json=digestedId,proto3" json:"digested_id,omitempty"`
+	// base_version of the file that text was made from.
+	BaseVersion string `protobuf:"bytes,8,opt,name=base_version,json=baseVersion,proto3" json:"base_version,omitempty"`
+	// text of the whole file; empty leaves the file as it is.
+	Text string `protobuf:"bytes,9,opt,name=text,proto3" json:"text,omitempty"`
+	// strategy that made it.
+	Strategy string `protobuf:"bytes,10,opt,name=strategy,proto3" json:"strategy,omitempty"`
+	// messages or records that went in.
+	Messages int32 `protobuf:"varint,11,opt,name=messages,proto3" json:"messages,omitempty"`
+	// usage of the model calls it took.
+	Usage *Usage `protobuf:"bytes,12,opt,name=usage,proto3" json:"usage,omitempty"`
+	// duration of those calls.
+	Duration *durationpb.Duration `protobuf:"bytes,13,opt,name=duration,proto3" json:"duration,omitempty"`
+	// seq of the step in the turn's journal.
+	Seq int32 `protobuf:"varint,14,opt,name=seq,proto3" json:"seq,omitempty"`
+	// model that made it, provider/model.
+	Model string `protobuf:"bytes,15,opt,name=model,proto3" json:"model,omitempty"`
+	// threads whose records went into the agent's layer.
+	Threads []*ThreadRecords `protobuf:"bytes,16,rep,name=threads,proto3" json:"threads,omitempty"`
+	// logs for agent.log.
+	Logs          []*LogLine `protobuf:"bytes,17,rep,name=logs,proto3" json:"logs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordCompactionRequest) Reset() {
+	*x = RecordCompactionRequest{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordCompactionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordCompactionRequest) ProtoMessage() {}
+
+func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
+func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *RecordCompactionRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *RecordCompactionRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *RecordCompactionRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *RecordCompactionRequest) GetInboxId() int64 {
+	if x != nil {
+		return x.InboxId
+	}
+	return 0
+}
+
+func (x *RecordCompactionRequest) GetLayer() MemoryLayer {
+	if x != nil {
+		return x.Layer
+	}
+	return MemoryLayer_MEMORY_LAYER_UNSPECIFIED
+}
+
+func (x *RecordCompactionRequest) GetCompactions() int64 {
+	if x != nil {
+		return x.Compactions
+	}
+	return 0
+}
+
+func (x *RecordCompactionRequest) GetDigestedId() int64 {
+	if x != nil {
+		return x.DigestedId
+	}
+	return 0
+}
+
+func (x *RecordCompactionRequest) GetBaseVersion() string {
+	if x != nil {
+		return x.BaseVersion
+	}
+	return ""
+}
+
+func (x *RecordCompactionRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *RecordCompactionRequest) GetStrategy() string {
+	if x != nil {
+		return x.Strategy
+	}
+	return ""
+}
+
+func (x *RecordCompactionRequest) GetMessages() int32 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *RecordCompactionRequest) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *RecordCompactionRequest) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+func (x *RecordCompactionRequest) GetSeq() int32 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *RecordCompactionRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *RecordCompactionRequest) GetThreads() []*ThreadRecords {
+	if x != nil {
+		return x.Threads
+	}
+	return nil
+}
+
+func (x *RecordCompactionRequest) GetLogs() []*LogLine {
+	if x != nil {
+		return x.Logs
+	}
+	return nil
+}
+
+// RecordCompactionResponse is the memory after it.
+type RecordCompactionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// memory layers of the conversation: thread, peer and agent.
+	Memory []*MemoryState `protobuf:"bytes,1,rep,name=memory,proto3" json:"memory,omitempty"`
+	// threads with digests that the agent's layer has not seen; at most 256.
+	Threads       []*ThreadRecords `protobuf:"bytes,2,rep,name=threads,proto3" json:"threads,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordCompactionResponse) Reset() {
+	*x = RecordCompactionResponse{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordCompactionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordCompactionResponse) ProtoMessage() {}
+
+func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
+func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+func (x *RecordCompactionResponse) GetThreads() []*ThreadRecords {
+	if x != nil {
+		return x.Threads
+	}
+	return nil
+}
+
+// GetMemoryRequest names a conversation.
+type GetMemoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// thread_id of the conversation; empty asks for the agent's layer alone.
+	ThreadId      string `protobuf:"bytes,2,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetMemoryRequest) Reset() {
+	*x = GetMemoryRequest{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetMemoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetMemoryRequest) ProtoMessage() {}
+
+func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
+func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *GetMemoryRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *GetMemoryRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+// GetMemoryResponse is the memory now.
+type GetMemoryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// memory layers in the order the model reads them: agent, peer, thread. The
+	// peer is the one the thread was made for.
+	Memory []*MemoryState `protobuf:"bytes,1,rep,name=memory,proto3" json:"memory,omitempty"`
+	// threads with digests that the agent's layer has not seen; at most 256.
+	Threads []*ThreadRecords `protobuf:"bytes,2,rep,name=threads,proto3" json:"threads,omitempty"`
+	// agents a system agent may hand work to.
+	Agents        []*AgentSummary `protobuf:"bytes,3,rep,name=agents,proto3" json:"agents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetMemoryResponse) Reset() {
+	*x = GetMemoryResponse{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetMemoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetMemoryResponse) ProtoMessage() {}
+
+func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
+func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *GetMemoryResponse) GetMemory() []*MemoryState {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+func (x *GetMemoryResponse) GetThreads() []*ThreadRecords {
+	if x != nil {
+		return x.Threads
+	}
+	return nil
+}
+
+func (x *GetMemoryResponse) GetAgents() []*AgentSummary {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
@@ -2930,7 +3712,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\tthread_id\x18\x04 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12\x14\n" +
 	"\x05alone\x18\x05 \x01(\bR\x05alone\x120\n" +
-	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\"\xd2\x03\n" +
+	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\"\x99\x04\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -2946,10 +3728,45 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\aworkdir\x18\n" +
 	" \x01(\tR\aworkdir\x12!\n" +
 	"\fsessions_dir\x18\v \x01(\tR\vsessionsDir\x12=\n" +
-	"\rretry_max_age\x18\f \x01(\v2\x19.google.protobuf.DurationR\vretryMaxAge\";\n" +
+	"\rretry_max_age\x18\f \x01(\v2\x19.google.protobuf.DurationR\vretryMaxAge\x12E\n" +
+	"\n" +
+	"compaction\x18\r \x01(\v2%.theclaw.registry.v1.CompactionConfigR\n" +
+	"compaction\"\x8e\x02\n" +
+	"\x10CompactionConfig\x12\x1a\n" +
+	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12\x1d\n" +
+	"\n" +
+	"at_percent\x18\x02 \x01(\x05R\tatPercent\x12\x1f\n" +
+	"\vafter_turns\x18\x03 \x01(\x05R\n" +
+	"afterTurns\x12\x1f\n" +
+	"\vkeep_tokens\x18\x04 \x01(\x03R\n" +
+	"keepTokens\x12\x1d\n" +
+	"\n" +
+	"peer_every\x18\x05 \x01(\x05R\tpeerEvery\x12\x1f\n" +
+	"\vagent_every\x18\x06 \x01(\x05R\n" +
+	"agentEvery\x12\x14\n" +
+	"\x05share\x18\a \x01(\bR\x05share\x12'\n" +
+	"\x0frecent_messages\x18\b \x01(\x05R\x0erecentMessages\"\xea\x01\n" +
+	"\vMemoryState\x126\n" +
+	"\x05layer\x18\x01 \x01(\x0e2 .theclaw.registry.v1.MemoryLayerR\x05layer\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12\x1f\n" +
+	"\vdigested_id\x18\x04 \x01(\x03R\n" +
+	"digestedId\x12 \n" +
+	"\vcompactions\x18\x05 \x01(\x03R\vcompactions\x12\x18\n" +
+	"\apending\x18\x06 \x01(\x03R\apending\x12\x18\n" +
+	"\acontent\x18\a \x01(\tR\acontent\"{\n" +
+	"\rThreadRecords\x12'\n" +
+	"\tthread_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12 \n" +
+	"\vcompactions\x18\x02 \x01(\x03R\vcompactions\x12\x1f\n" +
+	"\vdigested_id\x18\x03 \x01(\x03R\n" +
+	"digestedId\"?\n" +
+	"\fAgentSummary\x12\x19\n" +
+	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x14\n" +
+	"\x05usage\x18\x02 \x01(\tR\x05usage\";\n" +
 	"\vContextFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\tR\acontent\"\xb1\x04\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"\xa6\x05\n" +
 	"\x11BeginTurnResponse\x12?\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2%.theclaw.registry.v1.BeginTurnOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x124\n" +
@@ -2962,7 +3779,9 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x0ecrash_attempts\x18\t \x01(\x05R\rcrashAttempts\x12#\n" +
 	"\rreply_context\x18\n" +
 	" \x01(\tR\freplyContext\x121\n" +
-	"\x06waited\x18\v \x01(\v2\x19.google.protobuf.DurationR\x06waited\"\xb4\x01\n" +
+	"\x06waited\x18\v \x01(\v2\x19.google.protobuf.DurationR\x06waited\x128\n" +
+	"\x06memory\x18\f \x03(\v2 .theclaw.registry.v1.MemoryStateR\x06memory\x129\n" +
+	"\x06agents\x18\r \x03(\v2!.theclaw.registry.v1.AgentSummaryR\x06agents\"\xb4\x01\n" +
 	"\tFailedTry\x12\x1d\n" +
 	"\x05class\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05class\x12\x1e\n" +
 	"\x05error\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x05error\x12-\n" +
@@ -3089,7 +3908,38 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05usage\x18\x06 \x01(\v2\x1a.theclaw.registry.v1.UsageR\x05usage\"m\n" +
 	"\x10SumUsageResponse\x121\n" +
 	"\x04sums\x18\x01 \x03(\v2\x1d.theclaw.registry.v1.UsageSumR\x04sums\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\x89\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc7\x05\n" +
+	"\x17RecordCompactionRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12%\n" +
+	"\tthread_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bthreadId\x12\x1a\n" +
+	"\x03key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x03key\x12\x19\n" +
+	"\binbox_id\x18\x04 \x01(\x03R\ainboxId\x12B\n" +
+	"\x05layer\x18\x05 \x01(\x0e2 .theclaw.registry.v1.MemoryLayerB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x05layer\x12 \n" +
+	"\vcompactions\x18\x06 \x01(\x03R\vcompactions\x12\x1f\n" +
+	"\vdigested_id\x18\a \x01(\x03R\n" +
+	"digestedId\x12+\n" +
+	"\fbase_version\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\vbaseVersion\x12\x1d\n" +
+	"\x04text\x18\t \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80 R\x04text\x12#\n" +
+	"\bstrategy\x18\n" +
+	" \x01(\tB\a\xbaH\x04r\x02\x18@R\bstrategy\x12\x1a\n" +
+	"\bmessages\x18\v \x01(\x05R\bmessages\x120\n" +
+	"\x05usage\x18\f \x01(\v2\x1a.theclaw.registry.v1.UsageR\x05usage\x125\n" +
+	"\bduration\x18\r \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x10\n" +
+	"\x03seq\x18\x0e \x01(\x05R\x03seq\x12\x1e\n" +
+	"\x05model\x18\x0f \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\x12G\n" +
+	"\athreads\x18\x10 \x03(\v2\".theclaw.registry.v1.ThreadRecordsB\t\xbaH\x06\x92\x01\x03\x10\x80\x02R\athreads\x120\n" +
+	"\x04logs\x18\x11 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\"\x92\x01\n" +
+	"\x18RecordCompactionResponse\x128\n" +
+	"\x06memory\x18\x01 \x03(\v2 .theclaw.registry.v1.MemoryStateR\x06memory\x12<\n" +
+	"\athreads\x18\x02 \x03(\v2\".theclaw.registry.v1.ThreadRecordsR\athreads\"_\n" +
+	"\x10GetMemoryRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12%\n" +
+	"\tthread_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bthreadId\"\xc6\x01\n" +
+	"\x11GetMemoryResponse\x128\n" +
+	"\x06memory\x18\x01 \x03(\v2 .theclaw.registry.v1.MemoryStateR\x06memory\x12<\n" +
+	"\athreads\x18\x02 \x03(\v2\".theclaw.registry.v1.ThreadRecordsR\athreads\x129\n" +
+	"\x06agents\x18\x03 \x03(\v2!.theclaw.registry.v1.AgentSummaryR\x06agents*\x89\x01\n" +
 	"\x04Fate\x12\x14\n" +
 	"\x10FATE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fFATE_REPLIED\x10\x01\x12\x0f\n" +
@@ -3097,12 +3947,13 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\vFATE_MERGED\x10\x03\x12\x10\n" +
 	"\fFATE_ABORTED\x10\x04\x12\r\n" +
 	"\tFATE_DEAD\x10\x05\x12\x16\n" +
-	"\x12FATE_NOT_A_MESSAGE\x10\x06*c\n" +
+	"\x12FATE_NOT_A_MESSAGE\x10\x06*}\n" +
 	"\bStepKind\x12\x19\n" +
 	"\x15STEP_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTEP_KIND_MODEL\x10\x01\x12\x12\n" +
 	"\x0eSTEP_KIND_TOOL\x10\x02\x12\x13\n" +
-	"\x0fSTEP_KIND_STEER\x10\x03*l\n" +
+	"\x0fSTEP_KIND_STEER\x10\x03\x12\x18\n" +
+	"\x14STEP_KIND_COMPACTION\x10\x04*l\n" +
 	"\tStepState\x12\x1a\n" +
 	"\x16STEP_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11STEP_STATE_INTENT\x10\x01\x12\x13\n" +
@@ -3125,14 +3976,19 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x1bBEGIN_TURN_OUTCOME_FINISHED\x10\x02\x12\x1c\n" +
 	"\x18BEGIN_TURN_OUTCOME_ALONE\x10\x03\x12\x1b\n" +
 	"\x17BEGIN_TURN_OUTCOME_WAIT\x10\x04\x12 \n" +
-	"\x1cBEGIN_TURN_OUTCOME_EXHAUSTED\x10\x05*\xb5\x01\n" +
+	"\x1cBEGIN_TURN_OUTCOME_EXHAUSTED\x10\x05*s\n" +
+	"\vMemoryLayer\x12\x1c\n" +
+	"\x18MEMORY_LAYER_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13MEMORY_LAYER_THREAD\x10\x01\x12\x15\n" +
+	"\x11MEMORY_LAYER_PEER\x10\x02\x12\x16\n" +
+	"\x12MEMORY_LAYER_AGENT\x10\x03*\xb5\x01\n" +
 	"\rDeliveryState\x12\x1e\n" +
 	"\x1aDELIVERY_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16DELIVERY_STATE_PENDING\x10\x01\x12\x1a\n" +
 	"\x16DELIVERY_STATE_SENDING\x10\x02\x12\x17\n" +
 	"\x13DELIVERY_STATE_SENT\x10\x03\x12\x17\n" +
 	"\x13DELIVERY_STATE_DEAD\x10\x04\x12\x1a\n" +
-	"\x16DELIVERY_STATE_SKIPPED\x10\x052\xc3\x06\n" +
+	"\x16DELIVERY_STATE_SKIPPED\x10\x052\x90\b\n" +
 	"\vTurnService\x12Z\n" +
 	"\tOpenBatch\x12%.theclaw.registry.v1.OpenBatchRequest\x1a&.theclaw.registry.v1.OpenBatchResponse\x12Z\n" +
 	"\tBeginTurn\x12%.theclaw.registry.v1.BeginTurnRequest\x1a&.theclaw.registry.v1.BeginTurnResponse\x12]\n" +
@@ -3144,7 +4000,9 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\tListTurns\x12%.theclaw.registry.v1.ListTurnsRequest\x1a&.theclaw.registry.v1.ListTurnsResponse\x12W\n" +
 	"\bSumUsage\x12$.theclaw.registry.v1.SumUsageRequest\x1a%.theclaw.registry.v1.SumUsageResponse\x12Z\n" +
 	"\tRetryTurn\x12%.theclaw.registry.v1.RetryTurnRequest\x1a&.theclaw.registry.v1.RetryTurnResponse\x12W\n" +
-	"\bDropTurn\x12$.theclaw.registry.v1.DropTurnRequest\x1a%.theclaw.registry.v1.DropTurnResponseB\xd6\x01\n" +
+	"\bDropTurn\x12$.theclaw.registry.v1.DropTurnRequest\x1a%.theclaw.registry.v1.DropTurnResponse\x12o\n" +
+	"\x10RecordCompaction\x12,.theclaw.registry.v1.RecordCompactionRequest\x1a-.theclaw.registry.v1.RecordCompactionResponse\x12Z\n" +
+	"\tGetMemory\x12%.theclaw.registry.v1.GetMemoryRequest\x1a&.theclaw.registry.v1.GetMemoryResponseB\xd6\x01\n" +
 	"\x17com.theclaw.registry.v1B\tTurnProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
 var (
@@ -3159,120 +4017,147 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 	return file_theclaw_registry_v1_turn_proto_rawDescData
 }
 
-var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
-	(Fate)(0),                     // 0: theclaw.registry.v1.Fate
-	(StepKind)(0),                 // 1: theclaw.registry.v1.StepKind
-	(StepState)(0),                // 2: theclaw.registry.v1.StepState
-	(ToolClass)(0),                // 3: theclaw.registry.v1.ToolClass
-	(TurnState)(0),                // 4: theclaw.registry.v1.TurnState
-	(BeginTurnOutcome)(0),         // 5: theclaw.registry.v1.BeginTurnOutcome
-	(DeliveryState)(0),            // 6: theclaw.registry.v1.DeliveryState
-	(*Usage)(nil),                 // 7: theclaw.registry.v1.Usage
-	(*Step)(nil),                  // 8: theclaw.registry.v1.Step
-	(*LogLine)(nil),               // 9: theclaw.registry.v1.LogLine
-	(*OpenBatchRequest)(nil),      // 10: theclaw.registry.v1.OpenBatchRequest
-	(*PendingEvent)(nil),          // 11: theclaw.registry.v1.PendingEvent
-	(*OpenBatchResponse)(nil),     // 12: theclaw.registry.v1.OpenBatchResponse
-	(*BeginTurnRequest)(nil),      // 13: theclaw.registry.v1.BeginTurnRequest
-	(*TurnConfig)(nil),            // 14: theclaw.registry.v1.TurnConfig
-	(*ContextFile)(nil),           // 15: theclaw.registry.v1.ContextFile
-	(*BeginTurnResponse)(nil),     // 16: theclaw.registry.v1.BeginTurnResponse
-	(*FailedTry)(nil),             // 17: theclaw.registry.v1.FailedTry
-	(*RecordStepRequest)(nil),     // 18: theclaw.registry.v1.RecordStepRequest
-	(*RecordStepResponse)(nil),    // 19: theclaw.registry.v1.RecordStepResponse
-	(*FinishTurnRequest)(nil),     // 20: theclaw.registry.v1.FinishTurnRequest
-	(*FinishTurnResponse)(nil),    // 21: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),              // 22: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                  // 23: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),        // 24: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),       // 25: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),      // 26: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),     // 27: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),      // 28: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),     // 29: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),       // 30: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),      // 31: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),       // 32: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),              // 33: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),      // 34: theclaw.registry.v1.SumUsageResponse
-	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
-	(*Event)(nil),                 // 37: theclaw.registry.v1.Event
+	(Fate)(0),                        // 0: theclaw.registry.v1.Fate
+	(StepKind)(0),                    // 1: theclaw.registry.v1.StepKind
+	(StepState)(0),                   // 2: theclaw.registry.v1.StepState
+	(ToolClass)(0),                   // 3: theclaw.registry.v1.ToolClass
+	(TurnState)(0),                   // 4: theclaw.registry.v1.TurnState
+	(BeginTurnOutcome)(0),            // 5: theclaw.registry.v1.BeginTurnOutcome
+	(MemoryLayer)(0),                 // 6: theclaw.registry.v1.MemoryLayer
+	(DeliveryState)(0),               // 7: theclaw.registry.v1.DeliveryState
+	(*Usage)(nil),                    // 8: theclaw.registry.v1.Usage
+	(*Step)(nil),                     // 9: theclaw.registry.v1.Step
+	(*LogLine)(nil),                  // 10: theclaw.registry.v1.LogLine
+	(*OpenBatchRequest)(nil),         // 11: theclaw.registry.v1.OpenBatchRequest
+	(*PendingEvent)(nil),             // 12: theclaw.registry.v1.PendingEvent
+	(*OpenBatchResponse)(nil),        // 13: theclaw.registry.v1.OpenBatchResponse
+	(*BeginTurnRequest)(nil),         // 14: theclaw.registry.v1.BeginTurnRequest
+	(*TurnConfig)(nil),               // 15: theclaw.registry.v1.TurnConfig
+	(*CompactionConfig)(nil),         // 16: theclaw.registry.v1.CompactionConfig
+	(*MemoryState)(nil),              // 17: theclaw.registry.v1.MemoryState
+	(*ThreadRecords)(nil),            // 18: theclaw.registry.v1.ThreadRecords
+	(*AgentSummary)(nil),             // 19: theclaw.registry.v1.AgentSummary
+	(*ContextFile)(nil),              // 20: theclaw.registry.v1.ContextFile
+	(*BeginTurnResponse)(nil),        // 21: theclaw.registry.v1.BeginTurnResponse
+	(*FailedTry)(nil),                // 22: theclaw.registry.v1.FailedTry
+	(*RecordStepRequest)(nil),        // 23: theclaw.registry.v1.RecordStepRequest
+	(*RecordStepResponse)(nil),       // 24: theclaw.registry.v1.RecordStepResponse
+	(*FinishTurnRequest)(nil),        // 25: theclaw.registry.v1.FinishTurnRequest
+	(*FinishTurnResponse)(nil),       // 26: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 27: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 28: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 29: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 30: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 31: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 32: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 33: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 34: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 35: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 36: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 37: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 38: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 39: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 40: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 41: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 42: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 43: theclaw.registry.v1.GetMemoryResponse
+	(*durationpb.Duration)(nil),      // 44: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 45: google.protobuf.Timestamp
+	(*Event)(nil),                    // 46: theclaw.registry.v1.Event
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	1,  // 0: theclaw.registry.v1.Step.kind:type_name -> theclaw.registry.v1.StepKind
 	3,  // 1: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
 	2,  // 2: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
-	7,  // 3: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	35, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	36, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
-	9,  // 6: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	37, // 7: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
-	11, // 8: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
-	9,  // 9: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	35, // 10: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	35, // 11: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	5,  // 12: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	35, // 13: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	37, // 14: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	8,  // 15: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	37, // 16: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	15, // 17: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	14, // 18: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	35, // 19: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	35, // 20: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	8,  // 21: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	17, // 22: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	9,  // 23: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	0,  // 24: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	8,  // 25: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	9,  // 26: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	0,  // 27: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	6,  // 28: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	36, // 29: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	36, // 30: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	36, // 31: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	4,  // 32: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	0,  // 33: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	36, // 34: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	36, // 35: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	36, // 36: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	36, // 37: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	7,  // 38: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	8,  // 39: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	22, // 40: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	35, // 41: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	23, // 42: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	0,  // 43: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	23, // 44: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	36, // 45: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	7,  // 46: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	33, // 47: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	10, // 48: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	13, // 49: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	18, // 50: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	20, // 51: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	24, // 52: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	26, // 53: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	32, // 54: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	28, // 55: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	30, // 56: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	12, // 57: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	16, // 58: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	19, // 59: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	21, // 60: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	25, // 61: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	27, // 62: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	34, // 63: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	29, // 64: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	31, // 65: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	57, // [57:66] is the sub-list for method output_type
-	48, // [48:57] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	8,  // 3: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
+	44, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	45, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	10, // 6: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	46, // 7: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	12, // 8: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
+	10, // 9: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	44, // 10: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	44, // 11: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	16, // 12: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	6,  // 13: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	5,  // 14: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	44, // 15: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	46, // 16: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	9,  // 17: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	46, // 18: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	20, // 19: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	15, // 20: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	44, // 21: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	17, // 22: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	19, // 23: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	44, // 24: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	9,  // 25: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	22, // 26: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	10, // 27: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	0,  // 28: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	9,  // 29: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	10, // 30: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	0,  // 31: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	7,  // 32: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	45, // 33: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	45, // 34: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	45, // 35: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	4,  // 36: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	0,  // 37: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	45, // 38: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	45, // 39: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	45, // 40: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	45, // 41: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	8,  // 42: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	9,  // 43: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	27, // 44: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	44, // 45: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	28, // 46: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	0,  // 47: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	28, // 48: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	45, // 49: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	8,  // 50: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	38, // 51: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	6,  // 52: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	8,  // 53: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	44, // 54: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	18, // 55: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	10, // 56: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	17, // 57: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	18, // 58: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	17, // 59: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	18, // 60: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	19, // 61: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	11, // 62: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	14, // 63: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	23, // 64: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	25, // 65: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	29, // 66: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	31, // 67: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	37, // 68: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	33, // 69: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	35, // 70: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	40, // 71: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	42, // 72: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	13, // 73: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	21, // 74: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	24, // 75: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	26, // 76: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	30, // 77: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	32, // 78: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	39, // 79: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	34, // 80: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	36, // 81: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	41, // 82: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	43, // 83: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	73, // [73:84] is the sub-list for method output_type
+	62, // [62:73] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -3286,8 +4171,8 @@ func file_theclaw_registry_v1_turn_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   28,
+			NumEnums:      8,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

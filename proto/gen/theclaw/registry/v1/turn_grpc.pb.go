@@ -19,15 +19,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	TurnService_OpenBatch_FullMethodName  = "/theclaw.registry.v1.TurnService/OpenBatch"
-	TurnService_BeginTurn_FullMethodName  = "/theclaw.registry.v1.TurnService/BeginTurn"
-	TurnService_RecordStep_FullMethodName = "/theclaw.registry.v1.TurnService/RecordStep"
-	TurnService_FinishTurn_FullMethodName = "/theclaw.registry.v1.TurnService/FinishTurn"
-	TurnService_GetTurn_FullMethodName    = "/theclaw.registry.v1.TurnService/GetTurn"
-	TurnService_ListTurns_FullMethodName  = "/theclaw.registry.v1.TurnService/ListTurns"
-	TurnService_SumUsage_FullMethodName   = "/theclaw.registry.v1.TurnService/SumUsage"
-	TurnService_RetryTurn_FullMethodName  = "/theclaw.registry.v1.TurnService/RetryTurn"
-	TurnService_DropTurn_FullMethodName   = "/theclaw.registry.v1.TurnService/DropTurn"
+	TurnService_OpenBatch_FullMethodName        = "/theclaw.registry.v1.TurnService/OpenBatch"
+	TurnService_BeginTurn_FullMethodName        = "/theclaw.registry.v1.TurnService/BeginTurn"
+	TurnService_RecordStep_FullMethodName       = "/theclaw.registry.v1.TurnService/RecordStep"
+	TurnService_FinishTurn_FullMethodName       = "/theclaw.registry.v1.TurnService/FinishTurn"
+	TurnService_GetTurn_FullMethodName          = "/theclaw.registry.v1.TurnService/GetTurn"
+	TurnService_ListTurns_FullMethodName        = "/theclaw.registry.v1.TurnService/ListTurns"
+	TurnService_SumUsage_FullMethodName         = "/theclaw.registry.v1.TurnService/SumUsage"
+	TurnService_RetryTurn_FullMethodName        = "/theclaw.registry.v1.TurnService/RetryTurn"
+	TurnService_DropTurn_FullMethodName         = "/theclaw.registry.v1.TurnService/DropTurn"
+	TurnService_RecordCompaction_FullMethodName = "/theclaw.registry.v1.TurnService/RecordCompaction"
+	TurnService_GetMemory_FullMethodName        = "/theclaw.registry.v1.TurnService/GetMemory"
 )
 
 // TurnServiceClient is the client API for TurnService service.
@@ -65,6 +67,13 @@ type TurnServiceClient interface {
 	RetryTurn(ctx context.Context, in *RetryTurnRequest, opts ...grpc.CallOption) (*RetryTurnResponse, error)
 	// DropTurn takes a dead turn off the dead letters for good.
 	DropTurn(ctx context.Context, in *DropTurnRequest, opts ...grpc.CallOption) (*DropTurnResponse, error)
+	// RecordCompaction commits a digest of one memory layer under the run lease:
+	// the mark of how far it reaches, then the file. A repeat changes nothing.
+	// FAILED_PRECONDITION when the layer or its file changed meanwhile.
+	RecordCompaction(ctx context.Context, in *RecordCompactionRequest, opts ...grpc.CallOption) (*RecordCompactionResponse, error)
+	// GetMemory answers the memory layers of a conversation and how far they
+	// reach; without a thread the agent's layer alone.
+	GetMemory(ctx context.Context, in *GetMemoryRequest, opts ...grpc.CallOption) (*GetMemoryResponse, error)
 }
 
 type turnServiceClient struct {
@@ -165,6 +174,26 @@ func (c *turnServiceClient) DropTurn(ctx context.Context, in *DropTurnRequest, o
 	return out, nil
 }
 
+func (c *turnServiceClient) RecordCompaction(ctx context.Context, in *RecordCompactionRequest, opts ...grpc.CallOption) (*RecordCompactionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecordCompactionResponse)
+	err := c.cc.Invoke(ctx, TurnService_RecordCompaction_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *turnServiceClient) GetMemory(ctx context.Context, in *GetMemoryRequest, opts ...grpc.CallOption) (*GetMemoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetMemoryResponse)
+	err := c.cc.Invoke(ctx, TurnService_GetMemory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TurnServiceServer is the server API for TurnService service.
 // All implementations must embed UnimplementedTurnServiceServer
 // for forward compatibility.
@@ -200,6 +229,13 @@ type TurnServiceServer interface {
 	RetryTurn(context.Context, *RetryTurnRequest) (*RetryTurnResponse, error)
 	// DropTurn takes a dead turn off the dead letters for good.
 	DropTurn(context.Context, *DropTurnRequest) (*DropTurnResponse, error)
+	// RecordCompaction commits a digest of one memory layer under the run lease:
+	// the mark of how far it reaches, then the file. A repeat changes nothing.
+	// FAILED_PRECONDITION when the layer or its file changed meanwhile.
+	RecordCompaction(context.Context, *RecordCompactionRequest) (*RecordCompactionResponse, error)
+	// GetMemory answers the memory layers of a conversation and how far they
+	// reach; without a thread the agent's layer alone.
+	GetMemory(context.Context, *GetMemoryRequest) (*GetMemoryResponse, error)
 	mustEmbedUnimplementedTurnServiceServer()
 }
 
@@ -236,6 +272,12 @@ func (UnimplementedTurnServiceServer) RetryTurn(context.Context, *RetryTurnReque
 }
 func (UnimplementedTurnServiceServer) DropTurn(context.Context, *DropTurnRequest) (*DropTurnResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DropTurn not implemented")
+}
+func (UnimplementedTurnServiceServer) RecordCompaction(context.Context, *RecordCompactionRequest) (*RecordCompactionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RecordCompaction not implemented")
+}
+func (UnimplementedTurnServiceServer) GetMemory(context.Context, *GetMemoryRequest) (*GetMemoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetMemory not implemented")
 }
 func (UnimplementedTurnServiceServer) mustEmbedUnimplementedTurnServiceServer() {}
 func (UnimplementedTurnServiceServer) testEmbeddedByValue()                     {}
@@ -420,6 +462,42 @@ func _TurnService_DropTurn_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TurnService_RecordCompaction_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecordCompactionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TurnServiceServer).RecordCompaction(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TurnService_RecordCompaction_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TurnServiceServer).RecordCompaction(ctx, req.(*RecordCompactionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TurnService_GetMemory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetMemoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TurnServiceServer).GetMemory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TurnService_GetMemory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TurnServiceServer).GetMemory(ctx, req.(*GetMemoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // TurnService_ServiceDesc is the grpc.ServiceDesc for TurnService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -462,6 +540,14 @@ var TurnService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DropTurn",
 			Handler:    _TurnService_DropTurn_Handler,
+		},
+		{
+			MethodName: "RecordCompaction",
+			Handler:    _TurnService_RecordCompaction_Handler,
+		},
+		{
+			MethodName: "GetMemory",
+			Handler:    _TurnService_GetMemory_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -693,7 +693,10 @@ type StreamRunResponse struct {
 	// tool is the tool's name.
 	Tool string `protobuf:"bytes,5,opt,name=tool,proto3" json:"tool,omitempty"`
 	// call_id of the tool call.
-	CallId        string `protobuf:"bytes,6,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	CallId string `protobuf:"bytes,6,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// will_retry at the end of a compaction: the model is asked again, and what
+	// its last try said does not count.
+	WillRetry     bool `protobuf:"varint,7,opt,name=will_retry,json=willRetry,proto3" json:"will_retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -768,6 +771,13 @@ func (x *StreamRunResponse) GetCallId() string {
 		return x.CallId
 	}
 	return ""
+}
+
+func (x *StreamRunResponse) GetWillRetry() bool {
+	if x != nil {
+		return x.WillRetry
+	}
+	return false
 }
 
 // AbortRunRequest names a run.
@@ -1072,6 +1082,125 @@ func (x *BuildContextResponse) GetBudget() int64 {
 	return 0
 }
 
+// CompactMemoryRequest names a conversation.
+type CompactMemoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// thread_id of the conversation; empty digests the agent's own layer.
+	ThreadId      string `protobuf:"bytes,2,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactMemoryRequest) Reset() {
+	*x = CompactMemoryRequest{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactMemoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactMemoryRequest) ProtoMessage() {}
+
+func (x *CompactMemoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactMemoryRequest.ProtoReflect.Descriptor instead.
+func (*CompactMemoryRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CompactMemoryRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *CompactMemoryRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+// CompactMemoryResponse tells what was done.
+type CompactMemoryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name of the file that was written; empty when there was nothing new.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// messages or records that went in.
+	Messages int32 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
+	// digested_id the layer reaches now.
+	DigestedId    int64 `protobuf:"varint,3,opt,name=digested_id,json=digestedId,proto3" json:"digested_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactMemoryResponse) Reset() {
+	*x = CompactMemoryResponse{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactMemoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactMemoryResponse) ProtoMessage() {}
+
+func (x *CompactMemoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactMemoryResponse.ProtoReflect.Descriptor instead.
+func (*CompactMemoryResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *CompactMemoryResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CompactMemoryResponse) GetMessages() int32 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *CompactMemoryResponse) GetDigestedId() int64 {
+	if x != nil {
+		return x.DigestedId
+	}
+	return 0
+}
+
 // GetRunnerInfoRequest is empty.
 type GetRunnerInfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1081,7 +1210,7 @@ type GetRunnerInfoRequest struct {
 
 func (x *GetRunnerInfoRequest) Reset() {
 	*x = GetRunnerInfoRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1093,7 +1222,7 @@ func (x *GetRunnerInfoRequest) String() string {
 func (*GetRunnerInfoRequest) ProtoMessage() {}
 
 func (x *GetRunnerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1106,7 +1235,7 @@ func (x *GetRunnerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunnerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetRunnerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{15}
 }
 
 // GetRunnerInfoResponse describes the runner.
@@ -1133,7 +1262,7 @@ type GetRunnerInfoResponse struct {
 
 func (x *GetRunnerInfoResponse) Reset() {
 	*x = GetRunnerInfoResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1274,7 @@ func (x *GetRunnerInfoResponse) String() string {
 func (*GetRunnerInfoResponse) ProtoMessage() {}
 
 func (x *GetRunnerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1287,7 @@ func (x *GetRunnerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunnerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetRunnerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetRunnerInfoResponse) GetHolder() string {
@@ -1221,7 +1350,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1362,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1375,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListProvidersRequest) GetAll() bool {
@@ -1271,7 +1400,7 @@ type ProviderModel struct {
 
 func (x *ProviderModel) Reset() {
 	*x = ProviderModel{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1412,7 @@ func (x *ProviderModel) String() string {
 func (*ProviderModel) ProtoMessage() {}
 
 func (x *ProviderModel) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1425,7 @@ func (x *ProviderModel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderModel.ProtoReflect.Descriptor instead.
 func (*ProviderModel) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProviderModel) GetName() string {
@@ -1337,7 +1466,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1478,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1491,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Price) GetInput() float64 {
@@ -1421,7 +1550,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1562,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1575,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Provider) GetName() string {
@@ -1525,7 +1654,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1666,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1679,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*Provider {
@@ -1580,7 +1709,7 @@ type TestProviderRequest struct {
 
 func (x *TestProviderRequest) Reset() {
 	*x = TestProviderRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1721,7 @@ func (x *TestProviderRequest) String() string {
 func (*TestProviderRequest) ProtoMessage() {}
 
 func (x *TestProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1734,7 @@ func (x *TestProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestProviderRequest.ProtoReflect.Descriptor instead.
 func (*TestProviderRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TestProviderRequest) GetName() string {
@@ -1647,7 +1776,7 @@ type TestProviderResponse struct {
 
 func (x *TestProviderResponse) Reset() {
 	*x = TestProviderResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1788,7 @@ func (x *TestProviderResponse) String() string {
 func (*TestProviderResponse) ProtoMessage() {}
 
 func (x *TestProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1801,7 @@ func (x *TestProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestProviderResponse.ProtoReflect.Descriptor instead.
 func (*TestProviderResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TestProviderResponse) GetProvider() string {
@@ -1771,14 +1900,16 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05runId\x12\x1b\n" +
-	"\tafter_seq\x18\x03 \x01(\x04R\bafterSeq\"\xb2\x01\n" +
+	"\tafter_seq\x18\x03 \x01(\x04R\bafterSeq\"\xd1\x01\n" +
 	"\x11StreamRunResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x124\n" +
 	"\x06stream\x18\x02 \x01(\x0e2\x1c.theclaw.runner.v1.RunStreamR\x06stream\x12\x14\n" +
 	"\x05phase\x18\x03 \x01(\tR\x05phase\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12\x12\n" +
 	"\x04tool\x18\x05 \x01(\tR\x04tool\x12\x17\n" +
-	"\acall_id\x18\x06 \x01(\tR\x06callId\"Z\n" +
+	"\acall_id\x18\x06 \x01(\tR\x06callId\x12\x1d\n" +
+	"\n" +
+	"will_retry\x18\a \x01(\bR\twillRetry\"Z\n" +
 	"\x0fAbortRunRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
@@ -1798,7 +1929,15 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x14BuildContextResponse\x124\n" +
 	"\x05parts\x18\x01 \x03(\v2\x1e.theclaw.runner.v1.ContextPartR\x05parts\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x16\n" +
-	"\x06budget\x18\x03 \x01(\x03R\x06budget\"\x16\n" +
+	"\x06budget\x18\x03 \x01(\x03R\x06budget\"c\n" +
+	"\x14CompactMemoryRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12%\n" +
+	"\tthread_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\bthreadId\"h\n" +
+	"\x15CompactMemoryResponse\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bmessages\x18\x02 \x01(\x05R\bmessages\x12\x1f\n" +
+	"\vdigested_id\x18\x03 \x01(\x03R\n" +
+	"digestedId\"\x16\n" +
 	"\x14GetRunnerInfoRequest\"\x8f\x02\n" +
 	"\x15GetRunnerInfoResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x18\n" +
@@ -1867,7 +2006,7 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x15KEY_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eKEY_STATE_NONE\x10\x01\x12\x11\n" +
 	"\rKEY_STATE_SET\x10\x02\x12\x15\n" +
-	"\x11KEY_STATE_MISSING\x10\x032\xc4\x06\n" +
+	"\x11KEY_STATE_MISSING\x10\x032\xa8\a\n" +
 	"\rRunnerService\x12S\n" +
 	"\bRunBatch\x12\".theclaw.runner.v1.RunBatchRequest\x1a#.theclaw.runner.v1.RunBatchResponse\x12S\n" +
 	"\bStartRun\x12\".theclaw.runner.v1.StartRunRequest\x1a#.theclaw.runner.v1.StartRunResponse\x12P\n" +
@@ -1875,6 +2014,7 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\tStreamRun\x12#.theclaw.runner.v1.StreamRunRequest\x1a$.theclaw.runner.v1.StreamRunResponse0\x01\x12S\n" +
 	"\bAbortRun\x12\".theclaw.runner.v1.AbortRunRequest\x1a#.theclaw.runner.v1.AbortRunResponse\x12_\n" +
 	"\fBuildContext\x12&.theclaw.runner.v1.BuildContextRequest\x1a'.theclaw.runner.v1.BuildContextResponse\x12b\n" +
+	"\rCompactMemory\x12'.theclaw.runner.v1.CompactMemoryRequest\x1a(.theclaw.runner.v1.CompactMemoryResponse\x12b\n" +
 	"\rGetRunnerInfo\x12'.theclaw.runner.v1.GetRunnerInfoRequest\x1a(.theclaw.runner.v1.GetRunnerInfoResponse\x12b\n" +
 	"\rListProviders\x12'.theclaw.runner.v1.ListProvidersRequest\x1a(.theclaw.runner.v1.ListProvidersResponse\x12_\n" +
 	"\fTestProvider\x12&.theclaw.runner.v1.TestProviderRequest\x1a'.theclaw.runner.v1.TestProviderResponseB\xca\x01\n" +
@@ -1893,7 +2033,7 @@ func file_theclaw_runner_v1_runner_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_runner_v1_runner_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_theclaw_runner_v1_runner_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_theclaw_runner_v1_runner_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_theclaw_runner_v1_runner_proto_goTypes = []any{
 	(RunStatus)(0),                // 0: theclaw.runner.v1.RunStatus
 	(RunStream)(0),                // 1: theclaw.runner.v1.RunStream
@@ -1911,53 +2051,57 @@ var file_theclaw_runner_v1_runner_proto_goTypes = []any{
 	(*BuildContextRequest)(nil),   // 13: theclaw.runner.v1.BuildContextRequest
 	(*ContextPart)(nil),           // 14: theclaw.runner.v1.ContextPart
 	(*BuildContextResponse)(nil),  // 15: theclaw.runner.v1.BuildContextResponse
-	(*GetRunnerInfoRequest)(nil),  // 16: theclaw.runner.v1.GetRunnerInfoRequest
-	(*GetRunnerInfoResponse)(nil), // 17: theclaw.runner.v1.GetRunnerInfoResponse
-	(*ListProvidersRequest)(nil),  // 18: theclaw.runner.v1.ListProvidersRequest
-	(*ProviderModel)(nil),         // 19: theclaw.runner.v1.ProviderModel
-	(*Price)(nil),                 // 20: theclaw.runner.v1.Price
-	(*Provider)(nil),              // 21: theclaw.runner.v1.Provider
-	(*ListProvidersResponse)(nil), // 22: theclaw.runner.v1.ListProvidersResponse
-	(*TestProviderRequest)(nil),   // 23: theclaw.runner.v1.TestProviderRequest
-	(*TestProviderResponse)(nil),  // 24: theclaw.runner.v1.TestProviderResponse
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*CompactMemoryRequest)(nil),  // 16: theclaw.runner.v1.CompactMemoryRequest
+	(*CompactMemoryResponse)(nil), // 17: theclaw.runner.v1.CompactMemoryResponse
+	(*GetRunnerInfoRequest)(nil),  // 18: theclaw.runner.v1.GetRunnerInfoRequest
+	(*GetRunnerInfoResponse)(nil), // 19: theclaw.runner.v1.GetRunnerInfoResponse
+	(*ListProvidersRequest)(nil),  // 20: theclaw.runner.v1.ListProvidersRequest
+	(*ProviderModel)(nil),         // 21: theclaw.runner.v1.ProviderModel
+	(*Price)(nil),                 // 22: theclaw.runner.v1.Price
+	(*Provider)(nil),              // 23: theclaw.runner.v1.Provider
+	(*ListProvidersResponse)(nil), // 24: theclaw.runner.v1.ListProvidersResponse
+	(*TestProviderRequest)(nil),   // 25: theclaw.runner.v1.TestProviderRequest
+	(*TestProviderResponse)(nil),  // 26: theclaw.runner.v1.TestProviderResponse
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
 }
 var file_theclaw_runner_v1_runner_proto_depIdxs = []int32{
-	25, // 0: theclaw.runner.v1.StartRunResponse.accepted_at:type_name -> google.protobuf.Timestamp
-	26, // 1: theclaw.runner.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	27, // 0: theclaw.runner.v1.StartRunResponse.accepted_at:type_name -> google.protobuf.Timestamp
+	28, // 1: theclaw.runner.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
 	0,  // 2: theclaw.runner.v1.WaitRunResponse.status:type_name -> theclaw.runner.v1.RunStatus
-	25, // 3: theclaw.runner.v1.WaitRunResponse.started_at:type_name -> google.protobuf.Timestamp
-	25, // 4: theclaw.runner.v1.WaitRunResponse.ended_at:type_name -> google.protobuf.Timestamp
+	27, // 3: theclaw.runner.v1.WaitRunResponse.started_at:type_name -> google.protobuf.Timestamp
+	27, // 4: theclaw.runner.v1.WaitRunResponse.ended_at:type_name -> google.protobuf.Timestamp
 	1,  // 5: theclaw.runner.v1.StreamRunResponse.stream:type_name -> theclaw.runner.v1.RunStream
 	14, // 6: theclaw.runner.v1.BuildContextResponse.parts:type_name -> theclaw.runner.v1.ContextPart
-	26, // 7: theclaw.runner.v1.GetRunnerInfoResponse.uptime:type_name -> google.protobuf.Duration
-	20, // 8: theclaw.runner.v1.ProviderModel.price:type_name -> theclaw.runner.v1.Price
+	28, // 7: theclaw.runner.v1.GetRunnerInfoResponse.uptime:type_name -> google.protobuf.Duration
+	22, // 8: theclaw.runner.v1.ProviderModel.price:type_name -> theclaw.runner.v1.Price
 	2,  // 9: theclaw.runner.v1.Provider.key:type_name -> theclaw.runner.v1.KeyState
-	19, // 10: theclaw.runner.v1.Provider.models:type_name -> theclaw.runner.v1.ProviderModel
-	21, // 11: theclaw.runner.v1.ListProvidersResponse.providers:type_name -> theclaw.runner.v1.Provider
-	26, // 12: theclaw.runner.v1.TestProviderResponse.latency:type_name -> google.protobuf.Duration
-	26, // 13: theclaw.runner.v1.TestProviderResponse.first_token:type_name -> google.protobuf.Duration
+	21, // 10: theclaw.runner.v1.Provider.models:type_name -> theclaw.runner.v1.ProviderModel
+	23, // 11: theclaw.runner.v1.ListProvidersResponse.providers:type_name -> theclaw.runner.v1.Provider
+	28, // 12: theclaw.runner.v1.TestProviderResponse.latency:type_name -> google.protobuf.Duration
+	28, // 13: theclaw.runner.v1.TestProviderResponse.first_token:type_name -> google.protobuf.Duration
 	3,  // 14: theclaw.runner.v1.RunnerService.RunBatch:input_type -> theclaw.runner.v1.RunBatchRequest
 	5,  // 15: theclaw.runner.v1.RunnerService.StartRun:input_type -> theclaw.runner.v1.StartRunRequest
 	7,  // 16: theclaw.runner.v1.RunnerService.WaitRun:input_type -> theclaw.runner.v1.WaitRunRequest
 	9,  // 17: theclaw.runner.v1.RunnerService.StreamRun:input_type -> theclaw.runner.v1.StreamRunRequest
 	11, // 18: theclaw.runner.v1.RunnerService.AbortRun:input_type -> theclaw.runner.v1.AbortRunRequest
 	13, // 19: theclaw.runner.v1.RunnerService.BuildContext:input_type -> theclaw.runner.v1.BuildContextRequest
-	16, // 20: theclaw.runner.v1.RunnerService.GetRunnerInfo:input_type -> theclaw.runner.v1.GetRunnerInfoRequest
-	18, // 21: theclaw.runner.v1.RunnerService.ListProviders:input_type -> theclaw.runner.v1.ListProvidersRequest
-	23, // 22: theclaw.runner.v1.RunnerService.TestProvider:input_type -> theclaw.runner.v1.TestProviderRequest
-	4,  // 23: theclaw.runner.v1.RunnerService.RunBatch:output_type -> theclaw.runner.v1.RunBatchResponse
-	6,  // 24: theclaw.runner.v1.RunnerService.StartRun:output_type -> theclaw.runner.v1.StartRunResponse
-	8,  // 25: theclaw.runner.v1.RunnerService.WaitRun:output_type -> theclaw.runner.v1.WaitRunResponse
-	10, // 26: theclaw.runner.v1.RunnerService.StreamRun:output_type -> theclaw.runner.v1.StreamRunResponse
-	12, // 27: theclaw.runner.v1.RunnerService.AbortRun:output_type -> theclaw.runner.v1.AbortRunResponse
-	15, // 28: theclaw.runner.v1.RunnerService.BuildContext:output_type -> theclaw.runner.v1.BuildContextResponse
-	17, // 29: theclaw.runner.v1.RunnerService.GetRunnerInfo:output_type -> theclaw.runner.v1.GetRunnerInfoResponse
-	22, // 30: theclaw.runner.v1.RunnerService.ListProviders:output_type -> theclaw.runner.v1.ListProvidersResponse
-	24, // 31: theclaw.runner.v1.RunnerService.TestProvider:output_type -> theclaw.runner.v1.TestProviderResponse
-	23, // [23:32] is the sub-list for method output_type
-	14, // [14:23] is the sub-list for method input_type
+	16, // 20: theclaw.runner.v1.RunnerService.CompactMemory:input_type -> theclaw.runner.v1.CompactMemoryRequest
+	18, // 21: theclaw.runner.v1.RunnerService.GetRunnerInfo:input_type -> theclaw.runner.v1.GetRunnerInfoRequest
+	20, // 22: theclaw.runner.v1.RunnerService.ListProviders:input_type -> theclaw.runner.v1.ListProvidersRequest
+	25, // 23: theclaw.runner.v1.RunnerService.TestProvider:input_type -> theclaw.runner.v1.TestProviderRequest
+	4,  // 24: theclaw.runner.v1.RunnerService.RunBatch:output_type -> theclaw.runner.v1.RunBatchResponse
+	6,  // 25: theclaw.runner.v1.RunnerService.StartRun:output_type -> theclaw.runner.v1.StartRunResponse
+	8,  // 26: theclaw.runner.v1.RunnerService.WaitRun:output_type -> theclaw.runner.v1.WaitRunResponse
+	10, // 27: theclaw.runner.v1.RunnerService.StreamRun:output_type -> theclaw.runner.v1.StreamRunResponse
+	12, // 28: theclaw.runner.v1.RunnerService.AbortRun:output_type -> theclaw.runner.v1.AbortRunResponse
+	15, // 29: theclaw.runner.v1.RunnerService.BuildContext:output_type -> theclaw.runner.v1.BuildContextResponse
+	17, // 30: theclaw.runner.v1.RunnerService.CompactMemory:output_type -> theclaw.runner.v1.CompactMemoryResponse
+	19, // 31: theclaw.runner.v1.RunnerService.GetRunnerInfo:output_type -> theclaw.runner.v1.GetRunnerInfoResponse
+	24, // 32: theclaw.runner.v1.RunnerService.ListProviders:output_type -> theclaw.runner.v1.ListProvidersResponse
+	26, // 33: theclaw.runner.v1.RunnerService.TestProvider:output_type -> theclaw.runner.v1.TestProviderResponse
+	24, // [24:34] is the sub-list for method output_type
+	14, // [14:24] is the sub-list for method input_type
 	14, // [14:14] is the sub-list for extension type_name
 	14, // [14:14] is the sub-list for extension extendee
 	0,  // [0:14] is the sub-list for field type_name
@@ -1968,14 +2112,14 @@ func file_theclaw_runner_v1_runner_proto_init() {
 	if File_theclaw_runner_v1_runner_proto != nil {
 		return
 	}
-	file_theclaw_runner_v1_runner_proto_msgTypes[17].OneofWrappers = []any{}
+	file_theclaw_runner_v1_runner_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_runner_v1_runner_proto_rawDesc), len(file_theclaw_runner_v1_runner_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	RunnerService_StreamRun_FullMethodName     = "/theclaw.runner.v1.RunnerService/StreamRun"
 	RunnerService_AbortRun_FullMethodName      = "/theclaw.runner.v1.RunnerService/AbortRun"
 	RunnerService_BuildContext_FullMethodName  = "/theclaw.runner.v1.RunnerService/BuildContext"
+	RunnerService_CompactMemory_FullMethodName = "/theclaw.runner.v1.RunnerService/CompactMemory"
 	RunnerService_GetRunnerInfo_FullMethodName = "/theclaw.runner.v1.RunnerService/GetRunnerInfo"
 	RunnerService_ListProviders_FullMethodName = "/theclaw.runner.v1.RunnerService/ListProviders"
 	RunnerService_TestProvider_FullMethodName  = "/theclaw.runner.v1.RunnerService/TestProvider"
@@ -52,6 +53,9 @@ type RunnerServiceClient interface {
 	AbortRun(ctx context.Context, in *AbortRunRequest, opts ...grpc.CallOption) (*AbortRunResponse, error)
 	// BuildContext answers exactly what the model would get.
 	BuildContext(ctx context.Context, in *BuildContextRequest, opts ...grpc.CallOption) (*BuildContextResponse, error)
+	// CompactMemory digests a conversation now, or with no thread the agent's own
+	// layer. FAILED_PRECONDITION (LEASE_HELD) when another runner has the lease.
+	CompactMemory(ctx context.Context, in *CompactMemoryRequest, opts ...grpc.CallOption) (*CompactMemoryResponse, error)
 	// GetRunnerInfo answers what this runner can do and does.
 	GetRunnerInfo(ctx context.Context, in *GetRunnerInfoRequest, opts ...grpc.CallOption) (*GetRunnerInfoResponse, error)
 	// ListProviders answers the model providers of this machine, by name, and
@@ -139,6 +143,16 @@ func (c *runnerServiceClient) BuildContext(ctx context.Context, in *BuildContext
 	return out, nil
 }
 
+func (c *runnerServiceClient) CompactMemory(ctx context.Context, in *CompactMemoryRequest, opts ...grpc.CallOption) (*CompactMemoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CompactMemoryResponse)
+	err := c.cc.Invoke(ctx, RunnerService_CompactMemory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *runnerServiceClient) GetRunnerInfo(ctx context.Context, in *GetRunnerInfoRequest, opts ...grpc.CallOption) (*GetRunnerInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetRunnerInfoResponse)
@@ -191,6 +205,9 @@ type RunnerServiceServer interface {
 	AbortRun(context.Context, *AbortRunRequest) (*AbortRunResponse, error)
 	// BuildContext answers exactly what the model would get.
 	BuildContext(context.Context, *BuildContextRequest) (*BuildContextResponse, error)
+	// CompactMemory digests a conversation now, or with no thread the agent's own
+	// layer. FAILED_PRECONDITION (LEASE_HELD) when another runner has the lease.
+	CompactMemory(context.Context, *CompactMemoryRequest) (*CompactMemoryResponse, error)
 	// GetRunnerInfo answers what this runner can do and does.
 	GetRunnerInfo(context.Context, *GetRunnerInfoRequest) (*GetRunnerInfoResponse, error)
 	// ListProviders answers the model providers of this machine, by name, and
@@ -226,6 +243,9 @@ func (UnimplementedRunnerServiceServer) AbortRun(context.Context, *AbortRunReque
 }
 func (UnimplementedRunnerServiceServer) BuildContext(context.Context, *BuildContextRequest) (*BuildContextResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method BuildContext not implemented")
+}
+func (UnimplementedRunnerServiceServer) CompactMemory(context.Context, *CompactMemoryRequest) (*CompactMemoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CompactMemory not implemented")
 }
 func (UnimplementedRunnerServiceServer) GetRunnerInfo(context.Context, *GetRunnerInfoRequest) (*GetRunnerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRunnerInfo not implemented")
@@ -358,6 +378,24 @@ func _RunnerService_BuildContext_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RunnerService_CompactMemory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CompactMemoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunnerServiceServer).CompactMemory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunnerService_CompactMemory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunnerServiceServer).CompactMemory(ctx, req.(*CompactMemoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RunnerService_GetRunnerInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetRunnerInfoRequest)
 	if err := dec(in); err != nil {
@@ -438,6 +476,10 @@ var RunnerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "BuildContext",
 			Handler:    _RunnerService_BuildContext_Handler,
+		},
+		{
+			MethodName: "CompactMemory",
+			Handler:    _RunnerService_CompactMemory_Handler,
 		},
 		{
 			MethodName: "GetRunnerInfo",

@@ -1,0 +1,143 @@
+// Package memory owns the passage between the marks of an agent's memory and the
+// files that hold it.
+//
+// A digest is committed with its text, and only then written to its file: a
+// database and a file never commit together, and this order loses nothing.
+//
+//	RecordCompaction: mark + text + decision (one transaction, on disk)
+//	                      |  killed here: the next claim finds the text
+//	                      v
+//	                  file replaced, if it is still the one the text was made from
+//	                      |  killed here: the next claim finds both, and forgets the text
+//	                      v
+//	                  inbox told, and then the text forgotten
+//
+// The other order would leave a file that holds more than the mark says, and the
+// same messages would be digested, and paid for, again.
+//
+// It promises that a digest that was committed reaches its file, whatever dies in
+// between; that a person who changed the file meanwhile loses nothing; and that
+// which file belongs to a layer follows from the thread and the speaking peer
+// alone, so that no caller can name another peer's.
+//
+// It makes no digest and answers no call. It also tells what a conversation's
+// decision event says of a digest, and introduces other agents (S0-24).
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+)
+
+// Files are the memory files of all agents.
+type Files struct{ *core.Core }
+
+const agentLayer = "memory/" + route.MemoryAgentFile
+
+// ThreadLayer is the file about a thread.
+func ThreadLayer(threadID string) string { return "memory/" + route.MemoryThreadFile(threadID) }
+
+// PeerLayer is the file about a peer in all its threads.
+func PeerLayer(t route.Tuple) string { return "memory/" + route.MemoryUserFile(t) }
+
+// DecisionKey is the key of the event that tells of a digest.
+func DecisionKey(m store.MemoryMark) string { return fmt.Sprintf("compact:%s:%d", m.Layer, m.N) }
+
+// Settle finishes what an earlier process left between a mark and its file,
+// before a prompt is made of them.
+func (s *Files) Settle(ctx context.Context, a *directory.Agent, fence store.Fence, r store.Ref, marks []store.MemoryMark) error {
+	for _, m := range marks {
+		if err := s.SettleMark(ctx, a, fence, r, m); err != nil {
+			return err
+		}
+	}
+	if a.MemorySettled() {
+		return nil
+	}
+	inbox := store.Inbox(a.ID)
+	own, err := s.Store.Memory(ctx, inbox, agentLayer)
+	if err != nil {
+		return s.Fault(a.ID, inbox.Thread, err)
+	}
+	if err := s.SettleMark(ctx, a, fence, inbox, own[0]); err != nil {
+		return err
+	}
+	a.SettleMemory(true)
+	return nil
+}
+
+// SettleMark brings a mark's text into its file and its decision into a thread.
+func (s *Files) SettleMark(ctx context.Context, a *directory.Agent, fence store.Fence, r store.Ref, m store.MemoryMark) error {
+	if m.Text == "" && m.Event == "" {
+		return nil
+	}
+	if m.Text != "" {
+		dir, err := s.Home.Agent(a.ID)
+		if err != nil {
+			return err
+		}
+		if err := writeDigest(dir, m); err != nil {
+			return s.Fault(a.ID, r.Thread, err)
+		}
+	}
+	fault.Point("compaction.written")
+	if m.Event != "" {
+		err := s.Store.Decide(ctx, store.Ref{Agent: a.ID, Thread: m.Thread}, fence, store.Decision{Key: DecisionKey(m), Content: m.Event})
+		if err != nil && !errors.Is(err, store.ErrNotFound) { // a thread that was removed is told nothing
+			return s.Fault(a.ID, m.Thread, err)
+		}
+	}
+	if err := s.Count(ctx, fence, r, m); err != nil {
+		return err
+	}
+	return s.Fault(a.ID, r.Thread, s.Store.MemoryWritten(ctx, r, m.Layer, m.N))
+}
+
+// Count tells the inbox of a digest of a thread, so that the agent's own layer
+// catches up in its time.
+func (s *Files) Count(ctx context.Context, fence store.Fence, r store.Ref, m store.MemoryMark) error {
+	if r.IsInbox() || m.Layer != ThreadLayer(r.Thread) {
+		return nil
+	}
+	return s.Fault(r.Agent, thread.Inbox, s.Store.CountCompaction(ctx, r.Agent, fence, r.Thread, m.N))
+}
+
+// writeDigest replaces the file. A person who changed it since the digest was
+// made keeps the change: the digest goes below it, and the next one merges both.
+func writeDigest(dir agentdir.Dir, m store.MemoryMark) error {
+	for {
+		data, have, err := dir.ReadFile(m.Layer)
+		if errors.Is(err, fs.ErrNotExist) {
+			data, have, err = nil, agentdir.NoFile, nil
+		}
+		text := m.Text
+		switch {
+		case err != nil:
+			return err
+		case have == agentdir.Version([]byte(text)):
+			return nil
+		case have != m.Base && len(data)+len(text)+1 < agentdir.MaxFileSize:
+			text = strings.TrimRight(string(data), "\n") + "\n\n" + text
+		}
+		if _, err = dir.WriteFile(m.Layer, []byte(text), have); !errors.Is(err, agentdir.ErrChanged) {
+			return err
+		}
+	}
+}
+
+// State is a mark as an answer carries it.
+func State(layer registryv1.MemoryLayer, m store.MemoryMark) *registryv1.MemoryState {
+	return &registryv1.MemoryState{Layer: layer, Name: m.Layer, DigestedId: m.Digested, Compactions: m.N}
+}
