@@ -10,6 +10,8 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner/internal/fit"
+	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/tool"
 )
@@ -34,23 +36,25 @@ func (s *Service) BuildContext(ctx context.Context, req *runnerpb.BuildContextRe
 
 func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) (prompt.Scope, error) {
 	scope := prompt.Scope{Tools: tool.Offered()}
-	conf, err := s.agents.GetAgentConfig(ctx, &registrypb.GetAgentConfigRequest{AgentId: req.GetAgentId()})
+	value, err := s.settings(ctx, req.GetAgentId())
 	if err != nil {
 		return scope, err
-	}
-	value := map[string]string{}
-	for _, v := range conf.GetValues() {
-		if strings.HasPrefix(v.GetKey(), "pai.") && v.GetOrigin() == "default" {
-			continue // nobody chose it: the runner's default answers, as in a turn
-		}
-		value[v.GetKey()] = strings.TrimSpace(v.GetValue())
 	}
 	scope.ContextWindow, scope.MaxOutput = number(value["context_window"]), number(value["max_output_tokens"])
 	scope.Walled, scope.Network = value["sandbox.mode"] != "off", value["sandbox.network"] == "true"
 	recent := number(value["context.recent_messages"])
+	mem, err := s.turns.GetMemory(ctx, &registrypb.GetMemoryRequest{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()})
+	if err != nil {
+		return scope, err
+	}
+	scope.Digested = memory.Layer(mem.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId()
+	for _, a := range mem.GetAgents() {
+		scope.Agents = append(scope.Agents, prompt.Agent{ID: a.GetAgentId(), Usage: a.GetUsage()})
+	}
 	if m, err := s.models.Find(value["pai.provider"], value["pai.model"]); err == nil && m.Window > 0 && (scope.ContextWindow <= 0 || m.Window < scope.ContextWindow) {
 		scope.ContextWindow = m.Window
 	}
+	scope.Keep = fit.Keep(compaction(value), scope.ContextWindow-scope.MaxOutput-prompt.Reserve)
 
 	peek := &registrypb.PeekEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()},
@@ -79,6 +83,23 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 		return scope, err
 	}
 	return scope, s.workdir(ctx, req.GetAgentId(), &scope)
+}
+
+// settings are an agent's, without the model that nobody chose: the runner's
+// default answers then, as in a turn.
+func (s *Service) settings(ctx context.Context, agentID string) (map[string]string, error) {
+	conf, err := s.agents.GetAgentConfig(ctx, &registrypb.GetAgentConfigRequest{AgentId: agentID})
+	if err != nil {
+		return nil, err
+	}
+	value := map[string]string{}
+	for _, v := range conf.GetValues() {
+		if strings.HasPrefix(v.GetKey(), "pai.") && v.GetOrigin() == "default" {
+			continue
+		}
+		value[v.GetKey()] = strings.TrimSpace(v.GetValue())
+	}
+	return value, nil
 }
 
 // files reads the parts that are files, by the names the registry gives a turn:
@@ -110,6 +131,16 @@ func (s *Service) workdir(ctx context.Context, agentID string, scope *prompt.Sco
 		scope.Workdir = dir + "/workdir"
 	}
 	return nil
+}
+
+// compaction is the part of the settings that decides about digests.
+func compaction(value map[string]string) *registrypb.CompactionConfig {
+	return &registrypb.CompactionConfig{
+		Strategy: value["compaction.strategy"], AtPercent: int32(number(value["compaction.at_percent"])),
+		AfterTurns: int32(number(value["compaction.after_turns"])), KeepTokens: number(value["compaction.keep_tokens"]),
+		PeerEvery: int32(number(value["compaction.peer_every"])), AgentEvery: int32(number(value["compaction.agent_every"])),
+		Share: value["memory.share"] == "true", RecentMessages: int32(number(value["context.recent_messages"])),
+	}
 }
 
 func number(s string) int64 {

@@ -19,6 +19,7 @@ func Policy() serve.Policy {
 		runnerpb.RunnerService_StreamRun_FullMethodName:     ends,
 		runnerpb.RunnerService_AbortRun_FullMethodName:      owner,
 		runnerpb.RunnerService_BuildContext_FullMethodName:  owner,
+		runnerpb.RunnerService_CompactMemory_FullMethodName: waits,
 		runnerpb.RunnerService_GetRunnerInfo_FullMethodName: owner,
 		runnerpb.RunnerService_ListProviders_FullMethodName: owner,
 		runnerpb.RunnerService_TestProvider_FullMethodName:  waits,

@@ -15,6 +15,7 @@ import (
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/batch"
 	"github.com/theclaw/agents/services/runner/internal/claim"
+	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
 	"github.com/theclaw/agents/services/runner/internal/run"
@@ -58,7 +59,7 @@ func New(c Config, d Deps) (*Service, error) {
 		boxes: newBoxes(c.Sandbox, d.Sandbox), began: time.Now(),
 	}
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes}
-	s.driver = &turn.Driver{Journal: s.turns, Models: s.models, Sandbox: s.boxes.box, Meter: d.Metrics, Logger: d.Logger}
+	s.driver = &turn.Driver{Journal: s.turns, Models: s.models, Sandbox: s.boxes.box, Meter: d.Metrics, Logger: d.Logger, Memory: &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns}}
 	s.claims = claim.New(claim.Config{
 		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,
 	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, Slots: batch.NewSlots(c.Slots), Abort: d.Abort, Logger: d.Logger})

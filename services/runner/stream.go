@@ -19,6 +19,8 @@ var streams = map[run.Kind]runnerpb.RunStream{
 	run.Assistant: runnerpb.RunStream_RUN_STREAM_ASSISTANT,
 	run.Reasoning: runnerpb.RunStream_RUN_STREAM_REASONING,
 	run.Tool:      runnerpb.RunStream_RUN_STREAM_TOOL,
+
+	run.Compaction: runnerpb.RunStream_RUN_STREAM_COMPACTION,
 }
 
 // StreamRun sends what happens in a run until its end: from memory while it is
@@ -68,7 +70,7 @@ func follow(ctx context.Context, stream *run.Stream, after *uint64, out grpc.Ser
 }
 
 func toItem(i run.Item) *runnerpb.StreamRunResponse {
-	return &runnerpb.StreamRunResponse{Seq: i.Seq, Stream: streams[i.Kind], Phase: i.Phase, Text: i.Text, Tool: i.Tool, CallId: i.CallID}
+	return &runnerpb.StreamRunResponse{Seq: i.Seq, Stream: streams[i.Kind], Phase: i.Phase, Text: i.Text, Tool: i.Tool, CallId: i.CallID, WillRetry: i.WillRetry}
 }
 
 // fateOrStream waits until the run has its fate or is worked on here.
@@ -118,6 +120,8 @@ func replay(t *registrypb.Turn, after uint64, out grpc.ServerStreamingServer[run
 			items = append(items, i)
 			i.Phase, i.Text = run.End, string(st.GetResult())
 			items = append(items, i)
+		case registrypb.StepKind_STEP_KIND_COMPACTION:
+			items = append(items, run.Item{Kind: run.Compaction, Phase: run.Start}, run.Item{Kind: run.Compaction, Phase: run.End})
 		default:
 		}
 	}

@@ -81,6 +81,8 @@ type Batch struct {
 	done        int64 // events that got their fate here
 	rescan      bool  // an id has another event: read again from the first unfinished
 	ended       bool
+	held        int           // work beside the events
+	sealed      bool          // no more of it
 	progress    chan struct{} // closed at the next change of the above
 }
 
@@ -110,6 +112,7 @@ func (b *Batch) Stop() { b.once.Do(func() { close(b.stop) }) }
 func (b *Batch) Work(ctx context.Context, yield <-chan struct{}) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer b.end()
+	defer b.unheld()
 	defer b.wg.Wait()
 	defer b.Stop()
 	err := b.loop(ctx, yield, cancel)

@@ -28,6 +28,9 @@ type claim struct {
 	since   time.Time
 	lease   Lease // for turns; complete before the first one
 
+	ready chan struct{}   // closed when lease and held are set
+	held  context.Context //nolint:containedctx // of the lease, for work beside the batch
+
 	stopped chan struct{} // closed by stop
 	once    sync.Once
 	done    chan struct{} // closed when the lease is given back
@@ -41,7 +44,7 @@ type claim struct {
 func (s *Set) startLocked(agentID string, l *registrypb.Lease, sent time.Time) *claim {
 	c := &claim{
 		s: s, agentID: agentID, token: l.GetToken(), since: time.Now(),
-		stopped: make(chan struct{}), done: make(chan struct{}),
+		ready: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.batch = c.newBatch()
 	before := s.claims[agentID]
@@ -127,6 +130,8 @@ func (c *claim) run(g lease.Grant) {
 	defer keeper.Stop()
 	ctx := rpc.WithFence(keeper.Context(), g.Resource, g.Token, s.cfg.Holder)
 	c.lease = Lease{AgentID: c.agentID, Token: c.token, Check: keeper.Check, Panicked: c.panicked}
+	c.held = ctx
+	close(c.ready)
 	log.Debug("lease taken")
 	for {
 		if err := c.current().Work(ctx, keeper.Yield()); err != nil && !errors.Is(err, errDrained) {

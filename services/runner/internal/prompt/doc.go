@@ -2,7 +2,7 @@
 // turn brought into a system text and messages that fit the model's window.
 //
 //	IDENTITY.md, memory/agent.md, user-*, thread-*   --> system
-//	tool hints, who speaks                           --> system
+//	tool hints, who speaks, other agents             --> system
 //	older messages of the thread (newest kept)       --> user, assistant
 //	the inbound message (never dropped)              --> user
 //	the steps of this turn                           --> assistant, tool
@@ -10,6 +10,9 @@
 // It promises: the same [Scope] gives the same [Prompt] byte for byte; a file
 // that is absent or blank leaves no heading (S0-107); nothing that is not in the
 // Scope can get into the prompt, because it opens no file and asks nobody.
+//
+// Of the older messages those in no digest are shown as they fit; those in one
+// only as long as all together are not more than the newest Keep tokens.
 //
 // What has to go when the window is too small goes in this order: the oldest
 // messages, the results of the oldest tools of this turn, the end of the inbound

@@ -21,7 +21,9 @@ const (
 func entries(s Scope) (history, inbound, turn []entry) {
 	for _, e := range s.Tail {
 		if s.Inbound.ID == 0 || e.ID < s.Inbound.ID {
-			history = append(history, newEntry(Message(e), fmt.Sprintf("message %d", e.ID)))
+			entry := newEntry(Message(e), fmt.Sprintf("message %d", e.ID))
+			entry.id = e.ID
+			history = append(history, entry)
 		}
 	}
 	if s.Inbound.ID != 0 {

@@ -36,6 +36,15 @@ type Scope struct {
 	// Tools that will be offered; they cost tokens too.
 	Tools []model.Tool
 
+	// Digested: the memory holds the events up to it. Of those only the newest are
+	// shown raw, up to Keep tokens of all messages; newer ones are as they fit.
+	Digested, Keep int64
+	// Most bounds the messages before Inbound in tokens, and Room the whole prompt
+	// below its budget, for a provider that found it too long; 0: not bounded.
+	Most, Room int64
+	// Agents that work may be handed to.
+	Agents []Agent
+
 	// ContextWindow and MaxOutput are in tokens; a window of 0 is not bounded.
 	ContextWindow, MaxOutput int64
 	// Workdir, Network and Walled say where commands run.
@@ -43,6 +52,9 @@ type Scope struct {
 	Network bool
 	Walled  bool
 }
+
+// Agent is another agent and the beginning of its USAGE.md.
+type Agent struct{ ID, Usage string }
 
 // Part is one named piece of a prompt, as BuildContext shows it.
 type Part struct {
@@ -62,7 +74,14 @@ type Prompt struct {
 	Parts []Part
 	// Tokens is the estimate of everything, tools included; Budget what there is.
 	Tokens, Budget int64
-	// Dropped counts older messages that did not fit.
+	// Wanted is what the prompt would be with every message that is not digested.
+	Wanted int64
+	// Undigested messages came before Inbound. Turns since the last digest, with
+	// Inbound's and without the one that made the digest.
+	Undigested, Turns int
+	// Upto is the last event before Inbound; 0: none.
+	Upto int64
+	// Dropped counts older messages that did not fit and are in no digest.
 	Dropped int
 }
 
@@ -70,6 +89,7 @@ type Prompt struct {
 type entry struct {
 	message model.Message
 	name    string
+	id      int64
 	tokens  int64
 	cut     bool
 }
@@ -89,7 +109,13 @@ func Build(s Scope) Prompt {
 	fixed := cost(model.Request{System: p.System, Tools: s.Tools})
 
 	history, inbound, turn := entries(s)
-	room := p.Budget - fixed - sum(inbound) - sum(turn)
+	p.measure(s, history)
+	p.Wanted += fixed + sum(inbound) + sum(turn)
+	budget := p.Budget
+	if s.Room > 0 {
+		budget = min(budget, s.Room)
+	}
+	room := budget - fixed - sum(inbound) - sum(turn)
 	if room < 0 {
 		room += shrinkTools(turn, -room)
 	}
@@ -97,11 +123,18 @@ func Build(s Scope) Prompt {
 		room += shrinkText(&inbound[0], -room)
 	}
 	kept := len(history)
-	for kept > 0 && room >= history[kept-1].tokens {
-		kept--
-		room -= history[kept].tokens
+	for raw := int64(0); kept > 0; kept-- {
+		e := history[kept-1]
+		raw += e.tokens
+		if room -= e.tokens; room < 0 || s.Most > 0 && raw > s.Most || s.digested(e) && raw > s.Keep {
+			break
+		}
 	}
-	p.Dropped = kept
+	for _, e := range history[:kept] {
+		if !s.digested(e) {
+			p.Dropped++
+		}
+	}
 
 	p.Tokens = fixed
 	for _, e := range slices.Concat(history[kept:], inbound, turn) {
@@ -110,6 +143,28 @@ func Build(s Scope) Prompt {
 		p.Tokens += e.tokens
 	}
 	return p
+}
+
+func (s Scope) digested(e entry) bool { return s.Digested > 0 && e.id <= s.Digested }
+
+// measure counts what no digest holds, and what would be shown of the rest.
+func (p *Prompt) measure(s Scope, history []entry) {
+	if p.Turns = 1; s.Digested > 0 {
+		p.Turns = 0
+	}
+	for i := len(history) - 1; i >= 0; i-- {
+		e := history[i]
+		p.Upto = max(p.Upto, e.id)
+		if !s.digested(e) {
+			p.Undigested++
+			if e.message.Role != model.RoleAssistant {
+				p.Turns++
+			}
+		} else if p.Wanted+e.tokens > s.Keep {
+			break
+		}
+		p.Wanted += e.tokens
+	}
 }
 
 // shown is a message as a person reads it.

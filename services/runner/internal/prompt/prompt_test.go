@@ -135,6 +135,35 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// S0-113: what is digested is shown raw only as far as the newest tokens allow;
+// what is not is always shown. A refused prompt gets smaller bounds.
+func TestDigested(t *testing.T) {
+	s := prompt.Scope{Inbound: prompt.Event{ID: 11, Source: "external:x", Content: "now"}, ContextWindow: 8000, MaxOutput: 1000, Keep: 250}
+	for id := range int64(10) { // 100 tokens each
+		s.Tail = append(s.Tail, prompt.Event{ID: id + 1, Source: []string{"external:x", "self"}[id%2], Content: strings.Repeat("1234", 100)})
+	}
+	for _, c := range []struct {
+		name                 string
+		digested, most, room int64
+		shown, undigested    int
+		turns                int
+		wanted               int64
+	}{
+		{"nothing", 0, 0, 0, 10, 10, 6, 1001},
+		{"a part", 6, 0, 0, 4, 4, 2, 401},
+		{"nearly all", 9, 0, 0, 2, 1, 0, 201},
+		{"all", 10, 0, 0, 2, 0, 0, 201},
+		{"bounded", 0, 350, 0, 3, 10, 6, 1001},
+		{"no room", 0, 0, 500, 4, 10, 6, 1001},
+	} {
+		s.Digested, s.Most, s.Room = c.digested, c.most, c.room
+		p := prompt.Build(s)
+		if len(p.Messages)-1 != c.shown || p.Undigested != c.undigested || p.Turns != c.turns || p.Wanted != c.wanted || p.Upto != 10 {
+			t.Errorf("%s: %d shown, %d undigested, %d turns, wants %d, up to %d", c.name, len(p.Messages)-1, p.Undigested, p.Turns, p.Wanted, p.Upto)
+		}
+	}
+}
+
 // I14: a scope's prompt holds nothing but the scope.
 func TestNothingElse(t *testing.T) {
 	if p := prompt.Build(prompt.Scope{}); p.System != "" || len(p.Messages) != 0 || p.Tokens != 0 {

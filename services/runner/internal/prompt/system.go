@@ -30,6 +30,7 @@ func systemParts(s Scope) []Part {
 		add("tools", toolHints(s))
 	}
 	add("conversation", conversation(s))
+	add("agents", others(s))
 	return parts
 }
 
@@ -99,6 +100,19 @@ func conversation(s Scope) string {
 	}
 	b.WriteString(" Your final text is delivered to them by itself: do not send it with a tool. To stay silent, answer with " + NoReply + " and nothing else.")
 	return b.String()
+}
+
+// others introduces the agents that work may be handed to, in what they say
+// about themselves to callers (S0-24).
+func others(s Scope) string {
+	var b strings.Builder
+	for _, a := range s.Agents {
+		b.WriteString("\n- " + quote(a.ID) + ": " + strings.ReplaceAll(a.Usage, "\n", "\n  "))
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "## Other agents\n" + b.String()
 }
 
 func kind(src string) string {

@@ -13,10 +13,11 @@ type Kind int
 
 // The kinds.
 const (
-	Lifecycle Kind = iota + 1 // phases start, end, error
-	Assistant                 // a piece of the reply
-	Reasoning                 // a piece of the model's thoughts
-	Tool                      // phases start, end
+	Lifecycle  Kind = iota + 1 // phases start, end, error
+	Assistant                  // a piece of the reply
+	Reasoning                  // a piece of the model's thoughts
+	Tool                       // phases start, end
+	Compaction                 // phases start, end
 )
 
 // Phases.
@@ -35,6 +36,9 @@ type Item struct {
 	Text   string
 	Tool   string
 	CallID string
+	// WillRetry at the end of a compaction: the model is asked again, and what its
+	// last try said does not count.
+	WillRetry bool
 }
 
 // Last tells whether the item ends its run.

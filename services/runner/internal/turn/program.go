@@ -29,7 +29,8 @@ func (t *turn) program(ctx context.Context) (Result, *Try, error) {
 			return Result{}, nil, err
 		}
 	}
-	req, _ := t.request(t.book.Ran(false))
+	req, _ := t.fit.Request(t.book.Ran(false))
+	req.Try = t.tries + 1
 	t.last = transcript{}
 	t.partial.Reset()
 	work, stop := context.WithCancelCause(ctx)

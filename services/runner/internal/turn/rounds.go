@@ -13,7 +13,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/step"
-	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
 // rounds asks the model and runs its tools until it answers with text alone.
@@ -82,20 +81,16 @@ func (t *turn) find() *Try {
 		return &Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable()}
 	}
 	t.model, t.found = m, true
+	t.fit = t.fitted()
 	return nil
 }
 
 // ask makes one try of a model call (T3). A good answer is not journalled yet.
 func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *Try, error) {
-	req, p := t.request(said)
-	t.last = transcript{p.System, p.Messages}
-	if err := t.trusted(ctx); err != nil {
+	req, resp, try, err := t.call(ctx, said)
+	if err != nil {
 		return step.Answer{}, nil, nil, err
 	}
-	t.partial.Reset()
-	fault.Point("T3.before")
-	resp, try := t.model.Try(ctx, req, t.delta)
-	fault.Point("T3.after")
 	if try.Err != nil {
 		return step.Answer{}, nil, &try, nil
 	}
@@ -128,41 +123,36 @@ func (t *turn) meter(name string, u model.Usage) {
 	}
 }
 
+// call asks the model. A prompt that the provider finds too long is made smaller
+// and asked again, which is the same try.
+func (t *turn) call(ctx context.Context, said []model.Message) (req model.Request, resp model.Response, try Try, err error) {
+	if err := t.fit.Due(ctx, said); err != nil {
+		return req, resp, try, err
+	}
+	for {
+		var p prompt.Prompt
+		req, p = t.fit.Request(said)
+		req.Try = t.tries + 1
+		t.last = transcript{p.System, p.Messages}
+		if err := t.trusted(ctx); err != nil {
+			return req, resp, try, err
+		}
+		t.partial.Reset()
+		fault.Point("T3.before")
+		resp, try = t.model.Try(ctx, req, t.delta)
+		fault.Point("T3.after")
+		if try.Err == nil || try.Err.Class != model.ContextTooLong {
+			return req, resp, try, nil
+		}
+		again, err := t.fit.Squeeze(ctx, said, p)
+		if err != nil || !again {
+			return req, resp, try, err
+		}
+	}
+}
+
 func bad(e *model.Error) *Try {
 	return &Try{Err: e, Counts: true, Again: true, Wait: journal.FirstWait}
-}
-
-// request is the prompt of a round: what the claim brought, and what was said
-// and done since.
-func (t *turn) request(said []model.Message) (model.Request, prompt.Prompt) {
-	c := t.begun.GetConfig()
-	s := prompt.Scope{
-		ReplyContext: t.begun.GetReplyContext(), Turn: said, Tools: tool.Offered(),
-		ContextWindow: c.GetContextWindow(), MaxOutput: c.GetMaxOutputTokens(),
-		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork(), Walled: c.GetSandboxMode() != "off",
-		Inbound: event(t.begun.GetInbound()),
-	}
-	if t.model.Program != nil {
-		s.Network = true // its tools run on the host
-	}
-	if w := t.model.Window; w > 0 && (s.ContextWindow <= 0 || w < s.ContextWindow) {
-		s.ContextWindow = w
-	}
-	for _, f := range t.begun.GetFiles() {
-		s.Files = append(s.Files, prompt.File{Name: f.GetName(), Content: f.GetContent()})
-	}
-	for _, e := range t.begun.GetTail() {
-		s.Tail = append(s.Tail, event(e))
-	}
-	p := prompt.Build(s)
-	return model.Request{
-		Model: t.model.Name, System: p.System, Messages: p.Messages, Tools: s.Tools,
-		MaxOutputTokens: int(c.GetMaxOutputTokens()), Try: t.tries + 1,
-	}, p
-}
-
-func event(e *registrypb.Event) prompt.Event {
-	return prompt.Event{ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Content: e.GetContent()}
 }
 
 // delta passes a piece of an answer on.

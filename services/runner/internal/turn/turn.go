@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/price"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/journal"
+	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/run"
@@ -91,10 +92,12 @@ type Meter interface {
 	AddRetry(class string)
 }
 
-// Driver works on turns. All fields are required and shared by all turns.
+// Driver works on turns. All fields but Memory are required and shared by all turns.
 type Driver struct {
 	Journal Journal
 	Models  Models
+	// Memory digests what a prompt has no room for; nil: the oldest messages are cut.
+	Memory *memory.Registry
 	// Sandbox answers the sandbox for a mode of the configuration.
 	Sandbox func(mode string) (tool.Sandbox, error)
 	Meter   Meter

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/fit"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/step"
@@ -40,6 +41,7 @@ type turn struct {
 	// panicked: the last attempt ended in a panic.
 	panicked bool
 	last     transcript
+	fit      *fit.Fit // set with found
 	// unwritten are results that go with the next call to the journal.
 	unwritten []*registrypb.Step
 }

@@ -63,6 +63,9 @@ type Step struct {
 	// PauseMS is a real pause after each piece, in milliseconds, for drills
 	// with slow providers. Tests use Gate.
 	PauseMS int `json:"pause_ms,omitempty"`
+	// Answer, when set, makes the step from the request, for models that know
+	// nothing but what they are told.
+	Answer func(Chat) Step `json:"-"`
 	// Gate, when set, is waited for after the first chunk (before the answer,
 	// if there is no piece).
 	Gate <-chan struct{} `json:"-"`

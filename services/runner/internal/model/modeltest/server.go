@@ -157,6 +157,9 @@ func (p *Provider) take(r Recorded) (Step, int, bool) {
 	if !step.Repeat {
 		p.steps = slices.Delete(p.steps, at, at+1)
 	}
+	if step.Answer != nil {
+		step = step.Answer(r.Chat)
+	}
 	return step, number, true
 }
 

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/theclaw/agents/internal/world"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// provider is a model that knows nothing but its context: it keeps the facts
+// (words that begin with fact-) in a digest, and says which it sees.
+type provider struct {
+	digests atomic.Int64 // requests for a digest
+}
+
+var facts = regexp.MustCompile(`fact-[a-z0-9-]+`)
+
+func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var q struct{ Messages []struct{ Content string } }
+	if json.NewDecoder(r.Body).Decode(&q) != nil || len(q.Messages) == 0 {
+		http.Error(w, "not a chat request", http.StatusBadRequest)
+		return
+	}
+	var seen []string
+	for _, m := range q.Messages {
+		seen = append(seen, facts.FindAllString(m.Content, -1)...)
+	}
+	slices.Sort(seen)
+	text := "I know " + strings.Join(slices.Compact(seen), " ")
+	if strings.HasPrefix(q.Messages[0].Content, "You keep the memory of an agent.") {
+		p.digests.Add(1)
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = fmt.Fprintf(w, "data: {\"id\":\"1\",\"model\":\"m1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":%q},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", text)
+}
+
+// S0-113 to S0-119 under P1: agentd is killed at each instant of a digest. The
+// message is answered once, the digest is there once, and one that was committed
+// is not paid for again.
+func TestKilledInACompaction(t *testing.T) {
+	for _, c := range []struct {
+		label  string
+		levels int // 2: the agent's own layer too, which is the one that is hit
+		calls  int64
+	}{
+		{"compaction.before", 1, 1},
+		{"compaction.after", 1, 2}, // window C: answered, and nobody knows
+		{"compaction.commit", 1, 2},
+		{"compaction.committed", 1, 1},
+		{"compaction.written", 1, 1},
+		{"compaction.committed", 2, 2},
+		{"compaction.written", 2, 2},
+	} {
+		t.Run(fmt.Sprint(c.label, c.levels), func(t *testing.T) {
+			model := &provider{}
+			server := httptest.NewServer(model)
+			defer server.Close()
+			site := world.NewSite(t, program(t))
+			if err := os.MkdirAll(site.Home, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			settings := "default: work\nproviders:\n  work:\n    base_url: " + server.URL + "/v1\n    models: [m1]\n"
+			if err := os.WriteFile(filepath.Join(site.Home, "providers.yaml"), []byte(settings), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			all := append([]string{"all"}, flags...)
+			p := site.Start(t, all...)
+			site.Create(t, "a1", "compaction:\n  after_turns: 3\ncontext:\n  recent_messages: 4\noutbound: []")
+			if c.levels == 2 {
+				site.Set(t, "a1", "compaction.agent_every", "1")
+			}
+			replied(t, site, bob(t, site, "it is fact-one")(), "fact-one")
+			replied(t, site, bob(t, site, "and fact-two")(), "fact-two")
+			p.Kill()
+
+			p = site.StartWith(t, []string{fmt.Sprintf("%s=%s:%d", failpoint, c.label, c.levels)}, all...)
+			site.Serving(t, p, "registry", "runner")
+			wait := bob(t, site, "what do you know?")
+			<-p.Done()
+			if !p.Killed() {
+				t.Fatalf("agentd ended by itself; its log:\n%s", p.Log())
+			}
+			p = site.Start(t, all...)
+			turn := wait()
+			replied(t, site, turn, "fact-one fact-two")
+
+			if n := model.digests.Load(); n != c.calls {
+				t.Errorf("%d digests were paid for, want %d", n, c.calls)
+			}
+			m, err := world.Again(t.Context(), func(ctx context.Context) (*registryv1.GetMemoryResponse, error) {
+				return site.Turns.GetMemory(ctx, &registryv1.GetMemoryRequest{AgentId: "a1", ThreadId: turn.GetThreadId()})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l := m.GetMemory()[0]; l.GetCompactions() != 1 || l.GetContent() != "I know fact-one fact-two\n" || l.GetDigestedId() == 0 {
+				t.Errorf("memory is %v", l)
+			}
+			if l := m.GetMemory()[2]; l.GetCompactions() != int64(c.levels-1) || l.GetPending() != int64(2-c.levels) || (l.GetContent() != "") != (c.levels == 2) {
+				t.Errorf("the agent's own memory is %v", l)
+			}
+			if n := len(site.Events(t, "a1", turn.GetThreadId(), "subtype = 'decision'")); n != c.levels {
+				t.Errorf("%d decisions are told, want %d", n, c.levels)
+			}
+			if n := len(site.Events(t, "a1", turn.GetThreadId(), "type = 'message'")); n != 6 {
+				t.Errorf("the thread holds %d messages, want 6", n)
+			}
+			p.Kill()
+		})
+	}
+}

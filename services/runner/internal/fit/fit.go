@@ -1,0 +1,212 @@
+package fit
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/compact"
+	"github.com/theclaw/agents/services/runner/internal/memory"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/offline"
+	"github.com/theclaw/agents/services/runner/internal/prompt"
+	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/tool"
+)
+
+// Model is what answers.
+type Model struct {
+	Provider, Name string
+	// Window in tokens; 0: not known.
+	Window int64
+	// Ask makes one call; nil: not one that can digest.
+	Ask Ask
+}
+
+// Ask makes one call of a model.
+type Ask = func(ctx context.Context, req model.Request) (model.Response, *model.Error)
+
+// Fit is one claimed turn. It belongs to one goroutine.
+type Fit struct {
+	// Begun is the claim; digests made here become part of it.
+	Begun *registrypb.BeginTurnResponse
+	Model Model
+	// Memory digests; nil: the oldest messages are cut.
+	Memory *memory.Registry
+	// Job is the turn's part of a digest: who, where, and how it is committed.
+	Job  memory.Job
+	Emit func(run.Item)
+	// OnHost tells that tools run outside of the sandbox.
+	OnHost bool
+	// Digested is told how long each call for a digest took, and what it cost.
+	Digested func(took time.Duration, model string, u model.Usage)
+
+	digested   bool // a digest was made, or tried
+	squeezes   int  // answers that the prompt is too long
+	most, room int64
+}
+
+// Request is the prompt of a round: what the claim brought, and what was said
+// and done since.
+func (f *Fit) Request(said []model.Message) (model.Request, prompt.Prompt) {
+	s := f.scope(said)
+	p := prompt.Build(s)
+	return model.Request{
+		Model: f.Model.Name, System: p.System, Messages: p.Messages, Tools: s.Tools,
+		MaxOutputTokens: int(f.Begun.GetConfig().GetMaxOutputTokens()),
+	}, p
+}
+
+func (f *Fit) scope(said []model.Message) prompt.Scope {
+	c := f.Begun.GetConfig()
+	s := prompt.Scope{
+		ReplyContext: f.Begun.GetReplyContext(), Turn: said, Tools: tool.Offered(),
+		ContextWindow: c.GetContextWindow(), MaxOutput: c.GetMaxOutputTokens(),
+		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork() || f.OnHost, Walled: c.GetSandboxMode() != "off",
+		Inbound: event(f.Begun.GetInbound()), Most: f.most, Room: f.room,
+		Digested: memory.Layer(f.Begun.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId(),
+	}
+	if w := f.Model.Window; w > 0 && (s.ContextWindow <= 0 || w < s.ContextWindow) {
+		s.ContextWindow = w
+	}
+	s.Keep = Keep(c.GetCompaction(), s.ContextWindow-s.MaxOutput-prompt.Reserve)
+	for _, file := range f.Begun.GetFiles() {
+		s.Files = append(s.Files, prompt.File{Name: file.GetName(), Content: file.GetContent()})
+	}
+	for _, e := range f.Begun.GetTail() {
+		s.Tail = append(s.Tail, event(e))
+	}
+	for _, a := range f.Begun.GetAgents() {
+		s.Agents = append(s.Agents, prompt.Agent{ID: a.GetAgentId(), Usage: a.GetUsage()})
+	}
+	return s
+}
+
+// Keep is how many tokens of the newest messages stay raw: as configured, but
+// never so many that a digest could not bring a prompt below its limit.
+func Keep(c *registrypb.CompactionConfig, budget int64) int64 {
+	keep := c.GetKeepTokens()
+	if budget > 0 && c.GetAtPercent() > 0 {
+		keep = min(keep, budget*int64(c.GetAtPercent())/200)
+	}
+	return keep
+}
+
+func event(e *registrypb.Event) prompt.Event {
+	return prompt.Event{ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Content: e.GetContent()}
+}
+
+// Due digests the conversation before a call of the model, when it is
+// time (S0-113).
+func (f *Fit) Due(ctx context.Context, said []model.Message) error {
+	c := f.Begun.GetConfig().GetCompaction()
+	if f.digested || f.Memory == nil || c == nil {
+		return nil
+	}
+	_, p := f.Request(said)
+	recent := int(c.GetRecentMessages())
+	why := compact.Due(compact.Measure{
+		Tokens: p.Wanted, Budget: p.Budget, Turns: p.Turns, Undigested: p.Undigested, Leaving: recent > 0 && p.Undigested >= recent,
+	}, compact.When{AtPercent: int(c.GetAtPercent()), AfterTurns: int(c.GetAfterTurns())})
+	if why == "" || f.strategy(p) == nil {
+		return nil
+	}
+	f.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: why})
+	defer f.Emit(run.Item{Kind: run.Compaction, Phase: run.End, Text: why})
+	return f.digest(ctx, p)
+}
+
+// Squeeze makes the prompt smaller after the provider refused it for its length:
+// first by a digest of all that came before, then by half. It answers whether
+// there is something new to try; if not, the refusal stands.
+func (f *Fit) Squeeze(ctx context.Context, said []model.Message, refused prompt.Prompt) (again bool, err error) {
+	f.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: "refused"})
+	defer func() {
+		f.Emit(run.Item{Kind: run.Compaction, Phase: run.End, Text: "refused", WillRetry: again && err == nil})
+	}()
+	for f.squeezes < 2 {
+		f.squeezes++
+		keep := max(f.scope(said).Keep, 1)
+		if f.squeezes == 1 {
+			f.most = keep
+			if !f.digested && f.Memory != nil && refused.Undigested > 0 {
+				if err := f.digest(ctx, refused); err != nil {
+					return false, err
+				}
+			}
+		} else {
+			f.most, f.room = max(keep/2, 1), max(refused.Tokens/2, 1)
+		}
+		if _, p := f.Request(said); p.Tokens < refused.Tokens {
+			f.Job.Logf("WARN", "model: prompt of about %d tokens refused as too long, trying about %d", refused.Tokens, p.Tokens)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// digest digests everything before the inbound message, once in a turn.
+func (f *Fit) digest(ctx context.Context, p prompt.Prompt) error {
+	f.digested = true
+	strategy := f.strategy(p)
+	if strategy == nil {
+		return nil
+	}
+	in, job := f.Begun.GetInbound(), f.Job
+	job.Source, job.Content, job.Upto = in.GetSource(), in.GetContent(), p.Upto
+	job.Config, job.Layers = f.Begun.GetConfig().GetCompaction(), f.Begun.GetMemory()
+	job.Strategy, job.Model = strategy, f.Model.Provider+"/"+f.Model.Name
+	out, err := f.Memory.Thread(ctx, job)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if out.Name != "" { // it stands, whatever came after it
+		f.remember(out)
+	}
+	return err
+}
+
+// strategy is how this agent digests; nil when its model cannot: the built-in one
+// answers with what it was asked.
+func (f *Fit) strategy(p prompt.Prompt) compact.Strategy {
+	c := f.Begun.GetConfig()
+	switch {
+	case c.GetCompaction().GetStrategy() == (compact.Truncate{}).Name():
+		return compact.Truncate{}
+	case f.Model.Provider == offline.Name, f.Model.Ask == nil:
+		return nil
+	}
+	return NewSummarise(f.Model.Name, p.Budget, c.GetMaxOutputTokens(), func(ctx context.Context, req model.Request) (model.Response, *model.Error) {
+		start := time.Now()
+		resp, failure := f.Model.Ask(ctx, req)
+		f.Digested(time.Since(start), req.Model, resp.Usage)
+		return resp, failure
+	})
+}
+
+// NewSummarise is the strategy that asks a model for digests that leave most of
+// the budget free.
+func NewSummarise(name string, budget, maxOutput int64, ask Ask) compact.Summarise {
+	return compact.Summarise{
+		Budget: budget, Limit: min(max(budget/16, 64), 2048), MaxOutput: maxOutput,
+		Ask: func(ctx context.Context, req model.Request) (model.Response, *model.Error) {
+			req.Model = name
+			return ask(ctx, req)
+		},
+	}
+}
+
+// remember takes the memory after a digest over into what the claim brought, in
+// the order in which a claim brings it.
+func (f *Fit) remember(out memory.Outcome) {
+	f.Begun.Memory = out.Layers
+	files := slices.DeleteFunc(f.Begun.GetFiles(), func(f *registrypb.ContextFile) bool { return strings.HasPrefix(f.GetName(), "memory/") })
+	for _, l := range []registrypb.MemoryLayer{registrypb.MemoryLayer_MEMORY_LAYER_AGENT, registrypb.MemoryLayer_MEMORY_LAYER_PEER, registrypb.MemoryLayer_MEMORY_LAYER_THREAD} {
+		if s := memory.Layer(out.Layers, l); s.GetContent() != "" {
+			files = append(files, &registrypb.ContextFile{Name: s.GetName(), Content: s.GetContent()})
+		}
+	}
+	f.Begun.Files = files
+}

@@ -1,0 +1,251 @@
+// Package memory owns what goes into each layer of an agent's memory, and in
+// which order the layers are digested.
+//
+//	layer    file                 holds                          digested
+//	thread   thread-<id>.md       one conversation               when it is due
+//	peer     user-<chan>-<peer>   one peer's words               every 5 of these
+//	agent    agent.md             the agent's own records        every 20 of these
+//
+// It promises I14: a peer's layer is made of that peer's own conversation or, in a
+// thread that many share, of that peer's own words alone; the agent's layer, which
+// every peer's conversation reads, is made of counts of what was done, never of
+// words or of names, unless memory.share is on.
+//
+// Killed here? Each digest is one call of a model and one call of the registry.
+// Before the second nothing has changed, and the next holder of the lease makes
+// the digest again (window C of a model call). The second is idempotent by the
+// number of the digest; once it is committed the registry alone finishes it. The
+// cut of a prompt is decided by what the claim of the turn read in one
+// transaction, mark and messages together, so that a turn that goes on elsewhere
+// reads the same.
+//
+// It decides neither when nor how: package compact does. It holds nothing.
+package memory
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/fault"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/compact"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/step"
+)
+
+// Threads is the part of the registry's ThreadService that digests need.
+type Threads interface {
+	PeekEvents(ctx context.Context, in *registrypb.PeekEventsRequest, opts ...grpc.CallOption) (*registrypb.PeekEventsResponse, error)
+}
+
+// Files is the part of the registry's AgentService that digests need.
+type Files interface {
+	ReadAgentFile(ctx context.Context, in *registrypb.ReadAgentFileRequest, opts ...grpc.CallOption) (*registrypb.ReadAgentFileResponse, error)
+}
+
+// Journal commits digests.
+type Journal interface {
+	RecordCompaction(ctx context.Context, in *registrypb.RecordCompactionRequest, opts ...grpc.CallOption) (*registrypb.RecordCompactionResponse, error)
+}
+
+// Registry is where memory lies.
+type Registry struct {
+	Threads Threads
+	Files   Files
+	Journal Journal
+}
+
+// Job is a conversation to digest, or with no thread the agent's own layer.
+type Job struct {
+	AgentID, ThreadID string
+	// Key and InboxID of the turn that needs it; empty: a person asked.
+	Key     string
+	InboxID int64
+	// Source and Content of the message in work, which say who speaks.
+	Source, Content string
+	// Upto is the last event to digest.
+	Upto int64
+
+	Config *registrypb.CompactionConfig
+	// Layers as they stand; see GetMemory and BeginTurn.
+	Layers []*registrypb.MemoryState
+	// Unseen threads, for the agent's own layer.
+	Unseen []*registrypb.ThreadRecords
+
+	Strategy compact.Strategy
+	// Model that the strategy asks, for the journal.
+	Model string
+	// Seq numbers a step of the turn.
+	Seq func() int32
+	// Commit makes a call of the journal and repeats it as turns do.
+	Commit func(context.Context, *registrypb.RecordCompactionRequest) (*registrypb.RecordCompactionResponse, error)
+	// Fatal tells that an error of Commit ends the work; any other costs a digest.
+	Fatal func(error) bool
+	Logf  func(level, format string, args ...any)
+}
+
+// Outcome is what became of a job.
+type Outcome struct {
+	// Name of the file that holds the digest; empty when there was nothing new.
+	Name string
+	// Text of it.
+	Text     string
+	Messages int
+	// Digested is the last event in it.
+	Digested int64
+	// Layers after it.
+	Layers []*registrypb.MemoryState
+	// Failed says why there is no digest; the log has it too.
+	Failed string
+	unseen []*registrypb.ThreadRecords
+}
+
+// Thread digests a conversation, and then the layers that are due by it. The
+// error is one that ends the work; what else fails is logged and costs a digest.
+func (r Registry) Thread(ctx context.Context, j Job) (Outcome, error) {
+	state := Layer(j.Layers, registrypb.MemoryLayer_MEMORY_LAYER_THREAD)
+	lines, upto, err := r.said(ctx, j, state.GetDigestedId(), "")
+	if err != nil {
+		return j.failed(ctx, state, err)
+	}
+	if len(lines) == 0 {
+		return Outcome{Digested: state.GetDigestedId()}, nil
+	}
+	out, err := r.digest(ctx, j, task{state: state, level: compact.Thread, lines: lines, upto: upto})
+	if err != nil || out.Failed != "" {
+		return out, err
+	}
+	above := func(l registrypb.MemoryLayer, every int32, digest func() (Outcome, error)) error {
+		if s := Layer(out.Layers, l); s == nil || s.GetPending() < int64(every) {
+			return nil
+		}
+		j.Layers, j.Unseen = out.Layers, out.unseen
+		o, err := digest()
+		if o.Name != "" {
+			out.Layers, out.unseen = o.Layers, o.unseen
+		}
+		return err
+	}
+	err = above(registrypb.MemoryLayer_MEMORY_LAYER_PEER, j.Config.GetPeerEvery(), func() (Outcome, error) { return r.Peer(ctx, j, out) })
+	if err == nil {
+		err = above(registrypb.MemoryLayer_MEMORY_LAYER_AGENT, j.Config.GetAgentEvery(), func() (Outcome, error) { return r.Agent(ctx, j) })
+	}
+	return out, err
+}
+
+// Peer digests the layer of the peer that speaks, after its conversation was.
+func (r Registry) Peer(ctx context.Context, j Job, conversation Outcome) (Outcome, error) {
+	state := Layer(j.Layers, registrypb.MemoryLayer_MEMORY_LAYER_PEER)
+	lines := []compact.Line{{Who: "the conversation so far", Text: conversation.Text}}
+	if !ownThread(j) {
+		var err error
+		if lines, _, err = r.said(ctx, j, state.GetDigestedId(), state.GetName()); err != nil {
+			return j.failed(ctx, state, err)
+		}
+	}
+	if len(lines) == 0 || conversation.Text == "" && ownThread(j) {
+		return Outcome{}, nil
+	}
+	return r.digest(ctx, j, task{state: state, level: compact.Peer, lines: lines, upto: conversation.Digested})
+}
+
+// Agent digests the agent's own layer.
+func (r Registry) Agent(ctx context.Context, j Job) (Outcome, error) {
+	state := Layer(j.Layers, registrypb.MemoryLayer_MEMORY_LAYER_AGENT)
+	lines, threads, err := r.done(ctx, j)
+	if err != nil {
+		return j.failed(ctx, state, err)
+	}
+	if len(lines) == 0 {
+		return Outcome{}, nil
+	}
+	return r.digest(ctx, j, task{state: state, level: compact.Agent, lines: lines, threads: threads})
+}
+
+// Layer finds a layer; nil when the conversation has none.
+func Layer(list []*registrypb.MemoryState, l registrypb.MemoryLayer) *registrypb.MemoryState {
+	for _, s := range list {
+		if s.GetLayer() == l {
+			return s
+		}
+	}
+	return nil
+}
+
+// task is one digest of one layer.
+type task struct {
+	state   *registrypb.MemoryState
+	level   compact.Level
+	lines   []compact.Line
+	upto    int64
+	threads []*registrypb.ThreadRecords
+}
+
+func (r Registry) digest(ctx context.Context, j Job, t task) (Outcome, error) {
+	out := Outcome{Digested: t.state.GetDigestedId()}
+	name := t.state.GetName()
+	file, err := r.Files.ReadAgentFile(ctx, &registrypb.ReadAgentFileRequest{AgentId: j.AgentID, Name: name})
+	if err != nil {
+		return j.failed(ctx, t.state, err)
+	}
+	old, base := string(file.GetContent()), file.GetVersion()
+	if base == "" {
+		base = absent
+	}
+	fault.Point("compaction.before")
+	d, err := j.Strategy.Digest(ctx, compact.Input{Level: t.level, Old: old, Lines: t.lines})
+	fault.Point("compaction.after")
+	if err != nil {
+		return j.failed(ctx, t.state, err)
+	}
+	in := &registrypb.RecordCompactionRequest{
+		AgentId: j.AgentID, ThreadId: j.ThreadID, Key: j.Key, InboxId: j.InboxID, Layer: t.state.GetLayer(),
+		Compactions: t.state.GetCompactions(), DigestedId: t.upto, BaseVersion: base,
+		Strategy: j.Strategy.Name(), Messages: int32(d.Lines), Usage: usage(d.Usage), Duration: durationpb.New(d.Duration), Threads: t.threads,
+	}
+	if d.Text != old {
+		in.Text = d.Text
+	}
+	if d.Calls > 0 {
+		in.Model = j.Model
+	}
+	if j.Key != "" {
+		in.Seq = j.Seq()
+	}
+	j.Logf("INFO", "memory: %s digested, %d messages, %d tokens before, %d now, %d model calls", name, d.Lines,
+		model.EstimateTokens(old), model.EstimateTokens(d.Text), d.Calls)
+	resp, err := j.Commit(ctx, in)
+	if err != nil {
+		return j.failed(ctx, t.state, err)
+	}
+	out.Name, out.Text, out.Messages, out.Digested = name, d.Text, d.Lines, t.upto
+	out.Layers, out.unseen = resp.GetMemory(), resp.GetThreads()
+	return out, nil
+}
+
+// failed is a job without a digest: nothing has changed, and the next turn asks
+// again.
+func (j Job) failed(ctx context.Context, state *registrypb.MemoryState, err error) (Outcome, error) {
+	out := Outcome{Digested: state.GetDigestedId(), Failed: err.Error()}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		out.Failed = f.What
+	}
+	if ctx.Err() != nil {
+		return out, context.Cause(ctx)
+	}
+	if j.Fatal(err) {
+		return out, err
+	}
+	j.Logf("WARN", "memory: %s not digested, the oldest messages are cut instead: %s", state.GetName(), step.Clip(out.Failed, 512))
+	return out, nil
+}
+
+// absent is the version of a file that is not there.
+const absent = "none"
+
+func usage(u model.Usage) *registrypb.Usage {
+	return &registrypb.Usage{Input: u.Input, Output: u.Output, CachedInput: u.CachedInput, CacheWrite: u.CacheWrite, Reasoning: u.Reasoning}
+}

@@ -1,0 +1,115 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/thread"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner/internal/claim"
+	"github.com/theclaw/agents/services/runner/internal/compact"
+	"github.com/theclaw/agents/services/runner/internal/fit"
+	"github.com/theclaw/agents/services/runner/internal/memory"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/offline"
+	"github.com/theclaw/agents/services/runner/internal/prompt"
+)
+
+// CompactMemory digests a conversation, or the agent's own layer, because a
+// person asks for it: under the agent's lease, beside the turns. A turn of the
+// same conversation that digests at the same time is no harm; the mark moves once.
+func (s *Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemoryRequest) (*runnerpb.CompactMemoryResponse, error) {
+	if req.GetThreadId() == thread.Inbox {
+		return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, "an inbox has no memory", "name a conversation thread")
+	}
+	var out memory.Outcome
+	err := s.claims.Do(ctx, req.GetAgentId(), func(ctx context.Context, l claim.Lease) error {
+		var err error
+		out, err = s.digest(ctx, l, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if out.Failed != "" {
+		return nil, fault.New(codes.FailedPrecondition, fault.ModelBadResponse, "the memory was not digested: "+out.Failed,
+			"nothing was changed; try again, or see the agent's log")
+	}
+	return &runnerpb.CompactMemoryResponse{Name: out.Name, Messages: int32(out.Messages), DigestedId: out.Digested}, nil
+}
+
+func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.CompactMemoryRequest) (memory.Outcome, error) {
+	var out memory.Outcome
+	value, err := s.settings(ctx, req.GetAgentId())
+	if err != nil {
+		return out, err
+	}
+	// Under the lease: it finishes what an earlier process has left.
+	now, err := s.turns.GetMemory(ctx, &registrypb.GetMemoryRequest{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()})
+	if err != nil {
+		return out, err
+	}
+	conf := compaction(value)
+	job := memory.Job{
+		AgentID: req.GetAgentId(), ThreadID: req.GetThreadId(), Config: conf, Layers: now.GetMemory(), Unseen: now.GetThreads(),
+		Fatal: func(err error) bool { return fault.Is(err, fault.LeaseLost) },
+	}
+	var logs []*registrypb.LogLine
+	job.Logf = func(level, format string, args ...any) {
+		logs = append(logs, &registrypb.LogLine{Level: level, Text: fmt.Sprintf(format, args...)})
+	}
+	job.Commit = func(ctx context.Context, in *registrypb.RecordCompactionRequest) (*registrypb.RecordCompactionResponse, error) {
+		if err := l.Check(); err != nil {
+			return nil, err
+		}
+		in.Logs, logs = logs, nil
+		return s.turns.RecordCompaction(ctx, in)
+	}
+	if err := s.strategy(&job, value); err != nil {
+		return out, err
+	}
+	r := s.driver.Memory
+	if req.GetThreadId() == "" {
+		return r.Agent(ctx, job)
+	}
+	head, err := s.threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
+		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()}, Filter: "type = 'message'", Tail: true, Limit: 1,
+	})
+	if err != nil || len(head.GetEvents()) == 0 {
+		return out, err
+	}
+	job.Upto = head.GetEvents()[0].GetId()
+	return r.Thread(ctx, job)
+}
+
+// strategy finds the agent's way to digest.
+func (s *Service) strategy(job *memory.Job, value map[string]string) error {
+	if strings.EqualFold(job.Config.GetStrategy(), compact.Truncate{}.Name()) {
+		job.Strategy = compact.Truncate{}
+		return nil
+	}
+	m, err := s.models.Find(value["pai.provider"], value["pai.model"])
+	if err != nil {
+		e := model.AsError(err)
+		return fault.Wrap(fault.New(codes.FailedPrecondition, e.Reason(), e.Error(), e.Fix()), errors.New("no model"))
+	}
+	if m.Provider == offline.Name || m.Try == nil {
+		return fault.New(codes.FailedPrecondition, fault.ModelConfig, "the model "+m.Provider+" cannot digest a memory", "configure a provider of models, or set compaction.strategy to truncate")
+	}
+	window := number(value["context_window"])
+	if m.Window > 0 && (window <= 0 || m.Window < window) {
+		window = m.Window
+	}
+	out := number(value["max_output_tokens"])
+	job.Strategy, job.Model = fit.NewSummarise(m.Name, window-out-prompt.Reserve, out, func(ctx context.Context, req model.Request) (model.Response, *model.Error) {
+		resp, try := m.Try(ctx, req, func(model.Delta) {})
+		return resp, try.Err
+	}), m.Provider+"/"+m.Name
+	return nil
+}
