@@ -18,6 +18,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/drill"
 	"github.com/theclaw/agents/cmd/agentctl/internal/event"
 	"github.com/theclaw/agents/cmd/agentctl/internal/fsck"
+	"github.com/theclaw/agents/cmd/agentctl/internal/memory"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migrate"
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
@@ -94,7 +95,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, turn.Commands(e)...)
 	subs = append(subs, deadletter.Command(e))
 	subs = append(subs, setting.Commands(e)...)
-	subs = append(subs, provider.Command(e), usage.Command(e))
+	subs = append(subs, provider.Command(e), usage.Command(e), memory.Command(e))
 	subs = append(subs, doctor.Commands(e)...)
 	subs = append(subs, fsck.Command(e), migrate.Command(e))
 	subs = append(subs, archive.Commands(e)...)

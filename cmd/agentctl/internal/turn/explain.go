@@ -109,6 +109,8 @@ func kindName(k registry.StepKind) string {
 		return "tool"
 	case registry.StepKind_STEP_KIND_STEER:
 		return "steer"
+	case registry.StepKind_STEP_KIND_COMPACTION:
+		return "compaction"
 	default:
 		return "unknown"
 	}

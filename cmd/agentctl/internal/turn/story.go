@@ -108,6 +108,9 @@ func (l *teller) step(s *registry.Step) {
 			line += fmt.Sprintf(" (%d from its cache)", u.GetCachedInput())
 		}
 		l.say(at, Plain, "%s", line)
+	case registry.StepKind_STEP_KIND_COMPACTION:
+		u := s.GetUsage()
+		l.say(at, Plain, "%s: memory digested in %s, %d tokens in, %d out", s.GetKey(), ms, u.GetInput(), u.GetOutput())
 	case registry.StepKind_STEP_KIND_TOOL:
 		name := fmt.Sprintf("%s: tool %s %s", s.GetKey(), s.GetName(), excerpt(s.GetArguments()))
 		switch s.GetState() {
