@@ -7,6 +7,7 @@ import (
 	"time"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/answer"
 	"github.com/theclaw/agents/services/runner/internal/compact"
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -16,33 +17,19 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
-// Model is what answers.
-type Model struct {
-	Provider, Name string
-	// Window in tokens; 0: not known.
-	Window int64
-	// Ask makes one call; nil: not one that can digest.
-	Ask Ask
-}
-
-// Ask makes one call of a model.
-type Ask = func(ctx context.Context, req model.Request) (model.Response, *model.Error)
-
 // Fit is one claimed turn. It belongs to one goroutine.
 type Fit struct {
 	// Begun is the claim; digests made here become part of it.
 	Begun *registrypb.BeginTurnResponse
-	Model Model
+	Model answer.Model
+	Meter answer.Meter
+	// Trusted answers nil while the lease is.
+	Trusted func(context.Context) error
 	// Memory digests; nil: the oldest messages are cut.
 	Memory *memory.Registry
 	// Job is the turn's part of a digest: who, where, and how it is committed.
-	Job  memory.Job
-	Emit func(run.Item)
-	// OnHost tells that tools run outside of the sandbox.
-	OnHost bool
-	// Digested is told how long each call for a digest took, and what it cost.
-	Digested func(took time.Duration, model string, u model.Usage)
-
+	Job        memory.Job
+	Emit       func(run.Item)
 	digested   bool // a digest was made, or tried
 	squeezes   int  // answers that the prompt is too long
 	most, room int64
@@ -64,7 +51,7 @@ func (f *Fit) scope(said []model.Message) prompt.Scope {
 	s := prompt.Scope{
 		ReplyContext: f.Begun.GetReplyContext(), Turn: said, Tools: tool.Offered(),
 		ContextWindow: c.GetContextWindow(), MaxOutput: c.GetMaxOutputTokens(),
-		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork() || f.OnHost, Walled: c.GetSandboxMode() != "off",
+		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork() || f.Model.Program != nil, Walled: c.GetSandboxMode() != "off",
 		Inbound: event(f.Begun.GetInbound()), Most: f.most, Room: f.room,
 		Digested: memory.Layer(f.Begun.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId(),
 	}
@@ -154,6 +141,9 @@ func (f *Fit) digest(ctx context.Context, p prompt.Prompt) error {
 	if strategy == nil {
 		return nil
 	}
+	if err := f.Trusted(ctx); err != nil {
+		return err
+	}
 	in, job := f.Begun.GetInbound(), f.Job
 	job.Source, job.Content, job.Upto = in.GetSource(), in.GetContent(), p.Upto
 	job.Config, job.Layers = f.Begun.GetConfig().GetCompaction(), f.Begun.GetMemory()
@@ -169,31 +159,36 @@ func (f *Fit) digest(ctx context.Context, p prompt.Prompt) error {
 }
 
 // strategy is how this agent digests; nil when its model cannot: the built-in one
-// answers with what it was asked.
+// answers with what it was asked, and each call of a program that runs tools
+// itself may have an effect.
 func (f *Fit) strategy(p prompt.Prompt) compact.Strategy {
 	c := f.Begun.GetConfig()
 	switch {
 	case c.GetCompaction().GetStrategy() == (compact.Truncate{}).Name():
 		return compact.Truncate{}
-	case f.Model.Provider == offline.Name, f.Model.Ask == nil:
+	case f.Model.Provider == offline.Name, f.Model.Try == nil:
 		return nil
 	}
-	return NewSummarise(f.Model.Name, p.Budget, c.GetMaxOutputTokens(), func(ctx context.Context, req model.Request) (model.Response, *model.Error) {
-		start := time.Now()
-		resp, failure := f.Model.Ask(ctx, req)
-		f.Digested(time.Since(start), req.Model, resp.Usage)
-		return resp, failure
+	return NewSummarise(f.Model, p.Budget, c.GetMaxOutputTokens(), func(ctx context.Context, took time.Duration, u model.Usage) error {
+		f.Meter.ObserveStep("compaction", took)
+		f.Model.Count(f.Meter, f.Model.Name, u)
+		return f.Trusted(ctx)
 	})
 }
 
 // NewSummarise is the strategy that asks a model for digests that leave most of
-// the budget free.
-func NewSummarise(name string, budget, maxOutput int64, ask Ask) compact.Summarise {
+// the budget free. told is told of each answer, and ends the digest by an error.
+func NewSummarise(m answer.Model, budget, maxOutput int64, told func(context.Context, time.Duration, model.Usage) error) compact.Summarise {
 	return compact.Summarise{
 		Budget: budget, Limit: min(max(budget/16, 64), 2048), MaxOutput: maxOutput,
 		Ask: func(ctx context.Context, req model.Request) (model.Response, *model.Error) {
-			req.Model = name
-			return ask(ctx, req)
+			req.Model = m.Name
+			start := time.Now()
+			resp, try := m.Try(ctx, req, func(model.Delta) {})
+			if err := told(ctx, time.Since(start), resp.Usage); err != nil && try.Err == nil {
+				return resp, model.Errorf(model.Canceled, "%v", err)
+			}
+			return resp, try.Err
 		},
 	}
 }

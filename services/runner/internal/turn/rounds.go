@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/internal/fault"
-	"github.com/theclaw/agents/internal/price"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -95,7 +94,7 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 		return step.Answer{}, nil, &try, nil
 	}
 	t.Meter.ObserveStep("model", resp.Duration)
-	t.meter(req.Model, resp.Usage)
+	t.model.Count(t.Meter, req.Model, resp.Usage)
 	t.logf("INFO", "model: %s/%s %d ms, %d tokens in, %d out, %d tool calls", t.model.Provider, req.Model,
 		resp.Duration.Milliseconds(), resp.Usage.Input, resp.Usage.Output, len(resp.ToolCalls))
 	if len(resp.ToolCalls) == 0 && strings.TrimSpace(resp.Text) == "" {
@@ -106,21 +105,6 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 		return step.Answer{}, nil, bad(tooLarge), nil
 	}
 	return a, step.Model(t.book.NextSeq(), round, t.model.Provider, req, resp, result), nil, nil
-}
-
-// meter counts an answer as it arrives, also one that is lost before it is
-// journalled: it was paid for.
-func (t *turn) meter(name string, u model.Usage) {
-	for direction, n := range map[string]int64{
-		"input": u.Input, "output": u.Output, "cached": u.CachedInput, "cache_write": u.CacheWrite, "reasoning": u.Reasoning,
-	} {
-		t.Meter.AddTokens(direction, t.model.Provider, name, n)
-	}
-	if p := t.model.Price; p != nil {
-		if cost, ok := p.Cost(price.Tokens{Input: u.Input, Output: u.Output, Cached: u.CachedInput, CacheWrite: u.CacheWrite}); ok {
-			t.Meter.AddCost(t.model.Provider, name, cost)
-		}
-	}
 }
 
 // call asks the model. A prompt that the provider finds too long is made smaller

@@ -9,12 +9,10 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/theclaw/agents/internal/price"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/answer"
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/memory"
-	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/tool"
 )
@@ -43,37 +41,14 @@ type Journal interface {
 	FinishTurn(ctx context.Context, in *registrypb.FinishTurnRequest, opts ...grpc.CallOption) (*registrypb.FinishTurnResponse, error)
 }
 
-// Models finds the model of an agent.
-type Models interface {
-	// Find answers the caller for a provider and model; empty names are the
-	// defaults. Its error is a *model.Error.
-	Find(provider, name string) (Model, error)
-}
-
-// Model is a model with its provider, ready to be tried.
-type Model struct {
-	Provider, Name string
-	// Window is the context window of the provider, in tokens; 0: not known.
-	Window int64
-	// Price is what providers.yaml says; nil: not known.
-	Price *price.Price
-	// Try makes at most one call.
-	Try TryFunc
-	// Program is set, and Try is not, for a program that runs tools itself: what
-	// it answers makes at most one call in that place.
-	Program func(at pai.Place) TryFunc
-}
-
-// TryFunc makes at most one call of a model.
-type TryFunc func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, Try)
-
-// Try is what a failed try means; Err nil means that it did not fail.
-type Try struct {
-	Err    *model.Error
-	Counts bool // charged to the message
-	Again  bool // another try may help
-	Wait   time.Duration
-}
+// What a turn knows of models; see package answer.
+type (
+	Models  = answer.Models
+	Model   = answer.Model
+	TryFunc = answer.TryFunc
+	Try     = answer.Try
+	Meter   = answer.Meter
+)
 
 // Slot is the right to work among all turns of this process.
 type Slot interface {
@@ -82,14 +57,6 @@ type Slot interface {
 	Pause(ctx context.Context, d time.Duration) error
 	// Alone exchanges the slot for all slots of the process.
 	Alone(ctx context.Context) error
-}
-
-// Meter counts; [obs.RunnerMetrics] does.
-type Meter interface {
-	ObserveStep(kind string, d time.Duration)
-	AddTokens(direction, provider, model string, n int64)
-	AddCost(provider, model string, cost float64)
-	AddRetry(class string)
 }
 
 // Driver works on turns. All fields but Memory are required and shared by all turns.

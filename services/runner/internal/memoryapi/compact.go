@@ -1,10 +1,11 @@
-package runner
+package memoryapi
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -24,12 +25,12 @@ import (
 // CompactMemory digests a conversation, or the agent's own layer, because a
 // person asks for it: under the agent's lease, beside the turns. A turn of the
 // same conversation that digests at the same time is no harm; the mark moves once.
-func (s *Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemoryRequest) (*runnerpb.CompactMemoryResponse, error) {
+func (s Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemoryRequest) (*runnerpb.CompactMemoryResponse, error) {
 	if req.GetThreadId() == thread.Inbox {
 		return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, "an inbox has no memory", "name a conversation thread")
 	}
 	var out memory.Outcome
-	err := s.claims.Do(ctx, req.GetAgentId(), func(ctx context.Context, l claim.Lease) error {
+	err := s.Claims.Do(ctx, req.GetAgentId(), func(ctx context.Context, l claim.Lease) error {
 		var err error
 		out, err = s.digest(ctx, l, req)
 		return err
@@ -44,14 +45,14 @@ func (s *Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemory
 	return &runnerpb.CompactMemoryResponse{Name: out.Name, Messages: int32(out.Messages), DigestedId: out.Digested}, nil
 }
 
-func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.CompactMemoryRequest) (memory.Outcome, error) {
+func (s Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.CompactMemoryRequest) (memory.Outcome, error) {
 	var out memory.Outcome
 	value, err := s.settings(ctx, req.GetAgentId())
 	if err != nil {
 		return out, err
 	}
 	// Under the lease: it finishes what an earlier process has left.
-	now, err := s.turns.GetMemory(ctx, &registrypb.GetMemoryRequest{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()})
+	now, err := s.Turns.GetMemory(ctx, &registrypb.GetMemoryRequest{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()})
 	if err != nil {
 		return out, err
 	}
@@ -69,16 +70,16 @@ func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compa
 			return nil, err
 		}
 		in.Logs, logs = logs, nil
-		return s.turns.RecordCompaction(ctx, in)
+		return s.Turns.RecordCompaction(ctx, in)
 	}
 	if err := s.strategy(&job, value); err != nil {
 		return out, err
 	}
-	r := s.driver.Memory
+	r := s.Memory
 	if req.GetThreadId() == "" {
 		return r.Agent(ctx, job)
 	}
-	head, err := s.threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
+	head, err := s.Threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()}, Filter: "type = 'message'", Tail: true, Limit: 1,
 	})
 	if err != nil || len(head.GetEvents()) == 0 {
@@ -89,12 +90,12 @@ func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compa
 }
 
 // strategy finds the agent's way to digest.
-func (s *Service) strategy(job *memory.Job, value map[string]string) error {
+func (s Service) strategy(job *memory.Job, value map[string]string) error {
 	if strings.EqualFold(job.Config.GetStrategy(), compact.Truncate{}.Name()) {
 		job.Strategy = compact.Truncate{}
 		return nil
 	}
-	m, err := s.models.Find(value["pai.provider"], value["pai.model"])
+	m, err := s.Models.Find(value["pai.provider"], value["pai.model"])
 	if err != nil {
 		e := model.AsError(err)
 		return fault.Wrap(fault.New(codes.FailedPrecondition, e.Reason(), e.Error(), e.Fix()), errors.New("no model"))
@@ -107,9 +108,7 @@ func (s *Service) strategy(job *memory.Job, value map[string]string) error {
 		window = m.Window
 	}
 	out := number(value["max_output_tokens"])
-	job.Strategy, job.Model = fit.NewSummarise(m.Name, window-out-prompt.Reserve, out, func(ctx context.Context, req model.Request) (model.Response, *model.Error) {
-		resp, try := m.Try(ctx, req, func(model.Delta) {})
-		return resp, try.Err
-	}), m.Provider+"/"+m.Name
+	told := func(ctx context.Context, _ time.Duration, _ model.Usage) error { return ctx.Err() }
+	job.Strategy, job.Model = fit.NewSummarise(m, window-out-prompt.Reserve, out, told), m.Provider+"/"+m.Name
 	return nil
 }
