@@ -20,12 +20,12 @@ var small = []string{"x_meta", "subscriptions", "s", "x_outbox", "x_fence", "x_d
 var reasons = []string{
 	"USING INDEX x_delivery_open", "USING COVERING INDEX x_delivery_open", // holds open rows only
 	"USING INDEX x_delivery_dead", "USING COVERING INDEX x_delivery_dead", // holds dead letters only
-	"SELECT COUNT(*), COALESCE(MAX(id),0)",      // Info counts, and nothing hot calls it
-	"ORDER BY id DESC LIMIT 1",                  // the last row
-	"SELECT COUNT(*) FROM x_chain",              // fsck reads everything
-	"JOIN events e ON e.id = c.event_id ORDER",  // as above
-	"AND recorded_at >= ? GROUP", // a person asks what everything has cost
-	"SCAN json_each VIRTUAL TABLE",              // the keys that were asked for
+	"SELECT COUNT(*), COALESCE(MAX(id),0)",     // Info counts, and nothing hot calls it
+	"ORDER BY id DESC LIMIT 1",                 // the last row
+	"SELECT COUNT(*) FROM x_chain",             // fsck reads everything
+	"JOIN events e ON e.id = c.event_id ORDER", // as above
+	"AND recorded_at >= ? GROUP",               // a person asks what everything has cost
+	"SCAN json_each VIRTUAL TABLE",             // the keys that were asked for
 }
 
 // The cost of a message must not grow with its thread: no statement that the

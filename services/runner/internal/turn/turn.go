@@ -41,13 +41,17 @@ type Journal interface {
 	FinishTurn(ctx context.Context, in *registrypb.FinishTurnRequest, opts ...grpc.CallOption) (*registrypb.FinishTurnResponse, error)
 }
 
-// What a turn knows of models; see package answer.
 type (
-	Models  = answer.Models
-	Model   = answer.Model
+	// Models finds models, see package answer.
+	Models = answer.Models
+	// Model is one of them.
+	Model = answer.Model
+	// TryFunc makes one call of it.
 	TryFunc = answer.TryFunc
-	Try     = answer.Try
-	Meter   = answer.Meter
+	// Try is what a failed one means.
+	Try = answer.Try
+	// Meter counts.
+	Meter = answer.Meter
 )
 
 // Slot is the right to work among all turns of this process.
