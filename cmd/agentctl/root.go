@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/agent"
 	"github.com/theclaw/agents/cmd/agentctl/internal/archive"
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
+	"github.com/theclaw/agents/cmd/agentctl/internal/cmds"
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/deadletter"
 	"github.com/theclaw/agents/cmd/agentctl/internal/doctor"
@@ -96,6 +97,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, deadletter.Command(e))
 	subs = append(subs, setting.Commands(e)...)
 	subs = append(subs, provider.Command(e), usage.Command(e), memory.Command(e))
+	subs = append(subs, cmds.Command(e))
 	subs = append(subs, doctor.Commands(e)...)
 	subs = append(subs, fsck.Command(e), migrate.Command(e))
 	subs = append(subs, archive.Commands(e)...)

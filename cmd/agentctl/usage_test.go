@@ -79,6 +79,7 @@ func words(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1
 var good = map[string][]string{
 	"backup": {"x.tar"}, "bootstrap": {}, "chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
+	"cmds find": {"nothing of the kind"}, "cmds info": {"x"}, "cmds list": {},
 	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "drill": {}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"}, "fsck": {},
 	"file get": {"a1", "USAGE.md"}, "file put": {"a1", "USAGE.md"}, "help": {"send"}, "init": {"a1"}, "lease list": {}, "list": {}, "memory compact": {"a1"}, "memory edit": {"a1"}, "memory show": {"a1"}, "restore": {"x.tar"},
 	"migrate": {"a1"}, "send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"},
@@ -98,10 +99,12 @@ var works = map[string]bool{
 	"backup": true, "restore": true, "drill": true, "migrate": true,
 	"thread dispatch": true, "thread info": true, "thread init": true, "thread peek": true, "thread pop": true, "thread push": true,
 	"thread subscribe": true, "thread unsubscribe": true,
+	"cmds find": true, "cmds info": true, "cmds list": true,
 }
 
 // TestExitCodes is the table over all commands (S0-136): 2 for a wrong command
-// line, 1 when it fails, and always the two forms of an error.
+// line, 1 when it fails, and always the two forms of an error, with and without
+// --json (S0-134, S0-135, S0-137, S0-138).
 func TestExitCodes(t *testing.T) {
 	for _, c := range leaves(tree()) {
 		name := strings.Join(words(c), " ")
@@ -176,6 +179,7 @@ func TestUsageErrors(t *testing.T) {
 		"thread subscribe --thread t --handler h", "thread subscribe --thread t --consumer a/b --handler h",
 		"thread subscribe --thread t --consumer c --handler h --filter x", "thread unsubscribe --thread t", "thread info", "thread dispatch",
 		"backup", "backup x.tar --agent ../x", "restore", "restore x.tar --agent=", "restore x.tar --as ../x", "restore x.tar --as=",
+		"cmds", "cmds find", "cmds find x --limit 0", "cmds scan", "migrate", "migrate a1 --all",
 		"drill --kills 0", "drill --kills x", "drill --seed -1",
 		"dlq list a1 --all", "errors list --limit 0", "errors list --agent ../x", "context show a1 x", "context show a1 threads/main --at -1",
 		"usage --by x", "usage a1 --since x", "usage --since 0d", "providers", "providers test",

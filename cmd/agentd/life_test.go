@@ -90,7 +90,8 @@ func TestSecondSignalForces(t *testing.T) {
 	}
 }
 
-// A runner that is killed alone costs no ttl: the registry sees its lock go.
+// A runner that is killed alone costs no ttl, and nothing is lost: the registry sees
+// its lock go (S0-18).
 func TestKilledRunnerFreesItsLeases(t *testing.T) {
 	site := world.NewSite(t, program(t))
 	long := []string{"--lease-ttl", "10m"}

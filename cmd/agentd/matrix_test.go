@@ -90,8 +90,8 @@ func (m *matrix) dealt(b blow, kills int) {
 }
 
 // TestCrashMatrix kills the real program at every labelled instant of a message's
-// and a delivery's life and lets it recover (RELIABILITY 4). KILLS and SEED in the
-// environment size and replay it.
+// and a delivery's life and lets it recover (RELIABILITY 4; S0-57, S0-82, S0-85). KILLS
+// and SEED in the environment size and replay it.
 func TestCrashMatrix(t *testing.T) {
 	seed, chance := seed(t)
 	next, stop := iter.Pull(blows(chance))

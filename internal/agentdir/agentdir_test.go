@@ -133,7 +133,8 @@ func checkModes(t *testing.T, root string) {
 	}
 }
 
-// S0-01, S0-02, S0-26, S0-35, S9: the tree of the earlier tool and nothing outside it.
+// S0-01, S0-02, S0-26, S0-33, S0-35, S9: the tree of the earlier tool, with a place
+// for threads by session, and nothing outside it.
 func TestCreate(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0)) // the widest umask must not matter
 	h := openHome(t)
@@ -153,7 +154,7 @@ func TestCreate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path := range strings.FieldsSeq(string(recorded)) {
+	for path := range strings.FieldsSeq(string(recorded) + " threads/sessions") {
 		if _, err := os.Stat(filepath.Join(d.Path, path)); err != nil {
 			t.Error(err)
 		}

@@ -177,7 +177,7 @@ func TestTooOld(t *testing.T) {
 }
 
 // Patterns decide which threads go out; an empty list sends nothing (S0-44,
-// S0-96, S0-120).
+// S0-96, S0-97, S0-120).
 func TestOutboundPatterns(t *testing.T) {
 	h := newHook(nil)
 	url := h.start(t)

@@ -67,7 +67,7 @@ func pairs(t *testing.T, w *world.World, agent, threadID string) (texts []string
 }
 
 // Messages of one peer that come at the same time are worked on one by one, in
-// the order of the inbox (S1-18, I11).
+// the order of the inbox (S0-72, S1-18, I11).
 func TestParallelMessagesOfOnePeer(t *testing.T) {
 	const n = 20
 	w := world.Start(t, quick())

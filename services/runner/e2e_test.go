@@ -259,7 +259,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// NO_REPLY is a decision, not a text: nothing goes out (S1-54).
+// NO_REPLY is a decision, not a text: nothing goes out, and the fate is where it is
+// recorded (S0-80, S1-54).
 func TestSilence(t *testing.T) {
 	w, _ := play(t, modeltest.Say("NO_", "REPLY"), modeltest.Say("It is not NO_REPLY today."))
 	w.Create(t, "a1", "")

@@ -19,7 +19,8 @@ import (
 
 const console = "threads/peers/cli-cli"
 
-// The whole way: message, tool, reply (S0-75, S0-76, S0-78, S0-79, S1-01).
+// The whole way: message, tool with its environment, reply (S0-75, S0-76, S0-78,
+// S0-79, S0-104, S1-01).
 func TestMessageToolReply(t *testing.T) {
 	w := newWorld(t)
 	w.agent("a1", "")

@@ -39,8 +39,10 @@ type Config struct {
 // Pai names the model. The defaults are openai and gpt-4o.
 type Pai struct{ Provider, Model string }
 
-// Inbox relocates the inbox thread. Empty is the agent's own inbox directory.
-type Inbox struct{ Path string }
+// Inbox relocates the inbox thread; an empty Path is the agent's own inbox directory.
+// External says whether people outside may write to it: allow, refuse, or auto, which
+// refuses for system agents but admin (S0-20). The console is always open.
+type Inbox struct{ Path, External string }
 
 // Routing chooses the conversation thread: per-peer (default), per-channel, per-agent.
 type Routing struct{ Default string }
@@ -105,6 +107,7 @@ func Default() Config {
 	return Config{
 		Kind:            "user",
 		Pai:             Pai{Provider: "openai", Model: "gpt-4o"},
+		Inbox:           Inbox{External: "auto"},
 		Routing:         Routing{Default: "per-peer"},
 		Retry:           Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour},
 		Deliver:         Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour},

@@ -30,6 +30,7 @@ var fields = []Field{
 	{"pai.provider", func(c *Config) any { return &c.Pai.Provider }, name, false},
 	{"pai.model", func(c *Config) any { return &c.Pai.Model }, name, false},
 	{"inbox.path", func(c *Config) any { return &c.Inbox.Path }, line, true},
+	{"inbox.external", func(c *Config) any { return &c.Inbox.External }, oneOf("auto", "allow", "refuse"), false},
 	{"routing.default", func(c *Config) any { return &c.Routing.Default }, oneOf("per-peer", "per-channel", "per-agent"), false},
 	{"retry.max_attempts", func(c *Config) any { return &c.Retry.MaxAttempts }, between(1, 100), false},
 	{"retry.max_age", func(c *Config) any { return &c.Retry.MaxAge }, lasting(time.Second, 30*24*time.Hour), false},

@@ -307,6 +307,7 @@ func anyConfig(t *rapid.T) config.Config {
 	c.Kind = rapid.SampledFrom([]string{"user", "system"}).Draw(t, "kind")
 	c.Pai = config.Pai{Provider: name.Draw(t, "provider"), Model: name.Draw(t, "model")}
 	c.Inbox.Path = rapid.StringMatching(`([ -~äöü'"#:]{1,40})?`).Draw(t, "path")
+	c.Inbox.External = rapid.SampledFrom([]string{"auto", "allow", "refuse"}).Draw(t, "external")
 	c.Routing.Default = rapid.SampledFrom([]string{"per-peer", "per-channel", "per-agent"}).Draw(t, "routing")
 	c.Retry = anyLimits(t)
 	c.Deliver = anyLimits(t)

@@ -192,7 +192,8 @@ var sends = map[string]func(*testing.T, *fixture){
 		dead(2)
 		equal(t, "told once each", kinds(f.all(t, threadA)), []string{"in", "reply", "in", "reply", "error", "error"})
 	},
-	// S0-120: what the agent said is delivered, whoever wrote it down.
+	// S0-96, S0-120: what the agent said is delivered, whoever wrote it down, where
+	// there is an outbound consumer.
 	"a message of the agent by another program": func(t *testing.T, f *fixture) {
 		f.ensure(t)
 		sub := thread.SubtypeDecision
@@ -200,8 +201,13 @@ var sends = map[string]func(*testing.T, *fixture){
 			msg("in"), said("hello"), {Source: thread.SourceSelf, Type: thread.TypeRecord, Subtype: &sub, Content: "x"},
 		}, store.AppendOptions{})
 		ok(t, err)
+		equal(t, "due to nobody", f.next(t, store.NextDelivery{}).Outcome, store.DueIdle)
+		filter := thread.OutboundFilter
+		ok(t, f.Subscribe(t.Context(), threadA, store.Subscription{Consumer: thread.Outbound, Handler: "deliver", Filter: &filter}))
+		_, err = f.Append(t.Context(), threadA, []store.NewEvent{said("and this")}, store.AppendOptions{})
+		ok(t, err)
 		d := f.next(t, store.NextDelivery{})
-		equal(t, "due", due(d), []any{store.DueSend, 2, 1, false})
-		equal(t, "acked", f.sent(t, 2, store.OutcomeSent).Acked, 3)
+		equal(t, "due", due(d), []any{store.DueSend, 4, 1, false})
+		equal(t, "acked", f.sent(t, 4, store.OutcomeSent).Acked, 4)
 	},
 }

@@ -73,7 +73,7 @@ maybe sent twice: an earlier send may have left before its record was on disk (w
 	}
 }
 
-// TestStoryEnds: every fate and every state has a sentence, with what to do.
+// TestStoryEnds: every fate and every state has a sentence, with what to do (S0-80).
 func TestStoryEnds(t *testing.T) {
 	for _, c := range []struct {
 		turn *registry.Turn

@@ -95,12 +95,14 @@ func Put(tx *db.Tx, eventID int64, deliver, console bool, bootID string) error {
 }
 
 // firstOpen is the first event after an id that is neither sent nor given up,
-// whoever wrote it; 0 when there is none. The unary plus keeps the walk on the
-// ids: it starts near the head, where any other index would start at the front.
+// whoever wrote it; 0 when there is none. What another program wrote counts where
+// there is an outbound consumer: a thread without one talks to nobody. The unary
+// plus keeps the walk on the ids: it starts near the head, where any other index
+// would start at the front.
 func firstOpen(tx *db.Tx, after int64) (int64, error) {
 	var id int64
 	_, err := tx.Row(`SELECT e.id FROM events e LEFT JOIN x_delivery d ON d.event_id = e.id
-		WHERE e.id > ? AND +e.type = 'message' AND +e.source = 'self' AND (d.state IS NULL OR d.state IN ('pending','sending')) ORDER BY e.id LIMIT 1`, []any{after}, &id)
+		WHERE e.id > ? AND +e.type = 'message' AND +e.source = 'self' AND (d.state IN ('pending','sending') OR d.state IS NULL AND EXISTS (SELECT 1 FROM subscriptions WHERE consumer_id = ?)) ORDER BY e.id LIMIT 1`, []any{after, thread.Outbound}, &id)
 	return id, err
 }
 

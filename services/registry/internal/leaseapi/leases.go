@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -80,9 +81,20 @@ func (s *Service) AcquireLease(ctx context.Context, req *registryv1.AcquireLease
 		Holder: req.GetHolder(), Address: req.GetAddress(), RequestID: req.GetRequestId(), TTL: ttlOf(req.GetTtl()),
 	})
 	if err != nil {
+		if f := fault.From(err); f.Reason == fault.LeaseHeld && f.Meta["holder"] != req.GetHolder() {
+			s.LogAgent(a.ID, skipped(req.GetKind())+f.What) // somebody asked for a batch by hand, or a dispatcher did
+		}
 		return nil, err
 	}
 	return &registryv1.AcquireLeaseResponse{Lease: toLease(rec, true)}, nil
+}
+
+// skipped begins the line of agent.log about a batch that was not begun (S0-139).
+func skipped(kind registryv1.LeaseKind) string {
+	if kind == registryv1.LeaseKind_LEASE_KIND_DELIVER {
+		return "outbound: skipped, lock held: "
+	}
+	return "run: skipped, lock held: "
 }
 
 func (s *Service) acquire(ctx context.Context, a *directory.Agent, kind registryv1.LeaseKind, req lease.AcquireRequest) (lease.Record, error) {

@@ -30,6 +30,13 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if o.Fence, err = s.mayPush(ctx, r, req.GetEvents()); err != nil {
 		return nil, err
 	}
+	if set, err := a.Settings(s.Home); err == nil && r.IsInbox() { // settings that cannot be read are told when it works
+		for _, e := range req.GetEvents() {
+			if err := core.Refused(set, e.GetSource()); err != nil {
+				return nil, err
+			}
+		}
+	}
 	events, err := newEvents(req.GetEvents())
 	if err != nil {
 		return nil, err

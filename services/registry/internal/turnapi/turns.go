@@ -3,6 +3,7 @@ package turnapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -67,6 +68,17 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		return nil, err
 	}
 	r := store.Ref{Agent: a.ID, Thread: req.GetThreadId()}
+	if why := core.Refused(set, ev.Source); why != nil {
+		// Another program wrote it. What was begun when it was allowed goes on.
+		begun, err := s.Store.Claimed(ctx, r, req.GetKey())
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, s.Fault(a.ID, r.Thread, err)
+		}
+		if !begun {
+			_, err := s.settle(ctx, a, fence, req.GetInboxId(), req.GetKey(), "", store.Finished{Fate: store.FateDead}, fault.From(why).What)
+			return &registryv1.BeginTurnResponse{Outcome: registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED}, err
+		}
+	}
 	who := tupleText(tuple)
 	if _, err := s.Store.Ensure(ctx, r, who); err != nil {
 		return nil, s.Fault(a.ID, r.Thread, err)

@@ -67,7 +67,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// S0-107, S0-108, S1-29: the order, and absent files without a trace.
+// S0-47, S0-107 to S0-109, S1-29: the order, and absent files without a trace.
 func TestGolden(t *testing.T) {
 	golden(t, "full", render(prompt.Build(scope())))
 

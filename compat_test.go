@@ -1,0 +1,175 @@
+package agents_test
+
+import (
+	"fmt"
+	"go/ast"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var (
+	rowID    = regexp.MustCompile(`S0-(\d+)(?:(?: to |\.\.)(?:S0-)?(\d+))?`)
+	testName = regexp.MustCompile("`([a-z0-9/]+)\\.((?:Test|Fuzz)\\w+)(?:/(\\w+))?`")
+)
+
+// rowIDs are the ids in a text, ranges spelled out.
+func rowIDs(text string) (ids []string) {
+	for _, m := range rowID.FindAllStringSubmatch(text, -1) {
+		first, _ := strconv.Atoi(m[1])
+		last := first
+		if m[2] != "" {
+			last, _ = strconv.Atoi(m[2])
+		}
+		for n := first; n <= last; n++ {
+			ids = append(ids, fmt.Sprintf("S0-%02d", n))
+		}
+	}
+	return ids
+}
+
+// A tableRow is one row of docs/compat.md that is about acceptance rows.
+type tableRow struct {
+	ids   []string
+	tests [][]string // package, name, script
+	open  bool       // below a heading that says so
+}
+
+func compatRows(t *testing.T) (rows []tableRow) {
+	t.Helper()
+	raw, err := os.ReadFile("docs/compat.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := false
+	for line := range strings.Lines(string(raw)) {
+		if m := headMark.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			open = m[1] == "Not yet" || m[1] == "Left out on purpose"
+		}
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 || len(rowIDs(cells[1])) == 0 {
+			continue
+		}
+		r := tableRow{ids: rowIDs(cells[1]), open: open}
+		for _, m := range testName.FindAllStringSubmatch(cells[len(cells)-2], -1) {
+			r.tests = append(r.tests, m[1:])
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// shows are the ids that each test names, in its comment, its body or its script, by
+// package.Name or package.Name/script. What an engine is tested with counts for the
+// test that calls it.
+func shows(t *testing.T) map[string][]string {
+	t.Helper()
+	const suite = "internal/store/storetest"
+	out := map[string][]string{}
+	var contract []string
+	for _, r := range rooms(t) {
+		for _, f := range r.files {
+			if r.dir == suite {
+				for _, c := range f.ast.Comments {
+					contract = append(contract, rowIDs(strings.Join(strings.Fields(c.Text()), " "))...)
+				}
+			}
+			for _, d := range f.ast.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok || !f.test || fn.Recv != nil {
+					continue
+				}
+				name := r.dir + "." + fn.Name.Name
+				out[name] = append(out[name], rowIDs(strings.Join(strings.Fields(fn.Doc.Text()), " "))...)
+				for _, c := range f.ast.Comments {
+					if fn.Pos() < c.Pos() && c.End() < fn.End() {
+						out[name] = append(out[name], rowIDs(c.Text())...)
+					}
+				}
+				ast.Inspect(fn, func(n ast.Node) bool {
+					if lit, ok := n.(*ast.BasicLit); ok {
+						out[name] = append(out[name], rowIDs(lit.Value)...)
+					}
+					return true
+				})
+			}
+		}
+	}
+	out["internal/store/sqlite.TestContract"] = append(out["internal/store/sqlite.TestContract"], contract...)
+	const scripts = "cmd/agentctl/testdata/script"
+	entries, err := os.ReadDir(scripts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		raw, err := os.ReadFile(path.Join(scripts, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out["cmd/agentctl.TestScripts/"+strings.TrimSuffix(e.Name(), ".txtar")] = rowIDs(strings.ReplaceAll(string(raw), "\n# ", " "))
+	}
+	return out
+}
+
+// docs/compat.md names each acceptance row that binds us once, with tests that exist
+// and of which at least one says that it shows the row; a row under "Not yet" or "Left out on purpose" has none.
+func TestCompatPage(t *testing.T) {
+	raw, err := os.ReadFile("testdata/rows-s0.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]bool{}
+	for _, id := range strings.Fields(string(raw)) {
+		left[id] = true
+	}
+	known := shows(t)
+	seen := map[string]bool{}
+	for _, r := range compatRows(t) {
+		var shown []string
+		for _, test := range r.tests {
+			name := test[0] + "." + test[1]
+			if test[2] != "" {
+				name += "/" + test[2]
+			}
+			ids, is := known[name]
+			if !is {
+				t.Errorf("%v: there is no test %s", r.ids, name)
+			}
+			shown = append(shown, ids...)
+		}
+		for _, id := range r.ids {
+			switch {
+			case seen[id]:
+				t.Errorf("%s stands twice", id)
+			case !left[id]:
+				t.Errorf("%s is no row that binds us", id)
+			case r.open && len(r.tests) > 0:
+				t.Errorf("%s is not there and has tests", id)
+			case !r.open && !slices.Contains(shown, id):
+				t.Errorf("%s: none of its tests %v says that it shows it", id, r.tests)
+			}
+			seen[id] = true
+			delete(left, id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(left)) {
+		t.Errorf("%s is missing", id)
+	}
+}
+
+// What the test above understands of a page and of a comment.
+func TestCompatReading(t *testing.T) {
+	got := strings.Join(rowIDs("S0-02, S0-09 to S0-11; S0-66..68, X-01 and S0-100"), " ")
+	if want := "S0-02 S0-09 S0-10 S0-11 S0-66 S0-67 S0-68 S0-100"; got != want {
+		t.Errorf("ids %s, want %s", got, want)
+	}
+	m := testName.FindStringSubmatch("`cmd/agentctl.TestScripts/life`")
+	if len(m) != 4 || m[1] != "cmd/agentctl" || m[2] != "TestScripts" || m[3] != "life" {
+		t.Errorf("test name %q", m)
+	}
+}
