@@ -215,6 +215,7 @@ func TestOtherAgents(t *testing.T) {
 		}
 	}
 	w.Set(t, "boss", "kind", "system")
+	w.Set(t, "boss", "inbox.external", "allow")
 	for _, id := range []string{"boss", "helper"} {
 		w.Say(t, id, server.Peer("bob"), "hi")
 	}
