@@ -1,0 +1,206 @@
+package transcript
+
+import (
+	"strings"
+	"time"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/markdown"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+)
+
+// MaxEntries is how much is kept; 'agentctl events' has all of it.
+const MaxEntries = 500
+
+// maxOutput is how much of the output of a running tool is kept, in bytes.
+const maxOutput = 64 << 10
+
+// Transcript is the screen of one conversation. It is not safe for use by more
+// than one goroutine.
+type Transcript struct {
+	agent   string
+	color   bool
+	look    look
+	entries []*entry
+	all     bool   // new thoughts and tools come unfolded
+	up      int    // lines scrolled up from the end; 0 follows it
+	height  int    // of the last look
+	width   int    // of the last look
+	first   int    // index of the first entry that is not the past
+	last    string // the newest reply
+}
+
+// New is an empty screen of a conversation with an agent.
+func New(agent string, color bool) *Transcript {
+	return &Transcript{agent: agent, color: color, look: newLook(color), width: 80, height: 20}
+}
+
+func (t *Transcript) add(e *entry) *entry {
+	t.entries = append(t.entries, e)
+	if over := len(t.entries) - MaxEntries; over > 0 {
+		t.entries = append([]*entry{}, t.entries[over:]...)
+		t.first = max(t.first-over, 0)
+	}
+	return e
+}
+
+func (t *Transcript) text(k kind, style markdown.Style, text string) *entry {
+	style.Color = t.color
+	e := &entry{kind: k, body: markdown.New(style)}
+	e.body.Write(strings.TrimRight(screen.Clean(text), "\n"))
+	return t.add(e)
+}
+
+// You adds what the person said.
+func (t *Transcript) You(text string) {
+	t.text(you, markdown.Style{Lead: t.look.you.Render("you:") + " "}, text)
+	t.up = 0
+}
+
+// Reply adds what the agent said, whole.
+func (t *Transcript) Reply(text string) {
+	t.text(reply, markdown.Style{Lead: t.look.it.Render(t.agent+":") + " "}, text)
+	t.last = text
+}
+
+// Note adds words of the program.
+func (t *Transcript) Note(text string) { t.text(note, markdown.Style{Plain: true}, text) }
+
+// Problem adds what went wrong.
+func (t *Transcript) Problem(text string) {
+	t.text(problem, markdown.Style{Plain: true, Lead: t.look.bad.Render("!") + " "}, text)
+}
+
+// Mark says that what is there now is the past.
+func (t *Transcript) Mark() { t.first = len(t.entries) }
+
+// Last is the newest reply.
+func (t *Transcript) Last() string { return t.last }
+
+// live is the newest entry of a kind that is not whole yet.
+func (t *Transcript) live(k kind) *entry {
+	for i := len(t.entries) - 1; i >= 0 && i >= len(t.entries)-50; i-- {
+		if e := t.entries[i]; e.live && e.kind == k {
+			return e
+		}
+	}
+	return nil
+}
+
+// Think adds a piece of reasoning.
+func (t *Transcript) Think(piece string, now time.Time) {
+	e := t.live(thought)
+	if e == nil {
+		t.whole(now)
+		e = t.text(thought, markdown.Style{Plain: true, Edge: "  ┆ "}, "")
+		e.live, e.from, e.open = true, now, t.all
+	}
+	e.body.Write(screen.Clean(piece))
+}
+
+// Say adds a piece of the reply.
+func (t *Transcript) Say(piece string, now time.Time) {
+	e := t.live(reply)
+	if e == nil {
+		t.whole(now)
+		t.Reply("")
+		e = t.entries[len(t.entries)-1]
+		e.live = true
+	}
+	e.body.Write(screen.Clean(piece))
+}
+
+// whole ends what is being thought and said: something else begins.
+func (t *Transcript) whole(now time.Time) {
+	for _, k := range []kind{thought, reply} {
+		if e := t.live(k); e != nil {
+			e.live, e.lines = false, nil
+			e.took = now.Sub(e.from)
+		}
+	}
+}
+
+func (t *Transcript) call(id string) *entry {
+	for i := len(t.entries) - 1; i >= 0; i-- {
+		if e := t.entries[i]; e.kind == tool && e.live && e.call.ID == id {
+			return e
+		}
+	}
+	return nil
+}
+
+// Start adds a tool that begins.
+func (t *Transcript) Start(id, name, arguments string, now time.Time) {
+	t.whole(now)
+	t.add(&entry{kind: tool, live: true, open: t.all, call: Call{ID: id, Name: name, Arguments: arguments, From: now}})
+}
+
+// Update adds output of a tool that runs.
+func (t *Transcript) Update(id, output string) {
+	if e := t.call(id); e != nil && len(e.call.Output) < maxOutput {
+		e.call.Output += output
+	}
+}
+
+// End has the result of a tool.
+func (t *Transcript) End(id, result string, now time.Time) {
+	if e := t.call(id); e != nil {
+		e.live, e.lines = false, nil
+		e.call.Done, e.call.Took, e.call.Result = true, now.Sub(e.call.From), ReadResult(result)
+	}
+}
+
+// Again takes away what was not whole when a run was interrupted.
+func (t *Transcript) Again() {
+	kept := t.entries[:0]
+	for i, e := range t.entries {
+		if e.live && (e.kind == reply || e.kind == thought || e.kind == tool) {
+			if i < t.first {
+				t.first--
+			}
+			continue
+		}
+		kept = append(kept, e)
+	}
+	t.entries = kept
+}
+
+// Stop ends what a run left open: it was aborted, or failed.
+func (t *Transcript) Stop(now time.Time) {
+	t.whole(now)
+	for _, e := range t.entries {
+		if e.live {
+			e.live, e.lines = false, nil
+			e.call.Done, e.call.Took, e.call.Result.Fail = true, now.Sub(e.call.From), "ended"
+			e.call.Result.Text = e.call.Output
+		}
+	}
+}
+
+// Finish sets the reply of a run: what was streamed last becomes it, or it is
+// added. took has the durations of its tools by call id, as they were measured
+// where they ran.
+func (t *Transcript) Finish(text string, took map[string]time.Duration, now time.Time) {
+	text = strings.TrimRight(screen.Clean(text), "\n")
+	if e := t.live(reply); e == nil || strings.TrimSpace(e.body.Text()) != strings.TrimSpace(text) {
+		if e != nil {
+			t.drop(e)
+		}
+		t.Reply(text)
+	}
+	t.last = text
+	t.Stop(now)
+	for _, e := range t.entries {
+		if d, ok := took[e.call.ID]; ok && e.kind == tool && d > 0 {
+			e.call.Took, e.lines = d, nil
+		}
+	}
+}
+
+func (t *Transcript) drop(e *entry) {
+	for i, x := range t.entries {
+		if x == e {
+			t.entries = append(t.entries[:i], t.entries[i+1:]...)
+			return
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package markdown
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"charm.land/lipgloss/v2"
+)
+
+// Escapes for looks. What has no colour in it is used without colours too.
+const (
+	reset  = "\x1b[0m"
+	bold   = "\x1b[1m"
+	faint  = "\x1b[2m"
+	italic = "\x1b[3m"
+	under  = "\x1b[4m"
+	struck = "\x1b[9m"
+
+	colorHead = "\x1b[35m"
+	colorCode = "\x1b[36m"
+	colorLink = "\x1b[34m"
+
+	// off again, one by one, so that a look within another ends alone
+	boldOff, italicOff, underOff, struckOff, colorOff = "\x1b[22m", "\x1b[23m", "\x1b[24m", "\x1b[29m", "\x1b[39m"
+)
+
+func (s *Stream) paint(color string) string {
+	if !s.style.Color {
+		return ""
+	}
+	return color
+}
+
+func (s *Stream) unpaint() string { return s.paint(colorOff) }
+
+// far is how far away the end of a mark is looked for, in bytes.
+const far = 1000
+
+var link = regexp.MustCompile(`^\[([^\[\]]{1,300})\]\(([^()\s]{1,500})\)`)
+
+// spans replaces the marks within a line by looks.
+func (s *Stream) spans(text string) string {
+	if !strings.ContainsAny(text, "*_`~[\\") {
+		return text
+	}
+	var b strings.Builder
+	before := ' '
+	for text != "" {
+		out, n := s.span(text, before)
+		b.WriteString(out)
+		before, _ = utf8.DecodeLastRuneInString(text[:n])
+		text = text[n:]
+	}
+	return b.String()
+}
+
+// span is what the text begins with, and how many bytes of it that takes.
+func (s *Stream) span(text string, before rune) (string, int) {
+	switch text[0] {
+	case '\\':
+		if len(text) > 1 && strings.IndexByte("\\`*_{}[]()#+-.!~|>", text[1]) >= 0 {
+			return text[1:2], 2
+		}
+	case '`':
+		n := len(text) - len(strings.TrimLeft(text, "`"))
+		if at := find(text[n:], text[:n]); at > 0 {
+			return s.paint(colorCode) + strings.TrimSpace(text[n:n+at]) + s.unpaint(), n + at + n
+		}
+		return text[:n], n
+	case '[':
+		if m := link.FindStringSubmatch(text); m != nil {
+			out := under + s.paint(colorLink) + s.spans(m[1]) + s.unpaint() + underOff
+			if m[1] != m[2] {
+				out += " (" + m[2] + ")"
+			}
+			return out, len(m[0])
+		}
+	case '*', '_', '~':
+		for _, mark := range []struct{ mark, on, off string }{
+			{"**", bold, boldOff}, {"__", bold, boldOff}, {"~~", struck, struckOff}, {"*", italic, italicOff}, {"_", italic, italicOff},
+		} {
+			if inner, ok := within(text, mark.mark, before); ok {
+				return mark.on + s.spans(inner) + mark.off, len(inner) + 2*len(mark.mark)
+			}
+		}
+	}
+	n := 1
+	if text[0] == '*' || text[0] == '_' || text[0] == '~' {
+		n = len(text) - len(strings.TrimLeft(text, text[:1])) // a run of them is not looked at twice
+	} else if next := strings.IndexAny(text[1:], "*_`~[\\"); next >= 0 {
+		n += next
+	} else {
+		n = len(text)
+	}
+	return text[:n], n
+}
+
+// within is the text between a mark at the beginning and its like.
+func within(text, mark string, before rune) (string, bool) {
+	if !strings.HasPrefix(text, mark) || mark[0] == '_' && wordy(before) {
+		return "", false
+	}
+	rest := text[len(mark):]
+	if next, _ := utf8.DecodeRuneInString(rest); rest == "" || unicode.IsSpace(next) || strings.HasPrefix(rest, mark[:1]) {
+		return "", false
+	}
+	for from := 0; ; {
+		at := find(rest[from:], mark)
+		if at < 0 {
+			return "", false
+		}
+		at += from
+		last, _ := utf8.DecodeLastRuneInString(rest[:at])
+		next, _ := utf8.DecodeRuneInString(rest[at+len(mark):])
+		switch {
+		case at == 0 || unicode.IsSpace(last) || mark[0] == '_' && wordy(next):
+			from = at + len(mark)
+		case len(mark) == 1 && strings.HasPrefix(rest[at:], mark+mark): // a longer mark inside
+			from = at + 2
+		default:
+			return rest[:at], true
+		}
+		if from > len(rest) || from > far {
+			return "", false
+		}
+	}
+}
+
+func find(text, mark string) int { return strings.Index(text[:min(len(text), far)], mark) }
+
+func wordy(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+// wrap breaks a text into lines of at most room columns. first stands before the
+// first of them, rest before the others.
+func wrap(first, rest, text string, room int) []string {
+	inner := room - max(lipgloss.Width(first), lipgloss.Width(rest))
+	if inner < 8 { // no room beside what stands before it
+		first, rest, inner = "", "", room
+	}
+	lines := fold(text, inner)
+	for i, l := range lines {
+		if i == 0 {
+			lines[i] = first + l
+		} else {
+			lines[i] = rest + l
+		}
+	}
+	return lines
+}
+
+// code is a line of code: broken where the room ends, not between words.
+func code(lead, line string, room int, color bool) []string {
+	inner := max(room-2-lipgloss.Width(lead), 4)
+	var lines []string
+	for {
+		n, wide := 0, 0
+		for i, r := range line {
+			w := lipgloss.Width(string(r))
+			if wide+w > inner {
+				break
+			}
+			wide += w
+			n = i + utf8.RuneLen(r)
+		}
+		if n == 0 {
+			n = len(line)
+		}
+		part := line[:n]
+		if color && part != "" {
+			part = colorCode + part + reset
+		}
+		lines = append(lines, lead+"  "+part)
+		if line = line[n:]; line == "" {
+			return lines
+		}
+		lead, inner = "", max(room-2, 4)
+	}
+}

@@ -1,0 +1,195 @@
+package markdown
+
+import (
+	"regexp"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+)
+
+// Bounds of what is laid out again at each look.
+const (
+	maxOpen = 4 << 10 // bytes of a line without an end
+	maxRows = 100     // of a table
+)
+
+// Style is how a text is laid out.
+type Style struct {
+	Color bool
+	Plain bool   // no marks: the text is shown as it is, faint
+	Lead  string // stands before the first line, styled already
+	Edge  string // stands before every line
+}
+
+// Stream is a text that grows. It is not safe for use by more than one goroutine.
+type Stream struct {
+	style Style
+	width int
+	text  strings.Builder // everything, to be laid out anew for another width
+
+	lines []string // of what has its end
+	open  string   // the line without an end
+	mid   bool     // the beginning of open was cut off and laid out
+	fence string   // the mark that ends the code; "" outside of code
+	rows  []string // of the table begun
+}
+
+// New begins an empty text.
+func New(style Style) *Stream { return &Stream{style: style, width: 80} }
+
+// Text is everything written so far.
+func (s *Stream) Text() string { return s.text.String() }
+
+// Write adds a piece.
+func (s *Stream) Write(piece string) {
+	s.text.WriteString(piece)
+	s.add(piece)
+}
+
+func (s *Stream) add(piece string) {
+	for {
+		line, rest, whole := strings.Cut(piece, "\n")
+		s.open += line
+		for len(s.open) > maxOpen {
+			cut := strings.LastIndexByte(s.open[:maxOpen], ' ') + 1
+			if cut == 0 {
+				cut = maxOpen
+				for cut > 0 && s.open[cut]&0xC0 == 0x80 { // not within a character
+					cut--
+				}
+			}
+			s.end(s.open[:cut])
+			s.open, s.mid = s.open[cut:], true
+		}
+		if !whole {
+			return
+		}
+		s.end(s.open)
+		s.open, s.mid = "", false
+		piece = rest
+	}
+}
+
+// Lines are what the text looks like at a width: the lines that stay as they are,
+// and those that the next piece may change. The caller changes neither.
+func (s *Stream) Lines(width int) (kept, open []string) {
+	width = max(width, 10)
+	if width != s.width {
+		text := s.text.String()
+		*s = Stream{style: s.style, width: width}
+		s.Write(text)
+	}
+	if len(s.rows) > 0 {
+		open = s.table(s.rows)
+	}
+	if s.open != "" {
+		open = append(open, s.line(s.open, len(s.lines)+len(open) == 0)...)
+	}
+	return s.lines, open
+}
+
+var (
+	fenceMark = regexp.MustCompile("^ {0,3}(```+|~~~+)[^`]*$")
+	tableRow  = regexp.MustCompile(`^\s*\|.*\|\s*$`)
+	heading   = regexp.MustCompile(`^ {0,3}#{1,6}\s+(.*?)\s*#*\s*$`)
+	rule      = regexp.MustCompile(`^ {0,3}((\*\s*){3,}|(-\s*){3,}|(_\s*){3,})$`)
+	quote     = regexp.MustCompile(`^ {0,3}((?:>\s?)+)(.*)$`)
+	item      = regexp.MustCompile(`^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$`)
+	task      = regexp.MustCompile(`^\[([ xX])\]\s+`)
+)
+
+// end lays out a line that has its end.
+func (s *Stream) end(line string) {
+	if !s.style.Plain && s.fence == "" && !s.mid {
+		if tableRow.MatchString(line) && len(s.rows) < maxRows {
+			s.rows = append(s.rows, line)
+			return
+		}
+		s.flush()
+		if tableRow.MatchString(line) {
+			s.rows = append(s.rows, line)
+			return
+		}
+		if m := fenceMark.FindStringSubmatch(line); m != nil {
+			s.fence = m[1]
+			if len(s.lines) == 0 && s.style.Lead != "" {
+				s.lines = append(s.lines, s.style.Edge+s.style.Lead)
+			}
+			return
+		}
+	}
+	if s.fence != "" && !s.mid {
+		if mark := strings.TrimSpace(line); strings.HasPrefix(mark, s.fence) && strings.Trim(mark, s.fence[:1]) == "" {
+			s.fence = ""
+			return
+		}
+	}
+	s.lines = append(s.lines, s.line(line, len(s.lines) == 0)...)
+}
+
+// flush lays out the table that has ended.
+func (s *Stream) flush() {
+	if len(s.rows) > 0 {
+		s.lines = append(s.lines, s.table(s.rows)...)
+		s.rows = nil
+	}
+}
+
+// line is one line of the text; first tells that it is the first of all.
+func (s *Stream) line(line string, first bool) []string {
+	lead := ""
+	if first {
+		lead = s.style.Lead
+	}
+	room := max(s.width-lipgloss.Width(s.style.Edge), 4)
+	line = strings.TrimRight(strings.ReplaceAll(line, "\t", "    "), " \r")
+	switch {
+	case s.style.Plain:
+		return s.edged(wrap(lead, "", faint+line+reset, room))
+	case s.fence != "":
+		return s.edged(code(lead, line, room, s.style.Color))
+	case s.mid:
+		return s.edged(wrap(lead, "", s.spans(line), room))
+	case rule.MatchString(line):
+		return s.edged([]string{lead + strings.Repeat("─", max(min(room-lipgloss.Width(lead), 40), 1))})
+	}
+	if m := heading.FindStringSubmatch(line); m != nil {
+		return s.edged(wrap(lead, "", bold+s.paint(colorHead)+s.spans(m[1])+reset, room))
+	}
+	if m := quote.FindStringSubmatch(line); m != nil {
+		bar := strings.Repeat("│ ", min(strings.Count(m[1], ">"), 4))
+		return s.edged(wrap(lead+bar, bar, faint+s.spans(m[2])+reset, room))
+	}
+	if m := item.FindStringSubmatch(line); m != nil {
+		return s.edged(s.item(lead, m, room))
+	}
+	return s.edged(wrap(lead, "", s.spans(line), room))
+}
+
+// item is a list item: what does not fit hangs under its text.
+func (s *Stream) item(lead string, m []string, room int) []string {
+	indent, mark, text := m[1], m[2], m[3]
+	if len(indent) > 16 {
+		indent = indent[:16]
+	}
+	if strings.ContainsAny(mark, "-*+") {
+		mark = "•"
+		if t := task.FindStringSubmatch(text); t != nil {
+			mark, text = map[string]string{" ": "☐"}[t[1]], text[len(t[0]):]
+			if mark == "" {
+				mark = "☑"
+			}
+		}
+	}
+	before := indent + mark + " "
+	return wrap(lead+before, strings.Repeat(" ", lipgloss.Width(before)), s.spans(text), room)
+}
+
+func (s *Stream) edged(lines []string) []string {
+	if s.style.Edge != "" {
+		for i, l := range lines {
+			lines[i] = s.style.Edge + l
+		}
+	}
+	return lines
+}
