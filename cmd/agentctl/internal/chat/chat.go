@@ -2,15 +2,21 @@
 // inbox, as every channel does, so that what is said here is journalled,
 // explained and answered like everything else.
 //
-// At a terminal it is a line editor with history under a scrolling transcript:
+// At a terminal it is a screen: the transcript (package transcript), and an
+// editor below it.
 //
-//	typing --Enter--> pushed --GetTurn--> replied | dead --> typing
-//	   |                 \--StreamRun--> text as it comes
-//	   Ctrl-D, or Ctrl-C on an empty line: exit 0
+//	typing --Enter--> pushed --GetTurn--> replied | dead | aborted --> typing
+//	   |                 \--StreamRun--> thoughts, tools, text as they come
+//	   |                  \--Ctrl-C----> AbortRun
+//	   Ctrl-D, or Ctrl-C with nothing under way and nothing typed: exit 0
 //
-// Without a terminal each line of standard input is a message and each reply is
-// printed in order; the exit code is 0 when every message had its reply, 1 when
-// one failed.
+// What is said while a run is under way goes into the inbox at once and onto the
+// screen when its turn comes. What services do is package feed; when one goes
+// away the screen says so and goes on by itself.
+//
+// Where there is no terminal each line of standard input is a message and each
+// reply is printed in order, without an escape; the exit code is 0 when every
+// message had its reply, 1 when one failed.
 package chat
 
 import (
@@ -24,30 +30,38 @@ import (
 
 // Command answers the command chat.
 func Command(e *command.Env) *cobra.Command {
-	return &cobra.Command{
+	thread := ""
+	c := &cobra.Command{
 		Use:   "chat ID",
 		Short: "Talk to an agent",
 		Long: `Talk to an agent. At a terminal: type, Enter sends, Up and Down recall, Ctrl-C
-clears the line, Ctrl-D on an empty line leaves. Otherwise every line of standard
-input is a message, and the replies are printed in order; with --json as one
-object a line.`,
+ends a run and then leaves, Ctrl-O opens what the agent thought and ran, /help
+tells the rest. Otherwise every line of standard input is a message, and the
+replies are printed in order; with --json as one object a line.`,
 		Example: `  agentctl chat alice
+  agentctl chat alice --thread plans
   printf 'hello\n' | agentctl chat alice`,
 		Args:              command.Args("ID"),
 		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
-			return Run(c.Context(), e, args[0])
+			peer, err := message.ParsePeer(thread)
+			if err != nil {
+				return err
+			}
+			return Run(c.Context(), e, args[0], peer)
 		},
 	}
+	c.Flags().StringVar(&thread, "thread", "", "a conversation of its own, by name")
+	return c
 }
 
 // Run talks to a started agent until the person leaves or the input ends.
-func Run(ctx context.Context, e *command.Env, agent string) error {
+func Run(ctx context.Context, e *command.Env, agent string, peer message.Peer) error {
 	if err := message.Awake(ctx, e, agent); err != nil {
 		return err
 	}
 	if in, out := e.Terminal(); in != nil && e.Getenv("TERM") != "dumb" && !e.Flags.JSON {
-		return converse(ctx, e, agent, in, out)
+		return converse(ctx, e, agent, peer, in, out)
 	}
-	return pipe(ctx, e, agent)
+	return pipe(ctx, e, agent, peer)
 }

@@ -3,11 +3,18 @@ package chat
 import (
 	"errors"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -15,8 +22,15 @@ import (
 // typing is a console without services: commands are made and not run.
 func typing(t *testing.T) *console {
 	t.Helper()
-	return newConsole(t.Context(), &source{agent: "a1"}, false)
+	m := newConsole(t.Context(), &feed.Source{Agent: "a1"}, message.Console, false)
+	m.Init()
+	return m
 }
+
+// shown is the screen without looks.
+func shown(m *console) string { return escapes.ReplaceAllString(m.View().Content, "") }
+
+var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 func press(m *console, keys ...tea.KeyPressMsg) (last tea.Cmd) {
 	for _, k := range keys {
@@ -56,27 +70,83 @@ func TestLeaving(t *testing.T) {
 	if quits(press(m, ctrl('c'))) || m.input.Value() != "" {
 		t.Error("Ctrl-C does not clear the line")
 	}
+	press(m, text("/quit")...)
+	if !quits(press(m, special(tea.KeyEnter))) {
+		t.Error("/quit does not leave")
+	}
+}
+
+// Ctrl-C ends the run under way first, and holds nobody who has asked for it.
+func TestInterrupt(t *testing.T) {
+	m := typing(t)
+	press(m, text("go")...)
+	press(m, special(tea.KeyEnter))
+	m.Update(feed.Accepted{ID: 7})
+	press(m, text("next")...)
+	if press(m, ctrl('c')); !m.aborted || m.input.Value() != "next" {
+		t.Error("Ctrl-C does not end the run, or clears what is typed")
+	}
+	if !strings.Contains(shown(m), "ending the run") {
+		t.Errorf("not said:\n%s", shown(m))
+	}
+	m.Update(feed.Aborted{ID: 7, Err: errors.New("no runner")})
+	if m.aborted || !strings.Contains(shown(m), "no runner") {
+		t.Errorf("a failed abort is not said:\n%s", shown(m))
+	}
+	press(m, ctrl('c'))
+	m.Update(feed.Finished{ID: 7, Turn: &registry.Turn{Fate: registry.Fate_FATE_ABORTED}, Err: errors.New("x")})
+	if m.busy() || !strings.Contains(shown(m), "! aborted") {
+		t.Errorf("after the abort:\n%s", shown(m))
+	}
+	press(m, ctrl('c'))
+	if !quits(press(m, ctrl('c'))) {
+		t.Error("then it does not leave")
+	}
 }
 
 func TestHistory(t *testing.T) {
 	m := typing(t)
+	m.Update(feed.Opened{Peer: message.Console, Head: 2, Events: []*registry.Event{
+		{Id: 1, Source: source.Console, Content: `{"text":"before"}`}, {Id: 2, Source: "self", Content: `{"text":"yes"}`},
+	}})
 	for _, line := range []string{"one", "two", "two"} {
 		press(m, text(line)...)
 		press(m, special(tea.KeyEnter))
 	}
 	press(m, text("draft")...)
-	for i, want := range []string{"two", "one", "one"} {
+	for i, want := range []string{"two", "one", "before", "before"} {
 		if press(m, special(tea.KeyUp)); m.input.Value() != want {
 			t.Errorf("up %d: %q, want %q", i, m.input.Value(), want)
 		}
 	}
-	for i, want := range []string{"two", "draft", "draft"} {
+	for i, want := range []string{"one", "two", "draft", "draft"} {
 		if press(m, special(tea.KeyDown)); m.input.Value() != want {
 			t.Errorf("down %d: %q, want %q", i, m.input.Value(), want)
 		}
 	}
-	if len(m.unsent) != 3 || m.unsent[0].text != "one" {
+	if len(m.unsent) != 3 || m.unsent[0].Text != "one" {
 		t.Errorf("unsent %+v", m.unsent)
+	}
+}
+
+// A text of more lines is typed, pasted and recalled as one.
+func TestLines(t *testing.T) {
+	m := typing(t)
+	press(m, text("one")...)
+	press(m, ctrl('j'))
+	press(m, text(`two\`)...)
+	press(m, special(tea.KeyEnter))
+	m.Update(tea.PasteMsg{Content: "three\nfour"})
+	if m.input.Value() != "one\ntwo\nthree\nfour" || m.input.Height() != 4 {
+		t.Fatalf("%q in %d lines", m.input.Value(), m.input.Height())
+	}
+	press(m, special(tea.KeyEnter))
+	if len(m.unsent) != 1 || m.unsent[0].Text != "one\ntwo\nthree\nfour" || m.input.Height() != 1 {
+		t.Fatalf("unsent %+v", m.unsent)
+	}
+	press(m, special(tea.KeyUp))
+	if m.input.LineCount() != 4 {
+		t.Errorf("recalled %q", m.input.Value())
 	}
 }
 
@@ -87,67 +157,139 @@ func TestOrder(t *testing.T) {
 	for _, line := range []string{"one", "two", "three", " "} {
 		press(m, text(line)...)
 		press(m, special(tea.KeyEnter))
+		press(m, ctrl('u'))
 	}
-	m.Update(accepted{id: 11})
-	m.Update(accepted{err: errors.New("the inbox is full")})
-	m.Update(accepted{id: 12})
-	if len(m.unsent) != 0 || len(m.waiting) != 2 || m.waiting[0] != 11 {
-		t.Fatalf("unsent %v, waiting %v", m.unsent, m.waiting)
+	if s := shown(m); !strings.Contains(s, "you: one") || !strings.Contains(s, "waits: two\nwaits: three") {
+		t.Errorf("view:\n%s", s)
 	}
-	m.Update(piece{id: 11, text: "so "})
-	m.Update(piece{id: 12, text: "not yet"})
-	m.Update(piece{id: 11, text: "far"})
-	if !strings.Contains(m.View().Content, "so far") || strings.Contains(m.View().Content, "not yet") {
-		t.Errorf("view: %s", m.View().Content)
+	m.Update(feed.Accepted{ID: 11})
+	m.Update(feed.Accepted{Err: errors.New("the inbox is full")})
+	m.Update(feed.Accepted{ID: 12})
+	if len(m.unsent) != 0 || len(m.queue) != 2 || m.queue[0].id != 11 {
+		t.Fatalf("unsent %v, queue %v", m.unsent, m.queue)
 	}
-	m.Update(piece{id: 11, tool: "bash_exec"})
-	if !strings.Contains(m.View().Content, "a1 runs bash_exec") {
-		t.Errorf("view: %s", m.View().Content)
+	m.Update(feed.Pieces{ID: 11, Items: []feed.Item{{What: feed.Spoke, Text: "so "}}})
+	m.Update(feed.Pieces{ID: 12, Items: []feed.Item{{What: feed.Spoke, Text: "not yet"}}})
+	m.Update(feed.Pieces{ID: 11, Items: []feed.Item{{What: feed.Spoke, Text: "far"}, {What: feed.Began, CallID: "c", Tool: "bash_exec", Text: `{"command":"ls"}`}}})
+	if s := shown(m); !strings.Contains(s, "a1: so far\n▸ bash_exec ls · running") || strings.Contains(s, "not yet") {
+		t.Errorf("view:\n%s", s)
 	}
-	reply := &registry.Turn{Fate: registry.Fate_FATE_REPLIED, ReplyEventId: 5}
-	m.Update(finished{id: 11, turn: reply, reply: "so far so good", ok: true})
-	if !m.shown[5] || m.partial != "" || len(m.waiting) != 1 {
-		t.Errorf("after the reply: %+v", m.waiting)
+	turn := &registry.Turn{
+		Fate: registry.Fate_FATE_REPLIED, ReplyEventId: 5, Usage: &registry.Usage{Input: 30, Output: 4},
+		Steps: []*registry.Step{
+			{Kind: registry.StepKind_STEP_KIND_MODEL, Name: "p/m"},
+			{Kind: registry.StepKind_STEP_KIND_TOOL, CallId: "c", Duration: durationpb.New(47 * time.Millisecond)},
+		},
 	}
-	m.Update(finished{id: 12, err: errors.New("it died")})
-	if m.busy() || strings.Contains(m.View().Content, "thinking") {
-		t.Errorf("still busy: %s", m.View().Content)
+	m.Update(feed.Pieces{ID: 11, Items: []feed.Item{{What: feed.Ended, CallID: "c", Text: `{"stdout":"x","exit_code":0}`}}})
+	m.Update(feed.Finished{ID: 11, Turn: turn, Reply: "so far so good", OK: true})
+	want := "▸ bash_exec ls · ok · 47ms\na1: so far so good\n  p/m · 30 tokens in, 4 out · 1 tool\nyou: three"
+	if s := shown(m); !strings.Contains(s, want) {
+		t.Errorf("after the reply:\n%s\nwant\n%s", s, want)
+	}
+	m.Update(feed.Finished{ID: 12, Err: errors.New("it died")})
+	if m.busy() || strings.Contains(shown(m), "working") {
+		t.Errorf("still busy: %s", shown(m))
 	}
 }
 
-// An event is shown once, whoever brings it, and our own words are not repeated.
+// An event is shown once, whoever brings it, our own words are not repeated, and
+// those of another window wait until our run is over.
 func TestEventsAreShownOnce(t *testing.T) {
 	m := typing(t)
 	press(m, text("hi")...)
 	press(m, special(tea.KeyEnter))
-	mine := &registry.Event{Id: 1, Source: "external:console:cli:dm:cli:cli", Content: `{"id":"` + m.unsent[0].key + `","text":"hi"}`}
+	mine := &registry.Event{Id: 1, Source: source.Console, Content: `{"id":"` + m.unsent[0].Key + `","text":"hi"}`}
 	reply := &registry.Event{Id: 2, Source: "self", Content: `{"text":"hello"}`}
-	if m.show([]*registry.Event{mine}) != nil {
-		t.Error("our own words are repeated")
-	}
-	if m.show([]*registry.Event{reply}) == nil || m.show([]*registry.Event{reply}) != nil {
-		t.Error("a reply is not shown once")
-	}
+	other := &registry.Event{Id: 3, Source: source.Console, Content: `{"id":"x","text":"from elsewhere"}`}
 	started := 0
-	m.start = func(string, int64) { started++ }
-	m.Update(opened{head: 2})
-	m.Update(finished{id: 9, turn: &registry.Turn{ThreadId: "threads/main"}})
-	if started != 1 {
-		t.Errorf("watched %d times", started)
+	m.start = func(message.Peer, string, int64) { started++ }
+	m.Update(feed.Accepted{ID: 9})
+	m.Update(feed.Seen{Peer: message.Console, Events: []*registry.Event{mine, reply, other}})
+	if strings.Contains(shown(m), "elsewhere") {
+		t.Errorf("in the middle of a run:\n%s", shown(m))
+	}
+	m.Update(feed.Finished{ID: 9, Turn: &registry.Turn{ReplyEventId: 2, ThreadId: "threads/main"}, Reply: "hello", OK: true})
+	m.Update(feed.Seen{Peer: message.Console, Events: []*registry.Event{mine, reply, other}})
+	m.Update(feed.Seen{Peer: "other", Events: []*registry.Event{{Id: 4, Content: `{"text":"not ours"}`}}})
+	m.Update(feed.Opened{Peer: message.Console, Head: 2})
+	s := shown(m)
+	if strings.Count(s, "hi\n") != 1 || strings.Count(s, "hello") != 1 || strings.Count(s, "elsewhere") != 1 || strings.Contains(s, "not ours") {
+		t.Errorf("view:\n%s", s)
+	}
+	if started != 1 || m.thread != "threads/main" {
+		t.Errorf("watched %d times, thread %s", started, m.thread)
 	}
 }
 
-// What an agent says cannot touch the terminal and fits it.
-func TestParagraph(t *testing.T) {
+// A slash begins a command: what begins it is offered, Tab completes it.
+func TestSlash(t *testing.T) {
 	m := typing(t)
-	m.Update(tea.WindowSizeMsg{Width: 30, Height: 10})
-	got := m.paragraph(m.it, "a1", "\x1b[2Jone\ntwo "+strings.Repeat("word ", 20)+"\n\n")
-	if strings.Contains(got, "\x1b") || strings.HasSuffix(got, "\n") {
-		t.Errorf("%q", got)
+	press(m, text("/m")...)
+	if !strings.Contains(shown(m), "/memory /model") {
+		t.Errorf("nothing is offered:\n%s", shown(m))
 	}
-	for l := range strings.Lines(got) {
-		if len(strings.TrimSuffix(l, "\n")) > 29 {
-			t.Errorf("too wide: %q", l)
+	press(m, text("o")...)
+	if press(m, special(tea.KeyTab)); m.input.Value() != "/model " {
+		t.Errorf("completed to %q", m.input.Value())
+	}
+	m.set("/nosuch")
+	press(m, special(tea.KeyEnter))
+	m.set("/help")
+	press(m, special(tea.KeyEnter))
+	if s := shown(m); !strings.Contains(s, "there is no command /nosuch") || !strings.Contains(s, "/abort") || len(m.unsent) != 0 {
+		t.Errorf("view:\n%s", s)
+	}
+	m.set("/new plans")
+	press(m, special(tea.KeyEnter))
+	if m.peer != "plans" || m.thread != "threads/peers/cli-plans" {
+		t.Errorf("peer %s, thread %s", m.peer, m.thread)
+	}
+	for _, text := range []string{"//etc", "/etc/passwd is what?", "a /b"} {
+		m.set(text)
+		press(m, special(tea.KeyEnter))
+	}
+	if len(m.unsent) != 3 || m.unsent[0].Text != "/etc" {
+		t.Errorf("unsent %+v", m.unsent)
+	}
+}
+
+// A service that goes away is spoken of, and so is its return.
+func TestLink(t *testing.T) {
+	m := typing(t)
+	m.Update(feed.Link{Service: "registry", Up: true})
+	if s := shown(m); strings.Contains(s, "registry") {
+		t.Errorf("news without need:\n%s", s)
+	}
+	m.Update(feed.Link{Service: "registry"})
+	m.Update(feed.Link{Service: "registry"})
+	if s := shown(m); strings.Count(s, "the registry does not answer; waiting for it") != 1 || !strings.Contains(s, "no connection to the registry") {
+		t.Errorf("view:\n%s", s)
+	}
+	m.Update(feed.Link{Service: "registry", Up: true})
+	if s := shown(m); !strings.Contains(s, "the registry is back") || strings.Contains(s, "no connection") {
+		t.Errorf("view:\n%s", s)
+	}
+}
+
+// Whatever the size of the terminal, what is drawn fits it.
+func TestSizes(t *testing.T) {
+	m := typing(t)
+	m.Update(feed.Opened{Peer: message.Console, Events: []*registry.Event{{Id: 1, Source: "self", Content: `{"text":"\u001b[2J` + strings.Repeat("word ", 200) + `"}`}}})
+	for range 8 {
+		press(m, text("say ")...)
+		press(m, ctrl('j'))
+	}
+	for _, size := range [][2]int{{80, 24}, {20, 4}, {200, 60}, {31, 9}} {
+		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
+		lines := strings.Split(shown(m), "\n")
+		if len(lines) > size[1] {
+			t.Errorf("%v: %d lines", size, len(lines))
+		}
+		for _, l := range lines {
+			if strings.Contains(l, "\x1b") || lipgloss.Width(l) > size[0] {
+				t.Errorf("%v: %q", size, l)
+			}
 		}
 	}
 }

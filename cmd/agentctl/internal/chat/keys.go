@@ -1,49 +1,119 @@
 package chat
 
 import (
-	"encoding/json"
 	"strings"
 
+	"charm.land/bubbles/v2/key"
+	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
-
-	"github.com/theclaw/agents/cmd/agentctl/internal/message"
-	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 )
 
-// key takes one key press. What is not ours is the line editor's.
+// maxInput is how many lines of the input are shown at once.
+const maxInput = 8
+
+func newInput(agent string) textarea.Model {
+	in := textarea.New()
+	in.Prompt = "> "
+	in.SetPromptFunc(2, func(i textarea.PromptInfo) string {
+		if i.LineNumber == 0 {
+			return "> "
+		}
+		return "  "
+	})
+	in.Placeholder = "Say something to " + agent + " (/help; Ctrl-D leaves)"
+	in.ShowLineNumbers = false
+	in.CharLimit = 0
+	in.DynamicHeight, in.MinHeight, in.MaxHeight, in.MaxContentHeight = true, 1, maxInput, 10_000
+	in.KeyMap.InsertNewline = key.NewBinding(key.WithKeys("alt+enter", "shift+enter", "ctrl+j"))
+	plain := textarea.StyleState{Placeholder: lipgloss.NewStyle().Faint(true), Selection: lipgloss.NewStyle().Reverse(true)}
+	in.SetStyles(textarea.Styles{Focused: plain, Blurred: plain})
+	in.SetVirtualCursor(false)
+	return in
+}
+
+// key takes one key press. What is not ours is the editor's.
 func (m *console) key(msg tea.KeyPressMsg) tea.Cmd {
 	switch msg.String() {
 	case "ctrl+c":
-		if m.input.Value() == "" {
-			return tea.Quit
-		}
-		m.set("")
-		m.recall = len(m.history)
-		return nil
+		return m.interrupt()
 	case "ctrl+d":
 		if m.input.Value() == "" {
 			return tea.Quit
 		}
 	case "ctrl+l":
 		return tea.ClearScreen
+	case "ctrl+o":
+		m.said.FoldAll()
+		return nil
 	case "enter":
 		return m.enter()
-	case "up", "ctrl+p":
-		m.older()
+	case "tab":
+		m.complete()
 		return nil
+	case "up", "ctrl+p":
+		if m.input.Line() == 0 {
+			m.older()
+			return nil
+		}
 	case "down", "ctrl+n":
-		m.newer()
+		if m.input.Line() == m.input.LineCount()-1 {
+			m.newer()
+			return nil
+		}
+	case "pgup":
+		m.said.Scroll(m.said.Page())
+		return nil
+	case "pgdown":
+		m.said.Scroll(-m.said.Page())
+		return nil
+	case "ctrl+home":
+		m.said.Top()
+		return nil
+	case "ctrl+end":
+		m.said.Bottom()
 		return nil
 	}
 	var cmd tea.Cmd
 	m.input, cmd = m.input.Update(msg)
+	m.fit()
 	return cmd
+}
+
+// interrupt ends the run first, then clears what is typed, then leaves. A run
+// that was asked to end already holds nobody up.
+func (m *console) interrupt() tea.Cmd {
+	switch {
+	case len(m.queue) > 0 && !m.aborted:
+		return m.abort()
+	case m.input.Value() != "":
+		m.set("")
+		m.recall = len(m.history)
+		return nil
+	}
+	return tea.Quit
+}
+
+func (m *console) wheel(msg tea.MouseWheelMsg) {
+	switch msg.Button {
+	case tea.MouseWheelUp:
+		m.said.Scroll(3)
+	case tea.MouseWheelDown:
+		m.said.Scroll(-3)
+	default:
+	}
 }
 
 func (m *console) set(text string) {
 	m.input.SetValue(text)
-	m.input.CursorEnd()
+	m.input.MoveToEnd()
+	m.fit()
+}
+
+// fit gives the input its width; its height follows its content.
+func (m *console) fit() {
+	m.input.MaxHeight = max(1, min(maxInput, m.height/2))
+	m.input.SetWidth(m.width)
 }
 
 func (m *console) enter() tea.Cmd {
@@ -51,23 +121,22 @@ func (m *console) enter() tea.Cmd {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
+	if line, more := strings.CutSuffix(text, `\`); more { // as in a shell: the text goes on
+		m.set(line + "\n")
+		return nil
+	}
 	if n := len(m.history); n == 0 || m.history[n-1] != text {
 		m.history = append(m.history, text)
 	}
 	m.recall, m.draft = len(m.history), ""
 	m.set("")
-	idle := !m.busy()
-	s := said{message.NewKey(), text}
-	m.own[s.key] = true
-	m.unsent = append(m.unsent, s)
-	cmds := []tea.Cmd{m.print(m.you, "you", text)}
-	if len(m.unsent) == 1 {
-		cmds = []tea.Cmd{tea.Sequence(cmds[0], m.push())}
+	if name, rest, ok := slash(text); ok {
+		return m.command(name, rest)
 	}
-	if idle {
-		cmds = append(cmds, m.spin.Tick)
+	if strings.HasPrefix(text, "//") {
+		text = text[1:]
 	}
-	return tea.Batch(cmds...)
+	return m.say(text)
 }
 
 func (m *console) older() {
@@ -92,37 +161,4 @@ func (m *console) newer() {
 		m.recall++
 		m.set(m.history[m.recall])
 	}
-}
-
-// partialLines of a reply being written are shown; the whole comes at its end.
-const partialLines = 8
-
-// View draws what stands below the transcript.
-func (m *console) View() tea.View {
-	var b strings.Builder
-	if m.busy() {
-		if m.partial != "" {
-			lines := strings.Split(lipgloss.Wrap(screen.Clean(m.partial), m.width-1, ""), "\n")
-			lines = lines[max(0, len(lines)-partialLines):]
-			b.WriteString(m.note.Render(strings.Join(lines, "\n")) + "\n")
-		}
-		doing := m.from.agent + " is thinking"
-		if m.tool != "" {
-			doing = m.from.agent + " runs " + screen.Line(m.tool)
-		}
-		b.WriteString(m.spin.View() + " " + m.note.Render(doing) + "\n")
-	}
-	b.WriteString(m.input.View())
-	return tea.NewView(b.String())
-}
-
-// messageID is the id in a message's content; ours are the keys of our pushes.
-func messageID(content string) string {
-	var c struct {
-		ID string `json:"id"`
-	}
-	if json.Unmarshal([]byte(content), &c) != nil {
-		return ""
-	}
-	return c.ID
 }

@@ -32,7 +32,7 @@ type answer struct {
 
 // pipe says one line, waits for its reply, and then the next: an agent answers a
 // conversation in order anyway, and a long input cannot fill its inbox.
-func pipe(ctx context.Context, e *command.Env, agent string) error {
+func pipe(ctx context.Context, e *command.Env, agent string, peer message.Peer) error {
 	lines := make(chan line)
 	go read(ctx, e.In, lines)
 	failed := false
@@ -44,7 +44,7 @@ func pipe(ctx context.Context, e *command.Env, agent string) error {
 		case l = <-lines:
 		}
 		if strings.TrimSpace(l.text) != "" {
-			err := exchange(ctx, e, agent, l.text)
+			err := exchange(ctx, e, agent, peer, l.text)
 			switch {
 			case err == nil:
 			case ctx.Err() != nil, command.Away(err), fault.Is(err, fault.AgentNotFound):
@@ -65,8 +65,8 @@ func pipe(ctx context.Context, e *command.Env, agent string) error {
 	}
 }
 
-func exchange(ctx context.Context, e *command.Env, agent, text string) error {
-	id, _, err := message.Say(ctx, e, agent, message.NewKey(), text)
+func exchange(ctx context.Context, e *command.Env, agent string, peer message.Peer, text string) error {
+	id, _, err := message.Say(ctx, e, agent, peer, message.NewKey(), text)
 	if err != nil {
 		return err
 	}

@@ -19,33 +19,8 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Source is the address of the person at the console, and Conversation the
-// thread of what is said there with the default routing.
-const (
-	Source       = "external:console:cli:dm:cli:cli"
-	Conversation = "threads/peers/cli-cli"
-)
-
 // NewKey makes an idempotency key: a ULID, 26 characters that sort by time.
 func NewKey() string { return ulid.Make().String() }
-
-// Envelope is the content of a message from the console, in the form that the
-// gateway writes. It depends on nothing but its arguments, because a repeat under
-// the same key must be the same event: the message's id is the key, and its time
-// is the one in a ULID (null in a key of another form; the event has its own).
-func Envelope(key, text string) string {
-	b := append([]byte{}, `{"id":`...)
-	b = thread.AppendString(b, key)
-	b = append(b, `,"channel_id":"cli","peer_id":"cli","peer_name":null,"session_id":"cli","text":`...)
-	b = thread.AppendString(b, text)
-	b = append(b, `,"attachments":[],"reply_to":null,"created_at":`...)
-	if id, err := ulid.ParseStrict(key); err == nil {
-		b = thread.AppendString(b, thread.Stamp(ulid.Time(id.Time())))
-	} else {
-		b = append(b, "null"...)
-	}
-	return string(append(b, '}'))
-}
 
 // Check refuses a content that no registry would take, before anything is sent.
 // what names it in the error.

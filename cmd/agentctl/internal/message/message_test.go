@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/thread"
 )
 
 // A repeat under a key must be the same event to the byte (S0-16).
 func TestEnvelopeDependsOnItsArgumentsAlone(t *testing.T) {
 	key := NewKey()
-	first, again := Envelope(key, "hi"), Envelope(key, "hi")
+	first, again := Console.Envelope(key, "hi"), Console.Envelope(key, "hi")
 	if first != again {
 		t.Error("two envelopes of one message differ")
 	}
@@ -21,14 +23,14 @@ func TestEnvelopeDependsOnItsArgumentsAlone(t *testing.T) {
 		CreatedAt           *string `json:"created_at"`
 	}
 	text := "a \"quoted\"\nline \u2028 \\ "
-	if err := json.Unmarshal([]byte(Envelope(key, text)), &m); err != nil || m.ID != key || m.Text != text || m.CreatedAt == nil {
-		t.Errorf("envelope %s: %v %+v", Envelope(key, text), err, m)
+	if err := json.Unmarshal([]byte(Console.Envelope(key, text)), &m); err != nil || m.ID != key || m.Text != text || m.CreatedAt == nil {
+		t.Errorf("envelope %s: %v %+v", Console.Envelope(key, text), err, m)
 	}
 	if thread.ParseStamp(*m.CreatedAt).IsZero() {
 		t.Errorf("created_at %q", *m.CreatedAt)
 	}
 	want := `{"id":"order-7","channel_id":"cli","peer_id":"cli","peer_name":null,"session_id":"cli","text":"hi","attachments":[],"reply_to":null,"created_at":null}`
-	if got := Envelope("order-7", "hi"); got != want {
+	if got := Console.Envelope("order-7", "hi"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -38,9 +40,30 @@ func TestCheckText(t *testing.T) {
 		"hi": "", " \n": fault.WrongUsage, "\xff": fault.InvalidArgument, strings.Repeat("x", thread.MaxEvent+1): fault.EventTooLarge,
 		strings.Repeat("\n", thread.MaxEvent/2) + "x": fault.EventTooLarge,
 	} {
-		err := CheckText(Envelope("k", text), text)
+		err := CheckText(Console.Envelope("k", text), text)
 		if (err == nil) != (reason == "") || reason != "" && !fault.Is(err, reason) {
 			t.Errorf("%.20q: %v, want %q", text, err, reason)
+		}
+	}
+}
+
+// Each conversation of the console has a thread and a source of its own, and the
+// first one is where it always was.
+func TestPeers(t *testing.T) {
+	if Console.Source() != source.Console || Console.Conversation() != "threads/peers/cli-cli" {
+		t.Errorf("%s %s", Console.Source(), Console.Conversation())
+	}
+	p, err := ParsePeer("plan.b_2")
+	if err != nil || p.Conversation() != "threads/peers/cli-plan.b_2" {
+		t.Errorf("%v %s", err, p.Conversation())
+	}
+	got, _, err := route.Of(p.Source(), p.Envelope("k", "hi"))
+	if err != nil || got != p.Tuple() {
+		t.Errorf("%+v, %v; want %+v", got, err, p.Tuple())
+	}
+	for _, name := range []string{"a/b", "A", "-", "a:b", strings.Repeat("x", 64), "ä"} {
+		if _, err := ParsePeer(name); !fault.Is(err, fault.WrongUsage) {
+			t.Errorf("%q: %v", name, err)
 		}
 	}
 }

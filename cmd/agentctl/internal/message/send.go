@@ -161,11 +161,11 @@ func (s *sending) event(e *command.Env, args []string) (*registry.NewEvent, erro
 		if args[1] == "-" {
 			text = strings.TrimRight(text, "\r\n")
 		}
-		content := Envelope(s.key, text)
+		content := Console.Envelope(s.key, text)
 		if err := CheckText(content, text); err != nil {
 			return nil, err
 		}
-		return &registry.NewEvent{Source: Source, Type: thread.TypeMessage, Content: content}, nil
+		return &registry.NewEvent{Source: Console.Source(), Type: thread.TypeMessage, Content: content}, nil
 	}
 	content, err := dash(e, s.content)
 	if err != nil {

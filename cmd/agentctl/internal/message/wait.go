@@ -32,12 +32,12 @@ func Push(ctx context.Context, e *command.Env, agent, key string, ev *registry.N
 }
 
 // Say pushes a text of the console.
-func Say(ctx context.Context, e *command.Env, agent, key, text string) (id int64, duplicate bool, err error) {
-	content := Envelope(key, text)
+func Say(ctx context.Context, e *command.Env, agent string, from Peer, key, text string) (id int64, duplicate bool, err error) {
+	content := from.Envelope(key, text)
 	if err := CheckText(content, text); err != nil {
 		return 0, false, err
 	}
-	return Push(ctx, e, agent, key, &registry.NewEvent{Source: Source, Type: thread.TypeMessage, Content: content})
+	return Push(ctx, e, agent, key, &registry.NewEvent{Source: from.Source(), Type: thread.TypeMessage, Content: content})
 }
 
 // step is how long one call waits for a turn; shorter than what a proxy allows.

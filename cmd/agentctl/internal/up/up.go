@@ -23,6 +23,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -70,7 +71,7 @@ func run(ctx context.Context, e *command.Env) (err error) {
 		return err
 	}
 	tellModel(ctx, e)
-	return chat.Run(ctx, e, admin)
+	return chat.Run(ctx, e, admin, message.Console)
 }
 
 // serving asks the registry once. Only "nobody is there" means that services

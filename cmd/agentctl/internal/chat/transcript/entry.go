@@ -29,6 +29,7 @@ type entry struct {
 	call Call             // of a tool
 	open bool             // unfolded
 	live bool             // not whole yet
+	run  bool             // belongs to the run under way
 	from time.Time        // of a thought
 	took time.Duration
 

@@ -92,7 +92,7 @@ func (t *Transcript) Think(piece string, now time.Time) {
 	if e == nil {
 		t.whole(now)
 		e = t.text(thought, markdown.Style{Plain: true, Edge: "  ┆ "}, "")
-		e.live, e.from, e.open = true, now, t.all
+		e.live, e.run, e.from, e.open = true, true, now, t.all
 	}
 	e.body.Write(screen.Clean(piece))
 }
@@ -104,7 +104,7 @@ func (t *Transcript) Say(piece string, now time.Time) {
 		t.whole(now)
 		t.Reply("")
 		e = t.entries[len(t.entries)-1]
-		e.live = true
+		e.live, e.run = true, true
 	}
 	e.body.Write(screen.Clean(piece))
 }
@@ -130,6 +130,9 @@ func (t *Transcript) call(id string) *entry {
 
 // Start adds a tool that begins.
 func (t *Transcript) Start(id, name, arguments string, now time.Time) {
+	if e := t.call(id); e != nil { // said twice
+		return
+	}
 	t.whole(now)
 	t.add(&entry{kind: tool, live: true, open: t.all, call: Call{ID: id, Name: name, Arguments: arguments, From: now}})
 }
@@ -149,17 +152,22 @@ func (t *Transcript) End(id, result string, now time.Time) {
 	}
 }
 
-// Again takes away what was not whole when a run was interrupted.
+// Again takes away what was said and thought since the last tool or message: the
+// run was interrupted, and says it anew. A tool that had not ended goes too.
 func (t *Transcript) Again() {
-	kept := t.entries[:0]
-	for i, e := range t.entries {
-		if e.live && (e.kind == reply || e.kind == thought || e.kind == tool) {
-			if i < t.first {
-				t.first--
-			}
-			continue
+	from := len(t.entries)
+	for from > 0 {
+		e := t.entries[from-1]
+		if e.kind == you || e.kind == tool && !e.live || (e.kind == reply || e.kind == thought) && !e.run {
+			break
 		}
-		kept = append(kept, e)
+		from--
+	}
+	kept := t.entries[:from:from]
+	for _, e := range t.entries[from:] {
+		if e.kind == note || e.kind == problem {
+			kept = append(kept, e)
+		}
 	}
 	t.entries = kept
 }
@@ -168,6 +176,7 @@ func (t *Transcript) Again() {
 func (t *Transcript) Stop(now time.Time) {
 	t.whole(now)
 	for _, e := range t.entries {
+		e.run = false
 		if e.live {
 			e.live, e.lines = false, nil
 			e.call.Done, e.call.Took, e.call.Result.Fail = true, now.Sub(e.call.From), "ended"

@@ -1,0 +1,272 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"charm.land/bubbles/v2/spinner"
+	"charm.land/bubbles/v2/textarea"
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat/transcript"
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/internal/fault"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// console is the screen: the transcript, and below it what is under way and the
+// lines being typed.
+type console struct {
+	ctx  context.Context // of the program; bubbletea hands its commands none
+	from *feed.Source
+	now  func() time.Time
+
+	peer   message.Peer
+	thread string                                              // its conversation
+	start  func(peer message.Peer, thread string, after int64) // begins to watch
+	said   *transcript.Transcript
+	width  int
+	height int
+	pad    int // empty lines above the transcript
+
+	input   textarea.Model
+	spin    spinner.Model
+	history []string
+	recall  int // index into history; len(history): the new text
+	draft   string
+
+	unsent  []feed.Said // not in the inbox yet; the first is under way
+	queue   []sent      // in the inbox and without a fate, oldest first
+	enough  func()      // ends the stream of the oldest one
+	aborted bool        // the oldest one was asked to end
+	begun   time.Time   // when the oldest one became it
+	newest  int64       // message that was last answered
+
+	own      map[string]bool // keys of our messages
+	shown    map[int64]bool  // events of the conversation
+	later    []*registry.Event
+	watching bool
+	away     map[string]bool // services
+}
+
+// sent is a message of ours that waits for its fate.
+type sent struct {
+	id   int64
+	text string
+}
+
+// converse runs the screen. Everything it has started has ended when it returns,
+// and what was said stands in the terminal.
+func converse(ctx context.Context, e *command.Env, agent string, peer message.Peer, in, out *os.File) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	from := &feed.Source{Env: e, Agent: agent}
+	m := newConsole(ctx, from, peer, e.Color())
+	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithEnvironment(environ(e)))
+	from.Send = p.Send
+	m.start = func(peer message.Peer, thread string, after int64) {
+		work.Go(func() { from.Watch(ctx, peer, thread, after) })
+	}
+	for _, service := range []string{command.Registry, command.Runner} {
+		work.Go(func() { from.Links(ctx, service) })
+	}
+	_, err := p.Run()
+	fmt.Fprint(out, m.said.Rest(m.now()))
+	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// environ is what the drawing library asks about the terminal.
+func environ(e *command.Env) []string {
+	var env []string
+	for _, name := range []string{"TERM", "COLORTERM", "TERM_PROGRAM", "TMUX", "SSH_TTY", "LANG", "LC_ALL", "LC_CTYPE"} {
+		if v := e.Getenv(name); v != "" {
+			env = append(env, name+"="+v)
+		}
+	}
+	if !e.Color() {
+		env = append(env, "NO_COLOR=1")
+	}
+	return env
+}
+
+func newConsole(ctx context.Context, from *feed.Source, peer message.Peer, color bool) *console {
+	m := &console{
+		ctx: ctx, from: from, now: time.Now, width: 80, height: 24, input: newInput(from.Agent),
+		spin: spinner.New(spinner.WithSpinner(spinner.MiniDot)), said: transcript.New(from.Agent, color),
+		enough: func() {}, away: map[string]bool{},
+	}
+	m.turnTo(peer)
+	return m
+}
+
+// turnTo begins with a conversation.
+func (m *console) turnTo(peer message.Peer) {
+	m.peer, m.thread, m.watching = peer, peer.Conversation(), false
+	m.own, m.shown, m.later = map[string]bool{}, map[int64]bool{}, nil
+}
+
+// Init shows the end of the conversation and begins to watch it.
+func (m *console) Init() tea.Cmd {
+	return tea.Batch(m.input.Focus(), m.from.Past(m.ctx, m.peer))
+}
+
+// Update takes what happened.
+func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = max(20, msg.Width), max(4, msg.Height)
+		m.fit()
+		return m, nil
+	case tea.KeyPressMsg:
+		return m, m.key(msg)
+	case tea.MouseWheelMsg:
+		m.wheel(msg)
+		return m, nil
+	case tea.MouseClickMsg:
+		if msg.Button == tea.MouseLeft && msg.Y < m.room() {
+			m.said.Click(msg.Y-m.pad, m.now())
+		}
+		return m, nil
+	case spinner.TickMsg:
+		if !m.busy() {
+			return m, nil
+		}
+		var cmd tea.Cmd
+		m.spin, cmd = m.spin.Update(msg)
+		return m, cmd
+	case feed.Opened:
+		m.open(msg)
+		return m, nil
+	case feed.Seen:
+		m.see(msg)
+		return m, nil
+	case feed.Accepted:
+		return m, m.accept(msg)
+	case feed.Pieces:
+		m.happen(msg)
+		return m, nil
+	case feed.Finished:
+		return m, m.finish(msg)
+	case feed.Link:
+		m.link(msg)
+		return m, nil
+	case feed.Told:
+		if msg.Err != nil {
+			m.problem(msg.Err)
+		} else {
+			m.said.Note(msg.Text)
+		}
+		return m, nil
+	case feed.Aborted:
+		if msg.Err != nil {
+			m.aborted = false
+			m.problem(msg.Err)
+		}
+		return m, nil
+	}
+	var cmd tea.Cmd
+	m.input, cmd = m.input.Update(msg)
+	m.fit()
+	return m, cmd
+}
+
+func (m *console) busy() bool { return len(m.unsent) > 0 || len(m.queue) > 0 }
+
+func (m *console) problem(err error) {
+	if m.ctx.Err() == nil {
+		m.said.Problem(strings.TrimPrefix(fault.Line(err), "Error: "))
+	}
+}
+
+// link tells of a service that went or came back; that it is there at the
+// beginning is no news.
+func (m *console) link(l feed.Link) {
+	switch {
+	case !l.Up && !m.away[l.Service]:
+		m.away[l.Service] = true
+		m.said.Note("the " + l.Service + " does not answer; waiting for it")
+	case l.Up && m.away[l.Service]:
+		delete(m.away, l.Service)
+		m.said.Note("the " + l.Service + " is back")
+	}
+}
+
+func (m *console) open(o feed.Opened) {
+	if o.Peer != m.peer {
+		return
+	}
+	if o.Err != nil && !fault.Is(o.Err, fault.ThreadNotFound) {
+		m.problem(o.Err)
+	}
+	var past []string
+	for _, ev := range o.Events {
+		if ev.GetSource() == m.peer.Source() {
+			past = append(past, message.Text(ev.GetContent()))
+		}
+	}
+	m.history = append(past, m.history...)
+	m.recall = len(m.history)
+	m.show(o.Events)
+	m.said.Mark()
+	if o.Head > 0 {
+		m.watch(o.Head)
+	}
+}
+
+func (m *console) watch(after int64) {
+	if !m.watching && m.start != nil {
+		m.watching = true
+		m.start(m.peer, m.thread, after)
+	}
+}
+
+// see keeps what others say until our own run is over: it would stand in the
+// middle of it.
+func (m *console) see(s feed.Seen) {
+	switch {
+	case s.Peer != m.peer:
+	case m.busy():
+		m.later = append(m.later, s.Events...)
+	default:
+		m.show(s.Events)
+	}
+}
+
+// show adds events of the conversation that are not on the screen yet.
+func (m *console) show(events []*registry.Event) {
+	for _, ev := range events {
+		if m.shown[ev.GetId()] || m.own[messageID(ev.GetContent())] {
+			continue
+		}
+		m.shown[ev.GetId()] = true
+		if text := message.Text(ev.GetContent()); ev.GetSource() == "self" {
+			m.said.Reply(text)
+		} else {
+			m.said.You(text)
+		}
+	}
+}
+
+// messageID is the id in a message's content; ours are the keys of our pushes.
+func messageID(content string) string {
+	var c struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal([]byte(content), &c) != nil {
+		return ""
+	}
+	return c.ID
+}

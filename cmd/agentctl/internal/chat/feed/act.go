@@ -1,0 +1,154 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/route"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+// Told is what came of a command of the person.
+type Told struct {
+	Text string
+	Err  error
+}
+
+// Aborted: the run of a message was asked to end.
+type Aborted struct {
+	ID  int64
+	Err error
+}
+
+// bounded makes a command of a call that takes as long as --timeout at most.
+func (s *Source) bounded(ctx context.Context, call func(ctx context.Context) (string, error)) tea.Cmd {
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, s.Env.Flags.Timeout)
+		defer cancel()
+		text, err := call(ctx)
+		return Told{text, err}
+	}
+}
+
+// Abort ends the run of a message.
+func (s *Source) Abort(ctx context.Context, id int64) tea.Cmd {
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, s.Env.Flags.Timeout)
+		defer cancel()
+		run, err := s.Run(ctx, id)
+		if err == nil {
+			_, err = s.Env.RunnerService().AbortRun(ctx, &runner.AbortRunRequest{AgentId: s.Agent, RunId: run})
+		}
+		return Aborted{id, err}
+	}
+}
+
+// Status tells how the agent is.
+func (s *Source) Status(ctx context.Context) tea.Cmd {
+	return s.bounded(ctx, func(ctx context.Context) (string, error) {
+		r, err := s.Env.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: s.Agent})
+		if err != nil {
+			return "", err
+		}
+		var b strings.Builder
+		state := "started"
+		if !r.GetAgent().GetStarted() {
+			state = "stopped"
+		}
+		fmt.Fprintf(&b, "%s is %s, %d waiting in its inbox, %d replies on their way, %d dead letters", s.Agent, state,
+			r.GetInbox().GetPending(), r.GetOutboundPending(), r.GetDead())
+		if h := r.GetHolder(); h != "" {
+			fmt.Fprintf(&b, ", worked on by %s", h)
+		}
+		if p := r.GetAgent().GetProblem(); p != "" {
+			fmt.Fprintf(&b, "\nproblem: %s", p)
+		}
+		fmt.Fprintf(&b, "\nmodel: %s", s.model(ctx, r.GetAgent().GetModel()))
+		return b.String(), nil
+	})
+}
+
+// model is what the agent says about its model, and what answers when it does
+// not say.
+func (s *Source) model(ctx context.Context, said string) string {
+	if said != "" && said != "default" {
+		return said
+	}
+	r, err := s.Env.RunnerService().GetRunnerInfo(ctx, &runner.GetRunnerInfoRequest{})
+	if err != nil {
+		return "the runner's default (" + fault.From(err).What + ")"
+	}
+	return fmt.Sprintf("the runner's default, %s (%s)", r.GetProvider(), r.GetProviderOrigin())
+}
+
+// Model tells which model the agent has, or sets it: MODEL or PROVIDER/MODEL.
+func (s *Source) Model(ctx context.Context, want string) tea.Cmd {
+	return s.bounded(ctx, func(ctx context.Context) (string, error) {
+		if want == "" {
+			a, err := s.Env.Agents().GetAgent(ctx, &registry.GetAgentRequest{AgentId: s.Agent})
+			if err != nil {
+				return "", err
+			}
+			return "model: " + s.model(ctx, a.GetAgent().GetModel()) + "\nto change it: /model MODEL, or /model PROVIDER/MODEL", nil
+		}
+		provider, model, both := strings.Cut(want, "/")
+		if !both {
+			provider, model = "", want
+		}
+		for _, kv := range [][2]string{{"pai.provider", provider}, {"pai.model", model}} {
+			if kv[1] == "" {
+				continue
+			}
+			if _, err := s.Env.Agents().SetAgentConfig(ctx, &registry.SetAgentConfigRequest{AgentId: s.Agent, Key: kv[0], Value: kv[1]}); err != nil {
+				return "", err
+			}
+		}
+		return "model: " + want + ", from the next message on", nil
+	})
+}
+
+// Memory shows what the agent has written down that bears on this conversation.
+func (s *Source) Memory(ctx context.Context, peer message.Peer, conversation string) tea.Cmd {
+	return s.bounded(ctx, func(ctx context.Context) (string, error) {
+		var parts []string
+		for _, name := range []string{route.MemoryAgentFile, route.MemoryUserFile(peer.Tuple()), route.MemoryThreadFile(conversation)} {
+			r, err := s.Env.Agents().ReadAgentFile(ctx, &registry.ReadAgentFileRequest{AgentId: s.Agent, Name: "memory/" + name})
+			if err != nil {
+				return "", err
+			}
+			if text := strings.TrimSpace(string(r.GetContent())); text != "" {
+				parts = append(parts, "memory/"+name+":\n"+text)
+			}
+		}
+		if len(parts) == 0 {
+			return "the memory is empty", nil
+		}
+		return strings.Join(parts, "\n\n"), nil
+	})
+}
+
+// Explain tells the story of a message.
+func (s *Source) Explain(ctx context.Context, id int64) tea.Cmd {
+	return s.bounded(ctx, func(ctx context.Context) (string, error) {
+		r, err := s.Env.Turns().GetTurn(ctx, &registry.GetTurnRequest{AgentId: s.Agent, InboxId: id})
+		if err != nil {
+			return "", err
+		}
+		var b strings.Builder
+		for _, l := range turn.Story(r.GetTurn()) {
+			at := "            "
+			if !l.At.IsZero() {
+				at = l.At.UTC().Format("15:04:05.000")
+			}
+			fmt.Fprintf(&b, "%s  %s\n", at, l.Text)
+		}
+		return b.String(), nil
+	})
+}

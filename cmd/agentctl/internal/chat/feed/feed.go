@@ -1,0 +1,134 @@
+package feed
+
+import (
+	"context"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/internal/thread"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// What the services tell the screen.
+type (
+	// Accepted: a message is in the inbox, or was refused.
+	Accepted struct {
+		ID  int64
+		Err error
+	}
+	// Finished: a message has its fate.
+	Finished struct {
+		ID    int64
+		Turn  *registry.Turn
+		Reply string
+		OK    bool // there is a reply
+		Err   error
+	}
+	// Seen: message events of a conversation, from whoever.
+	Seen struct {
+		Peer   message.Peer
+		Events []*registry.Event
+	}
+	// Opened: the past of a conversation; Head 0 means there is none yet.
+	Opened struct {
+		Peer   message.Peer
+		Events []*registry.Event
+		Head   int64
+		Err    error
+	}
+)
+
+// Said is a message that was typed.
+type Said struct{ Key, Text string }
+
+// Source asks the services for the screen about one agent.
+type Source struct {
+	Env   *command.Env
+	Agent string
+	Send  func(tea.Msg)
+}
+
+// again is the pause before a service that is away is asked again.
+const again = 300 * time.Millisecond
+
+func pause(ctx context.Context) {
+	t := time.NewTimer(again)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// Say pushes a message, however long the registry is away: its key makes the
+// repeat harmless.
+func (s *Source) Say(ctx context.Context, from message.Peer, what Said) tea.Cmd {
+	return func() tea.Msg {
+		for {
+			id, _, err := message.Say(ctx, s.Env, s.Agent, from, what.Key, what.Text)
+			if !command.Away(err) || ctx.Err() != nil {
+				return Accepted{id, err}
+			}
+			pause(ctx)
+		}
+	}
+}
+
+// Await waits for the fate of a message.
+func (s *Source) Await(ctx context.Context, id int64) tea.Cmd {
+	return func() tea.Msg {
+		for {
+			t, err := message.Turn(ctx, s.Env, s.Agent, id)
+			if command.Away(err) && ctx.Err() == nil {
+				continue // it has waited long
+			}
+			if err != nil {
+				return Finished{ID: id, Err: err}
+			}
+			reply, ok, err := message.Reply(ctx, s.Env, t)
+			if command.Away(err) && ctx.Err() == nil {
+				pause(ctx)
+				continue
+			}
+			return Finished{id, t, reply, ok, err}
+		}
+	}
+}
+
+const (
+	messages     = "type = '" + thread.TypeMessage + "'"
+	pastMessages = 100
+)
+
+// Past are the newest messages of a conversation, and the id to watch from.
+// There is no conversation before the first message.
+func (s *Source) Past(ctx context.Context, peer message.Peer) tea.Cmd {
+	return func() tea.Msg {
+		r, err := s.Env.Threads().PeekEvents(ctx, &registry.PeekEventsRequest{
+			Thread: &registry.ThreadRef{AgentId: s.Agent, ThreadId: peer.Conversation()},
+			Filter: messages, Tail: true, Limit: pastMessages,
+		})
+		return Opened{peer, r.GetEvents(), r.GetHeadId(), err}
+	}
+}
+
+// Watch tells of every new message of a conversation, also of those that came
+// from another window. It resumes after the last id when the registry was away.
+func (s *Source) Watch(ctx context.Context, peer message.Peer, conversation string, after int64) {
+	for ctx.Err() == nil {
+		stream, err := s.Env.Threads().WatchEvents(ctx, &registry.WatchEventsRequest{
+			Thread: &registry.ThreadRef{AgentId: s.Agent, ThreadId: conversation}, AfterId: after, Filter: messages,
+		})
+		for err == nil {
+			var r *registry.WatchEventsResponse
+			if r, err = stream.Recv(); err == nil && len(r.GetEvents()) > 0 {
+				after = r.GetEvents()[len(r.GetEvents())-1].GetId()
+				s.Send(Seen{peer, r.GetEvents()})
+			}
+		}
+		pause(ctx)
+	}
+}

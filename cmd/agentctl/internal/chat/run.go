@@ -1,0 +1,202 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat/transcript"
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/internal/fault"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// say sends a text: at once to the inbox, and onto the screen when it is its turn.
+func (m *console) say(text string) tea.Cmd {
+	s := feed.Said{Key: message.NewKey(), Text: text}
+	m.own[s.Key] = true
+	idle := !m.busy()
+	m.unsent = append(m.unsent, s)
+	m.said.Bottom()
+	var cmds []tea.Cmd
+	if idle {
+		m.said.You(text)
+		m.begun = m.now()
+		cmds = append(cmds, m.spin.Tick)
+	}
+	if len(m.unsent) == 1 {
+		cmds = append(cmds, m.push())
+	}
+	return tea.Batch(cmds...)
+}
+
+// push sends the oldest message, one at a time: the order of typing is the order
+// in the inbox.
+func (m *console) push() tea.Cmd {
+	if len(m.unsent) == 0 {
+		return nil
+	}
+	return m.from.Say(m.ctx, m.peer, m.unsent[0])
+}
+
+func (m *console) accept(a feed.Accepted) tea.Cmd {
+	if len(m.unsent) == 0 {
+		return nil
+	}
+	text := m.unsent[0].Text
+	m.unsent = m.unsent[1:]
+	if a.Err != nil {
+		m.problem(a.Err)
+		if len(m.queue) == 0 { // it was the one on the screen
+			return tea.Batch(m.push(), m.next())
+		}
+		return m.push()
+	}
+	m.queue = append(m.queue, sent{a.ID, text})
+	if len(m.queue) > 1 {
+		return m.push()
+	}
+	return tea.Batch(m.push(), m.follow())
+}
+
+// follow waits for the oldest message, so that replies are shown in order.
+func (m *console) follow() tea.Cmd {
+	id := m.queue[0].id
+	ctx, cancel := context.WithCancel(m.ctx)
+	m.enough = cancel
+	return tea.Batch(m.from.Await(m.ctx, id), func() tea.Msg {
+		m.from.Follow(ctx, id)
+		return nil
+	})
+}
+
+// next shows the message whose turn it is now.
+func (m *console) next() tea.Cmd {
+	m.aborted, m.begun = false, m.now()
+	switch {
+	case len(m.queue) > 0:
+		m.said.You(m.queue[0].text)
+		return m.follow()
+	case len(m.unsent) > 0:
+		m.said.You(m.unsent[0].Text)
+	default:
+		m.show(m.later)
+		m.later = nil
+	}
+	return nil
+}
+
+// happen shows what the run of the oldest message does.
+func (m *console) happen(p feed.Pieces) {
+	if len(m.queue) == 0 || p.ID != m.queue[0].id {
+		return
+	}
+	for _, i := range p.Items {
+		switch now := m.now(); i.What {
+		case feed.Spoke:
+			m.said.Say(i.Text, now)
+		case feed.Thought:
+			m.said.Think(i.Text, now)
+		case feed.Began:
+			m.said.Start(i.CallID, i.Tool, i.Text, now)
+		case feed.Output:
+			m.said.Update(i.CallID, i.Text)
+		case feed.Ended:
+			m.said.End(i.CallID, i.Text, now)
+		case feed.Again:
+			m.said.Again()
+			m.said.Note("the run goes on after an interruption")
+		}
+	}
+}
+
+func (m *console) finish(f feed.Finished) tea.Cmd {
+	if len(m.queue) == 0 || m.queue[0].id != f.ID || m.ctx.Err() != nil {
+		return nil
+	}
+	m.queue = m.queue[1:]
+	m.enough()
+	m.newest = f.ID
+	if t := f.Turn; t != nil {
+		if t.GetThreadId() != "" {
+			m.thread = t.GetThreadId()
+		}
+		m.watch(max(t.GetReplyEventId(), t.GetInboundEventId()))
+		m.shown[t.GetReplyEventId()] = f.OK
+	}
+	switch {
+	case f.OK:
+		m.said.Finish(f.Reply, measured(f.Turn), m.now())
+		m.said.Note(account(f.Turn))
+	case f.Err != nil && f.Turn.GetFate() == registry.Fate_FATE_ABORTED:
+		m.said.Stop(m.now())
+		m.said.Problem("aborted; what was done until then stands in 'agentctl explain " + m.from.Agent + fmt.Sprintf(" %d'", f.ID))
+	case f.Err != nil:
+		m.said.Stop(m.now())
+		m.said.Problem(strings.TrimPrefix(fault.Line(f.Err), "Error: "))
+	default:
+		m.said.Stop(m.now())
+		m.said.Note("(no reply: " + message.FateName(f.Turn.GetFate()) + ")")
+	}
+	return m.next()
+}
+
+// measured are the durations of a turn's tools.
+func measured(t *registry.Turn) map[string]time.Duration {
+	took := map[string]time.Duration{}
+	for _, s := range t.GetSteps() {
+		if s.GetKind() == registry.StepKind_STEP_KIND_TOOL {
+			took[s.GetCallId()] = s.GetDuration().AsDuration()
+		}
+	}
+	return took
+}
+
+// account is one line about what a reply took.
+func account(t *registry.Turn) string {
+	models, tools := []string{}, 0
+	for _, s := range t.GetSteps() {
+		switch s.GetKind() {
+		case registry.StepKind_STEP_KIND_TOOL:
+			tools++
+		case registry.StepKind_STEP_KIND_MODEL:
+			if n := len(models); n == 0 || models[n-1] != s.GetName() {
+				models = append(models, s.GetName())
+			}
+		default:
+		}
+	}
+	parts := []string{strings.Join(models, ", ")}
+	if u := t.GetUsage(); u.GetInput()+u.GetOutput() > 0 {
+		in := fmt.Sprintf("%d tokens in", u.GetInput())
+		if u.GetCachedInput() > 0 {
+			in += fmt.Sprintf(" (%d cached)", u.GetCachedInput())
+		}
+		parts = append(parts, fmt.Sprintf("%s, %d out", in, u.GetOutput()))
+	}
+	if t.GetFinishedAt() != nil && t.GetQueuedAt() != nil {
+		parts = append(parts, transcript.Span(t.GetFinishedAt().AsTime().Sub(t.GetQueuedAt().AsTime())))
+	}
+	switch tools {
+	case 0:
+	case 1:
+		parts = append(parts, "1 tool")
+	default:
+		parts = append(parts, fmt.Sprintf("%d tools", tools))
+	}
+	return "  " + strings.Join(parts, " · ")
+}
+
+// abort ends the run under way.
+func (m *console) abort() tea.Cmd {
+	if len(m.queue) == 0 {
+		m.said.Note("nothing is under way")
+		return nil
+	}
+	m.aborted = true
+	return m.from.Abort(m.ctx, m.queue[0].id)
+}
