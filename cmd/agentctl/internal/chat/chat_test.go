@@ -183,7 +183,7 @@ func TestOrder(t *testing.T) {
 	}
 	m.Update(feed.Pieces{ID: 11, Items: []feed.Item{{What: feed.Ended, CallID: "c", Text: `{"stdout":"x","exit_code":0}`}}})
 	m.Update(feed.Finished{ID: 11, Turn: turn, Reply: "so far so good", OK: true})
-	want := "▸ bash_exec ls · ok · 47ms\na1: so far so good\n  p/m · 30 tokens in, 4 out · 1 tool\nyou: three"
+	want := "▸ bash_exec ls · ok · 47ms\na1: so far so good\n  p/m · 30 tokens in, 4 out · 1 tool\n\nyou: three"
 	if s := shown(m); !strings.Contains(s, want) {
 		t.Errorf("after the reply:\n%s\nwant\n%s", s, want)
 	}

@@ -88,6 +88,9 @@ func (e *entry) at(width int, now time.Time, l look) (lines, more []string) {
 		if !e.live {
 			lines, more = append(lines[:len(lines):len(lines)], more...), nil
 		}
+		if e.kind == you {
+			lines = append([]string{""}, lines...)
+		}
 	}
 	e.width, e.lines = width, lines
 	return lines, more

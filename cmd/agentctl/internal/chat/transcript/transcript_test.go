@@ -18,7 +18,7 @@ var (
 func after(d time.Duration) time.Time { return t0.Add(d) }
 
 func shown(t *transcript.Transcript, now time.Time) string {
-	return escapes.ReplaceAllString(strings.Join(t.View(60, 20, now), "\n"), "")
+	return strings.TrimLeft(escapes.ReplaceAllString(strings.Join(t.View(60, 20, now), "\n"), ""), "\n")
 }
 
 // One run as it happens: a thought, a tool, the reply.
@@ -51,7 +51,7 @@ func TestRun(t *testing.T) {
 	if got := shown(s, after(9*time.Second)); got != want {
 		t.Errorf("end:\n%s\nwant\n%s", got, want)
 	}
-	s.Click(2, after(9*time.Second))
+	s.Click(3, after(9*time.Second))
 	if got := shown(s, after(9*time.Second)); !strings.Contains(got, "▾ bash_exec") || !strings.Contains(got, "▸ thought") {
 		t.Errorf("clicked: %s", got)
 	}

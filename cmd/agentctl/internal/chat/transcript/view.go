@@ -105,5 +105,5 @@ func (t *Transcript) Rest(now time.Time) string {
 	if len(lines) == 0 {
 		return ""
 	}
-	return strings.Join(lines, "\n") + "\n"
+	return strings.TrimLeft(strings.Join(lines, "\n"), "\n") + "\n"
 }
