@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,10 +19,10 @@ import (
 
 // services starts `agentd all` and returns when it answers; stop ends it in order
 // and is called at the end of the test too.
-func services(t *testing.T, home string) (stop func()) {
+func services(t *testing.T, home string, env ...string) (stop func()) {
 	t.Helper()
 	s := &server{cmd: exec.Command(filepath.Join(built(t), "agentd"), "all")}
-	s.cmd.Env = []string{"THECLAW_HOME=" + home}
+	s.cmd.Env = append([]string{"THECLAW_HOME=" + home, "HOME=" + home, "PATH=" + os.Getenv("PATH")}, env...)
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -37,17 +37,17 @@ func main() {
 func Main(args []string, in io.Reader, out, errs io.Writer, getenv func(string) string) int {
 	env := command.New(in, out, errs, getenv, version)
 	env.Flags.JSON = wantsJSON(args) // known before the flags are parsed, which may fail
-	return run(env, newRoot(env), args)
+	return perform(env, newRoot(env), args)
 }
 
 // Thread runs one command line of the program `thread`, which is this one under
 // another name. Its errors are text, with --json too.
 func Thread(args []string, in io.Reader, out, errs io.Writer, getenv func(string) string) int {
 	env := command.New(in, out, errs, getenv, version)
-	return run(env, newThread(env), args)
+	return perform(env, newThread(env), args)
 }
 
-func run(env *command.Env, root *cobra.Command, args []string) int {
+func perform(env *command.Env, root *cobra.Command, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	err := execute(ctx, root, args)

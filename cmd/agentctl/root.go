@@ -23,8 +23,10 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migrate"
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
+	"github.com/theclaw/agents/cmd/agentctl/internal/run"
 	"github.com/theclaw/agents/cmd/agentctl/internal/setting"
 	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd"
+	"github.com/theclaw/agents/cmd/agentctl/internal/top"
 	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
 	"github.com/theclaw/agents/cmd/agentctl/internal/up"
 	"github.com/theclaw/agents/cmd/agentctl/internal/usage"
@@ -79,18 +81,19 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	}
 	prepare(root, e)
 	f := root.PersistentFlags()
-	f.StringVar(&e.Flags.Home, "home", "", "home directory (default $THECLAW_HOME, else ~/.theclaw)")
-	f.StringVar(&e.Flags.Registry, "registry", "", "address of the registry, unix:///... or dns:///... (default its socket in the home)")
+	f.StringVar(&e.Flags.Home, "home", "", "home directory (else $THECLAW_HOME, ~/.theclaw)")
+	f.StringVar(&e.Flags.Registry, "registry", "", "address of the registry (unix:/// or dns:///)")
 	f.StringVar(&e.Flags.Runner, "runner", "", "address of the runner")
 	f.StringVar(&e.Flags.Deliverer, "deliverer", "", "address of the deliverer")
-	f.DurationVar(&e.Flags.Timeout, "timeout", command.DefaultTimeout, "longest wait for one answer of a service")
-	f.BoolVar(&e.Flags.JSON, "json", e.Flags.JSON, "answer in JSON; errors too, as {\"error\",\"suggestion\"} on standard output")
+	f.DurationVar(&e.Flags.Timeout, "timeout", command.DefaultTimeout, "longest wait for one answer")
+	f.BoolVar(&e.Flags.JSON, "json", e.Flags.JSON, "answer in JSON; errors too, {\"error\",\"suggestion\"}")
 	f.BoolVar(&e.Flags.NoColor, "no-color", false, "no colours (also NO_COLOR in the environment)")
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return checkFlags(c, e) }
 
 	var subs []*cobra.Command
 	subs = append(subs, agent.Commands(e)...)
-	subs = append(subs, message.Command(e), chat.Command(e))
+	subs = append(subs, message.Command(e), chat.Command(e), top.Command(e))
+	subs = append(subs, run.Commands(e)...)
 	subs = append(subs, event.Commands(e)...)
 	subs = append(subs, threadcmd.Command(e))
 	subs = append(subs, turn.Commands(e)...)
@@ -104,7 +107,9 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, drill.Command(e))
 	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e))
 	command.Group(e, root, subs...)
+	sortIn(root)
 	root.SetHelpCommand(helpCommand(root))
+	fit(root)
 	return root
 }
 
@@ -113,6 +118,7 @@ func newThread(e *command.Env) *cobra.Command {
 	root := threadcmd.Program(e)
 	prepare(root, e)
 	root.SetHelpCommand(helpCommand(root))
+	fit(root)
 	return root
 }
 

@@ -3,10 +3,13 @@ package main
 import (
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -49,13 +52,37 @@ func (m tmux) shows(texts ...string) {
 	m.t.Fatalf("the screen does not show %q:\n%s", texts, screen)
 }
 
-// TestChatAtATerminal talks to an agent in a real terminal: S0-17.
-func TestChatAtATerminal(t *testing.T) {
-	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("tmux is not installed: chat at a terminal was not tried")
+// hides waits until the screen has none of the texts.
+func (m tmux) hides(texts ...string) {
+	m.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	screen := ""
+	for range 1000 {
+		screen = m.do("capture-pane", "-p")
+		if !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(screen, text) }) {
+			return
+		}
+		<-tick.C
 	}
-	dir, home := built(t), filepath.Join(t.TempDir(), "h")
-	services(t, home)
+	m.t.Fatalf("the screen still shows one of %q:\n%s", texts, screen)
+}
+
+// terminal runs a shell line in a terminal of its own.
+func terminal(t *testing.T, shell string) tmux {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("tmux is not installed: nothing was tried at a terminal")
+	}
+	m := tmux{t, filepath.Join(t.TempDir(), "s")}
+	m.do("new-session", "-d", "-x", "100", "-y", "30", shell)
+	t.Cleanup(func() { _ = exec.Command("tmux", "-S", m.socket, "kill-server").Run() })
+	return m
+}
+
+// agentOf makes and starts the agent a1.
+func agentOf(t *testing.T, home string) {
+	t.Helper()
 	e := owner(t, home)
 	if _, err := e.Agents().CreateAgent(t.Context(), &registry.CreateAgentRequest{AgentId: "a1"}); err != nil {
 		t.Fatal(err)
@@ -63,18 +90,28 @@ func TestChatAtATerminal(t *testing.T) {
 	if _, err := e.Agents().StartAgent(t.Context(), &registry.StartAgentRequest{AgentId: "a1"}); err != nil {
 		t.Fatal(err)
 	}
+}
 
-	m := tmux{t, filepath.Join(t.TempDir(), "s")}
-	shell := "THECLAW_HOME='" + home + "' '" + filepath.Join(dir, "agentctl") + "' chat a1; echo exit=$?; exec cat"
-	m.do("new-session", "-d", "-x", "100", "-y", "30", shell)
-	t.Cleanup(func() { _ = exec.Command("tmux", "-S", m.socket, "kill-server").Run() })
+// ctl is a shell line that runs agentctl in a home and stays.
+func ctl(t *testing.T, home, before, line string) string {
+	t.Helper()
+	return "THECLAW_HOME='" + home + "' " + before + " '" + filepath.Join(built(t), "agentctl") + "' " + line + "; echo exit=$?; exec cat"
+}
+
+// TestChatAtATerminal talks to an agent in a real terminal: S0-17.
+func TestChatAtATerminal(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	services(t, home)
+	agentOf(t, home)
+	shell := ctl(t, home, "", "chat a1")
+	m := terminal(t, shell)
 
 	m.shows("> Say something to a1")
 	m.do("send-keys", "hello", "Enter")
-	m.shows("you: hello", "a1: offline: hello", "> ")
+	m.shows("you: hello", "a1: offline: hello", "tokens in", "> ")
 	// Three at once are answered in the order of typing.
 	m.do("send-keys", "one", "Enter", "two", "Enter", "three", "Enter")
-	m.shows("you: three", "a1: offline: one", "a1: offline: two", "a1: offline: three", "> ")
+	m.shows("a1: offline: one", "you: two", "a1: offline: two", "you: three", "a1: offline: three", "> ")
 	// Ctrl-C clears the line; Up recalls the last one; Ctrl-D leaves it alone.
 	m.do("send-keys", "nonsense", "C-c", "Up")
 	m.shows("a1: offline: three", "> three")
@@ -82,11 +119,107 @@ func TestChatAtATerminal(t *testing.T) {
 	m.do("send-keys", "C-c")
 	m.shows("> Say something to a1")
 	m.do("send-keys", "C-d")
-	m.shows("exit=0")
+	// What was said stays in the terminal.
+	m.shows("you: three", "a1: offline: three", "exit=0")
 
-	// The next one begins with what was said.
+	// The next one begins with what was said, and can recall it.
 	m.do("respawn-pane", "-k", shell)
 	m.shows("you: three", "a1: offline: three", "> Say something")
+	m.do("send-keys", "Up", "Up")
+	m.shows("> two")
 	m.do("send-keys", "C-c")
+	m.shows("> Say something")
+	// Commands are completed, and another conversation begins empty.
+	m.do("send-keys", "/st", "Tab", "Enter")
+	m.shows("a1 is started, 0 waiting in its inbox", "model: the runner's default, offline")
+	m.do("send-keys", "/new plans", "Enter")
+	m.shows("--- conversation plans")
+	m.do("send-keys", "recall", "Enter")
+	m.shows("a1: offline: I see no earlier message of yours.")
+	m.do("send-keys", "C-c")
+	m.shows("exit=0")
+}
+
+// TestChatStreams shows a reply before it has ended, thoughts and tools that fold,
+// the abort of a run, and a restart of the services, with a model on loopback
+// (S1-16, S1-46, S1-48, S1-50).
+func TestChatStreams(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	model := newProvider(t)
+	stop := services(t, home, model.env()...)
+	agentOf(t, home)
+	shell := ctl(t, home, "", "chat a1")
+	m := terminal(t, shell)
+
+	m.shows("> Say something to a1")
+	m.do("send-keys", "stream", "Enter")
+	m.shows("you: stream", "a1: Title", "some bold beginning", "a1 is working", "> ")
+	m.hides("the end")
+	close(model.goOn)
+	m.shows("some bold beginning, and", "• the end", "openai/scripted · 21 tokens in, 7 out", "> ")
+
+	m.do("send-keys", "use a tool", "Enter")
+	m.shows("▸ thought for ", "▸ bash_exec echo from-the-tool · ok · ", "s\n", "a1: The tool has said it.", "42 tokens in, 14 out", " · 1 tool")
+	m.do("send-keys", "C-o")
+	m.shows("▾ thought for", "┆ a tool is needed here", "▾ bash_exec", "┆ $ echo from-the-tool", "┆ # to see", "┆ from-the-tool")
+	m.do("send-keys", "C-o")
+	m.hides("┆", "▾")
+
+	m.do("send-keys", "hang", "Enter")
+	m.shows("a1: this never ends", "Ctrl-C ends it")
+	m.do("send-keys", "C-c")
+	m.shows("! aborted")
+	select {
+	case <-model.ended:
+	case <-time.After(30 * time.Second):
+		t.Error("the model is still being asked")
+	}
+
+	m.do("resize-window", "-x", "44", "-y", "16")
+	m.shows("! aborted; what was done until then", "> Say something")
+	m.do("resize-window", "-x", "100", "-y", "30")
+
+	stop()
+	m.shows("the registry does not answer; waiting for it")
+	m.do("send-keys", "are you there", "Enter")
+	m.shows("you: are you there", "sending", "no connection to the registry")
+	services(t, home, model.env()...)
+	m.shows("a1: heard: are you there")
+	m.hides("no connection")
+	m.do("send-keys", "C-d")
+	m.shows("exit=0")
+
+	// Without colours there is none, and nothing is missing.
+	m.do("respawn-pane", "-k", ctl(t, home, "NO_COLOR=1", "chat a1"))
+	m.shows("you: are you there", "a1: heard: are you there", "> Say something")
+	if colour := colours.FindString(m.do("capture-pane", "-p", "-e")); colour != "" {
+		t.Errorf("a colour with NO_COLOR: %q", colour)
+	}
+	m.do("send-keys", "C-d")
+	m.shows("exit=0")
+	m.do("respawn-pane", "-k", shell)
+	m.shows("> Say something")
+	if !colours.MatchString(m.do("capture-pane", "-p", "-e")) {
+		t.Error("no colour without NO_COLOR, so that the test above shows nothing")
+	}
+	m.do("send-keys", "C-d")
+	m.shows("exit=0")
+}
+
+// colours are the escapes that choose one; 39 and 49 choose none.
+var colours = regexp.MustCompile(`\x1b\[([0-9;]*;)?(3[0-8]|4[0-8]|9[0-7]|10[0-7])(;[0-9;]*)?m`)
+
+// TestTopAtATerminal: the live view shows an agent's work and leaves with q.
+func TestTopAtATerminal(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	services(t, home)
+	agentOf(t, home)
+	m := terminal(t, ctl(t, home, "", "top --every 1s"))
+	m.shows("1 agents, 0 waiting", "AGENT", "a1", "started")
+	if _, _, err := message.Say(t.Context(), owner(t, home), "a1", message.Console, message.NewKey(), "hello"); err != nil {
+		t.Fatal(err)
+	}
+	m.shows("0.02 turns/s", "a1")
+	m.do("send-keys", "q")
 	m.shows("exit=0")
 }

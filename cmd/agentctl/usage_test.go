@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -77,6 +78,7 @@ func words(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1
 // good are arguments with which each command gets as far as its first call. The
 // keys are checked against the command tree: a new command needs a row.
 var good = map[string][]string{
+	"agent": {"--message=hi", "--agent=a1"}, "cancel": {"a1", "1"}, "run abort": {"a1", "r"}, "run stream": {"a1", "r"}, "run wait": {"a1", "r"}, "top": {},
 	"backup": {"x.tar"}, "bootstrap": {}, "chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
 	"cmds find": {"nothing of the kind"}, "cmds info": {"x"}, "cmds list": {},
@@ -178,6 +180,9 @@ func TestUsageErrors(t *testing.T) {
 		"thread pop --thread t --last-event-id 0", "thread pop --thread t --consumer c", "thread subscribe --thread t --consumer c",
 		"thread subscribe --thread t --handler h", "thread subscribe --thread t --consumer a/b --handler h",
 		"thread subscribe --thread t --consumer c --handler h --filter x", "thread unsubscribe --thread t", "thread info", "thread dispatch",
+		"agent", "agent a1", "agent --message x", "agent a1 --agent a1 --message x", "agent a1 --message x --thread a/b", "agent a1 --message x --verbose",
+		"agent a1 --message x --idempotency-key=", "agent a1 --message x --timeout 48h", "agent --agent ../x --message x", "chat a1 --thread A",
+		"run", "run wait", "run wait a1", "run wait a1 r --timeout 48h", "run stream a1 r --after x", "cancel a1", "cancel a1 x", "cancel a1 0", "top --every 10ms",
 		"backup", "backup x.tar --agent ../x", "restore", "restore x.tar --agent=", "restore x.tar --as ../x", "restore x.tar --as=",
 		"cmds", "cmds find", "cmds find x --limit 0", "cmds scan", "migrate", "migrate a1 --all",
 		"drill --kills 0", "drill --kills x", "drill --seed -1",
@@ -222,7 +227,8 @@ func TestNearVerbs(t *testing.T) {
 	}
 }
 
-// TestHelp: every command has a line, an example, and its text is the golden one.
+// TestHelp: every command has a line, an example, fits 80 columns, and its text is
+// the golden one.
 func TestHelp(t *testing.T) {
 	var all strings.Builder
 	var visit func(c *cobra.Command)
@@ -236,6 +242,11 @@ func TestHelp(t *testing.T) {
 		}
 		if again := call(t, "", append([]string{"help"}, words(c)...)...); again.out != o.out {
 			t.Errorf("help %s differs from its --help", c.CommandPath())
+		}
+		for l := range strings.Lines(o.out) {
+			if n := utf8.RuneCountInString(strings.TrimRight(l, "\n")); n > columns && !strings.Contains(c.Example, strings.TrimSpace(l)) {
+				t.Errorf("%s --help: %d columns: %s", c.CommandPath(), n, l)
+			}
 		}
 		all.WriteString("$ " + c.CommandPath() + " --help\n" + o.out + "\n")
 		for _, sub := range c.Commands() {

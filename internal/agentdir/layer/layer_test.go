@@ -241,7 +241,8 @@ func TestSetRefuses(t *testing.T) {
 		{"channels.hook.colour", "red", "unknown key"},
 		{"channels.Hook", "{type: xgw}", "channel name"},
 		{"pai.model", "x", "by hand"},
-		{"retry", "3", "unknown key"},
+		{"retry", "3", "retry is a group of settings; set one of them, such as retry."},
+		{"channels", "{hook: {type: webhook}}", "channels are set one by one: channels.NAME"},
 	} {
 		got, err := Set(agent(before), c.key, c.value)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {

@@ -3,6 +3,7 @@ package layer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
@@ -79,6 +80,11 @@ func render(key, value string) (path []string, flow, problem string) {
 			return []string{"outbound"}, config.FlowOutbound(cfg.Outbound), ""
 		}
 		return []string{"channels", name}, config.FlowChannel(cfg.Channels[name]), ""
+	case key == "channels":
+		return nil, "", "channels are set one by one: channels.NAME with a value such as {type: webhook, url: \"https://...\"}"
+	}
+	if i := slices.IndexFunc(config.Keys(), func(k string) bool { return strings.HasPrefix(k, key+".") }); i >= 0 {
+		return nil, "", fmt.Sprintf("%s is a group of settings; set one of them, such as %s", key, config.Keys()[i])
 	}
 	return nil, "", fmt.Sprintf("unknown key %q%s", config.Clip(key), suggest(key, config.Keys()))
 }

@@ -116,6 +116,7 @@ func (e *Env) CompleteID(c *cobra.Command, args []string, typed string) ([]strin
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
+	e.Impatient = true
 	list, err := e.Agents().ListAgents(c.Context(), &registry.ListAgentsRequest{})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp

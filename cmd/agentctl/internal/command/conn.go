@@ -24,7 +24,7 @@ const (
 )
 
 // safe are the calls that are repeated when a service is away for a moment.
-// PushEvents is one because agentctl gives every push an idempotency key.
+// PushEvents and StartRun are because agentctl gives each an idempotency key.
 var safe = []string{
 	registry.AgentService_GetAgent_FullMethodName,
 	registry.AgentService_ListAgents_FullMethodName,
@@ -44,6 +44,8 @@ var safe = []string{
 	registry.DeliveryService_ListDeliveries_FullMethodName,
 	registry.LeaseService_ListLeases_FullMethodName,
 	runner.RunnerService_BuildContext_FullMethodName,
+	runner.RunnerService_StartRun_FullMethodName,
+	runner.RunnerService_WaitRun_FullMethodName,
 	runner.RunnerService_GetRunnerInfo_FullMethodName,
 	runner.RunnerService_ListProviders_FullMethodName,
 	deliverer.DelivererService_GetDelivererInfo_FullMethodName,
@@ -95,10 +97,13 @@ func (e *Env) Conn(service string) grpc.ClientConnInterface {
 	return c
 }
 
+func (e *Env) given(service string) string {
+	return map[string]string{Registry: e.Flags.Registry, Runner: e.Flags.Runner, Deliverer: e.Flags.Deliverer}[service]
+}
+
 // Target is the address of a service: its flag, else its socket in the home.
 func (e *Env) Target(service string) (string, error) {
-	given := map[string]string{Registry: e.Flags.Registry, Runner: e.Flags.Runner, Deliverer: e.Flags.Deliverer}[service]
-	if given != "" {
+	if given := e.given(service); given != "" {
 		return given, nil
 	}
 	home, err := e.Home()
@@ -118,6 +123,7 @@ type conn struct {
 	env     *Env
 	service string
 	once    sync.Once
+	settled sync.Once
 	target  string
 	cc      *grpc.ClientConn
 	err     error
@@ -155,6 +161,7 @@ func (c *conn) Invoke(ctx context.Context, method string, args, reply any, opts 
 	if err != nil {
 		return err
 	}
+	c.settled.Do(func() { c.settle(ctx, cc) })
 	return c.explain(ctx, cc.Invoke(ctx, method, args, reply, opts...))
 }
 
@@ -163,6 +170,7 @@ func (c *conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 	if err != nil {
 		return nil, err
 	}
+	c.settled.Do(func() { c.settle(ctx, cc) })
 	s, err := cc.NewStream(ctx, desc, method, opts...)
 	if err != nil {
 		return nil, c.explain(ctx, err)

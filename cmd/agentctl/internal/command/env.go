@@ -35,6 +35,9 @@ type Env struct {
 	Version string
 
 	Flags Flags
+	// Impatient commands do not wait for a service that may be starting: that
+	// it is away is what they want to know.
+	Impatient bool
 
 	stdin, stdout, stderr any // as given to New: a terminal is recognised there
 	written               *sink

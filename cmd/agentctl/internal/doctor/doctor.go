@@ -63,6 +63,7 @@ is 1 when there is a problem; warnings do not count.`,
   agentctl doctor --json | jq '.checks[] | select(.status != "ok")'`,
 		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
+			e.Impatient = true // who is away is what it looks for
 			home, err := e.Home()
 			if err != nil {
 				return err

@@ -154,12 +154,9 @@ func (s *sending) await(c *cobra.Command, e *command.Env, agent string, answer s
 
 func (s *sending) event(e *command.Env, args []string) (*registry.NewEvent, error) {
 	if len(args) == 2 {
-		text, err := dash(e, args[1])
+		text, err := Read(e, args[1])
 		if err != nil {
 			return nil, err
-		}
-		if args[1] == "-" {
-			text = strings.TrimRight(text, "\r\n")
 		}
 		content := Console.Envelope(s.key, text)
 		if err := CheckText(content, text); err != nil {
@@ -179,6 +176,16 @@ func (s *sending) event(e *command.Env, args []string) (*registry.NewEvent, erro
 		ev.Subtype = &s.subtype
 	}
 	return ev, nil
+}
+
+// Read is a text that was given, or standard input without its last line break
+// where "-" was.
+func Read(e *command.Env, value string) (string, error) {
+	text, err := dash(e, value)
+	if err != nil || value != "-" {
+		return text, err
+	}
+	return strings.TrimRight(text, "\r\n"), nil
 }
 
 // dash reads standard input where the value is "-".

@@ -33,7 +33,7 @@ func Command(e *command.Env) *cobra.Command {
 	m := &migration{env: e}
 	c := &cobra.Command{
 		Use:   "migrate [ID]",
-		Short: "Put right what an earlier version of the agent wrote in another way",
+		Short: "Put right what an earlier agent wrote in another way",
 		Long: `Say what an earlier version of the agent wrote in another way and, with --apply,
 put it right: settings, names of conversations and of memory files, a filter that
 is no SQL, locks of processes that are gone, modes.

@@ -53,6 +53,7 @@ line of standard input is a message.`,
 }
 
 func run(ctx context.Context, e *command.Env) (err error) {
+	e.Impatient = true // who is not there is started
 	serving, err := serving(ctx, e)
 	if err != nil {
 		return err

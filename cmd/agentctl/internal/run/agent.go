@@ -1,0 +1,142 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/internal/thread"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+type asking struct {
+	agent, text, thread, key string
+	wait, verbose            bool
+}
+
+func agentCommand(e *command.Env) *cobra.Command {
+	var a asking
+	c := &cobra.Command{
+		Use:   "agent [ID]",
+		Short: "Run one turn of an agent, for scripts",
+		Long: `Give an agent a message and print the id of the run; with --wait print the reply
+instead, once it is there (30 seconds, or --timeout). --verbose tells on standard
+error what the agent thinks and which tools it runs. The exit code is 0 when it
+was answered, 1 when it failed or has not ended, 2 for a wrong command line.`,
+		Example: `  agentctl agent alice --message "What is new?" --wait
+  agentctl agent --agent alice --message "Tidy up" --thread chores
+  agentctl agent alice --message "Tidy up" --wait --timeout 5m --verbose --json`,
+		Args:              command.Args("[ID]"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 && a.agent != "" {
+				return command.Usage(c, "name the agent once: as ID, or with --agent")
+			}
+			if len(args) == 1 {
+				a.agent = args[0]
+			}
+			return a.run(c, e)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&a.agent, "agent", "", "the agent, instead of ID")
+	f.StringVarP(&a.text, "message", "m", "", "what to say; - reads standard input")
+	f.StringVar(&a.thread, "thread", "", "a conversation of its own, by name")
+	f.StringVar(&a.thread, "session", "", "the same as --thread")
+	f.StringVar(&a.key, "idempotency-key", "", "start at most one run under this key")
+	f.BoolVar(&a.wait, "wait", false, "wait for the reply and print it")
+	f.BoolVar(&a.verbose, "verbose", false, "with --wait: thoughts and tools on standard error")
+	_ = f.MarkHidden("session")
+	return c
+}
+
+// started is a run for programs.
+type started struct {
+	RunID      string  `json:"run_id"`
+	InboxID    int64   `json:"inbox_id"`
+	AcceptedAt *string `json:"accepted_at"`
+}
+
+func (a *asking) run(c *cobra.Command, e *command.Env) error {
+	switch {
+	case a.agent == "":
+		return command.Usage(c, "the agent is missing: give ID, or --agent")
+	case !c.Flags().Changed("message"):
+		return command.Usage(c, "--message is missing")
+	case c.Flags().Changed("idempotency-key") && a.key == "":
+		return command.Usage(c, "--idempotency-key has no value")
+	case a.verbose && !a.wait:
+		return command.Usage(c, "--verbose needs --wait; 'agentctl run stream' watches a run later")
+	}
+	if err := command.ID(a.agent); err != nil {
+		return err
+	}
+	peer, err := message.ParsePeer(a.thread)
+	if err != nil {
+		return err
+	}
+	limit, err := limit(c, e)
+	if err != nil {
+		return err
+	}
+	text, err := message.Read(e, a.text)
+	if err != nil {
+		return err
+	}
+	if err := message.CheckText(string(thread.AppendString([]byte(`{"text":`), text))+"}", text); err != nil {
+		return err
+	}
+	if a.wait {
+		if err := message.Awake(c.Context(), e, a.agent); err != nil {
+			return err
+		}
+	}
+	if a.key == "" {
+		a.key = message.NewKey()
+	}
+	r, err := e.RunnerService().StartRun(c.Context(), &runner.StartRunRequest{AgentId: a.agent, Source: peer.Source(), Text: text, IdempotencyKey: a.key})
+	if err != nil {
+		return err
+	}
+	if !a.wait {
+		if e.Flags.JSON {
+			return e.PrintJSON(started{r.GetRunId(), r.GetInboxId(), stamp(r.GetAcceptedAt())})
+		}
+		fmt.Fprintln(e.Out, r.GetRunId())
+		return nil
+	}
+	ctx, cancel := context.WithCancel(c.Context())
+	defer cancel()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if a.verbose && !e.Flags.JSON {
+			n := narrator{out: e.Err}
+			_ = follow(ctx, e, a.agent, r.GetRunId(), 0, n.tell) // an extra: the wait says what is wrong
+		}
+	}()
+	end, err := await(ctx, e, a.agent, r.GetRunId(), limit)
+	if err != nil {
+		cancel() // nobody wants the rest
+	}
+	<-watched
+	if err != nil {
+		return err
+	}
+	if a.verbose && !e.Flags.JSON {
+		e.Note("%s", usage(end))
+	}
+	return tell(e, a.agent, r.GetRunId(), end)
+}
+
+func usage(r *runner.WaitRunResponse) string {
+	parts := []string{fmt.Sprintf("%d tokens in, %d out", r.GetInputTokens(), r.GetOutputTokens())}
+	if r.GetStartedAt() != nil && r.GetEndedAt() != nil {
+		parts = append(parts, fmt.Sprintf("%.1f s", r.GetEndedAt().AsTime().Sub(r.GetStartedAt().AsTime()).Seconds()))
+	}
+	return strings.Join(parts, ", ")
+}

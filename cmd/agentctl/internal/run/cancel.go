@@ -1,0 +1,52 @@
+package run
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/internal/fault"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+func cancelCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "cancel ID MESSAGE",
+		Short: "Take back a message that has not begun",
+		Long: `Take back a message that waits in the inbox: its fate is aborted. One that has
+begun is ended with 'agentctl run abort'. MESSAGE is the id that 'agentctl send'
+printed.`,
+		Example:           `  agentctl cancel alice 17`,
+		Args:              command.Args("ID", "MESSAGE"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := strconv.ParseInt(args[1], 10, 64)
+			if err != nil || id < 1 {
+				return command.Usage(c, "MESSAGE is a number from 1: the id that 'agentctl send' printed")
+			}
+			r, err := e.Turns().GetTurn(c.Context(), &registry.GetTurnRequest{AgentId: args[0], InboxId: id})
+			if err != nil {
+				return err
+			}
+			t := r.GetTurn()
+			switch t.GetState() {
+			case registry.TurnState_TURN_STATE_DONE:
+				return fault.New(codes.FailedPrecondition, fault.RunNotFound, fmt.Sprintf("message %d has its fate already: %s", id, message.FateName(t.GetFate())),
+					fmt.Sprintf("see 'agentctl explain %s %d'", args[0], id))
+			case registry.TurnState_TURN_STATE_CLAIMED:
+				return fault.New(codes.FailedPrecondition, fault.RunNotFound, fmt.Sprintf("message %d has begun", id),
+					fmt.Sprintf("end it with 'agentctl run abort %s %s'", args[0], t.GetKey()))
+			default:
+			}
+			if _, err := e.RunnerService().AbortRun(c.Context(), &runner.AbortRunRequest{AgentId: args[0], RunId: t.GetKey()}); err != nil {
+				return err
+			}
+			return done(e, t.GetKey(), fmt.Sprintf("message %d is aborted", id))
+		},
+	}
+}

@@ -1,0 +1,207 @@
+// Package run owns the commands that talk to an agent from a script, one run at a
+// time: agent starts one and may wait for its reply, run waits for one, shows it
+// while it happens, or ends it, cancel takes back a message that has not begun.
+//
+// It promises that a run is named by an id that outlives every process, so that
+// each command can be given up and repeated; that standard output has the reply,
+// or the id, and nothing else; and that giving up never ends a run.
+package run
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/thread"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+// Commands answers the commands of this package.
+func Commands(e *command.Env) []*cobra.Command {
+	return []*cobra.Command{
+		agentCommand(e), cancelCommand(e),
+		command.Group(e, &cobra.Command{
+			Use:   "run",
+			Short: "Wait for a run, watch it, or end it",
+			Example: `  agentctl run wait alice RUN
+  agentctl run stream alice RUN
+  agentctl run abort alice RUN`,
+		}, waitCommand(e), streamCommand(e), abortCommand(e)),
+	}
+}
+
+const (
+	// defaultWait is how long a wait is unless --timeout is given, maxWait the
+	// longest one: there a script has to ask again.
+	defaultWait = 30 * time.Second
+	maxWait     = 24 * time.Hour
+	// slice is how long one call to the runner waits.
+	slice = 20 * time.Second
+)
+
+// ending is the end of a run for programs.
+type ending struct {
+	RunID        string  `json:"run_id"`
+	Status       string  `json:"status"`
+	Reply        string  `json:"reply"`
+	StartedAt    *string `json:"started_at"`
+	EndedAt      *string `json:"ended_at"`
+	InputTokens  int64   `json:"input_tokens"`
+	OutputTokens int64   `json:"output_tokens"`
+}
+
+func stamp(t *timestamppb.Timestamp) *string {
+	if t == nil {
+		return nil
+	}
+	s := thread.Stamp(t.AsTime())
+	return &s
+}
+
+// limit is how long to wait.
+func limit(c *cobra.Command, e *command.Env) (time.Duration, error) {
+	if !c.Flags().Changed("timeout") {
+		return defaultWait, nil
+	}
+	if e.Flags.Timeout > maxWait {
+		return 0, command.Usage(c, "--timeout is at most %s here", maxWait)
+	}
+	return e.Flags.Timeout, nil
+}
+
+// await waits for the end of a run; a runner that is away for a moment does not
+// end the wait.
+func await(ctx context.Context, e *command.Env, agent, id string, limit time.Duration) (*runner.WaitRunResponse, error) {
+	deadline := time.Now().Add(limit)
+	var away time.Time
+	for {
+		left := max(time.Until(deadline), time.Millisecond)
+		call, cancel := context.WithTimeout(ctx, min(left, slice)+command.DefaultTimeout)
+		r, err := e.RunnerService().WaitRun(call, &runner.WaitRunRequest{AgentId: agent, RunId: id, Timeout: durationpb.New(min(left, slice))})
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case command.Away(err):
+			if away.IsZero() {
+				away = time.Now()
+			}
+			if time.Since(away) > command.Patience || time.Now().After(deadline) {
+				return nil, err
+			}
+			if err := pause(ctx); err != nil {
+				return nil, err
+			}
+		case err != nil:
+			return nil, err
+		case r.GetStatus() != runner.RunStatus_RUN_STATUS_TIMEOUT:
+			return r, nil
+		case !time.Now().Before(deadline):
+			return nil, fault.New(codes.DeadlineExceeded, fault.Deadline, fmt.Sprintf("run %s has not ended after %s; it goes on", id, limit),
+				fmt.Sprintf("wait on with 'agentctl run wait %s %s --timeout 5m', or end it with 'agentctl run abort %s %s'", agent, id, agent, id))
+		default:
+			away = time.Time{}
+		}
+	}
+}
+
+func pause(ctx context.Context) error {
+	t := time.NewTimer(200 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// tell prints the end of a run; one without a reply of its own is an error when
+// it failed, and a note when the agent had nothing to say.
+func tell(e *command.Env, agent, id string, r *runner.WaitRunResponse) error {
+	if r.GetStatus() == runner.RunStatus_RUN_STATUS_ERROR {
+		return failed(agent, id, r.GetError())
+	}
+	if e.Flags.JSON {
+		return e.PrintJSON(ending{
+			RunID: id, Status: "ok", Reply: r.GetText(), StartedAt: stamp(r.GetStartedAt()), EndedAt: stamp(r.GetEndedAt()),
+			InputTokens: r.GetInputTokens(), OutputTokens: r.GetOutputTokens(),
+		})
+	}
+	if r.GetText() == "" {
+		e.Note("the run has ended without a reply of its own")
+		return nil
+	}
+	fmt.Fprintln(e.Out, screen.Text(e, r.GetText()))
+	return nil
+}
+
+func failed(agent, id, why string) error {
+	if why == "" {
+		why = "it has no reply"
+	}
+	return fault.New(codes.Aborted, fault.Internal, "the run failed: "+why, fmt.Sprintf("see 'agentctl turns %s'; the run id is %s", agent, id))
+}
+
+func waitCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "wait ID RUN",
+		Short: "Wait for the end of a run and print its reply",
+		Long: `Wait for the end of a run and print its reply: 30 seconds, or --timeout. A run that
+has ended answers at once; giving up does not end it. The exit code is 0 when it
+was answered, 1 when it failed or has not ended.`,
+		Example: `  agentctl run wait alice "$(agentctl agent alice --message hello)"
+  agentctl run wait alice RUN --timeout 5m --json`,
+		Args:              command.Args("ID", "RUN"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			d, err := limit(c, e)
+			if err != nil {
+				return err
+			}
+			r, err := await(c.Context(), e, args[0], args[1], d)
+			if err != nil {
+				return err
+			}
+			return tell(e, args[0], args[1], r)
+		},
+	}
+}
+
+func abortCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "abort ID RUN",
+		Short: "End a run",
+		Long:  `End a run that is under way; its tools are stopped and what it said is kept.`,
+		Example: `  agentctl run abort alice RUN
+  agentctl run abort alice RUN --json`,
+		Args:              command.Args("ID", "RUN"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if _, err := e.RunnerService().AbortRun(c.Context(), &runner.AbortRunRequest{AgentId: args[0], RunId: args[1]}); err != nil {
+				return err
+			}
+			return done(e, args[1], "run "+args[1]+" is aborted")
+		},
+	}
+}
+
+// done tells that a run is aborted.
+func done(e *command.Env, id, words string) error {
+	if e.Flags.JSON {
+		return e.PrintJSON(struct {
+			RunID  string `json:"run_id"`
+			Status string `json:"status"`
+		}{id, "aborted"})
+	}
+	fmt.Fprintln(e.Out, screen.Line(words))
+	return nil
+}

@@ -1,0 +1,183 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat/transcript"
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+// follow reads what happens in a run from a seq on, up to its end. When the
+// runner was away it goes on after the last item.
+func follow(ctx context.Context, e *command.Env, agent, id string, after uint64, each func(*runner.StreamRunResponse) error) error {
+	var away time.Time
+	for {
+		ended, err := once(ctx, e, agent, id, &after, func(r *runner.StreamRunResponse) error {
+			away = time.Time{}
+			return each(r)
+		})
+		switch {
+		case ended:
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !command.Away(err):
+			return err
+		case away.IsZero():
+			away = time.Now()
+		case time.Since(away) > command.Patience:
+			return err
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// once reads one stream; ended tells that the run is over, or its reader.
+func once(ctx context.Context, e *command.Env, agent, id string, after *uint64, each func(*runner.StreamRunResponse) error) (ended bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := e.RunnerService().StreamRun(ctx, &runner.StreamRunRequest{AgentId: agent, RunId: id, AfterSeq: *after})
+	if err != nil {
+		return false, err
+	}
+	for {
+		r, err := stream.Recv()
+		if err != nil {
+			return false, err
+		}
+		*after = r.GetSeq()
+		if err := each(r); err != nil {
+			return true, err
+		}
+		if r.GetStream() == runner.RunStream_RUN_STREAM_LIFECYCLE && (r.GetPhase() == "end" || r.GetPhase() == "error") {
+			return true, nil
+		}
+	}
+}
+
+// happening is one item for programs.
+type happening struct {
+	Seq    uint64 `json:"seq"`
+	Stream string `json:"stream"`
+	Phase  string `json:"phase"`
+	Text   string `json:"text,omitempty"`
+	Tool   string `json:"tool,omitempty"`
+	CallID string `json:"call_id,omitempty"`
+}
+
+func streamCommand(e *command.Env) *cobra.Command {
+	var after uint64
+	c := &cobra.Command{
+		Use:   "stream ID RUN",
+		Short: "Print what happens in a run while it happens",
+		Long: `Print the reply of a run while it is written; thoughts and tools go to standard
+error. With --json every item is an object in a line, with its seq: --after goes on
+behind one. It ends with the run, with exit code 1 when that failed.`,
+		Example: `  agentctl run stream alice RUN
+  agentctl run stream alice RUN --json --after 4294967300`,
+		Args:              command.Args("ID", "RUN"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			var end *runner.StreamRunResponse
+			n := narrator{out: e.Err}
+			wrote := false
+			err := follow(c.Context(), e, args[0], args[1], after, func(r *runner.StreamRunResponse) error {
+				end = r
+				switch {
+				case e.Flags.JSON:
+					return line(e.Out, r)
+				case r.GetStream() == runner.RunStream_RUN_STREAM_ASSISTANT:
+					wrote = true
+					_, err := io.WriteString(e.Out, screen.Text(e, r.GetText()))
+					return err
+				}
+				return n.tell(r)
+			})
+			if wrote {
+				fmt.Fprintln(e.Out)
+			}
+			if err != nil {
+				return err
+			}
+			if end.GetPhase() == "error" {
+				if e.Flags.JSON {
+					return &command.Said{}
+				}
+				return failed(args[0], args[1], end.GetText())
+			}
+			return nil
+		},
+	}
+	c.Flags().Uint64Var(&after, "after", 0, "only what came after this seq")
+	return c
+}
+
+func line(w io.Writer, r *runner.StreamRunResponse) error {
+	kind := strings.ToLower(strings.TrimPrefix(r.GetStream().String(), "RUN_STREAM_"))
+	b, err := json.Marshal(happening{r.GetSeq(), kind, r.GetPhase(), r.GetText(), r.GetTool(), r.GetCallId()})
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", b)
+	}
+	return err
+}
+
+// narrator tells on a stream of lines what a run does besides its reply.
+type narrator struct {
+	out     io.Writer
+	begun   map[string]call
+	thought strings.Builder
+}
+
+type call struct {
+	name, gist string
+	at         time.Time
+}
+
+// maxThought is how much of a thought is told in a line, in bytes.
+const maxThought = 2000
+
+func (n *narrator) tell(r *runner.StreamRunResponse) error {
+	if r.GetStream() == runner.RunStream_RUN_STREAM_REASONING {
+		if n.thought.Len() < maxThought {
+			n.thought.WriteString(r.GetText())
+		}
+		return nil
+	}
+	if n.thought.Len() > 0 {
+		fmt.Fprintf(n.out, "thought: %s\n", screen.Line(strings.TrimSpace(n.thought.String())))
+		n.thought.Reset()
+	}
+	if r.GetStream() != runner.RunStream_RUN_STREAM_TOOL {
+		return nil
+	}
+	if n.begun == nil {
+		n.begun = map[string]call{}
+	}
+	switch r.GetPhase() {
+	case "start":
+		n.begun[r.GetCallId()] = call{r.GetTool(), transcript.Gist(r.GetText()), time.Now()}
+	case "end":
+		c, ok := n.begun[r.GetCallId()]
+		if !ok {
+			c = call{name: r.GetTool(), at: time.Now()}
+		}
+		outcome := "ok"
+		if fail := transcript.ReadResult(r.GetText()).Fail; fail != "" {
+			outcome = fail
+		}
+		_, err := fmt.Fprintf(n.out, "tool: %s: %s in %s\n", screen.Line(c.name+" "+c.gist), outcome, transcript.Span(time.Since(c.at)))
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package top
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/internal/fault"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// Bounds of one look.
+const (
+	// MaxAgents is how many agents are asked.
+	MaxAgents = 500
+	// window is what rates and sums are over.
+	window = time.Minute
+	// newest is how many turns of an agent are counted at most.
+	newest = 200
+)
+
+// row is one agent.
+type row struct {
+	AgentID      string  `json:"agent_id"`
+	State        string  `json:"state"` // started, working, stopped or failed
+	Lag          int64   `json:"inbox_lag"`
+	Outbound     int64   `json:"outbound_lag"`
+	Dead         int64   `json:"dead_letters"`
+	Turns        int64   `json:"turns"`
+	TurnsPerS    float64 `json:"turns_per_second"`
+	InputTokens  int64   `json:"input_tokens"`
+	OutputTokens int64   `json:"output_tokens"`
+	Errors       int64   `json:"errors"` // turns that ended dead, and tries that failed
+	Problem      string  `json:"problem"`
+}
+
+// look is all of them at one time.
+type look struct {
+	At            string `json:"at"`
+	WindowSeconds int    `json:"window_seconds"`
+	Agents        []row  `json:"agents"`
+	NotAsked      int    `json:"agents_not_asked"`
+	Total         row    `json:"total"`
+}
+
+// take looks once.
+func take(ctx context.Context, e *command.Env, now time.Time) (look, error) {
+	agents, err := e.AllAgents(ctx)
+	if err != nil {
+		return look{}, err
+	}
+	l := look{At: now.UTC().Format("2006-01-02T15:04:05.000Z"), WindowSeconds: int(window.Seconds()), Agents: []row{}}
+	if over := len(agents) - MaxAgents; over > 0 {
+		agents, l.NotAsked = agents[:MaxAgents], over
+	}
+	rows := make([]row, len(agents))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	for i, a := range agents {
+		g.Go(func() error {
+			var err error
+			if rows[i], err = ask(ctx, e, a, now); err != nil && (command.Away(err) || ctx.Err() != nil) {
+				return err
+			}
+			if err != nil { // a broken agent is shown, not dropped
+				rows[i].State, rows[i].Problem = "failed", fault.From(err).What
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return look{}, err
+	}
+	slices.SortStableFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(b.Lag, a.Lag), cmp.Compare(b.TurnsPerS, a.TurnsPerS), cmp.Compare(b.Dead, a.Dead), cmp.Compare(a.AgentID, b.AgentID))
+	})
+	l.Agents = append(l.Agents, rows...)
+	for _, r := range rows {
+		l.Total.add(r)
+	}
+	return l, nil
+}
+
+func (r *row) add(o row) {
+	r.Lag += o.Lag
+	r.Outbound += o.Outbound
+	r.Dead += o.Dead
+	r.Turns += o.Turns
+	r.TurnsPerS += o.TurnsPerS
+	r.InputTokens += o.InputTokens
+	r.OutputTokens += o.OutputTokens
+	r.Errors += o.Errors
+}
+
+func ask(ctx context.Context, e *command.Env, a *registry.Agent, now time.Time) (row, error) {
+	r := row{AgentID: a.GetAgentId(), State: "stopped", Problem: a.GetProblem()}
+	s, err := e.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: a.GetAgentId()})
+	if err != nil {
+		return r, err
+	}
+	r.Lag, r.Outbound, r.Dead, r.Problem = s.GetInbox().GetPending(), s.GetOutboundPending(), s.GetDead(), s.GetAgent().GetProblem()
+	switch {
+	case s.GetHolder() != "" && r.Lag > 0:
+		r.State = "working"
+	case s.GetAgent().GetStarted():
+		r.State = "started"
+	}
+	if s.GetLastActivity() == nil || now.Sub(s.GetLastActivity().AsTime()) > window {
+		return r, nil
+	}
+	t, err := e.Turns().ListTurns(ctx, &registry.ListTurnsRequest{AgentId: a.GetAgentId(), PageSize: newest})
+	if err != nil {
+		return r, err
+	}
+	r.count(t.GetTurns(), now)
+	return r, nil
+}
+
+// count sums the turns that ended in the window. Where there are more of them
+// than were answered the rate is that of those.
+func (r *row) count(turns []*registry.Turn, now time.Time) {
+	span := window
+	for _, t := range turns {
+		if t.GetFinishedAt() == nil {
+			r.Errors += int64(t.GetErrorAttempts())
+			continue
+		}
+		ago := now.Sub(t.GetFinishedAt().AsTime())
+		if ago > window {
+			continue
+		}
+		r.Turns++
+		r.InputTokens += t.GetUsage().GetInput()
+		r.OutputTokens += t.GetUsage().GetOutput()
+		r.Errors += int64(t.GetErrorAttempts())
+		if t.GetFate() == registry.Fate_FATE_DEAD && t.GetErrorAttempts() == 0 {
+			r.Errors++
+		}
+		if r.Turns == newest {
+			span = min(max(ago, time.Second), window)
+		}
+	}
+	r.TurnsPerS = float64(r.Turns) / span.Seconds()
+}

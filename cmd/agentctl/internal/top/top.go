@@ -1,0 +1,213 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/fault"
+)
+
+// Command answers the command top.
+func Command(e *command.Env) *cobra.Command {
+	once, every := false, 2*time.Second
+	c := &cobra.Command{
+		Use:   "top",
+		Short: "Watch all agents at work",
+		Long: `Show the agents with what waits in their inboxes, what they answered in the last
+minute, the tokens of that, and what failed; at a terminal again every 2 seconds,
+until q. With --once, with --json and where there is no terminal it is shown once.`,
+		Example: `  agentctl top
+  agentctl top --once --json | jq .total`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if every < time.Second {
+				return command.Usage(c, "--every is at least 1s")
+			}
+			in, out := e.Terminal()
+			if !once && !e.Flags.JSON && in != nil && e.Getenv("TERM") != "dumb" {
+				return live(c.Context(), e, every, tea.WithInput(in), tea.WithOutput(out))
+			}
+			l, err := take(c.Context(), e, time.Now())
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(l)
+			}
+			l.print(e)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&once, "once", false, "show it once and end")
+	c.Flags().DurationVar(&every, "every", every, "how often to look, at least 1s")
+	return c
+}
+
+// cells are a row as it is shown.
+func (r row) cells() []string {
+	return []string{
+		r.AgentID, r.State, fmt.Sprint(r.Lag), fmt.Sprint(r.Outbound), fmt.Sprintf("%.2f", r.TurnsPerS),
+		fmt.Sprint(r.InputTokens), fmt.Sprint(r.OutputTokens), fmt.Sprint(r.Errors), fmt.Sprint(r.Dead), r.Problem,
+	}
+}
+
+var titles = []string{"agent", "state", "lag", "out", "turns/s", "tok in", "tok out", "errors", "dead", "problem"}
+
+func (l look) print(e *command.Env) {
+	t := screen.NewTable(e, titles...)
+	for _, r := range l.Agents {
+		t.Row(r.cells()...)
+	}
+	t.Print()
+	fmt.Fprintln(e.Out, l.summary())
+}
+
+// summary is one line about all.
+func (l look) summary() string {
+	s := fmt.Sprintf("%d agents, %d waiting, %.2f turns/s, %d tokens in, %d out, %d errors in the last minute, %d dead letters",
+		len(l.Agents), l.Total.Lag, l.Total.TurnsPerS, l.Total.InputTokens, l.Total.OutputTokens, l.Total.Errors, l.Total.Dead)
+	if l.NotAsked > 0 {
+		s += fmt.Sprintf("; %d more agents were not asked", l.NotAsked)
+	}
+	return s
+}
+
+// model is the screen.
+type model struct {
+	ctx           context.Context // of the program
+	env           *command.Env
+	every         time.Duration
+	width, height int
+	look          look
+	err           error
+	seen          bool
+}
+
+type (
+	looked struct {
+		look look
+		err  error
+	}
+	due struct{}
+)
+
+func live(ctx context.Context, e *command.Env, every time.Duration, opts ...tea.ProgramOption) error {
+	env := []string{"TERM=" + e.Getenv("TERM"), "TMUX=" + e.Getenv("TMUX"), "LANG=" + e.Getenv("LANG")}
+	if !e.Color() {
+		env = append(env, "NO_COLOR=1")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m := &model{ctx: ctx, env: e, every: every, width: 80, height: 24}
+	_, err := tea.NewProgram(m, append(opts, tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithEnvironment(env))...).Run()
+	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// Init looks at once.
+func (m *model) Init() tea.Cmd { return m.next }
+
+func (m *model) next() tea.Msg {
+	ctx, cancel := context.WithTimeout(m.ctx, m.env.Flags.Timeout)
+	defer cancel()
+	l, err := take(ctx, m.env, time.Now())
+	return looked{l, err}
+}
+
+// Update takes what happened. The next look is due after the last one's end.
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		switch msg.String() {
+		case "q", "ctrl+c", "ctrl+d", "esc":
+			return m, tea.Quit
+		}
+	case looked:
+		if m.err, m.seen = msg.err, true; msg.err == nil {
+			m.look = msg.look
+		}
+		return m, tea.Tick(m.every, func(time.Time) tea.Msg { return due{} })
+	case due:
+		return m, m.next
+	}
+	return m, nil
+}
+
+// View draws as many agents as fit; the busiest are first.
+func (m *model) View() tea.View {
+	lines := []string{"asking ..."}
+	if m.seen {
+		lines = []string{m.look.summary(), ""}
+		lines = append(lines, m.table(max(0, m.height-4))...)
+	}
+	if m.err != nil {
+		lines = append([]string{"! " + screen.Line(fault.From(m.err).What) + "; asking again"}, lines...)
+	}
+	lines = lines[:min(len(lines), max(1, m.height-1))]
+	for len(lines) < m.height-1 {
+		lines = append(lines, "")
+	}
+	lines = append(lines, lipgloss.NewStyle().Faint(true).Render("q leaves"))
+	for i, l := range lines {
+		lines[i] = lipgloss.NewStyle().MaxWidth(m.width).Render(l)
+	}
+	v := tea.NewView(strings.Join(lines, "\n"))
+	v.AltScreen, v.WindowTitle = true, "agentctl top"
+	return v
+}
+
+// table are the rows in columns: names to the left, numbers to the right.
+func (m *model) table(n int) []string {
+	all := [][]string{}
+	for i, r := range m.look.Agents {
+		if i >= n-1 {
+			break
+		}
+		all = append(all, r.cells())
+	}
+	wide := make([]int, len(titles))
+	for j, t := range titles {
+		wide[j] = len(t)
+		for _, r := range all {
+			r[j] = screen.Line(r[j])
+			wide[j] = max(wide[j], lipgloss.Width(r[j]))
+		}
+	}
+	row := func(cells []string) string {
+		var b strings.Builder
+		for j, c := range cells {
+			gap := strings.Repeat(" ", wide[j]-lipgloss.Width(c))
+			switch {
+			case j < 2:
+				b.WriteString(c + gap + "  ")
+			case j == len(cells)-1:
+				b.WriteString(c)
+			default:
+				b.WriteString(gap + c + "  ")
+			}
+		}
+		return strings.TrimRight(b.String(), " ")
+	}
+	head := []string{}
+	for _, t := range titles {
+		head = append(head, strings.ToUpper(t))
+	}
+	lines := []string{lipgloss.NewStyle().Bold(true).Render(row(head))}
+	for _, r := range all {
+		lines = append(lines, row(r))
+	}
+	return lines
+}
