@@ -176,8 +176,9 @@ func TestChatStreams(t *testing.T) {
 	}
 
 	m.do("resize-window", "-x", "44", "-y", "16")
-	m.shows("! aborted; what was done until then", "> Say something")
+	m.shows("! aborted; what was done until then stands\n", "explain a1 3'", "> Say something") // broken anew
 	m.do("resize-window", "-x", "100", "-y", "30")
+	m.shows("! aborted; what was done until then stands in 'agentctl explain a1 3'", "> Say something")
 
 	stop()
 	m.shows("the registry does not answer; waiting for it")

@@ -129,7 +129,7 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = max(20, msg.Width), max(4, msg.Height)
 		m.fit()
-		return m, nil
+		return m, tea.ClearScreen // what the terminal made of the old lines is not known
 	case tea.KeyPressMsg:
 		return m, m.key(msg)
 	case tea.MouseWheelMsg:

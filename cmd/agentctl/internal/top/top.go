@@ -130,6 +130,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
+		return m, tea.ClearScreen
 	case tea.KeyPressMsg:
 		switch msg.String() {
 		case "q", "ctrl+c", "ctrl+d", "esc":
