@@ -145,7 +145,7 @@ func TestChatAtATerminal(t *testing.T) {
 // (S1-16, S1-46, S1-48, S1-50).
 func TestChatStreams(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "h")
-	model := newProvider(t)
+	model := newLoopback(t)
 	stop := services(t, home, model.env()...)
 	agentOf(t, home)
 	shell := ctl(t, home, "", "chat a1")

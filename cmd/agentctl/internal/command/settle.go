@@ -31,23 +31,29 @@ func (c *conn) settle(ctx context.Context, cc *grpc.ClientConn) {
 	if err != nil || c.env.Impatient || c.env.given(c.service) != "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, starting)
-	defer cancel()
-	begun := time.Now()
 	cc.Connect()
+	if c.ready(ctx, cc, sign) || !held(home) {
+		return
+	}
+	c.ready(ctx, cc, starting-sign)
+}
+
+// ready waits for the connection, as long as d; one that fails is tried again by
+// itself.
+func (c *conn) ready(ctx context.Context, cc *grpc.ClientConn, d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	for {
 		s := cc.GetState()
-		if s == connectivity.Ready || s == connectivity.Shutdown {
-			return
-		}
-		if s == connectivity.TransientFailure && time.Since(begun) > sign && !held(home) {
-			return
-		}
-		if s == connectivity.Idle {
+		switch s {
+		case connectivity.Ready, connectivity.Shutdown:
+			return true
+		case connectivity.Idle:
 			cc.Connect()
+		default:
 		}
 		if !cc.WaitForStateChange(ctx, s) {
-			return
+			return false
 		}
 	}
 }

@@ -113,6 +113,13 @@ func await(ctx context.Context, e *command.Env, agent, id string, limit time.Dur
 	}
 }
 
+// known asks once whether there is such a run, and whether anybody answers: only
+// a service that was there is waited for.
+func known(ctx context.Context, e *command.Env, agent, id string) error {
+	_, err := e.RunnerService().WaitRun(ctx, &runner.WaitRunRequest{AgentId: agent, RunId: id, Timeout: durationpb.New(time.Millisecond)})
+	return err
+}
+
 func pause(ctx context.Context) error {
 	t := time.NewTimer(200 * time.Millisecond)
 	defer t.Stop()
@@ -165,6 +172,9 @@ was answered, 1 when it failed or has not ended.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			d, err := limit(c, e)
 			if err != nil {
+				return err
+			}
+			if err := known(c.Context(), e, args[0], args[1]); err != nil {
 				return err
 			}
 			r, err := await(c.Context(), e, args[0], args[1], d)

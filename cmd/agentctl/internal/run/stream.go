@@ -89,6 +89,9 @@ behind one. It ends with the run, with exit code 1 when that failed.`,
 		Args:              command.Args("ID", "RUN"),
 		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := known(c.Context(), e, args[0], args[1]); err != nil {
+				return err
+			}
 			var end *runner.StreamRunResponse
 			n := narrator{out: e.Err}
 			wrote := false

@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// provider is a model on loopback that does what the last message of the user
+// loopback is a model of the test: it does what the last message of the user
 // says, with pauses that the test ends.
-type provider struct {
+type loopback struct {
 	*httptest.Server
 	goOn  chan struct{} // lets a reply that was begun go on
 	ended chan struct{} // told when a caller gave up
 }
 
-func newProvider(t *testing.T) *provider {
-	p := &provider{goOn: make(chan struct{}), ended: make(chan struct{}, 8)}
+func newLoopback(t *testing.T) *loopback {
+	p := &loopback{goOn: make(chan struct{}), ended: make(chan struct{}, 8)}
 	p.Server = httptest.NewServer(http.HandlerFunc(p.answer))
 	t.Cleanup(p.Server.CloseClientConnections)
 	t.Cleanup(p.Server.Close)
@@ -26,11 +26,11 @@ func newProvider(t *testing.T) *provider {
 }
 
 // env is what makes agentd use it.
-func (p *provider) env() []string {
+func (p *loopback) env() []string {
 	return []string{"OPENAI_BASE_URL=" + p.URL + "/v1", "OPENAI_API_KEY=sk-test", "OPENAI_MODEL=scripted"}
 }
 
-func (p *provider) answer(w http.ResponseWriter, r *http.Request) {
+func (p *loopback) answer(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Messages []struct {
 			Role    string
