@@ -14,8 +14,7 @@
 // screen when its turn comes. What services do is package feed; when one goes
 // away the screen says so and goes on by itself.
 //
-// Where there is no terminal each line of standard input is a message and each
-// reply is printed in order, without an escape; the exit code is 0 when every
+// Where there is no terminal package lines talks; the exit code is 0 when every
 // message had its reply, 1 when one failed.
 package chat
 
@@ -24,6 +23,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat/lines"
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 )
@@ -63,5 +63,5 @@ func Run(ctx context.Context, e *command.Env, agent string, peer message.Peer) e
 	if in, out := e.Terminal(); in != nil && e.Getenv("TERM") != "dumb" && !e.Flags.JSON {
 		return converse(ctx, e, agent, peer, in, out)
 	}
-	return pipe(ctx, e, agent, peer)
+	return lines.Run(ctx, e, agent, peer)
 }

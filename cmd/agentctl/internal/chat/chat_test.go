@@ -2,7 +2,6 @@ package chat
 
 import (
 	"errors"
-	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/internal/source"
-	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -291,27 +289,5 @@ func TestSizes(t *testing.T) {
 				t.Errorf("%v: %q", size, l)
 			}
 		}
-	}
-}
-
-func TestRead(t *testing.T) {
-	lines := make(chan line)
-	go read(t.Context(), strings.NewReader("one\r\n\ntwo\n"+strings.Repeat("x", 3*thread.MaxEvent)+"\nend"), lines)
-	var got []line
-	for {
-		l := <-lines
-		got = append(got, l)
-		if l.err != nil {
-			break
-		}
-	}
-	if len(got) < 5 || got[0].text != "one" || got[1].text != "" || got[2].text != "two" || got[4].text != "end" {
-		t.Fatalf("%d lines", len(got))
-	}
-	if n := len(got[3].text); n <= thread.MaxEvent || n > thread.MaxEvent+128<<10 {
-		t.Errorf("of a line that is too long %d bytes are kept", n)
-	}
-	if last := got[len(got)-1]; !errors.Is(last.err, io.EOF) {
-		t.Errorf("ended with %v", last.err)
 	}
 }

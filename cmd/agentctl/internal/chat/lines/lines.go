@@ -1,4 +1,11 @@
-package chat
+// Package lines owns the conversation where there is no terminal: each line of
+// standard input is a message, and each reply is printed in order, or with --json
+// one object a line.
+//
+// It promises that nothing but replies comes to standard output, without an escape
+// of its own; that a message which failed is told on standard error and does not
+// hold up the next; and that input without an end needs no memory without one.
+package lines
 
 import (
 	"bufio"
@@ -30,9 +37,9 @@ type answer struct {
 	Reply   *string `json:"reply"`
 }
 
-// pipe says one line, waits for its reply, and then the next: an agent answers a
+// Run says one line, waits for its reply, and then the next: an agent answers a
 // conversation in order anyway, and a long input cannot fill its inbox.
-func pipe(ctx context.Context, e *command.Env, agent string, peer message.Peer) error {
+func Run(ctx context.Context, e *command.Env, agent string, peer message.Peer) error {
 	lines := make(chan line)
 	go read(ctx, e.In, lines)
 	failed := false
