@@ -44,8 +44,10 @@ func (p *loopback) answer(w http.ResponseWriter, r *http.Request) {
 	last := in.Messages[len(in.Messages)-1]
 	w.Header().Set("Content-Type", "text/event-stream")
 	delta := func(v map[string]any) {
-		chunk := map[string]any{"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted",
-			"choices": []any{map[string]any{"index": 0, "delta": v}}}
+		chunk := map[string]any{
+			"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted",
+			"choices": []any{map[string]any{"index": 0, "delta": v}},
+		}
 		b, _ := json.Marshal(chunk)
 		fmt.Fprintf(w, "data: %s\n\n", b)
 		w.(http.Flusher).Flush()
@@ -65,8 +67,10 @@ func (p *loopback) answer(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(text, "tool"):
 		delta(map[string]any{"reasoning_content": "a tool is needed here"})
 		reason = "tool_calls"
-		delta(map[string]any{"tool_calls": []any{map[string]any{"index": 0, "id": "call_1", "type": "function",
-			"function": map[string]any{"name": "bash_exec", "arguments": `{"command":"echo from-the-tool","comment":"to see"}`}}}})
+		delta(map[string]any{"tool_calls": []any{map[string]any{
+			"index": 0, "id": "call_1", "type": "function",
+			"function": map[string]any{"name": "bash_exec", "arguments": `{"command":"echo from-the-tool","comment":"to see"}`},
+		}}})
 	case strings.Contains(text, "hang"):
 		delta(map[string]any{"content": "this never ends"})
 		<-r.Context().Done()

@@ -19,7 +19,8 @@ func TestCount(t *testing.T) {
 	}
 	var r row
 	r.count([]*registry.Turn{
-		{ErrorAttempts: 2}, turn(time.Second, registry.Fate_FATE_REPLIED, 1), turn(30*time.Second, registry.Fate_FATE_DEAD, 0),
+		{ErrorAttempts: 2},
+		turn(time.Second, registry.Fate_FATE_REPLIED, 1), turn(30*time.Second, registry.Fate_FATE_DEAD, 0),
 		turn(2*time.Minute, registry.Fate_FATE_REPLIED, 5),
 	}, now)
 	if r.Turns != 2 || r.Errors != 4 || r.InputTokens != 20 || r.OutputTokens != 4 || fmt.Sprintf("%.3f", r.TurnsPerS) != "0.033" {

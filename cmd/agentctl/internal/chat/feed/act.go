@@ -21,7 +21,7 @@ type Told struct {
 	Err  error
 }
 
-// Aborted: the run of a message was asked to end.
+// Aborted tells that the run of a message was asked to end.
 type Aborted struct {
 	ID  int64
 	Err error

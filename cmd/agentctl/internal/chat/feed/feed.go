@@ -14,12 +14,12 @@ import (
 
 // What the services tell the screen.
 type (
-	// Accepted: a message is in the inbox, or was refused.
+	// Accepted tells that a message is in the inbox, or was refused.
 	Accepted struct {
 		ID  int64
 		Err error
 	}
-	// Finished: a message has its fate.
+	// Finished tells that a message has its fate.
 	Finished struct {
 		ID    int64
 		Turn  *registry.Turn
@@ -27,12 +27,12 @@ type (
 		OK    bool // there is a reply
 		Err   error
 	}
-	// Seen: message events of a conversation, from whoever.
+	// Seen are message events of a conversation, from whoever.
 	Seen struct {
 		Peer   message.Peer
 		Events []*registry.Event
 	}
-	// Opened: the past of a conversation; Head 0 means there is none yet.
+	// Opened is the past of a conversation; Head 0 means there is none yet.
 	Opened struct {
 		Peer   message.Peer
 		Events []*registry.Event
