@@ -1,37 +1,21 @@
 package powerloss_test
 
 import (
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/ncruces/go-sqlite3"
-	sqlitedriver "github.com/ncruces/go-sqlite3/driver"
 	_ "github.com/ncruces/go-sqlite3/embed"
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// name is both the driver and the file system below it.
+// name of the file system.
 const name = "powerloss"
 
-func init() {
-	vfs.Register(name, system{})
-	sql.Register(name, wired{})
-}
-
-// wired opens our databases on the simulated disk. Nothing of what the store says
-// changes but two things: no shared memory, so that the one connection locks
-// alone, and a checkpoint every few pages, so that short runs have some.
-type wired struct{}
-
-func (wired) Open(dsn string) (driver.Conn, error) {
-	return (&sqlitedriver.SQLite{}).Open(strings.Replace(dsn, "&_pragma=", "&_pragma=locking_mode(EXCLUSIVE)&_pragma=wal_autocheckpoint(20)&vfs="+name+"&_pragma=", 1))
-}
+func init() { vfs.Register(name, system{}) }
 
 // write is one that no fsync has followed yet.
 type write struct {

@@ -53,7 +53,7 @@ func files(root string) []string {
 func engine(root string) *sqlite.Engine {
 	return sqlite.New(sqlite.Options{
 		Path: func(r store.Ref) (string, error) { return filepath.Join(root, r.Agent, r.Thread), nil },
-		Live: anyLease, Driver: name,
+		Live: anyLease, Connect: wired,
 	})
 }
 
@@ -125,7 +125,7 @@ func cuts(t *testing.T, chance *rand.Rand, count int) (fig drill.Figures, corrup
 
 // intact asks SQLite itself.
 func intact(t *testing.T, path string) bool {
-	d, err := db.Open(t.Context(), filepath.Dir(path), db.Options{Driver: name})
+	d, err := db.Open(t.Context(), filepath.Dir(path), db.Options{Connect: wired})
 	if err != nil {
 		t.Errorf("open %s: %v", path, err)
 		return false
@@ -145,7 +145,7 @@ func control(t *testing.T, chance *rand.Rand) (acked, lost int) {
 	root := home(t)
 	current = &disk{files: map[string]*image{}, cutAt: 1 + chance.IntN(120)}
 	dir := filepath.Join(root, drill.Agent, "inbox")
-	d, err := db.Open(t.Context(), dir, db.Options{Driver: name})
+	d, err := db.Open(t.Context(), dir, db.Options{Connect: wired})
 	if err == nil {
 		for ; acked < 100; acked++ {
 			if d.Do(t.Context(), false, func(tx *db.Tx) error {
@@ -159,7 +159,7 @@ func control(t *testing.T, chance *rand.Rand) (acked, lost int) {
 		_ = d.Close()
 	}
 	current = current.restart(chance, files(root))
-	d, err = db.Open(t.Context(), dir, db.Options{Driver: name})
+	d, err = db.Open(t.Context(), dir, db.Options{Connect: wired})
 	if err != nil {
 		t.Errorf("control: open: %v", err) // NORMAL may lose, and never corrupts
 		return acked, 0

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/pool"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
@@ -31,8 +32,8 @@ type Options struct {
 	MaxOpen int
 	// Idle is how long a database stays open at rest; 0 means 60 s.
 	Idle time.Duration
-	// Driver is the database/sql driver; empty means ours. See db.Options.
-	Driver string
+	// Connect opens a database; nil means conn.Open. See db.Options.
+	Connect func(path string) (conn.Conn, error)
 }
 
 // Engine is a store.Engine over SQLite.
@@ -51,7 +52,7 @@ func New(o Options) *Engine {
 	if o.Idle <= 0 {
 		o.Idle = time.Minute
 	}
-	return &Engine{o: o, pool: pool.New(pool.Options{Path: o.Path, OnCommit: o.OnCommit, OnFault: o.OnFault, MaxOpen: o.MaxOpen, Idle: o.Idle, Driver: o.Driver})}
+	return &Engine{o: o, pool: pool.New(pool.Options{Path: o.Path, OnCommit: o.OnCommit, OnFault: o.OnFault, MaxOpen: o.MaxOpen, Idle: o.Idle, Connect: o.Connect})}
 }
 
 // Close closes every database; operations under way are finished first.

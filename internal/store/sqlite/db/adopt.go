@@ -1,7 +1,6 @@
 package db
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
@@ -19,11 +18,11 @@ func Create(dir string) (bool, error) {
 // image, and answers its format. What the external tool's agent has acked is
 // done, so our acks begin there; each inbox event below gets the fate silent,
 // because whether it was answered cannot be told any more.
-func (d *DB) adopt(ctx context.Context) (int, error) {
+func (d *DB) adopt() (int, error) {
 	if err := d.exec("BEGIN IMMEDIATE"); err != nil {
 		return 0, fmt.Errorf("add tables: %w", err)
 	}
-	format, err := d.addTables(ctx)
+	format, err := d.addTables()
 	if err == nil {
 		err = d.exec("COMMIT")
 	}
@@ -34,8 +33,8 @@ func (d *DB) adopt(ctx context.Context) (int, error) {
 	return format, nil
 }
 
-func (d *DB) addTables(ctx context.Context) (int, error) {
-	if _, err := d.conn.ExecContext(ctx, schema.SQL); err != nil {
+func (d *DB) addTables() (int, error) {
+	if err := d.conn.Script(schema.SQL); err != nil {
 		return 0, err
 	}
 	tx := &Tx{d: d}
@@ -67,10 +66,10 @@ func (d *DB) addTables(ctx context.Context) (int, error) {
 
 // addColumns adds what a database of the same format lacks. A table that is not
 // there is fsck's to make.
-func (d *DB) addColumns(ctx context.Context) error {
+func (d *DB) addColumns() error {
 	for _, c := range schema.Later {
 		var columns, there int
-		err := d.conn.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(SUM(name = ?), 0) FROM pragma_table_info(?)", c[1], c[0]).Scan(&columns, &there)
+		_, err := d.ask("SELECT COUNT(*), COALESCE(SUM(name = ?), 0) FROM pragma_table_info(?)", []any{c[1], c[0]}, &columns, &there)
 		if err != nil {
 			return fmt.Errorf("look for column %s: %w", c[1], err)
 		}

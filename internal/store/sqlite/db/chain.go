@@ -2,7 +2,6 @@ package db
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 
 	"github.com/theclaw/agents/internal/store"
@@ -57,21 +56,22 @@ func (t *Tx) chainForeign() error {
 // the chain.
 func (t *Tx) ChainForeign() error { return t.chainForeign() }
 
-func (d *DB) verifyTail(ctx context.Context) error {
-	rows, err := d.conn.QueryContext(ctx, `SELECT c.event_id, c.prev, c.sha256, e.id, e.created_at, e.source, e.type, e.subtype, e.content
-		FROM x_chain c LEFT JOIN events e ON e.id = c.event_id ORDER BY c.event_id DESC LIMIT ?`, tail)
+func (d *DB) verifyTail() error {
+	s, err := d.conn.Prepare(`SELECT c.event_id, c.prev, c.sha256, e.id, e.created_at, e.source, e.type, e.subtype, e.content
+		FROM x_chain c LEFT JOIN events e ON e.id = c.event_id ORDER BY c.event_id DESC LIMIT ?`)
 	if err != nil {
 		return fmt.Errorf("read chain: %w", err)
 	}
-	defer func() { _ = rows.Close() }()
+	defer s.Close()
 	var wantHash []byte
-	for first := true; rows.Next(); first = false {
+	first := true
+	err = s.Each([]any{tail}, func(scan func(...any) error) error {
 		var id int64
 		var prev, sum []byte
 		var eid *int64
 		var at, source, typ, subtype, content *string
-		if err := rows.Scan(&id, &prev, &sum, &eid, &at, &source, &typ, &subtype, &content); err != nil {
-			return fmt.Errorf("read chain: %w", err)
+		if err := scan(&id, &prev, &sum, &eid, &at, &source, &typ, &subtype, &content); err != nil {
+			return err
 		}
 		if eid == nil || at == nil || source == nil || typ == nil || content == nil {
 			return fmt.Errorf("event %d is in the chain and gone: %w", id, store.ErrCorrupt)
@@ -83,9 +83,13 @@ func (d *DB) verifyTail(ctx context.Context) error {
 		if first {
 			d.chain = chainHead{id, sum}
 		}
-		wantHash = prev
+		first, wantHash = false, prev
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read chain: %w", err)
 	}
-	return rows.Err()
+	return nil
 }
 
 // VerifyChain checks every link and answers the number of chained events; the

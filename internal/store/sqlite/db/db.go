@@ -1,21 +1,17 @@
 package db
 
 import (
-	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
-	"modernc.org/sqlite"
-
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/sqlite/mirror"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
@@ -28,9 +24,9 @@ type Options struct {
 	OnCommit func([]thread.Event)
 	// Coalesce is the most operations in one transaction; 0 means 256.
 	Coalesce int
-	// Driver is the database/sql driver; empty means ours. A proof names one
+	// Connect opens the database at a path; nil means conn.Open. A proof has one
 	// whose disk it can cut the power of.
-	Driver string
+	Connect func(path string) (conn.Conn, error)
 	// Guest opens the thread as the external tool does: see the package comment.
 	Guest bool
 }
@@ -49,19 +45,21 @@ type DB struct {
 	uuid string
 	opts Options
 
-	sqlDB *sql.DB
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt
-	full  bool // synchronous in force
+	conn  conn.Conn
+	stmts map[string]conn.Stmt
+	full  bool    // synchronous in force
+	read  [2]bool // which of its settings were read back
 	chain chainHead
 	out   *mirror.Mirror
 	file  os.FileInfo // what the name meant when we opened it
 
-	queue  chan *op
-	stop   chan struct{}
-	done   chan struct{}
-	once   sync.Once
-	broken atomic.Pointer[error]
+	queue   chan *op
+	stop    chan struct{}
+	done    chan struct{}
+	once    sync.Once
+	ended   sync.Once
+	closing error // what closing said
+	broken  atomic.Pointer[error]
 
 	durable, lazy, ops atomic.Int64
 }
@@ -78,7 +76,7 @@ type op struct {
 // Open opens the thread at dir, adds our tables when another program made it,
 // and verifies the tail of the chain. Errors: store.ErrNotFound, ErrFormat,
 // ErrCorrupt, ErrReadOnly, ErrIO.
-func Open(ctx context.Context, dir string, o Options) (*DB, error) {
+func Open(_ context.Context, dir string, o Options) (*DB, error) {
 	path := filepath.Join(dir, "events.db")
 	file, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -92,19 +90,15 @@ func Open(ctx context.Context, dir string, o Options) (*DB, error) {
 	if o.Coalesce <= 0 {
 		o.Coalesce = 256
 	}
-	// No create: a database that vanished must not come back empty.
-	dsn := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=rw&_pragma=busy_timeout(5000)&_txlock=immediate"}).String()
-	s, err := sql.Open(cmp.Or(o.Driver, "sqlite"), dsn)
-	if err != nil {
-		return nil, err
+	if o.Connect == nil {
+		o.Connect = conn.Open
 	}
-	s.SetMaxOpenConns(1)
-	c, err := s.Conn(ctx)
+	c, err := o.Connect(path)
 	if err != nil {
-		return nil, errors.Join(opening(dir, err), s.Close())
+		return nil, opening(dir, err)
 	}
 	d := &DB{
-		dir: dir, opts: o, sqlDB: s, conn: c, stmts: map[string]*sql.Stmt{}, file: file,
+		dir: dir, opts: o, conn: c, stmts: map[string]conn.Stmt{}, file: file,
 		queue: make(chan *op, o.Coalesce), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	d.out = mirror.New(dir, d.between)
@@ -117,9 +111,8 @@ func Open(ctx context.Context, dir string, o Options) (*DB, error) {
 
 // prepare sets the connection up, migrates, and checks what is there.
 func (d *DB) prepare() error {
-	ctx := context.Background()
 	var mode string
-	if err := d.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode); err != nil {
+	if _, err := d.ask("PRAGMA journal_mode=WAL", nil, &mode); err != nil {
 		return fmt.Errorf("set wal mode: %w", err)
 	}
 	if mode != "wal" {
@@ -129,39 +122,43 @@ func (d *DB) prepare() error {
 		return err
 	}
 	var format, complete int
-	err := d.conn.QueryRowContext(ctx, "SELECT uuid, format, (SELECT COUNT(*) FROM sqlite_master WHERE name = 'x_memory') FROM x_meta").Scan(&d.uuid, &format, &complete)
-	if err != nil || complete == 0 && format <= schema.Format { // of the external tool, a fresh image, or older than the table
-		if format, err = d.adopt(ctx); err != nil {
+	ok, err := d.ask("SELECT uuid, format, (SELECT COUNT(*) FROM sqlite_master WHERE name = 'x_memory') FROM x_meta", nil, &d.uuid, &format, &complete)
+	if err != nil || !ok || complete == 0 && format <= schema.Format { // of the external tool, a fresh image, or older than the table
+		if format, err = d.adopt(); err != nil {
 			return err
 		}
 	}
 	if format > schema.Format {
 		return fmt.Errorf("format %d, this build knows %d: %w", format, schema.Format, store.ErrFormat)
 	}
-	if err := d.addColumns(ctx); err != nil {
+	if err := d.addColumns(); err != nil {
 		return err
 	}
-	return d.verifyTail(ctx)
+	return d.verifyTail()
 }
 
-// setSync sets synchronous and reads it back, because drivers differ in both
-// their default and what they accept.
+// setSync sets synchronous. Each setting is read back the first time, because
+// engines differ in both their default and what they accept.
 func (d *DB) setSync(full bool) error {
 	name, want := "NORMAL", 1
 	if full {
 		name, want = "FULL", 2
 	}
-	if _, err := d.conn.ExecContext(context.Background(), "PRAGMA synchronous="+name); err != nil {
+	if err := d.conn.Script("PRAGMA synchronous=" + name); err != nil {
 		return fmt.Errorf("set synchronous: %w", err)
 	}
+	d.full = full
+	if d.read[want-1] {
+		return nil
+	}
 	var got int
-	if err := d.conn.QueryRowContext(context.Background(), "PRAGMA synchronous").Scan(&got); err != nil {
+	if _, err := d.ask("PRAGMA synchronous", nil, &got); err != nil {
 		return fmt.Errorf("read synchronous: %w", err)
 	}
 	if got != want {
 		return fmt.Errorf("synchronous is %d, want %d: %w", got, want, store.ErrIO)
 	}
-	d.full = full
+	d.read[want-1] = true
 	return nil
 }
 
@@ -226,7 +223,8 @@ func (d *DB) submit(ctx context.Context, o *op) error {
 func (d *DB) Close() error {
 	d.once.Do(func() { close(d.stop) })
 	<-d.done
-	return d.release()
+	d.ended.Do(func() { d.closing = d.release() })
+	return d.closing
 }
 
 func (d *DB) release() error {
@@ -235,13 +233,9 @@ func (d *DB) release() error {
 	}
 	d.stmts = nil
 	if d.stillThere() != nil {
-		// Closing deletes the WAL by name, and the name may be another's by now.
-		_ = d.conn.Raw(func(driver any) error {
-			_, err := driver.(sqlite.FileControl).FileControlPersistWAL("main", 1)
-			return err
-		})
+		_ = d.conn.KeepLog() // closing deletes the WAL by name, and the name may be another's by now
 	}
-	return errors.Join(d.out.Close(), d.conn.Close(), d.sqlDB.Close())
+	return errors.Join(d.out.Close(), d.conn.Close())
 }
 
 // between reads the events between two ids, for the mirror; the worker calls it

@@ -7,21 +7,21 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/conn"
 )
 
 // classify maps what SQLite answers to the contract's errors.
 func classify(err error) error {
 	var done *classified
-	var se *sqlite.Error
+	var se *conn.Error
 	if errors.As(err, &done) || !errors.As(err, &se) {
 		return err
 	}
 	var kind error
-	switch se.Code() & 0xff {
+	switch se.Code & 0xff {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		kind = store.ErrCorrupt
 	case sqlite3.SQLITE_FULL:

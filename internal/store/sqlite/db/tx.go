@@ -1,14 +1,12 @@
 package db
 
 import (
-	"context"
-	"database/sql"
-	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -24,20 +22,19 @@ func (t *Tx) UUID() string { return t.d.uuid }
 // maxStmts bounds the statements kept prepared; filters make texts without end.
 const maxStmts = 256
 
-// stmt answers a prepared statement and what gives it back.
-func (d *DB) stmt(q string) (*sql.Stmt, func(), error) {
+// stmt answers a prepared statement, and whether to close it after its use.
+func (d *DB) stmt(q string) (s conn.Stmt, once bool, err error) {
 	if s, ok := d.stmts[q]; ok {
-		return s, func() {}, nil
+		return s, false, nil
 	}
-	s, err := d.conn.PrepareContext(context.Background(), q)
-	if err != nil {
-		return nil, nil, err
+	if s, err = d.conn.Prepare(q); err != nil {
+		return nil, false, d.note(err)
 	}
-	if len(d.stmts) < maxStmts {
-		d.stmts[q] = s
-		return s, func() {}, nil
+	if len(d.stmts) >= maxStmts {
+		return s, true, nil
 	}
-	return s, func() { _ = s.Close() }, nil
+	d.stmts[q] = s
+	return s, false, nil
 }
 
 // Prepared answers the texts of the statements kept, for tests of their plans.
@@ -45,55 +42,63 @@ func (t *Tx) Prepared() []string { return slices.Sorted(maps.Keys(t.d.stmts)) }
 
 // Exec runs a statement and answers the rows it changed.
 func (t *Tx) Exec(q string, args ...any) (int64, error) {
-	r, err := t.exec(q, args)
-	if err != nil {
-		return 0, err
-	}
-	return r.RowsAffected()
+	r, err := t.d.run(q, args)
+	return r.Changes, err
 }
 
-func (t *Tx) exec(q string, args []any) (sql.Result, error) {
-	s, back, err := t.d.stmt(q)
+func (d *DB) run(q string, args []any) (conn.Result, error) {
+	s, once, err := d.stmt(q)
 	if err != nil {
-		return nil, t.d.note(err)
+		return conn.Result{}, err
 	}
-	defer back()
-	r, err := s.ExecContext(context.Background(), args...)
-	return r, t.d.note(err)
+	if once {
+		defer s.Close()
+	}
+	r, err := s.Exec(args)
+	return r, d.note(err)
 }
 
 // Row scans the first row of a query; false when there is none.
 func (t *Tx) Row(q string, args []any, dest ...any) (bool, error) {
-	s, back, err := t.d.stmt(q)
+	s, once, err := t.d.stmt(q)
 	if err != nil {
-		return false, t.d.note(err)
+		return false, err
 	}
-	defer back()
-	err = s.QueryRowContext(context.Background(), args...).Scan(dest...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+	if once {
+		defer s.Close()
 	}
-	return err == nil, t.d.note(err)
+	ok, err := s.Row(args, dest)
+	return ok, t.d.note(err)
 }
 
 // Each calls fn for every row of a query.
 func (t *Tx) Each(q string, args []any, fn func(scan func(...any) error) error) error {
-	s, back, err := t.d.stmt(q)
+	s, once, err := t.d.stmt(q)
 	if err != nil {
-		return t.d.note(err)
+		return err
 	}
-	defer back()
-	rows, err := s.QueryContext(context.Background(), args...)
+	if once {
+		defer s.Close()
+	}
+	var own error // of fn: no fault of the database
+	err = s.Each(args, func(scan func(...any) error) error {
+		own = fn(scan)
+		return own
+	})
+	if own != nil {
+		return own
+	}
+	return t.d.note(err)
+}
+
+// ask is Row for a statement that is not worth keeping.
+func (d *DB) ask(q string, args []any, dest ...any) (bool, error) {
+	s, err := d.conn.Prepare(q)
 	if err != nil {
-		return t.d.note(err)
+		return false, err
 	}
-	defer func() { _ = rows.Close() }() // also when fn panics
-	for rows.Next() {
-		if err := fn(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return t.d.note(rows.Err())
+	defer s.Close()
+	return s.Row(args, dest)
 }
 
 // Columns selects an event in the order Scan reads it.
@@ -126,14 +131,12 @@ func (t *Tx) Insert(n store.NewEvent) (thread.Event, error) {
 		return thread.Event{}, err
 	}
 	e := thread.Event{CreatedAt: thread.Stamp(time.Now()), Source: n.Source, Type: n.Type, Subtype: n.Subtype, Content: n.Content}
-	r, err := t.exec("INSERT INTO events(created_at, source, type, subtype, content) VALUES(?,?,?,?,?)",
+	r, err := t.d.run("INSERT INTO events(created_at, source, type, subtype, content) VALUES(?,?,?,?,?)",
 		[]any{e.CreatedAt, e.Source, e.Type, e.Subtype, e.Content})
 	if err != nil {
 		return e, err
 	}
-	if e.ID, err = r.LastInsertId(); err != nil {
-		return e, err
-	}
+	e.ID = r.LastID
 	if err := t.link(e); err != nil {
 		return e, err
 	}

@@ -207,6 +207,6 @@ func call(fn func(*Tx) error, tx *Tx) (err error) {
 }
 
 func (d *DB) exec(q string) error {
-	_, err := (&Tx{d: d}).exec(q, nil)
+	_, err := d.run(q, nil)
 	return err
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -37,7 +38,8 @@ type Options struct {
 	OnFault func(store.Ref, error)
 	MaxOpen int           // databases kept open at rest
 	Idle    time.Duration // how long one stays open at rest
-	Driver  string        // see db.Options
+	// Connect is that of db.Options.
+	Connect func(path string) (conn.Conn, error)
 }
 
 // Pool is the open databases. Safe for concurrent use.
@@ -227,7 +229,7 @@ func (p *Pool) open(h *handle) {
 		h.err = err
 		return
 	}
-	h.db, h.err = db.Open(context.Background(), path, db.Options{OnCommit: p.committed(h.ref), Driver: p.o.Driver})
+	h.db, h.err = db.Open(context.Background(), path, db.Options{OnCommit: p.committed(h.ref), Connect: p.o.Connect})
 }
 
 func (p *Pool) committed(r store.Ref) func([]thread.Event) {

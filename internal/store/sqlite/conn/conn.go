@@ -1,0 +1,187 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"modernc.org/libc"
+	"modernc.org/libc/sys/types"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// Conn is a connection. It is an interface for the proofs, which run the store
+// over an engine whose disk they can cut the power of.
+type Conn interface {
+	// Prepare compiles one statement, for use again and again.
+	Prepare(sql string) (Stmt, error)
+	// Script runs statements once, each to its end. A pragma goes here: some take
+	// effect when they are compiled, and never again.
+	Script(sql string) error
+	// KeepLog lets Close leave the write-ahead log where it is.
+	KeepLog() error
+	// Close ends the connection; its statements are closed.
+	Close() error
+}
+
+// Stmt is a prepared statement. Arguments are int, int64, bool, string, []byte, a
+// pointer to a string, or nil; there must be one for each parameter.
+type Stmt interface {
+	Exec(args []any) (Result, error)
+	// Row reads the first row; false when there is none.
+	Row(args []any, dest []any) (bool, error)
+	// Each calls fn for every row, until it fails.
+	Each(args []any, fn func(scan func(dest ...any) error) error) error
+	Close() error
+}
+
+// Result of a statement that changes rows.
+type Result struct{ Changes, LastID int64 }
+
+// Error is what the engine answers.
+type Error struct {
+	Code int // extended
+	Text string
+}
+
+func (e *Error) Error() string { return e.Text }
+
+// wait is how long another program's lock is waited for.
+const wait = 5 * time.Second
+
+// native is a connection of the engine that is linked in.
+type native struct {
+	tls *libc.TLS
+	db  uintptr
+	out uintptr // two words that the engine writes results to
+}
+
+const word = int(unsafe.Sizeof(uintptr(0)))
+
+var errMemory = errors.New("the engine has no memory")
+
+// Open opens the database at path, which must be there: one that vanished must
+// not come back empty.
+func Open(path string) (Conn, error) {
+	c := &native{tls: libc.NewTLS()}
+	if c.out = libc.Xmalloc(c.tls, types.Size_t(2*word)); c.out == 0 {
+		c.tls.Close()
+		return nil, errMemory
+	}
+	name, err := libc.CString(path)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	rc := sqlite3.Xsqlite3_open_v2(c.tls, name, c.out, sqlite3.SQLITE_OPEN_READWRITE|sqlite3.SQLITE_OPEN_NOMUTEX|sqlite3.SQLITE_OPEN_EXRESCODE, 0)
+	c.free(name)
+	c.db = c.result(0) // there even after a failure, with its reason
+	if rc == sqlite3.SQLITE_OK {
+		rc = sqlite3.Xsqlite3_busy_timeout(c.tls, c.db, int32(wait/time.Millisecond))
+	}
+	if rc != sqlite3.SQLITE_OK {
+		return nil, errors.Join(c.error(rc), c.Close())
+	}
+	return c, nil
+}
+
+func (c *native) Close() error {
+	if c.tls == nil {
+		return nil
+	}
+	rc := sqlite3.Xsqlite3_close_v2(c.tls, c.db)
+	var err error
+	if rc != sqlite3.SQLITE_OK {
+		err = c.error(rc)
+	}
+	c.free(c.out)
+	c.tls.Close()
+	c.tls, c.db = nil, 0
+	return err
+}
+
+func (c *native) KeepLog() error {
+	name, err := libc.CString("main")
+	if err != nil {
+		return err
+	}
+	defer c.free(name)
+	*(*int32)(unsafe.Pointer(unsafe.SliceData(libc.GoBytes(c.out, word)))) = 1
+	if rc := sqlite3.Xsqlite3_file_control(c.tls, c.db, name, sqlite3.SQLITE_FCNTL_PERSIST_WAL, c.out); rc != sqlite3.SQLITE_OK {
+		return c.error(rc)
+	}
+	return nil
+}
+
+func (c *native) Prepare(sql string) (Stmt, error) {
+	s, tail, err := c.compile(sql, sqlite3.SQLITE_PREPARE_PERSISTENT)
+	switch {
+	case err != nil:
+		return nil, err
+	case s == nil || tail != "":
+		if s != nil {
+			_ = s.Close() // it was not run
+		}
+		return nil, fmt.Errorf("prepare %.40q: not one statement", sql)
+	}
+	return s, nil
+}
+
+func (c *native) Script(sql string) error {
+	for sql != "" {
+		s, tail, err := c.compile(sql, 0)
+		if err != nil {
+			return err
+		}
+		if s != nil {
+			_, err = s.Exec(nil)
+			_ = s.Close() // says again what Exec said
+			if err != nil {
+				return err
+			}
+		}
+		sql = tail
+	}
+	return nil
+}
+
+// compile makes the first statement of sql and answers what is behind it; there
+// is none in white space.
+func (c *native) compile(sql string, flags uint32) (*stmt, string, error) {
+	text, err := libc.CString(sql)
+	if err != nil {
+		return nil, "", err
+	}
+	defer c.free(text)
+	if rc := sqlite3.Xsqlite3_prepare_v3(c.tls, c.db, text, int32(len(sql)+1), flags, c.out, c.out+uintptr(word)); rc != sqlite3.SQLITE_OK {
+		return nil, "", c.error(rc)
+	}
+	p, tail := c.result(0), sql[min(int(c.result(1)-text), len(sql)):]
+	if p == 0 {
+		return nil, tail, nil
+	}
+	s := &stmt{c: c, p: p, params: int(sqlite3.Xsqlite3_bind_parameter_count(c.tls, p)), columns: int(sqlite3.Xsqlite3_column_count(c.tls, p))}
+	s.scan = s.scanRow
+	return s, tail, nil
+}
+
+func (c *native) free(p uintptr) {
+	if p != 0 {
+		libc.Xfree(c.tls, p)
+	}
+}
+
+// result is a word that the engine has written.
+func (c *native) result(n int) uintptr {
+	return *(*uintptr)(unsafe.Pointer(unsafe.SliceData(libc.GoBytes(c.out+uintptr(n*word), word))))
+}
+
+func (c *native) error(rc int32) error {
+	kind := libc.GoString(sqlite3.Xsqlite3_errstr(c.tls, rc))
+	if c.db != 0 {
+		if why := libc.GoString(sqlite3.Xsqlite3_errmsg(c.tls, c.db)); why != kind {
+			kind += ": " + why
+		}
+	}
+	return &Error{int(rc), fmt.Sprintf("%s (%d)", kind, rc)}
+}
