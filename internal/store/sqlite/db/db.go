@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
@@ -41,9 +41,9 @@ func (s Stats) Plus(o Stats) Stats {
 
 // DB is one open events.db.
 type DB struct {
-	dir  string
-	uuid string
-	opts Options
+	dir, name string // the directory, and events.db in it
+	uuid      string
+	opts      Options
 
 	conn  conn.Conn
 	stmts map[string]conn.Stmt
@@ -51,7 +51,7 @@ type DB struct {
 	read  [2]bool // which of its settings were read back
 	chain chainHead
 	out   *mirror.Mirror
-	file  os.FileInfo // what the name meant when we opened it
+	file  unix.Stat_t // what the name meant when we opened it
 
 	queue   chan *op
 	stop    chan struct{}
@@ -78,8 +78,9 @@ type op struct {
 // ErrCorrupt, ErrReadOnly, ErrIO.
 func Open(_ context.Context, dir string, o Options) (*DB, error) {
 	path := filepath.Join(dir, "events.db")
-	file, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+	var file unix.Stat_t
+	err := unix.Stat(path, &file)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil, fmt.Errorf("open %s: %w", dir, store.ErrNotFound)
 	} else if err != nil {
 		return nil, fmt.Errorf("open thread: %w", err)
@@ -98,7 +99,7 @@ func Open(_ context.Context, dir string, o Options) (*DB, error) {
 		return nil, opening(dir, err)
 	}
 	d := &DB{
-		dir: dir, opts: o, conn: c, stmts: map[string]conn.Stmt{}, file: file,
+		dir: dir, name: path, opts: o, conn: c, stmts: map[string]conn.Stmt{}, file: file,
 		queue: make(chan *op, o.Coalesce), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	d.out = mirror.New(dir, d.between)
@@ -164,8 +165,6 @@ func (d *DB) setSync(full bool) error {
 
 // UUID identifies the database for good.
 func (d *DB) UUID() string { return d.uuid }
-
-func (d *DB) path() string { return filepath.Join(d.dir, "events.db") }
 
 // Dir is the thread directory.
 func (d *DB) Dir() string { return d.dir }

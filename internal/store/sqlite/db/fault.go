@@ -3,7 +3,6 @@ package db
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -105,8 +104,8 @@ func (d *DB) breakWith(err error) { d.broken.CompareAndSwap(nil, &err) }
 // directory was removed or moved away takes writes without an error, and nobody
 // would ever see them.
 func (d *DB) stillThere() error {
-	now, err := os.Stat(d.path())
-	if err == nil && os.SameFile(now, d.file) {
+	var now unix.Stat_t
+	if err := unix.Stat(d.name, &now); err == nil && now.Dev == d.file.Dev && now.Ino == d.file.Ino {
 		return nil
 	}
 	return &classified{store.ErrNotFound, errors.New("the database was removed, moved or replaced under " + d.dir)}

@@ -55,11 +55,17 @@ func finish(tx *db.Tx, f store.Fence, fin store.Finish, t turnRow) (store.Finish
 
 // say appends an event of the agent and the row that will deliver it.
 func say(tx *db.Tx, f store.Fence, fin store.Finish, key, content string) (int64, error) {
-	id, fresh, err := tx.InsertOnce(key, f.Token, store.NewEvent{Source: thread.SourceSelf, Type: thread.TypeMessage, Content: content})
-	if err != nil || !fresh {
+	if id, err := tx.Deduped(key); err != nil || id != 0 {
 		return id, err
 	}
-	return id, outbox.Put(tx, id, fin.Deliver, fin.Console, fin.BootID)
+	ev, err := tx.Insert(store.NewEvent{Source: thread.SourceSelf, Type: thread.TypeMessage, Content: content})
+	if err != nil {
+		return 0, err
+	}
+	if err := tx.Dedupe(key, ev.ID, f.Token); err != nil {
+		return 0, err
+	}
+	return ev.ID, outbox.Put(tx, ev, fin.Deliver, fin.Console, fin.BootID)
 }
 
 // ResetCrashes forgets the claims of turns that were given back cleanly.

@@ -72,11 +72,7 @@ func Head(tx *db.Tx) (int64, error) {
 // Put makes the row of an event that the agent said just now. A thread without
 // a channel skips it, so that a channel configured later does not send what was
 // said before it.
-func Put(tx *db.Tx, eventID int64, deliver, console bool, bootID string) error {
-	ev, _, err := tx.Event(eventID)
-	if err != nil {
-		return err
-	}
+func Put(tx *db.Tx, ev thread.Event, deliver, console bool, bootID string) error {
 	now, state, channel := time.Now().UnixMilli(), store.DeliveryPending, ""
 	switch {
 	case !deliver:
@@ -85,12 +81,13 @@ func Put(tx *db.Tx, eventID int64, deliver, console bool, bootID string) error {
 		state, channel = store.DeliverySent, "console"
 	}
 	if _, err := tx.Exec("INSERT INTO x_delivery(event_id, key, state, channel, boot_id, created_at, updated_at) VALUES(?,?,?,?,?,?,?)",
-		eventID, ev.DeliveryKey(tx.UUID()), state, channel, bootID, now, now); err != nil {
+		ev.ID, ev.DeliveryKey(tx.UUID()), state, channel, bootID, now, now); err != nil {
 		return err
 	}
-	if state != store.DeliveryPending {
-		_, err = advance(tx)
+	if state == store.DeliveryPending {
+		return nil
 	}
+	_, err := advance(tx)
 	return err
 }
 
