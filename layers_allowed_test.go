@@ -8,6 +8,7 @@ var (
 	// imports between families of one layer
 	sideways = []allowance{
 		{"bench", "bench/load", "the program drives the load"},
+		{"bench", "bench/limits", "the program measures against the limits"},
 		{"internal/route", "internal/source", "a route is made of a source address"},
 		{"internal/route", "internal/thread", "a reply_context is encoded as events are"},
 	}

@@ -58,6 +58,7 @@ var onlyIn = []struct {
 	{"github.com/openai/openai-go", []string{"services/runner"}, "only the runner talks to models"},
 	{"github.com/anthropics/anthropic-sdk-go", []string{"services/runner"}, "only the runner talks to models"},
 	{"modernc.org/sqlite", []string{"internal/store", "internal/invariant", "bench", "proofs/standin"}, "databases are opened behind the storage contract; the checker and the foreign programs see them from outside"},
+	{"modernc.org/libc", []string{"internal/store/sqlite/conn"}, "one room calls the engine; its memory is nobody else's business"},
 	{"github.com/jackc/pgx", []string{"internal/store", "bench"}, "databases are opened behind the storage contract"},
 	{"testing", forTests, "a program must not carry the test framework"},
 }

@@ -6,10 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"syscall"
 	"time"
 
+	"github.com/theclaw/agents/bench/limits"
 	"github.com/theclaw/agents/bench/load"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -24,11 +23,10 @@ func measure(agentd string, quick bool, progress io.Writer) (*table, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	t := &table{}
-	f, err := fsyncTime(dir)
+	f, p0, err := measureLimits(dir, t)
 	if err != nil {
 		return nil, err
 	}
-	t.figure("F: overwrite 4 KiB and fdatasync, p50", short(f))
 	say := func(format string, a ...any) { fmt.Fprintf(progress, format+"\n", a...) }
 
 	say("start with no agents")
@@ -36,7 +34,7 @@ func measure(agentd string, quick bool, progress io.Writer) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = measureServer(ctx, s, t, f, quick, say)
+	err = measureServer(ctx, s, t, dir, f, p0, quick, say)
 	if err == nil {
 		say("the dispatch shim")
 		err = measureShim(ctx, filepath.Join(filepath.Dir(agentd), "agent"), filepath.Join(dir, "home"), "bench", 200, t)
@@ -52,7 +50,7 @@ func measure(agentd string, quick bool, progress io.Writer) (*table, error) {
 	return t, measureMany(ctx, agentd, filepath.Join(dir, "many"), n, t)
 }
 
-func measureServer(ctx context.Context, s *server, t *table, f time.Duration, quick bool, say func(string, ...any)) error {
+func measureServer(ctx context.Context, s *server, t *table, dir string, f, p0 time.Duration, quick bool, say func(string, ...any)) error {
 	t.atMost("start to SERVING, no agents", s.ready, 200*time.Millisecond)
 	rss, _ := s.rss()
 	t.below("RSS idle, MB", rss, 40, "")
@@ -93,18 +91,48 @@ func measureServer(ctx context.Context, s *server, t *table, f time.Duration, qu
 		}
 		name := fmt.Sprintf("%d conversations: ", g.conversations)
 		if g.conversations == 1 {
-			t.atMost(name+"push acknowledged, p50", load.Percentile(r.Push, .5), 2*f+60*time.Microsecond)
+			t.atMost(name+"push acknowledged, p50", load.Percentile(r.Push, .5), 2*f+6*p0)
 			t.atMost(name+"acknowledged push -> reply seen, p50", load.Percentile(r.Reply, .5), 3*time.Millisecond)
 			t.atMost(name+"acknowledged push -> reply seen, p99", load.Percentile(r.Reply, .99), 20*time.Millisecond)
 		} else {
 			t.figure(name+"acknowledged push -> reply seen, p50 / p99", short(load.Percentile(r.Reply, .5))+" / "+short(load.Percentile(r.Reply, .99)))
 		}
 		t.atLeast(name+"turns/s", r.Rate(), g.rate, "")
+		bare, err := limits.Engine(ctx, dir, g.conversations, max(per/g.conversations, 20))
+		if err != nil {
+			return err
+		}
+		t.figure(name+"messages/s of the bare engine", fmt.Sprintf("%.0f", bare))
+		t.ratio(name+"turns/s against it", r.Rate()/bare, .5)
 		t.atMost(name+"CPU per message, all services", time.Duration(float64(cpu1-cpu0)/float64(r.Messages)), 2*time.Millisecond)
 	}
 	rss, _ = s.rss()
 	t.figure("RSS after the load, MB", fmt.Sprintf("%.0f", rss))
 	return nil
+}
+
+// measureLimits measures the machine, in the directory where the rest is measured.
+func measureLimits(dir string, t *table) (f, p0 time.Duration, err error) {
+	if f, err = limits.Sync(dir, 500); err != nil {
+		return f, p0, err
+	}
+	t.figure("F: overwrite 4 KiB and fdatasync, p50", short(f))
+	if p0, err = limits.PingPong(dir, 2000); err != nil {
+		return f, p0, err
+	}
+	t.figure("P0: a byte there and back over a Unix socket, p50", short(p0))
+	for _, w := range []int{1, 8, 64} {
+		a, err := limits.Commits(dir, w, 1000/w, 1)
+		if err != nil {
+			return f, p0, err
+		}
+		u, err := limits.Commits(dir, w, 1000/w, 2)
+		if err != nil {
+			return f, p0, err
+		}
+		t.figure(fmt.Sprintf("A(%d), U(%d): raw group commits, units/s", w, w), fmt.Sprintf("%.0f, %.0f", a, u))
+	}
+	return f, p0, nil
 }
 
 // measureMany starts a home that has many agents.
@@ -156,36 +184,4 @@ func measureMany(ctx context.Context, agentd, home string, n int, t *table) erro
 	t.figure(fmt.Sprintf("CPU idle over %s, %d agents", watch, n), short(cpu1-cpu0))
 	t.note = "Latency is from the acknowledged push to a watching client; the model is the built-in offline one."
 	return s.stop()
-}
-
-// fsyncTime is the p50 of overwriting 4 KiB in a written file, with fdatasync.
-func fsyncTime(dir string) (time.Duration, error) {
-	f, err := os.Create(filepath.Join(dir, "fsync"))
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	defer func() { _ = f.Close() }()
-	block := make([]byte, 4096)
-	for range 256 {
-		if _, err := f.Write(block); err != nil {
-			return 0, err
-		}
-	}
-	if err := f.Sync(); err != nil {
-		return 0, err
-	}
-	var all []time.Duration
-	for i := range 500 {
-		began := time.Now()
-		if _, err := f.WriteAt(block, int64(i%256)*4096); err != nil {
-			return 0, err
-		}
-		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
-			return 0, err
-		}
-		all = append(all, time.Since(began))
-	}
-	slices.Sort(all)
-	return load.Percentile(all, .5), nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/theclaw/agents/bench/limits"
 	"github.com/theclaw/agents/bench/load"
 )
 
@@ -20,7 +21,7 @@ func measureShim(ctx context.Context, shim, home, agent string, runs int, t *tab
 		t.figure("shim: there is no "+shim, "not measured")
 		return nil
 	}
-	empty, err := emptyProgram(ctx, filepath.Join(home, "..", "empty"))
+	empty, err := limits.Empty(ctx, filepath.Join(home, "..", "empty"))
 	if err != nil {
 		return err
 	}
@@ -43,23 +44,6 @@ func measureShim(ctx context.Context, shim, home, agent string, runs int, t *tab
 	t.figure("shim: agent run on an empty inbox, whole process, p50", short(p50))
 	t.below("shim / X0", float64(p50)/float64(x0), 6, "")
 	return nil
-}
-
-// emptyProgram builds the least Go program there is.
-func emptyProgram(ctx context.Context, dir string) (string, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "empty")
-	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
-		return "", err
-	}
-	c := exec.CommandContext(ctx, "go", "build", "-o", program, source)
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	if out, err := c.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build an empty program: %w\n%s", err, out)
-	}
-	return program, nil
 }
 
 // timed runs a program to its end, in a daemon's environment.

@@ -32,6 +32,11 @@ func (t *table) atLeast(what string, got, goal float64, unit string) {
 	t.rows = append(t.rows, row{what, fmt.Sprintf(">= %.0f%s", goal, unit), fmt.Sprintf("%.0f%s", got, unit), &met})
 }
 
+func (t *table) ratio(what string, got, goal float64) {
+	met := got >= goal
+	t.rows = append(t.rows, row{what, fmt.Sprintf(">= %.2f", goal), fmt.Sprintf("%.2f", got), &met})
+}
+
 func (t *table) below(what string, got, goal float64, unit string) {
 	met := got <= goal
 	t.rows = append(t.rows, row{what, fmt.Sprintf("<= %.3g%s", goal, unit), fmt.Sprintf("%.3g%s", got, unit), &met})

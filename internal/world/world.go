@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/internal/agentdir"
@@ -45,6 +46,7 @@ type Options struct {
 	Notifier func() (home string, ok bool)
 	TTL      time.Duration // of leases; default 1 s
 	Logger   *slog.Logger
+	Metrics  prometheus.Registerer // counts the calls that all services answer; nil: nobody does
 }
 
 // World is a running home.
@@ -194,7 +196,7 @@ func (w *World) resolve(_ context.Context, ref string) (string, error) {
 
 // serve starts one service; its stop waits until it has drained.
 func (w *World) serve(addr, token string, reg serve.Registrar, p serve.Policy, run func(context.Context) error) error {
-	srv, err := serve.New(serve.Options{Addr: addr, Services: []serve.Registrar{reg}, Policy: p, Token: func() string { return token }, Logger: w.o.Logger, Grace: time.Second})
+	srv, err := serve.New(serve.Options{Addr: addr, Services: []serve.Registrar{reg}, Policy: p, Token: func() string { return token }, Logger: w.o.Logger, Metrics: w.o.Metrics, Grace: time.Second})
 	if err != nil {
 		return err
 	}
