@@ -5,7 +5,7 @@
 // database, durable where the contract says so, and begins with the fence when
 // it is under a lease. What happens inside is told by noun:
 //
-//	Engine -> pool ------> db (connection, commits, chain) -> mirror (events.jsonl), schema
+//	Engine -> pool ------> db (order of commits, chain) -> conn, mirror (events.jsonl), schema
 //	   |                   ^
 //	   +-> inbox, journal, outbox, consumer (the x_ tables)
 //
