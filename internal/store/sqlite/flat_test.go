@@ -1,86 +1,57 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql"
-	"database/sql/driver"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// counted is our driver with every row that leaves SQLite counted. What SQLite
+// counted is a connection with every row that leaves SQLite counted. What SQLite
 // looks at on the way is TestNoQueryScans' to show.
-type counted struct{ driver.Driver }
+type counted struct {
+	conn.Conn
+	rows *atomic.Int64
+}
 
-var rowsRead atomic.Int64
+func (c counted) Prepare(q string) (conn.Stmt, error) {
+	s, err := c.Conn.Prepare(q)
+	return countedStmt{s, c.rows}, err
+}
 
-var register = sync.OnceFunc(func() {
-	s, err := sql.Open("sqlite", ":memory:")
-	if err != nil {
-		panic(err)
+type countedStmt struct {
+	conn.Stmt
+	rows *atomic.Int64
+}
+
+func (s countedStmt) Row(args, dest []any) (bool, error) {
+	ok, err := s.Stmt.Row(args, dest)
+	if ok {
+		s.rows.Add(1)
 	}
-	sql.Register("sqlite-counted", counted{s.Driver()})
-	_ = s.Close()
-})
-
-func (d counted) Open(name string) (driver.Conn, error) {
-	c, err := d.Driver.Open(name)
-	return countedConn{c}, err
+	return ok, err
 }
 
-type countedConn struct{ driver.Conn }
-
-func (c countedConn) PrepareContext(ctx context.Context, q string) (driver.Stmt, error) {
-	s, err := c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, q)
-	return countedStmt{s}, err
-}
-
-func (c countedConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
-	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
-}
-
-func (c countedConn) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Result, error) {
-	return c.Conn.(driver.ExecerContext).ExecContext(ctx, q, args)
-}
-
-func (c countedConn) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
-	r, err := c.Conn.(driver.QueryerContext).QueryContext(ctx, q, args)
-	return countedRows{r}, err
-}
-
-type countedStmt struct{ driver.Stmt }
-
-func (s countedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
-}
-
-func (s countedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	r, err := s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
-	return countedRows{r}, err
-}
-
-type countedRows struct{ driver.Rows }
-
-func (r countedRows) Next(dest []driver.Value) error {
-	err := r.Rows.Next(dest)
-	if err == nil {
-		rowsRead.Add(1)
-	}
-	return err
+func (s countedStmt) Each(args []any, fn func(func(...any) error) error) error {
+	return s.Stmt.Each(args, func(scan func(...any) error) error {
+		s.rows.Add(1)
+		return fn(scan)
+	})
 }
 
 // The context of a turn costs the same whatever came before it: the rows that a
 // claim reads, and those that a digest reads, do not grow with the thread.
 func TestContextReadsTheTailOnly(t *testing.T) {
-	register()
-	e := New(Options{Path: layout(home(t, "a")), Live: anyLease, Driver: "sqlite-counted"})
+	var rowsRead atomic.Int64
+	e := New(Options{Path: layout(home(t, "a")), Live: anyLease, Connect: func(path string) (conn.Conn, error) {
+		c, err := conn.Open(path)
+		return counted{c, &rowsRead}, err
+	}})
 	defer func() { _ = e.Close() }()
 	ctx, run := t.Context(), store.Fence{Resource: "agent/a", Token: 1}
 	want := int64(0)
