@@ -59,6 +59,20 @@ build: ## build agentctl, agent and agentd into .bin
 run: build ## start an agent here and talk to it: printf 'hello\n' | make run
 	@$(BIN)/agentctl up
 
+# What is released, and for what. SHA256SUMS names every file; the bill of materials
+# is read from the programs themselves.
+RELEASE := $(BIN)/release
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+.PHONY: release
+release: ## build the programs of a release into .bin/release: VERSION=v1.0.0
+	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)
+	@for p in $(PLATFORMS); do dir=$(RELEASE)/$${p/\//-}; mkdir -p $$dir; \
+	GOOS=$${p%/*} GOARCH=$${p#*/} $(GO_BUILD) -o $$dir/ $(PROGRAMS:%=./cmd/%) >&2; done
+	@cd tools && GOWORK=off go run ./sbom -name theclaw -version '$(VERSION)' $$(find $(RELEASE) -type f | LC_ALL=C sort) >$(RELEASE)/theclaw.cdx.json
+	@cd $(RELEASE) && find . -type f ! -name SHA256SUMS | LC_ALL=C sort | sed 's#^\./##' | xargs sha256sum >SHA256SUMS
+	@cd $(RELEASE) && cat SHA256SUMS
+
 .PHONY: install
 install: build ## put the programs into PREFIX/bin, or where `go install` would
 	@dir='$(if $(PREFIX),$(PREFIX)/bin)'; dir=$${dir:-$$(go env GOBIN)}; dir=$${dir:-$$(go env GOPATH)/bin}; \

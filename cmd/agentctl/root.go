@@ -22,7 +22,9 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/memory"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migrate"
+	"github.com/theclaw/agents/cmd/agentctl/internal/process"
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
+	"github.com/theclaw/agents/cmd/agentctl/internal/prune"
 	"github.com/theclaw/agents/cmd/agentctl/internal/run"
 	"github.com/theclaw/agents/cmd/agentctl/internal/setting"
 	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd"
@@ -102,7 +104,8 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, provider.Command(e), usage.Command(e), memory.Command(e))
 	subs = append(subs, cmds.Command(e))
 	subs = append(subs, doctor.Commands(e)...)
-	subs = append(subs, fsck.Command(e), migrate.Command(e))
+	subs = append(subs, fsck.Command(e), migrate.Command(e), prune.Command(e))
+	subs = append(subs, process.Commands(e)...)
 	subs = append(subs, archive.Commands(e)...)
 	subs = append(subs, drill.Command(e))
 	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e))

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -16,6 +19,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/process"
 	"github.com/theclaw/agents/internal/rpc/serve"
 )
 
@@ -26,7 +30,11 @@ type env struct {
 	log      *slog.Logger
 	redactor *obs.Redactor
 	metrics  *prometheus.Registry
+	process  *process.Service
 	abort    <-chan struct{}
+
+	mu      sync.Mutex
+	servers []*serve.Server
 }
 
 // component is a made service: what is served, what runs, what is closed.
@@ -57,6 +65,8 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 		return errors.Join(errs...)
 	}
 	failed := make(chan struct{}, len(o.services)+1)
+	// First, so that it ends last: who asks during a drain is told of it.
+	stages = append(stages, e.serveMetrics(failed))
 	for _, s := range o.services {
 		st, err := e.start(s, failed)
 		if err != nil {
@@ -64,7 +74,6 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 		}
 		stages = append(stages, st)
 	}
-	stages = append(stages, e.serveMetrics(failed))
 	e.log.Info("serving", "home", o.home)
 	var trim sync.WaitGroup
 	defer trim.Wait()
@@ -94,6 +103,11 @@ func newEnv(o options, stderr io.Writer) (*env, error) {
 	if err != nil {
 		return nil, err
 	}
+	names := make([]string, len(o.services))
+	for i, s := range o.services {
+		names[i] = s.name
+	}
+	e.process = process.New(process.Options{Version: versionText(), Services: names, Level: level, Logger: e.log, Started: time.Now()})
 	if e.homeDir, err = agentdir.OpenHome(o.home); err != nil {
 		return nil, err
 	}
@@ -132,8 +146,10 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 		cancel()
 		return nil, err
 	}
+	policy := maps.Clone(c.policy)
+	maps.Copy(policy, process.Policy())
 	srv, err := serve.New(serve.Options{
-		Addr: "unix://" + addr, Services: []serve.Registrar{c.register}, Policy: c.policy, Token: c.token,
+		Addr: "unix://" + addr, Services: []serve.Registrar{c.register, e.process.Register}, Policy: policy, Token: c.token,
 		Logger: e.log, Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": s.name}, e.metrics),
 		Grace: e.grace, Abort: e.abort,
 	})
@@ -141,6 +157,9 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 		cancel()
 		return nil, errors.Join(err, c.close())
 	}
+	e.mu.Lock()
+	e.servers = append(e.servers, srv)
+	e.mu.Unlock()
 	st := &stage{cancel: cancel, close: c.close}
 	// Served before it runs: SERVING must not wait for what is read at the start.
 	for _, f := range []func(context.Context) error{srv.Run, c.run} {
@@ -163,13 +182,29 @@ func (e *env) serveMetrics(failed chan<- struct{}) *stage {
 	ctx, cancel := context.WithCancel(context.Background())
 	st := &stage{cancel: cancel}
 	st.g.Go(func() error {
-		err := obs.ServeMetrics(ctx, obs.MetricsOptions{Addr: e.options.metrics, Gatherer: e.metrics})
+		err := obs.ServeMetrics(ctx, obs.MetricsOptions{Addr: e.options.metrics, Gatherer: e.metrics, Ready: e.ready})
 		if err != nil {
 			failed <- struct{}{}
 		}
 		return err
 	})
 	return st
+}
+
+// ready answers nil while every service of this process serves.
+func (e *env) ready(ctx context.Context) error {
+	e.mu.Lock()
+	servers := slices.Clone(e.servers)
+	e.mu.Unlock()
+	if len(servers) < len(e.services) {
+		return errors.New("not all services have started")
+	}
+	for _, s := range servers {
+		if err := s.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dialRegistry connects a worker to its registry.

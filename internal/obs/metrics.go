@@ -107,6 +107,7 @@ type RegistryMetrics struct {
 	DedupHits       prometheus.Counter     // pushes and records answered from a dedupe key
 	Commits         *prometheus.CounterVec // durability: full, lazy
 	OpenDatabases   prometheus.Gauge       // handles in the LRU
+	DiskFree        prometheus.Gauge       // bytes free where the home is
 }
 
 // NewRegistryMetrics makes the registry's metrics in r; nil r: uncollected.
@@ -122,6 +123,7 @@ func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
 		DedupHits:     m.counter("dedup_hits_total", "Writes answered from a dedupe key instead of being repeated.").WithLabelValues(),
 		Commits:       m.counter("store_commits_total", "Committed transactions by durability.", "durability"),
 		OpenDatabases: m.gauge("store_open_databases", "Databases held open.").WithLabelValues(),
+		DiskFree:      m.gauge("disk_free_bytes", "Bytes free on the disk of the home.").WithLabelValues(),
 	}
 }
 

@@ -250,6 +250,7 @@ type Engine interface {
 	Turns
 	Memories
 	Deliveries
+	Pruner
 	Close() error
 }
 

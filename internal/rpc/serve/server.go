@@ -146,6 +146,18 @@ func Serve(ctx context.Context, o Options) error {
 	return s.Run(ctx)
 }
 
+// Ready answers nil while the server serves, before it drains.
+func (s *Server) Ready(ctx context.Context) error {
+	r, err := s.health.Check(ctx, &healthpb.HealthCheckRequest{})
+	if err != nil {
+		return err
+	}
+	if r.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		return fmt.Errorf("%s is %s", s.l.Addr(), r.GetStatus())
+	}
+	return nil
+}
+
 // Addr is where the server listens.
 func (s *Server) Addr() net.Addr { return s.l.Addr() }
 

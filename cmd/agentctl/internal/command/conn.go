@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
 	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
+	process "github.com/theclaw/agents/proto/gen/theclaw/process/v1"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -49,6 +50,8 @@ var safe = []string{
 	runner.RunnerService_GetRunnerInfo_FullMethodName,
 	runner.RunnerService_ListProviders_FullMethodName,
 	deliverer.DelivererService_GetDelivererInfo_FullMethodName,
+	process.ProcessService_GetProcess_FullMethodName,
+	process.ProcessService_SetLogLevel_FullMethodName,
 }
 
 // Agents makes, starts and describes agents.
@@ -84,6 +87,11 @@ func (e *Env) RunnerService() runner.RunnerServiceClient {
 // DelivererService asks the deliverer.
 func (e *Env) DelivererService() deliverer.DelivererServiceClient {
 	return deliverer.NewDelivererServiceClient(e.Conn(Deliverer))
+}
+
+// Process looks into the process that serves a service.
+func (e *Env) Process(service string) process.ProcessServiceClient {
+	return process.NewProcessServiceClient(e.Conn(service))
 }
 
 // Conn is the connection to a service; it is dialled at the first call, whose

@@ -119,6 +119,10 @@ func (l *teller) step(s *registry.Step) {
 		case registry.StepState_STEP_STATE_INTENT:
 			l.say(at, Careful, "%s: begun, no result recorded yet", name)
 		default:
+			if len(s.GetResult()) == 0 { // a tool always answers something
+				l.say(at, Plain, "%s: done in %s; 'agentctl prune' removed the result from the journal, a record in the conversation has it", name, ms)
+				return
+			}
 			outcome, mood := toolOutcome(s.GetResult())
 			l.say(at, mood, "%s: %s in %s", name, outcome, ms)
 		}

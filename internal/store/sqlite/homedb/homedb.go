@@ -17,10 +17,16 @@ import (
 	"os"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	_ "modernc.org/sqlite" // the engine
 
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 )
+
+// format is the version of these tables, kept as user_version: one of a newer build
+// is refused before it is touched. 0 is the same as 1, from before it was written.
+const format = 1
 
 const schema = `
 CREATE TABLE IF NOT EXISTS lease (
@@ -56,7 +62,7 @@ func Open(ctx context.Context, path string) (*DB, error) {
 	// Read back, because drivers differ in what they accept: a token must be on
 	// disk before it is granted.
 	var sync int
-	if _, err = s.ExecContext(ctx, schema); err == nil {
+	if err = adopt(ctx, s, path); err == nil {
 		err = s.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&sync)
 	}
 	if err == nil && sync != 2 {
@@ -66,6 +72,24 @@ func Open(ctx context.Context, path string) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("open registry database: %w", err), s.Close())
 	}
 	return &DB{db: s}, nil
+}
+
+// adopt makes the tables in a database of this format or of an earlier one.
+func adopt(ctx context.Context, s *sql.DB, path string) error {
+	var has int
+	if err := s.QueryRowContext(ctx, "PRAGMA user_version").Scan(&has); err != nil {
+		return err
+	}
+	if has > format {
+		return fault.New(codes.FailedPrecondition, fault.FormatMismatch,
+			fmt.Sprintf("%s has format %d, this build knows %d: a newer version has served this home", path, has, format),
+			"use that version, or restore a backup into a new home")
+	}
+	if _, err := s.ExecContext(ctx, schema); err != nil || has == format {
+		return err
+	}
+	_, err := s.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", format))
+	return err
 }
 
 // Close closes the database.

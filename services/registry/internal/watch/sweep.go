@@ -60,6 +60,9 @@ func (w *Watch) sweep(ctx context.Context) {
 		w.MarkDue(a)
 	})
 	w.Metrics.OpenDatabases.Set(float64(w.Store.Open()))
+	if free, err := w.FreeDisk(); err == nil {
+		w.Metrics.DiskFree.Set(float64(free))
+	}
 	st := w.Store.Stats()
 	durable, lazy := st.Durable, st.Lazy
 	w.Metrics.Commits.WithLabelValues("full").Add(float64(durable - w.counted[0]))

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -131,6 +132,67 @@ func (x AgentHealth) Number() protoreflect.EnumNumber {
 // Deprecated: Use AgentHealth.Descriptor instead.
 func (AgentHealth) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{1}
+}
+
+// PruneKind tells what is removed.
+type PruneKind int32
+
+const (
+	// PRUNE_KIND_UNSPECIFIED is not used.
+	PruneKind_PRUNE_KIND_UNSPECIFIED PruneKind = 0
+	// PRUNE_KIND_RESULTS are arguments and results of the steps of finished turns.
+	PruneKind_PRUNE_KIND_RESULTS PruneKind = 1
+	// PRUNE_KIND_KEYS are idempotency keys of pushes.
+	PruneKind_PRUNE_KIND_KEYS PruneKind = 2
+	// PRUNE_KIND_LINES are rotated parts of events.jsonl.
+	PruneKind_PRUNE_KIND_LINES PruneKind = 3
+	// PRUNE_KIND_LOGS are rotated parts of logs.
+	PruneKind_PRUNE_KIND_LOGS PruneKind = 4
+)
+
+// Enum value maps for PruneKind.
+var (
+	PruneKind_name = map[int32]string{
+		0: "PRUNE_KIND_UNSPECIFIED",
+		1: "PRUNE_KIND_RESULTS",
+		2: "PRUNE_KIND_KEYS",
+		3: "PRUNE_KIND_LINES",
+		4: "PRUNE_KIND_LOGS",
+	}
+	PruneKind_value = map[string]int32{
+		"PRUNE_KIND_UNSPECIFIED": 0,
+		"PRUNE_KIND_RESULTS":     1,
+		"PRUNE_KIND_KEYS":        2,
+		"PRUNE_KIND_LINES":       3,
+		"PRUNE_KIND_LOGS":        4,
+	}
+)
+
+func (x PruneKind) Enum() *PruneKind {
+	p := new(PruneKind)
+	*p = x
+	return p
+}
+
+func (x PruneKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PruneKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_registry_v1_agent_proto_enumTypes[2].Descriptor()
+}
+
+func (PruneKind) Type() protoreflect.EnumType {
+	return &file_theclaw_registry_v1_agent_proto_enumTypes[2]
+}
+
+func (x PruneKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PruneKind.Descriptor instead.
+func (PruneKind) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{2}
 }
 
 // Agent describes one agent directory.
@@ -1879,11 +1941,223 @@ func (x *RestoreAgentsResponse) GetAgents() []*RestoredAgent {
 	return nil
 }
 
+// PruneAgentRequest says how old is old.
+type PruneAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// older_than is the least age; at least 25 hours, so that nothing goes that a
+	// model call or a send may still be tried for.
+	OlderThan *durationpb.Duration `protobuf:"bytes,2,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"`
+	// apply removes; else it is only counted.
+	Apply bool `protobuf:"varint,3,opt,name=apply,proto3" json:"apply,omitempty"`
+	// page_size in threads; 0 is 100, at most 1000.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// page_token of the page before; the inbox and the agent's logs are on the
+	// first page.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneAgentRequest) Reset() {
+	*x = PruneAgentRequest{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneAgentRequest) ProtoMessage() {}
+
+func (x *PruneAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneAgentRequest.ProtoReflect.Descriptor instead.
+func (*PruneAgentRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *PruneAgentRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *PruneAgentRequest) GetOlderThan() *durationpb.Duration {
+	if x != nil {
+		return x.OlderThan
+	}
+	return nil
+}
+
+func (x *PruneAgentRequest) GetApply() bool {
+	if x != nil {
+		return x.Apply
+	}
+	return false
+}
+
+func (x *PruneAgentRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *PruneAgentRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// PruneSum is what became of one kind on a page.
+type PruneSum struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// kind of what is summed up.
+	Kind PruneKind `protobuf:"varint,1,opt,name=kind,proto3,enum=theclaw.registry.v1.PruneKind" json:"kind,omitempty"`
+	// removed is the number of rows or files, or how many it would be.
+	Removed int64 `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
+	// bytes of them together.
+	Bytes int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// kept is the number of those that are old enough and still needed.
+	Kept          int64 `protobuf:"varint,4,opt,name=kept,proto3" json:"kept,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneSum) Reset() {
+	*x = PruneSum{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneSum) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneSum) ProtoMessage() {}
+
+func (x *PruneSum) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneSum.ProtoReflect.Descriptor instead.
+func (*PruneSum) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *PruneSum) GetKind() PruneKind {
+	if x != nil {
+		return x.Kind
+	}
+	return PruneKind_PRUNE_KIND_UNSPECIFIED
+}
+
+func (x *PruneSum) GetRemoved() int64 {
+	if x != nil {
+		return x.Removed
+	}
+	return 0
+}
+
+func (x *PruneSum) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *PruneSum) GetKept() int64 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+// PruneAgentResponse holds the sums of a page of threads.
+type PruneAgentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// sums by kind, each kind once.
+	Sums []*PruneSum `protobuf:"bytes,1,rep,name=sums,proto3" json:"sums,omitempty"`
+	// next_page_token continues; empty is the end.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneAgentResponse) Reset() {
+	*x = PruneAgentResponse{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneAgentResponse) ProtoMessage() {}
+
+func (x *PruneAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneAgentResponse.ProtoReflect.Descriptor instead.
+func (*PruneAgentResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *PruneAgentResponse) GetSums() []*PruneSum {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
+func (x *PruneAgentResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 var File_theclaw_registry_v1_agent_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1ftheclaw/registry/v1/agent.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x02\n" +
+	"\x1ftheclaw/registry/v1/agent.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x02\n" +
 	"\x05Agent\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x122\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1e.theclaw.registry.v1.AgentKindR\x04kind\x12\x10\n" +
@@ -1993,7 +2267,24 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\aaborted\x18\x05 \x01(\x03R\aaborted\x12\x12\n" +
 	"\x04kept\x18\x06 \x01(\tR\x04kept\"S\n" +
 	"\x15RestoreAgentsResponse\x12:\n" +
-	"\x06agents\x18\x01 \x03(\v2\".theclaw.registry.v1.RestoredAgentR\x06agents*S\n" +
+	"\x06agents\x18\x01 \x03(\v2\".theclaw.registry.v1.RestoredAgentR\x06agents\"\xec\x01\n" +
+	"\x11PruneAgentRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12I\n" +
+	"\n" +
+	"older_than\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xc8\x01\x01\xaa\x01\x062\x04\b\x90\xbf\x05R\tolderThan\x12\x14\n" +
+	"\x05apply\x18\x03 \x01(\bR\x05apply\x12'\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"\x82\x01\n" +
+	"\bPruneSum\x122\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1e.theclaw.registry.v1.PruneKindR\x04kind\x12\x18\n" +
+	"\aremoved\x18\x02 \x01(\x03R\aremoved\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x12\n" +
+	"\x04kept\x18\x04 \x01(\x03R\x04kept\"o\n" +
+	"\x12PruneAgentResponse\x121\n" +
+	"\x04sums\x18\x01 \x03(\v2\x1d.theclaw.registry.v1.PruneSumR\x04sums\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*S\n" +
 	"\tAgentKind\x12\x1a\n" +
 	"\x16AGENT_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_KIND_USER\x10\x01\x12\x15\n" +
@@ -2002,8 +2293,13 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\x18AGENT_HEALTH_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_HEALTH_OK\x10\x01\x12\x19\n" +
 	"\x15AGENT_HEALTH_DEGRADED\x10\x02\x12\x17\n" +
-	"\x13AGENT_HEALTH_FAILED\x10\x032\xb6\n" +
-	"\n" +
+	"\x13AGENT_HEALTH_FAILED\x10\x03*\x7f\n" +
+	"\tPruneKind\x12\x1a\n" +
+	"\x16PRUNE_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12PRUNE_KIND_RESULTS\x10\x01\x12\x13\n" +
+	"\x0fPRUNE_KIND_KEYS\x10\x02\x12\x14\n" +
+	"\x10PRUNE_KIND_LINES\x10\x03\x12\x13\n" +
+	"\x0fPRUNE_KIND_LOGS\x10\x042\x95\v\n" +
 	"\fAgentService\x12`\n" +
 	"\vCreateAgent\x12'.theclaw.registry.v1.CreateAgentRequest\x1a(.theclaw.registry.v1.CreateAgentResponse\x12W\n" +
 	"\bGetAgent\x12$.theclaw.registry.v1.GetAgentRequest\x1a%.theclaw.registry.v1.GetAgentResponse\x12]\n" +
@@ -2019,7 +2315,9 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\x0eGetAgentConfig\x12*.theclaw.registry.v1.GetAgentConfigRequest\x1a+.theclaw.registry.v1.GetAgentConfigResponse\x12i\n" +
 	"\x0eSetAgentConfig\x12*.theclaw.registry.v1.SetAgentConfigRequest\x1a+.theclaw.registry.v1.SetAgentConfigResponse\x12e\n" +
 	"\fBackupAgents\x12(.theclaw.registry.v1.BackupAgentsRequest\x1a).theclaw.registry.v1.BackupAgentsResponse0\x01\x12h\n" +
-	"\rRestoreAgents\x12).theclaw.registry.v1.RestoreAgentsRequest\x1a*.theclaw.registry.v1.RestoreAgentsResponse(\x01B\xd7\x01\n" +
+	"\rRestoreAgents\x12).theclaw.registry.v1.RestoreAgentsRequest\x1a*.theclaw.registry.v1.RestoreAgentsResponse(\x01\x12]\n" +
+	"\n" +
+	"PruneAgent\x12&.theclaw.registry.v1.PruneAgentRequest\x1a'.theclaw.registry.v1.PruneAgentResponseB\xd7\x01\n" +
 	"\x17com.theclaw.registry.v1B\n" +
 	"AgentProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
@@ -2035,86 +2333,96 @@ func file_theclaw_registry_v1_agent_proto_rawDescGZIP() []byte {
 	return file_theclaw_registry_v1_agent_proto_rawDescData
 }
 
-var file_theclaw_registry_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_theclaw_registry_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_theclaw_registry_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_theclaw_registry_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_theclaw_registry_v1_agent_proto_goTypes = []any{
 	(AgentKind)(0),                  // 0: theclaw.registry.v1.AgentKind
 	(AgentHealth)(0),                // 1: theclaw.registry.v1.AgentHealth
-	(*Agent)(nil),                   // 2: theclaw.registry.v1.Agent
-	(*CreateAgentRequest)(nil),      // 3: theclaw.registry.v1.CreateAgentRequest
-	(*CreateAgentResponse)(nil),     // 4: theclaw.registry.v1.CreateAgentResponse
-	(*GetAgentRequest)(nil),         // 5: theclaw.registry.v1.GetAgentRequest
-	(*GetAgentResponse)(nil),        // 6: theclaw.registry.v1.GetAgentResponse
-	(*ListAgentsRequest)(nil),       // 7: theclaw.registry.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),      // 8: theclaw.registry.v1.ListAgentsResponse
-	(*StartAgentRequest)(nil),       // 9: theclaw.registry.v1.StartAgentRequest
-	(*StartAgentResponse)(nil),      // 10: theclaw.registry.v1.StartAgentResponse
-	(*StopAgentRequest)(nil),        // 11: theclaw.registry.v1.StopAgentRequest
-	(*StopAgentResponse)(nil),       // 12: theclaw.registry.v1.StopAgentResponse
-	(*GetAgentStatusRequest)(nil),   // 13: theclaw.registry.v1.GetAgentStatusRequest
-	(*ConsumerStatus)(nil),          // 14: theclaw.registry.v1.ConsumerStatus
-	(*GetAgentStatusResponse)(nil),  // 15: theclaw.registry.v1.GetAgentStatusResponse
-	(*BootstrapAgentsRequest)(nil),  // 16: theclaw.registry.v1.BootstrapAgentsRequest
-	(*BootstrapAgentsResponse)(nil), // 17: theclaw.registry.v1.BootstrapAgentsResponse
-	(*ReadAgentFileRequest)(nil),    // 18: theclaw.registry.v1.ReadAgentFileRequest
-	(*ReadAgentFileResponse)(nil),   // 19: theclaw.registry.v1.ReadAgentFileResponse
-	(*WriteAgentFileRequest)(nil),   // 20: theclaw.registry.v1.WriteAgentFileRequest
-	(*WriteAgentFileResponse)(nil),  // 21: theclaw.registry.v1.WriteAgentFileResponse
-	(*ConfigValue)(nil),             // 22: theclaw.registry.v1.ConfigValue
-	(*GetAgentConfigRequest)(nil),   // 23: theclaw.registry.v1.GetAgentConfigRequest
-	(*GetAgentConfigResponse)(nil),  // 24: theclaw.registry.v1.GetAgentConfigResponse
-	(*SetAgentConfigRequest)(nil),   // 25: theclaw.registry.v1.SetAgentConfigRequest
-	(*SetAgentConfigResponse)(nil),  // 26: theclaw.registry.v1.SetAgentConfigResponse
-	(*BackupAgentsRequest)(nil),     // 27: theclaw.registry.v1.BackupAgentsRequest
-	(*BackupAgentsResponse)(nil),    // 28: theclaw.registry.v1.BackupAgentsResponse
-	(*RestoreAgentsRequest)(nil),    // 29: theclaw.registry.v1.RestoreAgentsRequest
-	(*RestoredAgent)(nil),           // 30: theclaw.registry.v1.RestoredAgent
-	(*RestoreAgentsResponse)(nil),   // 31: theclaw.registry.v1.RestoreAgentsResponse
-	(*timestamppb.Timestamp)(nil),   // 32: google.protobuf.Timestamp
+	(PruneKind)(0),                  // 2: theclaw.registry.v1.PruneKind
+	(*Agent)(nil),                   // 3: theclaw.registry.v1.Agent
+	(*CreateAgentRequest)(nil),      // 4: theclaw.registry.v1.CreateAgentRequest
+	(*CreateAgentResponse)(nil),     // 5: theclaw.registry.v1.CreateAgentResponse
+	(*GetAgentRequest)(nil),         // 6: theclaw.registry.v1.GetAgentRequest
+	(*GetAgentResponse)(nil),        // 7: theclaw.registry.v1.GetAgentResponse
+	(*ListAgentsRequest)(nil),       // 8: theclaw.registry.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),      // 9: theclaw.registry.v1.ListAgentsResponse
+	(*StartAgentRequest)(nil),       // 10: theclaw.registry.v1.StartAgentRequest
+	(*StartAgentResponse)(nil),      // 11: theclaw.registry.v1.StartAgentResponse
+	(*StopAgentRequest)(nil),        // 12: theclaw.registry.v1.StopAgentRequest
+	(*StopAgentResponse)(nil),       // 13: theclaw.registry.v1.StopAgentResponse
+	(*GetAgentStatusRequest)(nil),   // 14: theclaw.registry.v1.GetAgentStatusRequest
+	(*ConsumerStatus)(nil),          // 15: theclaw.registry.v1.ConsumerStatus
+	(*GetAgentStatusResponse)(nil),  // 16: theclaw.registry.v1.GetAgentStatusResponse
+	(*BootstrapAgentsRequest)(nil),  // 17: theclaw.registry.v1.BootstrapAgentsRequest
+	(*BootstrapAgentsResponse)(nil), // 18: theclaw.registry.v1.BootstrapAgentsResponse
+	(*ReadAgentFileRequest)(nil),    // 19: theclaw.registry.v1.ReadAgentFileRequest
+	(*ReadAgentFileResponse)(nil),   // 20: theclaw.registry.v1.ReadAgentFileResponse
+	(*WriteAgentFileRequest)(nil),   // 21: theclaw.registry.v1.WriteAgentFileRequest
+	(*WriteAgentFileResponse)(nil),  // 22: theclaw.registry.v1.WriteAgentFileResponse
+	(*ConfigValue)(nil),             // 23: theclaw.registry.v1.ConfigValue
+	(*GetAgentConfigRequest)(nil),   // 24: theclaw.registry.v1.GetAgentConfigRequest
+	(*GetAgentConfigResponse)(nil),  // 25: theclaw.registry.v1.GetAgentConfigResponse
+	(*SetAgentConfigRequest)(nil),   // 26: theclaw.registry.v1.SetAgentConfigRequest
+	(*SetAgentConfigResponse)(nil),  // 27: theclaw.registry.v1.SetAgentConfigResponse
+	(*BackupAgentsRequest)(nil),     // 28: theclaw.registry.v1.BackupAgentsRequest
+	(*BackupAgentsResponse)(nil),    // 29: theclaw.registry.v1.BackupAgentsResponse
+	(*RestoreAgentsRequest)(nil),    // 30: theclaw.registry.v1.RestoreAgentsRequest
+	(*RestoredAgent)(nil),           // 31: theclaw.registry.v1.RestoredAgent
+	(*RestoreAgentsResponse)(nil),   // 32: theclaw.registry.v1.RestoreAgentsResponse
+	(*PruneAgentRequest)(nil),       // 33: theclaw.registry.v1.PruneAgentRequest
+	(*PruneSum)(nil),                // 34: theclaw.registry.v1.PruneSum
+	(*PruneAgentResponse)(nil),      // 35: theclaw.registry.v1.PruneAgentResponse
+	(*timestamppb.Timestamp)(nil),   // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 37: google.protobuf.Duration
 }
 var file_theclaw_registry_v1_agent_proto_depIdxs = []int32{
 	0,  // 0: theclaw.registry.v1.Agent.kind:type_name -> theclaw.registry.v1.AgentKind
 	1,  // 1: theclaw.registry.v1.Agent.health:type_name -> theclaw.registry.v1.AgentHealth
 	0,  // 2: theclaw.registry.v1.CreateAgentRequest.kind:type_name -> theclaw.registry.v1.AgentKind
-	2,  // 3: theclaw.registry.v1.CreateAgentResponse.agent:type_name -> theclaw.registry.v1.Agent
-	2,  // 4: theclaw.registry.v1.GetAgentResponse.agent:type_name -> theclaw.registry.v1.Agent
-	2,  // 5: theclaw.registry.v1.ListAgentsResponse.agents:type_name -> theclaw.registry.v1.Agent
-	2,  // 6: theclaw.registry.v1.GetAgentStatusResponse.agent:type_name -> theclaw.registry.v1.Agent
-	14, // 7: theclaw.registry.v1.GetAgentStatusResponse.inbox:type_name -> theclaw.registry.v1.ConsumerStatus
-	32, // 8: theclaw.registry.v1.GetAgentStatusResponse.last_activity:type_name -> google.protobuf.Timestamp
-	22, // 9: theclaw.registry.v1.GetAgentConfigResponse.values:type_name -> theclaw.registry.v1.ConfigValue
-	30, // 10: theclaw.registry.v1.RestoreAgentsResponse.agents:type_name -> theclaw.registry.v1.RestoredAgent
-	3,  // 11: theclaw.registry.v1.AgentService.CreateAgent:input_type -> theclaw.registry.v1.CreateAgentRequest
-	5,  // 12: theclaw.registry.v1.AgentService.GetAgent:input_type -> theclaw.registry.v1.GetAgentRequest
-	7,  // 13: theclaw.registry.v1.AgentService.ListAgents:input_type -> theclaw.registry.v1.ListAgentsRequest
-	9,  // 14: theclaw.registry.v1.AgentService.StartAgent:input_type -> theclaw.registry.v1.StartAgentRequest
-	11, // 15: theclaw.registry.v1.AgentService.StopAgent:input_type -> theclaw.registry.v1.StopAgentRequest
-	13, // 16: theclaw.registry.v1.AgentService.GetAgentStatus:input_type -> theclaw.registry.v1.GetAgentStatusRequest
-	16, // 17: theclaw.registry.v1.AgentService.BootstrapAgents:input_type -> theclaw.registry.v1.BootstrapAgentsRequest
-	18, // 18: theclaw.registry.v1.AgentService.ReadAgentFile:input_type -> theclaw.registry.v1.ReadAgentFileRequest
-	20, // 19: theclaw.registry.v1.AgentService.WriteAgentFile:input_type -> theclaw.registry.v1.WriteAgentFileRequest
-	23, // 20: theclaw.registry.v1.AgentService.GetAgentConfig:input_type -> theclaw.registry.v1.GetAgentConfigRequest
-	25, // 21: theclaw.registry.v1.AgentService.SetAgentConfig:input_type -> theclaw.registry.v1.SetAgentConfigRequest
-	27, // 22: theclaw.registry.v1.AgentService.BackupAgents:input_type -> theclaw.registry.v1.BackupAgentsRequest
-	29, // 23: theclaw.registry.v1.AgentService.RestoreAgents:input_type -> theclaw.registry.v1.RestoreAgentsRequest
-	4,  // 24: theclaw.registry.v1.AgentService.CreateAgent:output_type -> theclaw.registry.v1.CreateAgentResponse
-	6,  // 25: theclaw.registry.v1.AgentService.GetAgent:output_type -> theclaw.registry.v1.GetAgentResponse
-	8,  // 26: theclaw.registry.v1.AgentService.ListAgents:output_type -> theclaw.registry.v1.ListAgentsResponse
-	10, // 27: theclaw.registry.v1.AgentService.StartAgent:output_type -> theclaw.registry.v1.StartAgentResponse
-	12, // 28: theclaw.registry.v1.AgentService.StopAgent:output_type -> theclaw.registry.v1.StopAgentResponse
-	15, // 29: theclaw.registry.v1.AgentService.GetAgentStatus:output_type -> theclaw.registry.v1.GetAgentStatusResponse
-	17, // 30: theclaw.registry.v1.AgentService.BootstrapAgents:output_type -> theclaw.registry.v1.BootstrapAgentsResponse
-	19, // 31: theclaw.registry.v1.AgentService.ReadAgentFile:output_type -> theclaw.registry.v1.ReadAgentFileResponse
-	21, // 32: theclaw.registry.v1.AgentService.WriteAgentFile:output_type -> theclaw.registry.v1.WriteAgentFileResponse
-	24, // 33: theclaw.registry.v1.AgentService.GetAgentConfig:output_type -> theclaw.registry.v1.GetAgentConfigResponse
-	26, // 34: theclaw.registry.v1.AgentService.SetAgentConfig:output_type -> theclaw.registry.v1.SetAgentConfigResponse
-	28, // 35: theclaw.registry.v1.AgentService.BackupAgents:output_type -> theclaw.registry.v1.BackupAgentsResponse
-	31, // 36: theclaw.registry.v1.AgentService.RestoreAgents:output_type -> theclaw.registry.v1.RestoreAgentsResponse
-	24, // [24:37] is the sub-list for method output_type
-	11, // [11:24] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	3,  // 3: theclaw.registry.v1.CreateAgentResponse.agent:type_name -> theclaw.registry.v1.Agent
+	3,  // 4: theclaw.registry.v1.GetAgentResponse.agent:type_name -> theclaw.registry.v1.Agent
+	3,  // 5: theclaw.registry.v1.ListAgentsResponse.agents:type_name -> theclaw.registry.v1.Agent
+	3,  // 6: theclaw.registry.v1.GetAgentStatusResponse.agent:type_name -> theclaw.registry.v1.Agent
+	15, // 7: theclaw.registry.v1.GetAgentStatusResponse.inbox:type_name -> theclaw.registry.v1.ConsumerStatus
+	36, // 8: theclaw.registry.v1.GetAgentStatusResponse.last_activity:type_name -> google.protobuf.Timestamp
+	23, // 9: theclaw.registry.v1.GetAgentConfigResponse.values:type_name -> theclaw.registry.v1.ConfigValue
+	31, // 10: theclaw.registry.v1.RestoreAgentsResponse.agents:type_name -> theclaw.registry.v1.RestoredAgent
+	37, // 11: theclaw.registry.v1.PruneAgentRequest.older_than:type_name -> google.protobuf.Duration
+	2,  // 12: theclaw.registry.v1.PruneSum.kind:type_name -> theclaw.registry.v1.PruneKind
+	34, // 13: theclaw.registry.v1.PruneAgentResponse.sums:type_name -> theclaw.registry.v1.PruneSum
+	4,  // 14: theclaw.registry.v1.AgentService.CreateAgent:input_type -> theclaw.registry.v1.CreateAgentRequest
+	6,  // 15: theclaw.registry.v1.AgentService.GetAgent:input_type -> theclaw.registry.v1.GetAgentRequest
+	8,  // 16: theclaw.registry.v1.AgentService.ListAgents:input_type -> theclaw.registry.v1.ListAgentsRequest
+	10, // 17: theclaw.registry.v1.AgentService.StartAgent:input_type -> theclaw.registry.v1.StartAgentRequest
+	12, // 18: theclaw.registry.v1.AgentService.StopAgent:input_type -> theclaw.registry.v1.StopAgentRequest
+	14, // 19: theclaw.registry.v1.AgentService.GetAgentStatus:input_type -> theclaw.registry.v1.GetAgentStatusRequest
+	17, // 20: theclaw.registry.v1.AgentService.BootstrapAgents:input_type -> theclaw.registry.v1.BootstrapAgentsRequest
+	19, // 21: theclaw.registry.v1.AgentService.ReadAgentFile:input_type -> theclaw.registry.v1.ReadAgentFileRequest
+	21, // 22: theclaw.registry.v1.AgentService.WriteAgentFile:input_type -> theclaw.registry.v1.WriteAgentFileRequest
+	24, // 23: theclaw.registry.v1.AgentService.GetAgentConfig:input_type -> theclaw.registry.v1.GetAgentConfigRequest
+	26, // 24: theclaw.registry.v1.AgentService.SetAgentConfig:input_type -> theclaw.registry.v1.SetAgentConfigRequest
+	28, // 25: theclaw.registry.v1.AgentService.BackupAgents:input_type -> theclaw.registry.v1.BackupAgentsRequest
+	30, // 26: theclaw.registry.v1.AgentService.RestoreAgents:input_type -> theclaw.registry.v1.RestoreAgentsRequest
+	33, // 27: theclaw.registry.v1.AgentService.PruneAgent:input_type -> theclaw.registry.v1.PruneAgentRequest
+	5,  // 28: theclaw.registry.v1.AgentService.CreateAgent:output_type -> theclaw.registry.v1.CreateAgentResponse
+	7,  // 29: theclaw.registry.v1.AgentService.GetAgent:output_type -> theclaw.registry.v1.GetAgentResponse
+	9,  // 30: theclaw.registry.v1.AgentService.ListAgents:output_type -> theclaw.registry.v1.ListAgentsResponse
+	11, // 31: theclaw.registry.v1.AgentService.StartAgent:output_type -> theclaw.registry.v1.StartAgentResponse
+	13, // 32: theclaw.registry.v1.AgentService.StopAgent:output_type -> theclaw.registry.v1.StopAgentResponse
+	16, // 33: theclaw.registry.v1.AgentService.GetAgentStatus:output_type -> theclaw.registry.v1.GetAgentStatusResponse
+	18, // 34: theclaw.registry.v1.AgentService.BootstrapAgents:output_type -> theclaw.registry.v1.BootstrapAgentsResponse
+	20, // 35: theclaw.registry.v1.AgentService.ReadAgentFile:output_type -> theclaw.registry.v1.ReadAgentFileResponse
+	22, // 36: theclaw.registry.v1.AgentService.WriteAgentFile:output_type -> theclaw.registry.v1.WriteAgentFileResponse
+	25, // 37: theclaw.registry.v1.AgentService.GetAgentConfig:output_type -> theclaw.registry.v1.GetAgentConfigResponse
+	27, // 38: theclaw.registry.v1.AgentService.SetAgentConfig:output_type -> theclaw.registry.v1.SetAgentConfigResponse
+	29, // 39: theclaw.registry.v1.AgentService.BackupAgents:output_type -> theclaw.registry.v1.BackupAgentsResponse
+	32, // 40: theclaw.registry.v1.AgentService.RestoreAgents:output_type -> theclaw.registry.v1.RestoreAgentsResponse
+	35, // 41: theclaw.registry.v1.AgentService.PruneAgent:output_type -> theclaw.registry.v1.PruneAgentResponse
+	28, // [28:42] is the sub-list for method output_type
+	14, // [14:28] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_agent_proto_init() }
@@ -2127,8 +2435,8 @@ func file_theclaw_registry_v1_agent_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_agent_proto_rawDesc), len(file_theclaw_registry_v1_agent_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   30,
+			NumEnums:      3,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

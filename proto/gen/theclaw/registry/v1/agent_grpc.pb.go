@@ -32,6 +32,7 @@ const (
 	AgentService_SetAgentConfig_FullMethodName  = "/theclaw.registry.v1.AgentService/SetAgentConfig"
 	AgentService_BackupAgents_FullMethodName    = "/theclaw.registry.v1.AgentService/BackupAgents"
 	AgentService_RestoreAgents_FullMethodName   = "/theclaw.registry.v1.AgentService/RestoreAgents"
+	AgentService_PruneAgent_FullMethodName      = "/theclaw.registry.v1.AgentService/PruneAgent"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -79,6 +80,10 @@ type AgentServiceClient interface {
 	// replace is set; FAILED_PRECONDITION (AGENT_EXISTS) when the one to
 	// replace is started.
 	RestoreAgents(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[RestoreAgentsRequest, RestoreAgentsResponse], error)
+	// PruneAgent removes what is old and needed by nobody any more, or only counts
+	// it. What a retry, a delivery, a waiting caller or a check still needs stays,
+	// whatever its age. It may be repeated and may be broken off at any instant.
+	PruneAgent(ctx context.Context, in *PruneAgentRequest, opts ...grpc.CallOption) (*PruneAgentResponse, error)
 }
 
 type agentServiceClient struct {
@@ -231,6 +236,16 @@ func (c *agentServiceClient) RestoreAgents(ctx context.Context, opts ...grpc.Cal
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentService_RestoreAgentsClient = grpc.ClientStreamingClient[RestoreAgentsRequest, RestoreAgentsResponse]
 
+func (c *agentServiceClient) PruneAgent(ctx context.Context, in *PruneAgentRequest, opts ...grpc.CallOption) (*PruneAgentResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PruneAgentResponse)
+	err := c.cc.Invoke(ctx, AgentService_PruneAgent_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -276,6 +291,10 @@ type AgentServiceServer interface {
 	// replace is set; FAILED_PRECONDITION (AGENT_EXISTS) when the one to
 	// replace is started.
 	RestoreAgents(grpc.ClientStreamingServer[RestoreAgentsRequest, RestoreAgentsResponse]) error
+	// PruneAgent removes what is old and needed by nobody any more, or only counts
+	// it. What a retry, a delivery, a waiting caller or a check still needs stays,
+	// whatever its age. It may be repeated and may be broken off at any instant.
+	PruneAgent(context.Context, *PruneAgentRequest) (*PruneAgentResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -324,6 +343,9 @@ func (UnimplementedAgentServiceServer) BackupAgents(*BackupAgentsRequest, grpc.S
 }
 func (UnimplementedAgentServiceServer) RestoreAgents(grpc.ClientStreamingServer[RestoreAgentsRequest, RestoreAgentsResponse]) error {
 	return status.Error(codes.Unimplemented, "method RestoreAgents not implemented")
+}
+func (UnimplementedAgentServiceServer) PruneAgent(context.Context, *PruneAgentRequest) (*PruneAgentResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PruneAgent not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -562,6 +584,24 @@ func _AgentService_RestoreAgents_Handler(srv interface{}, stream grpc.ServerStre
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AgentService_RestoreAgentsServer = grpc.ClientStreamingServer[RestoreAgentsRequest, RestoreAgentsResponse]
 
+func _AgentService_PruneAgent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PruneAgentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).PruneAgent(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_PruneAgent_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).PruneAgent(ctx, req.(*PruneAgentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -612,6 +652,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetAgentConfig",
 			Handler:    _AgentService_SetAgentConfig_Handler,
+		},
+		{
+			MethodName: "PruneAgent",
+			Handler:    _AgentService_PruneAgent_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

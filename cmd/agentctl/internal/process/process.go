@@ -1,0 +1,196 @@
+// Package process owns the commands that look at the processes behind the services:
+// ready tells whether they serve, log level turns how much they say, profile takes
+// a profile of one.
+//
+// The services of one process are asked one by one, since only the process knows
+// that they are one; what is done twice to it is done once.
+package process
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/fault"
+	processv1 "github.com/theclaw/agents/proto/gen/theclaw/process/v1"
+)
+
+var services = []string{command.Registry, command.Runner, command.Deliverer}
+
+// Commands answers the commands of this package.
+func Commands(e *command.Env) []*cobra.Command {
+	return []*cobra.Command{readyCommand(e), logCommand(e), profileCommand(e)}
+}
+
+// chosen are the services that --service names, or all.
+func chosen(c command.Choice) []string {
+	if c.Value == "all" {
+		return services
+	}
+	return []string{c.Value}
+}
+
+func serviceFlag() command.Choice {
+	return command.Choice{Value: "all", Values: append([]string{"all"}, services...)}
+}
+
+// state is a service for programs.
+type state struct {
+	Service string `json:"service"`
+	Ready   bool   `json:"ready"`
+	Status  string `json:"status"`
+}
+
+func readyCommand(e *command.Env) *cobra.Command {
+	service := serviceFlag()
+	c := &cobra.Command{
+		Use:   "ready",
+		Short: "Tell whether the services serve, for probes",
+		Long: `Ask each service whether it serves. The exit code is 0 when all do, and 1 when one
+does not answer, still starts, or drains. Unlike doctor it looks at nothing else, so
+a probe may call it every few seconds.`,
+		Example: `  agentctl ready
+  agentctl ready --service registry --timeout 2s`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			list, whole := []state{}, true
+			for _, s := range chosen(service) {
+				st := check(c.Context(), e, s)
+				list, whole = append(list, st), whole && st.Ready
+			}
+			if e.Flags.JSON {
+				if err := e.PrintJSON(struct {
+					Ready    bool    `json:"ready"`
+					Services []state `json:"services"`
+				}{whole, list}); err != nil {
+					return err
+				}
+			} else {
+				t := screen.NewTable(e, "service", "status")
+				for _, s := range list {
+					t.Row(s.Service, s.Status)
+				}
+				t.Print()
+			}
+			if !whole {
+				return &command.Said{}
+			}
+			return nil
+		},
+	}
+	c.Flags().Var(&service, "service", "which service")
+	return c
+}
+
+func check(ctx context.Context, e *command.Env, service string) state {
+	r, err := healthpb.NewHealthClient(e.Conn(service)).Check(ctx, &healthpb.HealthCheckRequest{})
+	if err != nil {
+		return state{Service: service, Status: fault.From(err).What}
+	}
+	ready := r.GetStatus() == healthpb.HealthCheckResponse_SERVING
+	return state{service, ready, strings.ToLower(strings.ReplaceAll(r.GetStatus().String(), "_", " "))}
+}
+
+// levels are the words for a level, in their order.
+var levels = []string{"debug", "info", "warn", "error"}
+
+func word(l processv1.LogLevel) string {
+	return strings.ToLower(strings.TrimPrefix(l.String(), "LOG_LEVEL_"))
+}
+
+// level is what a service logs, for programs.
+type level struct {
+	Service string `json:"service"`
+	PID     int32  `json:"pid"`
+	Level   string `json:"level"`
+	Before  string `json:"before,omitempty"`
+}
+
+func logCommand(e *command.Env) *cobra.Command {
+	service := serviceFlag()
+	show := &cobra.Command{
+		Use:   "level [LEVEL]",
+		Short: "Show or change from which level on the services log",
+		Long: `Show from which level on the services write to their log, or change it: debug,
+info, warn or error. It holds until the process ends, which begins again with its
+--log-level. Services that do not answer are named.`,
+		Example: `  agentctl log level
+  agentctl log level debug
+  agentctl log level info --service runner`,
+		ValidArgs: levels,
+		Args:      command.Args("[LEVEL]"),
+		RunE: func(c *cobra.Command, args []string) error {
+			to := processv1.LogLevel_LOG_LEVEL_UNSPECIFIED
+			if len(args) == 1 {
+				to = processv1.LogLevel(processv1.LogLevel_value["LOG_LEVEL_"+strings.ToUpper(args[0])])
+				if to == 0 {
+					return command.Usage(c, "%q is no level: use debug, info, warn or error", args[0])
+				}
+			}
+			return turn(c.Context(), e, chosen(service), to)
+		},
+	}
+	show.Flags().Var(&service, "service", "which service")
+	return command.Group(e, &cobra.Command{
+		Use:     "log",
+		Short:   "Turn how much the services say",
+		Example: `  agentctl log level debug`,
+	}, show)
+}
+
+// turn changes the level of each service that answers; 0 only shows it.
+func turn(ctx context.Context, e *command.Env, names []string, to processv1.LogLevel) error {
+	list := []level{}
+	var away error
+	seen := map[int32]string{} // what a process of several services logged before
+	for _, name := range names {
+		p, err := e.Process(name).GetProcess(ctx, &processv1.GetProcessRequest{})
+		if err != nil && command.Away(err) && len(names) > 1 {
+			away = err
+			e.Note("%s is left out: %s", name, fault.From(err).What)
+			continue
+		} else if err != nil {
+			return err
+		}
+		l := level{Service: name, PID: p.GetPid(), Level: word(p.GetLogLevel())}
+		if to != 0 {
+			r, err := e.Process(name).SetLogLevel(ctx, &processv1.SetLogLevelRequest{LogLevel: to})
+			if err != nil {
+				return err
+			}
+			if _, ok := seen[l.PID]; !ok {
+				seen[l.PID] = word(r.GetBefore())
+			}
+			l.Level, l.Before = word(to), seen[l.PID]
+		}
+		list = append(list, l)
+	}
+	if len(list) == 0 && away != nil {
+		return away
+	}
+	if e.Flags.JSON {
+		return e.PrintJSON(struct {
+			Services []level `json:"services"`
+		}{list})
+	}
+	t := screen.NewTable(e, "service", "pid", "level", "before")
+	for _, l := range list {
+		t.Row(l.Service, fmt.Sprint(l.PID), l.Level, l.Before)
+	}
+	t.Print()
+	return nil
+}
+
+// tooOld is the answer of a process from before this command.
+func tooOld(err error, service string) error {
+	if fault.From(err).Code != codes.Unimplemented {
+		return err
+	}
+	return fault.Wrap(fault.New(codes.Unimplemented, fault.Unimplemented, "the "+service+" is of an earlier version, which has no profiles", "upgrade it"), err)
+}

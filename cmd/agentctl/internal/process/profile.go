@@ -1,0 +1,84 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/internal/agentdir"
+	processv1 "github.com/theclaw/agents/proto/gen/theclaw/process/v1"
+)
+
+func profileCommand(e *command.Env) *cobra.Command {
+	service := command.Choice{Value: command.Registry, Values: services}
+	var seconds int
+	c := &cobra.Command{
+		Use:   "profile KIND FILE",
+		Short: "Take a profile of a process: cpu, heap or goroutine",
+		Long: `Take a profile of the process that serves a service, in the format of pprof, and
+write it into a file that only you can read: it may hold what was in memory. It
+comes through the service's socket, with your token; there is no other way to it.`,
+		Example: `  agentctl profile cpu cpu.pprof --seconds 20 --service runner
+  agentctl profile heap heap.pprof && go tool pprof -top heap.pprof`,
+		ValidArgs: []string{"cpu", "heap", "goroutine"},
+		Args:      command.Args("KIND", "FILE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			kind := processv1.ProfileKind(processv1.ProfileKind_value["PROFILE_KIND_"+strings.ToUpper(args[0])])
+			switch {
+			case kind == 0:
+				return command.Usage(c, "%q is no profile: use cpu, heap or goroutine", args[0])
+			case seconds < 1 || seconds > 60:
+				return command.Usage(c, "--seconds is 1 to 60")
+			}
+			length := time.Duration(seconds) * time.Second
+			ctx, cancel := context.WithTimeout(c.Context(), length+e.Flags.Timeout)
+			defer cancel()
+			n, err := take(ctx, e, service.Value, args[1], &processv1.ProfileProcessRequest{Kind: kind, Duration: durationpb.New(length)})
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(struct {
+					File  string `json:"file"`
+					Bytes int    `json:"bytes"`
+				}{args[1], n})
+			}
+			fmt.Fprintf(e.Out, "%s: %d bytes; see 'go tool pprof %s'\n", args[1], n, args[1])
+			return nil
+		},
+	}
+	c.Flags().Var(&service, "service", "whose process")
+	c.Flags().IntVar(&seconds, "seconds", 10, "how long a CPU profile samples")
+	return c
+}
+
+// take writes a profile into a file, whole or not at all.
+func take(ctx context.Context, e *command.Env, service, path string, req *processv1.ProfileProcessRequest) (int, error) {
+	s, err := e.Process(service).ProfileProcess(ctx, req)
+	if err != nil {
+		return 0, tooOld(err, service)
+	}
+	var all []byte
+	for {
+		r, err := s.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, tooOld(err, service)
+		}
+		all = append(all, r.GetChunk()...)
+	}
+	if err := renameio.WriteFile(path, all, 0o600, renameio.IgnoreUmask()); err != nil {
+		return 0, agentdir.Fault(fmt.Errorf("write profile: %w", err))
+	}
+	return len(all), nil
+}

@@ -1,0 +1,167 @@
+// Package prune owns the command prune: it asks the registry to clear away what is
+// old, or only what that would be, and shows what stays and why.
+//
+// The registry does it, under its rules; nothing here touches a file.
+package prune
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// least is the youngest that may go: a day, for which a model call and a send are
+// tried, and an hour.
+const least = 25 * time.Hour
+
+// kinds are what there is to prune, in the order shown.
+var kinds = []struct {
+	kind            registry.PruneKind
+	name, what, why string
+}{
+	{registry.PruneKind_PRUNE_KIND_RESULTS, "results", "arguments and results of steps", "the last answer of a turn, dead or doubtful turns, replies not delivered"},
+	{registry.PruneKind_PRUNE_KIND_KEYS, "keys", "idempotency keys of pushes", "other agents' deliveries and retries are checked by them; dead letters"},
+	{registry.PruneKind_PRUNE_KIND_LINES, "lines", "rotated parts of events.jsonl", "the newest part of each thread"},
+	{registry.PruneKind_PRUNE_KIND_LOGS, "logs", "rotated parts of logs", ""},
+}
+
+// row is a kind for programs.
+type row struct {
+	Kind    string `json:"kind"`
+	Removed int64  `json:"removed"`
+	Bytes   int64  `json:"bytes"`
+	Kept    int64  `json:"kept"`
+	Why     string `json:"why_kept"`
+}
+
+// Command answers the command prune.
+func Command(e *command.Env) *cobra.Command {
+	var older string
+	var apply bool
+	c := &cobra.Command{
+		Use:   "prune [ID]",
+		Short: "Clear away what is old and needed by nobody",
+		Long: `Say what is old and needed by nobody in one agent, or in all, and with --apply
+remove it: arguments and results of the steps of finished turns, idempotency keys
+of pushes, rotated parts of events.jsonl and of logs. The agents may work meanwhile.
+
+Events, fates, turns, deliveries and what usage adds up are never removed. What is
+old and stays is counted, with the reason. A push that comes again under a key that
+was removed is a new message, so choose an age after which nobody repeats one. Rows
+leave room for new ones; the files of databases do not get smaller.`,
+		Example: `  agentctl prune
+  agentctl prune alice --older-than 90d --apply
+  agentctl prune --json`,
+		Args:              command.Args("[ID]"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			age, err := parseAge(older)
+			if err != nil {
+				return command.Usage(c, "%v", err)
+			}
+			rows, agents, err := ask(c.Context(), e, args, age, apply)
+			if err != nil {
+				return err
+			}
+			return show(e, rows, agents, older, apply)
+		},
+	}
+	c.Flags().StringVar(&older, "older-than", "30d", "least age: 30d, or 720h; at least 25h")
+	c.Flags().BoolVar(&apply, "apply", false, "do it")
+	return c
+}
+
+// parseAge reads days or a length of time.
+func parseAge(s string) (time.Duration, error) {
+	age, err := time.ParseDuration(s)
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, bad := strconv.Atoi(days)
+		if bad == nil && n > 0 && n <= 36_500 {
+			age, err = time.Duration(n)*24*time.Hour, nil
+		}
+	}
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("--older-than is an age such as 30d or 720h")
+	case age < least:
+		return 0, fmt.Errorf("--older-than must be at least %s: a message may be tried for a day", "25h")
+	}
+	return age, nil
+}
+
+func ask(ctx context.Context, e *command.Env, ids []string, age time.Duration, apply bool) ([]*row, int, error) {
+	if len(ids) == 0 {
+		agents, err := e.AllAgents(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, a := range agents {
+			if p := a.GetProblem(); p != "" {
+				e.Note("%s is left out: %s", a.GetAgentId(), screen.Line(p))
+				continue
+			}
+			ids = append(ids, a.GetAgentId())
+		}
+	}
+	rows, by := []*row{}, map[registry.PruneKind]*row{}
+	for _, k := range kinds {
+		by[k.kind] = &row{Kind: k.name, Why: k.why}
+		rows = append(rows, by[k.kind])
+	}
+	for _, id := range ids {
+		_, err := command.Pages(func(token string) ([]*registry.PruneSum, string, error) {
+			r, err := e.Agents().PruneAgent(ctx, &registry.PruneAgentRequest{AgentId: id, OlderThan: durationpb.New(age), Apply: apply, PageToken: token})
+			for _, s := range r.GetSums() {
+				if sum := by[s.GetKind()]; sum != nil { // a newer registry may know more
+					sum.Removed += s.GetRemoved()
+					sum.Bytes += s.GetBytes()
+					sum.Kept += s.GetKept()
+				}
+			}
+			return nil, r.GetNextPageToken(), err
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	return rows, len(ids), nil
+}
+
+func show(e *command.Env, rows []*row, agents int, older string, apply bool) error {
+	if e.Flags.JSON {
+		return e.PrintJSON(struct {
+			OlderThan string `json:"older_than"`
+			Applied   bool   `json:"applied"`
+			Agents    int    `json:"agents"`
+			Rows      []*row `json:"rows"`
+		}{older, apply, agents, rows})
+	}
+	verb, did, removed := "would remove", "would be removed", int64(0)
+	if apply {
+		verb, did = "removed", "removed"
+	}
+	t := screen.NewTable(e, "what", verb, "bytes", "kept", "why kept")
+	for i, r := range rows {
+		removed += r.Removed
+		why := r.Why
+		if r.Kept == 0 {
+			why = ""
+		}
+		t.Row(kinds[i].what, strconv.FormatInt(r.Removed, 10), strconv.FormatInt(r.Bytes, 10), strconv.FormatInt(r.Kept, 10), why)
+	}
+	t.Print()
+	fmt.Fprintf(e.Out, "%d %s, of %d agents, older than %s\n", removed, did, agents, older)
+	if removed > 0 && !apply {
+		e.Note("nothing was changed: add --apply to do it")
+	}
+	return nil
+}

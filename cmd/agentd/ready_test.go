@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/world"
+)
+
+// SECURITY "unauthenticated loopback": beside the metrics stand health and
+// readiness, and no profile. Ready means that every service of the process serves.
+func TestReadyBesideMetrics(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	site := world.NewSite(t, program(t))
+	p := site.Start(t, "all", "--metrics-listen", addr)
+	site.Serving(t, p, everything...)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	get := func(path string) (int, string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer func() { _ = resp.Body.Close() }()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return resp.StatusCode, string(b)
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/debug/pprof/": 404, "/debug/pprof/heap": 404} {
+		if code, body := get(path); code != want {
+			t.Errorf("%s: %d %s, want %d", path, code, body, want)
+		}
+	}
+	if _, body := get("/metrics"); !strings.Contains(body, "theclaw_registry_disk_free_bytes ") {
+		t.Error("no free bytes among the metrics")
+	}
+	p.Signal(syscall.SIGTERM)
+	if code := p.Exit(); code != 0 {
+		t.Errorf("exit %d: %s", code, p.Log())
+	}
+	// A process with one of the services alone waits for nobody else's.
+	q := site.Start(t, "registry", "--metrics-listen", addr)
+	site.Serving(t, q, "registry")
+	if code, body := get("/readyz"); code != 200 {
+		t.Errorf("the registry alone: %d %s", code, body)
+	}
+	q.Signal(syscall.SIGTERM)
+	q.Exit()
+}

@@ -1,0 +1,80 @@
+// Package prune owns what a database may forget, as SQL: which rows are old, which
+// of those are still needed, and the removing of the others, a few in each
+// transaction. The rules and their reasons are at store.Pruner.
+//
+// It promises that what is left answers as before: a run that is waited for, a
+// retry that comes again within the age, a delivery, a check of the invariants.
+// The space of removed rows is used for new ones; the file does not shrink.
+package prune
+
+import (
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/db"
+)
+
+// Batch is the most rows changed in one transaction: a writer behind it waits a
+// few milliseconds at most.
+const Batch = 500
+
+// A step is old when its turn is done since then, and has something to lose.
+const (
+	stepSize = "COALESCE(length(s.result), 0) + length(CAST(s.arguments AS BLOB))"
+	oldStep  = `FROM x_step s JOIN x_turn t ON t.key = s.turn
+		WHERE t.state = 'done' AND t.finished_at > 0 AND t.finished_at < ? AND ` + stepSize + ` > 0`
+	stepNeeded = `(s.state <> 'done' OR t.fate = 'dead'
+		OR EXISTS (SELECT 1 FROM x_delivery d WHERE d.event_id = t.reply_id AND (d.state IN ('pending','sending') OR (d.state = 'dead' AND d.resolved = '')))
+		OR s.key = (SELECT m.key FROM x_step m WHERE m.turn = s.turn AND m.kind = 'model' ORDER BY m.seq DESC LIMIT 1))`
+)
+
+// A push has a key for its first event and, when it has several, one for its
+// last. They go together or not at all: half of them would refuse the next push.
+const (
+	firstKey = "push:"
+	lastKey  = "push-end:"
+	oldKey   = `FROM x_dedupe k JOIN events e ON e.id = k.event_id JOIN x_fate f ON f.inbox_id = k.event_id
+		LEFT JOIN x_dedupe l ON l.key = '` + lastKey + `' || substr(k.key, 6)
+		LEFT JOIN x_fate g ON g.inbox_id = l.event_id
+		WHERE k.key >= '` + firstKey + `' AND k.key < 'push;' AND f.at < ? AND (l.key IS NULL OR g.at < ?)`
+	keyNeeded = `(e.source LIKE 'internal:%' OR k.key LIKE '%:retry:%'
+		OR EXISTS (SELECT 1 FROM x_dead x WHERE x.resolved = '' AND x.inbox_id BETWEEN k.event_id AND COALESCE(l.event_id, k.event_id)))`
+)
+
+// Count answers what is old in a thread, and how much of it is needed.
+func Count(tx *db.Tx, inbox bool, before int64) (store.Pruned, error) {
+	var p store.Pruned
+	var err error
+	if inbox {
+		_, err = tx.Row(`SELECT COALESCE(SUM(NOT needed), 0), COALESCE(SUM(CASE WHEN needed THEN 0 ELSE size END), 0), COALESCE(SUM(needed), 0)
+			FROM (SELECT `+keyNeeded+` AS needed, length(CAST(k.key AS BLOB)) AS size `+oldKey+`)`,
+			[]any{before, before}, &p.Keys.Gone, &p.Keys.Bytes, &p.Keys.Kept)
+		return p, err
+	}
+	_, err = tx.Row(`SELECT COALESCE(SUM(NOT needed), 0), COALESCE(SUM(CASE WHEN needed THEN 0 ELSE size END), 0), COALESCE(SUM(needed), 0)
+		FROM (SELECT `+stepNeeded+` AS needed, `+stepSize+` AS size `+oldStep+`)`,
+		[]any{before}, &p.Results.Gone, &p.Results.Bytes, &p.Results.Kept)
+	return p, err
+}
+
+// Some removes at most Batch of what Count counts; 0 means that nothing is left.
+func Some(tx *db.Tx, inbox bool, before int64) (int64, error) {
+	if !inbox {
+		return tx.Exec(`UPDATE x_step SET result = NULL, arguments = '' WHERE (turn, key) IN
+			(SELECT s.turn, s.key `+oldStep+` AND NOT `+stepNeeded+` LIMIT ?)`, before, Batch)
+	}
+	var keys []string
+	err := tx.Each("SELECT k.key "+oldKey+" AND NOT "+keyNeeded+" LIMIT ?", []any{before, before, Batch}, func(scan func(...any) error) error {
+		var key string
+		err := scan(&key)
+		keys = append(keys, key[len(firstKey):])
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, key := range keys {
+		if _, err := tx.Exec("DELETE FROM x_dedupe WHERE key IN (?, ?)", firstKey+key, lastKey+key); err != nil {
+			return 0, err
+		}
+	}
+	return int64(len(keys)), nil
+}

@@ -1,0 +1,115 @@
+// Package prune owns the clearing away of what is old: it goes through the
+// databases and directories of one agent, a page of threads at a time, and adds up
+// what went and what is needed still.
+//
+//	inbox            keys of pushes, parts of events.jsonl, logs
+//	conversation     results of steps, parts of events.jsonl, logs
+//	the agent        parts of agent.log
+//
+// It promises that the newest part of each events.jsonl stays, since the writer
+// knows by it that there were older ones, and 'agentctl fsck --repair' makes the
+// end of a lost database of it. What a database may forget is store.Pruner's.
+package prune
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/rotated"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/services/registry/internal/core"
+)
+
+// Options say what is old and which threads are looked at.
+type Options struct {
+	Before time.Time
+	Apply  bool
+	After  string // the last thread of the page before; empty: begin, with the inbox
+	Size   int    // threads of a page
+}
+
+// Sums are what became of an agent's things.
+type Sums struct{ Results, Keys, Lines, Logs Share }
+
+// Share is a store.Share that others are added to.
+type Share struct{ store.Share }
+
+func (s *Share) add(o store.Share) {
+	s.Gone += o.Gone
+	s.Bytes += o.Bytes
+	s.Kept += o.Kept
+}
+
+// files clears the old parts of a file, but the newest few.
+func (s *Share) files(dir, prefix, suffix string, spare int, o Options) error {
+	parts, err := rotated.Find(dir, prefix, suffix)
+	if err != nil {
+		return agentdir.Fault(err)
+	}
+	old, kept := rotated.Old(parts, o.Before, spare)
+	sum := store.Share{Gone: int64(len(old)), Kept: int64(kept)}
+	for _, f := range old {
+		sum.Bytes += f.Size
+	}
+	s.add(sum)
+	if !o.Apply || len(old) == 0 {
+		return nil
+	}
+	return agentdir.Fault(rotated.Remove(dir, old))
+}
+
+// Page clears a page of an agent's threads and answers where the next begins;
+// empty is the end.
+func Page(ctx context.Context, c *core.Core, agent string, o Options) (s Sums, next string, err error) {
+	dir, err := c.DirOf(agent)
+	if err != nil {
+		return s, "", err
+	}
+	threads, err := dir.ListThreads(ctx, o.After, o.Size)
+	if err != nil {
+		return s, "", err
+	}
+	if len(threads) == o.Size {
+		next = threads[o.Size-1]
+	}
+	if o.After == "" {
+		threads = append([]string{thread.Inbox}, threads...)
+		if err := s.Logs.files(dir.Logs(), "agent", "log", 0, o); err != nil {
+			return s, "", err
+		}
+	}
+	for _, id := range threads {
+		if err := s.thread(ctx, c, store.Ref{Agent: agent, Thread: id}, o); err != nil {
+			return s, "", c.Fault(agent, id, err)
+		}
+	}
+	return s, next, nil
+}
+
+func (s *Sums) thread(ctx context.Context, c *core.Core, r store.Ref, o Options) error {
+	open := c.Store.IsOpen(r)
+	p, err := c.Store.Prune(ctx, r, store.Prune{Before: o.Before, Apply: o.Apply})
+	if errors.Is(err, store.ErrNotFound) { // removed since it was listed
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !open { // ten thousand of them need not stay open
+		c.Store.Forget(func(other store.Ref) bool { return other == r })
+	}
+	s.Results.add(p.Results)
+	s.Keys.add(p.Keys)
+	path, err := c.Dir.Path(r)
+	if err != nil {
+		return err
+	}
+	if err := s.Lines.files(path, "events", "jsonl", 1, o); err != nil {
+		return err
+	}
+	return s.Logs.files(filepath.Join(path, "logs"), "thread", "log", 0, o)
+}
