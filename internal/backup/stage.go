@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
@@ -131,22 +130,6 @@ func (s *stage) place(id, as string, replace bool) (kept string, undo func() err
 		return "", nil, errors.Join(err, exchange(from, to))
 	}
 	return kept, func() error { return errors.Join(os.Rename(to, from), os.Rename(kept, to)) }, nil
-}
-
-// exchange swaps two directories at once where the file system can do it.
-func exchange(a, b string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
-	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
-		return err
-	}
-	aside := a + ".aside"
-	if err := os.Rename(b, aside); err != nil {
-		return err
-	}
-	if err := os.Rename(a, b); err != nil {
-		return errors.Join(err, os.Rename(aside, b))
-	}
-	return os.Rename(aside, a)
 }
 
 func exists(id string) error {

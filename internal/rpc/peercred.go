@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
 )
 
@@ -67,16 +66,15 @@ func peerOf(c net.Conn) (Peer, error) {
 	if err != nil {
 		return Peer{}, fmt.Errorf("read peer credentials: %w", err)
 	}
-	var cred *unix.Ucred
+	var uid uint32
+	var pid int32
 	var optErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
+	if err := raw.Control(func(fd uintptr) { uid, pid, optErr = peerIDs(int(fd)) }); err != nil {
 		return Peer{}, fmt.Errorf("read peer credentials: %w", err)
 	}
 	if optErr != nil {
 		return Peer{}, fmt.Errorf("read peer credentials: %w", optErr)
 	}
 	// Nothing leaves the kernel, so the channel counts as private.
-	return Peer{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, cred.Uid, cred.Pid}, nil
+	return Peer{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, uid, pid}, nil
 }

@@ -26,7 +26,8 @@
 // does not know the tools. The kernel is shared: a hole in it is a hole in this
 // wall. With Network the program has the host's network, its loopback included.
 // The disk space of the workdir is not bounded, only the size of each file.
-// Linux only, amd64 and arm64, kernel 5.13 or later for the built-in drivers.
+// The drivers are for Linux, amd64 and arm64, kernel 5.13 or later for the built-in
+// ones. Elsewhere there is none: every program is refused, unless the mode is off.
 //
 // Level reduced is weaker, and Report says so: stat, chmod and utimes reach files
 // outside, command lines of other processes can be read, and a program that leaves

@@ -224,19 +224,6 @@ func (f *logFile) rotate() error {
 	}
 }
 
-// renameNew renames and never replaces. Where the file system cannot do that in
-// one step, looking first is enough: all writers hold the lock here.
-func renameNew(from, to string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		if _, err := os.Lstat(to); err == nil {
-			return os.ErrExist
-		}
-		err = os.Rename(from, to)
-	}
-	return err
-}
-
 // flockFor takes the exclusive lock, or reports false after wait. It polls
 // because a blocking flock cannot be given up.
 func flockFor(f *os.File, wait time.Duration) (bool, error) {

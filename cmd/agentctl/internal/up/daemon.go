@@ -61,7 +61,7 @@ func start(e *command.Env) (*daemon, error) {
 	d.cmd = exec.Command(program, "all")
 	d.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "THECLAW_HOME=") }), "THECLAW_HOME="+home.Path())
 	d.cmd.Stdout, d.cmd.Stderr = log, log
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	d.cmd.SysProcAttr = command.Child(syscall.SIGTERM)
 	begun := make(chan error)
 	go func() {
 		// The death signal is tied to the thread that started the child.

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
@@ -103,8 +104,7 @@ func (s *Site) Start() error {
 	c.Dir = s.dir
 	c.Env = []string{"THECLAW_HOME=" + s.Home.Path(), "HOME=" + s.dir, "PATH=" + s.path}
 	c.Stdout, c.Stderr = log, log
-	// Ctrl-C reaches us alone; should we die, the kernel ends it.
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	c.SysProcAttr = command.Child(syscall.SIGKILL)
 	s.cmd, s.gone = c, make(chan struct{})
 	begun, gone := make(chan error), s.gone
 	go func() {

@@ -1,0 +1,175 @@
+// Package check holds the compose file and the chart against the libraries of those
+// who read them: compose-go, helm, and the types of Kubernetes. These are large, so
+// this is a module of its own, outside of the workspace: `make deploy-check`.
+package check
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func project(t *testing.T, files ...string) *types.Project {
+	t.Helper()
+	for i, f := range files {
+		files[i] = filepath.Join("..", f)
+	}
+	o, err := cli.NewProjectOptions(files, cli.WithoutEnvironmentResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := o.LoadProject(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// The container is nobody, can write nothing but its home, and nobody comes in.
+func TestCompose(t *testing.T) {
+	s, err := project(t, "compose.yaml").GetService("agentd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case s.User != "65532:65532", !s.ReadOnly, s.Privileged, len(s.Ports) > 0:
+		t.Errorf("user %q, read-only %v, privileged %v, ports %v", s.User, s.ReadOnly, s.Privileged, s.Ports)
+	case !slices.Equal(s.CapDrop, []string{"ALL"}), len(s.CapAdd) > 0:
+		t.Errorf("capabilities: drop %v, add %v", s.CapDrop, s.CapAdd)
+	case !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}):
+		t.Errorf("security %v", s.SecurityOpt)
+	case s.StopGracePeriod == nil || s.StopGracePeriod.String() != "45s":
+		t.Errorf("grace %v", s.StopGracePeriod)
+	case len(s.Volumes) != 1 || s.Volumes[0].Target != "/var/lib/theclaw":
+		t.Errorf("volumes %v", s.Volumes)
+	}
+	if _, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile)); err != nil {
+		t.Error(err)
+	}
+	wide, err := project(t, "compose.yaml", "compose.sandbox.yaml").GetService("agentd")
+	if err != nil || !slices.Contains(wide.SecurityOpt, "seccomp=unconfined") || !wide.ReadOnly {
+		t.Errorf("%v, %v", wide.SecurityOpt, err)
+	}
+}
+
+// render answers the chart's objects by kind, each decoded strictly into its type.
+func render(t *testing.T, values map[string]any) map[string]any {
+	t.Helper()
+	chart, err := loader.LoadDir("../helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "x", Namespace: "agents"}, common.DefaultCapabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := engine.Engine{Strict: true}.Render(chart, full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]any{}
+	for name, text := range files {
+		if strings.HasSuffix(name, ".txt") || strings.TrimSpace(text) == "" || strings.HasSuffix(name, ".tpl") {
+			continue
+		}
+		var kind struct {
+			Kind string `json:"kind"`
+		}
+		if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, text)
+		}
+		if kind.Kind == "" {
+			continue // only comments are left
+		}
+		object := map[string]any{
+			"StatefulSet": &appsv1.StatefulSet{}, "ServiceAccount": &corev1.ServiceAccount{}, "Service": &corev1.Service{},
+			"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
+		}[kind.Kind]
+		if object == nil {
+			t.Fatalf("%s: unknown kind %q", name, kind.Kind)
+		}
+		if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+		out[kind.Kind] = object
+	}
+	return out
+}
+
+func TestChart(t *testing.T) {
+	for _, values := range []map[string]any{nil, {"sandbox": true, "keysSecret": "keys", "tlsSecret": "tls", "storage": map[string]any{"className": "fast"}}} {
+		l := lint.RunAll("../helm", values, "agents")
+		for _, m := range l.Messages {
+			if !strings.Contains(fmt.Sprint(m), "icon is recommended") {
+				t.Error(m)
+			}
+		}
+		objects := render(t, values)
+		if len(objects) != 5 {
+			t.Fatalf("%d objects: %v", len(objects), objects)
+		}
+		s := objects["StatefulSet"].(*appsv1.StatefulSet).Spec
+		pod := s.Template.Spec
+		c := pod.Containers[0]
+		if *s.Replicas != 1 || *pod.TerminationGracePeriodSeconds <= 30 || *pod.AutomountServiceAccountToken {
+			t.Errorf("replicas %d, grace %d", *s.Replicas, *pod.TerminationGracePeriodSeconds)
+		}
+		if !*c.SecurityContext.ReadOnlyRootFilesystem || *c.SecurityContext.AllowPrivilegeEscalation || !*pod.SecurityContext.RunAsNonRoot ||
+			*pod.SecurityContext.RunAsUser != 65532 || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			t.Errorf("%+v %+v", pod.SecurityContext, c.SecurityContext)
+		}
+		if c.Args[0] != "all" || c.StartupProbe == nil || c.ReadinessProbe == nil || c.LivenessProbe == nil || len(c.Ports) > 0 {
+			t.Errorf("args %v, probes %v %v %v", c.Args, c.StartupProbe, c.ReadinessProbe, c.LivenessProbe)
+		}
+		if wanted := values["sandbox"] == true; (pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeUnconfined) != wanted {
+			t.Errorf("seccomp %v with sandbox %v", pod.SecurityContext.SeccompProfile.Type, wanted)
+		}
+		for _, m := range c.VolumeMounts {
+			if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) && m.Name != s.VolumeClaimTemplates[0].Name {
+				t.Errorf("volume %s is not there", m.Name)
+			}
+		}
+		for name, selector := range map[string]map[string]string{
+			"service": objects["Service"].(*corev1.Service).Spec.Selector, "set": s.Selector.MatchLabels,
+			"budget": objects["PodDisruptionBudget"].(*policyv1.PodDisruptionBudget).Spec.Selector.MatchLabels,
+			"policy": objects["NetworkPolicy"].(*networkingv1.NetworkPolicy).Spec.PodSelector.MatchLabels,
+		} {
+			for k, v := range selector {
+				if s.Template.Labels[k] != v {
+					t.Errorf("%s selects %s=%s, the pod has %v", name, k, v, s.Template.Labels)
+				}
+			}
+		}
+		if p := objects["NetworkPolicy"].(*networkingv1.NetworkPolicy).Spec; len(p.PolicyTypes) != 2 || len(p.Ingress) != 0 || len(p.Egress) < 2 {
+			t.Errorf("policy %+v", p)
+		}
+	}
+}
+
+// A key that Kubernetes does not know is refused; else the test above says nothing.
+func TestStrict(t *testing.T) {
+	if err := yaml.UnmarshalStrict([]byte("spec: {replicaz: 1}"), &appsv1.StatefulSet{}); err == nil {
+		t.Error("an unknown key was taken")
+	}
+	if !bytes.Contains([]byte(fmt.Sprint(render(t, map[string]any{"networkPolicy": map[string]any{"enabled": false}}))), []byte("StatefulSet")) {
+		t.Error("nothing was rendered")
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package agentlog
+
+func renameNew(from, to string) error { return renameAfterLook(from, to) }
