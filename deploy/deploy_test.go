@@ -45,9 +45,6 @@ func TestUnits(t *testing.T) {
 		// The programs need not be installed where this is checked.
 		text := regexp.MustCompile(`/usr/local/bin/\w+`).ReplaceAll(b, []byte("/bin/true"))
 		name := strings.Replace(filepath.Base(unit), "@", "@2", 1)
-		if strings.Contains(string(text), "/usr/local/bin") {
-			t.Errorf("%s: a path is left", unit)
-		}
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -63,7 +63,7 @@ func TestImageRoot(t *testing.T) {
 	if err := os.Chmod(root, 0o755); err != nil { // #nosec G302 -- the root of an image
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", built+"/", "./cmd/agentd", "./cmd/agentctl", "./cmd/agent")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", built+"/", "./cmd/agentd", "./cmd/agentctl", "./cmd/agent")
 	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -120,15 +120,15 @@ mount -t tmpfs -o uid=65532,gid=65532,mode=0700 tmpfs "$1/var/lib/theclaw"
 mount -t tmpfs -o mode=1777 tmpfs "$1/tmp"
 mount -t proc proc "$1/proc"
 mount -o remount,bind,ro "$1"
-in() { chroot --userspec=65532:65532 "$1" /usr/local/bin/"$2" "${@:3}"; }
+within() { chroot --userspec=65532:65532 "$1" /usr/local/bin/"$2" "${@:3}"; }
 if : 2>/dev/null >"$1/written"; then echo "the root can be written"; exit 1; fi
 chroot --userspec=65532:65532 "$1" /usr/local/bin/agentd all & daemon=$!
 n=0
-until in "$1" agentctl ready >/dev/null 2>&1; do n=$((n+1)); [ $n -lt 300 ] || { echo "not ready"; exit 1; }; sleep 0.2; done
-in "$1" agentctl init a1
-in "$1" agentctl start a1
-in "$1" agentctl send a1 --source external:console:cli:dm:cli:cli --type message --content '{"text":"hello"}' --wait --timeout 60s
-in "$1" agentctl fsck
+until within "$1" agentctl ready >/dev/null 2>&1; do n=$((n+1)); [ $n -lt 300 ] || { echo "not ready"; exit 1; }; sleep 0.2; done
+within "$1" agentctl init a1
+within "$1" agentctl start a1
+within "$1" agentctl send a1 --source external:console:cli:dm:cli:cli --type message --content '{"text":"hello"}' --wait --timeout 60s
+within "$1" agentctl fsck
 kill -TERM $daemon
 wait $daemon
 echo "agentd ended with $?"

@@ -44,7 +44,7 @@ func unpack(t *testing.T, archive, home string) {
 		} else {
 			var b []byte
 			if b, err = io.ReadAll(r); err == nil {
-				err = os.WriteFile(path, b, 0o600)
+				err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, b, 0o600))
 			}
 		}
 		if err != nil {
@@ -71,8 +71,8 @@ func checked(t *testing.T, home string, p *world.Process) {
 
 // Upgrading is replacing the programs: a home as each earlier format left it opens,
 // works on and is sound. When the format rises, a home of the one before is added
-// here (testdata/home-formatN.tar.gz: an agent a1 with two answered messages, the
-// first of peer bob, and a third that waits), and none is ever taken away.
+// here (testdata/home-formatN.tar.gz: an agent a1 with two answered messages of
+// peer bob, and a third that waits because the agent is stopped), and none is ever taken away.
 func TestHomesOfEarlierFormats(t *testing.T) {
 	archives, err := filepath.Glob("testdata/home-format*.tar.gz")
 	if err != nil || len(archives) == 0 {
@@ -84,6 +84,9 @@ func TestHomesOfEarlierFormats(t *testing.T) {
 			unpack(t, archive, site.Home)
 			p := site.Start(t, append([]string{"all"}, flags...)...)
 			site.Serving(t, p, everything...)
+			if _, err := site.Agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "a1"}); err != nil {
+				t.Fatal(err)
+			}
 			for id := int64(1); id <= 3; id++ { // the third was pushed and not answered
 				if turn := site.Await(t, "a1", id); turn.GetFate() != registryv1.Fate_FATE_REPLIED || len(turn.GetSteps()) == 0 {
 					t.Errorf("message %d: %v", id, turn)
