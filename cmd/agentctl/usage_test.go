@@ -90,6 +90,7 @@ var good = map[string][]string{
 	"thread push":      {"--thread", "/no/such", "--source", "s", "--type", "message", "--content", "x"},
 	"thread subscribe": {"--thread", "/no/such", "--consumer", "c", "--handler", "true"}, "thread unsubscribe": {"--thread", "/no/such", "--consumer", "c"},
 	"threads": {"a1"}, "turns": {"a1"}, "up": {}, "version": {},
+	"log level": {}, "profile": {"heap", "x.pprof"}, "prune": {}, "ready": {},
 	"providers list": {}, "providers test": {"openai"}, "usage": {},
 }
 
@@ -135,7 +136,7 @@ func TestExitCodes(t *testing.T) {
 				if o := call(t, "", with(args...)...); o.code != 0 || o.err != "" || o.out == "" {
 					t.Errorf("exit %d, stdout %q, stderr %q", o.code, o.out, o.err)
 				}
-			case name == "doctor", name == "fsck", name == "up": // they say more than that; see their own tests
+			case name == "doctor", name == "ready", name == "fsck", name == "up": // they say more than that; see their own tests
 			case works[name]:
 				failsWith(t, 1, "", with(args...)...)
 			default:

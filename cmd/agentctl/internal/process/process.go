@@ -147,13 +147,12 @@ info, warn or error. It holds until the process ends, which begins again with it
 // turn changes the level of each service that answers; 0 only shows it.
 func turn(ctx context.Context, e *command.Env, names []string, to processv1.LogLevel) error {
 	list := []level{}
-	var away error
+	away, silent := error(nil), []string{}
 	seen := map[int32]string{} // what a process of several services logged before
 	for _, name := range names {
 		p, err := e.Process(name).GetProcess(ctx, &processv1.GetProcessRequest{})
 		if err != nil && command.Away(err) && len(names) > 1 {
-			away = err
-			e.Note("%s is left out: %s", name, fault.From(err).What)
+			away, silent = err, append(silent, fault.From(err).What)
 			continue
 		} else if err != nil {
 			return err
@@ -173,6 +172,9 @@ func turn(ctx context.Context, e *command.Env, names []string, to processv1.LogL
 	}
 	if len(list) == 0 && away != nil {
 		return away
+	}
+	for _, what := range silent {
+		e.Note("left out: %s", what)
 	}
 	if e.Flags.JSON {
 		return e.PrintJSON(struct {
