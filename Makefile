@@ -105,6 +105,10 @@ bench-quick: build ## the same, small, printed only
 bench-go: ## Go benchmarks of the hot paths: BENCH=regexp PACKAGES=./internal/...
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PACKAGES)
 
+.PHONY: deploy-check
+deploy-check: ## hold compose file and chart against compose-go, helm and Kubernetes (minutes the first time)
+	@cd deploy/check && GOWORK=off go test -count=1 ./...
+
 .PHONY: ci
 ci: ## everything the merge gate runs, in its order
 	@bash .ci/run

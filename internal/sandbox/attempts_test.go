@@ -1,3 +1,5 @@
+//go:build linux
+
 package sandbox
 
 // attempts are those a shell can make. New ones go at the end of their group.

@@ -122,7 +122,7 @@ func read(file, version string) (component, []component, error) {
 	release, _, _ := strings.Cut(strings.TrimPrefix(info.GoVersion, "go"), " ")
 	uses := []component{library("stdlib", release, "")}
 	for _, d := range info.Deps {
-		if d.Replace != nil && strings.HasPrefix(d.Replace.Path, ".") { // a module of this repository
+		if d.Version == "(devel)" || d.Replace != nil && strings.HasPrefix(d.Replace.Path, ".") { // a module of this repository
 			uses = append(uses, component{Type: "library", Ref: d.Path, Name: d.Path, Version: version})
 			continue
 		}
