@@ -16,11 +16,12 @@ import (
 // few milliseconds at most.
 const Batch = 500
 
-// A step is old when its turn is done since then, and has something to lose.
+// A step is old when its turn is done since then, and has something to lose. What a
+// turn has digested or was told while it ran is no such thing: it may be asked for.
 const (
 	stepSize = "COALESCE(length(s.result), 0) + length(CAST(s.arguments AS BLOB))"
 	oldStep  = `FROM x_step s JOIN x_turn t ON t.key = s.turn
-		WHERE t.state = 'done' AND t.finished_at > 0 AND t.finished_at < ? AND ` + stepSize + ` > 0`
+		WHERE s.kind IN ('model','tool') AND t.state = 'done' AND t.finished_at > 0 AND t.finished_at < ? AND ` + stepSize + ` > 0`
 	stepNeeded = `(s.state <> 'done' OR t.fate = 'dead'
 		OR EXISTS (SELECT 1 FROM x_delivery d WHERE d.event_id = t.reply_id AND (d.state IN ('pending','sending') OR (d.state = 'dead' AND d.resolved = '')))
 		OR s.key = (SELECT m.key FROM x_step m WHERE m.turn = s.turn AND m.kind = 'model' ORDER BY m.seq DESC LIMIT 1))`
