@@ -11,6 +11,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/agent"
 	"github.com/theclaw/agents/cmd/agentctl/internal/archive"
+	"github.com/theclaw/agents/cmd/agentctl/internal/audit"
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/deadletter"
@@ -18,6 +19,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/drill"
 	"github.com/theclaw/agents/cmd/agentctl/internal/event"
 	"github.com/theclaw/agents/cmd/agentctl/internal/fsck"
+	"github.com/theclaw/agents/cmd/agentctl/internal/identity"
 	"github.com/theclaw/agents/cmd/agentctl/internal/memory"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migrate"
@@ -82,6 +84,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	f.StringVar(&e.Flags.Registry, "registry", "", "address of the registry, unix:///... or dns:///... (default its socket in the home)")
 	f.StringVar(&e.Flags.Runner, "runner", "", "address of the runner")
 	f.StringVar(&e.Flags.Deliverer, "deliverer", "", "address of the deliverer")
+	f.StringVar(&e.Flags.TLS, "tls", "", "directory of certificates, for dns:/// addresses (default tls/ in the home)")
 	f.DurationVar(&e.Flags.Timeout, "timeout", command.DefaultTimeout, "longest wait for one answer of a service")
 	f.BoolVar(&e.Flags.JSON, "json", e.Flags.JSON, "answer in JSON; errors too, as {\"error\",\"suggestion\"} on standard output")
 	f.BoolVar(&e.Flags.NoColor, "no-color", false, "no colours (also NO_COLOR in the environment)")
@@ -99,6 +102,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, doctor.Commands(e)...)
 	subs = append(subs, fsck.Command(e), migrate.Command(e))
 	subs = append(subs, archive.Commands(e)...)
+	subs = append(subs, identity.Certs(e), identity.Token(e), audit.Command(e))
 	subs = append(subs, drill.Command(e))
 	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e))
 	command.Group(e, root, subs...)
@@ -131,7 +135,7 @@ func flagText(err error) string {
 }
 
 func checkFlags(c *cobra.Command, e *command.Env) error {
-	for _, name := range []string{"home", "registry", "runner", "deliverer"} {
+	for _, name := range []string{"home", "registry", "runner", "deliverer", "tls"} {
 		if f := c.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
 			return command.Usage(c, "--%s has no value", name)
 		}

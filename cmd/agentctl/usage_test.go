@@ -77,7 +77,8 @@ func words(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1
 // good are arguments with which each command gets as far as its first call. The
 // keys are checked against the command tree: a new command needs a row.
 var good = map[string][]string{
-	"backup": {"x.tar"}, "bootstrap": {}, "chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
+	"audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
+	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
 	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "drill": {}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"}, "fsck": {},
 	"file get": {"a1", "USAGE.md"}, "file put": {"a1", "USAGE.md"}, "help": {"send"}, "init": {"a1"}, "lease list": {}, "list": {}, "memory compact": {"a1"}, "memory edit": {"a1"}, "memory show": {"a1"}, "restore": {"x.tar"},
@@ -86,16 +87,17 @@ var good = map[string][]string{
 	"thread peek": {"--thread", "/no/such", "--last-event-id", "0"}, "thread pop": {"--thread", "/no/such", "--consumer", "c", "--last-event-id", "0"},
 	"thread push":      {"--thread", "/no/such", "--source", "s", "--type", "message", "--content", "x"},
 	"thread subscribe": {"--thread", "/no/such", "--consumer", "c", "--handler", "true"}, "thread unsubscribe": {"--thread", "/no/such", "--consumer", "c"},
-	"threads": {"a1"}, "turns": {"a1"}, "up": {}, "version": {},
+	"threads": {"a1"}, "token rotate": {}, "turns": {"a1"}, "up": {}, "version": {},
 	"providers list": {}, "providers test": {"openai"}, "usage": {},
 }
 
 // offline commands need no service.
-var offline = map[string]bool{"completion": true, "help": true, "version": true}
+var offline = map[string]bool{"certs init": true, "completion": true, "help": true, "version": true}
 
 // works are the commands that need no service but a home, a file or a program.
 var works = map[string]bool{
-	"backup": true, "restore": true, "drill": true, "migrate": true,
+	"audit show": true, "audit verify": true, "backup": true, "certs issue": true, "certs rotate": true, "certs show": true, "restore": true, "drill": true, "migrate": true,
+	"token rotate":    true,
 	"thread dispatch": true, "thread info": true, "thread init": true, "thread peek": true, "thread pop": true, "thread push": true,
 	"thread subscribe": true, "thread unsubscribe": true,
 }
@@ -162,7 +164,8 @@ func TestUsageErrors(t *testing.T) {
 		"", "nosuch", "run a1", "ack", "dlq", "dlq nosuch", "config", "config nosuch", "file", "errors", "context", "lease",
 		"help nosuch", "help dlq nosuch", "--no-such-flag", "completion tcsh",
 		"init a1 --kind foo", "init a1 --kind", "list --timeout x", "list --timeout 0s", "list --home=", "list --registry=",
-		"list --registry dns:///example.org:1",
+		"certs", "certs init --domain A_B", "certs init --days 0", "certs issue", "certs issue nobody", "certs issue ../x", "certs rotate --retire runner",
+		"audit", "audit show -n -1", "token",
 		"send a1", "send a1 --source s", "send a1 --source s --type t", "send a1 --type message --content {}",
 		"send a1 x --content {}", "send a1 x --idempotency-key=", "send a1 --source= --type t --content {}",
 		"events a1 nosuch", "events a1 ../x", "events a1 --after -1", "events a1 --limit -1", "events a1 --filter x", "events a1 --after x",

@@ -32,6 +32,7 @@ type Deps struct {
 	// Notifier answers where the external notifier keeps its tasks, if there is one;
 	// nil: there is none.
 	Notifier func() (home string, ok bool)
+	Redact   func(string) string // takes secrets out of the audit log; nil: none are known
 }
 
 func (c Config) withDefaults() Config {

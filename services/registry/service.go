@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/audit"
 	"github.com/theclaw/agents/internal/backup"
 	"github.com/theclaw/agents/internal/fault"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -30,9 +31,10 @@ import (
 
 // Service is the registry.
 type Service struct {
-	lock  *flock.Flock
-	core  *core.Core
-	watch *watch.Watch
+	lock    *flock.Flock
+	auditor *auditor
+	core    *core.Core
+	watch   *watch.Watch
 
 	outside    *outside.Outside
 	agents     *agentapi.Service
@@ -54,15 +56,19 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err := backup.Sweep(d.Home); err != nil {
 		return nil, errors.Join(agentdir.Fault(err), lock.Unlock())
 	}
+	log, err := audit.Open(d.Home.AuditDir(), d.Redact)
+	if err != nil {
+		return nil, errors.Join(agentdir.Fault(err), lock.Unlock())
+	}
 	c, err := core.New(ctx, core.Options{
 		Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, MaxOpen: cfg.MaxOpen, Idle: cfg.Idle, MinFree: cfg.MinFree,
 	})
 	if err != nil {
-		return nil, errors.Join(err, lock.Unlock())
+		return nil, errors.Join(err, log.Close(), lock.Unlock())
 	}
 	w := watch.New(c, cfg.Sweep)
 	s := &Service{
-		lock: lock, core: c, watch: w, outside: outside.New(c, cfg.Sweep, d.Notifier),
+		lock: lock, core: c, watch: w, auditor: &auditor{log: log, warn: c.Log}, outside: outside.New(c, cfg.Sweep, d.Notifier),
 		agents:     agentapi.New(c, w),
 		threads:    threadapi.New(c, threadapi.Limits{Pending: cfg.MaxPending, PerPeer: cfg.MaxPerPeer}),
 		leases:     leaseapi.New(c),
@@ -123,7 +129,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 // Close closes every database and gives the home back. No call may be under way.
 func (s *Service) Close() error {
-	return errors.Join(s.watch.Close(), s.core.Close(), s.leases.Close(), s.lock.Unlock())
+	return errors.Join(s.watch.Close(), s.core.Close(), s.leases.Close(), s.auditor.log.Close(), s.lock.Unlock())
 }
 
 // Stats answers the store's commit counters: durable ones cost an fsync each.

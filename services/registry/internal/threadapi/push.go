@@ -80,8 +80,10 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 		switch {
 		case a.Kind == source.Self && !own:
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source self needs the agent's lease", "state who speaks, such as external:console:cli:dm:cli:cli")
-		case id.Kind == rpc.Service && a.Kind == source.Internal && !s.speaksFor(hasFence, fence, a.AgentID):
+		case a.Kind == source.Internal && id.Kind != rpc.Owner && !s.speaksFor(hasFence, fence, a.AgentID):
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source "+e.GetSource()+" is not the caller's own", "push with the lease of the agent that speaks")
+		case a.Kind == source.External && id.Kind != rpc.Owner:
+			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "a service states no source "+e.GetSource(), "only the owner says that a person wrote")
 		}
 	}
 	if own {
