@@ -16,6 +16,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -40,8 +41,15 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if err := s.CheckDisk(); err != nil {
 		return nil, err
 	}
+	back, err := s.takeQuota(a, r, o.Fence != nil, req.GetEvents())
+	if err != nil {
+		return nil, err
+	}
 	fault.Point("T0.before")
 	out, err := s.Store.Append(ctx, r, events, o)
+	if err != nil || out.Duplicate {
+		back()
+	}
 	// After the commit: an acknowledged message must have a directory to be in.
 	if gone := s.Present(r.Agent); gone != nil {
 		return nil, gone
@@ -60,6 +68,30 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 		_ = s.Load(ctx, a)
 	}
 	return &registryv1.PushEventsResponse{EventIds: out.IDs, Duplicate: out.Duplicate}, nil
+}
+
+// takeQuota counts messages from outside against the quotas of the agent, or
+// refuses them; back undoes it. An agent whose settings cannot be read takes
+// messages as ever: they wait.
+func (s *Service) takeQuota(a *directory.Agent, r store.Ref, own bool, events []*registryv1.NewEvent) (back func(), err error) {
+	set, broken := a.Settings(s.Home)
+	if !r.IsInbox() || own || broken != nil {
+		return func() {}, nil
+	}
+	var taken []string
+	back = func() {
+		for _, from := range taken {
+			s.Quota.Back(&set.Config, a.ID, from, 1)
+		}
+	}
+	for _, e := range events {
+		if err := s.Quota.Take(&set.Config, a.ID, e.GetSource(), 1); err != nil {
+			back()
+			return nil, err
+		}
+		taken = append(taken, e.GetSource())
+	}
+	return back, nil
 }
 
 // mayPush says who may write what where. The inbox takes events from anybody
