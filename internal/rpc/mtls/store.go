@@ -123,6 +123,9 @@ func (s *Store) read() (*material, error) {
 	if m.id, err = IDOf(certs[0]); err != nil {
 		return nil, bad(path, err.Error(), fix)
 	}
+	if m.id.Name != s.name {
+		return nil, bad(path, "it is the certificate of "+m.id.Name+", not of "+s.name, fix)
+	}
 	return m, nil
 }
 
