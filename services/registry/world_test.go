@@ -49,7 +49,7 @@ func newWorld(t *testing.T, home string, cfg registry.Config, more ...func(*regi
 		t.Fatal(err)
 	}
 	l := bufconn.Listen(1 << 20)
-	srv, err := serve.New(serve.Options{Listener: l, Insecure: true, Services: []serve.Registrar{svc.Register}, Policy: registry.Policy(), Grace: -1})
+	srv, err := serve.New(serve.Options{Listener: l, Insecure: true, Services: []serve.Registrar{svc.Register}, Policy: registry.Policy(), Audit: svc.Auditor(), Grace: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
