@@ -128,7 +128,7 @@ func verifyServer(st tls.ConnectionState, m *material, want string) error {
 }
 
 func (c *creds) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", SecurityVersion: "1.3"}
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 func (c *creds) Clone() credentials.TransportCredentials { d := *c; return &d }
