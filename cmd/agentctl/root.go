@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/agent"
+	"github.com/theclaw/agents/cmd/agentctl/internal/approvals"
 	"github.com/theclaw/agents/cmd/agentctl/internal/archive"
 	"github.com/theclaw/agents/cmd/agentctl/internal/audit"
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
@@ -102,7 +103,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, doctor.Commands(e)...)
 	subs = append(subs, fsck.Command(e), migrate.Command(e))
 	subs = append(subs, archive.Commands(e)...)
-	subs = append(subs, identity.Certs(e), identity.Token(e), audit.Command(e))
+	subs = append(subs, identity.Certs(e), identity.Token(e), audit.Command(e), approvals.Command(e))
 	subs = append(subs, drill.Command(e))
 	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e))
 	command.Group(e, root, subs...)

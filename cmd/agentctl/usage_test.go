@@ -77,7 +77,7 @@ func words(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1
 // good are arguments with which each command gets as far as its first call. The
 // keys are checked against the command tree: a new command needs a row.
 var good = map[string][]string{
-	"audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
+	"approvals approve": {"x"}, "approvals deny": {"x"}, "approvals list": {}, "audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
 	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
 	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "drill": {}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"}, "fsck": {},
@@ -165,7 +165,7 @@ func TestUsageErrors(t *testing.T) {
 		"help nosuch", "help dlq nosuch", "--no-such-flag", "completion tcsh",
 		"init a1 --kind foo", "init a1 --kind", "list --timeout x", "list --timeout 0s", "list --home=", "list --registry=",
 		"certs", "certs init --domain A_B", "certs init --days 0", "certs issue", "certs issue nobody", "certs issue ../x", "certs rotate --retire runner",
-		"audit", "audit show -n -1", "token",
+		"approvals", "approvals approve", "approvals list --agent ../x", "audit", "audit show -n -1", "token",
 		"send a1", "send a1 --source s", "send a1 --source s --type t", "send a1 --type message --content {}",
 		"send a1 x --content {}", "send a1 x --idempotency-key=", "send a1 --source= --type t --content {}",
 		"events a1 nosuch", "events a1 ../x", "events a1 --after -1", "events a1 --limit -1", "events a1 --filter x", "events a1 --after x",

@@ -63,6 +63,8 @@ const (
 	CertificateInvalid = "CERTIFICATE_INVALID"
 	// QuotaExceeded: a quota of the day, or a rate, is used up.
 	QuotaExceeded = "QUOTA_EXCEEDED"
+	// ApprovalClosed: the question was answered, used, or is too old.
+	ApprovalClosed = "APPROVAL_CLOSED"
 	// AuditBroken: the audit log is not what was written.
 	AuditBroken = "AUDIT_BROKEN"
 	// PermissionDenied: the caller may not do this.

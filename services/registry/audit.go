@@ -26,7 +26,7 @@ import (
 var changes = map[string]bool{
 	"CreateAgent": true, "StartAgent": true, "StopAgent": true, "BootstrapAgents": true, "WriteAgentFile": true, "SetAgentConfig": true,
 	"BackupAgents": true, "RestoreAgents": true, "RetryTurn": true, "DropTurn": true, "RetryDelivery": true, "DropDelivery": true,
-	"Subscribe": true, "Unsubscribe": true,
+	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true,
 }
 
 // maxRefusals are written down in a minute, and how many more there were.
@@ -166,6 +166,8 @@ func detail(req any) string {
 		return r.GetThread().GetThreadId() + " consumer " + r.GetConsumer() + ": " + r.GetHandler()
 	case *registryv1.UnsubscribeRequest:
 		return r.GetThread().GetThreadId() + " consumer " + r.GetConsumer()
+	case *registryv1.ResolveApprovalRequest:
+		return fmt.Sprintf("%s approved: %t", r.GetApprovalId(), r.GetApprove())
 	case interface{ GetInboxId() int64 }:
 		return fmt.Sprintf("inbox event %d", r.GetInboxId())
 	}

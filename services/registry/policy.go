@@ -36,5 +36,8 @@ func Policy() serve.Policy {
 	add(registryv1.DeliveryService_ServiceDesc, deliverer, "BeginDelivery", "FinishDelivery")
 	add(registryv1.DeliveryService_ServiceDesc, both, "ListDeliveries")
 	add(registryv1.DeliveryService_ServiceDesc, owner, "RetryDelivery", "DropDelivery")
+	add(registryv1.ApprovalService_ServiceDesc, waits(runner), "RequestApproval")
+	add(registryv1.ApprovalService_ServiceDesc, owner, "ListApprovals", "ResolveApproval")
+	add(registryv1.ApprovalService_ServiceDesc, ends(owner), "WatchApprovals")
 	return p
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/agentapi"
+	"github.com/theclaw/agents/services/registry/internal/approvalapi"
 	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/deliveryapi"
 	"github.com/theclaw/agents/services/registry/internal/leaseapi"
@@ -42,6 +43,7 @@ type Service struct {
 	leases     *leaseapi.Service
 	turns      *turnapi.Service
 	deliveries *deliveryapi.Service
+	approvals  *approvalapi.Service
 }
 
 // New takes the home's lock, opens the registry's tables, and learns which
@@ -74,6 +76,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		leases:     leaseapi.New(c),
 		turns:      turnapi.New(c, cfg.BootID),
 		deliveries: deliveryapi.New(c, cfg.DeliveryWaits),
+		approvals:  approvalapi.New(c, cfg.ApprovalLife),
 	}
 	if _, _, err := c.Dir.Scan(); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -108,13 +111,14 @@ func takeLock(ctx context.Context, home *agentdir.Home) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// Register adds the five services to a server.
+// Register adds the six services to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterAgentServiceServer(r, s.agents)
 	registryv1.RegisterThreadServiceServer(r, s.threads)
 	registryv1.RegisterLeaseServiceServer(r, s.leases)
 	registryv1.RegisterTurnServiceServer(r, s.turns)
 	registryv1.RegisterDeliveryServiceServer(r, s.deliveries)
+	registryv1.RegisterApprovalServiceServer(r, s.approvals)
 }
 
 // Run watches, sweeps, reaps and tells others until ctx ends.

@@ -36,6 +36,9 @@ type Config struct {
 	OnError                        OnError
 	Quota                          Quota
 	Price                          Price
+	// Approvals is none (default) or ask: a person is asked before a program runs
+	// outside of the sandbox or with the network.
+	Approvals string
 }
 
 // Pai names the model. The defaults are openai and gpt-4o.
@@ -130,6 +133,7 @@ func Default() Config {
 		Run:             Run{Concurrency: 64, Timeout: 600 * time.Second},
 		Sandbox:         Sandbox{Mode: "required"},
 		Quota:           Quota{PairPerMinute: 60},
+		Approvals:       "none",
 	}
 }
 

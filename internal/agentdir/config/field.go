@@ -48,6 +48,7 @@ var fields = []Field{
 	{"run.timeout", func(c *Config) any { return &c.Run.Timeout }, lasting(time.Second, 24*time.Hour), false},
 	{"sandbox.mode", func(c *Config) any { return &c.Sandbox.Mode }, oneOf("required", "reduced", "off"), false},
 	{"sandbox.network", func(c *Config) any { return &c.Sandbox.Network }, nil, false},
+	{"approvals", func(c *Config) any { return &c.Approvals }, oneOf("none", "ask"), false},
 	{"memory.share", func(c *Config) any { return &c.Memory.Share }, nil, false},
 	{"on_error.notify_peer", func(c *Config) any { return &c.OnError.NotifyPeer }, nil, false},
 	{"quota.messages_per_day", func(c *Config) any { return &c.Quota.MessagesPerDay }, between(0, 1_000_000_000), false},

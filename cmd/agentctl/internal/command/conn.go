@@ -46,6 +46,7 @@ var safe = []string{
 	registry.TurnService_SumUsage_FullMethodName,
 	registry.DeliveryService_ListDeliveries_FullMethodName,
 	registry.LeaseService_ListLeases_FullMethodName,
+	registry.ApprovalService_ListApprovals_FullMethodName,
 	runner.RunnerService_BuildContext_FullMethodName,
 	runner.RunnerService_GetRunnerInfo_FullMethodName,
 	runner.RunnerService_ListProviders_FullMethodName,
@@ -75,6 +76,11 @@ func (e *Env) Deliveries() registry.DeliveryServiceClient {
 // Leases lists who works on what.
 func (e *Env) Leases() registry.LeaseServiceClient {
 	return registry.NewLeaseServiceClient(e.Conn(Registry))
+}
+
+// Approvals lists and answers what agents ask people.
+func (e *Env) Approvals() registry.ApprovalServiceClient {
+	return registry.NewApprovalServiceClient(e.Conn(Registry))
 }
 
 // RunnerService asks the runner.

@@ -1,5 +1,6 @@
 // Package homedb owns registry.db, the registry's own tables: the lease ledger,
-// what was last known of each inbox, and what was used today where there is a quota.
+// what was last known of each inbox, what was used today where there is a
+// quota, and what was asked of people.
 //
 // All can be lost without losing a message. A lease's token is also in the
 // inbox it fences, and Acquire starts above that; what is known of inboxes only
@@ -32,6 +33,10 @@ CREATE TABLE IF NOT EXISTS inbox (
 CREATE TABLE IF NOT EXISTS usage (
   day TEXT, agent TEXT, peer TEXT, messages INTEGER NOT NULL, tokens INTEGER NOT NULL, micros INTEGER NOT NULL,
   PRIMARY KEY (day, agent, peer)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS approval (
+  id TEXT PRIMARY KEY, agent TEXT NOT NULL, thread TEXT NOT NULL, key TEXT NOT NULL, command TEXT NOT NULL, cwd TEXT NOT NULL,
+  reason TEXT NOT NULL, digest TEXT NOT NULL, state TEXT NOT NULL, token INTEGER NOT NULL, requested INTEGER NOT NULL, expires INTEGER NOT NULL,
+  UNIQUE (agent, key)) WITHOUT ROWID;
 `
 
 // DB is an open registry.db.

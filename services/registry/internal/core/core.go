@@ -54,7 +54,9 @@ type Core struct {
 	Store   *sqlite.Engine
 	Dir     *directory.Directory
 	Quota   *quota.Quota
-	Leases  *lease.Table
+	// Approvals keeps what was asked of people.
+	Approvals *homedb.DB
+	Leases    *lease.Table
 
 	DueRuns       *dispatch.Board    // agents with events without a fate
 	DueDeliveries *dispatch.Board    // agents with replies to send
@@ -80,6 +82,7 @@ func New(ctx context.Context, o Options) (*Core, error) {
 	if c.homeDB, err = homedb.Open(ctx, o.Home.RegistryDB()); err != nil {
 		return nil, agentdir.Fault(err)
 	}
+	c.Approvals = c.homeDB
 	holders := o.Home.HoldersDir()
 	if c.Leases, err = lease.NewTable(ctx, c.homeDB, func(h string) bool { return lease.HolderDead(holders, h) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("load leases: %w", err), c.homeDB.Close())
