@@ -26,6 +26,7 @@ import (
 	"github.com/theclaw/agents/internal/sandbox"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/journal"
+	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
 // poll is how long one call waits for the answer.
@@ -38,24 +39,32 @@ type Client interface {
 
 // Question is about one call of a tool.
 type Question struct {
-	AgentID, ThreadID, Key string
-	Command                sandbox.Command
-	Walled                 bool // in the sandbox, with the network open
+	tool.Place
+	tool.Call
+	Mode string // of the sandbox
 }
 
 // ErrRefused means that the command must not run; its text is for the model.
 var ErrRefused = errors.New("the owner of this agent did not approve of the command; do not try it again unasked, say what you wanted to do")
 
 // Ask asks and waits. It answers nil when the command may run now, ErrRefused
-// when not, and any other error when nobody can say.
+// when not, and any other error when nobody can say. Of a call that runs nothing
+// nobody is asked.
 func Ask(ctx context.Context, c Client, trusted func(context.Context) error, q Question) error {
+	command, runs := tool.Command(q.Place, q.Call)
+	switch {
+	case !runs:
+		return nil
+	case c == nil:
+		return ErrRefused
+	}
 	reason := "it runs outside of the sandbox"
-	if q.Walled {
+	if q.Mode != string(sandbox.Off) {
 		reason = "it runs with the network open"
 	}
 	req := &registrypb.RequestApprovalRequest{
-		AgentId: q.AgentID, ThreadId: q.ThreadID, Key: q.Key, Command: q.Command.Shell, Cwd: q.Command.Workdir,
-		Reason: reason, Digest: Digest(q.Command), Wait: durationpb.New(poll),
+		AgentId: q.AgentID, ThreadId: q.ThreadID, Key: q.Key, Command: command.Shell, Cwd: command.Workdir,
+		Reason: reason, Digest: Digest(command), Wait: durationpb.New(poll),
 	}
 	for {
 		r, err := journal.Call(ctx, trusted, func(ctx context.Context) (*registrypb.RequestApprovalResponse, error) {

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
-	"github.com/theclaw/agents/internal/sandbox"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/approval"
 	"github.com/theclaw/agents/services/runner/internal/run"
@@ -81,20 +80,10 @@ func (t *turn) runTool(ctx context.Context, key string, c step.Call) []byte {
 		Workdir: cfg.GetWorkdir(), Network: cfg.GetSandboxNetwork(),
 	}
 	made := tool.Call{Key: t.w.Key + ":" + key, Name: c.Name, Arguments: c.Arguments}
-	if command, runs := tool.Command(at, made); runs && cfg.GetAskApproval() {
-		if err := t.approved(ctx, made.Key, command); err != nil {
+	if cfg.GetAskApproval() {
+		if err := approval.Ask(ctx, t.Approvals, t.trusted, approval.Question{Place: at, Call: made, Mode: cfg.GetSandboxMode()}); err != nil {
 			return tool.Problem(err.Error())
 		}
 	}
 	return tool.Run(ctx, box, at, made)
-}
-
-// approved asks a person, where the agent's settings want that.
-func (t *turn) approved(ctx context.Context, key string, c sandbox.Command) error {
-	if t.Approvals == nil {
-		return approval.ErrRefused
-	}
-	return approval.Ask(ctx, t.Approvals, t.trusted, approval.Question{
-		AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Key: key, Command: c, Walled: t.begun.GetConfig().GetSandboxMode() != string(sandbox.Off),
-	})
 }
