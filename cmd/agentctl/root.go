@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/agent"
+	"github.com/theclaw/agents/cmd/agentctl/internal/approvals"
 	"github.com/theclaw/agents/cmd/agentctl/internal/archive"
+	"github.com/theclaw/agents/cmd/agentctl/internal/audit"
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
 	"github.com/theclaw/agents/cmd/agentctl/internal/cmds"
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
@@ -19,6 +21,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/drill"
 	"github.com/theclaw/agents/cmd/agentctl/internal/event"
 	"github.com/theclaw/agents/cmd/agentctl/internal/fsck"
+	"github.com/theclaw/agents/cmd/agentctl/internal/identity"
 	"github.com/theclaw/agents/cmd/agentctl/internal/memory"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migrate"
@@ -87,6 +90,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	f.StringVar(&e.Flags.Registry, "registry", "", "address of the registry (unix:/// or dns:///)")
 	f.StringVar(&e.Flags.Runner, "runner", "", "address of the runner")
 	f.StringVar(&e.Flags.Deliverer, "deliverer", "", "address of the deliverer")
+	f.StringVar(&e.Flags.TLS, "tls", "", "certificates for dns:/// (default tls/ in the home)")
 	f.DurationVar(&e.Flags.Timeout, "timeout", command.DefaultTimeout, "longest wait for one answer")
 	f.BoolVar(&e.Flags.JSON, "json", e.Flags.JSON, "answer in JSON; errors too, {\"error\",\"suggestion\"}")
 	f.BoolVar(&e.Flags.NoColor, "no-color", false, "no colours (also NO_COLOR in the environment)")
@@ -107,6 +111,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, fsck.Command(e), migrate.Command(e), prune.Command(e))
 	subs = append(subs, process.Commands(e)...)
 	subs = append(subs, archive.Commands(e)...)
+	subs = append(subs, identity.Certs(e), identity.Token(e), audit.Command(e), approvals.Command(e))
 	subs = append(subs, drill.Command(e))
 	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e))
 	command.Group(e, root, subs...)
@@ -142,7 +147,7 @@ func flagText(err error) string {
 }
 
 func checkFlags(c *cobra.Command, e *command.Env) error {
-	for _, name := range []string{"home", "registry", "runner", "deliverer"} {
+	for _, name := range []string{"home", "registry", "runner", "deliverer", "tls"} {
 		if f := c.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
 			return command.Usage(c, "--%s has no value", name)
 		}

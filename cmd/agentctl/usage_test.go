@@ -79,7 +79,8 @@ func words(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1
 // keys are checked against the command tree: a new command needs a row.
 var good = map[string][]string{
 	"agent": {"--message=hi", "--agent=a1"}, "cancel": {"a1", "1"}, "run abort": {"a1", "r"}, "run stream": {"a1", "r"}, "run wait": {"a1", "r"}, "top": {},
-	"backup": {"x.tar"}, "bootstrap": {}, "chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
+	"approvals approve": {"x"}, "approvals deny": {"x"}, "approvals list": {}, "audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
+	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
 	"cmds find": {"nothing of the kind"}, "cmds info": {"x"}, "cmds list": {},
 	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "drill": {}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"}, "fsck": {},
@@ -89,17 +90,18 @@ var good = map[string][]string{
 	"thread peek": {"--thread", "/no/such", "--last-event-id", "0"}, "thread pop": {"--thread", "/no/such", "--consumer", "c", "--last-event-id", "0"},
 	"thread push":      {"--thread", "/no/such", "--source", "s", "--type", "message", "--content", "x"},
 	"thread subscribe": {"--thread", "/no/such", "--consumer", "c", "--handler", "true"}, "thread unsubscribe": {"--thread", "/no/such", "--consumer", "c"},
-	"threads": {"a1"}, "turns": {"a1"}, "up": {}, "version": {},
+	"threads": {"a1"}, "token rotate": {}, "turns": {"a1"}, "up": {}, "version": {},
 	"log level": {}, "profile": {"heap", "x.pprof"}, "prune": {}, "ready": {},
 	"providers list": {}, "providers test": {"openai"}, "usage": {},
 }
 
 // offline commands need no service.
-var offline = map[string]bool{"completion": true, "help": true, "version": true}
+var offline = map[string]bool{"certs init": true, "completion": true, "help": true, "version": true}
 
 // works are the commands that need no service but a home, a file or a program.
 var works = map[string]bool{
-	"backup": true, "restore": true, "drill": true, "migrate": true,
+	"audit show": true, "audit verify": true, "backup": true, "certs issue": true, "certs rotate": true, "certs show": true, "restore": true, "drill": true, "migrate": true,
+	"token rotate":    true,
 	"thread dispatch": true, "thread info": true, "thread init": true, "thread peek": true, "thread pop": true, "thread push": true,
 	"thread subscribe": true, "thread unsubscribe": true,
 	"cmds find": true, "cmds info": true, "cmds list": true,
@@ -168,7 +170,8 @@ func TestUsageErrors(t *testing.T) {
 		"", "nosuch", "run a1", "ack", "dlq", "dlq nosuch", "config", "config nosuch", "file", "errors", "context", "lease",
 		"help nosuch", "help dlq nosuch", "--no-such-flag", "completion tcsh",
 		"init a1 --kind foo", "init a1 --kind", "list --timeout x", "list --timeout 0s", "list --home=", "list --registry=",
-		"list --registry dns:///example.org:1",
+		"certs", "certs init --domain A_B", "certs init --days 0", "certs issue", "certs issue nobody", "certs issue ../x", "certs rotate --retire runner",
+		"approvals", "approvals approve", "approvals list --agent ../x", "audit", "audit show -n -1", "token",
 		"send a1", "send a1 --source s", "send a1 --source s --type t", "send a1 --type message --content {}",
 		"send a1 x --content {}", "send a1 x --idempotency-key=", "send a1 --source= --type t --content {}",
 		"events a1 nosuch", "events a1 ../x", "events a1 --after -1", "events a1 --limit -1", "events a1 --filter x", "events a1 --after x",

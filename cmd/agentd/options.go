@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ type options struct {
 	services  []service
 	home      string
 	registry  string // target of the registry
+	listen    string // TCP address beside the socket; empty: none
+	tls       string // directory of certificates
 	metrics   string
 	logFormat string
 	logLevel  slog.Level
@@ -41,6 +44,8 @@ Examples:
   agentd all                                  one process, nothing to set up
   agentd all --metrics-listen 127.0.0.1:9464  with Prometheus metrics
   agentd runner --name runner-2               one more runner in the same home
+  agentd all --listen 10.0.0.5:7443           also for workers on other machines, by mTLS
+  agentd runner --registry dns:///10.0.0.5:7443
 
 Flags:
 `
@@ -54,6 +59,8 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	f.StringVar(&o.home, "home", "", "home `directory`; default $THECLAW_HOME, else ~/.theclaw")
 	f.StringVar(&o.registry, "registry", "", "`target` of the registry; default its socket in the home")
 	f.StringVar(&name, "name", "", "`name` of one more runner or deliverer in a home, such as runner-2; also its socket's")
+	f.StringVar(&o.listen, "listen", "", "TCP `address` to serve on too, with TLS by the certificates of --tls; of 'all', the registry's; default none")
+	f.StringVar(&o.tls, "tls", "", "`directory` of certificates; default tls/ in the home")
 	f.StringVar(&o.metrics, "metrics-listen", "", "loopback `address` for /metrics, /healthz and /readyz; default off")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
@@ -97,6 +104,15 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 		if o.home, err = layout.DefaultHome(getenv); err != nil {
 			return o, err
 		}
+	}
+	if o.tls == "" {
+		o.tls = layout.At(o.home).TLSDir()
+	}
+	if o.registry != "" && o.services[0].name == "registry" {
+		return o, fault.Usage("--registry is for a runner or a deliverer alone", "leave it out: the registry is in this process")
+	}
+	if _, port, err := net.SplitHostPort(o.listen); o.listen != "" && (err != nil || port == "") {
+		return o, fault.Usage(fmt.Sprintf("%q is not an address to listen on", o.listen), "use host:port, such as 127.0.0.1:7443")
 	}
 	o.remote = o.registry != "" && !strings.HasPrefix(o.registry, "unix:")
 	return o, nil

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"sync"
@@ -15,10 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/mtls"
 	"github.com/theclaw/agents/internal/rpc/process"
 	"github.com/theclaw/agents/internal/rpc/serve"
 )
@@ -42,6 +46,7 @@ type component struct {
 	register serve.Registrar
 	policy   serve.Policy
 	token    func() string
+	audit    serve.Auditor // nil: none
 	run      func(context.Context) error
 	close    func() error
 }
@@ -148,11 +153,12 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 	}
 	policy := maps.Clone(c.policy)
 	maps.Copy(policy, process.Policy())
-	srv, err := serve.New(serve.Options{
-		Addr: "unix://" + addr, Services: []serve.Registrar{c.register, e.process.Register}, Policy: policy, Token: c.token,
+	o := serve.Options{
+		Addr: "unix://" + addr, Services: []serve.Registrar{c.register, e.process.Register}, Policy: policy, Token: c.token, Audit: c.audit,
 		Logger: e.log, Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": s.name}, e.metrics),
 		Grace: e.grace, Abort: e.abort,
-	})
+	}
+	srv, err := serve.New(o)
 	if err != nil {
 		cancel()
 		return nil, errors.Join(err, c.close())
@@ -160,9 +166,20 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 	e.mu.Lock()
 	e.servers = append(e.servers, srv)
 	e.mu.Unlock()
+	runs := []func(context.Context) error{srv.Run}
+	if e.listen != "" && (len(e.services) == 1 || s.name == "registry") {
+		// Profiles and log levels are for who owns the socket.
+		o.Services, o.Policy = []serve.Registrar{c.register}, c.policy
+		tcp, err := e.serveTCP(s.name, o)
+		if err != nil {
+			cancel()
+			return nil, errors.Join(err, srv.Close(), c.close())
+		}
+		runs = append(runs, tcp.Run)
+	}
 	st := &stage{cancel: cancel, close: c.close}
 	// Served before it runs: SERVING must not wait for what is read at the start.
-	for _, f := range []func(context.Context) error{srv.Run, c.run} {
+	for _, f := range append(runs, c.run) {
 		st.g.Go(func() error {
 			err := f(ctx)
 			if ctx.Err() == nil {
@@ -217,19 +234,51 @@ func (e *env) dialRegistry(as string) (*grpc.ClientConn, error) {
 		}
 		target = "unix://" + path
 	}
-	return rpc.Dial(target, rpc.DialOptions{
-		TokenPath: e.homeDir.TokenFile(), As: rpc.Identity{Kind: rpc.Service, Name: as}, UserAgent: "agentd/" + versionText(),
+	o := rpc.DialOptions{UserAgent: "agentd/" + versionText()}
+	if e.remote {
+		store, err := e.certificate(as)
+		if err != nil {
+			return nil, err
+		}
+		o.Creds = mtls.Client(store, "registry")
+	} else {
+		o.TokenPath, o.As = e.homeDir.TokenFile(), rpc.Identity{Kind: rpc.Service, Name: as}
+	}
+	return rpc.Dial(target, o)
+}
+
+// certificate follows the certificate of one of our services.
+func (e *env) certificate(name string) (*mtls.Store, error) {
+	return mtls.Open(e.options.tls, name, func(err error) {
+		e.log.Error("the changed certificate cannot be used, the one before stays", "name", name, "error", fault.Line(err))
 	})
+}
+
+// serveTCP binds the TCP address of a service. o is that of its socket.
+func (e *env) serveTCP(name string, o serve.Options) (*serve.Server, error) {
+	store, err := e.certificate(name)
+	if err != nil {
+		return nil, err
+	}
+	if o.Listener, err = net.Listen("tcp", e.listen); err != nil {
+		return nil, fault.Wrap(fault.New(codes.FailedPrecondition, fault.InvalidArgument,
+			"cannot listen on "+e.listen, "choose another --listen, or end what uses it"), err)
+	}
+	o.Addr, o.Token = "", nil
+	o.Creds = mtls.Server(store, func(from net.Addr, err error) {
+		e.log.Warn("connection refused", "service", name, "from", from.String(), "error", err.Error())
+		if o.Audit != nil {
+			o.Audit.Refused(context.Background(), "", from.String(), err)
+		}
+	})
+	srv, err := serve.New(o)
+	if err != nil {
+		return nil, errors.Join(err, o.Listener.Close())
+	}
+	e.log.Info("serving with TLS", "service", name, "address", o.Listener.Addr().String(), "identity", store.ID().String(), "until", store.NotAfter().Format(time.DateOnly))
+	return srv, nil
 }
 
 // workerToken reads the token that the registry made; it may be rotated while
 // the worker runs, and a worker may start first.
-func (e *env) workerToken() func() string {
-	return func() string {
-		t, err := rpc.ReadToken(e.homeDir.TokenFile())
-		if err != nil {
-			return ""
-		}
-		return t
-	}
-}
+func (e *env) workerToken() func() string { return rpc.NewTokenFile(e.homeDir.TokenFile()).Token }

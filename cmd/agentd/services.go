@@ -50,16 +50,18 @@ func makeRegistry(ctx context.Context, e *env, _ string) (component, error) {
 	s, err := registry.New(ctx, registry.Config{BootID: bootID()}, registry.Deps{
 		Home: e.homeDir, Logger: e.log.With("service", "registry"), Metrics: obs.NewRegistryMetrics(e.metrics), Log: log,
 		Notifier: func() (string, bool) { return notifier.Home(e.getenv) },
+		Redact:   e.redactor.Redact,
 	})
 	if err != nil {
 		return component{}, err
 	}
-	token, err := rpc.NewToken(e.homeDir.TokenFile()) // after the home's lock: only its owner rotates it
-	if err != nil {
+	// After the home's lock: a start rotates the token. So may whoever can write the
+	// file, which is how it is rotated by command.
+	if _, err := rpc.NewToken(e.homeDir.TokenFile()); err != nil {
 		return component{}, errors.Join(err, s.Close())
 	}
 	return component{
-		register: s.Register, policy: registry.Policy(), token: func() string { return token }, run: s.Run,
+		register: s.Register, policy: registry.Policy(), audit: s.Auditor(), token: e.workerToken(), run: s.Run,
 		close: func() error { return errors.Join(s.Close(), log.Close()) },
 	}, nil
 }
@@ -82,6 +84,9 @@ func (e *env) newWorker(name string) (worker, error) {
 		holders = "" // the registry cannot see our lock there
 	}
 	w := worker{address: "unix://" + socket}
+	if e.listen != "" && len(e.services) == 1 {
+		w.address = "dns:///" + e.listen
+	}
 	if w.holder, err = lease.NewHolder(holders, name); err != nil {
 		return worker{}, err
 	}
@@ -98,9 +103,14 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 	if err != nil {
 		return component{}, err
 	}
+	root := ""
+	if e.remote {
+		root = e.homeDir.AgentsDir() // the registry's paths are those of its machine
+	}
 	s, err := runner.New(runner.Config{
+		Root:    root,
 		Address: w.address, TTL: e.ttl, Grace: e.grace, ProvidersFile: filepath.Join(e.home, "providers.yaml"),
-		Sandbox: sandbox.Options{Forbidden: []string{e.homeDir.RunDir()}},
+		Sandbox: sandbox.Options{Forbidden: []string{e.homeDir.RunDir(), e.homeDir.TLSDir(), e.options.tls, e.homeDir.AuditDir()}},
 	}, runner.Deps{
 		Registry: w.conn, Holder: w.holder.ID(), Getenv: e.getenv, Abort: e.abort,
 		Metrics: obs.NewRunnerMetrics(e.metrics), Logger: e.log.With("service", "runner"),

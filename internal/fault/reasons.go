@@ -59,6 +59,14 @@ const (
 	ServiceUnavailable = "SERVICE_UNAVAILABLE"
 	// Unauthenticated: the caller could not be identified.
 	Unauthenticated = "UNAUTHENTICATED"
+	// CertificateInvalid: a certificate is missing, has ended, or is not trusted.
+	CertificateInvalid = "CERTIFICATE_INVALID"
+	// QuotaExceeded: a quota of the day, or a rate, is used up.
+	QuotaExceeded = "QUOTA_EXCEEDED"
+	// ApprovalClosed: the question was answered, used, or is too old.
+	ApprovalClosed = "APPROVAL_CLOSED"
+	// AuditBroken: the audit log is not what was written.
+	AuditBroken = "AUDIT_BROKEN"
 	// PermissionDenied: the caller may not do this.
 	PermissionDenied = "PERMISSION_DENIED"
 	// HomeLocked: another registry has this home directory.

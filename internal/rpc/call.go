@@ -1,6 +1,9 @@
 package rpc
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // Kind is what sort of caller somebody is.
 type Kind string
@@ -16,6 +19,19 @@ const (
 type Identity struct {
 	Kind Kind
 	Name string // empty for the owner
+}
+
+// Role is which service a service is: of runner-2 it is runner. It is empty for
+// everybody else.
+func (id Identity) Role() string {
+	if id.Kind != Service {
+		return ""
+	}
+	role := id.Name
+	if i := strings.IndexFunc(role, func(r rune) bool { return r < 'a' || r > 'z' }); i >= 0 {
+		role = role[:i]
+	}
+	return role
 }
 
 // Call is what the server knows about the call being handled. It belongs to one

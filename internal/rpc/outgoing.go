@@ -64,6 +64,9 @@ func (s *tokenSource) renewed(refused string) (bearer string, ok bool) {
 	return bearer, err == nil && bearer != "" && bearer != refused
 }
 
+// maxRenewals is how often one call is repeated with a new token.
+const maxRenewals = 3
+
 // outgoing is what every call of a connection passes.
 type outgoing struct {
 	timeout time.Duration
@@ -99,9 +102,16 @@ func (o *outgoing) unary(ctx context.Context, method string, req, reply any, cc 
 	if status.Code(err) != codes.Unauthenticated {
 		return err
 	}
-	// The access check refuses before a handler runs, so repeating is safe.
-	if bearer, ok := o.token.renewed(bearer); ok {
-		return invoke(sign(ctx, bearer), method, req, reply, cc, opts...)
+	// The access check refuses before a handler runs, so repeating is safe. Again
+	// when the token was rotated meanwhile once more.
+	for range maxRenewals {
+		var ok bool
+		if bearer, ok = o.token.renewed(bearer); !ok {
+			return err
+		}
+		if err = invoke(sign(ctx, bearer), method, req, reply, cc, opts...); status.Code(err) != codes.Unauthenticated {
+			return err
+		}
 	}
 	return err
 }

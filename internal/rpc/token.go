@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -116,4 +117,33 @@ func mac(token, kind, name string) []byte {
 	h := hmac.New(sha256.New, []byte(token))
 	_, _ = h.Write([]byte("theclaw identity\x00" + kind + "\x00" + name)) // a hash never fails
 	return h.Sum(nil)
+}
+
+// TokenFile is the token as its file holds it now: it may be rotated at any time
+// by whoever may write the file, who is the owner. It is safe for concurrent use.
+type TokenFile struct {
+	path string
+
+	mu    sync.Mutex
+	info  os.FileInfo // of the file that token was read from
+	token string
+}
+
+// NewTokenFile follows the token at path, which need not be there yet.
+func NewTokenFile(path string) *TokenFile { return &TokenFile{path: path} }
+
+// Token answers the present token; "" before there is one. A file that cannot be
+// used, or is gone, leaves the last one in force.
+func (f *TokenFile) Token() string {
+	info, err := os.Lstat(f.path)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// A new token is a new file: it is written beside the old one and renamed.
+	if err != nil || f.info != nil && os.SameFile(info, f.info) && info.ModTime().Equal(f.info.ModTime()) {
+		return f.token
+	}
+	if token, err := ReadToken(f.path); err == nil {
+		f.info, f.token = info, token
+	}
+	return f.token
 }

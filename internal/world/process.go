@@ -30,7 +30,8 @@ type Process struct {
 // binary that runs agentd's Main when it finds its mark in the environment.
 type Program struct {
 	Path string
-	Env  []string // the whole environment
+	Env  []string            // the whole environment
+	User *syscall.Credential // another user to run as; nil: ours
 }
 
 // Start runs the program; nothing is known yet about how far it has got.
@@ -40,7 +41,7 @@ func (p Program) Start(t testing.TB, args ...string) *Process {
 	r.cmd.Env = p.Env
 	r.cmd.Stderr = &r.log
 	// Its own group: a ^C on the test is not a SIGTERM to agentd.
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: p.User}
 	// A child that is left behind and has kept the log open is not waited for.
 	r.cmd.WaitDelay = 5 * time.Second
 	if err := r.cmd.Start(); err != nil {

@@ -17,7 +17,10 @@ type Config struct {
 	MaxPending int64         // events an inbox takes beyond its ack; default 10,000
 	MaxPerPeer int64         // the same for one source; default 200
 	MinFree    int64         // bytes free on disk below which pushes are refused; default 64 MiB
-	BootID     string        // of this boot of the machine; a send of another boot may have left
+	// ApprovalLife is how long a question waits for an answer, and an answer for its
+	// use; default 5 min.
+	ApprovalLife time.Duration
+	BootID       string // of this boot of the machine; a send of another boot may have left
 	// DeliveryWaits are the waits before the second and each later try of a send;
 	// default store.DeliveryWaits (5 s, 60 s).
 	DeliveryWaits []time.Duration
@@ -32,6 +35,7 @@ type Deps struct {
 	// Notifier answers where the external notifier keeps its tasks, if there is one;
 	// nil: there is none.
 	Notifier func() (home string, ok bool)
+	Redact   func(string) string // takes secrets out of the audit log; nil: none are known
 }
 
 func (c Config) withDefaults() Config {
@@ -47,6 +51,7 @@ func (c Config) withDefaults() Config {
 	}
 	def(&c.Sweep, 30*time.Second)
 	def(&c.Idle, time.Minute)
+	def(&c.ApprovalLife, 5*time.Minute)
 	num(&c.MaxPending, 10_000)
 	num(&c.MaxPerPeer, 200)
 	num(&c.MinFree, 64<<20)

@@ -16,7 +16,8 @@
 // One registry serves a home: it holds an OS lock on run/registry.lock for its
 // life. Here are its configuration, its access table, and its start and end;
 // below internal/ there is a room for each gRPC service (agentapi, threadapi,
-// leaseapi, turnapi, deliveryapi), one for what comes from outside (watch), one
+// leaseapi, turnapi, deliveryapi,
+// approvalapi), one for what comes from outside (watch), one
 // for programs that others start (outside), one for what all of them share (core),
 // and the nouns.
 package registry

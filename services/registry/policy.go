@@ -12,8 +12,8 @@ import (
 // refused, and a server with such a method does not start.
 func Policy() serve.Policy {
 	owner := serve.Allow(rpc.Owner)
-	both := serve.Allow(rpc.Owner, rpc.Service)
-	worker := serve.Allow(rpc.Service, rpc.Owner)
+	both := owner.To("runner", "deliverer")
+	runner, deliverer := owner.To("runner"), owner.To("deliverer")
 	waits := func(r serve.Rule) serve.Rule { r.Waits = true; return r }
 	ends := func(r serve.Rule) serve.Rule { r.Waits, r.EndOnDrain = true, true; return r }
 	p := serve.Policy{}
@@ -27,14 +27,17 @@ func Policy() serve.Policy {
 	add(registryv1.AgentService_ServiceDesc, both, "GetAgent", "ListAgents", "GetAgentStatus", "ReadAgentFile", "GetAgentConfig")
 	add(registryv1.ThreadService_ServiceDesc, both, "EnsureThread", "PushEvents", "PeekEvents", "PopEvents", "AckEvents", "Subscribe", "Unsubscribe", "GetThread", "ListThreads")
 	add(registryv1.ThreadService_ServiceDesc, ends(both), "WatchEvents")
-	add(registryv1.LeaseService_ServiceDesc, worker, "AcquireLease", "RenewLease", "ReleaseLease", "ListLeases")
-	add(registryv1.LeaseService_ServiceDesc, ends(worker), "AcquireDueLease")
-	add(registryv1.TurnService_ServiceDesc, worker, "OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction")
+	add(registryv1.LeaseService_ServiceDesc, both, "AcquireLease", "RenewLease", "ReleaseLease", "ListLeases")
+	add(registryv1.LeaseService_ServiceDesc, ends(both), "AcquireDueLease")
+	add(registryv1.TurnService_ServiceDesc, runner, "OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory")
 	add(registryv1.TurnService_ServiceDesc, waits(both), "GetTurn")
-	add(registryv1.TurnService_ServiceDesc, both, "ListTurns", "SumUsage", "GetMemory")
-	add(registryv1.TurnService_ServiceDesc, owner, "RetryTurn", "DropTurn")
-	add(registryv1.DeliveryService_ServiceDesc, worker, "BeginDelivery", "FinishDelivery")
+	add(registryv1.TurnService_ServiceDesc, both, "ListTurns")
+	add(registryv1.TurnService_ServiceDesc, owner, "RetryTurn", "DropTurn", "SumUsage")
+	add(registryv1.DeliveryService_ServiceDesc, deliverer, "BeginDelivery", "FinishDelivery")
 	add(registryv1.DeliveryService_ServiceDesc, both, "ListDeliveries")
 	add(registryv1.DeliveryService_ServiceDesc, owner, "RetryDelivery", "DropDelivery")
+	add(registryv1.ApprovalService_ServiceDesc, waits(runner), "RequestApproval")
+	add(registryv1.ApprovalService_ServiceDesc, owner, "ListApprovals", "ResolveApproval")
+	add(registryv1.ApprovalService_ServiceDesc, ends(owner), "WatchApprovals")
 	return p
 }

@@ -15,10 +15,12 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/audit"
 	"github.com/theclaw/agents/internal/backup"
 	"github.com/theclaw/agents/internal/fault"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/agentapi"
+	"github.com/theclaw/agents/services/registry/internal/approvalapi"
 	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/deliveryapi"
 	"github.com/theclaw/agents/services/registry/internal/leaseapi"
@@ -30,9 +32,10 @@ import (
 
 // Service is the registry.
 type Service struct {
-	lock  *flock.Flock
-	core  *core.Core
-	watch *watch.Watch
+	lock    *flock.Flock
+	auditor *auditor
+	core    *core.Core
+	watch   *watch.Watch
 
 	outside    *outside.Outside
 	agents     *agentapi.Service
@@ -40,6 +43,7 @@ type Service struct {
 	leases     *leaseapi.Service
 	turns      *turnapi.Service
 	deliveries *deliveryapi.Service
+	approvals  *approvalapi.Service
 }
 
 // New takes the home's lock, opens the registry's tables, and learns which
@@ -54,20 +58,25 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err := backup.Sweep(d.Home); err != nil {
 		return nil, errors.Join(agentdir.Fault(err), lock.Unlock())
 	}
+	log, err := audit.Open(d.Home.AuditDir(), d.Redact)
+	if err != nil {
+		return nil, errors.Join(agentdir.Fault(err), lock.Unlock())
+	}
 	c, err := core.New(ctx, core.Options{
 		Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, MaxOpen: cfg.MaxOpen, Idle: cfg.Idle, MinFree: cfg.MinFree,
 	})
 	if err != nil {
-		return nil, errors.Join(err, lock.Unlock())
+		return nil, errors.Join(err, log.Close(), lock.Unlock())
 	}
 	w := watch.New(c, cfg.Sweep)
 	s := &Service{
-		lock: lock, core: c, watch: w, outside: outside.New(c, cfg.Sweep, d.Notifier),
+		lock: lock, core: c, watch: w, auditor: &auditor{log: log, warn: c.Log}, outside: outside.New(c, cfg.Sweep, d.Notifier),
 		agents:     agentapi.New(c, w),
 		threads:    threadapi.New(c, threadapi.Limits{Pending: cfg.MaxPending, PerPeer: cfg.MaxPerPeer}),
 		leases:     leaseapi.New(c),
 		turns:      turnapi.New(c, cfg.BootID),
 		deliveries: deliveryapi.New(c, cfg.DeliveryWaits),
+		approvals:  approvalapi.New(c, cfg.ApprovalLife),
 	}
 	if _, _, err := c.Dir.Scan(); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -102,13 +111,14 @@ func takeLock(ctx context.Context, home *agentdir.Home) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// Register adds the five services to a server.
+// Register adds the six services to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterAgentServiceServer(r, s.agents)
 	registryv1.RegisterThreadServiceServer(r, s.threads)
 	registryv1.RegisterLeaseServiceServer(r, s.leases)
 	registryv1.RegisterTurnServiceServer(r, s.turns)
 	registryv1.RegisterDeliveryServiceServer(r, s.deliveries)
+	registryv1.RegisterApprovalServiceServer(r, s.approvals)
 }
 
 // Run watches, sweeps, reaps and tells others until ctx ends.
@@ -123,7 +133,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 // Close closes every database and gives the home back. No call may be under way.
 func (s *Service) Close() error {
-	return errors.Join(s.watch.Close(), s.core.Close(), s.leases.Close(), s.lock.Unlock())
+	return errors.Join(s.watch.Close(), s.core.Close(), s.leases.Close(), s.auditor.log.Close(), s.lock.Unlock())
 }
 
 // Stats answers the store's commit counters: durable ones cost an fsync each.

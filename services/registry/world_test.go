@@ -28,6 +28,7 @@ type world struct {
 	leases     registryv1.LeaseServiceClient
 	turns      registryv1.TurnServiceClient
 	deliveries registryv1.DeliveryServiceClient
+	approvals  registryv1.ApprovalServiceClient
 	svc        *registry.Service
 	stop       func()
 	requests   int
@@ -49,7 +50,7 @@ func newWorld(t *testing.T, home string, cfg registry.Config, more ...func(*regi
 		t.Fatal(err)
 	}
 	l := bufconn.Listen(1 << 20)
-	srv, err := serve.New(serve.Options{Listener: l, Insecure: true, Services: []serve.Registrar{svc.Register}, Policy: registry.Policy(), Grace: -1})
+	srv, err := serve.New(serve.Options{Listener: l, Insecure: true, Services: []serve.Registrar{svc.Register}, Policy: registry.Policy(), Audit: svc.Auditor(), Grace: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +68,7 @@ func newWorld(t *testing.T, home string, cfg registry.Config, more ...func(*regi
 		T: t, home: home, svc: svc,
 		agents: registryv1.NewAgentServiceClient(conn), threads: registryv1.NewThreadServiceClient(conn),
 		leases: registryv1.NewLeaseServiceClient(conn), turns: registryv1.NewTurnServiceClient(conn), deliveries: registryv1.NewDeliveryServiceClient(conn),
+		approvals: registryv1.NewApprovalServiceClient(conn),
 	}
 	stopped := false
 	w.stop = func() {

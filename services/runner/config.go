@@ -15,6 +15,9 @@ import (
 type Config struct {
 	// Address is where this runner can be called; it is shown with its leases.
 	Address string
+	// Root holds the agents' workdir and sessions where the registry's own paths mean
+	// nothing, on another machine; empty: the registry's paths.
+	Root string
 	// Slots is how many turns run at a time; default 512.
 	Slots int
 	// Agents is how many agents are worked on at a time; default 1,024.

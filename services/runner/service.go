@@ -58,8 +58,12 @@ func New(c Config, d Deps) (*Service, error) {
 		leases: registrypb.NewLeaseServiceClient(d.Registry), turns: registrypb.NewTurnServiceClient(d.Registry),
 		boxes: newBoxes(c.Sandbox, d.Sandbox), began: time.Now(),
 	}
+	var journal turn.Journal = s.turns
+	if c.Root != "" {
+		journal = elsewhere{s.turns, c.Root}
+	}
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes}
-	s.driver = &turn.Driver{Journal: s.turns, Models: s.models, Sandbox: s.boxes.box, Meter: d.Metrics, Logger: d.Logger, Memory: &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns}}
+	s.driver = &turn.Driver{Journal: journal, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Models: s.models, Sandbox: s.boxes.box, Meter: d.Metrics, Logger: d.Logger, Memory: &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns}}
 	s.claims = claim.New(claim.Config{
 		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,
 	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, Slots: batch.NewSlots(c.Slots), Abort: d.Abort, Logger: d.Logger})

@@ -34,6 +34,11 @@ type Config struct {
 	Sandbox                        Sandbox
 	Memory                         Memory
 	OnError                        OnError
+	Quota                          Quota
+	Price                          Price
+	// Approvals is none (default) or ask: a person is asked before a program runs
+	// outside of the sandbox or with the network.
+	Approvals string
 }
 
 // Pai names the model. The defaults are openai and gpt-4o.
@@ -96,6 +101,19 @@ type Memory struct{ Share bool }
 // OnError says whether a peer hears of a failure; default false.
 type OnError struct{ NotifyPeer bool }
 
+// Quota bounds what an agent, and each of its peers, may use in a day of UTC; 0
+// (default) is no limit. PairPerMinute bounds how often one other agent may write
+// to it; default 60.
+type Quota struct {
+	MessagesPerDay, PeerMessagesPerDay, TokensPerDay, PeerTokensPerDay, CentsPerDay, PeerCentsPerDay, PairPerMinute int
+}
+
+// Daily tells whether anything of a day is limited, and so counted.
+func (q Quota) Daily() bool { q.PairPerMinute = 0; return q != Quota{} }
+
+// Price is what a million tokens of the model cost, in cents; 0 counts no cost.
+type Price struct{ InputCents, OutputCents int }
+
 // SafetyTokens stay free between prompt and answer (S0-47).
 const SafetyTokens = 512
 
@@ -117,6 +135,8 @@ func Default() Config {
 		Compaction:      Compaction{Strategy: "summarise", AtPercent: 80, AfterTurns: 10, KeepTokens: 4096, PeerEvery: 5, AgentEvery: 20},
 		Run:             Run{Concurrency: 64, Timeout: 600 * time.Second},
 		Sandbox:         Sandbox{Mode: "required"},
+		Quota:           Quota{PairPerMinute: 60},
+		Approvals:       "none",
 	}
 }
 

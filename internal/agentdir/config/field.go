@@ -49,8 +49,18 @@ var fields = []Field{
 	{"run.timeout", func(c *Config) any { return &c.Run.Timeout }, lasting(time.Second, 24*time.Hour), false},
 	{"sandbox.mode", func(c *Config) any { return &c.Sandbox.Mode }, oneOf("required", "reduced", "off"), false},
 	{"sandbox.network", func(c *Config) any { return &c.Sandbox.Network }, nil, false},
+	{"approvals", func(c *Config) any { return &c.Approvals }, oneOf("none", "ask"), false},
 	{"memory.share", func(c *Config) any { return &c.Memory.Share }, nil, false},
 	{"on_error.notify_peer", func(c *Config) any { return &c.OnError.NotifyPeer }, nil, false},
+	{"quota.messages_per_day", func(c *Config) any { return &c.Quota.MessagesPerDay }, between(0, 1_000_000_000), false},
+	{"quota.peer_messages_per_day", func(c *Config) any { return &c.Quota.PeerMessagesPerDay }, between(0, 1_000_000_000), false},
+	{"quota.tokens_per_day", func(c *Config) any { return &c.Quota.TokensPerDay }, between(0, 1_000_000_000_000), false},
+	{"quota.peer_tokens_per_day", func(c *Config) any { return &c.Quota.PeerTokensPerDay }, between(0, 1_000_000_000_000), false},
+	{"quota.cents_per_day", func(c *Config) any { return &c.Quota.CentsPerDay }, between(0, 1_000_000_000), false},
+	{"quota.peer_cents_per_day", func(c *Config) any { return &c.Quota.PeerCentsPerDay }, between(0, 1_000_000_000), false},
+	{"quota.pair_per_minute", func(c *Config) any { return &c.Quota.PairPerMinute }, between(1, 1_000_000), false},
+	{"price.input_cents", func(c *Config) any { return &c.Price.InputCents }, between(0, 10_000_000), false},
+	{"price.output_cents", func(c *Config) any { return &c.Price.OutputCents }, between(0, 10_000_000), false},
 }
 
 // index finds a field, groups the keys that only hold others.

@@ -53,6 +53,12 @@ func (h Home) RunDir() string { return filepath.Join(h.path, "run") }
 // TokenFile holds the capability token of the local services.
 func (h Home) TokenFile() string { return filepath.Join(h.path, "run", "token") }
 
+// TLSDir holds certificates, for services on TCP.
+func (h Home) TLSDir() string { return filepath.Join(h.path, "tls") }
+
+// AuditDir holds the audit log. It is not in run/: it outlives everything.
+func (h Home) AuditDir() string { return filepath.Join(h.path, "audit") }
+
 // LockFile is held by the one registry of this home.
 func (h Home) LockFile() string { return filepath.Join(h.path, "run", "registry.lock") }
 

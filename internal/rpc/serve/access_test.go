@@ -148,7 +148,7 @@ func TestIdentityReachesTheHandler(t *testing.T) {
 	r := start(t, &service{unary: func(ctx context.Context, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
 		got, _ = rpc.IdentityFrom(ctx)
 		return &pb.SimpleResponse{}, nil
-	}}, func(o *serve.Options) { o.Policy[unaryCall] = serve.Allow(rpc.Service, rpc.Agent) })
+	}}, func(o *serve.Options) { o.Policy[unaryCall] = serve.Allow(rpc.Agent).To("runner") })
 	for _, id := range []rpc.Identity{{Kind: rpc.Service, Name: "runner"}, {Kind: rpc.Agent, Name: "a1"}} {
 		c := pb.NewTestServiceClient(r.dial(t, func(o *rpc.DialOptions) { o.As = id }))
 		if _, err := c.UnaryCall(t.Context(), &pb.SimpleRequest{}); err != nil || got != id {

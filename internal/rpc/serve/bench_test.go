@@ -41,7 +41,7 @@ func BenchmarkUnary(b *testing.B) {
 	b.Run("chain-service", func(b *testing.B) {
 		r := start(b, &service{}, func(o *serve.Options) {
 			o.Metrics = prometheus.NewRegistry()
-			o.Policy[unaryCall] = serve.Allow(rpc.Service)
+			o.Policy[unaryCall] = serve.Allow().To("runner")
 		})
 		ping(b, r.dial(b, func(o *rpc.DialOptions) { o.As = rpc.Identity{Kind: rpc.Service, Name: "runner"} }))
 	})

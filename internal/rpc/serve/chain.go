@@ -19,6 +19,7 @@ type chain struct {
 	draining context.Context // done when the drain begins
 	local    bool            // a Unix socket: the peer's user id is known
 	validate *validator
+	rate     *rate // nil: none
 }
 
 // stream gives a stream another context and a check of each received message.

@@ -6,7 +6,10 @@
 //     it can be seen; a stale one is replaced, a live one never.
 //   - Nobody calls a method that has no rule: [New] refuses to start with one, and
 //     an empty rule allows nobody. A caller on a Unix socket has our user id and
-//     shows a token; one alone is not enough.
+//     shows a token; one alone is not enough. A caller on TCP has a certificate
+//     (package rpc/mtls), and calls no faster than its rate.
+//   - What was refused, and what the auditor wants to know, is written down before
+//     the call is answered, and the latter before it happens.
 //   - A handler sees a request that passed its declared rules, a deadline that
 //     leaves time for the answer, and never a call whose time is already over.
 //   - Every error leaves as a status with a reason (package fault). One that
@@ -15,8 +18,7 @@
 //     logged.
 //   - A panic ends its call, not the process.
 //
-// It does not speak TLS yet, does not limit rates, and does not know what a
-// service does.
+// It does not know what a service does.
 //
 // The way of a call, outermost first:
 //

@@ -67,7 +67,7 @@ func TestClientFollowsARotatedToken(t *testing.T) {
 		}
 		r.serve(t, svc, func(o *serve.Options) {
 			o.Token = func() string { return token }
-			o.Policy[outCall] = serve.Allow(rpc.Owner, rpc.Service)
+			o.Policy[outCall] = serve.Allow(rpc.Owner).To("runner")
 		})
 	}
 	before := svc.calls.Load()

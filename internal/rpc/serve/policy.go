@@ -15,6 +15,7 @@ import (
 // allows nobody.
 type Rule struct {
 	Kinds      []rpc.Kind // who may call
+	Services   []string   // which services, where Kinds has rpc.Service: their roles
 	Public     bool       // no token needed; on a Unix socket still our user id
 	Waits      bool       // waits by design (long poll): never logged as slow
 	EndOnDrain bool       // its context ends when the server drains
@@ -23,8 +24,15 @@ type Rule struct {
 // Policy is the access table: full method ("/package.Service/Method") to rule.
 type Policy map[string]Rule
 
-// Allow is the rule for the given kinds.
+// Allow is the rule for the given kinds, which are not services.
 func Allow(kinds ...rpc.Kind) Rule { return Rule{Kinds: kinds} }
+
+// To is r for these services too, such as runner.
+func (r Rule) To(roles ...string) Rule {
+	r.Kinds = append(slices.Clone(r.Kinds), rpc.Service)
+	r.Services = append(slices.Clone(r.Services), roles...)
+	return r
+}
 
 // builtin are the rules of what Serve registers itself; a Policy may override them.
 var builtin = Policy{

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -40,6 +41,9 @@ type Registrar func(grpc.ServiceRegistrar)
 type Options struct {
 	Addr     string       // "unix:///absolute/path"; see socket.Listen
 	Listener net.Listener // takes the place of Addr; the server closes it
+	// Creds serve a Listener that is not a Unix socket: each caller is who its
+	// certificate says, and no token is asked for. See rpc/mtls.
+	Creds credentials.TransportCredentials
 	// Insecure allows a Listener that is not a Unix socket (there is no peer to
 	// ask for its user id) and a nil Token (every caller is the owner): tests only.
 	Insecure bool
@@ -48,10 +52,20 @@ type Options struct {
 	Policy   Policy        // every method of Services needs a rule
 	Token    func() string // the present root token; see rpc.NewToken
 
+	Audit   Auditor               // nil: nothing is written down
 	Logger  *slog.Logger          // nil discards
 	Metrics prometheus.Registerer // nil: no call metrics
 	Grace   time.Duration         // of a drain; 0: 30 s, negative: none
 	Abort   <-chan struct{}       // closed: a drain ends at once (second SIGTERM); nil never
+}
+
+// Auditor writes down who was refused, what was let through and how that failed.
+// req is nil for streams. An error of Admitted refuses the call: what must be
+// written down does not happen otherwise.
+type Auditor interface {
+	Refused(ctx context.Context, method, origin string, err error)
+	Admitted(ctx context.Context, method string, req any) error
+	Failed(ctx context.Context, method string, req any, err error)
 }
 
 // Server is a bound, not yet serving, server.
@@ -66,7 +80,7 @@ type Server struct {
 // New checks the options and binds the address, so that a caller may dial as soon
 // as it returns. It fails when a registered method has no rule.
 func New(o Options) (*Server, error) {
-	if o.Token == nil && !o.Insecure {
+	if o.Token == nil && o.Creds == nil && !o.Insecure {
 		return nil, errors.New("make server: no token")
 	}
 	if o.Logger == nil {
@@ -77,7 +91,10 @@ func New(o Options) (*Server, error) {
 	}
 	o.Policy = o.Policy.with()
 	local := o.Listener == nil || o.Listener.Addr().Network() == "unix"
-	if !local && !o.Insecure {
+	if local && o.Creds != nil {
+		return nil, errors.New("make server: TLS is for a listener that is not a Unix socket")
+	}
+	if !local && o.Creds == nil && !o.Insecure {
 		return nil, fmt.Errorf("make server: a %s listener needs TLS", o.Listener.Addr().Network())
 	}
 	metrics, err := callMetrics(o.Metrics)
@@ -86,6 +103,9 @@ func New(o Options) (*Server, error) {
 	}
 	draining, drain := context.WithCancel(context.Background()) // ends with the server, not with a caller
 	c := &chain{o: o, draining: draining, local: local, validate: newValidator()}
+	if o.Creds != nil {
+		c.rate = newRate(outsideRate, outsideBurst)
+	}
 	s := &Server{o: o, health: health.NewServer(), drain: drain, grpc: grpc.NewServer(c.options(metrics)...)}
 	for _, register := range o.Services {
 		register(s.grpc)
@@ -113,8 +133,15 @@ func New(o Options) (*Server, error) {
 func (c *chain) options(m *calls) []grpc.ServerOption {
 	streams := uint32(outsideStreams)
 	creds := insecure.NewCredentials()
-	if c.local {
+	alive := keepalive.ServerParameters{Time: 2 * time.Minute, Timeout: 20 * time.Second}
+	switch {
+	case c.local:
 		streams, creds = localStreams, rpc.PeerCredentials()
+	case c.o.Creds != nil:
+		// A connection ends now and then, so that a new certificate comes into use;
+		// calls on it may finish, the next one goes over a new connection.
+		streams, creds = localStreams, c.o.Creds
+		alive.MaxConnectionAge, alive.MaxConnectionAgeGrace = 30*time.Minute, 30*time.Minute
 	}
 	unary := []grpc.UnaryServerInterceptor{c.recoverUnary, c.callUnary}
 	stream := []grpc.StreamServerInterceptor{c.recoverStream, c.callStream}
@@ -129,7 +156,7 @@ func (c *chain) options(m *calls) []grpc.ServerOption {
 		grpc.MaxConcurrentStreams(streams),
 		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute, Timeout: 20 * time.Second}),
+		grpc.KeepaliveParams(alive),
 		grpc.NumStreamWorkers(uint32(runtime.GOMAXPROCS(0))),
 		grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(unary...),

@@ -1,8 +1,10 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/mtls"
 	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	process "github.com/theclaw/agents/proto/gen/theclaw/process/v1"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -44,6 +47,7 @@ var safe = []string{
 	registry.TurnService_SumUsage_FullMethodName,
 	registry.DeliveryService_ListDeliveries_FullMethodName,
 	registry.LeaseService_ListLeases_FullMethodName,
+	registry.ApprovalService_ListApprovals_FullMethodName,
 	runner.RunnerService_BuildContext_FullMethodName,
 	runner.RunnerService_StartRun_FullMethodName,
 	runner.RunnerService_WaitRun_FullMethodName,
@@ -77,6 +81,11 @@ func (e *Env) Deliveries() registry.DeliveryServiceClient {
 // Leases lists who works on what.
 func (e *Env) Leases() registry.LeaseServiceClient {
 	return registry.NewLeaseServiceClient(e.Conn(Registry))
+}
+
+// Approvals lists and answers what agents ask people.
+func (e *Env) Approvals() registry.ApprovalServiceClient {
+	return registry.NewApprovalServiceClient(e.Conn(Registry))
 }
 
 // RunnerService asks the runner.
@@ -147,10 +156,18 @@ func (c *conn) dial() (*grpc.ClientConn, error) {
 			c.err = err
 			return
 		}
-		c.cc, err = rpc.Dial(c.target, rpc.DialOptions{
-			TokenPath:      home.TokenFile(),
-			DefaultTimeout: c.env.Flags.Timeout, Safe: safe, UserAgent: "agentctl/" + c.env.Version,
-		})
+		o := rpc.DialOptions{DefaultTimeout: c.env.Flags.Timeout, Safe: safe, UserAgent: "agentctl/" + c.env.Version}
+		if strings.HasPrefix(c.target, "unix:") {
+			o.TokenPath = home.TokenFile()
+		} else { // the token stays here: over TCP the certificate says who we are
+			store, err := mtls.Open(cmp.Or(c.env.Flags.TLS, home.TLSDir()), "owner", nil)
+			if err != nil {
+				c.err = err
+				return
+			}
+			o.Creds = mtls.Client(store, c.service)
+		}
+		c.cc, err = rpc.Dial(c.target, o)
 		if err != nil {
 			c.err = fault.Usage(err.Error(), "use unix:///path/to/"+c.service+".sock, or dns:///host:port with TLS")
 		}
@@ -202,6 +219,8 @@ func (c *conn) explain(ctx context.Context, err error) error {
 	switch e := fault.From(err); {
 	case ctx.Err() != nil:
 		return err
+	case e.Code == codes.Unavailable && mtls.Explain(err) != nil:
+		return mtls.Explain(err)
 	case e.Code == codes.Unavailable && e.Reason == fault.ServiceUnavailable:
 		reason := fault.ServiceUnavailable
 		if c.service == Registry {

@@ -48,6 +48,7 @@ type Env struct {
 type Flags struct {
 	Home                        string // empty: THECLAW_HOME, else ~/.theclaw
 	Registry, Runner, Deliverer string // empty: the service's socket in the home
+	TLS                         string // directory of certificates; empty: tls/ in the home
 	Timeout                     time.Duration
 	JSON, NoColor               bool
 }

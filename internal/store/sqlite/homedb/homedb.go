@@ -1,7 +1,8 @@
-// Package homedb owns registry.db, the registry's own tables: the lease ledger
-// and what was last known of each inbox.
+// Package homedb owns registry.db, the registry's own tables: the lease ledger,
+// what was last known of each inbox, what was used today where there is a
+// quota, and what was asked of people.
 //
-// Both can be lost without losing a message. A lease's token is also in the
+// All can be lost without losing a message. A lease's token is also in the
 // inbox it fences, and Acquire starts above that; what is known of inboxes only
 // saves opening them at the next start. Lease rows are on disk before Save
 // returns, the rest is written lazily. One goroutine at a time uses the
@@ -35,6 +36,13 @@ CREATE TABLE IF NOT EXISTS lease (
 CREATE TABLE IF NOT EXISTS inbox (
   agent TEXT PRIMARY KEY, settings TEXT NOT NULL, path TEXT NOT NULL, signature TEXT NOT NULL, started INTEGER NOT NULL, head INTEGER NOT NULL,
   acked INTEGER NOT NULL, dead INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS usage (
+  day TEXT, agent TEXT, peer TEXT, messages INTEGER NOT NULL, tokens INTEGER NOT NULL, micros INTEGER NOT NULL,
+  PRIMARY KEY (day, agent, peer)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS approval (
+  id TEXT PRIMARY KEY, agent TEXT NOT NULL, thread TEXT NOT NULL, key TEXT NOT NULL, command TEXT NOT NULL, cwd TEXT NOT NULL,
+  reason TEXT NOT NULL, digest TEXT NOT NULL, state TEXT NOT NULL, token INTEGER NOT NULL, requested INTEGER NOT NULL, expires INTEGER NOT NULL,
+  UNIQUE (agent, key)) WITHOUT ROWID;
 `
 
 // DB is an open registry.db.

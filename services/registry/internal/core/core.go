@@ -32,6 +32,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
 	"github.com/theclaw/agents/services/registry/internal/hub"
+	"github.com/theclaw/agents/services/registry/internal/quota"
 )
 
 // Options of a core.
@@ -52,7 +53,10 @@ type Core struct {
 	Metrics *obs.RegistryMetrics
 	Store   *sqlite.Engine
 	Dir     *directory.Directory
-	Leases  *lease.Table
+	Quota   *quota.Quota
+	// Approvals keeps what was asked of people.
+	Approvals *homedb.DB
+	Leases    *lease.Table
 
 	DueRuns       *dispatch.Board    // agents with events without a fate
 	DueDeliveries *dispatch.Board    // agents with replies to send
@@ -78,9 +82,13 @@ func New(ctx context.Context, o Options) (*Core, error) {
 	if c.homeDB, err = homedb.Open(ctx, o.Home.RegistryDB()); err != nil {
 		return nil, agentdir.Fault(err)
 	}
+	c.Approvals = c.homeDB
 	holders := o.Home.HoldersDir()
 	if c.Leases, err = lease.NewTable(ctx, c.homeDB, func(h string) bool { return lease.HolderDead(holders, h) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("load leases: %w", err), c.homeDB.Close())
+	}
+	if c.Quota, err = quota.New(ctx, c.homeDB); err != nil {
+		return nil, errors.Join(err, c.homeDB.Close())
 	}
 	c.Store = sqlite.New(sqlite.Options{
 		Path: c.Dir.Path, Live: c.Leases.Check, OnCommit: c.committed, OnFault: c.broken, MaxOpen: o.MaxOpen, Idle: o.Idle,
@@ -92,7 +100,7 @@ func New(ctx context.Context, o Options) (*Core, error) {
 func (c *Core) Close() error {
 	err := c.Store.Close()
 	c.saveInboxes()
-	return errors.Join(err, c.homeDB.Close())
+	return errors.Join(err, c.Quota.Close(), c.homeDB.Close())
 }
 
 // committed is told by the store, from the database's own goroutine, of events

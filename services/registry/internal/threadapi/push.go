@@ -16,6 +16,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -47,8 +48,15 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if err := s.CheckDisk(); err != nil {
 		return nil, err
 	}
+	back, err := s.takeQuota(a, r, o.Fence != nil, req.GetEvents())
+	if err != nil {
+		return nil, err
+	}
 	fault.Point("T0.before")
 	out, err := s.Store.Append(ctx, r, events, o)
+	if err != nil || out.Duplicate {
+		back()
+	}
 	// After the commit: an acknowledged message must have a directory to be in.
 	if gone := s.Present(r.Agent); gone != nil {
 		return nil, gone
@@ -69,6 +77,30 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	return &registryv1.PushEventsResponse{EventIds: out.IDs, Duplicate: out.Duplicate}, nil
 }
 
+// takeQuota counts messages from outside against the quotas of the agent, or
+// refuses them; back undoes it. An agent whose settings cannot be read takes
+// messages as ever: they wait.
+func (s *Service) takeQuota(a *directory.Agent, r store.Ref, own bool, events []*registryv1.NewEvent) (back func(), err error) {
+	set, broken := a.Settings(s.Home)
+	if !r.IsInbox() || own || broken != nil {
+		return func() {}, nil
+	}
+	var taken []string
+	back = func() {
+		for _, from := range taken {
+			s.Quota.Back(&set.Config, a.ID, from, 1)
+		}
+	}
+	for _, e := range events {
+		if err := s.Quota.Take(&set.Config, a.ID, e.GetSource(), 1); err != nil {
+			back()
+			return nil, err
+		}
+		taken = append(taken, e.GetSource())
+	}
+	return back, nil
+}
+
 // mayPush says who may write what where. The inbox takes events from anybody
 // the caller may speak for; every other thread, and the name self, belong to the
 // holder of the agent's lease.
@@ -87,8 +119,10 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 		switch {
 		case a.Kind == source.Self && !own:
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source self needs the agent's lease", "state who speaks, such as external:console:cli:dm:cli:cli")
-		case id.Kind == rpc.Service && a.Kind == source.Internal && !s.speaksFor(hasFence, fence, a.AgentID):
+		case a.Kind == source.Internal && id.Kind != rpc.Owner && !s.speaksFor(hasFence, fence, a.AgentID):
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source "+e.GetSource()+" is not the caller's own", "push with the lease of the agent that speaks")
+		case a.Kind == source.External && id.Kind != rpc.Owner:
+			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "a service states no source "+e.GetSource(), "only the owner says that a person wrote")
 		}
 	}
 	if own {

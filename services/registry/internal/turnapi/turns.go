@@ -174,6 +174,9 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 		return nil, s.Fault(a.ID, r.Thread, err)
 	}
 	point(label, ".after")
+	if !done.Already {
+		s.spend(ctx, set, c.Source, req)
+	}
 	acked, err := s.settle(ctx, a, fence, req.GetInboxId(), key, r.Thread, done, req.GetError())
 	if err != nil {
 		return nil, err

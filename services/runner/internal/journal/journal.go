@@ -55,7 +55,8 @@ func Call[R any](ctx context.Context, trusted func(context.Context) error, do fu
 			return none, fmt.Errorf("%w: %w", ErrLost, err)
 		case f.Code == codes.Aborted:
 			return none, fmt.Errorf("%w: %w", ErrStale, err)
-		case f.Code == codes.Unavailable, f.Code == codes.DeadlineExceeded, f.Code == codes.ResourceExhausted:
+		case f.Code == codes.Unavailable, f.Code == codes.DeadlineExceeded, f.Code == codes.ResourceExhausted,
+			f.Code == codes.Unauthenticated: // a token or certificate that is being rotated is no lost lease
 		default:
 			return none, fmt.Errorf("call journal: %w", err)
 		}

@@ -86,6 +86,12 @@ func ClassOf(name string) Class {
 	return Read
 }
 
+// Command is what a call would run; false when it runs nothing.
+func Command(at Place, c Call) (sandbox.Command, bool) {
+	command, err := parse(at, c)
+	return command, err == nil && c.Name == Name
+}
+
 // Run makes one call and answers its result as JSON. It never fails: what went
 // wrong is the answer. When ctx ends, the whole tree of processes is killed
 // first.

@@ -36,11 +36,15 @@ func (t *turn) program(ctx context.Context) (Result, *Try, error) {
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	c, n := t.begun.GetConfig(), t.book.Calls()+1
+	mode := c.GetSandboxMode()
+	if c.GetAskApproval() {
+		mode += " with approvals: ask" // of its commands nobody could be asked, so it is refused
+	}
 	var row *registrypb.Step
 	uses, begun := 0, time.Time{}
 	resp, try := t.model.Program(pai.Place{
 		AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Key: t.w.Key + ":" + step.CallKey(n), Fence: t.w.Fence,
-		SandboxMode: c.GetSandboxMode(), Workdir: c.GetWorkdir(), Sessions: c.GetSessionsDir(),
+		SandboxMode: mode, Workdir: c.GetWorkdir(), Sessions: c.GetSessionsDir(),
 		Begin: func() error {
 			row = step.ProgramCall(t.book.NextSeq(), n, t.model.Provider, req)
 			if err := t.keep(ctx, row); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/approval"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/tool"
@@ -74,8 +75,15 @@ func (t *turn) runTool(ctx context.Context, key string, c step.Call) []byte {
 	if err != nil {
 		return tool.Problem(fault.From(err).What)
 	}
-	return tool.Run(ctx, box, tool.Place{
+	at := tool.Place{
 		AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Fence: t.w.Fence,
 		Workdir: cfg.GetWorkdir(), Network: cfg.GetSandboxNetwork(),
-	}, tool.Call{Key: t.w.Key + ":" + key, Name: c.Name, Arguments: c.Arguments})
+	}
+	made := tool.Call{Key: t.w.Key + ":" + key, Name: c.Name, Arguments: c.Arguments}
+	if cfg.GetAskApproval() {
+		if err := approval.Ask(ctx, t.Approvals, t.trusted, approval.Question{Place: at, Call: made, Mode: cfg.GetSandboxMode()}); err != nil {
+			return tool.Problem(err.Error())
+		}
+	}
+	return tool.Run(ctx, box, at, made)
 }

@@ -11,6 +11,7 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/answer"
+	"github.com/theclaw/agents/services/runner/internal/approval"
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/run"
@@ -71,8 +72,10 @@ type Driver struct {
 	Memory *memory.Registry
 	// Sandbox answers the sandbox for a mode of the configuration.
 	Sandbox func(mode string) (tool.Sandbox, error)
-	Meter   Meter
-	Logger  *slog.Logger
+	// Approvals asks people; nil refuses what has to be asked.
+	Approvals approval.Client
+	Meter     Meter
+	Logger    *slog.Logger
 }
 
 // Work is one event under a lease.

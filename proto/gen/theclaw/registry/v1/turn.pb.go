@@ -1147,7 +1147,9 @@ type TurnConfig struct {
 	// retry_max_age bounds waiting for a provider that is down.
 	RetryMaxAge *durationpb.Duration `protobuf:"bytes,12,opt,name=retry_max_age,json=retryMaxAge,proto3" json:"retry_max_age,omitempty"`
 	// compaction says when memory is digested, and how.
-	Compaction    *CompactionConfig `protobuf:"bytes,13,opt,name=compaction,proto3" json:"compaction,omitempty"`
+	Compaction *CompactionConfig `protobuf:"bytes,13,opt,name=compaction,proto3" json:"compaction,omitempty"`
+	// ask_approval means that a person is asked before a program runs.
+	AskApproval   bool `protobuf:"varint,14,opt,name=ask_approval,json=askApproval,proto3" json:"ask_approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1271,6 +1273,13 @@ func (x *TurnConfig) GetCompaction() *CompactionConfig {
 		return x.Compaction
 	}
 	return nil
+}
+
+func (x *TurnConfig) GetAskApproval() bool {
+	if x != nil {
+		return x.AskApproval
+	}
+	return false
 }
 
 // CompactionConfig says when memory is digested, and how.
@@ -3712,7 +3721,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\tthread_id\x18\x04 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12\x14\n" +
 	"\x05alone\x18\x05 \x01(\bR\x05alone\x120\n" +
-	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\"\x99\x04\n" +
+	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\"\xbc\x04\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -3731,7 +3740,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\rretry_max_age\x18\f \x01(\v2\x19.google.protobuf.DurationR\vretryMaxAge\x12E\n" +
 	"\n" +
 	"compaction\x18\r \x01(\v2%.theclaw.registry.v1.CompactionConfigR\n" +
-	"compaction\"\x8e\x02\n" +
+	"compaction\x12!\n" +
+	"\fask_approval\x18\x0e \x01(\bR\vaskApproval\"\x8e\x02\n" +
 	"\x10CompactionConfig\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12\x1d\n" +
 	"\n" +

@@ -1,0 +1,125 @@
+// Package approvals owns the command approvals: the commands of agents that wait
+// for a person's yes or no.
+//
+// It answers what the registry keeps; what an approval is for, and how long, is
+// the registry's business.
+package approvals
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// question is an approval for programs.
+type question struct {
+	ID        string    `json:"id"`
+	AgentID   string    `json:"agent_id"`
+	ThreadID  string    `json:"thread_id"`
+	Command   string    `json:"command"`
+	Cwd       string    `json:"cwd"`
+	Reason    string    `json:"reason"`
+	Digest    string    `json:"sha256"`
+	State     string    `json:"state"`
+	Requested time.Time `json:"requested_at"`
+	Expires   time.Time `json:"expires_at"`
+}
+
+func of(a *registry.Approval) question {
+	return question{
+		a.GetApprovalId(), a.GetAgentId(), a.GetThreadId(), a.GetCommand(), a.GetCwd(), a.GetReason(), a.GetDigest(),
+		strings.ToLower(strings.TrimPrefix(a.GetState().String(), "APPROVAL_STATE_")), a.GetRequestedAt().AsTime(), a.GetExpiresAt().AsTime(),
+	}
+}
+
+// Command answers the command approvals.
+func Command(e *command.Env) *cobra.Command {
+	return command.Group(e, &cobra.Command{
+		Use:   "approvals",
+		Short: "Say yes or no to commands that agents want to run outside of the sandbox",
+		Long: `Say yes or no to commands that agents want to run outside of the sandbox, or with
+the network open. Agents with 'approvals: ask' in their settings ask; a yes is for
+the one command, once; no answer in five minutes is no.`,
+		Example: `  agentctl approvals list
+  agentctl approvals approve 019aa2c1f3e5b7d21`,
+	}, listCommand(e), resolveCommand(e, "approve", true, "Let commands run, once"), resolveCommand(e, "deny", false, "Do not let commands run"))
+}
+
+func listCommand(e *command.Env) *cobra.Command {
+	var agent string
+	var all bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the commands that wait for an answer",
+		Example: `  agentctl approvals list
+  agentctl approvals list --all --agent alice`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if agent != "" {
+				if err := command.ID(agent); err != nil {
+					return err
+				}
+			}
+			req := &registry.ListApprovalsRequest{AgentId: agent, State: registry.ApprovalState_APPROVAL_STATE_PENDING}
+			if all {
+				req.State = registry.ApprovalState_APPROVAL_STATE_UNSPECIFIED
+			}
+			list, err := command.Pages(func(token string) ([]*registry.Approval, string, error) {
+				req.PageToken = token
+				r, err := e.Approvals().ListApprovals(c.Context(), req)
+				return r.GetApprovals(), r.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			out := []question{}
+			for _, a := range list {
+				out = append(out, of(a))
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(out)
+			}
+			t := screen.NewTable(e, "ID", "AGENT", "STATE", "ENDS", "WHY", "COMMAND")
+			for _, q := range out {
+				t.Row(q.ID, q.AgentID, q.State, q.Expires.Local().Format(time.TimeOnly), q.Reason, q.Command)
+			}
+			t.Print()
+			return nil
+		},
+	}
+	c.Flags().StringVar(&agent, "agent", "", "only of this agent")
+	c.Flags().BoolVar(&all, "all", false, "those that were answered too")
+	return c
+}
+
+func resolveCommand(e *command.Env, verb string, yes bool, short string) *cobra.Command {
+	return &cobra.Command{
+		Use:     verb + " APPROVAL...",
+		Short:   short,
+		Example: "  agentctl approvals " + verb + " 019aa2c1f3e5b7d21",
+		Args:    command.Args("APPROVAL..."),
+		RunE: func(c *cobra.Command, ids []string) error {
+			out := []question{}
+			for _, id := range ids {
+				r, err := e.Approvals().ResolveApproval(c.Context(), &registry.ResolveApprovalRequest{ApprovalId: id, Approve: yes})
+				if err != nil {
+					return err
+				}
+				out = append(out, of(r.GetApproval()))
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(out)
+			}
+			for _, q := range out {
+				fmt.Fprintf(e.Out, "%s %s: %s\n", q.ID, q.State, screen.Line(q.Command))
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,127 @@
+// Package audit owns the command audit: who was let do what, who was refused,
+// which tools ran and what was sent.
+//
+// It reads the files of the home and needs no running service. What an entry is
+// and what makes the log trustworthy is package internal/audit's.
+package audit
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/audit"
+	"github.com/theclaw/agents/internal/fault"
+)
+
+// Command answers the command audit.
+func Command(e *command.Env) *cobra.Command {
+	return command.Group(e, &cobra.Command{
+		Use:   "audit",
+		Short: "Show who was let do what, and check that nobody changed the record",
+		Example: `  agentctl audit show
+  agentctl audit verify`,
+	}, showCommand(e), verifyCommand(e))
+}
+
+func showCommand(e *command.Env) *cobra.Command {
+	var agent, action, outcome string
+	var since time.Duration
+	var last int
+	c := &cobra.Command{
+		Use:   "show",
+		Short: "Show changes, refusals, tools and deliveries, newest last",
+		Example: `  agentctl audit show
+  agentctl audit show --outcome refused --since 24h
+  agentctl audit show --agent alice --action tool -n 0 --json`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if last < 0 {
+				return command.Usage(c, "-n must not be less than 0")
+			}
+			home, err := e.Home()
+			if err != nil {
+				return err
+			}
+			list, from := []audit.Entry{}, time.Time{}
+			if since > 0 {
+				from = time.Now().Add(-since)
+			}
+			err = audit.Read(home.AuditDir(), func(x audit.Entry) error {
+				if (agent == "" || x.Agent == agent) && (action == "" || x.Action == action) && (outcome == "" || x.Outcome == outcome) && !x.At.Before(from) {
+					if list = append(list, x); last > 0 && len(list) > 2*last {
+						list = append(list[:0], list[len(list)-last:]...)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if last > 0 && len(list) > last {
+				list = list[len(list)-last:]
+			}
+			if _, err := os.Stat(home.AuditDir()); err != nil {
+				return fault.Wrap(fault.New(codes.NotFound, fault.InvalidArgument, "there is no audit log in "+home.AuditDir(), "it begins when a registry first starts here"), err)
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(list)
+			}
+			t := screen.NewTable(e, "SEQ", "AT", "ACTOR", "ACTION", "AGENT", "OUTCOME", "DETAIL")
+			for _, x := range list {
+				who := x.Actor
+				if who == "" {
+					who = x.From
+				}
+				t.Row(strconv.FormatInt(x.Seq, 10), x.At.Format("2006-01-02 15:04:05"), who, x.Action, x.Agent, x.Outcome, x.Detail)
+			}
+			t.Print()
+			return nil
+		},
+	}
+	c.Flags().StringVar(&agent, "agent", "", "only of this agent")
+	c.Flags().StringVar(&action, "action", "", "only this action: StartAgent, SetAgentConfig, tool, delivery ...")
+	c.Flags().StringVar(&outcome, "outcome", "", "only this outcome: allowed, refused, failed, sent ...")
+	c.Flags().DurationVar(&since, "since", 0, "only of this time until now, such as 24h")
+	c.Flags().IntVarP(&last, "last", "n", 100, "how many, the newest; 0: all")
+	return c
+}
+
+func verifyCommand(e *command.Env) *cobra.Command {
+	var head string
+	c := &cobra.Command{
+		Use:   "verify",
+		Short: "Check every byte of the record, and name the first entry that was touched",
+		Long: `Check that no entry was changed, removed, put in or moved. The first that was is
+named, and the exit code is 1.
+
+Somebody who may write the files can also write the whole log anew. Against that,
+note the hash that this prints somewhere else, and give it back with --head.`,
+		Example: `  agentctl audit verify
+  agentctl audit verify --head 5f0c...`,
+		Args: command.Args(),
+		RunE: func(*cobra.Command, []string) error {
+			home, err := e.Home()
+			if err != nil {
+				return err
+			}
+			r, err := audit.Verify(home.AuditDir(), head)
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(r)
+			}
+			fmt.Fprintf(e.Out, "%d entries, all as they were written; the newest has the hash %s\n", r.Entries, r.Head)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&head, "head", "", "a hash that was noted earlier and must still be there")
+	return c
+}

@@ -1,0 +1,303 @@
+// Package identity owns the commands about who is who: certs, the certificates
+// that services and people show each other on TCP, and token, what a caller on
+// this machine shows.
+//
+// Both work on files of the home and need no running service: whoever may write
+// them is the owner. A service takes a changed file at the next connection or call.
+// What a certificate is, is package mtls's.
+package identity
+
+import (
+	"cmp"
+	"crypto/x509"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc/mtls"
+)
+
+// Certs answers the command certs.
+func Certs(e *command.Env) *cobra.Command {
+	return command.Group(e, &cobra.Command{
+		Use:   "certs",
+		Short: "Make and renew the certificates for services on other machines",
+		Long: `Make and renew certificates. On one machine none are needed: services speak over
+Unix sockets. On TCP every caller and every service shows one, and its name,
+spiffe://DOMAIN/SERVICE, says what it may do.
+
+The authority is in tls/ of the home: guard ca.key, and copy only ca.pem and
+NAME.pem to another machine. A running service takes a new file at the next
+connection; no call is dropped.`,
+		Example: `  agentctl certs init --domain agents.example.org
+  agentctl certs issue runner-2
+  agentctl certs show`,
+	}, initCommand(e), issueCommand(e), rotateCommand(e), showCommand(e))
+}
+
+// dir is where the certificates are.
+func dir(e *command.Env) (string, error) {
+	home, err := e.Home()
+	return cmp.Or(e.Flags.TLS, home.TLSDir()), err
+}
+
+func days(n int) (time.Duration, error) {
+	if n < 1 || n > 20*365 {
+		return 0, fault.Usage(fmt.Sprintf("--days %d is out of range", n), "use 1 to 7300")
+	}
+	return time.Duration(n) * 24 * time.Hour, nil
+}
+
+func initCommand(e *command.Env) *cobra.Command {
+	var domain string
+	var n int
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Make an authority, and certificates for the owner and each service",
+		Example: `  agentctl certs init
+  agentctl certs init --domain agents.example.org`,
+		Args: command.Args(),
+		RunE: func(*cobra.Command, []string) error {
+			life, err := days(n)
+			if err != nil {
+				return err
+			}
+			if _, err := mtls.NewID(domain, "owner"); err != nil {
+				return err
+			}
+			d, err := dir(e)
+			if err != nil {
+				return err
+			}
+			a, err := mtls.Init(d, domain, mtls.AuthorityLife)
+			if err != nil {
+				return err
+			}
+			return issue(e, a, life, "owner", "registry", "runner", "deliverer")
+		},
+	}
+	c.Flags().StringVar(&domain, "domain", "theclaw.local", "trust domain: the middle of every name")
+	c.Flags().IntVar(&n, "days", int(mtls.LeafLife/(24*time.Hour)), "life of the certificates in days")
+	return c
+}
+
+func issueCommand(e *command.Env) *cobra.Command {
+	var n int
+	c := &cobra.Command{
+		Use:   "issue NAME...",
+		Short: "Make a certificate for owner, registry, runner, deliverer, runner-2 ...",
+		Example: `  agentctl certs issue runner-2
+  agentctl certs issue owner --days 7`,
+		Args: command.Args("NAME..."),
+		RunE: func(_ *cobra.Command, names []string) error {
+			life, err := days(n)
+			if err != nil {
+				return err
+			}
+			for _, name := range names {
+				if _, err := mtls.NewID("check", name); err != nil {
+					return err
+				}
+			}
+			d, err := dir(e)
+			if err != nil {
+				return err
+			}
+			a, err := mtls.OpenAuthority(d)
+			if err != nil {
+				return err
+			}
+			return issue(e, a, life, names...)
+		},
+	}
+	c.Flags().IntVar(&n, "days", int(mtls.LeafLife/(24*time.Hour)), "life of the certificates in days")
+	return c
+}
+
+func rotateCommand(e *command.Env) *cobra.Command {
+	var n int
+	var ca, retire bool
+	c := &cobra.Command{
+		Use:   "rotate [NAME...]",
+		Short: "Replace certificates, or the authority, by new ones with new keys",
+		Long: `Replace the named certificates, or all that are here, by new ones with new keys.
+
+With --ca the authority is replaced too. The one before stays trusted, so that
+other machines go on until their ca.pem and certificate have been copied; then
+end it with --retire. Whoever still shows a certificate of it is refused from
+then on.`,
+		Example: `  agentctl certs rotate
+  agentctl certs rotate runner-2
+  agentctl certs rotate --ca
+  agentctl certs rotate --retire`,
+		Args: command.Args("[NAME...]"),
+		RunE: func(c *cobra.Command, names []string) error {
+			life, err := days(n)
+			if err != nil {
+				return err
+			}
+			if retire && (ca || len(names) > 0) {
+				return command.Usage(c, "--retire stands alone")
+			}
+			d, err := dir(e)
+			if err != nil {
+				return err
+			}
+			a, err := mtls.OpenAuthority(d)
+			if err != nil {
+				return err
+			}
+			if retire {
+				return a.Retire()
+			}
+			if len(names) == 0 {
+				if names, err = mtls.Names(d); err != nil {
+					return err
+				}
+			}
+			for _, name := range names {
+				if _, err := mtls.NewID(a.Domain(), name); err != nil {
+					return err
+				}
+			}
+			if ca {
+				if err := a.Renew(mtls.AuthorityLife); err != nil {
+					return err
+				}
+			}
+			return issue(e, a, life, names...)
+		},
+	}
+	c.Flags().IntVar(&n, "days", int(mtls.LeafLife/(24*time.Hour)), "life of the certificates in days")
+	c.Flags().BoolVar(&ca, "ca", false, "replace the authority too")
+	c.Flags().BoolVar(&retire, "retire", false, "trust only the newest authority from now on")
+	return c
+}
+
+// shown is a certificate for programs.
+type shown struct {
+	Name     string    `json:"name"`
+	Identity string    `json:"identity"`
+	Serial   string    `json:"serial"`
+	From     time.Time `json:"not_before"`
+	Until    time.Time `json:"not_after"`
+	File     string    `json:"file"`
+	Problem  string    `json:"problem"`
+}
+
+func show(d, name string, c *x509.Certificate) shown {
+	s := shown{Name: name, Serial: c.SerialNumber.Text(16), From: c.NotBefore, Until: c.NotAfter, File: filepath.Join(d, name+".pem")}
+	if len(c.URIs) == 1 {
+		s.Identity = c.URIs[0].String()
+	}
+	return s
+}
+
+func issue(e *command.Env, a *mtls.Authority, life time.Duration, names ...string) error {
+	out := []shown{}
+	for _, name := range names {
+		c, err := a.Issue(name, life)
+		if err != nil {
+			return err
+		}
+		out = append(out, show(a.Dir(), name, c))
+	}
+	if e.Flags.JSON {
+		return e.PrintJSON(out)
+	}
+	for _, s := range out {
+		fmt.Fprintf(e.Out, "%s until %s: %s\n", s.Identity, s.Until.Format(time.DateOnly), s.File)
+	}
+	return nil
+}
+
+// soon is when a certificate's end is worth a word.
+const soon = 14 * 24 * time.Hour
+
+func showCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:     "show",
+		Short:   "Show the certificates here and when they end",
+		Long:    "Show the certificates here and when they end. The exit code is 1 when one cannot\nbe used.",
+		Example: "  agentctl certs show\n  agentctl certs show --json | jq '.[].not_after'",
+		Args:    command.Args(),
+		RunE: func(*cobra.Command, []string) error {
+			d, err := dir(e)
+			if err != nil {
+				return err
+			}
+			list, unusable, err := look(d)
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				err = e.PrintJSON(list)
+			} else {
+				t := screen.NewTable(e, "NAME", "IDENTITY", "UNTIL", "PROBLEM")
+				for _, s := range list {
+					t.Row(s.Name, s.Identity, s.Until.Format(time.DateOnly), s.Problem)
+				}
+				t.Print()
+			}
+			if err == nil && unusable {
+				return &command.Said{}
+			}
+			return err
+		},
+	}
+}
+
+func look(d string) (list []shown, unusable bool, err error) {
+	trust, err := mtls.Trusted(d)
+	if err != nil {
+		return nil, false, err
+	}
+	for i, c := range trust {
+		s := show(d, "ca", c)
+		if i > 0 {
+			s.Name = "ca (earlier)"
+		}
+		s.Problem, _ = life(c)
+		list = append(list, s)
+	}
+	names, err := mtls.Names(d)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, name := range names {
+		s := shown{Name: name, File: filepath.Join(d, name+".pem")}
+		store, err := mtls.Open(d, name, nil)
+		bad := err != nil
+		if bad {
+			s.Problem = strings.TrimPrefix(fault.Line(err), "Error: ")
+		} else {
+			s = show(d, name, store.Certificate())
+			if s.Problem, bad = life(store.Certificate()); s.Problem == "" && !store.Trusted() {
+				s.Problem, bad = "no authority in ca.pem vouches for it", true
+			}
+		}
+		unusable = unusable || bad
+		list = append(list, s)
+	}
+	return list, unusable, nil
+}
+
+// life says what is wrong with a certificate's time.
+func life(c *x509.Certificate) (problem string, over bool) {
+	now := time.Now()
+	switch {
+	case now.After(c.NotAfter):
+		return "it has ended", true
+	case now.Before(c.NotBefore):
+		return "it is not valid yet", true
+	case c.NotAfter.Sub(now) < soon:
+		return fmt.Sprintf("it ends in %d days", int(c.NotAfter.Sub(now).Hours()/24)), false
+	}
+	return "", false
+}

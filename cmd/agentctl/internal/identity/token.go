@@ -1,0 +1,44 @@
+package identity
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc"
+)
+
+// Token answers the command token.
+func Token(e *command.Env) *cobra.Command {
+	return command.Group(e, &cobra.Command{
+		Use:     "token",
+		Short:   "Replace the token that callers on this machine show",
+		Example: `  agentctl token rotate`,
+	}, &cobra.Command{
+		Use:   "rotate",
+		Short: "Make the token worthless and put a new one in its place",
+		Long: `Make the token in run/token worthless and put a new one in its place. Services
+and clients that may read the file go on with the new one at once; whoever only
+knew the old one is refused.`,
+		Example: `  agentctl token rotate`,
+		Args:    command.Args(),
+		RunE: func(*cobra.Command, []string) error {
+			home, err := e.Home()
+			if err != nil {
+				return err
+			}
+			if _, err = rpc.NewToken(home.TokenFile()); errors.Is(err, fs.ErrNotExist) {
+				return fault.Wrap(fault.New(codes.FailedPrecondition, fault.ServiceUnavailable,
+					"there is no "+home.RunDir()+": no service was started here", "start one with 'agentd all'; each start makes a new token"), err)
+			}
+			if err == nil {
+				e.Note("%s is new", home.TokenFile())
+			}
+			return err
+		},
+	})
+}

@@ -1,0 +1,179 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/audit"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/serve"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// changes are the calls by which people change what is there. They are on record
+// before they happen, or do not happen; a stop happens all the same.
+var changes = map[string]bool{
+	"CreateAgent": true, "StartAgent": true, "StopAgent": true, "BootstrapAgents": true, "WriteAgentFile": true, "SetAgentConfig": true,
+	"BackupAgents": true, "RestoreAgents": true, "RetryTurn": true, "DropTurn": true, "RetryDelivery": true, "DropDelivery": true,
+	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true,
+}
+
+// maxRefusals are written down in a minute, and how many more there were.
+const maxRefusals = 100
+
+// auditor turns calls into entries of the audit log.
+type auditor struct {
+	log  *audit.Log
+	warn *slog.Logger
+
+	mu      sync.Mutex
+	minute  time.Time
+	refused int
+}
+
+// Auditor is what the server of the registry, and of services beside it in one
+// process, writes down.
+func (s *Service) Auditor() serve.Auditor { return s.auditor }
+
+// Refused notes a caller that was not let in; the method is empty when that was
+// its connection.
+func (a *auditor) Refused(ctx context.Context, method, origin string, err error) {
+	if !a.countRefusal() {
+		return
+	}
+	what := err.Error()
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		what = f.Reason + ": " + f.What
+	}
+	action := path.Base(method)
+	if method == "" {
+		action = "connect"
+	}
+	a.append(ctx, audit.Entry{Action: action, From: origin, Outcome: "refused", Detail: what})
+}
+
+// countRefusal lets a flood write a bounded number of lines.
+func (a *auditor) countRefusal() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := time.Now(); now.Sub(a.minute) > time.Minute {
+		if more := a.refused - maxRefusals; more > 0 {
+			a.append(context.Background(), audit.Entry{Action: "refusals", Outcome: "refused", Detail: fmt.Sprintf("%d more in one minute", more)})
+		}
+		a.minute, a.refused = now, 0
+	}
+	a.refused++
+	return a.refused <= maxRefusals
+}
+
+// Admitted notes changes, tools and deliveries before they are stored.
+func (a *auditor) Admitted(ctx context.Context, method string, req any) error {
+	name := path.Base(method)
+	if changes[name] {
+		e := entry(ctx, audit.Entry{Action: name, Agent: agentOf(req), Outcome: "allowed", Detail: detail(req)})
+		if err := a.log.Append(e, true); err != nil {
+			if name == "StopAgent" {
+				a.warn.ErrorContext(ctx, "not in the audit log", "action", name, "error", err)
+				return nil
+			}
+			return fault.Wrap(fault.New(codes.ResourceExhausted, fault.DiskFull, "the audit log cannot be written, so nothing was done",
+				"free some space and see the registry's log"), err)
+		}
+		return nil
+	}
+	switch r := req.(type) {
+	case *registryv1.RecordStepRequest:
+		a.tools(ctx, r.GetAgentId(), r.GetSteps())
+	case *registryv1.FinishTurnRequest:
+		a.tools(ctx, r.GetAgentId(), r.GetSteps())
+	case *registryv1.FinishDeliveryRequest:
+		a.append(ctx, audit.Entry{
+			Action: "delivery", Agent: r.GetAgentId(), Outcome: lower(r.GetOutcome().String(), "DELIVERY_OUTCOME_"),
+			Detail: fmt.Sprintf("%s event %d by %s %s", r.GetThreadId(), r.GetEventId(), r.GetChannel(), r.GetProviderId()),
+		})
+	}
+	return nil
+}
+
+// tools notes what is about to run, and what became of it.
+func (a *auditor) tools(ctx context.Context, agentID string, steps []*registryv1.Step) {
+	for _, s := range steps {
+		if s.GetKind() != registryv1.StepKind_STEP_KIND_TOOL {
+			continue
+		}
+		a.append(ctx, audit.Entry{
+			Action: "tool", Agent: agentID, Outcome: lower(s.GetState().String(), "STEP_STATE_"),
+			Detail: s.GetName() + " " + s.GetArguments(),
+		})
+	}
+}
+
+// Failed notes that a change which was let through did not happen.
+func (a *auditor) Failed(ctx context.Context, method string, req any, err error) {
+	if name := path.Base(method); changes[name] {
+		f := fault.From(err)
+		a.append(ctx, audit.Entry{Action: name, Agent: agentOf(req), Outcome: "failed", Detail: f.Reason + ": " + f.What})
+	}
+}
+
+func (a *auditor) append(ctx context.Context, e audit.Entry) {
+	if err := a.log.Append(entry(ctx, e), false); err != nil {
+		a.warn.ErrorContext(ctx, "not in the audit log", "action", e.Action, "error", err)
+	}
+}
+
+// entry says who called.
+func entry(ctx context.Context, e audit.Entry) audit.Entry {
+	if id, ok := rpc.IdentityFrom(ctx); ok {
+		if e.Actor = id.Name; e.Actor == "" {
+			e.Actor = string(id.Kind)
+		}
+	}
+	e.Request = rpc.RequestID(ctx)
+	return e
+}
+
+func agentOf(req any) string {
+	if r, ok := req.(interface{ GetAgentId() string }); ok {
+		return r.GetAgentId()
+	}
+	if r, ok := req.(interface{ GetThread() *registryv1.ThreadRef }); ok {
+		return r.GetThread().GetAgentId()
+	}
+	return ""
+}
+
+// detail says what a change changes; of a file, only which bytes it got.
+func detail(req any) string {
+	switch r := req.(type) {
+	case *registryv1.SetAgentConfigRequest:
+		return r.GetKey() + ": " + r.GetValue()
+	case *registryv1.WriteAgentFileRequest:
+		sum := sha256.Sum256(r.GetContent())
+		return r.GetName() + " sha256 " + hex.EncodeToString(sum[:])
+	case *registryv1.SubscribeRequest:
+		return r.GetThread().GetThreadId() + " consumer " + r.GetConsumer() + ": " + r.GetHandler()
+	case *registryv1.UnsubscribeRequest:
+		return r.GetThread().GetThreadId() + " consumer " + r.GetConsumer()
+	case *registryv1.ResolveApprovalRequest:
+		return fmt.Sprintf("%s approved: %t", r.GetApprovalId(), r.GetApprove())
+	case interface{ GetInboxId() int64 }:
+		return fmt.Sprintf("inbox event %d", r.GetInboxId())
+	}
+	return ""
+}
+
+func lower(enum, prefix string) string {
+	return strings.ToLower(strings.TrimPrefix(enum, prefix))
+}

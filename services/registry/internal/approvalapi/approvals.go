@@ -1,0 +1,266 @@
+// Package approvalapi is the edge of ApprovalService: a runner asks whether a
+// command may leave the sandbox, and a person answers.
+//
+//	         approve                begun, once
+//	PENDING ---------> APPROVED ----------------> USED
+//	   |  \                |
+//	   |   `-- deny --> DENIED
+//	   +------ its time ---+--> EXPIRED
+//
+// It promises that a question and its answer are on disk before anybody hears of
+// them, that an approval is for the one command it names, once, under one lease,
+// and that no answer in its time is no. Only the owner may answer (the access
+// table). It runs nothing.
+package approvalapi
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/hub"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+const (
+	maxWait    = time.Minute
+	maxPending = 100 // of one agent
+)
+
+// The states as they are stored.
+const (
+	pending  = "pending"
+	approved = "approved"
+	denied   = "denied"
+	expired  = "expired"
+	used     = "used"
+)
+
+var states = map[string]registryv1.ApprovalState{
+	pending: registryv1.ApprovalState_APPROVAL_STATE_PENDING, approved: registryv1.ApprovalState_APPROVAL_STATE_APPROVED,
+	denied: registryv1.ApprovalState_APPROVAL_STATE_DENIED, expired: registryv1.ApprovalState_APPROVAL_STATE_EXPIRED,
+	used: registryv1.ApprovalState_APPROVAL_STATE_USED,
+}
+
+// Service is the edge. The zero value is not usable; see New.
+type Service struct {
+	registryv1.UnimplementedApprovalServiceServer
+	*core.Core
+	life time.Duration // of a question and its answer
+
+	mu      sync.Mutex // one change of a state at a time
+	changed hub.Hub[struct{}]
+}
+
+// New makes the edge; life is how long a question waits and its answer holds.
+func New(c *core.Core, life time.Duration) *Service { return &Service{Core: c, life: life} }
+
+// RequestApproval asks and waits.
+func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestApprovalRequest) (*registryv1.RequestApprovalResponse, error) {
+	if _, err := s.Dir.Get(req.GetAgentId()); err != nil {
+		return nil, err
+	}
+	fence, err := core.UnderLease(ctx, lease.AgentResource(req.GetAgentId()))
+	if err == nil {
+		err = s.Leases.Check(fence.Resource, fence.Token)
+	}
+	if err != nil {
+		return nil, s.Fault(req.GetAgentId(), "", err)
+	}
+	asked, err := s.ask(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	left := time.NewTimer(min(max(req.GetWait().AsDuration(), 0), maxWait, max(time.Until(asked.Expires), 0)))
+	defer left.Stop()
+	for over := false; ; {
+		woken, done := s.changed.Wait(struct{}{})
+		a, err := s.take(ctx, asked.ID, fence.Token)
+		if err != nil || a.State != pending || over {
+			done()
+			return &registryv1.RequestApprovalResponse{Approval: message(a)}, err
+		}
+		select {
+		case <-woken:
+		case <-left.C:
+			over = true
+		case <-rpc.Draining(ctx):
+			over = true
+		case <-ctx.Done():
+			done()
+			return nil, ctx.Err()
+		}
+		done()
+	}
+}
+
+// ask stores a question, or finds the one that was asked with this key.
+func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalRequest) (homedb.Approval, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, there, err := s.Approvals.Approval(ctx, "", req.GetAgentId(), req.GetKey())
+	switch {
+	case err != nil:
+		return a, agentdir.Fault(err)
+	case there && a.Digest != req.GetDigest():
+		return a, wire.Bad("the key was used to ask for another command", "an approval is for one command")
+	case there:
+		return a, nil
+	}
+	waiting, err := s.Approvals.Approvals(ctx, "", req.GetAgentId(), pending, maxPending)
+	if err != nil {
+		return a, agentdir.Fault(err)
+	}
+	if len(waiting) == maxPending {
+		return a, fault.New(codes.ResourceExhausted, fault.Overloaded, fmt.Sprintf("agent '%s' has %d questions without an answer", req.GetAgentId(), maxPending), "answer some with 'agentctl approvals'")
+	}
+	now := time.Now()
+	a = homedb.Approval{
+		ID: newID(now), Agent: req.GetAgentId(), Thread: req.GetThreadId(), Key: req.GetKey(), Command: req.GetCommand(), Cwd: req.GetCwd(),
+		Reason: req.GetReason(), Digest: req.GetDigest(), State: pending, Requested: now, Expires: now.Add(s.life),
+	}
+	return a, s.put(ctx, a)
+}
+
+// newID rises with time, so that a list is in order.
+func newID(now time.Time) string {
+	b := make([]byte, 4)
+	_, _ = rand.Read(b) // never fails, says its documentation
+	return fmt.Sprintf("%011x%x", now.UnixMilli(), b)
+}
+
+// put stores a and tells who waits.
+func (s *Service) put(ctx context.Context, a homedb.Approval) error {
+	if err := s.Approvals.PutApproval(ctx, a); err != nil {
+		return agentdir.Fault(err)
+	}
+	s.changed.Wake(struct{}{})
+	return nil
+}
+
+// take answers how a question stands. What was approved is used by it, once; the
+// repeat of a call whose answer was lost, under the same lease, is told again.
+func (s *Service) take(ctx context.Context, id string, token uint64) (homedb.Approval, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, err := s.get(ctx, id)
+	if err != nil {
+		return a, err
+	}
+	if a.State == used && a.Token != token {
+		return a, fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the approval was used before", "ask again for a new run of the command")
+	}
+	if a.State != approved {
+		return a, nil
+	}
+	a.State, a.Token = used, token
+	return a, s.put(ctx, a)
+}
+
+// get reads a question; one whose time is over is closed.
+func (s *Service) get(ctx context.Context, id string) (homedb.Approval, error) {
+	a, there, err := s.Approvals.Approval(ctx, id, "", "")
+	switch {
+	case err != nil:
+		return a, agentdir.Fault(err)
+	case !there:
+		return a, fault.New(codes.NotFound, fault.ApprovalClosed, "there is no such question", "see 'agentctl approvals list'")
+	case (a.State == pending || a.State == approved) && time.Now().After(a.Expires):
+		a.State = expired
+		return a, s.put(ctx, a)
+	}
+	return a, nil
+}
+
+// ResolveApproval answers a question.
+func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveApprovalRequest) (*registryv1.ResolveApprovalResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, err := s.get(ctx, req.GetApprovalId())
+	if err != nil {
+		return nil, err
+	}
+	if a.State != pending {
+		return nil, fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the question is "+a.State+" already", "the agent will ask again if it still wants to")
+	}
+	if a.State = denied; req.GetApprove() {
+		a.State = approved
+	}
+	return &registryv1.ResolveApprovalResponse{Approval: message(a)}, s.put(ctx, a)
+}
+
+// ListApprovals answers questions, oldest first.
+func (s *Service) ListApprovals(ctx context.Context, req *registryv1.ListApprovalsRequest) (*registryv1.ListApprovalsResponse, error) {
+	size := wire.Limit(req.GetPageSize(), 100)
+	state := ""
+	for name, st := range states {
+		if st == req.GetState() {
+			state = name
+		}
+	}
+	list, err := s.Approvals.Approvals(ctx, req.GetPageToken(), req.GetAgentId(), state, size)
+	if err != nil {
+		return nil, agentdir.Fault(err)
+	}
+	out := &registryv1.ListApprovalsResponse{}
+	for _, a := range list {
+		if m := message(a); req.GetState() == 0 || m.GetState() == req.GetState() {
+			out.Approvals = append(out.Approvals, m)
+		}
+	}
+	if len(list) == size {
+		out.NextPageToken = list[size-1].ID
+	}
+	return out, nil
+}
+
+// WatchApprovals answers what waits, and then what changes.
+func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out registryv1.ApprovalService_WatchApprovalsServer) error {
+	ctx, told := out.Context(), map[string]registryv1.ApprovalState{}
+	for first := true; ; first = false {
+		woken, done := s.changed.Wait(struct{}{})
+		list, err := s.Approvals.Approvals(ctx, "", "", "", 1000)
+		for _, a := range list {
+			m := message(a)
+			if told[a.ID] != m.GetState() && (!first || a.State == pending) && err == nil {
+				err = out.Send(&registryv1.WatchApprovalsResponse{Approval: m})
+			}
+			told[a.ID] = m.GetState()
+		}
+		if err == nil {
+			select {
+			case <-woken:
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		done()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// message is a question for the wire; it says of one whose time is over that it is.
+func message(a homedb.Approval) *registryv1.Approval {
+	st := states[a.State]
+	if (a.State == pending || a.State == approved) && time.Now().After(a.Expires) {
+		st = registryv1.ApprovalState_APPROVAL_STATE_EXPIRED
+	}
+	return &registryv1.Approval{
+		ApprovalId: a.ID, AgentId: a.Agent, ThreadId: a.Thread, Key: a.Key, Command: a.Command, Cwd: a.Cwd, Reason: a.Reason, Digest: a.Digest,
+		State: st, RequestedAt: timestamppb.New(a.Requested), ExpiresAt: timestamppb.New(a.Expires),
+	}
+}

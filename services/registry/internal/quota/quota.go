@@ -1,0 +1,224 @@
+// Package quota owns how much an agent and each of its peers has used today, and
+// says no when that is all it may.
+//
+// It promises that a message beyond a quota is refused before it is stored, with
+// the time after which it will be taken; that what was stored is always worked on;
+// and that a restart forgets at most the last second. The day is that of UTC. Only
+// agents with a quota are counted. Pairs of agents have a rate, kept in memory.
+//
+// It does not know what a message says, and stops no turn under way: a turn has
+// its own limits.
+package quota
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/source"
+	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+)
+
+// lazily is how long what was counted may stay in memory only.
+const lazily = time.Second
+
+// Ledger keeps the counts over a restart.
+type Ledger interface {
+	Usage(ctx context.Context, day string) ([]homedb.Usage, error)
+	SaveUsage(ctx context.Context, rows []homedb.Usage) error
+}
+
+// who is an agent, or with a peer that peer's part of it.
+type who struct{ agent, peer string }
+
+// pair is an agent that writes to another one.
+type pair struct{ from, to string }
+
+// Quota counts. It is safe for concurrent use.
+type Quota struct {
+	ledger Ledger
+
+	mu      sync.Mutex
+	day     string
+	used    map[who]homedb.Usage
+	changed map[who]bool
+	later   *time.Timer
+	pairs   map[pair]time.Time // when the next message of a pair would be due
+}
+
+// New reads what was used today.
+func New(ctx context.Context, l Ledger) (*Quota, error) {
+	q := &Quota{ledger: l, day: today(time.Now()), used: map[who]homedb.Usage{}, changed: map[who]bool{}, pairs: map[pair]time.Time{}}
+	rows, err := l.Usage(ctx, q.day)
+	if err != nil {
+		return nil, fmt.Errorf("load usage: %w", err)
+	}
+	for _, u := range rows {
+		q.used[who{u.Agent, u.Peer}] = u
+	}
+	return q, nil
+}
+
+func today(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+// Peer is who wrote, over all conversations of one channel.
+func Peer(from string) string {
+	a, _, err := source.ParseLenient(from)
+	switch {
+	case err != nil:
+		return from
+	case a.Kind == source.External:
+		return "external:" + a.ChannelType + ":" + a.ChannelID + ":" + a.PeerID
+	case a.Kind == source.Internal:
+		return "internal:" + a.AgentID
+	}
+	return from
+}
+
+// Take counts messages of one source to an agent, or refuses them. Back gives them
+// back when they were not stored after all.
+func (q *Quota) Take(c *config.Config, agent, from string, n int64) error {
+	a, _, err := source.ParseLenient(from)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	q.turn(now)
+	if err == nil && a.Kind == source.Internal {
+		if err := q.pair(now, pair{a.AgentID, agent}, c.Quota.PairPerMinute, n); err != nil {
+			return err
+		}
+	}
+	if !c.Quota.Daily() {
+		return nil
+	}
+	peer := Peer(from)
+	left := midnight(now).Sub(now)
+	all, one := q.used[who{agent, ""}], q.used[who{agent, peer}]
+	for _, limit := range []struct {
+		name      string
+		used, max int64
+	}{
+		{"messages of agent '" + agent + "'", all.Messages + n - 1, int64(c.Quota.MessagesPerDay)},
+		{"messages of this peer to agent '" + agent + "'", one.Messages + n - 1, int64(c.Quota.PeerMessagesPerDay)},
+		{"tokens of agent '" + agent + "'", all.Tokens, int64(c.Quota.TokensPerDay)},
+		{"tokens of this peer with agent '" + agent + "'", one.Tokens, int64(c.Quota.PeerTokensPerDay)},
+		{"cost of agent '" + agent + "', in cents,", all.Micros / 10_000, int64(c.Quota.CentsPerDay)},
+		{"cost of this peer with agent '" + agent + "', in cents,", one.Micros / 10_000, int64(c.Quota.PeerCentsPerDay)},
+	} {
+		if limit.max > 0 && limit.used >= limit.max {
+			return refuse(fmt.Sprintf("the %s for today are used up: %d", limit.name, limit.max), left)
+		}
+	}
+	q.add(agent, peer, homedb.Usage{Messages: n})
+	return nil
+}
+
+// Back undoes Take.
+func (q *Quota) Back(c *config.Config, agent, from string, n int64) {
+	if !c.Quota.Daily() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.turn(time.Now())
+	q.add(agent, Peer(from), homedb.Usage{Messages: -n})
+}
+
+// Spend counts what a turn for a source has used.
+func (q *Quota) Spend(c *config.Config, agent, from string, input, output int64) {
+	// Cents for a million tokens are hundredths of a millionth of a dollar each.
+	micros := (input*int64(c.Price.InputCents) + output*int64(c.Price.OutputCents)) / 100
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.turn(time.Now())
+	q.add(agent, Peer(from), homedb.Usage{Tokens: input + output, Micros: micros})
+}
+
+// turn begins a new day.
+func (q *Quota) turn(now time.Time) {
+	if day := today(now); day != q.day {
+		q.day, q.used, q.changed = day, map[who]homedb.Usage{}, map[who]bool{}
+	}
+}
+
+func midnight(now time.Time) time.Time {
+	y, m, d := now.UTC().Date()
+	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
+}
+
+func (q *Quota) add(agent, peer string, more homedb.Usage) {
+	for _, k := range []who{{agent, ""}, {agent, peer}} {
+		u := q.used[k]
+		u.Day, u.Agent, u.Peer = q.day, k.agent, k.peer
+		u.Messages, u.Tokens, u.Micros = max(0, u.Messages+more.Messages), u.Tokens+more.Tokens, u.Micros+more.Micros
+		q.used[k], q.changed[k] = u, true
+	}
+	if q.later == nil {
+		q.later = time.AfterFunc(lazily, func() { _ = q.save() }) // tried again with the next count
+	}
+}
+
+// save writes what changed. The ledger is not called under the lock.
+func (q *Quota) save() error {
+	q.mu.Lock()
+	q.later = nil
+	var rows []homedb.Usage
+	for k := range q.changed {
+		rows = append(rows, q.used[k])
+	}
+	q.changed = map[who]bool{}
+	q.mu.Unlock()
+	if len(rows) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return q.ledger.SaveUsage(ctx, rows)
+}
+
+// Close saves.
+func (q *Quota) Close() error {
+	q.mu.Lock()
+	if q.later != nil {
+		q.later.Stop()
+	}
+	q.mu.Unlock()
+	return q.save()
+}
+
+// pair lets one agent write to another so often in a minute, all at once if it
+// likes.
+func (q *Quota) pair(now time.Time, p pair, perMinute int, n int64) error {
+	if perMinute <= 0 {
+		return nil
+	}
+	every := time.Minute / time.Duration(perMinute)
+	at := q.pairs[p]
+	if at.Before(now) {
+		at = now
+	}
+	at = at.Add(time.Duration(n) * every)
+	if over := at.Sub(now) - time.Minute; over > 0 {
+		return refuse(fmt.Sprintf("agent '%s' writes to agent '%s' more than %d times a minute", p.from, p.to, perMinute), over)
+	}
+	if len(q.pairs) > 10_000 { // those whose time is past are as good as not there
+		for k, t := range q.pairs {
+			if t.Before(now) {
+				delete(q.pairs, k)
+			}
+		}
+	}
+	q.pairs[p] = at
+	return nil
+}
+
+func refuse(what string, wait time.Duration) error {
+	f := fault.New(codes.ResourceExhausted, fault.QuotaExceeded, what, "wait "+wait.Round(time.Second).String()+", or raise quota.* in the agent's settings")
+	f.RetryAfter = wait
+	return f
+}

@@ -1,0 +1,100 @@
+// Package approval owns how a runner asks a person before a command runs outside
+// of the sandbox, or with the network open.
+//
+// It promises that a command runs only after the registry said that its approval
+// is used, now, for exactly this command: its words, its directory and the names
+// of its environment. No answer, a no, and an answer for anything else are all a
+// no, with words for the model. While the registry is away it waits, as long as
+// the lease is trusted.
+package approval
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/sandbox"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/journal"
+	"github.com/theclaw/agents/services/runner/internal/tool"
+)
+
+// poll is how long one call waits for the answer.
+const poll = 20 * time.Second
+
+// Client is the part of the registry's ApprovalService that is needed.
+type Client interface {
+	RequestApproval(ctx context.Context, in *registrypb.RequestApprovalRequest, opts ...grpc.CallOption) (*registrypb.RequestApprovalResponse, error)
+}
+
+// Question is about one call of a tool.
+type Question struct {
+	tool.Place
+	tool.Call
+	Mode string // of the sandbox
+}
+
+// ErrRefused means that the command must not run; its text is for the model.
+var ErrRefused = errors.New("the owner of this agent did not approve of the command; do not try it again unasked, say what you wanted to do")
+
+// Ask asks and waits. It answers nil when the command may run now, ErrRefused
+// when not, and any other error when nobody can say. Of a call that runs nothing
+// nobody is asked.
+func Ask(ctx context.Context, c Client, trusted func(context.Context) error, q Question) error {
+	command, runs := tool.Command(q.Place, q.Call)
+	switch {
+	case !runs:
+		return nil
+	case c == nil:
+		return ErrRefused
+	}
+	reason := "it runs outside of the sandbox"
+	if q.Mode != string(sandbox.Off) {
+		reason = "it runs with the network open"
+	}
+	req := &registrypb.RequestApprovalRequest{
+		AgentId: q.AgentID, ThreadId: q.ThreadID, Key: q.Key, Command: command.Shell, Cwd: command.Workdir,
+		Reason: reason, Digest: Digest(command), Wait: durationpb.New(poll),
+	}
+	for {
+		r, err := journal.Call(ctx, trusted, func(ctx context.Context) (*registrypb.RequestApprovalResponse, error) {
+			ctx, cancel := context.WithTimeout(ctx, 2*poll)
+			defer cancel()
+			return c.RequestApproval(ctx, req)
+		})
+		if err != nil {
+			if f := fault.From(err); f.Reason == fault.ApprovalClosed || f.Reason == fault.InvalidArgument {
+				return ErrRefused
+			}
+			return err
+		}
+		switch a := r.GetApproval(); {
+		case a.GetState() == registrypb.ApprovalState_APPROVAL_STATE_PENDING:
+		case a.GetState() == registrypb.ApprovalState_APPROVAL_STATE_USED && a.GetDigest() == req.GetDigest():
+			return nil
+		default:
+			return ErrRefused
+		}
+	}
+}
+
+// Digest binds an approval to a command: what runs, where, and which variables it
+// is given. Each part is counted, so that no two commands look the same.
+func Digest(c sandbox.Command) string {
+	var b strings.Builder
+	for _, part := range append([]string{c.Shell, c.Workdir, strconv.FormatBool(c.Network)}, slices.Sorted(maps.Keys(c.Env))...) {
+		b.WriteString(strconv.Itoa(len(part)) + ":" + part + "\n")
+	}
+	sum := sha256.Sum256([]byte(b.String()))
+	return hex.EncodeToString(sum[:])
+}
