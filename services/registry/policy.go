@@ -29,7 +29,7 @@ func Policy() serve.Policy {
 	add(registryv1.ThreadService_ServiceDesc, ends(both), "WatchEvents")
 	add(registryv1.LeaseService_ServiceDesc, worker, "AcquireLease", "RenewLease", "ReleaseLease", "ListLeases")
 	add(registryv1.LeaseService_ServiceDesc, ends(worker), "AcquireDueLease")
-	add(registryv1.TurnService_ServiceDesc, worker, "OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction")
+	add(registryv1.TurnService_ServiceDesc, worker, "OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "WithdrawTurn")
 	add(registryv1.TurnService_ServiceDesc, waits(both), "GetTurn")
 	add(registryv1.TurnService_ServiceDesc, both, "ListTurns", "SumUsage", "GetMemory")
 	add(registryv1.TurnService_ServiceDesc, owner, "RetryTurn", "DropTurn")
