@@ -112,6 +112,9 @@ func (a *audit) ended(m *message) bool {
 		finding(a, &a.stuck, "%s (inbox event %d) came to no end: %v %v", m.key(), m.id, m.err, m.turn)
 		return false
 	}
+	if m.merged() || m.led() {
+		return a.together(m)
+	}
 	want, delivered := registryv1.Fate_FATE_REPLIED, registryv1.DeliveryState_DELIVERY_STATE_SENT
 	switch m.kind {
 	case "fail":
@@ -128,6 +131,26 @@ func (a *audit) ended(m *message) bool {
 	}
 	if got := m.turn.GetDelivery().GetState(); m.turn.GetReplyEventId() > 0 && got != delivered {
 		finding(a, &a.violations, "the reply to %s is %v, want %v: %v", m.key(), got, delivered, m.turn.GetDelivery())
+	}
+	return true
+}
+
+// together tells whether a message that was answered with others has its account:
+// merged into one that came before and did not die, or the one that was answered.
+func (a *audit) together(m *message) bool {
+	a.Helper()
+	if !m.merged() {
+		if f := m.turn.GetFate(); f != registryv1.Fate_FATE_REPLIED && f != registryv1.Fate_FATE_DEAD {
+			finding(a, &a.violations, "%s has led others and has the fate %v", m.key(), f)
+		}
+		return true
+	}
+	a.figures.merged++
+	i := slices.IndexFunc(a.sent, func(o *message) bool {
+		return o.turn.GetKey() == m.turn.GetLeader() && o.agent == m.agent && o.peer == m.peer
+	})
+	if i < 0 || a.sent[i].id >= m.id || a.sent[i].turn.GetFate() != registryv1.Fate_FATE_REPLIED || m.turn.GetReplyEventId() != 0 {
+		finding(a, &a.lost, "%s was merged into %q, which did not answer it: %v", m.key(), m.turn.GetLeader(), m.turn)
 	}
 	return true
 }
@@ -202,7 +225,7 @@ func (a *audit) thread(id, thread string, ms []*message) {
 	}
 	var want []int64
 	for _, m := range ms {
-		if m.kind != "refuse" && m.turn.GetReplyEventId() > 0 {
+		if m.turn.GetReplyEventId() > 0 && m.turn.GetDelivery().GetState() == registryv1.DeliveryState_DELIVERY_STATE_SENT {
 			want = append(want, m.turn.GetReplyEventId())
 		}
 	}
@@ -239,6 +262,16 @@ func (a *audit) tools(id string, ms []*message) {
 		ran[key]++
 		a.ran = append(a.ran, idempotency)
 	}
+	leader := map[string]*message{}
+	for _, m := range ms {
+		leader[m.turn.GetKey()] = m
+	}
+	for _, m := range ms { // what ran for a message that was merged, its leader's turn ran
+		if l := leader[m.turn.GetLeader()]; m.merged() && l != nil {
+			ran[l.key()] += ran[m.key()]
+			delete(ran, m.key())
+		}
+	}
 	for _, m := range ms {
 		least, most := 0, 0
 		for _, s := range m.turn.GetSteps() {
@@ -255,7 +288,7 @@ func (a *audit) tools(id string, ms []*message) {
 				finding(a, &a.violations, "%s has its fate and an open tool step: %v", m.key(), s)
 			}
 		}
-		if m.kind == "run" && most != 1 {
+		if m.kind == "run" && most != 1 && !m.led() && !m.merged() {
 			finding(a, &a.violations, "%s has %d tool steps, want 1", m.key(), most)
 		}
 		switch n := ran[m.key()]; {

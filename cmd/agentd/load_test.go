@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -44,6 +45,7 @@ func (m *message) text() string {
 // load is messages on their way through a site whose processes come and go.
 type load struct {
 	site *world.Site
+	mode string // of the queue; empty: followup
 	sent []*message
 	wg   sync.WaitGroup
 }
@@ -99,6 +101,16 @@ func (l *load) follow(ctx context.Context, m *message) (*registryv1.Turn, error)
 	}
 }
 
+// led tells whether the turn has answered other messages too: then the last of
+// them, not its own, decides what a model does.
+func (m *message) led() bool {
+	return slices.ContainsFunc(m.turn.GetSteps(), func(s *registryv1.Step) bool {
+		return s.GetKind() == registryv1.StepKind_STEP_KIND_STEER
+	})
+}
+
+func (m *message) merged() bool { return m.turn.GetFate() == registryv1.Fate_FATE_MERGED }
+
 // done is closed when every message sent so far has come to its end.
 func (l *load) done() <-chan struct{} {
 	done := make(chan struct{})
@@ -111,12 +123,13 @@ func (l *load) done() <-chan struct{} {
 
 // figures are what a drill counts; all but the first two must be zero.
 type figures struct {
-	messages, inDoubt                  int
+	messages, merged, inDoubt          int
 	lost, dup, stuck, dead, violations int
 }
 
 func (f *figures) add(o figures) {
 	f.messages += o.messages
+	f.merged += o.merged
 	f.inDoubt += o.inDoubt
 	f.lost += o.lost
 	f.dup += o.dup

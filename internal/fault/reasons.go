@@ -37,6 +37,8 @@ const (
 	LeaseLost = "LEASE_LOST"
 	// LeaseNotFound: there is no such lease.
 	LeaseNotFound = "LEASE_NOT_FOUND"
+	// TurnBegun: the turn of the message has begun, so it cannot be withdrawn.
+	TurnBegun = "TURN_BEGUN"
 	// TurnNotFound: there is no turn for this event.
 	TurnNotFound = "TURN_NOT_FOUND"
 	// RunNotFound: no run has this id, or it is too old.

@@ -16,8 +16,7 @@ var ends = []string{
 // its id, and is the one that the thread has.
 func (c *check) i3Inbox(a *snapshot.Agent) {
 	in := a.Inbox
-	turns := map[string]snapshot.Turn{}
-	unread := false
+	turns, unread := map[string]snapshot.Turn{}, false
 	for _, d := range a.Threads {
 		unread = unread || !sound(d)
 		for _, t := range d.Turns {
@@ -50,6 +49,9 @@ func (c *check) i3Inbox(a *snapshot.Agent) {
 func (c *check) i3Thread(d *snapshot.DB) {
 	for _, of := range d.Unasked() {
 		c.report("I3", d, d.Dedupe[of+":out"].EventID, look(d.Agent), "reply event %d answers no turn (%s)", d.Dedupe[of+":out"].EventID, of)
+	}
+	for _, m := range d.Misled() {
+		c.report("I3", d, m.InboxID, look(d.Agent), "inbox event %d %s", m.InboxID, m.Why)
 	}
 	for _, t := range d.Turns {
 		out, said := d.Dedupe[t.Key+":out"]

@@ -38,6 +38,7 @@ var seeds = []seed{
 	{invariant: "I3", name: "a fate that is none", thread: "alice", sql: []string{"UPDATE x_turn SET fate = 'silent'", "DELETE FROM x_dedupe WHERE key LIKE '%:out'"}, want: "is replied in the inbox and done silent"},
 	{invariant: "I3", name: "no reply", thread: "bob", sql: []string{"DELETE FROM x_dedupe WHERE key = " + bobTurn1 + " || ':out'"}, want: "replied and has no reply event"},
 	{invariant: "I3", name: "two replies", thread: "bob", sql: []string{"UPDATE x_turn SET reply_id = 99 WHERE inbox_id = 3"}, want: "two replies"},
+	{invariant: "I3", name: "merged into nothing", thread: "bob", sql: []string{"UPDATE x_turn SET leader = 'nobody' WHERE inbox_id = 3"}, want: `joined the turn "nobody", which cannot lead it`},
 	{invariant: "I3", name: "dead and not a dead letter", thread: "inbox", sql: []string{
 		"INSERT INTO events(id, source, type, content) VALUES(99, 's', 'message', '{}')",
 		"INSERT INTO x_fate VALUES(99, 'other', '', 'dead', 0)",

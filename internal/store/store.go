@@ -14,6 +14,7 @@
 //	  Append ............ T0
 //	  OpenBatch  (seal)          Begin  ......... T1 + T2
 //	                             Record ......... T3, T4, T6
+//	                            Steer .......... members of a turn
 //	                             Finish ......... T7 or T9
 //	  Settle ............ T8     NextDelivery ... D1
 //	                             FinishDelivery . D3, D4
@@ -212,6 +213,7 @@ type Settlement struct {
 	Fate       Fate
 	Error      string // one line, when dead
 	OutboxHead int64  // newest event to deliver; 0: none
+	Merged     []Merged
 }
 
 // OutboxMark is a thread's delivery progress. Reopen marks it as having work

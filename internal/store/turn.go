@@ -17,6 +17,8 @@ import (
 type Turns interface {
 	Begin(ctx context.Context, r Ref, f Fence, b Begin) (Begun, error)
 	Record(ctx context.Context, r Ref, f Fence, rec Record) (errorAttempts int, err error)
+	// Steer puts members into a running turn; it answers the step that holds them.
+	Steer(ctx context.Context, r Ref, f Fence, s Steer) (Step, error)
 	Finish(ctx context.Context, r Ref, f Fence, fin Finish) (Finished, error)
 	// ResetCrashes forgets the claims of turns that were given back cleanly.
 	ResetCrashes(ctx context.Context, r Ref, keys []string) error
@@ -42,6 +44,42 @@ type Begin struct {
 	Subscribe    bool     // upsert the outbound subscription
 	Handler      string   // its handler command
 	Layers       []string // memory layers whose marks to answer
+	// Members follow the event in the same thread and are to be answered with it;
+	// they count at the first claim only, and the step [StepCollect] holds them.
+	Members []Member
+}
+
+// Member is an event that the turn of another one, its leader, answers too.
+//
+//	alone --Begin, Steer--> led --Finish of the leader--> done (merged)
+//	                         |
+//	                         +--the leader dies--> alone, for good
+type Member struct {
+	Event thread.Event // as in the inbox
+	Key   string
+}
+
+// Steer puts members before the next model call of a running turn.
+type Steer struct {
+	Key     string // of the turn
+	Step    string // key of the step that will hold them
+	Seq     int
+	Members []Member
+}
+
+// Joined is the result of a steer step, as JSON: who joined a turn there.
+type Joined struct {
+	Messages []JoinedMessage `json:"messages"`
+}
+
+// JoinedMessage is one member with what it says.
+type JoinedMessage struct {
+	Key       string `json:"key"`
+	InboxID   int64  `json:"inbox_id"`
+	EventID   int64  `json:"event_id"` // in the conversation thread
+	CreatedAt string `json:"created_at"`
+	Source    string `json:"source"`
+	Content   string `json:"content"`
 }
 
 // BeginOutcome tells what became of a claim.
@@ -79,6 +117,8 @@ const (
 	StepModel = "model"
 	StepTool  = "tool"
 	StepSteer = "steer"
+	// StepCollect is the key of the steer step that a claim writes.
+	StepCollect = "steer:1"
 
 	StepCompaction = "compaction"
 
@@ -173,6 +213,13 @@ type Finished struct {
 	Already      bool
 	InboundID    int64
 	ErrorEventID int64
+	Merged       []Merged // events that were answered with it
+}
+
+// Merged names an event that another one's turn has answered.
+type Merged struct {
+	InboxID int64
+	Key     string
 }
 
 // Turn is the account of one inbox event.
@@ -195,6 +242,7 @@ type Turn struct {
 	NextAt        time.Time
 	Usage         Usage
 	Resolved      string
+	Leader        string // key of the turn that answers it too
 	Steps         []Step
 	Delivery      *Delivery
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Account looks at everything once all work is done: each acknowledged push has
-// one fate and, replied, one reply, in the order of the inbox; no effect ran
+// one fate and, replied or merged into one that is, one reply, in the order of the inbox; no effect ran
 // twice; each reply arrived, and every repeat carries the flag; the chains
 // verify. report is told of each violation.
 func (s *Story) Account(ctx context.Context, e store.Engine, verify func(store.Ref) error, report func(format string, args ...any)) (Figures, error) {
@@ -44,6 +44,14 @@ func (s *Story) Account(ctx context.Context, e store.Engine, verify func(store.R
 		case t.Fate == store.FateReplied:
 			fig.Replies++
 			want = append(want, ev.Content)
+		case t.Fate == store.FateMerged:
+			fig.Merged++
+			want = append(want, ev.Content)
+			id, _ := thread.KeyID(t.Leader)
+			leader, err := e.Turn(ctx, Agent, store.TurnQuery{InboxID: id, Route: func(thread.Event, string) (string, error) { return Thread, nil }})
+			if err != nil || id >= ev.ID || leader.Key != t.Leader || leader.Fate != store.FateReplied {
+				bad(&fig.Lost, "event %d was merged into %q, which is %q: %v", ev.ID, t.Leader, leader.Fate, err)
+			}
 		case t.Fate == store.FateDead:
 			fig.Dead++
 			want = append(want, ev.Content)

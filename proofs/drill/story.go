@@ -31,6 +31,8 @@ type Story struct {
 	// Accepted is told of each write that was taken under a token.
 	Accepted func(f store.Fence)
 	BootID   string
+	// Mode of the queue: empty is followup, else collect or steer.
+	Mode string
 
 	mu    sync.Mutex
 	acked map[int]int64     // inbox ids of acknowledged pushes, by number
@@ -42,17 +44,18 @@ type Story struct {
 }
 
 // Figures count what a Story found.
-type Figures struct{ Messages, Replies, Dead, InDoubt, Repeats, Lost, Dup, Violations int }
+type Figures struct{ Messages, Replies, Merged, Dead, InDoubt, Repeats, Lost, Dup, Violations int }
 
 func (f *Figures) String() string {
-	return fmt.Sprintf("messages=%d replies=%d in_doubt=%d repeats=%d dead=%d lost=%d dup=%d violations=%d",
-		f.Messages, f.Replies, f.InDoubt, f.Repeats, f.Dead, f.Lost, f.Dup, f.Violations)
+	return fmt.Sprintf("messages=%d replies=%d merged=%d in_doubt=%d repeats=%d dead=%d lost=%d dup=%d violations=%d",
+		f.Messages, f.Replies, f.Merged, f.InDoubt, f.Repeats, f.Dead, f.Lost, f.Dup, f.Violations)
 }
 
 // Add sums.
 func (f *Figures) Add(o Figures) {
 	f.Messages += o.Messages
 	f.Replies += o.Replies
+	f.Merged += o.Merged
 	f.Dead += o.Dead
 	f.InDoubt += o.InDoubt
 	f.Repeats += o.Repeats
@@ -116,15 +119,19 @@ func (s *Story) Work(ctx context.Context, e store.Engine, f store.Fence) error {
 	if s.took(f, err) != nil {
 		return err
 	}
-	for _, p := range b.Events {
-		if err := s.turn(ctx, e, f, p); err != nil {
+	for i, p := range b.Events {
+		if err := s.turn(ctx, e, f, p, b.Events[i+1:]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Story) turn(ctx context.Context, e store.Engine, f store.Fence, p store.Pending) error {
+func (s *Story) turn(ctx context.Context, e store.Engine, f store.Fence, p store.Pending, behind []store.Pending) error {
+	var waiting []store.Member
+	for _, m := range behind[:min(len(behind), 3)] {
+		waiting = append(waiting, store.Member{Event: m.Event, Key: m.Key})
+	}
 	r := store.Ref{Agent: Agent, Thread: p.Thread}
 	if err := s.step(ctx, "T1"); err != nil {
 		return err
@@ -132,7 +139,11 @@ func (s *Story) turn(ctx context.Context, e store.Engine, f store.Fence, p store
 	if _, err := e.Ensure(ctx, r, "bob"); err != nil {
 		return err
 	}
-	begun, err := e.Begin(ctx, r, f, store.Begin{Event: p.Event, Key: p.Key, ReplyContext: "{}", Alone: true, Tail: 4, Subscribe: true, Handler: "deliver"})
+	begin := store.Begin{Event: p.Event, Key: p.Key, ReplyContext: "{}", Alone: true, Tail: 4, Subscribe: true, Handler: "deliver"}
+	if s.Mode == "collect" {
+		begin.Members = waiting
+	}
+	begun, err := e.Begin(ctx, r, f, begin)
 	if s.took(f, err) != nil {
 		return err
 	}
@@ -140,7 +151,7 @@ func (s *Story) turn(ctx context.Context, e store.Engine, f store.Fence, p store
 	switch begun.Outcome {
 	case store.BeginFinished, store.BeginExhausted:
 	case store.BeginGo:
-		if done, err = s.steps(ctx, e, r, f, p, begun.Steps); err != nil {
+		if done, err = s.steps(ctx, e, r, f, p, begun.Steps, waiting); err != nil {
 			return err
 		}
 	default:
@@ -149,12 +160,12 @@ func (s *Story) turn(ctx context.Context, e store.Engine, f store.Fence, p store
 	if err := s.step(ctx, "T8"); err != nil {
 		return err
 	}
-	_, err = e.Settle(ctx, Agent, f, store.Settlement{InboxID: p.Event.ID, Key: p.Key, Thread: p.Thread, Fate: done.Fate, OutboxHead: done.OutboxHead})
+	_, err = e.Settle(ctx, Agent, f, store.Settlement{InboxID: p.Event.ID, Key: p.Key, Thread: p.Thread, Fate: done.Fate, OutboxHead: done.OutboxHead, Merged: done.Merged})
 	return s.took(f, err)
 }
 
 // steps asks the model, runs the effect tool once, and replies (T3 to T7).
-func (s *Story) steps(ctx context.Context, e store.Engine, r store.Ref, f store.Fence, p store.Pending, journal []store.Step) (store.Finished, error) {
+func (s *Story) steps(ctx context.Context, e store.Engine, r store.Ref, f store.Fence, p store.Pending, journal []store.Step, waiting []store.Member) (store.Finished, error) {
 	find := func(key string) string {
 		i := slices.IndexFunc(journal, func(st store.Step) bool { return st.Key == key })
 		if i < 0 {
@@ -202,6 +213,14 @@ func (s *Story) steps(ctx context.Context, e store.Engine, r store.Ref, f store.
 		s.mu.Lock()
 		s.doubt++
 		s.mu.Unlock()
+	}
+	if s.Mode == "steer" && find("steer:2") == "" {
+		if err := s.step(ctx, "steer"); err != nil {
+			return store.Finished{}, err
+		}
+		if _, err := e.Steer(ctx, r, f, store.Steer{Key: p.Key, Step: "steer:2", Seq: 3, Members: waiting}); s.took(f, err) != nil {
+			return store.Finished{}, err
+		}
 	}
 	if err := s.step(ctx, "T7"); err != nil {
 		return store.Finished{}, err

@@ -47,6 +47,10 @@ func (l locked) Record(ctx context.Context, r store.Ref, f store.Fence, rec stor
 	return call(l, func(e store.Engine) (int, error) { return e.Record(ctx, r, f, rec) })
 }
 
+func (l locked) Steer(ctx context.Context, r store.Ref, f store.Fence, s store.Steer) (store.Step, error) {
+	return call(l, func(e store.Engine) (store.Step, error) { return e.Steer(ctx, r, f, s) })
+}
+
 func (l locked) Finish(ctx context.Context, r store.Ref, f store.Fence, fin store.Finish) (store.Finished, error) {
 	return call(l, func(e store.Engine) (store.Finished, error) { return e.Finish(ctx, r, f, fin) })
 }

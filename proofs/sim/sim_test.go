@@ -54,6 +54,7 @@ func simulate(t *testing.T, root string, seed uint64, messages int) (counts, dri
 	}
 	s.open()
 	s.story.BootID = "boot"
+	s.story.Mode = []string{"followup", "collect", "steer"}[seed%3]
 	s.story.Accepted = s.accepted
 	s.story.Between = func(ctx context.Context, label string) error {
 		if f, ok := ctx.Value(termKey{}).(func(string) error); ok {

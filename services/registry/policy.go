@@ -29,7 +29,7 @@ func Policy() serve.Policy {
 	add(registryv1.ThreadService_ServiceDesc, ends(both), "WatchEvents")
 	add(registryv1.LeaseService_ServiceDesc, both, "AcquireLease", "RenewLease", "ReleaseLease", "ListLeases")
 	add(registryv1.LeaseService_ServiceDesc, ends(both), "AcquireDueLease")
-	add(registryv1.TurnService_ServiceDesc, runner, "OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory")
+	add(registryv1.TurnService_ServiceDesc, runner, "OpenBatch", "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "WithdrawTurn")
 	add(registryv1.TurnService_ServiceDesc, waits(both), "GetTurn")
 	add(registryv1.TurnService_ServiceDesc, both, "ListTurns")
 	add(registryv1.TurnService_ServiceDesc, owner, "RetryTurn", "DropTurn", "SumUsage")

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -14,7 +13,6 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
-	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
 const (
@@ -22,6 +20,8 @@ const (
 	maxWait     = 10 * time.Minute
 	// slice is how long one call to the registry waits for a fate.
 	slice = 25 * time.Second
+	// abortWait bounds an abort; a run that cannot end now ends when it can.
+	abortWait = 30 * time.Second
 )
 
 // RunBatch works to the inbox head of now, in a claim of its own or in the one
@@ -32,17 +32,20 @@ func (s *Service) RunBatch(ctx context.Context, req *runnerpb.RunBatchRequest) (
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.claims.Join(ctx, id, info.GetHeadId(), func(ctx context.Context) error {
-		a, err := s.agents.GetAgent(ctx, &registrypb.GetAgentRequest{AgentId: id})
-		if err == nil && !a.GetAgent().GetStarted() {
-			return fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+id+"' is stopped", "start it with 'agentctl start "+id+"'")
-		}
-		return err
-	})
+	n, err := s.claims.Join(ctx, id, info.GetHeadId(), func(ctx context.Context) error { return s.started(ctx, id) })
 	if err != nil {
 		return nil, err
 	}
 	return &runnerpb.RunBatchResponse{Processed: n, HeadId: info.GetHeadId(), InboxPath: info.GetPath()}, nil
+}
+
+// started answers an error unless the agent takes messages.
+func (s *Service) started(ctx context.Context, id string) error {
+	a, err := s.agents.GetAgent(ctx, &registrypb.GetAgentRequest{AgentId: id})
+	if err == nil && !a.GetAgent().GetStarted() {
+		return fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+id+"' is stopped", "start it with 'agentctl start "+id+"'")
+	}
+	return err
 }
 
 // StartRun pushes a message and answers its durable id.
@@ -85,7 +88,7 @@ func (s *Service) WaitRun(ctx context.Context, req *runnerpb.WaitRunRequest) (*r
 			return nil, err
 		}
 		if t.GetState() == registrypb.TurnState_TURN_STATE_DONE {
-			return ending(t), nil
+			return s.ending(ctx, t), nil
 		}
 		if time.Until(deadline) <= 0 {
 			return &runnerpb.WaitRunResponse{Status: runnerpb.RunStatus_RUN_STATUS_TIMEOUT, StartedAt: t.GetClaimedAt()}, nil
@@ -104,46 +107,39 @@ func (s *Service) account(ctx context.Context, agentID, runID string, wait time.
 	return r.GetTurn(), err
 }
 
-// ending is the end of a run as its caller is told.
-func ending(t *registrypb.Turn) *runnerpb.WaitRunResponse {
-	out := &runnerpb.WaitRunResponse{
-		Status: runnerpb.RunStatus_RUN_STATUS_OK, StartedAt: t.GetClaimedAt(), EndedAt: t.GetFinishedAt(),
-		InputTokens: t.GetUsage().GetInput(), OutputTokens: t.GetUsage().GetOutput(),
-	}
-	switch t.GetFate() {
-	case registrypb.Fate_FATE_DEAD, registrypb.Fate_FATE_ABORTED:
-		out.Status, out.Error = runnerpb.RunStatus_RUN_STATUS_ERROR, t.GetError()
-	case registrypb.Fate_FATE_REPLIED:
-		out.Text = said(t)
-	default:
-	}
-	return out
-}
-
-// said is the reply of a turn: its last answer.
-func said(t *registrypb.Turn) string {
-	text := ""
-	for _, st := range t.GetSteps() {
-		if st.GetKind() == registrypb.StepKind_STEP_KIND_MODEL {
-			if a, err := step.Decode(json.RawMessage(st.GetResult())); err == nil {
-				text = a.Text
-			}
+// AbortRun ends a run and waits for its fate: one that is worked on here at its
+// next breath, one that waits in a queue at once.
+func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (*runnerpb.AbortRunResponse, error) {
+	id, key := req.GetAgentId(), req.GetRunId()
+	ctx, cancel := context.WithTimeout(ctx, abortWait)
+	defer cancel()
+	running, settled := s.underway.abort(key)
+	defer settled()
+	if !running {
+		t, err := s.account(ctx, id, key, 0)
+		switch {
+		case err != nil:
+			return nil, err
+		case t.GetState() == registrypb.TurnState_TURN_STATE_DONE:
+			return nil, fault.New(codes.NotFound, fault.RunNotFound, "run '"+key+"' has ended", "nothing: see how with 'agentctl explain'")
+		case t.GetLeader() != "":
+			return nil, fault.New(codes.FailedPrecondition, fault.TurnBegun, "run '"+key+"' is being answered together with run '"+t.GetLeader()+"'", "abort that one")
+		}
+		if err := s.started(ctx, id); err != nil {
+			return nil, err
+		}
+		if _, err := s.claims.Withdraw(ctx, id, key); err != nil {
+			return nil, err
 		}
 	}
-	return text
-}
-
-// AbortRun ends a run that is under way here, and waits for its fate.
-func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (*runnerpb.AbortRunResponse, error) {
-	done := s.underway.abort(req.GetRunId())
-	if done == nil {
-		return nil, fault.New(codes.NotFound, fault.RunNotFound, "run '"+req.GetRunId()+"' is not under way here", "see 'agentctl status'; a run that waits in the queue has not begun")
-	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-done:
-		return &runnerpb.AbortRunResponse{}, nil
+	for {
+		t, err := s.account(ctx, id, key, slice)
+		if err != nil {
+			return nil, err
+		}
+		if t.GetState() == registrypb.TurnState_TURN_STATE_DONE {
+			return &runnerpb.AbortRunResponse{}, nil
+		}
 	}
 }
 
@@ -157,6 +153,6 @@ func (s *Service) GetRunnerInfo(context.Context, *runnerpb.GetRunnerInfoRequest)
 	return &runnerpb.GetRunnerInfoResponse{
 		Holder: s.deps.Holder, Sandbox: string(report.Level), SandboxProblems: report.Problems,
 		Provider: settings.Default, ProviderOrigin: string(settings.Source) + ": " + settings.Why,
-		TurnsActive: s.active.Load(), Uptime: durationpb.New(time.Since(s.began)),
+		TurnsActive: s.active.Load(), Waiting: int32(s.claims.Waiting()), Uptime: durationpb.New(time.Since(s.began)),
 	}, nil
 }

@@ -93,7 +93,7 @@ func TestStream(t *testing.T) {
 	live := make(chan []*runnerpb.StreamRunResponse)
 	go func() { live <- stream(t, r, run, 0) }()
 	close(gate)
-	const want = "lifecycle/start assistant/delta tool/start tool/end assistant/delta assistant/delta lifecycle/end"
+	const want = "lifecycle/start assistant/delta tool/start tool/update tool/end assistant/delta assistant/delta lifecycle/end"
 	items := <-live
 	if got := shape(items); got != want {
 		t.Fatalf("live: %s", got)
@@ -101,13 +101,17 @@ func TestStream(t *testing.T) {
 	if got := shape(stream(t, r, run, 0)); got != want {
 		t.Errorf("right after: %s", got)
 	}
-	if got := shape(stream(t, r, run, items[3].GetSeq())); got != "assistant/delta assistant/delta lifecycle/end" {
+	if got := shape(stream(t, r, run, items[4].GetSeq())); got != "assistant/delta assistant/delta lifecycle/end" {
 		t.Errorf("resumed: %s", got)
 	}
 	r.stop()
 	r = w.runner(script)
-	if got := shape(stream(t, r, run, items[3].GetSeq())); got != "lifecycle/start assistant/delta tool/start tool/end assistant/delta lifecycle/end" {
-		t.Errorf("after a restart: %s", got)
+	if got := shape(stream(t, r, run, 0)); got != "lifecycle/start assistant/delta tool/start tool/end assistant/delta lifecycle/end" {
+		t.Errorf("from the journal: %s", got)
+	}
+	rest := stream(t, r, run, items[5].GetSeq())
+	if got := shape(rest); got != "assistant/delta lifecycle/end" || rest[0].GetText() != "ne" || rest[0].GetSeq() != items[6].GetSeq() {
+		t.Errorf("after a restart of the runner: %s", got)
 	}
 }
 
@@ -130,9 +134,11 @@ func TestAbortRun(t *testing.T) {
 			break
 		}
 	}
+	start := time.Now()
 	if _, err := r.AbortRun(t.Context(), &runnerpb.AbortRunRequest{AgentId: "a1", RunId: run}); err != nil {
 		t.Fatal(err)
 	}
+	t.Logf("aborted after %v", time.Since(start))
 	end, err := r.WaitRun(t.Context(), &runnerpb.WaitRunRequest{AgentId: "a1", RunId: run, Timeout: durationpb.New(time.Millisecond)})
 	if err != nil || end.GetStatus() != runnerpb.RunStatus_RUN_STATUS_ERROR || !strings.Contains(end.GetError(), "aborted") {
 		t.Errorf("%v %v", end, err)

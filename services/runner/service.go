@@ -66,7 +66,7 @@ func New(c Config, d Deps) (*Service, error) {
 	s.driver = &turn.Driver{Journal: journal, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Models: s.models, Sandbox: s.boxes.box, Meter: d.Metrics, Logger: d.Logger, Memory: &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns}}
 	s.claims = claim.New(claim.Config{
 		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,
-	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, Slots: batch.NewSlots(c.Slots), Abort: d.Abort, Logger: d.Logger})
+	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, Withdraw: s.withdraw, Slots: batch.NewSlots(c.Slots), Abort: d.Abort, Logger: d.Logger})
 	return s, nil
 }
 

@@ -5,13 +5,11 @@ import (
 	"errors"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
-	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/run"
-	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/told"
 )
 
 var streams = map[run.Kind]runnerpb.RunStream{
@@ -24,49 +22,122 @@ var streams = map[run.Kind]runnerpb.RunStream{
 }
 
 // StreamRun sends what happens in a run until its end: from memory while it is
-// worked on here, from the journal when it is over, and waits in between.
+// worked on here, from the journal what memory has not, and waits in between. A
+// reader sets its own pace and holds up nobody.
 func (s *Service) StreamRun(req *runnerpb.StreamRunRequest, out grpc.ServerStreamingServer[runnerpb.StreamRunResponse]) error {
-	ctx, after := out.Context(), req.GetAfterSeq()
+	ctx, w := out.Context(), &watch{Service: s, agentID: req.GetAgentId(), runID: req.GetRunId(), seq: req.GetAfterSeq(), out: out}
 	for {
-		stream, opened := s.hub.Find(req.GetRunId())
+		stream, opened := s.hub.Find(w.runID)
 		if stream != nil {
-			err := follow(ctx, stream, &after, out)
+			ended, err := w.follow(ctx, stream)
 			switch {
-			case err == nil:
-				return nil
+			case ended:
+				return err
 			case errors.Is(err, run.ErrBehind):
-				return fault.New(codes.OutOfRange, fault.Overloaded, "the stream was read too slowly, a part of it is gone", "begin again with after_seq 0")
+				if err := w.catchUp(ctx, stream.First()); err != nil {
+					return err
+				}
+				continue
 			case !errors.Is(err, run.ErrClosed):
 				return err
 			}
 		}
-		t, err := s.fateOrStream(ctx, req.GetAgentId(), req.GetRunId(), opened)
+		t, err := s.fateOrStream(ctx, w.agentID, w.runID, opened)
 		if err != nil {
 			return err
 		}
 		if t.GetState() == registrypb.TurnState_TURN_STATE_DONE {
-			return replay(t, after, out)
+			return w.replay(ctx, t)
 		}
 	}
 }
 
-// follow sends a stream's items after a seq; nil after the run's last one.
-func follow(ctx context.Context, stream *run.Stream, after *uint64, out grpc.ServerStreamingServer[runnerpb.StreamRunResponse]) error {
-	for {
-		items, err := stream.Next(ctx, *after)
-		if err != nil {
+// watch is one reader of a run.
+type watch struct {
+	*Service
+	agentID, runID string
+	seq            uint64 // all up to it was sent
+	out            grpc.ServerStreamingServer[runnerpb.StreamRunResponse]
+}
+
+func (w *watch) send(items ...run.Item) error {
+	for _, i := range items {
+		if err := w.out.Send(toItem(i)); err != nil {
 			return err
 		}
-		for _, i := range items {
-			if err := out.Send(toItem(i)); err != nil {
-				return err
+		w.seq = i.Seq
+	}
+	return nil
+}
+
+// follow sends a stream's items until the run's last one.
+func (w *watch) follow(ctx context.Context, stream *run.Stream) (ended bool, err error) {
+	for {
+		items, err := stream.Next(ctx, w.seq)
+		if err != nil {
+			return false, err
+		}
+		last := items[len(items)-1]
+		if !last.Last() {
+			if err := w.send(items...); err != nil {
+				return true, err
 			}
-			*after = i.Seq
-			if i.Last() {
-				return nil
-			}
+			continue
+		}
+		if err := w.send(items[:len(items)-1]...); err != nil {
+			return true, err
+		}
+		t, err := w.account(ctx, w.agentID, w.runID, 0)
+		if err != nil {
+			return true, w.send(last) // the end is known, if not all about it
+		}
+		return true, w.end(ctx, last.Seq, t)
+	}
+}
+
+// catchUp sends what memory has dropped, up to a number: the journal has it, and
+// perhaps more.
+func (w *watch) catchUp(ctx context.Context, upto uint64) error {
+	t, err := w.account(ctx, w.agentID, w.runID, 0)
+	if err != nil {
+		return err
+	}
+	if tale := told.Of(t.GetSteps()); tale.Exact {
+		if err := w.send(tale.After(w.seq)...); err != nil {
+			return err
 		}
 	}
+	if w.seq < upto { // a program's: the journal does not say where it stood
+		return w.send(run.Item{Seq: upto, Kind: run.Lifecycle, Phase: run.Restart})
+	}
+	return nil
+}
+
+// replay tells a finished run from its journal, as far as the reader has not got
+// it.
+func (w *watch) replay(ctx context.Context, t *registrypb.Turn) error {
+	tale := told.Of(t.GetSteps())
+	if err := w.send(tale.After(w.seq)...); err != nil {
+		return err
+	}
+	seq := tale.Last() + 1
+	switch dead := w.ending(ctx, t).GetStatus() == runnerpb.RunStatus_RUN_STATUS_ERROR; {
+	case tale.Exact && w.seq >= seq && !dead:
+		return nil // it has all of it
+	default:
+		return w.end(ctx, max(seq, w.seq+1), t)
+	}
+}
+
+// end sends the last item, with what came of the run.
+func (w *watch) end(ctx context.Context, seq uint64, t *registrypb.Turn) error {
+	e := w.ending(ctx, t)
+	i := toItem(run.Item{Seq: seq, Kind: run.Lifecycle, Phase: run.End})
+	if e.GetStatus() == runnerpb.RunStatus_RUN_STATUS_ERROR {
+		i.Phase, i.Text, i.ErrorCode = run.Error, e.GetError(), e.GetErrorCode()
+	}
+	i.InputTokens, i.OutputTokens, i.Payloads, i.MergedInto = e.GetInputTokens(), e.GetOutputTokens(), e.GetPayloads(), e.GetMergedInto()
+	return w.out.Send(i)
 }
 
 func toItem(i run.Item) *runnerpb.StreamRunResponse {
@@ -103,38 +174,4 @@ func (s *Service) fateOrStream(ctx context.Context, agentID, runID string, opene
 			}
 		}
 	}
-}
-
-// replay tells a finished run from its journal, as a generation of its own.
-func replay(t *registrypb.Turn, after uint64, out grpc.ServerStreamingServer[runnerpb.StreamRunResponse]) error {
-	seq := (after>>32 + 1) << 32
-	items := []run.Item{{Kind: run.Lifecycle, Phase: run.Start}}
-	for _, st := range t.GetSteps() {
-		switch st.GetKind() {
-		case registrypb.StepKind_STEP_KIND_MODEL:
-			if a, err := step.Decode(st.GetResult()); err == nil && a.Text != "" {
-				items = append(items, run.Item{Kind: run.Assistant, Phase: run.Delta, Text: a.Text})
-			}
-		case registrypb.StepKind_STEP_KIND_TOOL:
-			i := run.Item{Kind: run.Tool, Phase: run.Start, Tool: st.GetName(), CallID: st.GetCallId(), Text: st.GetArguments()}
-			items = append(items, i)
-			i.Phase, i.Text = run.End, string(st.GetResult())
-			items = append(items, i)
-		case registrypb.StepKind_STEP_KIND_COMPACTION:
-			items = append(items, run.Item{Kind: run.Compaction, Phase: run.Start}, run.Item{Kind: run.Compaction, Phase: run.End})
-		default:
-		}
-	}
-	last := run.Item{Kind: run.Lifecycle, Phase: run.End}
-	if e := ending(t); e.GetStatus() == runnerpb.RunStatus_RUN_STATUS_ERROR {
-		last.Phase, last.Text = run.Error, e.GetError()
-	}
-	for _, i := range append(items, last) {
-		seq++
-		i.Seq = seq
-		if err := out.Send(toItem(i)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

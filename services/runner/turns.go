@@ -26,7 +26,7 @@ func (s *Service) turn(ctx context.Context, l claim.Lease, e *registrypb.Pending
 	start := time.Now()
 	r, err := s.driver.Run(ctx, turn.Work{
 		AgentID: l.AgentID, ThreadID: e.GetThreadId(), Key: e.GetKey(), InboxID: e.GetEvent().GetId(), Source: e.GetEvent().GetSource(),
-		Fence: l.Fence(), Check: l.Check, Slot: slot, Emit: stream.Publish, Abort: abort, Panicked: l.Panicked,
+		Fence: l.Fence(), Check: l.Check, Slot: slot, Stream: stream, Abort: abort, Panicked: l.Panicked,
 	})
 	if err == nil && !r.Already {
 		s.deps.Metrics.ObserveTurn(strings.ToLower(strings.TrimPrefix(r.Fate.String(), "FATE_")), time.Since(start))
@@ -34,47 +34,60 @@ func (s *Service) turn(ctx context.Context, l claim.Lease, e *registrypb.Pending
 	return err
 }
 
+// withdraw ends an event that no turn has begun; the batch calls it.
+func (s *Service) withdraw(ctx context.Context, agentID string, e *registrypb.PendingEvent) error {
+	_, err := s.turns.WithdrawTurn(ctx, &registrypb.WithdrawTurnRequest{
+		AgentId: agentID, InboxId: e.GetEvent().GetId(), Key: e.GetKey(), ThreadId: e.GetThreadId(),
+	})
+	return err
+}
+
 // underway are the runs that are being worked on here, by run id. The zero
 // value is ready.
 type underway struct {
-	mu   sync.Mutex
-	runs map[string]*running
-}
-
-type running struct {
-	abort context.CancelCauseFunc
-	done  chan struct{} // closed when nobody works on it here any more
+	mu     sync.Mutex
+	runs   map[string]context.CancelCauseFunc
+	doomed map[string]int // runs that somebody aborts, begun or not
 }
 
 // enter notes a run; the context ends when a person aborts it.
 func (u *underway) enter(key string) (abort context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	r := &running{cancel, make(chan struct{})}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.runs == nil {
-		u.runs = map[string]*running{}
+		u.runs, u.doomed = map[string]context.CancelCauseFunc{}, map[string]int{}
 	}
-	u.runs[key] = r
+	u.runs[key] = cancel // a run is worked on once at a time
+	if u.doomed[key] > 0 {
+		cancel(turn.ErrAborted)
+	}
 	return ctx, func() {
 		cancel(nil)
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		if u.runs[key] == r {
-			delete(u.runs, key)
-		}
-		close(r.done)
+		delete(u.runs, key)
 	}
 }
 
-// abort ends a run; nil when it is not under way here.
-func (u *underway) abort(key string) (done <-chan struct{}) {
+// abort ends a run that is under way here, or, until settled is called, as soon
+// as it is.
+func (u *underway) abort(key string) (running bool, settled func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	r := u.runs[key]
-	if r == nil {
-		return nil
+	if u.runs == nil {
+		u.runs, u.doomed = map[string]context.CancelCauseFunc{}, map[string]int{}
 	}
-	r.abort(turn.ErrAborted)
-	return r.done
+	u.doomed[key]++
+	cancel := u.runs[key]
+	if cancel != nil {
+		cancel(turn.ErrAborted)
+	}
+	return cancel != nil, func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.doomed[key]--; u.doomed[key] == 0 {
+			delete(u.doomed, key)
+		}
+	}
 }

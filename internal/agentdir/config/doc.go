@@ -31,6 +31,7 @@ type Config struct {
 	Context                        Context
 	Compaction                     Compaction
 	Run                            Run
+	Queue                          Queue
 	Sandbox                        Sandbox
 	Memory                         Memory
 	OnError                        OnError
@@ -89,6 +90,11 @@ type Run struct {
 	Timeout     time.Duration
 }
 
+// Queue says what becomes of messages that come while a conversation is being
+// worked on: followup (default) gives each a turn of its own, collect answers
+// them together in the next one, steer puts them into the running one.
+type Queue struct{ Mode string }
+
 // Sandbox of the agent's programs: mode required (default), reduced or off; no network.
 type Sandbox struct {
 	Mode    string
@@ -134,6 +140,7 @@ func Default() Config {
 		Context:         Context{RecentMessages: 20},
 		Compaction:      Compaction{Strategy: "summarise", AtPercent: 80, AfterTurns: 10, KeepTokens: 4096, PeerEvery: 5, AgentEvery: 20},
 		Run:             Run{Concurrency: 64, Timeout: 600 * time.Second},
+		Queue:           Queue{Mode: "followup"},
 		Sandbox:         Sandbox{Mode: "required"},
 		Quota:           Quota{PairPerMinute: 60},
 		Approvals:       "none",

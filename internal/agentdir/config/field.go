@@ -47,6 +47,7 @@ var fields = []Field{
 	{"compaction.agent_every", func(c *Config) any { return &c.Compaction.AgentEvery }, between(1, 10_000), false},
 	{"run.concurrency", func(c *Config) any { return &c.Run.Concurrency }, between(1, 512), false},
 	{"run.timeout", func(c *Config) any { return &c.Run.Timeout }, lasting(time.Second, 24*time.Hour), false},
+	{"queue.mode", func(c *Config) any { return &c.Queue.Mode }, oneOf("followup", "collect", "steer"), false},
 	{"sandbox.mode", func(c *Config) any { return &c.Sandbox.Mode }, oneOf("required", "reduced", "off"), false},
 	{"sandbox.network", func(c *Config) any { return &c.Sandbox.Network }, nil, false},
 	{"approvals", func(c *Config) any { return &c.Approvals }, oneOf("none", "ask"), false},

@@ -175,6 +175,7 @@ type Turn struct {
 	State, Fate                 string
 	InboundID, ReplyID, ErrorID int64
 	Claimed                     time.Time
+	Leader                      string // key of the turn it joined
 }
 
 // Step is a row of x_step.

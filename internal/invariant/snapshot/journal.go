@@ -52,10 +52,10 @@ func (l *loader) account() {
 // journal reads what a conversation thread knows of turns and deliveries.
 func (l *loader) journal() {
 	d := l.d
-	l.table("x_turn", "SELECT key, inbox_id, state, fate, inbound_id, reply_id, error_id, claimed_at FROM x_turn ORDER BY inbox_id, key", func(scan func(...any) error) error {
+	l.table("x_turn", "SELECT key, inbox_id, state, fate, inbound_id, reply_id, error_id, claimed_at, leader FROM x_turn ORDER BY inbox_id, key", func(scan func(...any) error) error {
 		var t Turn
 		var claimed int64
-		err := scan(&t.Key, &t.InboxID, &t.State, &t.Fate, &t.InboundID, &t.ReplyID, &t.ErrorID, &claimed)
+		err := scan(&t.Key, &t.InboxID, &t.State, &t.Fate, &t.InboundID, &t.ReplyID, &t.ErrorID, &claimed, &t.Leader)
 		t.Claimed = millis(claimed)
 		d.Turns = append(d.Turns, t)
 		return err

@@ -3,7 +3,10 @@ package snapshot
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/theclaw/agents/internal/store"
 )
 
 // Lost answers the turns of a thread whose event the inbox has never had. Ids that
@@ -27,6 +30,36 @@ func (d *DB) Unasked() (out []string) {
 	for _, key := range slices.Sorted(maps.Keys(d.Dedupe)) {
 		if of, reply := strings.CutSuffix(key, ":out"); reply && !turns[of] {
 			out = append(out, of)
+		}
+	}
+	return out
+}
+
+// Misled is an inbox event whose turn joined one that cannot have it.
+type Misled struct {
+	InboxID int64
+	Why     string
+}
+
+// Misled answers where merged does not mean that the turn of another message of
+// the thread, one that came before and did not die, has answered it too: who
+// joined a turn that is done has its fate with it, and who left a dead one has no
+// leader.
+func (d *DB) Misled() (out []Misled) {
+	byKey := map[string]Turn{}
+	for _, t := range d.Turns {
+		byKey[t.Key] = t
+	}
+	for _, t := range d.Turns {
+		merged := t.State == store.TurnDone && t.Fate == string(store.FateMerged)
+		leader, known := byKey[t.Leader]
+		over := leader.State == store.TurnDone
+		switch {
+		case !merged && t.Leader == "":
+		case !known || leader.InboxID >= t.InboxID || leader.Leader != "":
+			out = append(out, Misled{t.InboxID, "joined the turn " + strconv.Quote(t.Leader) + ", which cannot lead it"})
+		case merged != over, over && leader.Fate == string(store.FateDead):
+			out = append(out, Misled{t.InboxID, "is " + t.State + " " + t.Fate + ", and the turn it joined is " + leader.State + " " + leader.Fate})
 		}
 	}
 	return out

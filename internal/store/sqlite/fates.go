@@ -81,6 +81,16 @@ func (e *Engine) Record(ctx context.Context, r store.Ref, f store.Fence, rec sto
 	return attempts, err
 }
 
+// Steer puts members into a running turn. Like a model's answer it may be lost to
+// a power cut, and is then done again.
+func (e *Engine) Steer(ctx context.Context, r store.Ref, f store.Fence, s store.Steer) (out store.Step, err error) {
+	err = e.fenced(ctx, r, f, false, func(tx *db.Tx) error {
+		out, err = journal.Steer(tx, f, s)
+		return err
+	})
+	return out, err
+}
+
 // Finish gives the turn its fate, durably (T7 or T9).
 func (e *Engine) Finish(ctx context.Context, r store.Ref, f store.Fence, fin store.Finish) (out store.Finished, err error) {
 	err = e.fenced(ctx, r, f, true, func(tx *db.Tx) error {

@@ -156,6 +156,11 @@ func Settle(tx *db.Tx, s store.Settlement) (int64, error) {
 	if err := putFate(tx, s); err != nil {
 		return 0, err
 	}
+	for _, m := range s.Merged {
+		if err := putFate(tx, store.Settlement{InboxID: m.InboxID, Key: m.Key, Thread: s.Thread, Fate: store.FateMerged}); err != nil {
+			return 0, err
+		}
+	}
 	if s.OutboxHead > 0 {
 		if _, err := tx.Exec("INSERT INTO x_outbox(thread, head) VALUES(?,?) ON CONFLICT(thread) DO UPDATE SET head = MAX(head, excluded.head)", s.Thread, s.OutboxHead); err != nil {
 			return 0, err

@@ -20,7 +20,7 @@ func Finish(tx *db.Tx, f store.Fence, fin store.Finish) (store.Finished, error) 
 		return store.Finished{}, store.ErrNoTurn
 	}
 	if t.state == store.TurnDone {
-		return t.finished(tx)
+		return t.finished(tx, fin.Key)
 	}
 	return finish(tx, f, fin, t)
 }
@@ -47,6 +47,9 @@ func finish(tx *db.Tx, f store.Fence, fin store.Finish, t turnRow) (store.Finish
 	}
 	if _, err := tx.Exec("UPDATE x_turn SET state = 'done', fate = ?, error = CASE WHEN ? = '' THEN error ELSE ? END, reply_id = ?, error_id = ?, not_before = 0, finished_at = ? WHERE key = ?",
 		string(fin.Fate), fin.Error, fin.Error, out.ReplyID, out.ErrorEventID, time.Now().UnixMilli(), fin.Key); err != nil {
+		return out, err
+	}
+	if out.Merged, err = end(tx, fin.Key, fin.Fate); err != nil {
 		return out, err
 	}
 	out.OutboxHead, err = outbox.Head(tx)

@@ -7,6 +7,9 @@
 //	                  v
 //	                done (fate)
 //
+// Others may join a turn, at its claim or later: they are recorded as its members,
+// and have their fate with its own, in the transactions that do the same for it.
+//
 // A claim is counted before any work, so that a killer can be told from an
 // innocent however often the process dies. Everything is keyed by the event's
 // key and done once; what is done stays as it is. The functions run inside a
@@ -33,22 +36,25 @@ type turnRow struct {
 	crashes, errors             int
 	notBefore, waitingSince     int64
 	inboundID, replyID, errorID int64
+	leader                      string
 }
 
 func loadTurn(tx *db.Tx, key string) (turnRow, error) {
 	var t turnRow
 	var fate string
 	var err error
-	t.found, err = tx.Row(`SELECT state, fate, crash_attempts, error_attempts, not_before, waiting_since, inbound_id, reply_id, error_id
-		FROM x_turn WHERE key = ?`, []any{key}, &t.state, &fate, &t.crashes, &t.errors, &t.notBefore, &t.waitingSince, &t.inboundID, &t.replyID, &t.errorID)
+	t.found, err = tx.Row(`SELECT state, fate, crash_attempts, error_attempts, not_before, waiting_since, inbound_id, reply_id, error_id, leader
+		FROM x_turn WHERE key = ?`, []any{key}, &t.state, &fate, &t.crashes, &t.errors, &t.notBefore, &t.waitingSince, &t.inboundID, &t.replyID, &t.errorID, &t.leader)
 	t.fate = store.Fate(fate)
 	return t, err
 }
 
-func (t turnRow) finished(tx *db.Tx) (store.Finished, error) {
+func (t turnRow) finished(tx *db.Tx, key string) (store.Finished, error) {
 	f := store.Finished{Fate: t.fate, ReplyID: t.replyID, InboundID: t.inboundID, ErrorEventID: t.errorID, Already: true}
 	var err error
-	f.OutboxHead, err = outbox.Head(tx)
+	if f.OutboxHead, err = outbox.Head(tx); err == nil {
+		f.Merged, err = led(tx, key)
+	}
 	return f, err
 }
 
@@ -61,7 +67,7 @@ func Begin(tx *db.Tx, f store.Fence, b store.Begin) (store.Begun, error) {
 	}
 	if t.state == store.TurnDone {
 		out.Outcome = store.BeginFinished
-		out.Finished, err = t.finished(tx)
+		out.Finished, err = t.finished(tx, b.Key)
 		return out, err
 	}
 	now := time.Now()
@@ -86,10 +92,25 @@ func Begin(tx *db.Tx, f store.Fence, b store.Begin) (store.Begun, error) {
 		err = exhaust(tx, f, b, t, &out)
 		return out, err
 	}
+	if t.leader != "" { // its leader would have come first: there is none any more
+		if err := leave(tx, t.leader, b.Key); err != nil {
+			return out, err
+		}
+	}
+	if t.crashes >= dissolveAfter {
+		if err := dissolve(tx, b.Key); err != nil {
+			return out, err
+		}
+	}
 	if _, err := tx.Exec(`INSERT INTO x_turn(key, inbox_id, state, crash_attempts, reply_context, inbound_id, claimed_at) VALUES(?,?,'claimed',1,?,?,?)
 		ON CONFLICT(key) DO UPDATE SET state = 'claimed', crash_attempts = crash_attempts + 1, inbound_id = excluded.inbound_id`,
 		b.Key, b.Event.ID, b.ReplyContext, t.inboundID, now.UnixMilli()); err != nil {
 		return out, err
+	}
+	if !t.found && len(b.Members) > 0 {
+		if _, err := join(tx, f, store.Steer{Key: b.Key, Step: store.StepCollect, Seq: 1, Members: b.Members}); err != nil {
+			return out, err
+		}
 	}
 	out.Outcome, out.CrashAttempts, out.ErrorAttempts = store.BeginGo, t.crashes+1, t.errors
 	if t.waitingSince > 0 {

@@ -113,8 +113,8 @@ func countFailure(tx *db.Tx, key string, t turnRow, ft store.FailedTry) (int, er
 func Explain(tx *db.Tx, t *store.Turn) error {
 	var state, fate, why string
 	var notBefore, claimed, finished int64
-	ok, err := tx.Row("SELECT state, fate, crash_attempts, error_attempts, error, inbound_id, reply_id, error_id, not_before, claimed_at, finished_at FROM x_turn WHERE key = ?",
-		[]any{t.Key}, &state, &fate, &t.CrashAttempts, &t.ErrorAttempts, &why, &t.InboundID, &t.ReplyID, &t.ErrorEventID, &notBefore, &claimed, &finished)
+	ok, err := tx.Row("SELECT state, fate, crash_attempts, error_attempts, error, inbound_id, reply_id, error_id, not_before, claimed_at, finished_at, leader FROM x_turn WHERE key = ?",
+		[]any{t.Key}, &state, &fate, &t.CrashAttempts, &t.ErrorAttempts, &why, &t.InboundID, &t.ReplyID, &t.ErrorEventID, &notBefore, &claimed, &finished, &t.Leader)
 	if err != nil || !ok {
 		return err
 	}

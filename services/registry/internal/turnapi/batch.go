@@ -56,7 +56,7 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 	if b.Settled > 0 {
 		s.settled(a, b.Acked)
 	}
-	out := &registryv1.OpenBatchResponse{HeadId: b.Head, ScannedId: b.Scanned, More: b.More, Concurrency: int32(set.Config.Run.Concurrency)}
+	out := &registryv1.OpenBatchResponse{HeadId: b.Head, ScannedId: b.Scanned, More: b.More, Concurrency: int32(set.Config.Run.Concurrency), QueueMode: wire.QueueMode(set.Config.Queue.Mode)}
 	for _, p := range b.Events {
 		out.Events = append(out.Events, &registryv1.PendingEvent{Event: wire.Event(p.Event), Key: p.Key, ThreadId: p.Thread})
 	}

@@ -21,6 +21,12 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 	if ft := req.GetFailedTry(); ft != nil {
 		rec.Failed = &store.FailedTry{Error: ft.GetClass() + ": " + ft.GetError(), Wait: ft.GetWait().AsDuration(), Counted: ft.GetCounted(), Tries: int(ft.GetTries())}
 	}
+	out := &registryv1.RecordStepResponse{}
+	if len(req.GetMembers()) > 0 {
+		if out.Steer, err = s.steer(ctx, a, fence, req); err != nil {
+			return nil, err
+		}
+	}
 	label := stepLabel(rec.Steps)
 	point(label, ".before")
 	n, err := s.Store.Record(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, rec)
@@ -28,7 +34,8 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 		return nil, s.Fault(a.ID, req.GetThreadId(), err)
 	}
 	point(label, ".after")
-	return &registryv1.RecordStepResponse{ErrorAttempts: int32(n)}, nil
+	out.ErrorAttempts = int32(n)
+	return out, nil
 }
 
 // stepLabel is the failpoint a set of steps passes: T6 with a result, T4 with an

@@ -88,6 +88,10 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		return nil, s.Fault(a.ID, r.Thread, err)
 	}
 	deliver, _ := delivery(set, tuple, r.Thread)
+	members, err := s.members(ctx, a.ID, ev.Source, tuple, req.GetMembers())
+	if err != nil {
+		return nil, err
+	}
 	fault.Point("T1.before")
 	fault.Point("T2.before")
 	b, err := s.Store.Begin(ctx, r, fence, store.Begin{
@@ -95,6 +99,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		Tail: set.Config.Context.RecentMessages + 1, Subscribe: deliver,
 		Handler: "agent deliver --thread " + notifier.Word(path) + " --consumer " + thread.Outbound,
 		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
+		Members: members,
 	})
 	if err != nil {
 		return nil, s.Fault(a.ID, r.Thread, err)
@@ -221,7 +226,7 @@ func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fe
 	fault.Point("T8.before")
 	a.Wrote()
 	acked, err := s.Store.Settle(ctx, a.ID, fence, store.Settlement{
-		InboxID: inboxID, Key: key, Thread: threadID, Fate: done.Fate, OutboxHead: done.OutboxHead, Error: problem,
+		InboxID: inboxID, Key: key, Thread: threadID, Fate: done.Fate, OutboxHead: done.OutboxHead, Error: problem, Merged: done.Merged,
 	})
 	if err != nil {
 		return 0, s.Fault(a.ID, thread.Inbox, err)

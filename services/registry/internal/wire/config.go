@@ -1,11 +1,18 @@
 package wire
 
 import (
+	"strings"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
+
+// QueueMode is a mode as the settings write it.
+func QueueMode(mode string) registryv1.QueueMode {
+	return registryv1.QueueMode(registryv1.QueueMode_value["QUEUE_MODE_"+strings.ToUpper(mode)])
+}
 
 // TurnConfig is what a runner needs of an agent's settings.
 func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {

@@ -154,7 +154,7 @@ func Turn(t store.Turn) *registryv1.Turn {
 		Source: sayable(t.Source), CrashAttempts: int32(t.CrashAttempts), ErrorAttempts: int32(t.ErrorAttempts), Error: sayable(t.Error),
 		InboundEventId: t.InboundID, ReplyEventId: t.ReplyID, ErrorEventId: t.ErrorEventID, QueuedAt: stampOf(t.QueuedAt),
 		ClaimedAt: stampOf(t.ClaimedAt), FinishedAt: stampOf(t.FinishedAt), NextAt: stampOf(t.NextAt), Usage: ToUsage(t.Usage),
-		Resolved: t.Resolved, Steps: Steps(t.Steps),
+		Resolved: t.Resolved, Leader: t.Leader, Steps: Steps(t.Steps),
 	}
 	if t.Delivery != nil {
 		out.Delivery = Delivery(t.Agent, *t.Delivery)

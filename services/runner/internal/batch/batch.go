@@ -36,6 +36,10 @@ type Inbox interface {
 	OpenBatch(ctx context.Context, in *registrypb.OpenBatchRequest, opts ...grpc.CallOption) (*registrypb.OpenBatchResponse, error)
 }
 
+// Withdraw ends an event that no turn has begun. An error of the reason TURN_BEGUN
+// says that only its turn can end it.
+type Withdraw func(ctx context.Context, agentID string, e *registrypb.PendingEvent) error
+
 // Turn works on one event until it has its fate; see turn.Driver.Run.
 type Turn func(ctx context.Context, e *registrypb.PendingEvent, s turn.Slot) error
 
@@ -52,10 +56,12 @@ type Config struct {
 
 // Deps are the live things of a batch.
 type Deps struct {
-	Inbox  Inbox
-	Turn   Turn
-	Slots  *Slots
-	Logger *slog.Logger
+	Inbox Inbox
+	Turn  Turn
+	// Withdraw may be nil: then no event is ever taken out of its lane.
+	Withdraw Withdraw
+	Slots    *Slots
+	Logger   *slog.Logger
 }
 
 // Batch is the work under one lease. Make it with New and call Work once.
@@ -65,6 +71,8 @@ type Batch struct {
 
 	poke chan struct{} // 1 deep: there is something to read
 	stop chan struct{} // closed: start nothing more
+	// leaving are events that a person withdraws.
+	leaving chan *entry
 
 	wg   sync.WaitGroup // lanes
 	once sync.Once      // stop
@@ -73,11 +81,12 @@ type Batch struct {
 	began time.Time
 
 	mu          sync.Mutex
-	lanes       map[string][]*registrypb.PendingEvent // waiting, behind the one in work
-	pending     map[int64]bool                        // in hand, without a fate
-	order       []int64                               // ids in hand, rising; finished ones are dropped lazily
-	scanned     int64                                 // every id up to it is in hand or has its fate
+	lanes       map[string][]*entry // the one in work, and those behind it
+	pending     map[int64]bool      // in hand, without a fate
+	order       []int64             // ids in hand, rising; finished ones are dropped lazily
+	scanned     int64               // every id up to it is in hand or has its fate
 	concurrency int64
+	mode        registrypb.QueueMode
 	done        int64 // events that got their fate here
 	rescan      bool  // an id has another event: read again from the first unfinished
 	ended       bool
@@ -91,7 +100,7 @@ func New(c Config, d Deps) *Batch {
 	return &Batch{
 		cfg: c, deps: d, began: time.Now(),
 		poke: make(chan struct{}, 1), stop: make(chan struct{}), progress: make(chan struct{}),
-		lanes: make(map[string][]*registrypb.PendingEvent), pending: make(map[int64]bool),
+		lanes: make(map[string][]*entry), leaving: make(chan *entry, Window), pending: make(map[int64]bool),
 	}
 }
 
@@ -165,6 +174,8 @@ func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.Ca
 			return nil
 		case <-b.stop:
 			return nil
+		case w := <-b.leaving:
+			b.wg.Go(func() { b.settle(ctx, w) })
 		case <-b.poke:
 			read = true
 		case <-progress:

@@ -93,6 +93,7 @@ func (b *Batch) take(ctx context.Context, r *registrypb.OpenBatchResponse, lost 
 		}
 		b.agent = fair.New(n)
 	}
+	b.mode = r.GetQueueMode()
 	fresh := 0
 	for _, e := range r.GetEvents() {
 		id := e.GetEvent().GetId()
@@ -103,7 +104,7 @@ func (b *Batch) take(ctx context.Context, r *registrypb.OpenBatchResponse, lost 
 		b.pending[id] = true
 		b.order = append(b.order, id)
 		lane, runs := b.lanes[e.GetThreadId()]
-		b.lanes[e.GetThreadId()] = append(lane, e)
+		b.lanes[e.GetThreadId()] = append(lane, &entry{event: e})
 		if !runs {
 			b.wg.Go(func() { b.lane(ctx, e.GetThreadId(), lost) })
 		}
@@ -124,11 +125,23 @@ func (b *Batch) lane(ctx context.Context, threadID string, lost context.CancelCa
 			b.mu.Unlock()
 			return
 		}
-		e := queue[0]
+		w := queue[0]
+		gone := w.gone
 		b.mu.Unlock()
+		if gone != nil { // withdrawn: see what becomes of that
+			select {
+			case <-gone:
+				continue
+			case <-b.stop:
+			case <-ctx.Done():
+			}
+			return
+		}
 
-		err := b.work(ctx, e)
+		e := w.event
+		err := b.work(ctx, w)
 		switch {
+		case errors.Is(err, errWithdrawn):
 		case err == nil, errors.Is(err, turn.ErrStale):
 			b.finished(threadID, e.GetEvent().GetId(), err != nil)
 		default:
@@ -142,19 +155,22 @@ func (b *Batch) lane(ctx context.Context, threadID string, lost context.CancelCa
 
 // work runs a turn, and again when something of ours failed: the event keeps
 // its place in its lane, other lanes go on.
-func (b *Batch) work(ctx context.Context, e *registrypb.PendingEvent) error {
+func (b *Batch) work(ctx context.Context, w *entry) error {
+	e := w.event
+	defer b.parted(e.GetThreadId())
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		s := &slot{
 			agentID: b.cfg.AgentID, peer: peerOf(e.GetEvent().GetSource()), agent: b.agent, all: b.deps.Slots,
 			weight: 1, cost: 1 + int64(len(e.GetEvent().GetContent()))/costUnit, stop: b.stop,
+			batch: b, entry: w,
 		}
-		err := s.take(ctx)
+		err := b.enter(ctx, w, s)
 		if err == nil {
 			err = b.deps.Turn(ctx, e, s)
 			s.give()
 		}
 		switch {
-		case err == nil, ctx.Err() != nil, errors.Is(err, turn.ErrLost), errors.Is(err, turn.ErrYield):
+		case err == nil, ctx.Err() != nil, errors.Is(err, errWithdrawn), errors.Is(err, turn.ErrLost), errors.Is(err, turn.ErrYield):
 			return err
 		case fault.Is(err, fault.AgentStopped):
 			b.Stop() // the rest waits for its start
@@ -176,7 +192,7 @@ func (b *Batch) work(ctx context.Context, e *registrypb.PendingEvent) error {
 func (b *Batch) finished(threadID string, id int64, stale bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lanes[threadID] = b.lanes[threadID][1:]
+	b.lanes[threadID] = slices.DeleteFunc(slices.Clone(b.lanes[threadID]), func(w *entry) bool { return w.event.GetEvent().GetId() == id })
 	delete(b.pending, id)
 	if stale {
 		b.rescan = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/fair"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
@@ -38,6 +39,9 @@ type slot struct {
 	held          bool
 	// stop is closed when the batch starts nothing more.
 	stop <-chan struct{}
+	// batch and entry are where the turn stands in its lane.
+	batch *Batch
+	entry *entry
 }
 
 var _ turn.Slot = (*slot)(nil)
@@ -97,6 +101,16 @@ func (s *slot) Alone(ctx context.Context) error {
 	s.give()
 	s.weight = s.all.size
 	return s.take(ctx)
+}
+
+// Collect implements turn.Slot.
+func (s *slot) Collect() []*registrypb.Member {
+	return s.batch.follow(s.entry, registrypb.QueueMode_QUEUE_MODE_COLLECT)
+}
+
+// Steer implements turn.Slot.
+func (s *slot) Steer() []*registrypb.Member {
+	return s.batch.follow(s.entry, registrypb.QueueMode_QUEUE_MODE_STEER)
 }
 
 // afterClose calls f when c is closed, until the function it returns is called.

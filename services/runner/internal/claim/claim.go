@@ -67,7 +67,7 @@ func (s *Set) startLocked(agentID string, l *registrypb.Lease, sent time.Time) *
 func (c *claim) newBatch() *batch.Batch {
 	return batch.New(
 		batch.Config{AgentID: c.agentID, Token: c.token, Keep: c.s.cfg.Keep, Probe: c.s.panics.halfOpen(c.agentID)},
-		batch.Deps{Inbox: c.s.deps.Inbox, Turn: c.turn, Slots: c.s.deps.Slots, Logger: c.s.deps.Logger},
+		batch.Deps{Inbox: c.s.deps.Inbox, Turn: c.turn, Withdraw: c.s.deps.Withdraw, Slots: c.s.deps.Slots, Logger: c.s.deps.Logger},
 	)
 }
 

@@ -39,6 +39,21 @@ func (s *Set) Join(ctx context.Context, agentID string, head int64, may func(con
 	}
 }
 
+// Withdraw ends an event that no turn has begun, in the claim that is there or in
+// one of its own. False when its turn has begun here, or it has its fate. Errors
+// as of Join.
+func (s *Set) Withdraw(ctx context.Context, agentID, key string) (bool, error) {
+	for {
+		b, err := s.join(ctx, agentID)
+		if err != nil {
+			return false, err
+		}
+		if ok, err := b.Withdraw(ctx, key); !errors.Is(err, batch.ErrEnded) {
+			return ok, err
+		}
+	}
+}
+
 // join answers the batch of an agent, and takes the lease for one if need be.
 func (s *Set) join(ctx context.Context, id string) (*batch.Batch, error) {
 	request := ulid.Make().String()

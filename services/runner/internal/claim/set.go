@@ -59,7 +59,9 @@ type Deps struct {
 	Leases Leases
 	Inbox  batch.Inbox
 	Turn   Turn
-	Slots  *batch.Slots
+	// Withdraw ends an event that no turn has begun.
+	Withdraw batch.Withdraw
+	Slots    *batch.Slots
 	// Abort, when closed, ends a drain at once.
 	Abort  <-chan struct{}
 	Logger *slog.Logger
@@ -119,6 +121,16 @@ func (s *Set) drain() {
 	}
 	s.end(errDrained)
 	<-ended
+}
+
+// Waiting is how many events stand behind others in their lanes.
+func (s *Set) Waiting() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.claims {
+		n += c.current().Waiting()
+	}
+	return n
 }
 
 // changedLocked wakes those who wait for a claim. The caller holds mu.

@@ -69,6 +69,9 @@ func Text(content string) string {
 		if b.Len() > 0 {
 			b.WriteByte('\n')
 		}
+		if strings.HasPrefix(a.URL, "data:") {
+			a.URL = "(inline)" // megabytes that are no text (S1-51)
+		}
 		b.WriteString("[" + strings.Join(strings.Fields("attachment: "+a.Type+" "+a.Name+" "+a.URL), " ") + "]")
 	}
 	return b.String()

@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/internal/source"
+	"github.com/theclaw/agents/services/runner/internal/hush"
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
 // NoReply as the whole answer means that the agent stays silent.
-const NoReply = "NO_REPLY"
+const NoReply = hush.Word
 
 // systemParts are the pieces of the system text in their order.
 func systemParts(s Scope) []Part {

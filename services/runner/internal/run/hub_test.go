@@ -46,6 +46,7 @@ func TestReplay(t *testing.T) {
 	}
 	s := h.Open("k", 3)
 	s.Publish(run.Item{Kind: run.Lifecycle, Phase: run.Start})
+	s.Call()
 	for n := range 5 {
 		s.Publish(delta(fmt.Sprint(n)))
 	}
@@ -54,7 +55,7 @@ func TestReplay(t *testing.T) {
 	s.Close()
 	late, _ := h.Find("k")
 	items, err := collect(t, late, 0)
-	if err != nil || len(items) != 7 || items[0].Seq != 3<<32|1 || items[6].Phase != run.End {
+	if err != nil || len(items) != 7 || items[0].Seq != 1 || items[1].Seq != 3<<32|2 || items[6].Phase != run.End {
 		t.Fatalf("%v %v", items, err)
 	}
 	if rest, err := collect(t, late, items[4].Seq); err != nil || len(rest) != 2 {
@@ -65,40 +66,55 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// A run that goes on, here or under another lease, never repeats a number.
+// A run that goes on, here or under another lease, never repeats a number; who has
+// read of a call that is made anew is told, and nobody else.
 func TestGenerations(t *testing.T) {
 	var h run.Hub
 	s := h.Open("k", 3)
-	s.Publish(delta("a"))
+	s.Publish(run.Item{Kind: run.Lifecycle, Phase: run.Start})
+	s.Call()
+	s.Publish(delta("ab"))
 	s.Close()
-	if items, err := collect(t, s, 0); !errors.Is(err, run.ErrClosed) || len(items) != 1 {
+	items, err := collect(t, s, 0)
+	if !errors.Is(err, run.ErrClosed) || len(items) != 2 || items[1].Seq != 3<<32|3 {
 		t.Fatalf("%v %v", items, err)
 	}
 	_, opened := h.Find("k")
-	s = h.Open("k", 3)
-	<-opened
-	s.Publish(delta("b"))
-	s.Close()
 	s = h.Open("k", 4)
+	<-opened
+	s.Publish(run.Item{Kind: run.Lifecycle, Phase: run.Start})
+	s.Call()
 	s.Publish(delta("c"))
 	s.Close()
-	items, _ := collect(t, s, 0)
-	if len(items) != 3 || items[1].Seq != 3<<32|2 || items[2].Seq != 4<<32|1 {
-		t.Errorf("%v", items)
+	if fresh, _ := collect(t, s, 0); len(fresh) != 2 || fresh[1].Text != "c" || fresh[1].Seq != 4<<32|2 {
+		t.Errorf("who has nothing got %v", fresh)
+	}
+	if rest, _ := collect(t, s, items[1].Seq); len(rest) != 2 || rest[0].Phase != run.Restart || rest[1].Text != "c" {
+		t.Errorf("who has a part got %v", rest)
+	}
+	if rest, _ := collect(t, s, 1); len(rest) != 1 || rest[0].Text != "c" {
+		t.Errorf("who has the start got %v", rest)
 	}
 }
 
-// A reader that is too slow is told, and costs the writer nothing.
+// A reader that is too slow is told, and costs the writer nothing. What the
+// journal has not is kept.
 func TestBehind(t *testing.T) {
 	var h run.Hub
 	s := h.Open("k", 1)
+	s.Publish(run.Item{Kind: run.Lifecycle, Phase: run.Start})
+	s.Call()
 	for range 40 {
 		s.Publish(delta(strings.Repeat("x", 64<<10)))
 	}
+	if items, err := s.Next(t.Context(), 1); err != nil || len(items) != 40 {
+		t.Errorf("%d items, %v", len(items), err)
+	}
+	s.Settle()
 	if _, err := s.Next(t.Context(), 1<<32|2); !errors.Is(err, run.ErrBehind) {
 		t.Errorf("%v", err)
 	}
-	if items, err := s.Next(t.Context(), 0); err != nil || len(items) == 0 || len(items) > 16 {
+	if items, err := s.Next(t.Context(), s.First()); err != nil || len(items) == 0 || len(items) > 16 {
 		t.Errorf("%d items, %v", len(items), err)
 	}
 	for n := range 40 { // closed runs do not pile up
@@ -112,6 +128,40 @@ func TestBehind(t *testing.T) {
 	}
 	if young, _ := h.Find("39"); young == nil {
 		t.Error("the newest closed run is gone")
+	}
+}
+
+// Pieces that were put together are read from any number on, to the byte.
+func TestJoinedPieces(t *testing.T) {
+	var h run.Hub
+	s := h.Open("k", 1)
+	s.Publish(run.Item{Kind: run.Lifecycle, Phase: run.Start})
+	s.Call()
+	var whole strings.Builder
+	var seqs []uint64
+	var at []int
+	for n := range 20_000 {
+		piece := fmt.Sprintf("é%d ", n)
+		whole.WriteString(piece)
+		s.Publish(delta(piece))
+		seqs, at = append(seqs, s.Span().To), append(at, whole.Len())
+	}
+	items, err := s.Next(t.Context(), 0)
+	if err != nil || len(items) > 8192 {
+		t.Errorf("%d items are kept of 20,000 pieces, %v", len(items), err)
+	}
+	for n := 0; n < len(seqs); n += 997 {
+		items, err := s.Next(t.Context(), seqs[n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rest strings.Builder
+		for _, i := range items {
+			rest.WriteString(i.Text)
+		}
+		if rest.String() != whole.String()[at[n]:] {
+			t.Fatalf("from piece %d on: %d bytes, want %d", n, rest.Len(), whole.Len()-at[n])
+		}
 	}
 }
 

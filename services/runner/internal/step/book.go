@@ -21,6 +21,7 @@ const (
 // zero value is an empty one.
 type Book struct {
 	answers, tools map[string]*registrypb.Step
+	steers         map[string]*registrypb.Step
 	order          []string // keys of tools in the order of the journal
 	seq            int32
 	calls          int
@@ -29,7 +30,7 @@ type Book struct {
 // Learn keeps a step that is in the journal.
 func (b *Book) Learn(s *registrypb.Step) {
 	if b.answers == nil {
-		b.answers, b.tools = map[string]*registrypb.Step{}, map[string]*registrypb.Step{}
+		b.answers, b.tools, b.steers = map[string]*registrypb.Step{}, map[string]*registrypb.Step{}, map[string]*registrypb.Step{}
 	}
 	b.seq = max(b.seq, s.GetSeq())
 	switch s.GetKind() {
@@ -43,6 +44,8 @@ func (b *Book) Learn(s *registrypb.Step) {
 			b.order = append(b.order, s.GetKey())
 		}
 		b.tools[s.GetKey()] = s
+	case registrypb.StepKind_STEP_KIND_STEER:
+		b.steers[s.GetKey()] = s
 	default:
 	}
 }
@@ -58,6 +61,9 @@ func (b *Book) Answer(key string) *registrypb.Step { return b.answers[key] }
 
 // Tool is a tool step, or nil.
 func (b *Book) Tool(key string) *registrypb.Step { return b.tools[key] }
+
+// Steer is a steer step, or nil.
+func (b *Book) Steer(key string) *registrypb.Step { return b.steers[key] }
 
 // Calls counts the calls of a program.
 func (b *Book) Calls() int { return b.calls }

@@ -4,6 +4,7 @@
 //	model:1    an answer, with its tool calls      [Answer]
 //	tool:1:1   the first tool call of that answer  JSON of package tool
 //	tool:1:2   ...
+//	steer:2    messages that joined before it      [Joined]
 //	model:2    ...
 //
 // A program that runs tools itself leaves, for each of its calls:
@@ -27,6 +28,7 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
@@ -56,6 +58,8 @@ type Answer struct {
 	FinishReason model.FinishReason `json:"finish_reason"`
 	Model        string             `json:"model,omitempty"`
 	ProviderID   string             `json:"provider_id,omitempty"`
+	// Stream is where it stands in the stream of its run.
+	Stream *run.Span `json:"stream,omitempty"`
 	// Error is set for a call of a program that gave no answer.
 	Error string `json:"error,omitempty"`
 }
@@ -77,9 +81,10 @@ func Decode(result []byte) (Answer, error) {
 }
 
 // NewAnswer is a response as it will be journalled, with its text cut to what a
-// reply can hold. Calls that cannot be journalled are a bad response.
-func NewAnswer(r model.Response) (Answer, []byte, *model.Error) {
-	a := Answer{Text: capText(r.Text), Reasoning: r.Reasoning, Replay: r.Replay, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID}
+// reply can hold; at is where it stands in its stream. Calls that cannot be
+// journalled are a bad response.
+func NewAnswer(r model.Response, at *run.Span) (Answer, []byte, *model.Error) {
+	a := Answer{Stream: at, Text: capText(r.Text), Reasoning: r.Reasoning, Replay: r.Replay, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID}
 	for _, c := range r.ToolCalls {
 		if len(c.Arguments) > tool.MaxArguments || len(c.Name) > 128 || len(c.ID) > 256 {
 			return a, nil, model.Errorf(model.BadResponse, "the arguments of a tool call are larger than %d KiB", tool.MaxArguments>>10)

@@ -20,7 +20,7 @@ func TestRoundTrip(t *testing.T) {
 		Text: "a <b> \u2028 \"c\"", Reasoning: "hm", FinishReason: model.FinishToolCalls, Model: "m1", ProviderID: "x1",
 		ToolCalls: []model.ToolCall{{ID: "c1", Name: "bash_exec", Arguments: json.RawMessage(`{"command":"echo <x>"}`)}},
 	}
-	a, result, problem := step.NewAnswer(r)
+	a, result, problem := step.NewAnswer(r, nil)
 	if problem != nil {
 		t.Fatal(problem)
 	}
@@ -50,13 +50,13 @@ func TestSizes(t *testing.T) {
 		"wide":      {Text: strings.Repeat("日", 1<<20)},
 		"reasoning": {Text: strings.Repeat("x", 1<<19), Reasoning: strings.Repeat("y", 1<<20)},
 	} {
-		a, result, problem := step.NewAnswer(r)
+		a, result, problem := step.NewAnswer(r, nil)
 		if problem != nil || len(result) > 1<<20 || len(a.Text) > 900<<10 || !utf8.ValidString(a.Text) || !json.Valid(result) {
 			t.Errorf("%s: %v, %d bytes, text of %d", name, problem, len(result), len(a.Text))
 		}
 	}
 	big := json.RawMessage(`{"command":"` + strings.Repeat("x", tool.MaxArguments) + `"}`)
-	if _, _, problem := step.NewAnswer(model.Response{ToolCalls: []model.ToolCall{{ID: "1", Name: "bash_exec", Arguments: big}}}); problem == nil || !problem.Recoverable() {
+	if _, _, problem := step.NewAnswer(model.Response{ToolCalls: []model.ToolCall{{ID: "1", Name: "bash_exec", Arguments: big}}}, nil); problem == nil || !problem.Recoverable() {
 		t.Errorf("arguments too large: %v", problem)
 	}
 	fits := json.RawMessage(`{"command":"` + strings.Repeat("x", tool.MaxArguments-100) + `"}`)
@@ -64,7 +64,7 @@ func TestSizes(t *testing.T) {
 	for range 8 {
 		many.ToolCalls = append(many.ToolCalls, model.ToolCall{ID: "1", Name: "bash_exec", Arguments: fits})
 	}
-	if _, _, problem := step.NewAnswer(many); problem == nil {
+	if _, _, problem := step.NewAnswer(many, nil); problem == nil {
 		t.Error("an answer above the journal's size was taken")
 	}
 }

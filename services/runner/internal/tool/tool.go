@@ -52,6 +52,9 @@ type Call struct {
 	Key       string
 	Name      string
 	Arguments json.RawMessage
+	// Output is given what the program prints while it runs, from any goroutine;
+	// nil is not.
+	Output func([]byte)
 }
 
 // Result is what a call answers; a nil Error means that a program ran.
@@ -106,6 +109,7 @@ func Run(ctx context.Context, box Sandbox, at Place, c Call) []byte {
 	if err := makeWorkdir(at.Workdir); err != nil {
 		return Problem("the working directory cannot be made: " + err.Error())
 	}
+	command.OnStdout, command.OnStderr = c.Output, c.Output
 	r, err := box.Run(ctx, command)
 	if err != nil {
 		e := fault.From(err)
@@ -131,7 +135,7 @@ func Problem(text string) []byte {
 // encode fits a result into MaxResult: escapes can make it six times as long.
 func encode(r sandbox.Result, timeout time.Duration) []byte {
 	out := Result{
-		Stdout: sandbox.Text(r.Stdout), Stderr: sandbox.Text(r.Stderr), ExitCode: r.ExitCode,
+		Stdout: withoutPictures(sandbox.Text(r.Stdout)), Stderr: withoutPictures(sandbox.Text(r.Stderr)), ExitCode: r.ExitCode,
 		TimedOut: r.TimedOut, Truncated: r.Truncated, Spill: r.Spill,
 	}
 	switch {
@@ -160,12 +164,25 @@ func fit(out Result) []byte {
 // Fit is a result that another program has made, as it stands, or what fits of
 // it into MaxResult.
 func Fit(result json.RawMessage) []byte {
-	if len(result) <= MaxResult && json.Valid(result) {
-		return result
+	if small := withoutPictures(string(result)); len(small) <= MaxResult && json.Valid([]byte(small)) {
+		return []byte(small)
 	}
-	var r Result
-	if json.Unmarshal(result, &r) != nil || r.Stdout+r.Stderr == "" {
+	r, problem := decode(result)
+	if problem != "" || r.Stdout+r.Stderr == "" {
 		return Problem("the result is not understood, or larger than can be kept")
 	}
+	r.Stdout, r.Stderr = withoutPictures(r.Stdout), withoutPictures(r.Stderr)
 	return fit(r)
+}
+
+// decode reads a result; problem is why nothing ran, or what is wrong with it.
+func decode(result []byte) (r Result, problem string) {
+	var p struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(result, &r) != nil {
+		return r, "the result is not understood"
+	}
+	_ = json.Unmarshal(result, &p) // an error that is no text is none of ours
+	return r, p.Error
 }

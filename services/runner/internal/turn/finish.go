@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -11,8 +12,8 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/prompt"
-	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/hush"
+	"github.com/theclaw/agents/services/runner/internal/limit"
 	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/step"
 )
@@ -20,8 +21,6 @@ import (
 const (
 	// maxError is the most of an error text that is kept, in bytes.
 	maxError = 4096
-	// maxPartial is how much of an unfinished answer is kept, in bytes.
-	maxPartial = 2048
 
 	apology = "Sorry, I could not answer your message."
 )
@@ -29,8 +28,8 @@ const (
 // reply ends the turn with the model's last word (T7); row is its journal row,
 // which goes with it when it is not written yet.
 func (t *turn) reply(ctx context.Context, a step.Answer, row *registrypb.Step) (Result, error) {
-	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_REPLIED, Text: a.Text}
-	if strings.TrimSpace(a.Text) == prompt.NoReply {
+	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_REPLIED, Text: hush.Text(a.Text)}
+	if strings.TrimSpace(in.GetText()) == "" {
 		in.Fate, in.Text = registrypb.Fate_FATE_SILENT, ""
 	}
 	if known := t.book.Answer(row.GetKey()); known == nil || known.GetState() == registrypb.StepState_STEP_STATE_INTENT {
@@ -56,8 +55,8 @@ func (t *turn) die(ctx context.Context, class, why string) (Result, error) {
 // (S1-16).
 func (t *turn) aborted(ctx context.Context) (Result, error) {
 	why := ErrAborted.Error()
-	if said := strings.TrimSpace(t.partial.String()); said != "" {
-		why += "; said so far: " + step.Clip(said, maxPartial)
+	if said := t.voice.Said(); said != "" {
+		why += "; said so far: " + said
 	}
 	return t.end(ctx, &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_ABORTED, Error: text(why), Steps: t.unwritten})
 }
@@ -74,9 +73,9 @@ func (t *turn) end(ctx context.Context, in *registrypb.FinishTurnRequest) (Resul
 	}
 	switch r.GetFate() { // the one that stands, which may be an earlier one
 	case registrypb.Fate_FATE_DEAD, registrypb.Fate_FATE_ABORTED:
-		t.w.Emit(run.Item{Kind: run.Lifecycle, Phase: run.Error, Text: in.GetError()})
+		t.voice.End(cmp.Or(in.GetError(), "the run had ended before"))
 	default:
-		t.w.Emit(run.Item{Kind: run.Lifecycle, Phase: run.End})
+		t.voice.End("")
 	}
 	if dir := t.begun.GetConfig().GetSessionsDir(); dir != "" && len(t.last.messages) > 0 {
 		if err := session.Write(dir, t.w.ThreadID, t.last.system, t.last.messages); err != nil {
@@ -122,10 +121,10 @@ func (t *turn) failed(ctx context.Context, f *Try) (result Result, done bool, er
 	t.unwritten = nil
 	t.tries = max(attempts, t.tries)
 	switch {
-	case f.Counts && t.tries >= t.maxTries():
+	case f.Counts && t.tries >= limit.Tries(t.begun.GetConfig()):
 		result, err = t.die(ctx, class, fmt.Sprintf("%s (tried %d times)", why, t.tries))
 		return result, true, err
-	case !f.Counts && now.Sub(t.down)+f.Wait > t.maxAge():
+	case !f.Counts && now.Sub(t.down)+f.Wait > limit.Age(t.begun.GetConfig()):
 		result, err = t.die(ctx, class, fmt.Sprintf("%s (waited %s)", why, now.Sub(t.down).Round(time.Second)))
 		return result, true, err
 	}

@@ -26,9 +26,10 @@ func (t *turn) trusted(ctx context.Context) error {
 }
 
 func (t *turn) begin(ctx context.Context, alone bool) (*registrypb.BeginTurnResponse, error) {
+	members := t.w.Slot.Collect()
 	return call(ctx, t, func(ctx context.Context, logs []*registrypb.LogLine) (*registrypb.BeginTurnResponse, error) {
 		return t.Journal.BeginTurn(ctx, &registrypb.BeginTurnRequest{
-			AgentId: t.w.AgentID, InboxId: t.w.InboxID, Key: t.w.Key, ThreadId: t.w.ThreadID, Alone: alone, Logs: logs,
+			AgentId: t.w.AgentID, InboxId: t.w.InboxID, Key: t.w.Key, ThreadId: t.w.ThreadID, Alone: alone, Logs: logs, Members: members,
 		})
 	})
 }
@@ -41,6 +42,21 @@ func (t *turn) record(ctx context.Context, failed *registrypb.FailedTry, steps .
 		})
 	})
 	return int(r.GetErrorAttempts()), err
+}
+
+// steer journals the messages that join before a round's call, and answers the
+// step that holds them; nil when none of them can.
+func (t *turn) steer(ctx context.Context, key string, members []*registrypb.Member) (*registrypb.Step, error) {
+	seq := t.book.NextSeq()
+	r, err := call(ctx, t, func(ctx context.Context, logs []*registrypb.LogLine) (*registrypb.RecordStepResponse, error) {
+		return t.Journal.RecordStep(ctx, &registrypb.RecordStepRequest{
+			AgentId: t.w.AgentID, ThreadId: t.w.ThreadID, Key: t.w.Key, Members: members, SteerKey: key, SteerSeq: seq, Logs: logs,
+		})
+	})
+	if r.GetSteer() != nil {
+		t.book.Learn(r.GetSteer())
+	}
+	return r.GetSteer(), err
 }
 
 func (t *turn) finish(ctx context.Context, in *registrypb.FinishTurnRequest) (*registrypb.FinishTurnResponse, error) {

@@ -232,6 +232,17 @@ func (p *place) Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 func (p *place) Alone(context.Context) error { p.alone = true; return nil }
+func (p *place) Collect() []*pb.Member       { return nil }
+func (p *place) Steer() []*pb.Member         { return nil }
+
+// ear hears a turn.
+type ear struct{ *bench }
+
+func (e ear) Seed([]run.Item, uint64) {}
+func (e ear) Call()                   {}
+func (e ear) Span() run.Span          { return run.Span{} }
+func (e ear) Settle()                 {}
+func (e ear) Publish(i run.Item)      { e.items = append(e.items, i) }
 
 // bench is one turn with everything around it.
 type bench struct {
@@ -277,7 +288,7 @@ func (b *bench) run(ctx context.Context) (turn.Result, error) {
 	}
 	return d.Run(ctx, turn.Work{
 		AgentID: "a1", ThreadID: "threads/peers/tui-main-alice", Key: "k", InboxID: 7, Source: "external:tui:tui-main:dm:s1:alice",
-		Fence: "agent/a1=3", Check: b.check, Slot: b.place, Emit: func(i run.Item) { b.items = append(b.items, i) },
+		Fence: "agent/a1=3", Check: b.check, Slot: b.place, Stream: ear{b},
 		Panicked: func() { b.panics++ }, Abort: b.abort,
 	})
 }

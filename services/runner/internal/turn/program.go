@@ -11,7 +11,6 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
-	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/tool"
@@ -29,10 +28,14 @@ func (t *turn) program(ctx context.Context) (Result, *Try, error) {
 			return Result{}, nil, err
 		}
 	}
-	req, _ := t.fit.Request(t.book.Ran(false))
+	said, err := t.joined(ctx, 1, nil, false)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	req, _ := t.fit.Request(append(said, t.book.Ran(false)...))
 	req.Try = t.tries + 1
 	t.last = transcript{}
-	t.partial.Reset()
+	t.voice.Call()
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	c, n := t.begun.GetConfig(), t.book.Calls()+1
@@ -57,7 +60,7 @@ func (t *turn) program(ctx context.Context) (Result, *Try, error) {
 	})(work, req, func(d model.Delta) {
 		switch {
 		case d.Tool == nil:
-			t.delta(d)
+			t.voice.Delta(d)
 			return
 		case work.Err() != nil:
 			return // what it says while it is being ended is not journalled
@@ -79,7 +82,7 @@ func (t *turn) program(ctx context.Context) (Result, *Try, error) {
 		try = *bad(model.Errorf(model.BadResponse, "the model answered nothing"))
 	} else if try.Err == nil {
 		var tooLarge *model.Error
-		if a, result, tooLarge = step.NewAnswer(resp); tooLarge != nil {
+		if a, result, tooLarge = step.NewAnswer(resp, nil); tooLarge != nil {
 			try = *bad(tooLarge)
 		}
 	}
@@ -90,6 +93,7 @@ func (t *turn) program(ctx context.Context) (Result, *Try, error) {
 	row.Duration = durationpb.New(resp.Duration)
 	t.Meter.ObserveStep("model", resp.Duration)
 	t.logf("INFO", "model: %s/%s %d ms, %d tool calls of its own", t.model.Provider, req.Model, resp.Duration.Milliseconds(), uses)
+	t.voice.Answered()
 	r, err := t.reply(ctx, a, row)
 	return r, nil, err
 }
@@ -114,20 +118,24 @@ func (t *turn) noAnswer(ctx context.Context, row *registrypb.Step, failed Try) (
 // used journals what a program's tool does: its beginning (T4), or its end with
 // the record event (T6).
 func (t *turn) used(ctx context.Context, n, j int, u model.ToolUse, took time.Duration) error {
-	item := run.Item{Kind: run.Tool, Phase: run.Start, Tool: u.Call.Name, CallID: u.Call.ID}
 	row := t.book.Tool(step.UseKey(n, j))
 	if u.Result == nil {
 		row = step.ProgramTool(t.book.NextSeq(), n, j, u.Call)
-		item.Text = row.GetArguments()
 	} else {
 		row = step.Settled(row, stepDone, tool.Fit(u.Result))
 		row.Duration = durationpb.New(took)
 		t.Meter.ObserveStep("tool", took)
 		t.logf("INFO", "tool: %s (%s) %d ms, run by %s", u.Call.Name, row.GetKey(), took.Milliseconds(), t.model.Provider)
-		item.Phase, item.Text = run.End, string(row.GetResult())
 	}
-	t.w.Emit(item)
-	return t.keep(ctx, row)
+	if err := t.keep(ctx, row); err != nil {
+		return err
+	}
+	if u.Result == nil {
+		t.voice.ToolStart(0, u.Call)
+	} else {
+		t.voice.ToolEnd(0, u.Call, row.GetResult())
+	}
+	return nil
 }
 
 // keep journals steps and learns them.

@@ -10,7 +10,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
-	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
@@ -31,6 +30,9 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *Try, err erro
 	said := t.book.Ran(true)
 	for round := 1; round <= MaxRounds; round++ {
 		row := t.book.Answer(step.ModelKey(round))
+		if said, err = t.joined(ctx, round, said, row == nil); err != nil {
+			return Result{}, nil, err
+		}
 		var a step.Answer
 		if row != nil {
 			if a, err = step.Decode(row.GetResult()); err != nil {
@@ -98,9 +100,12 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 	t.logf("INFO", "model: %s/%s %d ms, %d tokens in, %d out, %d tool calls", t.model.Provider, req.Model,
 		resp.Duration.Milliseconds(), resp.Usage.Input, resp.Usage.Output, len(resp.ToolCalls))
 	if len(resp.ToolCalls) == 0 && strings.TrimSpace(resp.Text) == "" {
-		return step.Answer{}, nil, bad(model.Errorf(model.BadResponse, "the model answered nothing")), nil
+		if resp.Text = t.book.Fallback(); resp.Text == "" {
+			return step.Answer{}, nil, bad(model.Errorf(model.BadResponse, "the model answered nothing")), nil
+		}
+		t.voice.Delta(model.Delta{Text: resp.Text})
 	}
-	a, result, tooLarge := step.NewAnswer(resp)
+	a, result, tooLarge := step.NewAnswer(resp, t.voice.Answered())
 	if tooLarge != nil {
 		return step.Answer{}, nil, bad(tooLarge), nil
 	}
@@ -121,9 +126,9 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 		if err := t.trusted(ctx); err != nil {
 			return req, resp, try, err
 		}
-		t.partial.Reset()
+		t.voice.Call()
 		fault.Point("T3.before")
-		resp, try = t.model.Try(ctx, req, t.delta)
+		resp, try = t.model.Try(ctx, req, t.voice.Delta)
 		fault.Point("T3.after")
 		if try.Err == nil || try.Err.Class != model.ContextTooLong {
 			return req, resp, try, nil
@@ -137,17 +142,4 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 
 func bad(e *model.Error) *Try {
 	return &Try{Err: e, Counts: true, Again: true, Wait: journal.FirstWait}
-}
-
-// delta passes a piece of an answer on.
-func (t *turn) delta(d model.Delta) {
-	if d.Reasoning != "" {
-		t.w.Emit(run.Item{Kind: run.Reasoning, Phase: run.Delta, Text: d.Reasoning})
-	}
-	if d.Text != "" {
-		if t.partial.Len() < maxPartial {
-			t.partial.WriteString(d.Text)
-		}
-		t.w.Emit(run.Item{Kind: run.Assistant, Phase: run.Delta, Text: d.Text})
-	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/approval"
-	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/tool"
 )
@@ -21,7 +21,27 @@ func (t *turn) plan(ctx context.Context, round int, a step.Answer, answer *regis
 	for n, c := range a.ToolCalls {
 		steps = append(steps, step.Intent(t.book.NextSeq(), round, n+1, c))
 	}
-	return t.keep(ctx, steps...)
+	if err := t.keep(ctx, steps...); err != nil {
+		return err
+	}
+	t.voice.Settled()
+	return nil
+}
+
+// joined adds the messages that join before a round's call: those the journal
+// has, or those that wait now, when the call is still to be made.
+func (t *turn) joined(ctx context.Context, round int, said []model.Message, open bool) ([]model.Message, error) {
+	row := t.book.Steer(step.SteerKey(round))
+	if row == nil && open && round > 1 {
+		if members := t.w.Slot.Steer(); len(members) > 0 {
+			var err error
+			if row, err = t.steer(ctx, step.SteerKey(round), members); err != nil {
+				return said, err
+			}
+		}
+	}
+	messages, err := step.Joined(row)
+	return append(said, messages...), err
 }
 
 // use answers the result of a tool call: from the journal, or by running it
@@ -40,6 +60,8 @@ func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore s
 		return string(row.GetResult()), nil
 	}
 	done := proto.CloneOf(row)
+	told := model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
+	t.voice.ToolStart(n, told)
 	if key == begunBefore && row.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT {
 		done.State, done.Result = registrypb.StepState_STEP_STATE_IN_DOUBT, tool.Problem(step.Unknown)
 		t.logf("WARN", "tool: %s (%s) is in doubt, it was interrupted", c.Name, key)
@@ -47,16 +69,14 @@ func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore s
 		if err := t.trusted(ctx); err != nil {
 			return "", err
 		}
-		t.w.Emit(run.Item{Kind: run.Tool, Phase: run.Start, Tool: c.Name, CallID: c.ID, Text: string(c.Arguments)})
 		start := time.Now()
 		fault.Point("T5.before")
-		done.Result = t.runTool(ctx, key, c)
+		done.Result = t.runTool(ctx, key, c, t.voice.Output(n, told))
 		fault.Point("T5.after")
 		took := time.Since(start)
 		done.State, done.Duration = registrypb.StepState_STEP_STATE_DONE, durationpb.New(took)
 		t.Meter.ObserveStep("tool", took)
 		t.logf("INFO", "tool: %s (%s) %d ms", c.Name, key, took.Milliseconds())
-		t.w.Emit(run.Item{Kind: run.Tool, Phase: run.End, Tool: c.Name, CallID: c.ID, Text: string(done.GetResult())})
 	}
 	if ctx.Err() != nil {
 		// It was killed in the middle. That much is known, and goes with the fate.
@@ -66,10 +86,11 @@ func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore s
 	if err := t.keep(ctx, done); err != nil {
 		return "", err
 	}
+	t.voice.ToolEnd(n, told, done.GetResult())
 	return string(done.GetResult()), nil
 }
 
-func (t *turn) runTool(ctx context.Context, key string, c step.Call) []byte {
+func (t *turn) runTool(ctx context.Context, key string, c step.Call, output func([]byte)) []byte {
 	cfg := t.begun.GetConfig()
 	box, err := t.Sandbox(cfg.GetSandboxMode())
 	if err != nil {
@@ -79,7 +100,7 @@ func (t *turn) runTool(ctx context.Context, key string, c step.Call) []byte {
 		AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Fence: t.w.Fence,
 		Workdir: cfg.GetWorkdir(), Network: cfg.GetSandboxNetwork(),
 	}
-	made := tool.Call{Key: t.w.Key + ":" + key, Name: c.Name, Arguments: c.Arguments}
+	made := tool.Call{Key: t.w.Key + ":" + key, Name: c.Name, Arguments: c.Arguments, Output: output}
 	if cfg.GetAskApproval() {
 		if err := approval.Ask(ctx, t.Approvals, t.trusted, approval.Question{Place: at, Call: made, Mode: cfg.GetSandboxMode()}); err != nil {
 			return tool.Problem(err.Error())

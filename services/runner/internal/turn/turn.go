@@ -14,8 +14,8 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/approval"
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/memory"
-	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/voice"
 )
 
 // MaxRounds bounds the model calls of one turn (S0-106).
@@ -62,6 +62,11 @@ type Slot interface {
 	Pause(ctx context.Context, d time.Duration) error
 	// Alone exchanges the slot for all slots of the process.
 	Alone(ctx context.Context) error
+	// Collect answers the events that wait behind this one and are to be answered
+	// with it; Steer those that came since and are to be heard now. The mode of
+	// the queue decides which of them ever answers any.
+	Collect() []*registrypb.Member
+	Steer() []*registrypb.Member
 }
 
 // Driver works on turns. All fields but Memory are required and shared by all turns.
@@ -88,8 +93,8 @@ type Work struct {
 	// Check answers nil while the lease is trusted.
 	Check func() error
 	Slot  Slot
-	// Emit is told what happens; it must not block.
-	Emit func(run.Item)
+	// Stream is told what happens.
+	Stream voice.Stream
 	// Panicked is told each panic that was caught.
 	Panicked func()
 	// Abort ends when a person ends the turn, with the cause ErrAborted.
@@ -115,7 +120,7 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 			result, err = Result{}, fmt.Errorf("turn panicked: %v", p)
 		}
 	}()
-	t := &turn{Driver: d, w: w}
+	t := &turn{Driver: d, w: w, voice: voice.New(w.Stream)}
 	t.logf("INFO", "route: inbox event %d from %s -> %s", w.InboxID, w.Source, w.ThreadID)
 	alone := false
 	for {
@@ -133,7 +138,7 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED:
 			return Result{Already: true}, nil
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_EXHAUSTED:
-			w.Emit(run.Item{Kind: run.Lifecycle, Phase: run.Error, Text: "the process died each time this message was worked on"})
+			t.voice.End("the process died each time this message was worked on")
 			return Result{Fate: registrypb.Fate_FATE_DEAD}, nil
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_ALONE:
 			if err := w.Slot.Alone(ctx); err != nil {

@@ -5,21 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/fit"
+	"github.com/theclaw/agents/services/runner/internal/limit"
 	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/step"
-)
-
-// Defaults for a registry that does not say.
-const (
-	defaultTries   = 3
-	defaultTimeout = 600 * time.Second
-	defaultMaxAge  = 24 * time.Hour
+	"github.com/theclaw/agents/services/runner/internal/voice"
 )
 
 // turn is one claimed event. It belongs to one goroutine.
@@ -37,7 +30,7 @@ type turn struct {
 	down    time.Time
 	started time.Time
 	waited  time.Duration // for outages, which the turn's time does not count
-	partial strings.Builder
+	voice   *voice.Voice
 	// panicked: the last attempt ended in a panic.
 	panicked bool
 	last     transcript
@@ -61,7 +54,7 @@ func (t *turn) claim(b *registrypb.BeginTurnResponse) {
 	for _, s := range b.GetSteps() {
 		t.book.Learn(s)
 	}
-	t.w.Emit(run.Item{Kind: run.Lifecycle, Phase: run.Start})
+	t.voice.Begin(b.GetSteps())
 	if n := len(b.GetSteps()); n > 0 {
 		t.logf("INFO", "turn: goes on after %d journalled steps (claim %d)", n, b.GetCrashAttempts())
 	}
@@ -69,7 +62,7 @@ func (t *turn) claim(b *registrypb.BeginTurnResponse) {
 
 // work makes attempts until the event has its fate.
 func (t *turn) work(ctx context.Context) (Result, error) {
-	if t.tries >= t.maxTries() {
+	if t.tries >= limit.Tries(t.begun.GetConfig()) {
 		return t.die(ctx, "retry", fmt.Sprintf("all %d tries were used up before", t.tries))
 	}
 	for {
@@ -100,7 +93,7 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *Try, err err
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.w.Abort, func() { cancel(context.Cause(t.w.Abort)) })()
-	left := t.timeout() - (time.Since(t.started) - t.waited)
+	left := limit.Timeout(t.begun.GetConfig()) - (time.Since(t.started) - t.waited)
 	work, stop := context.WithTimeoutCause(ctx, left, errTimeout)
 	defer stop()
 	defer func() {
@@ -125,32 +118,11 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *Try, err err
 func (t *turn) stopped(ctx context.Context, cause error) (Result, error) {
 	switch {
 	case errors.Is(cause, errTimeout):
-		return t.die(ctx, "timeout", fmt.Sprintf("the turn took longer than %s", t.timeout()))
+		return t.die(ctx, "timeout", fmt.Sprintf("the turn took longer than %s", limit.Timeout(t.begun.GetConfig())))
 	case errors.Is(cause, ErrAborted):
 		return t.aborted(ctx)
 	case refused(cause):
 		return t.die(ctx, "journal", cause.Error())
 	}
 	return Result{}, cause
-}
-
-func (t *turn) maxTries() int {
-	if n := int(t.begun.GetConfig().GetMaxAttempts()); n > 0 {
-		return n
-	}
-	return defaultTries
-}
-
-func (t *turn) timeout() time.Duration {
-	if d := t.begun.GetConfig().GetTimeout().AsDuration(); d > 0 {
-		return d
-	}
-	return defaultTimeout
-}
-
-func (t *turn) maxAge() time.Duration {
-	if d := t.begun.GetConfig().GetRetryMaxAge().AsDuration(); d > 0 {
-		return d
-	}
-	return defaultMaxAge
 }

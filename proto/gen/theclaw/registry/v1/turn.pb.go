@@ -268,6 +268,64 @@ func (ToolClass) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{3}
 }
 
+// QueueMode says what becomes of messages that arrive while a conversation is
+// being worked on.
+type QueueMode int32
+
+const (
+	// QUEUE_MODE_UNSPECIFIED is followup.
+	QueueMode_QUEUE_MODE_UNSPECIFIED QueueMode = 0
+	// QUEUE_MODE_FOLLOWUP gives each a turn of its own.
+	QueueMode_QUEUE_MODE_FOLLOWUP QueueMode = 1
+	// QUEUE_MODE_COLLECT answers them together in the next turn.
+	QueueMode_QUEUE_MODE_COLLECT QueueMode = 2
+	// QUEUE_MODE_STEER puts them before the next model call of the running turn.
+	QueueMode_QUEUE_MODE_STEER QueueMode = 3
+)
+
+// Enum value maps for QueueMode.
+var (
+	QueueMode_name = map[int32]string{
+		0: "QUEUE_MODE_UNSPECIFIED",
+		1: "QUEUE_MODE_FOLLOWUP",
+		2: "QUEUE_MODE_COLLECT",
+		3: "QUEUE_MODE_STEER",
+	}
+	QueueMode_value = map[string]int32{
+		"QUEUE_MODE_UNSPECIFIED": 0,
+		"QUEUE_MODE_FOLLOWUP":    1,
+		"QUEUE_MODE_COLLECT":     2,
+		"QUEUE_MODE_STEER":       3,
+	}
+)
+
+func (x QueueMode) Enum() *QueueMode {
+	p := new(QueueMode)
+	*p = x
+	return p
+}
+
+func (x QueueMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (QueueMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_registry_v1_turn_proto_enumTypes[4].Descriptor()
+}
+
+func (QueueMode) Type() protoreflect.EnumType {
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[4]
+}
+
+func (x QueueMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use QueueMode.Descriptor instead.
+func (QueueMode) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{4}
+}
+
 // TurnState is how far an event got.
 type TurnState int32
 
@@ -313,11 +371,11 @@ func (x TurnState) String() string {
 }
 
 func (TurnState) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[4].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[5].Descriptor()
 }
 
 func (TurnState) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[4]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[5]
 }
 
 func (x TurnState) Number() protoreflect.EnumNumber {
@@ -326,7 +384,7 @@ func (x TurnState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TurnState.Descriptor instead.
 func (TurnState) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{5}
 }
 
 // BeginTurnOutcome tells the runner what to do.
@@ -380,11 +438,11 @@ func (x BeginTurnOutcome) String() string {
 }
 
 func (BeginTurnOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[5].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[6].Descriptor()
 }
 
 func (BeginTurnOutcome) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[5]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[6]
 }
 
 func (x BeginTurnOutcome) Number() protoreflect.EnumNumber {
@@ -393,7 +451,7 @@ func (x BeginTurnOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use BeginTurnOutcome.Descriptor instead.
 func (BeginTurnOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{6}
 }
 
 // MemoryLayer names a layer of memory.
@@ -437,11 +495,11 @@ func (x MemoryLayer) String() string {
 }
 
 func (MemoryLayer) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[6].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[7].Descriptor()
 }
 
 func (MemoryLayer) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[6]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[7]
 }
 
 func (x MemoryLayer) Number() protoreflect.EnumNumber {
@@ -450,7 +508,7 @@ func (x MemoryLayer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MemoryLayer.Descriptor instead.
 func (MemoryLayer) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
 }
 
 // DeliveryState is how far a delivery got.
@@ -502,11 +560,11 @@ func (x DeliveryState) String() string {
 }
 
 func (DeliveryState) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_registry_v1_turn_proto_enumTypes[7].Descriptor()
+	return file_theclaw_registry_v1_turn_proto_enumTypes[8].Descriptor()
 }
 
 func (DeliveryState) Type() protoreflect.EnumType {
-	return &file_theclaw_registry_v1_turn_proto_enumTypes[7]
+	return &file_theclaw_registry_v1_turn_proto_enumTypes[8]
 }
 
 func (x DeliveryState) Number() protoreflect.EnumNumber {
@@ -515,7 +573,7 @@ func (x DeliveryState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DeliveryState.Descriptor instead.
 func (DeliveryState) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
 }
 
 // Usage counts tokens.
@@ -607,7 +665,7 @@ type Step struct {
 	Seq int32 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// kind of step.
 	Kind StepKind `protobuf:"varint,2,opt,name=kind,proto3,enum=theclaw.registry.v1.StepKind" json:"kind,omitempty"`
-	// key is unique in the turn: model:i or tool:i:j.
+	// key is unique in the turn: model:i, tool:i:j or steer:i.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// request_sha256 of the model request or of the tool's arguments.
 	RequestSha256 []byte `protobuf:"bytes,4,opt,name=request_sha256,json=requestSha256,proto3" json:"request_sha256,omitempty"`
@@ -946,6 +1004,61 @@ func (x *PendingEvent) GetThreadId() string {
 	return ""
 }
 
+// Member is an event that is answered by the turn of another one, its leader.
+type Member struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// inbox_id of the event.
+	InboxId int64 `protobuf:"varint,1,opt,name=inbox_id,json=inboxId,proto3" json:"inbox_id,omitempty"`
+	// key from OpenBatch.
+	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Member) GetInboxId() int64 {
+	if x != nil {
+		return x.InboxId
+	}
+	return 0
+}
+
+func (x *Member) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 // OpenBatchResponse is the work found.
 type OpenBatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -958,14 +1071,16 @@ type OpenBatchResponse struct {
 	// more is true when further events wait.
 	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
 	// concurrency is the most turns of this agent at a time.
-	Concurrency   int32 `protobuf:"varint,5,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
+	Concurrency int32 `protobuf:"varint,5,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
+	// queue_mode of the agent's conversations now.
+	QueueMode     QueueMode `protobuf:"varint,6,opt,name=queue_mode,json=queueMode,proto3,enum=theclaw.registry.v1.QueueMode" json:"queue_mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenBatchResponse) Reset() {
 	*x = OpenBatchResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1092,7 @@ func (x *OpenBatchResponse) String() string {
 func (*OpenBatchResponse) ProtoMessage() {}
 
 func (x *OpenBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1105,7 @@ func (x *OpenBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatchResponse.ProtoReflect.Descriptor instead.
 func (*OpenBatchResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OpenBatchResponse) GetEvents() []*PendingEvent {
@@ -1028,6 +1143,13 @@ func (x *OpenBatchResponse) GetConcurrency() int32 {
 	return 0
 }
 
+func (x *OpenBatchResponse) GetQueueMode() QueueMode {
+	if x != nil {
+		return x.QueueMode
+	}
+	return QueueMode_QUEUE_MODE_UNSPECIFIED
+}
+
 // BeginTurnRequest claims an event.
 type BeginTurnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1042,14 +1164,18 @@ type BeginTurnRequest struct {
 	// alone is true when no other turn runs in the caller's process.
 	Alone bool `protobuf:"varint,5,opt,name=alone,proto3" json:"alone,omitempty"`
 	// logs for agent.log.
-	Logs          []*LogLine `protobuf:"bytes,6,rep,name=logs,proto3" json:"logs,omitempty"`
+	Logs []*LogLine `protobuf:"bytes,6,rep,name=logs,proto3" json:"logs,omitempty"`
+	// members are the events that follow in the same thread, of the same source,
+	// to be answered by this turn (COLLECT). They count only at a claim that finds
+	// no step and no member journalled; the step steer:1 then holds them.
+	Members       []*Member `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BeginTurnRequest) Reset() {
 	*x = BeginTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1187,7 @@ func (x *BeginTurnRequest) String() string {
 func (*BeginTurnRequest) ProtoMessage() {}
 
 func (x *BeginTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1200,7 @@ func (x *BeginTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnRequest.ProtoReflect.Descriptor instead.
 func (*BeginTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BeginTurnRequest) GetAgentId() string {
@@ -1119,6 +1245,13 @@ func (x *BeginTurnRequest) GetLogs() []*LogLine {
 	return nil
 }
 
+func (x *BeginTurnRequest) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
 // TurnConfig is what a turn needs of the agent's configuration.
 type TurnConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1156,7 +1289,7 @@ type TurnConfig struct {
 
 func (x *TurnConfig) Reset() {
 	*x = TurnConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1301,7 @@ func (x *TurnConfig) String() string {
 func (*TurnConfig) ProtoMessage() {}
 
 func (x *TurnConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1314,7 @@ func (x *TurnConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnConfig.ProtoReflect.Descriptor instead.
 func (*TurnConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TurnConfig) GetProvider() string {
@@ -1307,7 +1440,7 @@ type CompactionConfig struct {
 
 func (x *CompactionConfig) Reset() {
 	*x = CompactionConfig{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1452,7 @@ func (x *CompactionConfig) String() string {
 func (*CompactionConfig) ProtoMessage() {}
 
 func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1465,7 @@ func (x *CompactionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionConfig.ProtoReflect.Descriptor instead.
 func (*CompactionConfig) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CompactionConfig) GetStrategy() string {
@@ -1414,7 +1547,7 @@ type MemoryState struct {
 
 func (x *MemoryState) Reset() {
 	*x = MemoryState{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1559,7 @@ func (x *MemoryState) String() string {
 func (*MemoryState) ProtoMessage() {}
 
 func (x *MemoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[9]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1572,7 @@ func (x *MemoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryState.ProtoReflect.Descriptor instead.
 func (*MemoryState) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *MemoryState) GetLayer() MemoryLayer {
@@ -1506,7 +1639,7 @@ type ThreadRecords struct {
 
 func (x *ThreadRecords) Reset() {
 	*x = ThreadRecords{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1651,7 @@ func (x *ThreadRecords) String() string {
 func (*ThreadRecords) ProtoMessage() {}
 
 func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[10]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1664,7 @@ func (x *ThreadRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadRecords.ProtoReflect.Descriptor instead.
 func (*ThreadRecords) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ThreadRecords) GetThreadId() string {
@@ -1568,7 +1701,7 @@ type AgentSummary struct {
 
 func (x *AgentSummary) Reset() {
 	*x = AgentSummary{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1713,7 @@ func (x *AgentSummary) String() string {
 func (*AgentSummary) ProtoMessage() {}
 
 func (x *AgentSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[11]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1726,7 @@ func (x *AgentSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentSummary.ProtoReflect.Descriptor instead.
 func (*AgentSummary) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AgentSummary) GetAgentId() string {
@@ -1623,7 +1756,7 @@ type ContextFile struct {
 
 func (x *ContextFile) Reset() {
 	*x = ContextFile{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1768,7 @@ func (x *ContextFile) String() string {
 func (*ContextFile) ProtoMessage() {}
 
 func (x *ContextFile) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[12]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1781,7 @@ func (x *ContextFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextFile.ProtoReflect.Descriptor instead.
 func (*ContextFile) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{12}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ContextFile) GetName() string {
@@ -1700,7 +1833,7 @@ type BeginTurnResponse struct {
 
 func (x *BeginTurnResponse) Reset() {
 	*x = BeginTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1845,7 @@ func (x *BeginTurnResponse) String() string {
 func (*BeginTurnResponse) ProtoMessage() {}
 
 func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[13]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1858,7 @@ func (x *BeginTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTurnResponse.ProtoReflect.Descriptor instead.
 func (*BeginTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BeginTurnResponse) GetOutcome() BeginTurnOutcome {
@@ -1838,7 +1971,7 @@ type FailedTry struct {
 
 func (x *FailedTry) Reset() {
 	*x = FailedTry{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +1983,7 @@ func (x *FailedTry) String() string {
 func (*FailedTry) ProtoMessage() {}
 
 func (x *FailedTry) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[14]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +1996,7 @@ func (x *FailedTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedTry.ProtoReflect.Descriptor instead.
 func (*FailedTry) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FailedTry) GetClass() string {
@@ -1915,14 +2048,20 @@ type RecordStepRequest struct {
 	// failed_try to count, if any.
 	FailedTry *FailedTry `protobuf:"bytes,5,opt,name=failed_try,json=failedTry,proto3" json:"failed_try,omitempty"`
 	// logs for agent.log.
-	Logs          []*LogLine `protobuf:"bytes,6,rep,name=logs,proto3" json:"logs,omitempty"`
+	Logs []*LogLine `protobuf:"bytes,6,rep,name=logs,proto3" json:"logs,omitempty"`
+	// members to put before the next model call (STEER); steer_key names the step.
+	Members []*Member `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
+	// steer_key is steer:i, where model:i is the call that will see them.
+	SteerKey string `protobuf:"bytes,8,opt,name=steer_key,json=steerKey,proto3" json:"steer_key,omitempty"`
+	// steer_seq orders the step among the others.
+	SteerSeq      int32 `protobuf:"varint,9,opt,name=steer_seq,json=steerSeq,proto3" json:"steer_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RecordStepRequest) Reset() {
 	*x = RecordStepRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2073,7 @@ func (x *RecordStepRequest) String() string {
 func (*RecordStepRequest) ProtoMessage() {}
 
 func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[15]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2086,7 @@ func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepRequest.ProtoReflect.Descriptor instead.
 func (*RecordStepRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RecordStepRequest) GetAgentId() string {
@@ -1992,18 +2131,41 @@ func (x *RecordStepRequest) GetLogs() []*LogLine {
 	return nil
 }
 
+func (x *RecordStepRequest) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *RecordStepRequest) GetSteerKey() string {
+	if x != nil {
+		return x.SteerKey
+	}
+	return ""
+}
+
+func (x *RecordStepRequest) GetSteerSeq() int32 {
+	if x != nil {
+		return x.SteerSeq
+	}
+	return 0
+}
+
 // RecordStepResponse tells the journal's state.
 type RecordStepResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// error_attempts after the call.
 	ErrorAttempts int32 `protobuf:"varint,1,opt,name=error_attempts,json=errorAttempts,proto3" json:"error_attempts,omitempty"`
+	// steer is the step that holds the members asked for, as it stands.
+	Steer         *Step `protobuf:"bytes,2,opt,name=steer,proto3" json:"steer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RecordStepResponse) Reset() {
 	*x = RecordStepResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2177,7 @@ func (x *RecordStepResponse) String() string {
 func (*RecordStepResponse) ProtoMessage() {}
 
 func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2190,7 @@ func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepResponse.ProtoReflect.Descriptor instead.
 func (*RecordStepResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RecordStepResponse) GetErrorAttempts() int32 {
@@ -2036,6 +2198,13 @@ func (x *RecordStepResponse) GetErrorAttempts() int32 {
 		return x.ErrorAttempts
 	}
 	return 0
+}
+
+func (x *RecordStepResponse) GetSteer() *Step {
+	if x != nil {
+		return x.Steer
+	}
+	return nil
 }
 
 // FinishTurnRequest gives an event its fate.
@@ -2065,7 +2234,7 @@ type FinishTurnRequest struct {
 
 func (x *FinishTurnRequest) Reset() {
 	*x = FinishTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2246,7 @@ func (x *FinishTurnRequest) String() string {
 func (*FinishTurnRequest) ProtoMessage() {}
 
 func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2259,7 @@ func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnRequest.ProtoReflect.Descriptor instead.
 func (*FinishTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FinishTurnRequest) GetAgentId() string {
@@ -2171,7 +2340,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2352,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2365,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -2255,7 +2424,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2436,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2449,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -2418,14 +2587,16 @@ type Turn struct {
 	// resolved tells how a dead letter was resolved: retried, dropped or empty.
 	Resolved string `protobuf:"bytes,20,opt,name=resolved,proto3" json:"resolved,omitempty"`
 	// error_event_id of the record/error event of a dead turn.
-	ErrorEventId  int64 `protobuf:"varint,21,opt,name=error_event_id,json=errorEventId,proto3" json:"error_event_id,omitempty"`
+	ErrorEventId int64 `protobuf:"varint,21,opt,name=error_event_id,json=errorEventId,proto3" json:"error_event_id,omitempty"`
+	// leader is the key of the turn that answers this event too (MERGED).
+	Leader        string `protobuf:"bytes,22,opt,name=leader,proto3" json:"leader,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2608,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2621,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -2600,6 +2771,13 @@ func (x *Turn) GetErrorEventId() int64 {
 	return 0
 }
 
+func (x *Turn) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
 // GetTurnRequest names an event.
 type GetTurnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2617,7 +2795,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +2807,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +2820,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -2684,7 +2862,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2874,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2887,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -2741,7 +2919,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +2931,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2766,7 +2944,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -2824,7 +3002,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2836,7 +3014,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2849,7 +3027,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -2879,7 +3057,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2891,7 +3069,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2904,7 +3082,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -2932,7 +3110,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3122,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3135,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -2980,7 +3158,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3170,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3183,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -3031,7 +3209,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3221,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3234,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -3081,7 +3259,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3271,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3284,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -3172,7 +3350,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3362,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3375,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -3255,7 +3433,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3445,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3458,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -3341,7 +3519,7 @@ type RecordCompactionRequest struct {
 
 func (x *RecordCompactionRequest) Reset() {
 	*x = RecordCompactionRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3531,7 @@ func (x *RecordCompactionRequest) String() string {
 func (*RecordCompactionRequest) ProtoMessage() {}
 
 func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3544,7 @@ func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
 func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RecordCompactionRequest) GetAgentId() string {
@@ -3501,7 +3679,7 @@ type RecordCompactionResponse struct {
 
 func (x *RecordCompactionResponse) Reset() {
 	*x = RecordCompactionResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +3691,7 @@ func (x *RecordCompactionResponse) String() string {
 func (*RecordCompactionResponse) ProtoMessage() {}
 
 func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3704,7 @@ func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
 func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
@@ -3556,7 +3734,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3568,7 +3746,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3759,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetMemoryRequest) GetAgentId() string {
@@ -3614,7 +3792,7 @@ type GetMemoryResponse struct {
 
 func (x *GetMemoryResponse) Reset() {
 	*x = GetMemoryResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3626,7 +3804,7 @@ func (x *GetMemoryResponse) String() string {
 func (*GetMemoryResponse) ProtoMessage() {}
 
 func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3639,7 +3817,7 @@ func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetMemoryResponse) GetMemory() []*MemoryState {
@@ -3661,6 +3839,125 @@ func (x *GetMemoryResponse) GetAgents() []*AgentSummary {
 		return x.Agents
 	}
 	return nil
+}
+
+// WithdrawTurnRequest names an event that waits.
+type WithdrawTurnRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id of the lease.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// inbox_id of the event.
+	InboxId int64 `protobuf:"varint,2,opt,name=inbox_id,json=inboxId,proto3" json:"inbox_id,omitempty"`
+	// key from OpenBatch; ABORTED when the event under this id is another one.
+	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// thread_id from OpenBatch.
+	ThreadId string `protobuf:"bytes,4,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// logs for agent.log.
+	Logs          []*LogLine `protobuf:"bytes,5,rep,name=logs,proto3" json:"logs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WithdrawTurnRequest) Reset() {
+	*x = WithdrawTurnRequest{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WithdrawTurnRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WithdrawTurnRequest) ProtoMessage() {}
+
+func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WithdrawTurnRequest.ProtoReflect.Descriptor instead.
+func (*WithdrawTurnRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *WithdrawTurnRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *WithdrawTurnRequest) GetInboxId() int64 {
+	if x != nil {
+		return x.InboxId
+	}
+	return 0
+}
+
+func (x *WithdrawTurnRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *WithdrawTurnRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *WithdrawTurnRequest) GetLogs() []*LogLine {
+	if x != nil {
+		return x.Logs
+	}
+	return nil
+}
+
+// WithdrawTurnResponse is empty.
+type WithdrawTurnResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WithdrawTurnResponse) Reset() {
+	*x = WithdrawTurnResponse{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WithdrawTurnResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WithdrawTurnResponse) ProtoMessage() {}
+
+func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WithdrawTurnResponse.ProtoReflect.Descriptor instead.
+func (*WithdrawTurnResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
@@ -3705,14 +4002,20 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\fPendingEvent\x120\n" +
 	"\x05event\x18\x01 \x01(\v2\x1a.theclaw.registry.v1.EventR\x05event\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1b\n" +
-	"\tthread_id\x18\x03 \x01(\tR\bthreadId\"\xbc\x01\n" +
+	"\tthread_id\x18\x03 \x01(\tR\bthreadId\"J\n" +
+	"\x06Member\x12\"\n" +
+	"\binbox_id\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\ainboxId\x12\x1c\n" +
+	"\x03key\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x03key\"\xfb\x01\n" +
 	"\x11OpenBatchResponse\x129\n" +
 	"\x06events\x18\x01 \x03(\v2!.theclaw.registry.v1.PendingEventR\x06events\x12\x17\n" +
 	"\ahead_id\x18\x02 \x01(\x03R\x06headId\x12\x1d\n" +
 	"\n" +
 	"scanned_id\x18\x03 \x01(\x03R\tscannedId\x12\x12\n" +
 	"\x04more\x18\x04 \x01(\bR\x04more\x12 \n" +
-	"\vconcurrency\x18\x05 \x01(\x05R\vconcurrency\"\xeb\x01\n" +
+	"\vconcurrency\x18\x05 \x01(\x05R\vconcurrency\x12=\n" +
+	"\n" +
+	"queue_mode\x18\x06 \x01(\x0e2\x1e.theclaw.registry.v1.QueueModeR\tqueueMode\"\xac\x02\n" +
 	"\x10BeginTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\"\n" +
 	"\binbox_id\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\ainboxId\x12\x1c\n" +
@@ -3721,7 +4024,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\tthread_id\x18\x04 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12\x14\n" +
 	"\x05alone\x18\x05 \x01(\bR\x05alone\x120\n" +
-	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\"\xbc\x04\n" +
+	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
+	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\"\xbc\x04\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -3797,7 +4101,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05error\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x05error\x12-\n" +
 	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x18\n" +
 	"\acounted\x18\x04 \x01(\bR\acounted\x12\x1f\n" +
-	"\x05tries\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\x05tries\"\xa2\x02\n" +
+	"\x05tries\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\x05tries\"\xa6\x03\n" +
 	"\x11RecordStepRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -3807,9 +4111,13 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05steps\x18\x04 \x03(\v2\x19.theclaw.registry.v1.StepR\x05steps\x12=\n" +
 	"\n" +
 	"failed_try\x18\x05 \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tfailedTry\x120\n" +
-	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\";\n" +
+	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
+	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12$\n" +
+	"\tsteer_key\x18\b \x01(\tB\a\xbaH\x04r\x02\x18@R\bsteerKey\x12\x1b\n" +
+	"\tsteer_seq\x18\t \x01(\x05R\bsteerSeq\"l\n" +
 	"\x12RecordStepResponse\x12%\n" +
-	"\x0eerror_attempts\x18\x01 \x01(\x05R\rerrorAttempts\"\xfa\x02\n" +
+	"\x0eerror_attempts\x18\x01 \x01(\x05R\rerrorAttempts\x12/\n" +
+	"\x05steer\x18\x02 \x01(\v2\x19.theclaw.registry.v1.StepR\x05steer\"\xfa\x02\n" +
 	"\x11FinishTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -3843,7 +4151,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xe2\x06\n" +
+	"updated_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xfa\x06\n" +
 	"\x04Turn\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x19\n" +
 	"\binbox_id\x18\x02 \x01(\x03R\ainboxId\x12\x10\n" +
@@ -3868,7 +4176,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05steps\x18\x12 \x03(\v2\x19.theclaw.registry.v1.StepR\x05steps\x129\n" +
 	"\bdelivery\x18\x13 \x01(\v2\x1d.theclaw.registry.v1.DeliveryR\bdelivery\x12\x1a\n" +
 	"\bresolved\x18\x14 \x01(\tR\bresolved\x12$\n" +
-	"\x0eerror_event_id\x18\x15 \x01(\x03R\ferrorEventId\"\x9c\x01\n" +
+	"\x0eerror_event_id\x18\x15 \x01(\x03R\ferrorEventId\x12\x16\n" +
+	"\x06leader\x18\x16 \x01(\tR\x06leader\"\x9c\x01\n" +
 	"\x0eGetTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x19\n" +
 	"\binbox_id\x18\x02 \x01(\x03R\ainboxId\x12\x1a\n" +
@@ -3949,7 +4258,16 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x11GetMemoryResponse\x128\n" +
 	"\x06memory\x18\x01 \x03(\v2 .theclaw.registry.v1.MemoryStateR\x06memory\x12<\n" +
 	"\athreads\x18\x02 \x03(\v2\".theclaw.registry.v1.ThreadRecordsR\athreads\x129\n" +
-	"\x06agents\x18\x03 \x03(\v2!.theclaw.registry.v1.AgentSummaryR\x06agents*\x89\x01\n" +
+	"\x06agents\x18\x03 \x03(\v2!.theclaw.registry.v1.AgentSummaryR\x06agents\"\xd8\x01\n" +
+	"\x13WithdrawTurnRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\"\n" +
+	"\binbox_id\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\ainboxId\x12\x1c\n" +
+	"\x03key\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x03key\x12'\n" +
+	"\tthread_id\x18\x04 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x120\n" +
+	"\x04logs\x18\x05 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\"\x16\n" +
+	"\x14WithdrawTurnResponse*\x89\x01\n" +
 	"\x04Fate\x12\x14\n" +
 	"\x10FATE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fFATE_REPLIED\x10\x01\x12\x0f\n" +
@@ -3973,7 +4291,12 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x16TOOL_CLASS_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOOL_CLASS_READ\x10\x01\x12\x19\n" +
 	"\x15TOOL_CLASS_IDEMPOTENT\x10\x02\x12\x15\n" +
-	"\x11TOOL_CLASS_EFFECT\x10\x03*\x83\x01\n" +
+	"\x11TOOL_CLASS_EFFECT\x10\x03*n\n" +
+	"\tQueueMode\x12\x1a\n" +
+	"\x16QUEUE_MODE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13QUEUE_MODE_FOLLOWUP\x10\x01\x12\x16\n" +
+	"\x12QUEUE_MODE_COLLECT\x10\x02\x12\x14\n" +
+	"\x10QUEUE_MODE_STEER\x10\x03*\x83\x01\n" +
 	"\tTurnState\x12\x1a\n" +
 	"\x16TURN_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TURN_STATE_QUEUED\x10\x01\x12\x16\n" +
@@ -3998,7 +4321,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x16DELIVERY_STATE_SENDING\x10\x02\x12\x17\n" +
 	"\x13DELIVERY_STATE_SENT\x10\x03\x12\x17\n" +
 	"\x13DELIVERY_STATE_DEAD\x10\x04\x12\x1a\n" +
-	"\x16DELIVERY_STATE_SKIPPED\x10\x052\x90\b\n" +
+	"\x16DELIVERY_STATE_SKIPPED\x10\x052\xf5\b\n" +
 	"\vTurnService\x12Z\n" +
 	"\tOpenBatch\x12%.theclaw.registry.v1.OpenBatchRequest\x1a&.theclaw.registry.v1.OpenBatchResponse\x12Z\n" +
 	"\tBeginTurn\x12%.theclaw.registry.v1.BeginTurnRequest\x1a&.theclaw.registry.v1.BeginTurnResponse\x12]\n" +
@@ -4009,7 +4332,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\aGetTurn\x12#.theclaw.registry.v1.GetTurnRequest\x1a$.theclaw.registry.v1.GetTurnResponse\x12Z\n" +
 	"\tListTurns\x12%.theclaw.registry.v1.ListTurnsRequest\x1a&.theclaw.registry.v1.ListTurnsResponse\x12W\n" +
 	"\bSumUsage\x12$.theclaw.registry.v1.SumUsageRequest\x1a%.theclaw.registry.v1.SumUsageResponse\x12Z\n" +
-	"\tRetryTurn\x12%.theclaw.registry.v1.RetryTurnRequest\x1a&.theclaw.registry.v1.RetryTurnResponse\x12W\n" +
+	"\tRetryTurn\x12%.theclaw.registry.v1.RetryTurnRequest\x1a&.theclaw.registry.v1.RetryTurnResponse\x12c\n" +
+	"\fWithdrawTurn\x12(.theclaw.registry.v1.WithdrawTurnRequest\x1a).theclaw.registry.v1.WithdrawTurnResponse\x12W\n" +
 	"\bDropTurn\x12$.theclaw.registry.v1.DropTurnRequest\x1a%.theclaw.registry.v1.DropTurnResponse\x12o\n" +
 	"\x10RecordCompaction\x12,.theclaw.registry.v1.RecordCompactionRequest\x1a-.theclaw.registry.v1.RecordCompactionResponse\x12Z\n" +
 	"\tGetMemory\x12%.theclaw.registry.v1.GetMemoryRequest\x1a&.theclaw.registry.v1.GetMemoryResponseB\xd6\x01\n" +
@@ -4027,147 +4351,158 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 	return file_theclaw_registry_v1_turn_proto_rawDescData
 }
 
-var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(Fate)(0),                        // 0: theclaw.registry.v1.Fate
 	(StepKind)(0),                    // 1: theclaw.registry.v1.StepKind
 	(StepState)(0),                   // 2: theclaw.registry.v1.StepState
 	(ToolClass)(0),                   // 3: theclaw.registry.v1.ToolClass
-	(TurnState)(0),                   // 4: theclaw.registry.v1.TurnState
-	(BeginTurnOutcome)(0),            // 5: theclaw.registry.v1.BeginTurnOutcome
-	(MemoryLayer)(0),                 // 6: theclaw.registry.v1.MemoryLayer
-	(DeliveryState)(0),               // 7: theclaw.registry.v1.DeliveryState
-	(*Usage)(nil),                    // 8: theclaw.registry.v1.Usage
-	(*Step)(nil),                     // 9: theclaw.registry.v1.Step
-	(*LogLine)(nil),                  // 10: theclaw.registry.v1.LogLine
-	(*OpenBatchRequest)(nil),         // 11: theclaw.registry.v1.OpenBatchRequest
-	(*PendingEvent)(nil),             // 12: theclaw.registry.v1.PendingEvent
-	(*OpenBatchResponse)(nil),        // 13: theclaw.registry.v1.OpenBatchResponse
-	(*BeginTurnRequest)(nil),         // 14: theclaw.registry.v1.BeginTurnRequest
-	(*TurnConfig)(nil),               // 15: theclaw.registry.v1.TurnConfig
-	(*CompactionConfig)(nil),         // 16: theclaw.registry.v1.CompactionConfig
-	(*MemoryState)(nil),              // 17: theclaw.registry.v1.MemoryState
-	(*ThreadRecords)(nil),            // 18: theclaw.registry.v1.ThreadRecords
-	(*AgentSummary)(nil),             // 19: theclaw.registry.v1.AgentSummary
-	(*ContextFile)(nil),              // 20: theclaw.registry.v1.ContextFile
-	(*BeginTurnResponse)(nil),        // 21: theclaw.registry.v1.BeginTurnResponse
-	(*FailedTry)(nil),                // 22: theclaw.registry.v1.FailedTry
-	(*RecordStepRequest)(nil),        // 23: theclaw.registry.v1.RecordStepRequest
-	(*RecordStepResponse)(nil),       // 24: theclaw.registry.v1.RecordStepResponse
-	(*FinishTurnRequest)(nil),        // 25: theclaw.registry.v1.FinishTurnRequest
-	(*FinishTurnResponse)(nil),       // 26: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),                 // 27: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                     // 28: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),           // 29: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),          // 30: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),         // 31: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),        // 32: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),         // 33: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),        // 34: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),          // 35: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),         // 36: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),          // 37: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),                 // 38: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),         // 39: theclaw.registry.v1.SumUsageResponse
-	(*RecordCompactionRequest)(nil),  // 40: theclaw.registry.v1.RecordCompactionRequest
-	(*RecordCompactionResponse)(nil), // 41: theclaw.registry.v1.RecordCompactionResponse
-	(*GetMemoryRequest)(nil),         // 42: theclaw.registry.v1.GetMemoryRequest
-	(*GetMemoryResponse)(nil),        // 43: theclaw.registry.v1.GetMemoryResponse
-	(*durationpb.Duration)(nil),      // 44: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 45: google.protobuf.Timestamp
-	(*Event)(nil),                    // 46: theclaw.registry.v1.Event
+	(QueueMode)(0),                   // 4: theclaw.registry.v1.QueueMode
+	(TurnState)(0),                   // 5: theclaw.registry.v1.TurnState
+	(BeginTurnOutcome)(0),            // 6: theclaw.registry.v1.BeginTurnOutcome
+	(MemoryLayer)(0),                 // 7: theclaw.registry.v1.MemoryLayer
+	(DeliveryState)(0),               // 8: theclaw.registry.v1.DeliveryState
+	(*Usage)(nil),                    // 9: theclaw.registry.v1.Usage
+	(*Step)(nil),                     // 10: theclaw.registry.v1.Step
+	(*LogLine)(nil),                  // 11: theclaw.registry.v1.LogLine
+	(*OpenBatchRequest)(nil),         // 12: theclaw.registry.v1.OpenBatchRequest
+	(*PendingEvent)(nil),             // 13: theclaw.registry.v1.PendingEvent
+	(*Member)(nil),                   // 14: theclaw.registry.v1.Member
+	(*OpenBatchResponse)(nil),        // 15: theclaw.registry.v1.OpenBatchResponse
+	(*BeginTurnRequest)(nil),         // 16: theclaw.registry.v1.BeginTurnRequest
+	(*TurnConfig)(nil),               // 17: theclaw.registry.v1.TurnConfig
+	(*CompactionConfig)(nil),         // 18: theclaw.registry.v1.CompactionConfig
+	(*MemoryState)(nil),              // 19: theclaw.registry.v1.MemoryState
+	(*ThreadRecords)(nil),            // 20: theclaw.registry.v1.ThreadRecords
+	(*AgentSummary)(nil),             // 21: theclaw.registry.v1.AgentSummary
+	(*ContextFile)(nil),              // 22: theclaw.registry.v1.ContextFile
+	(*BeginTurnResponse)(nil),        // 23: theclaw.registry.v1.BeginTurnResponse
+	(*FailedTry)(nil),                // 24: theclaw.registry.v1.FailedTry
+	(*RecordStepRequest)(nil),        // 25: theclaw.registry.v1.RecordStepRequest
+	(*RecordStepResponse)(nil),       // 26: theclaw.registry.v1.RecordStepResponse
+	(*FinishTurnRequest)(nil),        // 27: theclaw.registry.v1.FinishTurnRequest
+	(*FinishTurnResponse)(nil),       // 28: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 29: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 30: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 31: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 32: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 33: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 34: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 35: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 36: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 37: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 38: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 39: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 40: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 41: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 42: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 43: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 44: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 45: theclaw.registry.v1.GetMemoryResponse
+	(*WithdrawTurnRequest)(nil),      // 46: theclaw.registry.v1.WithdrawTurnRequest
+	(*WithdrawTurnResponse)(nil),     // 47: theclaw.registry.v1.WithdrawTurnResponse
+	(*durationpb.Duration)(nil),      // 48: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 49: google.protobuf.Timestamp
+	(*Event)(nil),                    // 50: theclaw.registry.v1.Event
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	1,  // 0: theclaw.registry.v1.Step.kind:type_name -> theclaw.registry.v1.StepKind
 	3,  // 1: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
 	2,  // 2: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
-	8,  // 3: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	44, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	45, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
-	10, // 6: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	46, // 7: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
-	12, // 8: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
-	10, // 9: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	44, // 10: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	44, // 11: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	16, // 12: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
-	6,  // 13: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	5,  // 14: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	44, // 15: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	46, // 16: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	9,  // 17: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	46, // 18: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	20, // 19: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	15, // 20: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	44, // 21: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	17, // 22: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	19, // 23: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	44, // 24: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	9,  // 25: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	22, // 26: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	10, // 27: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	0,  // 28: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	9,  // 29: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	10, // 30: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	0,  // 31: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	7,  // 32: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	45, // 33: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	45, // 34: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	45, // 35: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	4,  // 36: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	0,  // 37: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	45, // 38: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	45, // 39: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	45, // 40: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	45, // 41: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	8,  // 42: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	9,  // 43: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	27, // 44: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	44, // 45: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	28, // 46: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	0,  // 47: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	28, // 48: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	45, // 49: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	8,  // 50: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	38, // 51: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	6,  // 52: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	8,  // 53: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	44, // 54: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	18, // 55: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	10, // 56: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	17, // 57: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	18, // 58: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	17, // 59: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	18, // 60: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	19, // 61: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	11, // 62: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	14, // 63: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	23, // 64: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	25, // 65: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	29, // 66: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	31, // 67: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	37, // 68: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	33, // 69: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	35, // 70: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	40, // 71: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	42, // 72: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	13, // 73: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	21, // 74: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	24, // 75: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	26, // 76: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	30, // 77: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	32, // 78: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	39, // 79: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	34, // 80: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	36, // 81: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	41, // 82: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	43, // 83: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	73, // [73:84] is the sub-list for method output_type
-	62, // [62:73] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	9,  // 3: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
+	48, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	49, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	11, // 6: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	50, // 7: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	13, // 8: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
+	4,  // 9: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
+	11, // 10: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	14, // 11: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
+	48, // 12: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	48, // 13: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	18, // 14: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	7,  // 15: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	6,  // 16: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	48, // 17: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	50, // 18: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	10, // 19: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	50, // 20: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	22, // 21: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	17, // 22: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	48, // 23: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	19, // 24: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	21, // 25: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	48, // 26: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	10, // 27: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	24, // 28: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	11, // 29: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	14, // 30: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	10, // 31: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	0,  // 32: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	10, // 33: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	11, // 34: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	0,  // 35: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	8,  // 36: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	49, // 37: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	49, // 38: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	49, // 39: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	5,  // 40: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	0,  // 41: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	49, // 42: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	49, // 43: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	49, // 44: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	49, // 45: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	9,  // 46: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	10, // 47: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	29, // 48: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	48, // 49: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	30, // 50: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	0,  // 51: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	30, // 52: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	49, // 53: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	9,  // 54: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	40, // 55: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	7,  // 56: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	9,  // 57: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	48, // 58: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	20, // 59: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	11, // 60: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	19, // 61: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	20, // 62: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	19, // 63: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	20, // 64: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	21, // 65: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	11, // 66: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	12, // 67: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	16, // 68: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	25, // 69: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	27, // 70: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	31, // 71: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	33, // 72: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	39, // 73: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	35, // 74: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	46, // 75: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	37, // 76: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	42, // 77: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	44, // 78: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	15, // 79: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	23, // 80: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	26, // 81: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	28, // 82: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	32, // 83: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	34, // 84: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	41, // 85: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	36, // 86: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	47, // 87: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	38, // 88: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	43, // 89: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	45, // 90: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	79, // [79:91] is the sub-list for method output_type
+	67, // [67:79] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -4181,8 +4516,8 @@ func file_theclaw_registry_v1_turn_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   36,
+			NumEnums:      9,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

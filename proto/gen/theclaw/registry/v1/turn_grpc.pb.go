@@ -27,6 +27,7 @@ const (
 	TurnService_ListTurns_FullMethodName        = "/theclaw.registry.v1.TurnService/ListTurns"
 	TurnService_SumUsage_FullMethodName         = "/theclaw.registry.v1.TurnService/SumUsage"
 	TurnService_RetryTurn_FullMethodName        = "/theclaw.registry.v1.TurnService/RetryTurn"
+	TurnService_WithdrawTurn_FullMethodName     = "/theclaw.registry.v1.TurnService/WithdrawTurn"
 	TurnService_DropTurn_FullMethodName         = "/theclaw.registry.v1.TurnService/DropTurn"
 	TurnService_RecordCompaction_FullMethodName = "/theclaw.registry.v1.TurnService/RecordCompaction"
 	TurnService_GetMemory_FullMethodName        = "/theclaw.registry.v1.TurnService/GetMemory"
@@ -65,6 +66,10 @@ type TurnServiceClient interface {
 	SumUsage(ctx context.Context, in *SumUsageRequest, opts ...grpc.CallOption) (*SumUsageResponse, error)
 	// RetryTurn pushes the event of a dead turn into the inbox again.
 	RetryTurn(ctx context.Context, in *RetryTurnRequest, opts ...grpc.CallOption) (*RetryTurnResponse, error)
+	// WithdrawTurn gives an event that was never begun the fate aborted, under the
+	// run lease of its agent. FAILED_PRECONDITION (TURN_BEGUN) when its thread
+	// knows it already: then its turn has to end it.
+	WithdrawTurn(ctx context.Context, in *WithdrawTurnRequest, opts ...grpc.CallOption) (*WithdrawTurnResponse, error)
 	// DropTurn takes a dead turn off the dead letters for good.
 	DropTurn(ctx context.Context, in *DropTurnRequest, opts ...grpc.CallOption) (*DropTurnResponse, error)
 	// RecordCompaction commits a digest of one memory layer under the run lease:
@@ -164,6 +169,16 @@ func (c *turnServiceClient) RetryTurn(ctx context.Context, in *RetryTurnRequest,
 	return out, nil
 }
 
+func (c *turnServiceClient) WithdrawTurn(ctx context.Context, in *WithdrawTurnRequest, opts ...grpc.CallOption) (*WithdrawTurnResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WithdrawTurnResponse)
+	err := c.cc.Invoke(ctx, TurnService_WithdrawTurn_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *turnServiceClient) DropTurn(ctx context.Context, in *DropTurnRequest, opts ...grpc.CallOption) (*DropTurnResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DropTurnResponse)
@@ -227,6 +242,10 @@ type TurnServiceServer interface {
 	SumUsage(context.Context, *SumUsageRequest) (*SumUsageResponse, error)
 	// RetryTurn pushes the event of a dead turn into the inbox again.
 	RetryTurn(context.Context, *RetryTurnRequest) (*RetryTurnResponse, error)
+	// WithdrawTurn gives an event that was never begun the fate aborted, under the
+	// run lease of its agent. FAILED_PRECONDITION (TURN_BEGUN) when its thread
+	// knows it already: then its turn has to end it.
+	WithdrawTurn(context.Context, *WithdrawTurnRequest) (*WithdrawTurnResponse, error)
 	// DropTurn takes a dead turn off the dead letters for good.
 	DropTurn(context.Context, *DropTurnRequest) (*DropTurnResponse, error)
 	// RecordCompaction commits a digest of one memory layer under the run lease:
@@ -269,6 +288,9 @@ func (UnimplementedTurnServiceServer) SumUsage(context.Context, *SumUsageRequest
 }
 func (UnimplementedTurnServiceServer) RetryTurn(context.Context, *RetryTurnRequest) (*RetryTurnResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryTurn not implemented")
+}
+func (UnimplementedTurnServiceServer) WithdrawTurn(context.Context, *WithdrawTurnRequest) (*WithdrawTurnResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WithdrawTurn not implemented")
 }
 func (UnimplementedTurnServiceServer) DropTurn(context.Context, *DropTurnRequest) (*DropTurnResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DropTurn not implemented")
@@ -444,6 +466,24 @@ func _TurnService_RetryTurn_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TurnService_WithdrawTurn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WithdrawTurnRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TurnServiceServer).WithdrawTurn(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TurnService_WithdrawTurn_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TurnServiceServer).WithdrawTurn(ctx, req.(*WithdrawTurnRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TurnService_DropTurn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DropTurnRequest)
 	if err := dec(in); err != nil {
@@ -536,6 +576,10 @@ var TurnService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RetryTurn",
 			Handler:    _TurnService_RetryTurn_Handler,
+		},
+		{
+			MethodName: "WithdrawTurn",
+			Handler:    _TurnService_WithdrawTurn_Handler,
 		},
 		{
 			MethodName: "DropTurn",

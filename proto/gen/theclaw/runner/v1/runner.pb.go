@@ -81,6 +81,145 @@ func (RunStatus) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{0}
 }
 
+// RunError tells ends of a run apart that are no answer. A caller that goes away
+// sees CANCELLED, a wait that ran out RUN_STATUS_TIMEOUT; neither ends a run.
+type RunError int32
+
+const (
+	// RUN_ERROR_UNSPECIFIED means there is none.
+	RunError_RUN_ERROR_UNSPECIFIED RunError = 0
+	// RUN_ERROR_TIMEOUT means the run took longer than run.timeout.
+	RunError_RUN_ERROR_TIMEOUT RunError = 1
+	// RUN_ERROR_ABORTED means a person ended it.
+	RunError_RUN_ERROR_ABORTED RunError = 2
+	// RUN_ERROR_MODEL means the model gave no answer.
+	RunError_RUN_ERROR_MODEL RunError = 3
+	// RUN_ERROR_TOOL_LOOP means the model called tools without end.
+	RunError_RUN_ERROR_TOOL_LOOP RunError = 4
+	// RUN_ERROR_IN_DOUBT means a program was cut off and may not be run again.
+	RunError_RUN_ERROR_IN_DOUBT RunError = 5
+	// RUN_ERROR_PANIC means a defect was caught while it was worked on.
+	RunError_RUN_ERROR_PANIC RunError = 6
+	// RUN_ERROR_CRASHED means the process died each time it was worked on.
+	RunError_RUN_ERROR_CRASHED RunError = 7
+	// RUN_ERROR_OTHER is any other; the text says more.
+	RunError_RUN_ERROR_OTHER RunError = 8
+)
+
+// Enum value maps for RunError.
+var (
+	RunError_name = map[int32]string{
+		0: "RUN_ERROR_UNSPECIFIED",
+		1: "RUN_ERROR_TIMEOUT",
+		2: "RUN_ERROR_ABORTED",
+		3: "RUN_ERROR_MODEL",
+		4: "RUN_ERROR_TOOL_LOOP",
+		5: "RUN_ERROR_IN_DOUBT",
+		6: "RUN_ERROR_PANIC",
+		7: "RUN_ERROR_CRASHED",
+		8: "RUN_ERROR_OTHER",
+	}
+	RunError_value = map[string]int32{
+		"RUN_ERROR_UNSPECIFIED": 0,
+		"RUN_ERROR_TIMEOUT":     1,
+		"RUN_ERROR_ABORTED":     2,
+		"RUN_ERROR_MODEL":       3,
+		"RUN_ERROR_TOOL_LOOP":   4,
+		"RUN_ERROR_IN_DOUBT":    5,
+		"RUN_ERROR_PANIC":       6,
+		"RUN_ERROR_CRASHED":     7,
+		"RUN_ERROR_OTHER":       8,
+	}
+)
+
+func (x RunError) Enum() *RunError {
+	p := new(RunError)
+	*p = x
+	return p
+}
+
+func (x RunError) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RunError) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_runner_v1_runner_proto_enumTypes[1].Descriptor()
+}
+
+func (RunError) Type() protoreflect.EnumType {
+	return &file_theclaw_runner_v1_runner_proto_enumTypes[1]
+}
+
+func (x RunError) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RunError.Descriptor instead.
+func (RunError) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{1}
+}
+
+// PayloadKind names a part of a reply.
+type PayloadKind int32
+
+const (
+	// PAYLOAD_KIND_UNSPECIFIED is not used.
+	PayloadKind_PAYLOAD_KIND_UNSPECIFIED PayloadKind = 0
+	// PAYLOAD_KIND_TEXT is what was said.
+	PayloadKind_PAYLOAD_KIND_TEXT PayloadKind = 1
+	// PAYLOAD_KIND_REASONING is what the model thought before.
+	PayloadKind_PAYLOAD_KIND_REASONING PayloadKind = 2
+	// PAYLOAD_KIND_TOOL is one tool that ran, in a line.
+	PayloadKind_PAYLOAD_KIND_TOOL PayloadKind = 3
+	// PAYLOAD_KIND_ERROR is why there is no answer.
+	PayloadKind_PAYLOAD_KIND_ERROR PayloadKind = 4
+)
+
+// Enum value maps for PayloadKind.
+var (
+	PayloadKind_name = map[int32]string{
+		0: "PAYLOAD_KIND_UNSPECIFIED",
+		1: "PAYLOAD_KIND_TEXT",
+		2: "PAYLOAD_KIND_REASONING",
+		3: "PAYLOAD_KIND_TOOL",
+		4: "PAYLOAD_KIND_ERROR",
+	}
+	PayloadKind_value = map[string]int32{
+		"PAYLOAD_KIND_UNSPECIFIED": 0,
+		"PAYLOAD_KIND_TEXT":        1,
+		"PAYLOAD_KIND_REASONING":   2,
+		"PAYLOAD_KIND_TOOL":        3,
+		"PAYLOAD_KIND_ERROR":       4,
+	}
+)
+
+func (x PayloadKind) Enum() *PayloadKind {
+	p := new(PayloadKind)
+	*p = x
+	return p
+}
+
+func (x PayloadKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PayloadKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_theclaw_runner_v1_runner_proto_enumTypes[2].Descriptor()
+}
+
+func (PayloadKind) Type() protoreflect.EnumType {
+	return &file_theclaw_runner_v1_runner_proto_enumTypes[2]
+}
+
+func (x PayloadKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PayloadKind.Descriptor instead.
+func (PayloadKind) EnumDescriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{2}
+}
+
 // RunStream names the kind of a stream item.
 type RunStream int32
 
@@ -130,11 +269,11 @@ func (x RunStream) String() string {
 }
 
 func (RunStream) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_runner_v1_runner_proto_enumTypes[1].Descriptor()
+	return file_theclaw_runner_v1_runner_proto_enumTypes[3].Descriptor()
 }
 
 func (RunStream) Type() protoreflect.EnumType {
-	return &file_theclaw_runner_v1_runner_proto_enumTypes[1]
+	return &file_theclaw_runner_v1_runner_proto_enumTypes[3]
 }
 
 func (x RunStream) Number() protoreflect.EnumNumber {
@@ -143,7 +282,7 @@ func (x RunStream) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunStream.Descriptor instead.
 func (RunStream) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{1}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{3}
 }
 
 // KeyState tells whether a provider's key can be read.
@@ -187,11 +326,11 @@ func (x KeyState) String() string {
 }
 
 func (KeyState) Descriptor() protoreflect.EnumDescriptor {
-	return file_theclaw_runner_v1_runner_proto_enumTypes[2].Descriptor()
+	return file_theclaw_runner_v1_runner_proto_enumTypes[4].Descriptor()
 }
 
 func (KeyState) Type() protoreflect.EnumType {
-	return &file_theclaw_runner_v1_runner_proto_enumTypes[2]
+	return &file_theclaw_runner_v1_runner_proto_enumTypes[4]
 }
 
 func (x KeyState) Number() protoreflect.EnumNumber {
@@ -200,7 +339,7 @@ func (x KeyState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyState.Descriptor instead.
 func (KeyState) EnumDescriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{4}
 }
 
 // RunBatchRequest names an agent.
@@ -451,6 +590,61 @@ func (x *StartRunResponse) GetInboxId() int64 {
 	return 0
 }
 
+// Payload is a part of a reply.
+type Payload struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// kind of part.
+	Kind PayloadKind `protobuf:"varint,1,opt,name=kind,proto3,enum=theclaw.runner.v1.PayloadKind" json:"kind,omitempty"`
+	// text of it.
+	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Payload) Reset() {
+	*x = Payload{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Payload) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Payload) ProtoMessage() {}
+
+func (x *Payload) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Payload.ProtoReflect.Descriptor instead.
+func (*Payload) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Payload) GetKind() PayloadKind {
+	if x != nil {
+		return x.Kind
+	}
+	return PayloadKind_PAYLOAD_KIND_UNSPECIFIED
+}
+
+func (x *Payload) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // WaitRunRequest names a run.
 type WaitRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -466,7 +660,7 @@ type WaitRunRequest struct {
 
 func (x *WaitRunRequest) Reset() {
 	*x = WaitRunRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[4]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +672,7 @@ func (x *WaitRunRequest) String() string {
 func (*WaitRunRequest) ProtoMessage() {}
 
 func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[4]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +685,7 @@ func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRunRequest.ProtoReflect.Descriptor instead.
 func (*WaitRunRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WaitRunRequest) GetAgentId() string {
@@ -531,14 +725,20 @@ type WaitRunResponse struct {
 	// input_tokens of all its model calls.
 	InputTokens int64 `protobuf:"varint,6,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
 	// output_tokens of all its model calls.
-	OutputTokens  int64 `protobuf:"varint,7,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	OutputTokens int64 `protobuf:"varint,7,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	// error_code when status is ERROR.
+	ErrorCode RunError `protobuf:"varint,8,opt,name=error_code,json=errorCode,proto3,enum=theclaw.runner.v1.RunError" json:"error_code,omitempty"`
+	// payloads are the parts of the end.
+	Payloads []*Payload `protobuf:"bytes,9,rep,name=payloads,proto3" json:"payloads,omitempty"`
+	// merged_into is the run that answered this one too; text is its reply.
+	MergedInto    string `protobuf:"bytes,10,opt,name=merged_into,json=mergedInto,proto3" json:"merged_into,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaitRunResponse) Reset() {
 	*x = WaitRunResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[5]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +750,7 @@ func (x *WaitRunResponse) String() string {
 func (*WaitRunResponse) ProtoMessage() {}
 
 func (x *WaitRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[5]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +763,7 @@ func (x *WaitRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRunResponse.ProtoReflect.Descriptor instead.
 func (*WaitRunResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WaitRunResponse) GetStatus() RunStatus {
@@ -615,6 +815,27 @@ func (x *WaitRunResponse) GetOutputTokens() int64 {
 	return 0
 }
 
+func (x *WaitRunResponse) GetErrorCode() RunError {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return RunError_RUN_ERROR_UNSPECIFIED
+}
+
+func (x *WaitRunResponse) GetPayloads() []*Payload {
+	if x != nil {
+		return x.Payloads
+	}
+	return nil
+}
+
+func (x *WaitRunResponse) GetMergedInto() string {
+	if x != nil {
+		return x.MergedInto
+	}
+	return ""
+}
+
 // StreamRunRequest names a run.
 type StreamRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -630,7 +851,7 @@ type StreamRunRequest struct {
 
 func (x *StreamRunRequest) Reset() {
 	*x = StreamRunRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[6]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +863,7 @@ func (x *StreamRunRequest) String() string {
 func (*StreamRunRequest) ProtoMessage() {}
 
 func (x *StreamRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[6]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +876,7 @@ func (x *StreamRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRunRequest.ProtoReflect.Descriptor instead.
 func (*StreamRunRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StreamRunRequest) GetAgentId() string {
@@ -679,14 +900,16 @@ func (x *StreamRunRequest) GetAfterSeq() uint64 {
 	return 0
 }
 
-// StreamRunResponse is one item; seq rises strictly.
+// StreamRunResponse is one item; seq rises strictly, and a piece of text has the
+// same seq whether it comes from memory or from the journal.
 type StreamRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// seq is generation << 32 | n.
+	// seq is generation << 32 | n, where n grows by the bytes that were said.
 	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// stream the item belongs to.
 	Stream RunStream `protobuf:"varint,2,opt,name=stream,proto3,enum=theclaw.runner.v1.RunStream" json:"stream,omitempty"`
-	// phase is start, update, end, error or delta.
+	// phase is start, restart, update, end, error or delta. A lifecycle restart
+	// says: what was said since the last tool or start is void, it comes anew.
 	Phase string `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
 	// text of a delta, of a tool's output, or of an error.
 	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
@@ -696,14 +919,24 @@ type StreamRunResponse struct {
 	CallId string `protobuf:"bytes,6,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// will_retry at the end of a compaction: the model is asked again, and what
 	// its last try said does not count.
-	WillRetry     bool `protobuf:"varint,7,opt,name=will_retry,json=willRetry,proto3" json:"will_retry,omitempty"`
+	WillRetry bool `protobuf:"varint,7,opt,name=will_retry,json=willRetry,proto3" json:"will_retry,omitempty"`
+	// error_code at a lifecycle error.
+	ErrorCode RunError `protobuf:"varint,12,opt,name=error_code,json=errorCode,proto3,enum=theclaw.runner.v1.RunError" json:"error_code,omitempty"`
+	// input_tokens of all model calls, at a lifecycle end or error.
+	InputTokens int64 `protobuf:"varint,8,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
+	// output_tokens of all model calls, at a lifecycle end or error.
+	OutputTokens int64 `protobuf:"varint,9,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	// payloads at a lifecycle end or error.
+	Payloads []*Payload `protobuf:"bytes,10,rep,name=payloads,proto3" json:"payloads,omitempty"`
+	// merged_into is the run that answered this one too, at its lifecycle end.
+	MergedInto    string `protobuf:"bytes,11,opt,name=merged_into,json=mergedInto,proto3" json:"merged_into,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamRunResponse) Reset() {
 	*x = StreamRunResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[7]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +948,7 @@ func (x *StreamRunResponse) String() string {
 func (*StreamRunResponse) ProtoMessage() {}
 
 func (x *StreamRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[7]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +961,7 @@ func (x *StreamRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRunResponse.ProtoReflect.Descriptor instead.
 func (*StreamRunResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StreamRunResponse) GetSeq() uint64 {
@@ -780,12 +1013,47 @@ func (x *StreamRunResponse) GetWillRetry() bool {
 	return false
 }
 
+func (x *StreamRunResponse) GetErrorCode() RunError {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return RunError_RUN_ERROR_UNSPECIFIED
+}
+
+func (x *StreamRunResponse) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *StreamRunResponse) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *StreamRunResponse) GetPayloads() []*Payload {
+	if x != nil {
+		return x.Payloads
+	}
+	return nil
+}
+
+func (x *StreamRunResponse) GetMergedInto() string {
+	if x != nil {
+		return x.MergedInto
+	}
+	return ""
+}
+
 // AbortRunRequest names a run.
 type AbortRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// agent_id is required.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// run_id from StartRun; NOT_FOUND when it is not under way here.
+	// run_id from StartRun; NOT_FOUND when it has ended, or never was.
 	RunId         string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -793,7 +1061,7 @@ type AbortRunRequest struct {
 
 func (x *AbortRunRequest) Reset() {
 	*x = AbortRunRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[8]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +1073,7 @@ func (x *AbortRunRequest) String() string {
 func (*AbortRunRequest) ProtoMessage() {}
 
 func (x *AbortRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[8]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +1086,7 @@ func (x *AbortRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRunRequest.ProtoReflect.Descriptor instead.
 func (*AbortRunRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AbortRunRequest) GetAgentId() string {
@@ -844,7 +1112,7 @@ type AbortRunResponse struct {
 
 func (x *AbortRunResponse) Reset() {
 	*x = AbortRunResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[9]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +1124,7 @@ func (x *AbortRunResponse) String() string {
 func (*AbortRunResponse) ProtoMessage() {}
 
 func (x *AbortRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[9]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +1137,7 @@ func (x *AbortRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRunResponse.ProtoReflect.Descriptor instead.
 func (*AbortRunResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{10}
 }
 
 // BuildContextRequest names a conversation.
@@ -887,7 +1155,7 @@ type BuildContextRequest struct {
 
 func (x *BuildContextRequest) Reset() {
 	*x = BuildContextRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[10]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1167,7 @@ func (x *BuildContextRequest) String() string {
 func (*BuildContextRequest) ProtoMessage() {}
 
 func (x *BuildContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[10]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1180,7 @@ func (x *BuildContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildContextRequest.ProtoReflect.Descriptor instead.
 func (*BuildContextRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *BuildContextRequest) GetAgentId() string {
@@ -955,7 +1223,7 @@ type ContextPart struct {
 
 func (x *ContextPart) Reset() {
 	*x = ContextPart{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[11]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1235,7 @@ func (x *ContextPart) String() string {
 func (*ContextPart) ProtoMessage() {}
 
 func (x *ContextPart) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[11]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1248,7 @@ func (x *ContextPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextPart.ProtoReflect.Descriptor instead.
 func (*ContextPart) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ContextPart) GetName() string {
@@ -1033,7 +1301,7 @@ type BuildContextResponse struct {
 
 func (x *BuildContextResponse) Reset() {
 	*x = BuildContextResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[12]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1313,7 @@ func (x *BuildContextResponse) String() string {
 func (*BuildContextResponse) ProtoMessage() {}
 
 func (x *BuildContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[12]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1326,7 @@ func (x *BuildContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildContextResponse.ProtoReflect.Descriptor instead.
 func (*BuildContextResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{12}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BuildContextResponse) GetParts() []*ContextPart {
@@ -1095,7 +1363,7 @@ type CompactMemoryRequest struct {
 
 func (x *CompactMemoryRequest) Reset() {
 	*x = CompactMemoryRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1375,7 @@ func (x *CompactMemoryRequest) String() string {
 func (*CompactMemoryRequest) ProtoMessage() {}
 
 func (x *CompactMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1388,7 @@ func (x *CompactMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactMemoryRequest.ProtoReflect.Descriptor instead.
 func (*CompactMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CompactMemoryRequest) GetAgentId() string {
@@ -1152,7 +1420,7 @@ type CompactMemoryResponse struct {
 
 func (x *CompactMemoryResponse) Reset() {
 	*x = CompactMemoryResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1164,7 +1432,7 @@ func (x *CompactMemoryResponse) String() string {
 func (*CompactMemoryResponse) ProtoMessage() {}
 
 func (x *CompactMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1177,7 +1445,7 @@ func (x *CompactMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactMemoryResponse.ProtoReflect.Descriptor instead.
 func (*CompactMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CompactMemoryResponse) GetName() string {
@@ -1210,7 +1478,7 @@ type GetRunnerInfoRequest struct {
 
 func (x *GetRunnerInfoRequest) Reset() {
 	*x = GetRunnerInfoRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1490,7 @@ func (x *GetRunnerInfoRequest) String() string {
 func (*GetRunnerInfoRequest) ProtoMessage() {}
 
 func (x *GetRunnerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1503,7 @@ func (x *GetRunnerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunnerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetRunnerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{16}
 }
 
 // GetRunnerInfoResponse describes the runner.
@@ -1255,14 +1523,16 @@ type GetRunnerInfoResponse struct {
 	// turns_active now.
 	TurnsActive int32 `protobuf:"varint,6,opt,name=turns_active,json=turnsActive,proto3" json:"turns_active,omitempty"`
 	// uptime of the process.
-	Uptime        *durationpb.Duration `protobuf:"bytes,7,opt,name=uptime,proto3" json:"uptime,omitempty"`
+	Uptime *durationpb.Duration `protobuf:"bytes,7,opt,name=uptime,proto3" json:"uptime,omitempty"`
+	// waiting is how many messages stand behind others in their conversations.
+	Waiting       int32 `protobuf:"varint,8,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetRunnerInfoResponse) Reset() {
 	*x = GetRunnerInfoResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1544,7 @@ func (x *GetRunnerInfoResponse) String() string {
 func (*GetRunnerInfoResponse) ProtoMessage() {}
 
 func (x *GetRunnerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1557,7 @@ func (x *GetRunnerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunnerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetRunnerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetRunnerInfoResponse) GetHolder() string {
@@ -1339,6 +1609,13 @@ func (x *GetRunnerInfoResponse) GetUptime() *durationpb.Duration {
 	return nil
 }
 
+func (x *GetRunnerInfoResponse) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
 // ListProvidersRequest chooses providers.
 type ListProvidersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1350,7 +1627,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1639,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1652,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListProvidersRequest) GetAll() bool {
@@ -1400,7 +1677,7 @@ type ProviderModel struct {
 
 func (x *ProviderModel) Reset() {
 	*x = ProviderModel{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1689,7 @@ func (x *ProviderModel) String() string {
 func (*ProviderModel) ProtoMessage() {}
 
 func (x *ProviderModel) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1702,7 @@ func (x *ProviderModel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderModel.ProtoReflect.Descriptor instead.
 func (*ProviderModel) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProviderModel) GetName() string {
@@ -1466,7 +1743,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1755,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1768,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Price) GetInput() float64 {
@@ -1550,7 +1827,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1839,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1852,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Provider) GetName() string {
@@ -1654,7 +1931,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1943,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1956,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*Provider {
@@ -1709,7 +1986,7 @@ type TestProviderRequest struct {
 
 func (x *TestProviderRequest) Reset() {
 	*x = TestProviderRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1998,7 @@ func (x *TestProviderRequest) String() string {
 func (*TestProviderRequest) ProtoMessage() {}
 
 func (x *TestProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +2011,7 @@ func (x *TestProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestProviderRequest.ProtoReflect.Descriptor instead.
 func (*TestProviderRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TestProviderRequest) GetName() string {
@@ -1776,7 +2053,7 @@ type TestProviderResponse struct {
 
 func (x *TestProviderResponse) Reset() {
 	*x = TestProviderResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +2065,7 @@ func (x *TestProviderResponse) String() string {
 func (*TestProviderResponse) ProtoMessage() {}
 
 func (x *TestProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +2078,7 @@ func (x *TestProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestProviderResponse.ProtoReflect.Descriptor instead.
 func (*TestProviderResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TestProviderResponse) GetProvider() string {
@@ -1881,12 +2158,15 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12;\n" +
 	"\vaccepted_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"acceptedAt\x12\x19\n" +
-	"\binbox_id\x18\x03 \x01(\x03R\ainboxId\"\x8e\x01\n" +
+	"\binbox_id\x18\x03 \x01(\x03R\ainboxId\"Q\n" +
+	"\aPayload\x122\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1e.theclaw.runner.v1.PayloadKindR\x04kind\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x8e\x01\n" +
 	"\x0eWaitRunRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05runId\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xab\x02\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xc0\x03\n" +
 	"\x0fWaitRunResponse\x124\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x1c.theclaw.runner.v1.RunStatusR\x06status\x129\n" +
 	"\n" +
@@ -1895,12 +2175,18 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12!\n" +
 	"\finput_tokens\x18\x06 \x01(\x03R\vinputTokens\x12#\n" +
-	"\routput_tokens\x18\a \x01(\x03R\foutputTokens\"x\n" +
+	"\routput_tokens\x18\a \x01(\x03R\foutputTokens\x12:\n" +
+	"\n" +
+	"error_code\x18\b \x01(\x0e2\x1b.theclaw.runner.v1.RunErrorR\terrorCode\x126\n" +
+	"\bpayloads\x18\t \x03(\v2\x1a.theclaw.runner.v1.PayloadR\bpayloads\x12\x1f\n" +
+	"\vmerged_into\x18\n" +
+	" \x01(\tR\n" +
+	"mergedInto\"x\n" +
 	"\x10StreamRunRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05runId\x12\x1b\n" +
-	"\tafter_seq\x18\x03 \x01(\x04R\bafterSeq\"\xd1\x01\n" +
+	"\tafter_seq\x18\x03 \x01(\x04R\bafterSeq\"\xae\x03\n" +
 	"\x11StreamRunResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x124\n" +
 	"\x06stream\x18\x02 \x01(\x0e2\x1c.theclaw.runner.v1.RunStreamR\x06stream\x12\x14\n" +
@@ -1909,7 +2195,15 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x04tool\x18\x05 \x01(\tR\x04tool\x12\x17\n" +
 	"\acall_id\x18\x06 \x01(\tR\x06callId\x12\x1d\n" +
 	"\n" +
-	"will_retry\x18\a \x01(\bR\twillRetry\"Z\n" +
+	"will_retry\x18\a \x01(\bR\twillRetry\x12:\n" +
+	"\n" +
+	"error_code\x18\f \x01(\x0e2\x1b.theclaw.runner.v1.RunErrorR\terrorCode\x12!\n" +
+	"\finput_tokens\x18\b \x01(\x03R\vinputTokens\x12#\n" +
+	"\routput_tokens\x18\t \x01(\x03R\foutputTokens\x126\n" +
+	"\bpayloads\x18\n" +
+	" \x03(\v2\x1a.theclaw.runner.v1.PayloadR\bpayloads\x12\x1f\n" +
+	"\vmerged_into\x18\v \x01(\tR\n" +
+	"mergedInto\"Z\n" +
 	"\x0fAbortRunRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
@@ -1938,7 +2232,7 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\bmessages\x18\x02 \x01(\x05R\bmessages\x12\x1f\n" +
 	"\vdigested_id\x18\x03 \x01(\x03R\n" +
 	"digestedId\"\x16\n" +
-	"\x14GetRunnerInfoRequest\"\x8f\x02\n" +
+	"\x14GetRunnerInfoRequest\"\xa9\x02\n" +
 	"\x15GetRunnerInfoResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x18\n" +
 	"\asandbox\x18\x02 \x01(\tR\asandbox\x12)\n" +
@@ -1946,7 +2240,8 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\bprovider\x18\x04 \x01(\tR\bprovider\x12'\n" +
 	"\x0fprovider_origin\x18\x05 \x01(\tR\x0eproviderOrigin\x12!\n" +
 	"\fturns_active\x18\x06 \x01(\x05R\vturnsActive\x121\n" +
-	"\x06uptime\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06uptime\"(\n" +
+	"\x06uptime\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06uptime\x12\x18\n" +
+	"\awaiting\x18\b \x01(\x05R\awaiting\"(\n" +
 	"\x14ListProvidersRequest\x12\x10\n" +
 	"\x03all\x18\x01 \x01(\bR\x03all\"z\n" +
 	"\rProviderModel\x12\x12\n" +
@@ -1994,7 +2289,23 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x16RUN_STATUS_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rRUN_STATUS_OK\x10\x01\x12\x14\n" +
 	"\x10RUN_STATUS_ERROR\x10\x02\x12\x16\n" +
-	"\x12RUN_STATUS_TIMEOUT\x10\x03*\xa5\x01\n" +
+	"\x12RUN_STATUS_TIMEOUT\x10\x03*\xda\x01\n" +
+	"\bRunError\x12\x19\n" +
+	"\x15RUN_ERROR_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11RUN_ERROR_TIMEOUT\x10\x01\x12\x15\n" +
+	"\x11RUN_ERROR_ABORTED\x10\x02\x12\x13\n" +
+	"\x0fRUN_ERROR_MODEL\x10\x03\x12\x17\n" +
+	"\x13RUN_ERROR_TOOL_LOOP\x10\x04\x12\x16\n" +
+	"\x12RUN_ERROR_IN_DOUBT\x10\x05\x12\x13\n" +
+	"\x0fRUN_ERROR_PANIC\x10\x06\x12\x15\n" +
+	"\x11RUN_ERROR_CRASHED\x10\a\x12\x13\n" +
+	"\x0fRUN_ERROR_OTHER\x10\b*\x8d\x01\n" +
+	"\vPayloadKind\x12\x1c\n" +
+	"\x18PAYLOAD_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11PAYLOAD_KIND_TEXT\x10\x01\x12\x1a\n" +
+	"\x16PAYLOAD_KIND_REASONING\x10\x02\x12\x15\n" +
+	"\x11PAYLOAD_KIND_TOOL\x10\x03\x12\x16\n" +
+	"\x12PAYLOAD_KIND_ERROR\x10\x04*\xa5\x01\n" +
 	"\tRunStream\x12\x1a\n" +
 	"\x16RUN_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RUN_STREAM_LIFECYCLE\x10\x01\x12\x18\n" +
@@ -2032,79 +2343,87 @@ func file_theclaw_runner_v1_runner_proto_rawDescGZIP() []byte {
 	return file_theclaw_runner_v1_runner_proto_rawDescData
 }
 
-var file_theclaw_runner_v1_runner_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_theclaw_runner_v1_runner_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_theclaw_runner_v1_runner_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_theclaw_runner_v1_runner_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_theclaw_runner_v1_runner_proto_goTypes = []any{
 	(RunStatus)(0),                // 0: theclaw.runner.v1.RunStatus
-	(RunStream)(0),                // 1: theclaw.runner.v1.RunStream
-	(KeyState)(0),                 // 2: theclaw.runner.v1.KeyState
-	(*RunBatchRequest)(nil),       // 3: theclaw.runner.v1.RunBatchRequest
-	(*RunBatchResponse)(nil),      // 4: theclaw.runner.v1.RunBatchResponse
-	(*StartRunRequest)(nil),       // 5: theclaw.runner.v1.StartRunRequest
-	(*StartRunResponse)(nil),      // 6: theclaw.runner.v1.StartRunResponse
-	(*WaitRunRequest)(nil),        // 7: theclaw.runner.v1.WaitRunRequest
-	(*WaitRunResponse)(nil),       // 8: theclaw.runner.v1.WaitRunResponse
-	(*StreamRunRequest)(nil),      // 9: theclaw.runner.v1.StreamRunRequest
-	(*StreamRunResponse)(nil),     // 10: theclaw.runner.v1.StreamRunResponse
-	(*AbortRunRequest)(nil),       // 11: theclaw.runner.v1.AbortRunRequest
-	(*AbortRunResponse)(nil),      // 12: theclaw.runner.v1.AbortRunResponse
-	(*BuildContextRequest)(nil),   // 13: theclaw.runner.v1.BuildContextRequest
-	(*ContextPart)(nil),           // 14: theclaw.runner.v1.ContextPart
-	(*BuildContextResponse)(nil),  // 15: theclaw.runner.v1.BuildContextResponse
-	(*CompactMemoryRequest)(nil),  // 16: theclaw.runner.v1.CompactMemoryRequest
-	(*CompactMemoryResponse)(nil), // 17: theclaw.runner.v1.CompactMemoryResponse
-	(*GetRunnerInfoRequest)(nil),  // 18: theclaw.runner.v1.GetRunnerInfoRequest
-	(*GetRunnerInfoResponse)(nil), // 19: theclaw.runner.v1.GetRunnerInfoResponse
-	(*ListProvidersRequest)(nil),  // 20: theclaw.runner.v1.ListProvidersRequest
-	(*ProviderModel)(nil),         // 21: theclaw.runner.v1.ProviderModel
-	(*Price)(nil),                 // 22: theclaw.runner.v1.Price
-	(*Provider)(nil),              // 23: theclaw.runner.v1.Provider
-	(*ListProvidersResponse)(nil), // 24: theclaw.runner.v1.ListProvidersResponse
-	(*TestProviderRequest)(nil),   // 25: theclaw.runner.v1.TestProviderRequest
-	(*TestProviderResponse)(nil),  // 26: theclaw.runner.v1.TestProviderResponse
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(RunError)(0),                 // 1: theclaw.runner.v1.RunError
+	(PayloadKind)(0),              // 2: theclaw.runner.v1.PayloadKind
+	(RunStream)(0),                // 3: theclaw.runner.v1.RunStream
+	(KeyState)(0),                 // 4: theclaw.runner.v1.KeyState
+	(*RunBatchRequest)(nil),       // 5: theclaw.runner.v1.RunBatchRequest
+	(*RunBatchResponse)(nil),      // 6: theclaw.runner.v1.RunBatchResponse
+	(*StartRunRequest)(nil),       // 7: theclaw.runner.v1.StartRunRequest
+	(*StartRunResponse)(nil),      // 8: theclaw.runner.v1.StartRunResponse
+	(*Payload)(nil),               // 9: theclaw.runner.v1.Payload
+	(*WaitRunRequest)(nil),        // 10: theclaw.runner.v1.WaitRunRequest
+	(*WaitRunResponse)(nil),       // 11: theclaw.runner.v1.WaitRunResponse
+	(*StreamRunRequest)(nil),      // 12: theclaw.runner.v1.StreamRunRequest
+	(*StreamRunResponse)(nil),     // 13: theclaw.runner.v1.StreamRunResponse
+	(*AbortRunRequest)(nil),       // 14: theclaw.runner.v1.AbortRunRequest
+	(*AbortRunResponse)(nil),      // 15: theclaw.runner.v1.AbortRunResponse
+	(*BuildContextRequest)(nil),   // 16: theclaw.runner.v1.BuildContextRequest
+	(*ContextPart)(nil),           // 17: theclaw.runner.v1.ContextPart
+	(*BuildContextResponse)(nil),  // 18: theclaw.runner.v1.BuildContextResponse
+	(*CompactMemoryRequest)(nil),  // 19: theclaw.runner.v1.CompactMemoryRequest
+	(*CompactMemoryResponse)(nil), // 20: theclaw.runner.v1.CompactMemoryResponse
+	(*GetRunnerInfoRequest)(nil),  // 21: theclaw.runner.v1.GetRunnerInfoRequest
+	(*GetRunnerInfoResponse)(nil), // 22: theclaw.runner.v1.GetRunnerInfoResponse
+	(*ListProvidersRequest)(nil),  // 23: theclaw.runner.v1.ListProvidersRequest
+	(*ProviderModel)(nil),         // 24: theclaw.runner.v1.ProviderModel
+	(*Price)(nil),                 // 25: theclaw.runner.v1.Price
+	(*Provider)(nil),              // 26: theclaw.runner.v1.Provider
+	(*ListProvidersResponse)(nil), // 27: theclaw.runner.v1.ListProvidersResponse
+	(*TestProviderRequest)(nil),   // 28: theclaw.runner.v1.TestProviderRequest
+	(*TestProviderResponse)(nil),  // 29: theclaw.runner.v1.TestProviderResponse
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
 }
 var file_theclaw_runner_v1_runner_proto_depIdxs = []int32{
-	27, // 0: theclaw.runner.v1.StartRunResponse.accepted_at:type_name -> google.protobuf.Timestamp
-	28, // 1: theclaw.runner.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
-	0,  // 2: theclaw.runner.v1.WaitRunResponse.status:type_name -> theclaw.runner.v1.RunStatus
-	27, // 3: theclaw.runner.v1.WaitRunResponse.started_at:type_name -> google.protobuf.Timestamp
-	27, // 4: theclaw.runner.v1.WaitRunResponse.ended_at:type_name -> google.protobuf.Timestamp
-	1,  // 5: theclaw.runner.v1.StreamRunResponse.stream:type_name -> theclaw.runner.v1.RunStream
-	14, // 6: theclaw.runner.v1.BuildContextResponse.parts:type_name -> theclaw.runner.v1.ContextPart
-	28, // 7: theclaw.runner.v1.GetRunnerInfoResponse.uptime:type_name -> google.protobuf.Duration
-	22, // 8: theclaw.runner.v1.ProviderModel.price:type_name -> theclaw.runner.v1.Price
-	2,  // 9: theclaw.runner.v1.Provider.key:type_name -> theclaw.runner.v1.KeyState
-	21, // 10: theclaw.runner.v1.Provider.models:type_name -> theclaw.runner.v1.ProviderModel
-	23, // 11: theclaw.runner.v1.ListProvidersResponse.providers:type_name -> theclaw.runner.v1.Provider
-	28, // 12: theclaw.runner.v1.TestProviderResponse.latency:type_name -> google.protobuf.Duration
-	28, // 13: theclaw.runner.v1.TestProviderResponse.first_token:type_name -> google.protobuf.Duration
-	3,  // 14: theclaw.runner.v1.RunnerService.RunBatch:input_type -> theclaw.runner.v1.RunBatchRequest
-	5,  // 15: theclaw.runner.v1.RunnerService.StartRun:input_type -> theclaw.runner.v1.StartRunRequest
-	7,  // 16: theclaw.runner.v1.RunnerService.WaitRun:input_type -> theclaw.runner.v1.WaitRunRequest
-	9,  // 17: theclaw.runner.v1.RunnerService.StreamRun:input_type -> theclaw.runner.v1.StreamRunRequest
-	11, // 18: theclaw.runner.v1.RunnerService.AbortRun:input_type -> theclaw.runner.v1.AbortRunRequest
-	13, // 19: theclaw.runner.v1.RunnerService.BuildContext:input_type -> theclaw.runner.v1.BuildContextRequest
-	16, // 20: theclaw.runner.v1.RunnerService.CompactMemory:input_type -> theclaw.runner.v1.CompactMemoryRequest
-	18, // 21: theclaw.runner.v1.RunnerService.GetRunnerInfo:input_type -> theclaw.runner.v1.GetRunnerInfoRequest
-	20, // 22: theclaw.runner.v1.RunnerService.ListProviders:input_type -> theclaw.runner.v1.ListProvidersRequest
-	25, // 23: theclaw.runner.v1.RunnerService.TestProvider:input_type -> theclaw.runner.v1.TestProviderRequest
-	4,  // 24: theclaw.runner.v1.RunnerService.RunBatch:output_type -> theclaw.runner.v1.RunBatchResponse
-	6,  // 25: theclaw.runner.v1.RunnerService.StartRun:output_type -> theclaw.runner.v1.StartRunResponse
-	8,  // 26: theclaw.runner.v1.RunnerService.WaitRun:output_type -> theclaw.runner.v1.WaitRunResponse
-	10, // 27: theclaw.runner.v1.RunnerService.StreamRun:output_type -> theclaw.runner.v1.StreamRunResponse
-	12, // 28: theclaw.runner.v1.RunnerService.AbortRun:output_type -> theclaw.runner.v1.AbortRunResponse
-	15, // 29: theclaw.runner.v1.RunnerService.BuildContext:output_type -> theclaw.runner.v1.BuildContextResponse
-	17, // 30: theclaw.runner.v1.RunnerService.CompactMemory:output_type -> theclaw.runner.v1.CompactMemoryResponse
-	19, // 31: theclaw.runner.v1.RunnerService.GetRunnerInfo:output_type -> theclaw.runner.v1.GetRunnerInfoResponse
-	24, // 32: theclaw.runner.v1.RunnerService.ListProviders:output_type -> theclaw.runner.v1.ListProvidersResponse
-	26, // 33: theclaw.runner.v1.RunnerService.TestProvider:output_type -> theclaw.runner.v1.TestProviderResponse
-	24, // [24:34] is the sub-list for method output_type
-	14, // [14:24] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	30, // 0: theclaw.runner.v1.StartRunResponse.accepted_at:type_name -> google.protobuf.Timestamp
+	2,  // 1: theclaw.runner.v1.Payload.kind:type_name -> theclaw.runner.v1.PayloadKind
+	31, // 2: theclaw.runner.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	0,  // 3: theclaw.runner.v1.WaitRunResponse.status:type_name -> theclaw.runner.v1.RunStatus
+	30, // 4: theclaw.runner.v1.WaitRunResponse.started_at:type_name -> google.protobuf.Timestamp
+	30, // 5: theclaw.runner.v1.WaitRunResponse.ended_at:type_name -> google.protobuf.Timestamp
+	1,  // 6: theclaw.runner.v1.WaitRunResponse.error_code:type_name -> theclaw.runner.v1.RunError
+	9,  // 7: theclaw.runner.v1.WaitRunResponse.payloads:type_name -> theclaw.runner.v1.Payload
+	3,  // 8: theclaw.runner.v1.StreamRunResponse.stream:type_name -> theclaw.runner.v1.RunStream
+	1,  // 9: theclaw.runner.v1.StreamRunResponse.error_code:type_name -> theclaw.runner.v1.RunError
+	9,  // 10: theclaw.runner.v1.StreamRunResponse.payloads:type_name -> theclaw.runner.v1.Payload
+	17, // 11: theclaw.runner.v1.BuildContextResponse.parts:type_name -> theclaw.runner.v1.ContextPart
+	31, // 12: theclaw.runner.v1.GetRunnerInfoResponse.uptime:type_name -> google.protobuf.Duration
+	25, // 13: theclaw.runner.v1.ProviderModel.price:type_name -> theclaw.runner.v1.Price
+	4,  // 14: theclaw.runner.v1.Provider.key:type_name -> theclaw.runner.v1.KeyState
+	24, // 15: theclaw.runner.v1.Provider.models:type_name -> theclaw.runner.v1.ProviderModel
+	26, // 16: theclaw.runner.v1.ListProvidersResponse.providers:type_name -> theclaw.runner.v1.Provider
+	31, // 17: theclaw.runner.v1.TestProviderResponse.latency:type_name -> google.protobuf.Duration
+	31, // 18: theclaw.runner.v1.TestProviderResponse.first_token:type_name -> google.protobuf.Duration
+	5,  // 19: theclaw.runner.v1.RunnerService.RunBatch:input_type -> theclaw.runner.v1.RunBatchRequest
+	7,  // 20: theclaw.runner.v1.RunnerService.StartRun:input_type -> theclaw.runner.v1.StartRunRequest
+	10, // 21: theclaw.runner.v1.RunnerService.WaitRun:input_type -> theclaw.runner.v1.WaitRunRequest
+	12, // 22: theclaw.runner.v1.RunnerService.StreamRun:input_type -> theclaw.runner.v1.StreamRunRequest
+	14, // 23: theclaw.runner.v1.RunnerService.AbortRun:input_type -> theclaw.runner.v1.AbortRunRequest
+	16, // 24: theclaw.runner.v1.RunnerService.BuildContext:input_type -> theclaw.runner.v1.BuildContextRequest
+	19, // 25: theclaw.runner.v1.RunnerService.CompactMemory:input_type -> theclaw.runner.v1.CompactMemoryRequest
+	21, // 26: theclaw.runner.v1.RunnerService.GetRunnerInfo:input_type -> theclaw.runner.v1.GetRunnerInfoRequest
+	23, // 27: theclaw.runner.v1.RunnerService.ListProviders:input_type -> theclaw.runner.v1.ListProvidersRequest
+	28, // 28: theclaw.runner.v1.RunnerService.TestProvider:input_type -> theclaw.runner.v1.TestProviderRequest
+	6,  // 29: theclaw.runner.v1.RunnerService.RunBatch:output_type -> theclaw.runner.v1.RunBatchResponse
+	8,  // 30: theclaw.runner.v1.RunnerService.StartRun:output_type -> theclaw.runner.v1.StartRunResponse
+	11, // 31: theclaw.runner.v1.RunnerService.WaitRun:output_type -> theclaw.runner.v1.WaitRunResponse
+	13, // 32: theclaw.runner.v1.RunnerService.StreamRun:output_type -> theclaw.runner.v1.StreamRunResponse
+	15, // 33: theclaw.runner.v1.RunnerService.AbortRun:output_type -> theclaw.runner.v1.AbortRunResponse
+	18, // 34: theclaw.runner.v1.RunnerService.BuildContext:output_type -> theclaw.runner.v1.BuildContextResponse
+	20, // 35: theclaw.runner.v1.RunnerService.CompactMemory:output_type -> theclaw.runner.v1.CompactMemoryResponse
+	22, // 36: theclaw.runner.v1.RunnerService.GetRunnerInfo:output_type -> theclaw.runner.v1.GetRunnerInfoResponse
+	27, // 37: theclaw.runner.v1.RunnerService.ListProviders:output_type -> theclaw.runner.v1.ListProvidersResponse
+	29, // 38: theclaw.runner.v1.RunnerService.TestProvider:output_type -> theclaw.runner.v1.TestProviderResponse
+	29, // [29:39] is the sub-list for method output_type
+	19, // [19:29] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_runner_v1_runner_proto_init() }
@@ -2112,14 +2431,14 @@ func file_theclaw_runner_v1_runner_proto_init() {
 	if File_theclaw_runner_v1_runner_proto != nil {
 		return
 	}
-	file_theclaw_runner_v1_runner_proto_msgTypes[19].OneofWrappers = []any{}
+	file_theclaw_runner_v1_runner_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_runner_v1_runner_proto_rawDesc), len(file_theclaw_runner_v1_runner_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   24,
+			NumEnums:      5,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -49,7 +49,8 @@ type RunnerServiceClient interface {
 	// StreamRun sends what happens in a run, from a sequence number on, up to
 	// its one lifecycle end or error.
 	StreamRun(ctx context.Context, in *StreamRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamRunResponse], error)
-	// AbortRun ends a run that is under way here; partial text is kept.
+	// AbortRun ends a run that is under way here, or waits in a queue that is
+	// worked on here; partial text is kept.
 	AbortRun(ctx context.Context, in *AbortRunRequest, opts ...grpc.CallOption) (*AbortRunResponse, error)
 	// BuildContext answers exactly what the model would get.
 	BuildContext(ctx context.Context, in *BuildContextRequest, opts ...grpc.CallOption) (*BuildContextResponse, error)
@@ -201,7 +202,8 @@ type RunnerServiceServer interface {
 	// StreamRun sends what happens in a run, from a sequence number on, up to
 	// its one lifecycle end or error.
 	StreamRun(*StreamRunRequest, grpc.ServerStreamingServer[StreamRunResponse]) error
-	// AbortRun ends a run that is under way here; partial text is kept.
+	// AbortRun ends a run that is under way here, or waits in a queue that is
+	// worked on here; partial text is kept.
 	AbortRun(context.Context, *AbortRunRequest) (*AbortRunResponse, error)
 	// BuildContext answers exactly what the model would get.
 	BuildContext(context.Context, *BuildContextRequest) (*BuildContextResponse, error)

@@ -1,0 +1,40 @@
+package runner
+
+import (
+	"context"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner/internal/outcome"
+)
+
+// ending is the end of a run as its caller is told (S1-13). The reply to a run
+// that was answered together with another one is that one's.
+func (s *Service) ending(ctx context.Context, t *registrypb.Turn) *runnerpb.WaitRunResponse {
+	out := &runnerpb.WaitRunResponse{
+		Status: runnerpb.RunStatus_RUN_STATUS_OK, StartedAt: t.GetClaimedAt(), EndedAt: t.GetFinishedAt(),
+		InputTokens: t.GetUsage().GetInput(), OutputTokens: t.GetUsage().GetOutput(), MergedInto: t.GetLeader(),
+	}
+	switch t.GetFate() {
+	case registrypb.Fate_FATE_DEAD, registrypb.Fate_FATE_ABORTED:
+		out.Status, out.Error, out.ErrorCode = runnerpb.RunStatus_RUN_STATUS_ERROR, t.GetError(), outcome.Code(t)
+		if out.GetError() == "" {
+			out.Error = "aborted before it began"
+		}
+		out.Payloads = []*runnerpb.Payload{{Kind: runnerpb.PayloadKind_PAYLOAD_KIND_ERROR, Text: out.GetError()}}
+	case registrypb.Fate_FATE_MERGED:
+		if leader, err := s.account(ctx, t.GetAgentId(), t.GetLeader(), 0); err == nil {
+			with := s.ending(ctx, leader)
+			out.Text, out.Payloads = with.GetText(), with.GetPayloads()
+		}
+	case registrypb.Fate_FATE_REPLIED:
+		out.Payloads = outcome.Payloads(t)
+		for _, p := range out.GetPayloads() {
+			if p.GetKind() == runnerpb.PayloadKind_PAYLOAD_KIND_TEXT {
+				out.Text = p.GetText()
+			}
+		}
+	default:
+	}
+	return out
+}

@@ -1,0 +1,184 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/thread"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// maxFollowers is how many events are answered together with one.
+const maxFollowers = 20
+
+var errWithdrawn = errors.New("withdrawn before its turn began")
+
+// entry is an event in its lane.
+//
+//	waiting --its turn--> begun
+//	   |  \--an earlier one takes it along--> begun, until that one has ended
+//	   v
+//	withdrawn --ended--> gone
+//	   \--not to be withdrawn any more--> waiting
+type entry struct {
+	event *registrypb.PendingEvent
+
+	// Under the batch's mu:
+	begun  bool
+	gone   chan struct{} // withdrawn; closed when it is known what came of it
+	cancel context.CancelCauseFunc
+}
+
+// enter waits for a place. errWithdrawn when the event is withdrawn meanwhile.
+func (b *Batch) enter(ctx context.Context, w *entry, s *slot) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	b.mu.Lock()
+	gone := w.gone
+	w.cancel = cancel
+	b.mu.Unlock()
+	if gone != nil {
+		return errWithdrawn
+	}
+	err := s.take(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w.cancel = nil
+	if w.gone != nil {
+		s.give()
+		return errWithdrawn
+	}
+	w.begun = err == nil || w.begun
+	return err
+}
+
+// follow are the events right behind one that may be answered with it, when the
+// mode of the queue is the asked one: those of the same speaker. They cannot be
+// withdrawn until parted.
+func (b *Batch) follow(first *entry, mode registrypb.QueueMode) (out []*registrypb.Member) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mode != mode {
+		return nil
+	}
+	fresh := false
+	for _, w := range b.lanes[first.event.GetThreadId()] {
+		switch {
+		case w == first:
+		case w.gone != nil || len(out) == maxFollowers || w.event.GetEvent().GetSource() != first.event.GetEvent().GetSource():
+			return news(fresh, out)
+		default:
+			fresh = fresh || !w.begun
+			w.begun = true
+			out = append(out, &registrypb.Member{InboxId: w.event.GetEvent().GetId(), Key: w.event.GetKey()})
+		}
+	}
+	return news(fresh, out)
+}
+
+// news leaves out what was answered before, unless there is more: the registry
+// knows who has joined already, and keeps to the order of the rest.
+func news(fresh bool, list []*registrypb.Member) []*registrypb.Member {
+	if !fresh {
+		return nil
+	}
+	return list
+}
+
+// parted frees what a turn took along and did not answer.
+func (b *Batch) parted(threadID string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.lanes[threadID] {
+		w.begun = false
+	}
+}
+
+// Withdraw asks that an event be ended that no turn has begun. It answers false
+// when there is none such here: it has begun, or has its fate. What came of it
+// its fate tells.
+func (b *Batch) Withdraw(ctx context.Context, key string) (bool, error) {
+	b.Poke()
+	id, _ := thread.KeyID(key)
+	for {
+		b.mu.Lock()
+		w := b.find(key)
+		switch {
+		case w != nil && w.gone != nil:
+			b.mu.Unlock()
+			return true, nil
+		case w != nil && !w.begun:
+			w.gone = make(chan struct{})
+			if w.cancel != nil {
+				w.cancel(errWithdrawn)
+			}
+			b.mu.Unlock()
+			select {
+			case b.leaving <- w:
+				return true, nil
+			case <-b.stop:
+				return false, ErrEnded
+			}
+		case w != nil || b.scanned >= id:
+			b.mu.Unlock()
+			return false, nil
+		case b.ended:
+			b.mu.Unlock()
+			return false, ErrEnded
+		}
+		progress := b.progress
+		b.mu.Unlock()
+		select {
+		case <-progress:
+		case <-ctx.Done():
+			return false, fmt.Errorf("withdraw event: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// Waiting is how many events stand behind others.
+func (b *Batch) Waiting() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, lane := range b.lanes {
+		n += max(len(lane)-1, 0)
+	}
+	return n
+}
+
+// find answers the entry of a key. The caller holds mu.
+func (b *Batch) find(key string) *entry {
+	for _, lane := range b.lanes {
+		for _, w := range lane {
+			if w.event.GetKey() == key {
+				return w
+			}
+		}
+	}
+	return nil
+}
+
+// settle ends a withdrawn event, or lets it wait again.
+func (b *Batch) settle(ctx context.Context, w *entry) {
+	err := error(fault.New(0, fault.TurnBegun, "", ""))
+	if b.deps.Withdraw != nil {
+		call, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err = b.deps.Withdraw(call, b.cfg.AgentID, w.event)
+		cancel()
+	}
+	if err == nil {
+		b.finished(w.event.GetThreadId(), w.event.GetEvent().GetId(), false)
+	} else if ctx.Err() == nil && !fault.Is(err, fault.TurnBegun) {
+		b.deps.Logger.WarnContext(ctx, "event not withdrawn", "agent_id", b.cfg.AgentID, "event_id", w.event.GetEvent().GetId(), "error", fault.Chain(err))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	gone := w.gone
+	if w.gone = nil; err == nil {
+		w.gone = gone
+	}
+	close(gone)
+}

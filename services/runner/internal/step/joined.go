@@ -1,0 +1,48 @@
+package step
+
+import (
+	"encoding/json"
+	"fmt"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/prompt"
+	"github.com/theclaw/agents/services/runner/internal/tool"
+)
+
+// SteerKey is the key of the messages that join before a round's call.
+func SteerKey(round int) string { return fmt.Sprintf("steer:%d", round) }
+
+// Joined are the messages of a steer step as a model reads them; none without one.
+func Joined(s *registrypb.Step) ([]model.Message, error) {
+	var j struct {
+		Messages []struct {
+			Source  string `json:"source"`
+			Content string `json:"content"`
+		} `json:"messages"`
+	}
+	if s == nil {
+		return nil, nil
+	}
+	if err := json.Unmarshal(s.GetResult(), &j); err != nil {
+		return nil, fmt.Errorf("decode steer step: %w", err)
+	}
+	var out []model.Message
+	for _, m := range j.Messages {
+		out = append(out, prompt.Message(prompt.Event{Source: m.Source, Content: m.Content}))
+	}
+	return out, nil
+}
+
+// Fallback is what is said when the model says nothing after a tool that failed
+// (S1-56); empty when none did.
+func (b *Book) Fallback() string {
+	if len(b.order) == 0 {
+		return ""
+	}
+	last := b.tools[b.order[len(b.order)-1]]
+	if why := tool.Failure(last.GetResult()); why != "" {
+		return "I have no answer: " + last.GetName() + " failed, " + Clip(why, 300) + "."
+	}
+	return ""
+}

@@ -1,0 +1,135 @@
+package told_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/told"
+	"github.com/theclaw/agents/services/runner/internal/voice"
+)
+
+// shown is what a person would see of items: a restart takes back what was said
+// since the last tool.
+func shown(b string, items []run.Item) string {
+	for _, i := range items {
+		switch {
+		case i.Phase == run.Restart:
+			b = b[:strings.LastIndexByte(b, '|')+1]
+		case i.Kind == run.Tool && i.Phase == run.End:
+			b += "{" + i.CallID + "}|"
+		case i.Phase == run.Start && i.Kind == run.Lifecycle:
+			b += "|"
+		case i.Phase == run.Delta:
+			b += i.Text
+		}
+	}
+	return b
+}
+
+// S1-15: whatever a watcher has got, from whichever process and whichever try, it
+// gets the rest from the journal: no gap, and nothing twice.
+func TestJournalTellsWhatWasHeard(t *testing.T) {
+	for seed := range uint64(200) {
+		chance := rand.New(rand.NewPCG(seed, 1))
+		var journal []*pb.Step
+		type reader struct {
+			seq  uint64
+			text string
+		}
+		var readers []reader
+		want := "|"
+		gen := uint64(1)
+		var hub *run.Hub
+		var s *run.Stream
+		var v *voice.Voice
+		process := func() { // a new one, or the first
+			hub = &run.Hub{}
+			s = hub.Open("k", gen)
+			v = voice.New(s)
+			v.Begin(journal)
+			gen++
+		}
+		look := func() { // everybody reads on; somebody new comes
+			readers = append(readers, reader{})
+			for n := range readers {
+				r := &readers[n]
+				if chance.IntN(2) == 0 {
+					continue
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				items, err := s.Next(ctx, r.seq)
+				if err != nil {
+					continue // nothing new
+				}
+				items = items[:1+chance.IntN(len(items))]
+				r.text, r.seq = shown(r.text, items), items[len(items)-1].Seq
+			}
+		}
+		process()
+		for round := 1; round <= 4; round++ {
+			for tries := chance.IntN(3); tries >= 0; tries-- {
+				if chance.IntN(3) == 0 {
+					process()
+				}
+				v.Call()
+				var resp model.Response
+				for p := range chance.IntN(6) {
+					d := model.Delta{Text: fmt.Sprintf("<%d.%d.%d>", round, tries, p)}
+					if chance.IntN(3) == 0 {
+						d = model.Delta{Reasoning: fmt.Sprintf("(%d)", p)}
+					}
+					resp.Text += d.Text
+					resp.Reasoning += d.Reasoning
+					v.Delta(d)
+					if tries == 0 {
+						want += d.Text + d.Reasoning
+					}
+					look()
+				}
+				if tries > 0 {
+					continue
+				}
+				_, result, _ := step.NewAnswer(resp, v.Answered())
+				row := step.Model(int32(len(journal)+1), round, "p", model.Request{}, resp, result)
+				journal = append(journal, row)
+				v.Settled()
+			}
+			tools := 1 + chance.IntN(3)
+			if round == 4 {
+				tools = 0 // the answer that ends the run
+			}
+			for n := 1; n <= tools; n++ {
+				c := model.ToolCall{ID: fmt.Sprintf("%d.%d", round, n), Name: "bash_exec", Arguments: []byte("{}")}
+				row := step.Intent(int32(len(journal)+1), round, n, step.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
+				journal = append(journal, row)
+				if chance.IntN(4) == 0 {
+					process()
+				}
+				v.ToolStart(n, c)
+				v.Output(n, c)([]byte("printed"))
+				look()
+				journal[len(journal)-1] = step.Settled(row, pb.StepState_STEP_STATE_DONE, []byte("{}"))
+				v.ToolEnd(n, c, []byte("{}"))
+				want += "{" + c.ID + "}|"
+				look()
+			}
+		}
+		tale := told.Of(journal)
+		if !tale.Exact {
+			t.Fatalf("seed %d: not exact", seed)
+		}
+		for _, r := range append(readers, reader{}) {
+			if got := shown(r.text, tale.After(r.seq)); got != want {
+				t.Fatalf("seed %d: a reader at %d.%d got\n%s, want\n%s", seed, r.seq>>32, r.seq&(1<<32-1), got, want)
+			}
+		}
+	}
+}

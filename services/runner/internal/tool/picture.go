@@ -1,0 +1,46 @@
+package tool
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/theclaw/agents/internal/sandbox"
+)
+
+// A picture in an output is megabytes that nobody reads: as a data URL, or as a
+// JSON value of the kinds models use.
+var (
+	dataURL = regexp.MustCompile(`data:(?:image|audio|video)/[a-zA-Z0-9.+-]+;base64,[A-Za-z0-9+/_=-]{64,}(?:\r?\n[A-Za-z0-9+/_=-]{60,})*`)
+	blob    = regexp.MustCompile(`("(?:data|b64_json|image|image_base64)"\s*:\s*")[A-Za-z0-9+/_=-]{512,}"`)
+	solid   = regexp.MustCompile(`[A-Za-z0-9+/_-]{512,}={0,2}`)
+)
+
+// withoutPictures is a text with a note where a picture was (S1-51).
+func withoutPictures(s string) string {
+	s = dataURL.ReplaceAllStringFunc(s, note)
+	return blob.ReplaceAllStringFunc(s, func(m string) string {
+		return blob.FindStringSubmatch(m)[1] + note(m) + `"`
+	})
+}
+
+func note(m string) string { return fmt.Sprintf("[picture left out, %d bytes]", len(m)) }
+
+// Printed is a piece of output as a watcher may read it, in at most n bytes. A
+// piece may hold a part of a picture only, so that all that looks like one goes.
+func Printed(b []byte, n int) string {
+	return cut(solid.ReplaceAllStringFunc(withoutPictures(sandbox.Text(b)), note), n)
+}
+
+// Failure is what went wrong in a call, in a few words; empty: nothing did.
+func Failure(result []byte) string {
+	r, problem := decode(result)
+	switch {
+	case problem != "":
+		return problem
+	case r.TimedOut:
+		return "it took too long"
+	case r.ExitCode != 0:
+		return fmt.Sprintf("it ended with exit code %d", r.ExitCode)
+	}
+	return ""
+}
