@@ -59,7 +59,7 @@ func Sync(dir string, n int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }()
 	defer f.Close()
 	block := make([]byte, record)
 	return median(n, func(i int) error {
@@ -127,7 +127,7 @@ func Commits(dir string, w, n, records int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }()
 	defer f.Close()
 	queue := make(chan chan error, w)
 	var writer, writers sync.WaitGroup

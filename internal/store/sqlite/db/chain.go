@@ -62,7 +62,7 @@ func (d *DB) verifyTail() error {
 	if err != nil {
 		return fmt.Errorf("read chain: %w", err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // it says again what the statement said
 	var wantHash []byte
 	first := true
 	err = s.Each([]any{tail}, func(scan func(...any) error) error {

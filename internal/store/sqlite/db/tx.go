@@ -52,7 +52,7 @@ func (d *DB) run(q string, args []any) (conn.Result, error) {
 		return conn.Result{}, err
 	}
 	if once {
-		defer s.Close()
+		defer func() { _ = s.Close() }() // it says again what the statement said
 	}
 	r, err := s.Exec(args)
 	return r, d.note(err)
@@ -65,7 +65,7 @@ func (t *Tx) Row(q string, args []any, dest ...any) (bool, error) {
 		return false, err
 	}
 	if once {
-		defer s.Close()
+		defer func() { _ = s.Close() }() // it says again what the statement said
 	}
 	ok, err := s.Row(args, dest)
 	return ok, t.d.note(err)
@@ -78,7 +78,7 @@ func (t *Tx) Each(q string, args []any, fn func(scan func(...any) error) error) 
 		return err
 	}
 	if once {
-		defer s.Close()
+		defer func() { _ = s.Close() }() // it says again what the statement said
 	}
 	var own error // of fn: no fault of the database
 	err = s.Each(args, func(scan func(...any) error) error {
@@ -97,7 +97,7 @@ func (d *DB) ask(q string, args []any, dest ...any) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // it says again what the statement said
 	return s.Row(args, dest)
 }
 
