@@ -199,7 +199,7 @@ func TestChatStreams(t *testing.T) {
 	m.do("send-keys", "C-d")
 	m.shows("exit=0")
 	m.do("respawn-pane", "-k", shell)
-	m.shows("> Say something")
+	m.shows("a1: heard: are you there", "> Say something")
 	if !colours.MatchString(m.do("capture-pane", "-p", "-e")) {
 		t.Error("no colour without NO_COLOR, so that the test above shows nothing")
 	}
