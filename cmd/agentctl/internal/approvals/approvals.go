@@ -42,8 +42,8 @@ func of(a *registry.Approval) question {
 func Command(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "approvals",
-		Short: "Say yes or no to commands that agents want to run outside of the sandbox",
-		Long: `Say yes or no to commands that agents want to run outside of the sandbox, or with
+		Short: "Say yes or no to commands outside of the sandbox",
+		Long: `Say yes or no to commands outside of the sandbox, or with
 the network open. Agents with 'approvals: ask' in their settings ask; a yes is for
 the one command, once; no answer in five minutes is no.`,
 		Example: `  agentctl approvals list

@@ -97,7 +97,7 @@ func verifyCommand(e *command.Env) *cobra.Command {
 	var head string
 	c := &cobra.Command{
 		Use:   "verify",
-		Short: "Check every byte of the record, and name the first entry that was touched",
+		Short: "Check every byte, and name the first entry that was touched",
 		Long: `Check that no entry was changed, removed, put in or moved. The first that was is
 named, and the exit code is 1.
 

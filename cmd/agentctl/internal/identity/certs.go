@@ -91,7 +91,7 @@ func issueCommand(e *command.Env) *cobra.Command {
 	var n int
 	c := &cobra.Command{
 		Use:   "issue NAME...",
-		Short: "Make a certificate for owner, registry, runner, deliverer, runner-2 ...",
+		Short: "Make a certificate for owner, registry, runner, deliverer ...",
 		Example: `  agentctl certs issue runner-2
   agentctl certs issue owner --days 7`,
 		Args: command.Args("NAME..."),
