@@ -14,7 +14,7 @@ func (c *Core) FreeDisk() (int64, error) {
 	if err := unix.Statfs(c.Home.Path(), &st); err != nil {
 		return 0, agentdir.Fault(err)
 	}
-	return int64(st.Bavail) * int64(st.Bsize), nil
+	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // another type on other systems
 }
 
 // CheckDisk refuses new messages and new claims while there is little space: what
