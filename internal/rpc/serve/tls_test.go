@@ -184,7 +184,12 @@ func TestTCPServerChecksForItself(t *testing.T) {
 		{"of another domain", elsewhere, "runner", codes.Unauthenticated, "is not of the trust domain one.test"},
 		{"none", "", "", codes.Unavailable, "certificate required"},
 	} {
+		// A client of TLS 1.3 may be writing already when it is refused; then it sees
+		// the connection break before it reads why.
 		err := call(t, r.addr, careless(t, c.dir, c.cert))
+		for tries := 0; tries < 50 && status.Code(err) == codes.Unavailable && !strings.Contains(err.Error(), c.want); tries++ {
+			err = call(t, r.addr, careless(t, c.dir, c.cert))
+		}
 		if status.Code(err) != c.code || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %v with %q", c.name, err, c.code, c.want)
 		}
