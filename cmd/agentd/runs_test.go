@@ -164,7 +164,7 @@ func (r *runs) stream(ctx context.Context, agent, run string) (int, error) {
 				return ends, fmt.Errorf("item %d came after item %d", i.GetSeq(), after)
 			}
 			after = i.GetSeq()
-			if i.GetStream() == runnerv1.RunStream_RUN_STREAM_LIFECYCLE && i.GetPhase() != "start" {
+			if i.GetStream() == runnerv1.RunStream_RUN_STREAM_LIFECYCLE && (i.GetPhase() == "end" || i.GetPhase() == "error") {
 				ends++
 			}
 		}
