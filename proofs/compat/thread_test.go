@@ -186,14 +186,18 @@ func TestNothingRunsAtRest(t *testing.T) {
 		return err == nil && len(l.GetLeases()) == 0
 	}
 	await(t, "rest", atRest)
-	const slack = 20 // open databases, connections, those who wait for work
+	const slack = 20 // connections, those who wait for work
+	// What may stay open by design: a log for each of 22 agents, and three files for
+	// each of the 8 databases and the ones on their way out. Sixty conversations
+	// that stayed would be 180.
+	const kept = 22 + 3*(8+2)
 	goroutines, open := runtime.NumGoroutine(), files()
 	visit(20, 1)
 	visit(1, 60)
 	await(t, "all sends", func() bool { return len(sink.Arrivals("")) == 1+20+60 })
 	await(t, "rest", atRest)
 	await(t, "as few goroutines and files as before", func() bool {
-		return runtime.NumGoroutine() <= goroutines+slack && files() <= open+slack
+		return runtime.NumGoroutine() <= goroutines+slack && files() <= open+slack+kept
 	})
 }
 
