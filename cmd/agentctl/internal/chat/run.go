@@ -130,6 +130,12 @@ func (m *console) finish(f feed.Finished) tea.Cmd {
 	}
 	switch {
 	case f.OK:
+		// The journal may be read before the last pieces of the stream have come.
+		for _, st := range f.Turn.GetSteps() {
+			if st.GetKind() == registry.StepKind_STEP_KIND_TOOL {
+				m.said.End(st.GetCallId(), string(st.GetResult()), m.now())
+			}
+		}
 		m.said.Finish(f.Reply, measured(f.Turn), m.now())
 		m.said.Note(account(f.Turn))
 	case f.Err != nil && f.Turn.GetFate() == registry.Fate_FATE_ABORTED:
