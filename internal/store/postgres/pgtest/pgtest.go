@@ -1,0 +1,189 @@
+// Package pgtest owns PostgreSQL clusters for tests: made, started and removed by
+// the test that wants one, on a Unix socket of its own, durable as in production
+// unless asked otherwise. Where there are no server programs the test is skipped,
+// and says so.
+package pgtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Cluster is one running server.
+type Cluster struct {
+	dir  string
+	data string
+	port int
+	bin  string
+	as   *syscall.Credential
+	cmd  *exec.Cmd
+	ends chan error
+	n    atomic.Int64
+}
+
+// Start makes a cluster and starts it; it ends with the test. Settings are lines of
+// postgresql.conf. fsync is on unless they turn it off.
+func Start(t testing.TB, settings ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{bin: programs(t), as: someone(t), port: 5432}
+	// Short: a socket's path has 107 bytes. Not t.TempDir: it belongs to root.
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	c.dir, c.data = dir, filepath.Join(dir, "data")
+	if c.as != nil {
+		if err := os.Chown(dir, int(c.as.Uid), int(c.as.Gid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.run(t, "initdb", "--pgdata", c.data, "--auth=trust", "--username=claw", "--encoding=UTF8", "--locale=C", "--no-instructions", "--no-sync")
+	conf := append([]string{
+		"listen_addresses = ''", "unix_socket_directories = '" + dir + "'", "max_connections = 200", "shared_buffers = 64MB",
+		"log_min_messages = warning", "log_min_error_statement = panic",
+	}, settings...)
+	f, err := os.OpenFile(filepath.Join(c.data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range conf {
+		_, wrote := f.WriteString(line + "\n")
+		err = errors.Join(err, wrote)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c.Up(t)
+	t.Cleanup(func() { c.Kill(t) })
+	return c
+}
+
+// programs answers the directory of the server programs.
+func programs(t testing.TB) string {
+	t.Helper()
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if p, err := exec.LookPath("initdb"); err == nil {
+		found = append(found, filepath.Dir(p))
+	}
+	slices.Reverse(found)
+	for _, dir := range found {
+		if _, err := os.Stat(filepath.Join(dir, "initdb")); err == nil {
+			return dir
+		}
+	}
+	t.Skip("no PostgreSQL server programs here: install the package postgresql to run this test")
+	return ""
+}
+
+// someone is who runs the server: it refuses root.
+func someone(t testing.TB) *syscall.Credential {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, errU := strconv.ParseUint(u.Uid, 10, 32)
+		gid, errG := strconv.ParseUint(u.Gid, 10, 32)
+		if errU == nil && errG == nil {
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		}
+	}
+	t.Skip("PostgreSQL refuses to run as root, and there is no user postgres or nobody")
+	return nil
+}
+
+func (c *Cluster) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(c.bin, name), args...)
+	cmd.Dir = c.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as, Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+func (c *Cluster) run(t testing.TB, name string, args ...string) {
+	t.Helper()
+	if out, err := c.command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
+// Up starts the server, after Kill as well, and waits until it answers.
+func (c *Cluster) Up(t testing.TB) {
+	t.Helper()
+	c.cmd = c.command("postgres", "-D", c.data, "-p", strconv.Itoa(c.port))
+	var said bytes.Buffer
+	c.cmd.Stderr, c.cmd.Stdout = &said, &said
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.ends = make(chan error, 1)
+	go func(cmd *exec.Cmd, ends chan error) { ends <- cmd.Wait() }(c.cmd, c.ends)
+	deadline := time.Now().Add(time.Minute)
+	for {
+		conn, err := pgx.Connect(t.Context(), c.url("postgres"))
+		if err == nil {
+			if err := conn.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		select {
+		case end := <-c.ends:
+			t.Fatalf("postgres ended: %v\n%s", end, said.String())
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("postgres does not answer: %v", err)
+		}
+	}
+}
+
+// Kill ends the server and its children at once, as a crash does. Killing twice is fine.
+func (c *Cluster) Kill(t testing.TB) {
+	t.Helper()
+	if c.cmd == nil {
+		return
+	}
+	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
+	<-c.ends
+	c.cmd = nil
+}
+
+// Database makes an empty database and answers its URL.
+func (c *Cluster) Database(t testing.TB) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, c.url("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("claw%d", c.n.Add(1))
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+name)
+	if err := errors.Join(err, conn.Close(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	return c.url(name)
+}
+
+func (c *Cluster) url(db string) string {
+	return fmt.Sprintf("postgres://claw@/%s?host=%s&port=%d", db, c.dir, c.port)
+}

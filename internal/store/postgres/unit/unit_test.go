@@ -1,0 +1,115 @@
+package unit_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/store/postgres/schema"
+	"github.com/theclaw/agents/internal/store/postgres/unit"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+var inbox = store.Inbox("a")
+
+// open answers a pool over a new database with an agent "a" and its inbox.
+func open(t *testing.T, o unit.Options) (*unit.Pool, *pgxpool.Pool) {
+	t.Helper()
+	ctx := t.Context()
+	url := pgtest.Start(t).Database(t)
+	c, err := pgx.Connect(ctx, url)
+	if err == nil {
+		_, err = schema.Migrate(ctx, c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []string{
+		"INSERT INTO agent(agent_id) VALUES('a')",
+		"INSERT INTO thread(agent_id, thread_id, uuid) VALUES('a', 'inbox', 'u')",
+	} {
+		if _, err := c.Exec(ctx, q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	p, err := pgxpool.New(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	o.Pool = p
+	return unit.New(o), p
+}
+
+func say(text string) func(*unit.Tx) error {
+	return func(tx *unit.Tx) error {
+		tx.Insert(store.NewEvent{Source: thread.SourceSelf, Type: thread.TypeMessage, Content: text})
+		return nil
+	}
+}
+
+// A step appends in order under the lock of its thread, whoever else writes.
+func TestDo(t *testing.T) {
+	var commits []store.Commit
+	p, db := open(t, unit.Options{OnCommit: func(c store.Commit) { commits = append(commits, c) }})
+	for _, text := range []string{"one", "two"} {
+		if err := p.Do(t.Context(), inbox, nil, nil, say(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(commits) != 2 || commits[1].Events[0].ID != 2 {
+		t.Errorf("commits %v", commits)
+	}
+	boom := errors.New("boom")
+	err := p.Do(t.Context(), inbox, nil, nil, func(tx *unit.Tx) error { return errors.Join(say("three")(tx), boom) })
+	if !errors.Is(err, boom) {
+		t.Errorf("got %v", err)
+	}
+	var n, head int
+	if err := db.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM event), (SELECT head FROM thread)").Scan(&n, &head); err != nil || n != 2 || head != 2 {
+		t.Errorf("%d events, head %d, %v: a step that failed has left something", n, head, err)
+	}
+	if err := p.Do(t.Context(), store.Inbox("b"), nil, nil, say("x")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("no thread: %v", err)
+	}
+}
+
+// The fence is the row of the lease, and the token a thread was sealed with.
+func TestFence(t *testing.T) {
+	p, db := open(t, unit.Options{})
+	f := store.Fence{Resource: "agent/a", Token: 2}
+	do := func() error { return p.Do(t.Context(), inbox, &f, nil, say("x")) }
+	if err := do(); !errors.Is(err, store.ErrLeaseLost) {
+		t.Errorf("without a lease: %v", err)
+	}
+	exec := func(q string) {
+		t.Helper()
+		if _, err := db.Exec(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("INSERT INTO lease VALUES('a', 'agent/a', 2, 'h', '', 'r', 1000, now() + interval '1 hour')")
+	if err := do(); err != nil {
+		t.Error(err)
+	}
+	exec("UPDATE lease SET token = 3")
+	if err := do(); !errors.Is(err, store.ErrLeaseLost) {
+		t.Errorf("another holder: %v", err)
+	}
+	exec("UPDATE lease SET token = 2, expires_at = now() - interval '1 s'")
+	if err := do(); !errors.Is(err, store.ErrLeaseLost) {
+		t.Errorf("expired: %v", err)
+	}
+	exec("UPDATE lease SET token = 1, expires_at = now() + interval '1 hour'")
+	f.Token = 1
+	if err := do(); !errors.Is(err, store.ErrLeaseLost) {
+		t.Errorf("below the seal: %v", err)
+	}
+}
