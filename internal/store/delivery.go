@@ -52,6 +52,8 @@ type DueDelivery struct {
 	Key            string
 	Attempt        int
 	MaybeDuplicate bool
+	Parts          int   // parts of the message that were sent before
+	Reach          int64 // bytes of its text that they hold
 	Acked, Dead    int64 // outbound progress and dead rows after the call
 }
 
@@ -72,6 +74,9 @@ const (
 	OutcomeUnavailable = "unavailable"
 	OutcomeRejected    = "rejected"
 	OutcomeSkipped     = "skipped"
+	// OutcomePart is for a message that is sent in parts: one of them was sent, and
+	// more follow under the same attempt. What was sent is not sent again.
+	OutcomePart = "part"
 )
 
 // FinishDelivery records a send.
@@ -83,6 +88,8 @@ type FinishDelivery struct {
 	Error       string
 	RetryAfter  time.Duration
 	MaxAttempts int
+	Parts       int   // sent so far, for OutcomePart
+	Reach       int64 // bytes of the text in them
 	// Waits before the second and each later try, the last one for all that
 	// follow; nil means DeliveryWaits.
 	Waits []time.Duration
@@ -98,6 +105,8 @@ type Delivery struct {
 	ProviderID     string
 	Error          string
 	MaybeDuplicate bool
+	Parts          int   // sent, of a message in parts
+	Reach          int64 // bytes of its text in them
 	NextAt         time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time

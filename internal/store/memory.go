@@ -51,7 +51,8 @@ type Compaction struct {
 // Decision is a record/decision event.
 type Decision struct {
 	Key, Content string
-	// Turn and Step put it into a journal too; empty: outside of a turn.
+	// Step, when it has a key, is journalled too: in Turn, or with no turn under the
+	// key of the decision, so that what it has cost is counted.
 	Turn string
 	Step Step
 }

@@ -179,7 +179,22 @@ type Record struct {
 	// that is done or in doubt, by step key.
 	Toolcalls map[string]string
 	Failed    *FailedTry
+	// Says are messages to the peer before the turn has ended: each is appended,
+	// with its delivery, once and together with its step. Deliver, Console and
+	// BootID are as in Finish.
+	Says             []Say
+	Deliver, Console bool
+	BootID           string
 }
+
+// Say is a message to the peer that a step of a turn makes.
+type Say struct {
+	Step    string // key of the step
+	Content string // of the message event
+}
+
+// Key is the dedupe key of the event, given that of the turn.
+func (s Say) Key(turn string) string { return turn + ":" + s.Step + ":say" }
 
 // FailedTry is a model try without an answer.
 type FailedTry struct {

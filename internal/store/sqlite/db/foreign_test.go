@@ -221,6 +221,9 @@ func TestLaterColumns(t *testing.T) {
 	f := foreign(t, dir)
 	for _, q := range []string{
 		"ALTER TABLE x_step DROP COLUMN cache_write",
+		"ALTER TABLE x_delivery DROP COLUMN parts",
+		"ALTER TABLE x_delivery DROP COLUMN reach",
+		"INSERT INTO x_delivery(event_id, key, state, created_at, updated_at) VALUES(1, 'k', 'sent', 0, 0)",
 		"INSERT INTO x_step(turn, key, seq, kind, state, recorded_at) VALUES('t', 'model:1', 1, 'model', 'done', 0)",
 	} {
 		_, err := f.Exec(q)
@@ -235,6 +238,10 @@ func TestLaterColumns(t *testing.T) {
 	must(t, f.QueryRow("SELECT COUNT(*), SUM(cache_write) FROM x_step").Scan(&n, &written))
 	if n != 2 || written != 0 {
 		t.Errorf("%d steps, %d tokens", n, written)
+	}
+	must(t, f.QueryRow("SELECT COUNT(*), SUM(parts + reach) FROM x_delivery").Scan(&n, &written))
+	if n != 1 || written != 0 {
+		t.Errorf("%d deliveries, %d parts", n, written)
 	}
 }
 

@@ -31,14 +31,15 @@ func finish(tx *db.Tx, f store.Fence, fin store.Finish, t turnRow) (store.Finish
 		return out, err
 	}
 	var err error
+	way := way{fin.Deliver, fin.Console, fin.BootID}
 	switch fin.Fate {
 	case store.FateReplied:
-		out.ReplyID, err = say(tx, f, fin, fin.Key+":out", fin.Reply)
+		out.ReplyID, err = say(tx, f, way, fin.Key+":out", fin.Reply)
 	case store.FateDead:
 		sub := thread.SubtypeError
 		out.ErrorEventID, _, err = tx.InsertOnce(fin.Key+":err", f.Token, store.NewEvent{Source: thread.SourceSelf, Type: thread.TypeRecord, Subtype: &sub, Content: fin.Record})
 		if err == nil && fin.Apology != "" {
-			_, err = say(tx, f, fin, fin.Key+":apology", fin.Apology)
+			_, err = say(tx, f, way, fin.Key+":apology", fin.Apology)
 		}
 	default: // the other fates say nothing
 	}
@@ -56,8 +57,14 @@ func finish(tx *db.Tx, f store.Fence, fin store.Finish, t turnRow) (store.Finish
 	return out, err
 }
 
+// way is how what is said in a thread leaves it.
+type way struct {
+	deliver, console bool
+	bootID           string
+}
+
 // say appends an event of the agent and the row that will deliver it.
-func say(tx *db.Tx, f store.Fence, fin store.Finish, key, content string) (int64, error) {
+func say(tx *db.Tx, f store.Fence, out way, key, content string) (int64, error) {
 	if id, err := tx.Deduped(key); err != nil || id != 0 {
 		return id, err
 	}
@@ -68,7 +75,7 @@ func say(tx *db.Tx, f store.Fence, fin store.Finish, key, content string) (int64
 	if err := tx.Dedupe(key, ev.ID, f.Token); err != nil {
 		return 0, err
 	}
-	return ev.ID, outbox.Put(tx, ev, fin.Deliver, fin.Console, fin.BootID)
+	return ev.ID, outbox.Put(tx, ev, out.deliver, out.console, out.bootID)
 }
 
 // ResetCrashes forgets the claims of turns that were given back cleanly.

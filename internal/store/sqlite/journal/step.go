@@ -70,6 +70,11 @@ func Record(tx *db.Tx, f store.Fence, rec store.Record) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	for _, s := range rec.Says {
+		if _, err := say(tx, f, way{rec.Deliver, rec.Console, rec.BootID}, s.Key(rec.Key), s.Content); err != nil {
+			return 0, err
+		}
+	}
 	if fresh && (t.crashes > 0 || t.waitingSince > 0) {
 		// Progress: what crashed before is not what this message does, and an
 		// outage that began earlier is over.
@@ -85,11 +90,16 @@ func Record(tx *db.Tx, f store.Fence, rec store.Record) (int, error) {
 }
 
 // Decide appends a record/decision event once. In a turn its step is journalled
-// too, which is progress like any other.
+// too, which is progress like any other; outside of one it stands under the key of
+// the decision.
 func Decide(tx *db.Tx, f store.Fence, d store.Decision) error {
 	sub := thread.SubtypeDecision
 	_, _, err := tx.InsertOnce(d.Key, f.Token, store.NewEvent{Source: thread.SourceSelf, Type: thread.TypeRecord, Subtype: &sub, Content: d.Content})
-	if err != nil || d.Turn == "" {
+	if err != nil || d.Step.Key == "" {
+		return err
+	}
+	if d.Turn == "" {
+		_, err = putSteps(tx, f, d.Key, []store.Step{d.Step}, nil)
 		return err
 	}
 	_, err = Record(tx, f, store.Record{Key: d.Turn, Steps: []store.Step{d.Step}})

@@ -7,7 +7,8 @@
 //	   +------------------+  failed: wait until not_before
 //
 // Events leave in the order of their ids: a waiting one holds back those behind
-// it until it is sent or dead. A row found sending was left by a process that
+// it until it is sent or dead. One that is sent in parts stays sending from the first part to
+// the last, and goes on behind what was sent. A row found sending was left by a process that
 // died: it is sent again under the same key, flagged, and spends no attempt.
 // The functions run inside a transaction whose caller has checked the fence.
 package outbox
@@ -31,12 +32,12 @@ type row struct {
 	crashes   int
 }
 
-const columns = "event_id, key, state, attempts, not_before, channel, provider_id, boot_id, crashes, error, maybe_duplicate, created_at, updated_at, resolved"
+const columns = "event_id, key, state, attempts, not_before, channel, provider_id, boot_id, crashes, error, maybe_duplicate, created_at, updated_at, resolved, parts, reach"
 
 func scanRow(scan func(...any) error) (row, error) {
 	var d row
 	var created, updated int64
-	err := scan(&d.EventID, &d.Key, &d.State, &d.Attempts, &d.notBefore, &d.Channel, &d.ProviderID, &d.bootID, &d.crashes, &d.Error, &d.MaybeDuplicate, &created, &updated, &d.Resolved)
+	err := scan(&d.EventID, &d.Key, &d.State, &d.Attempts, &d.notBefore, &d.Channel, &d.ProviderID, &d.bootID, &d.crashes, &d.Error, &d.MaybeDuplicate, &created, &updated, &d.Resolved, &d.Parts, &d.Reach)
 	d.CreatedAt, d.UpdatedAt = store.FromMillis(created), store.FromMillis(updated)
 	if d.State == store.DeliveryPending {
 		d.NextAt = store.FromMillis(d.notBefore)

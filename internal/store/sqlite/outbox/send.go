@@ -56,6 +56,7 @@ func next(tx *db.Tx, f store.Fence, n store.NextDelivery, out *store.DueDelivery
 		return nil
 	}
 	out.Outcome, out.Key, out.Attempt, out.MaybeDuplicate = store.DueSend, d.Key, d.Attempts+1, duplicate
+	out.Parts, out.Reach = d.Parts, d.Reach
 	if crashed {
 		out.Attempt = max(d.Attempts, 1) // the same try again: a crash spends none
 	}
@@ -142,6 +143,13 @@ func settle(tx *db.Tx, f store.Fence, d row, fin store.FinishDelivery) error {
 		return put(store.DeliverySent, d.Attempts, 0)
 	case store.OutcomeSkipped:
 		return put(store.DeliverySkipped, d.Attempts, 0)
+	case store.OutcomePart: // progress: what failed before is not what is left
+		if fin.Parts <= d.Parts {
+			return nil // the answer was lost, not the part
+		}
+		_, err := tx.Exec("UPDATE x_delivery SET attempts = 1, crashes = 0, parts = ?, reach = ?, channel = ?, provider_id = ?, error = '', updated_at = ? WHERE event_id = ?",
+			fin.Parts, fin.Reach, fin.Channel, fin.ProviderID, now.UnixMilli(), d.EventID)
+		return err
 	case store.OutcomeUnavailable: // the channel is down: nobody's attempt
 		return put(store.DeliveryPending, max(d.Attempts-1, 0), fin.RetryAfter)
 	case store.OutcomeFailed:

@@ -22,7 +22,10 @@ const Format = 1
 
 // Later are columns that databases of the same format may lack; older builds do
 // not look at them. Each is table, column and definition.
-var Later = [][3]string{{"x_step", "cache_write", "INTEGER NOT NULL DEFAULT 0"}}
+var Later = [][3]string{
+	{"x_step", "cache_write", "INTEGER NOT NULL DEFAULT 0"},
+	{"x_delivery", "parts", "INTEGER NOT NULL DEFAULT 0"}, {"x_delivery", "reach", "INTEGER NOT NULL DEFAULT 0"},
+}
 
 // SQL makes all tables and indexes that are absent.
 const SQL = thread + ours
@@ -85,7 +88,8 @@ CREATE TABLE IF NOT EXISTS x_delivery (
   event_id INTEGER PRIMARY KEY, key TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
   not_before INTEGER NOT NULL DEFAULT 0, channel TEXT NOT NULL DEFAULT '', provider_id TEXT NOT NULL DEFAULT '',
   boot_id TEXT NOT NULL DEFAULT '', crashes INTEGER NOT NULL DEFAULT 0, error TEXT NOT NULL DEFAULT '', maybe_duplicate INTEGER NOT NULL DEFAULT 0,
-  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, resolved TEXT NOT NULL DEFAULT '');
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, resolved TEXT NOT NULL DEFAULT '',
+  parts INTEGER NOT NULL DEFAULT 0, reach INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS x_memory (
   layer TEXT PRIMARY KEY, n INTEGER NOT NULL DEFAULT 0, digested INTEGER NOT NULL DEFAULT 0,
   seen INTEGER NOT NULL DEFAULT 0, base TEXT NOT NULL DEFAULT '', text TEXT NOT NULL DEFAULT '',
