@@ -183,7 +183,7 @@ func TestPaiFails(t *testing.T) {
 		{"empty", []modeltest.Step{{}, modeltest.Say("whole")}, false, 1, 2, "whole", ""},
 		{"key", []modeltest.Step{modeltest.Fail(401, "Incorrect API key provided: sk-fake-12345678")}, false, 0, 1, "", "key refused (401)"},
 		{"long", []modeltest.Step{modeltest.Fail(400, "This model's maximum context length is 8192 tokens.")}, false, 0, 1, "", "prompt too long (400)"},
-		// Not to be told from an answer: see docs/operations.md.
+		// Not to be told from an answer: see docs/decisions/008.
 		{"cut", []modeltest.Step{{Text: []string{"who"}, Cut: true}}, false, 0, 1, "who", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

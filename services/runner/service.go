@@ -19,6 +19,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/shell"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -63,7 +64,11 @@ func New(c Config, d Deps) (*Service, error) {
 		journal = elsewhere{s.turns, c.Root}
 	}
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes}
-	s.driver = &turn.Driver{Journal: journal, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Models: s.models, Sandbox: s.boxes.box, Meter: d.Metrics, Logger: d.Logger, Memory: &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns}}
+	s.driver = &turn.Driver{
+		Journal: journal, Models: s.models, Meter: d.Metrics, Logger: d.Logger,
+		Shell:  &shell.Shell{Sandbox: s.boxes.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry)},
+		Memory: &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns},
+	}
 	s.claims = claim.New(claim.Config{
 		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,
 	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, Withdraw: s.withdraw, Slots: batch.NewSlots(c.Slots), Abort: d.Abort, Logger: d.Logger})

@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
+	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/tool"
@@ -158,18 +159,32 @@ func (f *Fit) digest(ctx context.Context, p prompt.Prompt) error {
 	return err
 }
 
+// Place is where a program that runs tools itself runs, for this agent.
+func Place(c *registrypb.TurnConfig, agentID, threadID string) pai.Place {
+	mode := c.GetSandboxMode()
+	if c.GetAskApproval() {
+		mode += " with approvals: ask" // of its commands nobody could be asked, so it is refused
+	}
+	return pai.Place{AgentID: agentID, ThreadID: threadID, SandboxMode: mode, Workdir: c.GetWorkdir(), Sessions: c.GetSessionsDir()}
+}
+
 // strategy is how this agent digests; nil when its model cannot: the built-in one
-// answers with what it was asked, and each call of a program that runs tools
-// itself may have an effect.
+// answers with what it was asked. A program that runs tools itself is asked aside,
+// without them: a digest has no effect and may be made again.
 func (f *Fit) strategy(p prompt.Prompt) compact.Strategy {
 	c := f.Begun.GetConfig()
+	m := f.Model
 	switch {
 	case c.GetCompaction().GetStrategy() == (compact.Truncate{}).Name():
 		return compact.Truncate{}
-	case f.Model.Provider == offline.Name, f.Model.Try == nil:
+	case m.Program != nil:
+		at := Place(c, f.Job.AgentID, f.Job.ThreadID)
+		at.Aside, at.Spare = true, true
+		m.Try = m.Program(at)
+	case m.Provider == offline.Name, m.Try == nil:
 		return nil
 	}
-	return NewSummarise(f.Model, p.Budget, c.GetMaxOutputTokens(), func(ctx context.Context, took time.Duration, u model.Usage) error {
+	return NewSummarise(m, p.Budget, c.GetMaxOutputTokens(), func(ctx context.Context, took time.Duration, u model.Usage) error {
 		f.Meter.ObserveStep("compaction", took)
 		f.Model.Count(f.Meter, f.Model.Name, u)
 		return f.Trusted(ctx)

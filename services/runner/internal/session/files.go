@@ -32,6 +32,12 @@ func Prepare(dir, threadID, system string, messages []model.Message, input strin
 	return f, nil
 }
 
+// Remove removes all of them.
+func (f Files) Remove() {
+	f.Tidy()
+	_ = os.Remove(f.Session)
+}
+
 // Tidy removes the two texts; the session stays. That they are not there is as
 // good.
 func (f Files) Tidy() {

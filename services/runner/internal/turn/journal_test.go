@@ -20,6 +20,7 @@ import (
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/shell"
 	"github.com/theclaw/agents/services/runner/internal/tool"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
@@ -284,7 +285,7 @@ func (b *bench) run(ctx context.Context) (turn.Result, error) {
 	}
 	d := &turn.Driver{
 		Journal: b.journal, Models: models, Meter: obs.NewRunnerMetrics(nil), Logger: slog.New(slog.DiscardHandler),
-		Sandbox: func(string) (tool.Sandbox, error) { return b.box, nil },
+		Shell: &shell.Shell{Sandbox: func(string) (tool.Sandbox, error) { return b.box, nil }},
 	}
 	return d.Run(ctx, turn.Work{
 		AgentID: "a1", ThreadID: "threads/peers/tui-main-alice", Key: "k", InboxID: 7, Source: "external:tui:tui-main:dm:s1:alice",

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,6 +10,8 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/fit"
+	"github.com/theclaw/agents/services/runner/internal/limit"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/session"
@@ -32,32 +35,58 @@ func (t *turn) program(ctx context.Context) (Result, *Try, error) {
 	if err != nil {
 		return Result{}, nil, err
 	}
-	req, _ := t.fit.Request(append(said, t.book.Ran(false)...))
-	req.Try = t.tries + 1
+	all := func() []model.Message { return append(slices.Clip(said), t.book.Ran(false)...) }
+	if err := t.fit.Due(ctx, all()); err != nil {
+		return Result{}, nil, err
+	}
+	for {
+		req, p := t.fit.Request(all())
+		req.Try = t.tries + 1
+		a, row, try, err := t.callProgram(ctx, req)
+		switch {
+		case err != nil:
+			return Result{}, nil, err
+		case try.Err == nil:
+			r, err := t.reply(ctx, a, row)
+			return r, nil, err
+		}
+		result, failed, err := t.noAnswer(ctx, row, try)
+		if failed == nil || err != nil || failed.Err.Class != model.ContextTooLong {
+			return result, failed, err
+		}
+		// That it has failed is known: it must not look cut off while a digest is made.
+		if err := t.keep(ctx, t.unwritten...); err != nil {
+			return Result{}, nil, err
+		}
+		t.unwritten = nil
+		if again, err := t.fit.Squeeze(ctx, all(), p); err != nil || !again {
+			return Result{}, failed, err
+		}
+	}
+}
+
+// callProgram makes one call: its row is journalled before it starts, and answered
+// with its result, which is not.
+func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer, *registrypb.Step, Try, error) {
 	t.last = transcript{}
 	t.voice.Call()
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	c, n := t.begun.GetConfig(), t.book.Calls()+1
-	mode := c.GetSandboxMode()
-	if c.GetAskApproval() {
-		mode += " with approvals: ask" // of its commands nobody could be asked, so it is refused
-	}
+	n, uses, begun := t.book.Calls()+1, 0, time.Time{}
 	var row *registrypb.Step
-	uses, begun := 0, time.Time{}
-	resp, try := t.model.Program(pai.Place{
-		AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Key: t.w.Key + ":" + step.CallKey(n), Fence: t.w.Fence,
-		SandboxMode: mode, Workdir: c.GetWorkdir(), Sessions: c.GetSessionsDir(),
-		Begin: func() error {
-			row = step.ProgramCall(t.book.NextSeq(), n, t.model.Provider, req)
-			if err := t.keep(ctx, row); err != nil {
-				stop(err)
-				return err
-			}
-			fault.Point("T3.before")
-			return t.trusted(ctx)
-		},
-	})(work, req, func(d model.Delta) {
+	at := fit.Place(t.begun.GetConfig(), t.w.AgentID, t.w.ThreadID)
+	at.Key, at.Fence = t.w.Key+":"+step.CallKey(n), t.w.Fence
+	at.Spare = req.Try < limit.Tries(t.begun.GetConfig())
+	at.Begin = func() error {
+		row = step.ProgramCall(t.book.NextSeq(), n, t.model.Provider, req)
+		if err := t.keep(ctx, row); err != nil {
+			stop(err)
+			return err
+		}
+		fault.Point("T3.before")
+		return t.trusted(ctx)
+	}
+	resp, try := t.model.Program(at)(work, req, func(d model.Delta) {
 		switch {
 		case d.Tool == nil:
 			t.voice.Delta(d)
@@ -74,28 +103,27 @@ func (t *turn) program(ctx context.Context) (Result, *Try, error) {
 	fault.Point("T3.after")
 	if work.Err() != nil {
 		t.unwritten = t.book.CutOff()
-		return Result{}, nil, context.Cause(work)
+		return step.Answer{}, nil, Try{}, context.Cause(work)
 	}
-	var a step.Answer
-	var result []byte
 	if try.Err == nil && strings.TrimSpace(resp.Text) == "" {
 		try = *bad(model.Errorf(model.BadResponse, "the model answered nothing"))
-	} else if try.Err == nil {
-		var tooLarge *model.Error
-		if a, result, tooLarge = step.NewAnswer(resp, nil); tooLarge != nil {
-			try = *bad(tooLarge)
-		}
 	}
 	if try.Err != nil {
-		return t.noAnswer(ctx, row, try)
+		return step.Answer{}, row, try, nil
+	}
+	a, result, tooLarge := step.NewAnswer(resp, nil)
+	if tooLarge != nil {
+		return a, row, *bad(tooLarge), nil
 	}
 	row = step.Settled(row, stepDone, result)
 	row.Duration = durationpb.New(resp.Duration)
 	t.Meter.ObserveStep("model", resp.Duration)
 	t.logf("INFO", "model: %s/%s %d ms, %d tool calls of its own", t.model.Provider, req.Model, resp.Duration.Milliseconds(), uses)
+	if sign := pai.BrokenOff(resp.Text); sign != "" { // and there was no other try to make
+		t.logf("WARN", "model: the answer of %s %s: it may be cut", row.GetKey(), sign)
+	}
 	t.voice.Answered()
-	r, err := t.reply(ctx, a, row)
-	return r, nil, err
+	return a, row, Try{}, nil
 }
 
 // noAnswer settles a call that failed; row is nil when it was never begun. Where

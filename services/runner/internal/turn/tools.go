@@ -9,7 +9,6 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/approval"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/tool"
@@ -71,7 +70,8 @@ func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore s
 		}
 		start := time.Now()
 		fault.Point("T5.before")
-		done.Result = t.runTool(ctx, key, c, t.voice.Output(n, told))
+		done.Result = t.Shell.Run(ctx, t.trusted, t.begun.GetConfig(), tool.Place{AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Fence: t.w.Fence},
+			tool.Call{Key: t.w.Key + ":" + key, Name: c.Name, Arguments: c.Arguments, Output: t.voice.Output(n, told)})
 		fault.Point("T5.after")
 		took := time.Since(start)
 		done.State, done.Duration = registrypb.StepState_STEP_STATE_DONE, durationpb.New(took)
@@ -88,23 +88,4 @@ func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore s
 	}
 	t.voice.ToolEnd(n, told, done.GetResult())
 	return string(done.GetResult()), nil
-}
-
-func (t *turn) runTool(ctx context.Context, key string, c step.Call, output func([]byte)) []byte {
-	cfg := t.begun.GetConfig()
-	box, err := t.Sandbox(cfg.GetSandboxMode())
-	if err != nil {
-		return tool.Problem(fault.From(err).What)
-	}
-	at := tool.Place{
-		AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Fence: t.w.Fence,
-		Workdir: cfg.GetWorkdir(), Network: cfg.GetSandboxNetwork(),
-	}
-	made := tool.Call{Key: t.w.Key + ":" + key, Name: c.Name, Arguments: c.Arguments, Output: output}
-	if cfg.GetAskApproval() {
-		if err := approval.Ask(ctx, t.Approvals, t.trusted, approval.Question{Place: at, Call: made, Mode: cfg.GetSandboxMode()}); err != nil {
-			return tool.Problem(err.Error())
-		}
-	}
-	return tool.Run(ctx, box, at, made)
 }

@@ -11,10 +11,9 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/answer"
-	"github.com/theclaw/agents/services/runner/internal/approval"
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/memory"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/shell"
 	"github.com/theclaw/agents/services/runner/internal/voice"
 )
 
@@ -75,12 +74,10 @@ type Driver struct {
 	Models  Models
 	// Memory digests what a prompt has no room for; nil: the oldest messages are cut.
 	Memory *memory.Registry
-	// Sandbox answers the sandbox for a mode of the configuration.
-	Sandbox func(mode string) (tool.Sandbox, error)
-	// Approvals asks people; nil refuses what has to be asked.
-	Approvals approval.Client
-	Meter     Meter
-	Logger    *slog.Logger
+	// Shell runs tools.
+	Shell  *shell.Shell
+	Meter  Meter
+	Logger *slog.Logger
 }
 
 // Work is one event under a lease.

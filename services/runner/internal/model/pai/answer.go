@@ -32,6 +32,9 @@ type answer struct {
 	failed           bool
 	failure          string
 	last             string // the last line that is no event
+
+	barred  func() // ends a program that must not have tools; nil: it may
+	offered bool   // it had them all the same
 }
 
 // event is a line of stderr.
@@ -111,6 +114,10 @@ func (a *answer) event(line []byte) {
 	}
 	switch e.Type {
 	case "start":
+		var d struct{ Tools *int }
+		if a.barred != nil && (json.Unmarshal(e.Data, &d) != nil || d.Tools == nil || *d.Tools != 0) {
+			a.bar() // before it has asked the model: nothing can have run
+		}
 		a.rounds++
 	case "complete":
 		var d struct{ FinishReason string }
@@ -118,6 +125,10 @@ func (a *answer) event(line []byte) {
 		a.finish = d.FinishReason
 		a.complete++
 	case "tool_call":
+		if a.barred != nil {
+			a.bar()
+			return
+		}
 		var d struct {
 			Name      string          `json:"name"`
 			Arguments json.RawMessage `json:"arguments"`
@@ -146,6 +157,11 @@ func (a *answer) event(line []byte) {
 	case "error":
 		a.failed, a.failure = true, e.Message
 	}
+}
+
+func (a *answer) bar() {
+	a.offered = true
+	a.barred()
 }
 
 func (a *answer) tell(u model.ToolUse) {

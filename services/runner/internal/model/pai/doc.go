@@ -21,8 +21,17 @@
 // The failure's class comes from the number its message begins with, never from
 // the exit code, which differs between versions.
 //
+// A call aside (Place.Aside) is for what a turn needs beside its answer, such as a
+// digest: it must have no effect. pai leaves its bash out of the last round, so with
+// --max-turns 1 there is none in any; the start event of each round tells how many
+// tools there are, and it comes before the model is asked: a program that has any is
+// ended then. Its session is a file of its own and gone afterwards.
+//
 // It cannot tell a stream that the provider's side cut off from a whole answer:
-// version 1.0.9 reports both with exit 0 and finishReason stop. It repeats
-// nothing, and says in Error.Tries how often pai itself has tried. There is no
-// usage: pai reports none when it streams.
+// version 1.0.9 reports both with exit 0 and finishReason stop, with the same events
+// and the same session (docs/decisions/008). What can be told is told: a text that
+// ends in a blank or inside of a block of code is an error of class CutStream, when
+// no tool has run and another try may be made (Place.Spare). It repeats nothing, and
+// says in Error.Tries how often pai itself has tried. There is no usage: pai reports
+// none when it streams.
 package pai

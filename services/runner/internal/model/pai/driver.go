@@ -45,6 +45,11 @@ type Place struct {
 	Workdir, Sessions string
 	// Begin is called right before the program starts; its error prevents that.
 	Begin func() error
+	// Spare says that another try may be made: an answer that looks broken off is
+	// then an error.
+	Spare bool
+	// Aside is a call without tools, in a session of its own that is gone after it.
+	Aside bool
 }
 
 // Driver makes the calls of one turn.
@@ -62,6 +67,10 @@ func (d *Driver) Name() string { return d.c.Name }
 // Resume is what pai is told instead of a message when the turn goes on after
 // tools that have run.
 const Resume = "[The call before this one broke off. The tools above have run: do not repeat what they did. Go on from here.]"
+
+// aside ends the name of a session beside a thread's own. No conversation has it:
+// in the names of peers and channels a slash is encoded.
+const aside = "/aside"
 
 // none is a limit that binds nothing: pai is trusted as its user is.
 var none = sandbox.Limits{MemoryBytes: 1 << 46, PIDs: 1 << 20, FileBytes: 1 << 50, CPUSeconds: 1 << 40, OpenFiles: 1 << 16}
@@ -88,11 +97,18 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 		return model.Response{}, err
 	}
 	before, input := split(req.Messages)
-	files, err := session.Prepare(d.at.Sessions, d.at.ThreadID, req.System, before, input)
+	name, tidy := d.at.ThreadID, session.Files.Tidy
+	if d.at.Aside {
+		if words[optTurns] == "" {
+			return model.Response{}, d.error(model.Config, "this version cannot be asked without its tools: it does not know "+spellings[optTurns][0])
+		}
+		name, tidy = name+aside, session.Files.Remove
+	}
+	files, err := session.Prepare(d.at.Sessions, name, req.System, before, input)
 	if err != nil {
 		return model.Response{}, d.wrap(model.Unavailable, "the session file cannot be written", err)
 	}
-	defer files.Tidy()
+	defer tidy(files)
 	if d.at.Begin != nil {
 		if err := d.at.Begin(); err != nil {
 			return model.Response{}, d.wrap(model.Canceled, "the call was not begun", err)
@@ -101,6 +117,9 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 	argv := []string{
 		path, "chat", words[optStream], words[optJSON], words[optSession], files.Session, words[optSystem], files.System,
 		words[optProvider], d.c.Provider, words[optModel], req.Model, words[optInput], files.Input,
+	}
+	if d.at.Aside {
+		argv = append(argv, words[optTurns], "1")
 	}
 	return d.call(ctx, box, argv, req, onDelta)
 }
@@ -121,6 +140,9 @@ func (d *Driver) call(ctx context.Context, box Box, argv []string, req model.Req
 		})
 	}()
 	said := answer{onDelta: onDelta, start: start, messages: len(req.Messages)}
+	if d.at.Aside {
+		said.barred = stop
+	}
 	for p := range pipe.pieces() {
 		said.take(p)
 	}
@@ -131,6 +153,8 @@ func (d *Driver) call(ctx context.Context, box Box, argv []string, req model.Req
 		return model.Response{}, d.wrap(model.Canceled, "the call was canceled", ctx.Err())
 	case ctx.Err() != nil:
 		return model.Response{}, d.wrap(model.Timeout, "the time for the answer is used up", ctx.Err())
+	case said.offered:
+		return model.Response{}, d.error(model.Config, "this version offers its tools though it was told not to, and was ended")
 	case pipe.overflow():
 		return model.Response{}, d.error(model.BadResponse, fmt.Sprintf("pai said more than %d MiB and was ended", maxQueued>>20))
 	case ran != nil:

@@ -105,7 +105,7 @@ func TestRecorded(t *testing.T) {
 		{"07", "", model.Unreachable, 0, 0, ""},
 		{"08", "", model.Unavailable, 500, 3, ""},
 		{"09", "", model.Unavailable, 503, 3, ""},
-		{"10", "echo: ", 0, 0, 0, ""}, // cut, and nothing says so
+		{"10", "echo: ", 0, 0, 0, ""}, // cut, and nothing but its text says so: see TestBrokenOff
 		{"11", "", 0, 0, 0, ""},       // the turn does not take it for an answer
 		{"12", "echo: ONCE429:k1 hello", 0, 0, 0, ""},
 		{"13", "", model.Auth, 0, 0, ""},

@@ -40,8 +40,30 @@ func (d *Driver) judge(a *answer, r sandbox.Result) *model.Error {
 		return d.error(model.CutStream, "pai ended without the end of its answer")
 	case a.finish != "stop" && a.finish != "length":
 		return d.error(model.CutStream, fmt.Sprintf("pai ended with finish reason %q", clean(a.finish)))
+	case d.at.Spare && a.calls == 0 && a.finish == "stop":
+		if sign := BrokenOff(a.text.String()); sign != "" {
+			return d.error(model.CutStream, "the answer "+sign+", and pai tells of a stream that broke off as of one that ended")
+		}
 	}
 	return nil
+}
+
+// BrokenOff is what only a text that broke off looks like, as a rule; empty: it
+// does not. Most that broke off do not.
+func BrokenOff(text string) string {
+	fences := 0
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(strings.TrimLeft(line, " "), "```") {
+			fences++
+		}
+	}
+	switch {
+	case strings.HasSuffix(text, " "), strings.HasSuffix(text, "\t"):
+		return "ends in front of its next word"
+	case fences%2 == 1:
+		return "ends inside of a block of code"
+	}
+	return ""
 }
 
 // classify reads the message of pai's last event. The exit code is 2 or 3,

@@ -22,6 +22,7 @@ const (
 	optProvider
 	optModel
 	optInput
+	optTurns // of a call aside; a version without it cannot make one
 )
 
 // spellings of each option, the contract's first.
@@ -33,6 +34,7 @@ var spellings = [...][]string{
 	optProvider: {"--provider"},
 	optModel:    {"--model"},
 	optInput:    {"--input-file", "--input_file"},
+	optTurns:    {"--max-turns", "--max_turns"},
 }
 
 type words [len(spellings)]string
@@ -84,7 +86,7 @@ func (d *Driver) options(ctx context.Context, box Box, path string) (words, erro
 				break
 			}
 		}
-		if w[i] == "" {
+		if w[i] == "" && i != optTurns {
 			return words{}, d.error(model.Config, fmt.Sprintf("%s does not know %s (pai chat --help ended with %d); it is not a version that can be used",
 				path, strings.Join(list, " or "), r.ExitCode))
 		}
