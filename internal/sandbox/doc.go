@@ -20,7 +20,7 @@
 // missing for the better ones.
 //
 // Its rooms: jail (the processes in between), wire (what they are told), wall (what
-// keeps a program in), cgroup, output.
+// keeps a program in), cgroup, output, room (what is temporary).
 //
 // It does not decide who may run what (approvals do), does not keep results and
 // does not know the tools. The kernel is shared: a hole in it is a hole in this

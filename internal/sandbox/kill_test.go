@@ -224,3 +224,46 @@ func childrenOf(t *testing.T, pid int) []int {
 	}
 	return pids
 }
+
+// A runner that is killed with a program or a probe under way leaves a directory,
+// and the next start over the same place removes it.
+func TestRestartSweeps(t *testing.T) {
+	only(t, LevelOff)
+	dir := filepath.Join(outside(t), "work")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	up, gone := held(t, dir)
+	binary, err := self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := exec.Command(binary, runnerArg, string(LevelOff)+":"+dir) // a level with a /tmp of ours
+	if err := runner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the stray's start", up)
+	if err := runner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = runner.Wait() // it was killed: the error says so
+	await(t, "the end of the tree", gone)
+	left := func() []string {
+		names, err := filepath.Glob(filepath.Join(filepath.Dir(dir), "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	if len(left()) != 2 {
+		t.Fatalf("%q: the killed runner left nothing, so nothing is shown", left())
+	}
+	s, err := New(t.Context(), Options{ScratchDir: filepath.Dir(dir), levels: []Level{LevelOff}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if names := left(); len(names) != 1 {
+		t.Errorf("left after the next start: %q", names)
+	}
+}

@@ -49,8 +49,9 @@ func (m Mode) levels() ([]Level, error) {
 // Options are the data of New.
 type Options struct {
 	Mode Mode
-	// ScratchDir holds our own temporary directories, mode 0700; it must exist.
-	// Empty: the system's directory for temporary files.
+	// ScratchDir holds our own temporary directories; it must exist. What a killed
+	// process left in it is removed by the next New. Empty: the system's directory
+	// for temporary files.
 	ScratchDir string
 	// ReadOnly are more paths to show read-only, such as a toolchain under /opt.
 	ReadOnly []string

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/internal/sandbox/output"
+	"github.com/theclaw/agents/internal/sandbox/room"
 )
 
 // Sandbox runs programs on a system for which there is no driver: with the mode off
@@ -21,6 +22,7 @@ import (
 type Sandbox struct {
 	opts   Options
 	report Report
+	room   *room.Room // only where programs run
 }
 
 // Main returns: there are no processes of ours in between here.
@@ -47,6 +49,12 @@ func New(_ context.Context, o Options) (*Sandbox, error) {
 		Problems: []string{"there is no sandbox for " + runtime.GOOS + ": run agentd on Linux, or set sandbox.mode to off, and programs of that agent run on this host as you"},
 	}}
 	if levels[0] == LevelOff {
+		if o.ScratchDir == "" {
+			o.ScratchDir = os.TempDir()
+		}
+		if s.room, err = room.New(o.ScratchDir, false); err != nil {
+			return nil, err
+		}
 		s.report = Report{
 			Level: LevelOff, Driver: "none: programs run on the host, because sandbox.mode is off",
 			Problems: []string{"off: programs can read and change all that we can, no limit of memory or processes holds, and one that leaves its group outlives us"},
@@ -58,8 +66,12 @@ func New(_ context.Context, o Options) (*Sandbox, error) {
 // Report is what New found.
 func (s *Sandbox) Report() Report { return s.report }
 
-// Close gives back nothing.
-func (s *Sandbox) Close() {}
+// Close removes what is temporary.
+func (s *Sandbox) Close() {
+	if s.room != nil {
+		_ = s.room.Close() // what is left is swept by the next start
+	}
+}
 
 // Run runs c on the host and waits for its end, or refuses.
 func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
@@ -70,7 +82,7 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	temp, err := os.MkdirTemp(s.opts.ScratchDir, "tmp-")
+	temp, err := os.MkdirTemp(s.room.Path, "tmp-")
 	if err != nil {
 		return Result{}, err
 	}

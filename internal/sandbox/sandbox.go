@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox/cgroup"
 	"github.com/theclaw/agents/internal/sandbox/jail"
+	"github.com/theclaw/agents/internal/sandbox/room"
 )
 
 // Main is the first statement of main and of TestMain. When this process is a
@@ -29,6 +31,8 @@ type Sandbox struct {
 	bwrap   string
 	self    string
 	idmap   idmaps
+	room    *room.Room // for what is temporary; nil when it could not be made
+	noRoom  error      // why
 }
 
 // Probe says which driver a mode would get here. It starts one small program per
@@ -63,6 +67,8 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	if !o.noCgroups {
 		s.cgroups = cgroup.Find()
 	}
+	// A program of root is another user at this level.
+	s.room, s.noRoom = room.New(o.ScratchDir, os.Geteuid() == 0 && slices.Contains(levels, LevelReduced))
 	s.report = s.probe(ctx, levels)
 	return s, nil
 }
@@ -70,8 +76,22 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 // Report is what New found.
 func (s *Sandbox) Report() Report { return s.report }
 
-// Close gives back descriptors. Programs that run are not touched.
-func (s *Sandbox) Close() { s.idmap.close() }
+// Close gives back descriptors and removes what is temporary. Programs that run are
+// not touched.
+func (s *Sandbox) Close() {
+	s.idmap.close()
+	if s.room != nil {
+		_ = s.room.Close() // what is left is swept by the next start
+	}
+}
+
+// temp makes a temporary directory.
+func (s *Sandbox) temp(pattern string) (string, error) {
+	if s.room == nil {
+		return "", s.noRoom
+	}
+	return os.MkdirTemp(s.room.Path, pattern)
+}
 
 // selfPath is how this binary is started again. Without /proc the path it was
 // found at must do.
@@ -103,7 +123,7 @@ func (s *Sandbox) probe(ctx context.Context, levels []Level) Report {
 
 // try really starts a program, which has to write in its workdir.
 func (s *Sandbox) try(ctx context.Context, l Level) error {
-	dir, err := os.MkdirTemp(s.opts.ScratchDir, "probe-")
+	dir, err := s.temp("probe-")
 	if err != nil {
 		return fmt.Errorf("make probe directory: %w", err)
 	}
