@@ -47,6 +47,7 @@ var (
 	ErrNoTurn         = errors.New("turn not found")
 	ErrNoDelivery     = errors.New("delivery not found")
 	ErrNotDead        = errors.New("not a dead letter")
+	ErrStopped        = errors.New("agent is stopped")
 	ErrInboxFull      = errors.New("inbox is full")
 	ErrCorrupt        = errors.New("database is corrupt")
 	ErrFormat         = errors.New("database has another format")
@@ -182,6 +183,9 @@ type OpenBatch struct {
 	After int64 // 0: after the ack
 	Limit int
 	Mode  string // configured now
+	// IfStarted: an empty batch unless the agent shall work. An engine that only one
+	// registry uses leaves it to that.
+	IfStarted bool
 	// Claimed tells whether a turn of e exists under an earlier mode.
 	Claimed func(ctx context.Context, e thread.Event, key, mode string) (bool, error)
 	// Route answers the thread, or a problem that is the event's end.

@@ -44,6 +44,10 @@ type Begin struct {
 	Subscribe    bool     // upsert the outbound subscription
 	Handler      string   // its handler command
 	Layers       []string // memory layers whose marks to answer
+	// IfStarted: ErrStopped unless the agent shall work, so that no claim commits
+	// after a stop was answered. An engine that only one registry uses leaves it to
+	// that.
+	IfStarted bool
 	// Members follow the event in the same thread and are to be answered with it;
 	// they count at the first claim only, and the step [StepCollect] holds them.
 	Members []Member

@@ -12,6 +12,7 @@ CREATE TABLE agent_file (
   updated_at TIMESTAMPTZ NOT NULL DEFAULT now(), PRIMARY KEY (agent_id, name));
 
 -- One row for each thread, the inbox among them; whoever writes a thread holds it.
+-- Of an inbox, desired says whether the agent shall work: '', started or stopped.
 CREATE TABLE thread (
   agent_id TEXT COLLATE "C" NOT NULL REFERENCES agent ON DELETE CASCADE,
   thread_id TEXT COLLATE "C" NOT NULL,
@@ -21,6 +22,14 @@ CREATE TABLE thread (
   acked BIGINT NOT NULL DEFAULT 0,            -- of our own consumer: inbox or outbound
   last_at TEXT NOT NULL DEFAULT '',           -- created_at of that event
   PRIMARY KEY (agent_id, thread_id)) WITH (fillfactor = 70);
+
+-- Started agents with events without a fate, kept with the inbox's row. A grant sets
+-- since, so that who was served stands behind those who wait. A table of its own: an
+-- index of thread by what moves with each event would make each of its writes dearer.
+CREATE TABLE due (
+  agent_id TEXT COLLATE "C" PRIMARY KEY REFERENCES agent ON DELETE CASCADE,
+  since TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp());
+CREATE INDEX due_since ON due (since, agent_id);
 
 CREATE TABLE event (
   agent_id TEXT COLLATE "C" NOT NULL, thread_id TEXT COLLATE "C" NOT NULL, id BIGINT NOT NULL,
@@ -67,8 +76,11 @@ CREATE INDEX fate_dead ON fate (agent_id, inbox_id) WHERE fate = 'dead' AND reso
 CREATE TABLE outbox (
   agent_id TEXT COLLATE "C" NOT NULL REFERENCES agent ON DELETE CASCADE, thread TEXT COLLATE "C" NOT NULL,
   head BIGINT NOT NULL DEFAULT 0, acked BIGINT NOT NULL DEFAULT 0, dead BIGINT NOT NULL DEFAULT 0,
+  since TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(), -- of the last grant; see due
+  told BIGINT NOT NULL DEFAULT 0,                       -- head that the holder of the lease was told of
   PRIMARY KEY (agent_id, thread));
 CREATE INDEX outbox_open ON outbox (agent_id, thread) WHERE acked < head;
+CREATE INDEX outbox_due ON outbox (since, agent_id) WHERE acked < head;
 
 -- Of a conversation. Times are ms since 1970.
 CREATE TABLE turn (
@@ -79,8 +91,11 @@ CREATE TABLE turn (
   error TEXT NOT NULL DEFAULT '', leader TEXT NOT NULL DEFAULT '', reply_context TEXT NOT NULL DEFAULT '',
   inbound_id BIGINT NOT NULL DEFAULT 0, reply_id BIGINT NOT NULL DEFAULT 0, error_id BIGINT NOT NULL DEFAULT 0,
   claimed_at BIGINT NOT NULL DEFAULT 0, finished_at BIGINT NOT NULL DEFAULT 0,
+  token BIGINT NOT NULL DEFAULT 0, -- of the lease under which it was last begun
   PRIMARY KEY (agent_id, thread_id, key),
   FOREIGN KEY (agent_id, thread_id) REFERENCES thread ON DELETE CASCADE) WITH (fillfactor = 70);
+
+CREATE INDEX turn_claimed ON turn (agent_id, thread_id) WHERE state = 'claimed';
 
 CREATE TABLE step (
   agent_id TEXT COLLATE "C" NOT NULL, thread_id TEXT COLLATE "C" NOT NULL, turn TEXT COLLATE "C" NOT NULL, key TEXT COLLATE "C" NOT NULL,
@@ -111,12 +126,15 @@ CREATE TABLE memory (
   PRIMARY KEY (agent_id, thread_id, layer),
   FOREIGN KEY (agent_id, thread_id) REFERENCES thread ON DELETE CASCADE);
 
--- Who may act now. The database's clock alone judges expiry.
+-- Who may act now: two rows for each agent, made with it. The database's clock alone
+-- judges expiry. told is the inbox head that the holder was told of.
 CREATE TABLE lease (
   agent_id TEXT COLLATE "C" NOT NULL, resource TEXT COLLATE "C" NOT NULL, token BIGINT NOT NULL,
   holder TEXT NOT NULL, address TEXT NOT NULL, request_id TEXT NOT NULL, ttl_ms BIGINT NOT NULL,
   expires_at TIMESTAMPTZ NOT NULL, released BOOLEAN NOT NULL DEFAULT false, yield BOOLEAN NOT NULL DEFAULT false,
+  told BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (agent_id, resource)) WITH (fillfactor = 70);
+CREATE INDEX lease_out ON lease (holder) WHERE NOT released;
 
 CREATE TABLE usage (
   agent_id TEXT COLLATE "C" NOT NULL, day TEXT COLLATE "C" NOT NULL, peer TEXT COLLATE "C" NOT NULL,

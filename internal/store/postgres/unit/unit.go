@@ -48,6 +48,12 @@ type Thread struct {
 	chain                []byte
 }
 
+// Started is what Desired says while the agent of an inbox shall work.
+const Started = "started"
+
+// due tells of an inbox that its agent has something to do.
+func (t Thread) due() bool { return t.Desired == Started && t.Head > t.Acked }
+
 // Tx is a thread as a step sees it.
 type Tx struct {
 	store.Ref
@@ -56,6 +62,7 @@ type Tx struct {
 	Time   time.Time // of the whole step
 
 	conn   *pgxpool.Conn
+	alone  string // resource whose lease nobody may use meanwhile
 	reads  pgx.Batch
 	write  pgx.Batch
 	events []thread.Event
@@ -153,12 +160,23 @@ func (t *Tx) Appended() []thread.Event { return t.events }
 // fence is a write without a lease. Errors: store.ErrNotFound, ErrLeaseLost, ErrIO,
 // and what load and then answer; then nothing has changed.
 func (p *Pool) Do(ctx context.Context, r store.Ref, f *store.Fence, load func(*Tx), then func(*Tx) error) error {
+	return p.do(ctx, r, f, "", load, then)
+}
+
+// Alone is Do without a lease for what must not happen beside a step under one: it
+// waits for those under way, and later ones see what it did. Like a fence it locks
+// the lease before the thread, or the two would wait for each other.
+func (p *Pool) Alone(ctx context.Context, r store.Ref, resource string, load func(*Tx), then func(*Tx) error) error {
+	return p.do(ctx, r, nil, resource, load, then)
+}
+
+func (p *Pool) do(ctx context.Context, r store.Ref, f *store.Fence, alone string, load func(*Tx), then func(*Tx) error) error {
 	c, err := p.o.Pool.Acquire(ctx)
 	if err != nil {
 		return problem(err)
 	}
 	defer c.Release()
-	t := &Tx{Ref: r, Time: time.Now(), conn: c}
+	t := &Tx{Ref: r, Time: time.Now(), conn: c, alone: alone}
 	if f != nil {
 		t.Fence = *f
 	}
@@ -188,6 +206,9 @@ func (p *Pool) step(ctx context.Context, t *Tx, f *store.Fence, load func(*Tx), 
 			t.Agent, f.Resource, int64(f.Token)).Query(func(rows pgx.Rows) error {
 			return rowsEach(rows, func(func(...any) error) error { live = true; return nil })
 		})
+	}
+	if t.alone != "" {
+		t.reads.Queue("SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 FOR UPDATE", t.Agent, t.alone)
 	}
 	t.One("SELECT uuid, tuple, desired, head, chain, acked, last_at FROM thread WHERE agent_id = $1 AND thread_id = $2 FOR UPDATE", nil, &found,
 		&t.UUID, &t.Tuple, &t.Desired, &t.Head, &t.chain, &t.Acked, &t.LastAt)
@@ -237,6 +258,13 @@ func (t *Tx) apply(ctx context.Context) error {
 	if now.Head != t.before.Head || now.Acked != t.before.Acked || now.Tuple != t.before.Tuple || now.Desired != t.before.Desired {
 		t.Exec("UPDATE thread SET head = $3, chain = $4, acked = $5, last_at = $6, tuple = $7, desired = $8 WHERE agent_id = $1 AND thread_id = $2",
 			now.Head, now.chain, now.Acked, now.LastAt, now.Tuple, now.Desired)
+	}
+	if was, is := t.before.due(), now.due(); t.IsInbox() && was != is {
+		if is {
+			t.write.Queue("INSERT INTO due(agent_id) VALUES($1) ON CONFLICT DO NOTHING", t.Agent)
+		} else {
+			t.write.Queue("DELETE FROM due WHERE agent_id = $1", t.Agent)
+		}
 	}
 	t.write.Queue("COMMIT")
 	return t.conn.SendBatch(ctx, &t.write).Close()

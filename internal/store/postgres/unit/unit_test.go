@@ -113,3 +113,34 @@ func TestFence(t *testing.T) {
 		t.Errorf("below the seal: %v", err)
 	}
 }
+
+// An inbox is on the list of those with work as long as it has some and its agent
+// shall work; a stop waits for the steps under the lease.
+func TestDue(t *testing.T) {
+	p, db := open(t, unit.Options{})
+	set := func(change func(*unit.Tx)) {
+		t.Helper()
+		if err := p.Alone(t.Context(), inbox, "agent/a", nil, func(tx *unit.Tx) error { change(tx); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	due := func(want int) {
+		t.Helper()
+		var n int
+		if err := db.QueryRow(t.Context(), "SELECT count(*) FROM due").Scan(&n); err != nil || n != want {
+			t.Errorf("%d due, want %d, %v", n, want, err)
+		}
+	}
+	if err := p.Do(t.Context(), inbox, nil, nil, say("one")); err != nil {
+		t.Fatal(err)
+	}
+	due(0)
+	set(func(tx *unit.Tx) { tx.Desired = unit.Started })
+	due(1)
+	set(func(tx *unit.Tx) { tx.Acked = tx.Head })
+	due(0)
+	set(func(tx *unit.Tx) { tx.Acked = 0 })
+	due(1)
+	set(func(tx *unit.Tx) { tx.Desired = "stopped" })
+	due(0)
+}

@@ -56,6 +56,8 @@ func (c *Core) known(agentID, threadID string, err error) *fault.Error {
 		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "the memory of agent '"+agentID+"' was digested by another meanwhile", "read it again; nothing was changed")
 	case is(store.ErrNoDelivery):
 		return fault.New(codes.NotFound, fault.DeliveryNotFound, "no such delivery in "+where, "see 'agentctl dlq list "+agentID+"'")
+	case is(store.ErrStopped):
+		return fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+agentID+"' is stopped", "start it with 'agentctl start "+agentID+"'")
 	case is(store.ErrNotDead):
 		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "that is not a dead letter", "see 'agentctl dlq list "+agentID+"'")
 	case is(store.ErrKeyReused):
