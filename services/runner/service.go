@@ -19,6 +19,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -63,7 +64,7 @@ func New(c Config, d Deps) (*Service, error) {
 		journal = elsewhere{s.turns, c.Root}
 	}
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes}
-	s.driver = &turn.Driver{Journal: journal, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Models: s.models, Sandbox: s.boxes.box, Meter: d.Metrics, Logger: d.Logger, Memory: &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns}}
+	s.driver = &turn.Driver{Journal: journal, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Models: s.models, Sandbox: s.boxes.box, Meter: d.Metrics, Logger: d.Logger, Memory: &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns}, Sessions: &session.Later{}}
 	s.claims = claim.New(claim.Config{
 		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,
 	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, Withdraw: s.withdraw, Slots: batch.NewSlots(c.Slots), Abort: d.Abort, Logger: d.Logger})
@@ -82,6 +83,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var probe sync.WaitGroup
 	probe.Go(s.probe) // not waited for: messages without tools need no sandbox
 	s.claims.Run(ctx)
+	s.driver.Sessions.Flush()
 	probe.Wait()
 	s.models.settings.Close()
 	s.boxes.close()

@@ -35,6 +35,7 @@ func (t *turn) program(ctx context.Context) (Result, *Try, error) {
 	req, _ := t.fit.Request(append(said, t.book.Ran(false)...))
 	req.Try = t.tries + 1
 	t.last = transcript{}
+	t.Sessions.Drop(t.begun.GetConfig().GetSessionsDir(), t.w.ThreadID)
 	t.voice.Call()
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

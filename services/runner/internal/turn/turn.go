@@ -14,6 +14,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/approval"
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/memory"
+	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/tool"
 	"github.com/theclaw/agents/services/runner/internal/voice"
 )
@@ -69,12 +70,14 @@ type Slot interface {
 	Steer() []*registrypb.Member
 }
 
-// Driver works on turns. All fields but Memory are required and shared by all turns.
+// Driver works on turns. All fields but Memory and Sessions are required and shared by all turns.
 type Driver struct {
 	Journal Journal
 	Models  Models
 	// Memory digests what a prompt has no room for; nil: the oldest messages are cut.
 	Memory *memory.Registry
+	// Sessions writes the session files; nil writes them at once.
+	Sessions *session.Later
 	// Sandbox answers the sandbox for a mode of the configuration.
 	Sandbox func(mode string) (tool.Sandbox, error)
 	// Approvals asks people; nil refuses what has to be asked.
