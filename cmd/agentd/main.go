@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -26,6 +27,10 @@ var version string
 
 func main() {
 	sandbox.Main() // a sandboxed child is this program too
+	if os.Getenv("GOGC") == "" {
+		// The heap is some ten megabytes: half the collections cost as much again at most.
+		debug.SetGCPercent(200)
+	}
 	os.Exit(Main(os.Args[1:], os.Getenv, os.Stderr))
 }
 

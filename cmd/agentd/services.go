@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -47,6 +48,7 @@ func choose(word string) []service {
 
 func makeRegistry(ctx context.Context, e *env, _ string) (component, error) {
 	log := agentlog.New(e.redactor)
+	log.Delay(50 * time.Millisecond)
 	s, err := registry.New(ctx, registry.Config{BootID: bootID()}, registry.Deps{
 		Home: e.homeDir, Logger: e.log.With("service", "registry"), Metrics: obs.NewRegistryMetrics(e.metrics), Log: log,
 		Notifier: func() (string, bool) { return notifier.Home(e.getenv) },

@@ -76,6 +76,31 @@ func (d Dir) ReadFile(name string) (data []byte, version string, err error) {
 	return data, Version(data), nil
 }
 
+// ReadEach reads those of several files that are there, in their order. found is
+// told each, with what went wrong.
+func (d Dir) ReadEach(names []string, found func(name string, data []byte, err error)) {
+	root, err := d.open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		found(d.Path, nil, err)
+		return
+	}
+	defer func() { _ = root.Close() }()
+	for _, name := range names {
+		if err := ValidFile(name); err != nil {
+			found(name, nil, err)
+			continue
+		}
+		data, err := safefile.Read(root, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		found(name, data, Fault(err))
+	}
+}
+
 // WriteFile replaces a file whole, or not at all, and returns its new version; it is
 // on disk when WriteFile returns. expect is the version that the file must have: ""
 // any, [NoFile] none. A file that has another one is an error with code Aborted and

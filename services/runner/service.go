@@ -19,6 +19,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/shell"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
@@ -66,8 +67,9 @@ func New(c Config, d Deps) (*Service, error) {
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes}
 	s.driver = &turn.Driver{
 		Journal: journal, Models: s.models, Meter: d.Metrics, Logger: d.Logger,
-		Shell:  &shell.Shell{Sandbox: s.boxes.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry)},
-		Memory: &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns},
+		Shell:    &shell.Shell{Sandbox: s.boxes.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry)},
+		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns},
+		Sessions: &session.Later{},
 	}
 	s.claims = claim.New(claim.Config{
 		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,
@@ -87,6 +89,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var probe sync.WaitGroup
 	probe.Go(s.probe) // not waited for: messages without tools need no sandbox
 	s.claims.Run(ctx)
+	s.driver.Sessions.Flush()
 	probe.Wait()
 	s.models.settings.Close()
 	s.boxes.close()

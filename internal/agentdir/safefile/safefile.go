@@ -41,9 +41,19 @@ func Read(root *os.Root, name string) (data []byte, err error) {
 	if !info.Mode().IsRegular() {
 		return nil, fault.New(codes.FailedPrecondition, fault.InvalidArgument, info.Name()+" is not a regular file", "remove it")
 	}
-	data, err = io.ReadAll(io.LimitReader(f, MaxSize+1))
-	if err != nil {
+	data = make([]byte, min(info.Size(), MaxSize)+1) // one more, to see its end in one read
+	n, err := io.ReadFull(f, data)
+	data = data[:n]
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case err != nil:
 		return nil, err
+	case len(data) <= MaxSize: // it has grown since
+		more, err := io.ReadAll(io.LimitReader(f, MaxSize+1-int64(n)))
+		if err != nil {
+			return nil, err
+		}
+		data = append(data, more...)
 	}
 	if len(data) > MaxSize {
 		return nil, fault.New(codes.FailedPrecondition, fault.InvalidArgument,

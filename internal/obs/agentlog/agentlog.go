@@ -39,15 +39,18 @@ type Line struct {
 type Log struct {
 	redact   func(string) string
 	lockWait time.Duration
+	delay    time.Duration
+	flushing sync.Mutex
 
 	mu    sync.Mutex
+	late  map[string]late          // by directory
 	files map[string]*list.Element // by path; the element's value is a *logFile
 	order *list.List               // most recently used first
 }
 
 // New returns a writer; a nil r only escapes and caps.
 func New(r *obs.Redactor) *Log {
-	l := &Log{files: make(map[string]*list.Element), order: list.New(), lockWait: lockWait}
+	l := &Log{files: make(map[string]*list.Element), late: make(map[string]late), order: list.New(), lockWait: lockWait}
 	l.redact = func(s string) string { return obs.Cap(obs.Escape(s), obs.MaxValue) }
 	if r != nil {
 		l.redact = r.Redact
@@ -140,8 +143,10 @@ func (l *Log) Forget(dir string) error {
 	return e.Value.(*logFile).evict()
 }
 
-// Close closes all files. The Log stays usable; a later Append opens anew.
+// Close writes what waits and closes all files. The Log stays usable; a later
+// Append opens anew.
 func (l *Log) Close() error {
+	l.flushAll()
 	l.mu.Lock()
 	var all []*logFile
 	for e := l.order.Front(); e != nil; e = e.Next() {

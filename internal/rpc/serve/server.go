@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +27,9 @@ const (
 	slowCall     = time.Second
 	// Local callers hold many long polls on one connection; outside ones get few.
 	localStreams, outsideStreams = 1000, 100
+	// workers are goroutines that keep their stacks from call to call; a call that
+	// finds none, because streams stay on them, gets a new one.
+	workers = 32
 	// stuckWait is how long after Stop a handler that ignores its context is waited for.
 	stuckWait = 5 * time.Second
 )
@@ -157,7 +159,7 @@ func (c *chain) options(m *calls) []grpc.ServerOption {
 		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(alive),
-		grpc.NumStreamWorkers(uint32(runtime.GOMAXPROCS(0))),
+		grpc.NumStreamWorkers(workers),
 		grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(unary...),
 		grpc.ChainStreamInterceptor(stream...),

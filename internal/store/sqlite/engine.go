@@ -128,6 +128,9 @@ func (e *Engine) fence(tx *db.Tx, f store.Fence) error {
 
 // Ensure makes the thread when it is absent.
 func (e *Engine) Ensure(ctx context.Context, r store.Ref, tuple string) (bool, error) {
+	if e.pool.IsOpen(r) {
+		return false, nil // each operation on it looks whether it is still there
+	}
 	path, err := e.o.Path(r)
 	if err != nil {
 		return false, err

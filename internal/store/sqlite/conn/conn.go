@@ -79,6 +79,11 @@ func Open(path string) (Conn, error) {
 	if rc == sqlite3.SQLITE_OK {
 		rc = sqlite3.Xsqlite3_busy_timeout(c.tls, c.db, int32(wait/time.Millisecond))
 	}
+	if rc == sqlite3.SQLITE_OK {
+		// One plan for a statement, whatever its arguments are: else each new LIMIT
+		// compiles it again.
+		rc = sqlite3.Xsqlite3_db_config(c.tls, c.db, sqlite3.SQLITE_DBCONFIG_ENABLE_QPSG, libc.VaList(c.out, int32(1), uintptr(0)))
+	}
 	if rc != sqlite3.SQLITE_OK {
 		return nil, errors.Join(c.error(rc), c.Close())
 	}

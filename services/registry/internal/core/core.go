@@ -16,8 +16,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
@@ -156,14 +156,13 @@ func (c *Core) AppendLog(id string, lines []*registryv1.LogLine) {
 	if err != nil {
 		return
 	}
-	if _, err := os.Stat(dir.Path); err != nil {
-		return // never bring a removed directory back
-	}
 	out := make([]agentlog.Line, len(lines))
 	for i, l := range lines {
 		out[i] = agentlog.Line{Level: agentlog.Level(l.GetLevel()), Text: l.GetText()}
 	}
-	if err := c.agentLogs.Append(dir.Logs(), out...); err != nil {
-		c.Log.Warn("agent log not written", "agent_id", id, "error", err)
-	}
+	c.agentLogs.Later(dir.Logs(), func(err error) {
+		if !errors.Is(err, fs.ErrNotExist) { // a removed directory is not brought back
+			c.Log.Warn("agent log not written", "agent_id", id, "error", err)
+		}
+	}, out...)
 }

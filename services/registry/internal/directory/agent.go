@@ -13,6 +13,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
 )
 
 // Agent is what is known of one agent. Its methods are safe for concurrent use.
@@ -32,6 +33,7 @@ type Agent struct {
 	fences    map[string]uint64
 	outbox    map[string]int64            // thread -> newest event to deliver
 	claims    map[string]map[string]Claim // by thread and key
+	read      map[string]thread.Event     // by key
 	signature string
 	problem   string
 	degraded  bool

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/thread"
 )
 
 // Claim is a turn that runs under a lease, with what its end will need.
@@ -11,6 +12,29 @@ type Claim struct {
 	Source       string
 	Tuple        route.Tuple
 	ReplyContext json.RawMessage
+}
+
+// maxRead is how many events a batch has handed out are kept at once.
+const maxRead = 256
+
+// Read notes an inbox event that a batch hands out, so that its claim need not
+// read it again.
+func (a *Agent) Read(ev thread.Event, key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.read == nil || len(a.read) >= maxRead {
+		a.read = map[string]thread.Event{}
+	}
+	a.read[key] = ev
+}
+
+// TakeRead answers an event that was noted, and forgets it.
+func (a *Agent) TakeRead(id int64, key string) (thread.Event, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ev, ok := a.read[key]
+	delete(a.read, key)
+	return ev, ok && ev.ID == id
 }
 
 // Claimed answers a claim that was noted here.

@@ -58,6 +58,7 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 	}
 	out := &registryv1.OpenBatchResponse{HeadId: b.Head, ScannedId: b.Scanned, More: b.More, Concurrency: int32(set.Config.Run.Concurrency), QueueMode: wire.QueueMode(set.Config.Queue.Mode)}
 	for _, p := range b.Events {
+		a.Read(p.Event, p.Key)
 		out.Events = append(out.Events, &registryv1.PendingEvent{Event: wire.Event(p.Event), Key: p.Key, ThreadId: p.Thread})
 	}
 	return out, nil

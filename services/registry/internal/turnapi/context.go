@@ -2,8 +2,6 @@ package turnapi
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"path/filepath"
 
 	"github.com/theclaw/agents/internal/agentdir"
@@ -37,21 +35,15 @@ func delivery(set *agentdir.Agent, t route.Tuple, threadID string) (deliver, con
 // can be among them.
 func (s *Service) contextFiles(set *agentdir.Agent, t route.Tuple, threadID string) []*registryv1.ContextFile {
 	var out []*registryv1.ContextFile
-	for _, name := range []string{
+	set.Dir.ReadEach([]string{
 		"IDENTITY.md", filepath.Join("memory", route.MemoryAgentFile),
 		filepath.Join("memory", route.MemoryUserFile(t)), filepath.Join("memory", route.MemoryThreadFile(threadID)),
-	} {
-		data, _, err := set.Dir.ReadFile(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+	}, func(name string, data []byte, err error) {
 		if err != nil {
 			s.Log.Warn("file left out of the prompt", "agent_id", set.Dir.ID, "file", name, "error", err)
-			continue
-		}
-		if len(data) > 0 {
+		} else if len(data) > 0 {
 			out = append(out, &registryv1.ContextFile{Name: name, Content: string(data)})
 		}
-	}
+	})
 	return out
 }

@@ -59,9 +59,11 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		return nil, err
 	}
 	s.AppendLog(a.ID, req.GetLogs())
-	ev, err := s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey())
-	if err != nil {
-		return nil, err
+	ev, known := a.TakeRead(req.GetInboxId(), req.GetKey())
+	if !known {
+		if ev, err = s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey()); err != nil {
+			return nil, err
+		}
 	}
 	tuple, rc, err := route.Of(ev.Source, ev.Content)
 	if err != nil {
@@ -83,11 +85,15 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	if _, err := s.Store.Ensure(ctx, r, who); err != nil {
 		return nil, s.Fault(a.ID, r.Thread, err)
 	}
-	path, err := s.Dir.Path(r)
-	if err != nil {
-		return nil, s.Fault(a.ID, r.Thread, err)
-	}
 	deliver, _ := delivery(set, tuple, r.Thread)
+	var handler string
+	if deliver {
+		path, err := s.Dir.Path(r)
+		if err != nil {
+			return nil, s.Fault(a.ID, r.Thread, err)
+		}
+		handler = "agent deliver --thread " + notifier.Word(path) + " --consumer " + thread.Outbound
+	}
 	members, err := s.members(ctx, a.ID, ev.Source, tuple, req.GetMembers())
 	if err != nil {
 		return nil, err
@@ -97,7 +103,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	b, err := s.Store.Begin(ctx, r, fence, store.Begin{
 		Event: ev, Key: req.GetKey(), Tuple: who, ReplyContext: string(rc), Alone: req.GetAlone(),
 		Tail: set.Config.Context.RecentMessages + 1, Subscribe: deliver,
-		Handler: "agent deliver --thread " + notifier.Word(path) + " --consumer " + thread.Outbound,
+		Handler: handler,
 		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
 		Members: members,
 	})

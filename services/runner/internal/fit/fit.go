@@ -31,14 +31,25 @@ type Fit struct {
 	// Job is the turn's part of a digest: who, where, and how it is committed.
 	Job        memory.Job
 	Emit       func(run.Item)
-	digested   bool // a digest was made, or tried
-	squeezes   int  // answers that the prompt is too long
+	built      *built // what Due found good, until it is asked for
+	digested   bool   // a digest was made, or tried
+	squeezes   int    // answers that the prompt is too long
 	most, room int64
+}
+
+type built struct {
+	said    int
+	request model.Request
+	prompt  prompt.Prompt
 }
 
 // Request is the prompt of a round: what the claim brought, and what was said
 // and done since.
 func (f *Fit) Request(said []model.Message) (model.Request, prompt.Prompt) {
+	if b := f.built; b != nil && b.said == len(said) {
+		f.built = nil
+		return b.request, b.prompt
+	}
 	s := f.scope(said)
 	p := prompt.Build(s)
 	return model.Request{
@@ -93,7 +104,8 @@ func (f *Fit) Due(ctx context.Context, said []model.Message) error {
 	if f.digested || f.Memory == nil || c == nil {
 		return nil
 	}
-	_, p := f.Request(said)
+	r, p := f.Request(said)
+	f.built = &built{len(said), r, p}
 	recent := int(c.GetRecentMessages())
 	why := compact.Due(compact.Measure{
 		Tokens: p.Wanted, Budget: p.Budget, Turns: p.Turns, Undigested: p.Undigested, Leaving: recent > 0 && p.Undigested >= recent,
@@ -103,6 +115,7 @@ func (f *Fit) Due(ctx context.Context, said []model.Message) error {
 	}
 	f.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: why})
 	defer f.Emit(run.Item{Kind: run.Compaction, Phase: run.End, Text: why})
+	f.built = nil
 	return f.digest(ctx, p)
 }
 

@@ -13,13 +13,16 @@
 //
 // It promises that the file is replaced as a whole or not at all (S0-102), and
 // that deleting it loses nothing: it is a projection of the thread and is never
-// read here (S0-101). It does not append and does not sync to disk.
+// read here (S0-101). It does not append, does not sync to disk, and may be a
+// moment behind the thread ([Later]).
 package session
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -44,19 +47,24 @@ type call struct {
 // Path is the session file of a thread.
 func Path(dir, threadID string) string { return filepath.Join(dir, route.SessionFile(threadID)) }
 
-// Write replaces the session file of a thread. dir is made when it is missing.
+// Write replaces the session file of a thread. dir is made when only it is
+// missing: an agent that was removed must not come back.
 func Write(dir, threadID, system string, messages []model.Message) error {
 	data, err := Encode(system, messages)
 	if err != nil {
 		return fmt.Errorf("encode session: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make sessions directory: %w", err)
-	}
 	// No fsync: after a power cut an old or empty projection is as good as none,
 	// and the turns of a thread are one after the other, so one name is enough.
 	path := Path(dir, threadID)
-	if err := os.WriteFile(path+".tmp", data, 0o600); err != nil {
+	err = os.WriteFile(path+".tmp", data, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make sessions directory: %w", err)
+		}
+		err = os.WriteFile(path+".tmp", data, 0o600)
+	}
+	if err != nil {
 		return fmt.Errorf("write session: %w", err)
 	}
 	if err := os.Rename(path+".tmp", path); err != nil {

@@ -14,7 +14,6 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/hush"
 	"github.com/theclaw/agents/services/runner/internal/limit"
-	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
@@ -78,9 +77,9 @@ func (t *turn) end(ctx context.Context, in *registrypb.FinishTurnRequest) (Resul
 		t.voice.End("")
 	}
 	if dir := t.begun.GetConfig().GetSessionsDir(); dir != "" && len(t.last.messages) > 0 {
-		if err := session.Write(dir, t.w.ThreadID, t.last.system, t.last.messages); err != nil {
+		t.Sessions.Write(dir, t.w.ThreadID, t.last.system, t.last.messages, func(err error) {
 			t.Logger.WarnContext(ctx, "session file not written", "agent_id", t.w.AgentID, "thread_id", t.w.ThreadID, "error", err)
-		}
+		})
 	}
 	return Result{Fate: r.GetFate(), Acked: r.GetLastAckedId()}, nil
 }

@@ -69,6 +69,7 @@ func (t *turn) program(ctx context.Context) (Result, *Try, error) {
 // with its result, which is not.
 func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer, *registrypb.Step, Try, error) {
 	t.last = transcript{}
+	t.Sessions.Drop(t.begun.GetConfig().GetSessionsDir(), t.w.ThreadID)
 	t.voice.Call()
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

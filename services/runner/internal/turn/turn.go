@@ -13,6 +13,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/answer"
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/memory"
+	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/shell"
 	"github.com/theclaw/agents/services/runner/internal/voice"
 )
@@ -68,12 +69,14 @@ type Slot interface {
 	Steer() []*registrypb.Member
 }
 
-// Driver works on turns. All fields but Memory are required and shared by all turns.
+// Driver works on turns. All fields but Memory and Sessions are required and shared by all turns.
 type Driver struct {
 	Journal Journal
 	Models  Models
 	// Memory digests what a prompt has no room for; nil: the oldest messages are cut.
 	Memory *memory.Registry
+	// Sessions writes the session files; nil writes them at once.
+	Sessions *session.Later
 	// Shell runs tools.
 	Shell  *shell.Shell
 	Meter  Meter

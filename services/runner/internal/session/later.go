@@ -1,0 +1,87 @@
+package session
+
+import (
+	"sync"
+	"time"
+
+	"github.com/theclaw/agents/services/runner/internal/model"
+)
+
+// Delay is how long a session file may be behind its thread.
+const Delay = 250 * time.Millisecond
+
+// Later writes session files a moment after their turns: of turns that follow
+// closely on one another only the last is written. A process that is killed leaves
+// the files as they were. A nil Later writes at once.
+type Later struct {
+	mu      sync.Mutex
+	waiting map[string]func()
+	writing sync.WaitGroup
+}
+
+// Write replaces the session file of a thread soon; failed is told when it cannot.
+func (l *Later) Write(dir, threadID, system string, messages []model.Message, failed func(error)) {
+	write := func() {
+		if err := Write(dir, threadID, system, messages); err != nil {
+			failed(err)
+		}
+	}
+	if l == nil {
+		write()
+		return
+	}
+	path := Path(dir, threadID)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, soon := l.waiting[path]
+	if l.waiting == nil {
+		l.waiting = map[string]func(){}
+	}
+	if l.waiting[path] = write; !soon {
+		time.AfterFunc(Delay, func() { l.run(path) })
+	}
+}
+
+// Drop forgets what is to be written for a thread and waits for what is being
+// written: the file is another's from now on.
+func (l *Later) Drop(dir, threadID string) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	delete(l.waiting, Path(dir, threadID))
+	l.mu.Unlock()
+	l.writing.Wait()
+}
+
+// Flush writes all that is waiting.
+func (l *Later) Flush() {
+	for _, path := range l.paths() {
+		l.run(path)
+	}
+	l.writing.Wait()
+}
+
+func (l *Later) paths() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for path := range l.waiting {
+		out = append(out, path)
+	}
+	return out
+}
+
+func (l *Later) run(path string) {
+	l.mu.Lock()
+	write := l.waiting[path]
+	delete(l.waiting, path)
+	if write != nil {
+		l.writing.Add(1)
+	}
+	l.mu.Unlock()
+	if write != nil {
+		defer l.writing.Done()
+		write()
+	}
+}
