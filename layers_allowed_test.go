@@ -24,3 +24,6 @@ var (
 		{"internal/agentdir/layer", "internal/agentdir/layer/layer_test.go", "one table"},
 	}
 )
+
+// badNames say where code was put, not what it is.
+var badNames = []string{"pkg", "util", "utils", "common", "helper", "helpers", "types", "misc", "shared", "base"}

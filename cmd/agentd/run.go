@@ -21,6 +21,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/tracing/export"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/mtls"
 	"github.com/theclaw/agents/internal/rpc/process"
@@ -35,6 +36,8 @@ type env struct {
 	redactor *obs.Redactor
 	metrics  *prometheus.Registry
 	process  *process.Service
+	traces   *export.Export            // nil: off
+	traced   map[string]export.Service // by the name of the service
 	abort    <-chan struct{}
 
 	mu      sync.Mutex
@@ -60,6 +63,7 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 	}
 	e.abort = abort
 	defer func() { _ = e.homeDir.Close() }()
+	defer e.closeTraces()
 	var stages []*stage
 	stop := func() error {
 		var errs []error
@@ -106,6 +110,9 @@ func newEnv(o options, stderr io.Writer) (*env, error) {
 		},
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := e.openTraces(); err != nil {
 		return nil, err
 	}
 	names := make([]string, len(o.services))
@@ -156,7 +163,7 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 	o := serve.Options{
 		Addr: "unix://" + addr, Services: []serve.Registrar{c.register, e.process.Register}, Policy: policy, Token: c.token, Audit: c.audit,
 		Logger: e.log, Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": s.name}, e.metrics),
-		Grace: e.grace, Abort: e.abort,
+		Stats: e.traced[s.name].Server, Grace: e.grace, Abort: e.abort,
 	}
 	srv, err := serve.New(o)
 	if err != nil {
@@ -234,7 +241,7 @@ func (e *env) dialRegistry(as string) (*grpc.ClientConn, error) {
 		}
 		target = "unix://" + path
 	}
-	o := rpc.DialOptions{UserAgent: "agentd/" + versionText()}
+	o := rpc.DialOptions{UserAgent: "agentd/" + versionText(), Stats: e.traced[as].Client}
 	if e.remote {
 		store, err := e.certificate(as)
 		if err != nil {

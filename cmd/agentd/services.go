@@ -46,11 +46,12 @@ func choose(word string) []service {
 	return nil
 }
 
-func makeRegistry(ctx context.Context, e *env, _ string) (component, error) {
+func makeRegistry(ctx context.Context, e *env, name string) (component, error) {
 	log := agentlog.New(e.redactor)
 	log.Delay(50 * time.Millisecond)
 	s, err := registry.New(ctx, registry.Config{BootID: bootID()}, registry.Deps{
 		Home: e.homeDir, Logger: e.log.With("service", "registry"), Metrics: obs.NewRegistryMetrics(e.metrics), Log: log,
+		Trace:    e.traced[name].Tracer,
 		Notifier: func() (string, bool) { return notifier.Home(e.getenv) },
 		Redact:   e.redactor.Redact,
 	})
@@ -115,6 +116,7 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 		Sandbox: sandbox.Options{Forbidden: []string{e.homeDir.RunDir(), e.homeDir.TLSDir(), e.options.tls, e.homeDir.AuditDir()}},
 	}, runner.Deps{
 		Registry: w.conn, Holder: w.holder.ID(), Getenv: e.getenv, Abort: e.abort,
+		Trace:   e.traced[name].Tracer,
 		Metrics: obs.NewRunnerMetrics(e.metrics), Logger: e.log.With("service", "runner"),
 	})
 	if err != nil {
@@ -133,6 +135,7 @@ func makeDeliverer(_ context.Context, e *env, name string) (component, error) {
 		Address: w.address, BootID: bootID(), Grace: e.grace, TTL: e.ttl,
 	}, deliverer.Deps{
 		Registry: w.conn, Holder: w.holder.ID(), Abort: e.abort, Resolve: e.resolve, Environ: os.Environ(), Redactor: e.redactor,
+		Trace:   e.traced[name].Tracer,
 		Metrics: obs.NewDelivererMetrics(e.metrics), Logger: e.log.With("service", "deliverer"),
 	})
 	return component{register: s.Register, policy: deliverer.Policy(), token: e.workerToken(), run: s.Run, close: w.close}, nil

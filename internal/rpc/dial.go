@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/stats"
 )
 
 // defaultTimeout bounds a unary call whose caller set no deadline.
@@ -31,6 +32,7 @@ type DialOptions struct {
 	Safe           []string      // full methods ("/package.Service/Method") that may be repeated on UNAVAILABLE
 	WaitForReady   bool          // calls wait for a connection (until their deadline) instead of failing at once
 	UserAgent      string        // program and version
+	Stats          stats.Handler // sees each call, for traces; nil: none
 
 	Creds    credentials.TransportCredentials                           // TLS for dns:/// targets; nil on Unix sockets
 	Dialer   func(ctx context.Context, target string) (net.Conn, error) // with passthrough:///, for an in-memory listener
@@ -77,6 +79,9 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	}
 	if o.UserAgent != "" {
 		opts = append(opts, grpc.WithUserAgent(o.UserAgent))
+	}
+	if o.Stats != nil {
+		opts = append(opts, grpc.WithStatsHandler(o.Stats))
 	}
 	if o.Dialer != nil {
 		opts = append(opts, grpc.WithContextDialer(o.Dialer))

@@ -16,7 +16,7 @@ func TestImportsStayLight(t *testing.T) {
 		"github.com/google/renameio/v2": true, "golang.org/x/sys/unix": true,
 		"google.golang.org/grpc": true, "google.golang.org/grpc/backoff": true, "google.golang.org/grpc/codes": true,
 		"google.golang.org/grpc/credentials": true, "google.golang.org/grpc/credentials/insecure": true,
-		"google.golang.org/grpc/keepalive": true, "google.golang.org/grpc/metadata": true, "google.golang.org/grpc/status": true,
+		"google.golang.org/grpc/keepalive": true, "google.golang.org/grpc/metadata": true, "google.golang.org/grpc/stats": true, "google.golang.org/grpc/status": true,
 	}
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) == 0 {

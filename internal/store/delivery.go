@@ -42,6 +42,7 @@ type NextDelivery struct {
 	Peek        bool
 	MaxAge      time.Duration // older events are dead unsent; 0: no bound
 	MaxAttempts int           // a waiting row past it (the limit was lowered) is dead; 0: no bound
+	WithRun     bool          // of no Peek: answer DueDelivery.Run too, which is looked for in the turns of the thread
 }
 
 // DueDelivery is the next event to send.
@@ -52,9 +53,10 @@ type DueDelivery struct {
 	Key            string
 	Attempt        int
 	MaybeDuplicate bool
-	Parts          int   // parts of the message that were sent before
-	Reach          int64 // bytes of its text that they hold
-	Acked, Dead    int64 // outbound progress and dead rows after the call
+	Run            string // key of the turn whose reply it is; empty unless asked for, or when it is of none
+	Parts          int    // parts of the message that were sent before
+	Reach          int64  // bytes of its text that they hold
+	Acked, Dead    int64  // outbound progress and dead rows after the call
 }
 
 // DueOutcome tells what NextDelivery found.

@@ -20,11 +20,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/sandbox"
@@ -47,6 +49,8 @@ type Options struct {
 	TTL      time.Duration // of leases; default 1 s
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer // counts the calls that all services answer; nil: nobody does
+	// Traces answers what a service needs to be traced, by its name; nil: none are.
+	Traces func(name string) (t *tracing.Tracer, server, client stats.Handler)
 }
 
 // World is a running home.
@@ -80,6 +84,9 @@ func Start(t testing.TB, o Options) *World {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Traces == nil {
+		o.Traces = func(string) (*tracing.Tracer, stats.Handler, stats.Handler) { return nil, nil, nil }
+	}
 	w := &World{Home: o.Home, o: o}
 	if err := w.start(t.Context()); err != nil {
 		w.Stop()
@@ -107,7 +114,8 @@ func (w *World) start(ctx context.Context) error {
 	}
 	log := agentlog.New(obs.NewRedactor())
 	w.stops = append(w.stops, func() { _ = log.Close(); _ = h.Close() })
-	w.Registry, err = registry.New(ctx, w.o.Registry, registry.Deps{Home: h, Logger: w.o.Logger, Metrics: obs.NewRegistryMetrics(nil), Log: log, Notifier: w.o.Notifier})
+	trace, server, _ := w.o.Traces("registry")
+	w.Registry, err = registry.New(ctx, w.o.Registry, registry.Deps{Home: h, Trace: trace, Logger: w.o.Logger, Metrics: obs.NewRegistryMetrics(nil), Log: log, Notifier: w.o.Notifier})
 	if err != nil {
 		return err
 	}
@@ -117,14 +125,14 @@ func (w *World) start(ctx context.Context) error {
 		return err
 	}
 	addr := func(name string) string { return "unix://" + filepath.Join(h.RunDir(), name+".sock") }
-	part := func(name string, reg serve.Registrar, p serve.Policy, run func(context.Context) error) error {
-		return w.serve(addr(name), token, reg, p, run)
+	part := func(name string, stats stats.Handler, reg serve.Registrar, p serve.Policy, run func(context.Context) error) error {
+		return w.serve(addr(name), token, stats, reg, p, run)
 	}
-	if err := part("registry", w.Registry.Register, registry.Policy(), w.Registry.Run); err != nil {
+	if err := part("registry", server, w.Registry.Register, registry.Policy(), w.Registry.Run); err != nil {
 		return err
 	}
-	dial := func(as rpc.Identity) (*grpc.ClientConn, error) {
-		c, err := rpc.Dial(addr("registry"), rpc.DialOptions{TokenPath: h.TokenFile(), As: as})
+	dial := func(as rpc.Identity, stats stats.Handler) (*grpc.ClientConn, error) {
+		c, err := rpc.Dial(addr("registry"), rpc.DialOptions{TokenPath: h.TokenFile(), As: as, Stats: stats})
 		if err == nil {
 			w.stops = append(w.stops, func() { _ = c.Close() })
 		}
@@ -132,7 +140,8 @@ func (w *World) start(ctx context.Context) error {
 	}
 	for i := range w.o.Runners {
 		name := fmt.Sprintf("runner%d", i)
-		conn, err := dial(rpc.Identity{Kind: rpc.Service, Name: name})
+		trace, server, client := w.o.Traces(name)
+		conn, err := dial(rpc.Identity{Kind: rpc.Service, Name: name}, client)
 		if err != nil {
 			return err
 		}
@@ -144,16 +153,17 @@ func (w *World) start(ctx context.Context) error {
 		c := w.o.Runner
 		c.TTL, c.ProvidersFile = w.o.TTL, filepath.Join(w.Home, "providers.yaml")
 		c.Sandbox = sandbox.Options{Forbidden: []string{h.RunDir()}}
-		s, err := runner.New(c, runner.Deps{Registry: conn, Holder: holder.ID(), Getenv: w.getenv, Logger: w.o.Logger})
+		s, err := runner.New(c, runner.Deps{Registry: conn, Holder: holder.ID(), Getenv: w.getenv, Logger: w.o.Logger, Trace: trace})
 		if err != nil {
 			return err
 		}
 		w.Runners = append(w.Runners, s)
-		if err := part(name, s.Register, runner.Policy(), s.Run); err != nil {
+		if err := part(name, server, s.Register, runner.Policy(), s.Run); err != nil {
 			return err
 		}
 	}
-	conn, err := dial(rpc.Identity{Kind: rpc.Service, Name: "deliverer"})
+	trace, server, client := w.o.Traces("deliverer")
+	conn, err := dial(rpc.Identity{Kind: rpc.Service, Name: "deliverer"}, client)
 	if err != nil {
 		return err
 	}
@@ -164,11 +174,11 @@ func (w *World) start(ctx context.Context) error {
 	w.stops = append(w.stops, func() { _ = holder.Close() })
 	dc := w.o.Deliver
 	dc.TTL, dc.BootID = w.o.TTL, "boot"
-	d := deliverer.New(dc, deliverer.Deps{Registry: conn, Holder: holder.ID(), Logger: w.o.Logger, Resolve: w.resolve, Environ: w.o.Environ})
-	if err := part("deliverer", d.Register, deliverer.Policy(), d.Run); err != nil {
+	d := deliverer.New(dc, deliverer.Deps{Registry: conn, Holder: holder.ID(), Logger: w.o.Logger, Resolve: w.resolve, Environ: w.o.Environ, Trace: trace})
+	if err := part("deliverer", server, d.Register, deliverer.Policy(), d.Run); err != nil {
 		return err
 	}
-	owner, err := dial(rpc.Identity{})
+	owner, err := dial(rpc.Identity{}, nil)
 	if err != nil {
 		return err
 	}
@@ -195,8 +205,8 @@ func (w *World) resolve(_ context.Context, ref string) (string, error) {
 }
 
 // serve starts one service; its stop waits until it has drained.
-func (w *World) serve(addr, token string, reg serve.Registrar, p serve.Policy, run func(context.Context) error) error {
-	srv, err := serve.New(serve.Options{Addr: addr, Services: []serve.Registrar{reg}, Policy: p, Token: func() string { return token }, Logger: w.o.Logger, Metrics: w.o.Metrics, Grace: time.Second})
+func (w *World) serve(addr, token string, stats stats.Handler, reg serve.Registrar, p serve.Policy, run func(context.Context) error) error {
+	srv, err := serve.New(serve.Options{Addr: addr, Services: []serve.Registrar{reg}, Policy: p, Token: func() string { return token }, Logger: w.o.Logger, Metrics: w.o.Metrics, Stats: stats, Grace: time.Second})
 	if err != nil {
 		return err
 	}

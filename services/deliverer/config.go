@@ -10,6 +10,7 @@ import (
 
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/services/deliverer/internal/channel"
 	"github.com/theclaw/agents/services/deliverer/internal/drain"
 )
@@ -45,6 +46,7 @@ type Deps struct {
 	// value; nil: webhooks that name a secret fail.
 	Resolve  func(ctx context.Context, ref string) (string, error)
 	Metrics  *obs.DelivererMetrics
+	Trace    *tracing.Tracer // nil: no traces
 	Logger   *slog.Logger
 	Redactor *obs.Redactor   // knows each secret after its first use; nil: a new one
 	Environ  []string        // NAME=value, of which xgw gets its allow-listed part

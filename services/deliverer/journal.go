@@ -24,12 +24,13 @@ type journal struct {
 	client registryv1.DeliveryServiceClient
 	bootID string
 	xgw    channel.XGW
+	runs   bool // ask which message a reply answers
 }
 
 func (j journal) Begin(ctx context.Context, agentID, threadID string, peek bool) (drain.Due, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	resp, err := j.client.BeginDelivery(ctx, &registryv1.BeginDeliveryRequest{AgentId: agentID, ThreadId: threadID, BootId: j.bootID, Peek: peek})
+	resp, err := j.client.BeginDelivery(ctx, &registryv1.BeginDeliveryRequest{AgentId: agentID, ThreadId: threadID, BootId: j.bootID, Peek: peek, WithRun: j.runs})
 	if err != nil {
 		return drain.Due{}, fmt.Errorf("begin delivery: %w", meaning(err))
 	}
@@ -41,7 +42,7 @@ func (j journal) Finish(ctx context.Context, agentID, threadID string, f drain.F
 	defer cancel()
 	req := &registryv1.FinishDeliveryRequest{
 		AgentId: agentID, ThreadId: threadID, EventId: f.EventID, Outcome: outcomes[f.Outcome],
-		Channel: f.Channel, ProviderId: f.ProviderID, Error: f.Error, Next: f.Next, BootId: j.bootID,
+		Channel: f.Channel, ProviderId: f.ProviderID, Error: f.Error, Next: f.Next, BootId: j.bootID, WithRun: j.runs,
 		Logs: []*registryv1.LogLine{{Level: f.Level, Text: f.Log}},
 	}
 	if f.RetryAfter > 0 {
@@ -77,7 +78,7 @@ func (j journal) due(r *registryv1.BeginDeliveryResponse) drain.Due {
 	}
 	e := r.GetEvent()
 	return drain.Due{
-		Found: drain.Send, Key: r.GetKey(), Attempt: int(r.GetAttempt()), MaybeDuplicate: r.GetMaybeDuplicate(),
+		Found: drain.Send, Key: r.GetKey(), RunID: r.GetRunId(), Attempt: int(r.GetAttempt()), MaybeDuplicate: r.GetMaybeDuplicate(),
 		Event: thread.Event{
 			ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Type: e.GetType(),
 			Subtype: e.Subtype, Content: e.GetContent(),

@@ -54,9 +54,9 @@ func New(cfg Config, deps Deps) *Service {
 	s.breakers.OnChange = func(channel string) { deps.Metrics.SetBreaker(channel, s.breakers.State(channel)) }
 	ways := catalog.Deps{Pusher: pusher{s.threads, deps.Redactor}, Resolve: deps.resolve, Env: deps.Environ}
 	s.pool = drain.NewPool(drain.Config{Concurrency: cfg.Concurrency, Keep: cfg.Keep}, drain.Deps{
-		Journal:  journal{registryv1.NewDeliveryServiceClient(deps.Registry), cfg.BootID, cfg.XGW.settings()},
+		Journal:  journal{registryv1.NewDeliveryServiceClient(deps.Registry), cfg.BootID, cfg.XGW.settings(), deps.Trace != nil},
 		Open:     func(settings channel.Settings) (drain.Ways, error) { return open(settings, ways) },
-		Breakers: s.breakers, Metrics: deps.Metrics, Logger: deps.Logger, Redactor: deps.Redactor,
+		Breakers: s.breakers, Metrics: deps.Metrics, Logger: deps.Logger, Redactor: deps.Redactor, Trace: deps.Trace,
 	})
 	return s
 }

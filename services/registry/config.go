@@ -7,6 +7,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/obs/tracing"
 )
 
 // Config of a registry; zero values take the defaults.
@@ -32,6 +33,7 @@ type Deps struct {
 	Logger  *slog.Logger
 	Metrics *obs.RegistryMetrics
 	Log     *agentlog.Log // agents' logs/agent.log
+	Trace   *tracing.Tracer
 	// Notifier answers where the external notifier keeps its tasks, if there is one;
 	// nil: there is none.
 	Notifier func() (home string, ok bool)

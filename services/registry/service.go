@@ -68,6 +68,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err != nil {
 		return nil, errors.Join(err, log.Close(), lock.Unlock())
 	}
+	c.Trace = d.Trace
 	w := watch.New(c, cfg.Sweep)
 	s := &Service{
 		lock: lock, core: c, watch: w, auditor: &auditor{log: log, warn: c.Log}, outside: outside.New(c, cfg.Sweep, d.Notifier),

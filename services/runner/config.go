@@ -8,6 +8,7 @@ import (
 
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/sandbox"
 )
 
@@ -64,6 +65,7 @@ type Deps struct {
 	// Abort, when closed, ends a drain at once; nil never does.
 	Abort   <-chan struct{}
 	Metrics *obs.RunnerMetrics
+	Trace   *tracing.Tracer // nil: no traces
 	Logger  *slog.Logger
 }
 

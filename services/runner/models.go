@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/price"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -12,6 +13,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
 	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/traced"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -20,6 +22,7 @@ type models struct {
 	settings *provider.Settings
 	pool     *retry.Pool
 	boxes    *boxes
+	trace    *tracing.Tracer
 }
 
 // Find implements turn.Models.
@@ -40,15 +43,15 @@ func (m *models) Find(providerName, name string) (turn.Model, error) {
 		known = &p
 	}
 	return turn.Model{
-		Provider: driver.Name(), Name: name, Window: int64(window), Price: known, Try: try(caller),
+		Provider: driver.Name(), Name: name, Window: int64(window), Price: known, Try: m.try(driver.Name(), caller),
 	}, nil
 }
 
-func try(c *retry.Caller) turn.TryFunc {
-	return func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, turn.Try) {
+func (m *models) try(provider string, c *retry.Caller) turn.TryFunc {
+	return traced.Try(m.trace, provider, func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, turn.Try) {
 		r, o := c.Try(ctx, req, onDelta)
 		return r, turn.Try{Err: o.Err, Counts: o.Counts, Again: o.Retry, Wait: o.Wait}
-	}
+	})
 }
 
 // program is a model behind the pai program; it runs on the host.
@@ -59,7 +62,7 @@ func (m *models) program(p provider.Program) turn.Model {
 	}
 	return turn.Model{
 		Provider: p.Name, Name: p.Model, Window: int64(p.ContextWindow),
-		Program: func(at pai.Place) turn.TryFunc { return try(m.pool.Caller(pai.New(config, at))) },
+		Program: func(at pai.Place) turn.TryFunc { return m.try(p.Name, m.pool.Caller(pai.New(config, at))) },
 	}
 }
 

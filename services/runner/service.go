@@ -21,6 +21,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/shell"
+	"github.com/theclaw/agents/services/runner/internal/traced"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -64,10 +65,10 @@ func New(c Config, d Deps) (*Service, error) {
 	if c.Root != "" {
 		journal = elsewhere{s.turns, c.Root}
 	}
-	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes}
+	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes, d.Trace}
 	s.driver = &turn.Driver{
-		Journal: journal, Models: s.models, Meter: d.Metrics, Logger: d.Logger,
-		Shell:    &shell.Shell{Sandbox: s.boxes.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry)},
+		Journal: traced.Journal(d.Trace, journal), Models: s.models, Meter: d.Metrics, Logger: d.Logger,
+		Shell:    &shell.Shell{Sandbox: s.boxes.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Trace: d.Trace},
 		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns},
 		Sessions: &session.Later{},
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/theclaw/agents/internal/obs/tracing"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/claim"
 	"github.com/theclaw/agents/services/runner/internal/turn"
@@ -23,13 +24,17 @@ func (s *Service) turn(ctx context.Context, l claim.Lease, e *registrypb.Pending
 	defer stream.Close()
 	abort, leave := s.underway.enter(e.GetKey())
 	defer leave()
+	ctx, span := s.deps.Trace.Turn(ctx, e.GetKey(), tracing.Where{AgentID: l.AgentID, ThreadID: e.GetThreadId(), EventID: e.GetEvent().GetId()})
+	defer span.End()
 	start := time.Now()
 	r, err := s.driver.Run(ctx, turn.Work{
 		AgentID: l.AgentID, ThreadID: e.GetThreadId(), Key: e.GetKey(), InboxID: e.GetEvent().GetId(), Source: e.GetEvent().GetSource(),
 		Fence: l.Fence(), Check: l.Check, Slot: slot, Stream: stream, Abort: abort, Panicked: l.Panicked,
 	})
 	if err == nil && !r.Already {
-		s.deps.Metrics.ObserveTurn(strings.ToLower(strings.TrimPrefix(r.Fate.String(), "FATE_")), time.Since(start))
+		fate := strings.ToLower(strings.TrimPrefix(r.Fate.String(), "FATE_"))
+		span.Outcome(fate)
+		s.deps.Metrics.ObserveTurn(fate, time.Since(start))
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/stats"
 
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/socket"
@@ -57,6 +58,7 @@ type Options struct {
 	Audit   Auditor               // nil: nothing is written down
 	Logger  *slog.Logger          // nil discards
 	Metrics prometheus.Registerer // nil: no call metrics
+	Stats   stats.Handler         // sees each call, for traces; nil: none
 	Grace   time.Duration         // of a drain; 0: 30 s, negative: none
 	Abort   <-chan struct{}       // closed: a drain ends at once (second SIGTERM); nil never
 }
@@ -152,7 +154,7 @@ func (c *chain) options(m *calls) []grpc.ServerOption {
 	}
 	unary = append(unary, c.edgeUnary, c.accessUnary, c.deadlineUnary, c.validateUnary)
 	stream = append(stream, c.edgeStream, c.accessStream, c.deadlineStream, c.validateStream)
-	return []grpc.ServerOption{
+	options := []grpc.ServerOption{
 		grpc.Creds(creds),
 		grpc.MaxRecvMsgSize(rpc.MaxMessage),
 		grpc.MaxConcurrentStreams(streams),
@@ -164,6 +166,10 @@ func (c *chain) options(m *calls) []grpc.ServerOption {
 		grpc.ChainUnaryInterceptor(unary...),
 		grpc.ChainStreamInterceptor(stream...),
 	}
+	if c.o.Stats != nil {
+		options = append(options, grpc.StatsHandler(c.o.Stats))
+	}
+	return options
 }
 
 // Serve is New and Run.

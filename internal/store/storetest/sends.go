@@ -39,9 +39,9 @@ var sends = map[string]func(*testing.T, *fixture){
 	"replies leave in order": func(t *testing.T, f *fixture) {
 		f.ensure(t)
 		equal(t, "nothing", due(f.next(t, store.NextDelivery{})), idle)
-		f.reply(t, "1")
-		f.reply(t, "2")
-		key := ""
+		first, _ := f.reply(t, "1")
+		second, _ := f.reply(t, "2")
+		key, runs := "", map[int64]string{2: first.Key, 4: second.Key}
 		for _, id := range []int64{2, 4} {
 			acked := map[int64]int64{2: 3, 4: 4}[id] // what is not for delivery is passed
 			equal(t, "peek", due(f.next(t, store.NextDelivery{Peek: true})), []any{store.DueSend, id, 1, false})
@@ -50,6 +50,8 @@ var sends = map[string]func(*testing.T, *fixture){
 			if d.Key == "" || d.Key == key {
 				t.Errorf("key %q after %q", d.Key, key)
 			}
+			again := f.next(t, store.NextDelivery{WithRun: true})
+			equal(t, "run", []any{d.Run, again.Run, again.Key}, []any{"", runs[id], d.Key})
 			key = d.Key
 			got := f.sent(t, id, store.OutcomeSent)
 			equal(t, "sent", []any{got.State, got.ProviderID, got.Channel, got.Attempts, got.Acked}, []any{store.DeliverySent, "p", "c", 1, acked})

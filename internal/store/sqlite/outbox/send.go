@@ -63,6 +63,11 @@ func next(tx *db.Tx, f store.Fence, n store.NextDelivery, out *store.DueDelivery
 	if out.Event, _, err = tx.Event(id); err != nil || n.Peek {
 		return err
 	}
+	if n.WithRun {
+		if _, err := tx.Row("SELECT key FROM x_turn WHERE reply_id = ?", []any{id}, &out.Run); err != nil {
+			return err
+		}
+	}
 	crashes := d.crashes
 	if crashed {
 		crashes++

@@ -41,6 +41,7 @@ type Due struct {
 	Wait           time.Duration // for Wait
 	Event          thread.Event  // this and below for Send
 	Key            string        // stable over all tries
+	RunID          string        // of the message it answers; empty unless traces are on
 	Attempt        int           // from 1
 	MaybeDuplicate bool          // an earlier send may have left
 	Settings       channel.Settings

@@ -8,6 +8,7 @@ import (
 
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
 )
 
@@ -47,6 +48,7 @@ type record struct {
 	Finish
 	took time.Duration
 	flag bool // the send carried the duplicate flag
+	span tracing.Span
 }
 
 // verdict is how a run of a lane ended: with neither yield nor wait it is over.
@@ -177,7 +179,7 @@ func (l *lane) record(more bool) (verdict, bool) {
 	f := r.Finish
 	// What was just sent shows that its channel is up, whatever else is down.
 	f.Next = more && f.Outcome != Unavailable && !a.isClosing()
-	done, err := a.pool.Journal.Finish(a.term, a.id, l.thread, f)
+	done, err := a.pool.Journal.Finish(r.span.Within(a.term), a.id, l.thread, f)
 	if err != nil {
 		v := l.trouble("finish delivery", err)
 		if v.wait == 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
 	"github.com/theclaw/agents/services/deliverer/internal/channel"
 	"github.com/theclaw/agents/services/deliverer/internal/place"
@@ -34,6 +35,7 @@ type Deps struct {
 	Metrics  *obs.DelivererMetrics
 	Logger   *slog.Logger
 	Redactor *obs.Redactor // applied to each error before it is recorded
+	Trace    *tracing.Tracer
 }
 
 // Pool is what the drains of one process share: the places in which lanes run,

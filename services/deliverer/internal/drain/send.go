@@ -10,6 +10,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
 	"github.com/theclaw/agents/services/deliverer/internal/channel"
 )
@@ -91,7 +92,7 @@ func (l *lane) send() (verdict, bool) {
 		}
 	}
 	began := time.Now()
-	receipt, err := l.attempt(w)
+	receipt, span, err := l.attempt(w, due.RunID)
 	took := time.Since(began)
 	fail := channel.AsError(err)
 	if fail != nil && fail.InDoubt {
@@ -101,6 +102,7 @@ func (l *lane) send() (verdict, bool) {
 		}
 	}
 	l.unrecorded = l.outcome(due, w, fail, took)
+	l.unrecorded.span = span
 	l.unrecorded.ProviderID = channel.Clean(receipt.ProviderID, 128)
 	if l.unrecorded.Outcome == Unavailable {
 		l.unrecorded.RetryAfter = l.heldBack(w, fail)
@@ -122,20 +124,26 @@ func (l *lane) heldBack(w way, fail *channel.Error) time.Duration {
 
 // attempt is D2. A channel that panics has failed: its message is dead after
 // some tries, instead of ending this process each time it comes up.
-func (l *lane) attempt(w way) (r channel.Receipt, err error) {
+func (l *lane) attempt(w way, run string) (r channel.Receipt, span tracing.Span, err error) {
+	m := w.message
+	ctx, span := l.agent.pool.Trace.Deliver(l.agent.sends, run, tracing.Where{AgentID: m.AgentID, ThreadID: m.ThreadID, EventID: m.EventID}, w.name, m.Attempt)
 	defer func() {
 		if p := recover(); p != nil {
 			l.log("send panicked", fmt.Errorf("%v\n%s", p, debug.Stack()))
 			err = &channel.Error{Class: channel.Failed, InDoubt: true, What: "the channel broke off, see the deliverer's log"}
 		}
 		l.permit.Record(err)
+		if fail := channel.AsError(err); fail != nil {
+			span.Fail(fail.Class.String())
+		}
+		span.End()
 	}()
 	fault.Point("D2.before")
-	ctx, cancel := context.WithTimeout(l.agent.sends, sendLimit)
+	ctx, cancel := context.WithTimeout(ctx, sendLimit)
 	defer cancel()
-	r, err = w.channel.Send(ctx, w.message)
+	r, err = w.channel.Send(ctx, m)
 	fault.Point("D2.after")
-	return r, err
+	return r, span, err
 }
 
 // putBack records a begun delivery that was not sent.

@@ -25,6 +25,7 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
@@ -57,6 +58,7 @@ type Core struct {
 	// Approvals keeps what was asked of people.
 	Approvals *homedb.DB
 	Leases    *lease.Table
+	Trace     *tracing.Tracer // nil: no traces
 
 	DueRuns       *dispatch.Board    // agents with events without a fate
 	DueDeliveries *dispatch.Board    // agents with replies to send

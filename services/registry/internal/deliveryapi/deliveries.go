@@ -43,7 +43,7 @@ func (s *Service) BeginDelivery(ctx context.Context, req *registryv1.BeginDelive
 	if err != nil {
 		return nil, err
 	}
-	return s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), req.GetBootId(), req.GetPeek())
+	return s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), store.NextDelivery{BootID: req.GetBootId(), Peek: req.GetPeek(), WithRun: req.GetWithRun()})
 }
 
 func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent, store.Fence, *agentdir.Agent, error) {
@@ -69,18 +69,17 @@ func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent
 	return a, fence, set, err
 }
 
-func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence store.Fence, set *agentdir.Agent, threadID, boot string, peek bool) (*registryv1.BeginDeliveryResponse, error) {
+func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence store.Fence, set *agentdir.Agent, threadID string, n store.NextDelivery) (*registryv1.BeginDeliveryResponse, error) {
 	r := store.Ref{Agent: a.ID, Thread: threadID}
-	if !peek {
+	if !n.Peek {
 		fault.Point("D1.before")
 	}
-	d, err := s.Store.NextDelivery(ctx, r, fence, store.NextDelivery{
-		BootID: boot, Peek: peek, MaxAge: set.Config.Deliver.MaxAge, MaxAttempts: set.Config.Deliver.MaxAttempts,
-	})
+	n.MaxAge, n.MaxAttempts = set.Config.Deliver.MaxAge, set.Config.Deliver.MaxAttempts
+	d, err := s.Store.NextDelivery(ctx, r, fence, n)
 	if err != nil {
 		return nil, s.Fault(a.ID, threadID, err)
 	}
-	if !peek {
+	if !n.Peek {
 		fault.Point("D1.after")
 	}
 	out := &registryv1.BeginDeliveryResponse{Wait: durationpb.New(d.Wait)}
@@ -93,7 +92,7 @@ func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence st
 		return out, nil
 	}
 	out.Outcome = registryv1.BeginDeliveryOutcome_BEGIN_DELIVERY_OUTCOME_SEND
-	out.Event, out.Key, out.Attempt, out.MaybeDuplicate = wire.Event(d.Event), d.Key, int32(d.Attempt), d.MaybeDuplicate
+	out.Event, out.Key, out.Attempt, out.MaybeDuplicate, out.RunId = wire.Event(d.Event), d.Key, int32(d.Attempt), d.MaybeDuplicate, d.Run
 	out.OutboundSet = set.Config.Outbound != nil
 	for _, o := range set.Config.Outbound {
 		out.Outbound = append(out.Outbound, &registryv1.OutboundRule{ThreadPattern: o.ThreadPattern, Via: o.Via})
@@ -139,7 +138,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 	s.Fates.Wake(a.ID)
 	out := &registryv1.FinishDeliveryResponse{Delivery: wire.Delivery(a.ID, d)}
 	if req.GetNext() {
-		out.Next, err = s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), req.GetBootId(), false)
+		out.Next, err = s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), store.NextDelivery{BootID: req.GetBootId(), WithRun: req.GetWithRun()})
 	}
 	return out, err
 }

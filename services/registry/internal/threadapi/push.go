@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
@@ -52,6 +53,7 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if err != nil {
 		return nil, err
 	}
+	begun := time.Now()
 	fault.Point("T0.before")
 	out, err := s.Store.Append(ctx, r, events, o)
 	if err != nil || out.Duplicate {
@@ -69,6 +71,7 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 		s.Metrics.DedupHits.Inc()
 	} else {
 		s.Metrics.Pushes.Inc()
+		s.trace(ctx, r, out.IDs, begun)
 	}
 	if r.IsInbox() && !a.Known().Loaded {
 		// A push to an agent not looked at yet: its start-up load makes it due.

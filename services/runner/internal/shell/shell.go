@@ -12,6 +12,7 @@ import (
 	"context"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/approval"
 	"github.com/theclaw/agents/services/runner/internal/tool"
@@ -23,11 +24,14 @@ type Shell struct {
 	Sandbox func(mode string) (tool.Sandbox, error)
 	// Approvals asks people; nil refuses what has to be asked.
 	Approvals approval.Client
+	Trace     *tracing.Tracer // nil: no traces
 }
 
 // Run makes one call under the settings of its agent and answers its result.
 // trusted answers nil while the lease is.
 func (s *Shell) Run(ctx context.Context, trusted func(context.Context) error, c *registrypb.TurnConfig, at tool.Place, made tool.Call) []byte {
+	ctx, span := s.Trace.Tool(ctx, made.Name, made.Key)
+	defer span.End()
 	box, err := s.Sandbox(c.GetSandboxMode())
 	if err != nil {
 		return tool.Problem(fault.From(err).What)

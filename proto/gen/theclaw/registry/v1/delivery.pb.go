@@ -293,7 +293,9 @@ type BeginDeliveryRequest struct {
 	BootId string `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	// peek answers the next delivery without counting an attempt, so that the
 	// sender may first ask whether its channel is open.
-	Peek          bool `protobuf:"varint,4,opt,name=peek,proto3" json:"peek,omitempty"`
+	Peek bool `protobuf:"varint,4,opt,name=peek,proto3" json:"peek,omitempty"`
+	// with_run asks for run_id too, which costs the registry a search.
+	WithRun       bool `protobuf:"varint,5,opt,name=with_run,json=withRun,proto3" json:"with_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -356,6 +358,13 @@ func (x *BeginDeliveryRequest) GetPeek() bool {
 	return false
 }
 
+func (x *BeginDeliveryRequest) GetWithRun() bool {
+	if x != nil {
+		return x.WithRun
+	}
+	return false
+}
+
 // BeginDeliveryResponse is the event to send.
 type BeginDeliveryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -376,7 +385,10 @@ type BeginDeliveryResponse struct {
 	// outbound_set is false when the key is absent: everything goes via xgw.
 	OutboundSet bool `protobuf:"varint,8,opt,name=outbound_set,json=outboundSet,proto3" json:"outbound_set,omitempty"`
 	// channels of the agent.
-	Channels      []*ChannelConfig `protobuf:"bytes,9,rep,name=channels,proto3" json:"channels,omitempty"`
+	Channels []*ChannelConfig `protobuf:"bytes,9,rep,name=channels,proto3" json:"channels,omitempty"`
+	// run_id of the message that event answers; empty unless asked for, and for
+	// what answers none.
+	RunId         string `protobuf:"bytes,10,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -474,6 +486,13 @@ func (x *BeginDeliveryResponse) GetChannels() []*ChannelConfig {
 	return nil
 }
 
+func (x *BeginDeliveryResponse) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
 // FinishDeliveryRequest records a send.
 type FinishDeliveryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -498,7 +517,9 @@ type FinishDeliveryRequest struct {
 	// boot_id as in BeginDeliveryRequest.
 	BootId string `protobuf:"bytes,10,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	// logs for agent.log.
-	Logs          []*LogLine `protobuf:"bytes,11,rep,name=logs,proto3" json:"logs,omitempty"`
+	Logs []*LogLine `protobuf:"bytes,11,rep,name=logs,proto3" json:"logs,omitempty"`
+	// with_run as in BeginDeliveryRequest, for next.
+	WithRun       bool `protobuf:"varint,12,opt,name=with_run,json=withRun,proto3" json:"with_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -608,6 +629,13 @@ func (x *FinishDeliveryRequest) GetLogs() []*LogLine {
 		return x.Logs
 	}
 	return nil
+}
+
+func (x *FinishDeliveryRequest) GetWithRun() bool {
+	if x != nil {
+		return x.WithRun
+	}
+	return false
 }
 
 // FinishDeliveryResponse tells what stands.
@@ -1026,13 +1054,14 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x10\n" +
 	"\x03url\x18\x03 \x01(\tR\x03url\x12\x16\n" +
 	"\x06secret\x18\x04 \x01(\tR\x06secret\x12#\n" +
-	"\rallow_private\x18\x05 \x01(\bR\fallowPrivate\"\x9b\x01\n" +
+	"\rallow_private\x18\x05 \x01(\bR\fallowPrivate\"\xb6\x01\n" +
 	"\x14BeginDeliveryRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12 \n" +
 	"\aboot_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x12\x12\n" +
-	"\x04peek\x18\x04 \x01(\bR\x04peek\"\xb4\x03\n" +
+	"\x04peek\x18\x04 \x01(\bR\x04peek\x12\x19\n" +
+	"\bwith_run\x18\x05 \x01(\bR\awithRun\"\xcb\x03\n" +
 	"\x15BeginDeliveryResponse\x12C\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2).theclaw.registry.v1.BeginDeliveryOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x120\n" +
@@ -1042,7 +1071,9 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\x0fmaybe_duplicate\x18\x06 \x01(\bR\x0emaybeDuplicate\x12=\n" +
 	"\boutbound\x18\a \x03(\v2!.theclaw.registry.v1.OutboundRuleR\boutbound\x12!\n" +
 	"\foutbound_set\x18\b \x01(\bR\voutboundSet\x12>\n" +
-	"\bchannels\x18\t \x03(\v2\".theclaw.registry.v1.ChannelConfigR\bchannels\"\xe9\x03\n" +
+	"\bchannels\x18\t \x03(\v2\".theclaw.registry.v1.ChannelConfigR\bchannels\x12\x15\n" +
+	"\x06run_id\x18\n" +
+	" \x01(\tR\x05runId\"\x84\x04\n" +
 	"\x15FinishDeliveryRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -1059,7 +1090,8 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\x04next\x18\t \x01(\bR\x04next\x12 \n" +
 	"\aboot_id\x18\n" +
 	" \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x120\n" +
-	"\x04logs\x18\v \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\"\x93\x01\n" +
+	"\x04logs\x18\v \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12\x19\n" +
+	"\bwith_run\x18\f \x01(\bR\awithRun\"\x93\x01\n" +
 	"\x16FinishDeliveryResponse\x129\n" +
 	"\bdelivery\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.DeliveryR\bdelivery\x12>\n" +
 	"\x04next\x18\x02 \x01(\v2*.theclaw.registry.v1.BeginDeliveryResponseR\x04next\"\xe6\x01\n" +

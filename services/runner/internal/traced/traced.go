@@ -1,0 +1,62 @@
+// Package traced owns the spans around what a turn does with others: the claim and
+// the reply in the journal, and the calls of a model.
+//
+// It promises that a turn works the same with and without traces, and that no text
+// of a prompt, an answer or an error is in a span. The spans of the tools are the
+// turn's; what a span is called and holds is package obs/tracing's.
+package traced
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/theclaw/agents/internal/obs/tracing"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/answer"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/turn"
+)
+
+// Journal is j with a span around the claim and the reply; a nil tracer answers j.
+func Journal(t *tracing.Tracer, j turn.Journal) turn.Journal {
+	if t == nil {
+		return j
+	}
+	return journal{j, t}
+}
+
+type journal struct {
+	turn.Journal
+	trace *tracing.Tracer
+}
+
+func (j journal) BeginTurn(ctx context.Context, in *registrypb.BeginTurnRequest, opts ...grpc.CallOption) (*registrypb.BeginTurnResponse, error) {
+	ctx, span := j.trace.Start(ctx, "claim")
+	defer span.End()
+	return j.Journal.BeginTurn(ctx, in, opts...)
+}
+
+func (j journal) FinishTurn(ctx context.Context, in *registrypb.FinishTurnRequest, opts ...grpc.CallOption) (*registrypb.FinishTurnResponse, error) {
+	ctx, span := j.trace.Start(ctx, "reply")
+	defer span.End()
+	return j.Journal.FinishTurn(ctx, in, opts...)
+}
+
+// Try is f with a span around each call; a nil tracer answers f.
+func Try(t *tracing.Tracer, provider string, f answer.TryFunc) answer.TryFunc {
+	if t == nil {
+		return f
+	}
+	return func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, answer.Try) {
+		ctx, span := t.Model(ctx, provider, req.Model)
+		defer span.End()
+		resp, try := f(ctx, req, onDelta)
+		if try.Err != nil {
+			span.Fail(try.Err.Class.String())
+			return resp, try
+		}
+		span.Usage(resp.Usage.Input, resp.Usage.Output, resp.Usage.CachedInput, string(resp.FinishReason))
+		return resp, try
+	}
+}
