@@ -29,7 +29,7 @@ const (
 	localStreams, outsideStreams = 1000, 100
 	// workers are goroutines that keep their stacks from call to call; a call that
 	// finds none, because streams stay on them, gets a new one.
-	workers = 32
+	workers = 64
 	// stuckWait is how long after Stop a handler that ignores its context is waited for.
 	stuckWait = 5 * time.Second
 )
@@ -152,7 +152,7 @@ func (c *chain) options(m *calls) []grpc.ServerOption {
 	}
 	unary = append(unary, c.edgeUnary, c.accessUnary, c.deadlineUnary, c.validateUnary)
 	stream = append(stream, c.edgeStream, c.accessStream, c.deadlineStream, c.validateStream)
-	return []grpc.ServerOption{
+	out := []grpc.ServerOption{
 		grpc.Creds(creds),
 		grpc.MaxRecvMsgSize(rpc.MaxMessage),
 		grpc.MaxConcurrentStreams(streams),
@@ -164,6 +164,10 @@ func (c *chain) options(m *calls) []grpc.ServerOption {
 		grpc.ChainUnaryInterceptor(unary...),
 		grpc.ChainStreamInterceptor(stream...),
 	}
+	if c.local {
+		out = append(out, grpc.StaticStreamWindowSize(rpc.StreamWindow), grpc.StaticConnWindowSize(rpc.ConnectionWindow))
+	}
+	return out
 }
 
 // Serve is New and Run.
