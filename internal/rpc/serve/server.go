@@ -30,7 +30,7 @@ const (
 	localStreams, outsideStreams = 1000, 100
 	// workers are goroutines that keep their stacks from call to call; a call that
 	// finds none, because streams stay on them, gets a new one.
-	workers = 32
+	workers = 64
 	// stuckWait is how long after Stop a handler that ignores its context is waited for.
 	stuckWait = 5 * time.Second
 )
@@ -165,6 +165,9 @@ func (c *chain) options(m *calls) []grpc.ServerOption {
 		grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(unary...),
 		grpc.ChainStreamInterceptor(stream...),
+	}
+	if c.local {
+		options = append(options, grpc.StaticStreamWindowSize(rpc.StreamWindow), grpc.StaticConnWindowSize(rpc.ConnectionWindow))
 	}
 	if c.o.Stats != nil {
 		options = append(options, grpc.StatsHandler(c.o.Stats))

@@ -24,7 +24,8 @@ const Format = 1
 // not look at them. Each is table, column and definition.
 var Later = [][3]string{
 	{"x_step", "cache_write", "INTEGER NOT NULL DEFAULT 0"},
-	{"x_delivery", "parts", "INTEGER NOT NULL DEFAULT 0"}, {"x_delivery", "reach", "INTEGER NOT NULL DEFAULT 0"},
+	{"x_delivery", "parts", "INTEGER NOT NULL DEFAULT 0"},
+	{"x_delivery", "reach", "INTEGER NOT NULL DEFAULT 0"},
 }
 
 // SQL makes all tables and indexes that are absent.
