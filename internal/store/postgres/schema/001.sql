@@ -106,7 +106,7 @@ CREATE INDEX turn_claimed ON turn (agent_id, thread_id) WHERE state = 'claimed';
 CREATE TABLE step (
   agent_id TEXT COLLATE "C" NOT NULL, thread_id TEXT COLLATE "C" NOT NULL, turn TEXT COLLATE "C" NOT NULL, key TEXT COLLATE "C" NOT NULL,
   seq INT NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL, class TEXT NOT NULL DEFAULT '',
-  name TEXT NOT NULL DEFAULT '', call_id TEXT NOT NULL DEFAULT '', arguments BYTEA NOT NULL DEFAULT '',
+  name TEXT NOT NULL DEFAULT '', call_id TEXT NOT NULL DEFAULT '', arguments TEXT NOT NULL DEFAULT '',
   request_sha256 BYTEA, result BYTEA,
   input BIGINT NOT NULL DEFAULT 0, output BIGINT NOT NULL DEFAULT 0, cached_input BIGINT NOT NULL DEFAULT 0,
   reasoning BIGINT NOT NULL DEFAULT 0, cache_write BIGINT NOT NULL DEFAULT 0,
