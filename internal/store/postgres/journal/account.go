@@ -94,9 +94,9 @@ func (s *SumUsageStep) Load(tx *unit.Tx) {
 	}
 	tx.Read(`SELECT CASE WHEN $3 THEN recorded_at / $4 ELSE 0 END AS day, CASE WHEN $5 THEN turn ELSE '' END AS of, name,
 			COUNT(*), SUM(input)::bigint, SUM(output)::bigint, SUM(cached_input)::bigint, SUM(reasoning)::bigint, SUM(cache_write)::bigint
-		FROM step WHERE `+ofThread+` AND (kind = 'model' OR kind = 'compaction' AND name <> '') AND recorded_at >= $6 AND ($7::text[] IS NULL OR turn = ANY($7))
+		FROM step WHERE `+ofThread+` AND (kind = 'model' OR kind = 'compaction' AND name <> '') AND recorded_at >= $6 AND ($7 OR turn = ANY($8))
 		GROUP BY 1, 2, 3 ORDER BY 1, 2, name COLLATE "C"`,
-		[]any{s.q.ByDay, int64(aDay), s.q.ByRun, since, s.q.Turns}, func(scan func(...any) error) error {
+		[]any{s.q.ByDay, int64(aDay), s.q.ByRun, since, s.q.Turns == nil, s.q.Turns}, func(scan func(...any) error) error {
 			var u store.UsageSum
 			var days int64
 			n := &u.Usage

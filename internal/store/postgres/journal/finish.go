@@ -59,6 +59,7 @@ func (b *book) finish(tx *unit.Tx, fin store.Finish) (store.Finished, error) {
 	way := outbox.Way{Deliver: fin.Deliver, Console: fin.Console, BootID: fin.BootID}
 	switch fin.Fate {
 	case store.FateReplied:
+		way.Run = fin.Key
 		out.ReplyID = b.say(tx, fin.Key+":out", fin.Reply, way)
 	case store.FateDead:
 		out.ErrorEventID = b.record(tx, fin.Key+":err", thread.SubtypeError, fin.Record)

@@ -31,6 +31,7 @@ import (
 type row struct {
 	store.Delivery
 	bootID    string
+	run       string // key of the turn whose reply it is
 	notBefore int64
 	crashes   int
 	stored    bool  // there is a row
@@ -41,7 +42,7 @@ type row struct {
 const columns = `COALESCE(d.event_id, 0), COALESCE(d.key, ''), COALESCE(d.state, ''), COALESCE(d.attempts, 0), COALESCE(d.not_before, 0),
 	COALESCE(d.channel, ''), COALESCE(d.provider_id, ''), COALESCE(d.boot_id, ''), COALESCE(d.crashes, 0), COALESCE(d.error, ''),
 	COALESCE(d.maybe_duplicate, false), COALESCE(d.created_at, 0), COALESCE(d.updated_at, 0), COALESCE(d.resolved, ''),
-	COALESCE(d.parts, 0), COALESCE(d.reach, 0)`
+	COALESCE(d.parts, 0), COALESCE(d.reach, 0), COALESCE(d.run, '')`
 
 // told is the event by which the thread was told that a delivery is dead.
 const told = `COALESCE((SELECT k.event_id FROM dedupe k WHERE k.agent_id = $1 AND k.thread_id = $2 AND k.key = 'delivery:' || d.key || ':err'), 0)`
@@ -66,7 +67,7 @@ func (d *row) read(scan func(...any) error, before []any, after ...any) error {
 	var created, updated int64
 	err := scan(slices.Concat(before, []any{
 		&d.EventID, &d.Key, &d.State, &d.Attempts, &d.notBefore, &d.Channel, &d.ProviderID, &d.bootID, &d.crashes, &d.Error,
-		&d.MaybeDuplicate, &created, &updated, &d.Resolved, &d.Parts, &d.Reach,
+		&d.MaybeDuplicate, &created, &updated, &d.Resolved, &d.Parts, &d.Reach, &d.run,
 	}, after)...)
 	d.CreatedAt, d.UpdatedAt, d.stored = store.FromMillis(created), store.FromMillis(updated), d.Key != ""
 	d.wait()
@@ -88,9 +89,9 @@ func (d *row) save(tx *unit.Tx) {
 	if !d.stored {
 		d.stored = true
 		tx.Exec(`INSERT INTO delivery(agent_id, thread_id, event_id, key, state, attempts, crashes, not_before, channel, provider_id, boot_id,
-			error, maybe_duplicate, created_at, updated_at, resolved, parts, reach) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18)`,
+			error, maybe_duplicate, created_at, updated_at, resolved, parts, reach, run) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19)`,
 			d.EventID, d.Key, d.State, d.Attempts, d.crashes, d.notBefore, d.Channel, d.ProviderID, d.bootID,
-			d.Error, d.MaybeDuplicate, store.Millis(d.CreatedAt), store.Millis(d.UpdatedAt), d.Resolved, d.Parts, d.Reach)
+			d.Error, d.MaybeDuplicate, store.Millis(d.CreatedAt), store.Millis(d.UpdatedAt), d.Resolved, d.Parts, d.Reach, d.run)
 		return
 	}
 	tx.Exec(`UPDATE delivery SET state = $4, attempts = $5, crashes = $6, not_before = $7, channel = $8, provider_id = $9, boot_id = $10,
@@ -130,13 +131,14 @@ func (f *Front) Head() int64 { return f.head }
 type Way struct {
 	Deliver, Console bool
 	BootID           string
+	Run              string // key of the turn whose reply it is
 }
 
 // Put makes the row of an event that the agent said just now. A thread without
 // a channel skips it, so that a channel configured later does not send what was
 // said before it.
 func (f *Front) Put(tx *unit.Tx, ev thread.Event, w Way) {
-	d := row{Delivery: store.Delivery{EventID: ev.ID, Key: ev.DeliveryKey(tx.UUID), State: store.DeliveryPending}, bootID: w.BootID}
+	d := row{Delivery: store.Delivery{EventID: ev.ID, Key: ev.DeliveryKey(tx.UUID), State: store.DeliveryPending}, bootID: w.BootID, run: w.Run}
 	d.CreatedAt = tx.Time
 	switch {
 	case !w.Deliver:

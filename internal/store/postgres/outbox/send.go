@@ -130,6 +130,9 @@ func (s *NextStep) one(tx *unit.Tx, c *candidate) bool {
 		out.Attempt = max(d.Attempts, 1) // the same try again: a crash spends none
 	}
 	if !n.Peek {
+		if n.WithRun {
+			out.Run = d.run
+		}
 		d.State, d.Attempts, d.bootID, d.MaybeDuplicate = store.DeliverySending, out.Attempt, n.BootID, duplicate
 		if crashed {
 			d.crashes++

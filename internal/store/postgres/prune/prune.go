@@ -34,12 +34,12 @@ const (
 const (
 	oldKey = `FROM dedupe k
 		JOIN event e ON e.agent_id = $1 AND e.thread_id = $2 AND e.id = k.event_id
-		JOIN fate f ON f.agent_id = $1 AND f.inbox_id = k.event_id
+		JOIN fate f ON f.agent_id = $1 AND f.thread_id = $2 AND f.inbox_id = k.event_id
 		LEFT JOIN dedupe l ON l.agent_id = $1 AND l.thread_id = $2 AND l.key = 'push-end:' || substr(k.key, 6)
-		LEFT JOIN fate g ON g.agent_id = $1 AND g.inbox_id = l.event_id
+		LEFT JOIN fate g ON g.agent_id = $1 AND g.thread_id = $2 AND g.inbox_id = l.event_id
 		WHERE k.agent_id = $1 AND k.thread_id = $2 AND k.key >= 'push:' AND k.key < 'push;' AND f.at < $3 AND (l.key IS NULL OR g.at < $3)`
 	keyNeeded = `(e.source LIKE 'internal:%' OR k.key LIKE '%:retry:%'
-		OR EXISTS (SELECT 1 FROM fate x WHERE x.agent_id = $1 AND x.fate = 'dead' AND x.resolved = '' AND x.inbox_id BETWEEN k.event_id AND COALESCE(l.event_id, k.event_id)))`
+		OR EXISTS (SELECT 1 FROM fate x WHERE x.agent_id = $1 AND x.thread_id = $2 AND x.fate = 'dead' AND x.resolved = '' AND x.inbox_id BETWEEN k.event_id AND COALESCE(l.event_id, k.event_id)))`
 )
 
 // CountStep answers what is old in a thread, and how much of it is needed.
