@@ -33,6 +33,7 @@ type Cluster struct {
 	cmd  *exec.Cmd
 	ends chan error
 	n    atomic.Int64
+	from string // the database that others are copies of
 }
 
 // Start makes a cluster and starts it; it ends with the test. Settings are lines of
@@ -167,7 +168,16 @@ func (c *Cluster) Kill(t testing.TB) {
 	c.cmd = nil
 }
 
-// Database makes an empty database and answers its URL.
+// Template makes every database from now on a copy of one that fill has filled: that
+// takes a tenth of the time.
+func (c *Cluster) Template(t testing.TB, fill func(url string)) {
+	t.Helper()
+	url := c.Database(t)
+	fill(url)
+	c.from = fmt.Sprintf("claw%d", c.n.Load())
+}
+
+// Database makes a database, an empty one unless there is a template, and answers its URL.
 func (c *Cluster) Database(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -176,8 +186,11 @@ func (c *Cluster) Database(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("claw%d", c.n.Add(1))
-	_, err = conn.Exec(ctx, "CREATE DATABASE "+name)
+	name, like := fmt.Sprintf("claw%d", c.n.Add(1)), ""
+	if c.from != "" {
+		like = " TEMPLATE " + c.from
+	}
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+name+like)
 	if err := errors.Join(err, conn.Close(ctx)); err != nil {
 		t.Fatal(err)
 	}

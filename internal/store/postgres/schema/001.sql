@@ -1,6 +1,9 @@
 -- Everything belongs to one agent: its id leads every table, key and index, so that
 -- the tables can be spread over databases by it. Texts compare byte by byte.
 
+-- Which of how many databases this is: an agent is in the one that its id hashes to.
+CREATE TABLE shard (one INT PRIMARY KEY CHECK (one = 1), index INT NOT NULL, count INT NOT NULL);
+
 CREATE TABLE agent (
   agent_id TEXT COLLATE "C" PRIMARY KEY,
   created_at TIMESTAMPTZ NOT NULL DEFAULT now());
@@ -65,21 +68,24 @@ CREATE TABLE fence (
 
 -- Of an inbox.
 CREATE TABLE route (
-  agent_id TEXT COLLATE "C" NOT NULL REFERENCES agent ON DELETE CASCADE, from_id BIGINT NOT NULL,
-  mode TEXT NOT NULL, encoding INT NOT NULL, PRIMARY KEY (agent_id, from_id));
+  agent_id TEXT COLLATE "C" NOT NULL, thread_id TEXT COLLATE "C" NOT NULL, from_id BIGINT NOT NULL,
+  mode TEXT NOT NULL, encoding INT NOT NULL, PRIMARY KEY (agent_id, thread_id, from_id),
+  FOREIGN KEY (agent_id, thread_id) REFERENCES thread ON DELETE CASCADE);
 CREATE TABLE fate (
-  agent_id TEXT COLLATE "C" NOT NULL REFERENCES agent ON DELETE CASCADE, inbox_id BIGINT NOT NULL,
+  agent_id TEXT COLLATE "C" NOT NULL, thread_id TEXT COLLATE "C" NOT NULL, inbox_id BIGINT NOT NULL,
   key TEXT NOT NULL, thread TEXT NOT NULL, fate TEXT NOT NULL, at BIGINT NOT NULL, -- ms
   error TEXT NOT NULL DEFAULT '', resolved TEXT NOT NULL DEFAULT '',               -- of a dead one
-  PRIMARY KEY (agent_id, inbox_id));
-CREATE INDEX fate_dead ON fate (agent_id, inbox_id) WHERE fate = 'dead' AND resolved = '';
+  PRIMARY KEY (agent_id, thread_id, inbox_id),
+  FOREIGN KEY (agent_id, thread_id) REFERENCES thread ON DELETE CASCADE);
+CREATE INDEX fate_dead ON fate (agent_id, thread_id, inbox_id) WHERE fate = 'dead';
 CREATE TABLE outbox (
-  agent_id TEXT COLLATE "C" NOT NULL REFERENCES agent ON DELETE CASCADE, thread TEXT COLLATE "C" NOT NULL,
+  agent_id TEXT COLLATE "C" NOT NULL, thread_id TEXT COLLATE "C" NOT NULL, thread TEXT COLLATE "C" NOT NULL,
   head BIGINT NOT NULL DEFAULT 0, acked BIGINT NOT NULL DEFAULT 0, dead BIGINT NOT NULL DEFAULT 0,
   since TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(), -- of the last grant; see due
   told BIGINT NOT NULL DEFAULT 0,                       -- head that the holder of the lease was told of
-  PRIMARY KEY (agent_id, thread));
-CREATE INDEX outbox_open ON outbox (agent_id, thread) WHERE acked < head;
+  PRIMARY KEY (agent_id, thread_id, thread),
+  FOREIGN KEY (agent_id, thread_id) REFERENCES thread ON DELETE CASCADE);
+CREATE INDEX outbox_open ON outbox (agent_id, thread_id, thread) WHERE acked < head;
 CREATE INDEX outbox_due ON outbox (since, agent_id) WHERE acked < head;
 
 -- Of a conversation. Times are ms since 1970.
@@ -94,7 +100,7 @@ CREATE TABLE turn (
   token BIGINT NOT NULL DEFAULT 0, -- of the lease under which it was last begun
   PRIMARY KEY (agent_id, thread_id, key),
   FOREIGN KEY (agent_id, thread_id) REFERENCES thread ON DELETE CASCADE) WITH (fillfactor = 70);
-
+CREATE INDEX turn_led ON turn (agent_id, thread_id, leader) WHERE leader <> '';
 CREATE INDEX turn_claimed ON turn (agent_id, thread_id) WHERE state = 'claimed';
 
 CREATE TABLE step (
@@ -114,6 +120,7 @@ CREATE TABLE delivery (
   not_before BIGINT NOT NULL DEFAULT 0, channel TEXT NOT NULL DEFAULT '', provider_id TEXT NOT NULL DEFAULT '',
   boot_id TEXT NOT NULL DEFAULT '', error TEXT NOT NULL DEFAULT '', maybe_duplicate BOOLEAN NOT NULL DEFAULT false,
   created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, resolved TEXT NOT NULL DEFAULT '',
+  parts INT NOT NULL DEFAULT 0, reach BIGINT NOT NULL DEFAULT 0, -- sent of a message in parts
   PRIMARY KEY (agent_id, thread_id, event_id),
   FOREIGN KEY (agent_id, thread_id) REFERENCES thread ON DELETE CASCADE) WITH (fillfactor = 70);
 CREATE INDEX delivery_open ON delivery (agent_id, thread_id, event_id) WHERE state IN ('pending', 'sending');

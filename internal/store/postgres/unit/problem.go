@@ -4,54 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/theclaw/agents/internal/store"
 )
 
-type pgconnTag = pgconn.CommandTag
-
-// problem gives an error of the server the name that the contract has for it. What
-// the contract itself answered passes as it is, and so does the end of a context.
-func problem(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+// problem gives an error of the server or of the way to it the name that the contract
+// has for it. What the contract itself answered passes as it is, and so does the end of
+// the caller's context. dead tells that the connection has ended with it.
+func problem(ctx context.Context, err error, dead bool) error {
+	if ctx.Err() != nil {
 		return err
 	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
-		return lost(err)
+		if dead {
+			return fmt.Errorf("%w: %w", store.ErrIO, err)
+		}
+		return err
 	}
-	switch pg.Code[:2] {
-	case "08", "57", "58": // connection, operator intervention, system error
-		return fmt.Errorf("%w: %w", store.ErrIO, err)
-	case "53": // insufficient resources
-		if pg.Code == "53100" {
-			return fmt.Errorf("%w: %w", store.ErrDiskFull, err)
-		}
-		return fmt.Errorf("%w: %w", store.ErrBusy, err)
-	case "40", "55": // serialization, deadlock, lock not available
-		return fmt.Errorf("%w: %w", store.ErrBusy, err)
-	case "25": // in a failed or a read-only transaction
-		if pg.Code == "25006" {
-			return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
-		}
-	case "XX": // data corrupted, internal
-		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	if name := named(pg.Code); name != nil {
+		return fmt.Errorf("%w: %w", name, err)
 	}
 	return err
 }
 
-// lost tells an error of the connection from one of the contract.
-func lost(err error) error {
-	var connect *pgconn.ConnectError
-	var net net.Error
-	if errors.As(err, &connect) || errors.As(err, &net) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || pgconn.SafeToRetry(err) {
-		return fmt.Errorf("%w: %w", store.ErrIO, err)
+// named is the contract's error for a SQLSTATE.
+func named(code string) error {
+	switch code {
+	case "53100":
+		return store.ErrDiskFull
+	case "25006": // of a read-only transaction: a standby
+		return store.ErrReadOnly
+	case "57014": // a timeout of the server
+		return store.ErrBusy
+	case "23503": // the agent or the thread is being removed
+		return store.ErrNotFound
+	case "XX001", "XX002": // data or index corrupted
+		return store.ErrCorrupt
 	}
-	return err
+	switch code[:2] {
+	case "08", "57", "58": // connection, operator intervention, system error
+		return store.ErrIO
+	case "53", "40", "55": // resources, serialization, deadlock, lock not available
+		return store.ErrBusy
+	}
+	return nil
 }

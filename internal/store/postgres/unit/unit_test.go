@@ -1,6 +1,7 @@
 package unit_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -48,11 +49,17 @@ func open(t *testing.T, o unit.Options) (*unit.Pool, *pgxpool.Pool) {
 	return unit.New(o), p
 }
 
-func say(text string) func(*unit.Tx) error {
-	return func(tx *unit.Tx) error {
-		tx.Insert(store.NewEvent{Source: thread.SourceSelf, Type: thread.TypeMessage, Content: text})
-		return nil
-	}
+// say is a step that appends a message, and then fails as told.
+type say struct {
+	text string
+	fail error
+}
+
+func (say) Load(*unit.Tx) {}
+
+func (s say) Decide(_ context.Context, tx *unit.Tx) error {
+	tx.Insert(store.NewEvent{Source: thread.SourceSelf, Type: thread.TypeMessage, Content: s.text})
+	return s.fail
 }
 
 // A step appends in order under the lock of its thread, whoever else writes.
@@ -60,7 +67,7 @@ func TestDo(t *testing.T) {
 	var commits []store.Commit
 	p, db := open(t, unit.Options{OnCommit: func(c store.Commit) { commits = append(commits, c) }})
 	for _, text := range []string{"one", "two"} {
-		if err := p.Do(t.Context(), inbox, nil, nil, say(text)); err != nil {
+		if err := p.Do(t.Context(), inbox, nil, say{text: text}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,7 +75,7 @@ func TestDo(t *testing.T) {
 		t.Errorf("commits %v", commits)
 	}
 	boom := errors.New("boom")
-	err := p.Do(t.Context(), inbox, nil, nil, func(tx *unit.Tx) error { return errors.Join(say("three")(tx), boom) })
+	err := p.Do(t.Context(), inbox, nil, say{"three", boom})
 	if !errors.Is(err, boom) {
 		t.Errorf("got %v", err)
 	}
@@ -76,7 +83,7 @@ func TestDo(t *testing.T) {
 	if err := db.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM event), (SELECT head FROM thread)").Scan(&n, &head); err != nil || n != 2 || head != 2 {
 		t.Errorf("%d events, head %d, %v: a step that failed has left something", n, head, err)
 	}
-	if err := p.Do(t.Context(), store.Inbox("b"), nil, nil, say("x")); !errors.Is(err, store.ErrNotFound) {
+	if err := p.Do(t.Context(), store.Inbox("b"), nil, say{text: "x"}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("no thread: %v", err)
 	}
 }
@@ -85,7 +92,7 @@ func TestDo(t *testing.T) {
 func TestFence(t *testing.T) {
 	p, db := open(t, unit.Options{})
 	f := store.Fence{Resource: "agent/a", Token: 2}
-	do := func() error { return p.Do(t.Context(), inbox, &f, nil, say("x")) }
+	do := func() error { return p.Do(t.Context(), inbox, &f, say{text: "x"}) }
 	if err := do(); !errors.Is(err, store.ErrLeaseLost) {
 		t.Errorf("without a lease: %v", err)
 	}
@@ -114,13 +121,24 @@ func TestFence(t *testing.T) {
 	}
 }
 
+// changed is a step that changes the thread's row.
+type changed struct {
+	say
+	change func(*unit.Tx)
+}
+
+func (c changed) Decide(_ context.Context, tx *unit.Tx) error {
+	c.change(tx)
+	return nil
+}
+
 // An inbox is on the list of those with work as long as it has some and its agent
 // shall work; a stop waits for the steps under the lease.
 func TestDue(t *testing.T) {
 	p, db := open(t, unit.Options{})
 	set := func(change func(*unit.Tx)) {
 		t.Helper()
-		if err := p.Alone(t.Context(), inbox, "agent/a", nil, func(tx *unit.Tx) error { change(tx); return nil }); err != nil {
+		if err := p.Alone(t.Context(), inbox, "agent/a", changed{change: change}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,7 +149,7 @@ func TestDue(t *testing.T) {
 			t.Errorf("%d due, want %d, %v", n, want, err)
 		}
 	}
-	if err := p.Do(t.Context(), inbox, nil, nil, say("one")); err != nil {
+	if err := p.Do(t.Context(), inbox, nil, say{text: "one"}); err != nil {
 		t.Fatal(err)
 	}
 	due(0)

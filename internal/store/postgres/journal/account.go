@@ -1,0 +1,113 @@
+package journal
+
+import (
+	"context"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/outbox"
+	"github.com/theclaw/agents/internal/store/postgres/unit"
+)
+
+// ClaimedStep tells whether there is a turn under key.
+type ClaimedStep struct {
+	key string
+	Out bool
+}
+
+// Claimed makes the step.
+func Claimed(key string) *ClaimedStep { return &ClaimedStep{key: key} }
+
+// Load queues the read.
+func (s *ClaimedStep) Load(tx *unit.Tx) {
+	tx.One("SELECT EXISTS (SELECT 1 FROM turn WHERE "+ofThread+" AND key = $3)", []any{s.key}, nil, &s.Out)
+}
+
+// Decide has nothing to decide.
+func (s *ClaimedStep) Decide(context.Context, *unit.Tx) error { return nil }
+
+// ExplainStep completes the account of an inbox event from its thread.
+type ExplainStep struct {
+	t     *store.Turn
+	found bool
+}
+
+// Explain makes the step; it changes t as it reads.
+func Explain(t *store.Turn) *ExplainStep { return &ExplainStep{t: t} }
+
+// Load queues the reads.
+func (s *ExplainStep) Load(tx *unit.Tx) {
+	t := s.t
+	tx.Read(`SELECT state, fate, crash_attempts, error_attempts, error, inbound_id, reply_id, error_id, not_before, claimed_at, finished_at, leader
+		FROM turn WHERE `+ofThread+" AND key = $3", []any{t.Key}, s.turn)
+	tx.Read("SELECT "+stepColumns+" FROM step WHERE "+ofThread+" AND turn = $3 ORDER BY seq, key", []any{t.Key}, func(scan func(...any) error) error {
+		st, err := scanStep(scan)
+		if !s.found { // what stands under its key is no turn's
+			return err
+		}
+		t.Steps = append(t.Steps, st)
+		t.Usage.Add(st.Usage)
+		return err
+	})
+	outbox.Of(tx, "(SELECT t.reply_id FROM turn t WHERE t.agent_id = $1 AND t.thread_id = $2 AND t.key = $3 AND t.reply_id <> 0)", []any{t.Key}, &t.Delivery)
+}
+
+func (s *ExplainStep) turn(scan func(...any) error) error {
+	var state, fate, why string
+	var notBefore, claimed, finished int64
+	t := s.t
+	s.found = true
+	err := scan(&state, &fate, &t.CrashAttempts, &t.ErrorAttempts, &why, &t.InboundID, &t.ReplyID, &t.ErrorEventID, &notBefore, &claimed, &finished, &t.Leader)
+	t.ClaimedAt = store.FromMillis(claimed)
+	if t.Fate == store.FateNone || state == store.TurnDone { // what the inbox says is settled
+		t.State, t.Fate, t.Error = state, store.Fate(fate), why
+	}
+	if finished > 0 {
+		t.FinishedAt = store.FromMillis(finished)
+	}
+	if t.State == store.TurnWaiting {
+		t.NextAt = store.FromMillis(notBefore)
+	}
+	return err
+}
+
+// Decide has nothing to decide.
+func (s *ExplainStep) Decide(context.Context, *unit.Tx) error { return nil }
+
+const aDay = 24 * 60 * 60 * 1000 // of recorded_at, in milliseconds
+
+// SumUsageStep adds up what the journalled answers have cost. A row is an answer
+// that was committed: there is one for each round of a turn, however often the
+// round was tried, and one for each digest that a model made.
+type SumUsageStep struct {
+	q   store.SumUsage
+	Out []store.UsageSum
+}
+
+// SumUsage makes the step.
+func SumUsage(q store.SumUsage) *SumUsageStep { return &SumUsageStep{q: q} }
+
+// Load queues the read.
+func (s *SumUsageStep) Load(tx *unit.Tx) {
+	since := int64(0)
+	if !s.q.Since.IsZero() {
+		since = s.q.Since.UnixMilli()
+	}
+	tx.Read(`SELECT CASE WHEN $3 THEN recorded_at / $4 ELSE 0 END AS day, CASE WHEN $5 THEN turn ELSE '' END AS of, name,
+			COUNT(*), SUM(input)::bigint, SUM(output)::bigint, SUM(cached_input)::bigint, SUM(reasoning)::bigint, SUM(cache_write)::bigint
+		FROM step WHERE `+ofThread+` AND (kind = 'model' OR kind = 'compaction' AND name <> '') AND recorded_at >= $6 AND ($7 OR turn = ANY($8))
+		GROUP BY 1, 2, 3 ORDER BY 1, 2, name COLLATE "C"`,
+		[]any{s.q.ByDay, int64(aDay), s.q.ByRun, since, s.q.Turns == nil, s.q.Turns}, func(scan func(...any) error) error {
+			var u store.UsageSum
+			var days int64
+			n := &u.Usage
+			err := scan(&days, &u.Turn, &u.Model, &u.Answers, &n.Input, &n.Output, &n.CachedInput, &n.Reasoning, &n.CacheWrite)
+			if s.q.ByDay {
+				u.Day = store.FromMillis(days * aDay).UTC().Format("2006-01-02")
+			}
+			s.Out = append(s.Out, u)
+			return err
+		})
+}
+
+// Decide has nothing to decide.
+func (s *SumUsageStep) Decide(context.Context, *unit.Tx) error { return nil }

@@ -1,0 +1,191 @@
+// Package journal owns the turns of a conversation thread: what became of each inbox
+// event, and the steps, what a turn has done so far.
+//
+//	        Begin            Record (failed try)
+//	queued ------> claimed <--------------------> waiting
+//	                  |  Finish, or Begin past the crash limit
+//	                  v
+//	                done (fate)
+//
+// Others may join a turn, at its claim or later: they are recorded as its members,
+// and have their fate with its own, in the transactions that do the same for it.
+//
+// A claim is counted before any work, so that a killer can be told from an
+// innocent however often the process dies. Everything is keyed by the event's
+// key and done once; what is done stays as it is.
+//
+// Each step reads in Load all that it may need, and writes in Decide what follows:
+// none takes more than two trips. The fence is the transaction's business.
+package journal
+
+import (
+	"context"
+	"time"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/consumer"
+	"github.com/theclaw/agents/internal/store/postgres/memory"
+	"github.com/theclaw/agents/internal/store/postgres/unit"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// BeginStep claims an event (T1) and records it (T2).
+type BeginStep struct {
+	b       store.Begin
+	book    book
+	keep    *consumer.KeepStep
+	marks   *memory.MarksStep
+	desired string // of the agent, when it is asked for
+	inbound thread.Event
+	tail    []thread.Event // messages up to the event
+	Out     store.Begun
+}
+
+// Begin makes the step.
+func Begin(b store.Begin) *BeginStep {
+	filter := thread.OutboundFilter
+	return &BeginStep{b: b, book: open(b.Key), marks: memory.Marks(b.Layers), keep: consumer.Keep(thread.Outbound, b.Handler, &filter)}
+}
+
+// maxTail are the bytes of context that a claim answers at most.
+const maxTail = thread.MaxAnswer / 2
+
+// inboundID is the event's id in the thread, when it is recorded already.
+const inboundID = "(SELECT k.event_id FROM dedupe k WHERE k.agent_id = $1 AND k.thread_id = $2 AND k.key = $3)"
+
+// Load queues the reads.
+func (s *BeginStep) Load(tx *unit.Tx) {
+	in, turns := []string{s.b.Key + ":in", s.b.Key + ":err"}, []string{}
+	for _, m := range s.b.Members {
+		in, turns = append(in, m.Key+":in"), append(turns, m.Key)
+	}
+	if s.b.IfStarted { // plain, behind the fence: who stops the agent waits for the lease
+		tx.One("SELECT desired FROM thread WHERE agent_id = $1 AND thread_id = '"+thread.Inbox+"' AND $2 <> ''", nil, nil, &s.desired)
+	}
+	s.book.loadTurns(tx, turns...)
+	s.book.loadSteps(tx)
+	s.book.loadUsed(tx, in...)
+	s.book.front.Load(tx, false)
+	if s.b.Subscribe {
+		s.keep.Load(tx)
+	}
+	s.marks.Load(tx)
+	var more bool
+	tx.Page(unit.Page{
+		Where: "type = 'message' AND id <= COALESCE(" + inboundID + ", 9223372036854775807)", Args: []any{in[0]},
+		Desc: true, Limit: s.b.Tail, Budget: maxTail,
+	}, &s.tail, &more)
+	// It is the first of the tail, but for these.
+	tx.Read("SELECT "+unit.Columns+" FROM event WHERE "+ofThread+" AND id = "+inboundID+" AND (type <> 'message' OR $4 < 1)",
+		[]any{in[0], s.b.Tail}, func(scan func(...any) error) (err error) {
+			s.inbound, err = unit.Scan(scan)
+			return err
+		})
+}
+
+// Decide queues the writes; store.ErrStopped.
+func (s *BeginStep) Decide(ctx context.Context, tx *unit.Tx) error {
+	b, out, t := &s.b, &s.Out, s.book.turn()
+	if b.IfStarted && s.desired != "started" {
+		return store.ErrStopped
+	}
+	if t.state == store.TurnDone {
+		out.Outcome = store.BeginFinished
+		var err error
+		out.Finished, err = s.book.finished()
+		return err
+	}
+	if wait := t.notBefore - tx.Time.UnixMilli(); wait > 0 {
+		out.Outcome, out.Wait = store.BeginWait, time.Duration(wait)*time.Millisecond
+		return nil
+	}
+	if t.crashes >= store.AloneAfter && !b.Alone && t.crashes < store.MaxCrashAttempts {
+		out.Outcome = store.BeginAlone
+		return nil
+	}
+	if b.Subscribe {
+		if err := s.keep.Decide(ctx, tx); err != nil {
+			return err
+		}
+	}
+	t.inboundID = s.recordInbound(tx)
+	s.book.set(b.Key, t)
+	if t.crashes >= store.MaxCrashAttempts {
+		return s.exhaust(tx)
+	}
+	return s.claim(tx, t)
+}
+
+// claim counts the claim and answers what the turn is made from.
+func (s *BeginStep) claim(tx *unit.Tx, t turnRow) error {
+	b, out := &s.b, &s.Out
+	first := t.state == ""
+	if t.leader != "" { // it would have come first: there is none any more
+		t = s.book.leave(tx, t.leader, b.Key)
+	}
+	if t.crashes >= dissolveAfter {
+		if err := s.book.dissolve(tx); err != nil {
+			return err
+		}
+	}
+	tx.Exec(`INSERT INTO turn(agent_id, thread_id, key, inbox_id, state, crash_attempts, reply_context, inbound_id, claimed_at, token) VALUES($1,$2,$3,$4,'claimed',1,$5,$6,$7,$8)
+		ON CONFLICT (agent_id, thread_id, key) DO UPDATE SET state = 'claimed', crash_attempts = turn.crash_attempts + 1, inbound_id = excluded.inbound_id, token = excluded.token`,
+		b.Key, b.Event.ID, b.ReplyContext, t.inboundID, tx.Time.UnixMilli(), int64(tx.Fence.Token))
+	t.state, t.crashes = store.TurnClaimed, t.crashes+1
+	s.book.set(b.Key, t)
+	if first && len(b.Members) > 0 {
+		if _, err := s.book.join(tx, store.Steer{Key: b.Key, Step: store.StepCollect, Seq: 1, Members: b.Members}); err != nil {
+			return err
+		}
+	}
+	out.Outcome, out.CrashAttempts, out.ErrorAttempts = store.BeginGo, t.crashes, t.errors
+	if t.waitingSince > 0 {
+		out.Waited = tx.Time.Sub(time.UnixMilli(t.waitingSince))
+	}
+	out.Inbound, out.Steps, out.Memory, out.Tail = s.inbound, s.book.steps, s.marks.Out, s.context()
+	return nil
+}
+
+// recordInbound puts the event into the thread, once, and with it into what was read.
+func (s *BeginStep) recordInbound(tx *unit.Tx) int64 {
+	id, fresh := s.book.recordInbound(tx, s.b.Key, s.b.Event)
+	switch {
+	case !fresh:
+		if n := len(s.tail); n > 0 && s.tail[n-1].ID == id {
+			s.inbound = s.tail[n-1]
+		}
+		return id
+	case tx.Tuple == "": // it is missing when the process died after making the thread
+		tx.Tuple = s.b.Tuple
+	}
+	list := tx.Appended()
+	s.inbound = list[len(list)-1]
+	if s.inbound.Type == thread.TypeMessage && s.b.Tail > 0 {
+		s.tail = append(s.tail[max(len(s.tail)-s.b.Tail+1, 0):], s.inbound)
+	}
+	return id
+}
+
+func (b *book) recordInbound(tx *unit.Tx, key string, e thread.Event) (id int64, fresh bool) {
+	return b.once(tx, key+":in", store.NewEvent{Source: e.Source, Type: e.Type, Subtype: e.Subtype, Content: e.Content})
+}
+
+// context is the end of the tail, as much as an answer may hold.
+func (s *BeginStep) context() []thread.Event {
+	budget, from := maxTail, len(s.tail)
+	for from > 0 && (from == len(s.tail) || s.tail[from-1].Size() <= budget) {
+		from--
+		budget -= s.tail[from].Size()
+	}
+	return s.tail[from:]
+}
+
+func (s *BeginStep) exhaust(tx *unit.Tx) (err error) {
+	s.Out.Outcome = store.BeginExhausted
+	const why = "the process died each time this message was worked on"
+	s.Out.Finished, err = s.book.finish(tx, store.Finish{
+		Key: s.b.Key, Fate: store.FateDead, Error: why,
+		Record: string(append(append([]byte(`{"error":`), thread.AppendString(nil, why)...), `,"context":"crash attempts used up"}`...)),
+	})
+	return err
+}

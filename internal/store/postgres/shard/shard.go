@@ -1,0 +1,122 @@
+// Package shard owns which of several databases an agent is in, and the connections
+// to them.
+//
+//	agent_id --sha256--> number --mod count--> index --> database
+//
+// The mapping is fixed for good when a database is first opened: it keeps its own
+// index and the count, and a list in another order or of another length is refused
+// before anything is read. With one database there is nothing to choose.
+package shard
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store/postgres/schema"
+)
+
+// Set is the databases of one installation.
+type Set struct{ pools []*pgxpool.Pool }
+
+// conns is the most connections to a database, unless its URL has pool_max_conns.
+const conns = 16
+
+// session is what a transaction relies on. What was acknowledged survives a crash of the
+// server, also where its default is otherwise; and a thread is not held for hours by a
+// registry whose machine has vanished in the middle of a step.
+const session = `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')
+	UNION ALL SELECT set_config('idle_in_transaction_session_timeout', '15s', false)`
+
+// Open connects to databases, brings each to the newest format and checks that it is
+// the one of its place in the list. Errors: FORMAT_MISMATCH, CONFIG_INVALID.
+func Open(ctx context.Context, urls []string) (*Set, error) {
+	s := &Set{}
+	if len(urls) == 0 {
+		return nil, fault.New(codes.FailedPrecondition, fault.ConfigInvalid, "no database is named", "set storage.dsns to one URL or more")
+	}
+	for i, url := range urls {
+		p, err := connect(ctx, url, i, len(urls))
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("open database %d of %d: %w", i+1, len(urls), err)
+		}
+		s.pools = append(s.pools, p)
+	}
+	return s, nil
+}
+
+func connect(ctx context.Context, url string, index, count int) (*pgxpool.Pool, error) {
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		// The text of the error may hold the URL, and that a password.
+		return nil, fault.New(codes.FailedPrecondition, fault.ConfigInvalid, "the URL of the database cannot be read", "write postgres://user@host:5432/name")
+	}
+	if !strings.Contains(url, "pool_max_conns") {
+		c.MaxConns = conns
+	}
+	if c.ConnConfig.RuntimeParams["application_name"] == "" {
+		c.ConnConfig.RuntimeParams["application_name"] = "theclaw"
+	}
+	c.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, session, pgx.QueryExecModeSimpleProtocol)
+		return err
+	}
+	p, err := pgxpool.NewWithConfig(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		if _, err := schema.Migrate(ctx, c.Conn()); err != nil {
+			return err
+		}
+		return place(ctx, c.Conn(), index, count)
+	}); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// place gives a new database its place, and checks that of another.
+func place(ctx context.Context, c *pgx.Conn, index, count int) error {
+	if _, err := c.Exec(ctx, "INSERT INTO shard(one, index, count) VALUES(1, $1, $2) ON CONFLICT (one) DO NOTHING", index, count); err != nil {
+		return fmt.Errorf("give database its place: %w", err)
+	}
+	var i, n int
+	if err := c.QueryRow(ctx, "SELECT index, count FROM shard").Scan(&i, &n); err != nil {
+		return fmt.Errorf("read place of database: %w", err)
+	}
+	if i != index || n != count {
+		return fault.New(codes.FailedPrecondition, fault.ConfigInvalid,
+			fmt.Sprintf("the database is number %d of %d, and the list has it as number %d of %d", i+1, n, index+1, count),
+			"give storage.dsns the databases in the order in which they were set up")
+	}
+	return nil
+}
+
+// Index is the place of an agent among count databases.
+func Index(agent string, count int) int {
+	sum := sha256.Sum256([]byte(agent))
+	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(count))
+}
+
+// Of is the database of an agent.
+func (s *Set) Of(agent string) *pgxpool.Pool { return s.pools[Index(agent, len(s.pools))] }
+
+// All are the databases in their order.
+func (s *Set) All() []*pgxpool.Pool { return s.pools }
+
+// Close ends all connections; transactions under way are finished first.
+func (s *Set) Close() {
+	for _, p := range s.pools {
+		p.Close()
+	}
+}

@@ -1,0 +1,102 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/inbox"
+	"github.com/theclaw/agents/internal/store/postgres/journal"
+	"github.com/theclaw/agents/internal/store/postgres/outbox"
+)
+
+var _ store.Engine = (*Engine)(nil)
+
+// Begin claims an event and records it (T1, T2).
+func (e *Engine) Begin(ctx context.Context, r store.Ref, f store.Fence, b store.Begin) (store.Begun, error) {
+	s := journal.Begin(b)
+	err := e.fenced(ctx, r, f, s)
+	return s.Out, err
+}
+
+// Record journals steps and failed tries (T3, T4, T6).
+func (e *Engine) Record(ctx context.Context, r store.Ref, f store.Fence, rec store.Record) (int, error) {
+	s := journal.Record(rec)
+	err := e.fenced(ctx, r, f, s)
+	return s.Out, err
+}
+
+// Steer puts members into a running turn.
+func (e *Engine) Steer(ctx context.Context, r store.Ref, f store.Fence, st store.Steer) (store.Step, error) {
+	s := journal.Steer(st)
+	err := e.fenced(ctx, r, f, s)
+	return s.Out, err
+}
+
+// Finish gives the turn its fate (T7 or T9).
+func (e *Engine) Finish(ctx context.Context, r store.Ref, f store.Fence, fin store.Finish) (store.Finished, error) {
+	s := journal.Finish(fin)
+	err := e.fenced(ctx, r, f, s)
+	return s.Out, err
+}
+
+// ResetCrashes forgets the claims of turns that were given back cleanly.
+func (e *Engine) ResetCrashes(ctx context.Context, r store.Ref, keys []string) error {
+	return e.do(ctx, r, journal.ResetCrashes(keys))
+}
+
+// Claimed tells whether the thread has a turn under key.
+func (e *Engine) Claimed(ctx context.Context, r store.Ref, key string) (bool, error) {
+	s := journal.Claimed(key)
+	err := e.view(ctx, r, s)
+	return s.Out, err
+}
+
+// Turn answers the account of an inbox event from the inbox and, when the event was
+// claimed, from its conversation thread.
+func (e *Engine) Turn(ctx context.Context, agent string, q store.TurnQuery) (store.Turn, error) {
+	s := inbox.Turn(q)
+	if err := e.view(ctx, store.Inbox(agent), s); err != nil || s.Out.Thread == "" {
+		return s.Out, err
+	}
+	t := s.Out
+	err := e.view(ctx, store.Ref{Agent: agent, Thread: t.Thread}, journal.Explain(&t))
+	if absent(err) {
+		return s.Out, nil // not claimed yet, or its thread was removed since
+	}
+	return t, err
+}
+
+// SumUsage adds up the journalled answers of a thread.
+func (e *Engine) SumUsage(ctx context.Context, r store.Ref, q store.SumUsage) ([]store.UsageSum, error) {
+	s := journal.SumUsage(q)
+	err := e.view(ctx, r, s)
+	return s.Out, err
+}
+
+// NextDelivery answers the first undelivered event and counts the attempt (D1).
+func (e *Engine) NextDelivery(ctx context.Context, r store.Ref, f store.Fence, n store.NextDelivery) (store.DueDelivery, error) {
+	s := outbox.Next(n)
+	err := e.fenced(ctx, r, f, s)
+	return s.Out, err
+}
+
+// FinishDelivery records what became of a send (D3, D4).
+func (e *Engine) FinishDelivery(ctx context.Context, r store.Ref, f store.Fence, fin store.FinishDelivery) (store.Delivery, error) {
+	s := outbox.Finish(fin)
+	err := e.fenced(ctx, r, f, s)
+	return s.Out, err
+}
+
+// ListDeliveries answers rows after an event id, oldest first.
+func (e *Engine) ListDeliveries(ctx context.Context, r store.Ref, state string, after int64, limit int) ([]store.Delivery, error) {
+	s := outbox.List(state, after, limit)
+	err := e.view(ctx, r, s)
+	return s.Out, err
+}
+
+// ResolveDelivery retries or drops a dead delivery.
+func (e *Engine) ResolveDelivery(ctx context.Context, r store.Ref, eventID int64, how string) (store.Delivery, error) {
+	s := outbox.Resolve(eventID, how)
+	err := e.do(ctx, r, s)
+	return s.Out, err
+}

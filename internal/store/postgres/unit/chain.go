@@ -1,0 +1,43 @@
+package unit
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// VerifyStep checks the chain of a thread from its first event to its head. It reads
+// one event at a time, however long the thread is.
+type VerifyStep struct {
+	Out  int64 // events that match
+	prev []byte
+	last int64
+}
+
+// Load reads and checks the events in order.
+func (s *VerifyStep) Load(tx *Tx) {
+	tx.Read("SELECT "+Columns+", prev, sha256 FROM event WHERE agent_id = $1 AND thread_id = $2 ORDER BY id", nil, func(scan func(...any) error) error {
+		var e thread.Event
+		var prev, sum []byte
+		if err := scan(&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &prev, &sum); err != nil {
+			return err
+		}
+		if got := e.Hash(prev); !bytes.Equal(prev, s.prev) || !bytes.Equal(got[:], sum) {
+			return fmt.Errorf("event %d does not match its hash: %w", e.ID, store.ErrCorrupt)
+		}
+		s.prev, s.last = sum, e.ID
+		s.Out++
+		return nil
+	})
+}
+
+// Decide compares the end with what the thread's row says of it.
+func (s *VerifyStep) Decide(_ context.Context, tx *Tx) error {
+	if s.last != tx.Head || !bytes.Equal(s.prev, tx.chain) {
+		return fmt.Errorf("the thread ends with event %d, and its head is %d: %w", s.last, tx.Head, store.ErrCorrupt)
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package unit
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// Thread is the row that a transaction holds.
+type Thread struct {
+	UUID, Tuple, Desired string
+	Head                 int64
+	Acked                int64 // of our own consumer
+	LastAt               string
+	chain                []byte
+}
+
+// Chain is the hash of the event Head.
+func (t Thread) Chain() []byte { return t.chain }
+
+// Started is what Desired says while the agent of an inbox shall work.
+const Started = "started"
+
+// due tells of an inbox that its agent has something to do.
+func (t Thread) due() bool { return t.Desired == Started && t.Head > t.Acked }
+
+// Tx is a thread as a step sees it.
+type Tx struct {
+	store.Ref
+	Thread // as read; Head moves with Insert
+	Fence  store.Fence
+	Time   time.Time // of the whole step
+
+	conn   *pgxpool.Conn
+	alone  string // resource whose lease nobody may use meanwhile
+	reads  pgx.Batch
+	write  pgx.Batch
+	events []thread.Event
+	before Thread
+	began  bool // something was read: it is not begun again on another connection
+}
+
+// row queues the read of the thread's row.
+func (t *Tx) row(lock string, found *bool) {
+	t.One("SELECT uuid, tuple, desired, head, chain, acked, last_at FROM thread WHERE agent_id = $1 AND thread_id = $2"+lock, nil, found,
+		&t.UUID, &t.Tuple, &t.Desired, &t.Head, &t.chain, &t.Acked, &t.LastAt)
+}
+
+// Read queues a read for the first trip; each is called for every row, in order.
+// The SQL's $1 and $2 are the agent and the thread, args follow from $3.
+func (t *Tx) Read(sql string, args []any, each func(scan func(...any) error) error) {
+	t.reads.Queue(sql, t.bind(args)...).Query(func(rows pgx.Rows) error { return t.each(rows, each) })
+}
+
+// One queues a read of at most one row into dest; found, when not nil, tells
+// whether there was one.
+func (t *Tx) One(sql string, args []any, found *bool, dest ...any) {
+	t.Read(sql, args, func(scan func(...any) error) error {
+		if found != nil {
+			*found = true
+		}
+		return scan(dest...)
+	})
+}
+
+// Now reads at once, in a trip of its own: for what a step learns it needs while it
+// decides. It sees what the step has queued only after Flush.
+func (t *Tx) Now(ctx context.Context, sql string, args []any, each func(scan func(...any) error) error) error {
+	rows, err := t.conn.Query(ctx, sql, t.bind(args)...)
+	if err != nil {
+		return err
+	}
+	return t.each(rows, each)
+}
+
+// Exec queues a write. The SQL's $1 and $2 are the agent and the thread, args follow
+// from $3.
+func (t *Tx) Exec(sql string, args ...any) { t.write.Queue(sql, t.bind(args)...) }
+
+// ExecRows is Exec; changed is told how many rows the statement changed.
+func (t *Tx) ExecRows(changed func(n int64) error, sql string, args ...any) {
+	t.write.Queue(sql, t.bind(args)...).Exec(func(tag pgconn.CommandTag) error { return changed(tag.RowsAffected()) })
+}
+
+func (t *Tx) bind(args []any) []any {
+	out := make([]any, 0, len(args)+2)
+	out = append(out, t.Agent, t.Ref.Thread)
+	for _, a := range args {
+		out = append(out, stored(a))
+	}
+	return out
+}
+
+func (t *Tx) each(rows pgx.Rows, each func(scan func(...any) error) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		t.began = true
+		if err := each(func(dest ...any) error {
+			if err := rows.Scan(dest...); err != nil {
+				return err
+			}
+			return restore(dest)
+		}); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Insert appends an event and chains it; it is written with the second trip.
+func (t *Tx) Insert(n store.NewEvent) thread.Event {
+	e := thread.Event{ID: t.Head + 1, CreatedAt: thread.Stamp(t.Time), Source: n.Source, Type: n.Type, Subtype: n.Subtype, Content: n.Content}
+	prev := t.chain
+	sum := e.Hash(prev)
+	if prev == nil {
+		prev = []byte{}
+	}
+	t.Exec("INSERT INTO event(agent_id, thread_id, id, created_at, source, type, subtype, content, prev, sha256) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)",
+		e.ID, e.CreatedAt, e.Source, e.Type, e.Subtype, e.Content, prev, sum[:])
+	t.Head, t.chain, t.LastAt = e.ID, sum[:], e.CreatedAt
+	t.events = append(t.events, e)
+	return e
+}
+
+// Dedupe remembers that an event was committed under key.
+func (t *Tx) Dedupe(key string, id int64, token uint64) {
+	t.Exec("INSERT INTO dedupe(agent_id, thread_id, key, event_id, token) VALUES($1,$2,$3,$4,$5)", key, id, int64(token))
+}
+
+// Deduped queues the question which event was committed under key; *id stays 0 when
+// there is none.
+func (t *Tx) Deduped(key string, id *int64) {
+	t.One("SELECT event_id FROM dedupe WHERE agent_id = $1 AND thread_id = $2 AND key = $3", []any{key}, nil, id)
+}
+
+// Appended are the events that the step has queued.
+func (t *Tx) Appended() []thread.Event { return t.events }
+
+// apply writes what was queued, and the thread's row when it has changed.
+func (t *Tx) apply(ctx context.Context) error {
+	now := t.Thread
+	if now.Head != t.before.Head || now.Acked != t.before.Acked || now.Tuple != t.before.Tuple || now.Desired != t.before.Desired {
+		t.Exec("UPDATE thread SET head = $3, chain = $4, acked = $5, last_at = $6, tuple = $7, desired = $8 WHERE agent_id = $1 AND thread_id = $2",
+			now.Head, now.chain, now.Acked, now.LastAt, now.Tuple, now.Desired)
+	}
+	if was, is := t.before.due(), now.due(); t.IsInbox() && was != is {
+		if is {
+			t.write.Queue("INSERT INTO due(agent_id) VALUES($1) ON CONFLICT DO NOTHING", t.Agent)
+		} else {
+			t.write.Queue("DELETE FROM due WHERE agent_id = $1", t.Agent)
+		}
+	}
+	t.write.Queue("COMMIT")
+	return t.conn.SendBatch(ctx, &t.write).Close()
+}
+
+// Flush sends what is queued without committing, for a step that must read what it
+// wrote.
+func (t *Tx) Flush(ctx context.Context) error {
+	err := t.conn.SendBatch(ctx, &t.write).Close()
+	t.write = pgx.Batch{}
+	return err
+}
+
+// Make makes a thread; false when it is there already. Errors: store.ErrNotFound when
+// its agent is not. A repeat after a lost answer says false.
+func (p *Pool) Make(ctx context.Context, r store.Ref, tuple string) (made bool, err error) {
+	err = p.on(ctx, r, func(t *Tx) error {
+		tag, err := t.conn.Exec(ctx, `INSERT INTO thread(agent_id, thread_id, uuid, tuple) VALUES($1, $2, gen_random_uuid()::text, $3)
+			ON CONFLICT (agent_id, thread_id) DO NOTHING`, t.bind([]any{tuple})...)
+		made = tag.RowsAffected() == 1
+		return err
+	})
+	return made, err
+}
