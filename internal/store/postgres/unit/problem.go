@@ -15,6 +15,10 @@ import (
 
 type pgconnTag = pgconn.CommandTag
 
+// Problem gives an error of the server the name that the contract has for it, for the
+// rooms whose tables belong to no thread.
+func Problem(err error) error { return problem(err) }
+
 // problem gives an error of the server the name that the contract has for it. What
 // the contract itself answered passes as it is, and so does the end of a context.
 func problem(err error) error {
