@@ -145,3 +145,4 @@ CREATE TABLE approval (
   command TEXT NOT NULL, cwd TEXT NOT NULL, reason TEXT NOT NULL, digest TEXT NOT NULL, state TEXT NOT NULL,
   token BIGINT NOT NULL, requested BIGINT NOT NULL, expires BIGINT NOT NULL,
   PRIMARY KEY (agent_id, id), UNIQUE (agent_id, key));
+CREATE INDEX approval_id ON approval (id);

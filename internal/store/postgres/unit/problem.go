@@ -19,6 +19,12 @@ type pgconnTag = pgconn.CommandTag
 // rooms whose tables belong to no thread.
 func Problem(err error) error { return problem(err) }
 
+// IsForeignKey tells that a row names another that is not there: its agent is gone.
+func IsForeignKey(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "23503"
+}
+
 // problem gives an error of the server the name that the contract has for it. What
 // the contract itself answered passes as it is, and so does the end of a context.
 func problem(err error) error {
