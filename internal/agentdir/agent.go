@@ -39,6 +39,16 @@ func (h *Home) Load(id string, overrides ...layer.Override) (*Agent, error) {
 	return d.load(data, codes.FailedPrecondition, overrides)
 }
 
+// Judge is Load for a config.yaml that is kept elsewhere: what the bytes say together
+// with the home's defaults. Errors: CONFIG_INVALID.
+func (h *Home) Judge(id string, config []byte) (*Agent, error) {
+	d, err := h.Agent(id)
+	if err != nil {
+		return nil, err
+	}
+	return d.load(config, codes.FailedPrecondition, nil)
+}
+
 // load judges the bytes of a config.yaml together with the home's defaults.
 func (d Dir) load(data []byte, blame codes.Code, overrides []layer.Override) (*Agent, error) {
 	in, err := d.layers(data, overrides)
@@ -90,13 +100,22 @@ func (d Dir) SetConfig(key, value string) (version string, err error) {
 	if err != nil {
 		return "", err
 	}
-	in, err := d.layers(data, nil)
+	data, err = d.Changed(data, key, value)
 	if err != nil {
 		return "", err
 	}
-	data, err = layer.Set(in, key, value)
-	if err != nil {
-		return "", invalid(codes.InvalidArgument, err)
-	}
 	return d.write(configFile, data, "")
+}
+
+// Changed is a config.yaml with one key changed; CONFIG_INVALID unless it is valid.
+func (d Dir) Changed(config []byte, key, value string) ([]byte, error) {
+	in, err := d.layers(config, nil)
+	if err != nil {
+		return nil, err
+	}
+	config, err = layer.Set(in, key, value)
+	if err != nil {
+		return nil, invalid(codes.InvalidArgument, err)
+	}
+	return config, nil
 }

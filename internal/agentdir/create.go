@@ -40,7 +40,7 @@ func (h *Home) Create(id string, spec Spec) (Dir, error) {
 	if err != nil {
 		return Dir{}, err
 	}
-	files, err := spec.files(d)
+	files, err := spec.Files(d)
 	if err != nil {
 		return Dir{}, err
 	}
@@ -50,7 +50,7 @@ func (h *Home) Create(id string, spec Spec) (Dir, error) {
 	}
 	defer func() { _ = agents.Close() }()
 	if _, err := agents.Lstat(id); err == nil {
-		return Dir{}, d.exists()
+		return Dir{}, d.Exists()
 	}
 	tmp := "." + id + ".tmp-" + strings.ToLower(rand.Text())
 	err = h.build(agents, tmp, files, spec.Prepare)
@@ -69,7 +69,7 @@ func (h *Home) Create(id string, spec Spec) (Dir, error) {
 func place(agents *os.Root, tmp string, d Dir) error {
 	err := agents.Rename(tmp, d.ID)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.ENOTDIR) {
-		return d.exists()
+		return d.Exists()
 	}
 	if err != nil {
 		return err
@@ -77,16 +77,17 @@ func place(agents *os.Root, tmp string, d Dir) error {
 	return safefile.SyncDir(agents, ".")
 }
 
-// exists has the words of the command line (CONTRACTS 6).
-func (d Dir) exists() *fault.Error {
+// Exists is the error for an agent that is there; it has the words of the command line
+// (CONTRACTS 6).
+func (d Dir) Exists() *fault.Error {
 	e := fault.New(codes.AlreadyExists, fault.AgentExists, fmt.Sprintf("Agent '%s' already exists at %s", d.ID, d.Path),
 		"remove the directory first or choose a different id")
 	e.Meta = map[string]string{"agent_id": d.ID, "dir": d.Path}
 	return e
 }
 
-// files renders the text files and judges them before anything is made.
-func (s Spec) files(d Dir) (map[string][]byte, error) {
+// Files renders the text files of a new agent, and judges them before anything is made.
+func (s Spec) Files(d Dir) (map[string][]byte, error) {
 	preset := texts.For(d.ID)
 	out := map[string][]byte{"IDENTITY.md": s.Identity, "USAGE.md": s.Usage, configFile: texts.Config(d.ID, s.Kind, s.Provider, s.Model)}
 	if s.Identity == nil {
@@ -96,7 +97,7 @@ func (s Spec) files(d Dir) (map[string][]byte, error) {
 		out["USAGE.md"] = preset.Usage
 	}
 	for name, data := range out {
-		if err := d.accept(name, data); err != nil {
+		if err := d.Accept(name, data); err != nil {
 			return nil, err
 		}
 	}

@@ -58,8 +58,9 @@ func (d Dir) Check() error {
 	return root.Close()
 }
 
-// notFound has the words of the command line (CONTRACTS 6).
-func (d Dir) notFound() *fault.Error {
+// NotFound is the error for an agent that is not there; it has the words of the command
+// line (CONTRACTS 6).
+func (d Dir) NotFound() *fault.Error {
 	e := fault.New(codes.NotFound, fault.AgentNotFound, fmt.Sprintf("Agent '%s' not found at %s", d.ID, d.Path),
 		fmt.Sprintf("run 'agent init %s' first", d.ID))
 	e.Meta = map[string]string{"agent_id": d.ID, "dir": d.Path}
@@ -71,7 +72,7 @@ func (d Dir) notFound() *fault.Error {
 func (d Dir) open() (*os.Root, error) {
 	root, err := d.home.root.OpenRoot("agents/" + d.ID)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Wrap(d.notFound(), err)
+		return nil, fault.Wrap(d.NotFound(), err)
 	}
 	if err != nil {
 		return nil, Fault(fmt.Errorf("open agent %s: %w", d.ID, err))

@@ -67,8 +67,7 @@ func (d Dir) ReadFile(name string) (data []byte, version string, err error) {
 	defer func() { _ = root.Close() }()
 	data, err = safefile.Read(root, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", fault.Wrap(fault.New(codes.NotFound, fault.InvalidArgument,
-			fmt.Sprintf("agent '%s' has no %s", d.ID, name), "write the file first"), err)
+		return nil, "", fault.Wrap(d.Lacks(name), err)
 	}
 	if err != nil {
 		return nil, "", Fault(fmt.Errorf("read %s: %w", name, err))
@@ -101,6 +100,11 @@ func (d Dir) ReadEach(names []string, found func(name string, data []byte, err e
 	}
 }
 
+// Lacks is the error for a file that is missing; its cause is fs.ErrNotExist.
+func (d Dir) Lacks(name string) *fault.Error {
+	return fault.Wrap(fault.New(codes.NotFound, fault.InvalidArgument, fmt.Sprintf("agent '%s' has no %s", d.ID, name), "write the file first"), fs.ErrNotExist)
+}
+
 // WriteFile replaces a file whole, or not at all, and returns its new version; it is
 // on disk when WriteFile returns. expect is the version that the file must have: ""
 // any, [NoFile] none. A file that has another one is an error with code Aborted and
@@ -117,7 +121,7 @@ func (d Dir) WriteFile(name string, data []byte, expect string) (version string,
 
 // write does it under the home's lock, which makes compare and set one step.
 func (d Dir) write(name string, data []byte, expect string) (string, error) {
-	if err := d.accept(name, data); err != nil {
+	if err := d.Accept(name, data); err != nil {
 		return "", err
 	}
 	root, err := d.open()
@@ -141,8 +145,9 @@ func (d Dir) write(name string, data []byte, expect string) (string, error) {
 	return Version(data), nil
 }
 
-// accept refuses content that must not be stored.
-func (d Dir) accept(name string, data []byte) error {
+// Accept refuses content that must not be stored: too large, no text, or settings that
+// are not valid.
+func (d Dir) Accept(name string, data []byte) error {
 	if len(data) > MaxFileSize {
 		return fault.New(codes.InvalidArgument, fault.InvalidArgument,
 			fmt.Sprintf("%s would have %d bytes", name, len(data)), fmt.Sprintf("at most %d are allowed", MaxFileSize))
@@ -166,10 +171,15 @@ func (d Dir) compare(name, expect string) error {
 		return err
 	}
 	if have != expect {
-		return fault.Wrap(fault.New(codes.Aborted, fault.InvalidArgument,
-			fmt.Sprintf("%s of agent '%s' was changed by somebody else", name, d.ID), "read it again and repeat the change"), ErrChanged)
+		return d.Moved(name)
 	}
 	return nil
+}
+
+// Moved is the error for a file that does not have the expected version.
+func (d Dir) Moved(name string) error {
+	return fault.Wrap(fault.New(codes.Aborted, fault.InvalidArgument,
+		fmt.Sprintf("%s of agent '%s' was changed by somebody else", name, d.ID), "read it again and repeat the change"), ErrChanged)
 }
 
 // Clean removes what writes that a crash interrupted have left in the directory. A

@@ -122,14 +122,21 @@ type AcquireRequest struct {
 	Floor uint64
 }
 
-func (r AcquireRequest) check() error {
+// Checked is the request with its defaults, for an authority; an error says what is
+// wrong with it.
+func (r AcquireRequest) Checked() (AcquireRequest, error) {
+	if r.TTL == 0 {
+		r.TTL = DefaultTTL
+	}
 	switch {
 	case r.Resource == "" || r.Holder == "" || r.RequestID == "":
-		return errors.New("resource, holder and request id must not be empty")
+		return r, errors.New("acquire lease: resource, holder and request id must not be empty")
 	case r.TTL <= Margin(r.TTL):
-		return fmt.Errorf("ttl %v leaves nothing to trust above its margin %v", r.TTL, Margin(r.TTL))
+		return r, fmt.Errorf("acquire lease: ttl %v leaves nothing to trust above its margin %v", r.TTL, Margin(r.TTL))
+	case r.Floor >= math.MaxInt64: // a ledger and a fence keep it as a signed integer
+		return r, fmt.Errorf("acquire lease %s: token %d is the last one", r.Resource, r.Floor)
 	}
-	return nil
+	return r, nil
 }
 
 // Acquire grants the resource or answers *HeldError. The answer to a grant is
@@ -147,11 +154,9 @@ func (r AcquireRequest) check() error {
 // When the ledger fails nothing is granted, and the token is burned, since it
 // may be on disk.
 func (t *Table) Acquire(ctx context.Context, req AcquireRequest) (Record, error) {
-	if req.TTL == 0 {
-		req.TTL = DefaultTTL
-	}
-	if err := req.check(); err != nil {
-		return Record{}, fmt.Errorf("acquire lease: %w", err)
+	req, err := req.Checked()
+	if err != nil {
+		return Record{}, err
 	}
 	t.mu.Lock()
 	e := t.entry(req.Resource)

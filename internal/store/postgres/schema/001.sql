@@ -27,11 +27,12 @@ CREATE TABLE thread (
   PRIMARY KEY (agent_id, thread_id)) WITH (fillfactor = 70);
 
 -- Started agents with events without a fate, kept with the inbox's row. A grant sets
--- since, so that who was served stands behind those who wait. A table of its own: an
--- index of thread by what moves with each event would make each of its writes dearer.
+-- since, so that who was served stands behind those who wait; told is the inbox head
+-- that the holder of the lease was told of. A table of its own: an index of thread by
+-- what moves with each event would make each of its writes dearer.
 CREATE TABLE due (
   agent_id TEXT COLLATE "C" PRIMARY KEY REFERENCES agent ON DELETE CASCADE,
-  since TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp());
+  since TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(), told BIGINT NOT NULL DEFAULT 0);
 CREATE INDEX due_since ON due (since, agent_id);
 
 CREATE TABLE event (
@@ -101,7 +102,7 @@ CREATE TABLE turn (
   PRIMARY KEY (agent_id, thread_id, key),
   FOREIGN KEY (agent_id, thread_id) REFERENCES thread ON DELETE CASCADE) WITH (fillfactor = 70);
 CREATE INDEX turn_led ON turn (agent_id, thread_id, leader) WHERE leader <> '';
-CREATE INDEX turn_claimed ON turn (agent_id, thread_id) WHERE state = 'claimed';
+CREATE INDEX turn_open ON turn (agent_id, thread_id) WHERE state <> 'done';
 
 CREATE TABLE step (
   agent_id TEXT COLLATE "C" NOT NULL, thread_id TEXT COLLATE "C" NOT NULL, turn TEXT COLLATE "C" NOT NULL, key TEXT COLLATE "C" NOT NULL,
@@ -134,12 +135,11 @@ CREATE TABLE memory (
   FOREIGN KEY (agent_id, thread_id) REFERENCES thread ON DELETE CASCADE);
 
 -- Who may act now: two rows for each agent, made with it. The database's clock alone
--- judges expiry. told is the inbox head that the holder was told of.
+-- judges expiry.
 CREATE TABLE lease (
   agent_id TEXT COLLATE "C" NOT NULL, resource TEXT COLLATE "C" NOT NULL, token BIGINT NOT NULL,
   holder TEXT NOT NULL, address TEXT NOT NULL, request_id TEXT NOT NULL, ttl_ms BIGINT NOT NULL,
   expires_at TIMESTAMPTZ NOT NULL, released BOOLEAN NOT NULL DEFAULT false, yield BOOLEAN NOT NULL DEFAULT false,
-  told BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (agent_id, resource)) WITH (fillfactor = 70);
 CREATE INDEX lease_out ON lease (holder) WHERE NOT released;
 
@@ -152,3 +152,4 @@ CREATE TABLE approval (
   command TEXT NOT NULL, cwd TEXT NOT NULL, reason TEXT NOT NULL, digest TEXT NOT NULL, state TEXT NOT NULL,
   token BIGINT NOT NULL, requested BIGINT NOT NULL, expires BIGINT NOT NULL,
   PRIMARY KEY (agent_id, id), UNIQUE (agent_id, key));
+CREATE INDEX approval_id ON approval (id);

@@ -10,6 +10,21 @@ import (
 	"github.com/theclaw/agents/internal/store"
 )
 
+// Problem gives an error of the server the name that the contract has for it, for the
+// rooms whose tables belong to no thread.
+func Problem(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return problem(context.Background(), err, false)
+}
+
+// IsForeignKey tells that a row names another that is not there: its agent is gone.
+func IsForeignKey(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "23503"
+}
+
 // problem gives an error of the server or of the way to it the name that the contract
 // has for it. What the contract itself answered passes as it is, and so does the end of
 // the caller's context. dead tells that the connection has ended with it.

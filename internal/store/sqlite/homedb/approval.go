@@ -6,43 +6,43 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/theclaw/agents/internal/store"
 )
-
-// Approval is a question whether a command may run, and its answer.
-type Approval struct {
-	ID, Agent, Thread, Key       string // ids rise with time
-	Command, Cwd, Reason, Digest string
-	State                        string // pending, approved, denied, expired, used
-	Token                        uint64 // of the lease under which it was used
-	Requested, Expires           time.Time
-}
-
-// approvalsKept is how long answered questions are remembered.
-const approvalsKept = 7 * 24 * time.Hour
 
 const approvalColumns = "id, agent, thread, key, command, cwd, reason, digest, state, token, requested, expires"
 
-// PutApproval writes a question; it is on disk when PutApproval returns. Old ones
-// are forgotten.
-func (d *DB) PutApproval(ctx context.Context, a Approval) error {
+var _ store.Approvals = (*DB)(nil)
+
+// PutApproval implements store.Approvals. Old questions are forgotten.
+func (d *DB) PutApproval(ctx context.Context, a store.Approval, was string) error {
 	tx, err := d.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("save approval: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, "DELETE FROM approval WHERE expires < ?", time.Now().Add(-approvalsKept).UnixMilli()); err != nil {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM approval WHERE expires < ?", time.Now().Add(-store.ApprovalsKept).UnixMilli()); err != nil {
 		return fmt.Errorf("save approval: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO approval("+approvalColumns+") VALUES(?,?,?,?,?,?,?,?,?,?,?,?)",
-		a.ID, a.Agent, a.Thread, a.Key, a.Command, a.Cwd, a.Reason, a.Digest, a.State, int64(a.Token), a.Requested.UnixMilli(), a.Expires.UnixMilli()); err != nil {
+	var res sql.Result
+	if was == "" {
+		res, err = tx.ExecContext(ctx, "INSERT OR IGNORE INTO approval("+approvalColumns+") VALUES(?,?,?,?,?,?,?,?,?,?,?,?)",
+			a.ID, a.Agent, a.Thread, a.Key, a.Command, a.Cwd, a.Reason, a.Digest, a.State, int64(a.Token), a.Requested.UnixMilli(), a.Expires.UnixMilli())
+	} else {
+		res, err = tx.ExecContext(ctx, "UPDATE approval SET state = ?, token = ? WHERE id = ? AND state = ?", a.State, int64(a.Token), a.ID, was)
+	}
+	if err != nil {
 		return fmt.Errorf("save approval: %w", err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return fmt.Errorf("save approval: %w", errors.Join(store.ErrMoved, err))
 	}
 	return tx.Commit()
 }
 
 // Approval answers the question with this id, or of this agent and key when the
 // id is empty; false when there is none.
-func (d *DB) Approval(ctx context.Context, id, agent, key string) (Approval, bool, error) {
+func (d *DB) Approval(ctx context.Context, id, agent, key string) (store.Approval, bool, error) {
 	a, err := scanApproval(d.db.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approval WHERE id = ? OR (? = '' AND agent = ? AND key = ?)", id, id, agent, key).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, false, nil
@@ -51,14 +51,14 @@ func (d *DB) Approval(ctx context.Context, id, agent, key string) (Approval, boo
 }
 
 // Approvals answers questions after an id, of one agent or all, in one state or any.
-func (d *DB) Approvals(ctx context.Context, after, agent, state string, limit int) ([]Approval, error) {
+func (d *DB) Approvals(ctx context.Context, after, agent, state string, limit int) ([]store.Approval, error) {
 	rows, err := d.db.QueryContext(ctx, "SELECT "+approvalColumns+" FROM approval WHERE id > ? AND (? = '' OR agent = ?) AND (? = '' OR state = ?) ORDER BY id LIMIT ?",
 		after, agent, agent, state, state, limit)
 	if err != nil {
 		return nil, fmt.Errorf("load approvals: %w", err)
 	}
 	defer func() { _ = rows.Close() }()
-	var out []Approval
+	var out []store.Approval
 	for rows.Next() {
 		a, err := scanApproval(rows.Scan)
 		if err != nil {
@@ -69,8 +69,8 @@ func (d *DB) Approvals(ctx context.Context, after, agent, state string, limit in
 	return out, rows.Err()
 }
 
-func scanApproval(scan func(...any) error) (Approval, error) {
-	var a Approval
+func scanApproval(scan func(...any) error) (store.Approval, error) {
+	var a store.Approval
 	var token, requested, expires int64
 	err := scan(&a.ID, &a.Agent, &a.Thread, &a.Key, &a.Command, &a.Cwd, &a.Reason, &a.Digest, &a.State, &token, &requested, &expires)
 	if err != nil {

@@ -3,24 +3,20 @@ package homedb
 import (
 	"context"
 	"fmt"
+
+	"github.com/theclaw/agents/internal/store"
 )
 
-// Usage is what an agent, or with a peer that peer's part of it, used in a day.
-type Usage struct {
-	Day, Agent, Peer         string // day is YYYY-MM-DD
-	Messages, Tokens, Micros int64  // micros are millionths of a dollar
-}
-
 // Usage answers the rows of a day.
-func (d *DB) Usage(ctx context.Context, day string) ([]Usage, error) {
+func (d *DB) Usage(ctx context.Context, day string) ([]store.Used, error) {
 	rows, err := d.db.QueryContext(ctx, "SELECT day, agent, peer, messages, tokens, micros FROM usage WHERE day = ?", day)
 	if err != nil {
 		return nil, fmt.Errorf("load usage: %w", err)
 	}
 	defer func() { _ = rows.Close() }()
-	var out []Usage
+	var out []store.Used
 	for rows.Next() {
-		var u Usage
+		var u store.Used
 		if err := rows.Scan(&u.Day, &u.Agent, &u.Peer, &u.Messages, &u.Tokens, &u.Micros); err != nil {
 			return nil, fmt.Errorf("load usage: %w", err)
 		}
@@ -30,7 +26,7 @@ func (d *DB) Usage(ctx context.Context, day string) ([]Usage, error) {
 }
 
 // SaveUsage replaces rows of one day, and forgets the days before.
-func (d *DB) SaveUsage(ctx context.Context, put []Usage) error {
+func (d *DB) SaveUsage(ctx context.Context, put []store.Used) error {
 	tx, err := d.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("save usage: %w", err)

@@ -16,18 +16,17 @@ package approvalapi
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/rpc"
-	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/hub"
@@ -60,7 +59,6 @@ type Service struct {
 	*core.Core
 	life time.Duration // of a question and its answer
 
-	mu      sync.Mutex // one change of a state at a time
 	changed hub.Hub[struct{}]
 }
 
@@ -107,31 +105,33 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 }
 
 // ask stores a question, or finds the one that was asked with this key.
-func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalRequest) (homedb.Approval, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a, there, err := s.Approvals.Approval(ctx, "", req.GetAgentId(), req.GetKey())
-	switch {
-	case err != nil:
-		return a, agentdir.Fault(err)
-	case there && a.Digest != req.GetDigest():
-		return a, wire.Bad("the key was used to ask for another command", "an approval is for one command")
-	case there:
-		return a, nil
+func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalRequest) (store.Approval, error) {
+	for {
+		a, there, err := s.Approvals.Approval(ctx, "", req.GetAgentId(), req.GetKey())
+		switch {
+		case err != nil:
+			return a, s.Fault(req.GetAgentId(), "", err)
+		case there && a.Digest != req.GetDigest():
+			return a, wire.Bad("the key was used to ask for another command", "an approval is for one command")
+		case there:
+			return a, nil
+		}
+		waiting, err := s.Approvals.Approvals(ctx, "", req.GetAgentId(), pending, maxPending)
+		if err != nil {
+			return a, s.Fault(req.GetAgentId(), "", err)
+		}
+		if len(waiting) == maxPending {
+			return a, fault.New(codes.ResourceExhausted, fault.Overloaded, fmt.Sprintf("agent '%s' has %d questions without an answer", req.GetAgentId(), maxPending), "answer some with 'agentctl approvals'")
+		}
+		now := time.Now()
+		a = store.Approval{
+			ID: newID(now), Agent: req.GetAgentId(), Thread: req.GetThreadId(), Key: req.GetKey(), Command: req.GetCommand(), Cwd: req.GetCwd(),
+			Reason: req.GetReason(), Digest: req.GetDigest(), State: pending, Requested: now, Expires: now.Add(s.life),
+		}
+		if err := s.put(ctx, a, ""); !errors.Is(err, store.ErrMoved) { // else it was asked meanwhile
+			return a, err
+		}
 	}
-	waiting, err := s.Approvals.Approvals(ctx, "", req.GetAgentId(), pending, maxPending)
-	if err != nil {
-		return a, agentdir.Fault(err)
-	}
-	if len(waiting) == maxPending {
-		return a, fault.New(codes.ResourceExhausted, fault.Overloaded, fmt.Sprintf("agent '%s' has %d questions without an answer", req.GetAgentId(), maxPending), "answer some with 'agentctl approvals'")
-	}
-	now := time.Now()
-	a = homedb.Approval{
-		ID: newID(now), Agent: req.GetAgentId(), Thread: req.GetThreadId(), Key: req.GetKey(), Command: req.GetCommand(), Cwd: req.GetCwd(),
-		Reason: req.GetReason(), Digest: req.GetDigest(), State: pending, Requested: now, Expires: now.Add(s.life),
-	}
-	return a, s.put(ctx, a)
 }
 
 // newID rises with time, so that a list is in order.
@@ -141,64 +141,75 @@ func newID(now time.Time) string {
 	return fmt.Sprintf("%011x%x", now.UnixMilli(), b)
 }
 
-// put stores a and tells who waits.
-func (s *Service) put(ctx context.Context, a homedb.Approval) error {
-	if err := s.Approvals.PutApproval(ctx, a); err != nil {
-		return agentdir.Fault(err)
+// put stores a, which was in a state, and tells who waits; store.ErrMoved when it was
+// not.
+func (s *Service) put(ctx context.Context, a store.Approval, was string) error {
+	err := s.Approvals.PutApproval(ctx, a, was)
+	if err == nil {
+		s.changed.Wake(struct{}{})
+		return nil
 	}
-	s.changed.Wake(struct{}{})
-	return nil
+	if errors.Is(err, store.ErrMoved) {
+		return err
+	}
+	return s.Fault(a.Agent, "", err)
+}
+
+// change reads a question and stores what next makes of it, unless it answers the
+// state that it has. Of two who change one at a time one reads it again. A question
+// whose time is over is closed first.
+func (s *Service) change(ctx context.Context, id string, next func(*store.Approval) error) (store.Approval, error) {
+	for {
+		a, there, err := s.Approvals.Approval(ctx, id, "", "")
+		switch {
+		case err != nil:
+			return a, s.Fault("", "", err)
+		case !there:
+			return a, fault.New(codes.NotFound, fault.ApprovalClosed, "there is no such question", "see 'agentctl approvals list'")
+		}
+		was := a.State
+		if (was == pending || was == approved) && time.Now().After(a.Expires) {
+			a.State = expired
+		} else if err := next(&a); err != nil || a.State == was {
+			return a, err
+		}
+		if err := s.put(ctx, a, was); err != nil && !errors.Is(err, store.ErrMoved) {
+			return a, err
+		} else if err == nil && a.State != expired {
+			return a, nil
+		}
+	}
 }
 
 // take answers how a question stands. What was approved is used by it, once; the
 // repeat of a call whose answer was lost, under the same lease, is told again.
-func (s *Service) take(ctx context.Context, id string, token uint64) (homedb.Approval, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a, err := s.get(ctx, id)
-	if err != nil {
-		return a, err
-	}
-	if a.State == used && a.Token != token {
-		return a, fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the approval was used before", "ask again for a new run of the command")
-	}
-	if a.State != approved {
-		return a, nil
-	}
-	a.State, a.Token = used, token
-	return a, s.put(ctx, a)
-}
-
-// get reads a question; one whose time is over is closed.
-func (s *Service) get(ctx context.Context, id string) (homedb.Approval, error) {
-	a, there, err := s.Approvals.Approval(ctx, id, "", "")
-	switch {
-	case err != nil:
-		return a, agentdir.Fault(err)
-	case !there:
-		return a, fault.New(codes.NotFound, fault.ApprovalClosed, "there is no such question", "see 'agentctl approvals list'")
-	case (a.State == pending || a.State == approved) && time.Now().After(a.Expires):
-		a.State = expired
-		return a, s.put(ctx, a)
-	}
-	return a, nil
+func (s *Service) take(ctx context.Context, id string, token uint64) (store.Approval, error) {
+	return s.change(ctx, id, func(a *store.Approval) error {
+		if a.State == used && a.Token != token {
+			return fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the approval was used before", "ask again for a new run of the command")
+		}
+		if a.State == approved {
+			a.State, a.Token = used, token
+		}
+		return nil
+	})
 }
 
 // ResolveApproval answers a question.
 func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveApprovalRequest) (*registryv1.ResolveApprovalResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a, err := s.get(ctx, req.GetApprovalId())
+	a, err := s.change(ctx, req.GetApprovalId(), func(a *store.Approval) error {
+		if a.State != pending {
+			return fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the question is "+a.State+" already", "the agent will ask again if it still wants to")
+		}
+		if a.State = denied; req.GetApprove() {
+			a.State = approved
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	if a.State != pending {
-		return nil, fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the question is "+a.State+" already", "the agent will ask again if it still wants to")
-	}
-	if a.State = denied; req.GetApprove() {
-		a.State = approved
-	}
-	return &registryv1.ResolveApprovalResponse{Approval: message(a)}, s.put(ctx, a)
+	return &registryv1.ResolveApprovalResponse{Approval: message(a)}, nil
 }
 
 // ListApprovals answers questions, oldest first.
@@ -212,7 +223,7 @@ func (s *Service) ListApprovals(ctx context.Context, req *registryv1.ListApprova
 	}
 	list, err := s.Approvals.Approvals(ctx, req.GetPageToken(), req.GetAgentId(), state, size)
 	if err != nil {
-		return nil, agentdir.Fault(err)
+		return nil, s.Fault(req.GetAgentId(), "", err)
 	}
 	out := &registryv1.ListApprovalsResponse{}
 	for _, a := range list {
@@ -254,7 +265,7 @@ func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out regist
 }
 
 // message is a question for the wire; it says of one whose time is over that it is.
-func message(a homedb.Approval) *registryv1.Approval {
+func message(a store.Approval) *registryv1.Approval {
 	st := states[a.State]
 	if (a.State == pending || a.State == approved) && time.Now().After(a.Expires) {
 		st = registryv1.ApprovalState_APPROVAL_STATE_EXPIRED

@@ -56,7 +56,7 @@ type Core struct {
 	Dir     *directory.Directory
 	Quota   *quota.Quota
 	// Approvals keeps what was asked of people.
-	Approvals *homedb.DB
+	Approvals store.Approvals
 	Leases    *lease.Table
 	Trace     *tracing.Tracer // nil: no traces
 

@@ -6,6 +6,10 @@
 // and that a restart forgets at most the last second. The day is that of UTC. Only
 // agents with a quota are counted. Pairs of agents have a rate, kept in memory.
 //
+// One registry counts in memory above a ledger; several that share a database count in
+// that, so that they give no message away twice. The rate of a pair is each registry's
+// own even then.
+//
 // It does not know what a message says, and stops no turn under way: a turn has
 // its own limits.
 package quota
@@ -21,7 +25,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/source"
-	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+	"github.com/theclaw/agents/internal/store"
 )
 
 // lazily is how long what was counted may stay in memory only.
@@ -29,8 +33,14 @@ const lazily = time.Second
 
 // Ledger keeps the counts over a restart.
 type Ledger interface {
-	Usage(ctx context.Context, day string) ([]homedb.Usage, error)
-	SaveUsage(ctx context.Context, rows []homedb.Usage) error
+	Usage(ctx context.Context, day string) ([]store.Used, error)
+	SaveUsage(ctx context.Context, rows []store.Used) error
+}
+
+// Counter keeps the counts for several registries: decide is shown what was used and
+// answers what to add, while nobody else counts for the agent.
+type Counter interface {
+	Count(ctx context.Context, day, agent, peer string, decide func(all, one store.Used) (store.Used, error)) error
 }
 
 // who is an agent, or with a peer that peer's part of it.
@@ -42,10 +52,11 @@ type pair struct{ from, to string }
 // Quota counts. It is safe for concurrent use.
 type Quota struct {
 	ledger Ledger
+	shared Counter // in place of all below but the pairs
 
 	mu      sync.Mutex
 	day     string
-	used    map[who]homedb.Usage
+	used    map[who]store.Used
 	changed map[who]bool
 	later   *time.Timer
 	pairs   map[pair]time.Time // when the next message of a pair would be due
@@ -53,7 +64,7 @@ type Quota struct {
 
 // New reads what was used today.
 func New(ctx context.Context, l Ledger) (*Quota, error) {
-	q := &Quota{ledger: l, day: today(time.Now()), used: map[who]homedb.Usage{}, changed: map[who]bool{}, pairs: map[pair]time.Time{}}
+	q := &Quota{ledger: l, day: today(time.Now()), used: map[who]store.Used{}, changed: map[who]bool{}, pairs: map[pair]time.Time{}}
 	rows, err := l.Usage(ctx, q.day)
 	if err != nil {
 		return nil, fmt.Errorf("load usage: %w", err)
@@ -63,6 +74,9 @@ func New(ctx context.Context, l Ledger) (*Quota, error) {
 	}
 	return q, nil
 }
+
+// Shared counts in a database of several registries.
+func Shared(c Counter) *Quota { return &Quota{shared: c, pairs: map[pair]time.Time{}} }
 
 func today(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
@@ -82,12 +96,9 @@ func Peer(from string) string {
 
 // Take counts messages of one source to an agent, or refuses them. Back gives them
 // back when they were not stored after all.
-func (q *Quota) Take(c *config.Config, agent, from string, n int64) error {
+func (q *Quota) Take(ctx context.Context, c *config.Config, agent, from string, n int64) error {
 	a, _, err := source.ParseLenient(from)
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	now := time.Now()
-	q.turn(now)
 	if err == nil && a.Kind == source.Internal {
 		if err := q.pair(now, pair{a.AgentID, agent}, c.Quota.PairPerMinute, n); err != nil {
 			return err
@@ -96,9 +107,13 @@ func (q *Quota) Take(c *config.Config, agent, from string, n int64) error {
 	if !c.Quota.Daily() {
 		return nil
 	}
-	peer := Peer(from)
-	left := midnight(now).Sub(now)
-	all, one := q.used[who{agent, ""}], q.used[who{agent, peer}]
+	return q.count(ctx, now, agent, Peer(from), func(all, one store.Used) (store.Used, error) {
+		return store.Used{Messages: n}, within(c, agent, all, one, n, midnight(now).Sub(now))
+	})
+}
+
+// within refuses n messages more than a quota has left.
+func within(c *config.Config, agent string, all, one store.Used, n int64, left time.Duration) error {
 	for _, limit := range []struct {
 		name      string
 		used, max int64
@@ -114,35 +129,45 @@ func (q *Quota) Take(c *config.Config, agent, from string, n int64) error {
 			return refuse(fmt.Sprintf("the %s for today are used up: %d", limit.name, limit.max), left)
 		}
 	}
-	q.add(agent, peer, homedb.Usage{Messages: n})
 	return nil
 }
 
-// Back undoes Take.
-func (q *Quota) Back(c *config.Config, agent, from string, n int64) {
-	if !c.Quota.Daily() {
-		return
+// count lets decide add to what an agent and a peer have used.
+func (q *Quota) count(ctx context.Context, now time.Time, agent, peer string, decide func(all, one store.Used) (store.Used, error)) error {
+	if q.shared != nil {
+		return q.shared.Count(ctx, today(now), agent, peer, decide)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.turn(time.Now())
-	q.add(agent, Peer(from), homedb.Usage{Messages: -n})
+	q.turn(now)
+	more, err := decide(q.used[who{agent, ""}], q.used[who{agent, peer}])
+	if err == nil {
+		q.add(agent, peer, more)
+	}
+	return err
 }
 
-// Spend counts what a turn for a source has used.
-func (q *Quota) Spend(c *config.Config, agent, from string, input, output int64) {
+// Back undoes Take. What cannot be given back now is lost to the day.
+func (q *Quota) Back(ctx context.Context, c *config.Config, agent, from string, n int64) {
+	if c.Quota.Daily() {
+		_ = q.count(ctx, time.Now(), agent, Peer(from), func(store.Used, store.Used) (store.Used, error) { return store.Used{Messages: -n}, nil })
+	}
+}
+
+// Spend counts what a turn for a source has used. A quota stops no work: what cannot
+// be counted now is not.
+func (q *Quota) Spend(ctx context.Context, c *config.Config, agent, from string, input, output int64) {
 	// Cents for a million tokens are hundredths of a millionth of a dollar each.
 	micros := (input*int64(c.Price.InputCents) + output*int64(c.Price.OutputCents)) / 100
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.turn(time.Now())
-	q.add(agent, Peer(from), homedb.Usage{Tokens: input + output, Micros: micros})
+	_ = q.count(ctx, time.Now(), agent, Peer(from), func(store.Used, store.Used) (store.Used, error) {
+		return store.Used{Tokens: input + output, Micros: micros}, nil
+	})
 }
 
 // turn begins a new day.
 func (q *Quota) turn(now time.Time) {
 	if day := today(now); day != q.day {
-		q.day, q.used, q.changed = day, map[who]homedb.Usage{}, map[who]bool{}
+		q.day, q.used, q.changed = day, map[who]store.Used{}, map[who]bool{}
 	}
 }
 
@@ -151,7 +176,7 @@ func midnight(now time.Time) time.Time {
 	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
 }
 
-func (q *Quota) add(agent, peer string, more homedb.Usage) {
+func (q *Quota) add(agent, peer string, more store.Used) {
 	for _, k := range []who{{agent, ""}, {agent, peer}} {
 		u := q.used[k]
 		u.Day, u.Agent, u.Peer = q.day, k.agent, k.peer
@@ -167,7 +192,7 @@ func (q *Quota) add(agent, peer string, more homedb.Usage) {
 func (q *Quota) save() error {
 	q.mu.Lock()
 	q.later = nil
-	var rows []homedb.Usage
+	var rows []store.Used
 	for k := range q.changed {
 		rows = append(rows, q.used[k])
 	}
@@ -183,6 +208,9 @@ func (q *Quota) save() error {
 
 // Close saves.
 func (q *Quota) Close() error {
+	if q.shared != nil {
+		return nil
+	}
 	q.mu.Lock()
 	if q.later != nil {
 		q.later.Stop()
@@ -197,6 +225,8 @@ func (q *Quota) pair(now time.Time, p pair, perMinute int, n int64) error {
 	if perMinute <= 0 {
 		return nil
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	every := time.Minute / time.Duration(perMinute)
 	at := q.pairs[p]
 	if at.Before(now) {

@@ -48,7 +48,7 @@ func TestMessagesOfADay(t *testing.T) {
 	db, c := ledger(t), config.Default()
 	c.Quota.PeerMessagesPerDay, c.Quota.MessagesPerDay = 2, 4
 	q := start(t, db)
-	take := func(from string) error { return q.Take(&c, "a1", from, 1) }
+	take := func(from string) error { return q.Take(t.Context(), &c, "a1", from, 1) }
 	for _, from := range []string{bob, bobInGroup} {
 		if err := take(from); err != nil {
 			t.Fatal(err)
@@ -57,7 +57,7 @@ func TestMessagesOfADay(t *testing.T) {
 	if wait := refused(t, take(bob)); wait > 24*time.Hour {
 		t.Errorf("wait %v", wait)
 	}
-	q.Back(&c, "a1", bob, 1)
+	q.Back(t.Context(), &c, "a1", bob, 1)
 	if err := take(bob); err != nil {
 		t.Errorf("after one was given back: %v", err)
 	}
@@ -73,11 +73,11 @@ func TestMessagesOfADay(t *testing.T) {
 		t.Error(err)
 	}
 	refused(t, take("external:telegram:main:dm:1:dave")) // all four of the agent
-	if err := q.Take(&c, "a2", bob, 1); err != nil {
+	if err := q.Take(t.Context(), &c, "a2", bob, 1); err != nil {
 		t.Errorf("another agent: %v", err)
 	}
 	none := config.Default()
-	if err := q.Take(&none, "a1", bob, 1); err != nil {
+	if err := q.Take(t.Context(), &none, "a1", bob, 1); err != nil {
 		t.Errorf("without a quota: %v", err)
 	}
 }
@@ -91,15 +91,15 @@ func TestTokensAndCost(t *testing.T) {
 		c, q := config.Default(), start(t, ledger(t))
 		c.Price = config.Price{InputCents: 25_000, OutputCents: 25_000} // $250 a million
 		set(&c.Quota)
-		if err := q.Take(&c, "a1", bob, 1); err != nil {
+		if err := q.Take(t.Context(), &c, "a1", bob, 1); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		q.Spend(&c, "a1", bob, 1000, 999) // 1,999 tokens, 49.975 cents
-		if err := q.Take(&c, "a1", bob, 1); err != nil {
+		q.Spend(t.Context(), &c, "a1", bob, 1000, 999) // 1,999 tokens, 49.975 cents
+		if err := q.Take(t.Context(), &c, "a1", bob, 1); err != nil {
 			t.Errorf("%s, nearly used up: %v", name, err)
 		}
-		q.Spend(&c, "a1", bob, 1, 0)
-		refused(t, q.Take(&c, "a1", bob, 1))
+		q.Spend(t.Context(), &c, "a1", bob, 1, 0)
+		refused(t, q.Take(t.Context(), &c, "a1", bob, 1))
 		if err := q.Close(); err != nil {
 			t.Error(err)
 		}
@@ -114,17 +114,17 @@ func TestTheWaitIsTrue(t *testing.T) {
 		c := config.Default()
 		c.Quota.PeerMessagesPerDay, c.Quota.PairPerMinute = 1, 6
 		q := start(t, db)
-		if err := q.Take(&c, "a1", bob, 1); err != nil {
+		if err := q.Take(t.Context(), &c, "a1", bob, 1); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(refused(t, q.Take(&c, "a1", bob, 1)))
-		if err := q.Take(&c, "a1", bob, 1); err != nil {
+		time.Sleep(refused(t, q.Take(t.Context(), &c, "a1", bob, 1)))
+		if err := q.Take(t.Context(), &c, "a1", bob, 1); err != nil {
 			t.Errorf("on the next day: %v", err)
 		}
 		c.Quota.PeerMessagesPerDay = 0
 		taken, began := 0, time.Now()
 		for taken < 60 {
-			if err := q.Take(&c, "a1", "internal:dm:default:a2", 1); err != nil {
+			if err := q.Take(t.Context(), &c, "a1", "internal:dm:default:a2", 1); err != nil {
 				time.Sleep(refused(t, err))
 				continue
 			}
@@ -133,7 +133,7 @@ func TestTheWaitIsTrue(t *testing.T) {
 		if took := time.Since(began); took < 8*time.Minute || took > 10*time.Minute {
 			t.Errorf("60 messages at 6 a minute took %v", took)
 		}
-		if err := q.Take(&c, "a1", "internal:dm:default:a3", 1); err != nil {
+		if err := q.Take(t.Context(), &c, "a1", "internal:dm:default:a3", 1); err != nil {
 			t.Errorf("another pair: %v", err)
 		}
 		if err := q.Close(); err != nil {

@@ -49,7 +49,7 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if err := s.CheckDisk(); err != nil {
 		return nil, err
 	}
-	back, err := s.takeQuota(a, r, o.Fence != nil, req.GetEvents())
+	back, err := s.takeQuota(ctx, a, r, o.Fence != nil, req.GetEvents())
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 // takeQuota counts messages from outside against the quotas of the agent, or
 // refuses them; back undoes it. An agent whose settings cannot be read takes
 // messages as ever: they wait.
-func (s *Service) takeQuota(a *directory.Agent, r store.Ref, own bool, events []*registryv1.NewEvent) (back func(), err error) {
+func (s *Service) takeQuota(ctx context.Context, a *directory.Agent, r store.Ref, own bool, events []*registryv1.NewEvent) (back func(), err error) {
 	set, broken := a.Settings(s.Home)
 	if !r.IsInbox() || own || broken != nil {
 		return func() {}, nil
@@ -91,13 +91,13 @@ func (s *Service) takeQuota(a *directory.Agent, r store.Ref, own bool, events []
 	var taken []string
 	back = func() {
 		for _, from := range taken {
-			s.Quota.Back(&set.Config, a.ID, from, 1)
+			s.Quota.Back(ctx, &set.Config, a.ID, from, 1)
 		}
 	}
 	for _, e := range events {
-		if err := s.Quota.Take(&set.Config, a.ID, e.GetSource(), 1); err != nil {
+		if err := s.Quota.Take(ctx, &set.Config, a.ID, e.GetSource(), 1); err != nil {
 			back()
-			return nil, err
+			return nil, s.Fault(a.ID, r.Thread, err)
 		}
 		taken = append(taken, e.GetSource())
 	}

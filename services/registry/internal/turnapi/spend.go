@@ -16,6 +16,6 @@ func (s *Service) spend(ctx context.Context, set *agentdir.Agent, from string, r
 	}
 	t, err := s.Store.Turn(ctx, req.GetAgentId(), store.TurnQuery{InboxID: req.GetInboxId(), Key: req.GetKey(), Route: threadOf})
 	if err == nil {
-		s.Quota.Spend(&set.Config, req.GetAgentId(), from, t.Usage.Input, t.Usage.Output)
+		s.Quota.Spend(ctx, &set.Config, req.GetAgentId(), from, t.Usage.Input, t.Usage.Output)
 	}
 }

@@ -1,0 +1,77 @@
+// Package authority owns what a registry asks of whoever judges leases, wherever they
+// are kept: in this process above a ledger (lease.Table), or in a database that several
+// registries share. The promises are those of package lease; leasetest checks them.
+package authority
+
+import (
+	"context"
+	"time"
+
+	"github.com/theclaw/agents/internal/lease"
+)
+
+// Authority judges who may act now. Besides lease.ErrLost and *lease.HeldError, which
+// are final, a call may answer that the authority cannot be reached: then nothing is
+// known, and the caller asks again.
+type Authority interface {
+	Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Record, error)
+	Renew(ctx context.Context, resource, holder string, token uint64) (lease.Record, error)
+	// Check is for what writes nothing: a write has its fence.
+	Check(ctx context.Context, resource string, token uint64) error
+	Release(ctx context.Context, resource string, token uint64) error
+	// Get answers the last term of a resource and whether it is live.
+	Get(ctx context.Context, resource string) (lease.Record, bool, error)
+	// List answers the live terms after a resource, at most limit, in order.
+	List(ctx context.Context, after string, limit int) ([]lease.Record, error)
+	// Reap ends the terms that are over and answers each once; next is how long until
+	// the first live one ends if nobody renews it, 0 when there is none.
+	Reap(ctx context.Context) (ended []lease.Record, next time.Duration, err error)
+	RequestYield(ctx context.Context, resource string) (bool, error)
+}
+
+// Embedded is the table of this process as an authority.
+func Embedded(t *lease.Table) Authority { return embedded{t} }
+
+type embedded struct{ t *lease.Table }
+
+func (e embedded) Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Record, error) {
+	return e.t.Acquire(ctx, req)
+}
+
+func (e embedded) Renew(_ context.Context, resource, holder string, token uint64) (lease.Record, error) {
+	return e.t.Renew(resource, holder, token)
+}
+
+func (e embedded) Check(_ context.Context, resource string, token uint64) error {
+	return e.t.Check(resource, token)
+}
+
+func (e embedded) Release(ctx context.Context, resource string, token uint64) error {
+	return e.t.Release(ctx, resource, token)
+}
+
+func (e embedded) Get(_ context.Context, resource string) (lease.Record, bool, error) {
+	r, live := e.t.Get(resource)
+	return r, live, nil
+}
+
+func (e embedded) List(_ context.Context, after string, limit int) ([]lease.Record, error) {
+	all := e.t.List()
+	for len(all) > 0 && all[0].Resource <= after {
+		all = all[1:]
+	}
+	return all[:min(len(all), limit)], nil
+}
+
+func (e embedded) Reap(ctx context.Context) ([]lease.Record, time.Duration, error) {
+	ended := e.t.Reap(ctx)
+	at, ok := e.t.NextExpiry()
+	if !ok {
+		return ended, 0, nil
+	}
+	return ended, max(time.Until(at), time.Millisecond), nil
+}
+
+func (e embedded) RequestYield(_ context.Context, resource string) (bool, error) {
+	return e.t.RequestYield(resource), nil
+}

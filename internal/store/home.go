@@ -1,0 +1,45 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// What belongs to no thread and is kept all the same: what was asked of people, and
+// what was used today. Its engines are sqlite/homedb, for one registry, and
+// postgres/home, for several.
+
+// ErrMoved says that somebody else has changed what was to be changed.
+var ErrMoved = errors.New("changed by another meanwhile")
+
+// Approval is a question whether a command may run, and its answer. Only State and
+// Token change after it was asked.
+type Approval struct {
+	ID, Agent, Thread, Key       string // ids rise with time
+	Command, Cwd, Reason, Digest string
+	State                        string // pending, approved, denied, expired, used
+	Token                        uint64 // of the lease under which it was used
+	Requested, Expires           time.Time
+}
+
+// ApprovalsKept is how long questions are remembered after their time.
+const ApprovalsKept = 7 * 24 * time.Hour
+
+// Approvals keeps questions. What is put is on disk when the call returns.
+type Approvals interface {
+	// PutApproval adds a question (was is empty) or changes one that is in state was;
+	// ErrMoved when it is not, or when its agent and key have one already.
+	PutApproval(ctx context.Context, a Approval, was string) error
+	// Approval answers the question with this id, or of this agent and key when the id
+	// is empty; false when there is none.
+	Approval(ctx context.Context, id, agent, key string) (Approval, bool, error)
+	// Approvals answers questions after an id, of one agent or all, in one state or any.
+	Approvals(ctx context.Context, after, agent, state string, limit int) ([]Approval, error)
+}
+
+// Used is what an agent, or with a peer that peer's part of it, used in a day.
+type Used struct {
+	Day, Agent, Peer         string // day is YYYY-MM-DD
+	Messages, Tokens, Micros int64  // micros are millionths of a dollar
+}

@@ -1,0 +1,175 @@
+// Package home owns what registries that share a database keep beside the threads: the
+// questions asked of people, and what agents and their peers have used today.
+//
+// Every change is a compare-and-set in the database, so that two registries cannot both
+// take the same approval, or both give the last message of a quota away. Rows of one
+// agent are in its database; questions are found by their id in all of them.
+package home
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/unit"
+)
+
+// Shards are the databases: that of an agent, and all (package shard).
+type Shards interface {
+	Of(agent string) *pgxpool.Pool
+	All() []*pgxpool.Pool
+}
+
+// DB keeps them. It is safe for concurrent use.
+type DB struct{ shards Shards }
+
+var _ store.Approvals = (*DB)(nil)
+
+// New makes it over databases, which stay the caller's.
+func New(s Shards) *DB { return &DB{s} }
+
+const columns = "id, agent_id, thread, key, command, cwd, reason, digest, state, token, requested, expires"
+
+// PutApproval implements store.Approvals. Old ones are forgotten.
+func (d *DB) PutApproval(ctx context.Context, a store.Approval, was string) error {
+	pool := d.shards.Of(a.Agent)
+	if was != "" {
+		tag, err := pool.Exec(ctx, "UPDATE approval SET state = $3, token = $4 WHERE agent_id = $1 AND id = $2 AND state = $5", a.Agent, a.ID, a.State, int64(a.Token), was)
+		return put(tag.RowsAffected(), err)
+	}
+	b := &pgx.Batch{}
+	b.Queue("DELETE FROM approval WHERE agent_id = $1 AND expires < $2", a.Agent, time.Now().Add(-store.ApprovalsKept).UnixMilli())
+	var n int64
+	b.Queue("INSERT INTO approval("+columns+") VALUES($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING RETURNING 1",
+		a.ID, a.Agent, a.Thread, a.Key, a.Command, a.Cwd, a.Reason, a.Digest, a.State, int64(a.Token), a.Requested.UnixMilli(), a.Expires.UnixMilli()).
+		Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				n++
+			}
+			return rows.Err()
+		})
+	err := pool.SendBatch(ctx, b).Close()
+	return put(n, err)
+}
+
+func put(rows int64, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("save approval: %w", unit.Problem(err))
+	case rows == 0:
+		return fmt.Errorf("save approval: %w", store.ErrMoved)
+	}
+	return nil
+}
+
+// Approval implements store.Approvals.
+func (d *DB) Approval(ctx context.Context, id, agent, key string) (store.Approval, bool, error) {
+	if id == "" {
+		return first(ctx, d.shards.Of(agent), "agent_id = $1 AND key = $2", agent, key)
+	}
+	for _, pool := range d.shards.All() {
+		if a, there, err := first(ctx, pool, "id = $1", id); err != nil || there {
+			return a, there, err
+		}
+	}
+	return store.Approval{}, false, nil
+}
+
+func first(ctx context.Context, pool *pgxpool.Pool, where string, args ...any) (store.Approval, bool, error) {
+	all, err := read(ctx, pool, where, args...)
+	if err != nil || len(all) == 0 {
+		return store.Approval{}, false, err
+	}
+	return all[0], true, nil
+}
+
+func read(ctx context.Context, pool *pgxpool.Pool, where string, args ...any) ([]store.Approval, error) {
+	rows, err := pool.Query(ctx, "SELECT "+columns+" FROM approval WHERE "+where, args...)
+	if err == nil {
+		var out []store.Approval
+		out, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Approval, error) {
+			var a store.Approval
+			var requested, expires int64
+			err := row.Scan(&a.ID, &a.Agent, &a.Thread, &a.Key, &a.Command, &a.Cwd, &a.Reason, &a.Digest, &a.State, &a.Token, &requested, &expires)
+			a.Requested, a.Expires = time.UnixMilli(requested), time.UnixMilli(expires)
+			return a, err
+		})
+		if err == nil {
+			return out, nil
+		}
+	}
+	return nil, fmt.Errorf("load approvals: %w", unit.Problem(err))
+}
+
+// Approvals implements store.Approvals.
+func (d *DB) Approvals(ctx context.Context, after, agent, state string, limit int) ([]store.Approval, error) {
+	pools := d.shards.All()
+	if agent != "" {
+		pools = []*pgxpool.Pool{d.shards.Of(agent)}
+	}
+	var out []store.Approval
+	for _, pool := range pools {
+		part, err := read(ctx, pool, "id > $1 AND ($2 = '' OR agent_id = $2) AND ($3 = '' OR state = $3) ORDER BY id LIMIT $4", after, agent, state, limit)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, part...)
+	}
+	slices.SortFunc(out, func(a, b store.Approval) int { return strings.Compare(a.ID, b.ID) })
+	return out[:min(len(out), limit)], nil
+}
+
+// Count changes what an agent and one of its peers have used in a day: decide is shown
+// both as they stand, and answers what to add to both, or an error, which Count passes
+// on with nothing changed. Others that count for the agent wait meanwhile. The days
+// before are forgotten.
+func (d *DB) Count(ctx context.Context, day, agent, peer string, decide func(all, one store.Used) (store.Used, error)) error {
+	var refused error
+	err := pgx.BeginFunc(ctx, d.shards.Of(agent), func(tx pgx.Tx) error {
+		b := &pgx.Batch{}
+		b.Queue("DELETE FROM usage WHERE agent_id = $1 AND day < $2", agent, day)
+		b.Queue("INSERT INTO usage(agent_id, day, peer, messages, tokens, micros) VALUES($1, $2, '', 0, 0, 0) ON CONFLICT DO NOTHING", agent, day)
+		b.Queue("SELECT 1 FROM usage WHERE agent_id = $1 AND day = $2 AND peer = '' FOR UPDATE", agent, day)
+		b.Queue("INSERT INTO usage(agent_id, day, peer, messages, tokens, micros) VALUES($1, $2, $3, 0, 0, 0) ON CONFLICT DO NOTHING", agent, day, peer)
+		var all, one store.Used
+		b.Queue("SELECT peer, messages, tokens, micros FROM usage WHERE agent_id = $1 AND day = $2 AND peer IN ('', $3)", agent, day, peer).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				u := store.Used{Day: day, Agent: agent}
+				if err := rows.Scan(&u.Peer, &u.Messages, &u.Tokens, &u.Micros); err != nil {
+					return err
+				}
+				if u.Peer == "" {
+					all = u
+				} else {
+					one = u
+				}
+			}
+			return rows.Err()
+		})
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+			return err
+		}
+		more, err := decide(all, one)
+		if err != nil {
+			refused = err
+			return err
+		}
+		_, err = tx.Exec(ctx, `UPDATE usage SET messages = GREATEST(0, messages + $4), tokens = tokens + $5, micros = micros + $6
+			WHERE agent_id = $1 AND day = $2 AND peer IN ('', $3)`, agent, day, peer, more.Messages, more.Tokens, more.Micros)
+		return err
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, refused):
+		return refused
+	}
+	return fmt.Errorf("count usage: %w", unit.Problem(err))
+}

@@ -1,0 +1,221 @@
+package leases
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store/postgres/unit"
+)
+
+// Ask is what a worker wants: agents with work, under leases of its own.
+type Ask struct {
+	Deliver         bool // replies to send; else messages to work on
+	Holder, Address string
+	// RequestID names the question over its repeats: what it was granted is answered
+	// again, as long as it lives.
+	RequestID string
+	TTL       time.Duration
+	MaxNew    int      // new leases at most
+	Agents    []string // look at these only; nil: at all
+}
+
+// Found is an agent with work that the worker has the lease of.
+type Found struct {
+	Lease   lease.Record
+	Agent   string
+	Head    int64    // of the inbox
+	Threads []string // with replies to send
+	Fresh   bool     // granted by this question, or by the same before
+	Since   time.Time
+
+	granted bool
+}
+
+// maxFound is the most agents of one answer.
+const maxFound = 256
+
+// Find answers what there is to do for a worker: of agents whose lease it has, what it
+// was not told of, and new leases up to MaxNew. Waiting is how many more it could have.
+func (t *Table) Find(ctx context.Context, a Ask) (found []Found, waiting int, err error) {
+	if a.TTL == 0 {
+		a.TTL = lease.DefaultTTL
+	}
+	all := t.shards.All()
+	first := rand.IntN(len(all)) // no database is always asked last
+	room := a.MaxNew
+	for i := range all {
+		ask := a
+		ask.MaxNew = room
+		if a.Agents != nil {
+			if ask.Agents = t.within(all[(first+i)%len(all)], a.Agents); len(ask.Agents) == 0 {
+				continue
+			}
+		}
+		part, more, err := find(ctx, all[(first+i)%len(all)], ask)
+		if err != nil {
+			return found, 0, fmt.Errorf("find work: %w", unit.Problem(err))
+		}
+		for _, f := range part {
+			if f.granted {
+				room--
+			}
+		}
+		found, waiting = append(found, part...), waiting+more
+	}
+	if room > 0 {
+		waiting = 0 // who came meanwhile is found the next time
+	}
+	return found, waiting, nil
+}
+
+// within are the agents that are in a database.
+func (t *Table) within(pool *pgxpool.Pool, agents []string) []string {
+	var out []string
+	for _, a := range agents {
+		if t.shards.Of(a) == pool {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func find(ctx context.Context, pool *pgxpool.Pool, a Ask) (found []Found, waiting int, err error) {
+	b := &pgx.Batch{}
+	take := func(granted bool) func(pgx.Rows) error {
+		byAgent := map[string]int{}
+		return each(func(rows pgx.Rows) error {
+			var r term
+			var f Found
+			var thread *string
+			if err := rows.Scan(r.into(&f.Agent, &f.Head, &thread, &f.Since)...); err != nil {
+				return err
+			}
+			i, there := byAgent[f.Agent]
+			if !there {
+				f.Lease, f.granted = r.record(), granted
+				f.Fresh = granted || f.Lease.RequestID == a.RequestID+"/"+f.Agent
+				i, byAgent[f.Agent] = len(found), len(found)
+				found = append(found, f)
+			}
+			if thread != nil {
+				found[i].Threads = append(found[i].Threads, *thread)
+			}
+			return nil
+		})
+	}
+	own, fresh, more := ownRun, newRun, moreRun
+	if a.Deliver {
+		own, fresh, more = ownDeliver, newDeliver, moreDeliver
+	}
+	b.Queue(own, a.Holder, a.Agents, a.RequestID).Query(take(false))
+	if n := min(a.MaxNew, maxFound); n > 0 {
+		b.Queue(fresh, a.Holder, a.Address, a.RequestID, a.TTL.Milliseconds(), a.Agents, n).Query(take(true))
+	}
+	if a.Agents == nil {
+		b.Queue(more, maxFound).QueryRow(func(row pgx.Row) error { return row.Scan(&waiting) })
+	}
+	err = pool.SendBatch(ctx, b).Close()
+	return found, waiting, err
+}
+
+// granted is what a new term sets; $1 to $4 are holder, address, request and ttl.
+const granted = `token = GREATEST(l.token, ` + seal + `) + 1, holder = $1, address = $2, request_id = $3 || '/' || l.agent_id,
+	ttl_ms = $4::bigint, expires_at = clock_timestamp() + $4::bigint * interval '1 ms', released = false, yield = false`
+
+const (
+	ownRun = `UPDATE due d SET told = t.head FROM lease l, thread t
+		WHERE l.holder = $1 AND ` + live + ` AND l.resource = 'agent/' || l.agent_id AND ($2::text[] IS NULL OR l.agent_id = ANY($2))
+		AND d.agent_id = l.agent_id AND t.agent_id = l.agent_id AND t.thread_id = 'inbox'
+		AND (t.head > d.told OR l.request_id = $3 || '/' || l.agent_id) AND ` + lazily + `
+		RETURNING ` + columns + `, l.agent_id, t.head, NULL::text, d.since`
+
+	freeRun = `SELECT l.agent_id, l.resource, t.head, d.since FROM due d
+		JOIN lease l ON l.agent_id = d.agent_id AND l.resource = 'agent/' || d.agent_id
+		JOIN thread t ON t.agent_id = d.agent_id AND t.thread_id = 'inbox'
+		WHERE ` + free
+
+	newRun = `WITH pick AS MATERIALIZED (` + freeRun + ` AND ($5::text[] IS NULL OR d.agent_id = ANY($5)) ORDER BY d.since LIMIT $6 FOR UPDATE OF l SKIP LOCKED),
+		moved AS (UPDATE due d SET since = clock_timestamp(), told = p.head FROM pick p WHERE d.agent_id = p.agent_id)
+		UPDATE lease l SET ` + granted + ` FROM pick p WHERE l.agent_id = p.agent_id AND l.resource = p.resource
+		RETURNING ` + columns + `, l.agent_id, p.head, NULL::text, p.since`
+
+	moreRun = `SELECT count(*) FROM (` + freeRun + ` LIMIT $1) w`
+
+	ownDeliver = `UPDATE outbox o SET told = o.head FROM lease l
+		WHERE l.holder = $1 AND ` + live + ` AND l.resource = 'deliver/' || l.agent_id AND ($2::text[] IS NULL OR l.agent_id = ANY($2))
+		AND o.agent_id = l.agent_id AND o.acked < o.head AND (o.told < o.head OR l.request_id = $3 || '/' || l.agent_id) AND ` + lazily + `
+		RETURNING ` + columns + `, l.agent_id, 0::bigint, o.thread, o.since`
+
+	freeDeliver = `SELECT o.agent_id, o.since FROM outbox o
+		JOIN lease l ON l.agent_id = o.agent_id AND l.resource = 'deliver/' || o.agent_id
+		WHERE o.acked < o.head AND ` + free
+
+	newDeliver = `WITH open AS MATERIALIZED (
+			SELECT agent_id, min(since) AS since FROM (` + freeDeliver + ` AND ($5::text[] IS NULL OR o.agent_id = ANY($5)) ORDER BY o.since LIMIT 8 * $6) w GROUP BY agent_id),
+		pick AS MATERIALIZED (
+			SELECT l.agent_id, l.resource, o.since FROM open o JOIN lease l ON l.agent_id = o.agent_id AND l.resource = 'deliver/' || o.agent_id
+			WHERE ` + free + ` ORDER BY o.since LIMIT $6 FOR UPDATE OF l SKIP LOCKED),
+		moved AS (UPDATE outbox o SET since = clock_timestamp(), told = o.head FROM pick p WHERE o.agent_id = p.agent_id AND o.acked < o.head RETURNING o.agent_id, o.thread),
+		got AS (UPDATE lease l SET ` + granted + ` FROM pick p WHERE l.agent_id = p.agent_id AND l.resource = p.resource RETURNING l.*, p.since)
+		SELECT ` + columns + `, l.agent_id, 0::bigint, m.thread, l.since FROM got l LEFT JOIN moved m ON m.agent_id = l.agent_id ORDER BY l.since, m.thread`
+
+	moreDeliver = `SELECT count(DISTINCT agent_id) FROM (` + freeDeliver + ` LIMIT $1) w`
+)
+
+// Reap ends the terms whose time is over and those of holders that died on this
+// machine, and answers each of them to one registry alone: their work is due again.
+// next is how long until the first live term ends if nobody renews it; 0: there is none.
+func (t *Table) Reap(ctx context.Context) (ended []lease.Record, next time.Duration, err error) {
+	for _, pool := range t.shards.All() {
+		part, soon, err := t.reap(ctx, pool)
+		if err != nil {
+			return ended, next, problem("reap", "", err)
+		}
+		if ended = append(ended, part...); soon > 0 && (next == 0 || soon < next) {
+			next = soon
+		}
+	}
+	return ended, next, nil
+}
+
+func (t *Table) reap(ctx context.Context, pool *pgxpool.Pool) (ended []lease.Record, next time.Duration, err error) {
+	rows, err := pool.Query(ctx, "SELECT DISTINCT holder FROM lease WHERE NOT released")
+	if err != nil {
+		return nil, 0, err
+	}
+	holders, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(holders) == 0 {
+		return nil, 0, err
+	}
+	gone := []string{}
+	for _, h := range holders {
+		if t.dead(h) {
+			gone = append(gone, h)
+		}
+	}
+	b := &pgx.Batch{}
+	b.Queue(`WITH over AS MATERIALIZED (SELECT agent_id, resource FROM lease WHERE NOT released AND (expires_at <= clock_timestamp() OR holder = ANY($1)) FOR UPDATE SKIP LOCKED)
+		UPDATE lease l SET released = true, yield = false FROM over o WHERE l.agent_id = o.agent_id AND l.resource = o.resource RETURNING `+columns, gone).
+		Query(each(func(rows pgx.Rows) error {
+			var r term
+			err := rows.Scan(r.into()...)
+			ended = append(ended, r.record())
+			return err
+		}))
+	var left *int64
+	b.Queue("SELECT min((EXTRACT(EPOCH FROM expires_at - clock_timestamp()) * 1000)::bigint) FROM lease WHERE NOT released").
+		QueryRow(func(row pgx.Row) error { return row.Scan(&left) })
+	if err := pool.SendBatch(ctx, b).Close(); err != nil {
+		return nil, 0, err
+	}
+	if left != nil {
+		next = max(time.Duration(*left)*time.Millisecond, time.Millisecond)
+	}
+	return ended, next, nil
+}

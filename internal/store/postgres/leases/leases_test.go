@@ -1,0 +1,44 @@
+package leases_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/theclaw/agents/internal/lease/authority"
+	"github.com/theclaw/agents/internal/lease/leasetest"
+	"github.com/theclaw/agents/internal/store/postgres/leases"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/store/postgres/schema"
+)
+
+// single is one database.
+type single struct{ *pgxpool.Pool }
+
+func (s single) Of(string) *pgxpool.Pool { return s.Pool }
+func (s single) All() []*pgxpool.Pool    { return []*pgxpool.Pool{s.Pool} }
+
+// database answers an empty one with its tables.
+func database(t testing.TB, c *pgtest.Cluster) single {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), c.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if err := pool.AcquireFunc(t.Context(), func(c *pgxpool.Conn) error {
+		_, err := schema.Migrate(t.Context(), c.Conn())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return single{pool}
+}
+
+func TestAuthority(t *testing.T) {
+	c := pgtest.Start(t, "fsync = off")
+	leasetest.Run(t, func(t *testing.T, dead func(string) bool) (authority.Authority, func() authority.Authority) {
+		db := database(t, c)
+		return leases.New(db, dead), func() authority.Authority { return leases.New(db, dead) }
+	})
+}

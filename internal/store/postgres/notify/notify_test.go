@@ -1,0 +1,92 @@
+package notify_test
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/theclaw/agents/internal/store/postgres/notify"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+)
+
+type ear struct {
+	mu    sync.Mutex
+	heard map[notify.Item]int
+	news  chan struct{}
+	ready chan struct{}
+}
+
+func (e *ear) on(items []notify.Item) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, i := range items {
+		e.heard[i]++
+	}
+	select {
+	case e.news <- struct{}{}:
+	default:
+	}
+}
+
+func (e *ear) await(t *testing.T, n int) {
+	t.Helper()
+	for end := time.After(30 * time.Second); ; {
+		e.mu.Lock()
+		have := len(e.heard)
+		e.mu.Unlock()
+		if have >= n {
+			return
+		}
+		select {
+		case <-e.news:
+		case <-end:
+			t.Fatalf("heard %d of %d", have, n)
+		}
+	}
+}
+
+func bus(t *testing.T, url string) (*notify.Bus, *ear) {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &ear{heard: map[notify.Item]int{}, news: make(chan struct{}, 1), ready: make(chan struct{}, 100)}
+	b := notify.New(notify.Options{Pool: pool, Logger: slog.New(slog.DiscardHandler), On: e.on, Lost: func() { e.ready <- struct{}{} }})
+	var g sync.WaitGroup
+	g.Go(func() { b.Run(t.Context()) })
+	t.Cleanup(func() { g.Wait(); pool.Close() })
+	<-e.ready
+	return b, e
+}
+
+// What one registry tells the others hear once and it does not hear itself, however
+// much it is; after the server died and came back they hear again, and are told that
+// they may have missed something.
+func TestBus(t *testing.T) {
+	c := pgtest.Start(t, "fsync = off")
+	url := c.Database(t)
+	a, own := bus(t, url)
+	_, other := bus(t, url)
+	const n = 3000
+	for i := range n {
+		item := notify.Item{Kind: notify.Thread, Name: fmt.Sprintf("agent-%d/threads/peers/main-%d", i, i)}
+		a.Tell(item, item)
+	}
+	other.await(t, n)
+	c.Kill(t)
+	c.Up(t)
+	<-own.ready
+	<-other.ready
+	a.Tell(notify.Item{Kind: notify.Approvals})
+	other.await(t, n+1)
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if len(own.heard) != 0 {
+		t.Errorf("heard itself: %d", len(own.heard))
+	}
+}
