@@ -195,9 +195,6 @@ func (m *pair) Release(t *rapid.T) {
 func (m *pair) Next(t *rapid.T) {
 	th := pick(t, "thread", threads...)
 	n := store.NextDelivery{BootID: pick(t, "boot", "b1", "b1", "b2"), Peek: pick(t, "peek", false, false, true), WithRun: flip(t, "with run"), MaxAttempts: pick(t, "most", 0, 0, 0, 1), MaxAge: pick(t, "age", 0, 0, 0, 0, 0, time.Nanosecond)}
-	if n.MaxAge > 0 {
-		time.Sleep(2 * time.Millisecond) // both see it as old
-	}
 	m.both(t, "next", func(s *side) (any, error) { return s.NextDelivery(ctx, s.ref(th), s.sender(), n) })
 }
 

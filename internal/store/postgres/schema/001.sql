@@ -121,7 +121,7 @@ CREATE TABLE delivery (
   not_before BIGINT NOT NULL DEFAULT 0, channel TEXT NOT NULL DEFAULT '', provider_id TEXT NOT NULL DEFAULT '',
   boot_id TEXT NOT NULL DEFAULT '', error TEXT NOT NULL DEFAULT '', maybe_duplicate BOOLEAN NOT NULL DEFAULT false,
   created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, resolved TEXT NOT NULL DEFAULT '',
-  parts INT NOT NULL DEFAULT 0, reach BIGINT NOT NULL DEFAULT 0, -- sent of a message in parts
+  run TEXT NOT NULL DEFAULT '', parts INT NOT NULL DEFAULT 0, reach BIGINT NOT NULL DEFAULT 0, -- sent of a message in parts
   PRIMARY KEY (agent_id, thread_id, event_id),
   FOREIGN KEY (agent_id, thread_id) REFERENCES thread ON DELETE CASCADE) WITH (fillfactor = 70);
 CREATE INDEX delivery_open ON delivery (agent_id, thread_id, event_id) WHERE state IN ('pending', 'sending');
