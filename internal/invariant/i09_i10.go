@@ -30,11 +30,9 @@ func (c *check) i9(d *snapshot.DB) {
 		}
 		c.i9Internal(d, v)
 	}
-	for _, t := range d.Turns {
-		for _, said := range []string{":out", ":apology"} {
-			if out, ok := d.Dedupe[t.Key+said]; ok && !rows[out.EventID] {
-				c.report("I9", d, out.EventID, look(d.Agent), "event %d was said and has no delivery", out.EventID)
-			}
+	for _, out := range d.Said() {
+		if !rows[out] {
+			c.report("I9", d, out, look(d.Agent), "event %d was said and has no delivery", out)
 		}
 	}
 }
@@ -61,7 +59,7 @@ func (c *check) i9Sink() {
 	}
 	arrived := map[string]bool{}
 	for _, s := range c.o.Sink {
-		arrived[s.Key] = true
+		arrived[snapshot.KeyOf(s.Key)] = true
 	}
 	known, whole := map[string]bool{}, c.o.Agent == ""
 	for _, a := range c.home.Agents {
@@ -78,22 +76,23 @@ func (c *check) i9Sink() {
 	}
 	told := map[string]bool{}
 	for _, s := range c.o.Sink {
-		if whole && !known[s.Key] && !told[s.Key] {
+		if whole && !known[snapshot.KeyOf(s.Key)] && !told[s.Key] {
 			told[s.Key] = true
 			c.findings = append(c.findings, Finding{"I9", s.Agent, s.Thread, 0, "a message arrived under key " + s.Key + ", which no delivery has", look(s.Agent), Violation})
 		}
 	}
 }
 
-// i10: an event arrives under one key, and each time but the first with the flag.
+// i10: an event, or a part of it, arrives under one key, and each time but the
+// first with the flag.
 func (c *check) i10() {
 	type event struct {
-		agent, thread string
-		id            int64
+		agent, thread, part string
+		id                  int64
 	}
 	first := map[event]string{}
 	for _, s := range c.o.Sink {
-		e := event{s.Agent, s.Thread, s.EventID}
+		e := event{s.Agent, s.Thread, snapshot.PartOf(s.Key), s.EventID}
 		key, again := first[e]
 		what := ""
 		switch {

@@ -220,7 +220,7 @@ func NewDelivererMetrics(r prometheus.Registerer) *DelivererMetrics {
 }
 
 // ObserveDelivery records one attempt and its send time; outcome: sent, retry,
-// dead, maybe_duplicate.
+// dead, maybe_duplicate, part.
 func (m *DelivererMetrics) ObserveDelivery(channel, outcome string, send time.Duration) {
 	channel = m.names.name(channel)
 	m.deliveries.WithLabelValues(channel, outcome).Inc()

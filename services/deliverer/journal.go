@@ -43,7 +43,7 @@ func (j journal) Finish(ctx context.Context, agentID, threadID string, f drain.F
 	req := &registryv1.FinishDeliveryRequest{
 		AgentId: agentID, ThreadId: threadID, EventId: f.EventID, Outcome: outcomes[f.Outcome],
 		Channel: f.Channel, ProviderId: f.ProviderID, Error: f.Error, Next: f.Next, BootId: j.bootID, WithRun: j.runs,
-		Logs: []*registryv1.LogLine{{Level: f.Level, Text: f.Log}},
+		Parts: int32(f.Parts), Reach: f.Reach, Logs: []*registryv1.LogLine{{Level: f.Level, Text: f.Log}},
 	}
 	if f.RetryAfter > 0 {
 		req.RetryAfter = durationpb.New(f.RetryAfter)
@@ -66,6 +66,7 @@ var outcomes = map[drain.Outcome]registryv1.DeliveryOutcome{
 	drain.Unavailable: registryv1.DeliveryOutcome_DELIVERY_OUTCOME_UNAVAILABLE,
 	drain.Rejected:    registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED,
 	drain.Skipped:     registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SKIPPED,
+	drain.Part:        registryv1.DeliveryOutcome_DELIVERY_OUTCOME_PART,
 }
 
 func (j journal) due(r *registryv1.BeginDeliveryResponse) drain.Due {
@@ -83,7 +84,7 @@ func (j journal) due(r *registryv1.BeginDeliveryResponse) drain.Due {
 			ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Type: e.GetType(),
 			Subtype: e.Subtype, Content: e.GetContent(),
 		},
-		Settings: j.settings(r),
+		Settings: j.settings(r), MaxChars: int(r.GetMaxChars()), Parts: int(r.GetParts()), Reach: r.GetReach(),
 	}
 }
 

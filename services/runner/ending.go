@@ -27,12 +27,10 @@ func (s *Service) ending(ctx context.Context, t *registrypb.Turn) *runnerpb.Wait
 			with := s.ending(ctx, leader)
 			out.Text, out.Payloads = with.GetText(), with.GetPayloads()
 		}
-	case registrypb.Fate_FATE_REPLIED:
-		out.Payloads = outcome.Payloads(t)
-		for _, p := range out.GetPayloads() {
-			if p.GetKind() == runnerpb.PayloadKind_PAYLOAD_KIND_TEXT {
-				out.Text = p.GetText()
-			}
+	case registrypb.Fate_FATE_REPLIED, registrypb.Fate_FATE_SILENT:
+		// A turn that ends in silence may have said all it had to say before.
+		if list := outcome.Payloads(t); outcome.Text(list) != "" {
+			out.Payloads, out.Text = list, outcome.Text(list)
 		}
 	default:
 	}

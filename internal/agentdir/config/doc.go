@@ -25,7 +25,8 @@ type Config struct {
 	Outbound []Outbound // nil: key absent; empty: no external delivery
 	Channels map[string]Channel
 	Retry    Limits // of model calls; default 3 attempts, 24 h
-	Deliver  Limits // of sends; default 3 attempts, 24 h
+	Deliver  Deliver
+	Reply    Reply
 	// ContextWindow and MaxOutputTokens are in tokens; defaults 128000 and 4096.
 	ContextWindow, MaxOutputTokens int
 	Context                        Context
@@ -70,6 +71,21 @@ type Channel struct {
 type Limits struct {
 	MaxAttempts int
 	MaxAge      time.Duration
+}
+
+// Deliver bounds sends: 3 attempts and 24 h by default. A message to the outside of
+// more than MaxChars characters goes in parts; 0 (default) is no bound.
+type Deliver struct {
+	Limits
+	MaxChars int
+}
+
+// Reply says what becomes of the text before a tool call: off (default) drops it,
+// text_end sends it at once as a message of its own, message_end puts it before the
+// last answer. MessageTool offers the model a tool to send messages while it works.
+type Reply struct {
+	Break       string
+	MessageTool bool
 }
 
 // Context is what goes into a prompt; RecentMessages is 20 by default.
@@ -134,7 +150,8 @@ func Default() Config {
 		Inbox:           Inbox{External: "auto"},
 		Routing:         Routing{Default: "per-peer"},
 		Retry:           Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour},
-		Deliver:         Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour},
+		Deliver:         Deliver{Limits: Limits{MaxAttempts: 3, MaxAge: 24 * time.Hour}},
+		Reply:           Reply{Break: "off"},
 		ContextWindow:   128000,
 		MaxOutputTokens: 4096,
 		Context:         Context{RecentMessages: 20},

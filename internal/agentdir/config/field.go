@@ -36,6 +36,9 @@ var fields = []Field{
 	{"retry.max_age", func(c *Config) any { return &c.Retry.MaxAge }, lasting(time.Second, 30*24*time.Hour), false},
 	{"deliver.max_attempts", func(c *Config) any { return &c.Deliver.MaxAttempts }, between(1, 100), false},
 	{"deliver.max_age", func(c *Config) any { return &c.Deliver.MaxAge }, lasting(time.Second, 30*24*time.Hour), false},
+	{"deliver.max_chars", func(c *Config) any { return &c.Deliver.MaxChars }, chars, false},
+	{"reply.break", func(c *Config) any { return &c.Reply.Break }, oneOf("off", "text_end", "message_end"), false},
+	{"reply.message_tool", func(c *Config) any { return &c.Reply.MessageTool }, nil, false},
 	{"context_window", func(c *Config) any { return &c.ContextWindow }, between(1024, 100_000_000), false},
 	{"max_output_tokens", func(c *Config) any { return &c.MaxOutputTokens }, between(1, 10_000_000), false},
 	{"context.recent_messages", func(c *Config) any { return &c.Context.RecentMessages }, between(1, 1000), false},
@@ -140,6 +143,16 @@ func between(low, high int) func(any) string {
 		}
 		return ""
 	}
+}
+
+// leastChars is the shortest message a reply is cut into.
+const leastChars = 64
+
+func chars(v any) string {
+	if n := *v.(*int); n != 0 && (n < leastChars || n > 1_000_000) {
+		return fmt.Sprintf("%d is neither 0 nor between %d and 1000000", n, leastChars)
+	}
+	return ""
 }
 
 func lasting(low, high time.Duration) func(any) string {

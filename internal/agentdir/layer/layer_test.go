@@ -311,7 +311,9 @@ func anyConfig(t *rapid.T) config.Config {
 	c.Inbox.External = rapid.SampledFrom([]string{"auto", "allow", "refuse"}).Draw(t, "external")
 	c.Routing.Default = rapid.SampledFrom([]string{"per-peer", "per-channel", "per-agent"}).Draw(t, "routing")
 	c.Retry = anyLimits(t)
-	c.Deliver = anyLimits(t)
+	c.Deliver = config.Deliver{Limits: anyLimits(t), MaxChars: rapid.OneOf(rapid.Just(0), rapid.IntRange(64, 1_000_000)).Draw(t, "chars")}
+	c.Reply.Break = rapid.SampledFrom([]string{"off", "text_end", "message_end"}).Draw(t, "break")
+	c.Reply.MessageTool = rapid.Bool().Draw(t, "messages")
 	c.ContextWindow = rapid.IntRange(20_000, 100_000_000).Draw(t, "window")
 	c.MaxOutputTokens = rapid.IntRange(1, 10_000).Draw(t, "output")
 	c.Context.RecentMessages = rapid.IntRange(1, 1000).Draw(t, "recent")

@@ -64,3 +64,29 @@ func (d *DB) Misled() (out []Misled) {
 	}
 	return out
 }
+
+// Said are the events that the turns of a thread have said to their peers: replies,
+// what was said on the way to one, and apologies.
+func (d *DB) Said() (out []int64) {
+	for key, made := range d.Dedupe {
+		for _, end := range []string{":out", ":say", ":apology"} {
+			if strings.HasSuffix(key, end) && !strings.HasPrefix(key, "push:") {
+				out = append(out, made.EventID)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// KeyOf is the key of the delivery that a message arrived under, PartOf which part of
+// it that was; empty: the whole.
+func KeyOf(arrived string) string { return cut(arrived)[0] }
+
+// PartOf see KeyOf.
+func PartOf(arrived string) string { return cut(arrived)[1] }
+
+func cut(arrived string) [2]string {
+	key, part, _ := strings.Cut(arrived, ":part:")
+	return [2]string{key, part}
+}

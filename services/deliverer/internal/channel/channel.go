@@ -44,10 +44,12 @@ type Message struct {
 	AgentID        string // who speaks
 	ThreadID       string // relative thread id, threads/...
 	EventID        int64
-	Key            string // stable delivery key, sha256 in lower-case hex
+	Key            string // stable delivery key, sha256 in lower-case hex; of a part with :part: and which
 	Attempt        int    // 1 for the first send of this event
 	MaybeDuplicate bool   // an earlier send may have arrived
 	Text           string
+	Part           int             // of a message in parts, from 1; 0: it is whole
+	More           bool            // parts follow
 	Content        json.RawMessage // the whole content of the event
 	ReplyContext   ReplyContext
 	CreatedAt      string // as the event has it, ISO-8601 UTC

@@ -31,6 +31,17 @@
 // its leave. A send that was begun and then finds its breaker open is put back
 // as Unavailable. Either way an outage spends no attempt.
 //
+// # A message in parts
+//
+// A message to the outside that is longer than its channel takes is cut by package
+// chunk, and its parts leave under the one attempt:
+//
+//	Begin (D1) -> send 1 -> Finish (part) -> send 2 -> ... -> Finish (D3)
+//
+// The journal keeps how far it is, so that a part that was recorded never leaves
+// again; the one that was under way when a process died does (window B), under the
+// same key and flagged.
+//
 // # Promises
 //
 //   - The attempt is on record before anything leaves, and nothing leaves, and

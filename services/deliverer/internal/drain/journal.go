@@ -45,6 +45,9 @@ type Due struct {
 	Attempt        int           // from 1
 	MaybeDuplicate bool          // an earlier send may have left
 	Settings       channel.Settings
+	MaxChars       int   // of one message to the outside; 0: no bound
+	Parts          int   // parts that were sent before
+	Reach          int64 // bytes of the text in them
 }
 
 // Outcome is what became of a send; the word is the one used in logs.
@@ -57,6 +60,7 @@ const (
 	Unavailable Outcome = "unavailable" // spends none
 	Rejected    Outcome = "rejected"    // dead at once
 	Skipped     Outcome = "skipped"     // no channel is configured for it
+	Part        Outcome = "part"        // more of it follows
 )
 
 // Finish records one send.
@@ -66,6 +70,8 @@ type Finish struct {
 	Channel    string
 	ProviderID string
 	Error      string        // one line, redacted
+	Parts      int           // sent so far, for Part
+	Reach      int64         // bytes of the text in them
 	RetryAfter time.Duration // the least wait until the next try
 	Next       bool          // begin the next delivery of the thread too
 	Log        string        // one line for the agent's log

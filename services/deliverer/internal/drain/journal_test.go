@@ -34,6 +34,8 @@ type row struct {
 	duplicate bool
 	error     string
 	logs      []string
+	parts     int
+	reach     int64
 }
 
 // memory is the journal in memory, with the store's rules: what is sending at
@@ -42,6 +44,7 @@ type memory struct {
 	mu       sync.Mutex
 	rows     map[string][]*row
 	settings channel.Settings
+	maxChars int
 	token    uint64 // of the live lease; calls under another are LEASE_LOST
 	begins   int
 	peeks    int
@@ -124,6 +127,7 @@ func (m *memory) next(threadID string, peek bool) Due {
 		due := Due{
 			Found: Send, Event: r.event, Key: fmt.Sprintf("%s/%d", threadID, r.event.ID), Attempt: r.attempts + 1,
 			MaybeDuplicate: r.duplicate || crashed, Settings: m.settings,
+			MaxChars: m.maxChars, Parts: r.parts, Reach: r.reach,
 		}
 		if crashed {
 			due.Attempt = max(r.attempts, 1)
@@ -165,6 +169,8 @@ func (m *memory) settle(r *row, f Finish) {
 	r.error, r.logs = f.Error, append(r.logs, f.Log)
 	pend := func(wait time.Duration) { r.state, r.notBefore = "pending", time.Now().Add(wait) }
 	switch f.Outcome {
+	case Part:
+		r.attempts, r.crashes, r.parts, r.reach = 1, 0, f.Parts, f.Reach
 	case Sent:
 		r.state = "sent"
 	case Skipped:

@@ -49,6 +49,7 @@ type record struct {
 	took time.Duration
 	flag bool // the send carried the duplicate flag
 	span tracing.Span
+	rest *Due // what is left to send of a message in parts
 }
 
 // verdict is how a run of a lane ended: with neither yield nor wait it is over.
@@ -178,7 +179,7 @@ func (l *lane) record(more bool) (verdict, bool) {
 	}
 	f := r.Finish
 	// What was just sent shows that its channel is up, whatever else is down.
-	f.Next = more && f.Outcome != Unavailable && !a.isClosing()
+	f.Next = more && r.rest == nil && f.Outcome != Unavailable && !a.isClosing()
 	done, err := a.pool.Journal.Finish(r.span.Within(a.term), a.id, l.thread, f)
 	if err != nil {
 		v := l.trouble("finish delivery", err)
@@ -190,6 +191,9 @@ func (l *lane) record(more bool) (verdict, bool) {
 	l.unrecorded, l.failures = nil, 0
 	l.count(r, done.Dead)
 	switch {
+	case r.rest != nil:
+		l.due = r.rest
+		return verdict{}, true
 	case f.Outcome == Unavailable:
 		return verdict{wait: max(f.RetryAfter, time.Millisecond)}, false
 	case done.Next == nil:
@@ -230,9 +234,11 @@ func (l *lane) log(what string, err error) {
 func (l *lane) count(r *record, dead bool) {
 	word := "retry"
 	switch {
+	case r.Outcome == Part && !r.flag:
+		word = "part"
 	case dead:
 		word = "dead"
-	case r.Outcome == Sent && r.flag:
+	case (r.Outcome == Sent || r.Outcome == Part) && r.flag:
 		word = "maybe_duplicate"
 	case r.Outcome == Sent:
 		word = "sent"

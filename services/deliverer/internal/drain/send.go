@@ -31,6 +31,7 @@ type way struct {
 	outcome Outcome
 	name    string // of the channel, also without one to send over
 	fail    *channel.Error
+	rest    *Due // what is left of a message in parts, once this one was sent
 }
 
 // way chooses the channel of an event. It sends nothing and records nothing.
@@ -61,7 +62,7 @@ func (l *lane) way(due Due) way {
 		Fence: channel.Fence{Resource: lease.DeliverResource(l.agent.id), Token: int64(l.agent.keeper.Token())},
 	}}
 	w.key = breaker.KeyOf(c, w.message)
-	return w
+	return w.part(due)
 }
 
 // send takes what was begun to its end and leaves it as unrecorded; ok is
@@ -159,6 +160,10 @@ func (l *lane) outcome(due Due, w way, fail *channel.Error, took time.Duration) 
 	if w.channel != nil {
 		r.Outcome = outcomeOf(fail)
 	}
+	if r.Outcome == Sent && w.rest != nil {
+		r.Outcome, r.rest, r.Parts, r.Reach = Part, w.rest, w.rest.Parts, w.rest.Reach
+		l.doubt = 0
+	}
 	if fail != nil {
 		r.Error = l.agent.pool.Redactor.Redact(fail.What)
 		r.RetryAfter = fail.RetryAfter
@@ -170,6 +175,9 @@ func (l *lane) outcome(due Due, w way, fail *channel.Error, took time.Duration) 
 		r.Level = "ERROR"
 	}
 	r.Log = fmt.Sprintf("outbound: channel=%s event=%d outcome=%s ms=%d", cmp.Or(r.Channel, "none"), r.EventID, r.Outcome, took.Milliseconds())
+	if w.message.Part > 0 {
+		r.Log += fmt.Sprintf(" part=%d", w.message.Part)
+	}
 	if r.Error != "" {
 		r.Log += fmt.Sprintf(" error=%q", r.Error)
 	}

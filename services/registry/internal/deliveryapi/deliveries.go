@@ -93,6 +93,7 @@ func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence st
 	}
 	out.Outcome = registryv1.BeginDeliveryOutcome_BEGIN_DELIVERY_OUTCOME_SEND
 	out.Event, out.Key, out.Attempt, out.MaybeDuplicate, out.RunId = wire.Event(d.Event), d.Key, int32(d.Attempt), d.MaybeDuplicate, d.Run
+	out.MaxChars, out.Parts, out.Reach = int32(set.Config.Deliver.MaxChars), int32(d.Parts), d.Reach
 	out.OutboundSet = set.Config.Outbound != nil
 	for _, o := range set.Config.Outbound {
 		out.Outbound = append(out.Outbound, &registryv1.OutboundRule{ThreadPattern: o.ThreadPattern, Via: o.Via})
@@ -124,7 +125,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 	fault.Point(label + ".before")
 	d, err := s.Store.FinishDelivery(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, store.FinishDelivery{
 		EventID: req.GetEventId(), Outcome: wire.ReadOutcome(req.GetOutcome()), Channel: req.GetChannel(), ProviderID: req.GetProviderId(),
-		Error: req.GetError(), RetryAfter: req.GetRetryAfter().AsDuration(), MaxAttempts: set.Config.Deliver.MaxAttempts, Waits: s.waits,
+		Parts: int(req.GetParts()), Reach: req.GetReach(), Error: req.GetError(), RetryAfter: req.GetRetryAfter().AsDuration(), MaxAttempts: set.Config.Deliver.MaxAttempts, Waits: s.waits,
 	})
 	if err != nil {
 		return nil, s.Fault(a.ID, req.GetThreadId(), err)

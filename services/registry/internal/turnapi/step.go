@@ -3,15 +3,18 @@ package turnapi
 import (
 	"context"
 
+	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // RecordStep journals progress (T3, T4, T6).
 func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequest) (*registryv1.RecordStepResponse, error) {
-	a, fence, _, err := s.turnCall(ctx, req.GetAgentId())
+	a, fence, set, err := s.turnCall(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -27,6 +30,11 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 			return nil, err
 		}
 	}
+	if len(req.GetSays()) > 0 {
+		if err := s.say(ctx, a, set, req, &rec); err != nil {
+			return nil, err
+		}
+	}
 	label := stepLabel(rec.Steps)
 	point(label, ".before")
 	n, err := s.Store.Record(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, rec)
@@ -34,8 +42,33 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 		return nil, s.Fault(a.ID, req.GetThreadId(), err)
 	}
 	point(label, ".after")
+	if len(rec.Says) > 0 {
+		s.toDeliver(a, req.GetThreadId())
+	}
 	out.ErrorAttempts = int32(n)
 	return out, nil
+}
+
+// say puts what steps say to the peer beside them.
+func (s *Service) say(ctx context.Context, a *directory.Agent, set *agentdir.Agent, req *registryv1.RecordStepRequest, rec *store.Record) error {
+	inboxID, _ := thread.KeyID(req.GetKey())
+	c, err := s.claimOf(ctx, a, &registryv1.FinishTurnRequest{ThreadId: req.GetThreadId(), Key: req.GetKey(), InboxId: inboxID})
+	if err != nil {
+		return err
+	}
+	rec.Deliver, rec.Console = delivery(set, c.Tuple, req.GetThreadId())
+	rec.BootID = s.bootID
+	for _, said := range req.GetSays() {
+		rec.Says = append(rec.Says, store.Say{Step: said.GetStepKey(), Content: replyContent(said.GetText(), c.ReplyContext)})
+	}
+	return nil
+}
+
+// toDeliver makes a thread due for what was said in it. Its end finds out how far
+// that is; after a crash of ours the next claim of the turn, or its end, asks again.
+func (s *Service) toDeliver(a *directory.Agent, threadID string) {
+	a.ToDeliver(threadID, 1)
+	s.DueDeliveries.Mark(a.ID, threadID)
 }
 
 // stepLabel is the failpoint a set of steps passes: T6 with a result, T4 with an

@@ -130,6 +130,9 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
 		}
 		out.Agents = s.files.OtherAgents(set)
+		if len(b.Steps) > 0 {
+			s.toDeliver(a, r.Thread)
+		}
 	}
 	return out, nil
 }

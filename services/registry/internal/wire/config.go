@@ -29,6 +29,7 @@ func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
 		Provider: provider, Model: model, ContextWindow: int64(c.ContextWindow), MaxOutputTokens: int64(c.MaxOutputTokens),
 		MaxAttempts: int32(c.Retry.MaxAttempts), RetryMaxAge: durationpb.New(c.Retry.MaxAge), Timeout: durationpb.New(c.Run.Timeout),
 		SandboxMode: c.Sandbox.Mode, SandboxNetwork: c.Sandbox.Network, NotifyPeer: c.OnError.NotifyPeer,
+		ReplyBreak: c.Reply.Break, MessageTool: c.Reply.MessageTool,
 		AskApproval: c.Approvals == "ask" && (c.Sandbox.Mode == "off" || c.Sandbox.Network),
 		Workdir:     set.Dir.Workdir(), SessionsDir: set.Dir.Sessions(), Compaction: &registryv1.CompactionConfig{
 			Strategy: c.Compaction.Strategy, AtPercent: int32(c.Compaction.AtPercent), AfterTurns: int32(c.Compaction.AfterTurns),

@@ -22,6 +22,7 @@ var outcomes = map[registryv1.DeliveryOutcome]string{
 	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_UNAVAILABLE: store.OutcomeUnavailable,
 	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED:    store.OutcomeRejected,
 	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SKIPPED:     store.OutcomeSkipped,
+	registryv1.DeliveryOutcome_DELIVERY_OUTCOME_PART:        store.OutcomePart,
 }
 
 // ReadOutcome is the stored word for what became of a send.
@@ -31,7 +32,7 @@ func ReadOutcome(o registryv1.DeliveryOutcome) string { return outcomes[o] }
 func Delivery(agentID string, d store.Delivery) *registryv1.Delivery {
 	return &registryv1.Delivery{
 		AgentId: agentID, ThreadId: d.Thread, EventId: d.EventID, Key: d.Key, State: deliveryStates[d.State],
-		Attempts: int32(d.Attempts), Channel: d.Channel, ProviderId: d.ProviderID, Error: d.Error, MaybeDuplicate: d.MaybeDuplicate,
+		Attempts: int32(d.Attempts), Channel: d.Channel, ProviderId: d.ProviderID, Error: d.Error, MaybeDuplicate: d.MaybeDuplicate, Parts: int32(d.Parts),
 		NextAt: stampOf(d.NextAt), CreatedAt: stampOf(d.CreatedAt), UpdatedAt: stampOf(d.UpdatedAt),
 	}
 }

@@ -61,7 +61,7 @@ func (f *Fit) Request(said []model.Message) (model.Request, prompt.Prompt) {
 func (f *Fit) scope(said []model.Message) prompt.Scope {
 	c := f.Begun.GetConfig()
 	s := prompt.Scope{
-		ReplyContext: f.Begun.GetReplyContext(), Turn: said, Tools: tool.Offered(),
+		ReplyContext: f.Begun.GetReplyContext(), Turn: said, Tools: tool.Offered(c.GetMessageTool()),
 		ContextWindow: c.GetContextWindow(), MaxOutput: c.GetMaxOutputTokens(),
 		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork() || f.Model.Program != nil, Walled: c.GetSandboxMode() != "off",
 		Inbound: event(f.Begun.GetInbound()), Most: f.most, Room: f.room,

@@ -70,3 +70,9 @@ func Call[R any](ctx context.Context, trusted func(context.Context) error, do fu
 		wait = min(2*wait, lastWait)
 	}
 }
+
+// Refused tells that the registry understood a call and will never take it.
+func Refused(err error) bool {
+	f := fault.From(err)
+	return f.Code == codes.InvalidArgument || f.Code == codes.OutOfRange
+}

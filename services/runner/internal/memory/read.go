@@ -150,7 +150,7 @@ func outcome(content string) (name string, ok bool) {
 	}
 	err := json.Unmarshal([]byte(content), &c)
 	name = "an unknown tool"
-	for _, t := range tool.Offered() {
+	for _, t := range tool.Offered(true) {
 		if err == nil && t.Name == c.Name {
 			name = c.Name
 		}

@@ -53,11 +53,12 @@ func (s Service) BuildContext(ctx context.Context, req *runnerpb.BuildContextReq
 }
 
 func (s Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) (prompt.Scope, error) {
-	scope := prompt.Scope{Tools: tool.Offered()}
+	var scope prompt.Scope
 	value, err := s.settings(ctx, req.GetAgentId())
 	if err != nil {
 		return scope, err
 	}
+	scope.Tools = tool.Offered(value["reply.message_tool"] == "true")
 	scope.ContextWindow, scope.MaxOutput = number(value["context_window"]), number(value["max_output_tokens"])
 	scope.Walled, scope.Network = value["sandbox.mode"] != "off", value["sandbox.network"] == "true"
 	recent := number(value["context.recent_messages"])

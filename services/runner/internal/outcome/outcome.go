@@ -8,34 +8,57 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
-	"github.com/theclaw/agents/services/runner/internal/hush"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
 // Payloads are what a turn has brought forth: what it thought last, which tools
-// ran, and its last answer (S1-53).
+// ran, and what it has said, on the way and at the end (S1-53).
 func Payloads(t *registrypb.Turn) (out []*runnerpb.Payload) {
+	add := func(kind runnerpb.PayloadKind, text string) {
+		if text != "" {
+			out = append(out, &runnerpb.Payload{Kind: kind, Text: text})
+		}
+	}
 	var last step.Answer
+	var book step.Book
 	for _, st := range t.GetSteps() {
+		book.Learn(st)
 		switch st.GetKind() {
 		case registrypb.StepKind_STEP_KIND_MODEL:
 			if a, err := step.Decode(st.GetResult()); err == nil {
 				last = a
+				for _, said := range a.Says(st.GetKey()) {
+					add(runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, said.GetText())
+				}
 			}
 		case registrypb.StepKind_STEP_KIND_TOOL:
+			why := tool.Failure(st.GetResult())
+			if _, says := step.Send(st.GetKey(), []byte(st.GetArguments())); st.GetName() == tool.Send && why == "" && len(says) > 0 {
+				add(runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, says[0].GetText())
+				continue
+			}
 			line := st.GetName()
-			if why := tool.Failure(st.GetResult()); why != "" {
+			if why != "" {
 				line += ": " + why
 			}
-			out = append(out, &runnerpb.Payload{Kind: runnerpb.PayloadKind_PAYLOAD_KIND_TOOL, Text: line})
+			add(runnerpb.PayloadKind_PAYLOAD_KIND_TOOL, line)
 		default:
 		}
 	}
-	if last.Reasoning != "" {
-		out = append(out, &runnerpb.Payload{Kind: runnerpb.PayloadKind_PAYLOAD_KIND_REASONING, Text: last.Reasoning})
+	add(runnerpb.PayloadKind_PAYLOAD_KIND_REASONING, last.Reasoning)
+	add(runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, book.Reply(last))
+	return out
+}
+
+// Text is the last thing that was said; empty when nothing was.
+func Text(list []*runnerpb.Payload) (text string) {
+	for _, p := range list {
+		if p.GetKind() == runnerpb.PayloadKind_PAYLOAD_KIND_TEXT {
+			text = p.GetText()
+		}
 	}
-	return append(out, &runnerpb.Payload{Kind: runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, Text: hush.Text(last.Text)})
+	return text
 }
 
 var codes = []struct {

@@ -35,9 +35,9 @@ func Joined(s *registrypb.Step) ([]model.Message, error) {
 }
 
 // Fallback is what is said when the model says nothing after a tool that failed
-// (S1-56); empty when none did.
+// (S1-56); empty when none did, or when a tool has spoken to the peer.
 func (b *Book) Fallback() string {
-	if len(b.order) == 0 {
+	if len(b.order) == 0 || len(b.Sent()) > 0 {
 		return ""
 	}
 	last := b.tools[b.order[len(b.order)-1]]

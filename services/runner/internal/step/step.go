@@ -22,6 +22,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -60,6 +61,8 @@ type Answer struct {
 	ProviderID   string             `json:"provider_id,omitempty"`
 	// Stream is where it stands in the stream of its run.
 	Stream *run.Span `json:"stream,omitempty"`
+	// Break is what becomes of a text before tool calls; empty: it is for the stream.
+	Break string `json:"break,omitempty"`
 	// Error is set for a call of a program that gave no answer.
 	Error string `json:"error,omitempty"`
 }
@@ -84,7 +87,11 @@ func Decode(result []byte) (Answer, error) {
 // reply can hold; at is where it stands in its stream. Calls that cannot be
 // journalled are a bad response.
 func NewAnswer(r model.Response, at *run.Span) (Answer, []byte, *model.Error) {
-	a := Answer{Stream: at, Text: capText(r.Text), Reasoning: r.Reasoning, Replay: r.Replay, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID}
+	return newAnswer(r, at, "")
+}
+
+func newAnswer(r model.Response, at *run.Span, mode string) (Answer, []byte, *model.Error) {
+	a := Answer{Stream: at, Break: mode, Text: capText(r.Text), Reasoning: r.Reasoning, Replay: r.Replay, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID}
 	for _, c := range r.ToolCalls {
 		if len(c.Arguments) > tool.MaxArguments || len(c.Name) > 128 || len(c.ID) > 256 {
 			return a, nil, model.Errorf(model.BadResponse, "the arguments of a tool call are larger than %d KiB", tool.MaxArguments>>10)
@@ -189,3 +196,6 @@ func Clip(s string, n int) string {
 	}
 	return s[:n]
 }
+
+// ErrorText is an error fit for the journal: the beginning of it, as text.
+func ErrorText(s string) string { return strings.ToValidUTF8(Clip(s, 4096), "\uFFFD") }

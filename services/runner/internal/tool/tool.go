@@ -11,8 +11,12 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
-// Name of the one tool.
-const Name = "bash_exec"
+// Name of the tool that runs commands, and Send of the one that speaks to the peer:
+// it runs nothing here, what it says is committed together with its result.
+const (
+	Name = "bash_exec"
+	Send = "message_send"
+)
 
 // Sizes in bytes. The arguments and the result of a call become one event of at
 // most 1 MiB.
@@ -78,13 +82,29 @@ var offered = []model.Tool{{
 		`"required":["command"]}`),
 }}
 
-// Offered are the tools to offer to a model.
-func Offered() []model.Tool { return offered }
+var send = model.Tool{
+	Name: Send,
+	Description: "Sends a message to the person you talk to at once, while you go on working. " +
+		"Your last answer is sent anyway: do not send it with this tool too.",
+	Schema: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string","description":"the message"}},"required":["text"]}`),
+}
 
-// ClassOf is the class of a tool. What is not known runs nothing and reads.
+// Offered are the tools to offer to a model: with that to send messages, or without.
+func Offered(messages bool) []model.Tool {
+	if messages {
+		return []model.Tool{offered[0], send}
+	}
+	return offered
+}
+
+// ClassOf is the class of a tool. A message that was begun and has no result was not
+// sent, since both are one transaction. What is not known runs nothing and reads.
 func ClassOf(name string) Class {
-	if name == Name {
+	switch name {
+	case Name:
 		return Effect
+	case Send:
+		return Idempotent
 	}
 	return Read
 }
@@ -100,7 +120,7 @@ func Command(at Place, c Call) (sandbox.Command, bool) {
 // first.
 func Run(ctx context.Context, box Sandbox, at Place, c Call) []byte {
 	if c.Name != Name {
-		return Problem(fmt.Sprintf("there is no tool %q; the only one is %s", c.Name, Name))
+		return Problem(fmt.Sprintf("there is no tool %q here; to run a command there is %s", c.Name, Name))
 	}
 	command, err := parse(at, c)
 	if err != nil {

@@ -7,27 +7,19 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/hush"
 	"github.com/theclaw/agents/services/runner/internal/limit"
 	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
-const (
-	// maxError is the most of an error text that is kept, in bytes.
-	maxError = 4096
-
-	apology = "Sorry, I could not answer your message."
-)
+const apology = "Sorry, I could not answer your message."
 
 // reply ends the turn with the model's last word (T7); row is its journal row,
 // which goes with it when it is not written yet.
 func (t *turn) reply(ctx context.Context, a step.Answer, row *registrypb.Step) (Result, error) {
-	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_REPLIED, Text: hush.Text(a.Text)}
+	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_REPLIED, Text: t.book.Reply(a)}
 	if strings.TrimSpace(in.GetText()) == "" {
 		in.Fate, in.Text = registrypb.Fate_FATE_SILENT, ""
 	}
@@ -43,7 +35,7 @@ func (t *turn) reply(ctx context.Context, a step.Answer, row *registrypb.Step) (
 // die ends the turn as a dead letter (T9). It is also called when the turn's
 // work is over, so ctx is the lease's.
 func (t *turn) die(ctx context.Context, class, why string) (Result, error) {
-	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_DEAD, Error: text(class + ": " + why), Steps: t.unwritten}
+	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_DEAD, Error: step.ErrorText(class + ": " + why), Steps: t.unwritten}
 	if t.begun.GetConfig().GetNotifyPeer() {
 		in.Text = apology
 	}
@@ -57,7 +49,7 @@ func (t *turn) aborted(ctx context.Context) (Result, error) {
 	if said := t.voice.Said(); said != "" {
 		why += "; said so far: " + said
 	}
-	return t.end(ctx, &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_ABORTED, Error: text(why), Steps: t.unwritten})
+	return t.end(ctx, &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_ABORTED, Error: step.ErrorText(why), Steps: t.unwritten})
 }
 
 func (t *turn) end(ctx context.Context, in *registrypb.FinishTurnRequest) (Result, error) {
@@ -112,8 +104,8 @@ func (t *turn) failed(ctx context.Context, f *Try) (result Result, done bool, er
 	t.Meter.AddRetry(class)
 	t.logf("WARN", "model: try failed (%s), next in %d ms: %s", class, f.Wait.Milliseconds(), step.Clip(why, 512))
 	attempts, err := t.record(ctx, &registrypb.FailedTry{
-		Class: step.Clip(class, 64), Error: text(why), Wait: durationpb.New(f.Wait), Counted: f.Counts, Tries: int32(f.Err.Tries),
-	}, t.unwritten...)
+		Class: step.Clip(class, 64), Error: step.ErrorText(why), Wait: durationpb.New(f.Wait), Counted: f.Counts, Tries: int32(f.Err.Tries),
+	}, nil, t.unwritten...)
 	if err != nil {
 		return Result{}, false, err
 	}
@@ -142,13 +134,4 @@ func (t *turn) pause(ctx context.Context, d time.Duration) error {
 	defer cancel(nil)
 	defer context.AfterFunc(t.w.Abort, func() { cancel(context.Cause(t.w.Abort)) })()
 	return t.w.Slot.Pause(ctx, d)
-}
-
-// text is an error fit for the journal.
-func text(s string) string { return strings.ToValidUTF8(step.Clip(s, maxError), "\uFFFD") }
-
-// refused tells that the journal understood a call and will never take it.
-func refused(err error) bool {
-	f := fault.From(err)
-	return f.Code == codes.InvalidArgument || f.Code == codes.OutOfRange
 }

@@ -35,10 +35,10 @@ func (t *turn) begin(ctx context.Context, alone bool) (*registrypb.BeginTurnResp
 }
 
 // record journals steps and a failed try; it answers the failed tries so far.
-func (t *turn) record(ctx context.Context, failed *registrypb.FailedTry, steps ...*registrypb.Step) (int, error) {
+func (t *turn) record(ctx context.Context, failed *registrypb.FailedTry, says []*registrypb.Saying, steps ...*registrypb.Step) (int, error) {
 	r, err := call(ctx, t, func(ctx context.Context, logs []*registrypb.LogLine) (*registrypb.RecordStepResponse, error) {
 		return t.Journal.RecordStep(ctx, &registrypb.RecordStepRequest{
-			AgentId: t.w.AgentID, ThreadId: t.w.ThreadID, Key: t.w.Key, Steps: steps, FailedTry: failed, Logs: logs,
+			AgentId: t.w.AgentID, ThreadId: t.w.ThreadID, Key: t.w.Key, Steps: steps, FailedTry: failed, Says: says, Logs: logs,
 		})
 	})
 	return int(r.GetErrorAttempts()), err

@@ -167,9 +167,13 @@ func (t *turn) used(ctx context.Context, n, j int, u model.ToolUse, took time.Du
 	return nil
 }
 
-// keep journals steps and learns them.
+// keep journals steps and learns them; keepSaid with what they say to the peer.
 func (t *turn) keep(ctx context.Context, rows ...*registrypb.Step) error {
-	if _, err := t.record(ctx, nil, rows...); err != nil {
+	return t.keepSaid(ctx, nil, rows...)
+}
+
+func (t *turn) keepSaid(ctx context.Context, says []*registrypb.Saying, rows ...*registrypb.Step) error {
+	if _, err := t.record(ctx, nil, says, rows...); err != nil {
 		return err
 	}
 	for _, s := range rows {

@@ -100,12 +100,12 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 	t.logf("INFO", "model: %s/%s %d ms, %d tokens in, %d out, %d tool calls", t.model.Provider, req.Model,
 		resp.Duration.Milliseconds(), resp.Usage.Input, resp.Usage.Output, len(resp.ToolCalls))
 	if len(resp.ToolCalls) == 0 && strings.TrimSpace(resp.Text) == "" {
-		if resp.Text = t.book.Fallback(); resp.Text == "" {
+		if resp.Text = t.book.Fallback(); resp.Text == "" && len(t.book.Sent()) == 0 {
 			return step.Answer{}, nil, bad(model.Errorf(model.BadResponse, "the model answered nothing")), nil
 		}
 		t.voice.Delta(model.Delta{Text: resp.Text})
 	}
-	a, result, tooLarge := step.NewAnswer(resp, t.voice.Answered())
+	a, result, tooLarge := step.NewBroken(resp, t.voice.Answered(), t.begun.GetConfig().GetReplyBreak())
 	if tooLarge != nil {
 		return step.Answer{}, nil, bad(tooLarge), nil
 	}

@@ -20,7 +20,7 @@ func (t *turn) plan(ctx context.Context, round int, a step.Answer, answer *regis
 	for n, c := range a.ToolCalls {
 		steps = append(steps, step.Intent(t.book.NextSeq(), round, n+1, c))
 	}
-	if err := t.keep(ctx, steps...); err != nil {
+	if err := t.keepSaid(ctx, a.Says(answer.GetKey()), steps...); err != nil {
 		return err
 	}
 	t.voice.Settled()
@@ -58,6 +58,7 @@ func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore s
 	if row.GetState() != registrypb.StepState_STEP_STATE_INTENT {
 		return string(row.GetResult()), nil
 	}
+	var says []*registrypb.Saying
 	done := proto.CloneOf(row)
 	told := model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 	t.voice.ToolStart(n, told)
@@ -70,8 +71,12 @@ func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore s
 		}
 		start := time.Now()
 		fault.Point("T5.before")
-		done.Result = t.Shell.Run(ctx, t.trusted, t.begun.GetConfig(), tool.Place{AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Fence: t.w.Fence},
-			tool.Call{Key: t.w.Key + ":" + key, Name: c.Name, Arguments: c.Arguments, Output: t.voice.Output(n, told)})
+		if c.Name == tool.Send && t.begun.GetConfig().GetMessageTool() {
+			done.Result, says = step.Send(key, c.Arguments)
+		} else {
+			done.Result = t.Shell.Run(ctx, t.trusted, t.begun.GetConfig(), tool.Place{AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Fence: t.w.Fence},
+				tool.Call{Key: t.w.Key + ":" + key, Name: c.Name, Arguments: c.Arguments, Output: t.voice.Output(n, told)})
+		}
 		fault.Point("T5.after")
 		took := time.Since(start)
 		done.State, done.Duration = registrypb.StepState_STEP_STATE_DONE, durationpb.New(took)
@@ -79,11 +84,14 @@ func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore s
 		t.logf("INFO", "tool: %s (%s) %d ms", c.Name, key, took.Milliseconds())
 	}
 	if ctx.Err() != nil {
-		// It was killed in the middle. That much is known, and goes with the fate.
-		t.unwritten = append(t.unwritten, done)
+		// It was killed in the middle. That much is known, and goes with the fate;
+		// what it would have said does not.
+		if says == nil {
+			t.unwritten = append(t.unwritten, done)
+		}
 		return "", context.Cause(ctx)
 	}
-	if err := t.keep(ctx, done); err != nil {
+	if err := t.keepSaid(ctx, says, done); err != nil {
 		return "", err
 	}
 	t.voice.ToolEnd(n, told, done.GetResult())

@@ -9,6 +9,7 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/fit"
+	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/limit"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/step"
@@ -121,7 +122,7 @@ func (t *turn) stopped(ctx context.Context, cause error) (Result, error) {
 		return t.die(ctx, "timeout", fmt.Sprintf("the turn took longer than %s", limit.Timeout(t.begun.GetConfig())))
 	case errors.Is(cause, ErrAborted):
 		return t.aborted(ctx)
-	case refused(cause):
+	case journal.Refused(cause):
 		return t.die(ctx, "journal", cause.Error())
 	}
 	return Result{}, cause

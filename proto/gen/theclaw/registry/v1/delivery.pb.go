@@ -96,6 +96,9 @@ const (
 	DeliveryOutcome_DELIVERY_OUTCOME_REJECTED DeliveryOutcome = 4
 	// DELIVERY_OUTCOME_SKIPPED means no channel is configured for it.
 	DeliveryOutcome_DELIVERY_OUTCOME_SKIPPED DeliveryOutcome = 5
+	// DELIVERY_OUTCOME_PART means a part was sent; the delivery goes on with the next
+	// one under the same attempt.
+	DeliveryOutcome_DELIVERY_OUTCOME_PART DeliveryOutcome = 6
 )
 
 // Enum value maps for DeliveryOutcome.
@@ -107,6 +110,7 @@ var (
 		3: "DELIVERY_OUTCOME_UNAVAILABLE",
 		4: "DELIVERY_OUTCOME_REJECTED",
 		5: "DELIVERY_OUTCOME_SKIPPED",
+		6: "DELIVERY_OUTCOME_PART",
 	}
 	DeliveryOutcome_value = map[string]int32{
 		"DELIVERY_OUTCOME_UNSPECIFIED": 0,
@@ -115,6 +119,7 @@ var (
 		"DELIVERY_OUTCOME_UNAVAILABLE": 3,
 		"DELIVERY_OUTCOME_REJECTED":    4,
 		"DELIVERY_OUTCOME_SKIPPED":     5,
+		"DELIVERY_OUTCOME_PART":        6,
 	}
 )
 
@@ -388,7 +393,14 @@ type BeginDeliveryResponse struct {
 	Channels []*ChannelConfig `protobuf:"bytes,9,rep,name=channels,proto3" json:"channels,omitempty"`
 	// run_id of the message that event answers; empty unless asked for, and for
 	// what answers none.
-	RunId         string `protobuf:"bytes,10,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	RunId string `protobuf:"bytes,10,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// max_chars of one message to the outside; a longer one goes in parts. 0 means
+	// there is no bound.
+	MaxChars int32 `protobuf:"varint,11,opt,name=max_chars,json=maxChars,proto3" json:"max_chars,omitempty"`
+	// parts of the event that were sent before, and are not sent again.
+	Parts int32 `protobuf:"varint,12,opt,name=parts,proto3" json:"parts,omitempty"`
+	// reach is how many bytes of the text these parts hold.
+	Reach         int64 `protobuf:"varint,13,opt,name=reach,proto3" json:"reach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,6 +505,27 @@ func (x *BeginDeliveryResponse) GetRunId() string {
 	return ""
 }
 
+func (x *BeginDeliveryResponse) GetMaxChars() int32 {
+	if x != nil {
+		return x.MaxChars
+	}
+	return 0
+}
+
+func (x *BeginDeliveryResponse) GetParts() int32 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
+}
+
+func (x *BeginDeliveryResponse) GetReach() int64 {
+	if x != nil {
+		return x.Reach
+	}
+	return 0
+}
+
 // FinishDeliveryRequest records a send.
 type FinishDeliveryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -519,7 +552,11 @@ type FinishDeliveryRequest struct {
 	// logs for agent.log.
 	Logs []*LogLine `protobuf:"bytes,11,rep,name=logs,proto3" json:"logs,omitempty"`
 	// with_run as in BeginDeliveryRequest, for next.
-	WithRun       bool `protobuf:"varint,12,opt,name=with_run,json=withRun,proto3" json:"with_run,omitempty"`
+	WithRun bool `protobuf:"varint,12,opt,name=with_run,json=withRun,proto3" json:"with_run,omitempty"`
+	// parts sent so far (PART).
+	Parts int32 `protobuf:"varint,13,opt,name=parts,proto3" json:"parts,omitempty"`
+	// reach is how many bytes of the text these parts hold (PART).
+	Reach         int64 `protobuf:"varint,14,opt,name=reach,proto3" json:"reach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -636,6 +673,20 @@ func (x *FinishDeliveryRequest) GetWithRun() bool {
 		return x.WithRun
 	}
 	return false
+}
+
+func (x *FinishDeliveryRequest) GetParts() int32 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
+}
+
+func (x *FinishDeliveryRequest) GetReach() int64 {
+	if x != nil {
+		return x.Reach
+	}
+	return 0
 }
 
 // FinishDeliveryResponse tells what stands.
@@ -1061,7 +1112,7 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12 \n" +
 	"\aboot_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x12\x12\n" +
 	"\x04peek\x18\x04 \x01(\bR\x04peek\x12\x19\n" +
-	"\bwith_run\x18\x05 \x01(\bR\awithRun\"\xcb\x03\n" +
+	"\bwith_run\x18\x05 \x01(\bR\awithRun\"\x94\x04\n" +
 	"\x15BeginDeliveryResponse\x12C\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2).theclaw.registry.v1.BeginDeliveryOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x120\n" +
@@ -1073,7 +1124,10 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\foutbound_set\x18\b \x01(\bR\voutboundSet\x12>\n" +
 	"\bchannels\x18\t \x03(\v2\".theclaw.registry.v1.ChannelConfigR\bchannels\x12\x15\n" +
 	"\x06run_id\x18\n" +
-	" \x01(\tR\x05runId\"\x84\x04\n" +
+	" \x01(\tR\x05runId\x12\x1b\n" +
+	"\tmax_chars\x18\v \x01(\x05R\bmaxChars\x12\x14\n" +
+	"\x05parts\x18\f \x01(\x05R\x05parts\x12\x14\n" +
+	"\x05reach\x18\r \x01(\x03R\x05reach\"\xc2\x04\n" +
 	"\x15FinishDeliveryRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -1091,7 +1145,9 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\aboot_id\x18\n" +
 	" \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x120\n" +
 	"\x04logs\x18\v \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12\x19\n" +
-	"\bwith_run\x18\f \x01(\bR\awithRun\"\x93\x01\n" +
+	"\bwith_run\x18\f \x01(\bR\awithRun\x12\x1d\n" +
+	"\x05parts\x18\r \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05parts\x12\x1d\n" +
+	"\x05reach\x18\x0e \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05reach\"\x93\x01\n" +
 	"\x16FinishDeliveryResponse\x129\n" +
 	"\bdelivery\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.DeliveryR\bdelivery\x12>\n" +
 	"\x04next\x18\x02 \x01(\v2*.theclaw.registry.v1.BeginDeliveryResponseR\x04next\"\xe6\x01\n" +
@@ -1125,14 +1181,15 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\"BEGIN_DELIVERY_OUTCOME_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bBEGIN_DELIVERY_OUTCOME_SEND\x10\x01\x12\x1f\n" +
 	"\x1bBEGIN_DELIVERY_OUTCOME_IDLE\x10\x02\x12\x1f\n" +
-	"\x1bBEGIN_DELIVERY_OUTCOME_WAIT\x10\x03*\xca\x01\n" +
+	"\x1bBEGIN_DELIVERY_OUTCOME_WAIT\x10\x03*\xe5\x01\n" +
 	"\x0fDeliveryOutcome\x12 \n" +
 	"\x1cDELIVERY_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15DELIVERY_OUTCOME_SENT\x10\x01\x12\x1b\n" +
 	"\x17DELIVERY_OUTCOME_FAILED\x10\x02\x12 \n" +
 	"\x1cDELIVERY_OUTCOME_UNAVAILABLE\x10\x03\x12\x1d\n" +
 	"\x19DELIVERY_OUTCOME_REJECTED\x10\x04\x12\x1c\n" +
-	"\x18DELIVERY_OUTCOME_SKIPPED\x10\x052\x9c\x04\n" +
+	"\x18DELIVERY_OUTCOME_SKIPPED\x10\x05\x12\x19\n" +
+	"\x15DELIVERY_OUTCOME_PART\x10\x062\x9c\x04\n" +
 	"\x0fDeliveryService\x12f\n" +
 	"\rBeginDelivery\x12).theclaw.registry.v1.BeginDeliveryRequest\x1a*.theclaw.registry.v1.BeginDeliveryResponse\x12i\n" +
 	"\x0eFinishDelivery\x12*.theclaw.registry.v1.FinishDeliveryRequest\x1a+.theclaw.registry.v1.FinishDeliveryResponse\x12i\n" +

@@ -1282,7 +1282,12 @@ type TurnConfig struct {
 	// compaction says when memory is digested, and how.
 	Compaction *CompactionConfig `protobuf:"bytes,13,opt,name=compaction,proto3" json:"compaction,omitempty"`
 	// ask_approval means that a person is asked before a program runs.
-	AskApproval   bool `protobuf:"varint,14,opt,name=ask_approval,json=askApproval,proto3" json:"ask_approval,omitempty"`
+	AskApproval bool `protobuf:"varint,14,opt,name=ask_approval,json=askApproval,proto3" json:"ask_approval,omitempty"`
+	// reply_break is off, text_end or message_end: what becomes of the text before a
+	// tool call.
+	ReplyBreak string `protobuf:"bytes,15,opt,name=reply_break,json=replyBreak,proto3" json:"reply_break,omitempty"`
+	// message_tool offers the tool message_send.
+	MessageTool   bool `protobuf:"varint,16,opt,name=message_tool,json=messageTool,proto3" json:"message_tool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1411,6 +1416,20 @@ func (x *TurnConfig) GetCompaction() *CompactionConfig {
 func (x *TurnConfig) GetAskApproval() bool {
 	if x != nil {
 		return x.AskApproval
+	}
+	return false
+}
+
+func (x *TurnConfig) GetReplyBreak() string {
+	if x != nil {
+		return x.ReplyBreak
+	}
+	return ""
+}
+
+func (x *TurnConfig) GetMessageTool() bool {
+	if x != nil {
+		return x.MessageTool
 	}
 	return false
 }
@@ -2054,7 +2073,10 @@ type RecordStepRequest struct {
 	// steer_key is steer:i, where model:i is the call that will see them.
 	SteerKey string `protobuf:"bytes,8,opt,name=steer_key,json=steerKey,proto3" json:"steer_key,omitempty"`
 	// steer_seq orders the step among the others.
-	SteerSeq      int32 `protobuf:"varint,9,opt,name=steer_seq,json=steerSeq,proto3" json:"steer_seq,omitempty"`
+	SteerSeq int32 `protobuf:"varint,9,opt,name=steer_seq,json=steerSeq,proto3" json:"steer_seq,omitempty"`
+	// says are messages to the peer that the steps make: each is sent once, however
+	// often the call is repeated.
+	Says          []*Saying `protobuf:"bytes,10,rep,name=says,proto3" json:"says,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2152,6 +2174,68 @@ func (x *RecordStepRequest) GetSteerSeq() int32 {
 	return 0
 }
 
+func (x *RecordStepRequest) GetSays() []*Saying {
+	if x != nil {
+		return x.Says
+	}
+	return nil
+}
+
+// Saying is a message to the peer before the turn has ended.
+type Saying struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// step_key of the step that says it.
+	StepKey string `protobuf:"bytes,1,opt,name=step_key,json=stepKey,proto3" json:"step_key,omitempty"`
+	// text of the message.
+	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Saying) Reset() {
+	*x = Saying{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Saying) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Saying) ProtoMessage() {}
+
+func (x *Saying) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Saying.ProtoReflect.Descriptor instead.
+func (*Saying) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Saying) GetStepKey() string {
+	if x != nil {
+		return x.StepKey
+	}
+	return ""
+}
+
+func (x *Saying) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // RecordStepResponse tells the journal's state.
 type RecordStepResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2165,7 +2249,7 @@ type RecordStepResponse struct {
 
 func (x *RecordStepResponse) Reset() {
 	*x = RecordStepResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2177,7 +2261,7 @@ func (x *RecordStepResponse) String() string {
 func (*RecordStepResponse) ProtoMessage() {}
 
 func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2190,7 +2274,7 @@ func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepResponse.ProtoReflect.Descriptor instead.
 func (*RecordStepResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RecordStepResponse) GetErrorAttempts() int32 {
@@ -2234,7 +2318,7 @@ type FinishTurnRequest struct {
 
 func (x *FinishTurnRequest) Reset() {
 	*x = FinishTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2330,7 @@ func (x *FinishTurnRequest) String() string {
 func (*FinishTurnRequest) ProtoMessage() {}
 
 func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2343,7 @@ func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnRequest.ProtoReflect.Descriptor instead.
 func (*FinishTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FinishTurnRequest) GetAgentId() string {
@@ -2340,7 +2424,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2352,7 +2436,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +2449,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -2417,14 +2501,16 @@ type Delivery struct {
 	// created_at is when the event was committed.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// updated_at is when the state was reached.
-	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// parts that were sent, of a message that goes in parts.
+	Parts         int32 `protobuf:"varint,14,opt,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2522,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2535,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -2543,6 +2629,13 @@ func (x *Delivery) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Delivery) GetParts() int32 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
+}
+
 // Turn is the account of one inbox event.
 type Turn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2596,7 +2689,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2701,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2714,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -2795,7 +2888,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +2900,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +2913,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -2862,7 +2955,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2874,7 +2967,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2887,7 +2980,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -2919,7 +3012,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +3024,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +3037,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -3002,7 +3095,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3014,7 +3107,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3027,7 +3120,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -3057,7 +3150,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3069,7 +3162,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3082,7 +3175,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -3110,7 +3203,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3122,7 +3215,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3228,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -3158,7 +3251,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3170,7 +3263,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3183,7 +3276,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -3209,7 +3302,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3221,7 +3314,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3234,7 +3327,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -3259,7 +3352,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3271,7 +3364,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3284,7 +3377,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -3350,7 +3443,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +3455,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +3468,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -3433,7 +3526,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3445,7 +3538,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3458,7 +3551,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -3519,7 +3612,7 @@ type RecordCompactionRequest struct {
 
 func (x *RecordCompactionRequest) Reset() {
 	*x = RecordCompactionRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3531,7 +3624,7 @@ func (x *RecordCompactionRequest) String() string {
 func (*RecordCompactionRequest) ProtoMessage() {}
 
 func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3544,7 +3637,7 @@ func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
 func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RecordCompactionRequest) GetAgentId() string {
@@ -3679,7 +3772,7 @@ type RecordCompactionResponse struct {
 
 func (x *RecordCompactionResponse) Reset() {
 	*x = RecordCompactionResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +3784,7 @@ func (x *RecordCompactionResponse) String() string {
 func (*RecordCompactionResponse) ProtoMessage() {}
 
 func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +3797,7 @@ func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
 func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
@@ -3734,7 +3827,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +3839,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +3852,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetMemoryRequest) GetAgentId() string {
@@ -3792,7 +3885,7 @@ type GetMemoryResponse struct {
 
 func (x *GetMemoryResponse) Reset() {
 	*x = GetMemoryResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3804,7 +3897,7 @@ func (x *GetMemoryResponse) String() string {
 func (*GetMemoryResponse) ProtoMessage() {}
 
 func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +3910,7 @@ func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetMemoryResponse) GetMemory() []*MemoryState {
@@ -3860,7 +3953,7 @@ type WithdrawTurnRequest struct {
 
 func (x *WithdrawTurnRequest) Reset() {
 	*x = WithdrawTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3872,7 +3965,7 @@ func (x *WithdrawTurnRequest) String() string {
 func (*WithdrawTurnRequest) ProtoMessage() {}
 
 func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3885,7 +3978,7 @@ func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WithdrawTurnRequest) GetAgentId() string {
@@ -3932,7 +4025,7 @@ type WithdrawTurnResponse struct {
 
 func (x *WithdrawTurnResponse) Reset() {
 	*x = WithdrawTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +4037,7 @@ func (x *WithdrawTurnResponse) String() string {
 func (*WithdrawTurnResponse) ProtoMessage() {}
 
 func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3957,7 +4050,7 @@ func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
@@ -4025,7 +4118,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12\x14\n" +
 	"\x05alone\x18\x05 \x01(\bR\x05alone\x120\n" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
-	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\"\xbc\x04\n" +
+	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\"\x80\x05\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -4045,7 +4138,10 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
 	"compaction\x18\r \x01(\v2%.theclaw.registry.v1.CompactionConfigR\n" +
 	"compaction\x12!\n" +
-	"\fask_approval\x18\x0e \x01(\bR\vaskApproval\"\x8e\x02\n" +
+	"\fask_approval\x18\x0e \x01(\bR\vaskApproval\x12\x1f\n" +
+	"\vreply_break\x18\x0f \x01(\tR\n" +
+	"replyBreak\x12!\n" +
+	"\fmessage_tool\x18\x10 \x01(\bR\vmessageTool\"\x8e\x02\n" +
 	"\x10CompactionConfig\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12\x1d\n" +
 	"\n" +
@@ -4101,7 +4197,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05error\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x05error\x12-\n" +
 	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x18\n" +
 	"\acounted\x18\x04 \x01(\bR\acounted\x12\x1f\n" +
-	"\x05tries\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\x05tries\"\xa6\x03\n" +
+	"\x05tries\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\x05tries\"\xe2\x03\n" +
 	"\x11RecordStepRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -4114,7 +4210,12 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
 	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12$\n" +
 	"\tsteer_key\x18\b \x01(\tB\a\xbaH\x04r\x02\x18@R\bsteerKey\x12\x1b\n" +
-	"\tsteer_seq\x18\t \x01(\x05R\bsteerSeq\"l\n" +
+	"\tsteer_seq\x18\t \x01(\x05R\bsteerSeq\x12:\n" +
+	"\x04says\x18\n" +
+	" \x03(\v2\x1b.theclaw.registry.v1.SayingB\t\xbaH\x06\x92\x01\x03\x10\x80\x01R\x04says\"K\n" +
+	"\x06Saying\x12$\n" +
+	"\bstep_key\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\astepKey\x12\x1b\n" +
+	"\x04text\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04text\"l\n" +
 	"\x12RecordStepResponse\x12%\n" +
 	"\x0eerror_attempts\x18\x01 \x01(\x05R\rerrorAttempts\x12/\n" +
 	"\x05steer\x18\x02 \x01(\v2\x19.theclaw.registry.v1.StepR\x05steer\"\xfa\x02\n" +
@@ -4133,7 +4234,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x12FinishTurnResponse\x12-\n" +
 	"\x04fate\x18\x01 \x01(\x0e2\x19.theclaw.registry.v1.FateR\x04fate\x12$\n" +
 	"\x0ereply_event_id\x18\x02 \x01(\x03R\freplyEventId\x12\"\n" +
-	"\rlast_acked_id\x18\x03 \x01(\x03R\vlastAckedId\"\xea\x03\n" +
+	"\rlast_acked_id\x18\x03 \x01(\x03R\vlastAckedId\"\x80\x04\n" +
 	"\bDelivery\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x1b\n" +
 	"\tthread_id\x18\x02 \x01(\tR\bthreadId\x12\x19\n" +
@@ -4151,7 +4252,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xfa\x06\n" +
+	"updated_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x14\n" +
+	"\x05parts\x18\x0e \x01(\x05R\x05parts\"\xfa\x06\n" +
 	"\x04Turn\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x19\n" +
 	"\binbox_id\x18\x02 \x01(\x03R\ainboxId\x12\x10\n" +
@@ -4352,7 +4454,7 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(Fate)(0),                        // 0: theclaw.registry.v1.Fate
 	(StepKind)(0),                    // 1: theclaw.registry.v1.StepKind
@@ -4380,129 +4482,131 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*BeginTurnResponse)(nil),        // 23: theclaw.registry.v1.BeginTurnResponse
 	(*FailedTry)(nil),                // 24: theclaw.registry.v1.FailedTry
 	(*RecordStepRequest)(nil),        // 25: theclaw.registry.v1.RecordStepRequest
-	(*RecordStepResponse)(nil),       // 26: theclaw.registry.v1.RecordStepResponse
-	(*FinishTurnRequest)(nil),        // 27: theclaw.registry.v1.FinishTurnRequest
-	(*FinishTurnResponse)(nil),       // 28: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),                 // 29: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                     // 30: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),           // 31: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),          // 32: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),         // 33: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),        // 34: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),         // 35: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),        // 36: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),          // 37: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),         // 38: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),          // 39: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),                 // 40: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),         // 41: theclaw.registry.v1.SumUsageResponse
-	(*RecordCompactionRequest)(nil),  // 42: theclaw.registry.v1.RecordCompactionRequest
-	(*RecordCompactionResponse)(nil), // 43: theclaw.registry.v1.RecordCompactionResponse
-	(*GetMemoryRequest)(nil),         // 44: theclaw.registry.v1.GetMemoryRequest
-	(*GetMemoryResponse)(nil),        // 45: theclaw.registry.v1.GetMemoryResponse
-	(*WithdrawTurnRequest)(nil),      // 46: theclaw.registry.v1.WithdrawTurnRequest
-	(*WithdrawTurnResponse)(nil),     // 47: theclaw.registry.v1.WithdrawTurnResponse
-	(*durationpb.Duration)(nil),      // 48: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 49: google.protobuf.Timestamp
-	(*Event)(nil),                    // 50: theclaw.registry.v1.Event
+	(*Saying)(nil),                   // 26: theclaw.registry.v1.Saying
+	(*RecordStepResponse)(nil),       // 27: theclaw.registry.v1.RecordStepResponse
+	(*FinishTurnRequest)(nil),        // 28: theclaw.registry.v1.FinishTurnRequest
+	(*FinishTurnResponse)(nil),       // 29: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 30: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 31: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 32: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 33: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 34: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 35: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 36: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 37: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 38: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 39: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 40: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 41: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 42: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 43: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 44: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 45: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 46: theclaw.registry.v1.GetMemoryResponse
+	(*WithdrawTurnRequest)(nil),      // 47: theclaw.registry.v1.WithdrawTurnRequest
+	(*WithdrawTurnResponse)(nil),     // 48: theclaw.registry.v1.WithdrawTurnResponse
+	(*durationpb.Duration)(nil),      // 49: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 50: google.protobuf.Timestamp
+	(*Event)(nil),                    // 51: theclaw.registry.v1.Event
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	1,  // 0: theclaw.registry.v1.Step.kind:type_name -> theclaw.registry.v1.StepKind
 	3,  // 1: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
 	2,  // 2: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
 	9,  // 3: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	48, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	49, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	49, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	50, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
 	11, // 6: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	50, // 7: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	51, // 7: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
 	13, // 8: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
 	4,  // 9: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
 	11, // 10: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
 	14, // 11: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
-	48, // 12: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	48, // 13: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	49, // 12: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	49, // 13: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
 	18, // 14: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
 	7,  // 15: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
 	6,  // 16: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	48, // 17: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	50, // 18: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	49, // 17: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	51, // 18: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
 	10, // 19: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	50, // 20: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	51, // 20: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
 	22, // 21: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
 	17, // 22: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	48, // 23: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	49, // 23: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
 	19, // 24: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
 	21, // 25: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	48, // 26: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	49, // 26: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
 	10, // 27: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
 	24, // 28: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
 	11, // 29: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
 	14, // 30: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	10, // 31: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	0,  // 32: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	10, // 33: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	11, // 34: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	0,  // 35: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	8,  // 36: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	49, // 37: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	49, // 38: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	49, // 39: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	5,  // 40: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	0,  // 41: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	49, // 42: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	49, // 43: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	49, // 44: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	49, // 45: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	9,  // 46: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	10, // 47: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	29, // 48: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	48, // 49: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	30, // 50: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	0,  // 51: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	30, // 52: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	49, // 53: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	9,  // 54: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	40, // 55: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	7,  // 56: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	9,  // 57: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	48, // 58: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	20, // 59: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	11, // 60: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	19, // 61: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	20, // 62: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	19, // 63: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	20, // 64: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	21, // 65: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	11, // 66: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	12, // 67: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	16, // 68: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	25, // 69: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	27, // 70: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	31, // 71: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	33, // 72: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	39, // 73: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	35, // 74: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	46, // 75: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	37, // 76: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	42, // 77: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	44, // 78: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	15, // 79: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	23, // 80: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	26, // 81: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	28, // 82: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	32, // 83: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	34, // 84: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	41, // 85: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	36, // 86: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	47, // 87: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	38, // 88: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	43, // 89: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	45, // 90: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	79, // [79:91] is the sub-list for method output_type
-	67, // [67:79] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	26, // 31: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	10, // 32: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	0,  // 33: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	10, // 34: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	11, // 35: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	0,  // 36: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	8,  // 37: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	50, // 38: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	50, // 39: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	50, // 40: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	5,  // 41: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	0,  // 42: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	50, // 43: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	50, // 44: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	50, // 45: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	50, // 46: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	9,  // 47: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	10, // 48: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	30, // 49: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	49, // 50: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	31, // 51: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	0,  // 52: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	31, // 53: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	50, // 54: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	9,  // 55: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	41, // 56: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	7,  // 57: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	9,  // 58: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	49, // 59: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	20, // 60: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	11, // 61: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	19, // 62: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	20, // 63: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	19, // 64: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	20, // 65: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	21, // 66: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	11, // 67: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	12, // 68: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	16, // 69: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	25, // 70: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	28, // 71: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	32, // 72: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	34, // 73: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	40, // 74: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	36, // 75: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	47, // 76: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	38, // 77: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	43, // 78: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	45, // 79: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	15, // 80: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	23, // 81: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	27, // 82: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	29, // 83: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	33, // 84: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	35, // 85: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	42, // 86: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	37, // 87: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	48, // 88: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	39, // 89: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	44, // 90: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	46, // 91: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	80, // [80:92] is the sub-list for method output_type
+	68, // [68:80] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -4517,7 +4621,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -464,8 +464,11 @@ type StartRunRequest struct {
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// idempotency_key makes a repeat answer the same run.
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// thinking of the model in this run, instead of its provider's setting: off,
+	// adaptive, or a number of tokens. Models that cannot be told think as they do.
+	Thinking      string `protobuf:"bytes,5,opt,name=thinking,proto3" json:"thinking,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartRunRequest) Reset() {
@@ -522,6 +525,13 @@ func (x *StartRunRequest) GetText() string {
 func (x *StartRunRequest) GetIdempotencyKey() string {
 	if x != nil {
 		return x.IdempotencyKey
+	}
+	return ""
+}
+
+func (x *StartRunRequest) GetThinking() string {
+	if x != nil {
+		return x.Thinking
 	}
 	return ""
 }
@@ -902,6 +912,12 @@ func (x *StreamRunRequest) GetAfterSeq() uint64 {
 
 // StreamRunResponse is one item; seq rises strictly, and a piece of text has the
 // same seq whether it comes from memory or from the journal.
+//
+// The journal has the start and the end of a tool, and the end holds the whole
+// result. What a tool prints while it runs (update) is only in memory, like the
+// time at which words were said: a reader that comes later, or has fallen behind,
+// is not told of it. Their numbers stay free, so that the end has the same seq for
+// all, and nobody who resumes from any seq misses a start, an end or a word.
 type StreamRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// seq is generation << 32 | n, where n grows by the bytes that were said.
@@ -1147,7 +1163,8 @@ type BuildContextRequest struct {
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// thread_id of the conversation.
 	ThreadId string `protobuf:"bytes,2,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
-	// at_event is the last event to count in; 0 is the newest.
+	// at_event is the last event to count in; 0 is the newest. Files, memory among
+	// them, are shown as they are now: what they held before is not kept.
 	AtEvent       int64 `protobuf:"varint,3,opt,name=at_event,json=atEvent,proto3" json:"at_event,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2148,12 +2165,13 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\tprocessed\x18\x01 \x01(\x03R\tprocessed\x12\x17\n" +
 	"\ahead_id\x18\x02 \x01(\x03R\x06headId\x12\x1d\n" +
 	"\n" +
-	"inbox_path\x18\x03 \x01(\tR\tinboxPath\"\xad\x01\n" +
+	"inbox_path\x18\x03 \x01(\tR\tinboxPath\"\xd2\x01\n" +
 	"\x0fStartRunRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12 \n" +
 	"\x06source\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06source\x12\x1f\n" +
 	"\x04text\x18\x03 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\x80\x80@R\x04text\x121\n" +
-	"\x0fidempotency_key\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x0eidempotencyKey\"\x81\x01\n" +
+	"\x0fidempotency_key\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x0eidempotencyKey\x12#\n" +
+	"\bthinking\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\bthinking\"\x81\x01\n" +
 	"\x10StartRunResponse\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12;\n" +
 	"\vaccepted_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +

@@ -21,6 +21,8 @@
 //	{"agent_id","thread_id","event_id","text","reply_context","key",
 //	 "attempt","maybe_duplicate","created_at"}
 //
+// A message in parts has "part" (from 1) too, and "more" in all but the last.
+//
 // answered by any 2xx, whose id is the X-Message-Id header or "id" of a JSON
 // body. What each other answer means is the table in [classify].
 //

@@ -115,6 +115,8 @@ type body struct {
 	Attempt        int                  `json:"attempt"`
 	MaybeDuplicate bool                 `json:"maybe_duplicate"`
 	CreatedAt      string               `json:"created_at"`
+	Part           int                  `json:"part,omitempty"`
+	More           bool                 `json:"more,omitempty"`
 }
 
 // Send posts m.
@@ -123,7 +125,7 @@ func (w *Webhook) Send(ctx context.Context, m channel.Message) (channel.Receipt,
 		return channel.Receipt{}, channel.Reject(channel.ReasonReplyContext, "the event has no reply_context", "answer an event that has one")
 	}
 	doc, err := json.Marshal(body{
-		m.AgentID, m.ThreadID, m.EventID, m.Text, m.ReplyContext, m.Key, m.Attempt, m.MaybeDuplicate, m.CreatedAt,
+		m.AgentID, m.ThreadID, m.EventID, m.Text, m.ReplyContext, m.Key, m.Attempt, m.MaybeDuplicate, m.CreatedAt, m.Part, m.More,
 	})
 	if err != nil {
 		return channel.Receipt{}, &channel.Error{Class: channel.Rejected, Reason: channel.ReasonReplyContext, BeforeSend: true, What: "reply_context cannot be encoded", Err: err}

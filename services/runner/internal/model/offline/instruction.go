@@ -20,23 +20,39 @@ const (
 	echoRunes = 200
 )
 
-// output is the answer before it is streamed: text, and perhaps one command.
-type output struct{ text, command, comment string }
+// output is the answer before it is streamed: text, and perhaps one command, or one
+// message to send.
+type output struct{ text, command, comment, message string }
+
+// tool is the one it calls; empty: none.
+func (o output) tool() string {
+	switch {
+	case o.command != "":
+		return Tool
+	case o.message != "":
+		return SendTool
+	}
+	return ""
+}
 
 // call is the command as a tool call with an id of its own.
 func (o output) call(req model.Request) ([]model.ToolCall, error) {
-	arguments, err := json.Marshal(map[string]string{"command": o.command, "comment": o.comment})
+	with := map[string]string{"command": o.command, "comment": o.comment}
+	if o.message != "" {
+		with = map[string]string{"text": o.message}
+	}
+	arguments, err := json.Marshal(with)
 	if err != nil {
 		return nil, &model.Error{Class: model.BadResponse, Message: "offline: the command cannot be encoded", Err: err}
 	}
-	return model.SealToolCalls(req, []model.ToolCall{{Name: Tool, Arguments: arguments}})
+	return model.SealToolCalls(req, []model.ToolCall{{Name: o.tool(), Arguments: arguments}})
 }
 
 // answer decides, and calls no tool that is not offered.
 func answer(ctx context.Context, req model.Request) (output, error) {
 	out, err := follow(ctx, req)
-	if out.command != "" && !slices.ContainsFunc(req.Tools, func(t model.Tool) bool { return t.Name == Tool }) {
-		return output{text: "offline: I cannot do that, the tool " + Tool + " is not offered."}, nil
+	if name := out.tool(); name != "" && !slices.ContainsFunc(req.Tools, func(t model.Tool) bool { return t.Name == name }) {
+		return output{text: "offline: I cannot do that, the tool " + name + " is not offered."}, nil
 	}
 	return out, err
 }
@@ -73,6 +89,11 @@ func follow(ctx context.Context, req model.Request) (output, error) {
 			return output{command: rest, comment: "run as asked"}, nil
 		}
 		return output{text: "offline: " + report(results[len(results)-1].Text)}, nil
+	case verb == "send" && hasRest:
+		if len(results) == 0 {
+			return output{message: rest}, nil
+		}
+		return output{text: rest}, nil
 	case verb == "remember" && hasRest:
 		if len(results) == 0 {
 			return output{command: "printf '%s\\n' " + quote(rest) + " >> notes.md", comment: "append to the notes"}, nil

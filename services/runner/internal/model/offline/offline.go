@@ -8,7 +8,7 @@
 // instruction per user message, listed in [Help]; any other text is echoed
 // behind "offline: ".
 //
-//	last user message --run, remember--> tool call --result--> reply
+//	last user message --run, remember, send--> tool call --result--> reply
 //	                  --tools: N-------> tool call --result--> ... N times --> reply
 //	                  --slow-----------> waits ----------------------------> reply
 //	                  --fail-----------> error of that class
@@ -32,8 +32,11 @@ const Name = "offline"
 // ContextWindow is the window it claims, in tokens.
 const ContextWindow = 128_000
 
-// Tool is the one tool it calls.
-const Tool = "bash_exec"
+// Tool is the one tool it calls to run something, SendTool the one to send something.
+const (
+	Tool     = "bash_exec"
+	SendTool = "message_send"
+)
 
 // Help is what it says about itself.
 const Help = `I am the built-in offline model: no language model, only a few fixed answers.
@@ -42,6 +45,7 @@ One instruction per message:
   remember: TEXT   append TEXT to notes.md in the working directory
   recall           list your earlier messages that I can see
   say: TEXT        answer TEXT and nothing else
+  send: TEXT       send TEXT with message_send, then answer TEXT
   slow: SECONDS    wait that long, then answer
   tools: N         make N rounds of tool calls, then answer
   fail: KIND [N]   fail as a provider does; with N only the first N tries.
@@ -85,7 +89,7 @@ func (Driver) Generate(ctx context.Context, req model.Request, onDelta func(mode
 		}
 	}
 	response.Usage = model.Usage{Input: model.EstimateRequest(req), Output: model.EstimateTokens(out.text)}
-	if out.command != "" {
+	if out.tool() != "" {
 		call, err := out.call(req)
 		if err != nil {
 			return model.Response{}, err

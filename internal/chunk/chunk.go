@@ -1,0 +1,200 @@
+// Package chunk owns how a text is cut into messages that a channel takes.
+//
+// A cut stands where a reader expects one: after a paragraph, else after a line, a
+// sentence, a word, else between two characters. A block of code between fences is
+// not torn: where it does not fit, the piece ends with a closing fence and the next
+// begins with the same opening one.
+//
+// It promises: no piece is longer than Max characters; in each piece of a text that is
+// cut, fences come in pairs; no character is torn, nor a letter from its accents where
+// they fit. What the pieces hold of the text, [Piece.Raw], is joined the text, byte for
+// byte; what they show is that without the white space at its ends and with the fences
+// that were put in. The same text and bounds give the same pieces, and those behind a
+// cut depend on nothing but where it stands, so that whoever goes on with a message
+// needs to know only that.
+//
+// It sends nothing and keeps nothing.
+package chunk
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of a piece, in characters (code points).
+type Bounds struct {
+	// Max is the most; 0 cuts nothing.
+	Max int
+	// Min is how much a piece should hold before a cut is looked for; 0: half of Max.
+	Min int
+}
+
+// Least is the smallest Max: below it a fence and its pair leave no room.
+const Least = 64
+
+// Piece is one message of a text.
+type Piece struct {
+	// Text is what is sent: it never is blank.
+	Text string
+	// Raw is the part of the text that it holds, with the white space around it.
+	Raw string
+	// Reach is where Raw ends in the text, in bytes.
+	Reach int
+}
+
+// Split cuts a text into pieces. A text without anything to see has none.
+func Split(text string, b Bounds) []Piece { return From(text, 0, b) }
+
+// From answers the pieces behind the one that reached a place.
+func From(text string, reach int, b Bounds) (out []Piece) {
+	b = b.withDefaults()
+	s := scan{text: text, bounds: b}
+	s.skip(min(max(reach, 0), len(text)))
+	blank := "" // white space before the first piece
+	for s.at < len(text) {
+		switch p := s.next(); {
+		case strings.TrimSpace(p.Raw) != "":
+			p.Raw, blank = blank+p.Raw, ""
+			out = append(out, p)
+		case len(out) > 0:
+			last := &out[len(out)-1]
+			last.Raw, last.Reach = last.Raw+p.Raw, p.Reach
+		default:
+			blank += p.Raw
+		}
+	}
+	return out
+}
+
+func (b Bounds) withDefaults() Bounds {
+	if b.Max > 0 {
+		b.Max = max(b.Max, Least)
+	}
+	if b.Min <= 0 || b.Min > b.Max {
+		b.Min = b.Max / 2
+	}
+	return b
+}
+
+// scan is a walk over the text, piece by piece.
+type scan struct {
+	text   string
+	bounds Bounds
+	at     int
+	fence  fence // open at at, as whoever read only text[:at] would say
+	line   int   // where the line of at begins
+	before fence // open there
+}
+
+// skip walks to a place, minding the fences.
+func (s *scan) skip(to int) {
+	s.at = to
+	begin := strings.LastIndexByte(s.text[:to], '\n') + 1
+	s.before, s.line = s.before.after(s.text[s.line:begin]), begin
+	s.fence = s.before.after(s.text[begin:to])
+}
+
+// next takes a piece.
+func (s *scan) next() Piece {
+	open := s.fence
+	head := open.opening()
+	rest := s.text[s.at:]
+	end := len(rest)
+	if s.bounds.Max > 0 {
+		end = s.end(rest, head)
+	}
+	raw := rest[:end]
+	s.skip(s.at + end)
+	text := head + raw
+	if head == "" {
+		text = trimStart(text)
+	}
+	if tail := open.after(raw).closing(); tail != "" && len(raw) < len(s.text) {
+		text = strings.TrimRight(text, "\n") + "\n" + tail
+	} else {
+		text = strings.TrimRightFunc(text, unicode.IsSpace)
+	}
+	return Piece{Text: text, Raw: raw, Reach: s.at}
+}
+
+// end is where the piece that begins rest ends, in bytes.
+func (s *scan) end(rest, head string) int {
+	room := s.bounds.Max - runes(head)
+	if runes(rest) <= room && (s.at == 0 || s.fits(rest, room)) {
+		return len(rest)
+	}
+	// What the piece may hold at most, if it ends inside of a fence and outside.
+	whole := prefix(rest, room)
+	least := len(prefix(rest, min(s.bounds.Min, room)))
+	for _, cut := range cuts {
+		for at := len(whole); at > 0; {
+			at = cut(whole[:at])
+			if at < least && at < len(whole) || at <= 0 {
+				break
+			}
+			if s.fits(rest[:at], room) && s.sound(rest, at) {
+				return at
+			}
+			at--
+		}
+	}
+	for _, good := range []bool{true, false} { // hard
+		for at := len(whole); at > 0; at = previous(rest, at) {
+			if s.fits(rest[:at], room) && (!good || s.sound(rest, at) && !joined(rest, at)) {
+				return at
+			}
+		}
+	}
+	_, one := utf8.DecodeRuneInString(rest)
+	return one
+}
+
+// fits tells whether a piece leaves room for the fence that has to close it.
+func (s *scan) fits(raw string, room int) bool {
+	tail := s.fence.after(raw).closing()
+	if tail == "" {
+		return true
+	}
+	return runes(strings.TrimRight(raw, "\n"))+1+runes(tail) <= room
+}
+
+// sound tells whether a cut leaves fences as they are: it tears no line that is one,
+// makes none of the rest of a line, and does not part a fence from its code.
+func (s *scan) sound(rest string, at int) bool {
+	if at == len(rest) {
+		return true
+	}
+	begin := strings.LastIndexByte(rest[:at-1], '\n') + 1
+	first, _, _ := strings.Cut(rest[begin:], "\n")
+	second, _, _ := strings.Cut(rest[at:], "\n")
+	if rest[at-1] != '\n' {
+		return !mayFence(first) && !mayFence(second)
+	}
+	inside := s.fence.after(rest[:at]).mark != ""
+	return !inside || !mayFence(first) && !mayFence(second)
+}
+
+// prefix is the beginning of s in at most n characters.
+func prefix(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
+
+func runes(s string) int { return utf8.RuneCountInString(s) }
+
+// trimStart takes empty lines off the front: the indent of the first line is its own.
+func trimStart(s string) string {
+	for {
+		line, rest, ok := strings.Cut(s, "\n")
+		if !ok || strings.TrimSpace(line) != "" {
+			return s
+		}
+		s = rest
+	}
+}

@@ -1,0 +1,91 @@
+package step
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/hush"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/tool"
+)
+
+// What becomes of the text of an answer that calls tools (reply.break). It is
+// journalled with the answer, so that a turn that goes on elsewhere, or under other
+// settings, does the same.
+const (
+	BreakText    = "text_end"    // it is a message of its own, together with its step
+	BreakMessage = "message_end" // it stands before the last answer
+)
+
+// NewBroken is [NewAnswer] for an answer whose text is treated as mode says.
+func NewBroken(r model.Response, at *run.Span, mode string) (Answer, []byte, *model.Error) {
+	if (mode == BreakText || mode == BreakMessage) && len(r.ToolCalls) > 0 && strings.TrimSpace(hush.Text(r.Text)) != "" {
+		return newAnswer(r, at, mode)
+	}
+	return newAnswer(r, at, "")
+}
+
+// Says is what an answer says to the peer together with its step.
+func (a Answer) Says(key string) []*registrypb.Saying {
+	if a.Break != BreakText {
+		return nil
+	}
+	return []*registrypb.Saying{{StepKey: key, Text: hush.Text(a.Text)}}
+}
+
+// Send is a call of the tool that speaks to the peer: what it says and its result,
+// which belong into one transaction. It says nothing when the call is wrong.
+func Send(key string, arguments json.RawMessage) (result []byte, says []*registrypb.Saying) {
+	var a struct {
+		Text string `json:"text"`
+	}
+	switch err := json.Unmarshal(arguments, &a); {
+	case err != nil:
+		return tool.Problem("the arguments are not understood: text is a string"), nil
+	case strings.TrimSpace(hush.Text(a.Text)) == "":
+		return tool.Problem("text is missing: nothing was sent"), nil
+	}
+	return []byte(`{"sent":true}`), []*registrypb.Saying{{StepKey: key, Text: hush.Text(a.Text)}}
+}
+
+// Sent are the texts that tools of the turn have sent to the peer, in their order.
+func (b *Book) Sent() (texts []string) {
+	for _, key := range b.order {
+		s := b.tools[key]
+		if s.GetName() != tool.Send || s.GetState() != registrypb.StepState_STEP_STATE_DONE || tool.Failure(s.GetResult()) != "" {
+			continue
+		}
+		if _, says := Send(key, json.RawMessage(s.GetArguments())); len(says) > 0 {
+			texts = append(texts, says[0].GetText())
+		}
+	}
+	return texts
+}
+
+// Reply is what is left to say at the end: the last answer, behind what was held
+// back for it. One that a tool has sent before, but for its white space, is not said
+// again (S1-52, S1-55).
+func (b *Book) Reply(last Answer) string {
+	text := hush.Text(last.Text)
+	if slices.ContainsFunc(b.Sent(), func(sent string) bool { return same(sent, text) }) {
+		text = ""
+	}
+	var parts []string
+	for n := 1; b.answers[ModelKey(n)] != nil; n++ {
+		if a, err := Decode(b.answers[ModelKey(n)].GetResult()); err == nil && a.Break == BreakMessage {
+			parts = append(parts, strings.TrimSpace(hush.Text(a.Text)))
+		}
+	}
+	if len(parts) == 0 {
+		return text
+	}
+	if strings.TrimSpace(text) != "" {
+		parts = append(parts, text)
+	}
+	return capText(strings.Join(parts, "\n\n"))
+}
+
+func same(a, b string) bool { return slices.Equal(strings.Fields(a), strings.Fields(b)) }
