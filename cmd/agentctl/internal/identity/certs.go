@@ -3,7 +3,9 @@
 // this machine shows.
 //
 // Both work on files of the home and need no running service: whoever may write
-// them is the owner. A service takes a changed file at the next connection or call.
+// them is the owner. What changes is put in the audit log of the home first, by the
+// registry where one runs; a log that cannot be written is told and stops nothing,
+// since a key may have to go at once. A service takes a changed file at the next connection or call.
 // What a certificate is, is package mtls's.
 package identity
 
@@ -21,6 +23,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc/mtls"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // Certs answers the command certs.
@@ -63,7 +66,7 @@ func initCommand(e *command.Env) *cobra.Command {
 		Example: `  agentctl certs init
   agentctl certs init --domain agents.example.org`,
 		Args: command.Args(),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			life, err := days(n)
 			if err != nil {
 				return err
@@ -79,6 +82,7 @@ func initCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			note(c.Context(), e, registry.IdentityChange_IDENTITY_CHANGE_AUTHORITY_MADE, "owner", "registry", "runner", "deliverer")
 			return issue(e, a, life, "owner", "registry", "runner", "deliverer")
 		},
 	}
@@ -95,7 +99,7 @@ func issueCommand(e *command.Env) *cobra.Command {
 		Example: `  agentctl certs issue runner-2
   agentctl certs issue owner --days 7`,
 		Args: command.Args("NAME..."),
-		RunE: func(_ *cobra.Command, names []string) error {
+		RunE: func(c *cobra.Command, names []string) error {
 			life, err := days(n)
 			if err != nil {
 				return err
@@ -113,6 +117,7 @@ func issueCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			note(c.Context(), e, registry.IdentityChange_IDENTITY_CHANGE_CERTIFICATE_ISSUED, names...)
 			return issue(e, a, life, names...)
 		},
 	}
@@ -154,6 +159,7 @@ then on.`,
 				return err
 			}
 			if retire {
+				note(c.Context(), e, registry.IdentityChange_IDENTITY_CHANGE_AUTHORITY_RETIRED)
 				return a.Retire()
 			}
 			if len(names) == 0 {
@@ -166,6 +172,11 @@ then on.`,
 					return err
 				}
 			}
+			change := registry.IdentityChange_IDENTITY_CHANGE_CERTIFICATE_ROTATED
+			if ca {
+				change = registry.IdentityChange_IDENTITY_CHANGE_AUTHORITY_ROTATED
+			}
+			note(c.Context(), e, change, names...)
 			if ca {
 				if err := a.Renew(mtls.AuthorityLife); err != nil {
 					return err
