@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -29,6 +30,16 @@ const maxText = 500
 
 // ActionGap is an entry of the log itself: entries that were on disk are gone.
 const ActionGap = "gap"
+
+// IdentityAction is the action of a change of tokens or certificates, from its name
+// on the wire: CertificateIssued and the like.
+func IdentityAction(change string) string {
+	var b strings.Builder
+	for word := range strings.SplitSeq(strings.TrimPrefix(change, "IDENTITY_CHANGE_"), "_") {
+		b.WriteString(word[:1] + strings.ToLower(word[1:]))
+	}
+	return b.String()
+}
 
 const hashKey = `,"hash":"`
 

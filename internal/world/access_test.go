@@ -46,9 +46,10 @@ var tables = map[string]struct {
 		registryv1.RegisterTurnServiceServer(r, registryv1.UnimplementedTurnServiceServer{})
 		registryv1.RegisterDeliveryServiceServer(r, registryv1.UnimplementedDeliveryServiceServer{})
 		registryv1.RegisterApprovalServiceServer(r, registryv1.UnimplementedApprovalServiceServer{})
+		registryv1.RegisterIdentityServiceServer(r, registryv1.UnimplementedIdentityServiceServer{})
 	}, []grpc.ServiceDesc{
 		registryv1.AgentService_ServiceDesc, registryv1.ThreadService_ServiceDesc, registryv1.LeaseService_ServiceDesc,
-		registryv1.TurnService_ServiceDesc, registryv1.DeliveryService_ServiceDesc, registryv1.ApprovalService_ServiceDesc,
+		registryv1.TurnService_ServiceDesc, registryv1.DeliveryService_ServiceDesc, registryv1.ApprovalService_ServiceDesc, registryv1.IdentityService_ServiceDesc,
 	}},
 	"runner": {runner.Policy(), func(r grpc.ServiceRegistrar) {
 		runnerv1.RegisterRunnerServiceServer(r, runnerv1.UnimplementedRunnerServiceServer{})

@@ -26,7 +26,7 @@ import (
 var changes = map[string]bool{
 	"CreateAgent": true, "StartAgent": true, "StopAgent": true, "BootstrapAgents": true, "WriteAgentFile": true, "SetAgentConfig": true,
 	"BackupAgents": true, "RestoreAgents": true, "RetryTurn": true, "DropTurn": true, "RetryDelivery": true, "DropDelivery": true,
-	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true,
+	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true, "NoteIdentityChange": true,
 }
 
 // maxRefusals are written down in a minute, and how many more there were.
@@ -81,6 +81,9 @@ func (a *auditor) countRefusal() bool {
 func (a *auditor) Admitted(ctx context.Context, method string, req any) error {
 	name := path.Base(method)
 	if changes[name] {
+		if n, ok := req.(*registryv1.NoteIdentityChangeRequest); ok {
+			name = audit.IdentityAction(n.GetChange().String())
+		}
 		e := entry(ctx, audit.Entry{Action: name, Agent: agentOf(req), Outcome: "allowed", Detail: detail(req)})
 		if err := a.log.Append(e, true); err != nil {
 			if name == "StopAgent" {
@@ -166,6 +169,8 @@ func detail(req any) string {
 		return r.GetThread().GetThreadId() + " consumer " + r.GetConsumer() + ": " + r.GetHandler()
 	case *registryv1.UnsubscribeRequest:
 		return r.GetThread().GetThreadId() + " consumer " + r.GetConsumer()
+	case *registryv1.NoteIdentityChangeRequest:
+		return strings.Join(r.GetNames(), " ")
 	case *registryv1.ResolveApprovalRequest:
 		return fmt.Sprintf("%s approved: %t", r.GetApprovalId(), r.GetApprove())
 	case interface{ GetInboxId() int64 }:

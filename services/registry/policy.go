@@ -39,5 +39,6 @@ func Policy() serve.Policy {
 	add(registryv1.ApprovalService_ServiceDesc, waits(runner), "RequestApproval")
 	add(registryv1.ApprovalService_ServiceDesc, owner, "ListApprovals", "ResolveApproval")
 	add(registryv1.ApprovalService_ServiceDesc, ends(owner), "WatchApprovals")
+	add(registryv1.IdentityService_ServiceDesc, owner, "NoteIdentityChange")
 	return p
 }

@@ -112,7 +112,7 @@ func takeLock(ctx context.Context, home *agentdir.Home) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// Register adds the six services to a server.
+// Register adds the seven services to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterAgentServiceServer(r, s.agents)
 	registryv1.RegisterThreadServiceServer(r, s.threads)
@@ -120,6 +120,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterTurnServiceServer(r, s.turns)
 	registryv1.RegisterDeliveryServiceServer(r, s.deliveries)
 	registryv1.RegisterApprovalServiceServer(r, s.approvals)
+	registryv1.RegisterIdentityServiceServer(r, identities{})
 }
 
 // Run watches, sweeps, reaps and tells others until ctx ends.

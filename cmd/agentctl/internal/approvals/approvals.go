@@ -47,8 +47,9 @@ func Command(e *command.Env) *cobra.Command {
 the network open. Agents with 'approvals: ask' in their settings ask; a yes is for
 the one command, once; no answer in five minutes is no.`,
 		Example: `  agentctl approvals list
+  agentctl approvals watch
   agentctl approvals approve 019aa2c1f3e5b7d21`,
-	}, listCommand(e), resolveCommand(e, "approve", true, "Let commands run, once"), resolveCommand(e, "deny", false, "Do not let commands run"))
+	}, listCommand(e), watchCommand(e), resolveCommand(e, "approve", true, "Let commands run, once"), resolveCommand(e, "deny", false, "Do not let commands run"))
 }
 
 func listCommand(e *command.Env) *cobra.Command {

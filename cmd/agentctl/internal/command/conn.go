@@ -48,6 +48,7 @@ var safe = []string{
 	registry.DeliveryService_ListDeliveries_FullMethodName,
 	registry.LeaseService_ListLeases_FullMethodName,
 	registry.ApprovalService_ListApprovals_FullMethodName,
+	registry.IdentityService_NoteIdentityChange_FullMethodName,
 	runner.RunnerService_BuildContext_FullMethodName,
 	runner.RunnerService_StartRun_FullMethodName,
 	runner.RunnerService_WaitRun_FullMethodName,
@@ -86,6 +87,11 @@ func (e *Env) Leases() registry.LeaseServiceClient {
 // Approvals lists and answers what agents ask people.
 func (e *Env) Approvals() registry.ApprovalServiceClient {
 	return registry.NewApprovalServiceClient(e.Conn(Registry))
+}
+
+// Identities puts changes of tokens and certificates on record.
+func (e *Env) Identities() registry.IdentityServiceClient {
+	return registry.NewIdentityServiceClient(e.Conn(Registry))
 }
 
 // RunnerService asks the runner.

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -65,7 +66,7 @@ func (x *examination) agent(ctx context.Context, a *registry.Agent) (s suspect, 
 		x.note("agent", problem, f.Fix, "%s: %s", id, f.What)
 		return s, false
 	}
-	x.progress(ctx, id, r.GetInbox().GetLastAckedId())
+	x.progress(ctx, id, r.GetInbox().GetLastAckedId(), a.GetStarted())
 	x.locks(id, r.GetInboxPath())
 	if n := r.GetDead(); n > 0 {
 		x.note("agent", warning, "see 'agentctl dlq list "+id+"'", "%s has %d dead letters", id, n)
@@ -75,12 +76,19 @@ func (x *examination) agent(ctx context.Context, a *registry.Agent) (s suspect, 
 
 // progress compares our account of the inbox with the mirror that other tools
 // read and may have moved. Ours decides; the difference is worth a word.
-func (x *examination) progress(ctx context.Context, id string, acked int64) {
+func (x *examination) progress(ctx context.Context, id string, acked int64, started bool) {
 	r, err := x.env.Threads().GetThread(ctx, &registry.GetThreadRequest{Thread: &registry.ThreadRef{AgentId: id, ThreadId: thread.Inbox}})
 	if err != nil {
 		f := fault.From(err)
 		x.note("agent", problem, f.Fix, "%s: %s", id, f.What)
 		return
+	}
+	if started && !slices.ContainsFunc(r.GetSubscriptions(), func(s *registry.Subscription) bool { return s.GetConsumer() == thread.Inbox }) {
+		x.note("agent", warning, "agentctl start "+id, "%s: the inbox consumer is gone, so no other program dispatches it; ours does", id)
+		x.mend("subscribe "+id+" to its inbox", func(ctx context.Context) error {
+			_, err := x.env.Agents().StartAgent(ctx, &registry.StartAgentRequest{AgentId: id})
+			return err
+		})
 	}
 	for _, s := range r.GetSubscriptions() {
 		if s.GetConsumer() == thread.Inbox && s.GetLastAckedId() > acked {

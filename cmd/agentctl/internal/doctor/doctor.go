@@ -2,7 +2,7 @@
 // checks everything that commonly goes wrong and says how to put it right, lease
 // list shows who works on what.
 //
-// doctor changes nothing. It asks the services and looks at the home directory;
+// doctor changes nothing unless it is told to. It asks the services and looks at the home directory;
 // what lies on another machine it cannot see and does not judge.
 package doctor
 
@@ -37,6 +37,7 @@ type finding struct {
 	Status string `json:"status"`
 	Detail string `json:"detail"`
 	Fix    string `json:"fix"`
+	Fixed  bool   `json:"fixed,omitempty"`
 }
 
 // examination collects findings.
@@ -44,25 +45,39 @@ type examination struct {
 	env      *command.Env
 	home     layout.Home
 	findings []finding
+	mends    []mending
+	fixes    []mended
 }
 
+// options are the flags of the command.
+type options struct{ fix, dry bool }
+
 func (x *examination) note(check, status, fix, format string, args ...any) {
-	x.findings = append(x.findings, finding{check, status, fmt.Sprintf(format, args...), fix})
+	x.findings = append(x.findings, finding{Check: check, Status: status, Detail: fmt.Sprintf(format, args...), Fix: fix})
 }
 
 func (x *examination) good(check, format string, args ...any) { x.note(check, ok, "", format, args...) }
 
 func doctorCommand(e *command.Env) *cobra.Command {
-	return &cobra.Command{
+	var o options
+	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the runtime and say how to put right what is wrong",
 		Long: `Check the home directory, the services, the model, the sandbox and every agent,
-and say for each problem how to put it right. Nothing is changed. The exit code
-is 1 when there is a problem; warnings do not count.`,
+and say for each problem how to put it right. The exit code is 1 when there is a
+problem; warnings do not count. Nothing is changed without --fix, which puts right
+what is safe: modes of files, locks and files that killed processes left,
+a subscription that is gone. What takes a decision it leaves. --dry-run says what
+--fix would do.`,
 		Example: `  agentctl doctor
+  agentctl doctor --fix --dry-run
+  agentctl doctor --fix
   agentctl doctor --json | jq '.checks[] | select(.status != "ok")'`,
 		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if o.dry && !o.fix {
+				return command.Usage(c, "--dry-run goes with --fix")
+			}
 			e.Impatient = true // who is away is what it looks for
 			home, err := e.Home()
 			if err != nil {
@@ -73,14 +88,21 @@ is 1 when there is a problem; warnings do not count.`,
 			if err := c.Context().Err(); err != nil {
 				return err
 			}
-			return x.report()
+			if o.fix {
+				x.fix(c.Context(), o.dry)
+			}
+			return x.report(o)
 		},
 	}
+	c.Flags().BoolVar(&o.fix, "fix", false, "put right what is safe")
+	c.Flags().BoolVar(&o.dry, "dry-run", false, "with --fix: only say what would be done")
+	return c
 }
 
 func (x *examination) run(ctx context.Context) {
 	x.directory()
 	x.disk()
+	x.certs()
 	reachable := x.registry(ctx)
 	x.runner(ctx)
 	x.deliverer(ctx)
@@ -90,13 +112,14 @@ func (x *examination) run(ctx context.Context) {
 	x.legacy(ctx, reachable)
 }
 
-func (x *examination) report() error {
+func (x *examination) report(o options) error {
 	problems, warnings := 0, 0
 	for _, f := range x.findings {
-		switch f.Status {
-		case problem:
+		switch {
+		case f.Fixed:
+		case f.Status == problem:
 			problems++
-		case warning:
+		case f.Status == warning:
 			warnings++
 		}
 	}
@@ -104,12 +127,14 @@ func (x *examination) report() error {
 		err := x.env.PrintJSON(struct {
 			OK     bool      `json:"ok"`
 			Checks []finding `json:"checks"`
-		}{problems == 0, x.findings})
+			Fixes  []mended  `json:"fixes,omitempty"`
+		}{problems == 0, x.findings, x.fixes})
 		if err != nil {
 			return err
 		}
 	} else {
 		x.print(problems, warnings)
+		x.printFixes(o)
 	}
 	if problems > 0 {
 		return &command.Said{}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/rpc/mtls"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
@@ -131,11 +133,63 @@ func TestReport(t *testing.T) {
 	x := examine(t, "/h")
 	x.good("a", "fine")
 	x.note("b", warning, "do this", "hm")
-	if err := x.report(); err != nil {
+	if err := x.report(options{}); err != nil {
 		t.Errorf("warnings are no failure: %v", err)
 	}
 	x.note("c", problem, "do that", "oh")
-	if err := x.report(); err == nil {
+	if err := x.report(options{}); err == nil {
 		t.Error("a problem is a failure")
+	}
+}
+
+// What others can get at, or cannot be used any more, is said; --fix ends what it
+// may, and a link does not lead it out of the home.
+func TestCertsAndLinks(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	x := examine(t, home)
+	x.certs()
+	if len(x.findings) != 0 {
+		t.Errorf("no certificates: %+v", x.findings)
+	}
+	a, err := mtls.Init(filepath.Join(home, "tls"), "d.test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, life := range map[string]time.Duration{"runner": -time.Minute, "owner": 90 * 24 * time.Hour} {
+		if _, err := a.Issue(name, life); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.certs()
+	if !x.has(problem, "runner: it has ended") || !x.has(warning, "ca: it ends in 0 days agentctl certs rotate --ca") || len(x.findings) != 3 { // nothing outlives its authority
+		t.Errorf("%+v", x.findings)
+	}
+	exposed := filepath.Join(home, "exposed")
+	if err := os.WriteFile(exposed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{exposed, outside} {
+		if err := os.Chmod(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x = examine(t, home)
+	x.files()
+	if len(x.mends) != 1 {
+		t.Fatalf("%+v", x.findings)
+	}
+	if err := errors.Join(os.Remove(exposed), os.Symlink(outside, exposed)); err != nil {
+		t.Fatal(err)
+	}
+	x.fix(t.Context(), false)
+	if info, err := os.Stat(outside); err != nil || info.Mode().Perm() != 0o644 || x.fixes[0].Done || x.findings[0].Fixed {
+		t.Errorf("%v %v, %+v", info, err, x.fixes)
 	}
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/internal/handlerlock"
 )
 
 // Free space below stopClaiming stops the runner; below low it is worth a word.
@@ -38,29 +40,10 @@ func (x *examination) directory() {
 		x.note("home", problem, "set THECLAW_HOME to a directory", "%s is not a directory", path)
 		return
 	}
-	wrong := false
-	check := func(path string, most fs.FileMode) {
-		info, err := os.Lstat(path)
-		if err == nil && info.Mode().Perm()&^most != 0 {
-			wrong = true
-			x.note("home", problem, fmt.Sprintf("chmod %o %s", most, path), "%s has mode %o: others can get at it", path, info.Mode().Perm())
-		}
-	}
-	for _, dir := range []string{path, x.home.RunDir(), x.home.AgentsDir()} {
-		check(dir, 0o700)
-	}
-	files := []string{x.home.TokenFile(), x.home.RegistryDB()}
-	for _, s := range []string{command.Registry, command.Runner, command.Deliverer} {
-		socket, err := x.home.Socket(s)
-		if err != nil {
-			wrong = true
-			x.note("home", problem, "set THECLAW_HOME to a shorter path, such as a symbolic link to it", "%v", err)
-			break
-		}
-		files = append(files, socket)
-	}
-	for _, f := range files {
-		check(f, 0o600)
+	wrong := x.files()
+	if _, err := x.home.Socket(command.Deliverer); err != nil { // the longest of them
+		wrong = true
+		x.note("home", problem, "set THECLAW_HOME to a shorter path, such as a symbolic link to it", "%v", err)
 	}
 	if !wrong {
 		x.good("home", "%s", path)
@@ -98,6 +81,12 @@ func (x *examination) locks(agent, inbox string) {
 			continue
 		}
 		x.note("agent", problem, "rm "+path, "%s: %s is left of a process that is gone; the external dispatch waits for it", agent, path)
+		x.mend("remove "+path, func(context.Context) error {
+			if !handlerlock.Clear(inbox, strings.TrimSuffix(filepath.Base(path), ".lock")) {
+				return errors.New("a handler has it by now")
+			}
+			return nil
+		})
 	}
 }
 

@@ -3,7 +3,9 @@
 // this machine shows.
 //
 // Both work on files of the home and need no running service: whoever may write
-// them is the owner. A service takes a changed file at the next connection or call.
+// them is the owner. What changes is put in the audit log of the home first, by the
+// registry where one runs; a log that cannot be written is told and stops nothing,
+// since a key may have to go at once. A service takes a changed file at the next connection or call.
 // What a certificate is, is package mtls's.
 package identity
 
@@ -12,6 +14,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +24,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc/mtls"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // Certs answers the command certs.
@@ -63,7 +67,7 @@ func initCommand(e *command.Env) *cobra.Command {
 		Example: `  agentctl certs init
   agentctl certs init --domain agents.example.org`,
 		Args: command.Args(),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			life, err := days(n)
 			if err != nil {
 				return err
@@ -79,6 +83,7 @@ func initCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			note(c.Context(), e, registry.IdentityChange_IDENTITY_CHANGE_AUTHORITY_MADE, "owner", "registry", "runner", "deliverer")
 			return issue(e, a, life, "owner", "registry", "runner", "deliverer")
 		},
 	}
@@ -95,7 +100,7 @@ func issueCommand(e *command.Env) *cobra.Command {
 		Example: `  agentctl certs issue runner-2
   agentctl certs issue owner --days 7`,
 		Args: command.Args("NAME..."),
-		RunE: func(_ *cobra.Command, names []string) error {
+		RunE: func(c *cobra.Command, names []string) error {
 			life, err := days(n)
 			if err != nil {
 				return err
@@ -113,6 +118,7 @@ func issueCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			note(c.Context(), e, registry.IdentityChange_IDENTITY_CHANGE_CERTIFICATE_ISSUED, names...)
 			return issue(e, a, life, names...)
 		},
 	}
@@ -154,6 +160,7 @@ then on.`,
 				return err
 			}
 			if retire {
+				note(c.Context(), e, registry.IdentityChange_IDENTITY_CHANGE_AUTHORITY_RETIRED)
 				return a.Retire()
 			}
 			if len(names) == 0 {
@@ -166,6 +173,11 @@ then on.`,
 					return err
 				}
 			}
+			change := registry.IdentityChange_IDENTITY_CHANGE_CERTIFICATE_ROTATED
+			if ca {
+				change = registry.IdentityChange_IDENTITY_CHANGE_AUTHORITY_ROTATED
+			}
+			note(c.Context(), e, change, names...)
 			if ca {
 				if err := a.Renew(mtls.AuthorityLife); err != nil {
 					return err
@@ -180,8 +192,8 @@ then on.`,
 	return c
 }
 
-// shown is a certificate for programs.
-type shown struct {
+// Shown is a certificate for programs.
+type Shown struct {
 	Name     string    `json:"name"`
 	Identity string    `json:"identity"`
 	Serial   string    `json:"serial"`
@@ -189,10 +201,11 @@ type shown struct {
 	Until    time.Time `json:"not_after"`
 	File     string    `json:"file"`
 	Problem  string    `json:"problem"`
+	Unusable bool      `json:"-"` // not only soon
 }
 
-func show(d, name string, c *x509.Certificate) shown {
-	s := shown{Name: name, Serial: c.SerialNumber.Text(16), From: c.NotBefore, Until: c.NotAfter, File: filepath.Join(d, name+".pem")}
+func show(d, name string, c *x509.Certificate) Shown {
+	s := Shown{Name: name, Serial: c.SerialNumber.Text(16), From: c.NotBefore, Until: c.NotAfter, File: filepath.Join(d, name+".pem")}
 	if len(c.URIs) == 1 {
 		s.Identity = c.URIs[0].String()
 	}
@@ -200,7 +213,7 @@ func show(d, name string, c *x509.Certificate) shown {
 }
 
 func issue(e *command.Env, a *mtls.Authority, life time.Duration, names ...string) error {
-	out := []shown{}
+	out := []Shown{}
 	for _, name := range names {
 		c, err := a.Issue(name, life)
 		if err != nil {
@@ -232,7 +245,7 @@ func showCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, unusable, err := look(d)
+			list, err := Look(d)
 			if err != nil {
 				return err
 			}
@@ -245,7 +258,7 @@ func showCommand(e *command.Env) *cobra.Command {
 				}
 				t.Print()
 			}
-			if err == nil && unusable {
+			if err == nil && slices.ContainsFunc(list, func(s Shown) bool { return s.Unusable && !strings.HasPrefix(s.Name, "ca") }) {
 				return &command.Said{}
 			}
 			return err
@@ -253,39 +266,40 @@ func showCommand(e *command.Env) *cobra.Command {
 	}
 }
 
-func look(d string) (list []shown, unusable bool, err error) {
+// Look answers what stands in a directory of certificates: the authorities, the
+// newest first, and then each name.
+func Look(d string) ([]Shown, error) {
 	trust, err := mtls.Trusted(d)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
+	var list []Shown
 	for i, c := range trust {
 		s := show(d, "ca", c)
 		if i > 0 {
 			s.Name = "ca (earlier)"
 		}
-		s.Problem, _ = life(c)
+		s.Problem, s.Unusable = life(c)
 		list = append(list, s)
 	}
 	names, err := mtls.Names(d)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	for _, name := range names {
-		s := shown{Name: name, File: filepath.Join(d, name+".pem")}
+		s := Shown{Name: name, File: filepath.Join(d, name+".pem"), Unusable: true}
 		store, err := mtls.Open(d, name, nil)
-		bad := err != nil
-		if bad {
+		if err != nil {
 			s.Problem = strings.TrimPrefix(fault.Line(err), "Error: ")
 		} else {
 			s = show(d, name, store.Certificate())
-			if s.Problem, bad = life(store.Certificate()); s.Problem == "" && !store.Trusted() {
-				s.Problem, bad = "no authority in ca.pem vouches for it", true
+			if s.Problem, s.Unusable = life(store.Certificate()); s.Problem == "" && !store.Trusted() {
+				s.Problem, s.Unusable = "no authority in ca.pem vouches for it", true
 			}
 		}
-		unusable = unusable || bad
 		list = append(list, s)
 	}
-	return list, unusable, nil
+	return list, nil
 }
 
 // life says what is wrong with a certificate's time.

@@ -3,6 +3,7 @@ package identity
 import (
 	"errors"
 	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -10,6 +11,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // Token answers the command token.
@@ -26,10 +28,13 @@ and clients that may read the file go on with the new one at once; whoever only
 knew the old one is refused.`,
 		Example: `  agentctl token rotate`,
 		Args:    command.Args(),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			home, err := e.Home()
 			if err != nil {
 				return err
+			}
+			if _, err := os.Stat(home.RunDir()); err == nil {
+				note(c.Context(), e, registry.IdentityChange_IDENTITY_CHANGE_TOKEN_ROTATED)
 			}
 			if _, err = rpc.NewToken(home.TokenFile()); errors.Is(err, fs.ErrNotExist) {
 				return fault.Wrap(fault.New(codes.FailedPrecondition, fault.ServiceUnavailable,

@@ -1,0 +1,125 @@
+package approvals
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// watching is one call of the command.
+type watching struct {
+	env   *command.Env
+	agent string
+	left  int               // lines to show; 0: no bound
+	told  map[string]string // the last state shown, by question
+}
+
+func watchCommand(e *command.Env) *cobra.Command {
+	w := &watching{env: e, told: map[string]string{}}
+	c := &cobra.Command{
+		Use:   "watch",
+		Short: "Show each question as it comes and as it is answered",
+		Long: `Show every question that waits, then each as it comes and as it is answered, until
+Ctrl-C. Answer in a second terminal, with the line that is shown. With --json each
+is one line.`,
+		Example: `  agentctl approvals watch
+  agentctl approvals watch --json | jq -r 'select(.state == "pending") | .command'`,
+		Args: command.Args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if w.agent != "" {
+				if err := command.ID(w.agent); err != nil {
+					return err
+				}
+			}
+			if w.left < 0 {
+				return command.Usage(c, "--count must not be less than 0")
+			}
+			return w.run(c.Context())
+		},
+	}
+	c.Flags().StringVar(&w.agent, "agent", "", "only of this agent")
+	c.Flags().IntVar(&w.left, "count", 0, "end after so many; 0: at Ctrl-C")
+	return c
+}
+
+// errEnough ends a watch that was asked for so much.
+var errEnough = errors.New("as many as were asked for")
+
+// run watches until the person interrupts it, which is its normal end, and goes on
+// when the registry was away.
+func (w *watching) run(ctx context.Context) error {
+	var away time.Time // since when nobody answers
+	for {
+		answered, err := w.stream(ctx)
+		if answered || away.IsZero() {
+			away = time.Now()
+		}
+		switch {
+		case ctx.Err() != nil, errors.Is(err, errEnough):
+			return nil
+		case !errors.Is(err, io.EOF) && !command.Away(err), time.Since(away) > command.Patience:
+			return err
+		}
+		t := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// stream shows until the stream breaks; answered tells whether anything came.
+func (w *watching) stream(ctx context.Context) (answered bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := w.env.Approvals().WatchApprovals(ctx, &registry.WatchApprovalsRequest{})
+	if err != nil {
+		return false, err
+	}
+	for {
+		r, err := s.Recv()
+		if err != nil {
+			return answered, err
+		}
+		answered = true
+		if err := w.show(of(r.GetApproval())); err != nil {
+			return true, err
+		}
+	}
+}
+
+func (w *watching) show(q question) error {
+	if w.agent != "" && q.AgentID != w.agent || w.told[q.ID] == q.State { // a stream that began again tells what waits again
+		return nil
+	}
+	w.told[q.ID] = q.State
+	out := w.env.Out
+	switch {
+	case w.env.Flags.JSON:
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(q); err != nil {
+			return fmt.Errorf("write question: %w", err)
+		}
+	case q.State == "pending":
+		fmt.Fprintf(out, "%s asks until %s (%s): %s\n", q.AgentID, q.Expires.Local().Format(time.TimeOnly), q.Reason, screen.Line(q.Command))
+		fmt.Fprintf(out, "  agentctl approvals approve %s\n", q.ID)
+	default:
+		fmt.Fprintf(out, "%s %s: %s\n", q.ID, q.State, screen.Line(q.Command))
+	}
+	if w.left--; w.left == 0 {
+		return errEnough
+	}
+	return nil
+}
