@@ -1282,7 +1282,9 @@ type TurnConfig struct {
 	// compaction says when memory is digested, and how.
 	Compaction *CompactionConfig `protobuf:"bytes,13,opt,name=compaction,proto3" json:"compaction,omitempty"`
 	// ask_approval means that a person is asked before a program runs.
-	AskApproval   bool `protobuf:"varint,14,opt,name=ask_approval,json=askApproval,proto3" json:"ask_approval,omitempty"`
+	AskApproval bool `protobuf:"varint,14,opt,name=ask_approval,json=askApproval,proto3" json:"ask_approval,omitempty"`
+	// creates_agents means that its programs may ask for new agents.
+	CreatesAgents bool `protobuf:"varint,15,opt,name=creates_agents,json=createsAgents,proto3" json:"creates_agents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1411,6 +1413,13 @@ func (x *TurnConfig) GetCompaction() *CompactionConfig {
 func (x *TurnConfig) GetAskApproval() bool {
 	if x != nil {
 		return x.AskApproval
+	}
+	return false
+}
+
+func (x *TurnConfig) GetCreatesAgents() bool {
+	if x != nil {
+		return x.CreatesAgents
 	}
 	return false
 }
@@ -4025,7 +4034,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12\x14\n" +
 	"\x05alone\x18\x05 \x01(\bR\x05alone\x120\n" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
-	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\"\xbc\x04\n" +
+	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\"\xe3\x04\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -4045,7 +4054,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\n" +
 	"compaction\x18\r \x01(\v2%.theclaw.registry.v1.CompactionConfigR\n" +
 	"compaction\x12!\n" +
-	"\fask_approval\x18\x0e \x01(\bR\vaskApproval\"\x8e\x02\n" +
+	"\fask_approval\x18\x0e \x01(\bR\vaskApproval\x12%\n" +
+	"\x0ecreates_agents\x18\x0f \x01(\bR\rcreatesAgents\"\x8e\x02\n" +
 	"\x10CompactionConfig\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12\x1d\n" +
 	"\n" +
