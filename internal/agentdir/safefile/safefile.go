@@ -110,7 +110,7 @@ func Clean(root *os.Root, dir string, age time.Duration) error {
 	return nil
 }
 
-// SyncDir makes the entries of a directory survive a power loss.
+// SyncDir makes the entries of a directory, or the bytes of a file, survive a power loss.
 func SyncDir(root *os.Root, name string) error {
 	f, err := root.Open(name)
 	if err != nil {

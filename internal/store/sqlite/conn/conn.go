@@ -9,6 +9,8 @@ import (
 	"modernc.org/libc"
 	"modernc.org/libc/sys/types"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/theclaw/agents/internal/store/sqlite/conn/wal"
 )
 
 // Conn is a connection. It is an interface for the proofs, which run the store
@@ -69,12 +71,21 @@ func Open(path string) (Conn, error) {
 		c.tls.Close()
 		return nil, errMemory
 	}
+	if err := wal.Register(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	name, err := libc.CString(path)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	rc := sqlite3.Xsqlite3_open_v2(c.tls, name, c.out, sqlite3.SQLITE_OPEN_READWRITE|sqlite3.SQLITE_OPEN_NOMUTEX|sqlite3.SQLITE_OPEN_EXRESCODE, 0)
+	system, err := libc.CString(wal.Name)
+	if err != nil {
+		c.free(name)
+		return nil, errors.Join(err, c.Close())
+	}
+	rc := sqlite3.Xsqlite3_open_v2(c.tls, name, c.out, sqlite3.SQLITE_OPEN_READWRITE|sqlite3.SQLITE_OPEN_NOMUTEX|sqlite3.SQLITE_OPEN_EXRESCODE, system)
 	c.free(name)
+	c.free(system)
 	c.db = c.result(0) // there even after a failure, with its reason
 	if rc == sqlite3.SQLITE_OK {
 		rc = sqlite3.Xsqlite3_busy_timeout(c.tls, c.db, int32(wait/time.Millisecond))

@@ -2,14 +2,13 @@ package directory
 
 import (
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
@@ -296,25 +295,27 @@ func (a *Agent) RecallPlace(signature, path string) { a.inbox.Store(&place{signa
 func (a *Agent) Rest() { a.settings.Store(nil) }
 
 func settingsStamp(home *agentdir.Home, dir agentdir.Dir) string {
-	return stamp(filepath.Join(dir.Path, "config.yaml")) + stamp(home.DefaultsFile())
+	return stamp(dir.Path+"/config.yaml", home.DefaultsFile())
 }
 
 // Stamp is what the files of a database look like from outside; equal stamps
 // mean that nobody has written since.
-func Stamp(dir string) string {
-	db := filepath.Join(dir, "events.db")
-	return stamp(db) + stamp(db+"-wal")
-}
+func Stamp(dir string) string { return stamp(dir+"/events.db", dir+"/events.db-wal") }
 
-func stamp(path string) string {
-	st, err := os.Stat(path)
-	if err != nil {
-		return "-;"
+// stamp is asked for several times per message.
+func stamp(paths ...string) string {
+	var buf [64]byte
+	b := buf[:0]
+	for _, path := range paths {
+		var st unix.Stat_t
+		if unix.Stat(path, &st) != nil {
+			b = append(b, "-;"...)
+			continue
+		}
+		b = strconv.AppendInt(b, time.Unix(st.Mtim.Unix()).UnixNano(), 36)
+		b = append(b, '.')
+		b = strconv.AppendInt(b, st.Size, 36)
+		b = append(b, ';')
 	}
-	var b strings.Builder
-	b.WriteString(strconv.FormatInt(st.ModTime().UnixNano(), 36))
-	b.WriteByte('.')
-	b.WriteString(strconv.FormatInt(st.Size(), 36))
-	b.WriteByte(';')
-	return b.String()
+	return string(b)
 }

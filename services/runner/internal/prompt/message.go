@@ -52,6 +52,13 @@ func Message(e Event) model.Message {
 // Text is what was said in a content: its text and a line for each attachment.
 // Content that is no JSON object with a text is taken as it stands.
 func Text(content string) string {
+	if text, ok := plain(content); ok {
+		return text
+	}
+	return decoded(content)
+}
+
+func decoded(content string) string {
 	var c struct {
 		Text        *string `json:"text"`
 		Attachments []struct {

@@ -1,0 +1,27 @@
+package prompt
+
+import "testing"
+
+// The short way to a text says what the long one says.
+func FuzzText(f *testing.F) {
+	for _, s := range []string{
+		`{"text":"hello"}`, `{"text":"a","reply_context":{"channel_type":"console","peer_id":"p"}}`, `{"text":"a","Text":"b"}`,
+		`{"text":"a","attachments":[{"type":"x"}]}`, `{"text":"a\n"}`, `{"text":"a"`, `{"text":"a"}}`, `{"text":"a","\u0074ext":"b"}`,
+		`{"text":"a","x":"text"}`, "{\"text\":\"\xff\"}", "{\"text\":\"\x01\"}", `{"text":""}`, `{"text":"a","te` + "\u017f" + `t":"b"}`, `{"text":"a" , "ATTACHMENTS":[{"url":"u"}]}`,
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if got, want := Text(s), decoded(s); got != want {
+			t.Errorf("%q is %q, want %q", s, got, want)
+		}
+	})
+}
+
+func BenchmarkText(b *testing.B) {
+	const content = `{"text":"a word and another","reply_context":{"channel_type":"bench","channel_id":"bench","peer_id":"p1"}}`
+	b.ReportAllocs()
+	for b.Loop() {
+		Text(content)
+	}
+}
