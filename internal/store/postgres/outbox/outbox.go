@@ -55,12 +55,12 @@ const (
 
 // firstOpen are the events after the ack, but for $3, that are neither sent nor given
 // up, whoever wrote them. What another program wrote counts where there is an outbound
-// consumer: a thread without one talks to nobody.
-const firstOpen = `SELECT e.id FROM event e LEFT JOIN delivery d ON ` + ofThread + ` AND d.event_id = e.id
-	WHERE e.agent_id = $1 AND e.thread_id = $2 AND e.id <> $3 AND e.type = 'message' AND e.source = '` + thread.SourceSelf + `'
+// consumer: a thread without one talks to nobody. The state is asked for event by event:
+// joined, the server would take the ack for any third of the thread and read it all.
+const firstOpen = `SELECT e.id FROM event e WHERE e.agent_id = $1 AND e.thread_id = $2 AND e.id <> $3 AND e.type = 'message' AND e.source = '` + thread.SourceSelf + `'
 		AND e.id > (SELECT t.acked FROM thread t WHERE t.agent_id = $1 AND t.thread_id = $2)
-		AND (d.state IN ('pending', 'sending') OR d.state IS NULL AND EXISTS (SELECT 1 FROM subscription s
-			WHERE s.agent_id = $1 AND s.thread_id = $2 AND s.consumer = '` + thread.Outbound + `')) ORDER BY e.id LIMIT `
+		AND COALESCE((SELECT d.state IN ('pending', 'sending') FROM delivery d WHERE ` + ofThread + ` AND d.event_id = e.id),
+			EXISTS (SELECT 1 FROM subscription s WHERE s.agent_id = $1 AND s.thread_id = $2 AND s.consumer = '` + thread.Outbound + `')) ORDER BY e.id LIMIT `
 
 // read scans columns, between what stands before and after them.
 func (d *row) read(scan func(...any) error, before []any, after ...any) error {
