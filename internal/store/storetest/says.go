@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/theclaw/agents/internal/store"
 )
@@ -61,23 +60,21 @@ var says = map[string]func(*testing.T, *fixture){
 		_, err := f.FinishDelivery(t.Context(), threadA, sender, store.FinishDelivery{EventID: 2, Outcome: store.OutcomePart, Parts: 1, Reach: 10})
 		ok(t, err)
 		equal(t, "not begun", f.next(t, store.NextDelivery{}).Outcome, store.DueWait) // a part of nothing
-		if f.bubble {
-			time.Sleep(store.DeliveryWaits[0]) // in the bubble
-			equal(t, "second try", reached(f.next(t, store.NextDelivery{})), []any{2, false, 0, 0})
-			for range 2 {
-				d := part(1, 10)
-				equal(t, "part", []any{d.State, d.Attempts, d.Parts, d.Reach}, []any{store.DeliverySending, 1, 1, 10})
-			}
-			part(2, 20)
-			part(1, 10) // late news
-			equal(t, "killed here", reached(f.next(t, store.NextDelivery{})), []any{1, true, 2, 20})
-			f.sent(t, 2, store.OutcomeRejected)
-			d, err := f.ResolveDelivery(t.Context(), threadA, 2, "retried")
-			ok(t, err)
-			equal(t, "retried", []any{d.State, d.Parts, d.Reach}, []any{store.DeliveryPending, 2, 20})
-			f.next(t, store.NextDelivery{})
-			equal(t, "sent", []any{f.sent(t, 2, store.OutcomeSent).State, f.sent(t, 2, store.OutcomeSent).Parts}, []any{store.DeliverySent, 2})
+		f.pass(t, store.DeliveryWaits[0])
+		equal(t, "second try", reached(f.next(t, store.NextDelivery{})), []any{2, false, 0, 0})
+		for range 2 {
+			d := part(1, 10)
+			equal(t, "part", []any{d.State, d.Attempts, d.Parts, d.Reach}, []any{store.DeliverySending, 1, 1, 10})
 		}
+		part(2, 20)
+		part(1, 10) // late news
+		equal(t, "killed here", reached(f.next(t, store.NextDelivery{})), []any{1, true, 2, 20})
+		f.sent(t, 2, store.OutcomeRejected)
+		d, err := f.ResolveDelivery(t.Context(), threadA, 2, "retried")
+		ok(t, err)
+		equal(t, "retried", []any{d.State, d.Parts, d.Reach}, []any{store.DeliveryPending, 2, 20})
+		f.next(t, store.NextDelivery{})
+		equal(t, "sent", []any{f.sent(t, 2, store.OutcomeSent).State, f.sent(t, 2, store.OutcomeSent).Parts}, []any{store.DeliverySent, 2})
 	},
 	// A digest that a person asked for has cost something too.
 	"a step outside of a turn is counted": func(t *testing.T, f *fixture) {

@@ -77,13 +77,10 @@ var sends = map[string]func(*testing.T, *fixture){
 			}
 			equal(t, "state", []any{d.State, d.Attempts}, []any{store.DeliveryPending, i + 1})
 			n := f.next(t, store.NextDelivery{})
-			if n.Outcome != store.DueWait || n.Wait > wait || n.Wait < wait-time.Second && f.bubble {
+			if n.Outcome != store.DueWait || n.Wait > wait || n.Wait < wait-time.Second && f.Bubble {
 				t.Errorf("try %d: %+v, want a wait of %v", i+1, n, wait)
 			}
-			if !f.bubble {
-				return
-			}
-			time.Sleep(wait)
+			f.pass(t, wait)
 		}
 		list := f.all(t, threadA)
 		equal(t, "told", kinds(list), []string{"in", "reply", "in", "reply", "error"})
@@ -141,12 +138,9 @@ var sends = map[string]func(*testing.T, *fixture){
 		equal(t, "due", due(f.next(t, store.NextDelivery{BootID: "later"})), []any{store.DueSend, 2, 1, true})
 	},
 	"too old is dead unsent": func(t *testing.T, f *fixture) {
-		if !f.bubble {
-			t.Skip("needs time to pass")
-		}
 		f.reply(t, "1")
 		f.reply(t, "2")
-		time.Sleep(25 * time.Hour)
+		f.pass(t, 25*time.Hour)
 		f.reply(t, "3")
 		d := f.next(t, store.NextDelivery{MaxAge: 24 * time.Hour})
 		equal(t, "due", []any{d.Outcome, d.Event.Content, d.Dead}, []any{store.DueSend, "re: 3", 2})

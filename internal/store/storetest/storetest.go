@@ -3,8 +3,8 @@
 //
 // It knows no engine. An engine whose waiting is all Go's own (channels, timers)
 // runs each test in a synctest bubble, where the waits of the contract take no
-// time; another one skips what needs time to pass. Nothing here sleeps outside
-// of a bubble.
+// time; another one makes what it has stored older instead. Nothing here sleeps
+// outside of a bubble.
 package storetest
 
 import (
@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -36,6 +37,8 @@ type Suite struct {
 	New func(t *testing.T, o Options) store.Engine
 	// Bubble tells that the engine works under synctest.
 	Bubble bool
+	// Pass is for one that does not: it makes all that e has stored older by d.
+	Pass func(t *testing.T, e store.Engine, d time.Duration)
 }
 
 // Run runs the suite.
@@ -57,7 +60,7 @@ func Run(t *testing.T, s Suite) {
 // it is revoked.
 type fixture struct {
 	store.Engine
-	bubble bool
+	Suite
 
 	mu      sync.Mutex
 	revoked map[string]uint64 // tokens up to it
@@ -65,7 +68,7 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T, s Suite) *fixture {
-	f := &fixture{bubble: s.Bubble, revoked: map[string]uint64{}}
+	f := &fixture{Suite: s, revoked: map[string]uint64{}}
 	f.Engine = s.New(t, Options{Live: f.live, OnCommit: f.committed})
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
@@ -73,6 +76,25 @@ func newFixture(t *testing.T, s Suite) *fixture {
 		}
 	})
 	return f
+}
+
+// pass lets time pass.
+func (f *fixture) pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	if f.Bubble {
+		time.Sleep(d)
+		return
+	}
+	f.Pass(t, f.Engine, d)
+}
+
+// lasted compares what took want in a bubble, and elsewhere as long as the test runs
+// longer.
+func (f *fixture) lasted(t *testing.T, what string, got, want time.Duration) {
+	t.Helper()
+	if got < want || got > want+time.Minute || f.Bubble && got != want {
+		t.Errorf("%s %v, want %v", what, got, want)
+	}
 }
 
 func (f *fixture) live(resource string, token uint64) error {

@@ -115,11 +115,9 @@ var turns = map[string]func(*testing.T, *fixture){
 		if turn.NextAt.IsZero() {
 			t.Error("no time of the next try")
 		}
-		if f.bubble {
-			time.Sleep(b.Wait)
-			b = f.begin(t, p, false)
-			equal(t, "after the wait", []int{int(b.Outcome), b.ErrorAttempts, b.CrashAttempts}, []int{int(store.BeginGo), 4, 1})
-		}
+		f.pass(t, b.Wait)
+		b = f.begin(t, p, false)
+		equal(t, "after the wait", []int{int(b.Outcome), b.ErrorAttempts, b.CrashAttempts}, []int{int(store.BeginGo), 4, 1})
 	},
 	"an outage spends no attempt": func(t *testing.T, f *fixture) {
 		p, _ := f.claim(t, "1")
@@ -128,22 +126,19 @@ var turns = map[string]func(*testing.T, *fixture){
 			equal(t, "attempts", f.record(t, outage), 0)
 			equal(t, "begin", f.begin(t, p, false).Outcome, store.BeginGo)
 		}
-		if !f.bubble {
-			return
-		}
-		time.Sleep(time.Hour)
+		f.pass(t, time.Hour)
 		// That a program was called, and had no answer, is no progress.
 		called := outage
 		called.Steps = []store.Step{step(1, store.StepModel, "pai:1", store.ClassEffect, store.StepIntent)}
 		f.record(t, called)
 		called.Steps = []store.Step{step(1, store.StepModel, "pai:1", store.ClassEffect, store.StepDone)}
 		f.record(t, called)
-		equal(t, "waited", f.begin(t, p, true).Waited, time.Hour)
+		f.lasted(t, "waited", f.begin(t, p, true).Waited, time.Hour)
 		// Progress ends the outage; the next one counts from its own beginning.
 		outage.Steps = []store.Step{step(2, store.StepModel, "model:1", "", store.StepDone)}
 		f.record(t, outage)
-		time.Sleep(time.Minute)
-		equal(t, "waited again", f.begin(t, p, false).Waited, time.Minute)
+		f.pass(t, time.Minute)
+		f.lasted(t, "waited again", f.begin(t, p, false).Waited, time.Minute)
 	},
 	// I8: a result that stands is never replaced, and told once in the thread.
 	"steps are journalled once": func(t *testing.T, f *fixture) {

@@ -109,10 +109,14 @@ func Add(s store.Subscription) *AddStep { return &AddStep{Keep(s.Consumer, s.Han
 // Load reads whether it is there.
 func (s *AddStep) Load(tx *unit.Tx) { s.keep.Load(tx) }
 
-// Decide adds it.
+// Decide adds it. Who subscribes the agent to its inbox before anybody has said whether
+// it shall work says so with it.
 func (s *AddStep) Decide(ctx context.Context, tx *unit.Tx) error {
 	if s.keep.found {
 		return store.ErrConsumerExists
+	}
+	if tx.IsInbox() && s.keep.consumer == thread.Inbox && tx.Desired == "" {
+		tx.Desired = unit.Started
 	}
 	return s.keep.Decide(ctx, tx)
 }

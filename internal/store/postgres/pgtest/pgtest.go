@@ -157,13 +157,18 @@ func (c *Cluster) Up(t testing.TB) {
 	}
 }
 
-// Kill ends the server and its children at once, as a crash does. Killing twice is fine.
+// Kill ends the server and its children at once, as a crash does. Each child has a
+// group of its own. Killing twice is fine.
 func (c *Cluster) Kill(t testing.TB) {
 	t.Helper()
 	if c.cmd == nil {
 		return
 	}
-	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
+	all := c.processes()
+	_ = c.cmd.Process.Kill()
+	for _, p := range all {
+		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	}
 	<-c.ends
 	c.cmd = nil
 }

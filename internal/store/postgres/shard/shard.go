@@ -29,11 +29,18 @@ type Set struct{ pools []*pgxpool.Pool }
 // conns is the most connections to a database, unless its URL has pool_max_conns.
 const conns = 16
 
-// session is what a transaction relies on. What was acknowledged survives a crash of the
-// server, also where its default is otherwise; and a thread is not held for hours by a
-// registry whose machine has vanished in the middle of a step.
-const session = `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')
-	UNION ALL SELECT set_config('idle_in_transaction_session_timeout', '15s', false)`
+// session is how a connection is set up:
+//   - what was acknowledged survives a crash of the server, also where its default is
+//     otherwise;
+//   - a thread is not held for hours by a registry whose machine has vanished in the
+//     middle of a step;
+//   - a plan is made once for each statement, because making it costs more than what it
+//     does; so it must not be one that is only good for the small table of that moment:
+//     what is read is found by an index.
+const session = `SELECT set_config(name, value, false) FROM (VALUES
+	('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on' ELSE current_setting('synchronous_commit') END),
+	('idle_in_transaction_session_timeout', '15s'),
+	('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), ('jit', 'off')) AS settings(name, value)`
 
 // Open connects to databases, brings each to the newest format and checks that it is
 // the one of its place in the list. Errors: FORMAT_MISMATCH, CONFIG_INVALID.

@@ -1,0 +1,78 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/store/storetest"
+)
+
+func anyLease(string, uint64) error { return nil }
+
+// cluster is a server whose databases have the tables, the agents "a" and "b", and
+// their inboxes.
+func cluster(t testing.TB, settings ...string) *pgtest.Cluster {
+	t.Helper()
+	c := pgtest.Start(t, settings...)
+	c.Template(t, func(url string) {
+		e := open(t, Options{DSNs: []string{url}})
+		agents(t, e, "a", "b")
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return c
+}
+
+// open opens an engine; the caller closes it.
+func open(t testing.TB, o Options) *Engine {
+	t.Helper()
+	e, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// agents makes agents with their inboxes.
+func agents(t testing.TB, e *Engine, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		exec(t, e, id, "INSERT INTO agent(agent_id) VALUES($1)", id)
+		if _, err := e.Ensure(t.Context(), store.Inbox(id), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// exec changes the database of an agent from outside.
+func exec(t testing.TB, e *Engine, agent, sql string, args ...any) {
+	t.Helper()
+	if _, err := e.Shards().Of(agent).Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestContract(t *testing.T) {
+	c := cluster(t, "fsync = off")
+	storetest.Run(t, storetest.Suite{
+		New: func(t *testing.T, o storetest.Options) store.Engine {
+			return open(t, Options{DSNs: []string{c.Database(t)}, Live: o.Live, OnCommit: o.OnCommit})
+		},
+		Pass: func(t *testing.T, e store.Engine, d time.Duration) {
+			for _, sql := range []string{
+				"UPDATE turn SET not_before = not_before - $1 WHERE not_before > 0",
+				"UPDATE turn SET waiting_since = waiting_since - $1 WHERE waiting_since > 0",
+				"UPDATE turn SET claimed_at = claimed_at - $1, finished_at = finished_at - $1 WHERE claimed_at > $1 AND finished_at > $1",
+				"UPDATE delivery SET not_before = not_before - $1 WHERE not_before > 0",
+				"UPDATE delivery SET created_at = created_at - $1, updated_at = updated_at - $1",
+				"UPDATE fate SET at = at - $1",
+				"UPDATE step SET recorded_at = recorded_at - $1",
+			} {
+				exec(t, e.(*Engine), "a", sql, d.Milliseconds())
+			}
+		},
+	})
+}

@@ -1,0 +1,76 @@
+package shard_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/store/postgres/shard"
+)
+
+// The mapping is for good: these are where agents are today.
+func TestIndex(t *testing.T) {
+	for agent, want := range map[string]int{"a": 0, "b": 1, "alice": 2, "support-1": 3, "support-2": 4} {
+		if got := [2]int{shard.Index(agent, 1), shard.Index(agent, 5)}; got != [2]int{0, want} {
+			t.Errorf("%s is in %d of 1 and in %d of 5, want %d", agent, got[0], got[1], want)
+		}
+	}
+	n := make([]int, 4)
+	for i := range 4000 {
+		n[shard.Index(fmt.Sprint("agent-", i), len(n))]++
+	}
+	for i, n := range n {
+		if n < 900 || n > 1100 {
+			t.Errorf("database %d has %d of 4000 agents", i, n)
+		}
+	}
+}
+
+// A list that would send agents to another database than before is refused.
+func TestPlaces(t *testing.T) {
+	c := pgtest.Start(t, "fsync = off")
+	one, two, three := c.Database(t), c.Database(t), c.Database(t)
+	for _, tt := range []struct {
+		urls []string
+		fail bool
+	}{
+		{nil, true},
+		{[]string{one, two}, false},
+		{[]string{one, two}, false},
+		{[]string{two, one}, true},
+		{[]string{one}, true},
+		{[]string{one, two, three}, true},
+		{[]string{three, three}, true},
+		{[]string{"postgres://user:secret@[host"}, true},
+	} {
+		s, err := shard.Open(t.Context(), tt.urls)
+		if tt.fail != fault.Is(err, fault.ConfigInvalid) || (!tt.fail && err != nil) {
+			t.Errorf("%v: %v", tt.urls, err)
+		}
+		if err != nil {
+			continue
+		}
+		for _, agent := range []string{"a", "b", "c"} {
+			if s.Of(agent) != s.All()[shard.Index(agent, 2)] {
+				t.Errorf("%s is elsewhere", agent)
+			}
+		}
+		s.Close()
+	}
+}
+
+// What is acknowledged is on disk, whatever the default of the server.
+func TestSession(t *testing.T) {
+	for value, want := range map[string]string{"off": "on", "local": "on", "remote_apply": "remote_apply"} {
+		s, err := shard.Open(t.Context(), []string{pgtest.Start(t, "synchronous_commit = "+value).Database(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, plans string
+		if err := s.Of("a").QueryRow(t.Context(), "SELECT current_setting('synchronous_commit'), current_setting('plan_cache_mode')").Scan(&got, &plans); err != nil || got != want || plans != "force_generic_plan" {
+			t.Errorf("with %s: %s, %s, %v", value, got, plans, err)
+		}
+		s.Close()
+	}
+}
