@@ -3,6 +3,8 @@
 //
 //	agent run ID                            work through the inbox of an agent
 //	agent deliver --thread P --consumer C   send the replies of a conversation
+//	agent init ID                           in the sandbox of an agent that may make
+//	                                        agents: ask the owner for one
 //	agent ...                               anything else is agentctl's
 //
 // It asks the resident runner or deliverer and waits until what was there at the
@@ -31,6 +33,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/handlerlock"
 	"github.com/theclaw/agents/internal/rpc"
@@ -77,6 +80,10 @@ func run(ctx context.Context, args []string, out io.Writer, getenv func(string) 
 		return runBatch(ctx, args[1:], out, getenv)
 	case "deliver":
 		return deliverBatch(ctx, args[1:], getenv)
+	case "init":
+		if socket := getenv(broker.Variable); socket != "" {
+			return create(ctx, args[1:], socket, out)
+		}
 	case "--version":
 		fmt.Fprintln(out, version)
 		return nil

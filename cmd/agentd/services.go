@@ -111,7 +111,7 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 		root = e.homeDir.AgentsDir() // the registry's paths are those of its machine
 	}
 	s, err := runner.New(runner.Config{
-		Root:    root,
+		Root: root, Agent: shim(e),
 		Address: w.address, TTL: e.ttl, Grace: e.grace, ProvidersFile: filepath.Join(e.home, "providers.yaml"),
 		Sandbox: sandbox.Options{Forbidden: []string{e.homeDir.RunDir(), e.homeDir.TLSDir(), e.options.tls, e.homeDir.AuditDir()}},
 	}, runner.Deps{
@@ -124,6 +124,28 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 	}
 	e.log.Info("model", "hint", s.Hint())
 	return component{register: s.Register, policy: runner.Policy(), token: e.workerToken(), run: s.Run, close: w.close}, nil
+}
+
+// shim is the program `agent`: the one beside this one, else that of the PATH.
+func shim(e *env) string {
+	if self, err := os.Executable(); err == nil {
+		if self, err = filepath.EvalSymlinks(self); err == nil {
+			if path := filepath.Join(filepath.Dir(self), "agent"); exists(path) {
+				return path
+			}
+		}
+	}
+	for _, dir := range filepath.SplitList(e.getenv("PATH")) {
+		if path := filepath.Join(dir, "agent"); filepath.IsAbs(dir) && exists(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func makeDeliverer(_ context.Context, e *env, name string) (component, error) {

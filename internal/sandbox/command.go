@@ -47,6 +47,9 @@ func (l Limits) jail() wire.Limits {
 	}
 }
 
+// Path is the PATH of every program.
+const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // Command is one program to run. Give Shell or Argv.
 type Command struct {
 	Shell string   // run by bash -c, by sh -c where there is no bash
@@ -154,7 +157,7 @@ func within(path, dir string) bool {
 // environment is the allow-list, and what the caller adds to it.
 func environment(c Command, temp string) []string {
 	env := map[string]string{
-		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"PATH": Path,
 		"HOME": c.Workdir, "PWD": c.Workdir, "TMPDIR": temp, "LANG": "C.UTF-8", "TERM": "dumb",
 		"USER": "agent", "SHELL": "/bin/sh",
 	}

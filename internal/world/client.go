@@ -21,6 +21,7 @@ type Client struct {
 	Leases     registryv1.LeaseServiceClient
 	Turns      registryv1.TurnServiceClient
 	Deliveries registryv1.DeliveryServiceClient
+	Approvals  registryv1.ApprovalServiceClient
 	Runner     runnerv1.RunnerServiceClient
 }
 
@@ -29,7 +30,8 @@ func NewClient(registry, runner grpc.ClientConnInterface) Client {
 	return Client{
 		Agents: registryv1.NewAgentServiceClient(registry), Threads: registryv1.NewThreadServiceClient(registry),
 		Leases: registryv1.NewLeaseServiceClient(registry), Turns: registryv1.NewTurnServiceClient(registry),
-		Deliveries: registryv1.NewDeliveryServiceClient(registry), Runner: runnerv1.NewRunnerServiceClient(runner),
+		Deliveries: registryv1.NewDeliveryServiceClient(registry), Approvals: registryv1.NewApprovalServiceClient(registry),
+		Runner: runnerv1.NewRunnerServiceClient(runner),
 	}
 }
 

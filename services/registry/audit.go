@@ -14,7 +14,9 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/audit"
+	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
@@ -45,6 +47,31 @@ type auditor struct {
 // Auditor is what the server of the registry, and of services beside it in one
 // process, writes down.
 func (s *Service) Auditor() serve.Auditor { return s.auditor }
+
+// makeFor makes an agent that another one asked for and the owner approved. It is on
+// record before it happens.
+func (s *Service) makeFor(ctx context.Context, by, approval string, r broker.Request) (string, error) {
+	if err := s.auditor.log.Append(entry(ctx, audit.Entry{
+		Action: "CreateAgent", Agent: r.AgentID, Outcome: "allowed", Detail: fmt.Sprintf("asked by agent %s, approval %s: %s", by, approval, r.Words()),
+	}), true); err != nil {
+		return "", unrecorded(err)
+	}
+	kind := "user"
+	if r.System {
+		kind = "system"
+	}
+	dir, err := s.agents.Make(r.AgentID, agentdir.Spec{Kind: kind, Provider: r.Provider, Model: r.Model})
+	if err != nil {
+		f := fault.From(err)
+		s.auditor.append(ctx, audit.Entry{Action: "CreateAgent", Agent: r.AgentID, Outcome: "failed", Detail: f.Reason + ": " + f.What})
+	}
+	return dir, err
+}
+
+func unrecorded(err error) error {
+	return fault.Wrap(fault.New(codes.ResourceExhausted, fault.DiskFull, "the audit log cannot be written, so nothing was done",
+		"free some space and see the registry's log"), err)
+}
 
 // Refused notes a caller that was not let in; the method is empty when that was
 // its connection.
@@ -90,8 +117,7 @@ func (a *auditor) Admitted(ctx context.Context, method string, req any) error {
 				a.warn.ErrorContext(ctx, "not in the audit log", "action", name, "error", err)
 				return nil
 			}
-			return fault.Wrap(fault.New(codes.ResourceExhausted, fault.DiskFull, "the audit log cannot be written, so nothing was done",
-				"free some space and see the registry's log"), err)
+			return unrecorded(err)
 		}
 		return nil
 	}

@@ -77,8 +77,8 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		leases:     leaseapi.New(c),
 		turns:      turnapi.New(c, cfg.BootID),
 		deliveries: deliveryapi.New(c, cfg.DeliveryWaits),
-		approvals:  approvalapi.New(c, cfg.ApprovalLife),
 	}
+	s.approvals = approvalapi.New(c, cfg.ApprovalLife, s.makeFor)
 	if _, _, err := c.Dir.Scan(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -46,6 +46,9 @@ type Config struct {
 	ProvidersFile string
 	// PaiConfig is an existing pai configuration; empty looks in the usual places.
 	PaiConfig string
+	// Agent is the program `agent`, with which programs in the sandbox of an agent that
+	// may do so ask for new agents; empty: they find their own, or none.
+	Agent string
 	// Sandbox is the template for agents whose sandbox.mode is not that of
 	// Deps.Sandbox.
 	Sandbox sandbox.Options

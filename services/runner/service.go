@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,8 @@ type Service struct {
 // providers.yaml that cannot be used.
 func New(c Config, d Deps) (*Service, error) {
 	c, d = c.withDefaults(), d.withDefaults()
+	agent, show := shell.Locate(c.Agent)
+	c.Sandbox.ReadOnly = append(slices.Clip(c.Sandbox.ReadOnly), show...)
 	settings, err := provider.Load(c.ProvidersFile, d.Getenv, c.PaiConfig)
 	if err != nil {
 		return nil, fmt.Errorf("load providers: %w", err)
@@ -68,7 +71,7 @@ func New(c Config, d Deps) (*Service, error) {
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes, d.Trace}
 	s.driver = &turn.Driver{
 		Journal: traced.Journal(d.Trace, journal), Models: s.models, Meter: d.Metrics, Logger: d.Logger,
-		Shell:    &shell.Shell{Sandbox: s.boxes.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Trace: d.Trace},
+		Shell:    &shell.Shell{Sandbox: s.boxes.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Trace: d.Trace, Agent: agent, Logger: d.Logger},
 		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns},
 		Sessions: &session.Later{},
 	}

@@ -51,6 +51,16 @@ func (s *Service) CreateAgent(_ context.Context, req *registryv1.CreateAgentRequ
 	return &registryv1.CreateAgentResponse{Agent: s.describe(a)}, nil
 }
 
+// Make makes an agent for another one, and answers its directory.
+func (s *Service) Make(id string, spec agentdir.Spec) (string, error) {
+	a, err := s.create(id, spec)
+	if err != nil {
+		return "", err
+	}
+	dir, err := s.Home.Agent(a.ID)
+	return dir.Path, err
+}
+
 func (s *Service) create(id string, spec agentdir.Spec) (*directory.Agent, error) {
 	spec.Prepare = func(dir string) error {
 		_, err := db.Create(filepath.Join(dir, thread.Inbox))

@@ -10,7 +10,14 @@
 // It promises that a question and its answer are on disk before anybody hears of
 // them, that an approval is for the one command it names, once, under one lease,
 // and that no answer in its time is no. Only the owner may answer (the access
-// table). It runs nothing.
+// table). It runs no command.
+//
+// A question may be about a new agent instead of a command. Then what the owner reads
+// is made here, of the very fields that the agent is made of, and the agent is made
+// here, when the approval is used: the runner, which has the shell, has no right to
+// make agents. Killed between the use and the making: the same call, under the same
+// lease, makes it; once that lease is gone the approval is used up, and the agent is
+// not there.
 package approvalapi
 
 import (
@@ -58,12 +65,15 @@ type Service struct {
 	registryv1.UnimplementedApprovalServiceServer
 	*core.Core
 	life time.Duration // of a question and its answer
+	make Make
 
 	changed hub.Hub[struct{}]
 }
 
 // New makes the edge; life is how long a question waits and its answer holds.
-func New(c *core.Core, life time.Duration) *Service { return &Service{Core: c, life: life} }
+func New(c *core.Core, life time.Duration, m Make) *Service {
+	return &Service{Core: c, life: life, make: m}
+}
 
 // RequestApproval asks and waits.
 func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestApprovalRequest) (*registryv1.RequestApprovalResponse, error) {
@@ -77,6 +87,9 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 	if err != nil {
 		return nil, s.Fault(req.GetAgentId(), "", err)
 	}
+	if err := s.propose(req); err != nil {
+		return nil, err
+	}
 	asked, err := s.ask(ctx, req)
 	if err != nil {
 		return nil, err
@@ -85,10 +98,14 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 	defer left.Stop()
 	for over := false; ; {
 		woken, done := s.changed.Wait(struct{}{})
-		a, err := s.take(ctx, asked.ID, fence.Token)
+		a, first, err := s.take(ctx, asked.ID, fence.Token)
 		if err != nil || a.State != pending || over {
 			done()
-			return &registryv1.RequestApprovalResponse{Approval: message(a)}, err
+			out := &registryv1.RequestApprovalResponse{Approval: message(a)}
+			if err == nil && a.State == used && req.GetCreateAgent() != nil {
+				out.CreatedDir, err = s.create(ctx, a, req.GetCreateAgent(), first)
+			}
+			return out, err
 		}
 		select {
 		case <-woken:
@@ -111,10 +128,13 @@ func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalReques
 		switch {
 		case err != nil:
 			return a, s.Fault(req.GetAgentId(), "", err)
-		case there && a.Digest != req.GetDigest():
+		case there && (a.Digest != req.GetDigest() || a.Command != req.GetCommand() && req.GetCreateAgent() != nil):
 			return a, wire.Bad("the key was used to ask for another command", "an approval is for one command")
 		case there:
 			return a, nil
+		}
+		if err := s.free(req.GetCreateAgent()); err != nil { // a person need not be asked
+			return a, err
 		}
 		waiting, err := s.Approvals.Approvals(ctx, "", req.GetAgentId(), pending, maxPending)
 		if err != nil {
@@ -183,16 +203,18 @@ func (s *Service) change(ctx context.Context, id string, next func(*store.Approv
 
 // take answers how a question stands. What was approved is used by it, once; the
 // repeat of a call whose answer was lost, under the same lease, is told again.
-func (s *Service) take(ctx context.Context, id string, token uint64) (store.Approval, error) {
-	return s.change(ctx, id, func(a *store.Approval) error {
+func (s *Service) take(ctx context.Context, id string, token uint64) (a store.Approval, first bool, err error) {
+	a, err = s.change(ctx, id, func(a *store.Approval) error {
+		first = a.State == approved
 		if a.State == used && a.Token != token {
 			return fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the approval was used before", "ask again for a new run of the command")
 		}
-		if a.State == approved {
+		if first {
 			a.State, a.Token = used, token
 		}
 		return nil
 	})
+	return a, first, err
 }
 
 // ResolveApproval answers a question.

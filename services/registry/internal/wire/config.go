@@ -14,6 +14,12 @@ func QueueMode(mode string) registryv1.QueueMode {
 	return registryv1.QueueMode(registryv1.QueueMode_value["QUEUE_MODE_"+strings.ToUpper(mode)])
 }
 
+// CreatesAgents says whether an agent may ask for new ones: the system agent that
+// speaks with people (S0-21), and no other.
+func CreatesAgents(set *agentdir.Agent) bool {
+	return set.ID == "admin" && set.Config.Kind == "system"
+}
+
 // TurnConfig is what a runner needs of an agent's settings.
 func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
 	c := set.Config
@@ -29,7 +35,7 @@ func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
 		Provider: provider, Model: model, ContextWindow: int64(c.ContextWindow), MaxOutputTokens: int64(c.MaxOutputTokens),
 		MaxAttempts: int32(c.Retry.MaxAttempts), RetryMaxAge: durationpb.New(c.Retry.MaxAge), Timeout: durationpb.New(c.Run.Timeout),
 		SandboxMode: c.Sandbox.Mode, SandboxNetwork: c.Sandbox.Network, NotifyPeer: c.OnError.NotifyPeer,
-		ReplyBreak: c.Reply.Break, MessageTool: c.Reply.MessageTool,
+		ReplyBreak: c.Reply.Break, MessageTool: c.Reply.MessageTool, CreatesAgents: CreatesAgents(set),
 		AskApproval: c.Approvals == "ask" && (c.Sandbox.Mode == "off" || c.Sandbox.Network),
 		Workdir:     set.Dir.Workdir(), SessionsDir: set.Dir.Sessions(), Compaction: &registryv1.CompactionConfig{
 			Strategy: c.Compaction.Strategy, AtPercent: int32(c.Compaction.AtPercent), AfterTurns: int32(c.Compaction.AfterTurns),

@@ -1,5 +1,6 @@
 // Package approval owns how a runner asks a person before a command runs outside
-// of the sandbox, or with the network open.
+// of the sandbox, or with the network open, and before an agent is made that a
+// program has asked for.
 //
 // It promises that a command runs only after the registry said that its approval
 // is used, now, for exactly this command: its words, its directory and the names
@@ -20,8 +21,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -62,10 +65,41 @@ func Ask(ctx context.Context, c Client, trusted func(context.Context) error, q Q
 	if q.Mode != string(sandbox.Off) {
 		reason = "it runs with the network open"
 	}
-	req := &registrypb.RequestApprovalRequest{
+	_, err := wait(ctx, c, trusted, &registrypb.RequestApprovalRequest{
 		AgentId: q.AgentID, ThreadId: q.ThreadID, Key: q.Key, Command: command.Shell, Cwd: command.Workdir,
 		Reason: reason, Digest: Digest(command), Wait: durationpb.New(poll),
+	})
+	return err
+}
+
+// Create asks for an agent and waits until the registry has made it; it answers its
+// directory. The same agent asked for again in one call is the same question.
+func Create(ctx context.Context, c Client, trusted func(context.Context) error, at tool.Place, key string, r broker.Request) (string, error) {
+	refused := fault.New(codes.PermissionDenied, fault.ApprovalClosed, "the owner did not approve of agent '"+r.AgentID+"'",
+		"do not ask again unasked; say what the agent is wanted for")
+	if c == nil {
+		return "", refused
 	}
+	kind := registrypb.AgentKind_AGENT_KIND_USER
+	if r.System {
+		kind = registrypb.AgentKind_AGENT_KIND_SYSTEM
+	}
+	resp, err := wait(ctx, c, trusted, &registrypb.RequestApprovalRequest{
+		AgentId: at.AgentID, ThreadId: at.ThreadID, Key: key + ":create:" + r.Digest()[:16], Command: r.Words(), Cwd: at.Workdir,
+		Reason: CreateReason, Digest: r.Digest(), Wait: durationpb.New(poll),
+		CreateAgent: &registrypb.NewAgent{AgentId: r.AgentID, Kind: kind, Provider: r.Provider, Model: r.Model},
+	})
+	if errors.Is(err, ErrRefused) {
+		return "", refused
+	}
+	return resp.GetCreatedDir(), err
+}
+
+// CreateReason is why it is asked.
+const CreateReason = "it makes a new agent"
+
+// wait asks until there is an answer; nil is a yes, which is used now.
+func wait(ctx context.Context, c Client, trusted func(context.Context) error, req *registrypb.RequestApprovalRequest) (*registrypb.RequestApprovalResponse, error) {
 	for {
 		r, err := journal.Call(ctx, trusted, func(ctx context.Context) (*registrypb.RequestApprovalResponse, error) {
 			ctx, cancel := context.WithTimeout(ctx, 2*poll)
@@ -73,17 +107,17 @@ func Ask(ctx context.Context, c Client, trusted func(context.Context) error, q Q
 			return c.RequestApproval(ctx, req)
 		})
 		if err != nil {
-			if f := fault.From(err); f.Reason == fault.ApprovalClosed || f.Reason == fault.InvalidArgument {
-				return ErrRefused
+			if f := fault.From(err); f.Reason == fault.ApprovalClosed || f.Reason == fault.InvalidArgument && req.GetCreateAgent() == nil {
+				return nil, ErrRefused
 			}
-			return err
+			return nil, err
 		}
 		switch a := r.GetApproval(); {
 		case a.GetState() == registrypb.ApprovalState_APPROVAL_STATE_PENDING:
 		case a.GetState() == registrypb.ApprovalState_APPROVAL_STATE_USED && a.GetDigest() == req.GetDigest():
-			return nil
+			return r, nil
 		default:
-			return ErrRefused
+			return nil, ErrRefused
 		}
 	}
 }

@@ -2,6 +2,8 @@
 // whose approval, and with what beside it.
 //
 //	call --> sandbox of the agent's mode --> approval, where one is needed --> run
+//	                                  +-- a socket for new agents, while it runs
+//	                                      (package broker), for who may make them
 //
 // It promises that a command runs only where and when the agent's settings let it,
 // and that what goes wrong on the way is an answer for the model, never an error of
@@ -10,9 +12,13 @@ package shell
 
 import (
 	"context"
+	"log/slog"
+	"path/filepath"
 
+	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/obs/tracing"
+	"github.com/theclaw/agents/internal/sandbox"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/approval"
 	"github.com/theclaw/agents/services/runner/internal/tool"
@@ -25,6 +31,10 @@ type Shell struct {
 	// Approvals asks people; nil refuses what has to be asked.
 	Approvals approval.Client
 	Trace     *tracing.Tracer // nil: no traces
+	// Agent is the program `agent`, as programs in the sandbox see it; empty: they
+	// look for it in the usual places.
+	Agent  string
+	Logger *slog.Logger
 }
 
 // Run makes one call under the settings of its agent and answers its result.
@@ -37,9 +47,26 @@ func (s *Shell) Run(ctx context.Context, trusted func(context.Context) error, c 
 		return tool.Problem(fault.From(err).What)
 	}
 	at.Workdir, at.Network = c.GetWorkdir(), c.GetSandboxNetwork()
+	if c.GetCreatesAgents() { // also for the approval, which is bound to the names
+		at.Env = map[string]string{broker.Variable: ""}
+		if s.Agent != "" {
+			at.Env["PATH"] = sandbox.Path + ":" + filepath.Dir(s.Agent)
+		}
+	}
 	if c.GetAskApproval() {
 		if err := approval.Ask(ctx, s.Approvals, trusted, approval.Question{Place: at, Call: made, Mode: c.GetSandboxMode()}); err != nil {
 			return tool.Problem(err.Error())
+		}
+	}
+	if _, runs := tool.Command(at, made); c.GetCreatesAgents() && runs {
+		door, err := broker.Listen(ctx, at.Workdir, func(ctx context.Context, r broker.Request) (string, error) {
+			return approval.Create(ctx, s.Approvals, trusted, at, made.Key, r)
+		})
+		if err == nil {
+			defer door.Close()
+			at.Env[broker.Variable] = door.Path()
+		} else { // the command may not want it
+			s.Logger.WarnContext(ctx, "no socket for new agents", "agent_id", at.AgentID, "error", err)
 		}
 	}
 	return tool.Run(ctx, box, at, made)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,15 +46,16 @@ func parse(at Place, c Call) (sandbox.Command, error) {
 	if err != nil {
 		return sandbox.Command{}, err
 	}
+	env := map[string]string{
+		"TOOL_IDEMPOTENCY_KEY": c.Key,
+		"THECLAW_FENCE":        at.Fence,
+		"XAR_AGENT_ID":         at.AgentID,
+		"XAR_CONV_ID":          at.ThreadID,
+	}
+	maps.Copy(env, at.Env)
 	return sandbox.Command{
 		Shell: shell, Workdir: at.Workdir, Network: at.Network, Timeout: timeout,
-		SpillDir: filepath.Join(at.Workdir, SpillDir),
-		Env: map[string]string{
-			"TOOL_IDEMPOTENCY_KEY": c.Key,
-			"THECLAW_FENCE":        at.Fence,
-			"XAR_AGENT_ID":         at.AgentID,
-			"XAR_CONV_ID":          at.ThreadID,
-		},
+		SpillDir: filepath.Join(at.Workdir, SpillDir), Env: env,
 	}, nil
 }
 

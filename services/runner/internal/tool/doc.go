@@ -5,8 +5,8 @@
 // nobody knows what it did, so it is never run again by itself.
 //
 // It promises: a call that cannot be understood runs nothing and gets an answer
-// that tells the model why; the environment of a command is the sandbox's and
-// the four variables below; an answer is JSON of at most [MaxResult] bytes.
+// that tells the model why; the environment of a command is the sandbox's, the
+// four variables below and those of its place; an answer is JSON of at most [MaxResult] bytes.
 //
 //	TOOL_IDEMPOTENCY_KEY   key of the turn and of the call: the same after a crash
 //	THECLAW_FENCE          resource=token of the lease the command runs under

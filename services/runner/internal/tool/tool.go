@@ -48,6 +48,8 @@ type Place struct {
 	// Workdir is absolute; it is made when it is missing.
 	Workdir string
 	Network bool
+	// Env is added to the variables of every command.
+	Env map[string]string
 }
 
 // Call is one call of the model.

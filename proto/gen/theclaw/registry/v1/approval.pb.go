@@ -243,7 +243,11 @@ type RequestApprovalRequest struct {
 	// digest of command, cwd and the names of the environment.
 	Digest string `protobuf:"bytes,7,opt,name=digest,proto3" json:"digest,omitempty"`
 	// wait for an answer, at most a minute.
-	Wait          *durationpb.Duration `protobuf:"bytes,8,opt,name=wait,proto3" json:"wait,omitempty"`
+	Wait *durationpb.Duration `protobuf:"bytes,8,opt,name=wait,proto3" json:"wait,omitempty"`
+	// create_agent is what is asked for, instead of a command: command and digest are
+	// made of it, and the registry makes the agent when the approval is used. Only an
+	// agent that may create agents asks for that; PERMISSION_DENIED otherwise.
+	CreateAgent   *NewAgent `protobuf:"bytes,9,opt,name=create_agent,json=createAgent,proto3" json:"create_agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -334,18 +338,101 @@ func (x *RequestApprovalRequest) GetWait() *durationpb.Duration {
 	return nil
 }
 
+func (x *RequestApprovalRequest) GetCreateAgent() *NewAgent {
+	if x != nil {
+		return x.CreateAgent
+	}
+	return nil
+}
+
+// NewAgent is an agent that an agent wants to be made.
+type NewAgent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id it is to have.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// kind defaults to user.
+	Kind AgentKind `protobuf:"varint,2,opt,name=kind,proto3,enum=theclaw.registry.v1.AgentKind" json:"kind,omitempty"`
+	// provider is written to pai.provider; empty takes the home's default.
+	Provider string `protobuf:"bytes,3,opt,name=provider,proto3" json:"provider,omitempty"`
+	// model is written to pai.model; empty takes the provider's default.
+	Model         string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NewAgent) Reset() {
+	*x = NewAgent{}
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewAgent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewAgent) ProtoMessage() {}
+
+func (x *NewAgent) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewAgent.ProtoReflect.Descriptor instead.
+func (*NewAgent) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *NewAgent) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *NewAgent) GetKind() AgentKind {
+	if x != nil {
+		return x.Kind
+	}
+	return AgentKind_AGENT_KIND_UNSPECIFIED
+}
+
+func (x *NewAgent) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *NewAgent) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
 // RequestApprovalResponse is how the question stands after the wait.
 type RequestApprovalResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approval as it stands. With USED the caller may begin the command now.
-	Approval      *Approval `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
+	// approval as it stands. With USED the caller may begin the command now, and an
+	// agent that was asked for is made.
+	Approval *Approval `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
+	// created_dir is the directory of an agent that was made.
+	CreatedDir    string `protobuf:"bytes,2,opt,name=created_dir,json=createdDir,proto3" json:"created_dir,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RequestApprovalResponse) Reset() {
 	*x = RequestApprovalResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +444,7 @@ func (x *RequestApprovalResponse) String() string {
 func (*RequestApprovalResponse) ProtoMessage() {}
 
 func (x *RequestApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[2]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +457,7 @@ func (x *RequestApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestApprovalResponse.ProtoReflect.Descriptor instead.
 func (*RequestApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{2}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RequestApprovalResponse) GetApproval() *Approval {
@@ -378,6 +465,13 @@ func (x *RequestApprovalResponse) GetApproval() *Approval {
 		return x.Approval
 	}
 	return nil
+}
+
+func (x *RequestApprovalResponse) GetCreatedDir() string {
+	if x != nil {
+		return x.CreatedDir
+	}
+	return ""
 }
 
 // ListApprovalsRequest chooses questions.
@@ -397,7 +491,7 @@ type ListApprovalsRequest struct {
 
 func (x *ListApprovalsRequest) Reset() {
 	*x = ListApprovalsRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -409,7 +503,7 @@ func (x *ListApprovalsRequest) String() string {
 func (*ListApprovalsRequest) ProtoMessage() {}
 
 func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[3]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -422,7 +516,7 @@ func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*ListApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{3}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListApprovalsRequest) GetAgentId() string {
@@ -466,7 +560,7 @@ type ListApprovalsResponse struct {
 
 func (x *ListApprovalsResponse) Reset() {
 	*x = ListApprovalsResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +572,7 @@ func (x *ListApprovalsResponse) String() string {
 func (*ListApprovalsResponse) ProtoMessage() {}
 
 func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[4]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +585,7 @@ func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*ListApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{4}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListApprovalsResponse) GetApprovals() []*Approval {
@@ -517,7 +611,7 @@ type WatchApprovalsRequest struct {
 
 func (x *WatchApprovalsRequest) Reset() {
 	*x = WatchApprovalsRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +623,7 @@ func (x *WatchApprovalsRequest) String() string {
 func (*WatchApprovalsRequest) ProtoMessage() {}
 
 func (x *WatchApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[5]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +636,7 @@ func (x *WatchApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*WatchApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{5}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{6}
 }
 
 // WatchApprovalsResponse is one question as it stands now.
@@ -556,7 +650,7 @@ type WatchApprovalsResponse struct {
 
 func (x *WatchApprovalsResponse) Reset() {
 	*x = WatchApprovalsResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +662,7 @@ func (x *WatchApprovalsResponse) String() string {
 func (*WatchApprovalsResponse) ProtoMessage() {}
 
 func (x *WatchApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[6]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +675,7 @@ func (x *WatchApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*WatchApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{6}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WatchApprovalsResponse) GetApproval() *Approval {
@@ -604,7 +698,7 @@ type ResolveApprovalRequest struct {
 
 func (x *ResolveApprovalRequest) Reset() {
 	*x = ResolveApprovalRequest{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +710,7 @@ func (x *ResolveApprovalRequest) String() string {
 func (*ResolveApprovalRequest) ProtoMessage() {}
 
 func (x *ResolveApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[7]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +723,7 @@ func (x *ResolveApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApprovalRequest.ProtoReflect.Descriptor instead.
 func (*ResolveApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResolveApprovalRequest) GetApprovalId() string {
@@ -657,7 +751,7 @@ type ResolveApprovalResponse struct {
 
 func (x *ResolveApprovalResponse) Reset() {
 	*x = ResolveApprovalResponse{}
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +763,7 @@ func (x *ResolveApprovalResponse) String() string {
 func (*ResolveApprovalResponse) ProtoMessage() {}
 
 func (x *ResolveApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[8]
+	mi := &file_theclaw_registry_v1_approval_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +776,7 @@ func (x *ResolveApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApprovalResponse.ProtoReflect.Descriptor instead.
 func (*ResolveApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_registry_v1_approval_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResolveApprovalResponse) GetApproval() *Approval {
@@ -696,7 +790,7 @@ var File_theclaw_registry_v1_approval_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\n" +
-	"\"theclaw/registry/v1/approval.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x03\n" +
+	"\"theclaw/registry/v1/approval.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ftheclaw/registry/v1/agent.proto\"\x85\x03\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x19\n" +
@@ -711,7 +805,7 @@ const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\frequested_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\vrequestedAt\x129\n" +
 	"\n" +
-	"expires_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xbb\x02\n" +
+	"expires_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xfd\x02\n" +
 	"\x16RequestApprovalRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -722,9 +816,17 @@ const file_theclaw_registry_v1_approval_proto_rawDesc = "" +
 	"\x03cwd\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x03cwd\x12 \n" +
 	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\x06reason\x12 \n" +
 	"\x06digest\x18\a \x01(\tB\b\xbaH\x05r\x03\x98\x01@R\x06digest\x12-\n" +
-	"\x04wait\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04wait\"T\n" +
+	"\x04wait\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12@\n" +
+	"\fcreate_agent\x18\t \x01(\v2\x1d.theclaw.registry.v1.NewAgentR\vcreateAgent\"\xb4\x01\n" +
+	"\bNewAgent\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12<\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1e.theclaw.registry.v1.AgentKindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12$\n" +
+	"\bprovider\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bprovider\x12\x1e\n" +
+	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"u\n" +
 	"\x17RequestApprovalResponse\x129\n" +
-	"\bapproval\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.ApprovalR\bapproval\"\xba\x01\n" +
+	"\bapproval\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.ApprovalR\bapproval\x12\x1f\n" +
+	"\vcreated_dir\x18\x02 \x01(\tR\n" +
+	"createdDir\"\xba\x01\n" +
 	"\x14ListApprovalsRequest\x12\"\n" +
 	"\bagent_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12B\n" +
 	"\x05state\x18\x02 \x01(\x0e2\".theclaw.registry.v1.ApprovalStateB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05state\x12\x1b\n" +
@@ -770,44 +872,48 @@ func file_theclaw_registry_v1_approval_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_approval_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_theclaw_registry_v1_approval_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_theclaw_registry_v1_approval_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_theclaw_registry_v1_approval_proto_goTypes = []any{
 	(ApprovalState)(0),              // 0: theclaw.registry.v1.ApprovalState
 	(*Approval)(nil),                // 1: theclaw.registry.v1.Approval
 	(*RequestApprovalRequest)(nil),  // 2: theclaw.registry.v1.RequestApprovalRequest
-	(*RequestApprovalResponse)(nil), // 3: theclaw.registry.v1.RequestApprovalResponse
-	(*ListApprovalsRequest)(nil),    // 4: theclaw.registry.v1.ListApprovalsRequest
-	(*ListApprovalsResponse)(nil),   // 5: theclaw.registry.v1.ListApprovalsResponse
-	(*WatchApprovalsRequest)(nil),   // 6: theclaw.registry.v1.WatchApprovalsRequest
-	(*WatchApprovalsResponse)(nil),  // 7: theclaw.registry.v1.WatchApprovalsResponse
-	(*ResolveApprovalRequest)(nil),  // 8: theclaw.registry.v1.ResolveApprovalRequest
-	(*ResolveApprovalResponse)(nil), // 9: theclaw.registry.v1.ResolveApprovalResponse
-	(*timestamppb.Timestamp)(nil),   // 10: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 11: google.protobuf.Duration
+	(*NewAgent)(nil),                // 3: theclaw.registry.v1.NewAgent
+	(*RequestApprovalResponse)(nil), // 4: theclaw.registry.v1.RequestApprovalResponse
+	(*ListApprovalsRequest)(nil),    // 5: theclaw.registry.v1.ListApprovalsRequest
+	(*ListApprovalsResponse)(nil),   // 6: theclaw.registry.v1.ListApprovalsResponse
+	(*WatchApprovalsRequest)(nil),   // 7: theclaw.registry.v1.WatchApprovalsRequest
+	(*WatchApprovalsResponse)(nil),  // 8: theclaw.registry.v1.WatchApprovalsResponse
+	(*ResolveApprovalRequest)(nil),  // 9: theclaw.registry.v1.ResolveApprovalRequest
+	(*ResolveApprovalResponse)(nil), // 10: theclaw.registry.v1.ResolveApprovalResponse
+	(*timestamppb.Timestamp)(nil),   // 11: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 12: google.protobuf.Duration
+	(AgentKind)(0),                  // 13: theclaw.registry.v1.AgentKind
 }
 var file_theclaw_registry_v1_approval_proto_depIdxs = []int32{
 	0,  // 0: theclaw.registry.v1.Approval.state:type_name -> theclaw.registry.v1.ApprovalState
-	10, // 1: theclaw.registry.v1.Approval.requested_at:type_name -> google.protobuf.Timestamp
-	10, // 2: theclaw.registry.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
-	11, // 3: theclaw.registry.v1.RequestApprovalRequest.wait:type_name -> google.protobuf.Duration
-	1,  // 4: theclaw.registry.v1.RequestApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
-	0,  // 5: theclaw.registry.v1.ListApprovalsRequest.state:type_name -> theclaw.registry.v1.ApprovalState
-	1,  // 6: theclaw.registry.v1.ListApprovalsResponse.approvals:type_name -> theclaw.registry.v1.Approval
-	1,  // 7: theclaw.registry.v1.WatchApprovalsResponse.approval:type_name -> theclaw.registry.v1.Approval
-	1,  // 8: theclaw.registry.v1.ResolveApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
-	2,  // 9: theclaw.registry.v1.ApprovalService.RequestApproval:input_type -> theclaw.registry.v1.RequestApprovalRequest
-	4,  // 10: theclaw.registry.v1.ApprovalService.ListApprovals:input_type -> theclaw.registry.v1.ListApprovalsRequest
-	6,  // 11: theclaw.registry.v1.ApprovalService.WatchApprovals:input_type -> theclaw.registry.v1.WatchApprovalsRequest
-	8,  // 12: theclaw.registry.v1.ApprovalService.ResolveApproval:input_type -> theclaw.registry.v1.ResolveApprovalRequest
-	3,  // 13: theclaw.registry.v1.ApprovalService.RequestApproval:output_type -> theclaw.registry.v1.RequestApprovalResponse
-	5,  // 14: theclaw.registry.v1.ApprovalService.ListApprovals:output_type -> theclaw.registry.v1.ListApprovalsResponse
-	7,  // 15: theclaw.registry.v1.ApprovalService.WatchApprovals:output_type -> theclaw.registry.v1.WatchApprovalsResponse
-	9,  // 16: theclaw.registry.v1.ApprovalService.ResolveApproval:output_type -> theclaw.registry.v1.ResolveApprovalResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	11, // 1: theclaw.registry.v1.Approval.requested_at:type_name -> google.protobuf.Timestamp
+	11, // 2: theclaw.registry.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 3: theclaw.registry.v1.RequestApprovalRequest.wait:type_name -> google.protobuf.Duration
+	3,  // 4: theclaw.registry.v1.RequestApprovalRequest.create_agent:type_name -> theclaw.registry.v1.NewAgent
+	13, // 5: theclaw.registry.v1.NewAgent.kind:type_name -> theclaw.registry.v1.AgentKind
+	1,  // 6: theclaw.registry.v1.RequestApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
+	0,  // 7: theclaw.registry.v1.ListApprovalsRequest.state:type_name -> theclaw.registry.v1.ApprovalState
+	1,  // 8: theclaw.registry.v1.ListApprovalsResponse.approvals:type_name -> theclaw.registry.v1.Approval
+	1,  // 9: theclaw.registry.v1.WatchApprovalsResponse.approval:type_name -> theclaw.registry.v1.Approval
+	1,  // 10: theclaw.registry.v1.ResolveApprovalResponse.approval:type_name -> theclaw.registry.v1.Approval
+	2,  // 11: theclaw.registry.v1.ApprovalService.RequestApproval:input_type -> theclaw.registry.v1.RequestApprovalRequest
+	5,  // 12: theclaw.registry.v1.ApprovalService.ListApprovals:input_type -> theclaw.registry.v1.ListApprovalsRequest
+	7,  // 13: theclaw.registry.v1.ApprovalService.WatchApprovals:input_type -> theclaw.registry.v1.WatchApprovalsRequest
+	9,  // 14: theclaw.registry.v1.ApprovalService.ResolveApproval:input_type -> theclaw.registry.v1.ResolveApprovalRequest
+	4,  // 15: theclaw.registry.v1.ApprovalService.RequestApproval:output_type -> theclaw.registry.v1.RequestApprovalResponse
+	6,  // 16: theclaw.registry.v1.ApprovalService.ListApprovals:output_type -> theclaw.registry.v1.ListApprovalsResponse
+	8,  // 17: theclaw.registry.v1.ApprovalService.WatchApprovals:output_type -> theclaw.registry.v1.WatchApprovalsResponse
+	10, // 18: theclaw.registry.v1.ApprovalService.ResolveApproval:output_type -> theclaw.registry.v1.ResolveApprovalResponse
+	15, // [15:19] is the sub-list for method output_type
+	11, // [11:15] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_approval_proto_init() }
@@ -815,13 +921,14 @@ func file_theclaw_registry_v1_approval_proto_init() {
 	if File_theclaw_registry_v1_approval_proto != nil {
 		return
 	}
+	file_theclaw_registry_v1_agent_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_approval_proto_rawDesc), len(file_theclaw_registry_v1_approval_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

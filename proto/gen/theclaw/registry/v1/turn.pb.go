@@ -1287,7 +1287,9 @@ type TurnConfig struct {
 	// tool call.
 	ReplyBreak string `protobuf:"bytes,15,opt,name=reply_break,json=replyBreak,proto3" json:"reply_break,omitempty"`
 	// message_tool offers the tool message_send.
-	MessageTool   bool `protobuf:"varint,16,opt,name=message_tool,json=messageTool,proto3" json:"message_tool,omitempty"`
+	MessageTool bool `protobuf:"varint,16,opt,name=message_tool,json=messageTool,proto3" json:"message_tool,omitempty"`
+	// creates_agents means that its programs may ask for new agents.
+	CreatesAgents bool `protobuf:"varint,17,opt,name=creates_agents,json=createsAgents,proto3" json:"creates_agents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1430,6 +1432,13 @@ func (x *TurnConfig) GetReplyBreak() string {
 func (x *TurnConfig) GetMessageTool() bool {
 	if x != nil {
 		return x.MessageTool
+	}
+	return false
+}
+
+func (x *TurnConfig) GetCreatesAgents() bool {
+	if x != nil {
+		return x.CreatesAgents
 	}
 	return false
 }
@@ -4118,7 +4127,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12\x14\n" +
 	"\x05alone\x18\x05 \x01(\bR\x05alone\x120\n" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
-	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\"\x80\x05\n" +
+	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\"\xa7\x05\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -4141,7 +4150,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\fask_approval\x18\x0e \x01(\bR\vaskApproval\x12\x1f\n" +
 	"\vreply_break\x18\x0f \x01(\tR\n" +
 	"replyBreak\x12!\n" +
-	"\fmessage_tool\x18\x10 \x01(\bR\vmessageTool\"\x8e\x02\n" +
+	"\fmessage_tool\x18\x10 \x01(\bR\vmessageTool\x12%\n" +
+	"\x0ecreates_agents\x18\x11 \x01(\bR\rcreatesAgents\"\x8e\x02\n" +
 	"\x10CompactionConfig\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12\x1d\n" +
 	"\n" +
