@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
@@ -40,7 +41,10 @@ func (s *Service) propose(req *registryv1.RequestApprovalRequest) error {
 		return err
 	}
 	r := wanted(req.GetCreateAgent())
-	switch err := r.Check(); {
+	if err = layout.ValidID(r.AgentID); err == nil {
+		err = r.Check()
+	}
+	switch {
 	case !wire.CreatesAgents(set):
 		return fault.New(codes.PermissionDenied, fault.PermissionDenied, fmt.Sprintf("agent '%s' may not make agents", by.ID), "ask the admin agent, or the owner")
 	case err != nil:
