@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/fault"
 )
@@ -39,7 +40,11 @@ func create(ctx context.Context, args []string, socket string, out io.Writer) er
 		return fault.Usage(fmt.Sprintf("--kind %.64q is not known", kind), fix)
 	}
 	r.System = kind == "system"
-	if err := r.Check(); err != nil {
+	err := layout.ValidID(r.AgentID)
+	if err == nil {
+		err = r.Check()
+	}
+	if err != nil {
 		e := fault.From(err)
 		return fault.Usage(e.What, e.Fix)
 	}

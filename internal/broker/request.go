@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 )
 
@@ -30,14 +29,14 @@ type Request struct {
 	Model    string
 }
 
-// name is what a provider or a model may be called here; it is shown to a person as
-// it stands.
+// name is what an agent, a provider or a model may be called here; it is shown to a
+// person as it stands.
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
 
-// Check refuses what could not be made, or not be shown.
+// Check refuses what could not be shown. Whether the id is one, the registry says.
 func (r Request) Check() error {
-	if err := layout.ValidID(r.AgentID); err != nil {
-		return err
+	if !name.MatchString(r.AgentID) || len(r.AgentID) > 64 {
+		return fault.New(codes.InvalidArgument, fault.InvalidArgument, "the new agent has no id, or one that cannot be", "use up to 64 of a-z, 0-9, _ and -")
 	}
 	for flag, v := range map[string]string{"--provider": r.Provider, "--model": r.Model} {
 		if v != "" && (!name.MatchString(v) || len(v) > 128) {

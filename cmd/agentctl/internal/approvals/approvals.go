@@ -45,7 +45,8 @@ func Command(e *command.Env) *cobra.Command {
 		Short: "Say yes or no to commands outside of the sandbox",
 		Long: `Say yes or no to commands outside of the sandbox, or with
 the network open. Agents with 'approvals: ask' in their settings ask; a yes is for
-the one command, once; no answer in five minutes is no.`,
+the one command, once; no answer in five minutes is no. The agent admin asks also before
+an agent is made that it wants.`,
 		Example: `  agentctl approvals list
   agentctl approvals watch
   agentctl approvals approve 019aa2c1f3e5b7d21`,

@@ -133,14 +133,8 @@ func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalReques
 		case there:
 			return a, nil
 		}
-		if n := req.GetCreateAgent(); n != nil { // a person need not be asked
-			d, err := s.Home.Agent(n.GetAgentId())
-			if err == nil {
-				err = d.Taken()
-			}
-			if err != nil {
-				return a, err
-			}
+		if err := s.free(req.GetCreateAgent()); err != nil { // a person need not be asked
+			return a, err
 		}
 		waiting, err := s.Approvals.Approvals(ctx, "", req.GetAgentId(), pending, maxPending)
 		if err != nil {

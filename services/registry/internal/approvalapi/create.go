@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
@@ -40,7 +41,10 @@ func (s *Service) propose(req *registryv1.RequestApprovalRequest) error {
 		return err
 	}
 	r := wanted(req.GetCreateAgent())
-	switch err := r.Check(); {
+	if err = layout.ValidID(r.AgentID); err == nil {
+		err = r.Check()
+	}
+	switch {
 	case !wire.CreatesAgents(set):
 		return fault.New(codes.PermissionDenied, fault.PermissionDenied, fmt.Sprintf("agent '%s' may not make agents", by.ID), "ask the admin agent, or the owner")
 	case err != nil:
@@ -49,6 +53,21 @@ func (s *Service) propose(req *registryv1.RequestApprovalRequest) error {
 		return wire.Bad("the question is not about the agent that it names", "ask with the words and the digest of the request")
 	}
 	return nil
+}
+
+// free refuses an agent that is there already.
+func (s *Service) free(n *registryv1.NewAgent) error {
+	if n == nil {
+		return nil
+	}
+	if _, err := s.Dir.Get(n.GetAgentId()); err != nil {
+		return nil // making it says what is wrong, if something is
+	}
+	d, err := s.Home.Agent(n.GetAgentId())
+	if err != nil {
+		return err
+	}
+	return d.Exists()
 }
 
 // create makes what was approved. In the repeat of a call whose answer was lost it is
