@@ -1,4 +1,4 @@
-// Package local is where agents are on one machine: directories of the home, with
+// Package local owns where agents are on one machine: directories of the home, with
 // their files as people edit them. The work is agentdir's.
 package local
 

@@ -1,4 +1,4 @@
-// Package shared is where agents are when several registries share a database: rows,
+// Package shared owns where agents are when several registries share a database: rows,
 // with their files beside them.
 //
 // What an agent's settings mean is read once for each version of its config.yaml and of
