@@ -42,13 +42,16 @@ type Options struct {
 	Registry registry.Config
 	Runner   runner.Config
 	Deliver  deliverer.Config
-	Runners  int               // default 1
-	Env      map[string]string // environment of runners and secrets of deliverers
-	Environ  []string          // environment of the programs that deliverers start
-	Notifier func() (home string, ok bool)
-	TTL      time.Duration // of leases; default 1 s
-	Logger   *slog.Logger
-	Metrics  prometheus.Registerer // counts the calls that all services answer; nil: nobody does
+	Runners  int // default 1
+	// Registries is how many serve the databases of Registry.DSNs; default 1. Runners
+	// are spread over them, and the deliverer is at the last.
+	Registries int
+	Env        map[string]string // environment of runners and secrets of deliverers
+	Environ    []string          // environment of the programs that deliverers start
+	Notifier   func() (home string, ok bool)
+	TTL        time.Duration // of leases; default 1 s
+	Logger     *slog.Logger
+	Metrics    prometheus.Registerer // counts the calls that all services answer; nil: nobody does
 	// Traces answers what a service needs to be traced, by its name; nil: none are.
 	Traces func(name string) (t *tracing.Tracer, server, client stats.Handler)
 }
@@ -60,6 +63,9 @@ type World struct {
 	Registry  *registry.Service
 	Runners   []*runner.Service
 	Deliverer delivererv1.DelivererServiceClient
+	At        []Client // what a user calls at each registry; the first is Client
+
+	places []*place
 
 	o     Options
 	stops []func()
@@ -108,93 +114,130 @@ func (w *World) Stop() {
 func (w *World) getenv(name string) string { return w.o.Env[name] }
 
 func (w *World) start(ctx context.Context) error {
-	h, err := agentdir.OpenHome(w.Home)
+	for i := range max(w.o.Registries, 1) {
+		p := &place{home: w.Home}
+		if w.o.Registries > 1 {
+			p.home = filepath.Join(w.Home, fmt.Sprint(i))
+		}
+		if err := w.startRegistry(ctx, p); err != nil {
+			return err
+		}
+		w.places = append(w.places, p)
+	}
+	w.Registry = w.places[0].registry
+	for i := range w.o.Runners {
+		if err := w.startRunner(w.places[i%len(w.places)], fmt.Sprintf("runner%d", i)); err != nil {
+			return err
+		}
+	}
+	last := w.places[len(w.places)-1]
+	if err := w.startDeliverer(last); err != nil {
+		return err
+	}
+	rconn, err := w.dial(w.places[0], "runner0", rpc.Identity{}, nil)
 	if err != nil {
 		return err
 	}
+	dconn, err := w.dial(last, "deliverer", rpc.Identity{}, nil)
+	if err != nil {
+		return err
+	}
+	for _, p := range w.places {
+		owner, err := w.dial(p, "registry", rpc.Identity{}, nil)
+		if err != nil {
+			return err
+		}
+		w.At = append(w.At, NewClient(owner, rconn))
+	}
+	w.Client = w.At[0]
+	w.Deliverer = delivererv1.NewDelivererServiceClient(dconn)
+	return nil
+}
+
+// place is a registry with its home; of several each has its own.
+type place struct {
+	home     string
+	dir      *agentdir.Home
+	token    string
+	registry *registry.Service
+}
+
+func (p *place) addr(name string) string {
+	return "unix://" + filepath.Join(p.dir.RunDir(), name+".sock")
+}
+
+func (w *World) dial(p *place, name string, as rpc.Identity, stats stats.Handler) (*grpc.ClientConn, error) {
+	c, err := rpc.Dial(p.addr(name), rpc.DialOptions{TokenPath: p.dir.TokenFile(), As: as, Stats: stats})
+	if err == nil {
+		w.stops = append(w.stops, func() { _ = c.Close() })
+	}
+	return c, err
+}
+
+func (w *World) startRegistry(ctx context.Context, p *place) error {
+	h, err := agentdir.OpenHome(p.home)
+	if err != nil {
+		return err
+	}
+	p.dir = h
 	log := agentlog.New(obs.NewRedactor())
 	w.stops = append(w.stops, func() { _ = log.Close(); _ = h.Close() })
 	trace, server, _ := w.o.Traces("registry")
-	w.Registry, err = registry.New(ctx, w.o.Registry, registry.Deps{Home: h, Trace: trace, Logger: w.o.Logger, Metrics: obs.NewRegistryMetrics(nil), Log: log, Notifier: w.o.Notifier})
+	p.registry, err = registry.New(ctx, w.o.Registry, registry.Deps{Home: h, Trace: trace, Logger: w.o.Logger, Metrics: obs.NewRegistryMetrics(nil), Log: log, Notifier: w.o.Notifier})
 	if err != nil {
 		return err
 	}
-	w.stops = append(w.stops, func() { _ = w.Registry.Close() })
-	token, err := rpc.NewToken(h.TokenFile())
+	w.stops = append(w.stops, func() { _ = p.registry.Close() })
+	if p.token, err = rpc.NewToken(h.TokenFile()); err != nil {
+		return err
+	}
+	return w.serve(p, "registry", server, p.registry.Register, registry.Policy(), p.registry.Run)
+}
+
+// worker is the connection to a registry and the name in its leases.
+func (w *World) worker(p *place, name string, stats stats.Handler) (*grpc.ClientConn, string, error) {
+	conn, err := w.dial(p, "registry", rpc.Identity{Kind: rpc.Service, Name: name}, stats)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	addr := func(name string) string { return "unix://" + filepath.Join(h.RunDir(), name+".sock") }
-	part := func(name string, stats stats.Handler, reg serve.Registrar, p serve.Policy, run func(context.Context) error) error {
-		return w.serve(addr(name), token, stats, reg, p, run)
-	}
-	if err := part("registry", server, w.Registry.Register, registry.Policy(), w.Registry.Run); err != nil {
-		return err
-	}
-	dial := func(as rpc.Identity, stats stats.Handler) (*grpc.ClientConn, error) {
-		c, err := rpc.Dial(addr("registry"), rpc.DialOptions{TokenPath: h.TokenFile(), As: as, Stats: stats})
-		if err == nil {
-			w.stops = append(w.stops, func() { _ = c.Close() })
-		}
-		return c, err
-	}
-	for i := range w.o.Runners {
-		name := fmt.Sprintf("runner%d", i)
-		trace, server, client := w.o.Traces(name)
-		conn, err := dial(rpc.Identity{Kind: rpc.Service, Name: name}, client)
-		if err != nil {
-			return err
-		}
-		holder, err := lease.NewHolder(h.HoldersDir(), name)
-		if err != nil {
-			return err
-		}
-		w.stops = append(w.stops, func() { _ = holder.Close() })
-		c := w.o.Runner
-		c.TTL, c.ProvidersFile = w.o.TTL, filepath.Join(w.Home, "providers.yaml")
-		c.Sandbox = sandbox.Options{Forbidden: []string{h.RunDir()}}
-		s, err := runner.New(c, runner.Deps{Registry: conn, Holder: holder.ID(), Getenv: w.getenv, Logger: w.o.Logger, Trace: trace})
-		if err != nil {
-			return err
-		}
-		w.Runners = append(w.Runners, s)
-		if err := part(name, server, s.Register, runner.Policy(), s.Run); err != nil {
-			return err
-		}
-	}
-	trace, server, client := w.o.Traces("deliverer")
-	conn, err := dial(rpc.Identity{Kind: rpc.Service, Name: "deliverer"}, client)
+	holder, err := lease.NewHolder(p.dir.HoldersDir(), name)
 	if err != nil {
-		return err
-	}
-	holder, err := lease.NewHolder(h.HoldersDir(), "deliverer")
-	if err != nil {
-		return err
+		return nil, "", err
 	}
 	w.stops = append(w.stops, func() { _ = holder.Close() })
-	dc := w.o.Deliver
-	dc.TTL, dc.BootID = w.o.TTL, "boot"
-	d := deliverer.New(dc, deliverer.Deps{Registry: conn, Holder: holder.ID(), Logger: w.o.Logger, Resolve: w.resolve, Environ: w.o.Environ, Trace: trace})
-	if err := part("deliverer", server, d.Register, deliverer.Policy(), d.Run); err != nil {
-		return err
-	}
-	owner, err := dial(rpc.Identity{}, nil)
+	return conn, holder.ID(), nil
+}
+
+func (w *World) startRunner(p *place, name string) error {
+	trace, server, client := w.o.Traces(name)
+	conn, holder, err := w.worker(p, name, client)
 	if err != nil {
 		return err
 	}
-	rconn, err := rpc.Dial(addr("runner0"), rpc.DialOptions{TokenPath: h.TokenFile()})
+	c := w.o.Runner
+	c.TTL, c.ProvidersFile = w.o.TTL, filepath.Join(w.Home, "providers.yaml")
+	c.Sandbox = sandbox.Options{Forbidden: []string{p.dir.RunDir()}}
+	if len(w.o.Registry.DSNs) > 0 {
+		c.Root = filepath.Join(w.Home, "agents")
+	}
+	s, err := runner.New(c, runner.Deps{Registry: conn, Holder: holder, Getenv: w.getenv, Logger: w.o.Logger, Trace: trace})
 	if err != nil {
 		return err
 	}
-	w.stops = append(w.stops, func() { _ = rconn.Close() })
-	dconn, err := rpc.Dial(addr("deliverer"), rpc.DialOptions{TokenPath: h.TokenFile()})
+	w.Runners = append(w.Runners, s)
+	return w.serve(p, name, server, s.Register, runner.Policy(), s.Run)
+}
+
+func (w *World) startDeliverer(p *place) error {
+	trace, server, client := w.o.Traces("deliverer")
+	conn, holder, err := w.worker(p, "deliverer", client)
 	if err != nil {
 		return err
 	}
-	w.stops = append(w.stops, func() { _ = dconn.Close() })
-	w.Client = NewClient(owner, rconn)
-	w.Deliverer = delivererv1.NewDelivererServiceClient(dconn)
-	return nil
+	c := w.o.Deliver
+	c.TTL, c.BootID = w.o.TTL, "boot"
+	d := deliverer.New(c, deliverer.Deps{Registry: conn, Holder: holder, Logger: w.o.Logger, Resolve: w.resolve, Environ: w.o.Environ, Trace: trace})
+	return w.serve(p, "deliverer", server, d.Register, deliverer.Policy(), d.Run)
 }
 
 func (w *World) resolve(_ context.Context, ref string) (string, error) {
@@ -205,8 +248,8 @@ func (w *World) resolve(_ context.Context, ref string) (string, error) {
 }
 
 // serve starts one service; its stop waits until it has drained.
-func (w *World) serve(addr, token string, stats stats.Handler, reg serve.Registrar, p serve.Policy, run func(context.Context) error) error {
-	srv, err := serve.New(serve.Options{Addr: addr, Services: []serve.Registrar{reg}, Policy: p, Token: func() string { return token }, Logger: w.o.Logger, Metrics: w.o.Metrics, Stats: stats, Grace: time.Second})
+func (w *World) serve(p *place, name string, stats stats.Handler, reg serve.Registrar, policy serve.Policy, run func(context.Context) error) error {
+	srv, err := serve.New(serve.Options{Addr: p.addr(name), Services: []serve.Registrar{reg}, Policy: policy, Token: func() string { return p.token }, Logger: w.o.Logger, Metrics: w.o.Metrics, Stats: stats, Grace: time.Second})
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (s *Service) makeFor(ctx context.Context, by, approval string, r broker.Req
 	if r.System {
 		kind = "system"
 	}
-	dir, err := s.agents.Make(r.AgentID, agentdir.Spec{Kind: kind, Provider: r.Provider, Model: r.Model})
+	dir, err := s.agents.Make(ctx, r.AgentID, agentdir.Spec{Kind: kind, Provider: r.Provider, Model: r.Model})
 	if err != nil {
 		f := fault.From(err)
 		s.auditor.append(ctx, audit.Entry{Action: "CreateAgent", Agent: r.AgentID, Outcome: "failed", Detail: f.Reason + ": " + f.What})

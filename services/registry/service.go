@@ -48,6 +48,8 @@ type Service struct {
 
 // New takes the home's lock, opens the registry's tables, and learns which
 // agents there are; what their inboxes hold is read in Run, after it serves.
+// With Config.DSNs the agents are in databases that others serve too, and the home has
+// the sockets, certificates and the audit log of this registry alone.
 // Errors: HOME_LOCKED names the process that has the home.
 func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	cfg = cfg.withDefaults()
@@ -62,27 +64,42 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err != nil {
 		return nil, errors.Join(agentdir.Fault(err), lock.Unlock())
 	}
-	c, err := core.New(ctx, core.Options{
+	o := core.Options{
 		Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, MaxOpen: cfg.MaxOpen, Idle: cfg.Idle, MinFree: cfg.MinFree,
-	})
+	}
+	var c *core.Core
+	if len(cfg.DSNs) > 0 {
+		c, err = core.NewShared(ctx, o, cfg.DSNs)
+	} else {
+		c, err = core.New(ctx, o)
+	}
 	if err != nil {
 		return nil, errors.Join(err, log.Close(), lock.Unlock())
 	}
 	c.Trace = d.Trace
-	w := watch.New(c, cfg.Sweep)
-	s := &Service{
-		lock: lock, core: c, watch: w, auditor: &auditor{log: log, warn: c.Log}, outside: outside.New(c, cfg.Sweep, d.Notifier),
-		agents:     agentapi.New(c, w),
-		threads:    threadapi.New(c, threadapi.Limits{Pending: cfg.MaxPending, PerPeer: cfg.MaxPerPeer}),
-		leases:     leaseapi.New(c),
-		turns:      turnapi.New(c, cfg.BootID),
-		deliveries: deliveryapi.New(c, cfg.DeliveryWaits),
+	s := &Service{lock: lock, core: c, auditor: &auditor{log: log, warn: c.Log}}
+	if c.Shared == nil { // nobody writes rows behind our back
+		s.watch, s.outside = watch.New(c, cfg.Sweep), outside.New(c, cfg.Sweep, d.Notifier)
 	}
-	s.approvals = approvalapi.New(c, cfg.ApprovalLife, s.makeFor)
+	s.serve(cfg)
+	if c.Shared != nil {
+		return s, nil
+	}
 	if _, _, err := c.Dir.Scan(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// serve makes the edges.
+func (s *Service) serve(cfg Config) {
+	c := s.core
+	s.agents = agentapi.New(c, s.watch)
+	s.threads = threadapi.New(c, threadapi.Limits{Pending: cfg.MaxPending, PerPeer: cfg.MaxPerPeer})
+	s.leases = leaseapi.New(c)
+	s.turns = turnapi.New(c, cfg.BootID)
+	s.deliveries = deliveryapi.New(c, cfg.DeliveryWaits)
+	s.approvals = approvalapi.New(c, cfg.ApprovalLife, s.makeFor)
 }
 
 // lockPatience is how long a start waits for the home's lock. A process that was
@@ -126,20 +143,31 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 // Run watches, sweeps, reaps and tells others until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	var g sync.WaitGroup
-	g.Go(func() { s.watch.Run(ctx) })
 	g.Go(func() { s.leases.Run(ctx) })
-	g.Go(func() { s.outside.Run(ctx) })
+	if s.core.Shared != nil {
+		g.Go(func() { s.core.Shared.Run(ctx) })
+	} else {
+		g.Go(func() { s.watch.Run(ctx) })
+		g.Go(func() { s.outside.Run(ctx) })
+	}
 	g.Wait()
 	return nil
 }
 
 // Close closes every database and gives the home back. No call may be under way.
 func (s *Service) Close() error {
-	return errors.Join(s.watch.Close(), s.core.Close(), s.leases.Close(), s.auditor.log.Close(), s.lock.Unlock())
+	var watching error
+	if s.watch != nil {
+		watching = s.watch.Close()
+	}
+	return errors.Join(watching, s.core.Close(), s.leases.Close(), s.auditor.log.Close(), s.lock.Unlock())
 }
 
 // Stats answers the store's commit counters: durable ones cost an fsync each.
 func (s *Service) Stats() (durable, lazy, ops int64) {
-	st := s.core.Store.Stats()
+	if s.core.Embedded == nil {
+		return 0, 0, 0 // the database counts its own
+	}
+	st := s.core.Embedded.Stats()
 	return st.Durable, st.Lazy, st.Ops
 }

@@ -14,6 +14,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -175,4 +176,37 @@ func wrap(what, id string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s of agent %s: %w", what, id, unit.Problem(err))
+}
+
+// ReadAll answers those of several files that are there.
+func (d *DB) ReadAll(ctx context.Context, id string, names []string) (map[string][]byte, error) {
+	return d.contents(ctx, d.shards.Of(id), "SELECT name, content FROM agent_file WHERE agent_id = $1 AND name = ANY($2)", id, names)
+}
+
+// Firsts answers one file of the first agents of each database that have it, by agent.
+func (d *DB) Firsts(ctx context.Context, name string, limit int) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for _, pool := range d.shards.All() {
+		part, err := d.contents(ctx, pool, "SELECT a.agent_id, f.content FROM (SELECT agent_id FROM agent ORDER BY agent_id LIMIT $2) a JOIN agent_file f ON f.agent_id = a.agent_id AND f.name = $1", name, limit)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, part)
+	}
+	return out, nil
+}
+
+func (d *DB) contents(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	rows, err := pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, wrap("read files", "", err)
+	}
+	var key string
+	var data []byte
+	_, err = pgx.ForEachRow(rows, []any{&key, &data}, func() error {
+		out[key] = slices.Clone(data)
+		return nil
+	})
+	return out, wrap("read files", "", err)
 }

@@ -116,7 +116,7 @@ func (s MarkStep) Decide(_ context.Context, tx *unit.Tx) error {
 	tx.Exec(`INSERT INTO outbox AS o (agent_id, thread_id, thread, head, acked, dead) VALUES($1,$2,$3,0,$4,$5)
 		ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET acked = GREATEST(o.acked, excluded.acked), dead = excluded.dead`, s.m.Thread, s.m.Acked, s.m.Dead)
 	if s.m.Reopen {
-		tx.Exec(`UPDATE outbox SET head = GREATEST(head, 1), acked = LEAST(acked, GREATEST(head, 1) - 1)
+		tx.Exec(`UPDATE outbox SET head = GREATEST(head, 1), told = 0, acked = LEAST(acked, GREATEST(head, 1) - 1)
 			WHERE agent_id = $1 AND thread_id = $2 AND thread = $3`, s.m.Thread)
 	}
 	return nil

@@ -168,6 +168,14 @@ const (
 	moreDeliver = `SELECT count(DISTINCT agent_id) FROM (` + freeDeliver + ` LIMIT $1) w`
 )
 
+// Reopen makes a thread of an agent due again for whoever has, or gets, its deliver
+// lease: something is to be sent in it of which the inbox does not know yet.
+func (t *Table) Reopen(ctx context.Context, agent, threadID string) error {
+	_, err := t.shards.Of(agent).Exec(ctx, `INSERT INTO outbox AS o (agent_id, thread_id, thread, head) VALUES($1, 'inbox', $2, 1)
+		ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET told = 0, head = GREATEST(o.head, 1), acked = LEAST(o.acked, GREATEST(o.head, 1) - 1)`, agent, threadID)
+	return problem("reopen", lease.DeliverResource(agent), err)
+}
+
 // Reap ends the terms whose time is over and those of holders that died on this
 // machine, and answers each of them to one registry alone: their work is due again.
 // next is how long until the first live term ends if nobody renews it; 0: there is none.

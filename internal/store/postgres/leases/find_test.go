@@ -105,7 +105,7 @@ func TestFindDeliver(t *testing.T) {
 	l := leases.New(db, nil)
 	ask := leases.Ask{Deliver: true, Holder: "d1", RequestID: "q1", TTL: time.Minute, MaxNew: 1}
 	reply := func(agent, thread string) {
-		db.exec(t, "INSERT INTO outbox(agent_id, thread, head) VALUES($1, $2, 1) ON CONFLICT (agent_id, thread) DO UPDATE SET head = outbox.head + 1", agent, thread)
+		db.exec(t, "INSERT INTO outbox(agent_id, thread_id, thread, head) VALUES($1, 'inbox', $2, 1) ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET head = outbox.head + 1", agent, thread)
 	}
 	reply("a000001", "t1")
 	reply("a000001", "t2")

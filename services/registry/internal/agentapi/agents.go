@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"path/filepath"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
@@ -35,49 +33,46 @@ type Service struct {
 	watch *watch.Watch
 }
 
-// New makes the edge; w is told of agents that come and go here.
+// New makes the edge; w is told of agents that come and go here, nil where they are not
+// directories.
 func New(c *core.Core, w *watch.Watch) *Service { return &Service{Core: c, watch: w} }
 
 // CreateAgent makes an agent directory.
-func (s *Service) CreateAgent(_ context.Context, req *registryv1.CreateAgentRequest) (*registryv1.CreateAgentResponse, error) {
+func (s *Service) CreateAgent(ctx context.Context, req *registryv1.CreateAgentRequest) (*registryv1.CreateAgentResponse, error) {
 	kind := "user"
 	if req.GetKind() == registryv1.AgentKind_AGENT_KIND_SYSTEM {
 		kind = "system"
 	}
-	a, err := s.create(req.GetAgentId(), agentdir.Spec{Kind: kind, Provider: req.GetProvider(), Model: req.GetModel()})
+	a, err := s.create(ctx, req.GetAgentId(), agentdir.Spec{Kind: kind, Provider: req.GetProvider(), Model: req.GetModel()})
 	if err != nil {
 		return nil, err
 	}
-	return &registryv1.CreateAgentResponse{Agent: s.describe(a)}, nil
+	return &registryv1.CreateAgentResponse{Agent: s.describe(ctx, a)}, nil
 }
 
-// Make makes an agent for another one, and answers its directory.
-func (s *Service) Make(id string, spec agentdir.Spec) (string, error) {
-	a, err := s.create(id, spec)
-	if err != nil {
+// Make makes an agent for another one, and answers its directory, if it has one.
+func (s *Service) Make(ctx context.Context, id string, spec agentdir.Spec) (string, error) {
+	a, err := s.create(ctx, id, spec)
+	if err != nil || s.Shared != nil {
 		return "", err
 	}
 	dir, err := s.Home.Agent(a.ID)
 	return dir.Path, err
 }
 
-func (s *Service) create(id string, spec agentdir.Spec) (*directory.Agent, error) {
-	spec.Prepare = func(dir string) error {
-		_, err := db.Create(filepath.Join(dir, thread.Inbox))
-		return err
-	}
-	if _, err := s.Home.Create(id, spec); err != nil {
+func (s *Service) create(ctx context.Context, id string, spec agentdir.Spec) (*directory.Agent, error) {
+	if err := s.Agents.Create(ctx, id, spec); err != nil {
 		return nil, s.Fault(id, thread.Inbox, err)
 	}
 	a, err := s.Dir.Get(id)
-	if err == nil {
+	if err == nil && s.watch != nil {
 		s.watch.Add(a)
 	}
 	return a, err
 }
 
 // describe answers what is known of an agent; a problem is part of the answer.
-func (s *Service) describe(a *directory.Agent) *registryv1.Agent {
+func (s *Service) describe(ctx context.Context, a *directory.Agent) *registryv1.Agent {
 	k := a.Known()
 	out := &registryv1.Agent{AgentId: a.ID, Started: k.Started, Health: registryv1.AgentHealth_AGENT_HEALTH_OK, Problem: k.Problem}
 	switch {
@@ -86,10 +81,10 @@ func (s *Service) describe(a *directory.Agent) *registryv1.Agent {
 	case k.Problem != "":
 		out.Health = registryv1.AgentHealth_AGENT_HEALTH_FAILED
 	}
-	if dir, err := s.Home.Agent(a.ID); err == nil {
+	if dir, err := s.Home.Agent(a.ID); err == nil && s.Shared == nil {
 		out.Dir = dir.Path
 	}
-	set, err := a.Settings(s.Home)
+	set, err := s.Agents.Settings(ctx, a)
 	if err != nil {
 		out.Health, out.Problem = registryv1.AgentHealth_AGENT_HEALTH_FAILED, fault.From(err).What
 		return out
@@ -122,12 +117,17 @@ func (s *Service) GetAgent(ctx context.Context, req *registryv1.GetAgentRequest)
 	if err := s.Present(a.ID); err != nil {
 		return nil, err
 	}
-	_, _ = s.Agent(ctx, a.ID) // a broken agent is described with its problem
-	return &registryv1.GetAgentResponse{Agent: s.describe(a)}, nil
+	if _, err := s.Agent(ctx, a.ID); err != nil && s.Shared != nil {
+		return nil, err
+	} // a broken directory is described with its problem
+	return &registryv1.GetAgentResponse{Agent: s.describe(ctx, a)}, nil
 }
 
 // ListAgents answers every agent, broken ones too.
-func (s *Service) ListAgents(_ context.Context, req *registryv1.ListAgentsRequest) (*registryv1.ListAgentsResponse, error) {
+func (s *Service) ListAgents(ctx context.Context, req *registryv1.ListAgentsRequest) (*registryv1.ListAgentsResponse, error) {
+	if s.Shared != nil {
+		return s.listShared(ctx, req)
+	}
 	if err := s.watch.Rescan(); err != nil {
 		return nil, err
 	}
@@ -135,8 +135,25 @@ func (s *Service) ListAgents(_ context.Context, req *registryv1.ListAgentsReques
 	out := &registryv1.ListAgentsResponse{NextPageToken: next}
 	for _, id := range ids {
 		if a, err := s.Dir.Get(id); err == nil {
-			out.Agents = append(out.Agents, s.describe(a))
+			out.Agents = append(out.Agents, s.describe(ctx, a))
 		}
+	}
+	return out, nil
+}
+
+// listShared lists the agents of a database, a page in one look.
+func (s *Service) listShared(ctx context.Context, req *registryv1.ListAgentsRequest) (*registryv1.ListAgentsResponse, error) {
+	size := min(wire.Limit(req.GetPageSize(), 1000), 1000)
+	page, err := s.Shared.List(ctx, req.GetPageToken(), size)
+	if err != nil {
+		return nil, err
+	}
+	out := &registryv1.ListAgentsResponse{}
+	for _, a := range page {
+		out.Agents = append(out.Agents, s.describe(ctx, a))
+	}
+	if len(page) == size {
+		out.NextPageToken = page[size-1].ID
 	}
 	return out, nil
 }
@@ -147,7 +164,7 @@ func (s *Service) StartAgent(ctx context.Context, req *registryv1.StartAgentRequ
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.Settings(s.Home); err != nil { // an agent that cannot run is not started
+	if _, err := s.Agents.Settings(ctx, a); err != nil { // an agent that cannot run is not started
 		return nil, err
 	}
 	a.Life.Lock()
@@ -181,7 +198,9 @@ func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentReques
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	s.DueRuns.Drop(a.ID)
+	if s.Shared == nil {
+		s.DueRuns.Drop(a.ID)
+	}
 	if changed {
 		s.LogAgent(a.ID, "agent stopped")
 	}
@@ -202,7 +221,7 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 		core.Trouble(a, s.Fault(a.ID, thread.Inbox, err))
 	}
 	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrReadOnly) { // that is its state
-		return &registryv1.GetAgentStatusResponse{Agent: s.describe(a)}, nil
+		return &registryv1.GetAgentStatusResponse{Agent: s.describe(ctx, a)}, nil
 	}
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
@@ -211,26 +230,32 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	a.Load(st, directory.Stamp(path))
-	s.MarkDue(a)
+	if s.Shared != nil {
+		a.Take(st)
+	} else {
+		a.Load(st, directory.Stamp(path))
+		s.MarkDue(a)
+	}
 	out := &registryv1.GetAgentStatusResponse{
-		Agent: s.describe(a), InboxPath: path, OutboundPending: int64(a.Known().Outbound), Dead: st.Dead,
+		Agent: s.describe(ctx, a), InboxPath: path, OutboundPending: int64(a.Known().Outbound), Dead: st.Dead,
 		Inbox: &registryv1.ConsumerStatus{LastAckedId: st.Acked, Pending: st.Pending, HeadId: st.Head},
 	}
 	if at := thread.ParseStamp(st.LastAt); !at.IsZero() {
 		out.LastActivity = timestamppb.New(at)
 	}
-	if rec, live := s.Leases.Get(lease.AgentResource(a.ID)); live {
+	if rec, live, err := s.Leases.Get(ctx, lease.AgentResource(a.ID)); err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	} else if live {
 		out.Holder = rec.Holder
 	}
 	return out, nil
 }
 
 // BootstrapAgents makes the system agents that are absent.
-func (s *Service) BootstrapAgents(_ context.Context, req *registryv1.BootstrapAgentsRequest) (*registryv1.BootstrapAgentsResponse, error) {
+func (s *Service) BootstrapAgents(ctx context.Context, req *registryv1.BootstrapAgentsRequest) (*registryv1.BootstrapAgentsResponse, error) {
 	out := &registryv1.BootstrapAgentsResponse{}
 	for _, p := range texts.SystemAgents() {
-		_, err := s.create(p.ID, agentdir.Spec{Kind: p.Kind, Provider: req.GetProvider(), Model: req.GetModel()})
+		_, err := s.create(ctx, p.ID, agentdir.Spec{Kind: p.Kind, Provider: req.GetProvider(), Model: req.GetModel()})
 		switch {
 		case err == nil:
 			out.Created = append(out.Created, p.ID)

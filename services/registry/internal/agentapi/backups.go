@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"math"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/backup"
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -17,6 +20,9 @@ const maxChunk = 1 << 20
 
 // BackupAgents streams a backup; see package backup.
 func (s *Service) BackupAgents(req *registryv1.BackupAgentsRequest, out grpc.ServerStreamingServer[registryv1.BackupAgentsResponse]) error {
+	if err := s.ofFiles(); err != nil {
+		return err
+	}
 	w := bufio.NewWriterSize(sending(func(b []byte) error {
 		return out.Send(&registryv1.BackupAgentsResponse{Chunk: b})
 	}), maxChunk)
@@ -28,12 +34,22 @@ func (s *Service) BackupAgents(req *registryv1.BackupAgentsRequest, out grpc.Ser
 }
 
 // tokens are the greatest tokens granted.
-func (s *Service) tokens(context.Context) (map[string]uint64, error) {
+func (s *Service) tokens(ctx context.Context) (map[string]uint64, error) {
 	out := map[string]uint64{}
-	for _, r := range s.Leases.List() {
+	live, err := s.Leases.List(ctx, "", math.MaxInt)
+	for _, r := range live {
 		out[r.Resource] = r.Token
 	}
-	return out, nil
+	return out, err
+}
+
+// ofFiles refuses what is done with directories where there are none.
+func (s *Service) ofFiles() error {
+	if s.Shared == nil {
+		return nil
+	}
+	return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "the agents are in a database, which is backed up and restored whole",
+		"use the database's own tools, such as pg_basebackup or pg_dump")
 }
 
 // sending makes a writer of a stream; a message may be kept by the transport.
@@ -50,6 +66,9 @@ func (f sending) Write(p []byte) (int, error) {
 
 // RestoreAgents makes the agents of a backup and sets those to work that worked.
 func (s *Service) RestoreAgents(in grpc.ClientStreamingServer[registryv1.RestoreAgentsRequest, registryv1.RestoreAgentsResponse]) error {
+	if err := s.ofFiles(); err != nil {
+		return err
+	}
 	first, err := in.Recv()
 	if err != nil {
 		return err

@@ -10,13 +10,12 @@ import (
 )
 
 // ReadAgentFile answers a file of the allow-list.
-func (s *Service) ReadAgentFile(_ context.Context, req *registryv1.ReadAgentFileRequest) (*registryv1.ReadAgentFileResponse, error) {
-	dir, err := s.DirOf(req.GetAgentId())
-	if err != nil {
+func (s *Service) ReadAgentFile(ctx context.Context, req *registryv1.ReadAgentFileRequest) (*registryv1.ReadAgentFileResponse, error) {
+	if _, err := s.Dir.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
-	data, version, err := dir.ReadFile(req.GetName())
-	if errors.Is(err, fs.ErrNotExist) && dir.Check() == nil {
+	data, version, err := s.Agents.Read(ctx, req.GetAgentId(), req.GetName())
+	if errors.Is(err, fs.ErrNotExist) && !s.Dir.Missing(req.GetAgentId()) {
 		return &registryv1.ReadAgentFileResponse{}, nil
 	}
 	if err != nil {
@@ -26,12 +25,11 @@ func (s *Service) ReadAgentFile(_ context.Context, req *registryv1.ReadAgentFile
 }
 
 // WriteAgentFile replaces such a file.
-func (s *Service) WriteAgentFile(_ context.Context, req *registryv1.WriteAgentFileRequest) (*registryv1.WriteAgentFileResponse, error) {
-	dir, err := s.DirOf(req.GetAgentId())
-	if err != nil {
+func (s *Service) WriteAgentFile(ctx context.Context, req *registryv1.WriteAgentFileRequest) (*registryv1.WriteAgentFileResponse, error) {
+	if _, err := s.Dir.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
-	version, err := dir.WriteFile(req.GetName(), req.GetContent(), req.GetIfVersion())
+	version, err := s.Agents.Write(ctx, req.GetAgentId(), req.GetName(), req.GetContent(), req.GetIfVersion())
 	if err != nil {
 		return nil, s.Fault(req.GetAgentId(), thread.Inbox, err)
 	}
@@ -39,14 +37,14 @@ func (s *Service) WriteAgentFile(_ context.Context, req *registryv1.WriteAgentFi
 }
 
 // GetAgentConfig answers every setting with its origin.
-func (s *Service) GetAgentConfig(_ context.Context, req *registryv1.GetAgentConfigRequest) (*registryv1.GetAgentConfigResponse, error) {
+func (s *Service) GetAgentConfig(ctx context.Context, req *registryv1.GetAgentConfigRequest) (*registryv1.GetAgentConfigResponse, error) {
 	a, err := s.Dir.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	set, err := a.Settings(s.Home)
+	set, err := s.Agents.Settings(ctx, a)
 	if err != nil {
-		return nil, err
+		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	out := &registryv1.GetAgentConfigResponse{}
 	for _, v := range set.Values {
@@ -56,17 +54,15 @@ func (s *Service) GetAgentConfig(_ context.Context, req *registryv1.GetAgentConf
 }
 
 // SetAgentConfig changes one key.
-func (s *Service) SetAgentConfig(_ context.Context, req *registryv1.SetAgentConfigRequest) (*registryv1.SetAgentConfigResponse, error) {
-	dir, err := s.DirOf(req.GetAgentId())
+func (s *Service) SetAgentConfig(ctx context.Context, req *registryv1.SetAgentConfigRequest) (*registryv1.SetAgentConfigResponse, error) {
+	a, err := s.Dir.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	version, err := dir.SetConfig(req.GetKey(), req.GetValue())
+	version, err := s.Agents.Set(ctx, a.ID, req.GetKey(), req.GetValue())
 	if err != nil {
-		return nil, s.Fault(req.GetAgentId(), thread.Inbox, err)
+		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	if a, err := s.Dir.Get(req.GetAgentId()); err == nil {
-		s.MarkDue(a) // what the change allows may have work
-	}
+	s.MarkDue(a) // what the change allows may have work
 	return &registryv1.SetAgentConfigResponse{Version: version}, nil
 }

@@ -36,7 +36,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
-	"github.com/theclaw/agents/services/registry/internal/hub"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -66,8 +65,6 @@ type Service struct {
 	*core.Core
 	life time.Duration // of a question and its answer
 	make Make
-
-	changed hub.Hub[struct{}]
 }
 
 // New makes the edge; life is how long a question waits and its answer holds.
@@ -82,7 +79,7 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 	}
 	fence, err := core.UnderLease(ctx, lease.AgentResource(req.GetAgentId()))
 	if err == nil {
-		err = s.Leases.Check(fence.Resource, fence.Token)
+		err = s.Leases.Check(ctx, fence.Resource, fence.Token)
 	}
 	if err != nil {
 		return nil, s.Fault(req.GetAgentId(), "", err)
@@ -97,7 +94,7 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 	left := time.NewTimer(min(max(req.GetWait().AsDuration(), 0), maxWait, max(time.Until(asked.Expires), 0)))
 	defer left.Stop()
 	for over := false; ; {
-		woken, done := s.changed.Wait(struct{}{})
+		woken, done := s.Questions.Wait(struct{}{})
 		a, first, err := s.take(ctx, asked.ID, fence.Token)
 		if err != nil || a.State != pending || over {
 			done()
@@ -109,6 +106,7 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 		}
 		select {
 		case <-woken:
+		case <-s.Again():
 		case <-left.C:
 			over = true
 		case <-rpc.Draining(ctx):
@@ -166,7 +164,7 @@ func newID(now time.Time) string {
 func (s *Service) put(ctx context.Context, a store.Approval, was string) error {
 	err := s.Approvals.PutApproval(ctx, a, was)
 	if err == nil {
-		s.changed.Wake(struct{}{})
+		s.Asked()
 		return nil
 	}
 	if errors.Is(err, store.ErrMoved) {
@@ -263,7 +261,7 @@ func (s *Service) ListApprovals(ctx context.Context, req *registryv1.ListApprova
 func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out registryv1.ApprovalService_WatchApprovalsServer) error {
 	ctx, told := out.Context(), map[string]registryv1.ApprovalState{}
 	for first := true; ; first = false {
-		woken, done := s.changed.Wait(struct{}{})
+		woken, done := s.Questions.Wait(struct{}{})
 		list, err := s.Approvals.Approvals(ctx, "", "", "", 1000)
 		for _, a := range list {
 			m := message(a)
@@ -275,6 +273,7 @@ func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out regist
 		if err == nil {
 			select {
 			case <-woken:
+			case <-s.Again():
 			case <-ctx.Done():
 				err = ctx.Err()
 			}

@@ -2,10 +2,13 @@ package core
 
 import (
 	"context"
+	"math/rand/v2"
+	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/notify"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 )
@@ -20,7 +23,7 @@ func (c *Core) Agent(ctx context.Context, id string) (*directory.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.Known().Loaded {
+	if c.Shared == nil && a.Known().Loaded {
 		return a, nil
 	}
 	return a, c.Load(ctx, a)
@@ -38,7 +41,7 @@ func (c *Core) DirOf(id string) (agentdir.Dir, error) {
 // Present tells the truth about a directory that may be gone while its database
 // is still open here: a file that has no name any more takes writes gladly.
 func (c *Core) Present(id string) error {
-	if !c.Dir.Missing(id) {
+	if c.Shared != nil || !c.Dir.Missing(id) { // rows do not go away under a commit
 		return nil
 	}
 	c.Forget(id)
@@ -48,6 +51,13 @@ func (c *Core) Present(id string) error {
 
 // Load reads an agent's inbox and makes it due if it has work.
 func (c *Core) Load(ctx context.Context, a *directory.Agent) error {
+	if c.Shared != nil {
+		st, err := c.Store.State(ctx, a.ID)
+		if err == nil {
+			a.Take(st)
+		}
+		return c.Fault(a.ID, thread.Inbox, err)
+	}
 	r := store.Inbox(a.ID)
 	path, err := c.Dir.Path(r)
 	if err == nil {
@@ -67,8 +77,13 @@ func (c *Core) Load(ctx context.Context, a *directory.Agent) error {
 	return err
 }
 
-// MarkDue puts an agent that has work onto the lists.
+// MarkDue puts an agent that has work onto the lists; among several registries it says
+// that there may be some.
 func (c *Core) MarkDue(a *directory.Agent) {
+	if c.Shared != nil {
+		c.Shared.mayWork(a.ID)
+		return
+	}
 	if a.HasWork() {
 		c.DueRuns.Mark(a.ID)
 	}
@@ -77,14 +92,61 @@ func (c *Core) MarkDue(a *directory.Agent) {
 	}
 }
 
+// ToDeliver makes the replies of a thread due that reach up to head.
+func (c *Core) ToDeliver(a *directory.Agent, threadID string, head int64) {
+	if c.Shared != nil {
+		c.Shared.replies(a.ID)
+		return
+	}
+	a.ToDeliver(threadID, head)
+	c.DueDeliveries.Mark(a.ID, threadID)
+}
+
+// FateOf tells who waits that an event or a delivery of an agent came to its end.
+func (c *Core) FateOf(id string) {
+	c.Fates.Wake(id)
+	if c.Shared != nil {
+		c.Shared.Tell(notify.Item{Kind: notify.Fate, Name: id})
+	}
+}
+
+// Asked tells who waits that a question or an answer was stored.
+func (c *Core) Asked() {
+	c.Questions.Wake(struct{}{})
+	if c.Shared != nil {
+		c.Shared.Tell(notify.Item{Kind: notify.Approvals})
+	}
+}
+
+// Again is when who waits looks again although nobody has told of anything: what other
+// registries tell may be lost. It is nil for one that is alone.
+func (c *Core) Again() <-chan time.Time {
+	if c.Shared == nil {
+		return nil
+	}
+	return time.After(again/2 + rand.N(again))
+}
+
+// again is about how long a wait is when nothing is told.
+const again = 2 * time.Second
+
+// Term tells terms apart in what is known of an agent: only a registry that is not
+// alone with it has to.
+func (c *Core) Term(f store.Fence) uint64 {
+	if c.Shared == nil {
+		return 1
+	}
+	return f.Token
+}
+
 // Forget drops everything about an agent whose directory is gone.
 func (c *Core) Forget(id string) {
 	c.Dir.Forget(id)
 	c.DueRuns.Drop(id)
 	c.DueDeliveries.Drop(id)
-	c.Store.Forget(func(r store.Ref) bool { return r.Agent == id })
+	c.Embedded.Forget(func(r store.Ref) bool { return r.Agent == id })
 	for _, res := range []string{lease.AgentResource(id), lease.DeliverResource(id)} {
-		if rec, ok := c.Leases.Get(res); ok {
+		if rec, ok, _ := c.Leases.Get(context.Background(), res); ok {
 			// The holder's next call is told; the row costs nothing.
 			_ = c.Leases.Release(context.Background(), res, rec.Token)
 		}

@@ -1,10 +1,24 @@
-// Package core owns what the edges of the registry share: the open databases, the
-// table of leases, what is known of each agent, the lists of agents with work, and
-// who is to be woken when something changes.
+// Package core owns what the edges of the registry share: where threads, leases and
+// agents are kept, what is known of each agent, who has work, and who is to be woken
+// when something changes.
 //
 //	agentapi  threadapi  leaseapi  turnapi  deliveryapi  watch
 //	    \         |          \       /         |          /
 //	     +--------+----------- core ----------+----------+
+//
+// There are two of it. Alone with its home (New), the registry has the databases, the
+// table of leases and the lists of work in its own hands, and what it knows of an agent
+// is so. With others over one database (NewShared) all of that is in there: leases,
+// files, quotas and who has work are rows that each transaction judges by, and what is
+// known here of an agent is a hint that nothing rests on.
+//
+//	               alone                     with others
+//	threads        sqlite, a file each       postgres
+//	leases         lease.Table + registry.db table lease
+//	agents, files  directories (local)       rows (shared)
+//	who has work   dispatch.Board            tables due, outbox; dispatch.Hints say: look
+//	waking         hub, watch                hub, notify; and a look now and then (Again)
+//	a stop         directory.Agent.Life      the lease's row, see store/postgres
 //
 // It promises that each commit wakes those who wait for it and makes its agent
 // due, that an agent whose database breaks is marked and nobody else is, and that
@@ -23,6 +37,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/lease/authority"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/obs/tracing"
@@ -33,6 +48,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
 	"github.com/theclaw/agents/services/registry/internal/hub"
+	"github.com/theclaw/agents/services/registry/internal/local"
 	"github.com/theclaw/agents/services/registry/internal/quota"
 )
 
@@ -52,18 +68,22 @@ type Core struct {
 	Home    *agentdir.Home
 	Log     *slog.Logger
 	Metrics *obs.RegistryMetrics
-	Store   *sqlite.Engine
+	Store   store.Engine
 	Dir     *directory.Directory
 	Quota   *quota.Quota
+	Agents  Agents
 	// Approvals keeps what was asked of people.
 	Approvals store.Approvals
-	Leases    *lease.Table
+	Leases    authority.Authority
+	Embedded  *sqlite.Engine  // the store of a registry that is alone; else nil
+	Shared    *Shared         // of one that is not; else nil
 	Trace     *tracing.Tracer // nil: no traces
 
-	DueRuns       *dispatch.Board    // agents with events without a fate
-	DueDeliveries *dispatch.Board    // agents with replies to send
+	DueRuns       *dispatch.Board    // alone: agents with events without a fate
+	DueDeliveries *dispatch.Board    // alone: agents with replies to send
 	Events        hub.Hub[store.Ref] // who follows a thread
 	Fates         hub.Hub[string]    // who waits for a turn or a delivery of an agent
+	Questions     hub.Hub[struct{}]  // who waits for a question or an answer
 
 	// Told is told of each commit too, by the goroutine that writes; nil: nobody.
 	// It is set before the first call.
@@ -74,10 +94,11 @@ type Core struct {
 	minFree   int64
 }
 
-// New opens the registry's own tables. The home's lock is held by the caller.
+// New makes the core of a registry that is alone, and opens its own tables. The home's
+// lock is held by the caller.
 func New(ctx context.Context, o Options) (*Core, error) {
 	c := &Core{
-		Home: o.Home, Log: o.Logger, Metrics: o.Metrics, Dir: directory.New(o.Home),
+		Home: o.Home, Log: o.Logger, Metrics: o.Metrics, Dir: directory.New(o.Home), Agents: local.New(o.Home),
 		DueRuns: dispatch.New(), DueDeliveries: dispatch.New(), agentLogs: o.Log, minFree: o.MinFree,
 	}
 	var err error
@@ -86,21 +107,27 @@ func New(ctx context.Context, o Options) (*Core, error) {
 	}
 	c.Approvals = c.homeDB
 	holders := o.Home.HoldersDir()
-	if c.Leases, err = lease.NewTable(ctx, c.homeDB, func(h string) bool { return lease.HolderDead(holders, h) }); err != nil {
+	table, err := lease.NewTable(ctx, c.homeDB, func(h string) bool { return lease.HolderDead(holders, h) })
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("load leases: %w", err), c.homeDB.Close())
 	}
 	if c.Quota, err = quota.New(ctx, c.homeDB); err != nil {
 		return nil, errors.Join(err, c.homeDB.Close())
 	}
-	c.Store = sqlite.New(sqlite.Options{
-		Path: c.Dir.Path, Live: c.Leases.Check, OnCommit: c.committed, OnFault: c.broken, MaxOpen: o.MaxOpen, Idle: o.Idle,
+	c.Leases = authority.Embedded(table)
+	c.Embedded = sqlite.New(sqlite.Options{
+		Path: c.Dir.Path, Live: table.Check, OnCommit: c.committed, OnFault: c.broken, MaxOpen: o.MaxOpen, Idle: o.Idle,
 	})
+	c.Store = c.Embedded
 	return c, nil
 }
 
 // Close closes every database. No call may be under way.
 func (c *Core) Close() error {
 	err := c.Store.Close()
+	if c.Shared != nil {
+		return err
+	}
 	c.saveInboxes()
 	return errors.Join(err, c.Quota.Close(), c.homeDB.Close())
 }
@@ -108,7 +135,9 @@ func (c *Core) Close() error {
 // committed is told by the store, from the database's own goroutine, of events
 // that became visible.
 func (c *Core) committed(commit store.Commit) {
-	if commit.Ref.IsInbox() {
+	if c.Shared != nil {
+		c.Shared.committed(commit.Ref)
+	} else if commit.Ref.IsInbox() {
 		a, err := c.Dir.Get(commit.Ref.Agent)
 		if err == nil {
 			a.Wrote()
@@ -151,6 +180,12 @@ func (c *Core) LogAgent(id, text string) {
 
 // AppendLog writes what a worker said to the agent's log.
 func (c *Core) AppendLog(id string, lines []*registryv1.LogLine) {
+	if c.Shared != nil {
+		for _, l := range lines { // there is no directory to have a file in
+			c.Log.Info(l.GetText(), "agent_id", id, "agent_log", l.GetLevel())
+		}
+		return
+	}
 	if len(lines) == 0 || c.agentLogs == nil {
 		return
 	}

@@ -20,6 +20,9 @@ func (c *Core) FreeDisk() (int64, error) {
 // CheckDisk refuses new messages and new claims while there is little space: what
 // is under way must still come to its end.
 func (c *Core) CheckDisk() error {
+	if c.Shared != nil {
+		return nil // nothing grows here: the database says so itself
+	}
 	free, err := c.FreeDisk()
 	if err != nil {
 		return err

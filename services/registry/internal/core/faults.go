@@ -78,6 +78,12 @@ func (c *Core) known(agentID, threadID string, err error) *fault.Error {
 		return fault.New(codes.DataLoss, fault.DatabaseCorrupt, where+" has a damaged database", "stop the services, run 'agentctl fsck --repair --agent "+agentID+"' and start them; all other agents go on")
 	case is(store.ErrFormat):
 		return fault.New(codes.FailedPrecondition, fault.FormatMismatch, where+" was written by a newer version", "use that version, or restore a backup")
+	case c.Shared != nil && (is(store.ErrIO) || is(store.ErrBusy)):
+		f := fault.New(codes.Unavailable, fault.RegistryUnavailable, "the registry cannot reach its database now", "try again; another registry may reach it")
+		f.RetryAfter = time.Second
+		return f
+	case c.Shared != nil && is(store.ErrMoved):
+		return fault.New(codes.Aborted, fault.InvalidArgument, "somebody else changed it meanwhile", "read it again and repeat the change")
 	case is(store.ErrBusy):
 		f := fault.New(codes.Unavailable, fault.AgentFailed, "another program holds "+where+" locked", "try again when it is done")
 		f.RetryAfter = full

@@ -62,7 +62,7 @@ func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent
 		}
 		a.Sealed(fence.Resource, fence.Token)
 	}
-	set, err := a.Settings(s.Home)
+	set, err := s.Agents.Settings(ctx, a)
 	if err != nil {
 		core.Trouble(a, err)
 	}
@@ -106,8 +106,10 @@ func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence st
 
 // mark keeps a thread's delivery progress beside the inbox.
 func (s *Service) mark(ctx context.Context, a *directory.Agent, threadID string, acked, dead int64) error {
-	a.Delivered(threadID, acked)
-	s.Metrics.SetOutboundLag(a.ID, int64(a.Known().Outbound))
+	if s.Shared == nil {
+		a.Delivered(threadID, acked)
+		s.Metrics.SetOutboundLag(a.ID, int64(a.Known().Outbound))
+	}
 	return s.Fault(a.ID, threadID, s.Store.MarkOutbox(ctx, a.ID, store.OutboxMark{Thread: threadID, Acked: acked, Dead: dead}))
 }
 
@@ -136,7 +138,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 			return nil, err
 		}
 	}
-	s.Fates.Wake(a.ID)
+	s.FateOf(a.ID)
 	out := &registryv1.FinishDeliveryResponse{Delivery: wire.Delivery(a.ID, d)}
 	if req.GetNext() {
 		out.Next, err = s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), store.NextDelivery{BootID: req.GetBootId(), WithRun: req.GetWithRun()})
@@ -146,8 +148,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 
 // ListDeliveries answers deliveries by thread and event id.
 func (s *Service) ListDeliveries(ctx context.Context, req *registryv1.ListDeliveriesRequest) (*registryv1.ListDeliveriesResponse, error) {
-	dir, err := s.DirOf(req.GetAgentId())
-	if err != nil {
+	if _, err := s.Dir.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
 	size := wire.Limit(req.GetPageSize(), 100)
@@ -182,7 +183,7 @@ func (s *Service) ListDeliveries(ctx context.Context, req *registryv1.ListDelive
 		}
 	}
 	for cursor := fromThread; ; {
-		ids, err := dir.ListThreads(ctx, cursor, 256)
+		ids, err := s.Agents.Threads(ctx, req.GetAgentId(), cursor, 256)
 		if err != nil {
 			return nil, s.Fault(req.GetAgentId(), "", err)
 		}
@@ -214,8 +215,7 @@ func (s *Service) RetryDelivery(ctx context.Context, req *registryv1.RetryDelive
 	if err != nil {
 		return nil, err
 	}
-	a.ToDeliver(req.GetThreadId(), req.GetEventId())
-	s.DueDeliveries.Mark(a.ID, req.GetThreadId())
+	s.ToDeliver(a, req.GetThreadId(), req.GetEventId())
 	return &registryv1.RetryDeliveryResponse{Delivery: wire.Delivery(a.ID, d)}, nil
 }
 

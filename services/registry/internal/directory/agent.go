@@ -38,7 +38,7 @@ type Agent struct {
 	degraded  bool
 	damaged   map[string]string // what is wrong, by thread
 
-	memorySettled bool
+	memoryTerm uint64 // in which the agent's own layer was found to be in its file
 
 	wrote    atomic.Int64 // when we last wrote the inbox, ns
 	settings atomic.Pointer[settings]
@@ -99,6 +99,18 @@ func (a *Agent) Load(s store.InboxState, signature string) {
 		if _, ok := a.outbox[t]; !ok {
 			a.putOutbox(t, 0)
 		}
+	}
+}
+
+// Take takes over the state read from a database that others change too: it is as it
+// was a moment ago, and no decision rests on it.
+func (a *Agent) Take(s store.InboxState) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.loaded, a.started, a.head, a.acked, a.dead = true, s.Started, s.Head, s.Acked, s.Dead
+	a.outbox = nil
+	for _, t := range s.Outbox {
+		a.putOutbox(t, 0)
 	}
 }
 

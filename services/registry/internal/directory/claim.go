@@ -37,6 +37,9 @@ func (a *Agent) TakeRead(id int64, key string) (thread.Event, bool) {
 	return ev, ok && ev.ID == id
 }
 
+// maxClaims is more than one holder ever has under way.
+const maxClaims = 4096
+
 // Claimed answers a claim that was noted here.
 func (a *Agent) Claimed(thread, key string) (Claim, bool) {
 	a.mu.Lock()
@@ -49,7 +52,8 @@ func (a *Agent) Claimed(thread, key string) (Claim, bool) {
 func (a *Agent) Claim(thread, key string, c Claim) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.claims == nil {
+	// Among several registries a claim may end at another one, and is then left here.
+	if a.claims == nil || len(a.claims) >= maxClaims || len(a.claims[thread]) >= maxClaims {
 		a.claims = map[string]map[string]Claim{}
 	}
 	if a.claims[thread] == nil {
@@ -82,17 +86,18 @@ func (a *Agent) TakeClaims() map[string][]string {
 	return out
 }
 
-// MemorySettled tells that no digest of the agent's own layer waits for its
-// file; a registry that just started does not know.
-func (a *Agent) MemorySettled() bool {
+// MemorySettled tells that no digest of the agent's own layer waits for its file, as
+// far as this registry knows in this term; one that just started does not know. A
+// registry that is alone with its agents need not tell terms apart.
+func (a *Agent) MemorySettled(term uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.memorySettled
+	return a.memoryTerm == term
 }
 
-// SettleMemory notes it.
-func (a *Agent) SettleMemory(settled bool) {
+// SettleMemory notes it; 0 that it is so no more.
+func (a *Agent) SettleMemory(term uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.memorySettled = settled
+	a.memoryTerm = term
 }

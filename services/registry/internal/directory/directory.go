@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 )
@@ -32,8 +33,25 @@ import (
 type Directory struct {
 	home *agentdir.Home
 
+	has func(id string) bool // where agents are not directories; nil: they are
+
 	mu     sync.RWMutex
 	agents map[string]*Agent
+}
+
+// Usage introduces an agent to others.
+type Usage struct{ Agent, Text string }
+
+// maxShared is the most agents that are remembered of a database: it has the rest.
+const maxShared = 100_000
+
+// NewShared makes a directory of agents that are kept in a database, which has tells
+// of: what is in memory of them is what this registry happens to know. Home has the
+// rules for their names.
+func NewShared(home *agentdir.Home, has func(id string) bool) *Directory {
+	d := New(home)
+	d.has = has
+	return d
 }
 
 // New makes an empty directory of home.
@@ -95,13 +113,18 @@ func (d *Directory) Get(id string) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(dir.Path); errors.Is(err, fs.ErrNotExist) {
+	if d.has != nil {
+		// Who asks for one that is not there is told by what he asks.
+	} else if _, err := os.Stat(dir.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil, d.notFound(id)
 	} else if err != nil {
 		return nil, agentdir.Fault(err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.has != nil && len(d.agents) >= maxShared {
+		clear(d.agents)
+	}
 	if d.agents[id] == nil {
 		d.agents[id] = newAgent(id)
 	}
@@ -127,11 +150,14 @@ func (d *Directory) Forget(id string) {
 	delete(d.agents, id)
 }
 
-// Path answers the directory of a thread.
+// Path answers the directory of a thread; one in a database has none.
 func (d *Directory) Path(r store.Ref) (string, error) {
 	dir, err := d.home.Agent(r.Agent)
 	if err != nil {
 		return "", err
+	}
+	if d.has != nil {
+		return "", layout.ValidThread(r.Thread)
 	}
 	if !r.IsInbox() {
 		return dir.Thread(r.Thread)
@@ -148,6 +174,9 @@ func (d *Directory) Missing(id string) bool {
 	dir, err := d.home.Agent(id)
 	if err != nil {
 		return true
+	}
+	if d.has != nil {
+		return !d.has(id)
 	}
 	_, err = os.Stat(dir.Path)
 	return errors.Is(err, fs.ErrNotExist)

@@ -39,6 +39,16 @@ func (h *Hub[T]) Wait(t T) (<-chan struct{}, func()) {
 	}
 }
 
+// WakeAll wakes everybody.
+func (h *Hub[T]) WakeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t, p := range h.topics {
+		close(p.ch)
+		delete(h.topics, t)
+	}
+}
+
 // Wake wakes everybody who waits for t.
 func (h *Hub[T]) Wake(t T) {
 	h.mu.Lock()

@@ -29,6 +29,9 @@ func (s *Service) AcquireDueLease(ctx context.Context, req *registryv1.AcquireDu
 		board = s.DueDeliveries
 	}
 	lapses := s.polls.lapsesOf(req.GetHolder())
+	if s.Shared != nil {
+		return s.findDue(ctx, req, timeout.C, lapses)
+	}
 	for {
 		if s.polls.lapsesOf(req.GetHolder()) != lapses {
 			// A stopped process cannot take back the poll it left here. Given what
@@ -71,7 +74,7 @@ func (s *Service) takeDue(ctx context.Context, board *dispatch.Board, req *regis
 			return true, false // stopped, or settled meanwhile
 		}
 		due := &registryv1.DueWork{AgentId: id, HeadId: a.Known().Head}
-		if rec, live := s.Leases.Get(resource(req.GetKind(), id)); live {
+		if rec, live, _ := s.Leases.Get(ctx, resource(req.GetKind(), id)); live {
 			if rec.Holder != req.GetHolder() {
 				return false, false
 			}

@@ -51,7 +51,11 @@ type Service struct {
 
 // New makes the edge. Run must run for leases to end.
 func New(c *core.Core) *Service {
-	return &Service{Core: c, polls: polls{last: map[string]poll{}}, reap: make(chan struct{}, 1)}
+	s := &Service{Core: c, polls: polls{last: map[string]poll{}}, reap: make(chan struct{}, 1)}
+	if c.Shared != nil {
+		c.Shared.Lapsed = s.polls.lapsed
+	}
+	return s
 }
 
 // Close gives the agents' run.lock files back.
@@ -100,7 +104,7 @@ func skipped(kind registryv1.LeaseKind) string {
 func (s *Service) acquire(ctx context.Context, a *directory.Agent, kind registryv1.LeaseKind, req lease.AcquireRequest) (lease.Record, error) {
 	req.Resource = resource(kind, a.ID)
 	req.Floor = a.Fence(req.Resource)
-	if kind == registryv1.LeaseKind_LEASE_KIND_RUN {
+	if kind == registryv1.LeaseKind_LEASE_KIND_RUN && s.Shared == nil {
 		// Before the grant: a refusal must not use up a token.
 		if err := s.takeRunLock(a.ID); err != nil {
 			return lease.Record{}, s.Fault(a.ID, "", err)
@@ -108,7 +112,7 @@ func (s *Service) acquire(ctx context.Context, a *directory.Agent, kind registry
 	}
 	rec, err := s.Leases.Acquire(ctx, req)
 	if err != nil {
-		s.dropRunLock(a.ID)
+		s.dropRunLock(ctx, a.ID)
 		return rec, s.Fault(a.ID, "", err)
 	}
 	s.reapSoon() // its end is on the loop's clock from now on
@@ -128,8 +132,11 @@ func (s *Service) takeRunLock(agentID string) error {
 }
 
 // dropRunLock gives run.lock back unless the agent is leased.
-func (s *Service) dropRunLock(agentID string) {
-	if _, live := s.Leases.Get(lease.AgentResource(agentID)); live {
+func (s *Service) dropRunLock(ctx context.Context, agentID string) {
+	if s.Shared != nil {
+		return // there is no directory to have one
+	}
+	if _, live, _ := s.Leases.Get(ctx, lease.AgentResource(agentID)); live {
 		return
 	}
 	if err := s.runFiles.Release(agentID); err != nil {
@@ -145,8 +152,8 @@ func toLease(r lease.Record, live bool) *registryv1.Lease {
 }
 
 // RenewLease extends a current lease.
-func (s *Service) RenewLease(_ context.Context, req *registryv1.RenewLeaseRequest) (*registryv1.RenewLeaseResponse, error) {
-	rec, err := s.Leases.Renew(req.GetResource(), req.GetHolder(), req.GetToken())
+func (s *Service) RenewLease(ctx context.Context, req *registryv1.RenewLeaseRequest) (*registryv1.RenewLeaseResponse, error) {
+	rec, err := s.Leases.Renew(ctx, req.GetResource(), req.GetHolder(), req.GetToken())
 	if err != nil {
 		return nil, s.Fault("", "", err)
 	}
@@ -157,7 +164,10 @@ func (s *Service) RenewLease(_ context.Context, req *registryv1.RenewLeaseReques
 // and work that is left becomes due again.
 func (s *Service) ReleaseLease(ctx context.Context, req *registryv1.ReleaseLeaseRequest) (*registryv1.ReleaseLeaseResponse, error) {
 	id := agentOf(req.GetResource())
-	if req.GetResource() == lease.AgentResource(id) && s.Leases.Check(req.GetResource(), req.GetToken()) == nil {
+	if s.Shared != nil {
+		return s.releaseShared(ctx, id, req)
+	}
+	if req.GetResource() == lease.AgentResource(id) && s.Leases.Check(ctx, req.GetResource(), req.GetToken()) == nil {
 		if a, err := s.Dir.Get(id); err == nil {
 			for t, keys := range a.TakeClaims() {
 				if err := s.Store.ResetCrashes(ctx, store.Ref{Agent: id, Thread: t}, keys); err != nil {
@@ -169,13 +179,23 @@ func (s *Service) ReleaseLease(ctx context.Context, req *registryv1.ReleaseLease
 	if err := s.Leases.Release(ctx, req.GetResource(), req.GetToken()); err != nil {
 		s.Log.Warn("release not saved", "agent_id", id, "error", err)
 	}
-	s.ended(id)
+	s.ended(ctx, id)
+	return &registryv1.ReleaseLeaseResponse{}, nil
+}
+
+// releaseShared is ReleaseLease where the row of the lease knows the rest. One that
+// was taken over meanwhile is as good as given back.
+func (s *Service) releaseShared(ctx context.Context, id string, req *registryv1.ReleaseLeaseRequest) (*registryv1.ReleaseLeaseResponse, error) {
+	if err := s.Leases.Release(ctx, req.GetResource(), req.GetToken()); err != nil && !errors.Is(err, lease.ErrLost) {
+		return nil, s.Fault(id, "", err)
+	}
+	s.ended(ctx, id)
 	return &registryv1.ReleaseLeaseResponse{}, nil
 }
 
 // ended makes the work of an agent due whose lease has ended.
-func (s *Service) ended(id string) {
-	s.dropRunLock(id)
+func (s *Service) ended(ctx context.Context, id string) {
+	s.dropRunLock(ctx, id)
 	if a, err := s.Dir.Get(id); err == nil {
 		s.MarkDue(a)
 	}
@@ -187,17 +207,19 @@ func agentOf(resource string) string {
 }
 
 // ListLeases answers the live leases.
-func (s *Service) ListLeases(_ context.Context, req *registryv1.ListLeasesRequest) (*registryv1.ListLeasesResponse, error) {
-	byName := map[string]lease.Record{}
-	var names []string
-	for _, r := range s.Leases.List() {
-		byName[r.Resource] = r
-		names = append(names, r.Resource)
+func (s *Service) ListLeases(ctx context.Context, req *registryv1.ListLeasesRequest) (*registryv1.ListLeasesResponse, error) {
+	size := min(wire.Limit(req.GetPageSize(), 1000), 1000)
+	page, err := s.Leases.List(ctx, req.GetPageToken(), size+1)
+	if err != nil {
+		return nil, s.Fault("", "", err)
 	}
-	part, next := wire.Page(names, req.GetPageToken(), int(req.GetPageSize()), 1000)
-	out := &registryv1.ListLeasesResponse{NextPageToken: next}
-	for _, n := range part {
-		out.Leases = append(out.Leases, toLease(byName[n], true))
+	out := &registryv1.ListLeasesResponse{}
+	for i, r := range page {
+		if i == size {
+			out.NextPageToken = page[size-1].Resource
+			break
+		}
+		out.Leases = append(out.Leases, toLease(r, true))
 	}
 	return out, nil
 }

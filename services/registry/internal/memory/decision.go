@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -55,27 +56,18 @@ func Step(req *registryv1.RecordCompactionRequest, n int64, content string) stor
 // OtherAgents introduces the other agents to a system agent by the beginning of
 // their USAGE.md, which is written for callers (S0-24). An agent without one, or
 // one that cannot be read, is left out.
-func (s *Files) OtherAgents(set *agentdir.Agent) []*registryv1.AgentSummary {
+func (s *Files) OtherAgents(ctx context.Context, set *agentdir.Agent) []*registryv1.AgentSummary {
 	if set.Config.Kind != "system" {
 		return nil
 	}
-	ids, err := s.Home.IDs()
+	others, err := s.Agents.Usages(ctx, set.Dir.ID, maxOthers)
 	if err != nil {
 		s.Log.Warn("other agents left out of the prompt", "agent_id", set.Dir.ID, "error", err)
-		return nil
 	}
 	var out []*registryv1.AgentSummary
-	for _, id := range ids {
-		if id == set.Dir.ID || len(out) == maxOthers {
-			continue
-		}
-		dir, err := s.Home.Agent(id)
-		if err != nil {
-			continue
-		}
-		data, _, err := dir.ReadFile("USAGE.md")
-		if text := firstLines(string(data)); err == nil && text != "" {
-			out = append(out, &registryv1.AgentSummary{AgentId: id, Usage: text})
+	for _, o := range others {
+		if text := firstLines(o.Text); text != "" {
+			out = append(out, &registryv1.AgentSummary{AgentId: o.Agent, Usage: text})
 		}
 	}
 	return out

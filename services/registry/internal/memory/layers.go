@@ -39,11 +39,11 @@ func (p Place) Layer(l registryv1.MemoryLayer) (store.Ref, string) {
 }
 
 // Unchanged refuses a digest of a file that somebody has changed since.
-func (s *Files) Unchanged(a *directory.Agent, m store.MemoryMark) error {
+func (s *Files) Unchanged(ctx context.Context, a *directory.Agent, m store.MemoryMark) error {
 	if m.Text == "" {
 		return nil
 	}
-	_, have, err := s.file(a.ID, m.Layer)
+	_, have, err := s.file(ctx, a.ID, m.Layer)
 	if err == nil && have != m.Base {
 		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, m.Layer+" of agent '"+a.ID+"' was changed by somebody else", "read it again and repeat the digest")
 	}
@@ -51,12 +51,8 @@ func (s *Files) Unchanged(a *directory.Agent, m store.MemoryMark) error {
 }
 
 // file reads a file that may be absent.
-func (s *Files) file(agentID, name string) (text, version string, err error) {
-	dir, err := s.Home.Agent(agentID)
-	if err != nil {
-		return "", "", err
-	}
-	data, version, err := dir.ReadFile(name)
+func (s *Files) file(ctx context.Context, agentID, name string) (text, version string, err error) {
+	data, version, err := s.Agents.Read(ctx, agentID, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", agentdir.NoFile, nil
 	}
@@ -92,7 +88,7 @@ func (s *Files) Layers(ctx context.Context, p Place) (out []*registryv1.MemorySt
 		default:
 			state.Pending = pending
 		}
-		if state.Content, state.Version, err = s.file(p.Agent.ID, name); err != nil {
+		if state.Content, state.Version, err = s.file(ctx, p.Agent.ID, name); err != nil {
 			return nil, nil, err
 		}
 		out = append(out, state)

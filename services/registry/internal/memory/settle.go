@@ -63,7 +63,7 @@ func (s *Files) Settle(ctx context.Context, a *directory.Agent, fence store.Fenc
 			return err
 		}
 	}
-	if a.MemorySettled() {
+	if a.MemorySettled(s.Term(fence)) {
 		return nil
 	}
 	inbox := store.Inbox(a.ID)
@@ -74,7 +74,7 @@ func (s *Files) Settle(ctx context.Context, a *directory.Agent, fence store.Fenc
 	if err := s.SettleMark(ctx, a, fence, inbox, own[0]); err != nil {
 		return err
 	}
-	a.SettleMemory(true)
+	a.SettleMemory(s.Term(fence))
 	return nil
 }
 
@@ -84,11 +84,7 @@ func (s *Files) SettleMark(ctx context.Context, a *directory.Agent, fence store.
 		return nil
 	}
 	if m.Text != "" {
-		dir, err := s.Home.Agent(a.ID)
-		if err != nil {
-			return err
-		}
-		if err := writeDigest(dir, m); err != nil {
+		if err := writeDigest(ctx, s.Agents, a.ID, m); err != nil {
 			return s.Fault(a.ID, r.Thread, err)
 		}
 	}
@@ -116,9 +112,9 @@ func (s *Files) Count(ctx context.Context, fence store.Fence, r store.Ref, m sto
 
 // writeDigest replaces the file. A person who changed it since the digest was
 // made keeps the change: the digest goes below it, and the next one merges both.
-func writeDigest(dir agentdir.Dir, m store.MemoryMark) error {
+func writeDigest(ctx context.Context, files core.Agents, agent string, m store.MemoryMark) error {
 	for {
-		data, have, err := dir.ReadFile(m.Layer)
+		data, have, err := files.Read(ctx, agent, m.Layer)
 		if errors.Is(err, fs.ErrNotExist) {
 			data, have, err = nil, agentdir.NoFile, nil
 		}
@@ -131,7 +127,7 @@ func writeDigest(dir agentdir.Dir, m store.MemoryMark) error {
 		case have != m.Base && len(data)+len(text)+1 < agentdir.MaxFileSize:
 			text = strings.TrimRight(string(data), "\n") + "\n\n" + text
 		}
-		if _, err = dir.WriteFile(m.Layer, []byte(text), have); !errors.Is(err, agentdir.ErrChanged) {
+		if _, err = files.Write(ctx, agent, m.Layer, []byte(text), have); !errors.Is(err, agentdir.ErrChanged) {
 			return err
 		}
 	}

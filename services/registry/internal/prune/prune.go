@@ -65,19 +65,21 @@ func (s *Share) files(dir, prefix, suffix string, spare int, o Options) error {
 // Page clears a page of an agent's threads and answers where the next begins;
 // empty is the end.
 func Page(ctx context.Context, c *core.Core, agent string, o Options) (s Sums, next string, err error) {
-	dir, err := c.DirOf(agent)
+	threads, err := c.Agents.Threads(ctx, agent, o.After, o.Size)
 	if err != nil {
-		return s, "", err
-	}
-	threads, err := dir.ListThreads(ctx, o.After, o.Size)
-	if err != nil {
-		return s, "", err
+		return s, "", c.Fault(agent, thread.Inbox, err)
 	}
 	if len(threads) == o.Size {
 		next = threads[o.Size-1]
 	}
 	if o.After == "" {
 		threads = append([]string{thread.Inbox}, threads...)
+	}
+	if o.After == "" && c.Shared == nil {
+		dir, err := c.DirOf(agent)
+		if err != nil {
+			return s, "", err
+		}
 		if err := s.Logs.files(dir.Logs(), "agent", "log", 0, o); err != nil {
 			return s, "", err
 		}
@@ -91,7 +93,7 @@ func Page(ctx context.Context, c *core.Core, agent string, o Options) (s Sums, n
 }
 
 func (s *Sums) thread(ctx context.Context, c *core.Core, r store.Ref, o Options) error {
-	open := c.Store.IsOpen(r)
+	open := c.Embedded == nil || c.Embedded.IsOpen(r)
 	p, err := c.Store.Prune(ctx, r, store.Prune{Before: o.Before, Apply: o.Apply})
 	if errors.Is(err, store.ErrNotFound) { // removed since it was listed
 		return nil
@@ -100,10 +102,13 @@ func (s *Sums) thread(ctx context.Context, c *core.Core, r store.Ref, o Options)
 		return err
 	}
 	if !open { // ten thousand of them need not stay open
-		c.Store.Forget(func(other store.Ref) bool { return other == r })
+		c.Embedded.Forget(func(other store.Ref) bool { return other == r })
 	}
 	s.Results.add(p.Results)
 	s.Keys.add(p.Keys)
+	if c.Shared != nil {
+		return nil // it has no files
+	}
 	path, err := c.Dir.Path(r)
 	if err != nil {
 		return err

@@ -45,6 +45,7 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 		if err == nil && !more {
 			select {
 			case <-woken:
+			case <-s.Again():
 			case <-beat:
 				err = out.Send(&registryv1.WatchEventsResponse{})
 			case <-ctx.Done():

@@ -32,7 +32,7 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if o.Fence, err = s.mayPush(ctx, r, req.GetEvents()); err != nil {
 		return nil, err
 	}
-	if set, err := a.Settings(s.Home); err == nil && r.IsInbox() { // settings that cannot be read are told when it works
+	if set, err := s.Agents.Settings(ctx, a); err == nil && r.IsInbox() { // settings that cannot be read are told when it works
 		for _, e := range req.GetEvents() {
 			if err := core.Refused(set, e.GetSource()); err != nil {
 				return nil, err
@@ -73,7 +73,7 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 		s.Metrics.Pushes.Inc()
 		s.trace(ctx, r, out.IDs, begun)
 	}
-	if r.IsInbox() && !a.Known().Loaded {
+	if r.IsInbox() && s.Shared == nil && !a.Known().Loaded {
 		// A push to an agent not looked at yet: its start-up load makes it due.
 		_ = s.Load(ctx, a)
 	}
@@ -84,7 +84,7 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 // refuses them; back undoes it. An agent whose settings cannot be read takes
 // messages as ever: they wait.
 func (s *Service) takeQuota(ctx context.Context, a *directory.Agent, r store.Ref, own bool, events []*registryv1.NewEvent) (back func(), err error) {
-	set, broken := a.Settings(s.Home)
+	set, broken := s.Agents.Settings(ctx, a)
 	if !r.IsInbox() || own || broken != nil {
 		return func() {}, nil
 	}
@@ -122,7 +122,7 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 		switch {
 		case a.Kind == source.Self && !own:
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source self needs the agent's lease", "state who speaks, such as external:console:cli:dm:cli:cli")
-		case a.Kind == source.Internal && id.Kind != rpc.Owner && !s.speaksFor(hasFence, fence, a.AgentID):
+		case a.Kind == source.Internal && id.Kind != rpc.Owner && !s.speaksFor(ctx, hasFence, fence, a.AgentID):
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source "+e.GetSource()+" is not the caller's own", "push with the lease of the agent that speaks")
 		case a.Kind == source.External && id.Kind != rpc.Owner && id.Role() != "runner": // its StartRun passes on what the owner says
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "the caller states no source "+e.GetSource(), "only the owner says that a person wrote, and a runner for him")
@@ -135,8 +135,8 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 }
 
 // speaksFor tells whether a live lease of agentID vouches for its name.
-func (s *Service) speaksFor(has bool, f store.Fence, agentID string) bool {
-	return has && strings.HasSuffix(f.Resource, "/"+agentID) && s.Leases.Check(f.Resource, f.Token) == nil
+func (s *Service) speaksFor(ctx context.Context, has bool, f store.Fence, agentID string) bool {
+	return has && strings.HasSuffix(f.Resource, "/"+agentID) && s.Leases.Check(ctx, f.Resource, f.Token) == nil
 }
 
 func newEvents(in []*registryv1.NewEvent) ([]store.NewEvent, error) {

@@ -50,11 +50,11 @@ func (s *Service) EnsureThread(ctx context.Context, req *registryv1.EnsureThread
 	if _, err := s.Dir.Get(r.Agent); err != nil {
 		return nil, err
 	}
-	created, err := s.Store.Ensure(ctx, r, "")
+	path, err := s.Dir.Path(r)
 	if err != nil {
 		return nil, s.Fault(r.Agent, r.Thread, err)
 	}
-	path, err := s.Dir.Path(r)
+	created, err := s.Store.Ensure(ctx, r, "")
 	if err != nil {
 		return nil, s.Fault(r.Agent, r.Thread, err)
 	}
@@ -170,12 +170,11 @@ func (s *Service) GetThread(ctx context.Context, req *registryv1.GetThreadReques
 
 // ListThreads answers the conversation threads of an agent.
 func (s *Service) ListThreads(ctx context.Context, req *registryv1.ListThreadsRequest) (*registryv1.ListThreadsResponse, error) {
-	dir, err := s.DirOf(req.GetAgentId())
-	if err != nil {
+	if _, err := s.Dir.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
 	size := wire.Limit(req.GetPageSize(), 1000)
-	ids, err := dir.ListThreads(ctx, req.GetPageToken(), size)
+	ids, err := s.Agents.Threads(ctx, req.GetAgentId(), req.GetPageToken(), size)
 	if err != nil {
 		return nil, s.Fault(req.GetAgentId(), "", err)
 	}

@@ -46,6 +46,7 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 		}
 		select {
 		case <-woken:
+		case <-s.Again():
 		case <-deadline:
 			deadline = nil
 		case <-rpc.Draining(ctx):

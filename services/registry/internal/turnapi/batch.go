@@ -40,11 +40,11 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 		return nil, err
 	}
 	s.AppendLog(a.ID, req.GetLogs())
-	if !a.Started() || a.Damaged() {
+	if s.Shared == nil && !a.Started() || a.Damaged() {
 		return &registryv1.OpenBatchResponse{}, nil
 	}
 	b, err := s.Store.OpenBatch(ctx, a.ID, fence, store.OpenBatch{
-		After: req.GetAfterId(), Limit: wire.Limit(req.GetLimit(), 32), Mode: set.Config.Routing.Default, Route: threadOf,
+		After: req.GetAfterId(), Limit: wire.Limit(req.GetLimit(), 32), Mode: set.Config.Routing.Default, Route: threadOf, IfStarted: s.Shared != nil,
 		Claimed: func(ctx context.Context, e thread.Event, key, mode string) (bool, error) {
 			return s.claimed(ctx, a.ID, e, key, mode)
 		},
@@ -52,7 +52,9 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	a.Pushed(b.Head)
+	if s.Shared == nil {
+		a.Pushed(b.Head)
+	}
 	if b.Settled > 0 {
 		s.settled(a, b.Acked)
 	}

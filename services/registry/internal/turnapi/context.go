@@ -1,6 +1,7 @@
 package turnapi
 
 import (
+	"context"
 	"encoding/json"
 	"path/filepath"
 
@@ -33,9 +34,9 @@ func delivery(set *agentdir.Agent, t route.Tuple, threadID string) (deliver, con
 // contextFiles reads the parts of the prompt that are files, in their order. The
 // names come from the tuple and the thread alone, so that no other peer's memory
 // can be among them.
-func (s *Service) contextFiles(set *agentdir.Agent, t route.Tuple, threadID string) []*registryv1.ContextFile {
+func (s *Service) contextFiles(ctx context.Context, set *agentdir.Agent, t route.Tuple, threadID string) []*registryv1.ContextFile {
 	var out []*registryv1.ContextFile
-	set.Dir.ReadEach([]string{
+	s.Agents.Each(ctx, set.Dir.ID, []string{
 		"IDENTITY.md", filepath.Join("memory", route.MemoryAgentFile),
 		filepath.Join("memory", route.MemoryUserFile(t)), filepath.Join("memory", route.MemoryThreadFile(threadID)),
 	}, func(name string, data []byte, err error) {

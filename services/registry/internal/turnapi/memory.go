@@ -48,7 +48,7 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 		c.Mark.Seen = now[1].N
 	}
 	if repeated := now[0].N == c.Mark.N; !repeated {
-		if err := s.files.Unchanged(a, c.Mark); err != nil {
+		if err := s.files.Unchanged(ctx, a, c.Mark); err != nil {
 			return nil, err
 		}
 	}
@@ -61,7 +61,7 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 		for _, t := range req.GetThreads() {
 			c.Threads = append(c.Threads, store.MemoryMark{Layer: t.GetThreadId(), N: t.GetCompactions(), Digested: t.GetDigestedId()})
 		}
-		a.SettleMemory(false)
+		a.SettleMemory(0)
 	} else {
 		c.Decision = store.Decision{Key: memory.DecisionKey(c.Mark), Content: content}
 		if req.GetKey() != "" {
@@ -78,7 +78,7 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 		return nil, err
 	}
 	if ofAgent {
-		a.SettleMemory(true)
+		a.SettleMemory(s.Term(fence))
 	}
 	if m.Text == "" { // nothing for a file, so that it was not settled
 		if err := s.files.Count(ctx, fence, r, m); err != nil {
@@ -120,7 +120,7 @@ func (s *Service) GetMemory(ctx context.Context, req *registryv1.GetMemoryReques
 	if err != nil {
 		return nil, err
 	}
-	set, err := a.Settings(s.Home)
+	set, err := s.Agents.Settings(ctx, a)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (s *Service) GetMemory(ctx context.Context, req *registryv1.GetMemoryReques
 			return nil, err
 		}
 	}
-	out := &registryv1.GetMemoryResponse{Agents: s.files.OtherAgents(set)}
+	out := &registryv1.GetMemoryResponse{Agents: s.files.OtherAgents(ctx, set)}
 	out.Memory, out.Threads, err = s.files.Layers(ctx, p)
 	return out, err
 }

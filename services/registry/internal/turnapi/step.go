@@ -43,7 +43,7 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 	}
 	point(label, ".after")
 	if len(rec.Says) > 0 {
-		s.toDeliver(a, req.GetThreadId())
+		s.toDeliver(ctx, a, req.GetThreadId())
 	}
 	out.ErrorAttempts = int32(n)
 	return out, nil
@@ -66,9 +66,13 @@ func (s *Service) say(ctx context.Context, a *directory.Agent, set *agentdir.Age
 
 // toDeliver makes a thread due for what was said in it. Its end finds out how far
 // that is; after a crash of ours the next claim of the turn, or its end, asks again.
-func (s *Service) toDeliver(a *directory.Agent, threadID string) {
-	a.ToDeliver(threadID, 1)
-	s.DueDeliveries.Mark(a.ID, threadID)
+func (s *Service) toDeliver(ctx context.Context, a *directory.Agent, threadID string) {
+	if s.Shared != nil {
+		if err := s.Shared.Leases.Reopen(ctx, a.ID, threadID); err != nil {
+			s.Log.WarnContext(ctx, "said, and sent with the turn's end", "agent_id", a.ID, "thread_id", threadID, "error", err)
+		}
+	}
+	s.ToDeliver(a, threadID, 1)
 }
 
 // stepLabel is the failpoint a set of steps passes: T6 with a result, T4 with an

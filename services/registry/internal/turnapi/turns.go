@@ -32,7 +32,7 @@ func (s *Service) turnCall(ctx context.Context, id string) (*directory.Agent, st
 	if err != nil {
 		return nil, fence, nil, err
 	}
-	set, err := a.Settings(s.Home)
+	set, err := s.Agents.Settings(ctx, a)
 	if err != nil {
 		core.Trouble(a, err)
 		return nil, fence, nil, err
@@ -51,7 +51,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	}
 	a.Life.RLock()
 	defer a.Life.RUnlock()
-	if !a.Started() {
+	if s.Shared == nil && !a.Started() { // else the claim itself looks
 		return nil, fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+a.ID+"' is stopped", "start it with 'agentctl start "+a.ID+"'")
 	}
 	// What was accepted waits for space; what is under way may use what is left.
@@ -105,7 +105,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		Tail: set.Config.Context.RecentMessages + 1, Subscribe: deliver,
 		Handler: handler,
 		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
-		Members: members,
+		Members: members, IfStarted: s.Shared != nil,
 	})
 	if err != nil {
 		return nil, s.Fault(a.ID, r.Thread, err)
@@ -125,13 +125,13 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		if err := s.files.Settle(ctx, a, fence, r, b.Memory); err != nil {
 			return nil, err
 		}
-		out.Config, out.Files = wire.TurnConfig(set), s.contextFiles(set, tuple, r.Thread)
+		out.Config, out.Files = wire.TurnConfig(set), s.contextFiles(ctx, set, tuple, r.Thread)
 		out.Memory = []*registryv1.MemoryState{
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
 		}
-		out.Agents = s.files.OtherAgents(set)
+		out.Agents = s.files.OtherAgents(ctx, set)
 		if len(b.Steps) > 0 {
-			s.toDeliver(a, r.Thread)
+			s.toDeliver(ctx, a, r.Thread)
 		}
 	}
 	return out, nil
@@ -227,10 +227,9 @@ func errorContent(what, where string) string {
 
 // settle acknowledges (T8) and makes the delivery due.
 func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string) (int64, error) {
-	if done.OutboxHead > 0 {
+	if done.OutboxHead > 0 && s.Shared == nil {
 		// Before T8: the reply is committed, and its delivery need not wait.
-		a.ToDeliver(threadID, done.OutboxHead)
-		s.DueDeliveries.Mark(a.ID, threadID)
+		s.ToDeliver(a, threadID, done.OutboxHead)
 	}
 	fault.Point("T8.before")
 	a.Wrote()
@@ -241,6 +240,9 @@ func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fe
 		return 0, s.Fault(a.ID, thread.Inbox, err)
 	}
 	fault.Point("T8.after")
+	if done.OutboxHead > 0 && s.Shared != nil { // T8 has put it onto the list
+		s.ToDeliver(a, threadID, done.OutboxHead)
+	}
 	a.Unclaim(threadID, key)
 	if done.Fate == store.FateDead && !done.Already {
 		a.CountDead(1)
@@ -251,9 +253,11 @@ func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fe
 
 // settled tells those who wait for fates, and the metrics.
 func (s *Service) settled(a *directory.Agent, acked int64) {
-	a.Acked(acked)
-	k := a.Known()
-	s.Metrics.SetInboxLag(a.ID, k.Head-k.Acked)
-	s.Metrics.SetOutboundLag(a.ID, int64(k.Outbound))
-	s.Fates.Wake(a.ID)
+	if s.Shared == nil {
+		a.Acked(acked)
+		k := a.Known()
+		s.Metrics.SetInboxLag(a.ID, k.Head-k.Acked)
+		s.Metrics.SetOutboundLag(a.ID, int64(k.Outbound))
+	}
+	s.FateOf(a.ID)
 }

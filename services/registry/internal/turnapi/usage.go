@@ -11,12 +11,11 @@ import (
 
 // SumUsage adds up the answers in an agent's threads, a page of threads a call.
 func (s *Service) SumUsage(ctx context.Context, req *registryv1.SumUsageRequest) (*registryv1.SumUsageResponse, error) {
-	dir, err := s.DirOf(req.GetAgentId())
-	if err != nil {
+	if _, err := s.Dir.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
 	size := wire.Limit(req.GetPageSize(), 100)
-	threads, err := dir.ListThreads(ctx, req.GetPageToken(), size)
+	threads, err := s.Agents.Threads(ctx, req.GetAgentId(), req.GetPageToken(), size)
 	if err != nil {
 		return nil, s.Fault(req.GetAgentId(), "", err)
 	}

@@ -38,7 +38,7 @@ func (w *Watch) sweep(ctx context.Context) {
 		w.Log.Error("agents not scanned", "error", err)
 	}
 	w.Dir.Each(ctx, func(a *directory.Agent) {
-		if _, live := w.Leases.Get(lease.AgentResource(a.ID)); !live {
+		if _, live, _ := w.Leases.Get(ctx, lease.AgentResource(a.ID)); !live {
 			a.Rest()
 		}
 		path, err := w.Dir.Path(store.Inbox(a.ID))
@@ -47,23 +47,23 @@ func (w *Watch) sweep(ctx context.Context) {
 			return
 		}
 		if sig := directory.Stamp(path); sig != a.Signature() || !a.Known().Loaded || a.Troubled() {
-			open := w.Store.IsOpen(store.Inbox(a.ID))
+			open := w.Embedded.IsOpen(store.Inbox(a.ID))
 			if err := w.lookAt(ctx, a, sig); err != nil && ctx.Err() == nil {
 				w.Log.Warn("inbox not read", "agent_id", a.ID, "error", err)
 				return
 			}
 			if !open && !a.HasWork() { // only read: a thousand of these need not stay open
-				w.Store.Forget(func(r store.Ref) bool { return r == store.Inbox(a.ID) })
+				w.Embedded.Forget(func(r store.Ref) bool { return r == store.Inbox(a.ID) })
 				a.Sign(directory.Stamp(path))
 			}
 		}
 		w.MarkDue(a)
 	})
-	w.Metrics.OpenDatabases.Set(float64(w.Store.Open()))
+	w.Metrics.OpenDatabases.Set(float64(w.Embedded.Open()))
 	if free, err := w.FreeDisk(); err == nil {
 		w.Metrics.DiskFree.Set(float64(free))
 	}
-	st := w.Store.Stats()
+	st := w.Embedded.Stats()
 	durable, lazy := st.Durable, st.Lazy
 	w.Metrics.Commits.WithLabelValues("full").Add(float64(durable - w.counted[0]))
 	w.Metrics.Commits.WithLabelValues("lazy").Add(float64(lazy - w.counted[1]))

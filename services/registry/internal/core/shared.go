@@ -1,0 +1,145 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres"
+	"github.com/theclaw/agents/internal/store/postgres/agents"
+	"github.com/theclaw/agents/internal/store/postgres/home"
+	"github.com/theclaw/agents/internal/store/postgres/leases"
+	"github.com/theclaw/agents/internal/store/postgres/notify"
+	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/dispatch"
+	"github.com/theclaw/agents/services/registry/internal/quota"
+	"github.com/theclaw/agents/services/registry/internal/shared"
+)
+
+// Shared is what a registry has that is not alone over its database.
+type Shared struct {
+	*notify.Bus
+	Leases *leases.Table
+	Agents *shared.Agents
+	// Runs and Deliveries say where there may be work.
+	Runs, Deliveries dispatch.Hints
+	// Lapsed is told of a holder that let a lease run out, as another registry saw. It
+	// is set before Run.
+	Lapsed func(holder string)
+
+	c   *Core
+	log *slog.Logger
+}
+
+// NewShared makes the core of one of several registries over databases; Run of its
+// Shared must run. Nothing of the home but sockets, certificates and the audit log is
+// used.
+func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
+	c := &Core{Home: o.Home, Log: o.Logger, Metrics: o.Metrics}
+	s := &Shared{c: c, log: o.Logger, Lapsed: func(string) {}}
+	c.Shared = s
+	e, err := postgres.New(ctx, postgres.Options{DSNs: dsns, OnCommit: c.committed})
+	if err != nil {
+		return nil, err
+	}
+	dbs, holders := e.Shards(), o.Home.HoldersDir()
+	rows := agents.New(dbs)
+	s.Leases = leases.New(dbs, func(h string) bool { return lease.HolderDead(holders, h) })
+	s.Agents = shared.New(rows, o.Home, func(id string) { s.Tell(notify.Item{Kind: notify.Settings, Name: id}) })
+	s.Bus = notify.New(notify.Options{Pool: dbs.All()[0], Logger: o.Logger, On: s.told, Lost: s.lost})
+	beside := home.New(dbs)
+	c.Store, c.Leases, c.Agents, c.Approvals, c.Quota = e, s.Leases, s.Agents, beside, quota.Shared(beside)
+	c.Dir = directory.NewShared(o.Home, func(id string) bool {
+		ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
+		defer cancel()
+		return !errors.Is(rows.Has(ctx, id), store.ErrNotFound)
+	})
+	return c, nil
+}
+
+// lookPatience bounds the look whether an agent is there, which only words an error.
+const lookPatience = 5 * time.Second
+
+// committed wakes who waits for a thread, here and at the other registries.
+func (s *Shared) committed(r store.Ref) {
+	if r.IsInbox() {
+		s.Runs.Mark(r.Agent)
+		s.Tell(notify.Item{Kind: notify.Inbox, Name: r.Agent})
+		return
+	}
+	s.Tell(notify.Item{Kind: notify.Thread, Name: r.String()})
+}
+
+// mayWork says that an agent may be free, or shall work now.
+func (s *Shared) mayWork(id string) {
+	s.Runs.Mark(id)
+	s.Deliveries.Mark(id)
+	s.Tell(notify.Item{Kind: notify.Work, Name: id})
+}
+
+// replies says that an agent has something to send.
+func (s *Shared) replies(id string) {
+	s.Deliveries.Mark(id)
+	s.Tell(notify.Item{Kind: notify.Replies, Name: id})
+}
+
+// told takes what other registries say.
+func (s *Shared) told(items []notify.Item) {
+	for _, i := range items {
+		switch i.Kind {
+		case notify.Inbox:
+			s.Runs.Mark(i.Name)
+			s.c.Events.Wake(store.Inbox(i.Name))
+		case notify.Thread:
+			if agent, id, ok := strings.Cut(i.Name, "/"); ok {
+				s.c.Events.Wake(store.Ref{Agent: agent, Thread: id})
+			}
+		case notify.Work:
+			s.Runs.Mark(i.Name)
+			s.Deliveries.Mark(i.Name)
+		case notify.Replies:
+			s.Deliveries.Mark(i.Name)
+		case notify.Fate:
+			s.c.Fates.Wake(i.Name)
+		case notify.Settings:
+			s.Agents.Forget(i.Name)
+		case notify.Approvals:
+			s.c.Questions.Wake(struct{}{})
+		case notify.Lapse:
+			s.Lapsed(i.Name)
+		}
+	}
+}
+
+// lost lets everybody look who waits for something.
+func (s *Shared) lost() {
+	s.Runs.MarkAll()
+	s.Deliveries.MarkAll()
+	s.Agents.Forget("")
+	s.c.Events.WakeAll()
+	s.c.Fates.WakeAll()
+	s.c.Questions.WakeAll()
+}
+
+// List answers a page of the agents with what is known of each.
+func (s *Shared) List(ctx context.Context, after string, limit int) ([]*directory.Agent, error) {
+	all, err := s.Agents.List(ctx, after, limit)
+	if err != nil {
+		return nil, s.c.Fault("", thread.Inbox, err)
+	}
+	out := make([]*directory.Agent, 0, len(all))
+	for _, e := range all {
+		a, err := s.c.Dir.Get(e.ID)
+		if err != nil {
+			return nil, err
+		}
+		a.SetStarted(e.Started)
+		out = append(out, a)
+	}
+	return out, nil
+}

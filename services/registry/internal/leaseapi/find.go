@@ -1,0 +1,64 @@
+package leaseapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/store/postgres/leases"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// findDue is AcquireDueLease where the database knows who has work. It looks at all of
+// it first, then at what it is told of, and at all again after a while, because what is
+// told may be lost. A question that is asked again elsewhere gets the same leases: they
+// carry its name.
+func (s *Service) findDue(ctx context.Context, req *registryv1.AcquireDueLeaseRequest, timeout <-chan time.Time, lapses int) (*registryv1.AcquireDueLeaseResponse, error) {
+	ask := leases.Ask{
+		Deliver: req.GetKind() == registryv1.LeaseKind_LEASE_KIND_DELIVER, Holder: req.GetHolder(), Address: req.GetAddress(),
+		RequestID: req.GetRequestId(), TTL: ttlOf(req.GetTtl()), MaxNew: int(req.GetMaxNew()),
+	}
+	hints := &s.Shared.Runs
+	if ask.Deliver {
+		hints = &s.Shared.Deliveries
+	}
+	told := hints.Listen()
+	defer told.Close()
+	again := s.Again()
+	for {
+		out := &registryv1.AcquireDueLeaseResponse{}
+		if s.polls.lapsesOf(req.GetHolder()) != lapses {
+			return out, nil // see AcquireDueLease
+		}
+		var any bool
+		if ask.Agents, any = told.Take(); any {
+			found, waiting, err := s.Shared.Leases.Find(ctx, ask)
+			if err != nil {
+				return nil, s.Fault("", "", err)
+			}
+			out.Waiting = int32(waiting)
+			for _, f := range found {
+				out.Due = append(out.Due, &registryv1.DueWork{AgentId: f.Agent, HeadId: f.Head, ThreadIds: f.Threads, Lease: toLease(f.Lease, true), Fresh: f.Fresh})
+				if f.Fresh {
+					s.Metrics.DispatchLatency.Observe(max(time.Since(f.Since), 0).Seconds())
+				}
+			}
+			if len(out.GetDue()) > 0 {
+				return out, nil
+			}
+		}
+		select {
+		case <-told.Wake():
+		case <-again:
+			again = s.Again()
+			told.LookAtAll()
+		case <-timeout:
+			return out, nil
+		case <-rpc.Draining(ctx):
+			return out, nil
+		case <-ctx.Done():
+			s.reapSoon() // the asker may have died with leases in its hands
+			return nil, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,281 @@
+// Package shared owns where agents are when several registries share a database: rows,
+// with their files beside them.
+//
+// What an agent's settings mean is read once for each version of its config.yaml and of
+// the home's defaults, and kept. Another registry may change the file: it tells of that
+// (Forget), and since what is told may be lost, the version is compared with the
+// database's after Fresh. So a change holds at once here, within milliseconds at the
+// other registries, and within Fresh in the worst case.
+//
+// Home-wide defaults (theclaw.yaml) are each registry's own file: give all the same.
+package shared
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/agents"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+)
+
+const (
+	// Fresh is how long settings are believed without a look at their version.
+	Fresh = 2 * time.Second
+	// kept is the most settings that are kept.
+	kept       = 10_000
+	configFile = "config.yaml"
+)
+
+// Agents are those of a database.
+type Agents struct {
+	db      *agents.DB
+	home    *agentdir.Home // its defaults and its rules
+	changed func(agent string)
+
+	mu    sync.Mutex
+	known map[string]*entry
+	told  uint64 // how often Forget was called
+}
+
+type entry struct {
+	version, defaults string
+	set               *agentdir.Agent
+	err               error
+	at                time.Time // when the version was last compared
+}
+
+// New makes it of a database; changed is told of each file that was changed here.
+func New(db *agents.DB, home *agentdir.Home, changed func(agent string)) *Agents {
+	return &Agents{db: db, home: home, changed: changed, known: map[string]*entry{}}
+}
+
+// Forget makes the next look at an agent's settings ask the database; "" of all.
+func (s *Agents) Forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told++
+	if id == "" {
+		for _, e := range s.known {
+			e.at = time.Time{}
+		}
+	} else if e := s.known[id]; e != nil {
+		e.at = time.Time{}
+	}
+}
+
+// Create is that of core.Agents.
+func (s *Agents) Create(ctx context.Context, id string, spec agentdir.Spec) error {
+	dir, err := s.home.Agent(id)
+	if err != nil {
+		return err
+	}
+	files, err := spec.Files(dir)
+	if err != nil {
+		return err
+	}
+	err = s.db.Create(ctx, id, files)
+	if errors.Is(err, agents.ErrExists) {
+		return dir.Exists()
+	}
+	return err
+}
+
+// Settings is that of core.Agents.
+func (s *Agents) Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error) {
+	defaults := stamp(s.home.DefaultsFile())
+	s.mu.Lock()
+	e, told := s.known[a.ID], s.told
+	var had entry
+	if e != nil {
+		had = *e
+	}
+	s.mu.Unlock()
+	same := e != nil && had.defaults == defaults
+	if same && time.Since(had.at) < Fresh {
+		return had.set, had.err
+	}
+	began := time.Now()
+	if same {
+		version, err := s.db.Version(ctx, a.ID, configFile)
+		if err != nil {
+			return nil, s.fault(a.ID, configFile, err)
+		}
+		if version == had.version {
+			s.keep(a.ID, had, began, told)
+			return had.set, had.err
+		}
+	}
+	data, version, err := s.db.Read(ctx, a.ID, configFile)
+	if err != nil {
+		return nil, s.fault(a.ID, configFile, err)
+	}
+	next := entry{version: version, defaults: defaults}
+	next.set, next.err = s.home.Judge(a.ID, data)
+	s.keep(a.ID, next, began, told)
+	return next.set, next.err
+}
+
+// keep notes what the database had at an instant; something that was told since may
+// have been about it.
+func (s *Agents) keep(id string, e entry, at time.Time, told uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) >= kept && s.known[id] == nil {
+		clear(s.known)
+	}
+	if e.at = at; s.told != told {
+		e.at = time.Time{}
+	}
+	s.known[id] = &e
+}
+
+func stamp(path string) string {
+	st, err := os.Stat(path)
+	if err != nil {
+		return "-"
+	}
+	return strconv.FormatInt(st.ModTime().UnixNano(), 36) + "." + strconv.FormatInt(st.Size(), 36)
+}
+
+// fault gives an error of the database the words that agentdir has for it.
+func (s *Agents) fault(id, name string, err error) error {
+	dir, bad := s.home.Agent(id)
+	switch {
+	case err == nil:
+		return nil
+	case bad != nil:
+		return bad
+	case errors.Is(err, store.ErrNotFound):
+		return dir.NotFound()
+	case errors.Is(err, agents.ErrNoFile):
+		return fault.Wrap(dir.Lacks(name), fs.ErrNotExist)
+	case errors.Is(err, store.ErrMoved):
+		return dir.Moved(name)
+	}
+	return err
+}
+
+// Read is that of core.Agents.
+func (s *Agents) Read(ctx context.Context, id, name string) ([]byte, string, error) {
+	if err := agentdir.ValidFile(name); err != nil {
+		return nil, "", err
+	}
+	data, version, err := s.db.Read(ctx, id, name)
+	return data, version, s.fault(id, name, err)
+}
+
+// Write is that of core.Agents.
+func (s *Agents) Write(ctx context.Context, id, name string, data []byte, expect string) (string, error) {
+	dir, err := s.home.Agent(id)
+	if err != nil {
+		return "", err
+	}
+	if err := agentdir.ValidFile(name); err != nil {
+		return "", err
+	}
+	if err := dir.Accept(name, data); err != nil {
+		return "", err
+	}
+	version, err := s.db.Write(ctx, id, name, data, expect)
+	if err != nil {
+		return "", s.fault(id, name, err)
+	}
+	if name == configFile {
+		s.Forget(id)
+		s.changed(id)
+	}
+	return version, nil
+}
+
+// Set is that of core.Agents. Of two who change a key at once none loses the change.
+func (s *Agents) Set(ctx context.Context, id, key, value string) (string, error) {
+	dir, err := s.home.Agent(id)
+	if err != nil {
+		return "", err
+	}
+	for {
+		data, version, err := s.Read(ctx, id, configFile)
+		if err != nil {
+			return "", err
+		}
+		if data, err = dir.Changed(data, key, value); err != nil {
+			return "", err
+		}
+		if version, err = s.Write(ctx, id, configFile, data, version); !errors.Is(err, agentdir.ErrChanged) {
+			return version, err
+		}
+	}
+}
+
+// Each is that of core.Agents.
+func (s *Agents) Each(ctx context.Context, id string, names []string, found func(name string, data []byte, err error)) {
+	all, err := s.db.ReadAll(ctx, id, names)
+	if err != nil {
+		found(strings.Join(names, " "), nil, err)
+		return
+	}
+	for _, n := range names {
+		if data, there := all[n]; there {
+			found(n, data, nil)
+		}
+	}
+}
+
+// Usages is that of core.Agents.
+func (s *Agents) Usages(ctx context.Context, but string, limit int) ([]directory.Usage, error) {
+	all, err := s.db.Firsts(ctx, "USAGE.md", limit+1)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]directory.Usage, 0, len(all))
+	for id, data := range all {
+		if id != but {
+			out = append(out, directory.Usage{Agent: id, Text: string(data)})
+		}
+	}
+	slices.SortFunc(out, func(a, b directory.Usage) int { return strings.Compare(a.Agent, b.Agent) })
+	return out[:min(len(out), limit)], nil
+}
+
+// Threads is that of core.Agents.
+func (s *Agents) Threads(ctx context.Context, id, after string, limit int) ([]string, error) {
+	ids, err := s.db.Threads(ctx, id, after, limit)
+	return ids, s.fault(id, "", err)
+}
+
+// List answers a page of the agents, and takes over what it read of their settings.
+func (s *Agents) List(ctx context.Context, after string, limit int) ([]agents.Entry, error) {
+	began, defaults := time.Now(), stamp(s.home.DefaultsFile())
+	s.mu.Lock()
+	told := s.told
+	s.mu.Unlock()
+	all, err := s.db.List(ctx, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		s.mu.Lock()
+		e := s.known[a.ID]
+		var next entry
+		if e != nil {
+			next = *e
+		}
+		s.mu.Unlock()
+		if next.version != a.Version || next.defaults != defaults {
+			next = entry{version: a.Version, defaults: defaults}
+			next.set, next.err = s.home.Judge(a.ID, a.Config)
+		}
+		s.keep(a.ID, next, began, told)
+	}
+	return all, nil
+}
