@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/storetest"
@@ -47,19 +49,21 @@ func agents(t testing.TB, e *Engine, ids ...string) {
 	}
 }
 
-// exec changes the database of an agent from outside.
+// exec changes the database of an agent from outside; no connection remembers it.
 func exec(t testing.TB, e *Engine, agent, sql string, args ...any) {
 	t.Helper()
-	if _, err := e.Shards().Of(agent).Exec(t.Context(), sql, args...); err != nil {
+	if _, err := e.Shards().Of(agent).Exec(t.Context(), sql, append([]any{pgx.QueryExecModeExec}, args...)...); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestContract(t *testing.T) {
 	c := cluster(t, "fsync = off")
+	said := statements{seen: map[string]bool{}}
 	storetest.Run(t, storetest.Suite{
 		New: func(t *testing.T, o storetest.Options) store.Engine {
-			return open(t, Options{DSNs: []string{c.Database(t)}, Live: o.Live, OnCommit: o.OnCommit})
+			e := open(t, Options{DSNs: []string{c.Database(t)}, Live: o.Live, OnCommit: o.OnCommit})
+			return noted{e, func() { said.note(t, e) }}
 		},
 		Pass: func(t *testing.T, e store.Engine, d time.Duration) {
 			for _, sql := range []string{
@@ -71,8 +75,28 @@ func TestContract(t *testing.T) {
 				"UPDATE fate SET at = at - $1",
 				"UPDATE step SET recorded_at = recorded_at - $1",
 			} {
-				exec(t, e.(*Engine), "a", sql, d.Milliseconds())
+				exec(t, e.(noted).Engine, "a", sql, d.Milliseconds())
 			}
 		},
 	})
+	t.Run("statements", func(t *testing.T) {
+		e := open(t, Options{DSNs: []string{c.Database(t)}})
+		said.check(t, e)
+		fill(t, e)
+		said.check(t, e)
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// noted is an engine whose statements are noted at its end.
+type noted struct {
+	*Engine
+	note func()
+}
+
+func (n noted) Close() error {
+	n.note()
+	return n.Engine.Close()
 }
