@@ -1,0 +1,235 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store/postgres/unit"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// A batch of rows goes to the server at once.
+const (
+	maxRows  = 500
+	maxBytes = 4 << 20
+)
+
+// database is an agent in a database that is shared, in one transaction.
+type database struct {
+	tx     pgx.Tx
+	agent  string
+	queued pgx.Batch
+	size   int
+	last   Row // event that was put last, for the row of its thread
+	tokens map[string]int64
+}
+
+// patient makes the server wait for the person who is asked, and for a large source.
+const patient = "SET LOCAL idle_in_transaction_session_timeout = 0"
+
+// claim makes the agent's row; true when there is one already.
+func (d *database) claim(ctx context.Context) (there bool, err error) {
+	if _, err := d.tx.Exec(ctx, patient); err != nil {
+		return false, unit.Problem(err)
+	}
+	tag, err := d.tx.Exec(ctx, "INSERT INTO agent(agent_id) VALUES($1) ON CONFLICT DO NOTHING", d.agent)
+	if err != nil {
+		return false, unit.Problem(err)
+	}
+	d.tokens = map[string]int64{lease.AgentResource(d.agent): 0, lease.DeliverResource(d.agent): 0}
+	return tag.RowsAffected() == 0, nil
+}
+
+// hold keeps everybody from the agent until the transaction ends. Leases are locked
+// before threads, as everywhere.
+func (d *database) hold(ctx context.Context) error {
+	if _, err := d.tx.Exec(ctx, patient); err != nil {
+		return unit.Problem(err)
+	}
+	var found, live, works bool
+	for _, q := range []struct {
+		sql  string
+		dest any
+	}{
+		{"SELECT COUNT(*) > 0 FROM (SELECT 1 FROM agent WHERE agent_id = $1 FOR UPDATE) a", &found},
+		{"SELECT COALESCE(bool_or(NOT released AND expires_at > clock_timestamp()), false) FROM (SELECT released, expires_at FROM lease WHERE agent_id = $1 ORDER BY resource FOR UPDATE) l", &live},
+		{"SELECT COALESCE(bool_or(thread_id = 'inbox' AND desired = 'started'), false) FROM (SELECT thread_id, desired FROM thread WHERE agent_id = $1 ORDER BY thread_id FOR UPDATE) t", &works},
+	} {
+		if err := d.tx.QueryRow(ctx, q.sql, d.agent).Scan(q.dest); err != nil {
+			return unit.Problem(err)
+		}
+	}
+	switch {
+	case !found:
+		return fault.New(codes.NotFound, fault.AgentNotFound, "agent '"+d.agent+"' is not in the database", "check the name, and the database that is named")
+	case works || live:
+		return started(d.agent)
+	}
+	return nil
+}
+
+// read tells every row of the agent, in the order of the format.
+func (d *database) read(ctx context.Context, emit func(Row) error) error {
+	if err := d.end(ctx); err != nil {
+		return err
+	}
+	if err := d.rows(ctx, "", fileTable, "agent_file WHERE agent_id = $1 AND $2 = ''", emit); err != nil {
+		return err
+	}
+	rows, err := d.tx.Query(ctx, "SELECT thread_id FROM thread WHERE agent_id = $1 ORDER BY thread_id <> 'inbox', thread_id", d.agent)
+	if err != nil {
+		return unit.Problem(err)
+	}
+	threads, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return unit.Problem(err)
+	}
+	for _, th := range threads {
+		if err := d.rows(ctx, th, threadTable, "thread WHERE agent_id = $1 AND thread_id = $2", emit); err != nil {
+			return err
+		}
+		for _, t := range tables {
+			from := t.Name + " WHERE agent_id = $1 AND thread_id = $2"
+			switch {
+			case t.Inbox && th != thread.Inbox:
+				continue
+			case t == fenceTable && th == thread.Inbox: // no token is given twice, wherever it was written
+				from = `(SELECT resource, MAX(token) AS token FROM (SELECT resource, token FROM fence WHERE agent_id = $1 AND thread_id = $2
+					UNION ALL SELECT resource, token FROM lease WHERE agent_id = $1 AND token > 0) x GROUP BY resource) y`
+			}
+			if err := d.rows(ctx, th, t, from, emit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *database) rows(ctx context.Context, th string, t *Table, from string, emit func(Row) error) error {
+	cols := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		cols[i] = c.Name
+		if c.Kind == Bool {
+			cols[i] += "::int::bigint"
+		}
+	}
+	sql := "SELECT " + strings.Join(cols, ", ") + " FROM " + from
+	if t.Order != "" {
+		sql += " ORDER BY " + t.Order
+	}
+	rows, err := d.tx.Query(ctx, sql, d.agent, unit.Stored(th))
+	if err != nil {
+		return unit.Problem(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		dest := t.dest()
+		if err := rows.Scan(dest...); err != nil {
+			return fmt.Errorf("read %s of %s: %w", t.Name, th, err)
+		}
+		if err := unit.Restore(dest); err != nil {
+			return err
+		}
+		if err := emit(Row{th, t, t.values(dest)}); err != nil {
+			return err
+		}
+	}
+	return unit.Problem(rows.Err())
+}
+
+// put writes a row, soon.
+func (d *database) put(ctx context.Context, r Row) error {
+	args := []any{d.agent}
+	names := "agent_id"
+	if r.Table != fileTable {
+		args, names = append(args, unit.Stored(r.Thread)), "agent_id, thread_id"
+	}
+	for i, v := range r.Values {
+		if n, ok := v.(int64); ok && r.Table.Columns[i].Kind == Bool {
+			v = n != 0
+		}
+		args = append(args, unit.Stored(v))
+	}
+	names += ", " + r.Table.names()
+	switch r.Table {
+	case fileTable:
+		names, args = names+", version", append(args, agentdir.Version(r.Values[1].([]byte)))
+	case fenceTable:
+		if res, token := r.Values[0].(string), r.Values[1].(int64); r.Thread == thread.Inbox {
+			d.tokens[res] = max(d.tokens[res], token)
+		}
+	case threadTable, eventTable:
+		d.ends(r)
+	}
+	places := make([]string, len(args))
+	for i, a := range args {
+		places[i] = "$" + strconv.Itoa(i+1)
+		switch v := a.(type) {
+		case string:
+			d.size += len(v)
+		case []byte:
+			d.size += len(v)
+		}
+	}
+	d.queued.Queue("INSERT INTO "+r.Table.Name+"("+names+") VALUES("+strings.Join(places, ",")+")", args...)
+	if d.queued.Len() < maxRows && d.size < maxBytes {
+		return nil
+	}
+	return d.flush(ctx)
+}
+
+// ends gives the thread that is over the hash and the time of its last event.
+func (d *database) ends(r Row) {
+	if r.Table == eventTable {
+		d.last = r
+		return
+	}
+	d.tail()
+}
+
+func (d *database) tail() {
+	if d.last.Table == nil {
+		return
+	}
+	d.queued.Queue("UPDATE thread SET chain = $3, last_at = $4 WHERE agent_id = $1 AND thread_id = $2",
+		d.agent, unit.Stored(d.last.Thread), d.last.Values[7], d.last.Values[1])
+	d.last = Row{}
+}
+
+func (d *database) flush(ctx context.Context) error {
+	err := d.tx.SendBatch(ctx, &d.queued).Close()
+	d.queued, d.size = pgx.Batch{}, 0
+	return unit.Problem(err)
+}
+
+// end writes what follows from the rows that were put.
+func (d *database) end(ctx context.Context) error {
+	if d.queued.Len() == 0 && d.last.Table == nil {
+		return nil
+	}
+	d.tail()
+	d.queued.Queue(`UPDATE delivery d SET run = t.key FROM turn t WHERE d.agent_id = $1 AND t.agent_id = $1 AND t.thread_id = d.thread_id AND t.reply_id = d.event_id AND t.reply_id > 0`, d.agent)
+	for res, token := range d.tokens {
+		d.queued.Queue(`INSERT INTO lease(agent_id, resource, token, holder, address, request_id, ttl_ms, expires_at, released)
+			VALUES($1, $2, $3, '', '', '', 0, clock_timestamp(), true)`, d.agent, res, token)
+	}
+	return d.flush(ctx)
+}
+
+// remove forgets the agent.
+func (d *database) remove(ctx context.Context) error {
+	for _, table := range []string{"due", "usage", "approval", "lease", "agent"} {
+		if _, err := d.tx.Exec(ctx, "DELETE FROM "+table+" WHERE agent_id = $1", d.agent); err != nil {
+			return unit.Problem(err)
+		}
+	}
+	return nil
+}

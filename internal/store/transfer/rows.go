@@ -1,0 +1,263 @@
+package transfer
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// Row is one row of an agent.
+type Row struct {
+	Thread string // of which thread it is; empty: of the agent itself
+	Table  *Table
+	Values []any // int64, string, []byte, or nil for NULL, as the columns say
+}
+
+// Table is a kind of row: one table in the database that is shared, and what holds the
+// same on one machine.
+type Table struct {
+	Name    string
+	Columns []Column
+	Order   string // of the rows, in both
+	Inbox   bool   // an inbox alone has such rows
+	Lite    string // SELECT of the columns in a thread's own database
+	Put     string // INSERT of them; empty: see directory.put
+}
+
+// Column is a column and what it holds.
+type Column struct {
+	Name string
+	Kind Kind
+}
+
+// Kind of a value.
+type Kind byte
+
+// Kinds. A blob is NULL when it is empty.
+const (
+	Int Kind = iota
+	Text
+	NullText
+	Bytes
+	Blob
+	Bool
+)
+
+// columns reads "name kind" pairs; a column without a kind is a text.
+func columns(list string) []Column {
+	kinds := map[string]Kind{"int": Int, "text": Text, "null": NullText, "bytes": Bytes, "blob": Blob, "bool": Bool}
+	var out []Column
+	for c := range strings.SplitSeq(list, ",") {
+		name, kind, found := strings.Cut(strings.TrimSpace(c), " ")
+		if !found {
+			kind = "text"
+		}
+		out = append(out, Column{name, kinds[kind]})
+	}
+	return out
+}
+
+// names are the columns as SQL.
+func (t *Table) names() string {
+	out := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		out[i] = c.Name
+	}
+	return strings.Join(out, ", ")
+}
+
+// dest makes room for a row.
+func (t *Table) dest() []any {
+	out := make([]any, len(t.Columns))
+	for i, c := range t.Columns {
+		switch c.Kind {
+		case Int, Bool:
+			out[i] = new(int64)
+		case Text:
+			out[i] = new(string)
+		case NullText:
+			out[i] = new(*string)
+		case Bytes, Blob:
+			out[i] = new([]byte)
+		}
+	}
+	return out
+}
+
+// values are what was read into dest.
+func (t *Table) values(dest []any) []any {
+	out := make([]any, len(dest))
+	for i, d := range dest {
+		switch v := d.(type) {
+		case *int64:
+			out[i] = *v
+		case *string:
+			out[i] = *v
+		case **string:
+			if *v != nil {
+				out[i] = **v
+			}
+		case *[]byte:
+			switch {
+			case len(*v) > 0:
+				out[i] = *v
+			case t.Columns[i].Kind == Bytes:
+				out[i] = []byte{}
+			}
+		}
+	}
+	return out
+}
+
+// The tables in the order in which their rows are read and written. A thread's own row
+// comes first, and its events next.
+var (
+	threadTable = &Table{Name: "thread", Columns: columns("uuid, tuple, desired, head int, acked int")}
+	eventTable  = &Table{
+		Name: "event", Columns: columns("id int, created_at, source, type, subtype null, content, prev bytes, sha256 bytes"), Order: "id",
+		Lite: "SELECT e.id, e.created_at, e.source, e.type, e.subtype, e.content, c.prev, c.sha256 FROM events e JOIN x_chain c ON c.event_id = e.id ORDER BY e.id",
+	}
+	fateTable = &Table{
+		Name: "fate", Columns: columns("inbox_id int, key, thread, fate, at int, error, resolved"), Order: "inbox_id", Inbox: true,
+		Lite: "SELECT f.inbox_id, f.key, f.thread, f.fate, f.at, COALESCE(d.error, ''), COALESCE(d.resolved, '') FROM x_fate f LEFT JOIN x_dead d ON d.inbox_id = f.inbox_id ORDER BY f.inbox_id",
+	}
+	fenceTable = plain("fence", "x_fence", "resource, token int", "resource")
+	fileTable  = &Table{Name: "agent_file", Columns: columns("name, content bytes"), Order: "name"}
+	tables     = []*Table{
+		eventTable,
+		{
+			Name: "subscription", Columns: columns("consumer, handler, filter null"), Order: "made",
+			Lite: "SELECT consumer_id, handler_cmd, filter FROM subscriptions ORDER BY rowid",
+			Put:  "INSERT INTO subscriptions(consumer_id, handler_cmd, filter) VALUES(?,?,?)",
+		},
+		{
+			Name: "progress", Columns: columns("consumer, acked int, updated_at"), Order: "consumer",
+			Lite: "SELECT consumer_id, last_acked_id, updated_at FROM consumer_progress ORDER BY consumer_id",
+			Put:  "INSERT INTO consumer_progress(consumer_id, last_acked_id, updated_at) VALUES(?,?,?)",
+		},
+		plain("dedupe", "x_dedupe", "key, event_id int, token int", "key"),
+		fenceTable,
+		inbox(plain("route", "x_route", "from_id int, mode, encoding int", "from_id")),
+		fateTable,
+		inbox(plain("outbox", "x_outbox", "thread, head int, acked int, dead int", "thread")),
+		plain("turn", "x_turn", `key, inbox_id int, state, fate, crash_attempts int, error_attempts int, not_before int, waiting_since int,
+			error, leader, reply_context, inbound_id int, reply_id int, error_id int, claimed_at int, finished_at int`, "key"),
+		plain("step", "x_step", `turn, key, seq int, kind, state, class, name, call_id, arguments, request_sha256 blob, result blob,
+			input int, output int, cached_input int, reasoning int, cache_write int, duration_us int, recorded_at int`, "turn, key"),
+		plain("delivery", "x_delivery", `event_id int, key, state, attempts int, crashes int, not_before int, channel, provider_id, boot_id, error,
+			maybe_duplicate bool, created_at int, updated_at int, resolved, parts int, reach int`, "event_id"),
+		plain("memory", "x_memory", "layer, n int, digested int, seen int, base, text, thread, event", "layer"),
+	}
+)
+
+// plain is a table that differs in its name alone.
+func plain(name, lite, list, order string) *Table {
+	t := &Table{Name: name, Columns: columns(list), Order: order}
+	t.Lite = "SELECT " + t.names() + " FROM " + lite + " ORDER BY " + order
+	t.Put = "INSERT INTO " + lite + "(" + t.names() + ") VALUES(?" + strings.Repeat(",?", len(t.Columns)-1) + ")"
+	return t
+}
+
+func inbox(t *Table) *Table {
+	t.Inbox = true
+	return t
+}
+
+// sum is the digest of the rows of an agent, and the check of its chains.
+type sum struct {
+	all    hash.Hash
+	parts  map[string]hash.Hash // by thread and table, to say where two differ
+	thread string
+	prev   []byte // hash of the last event
+	out    Report
+}
+
+func newSum() *sum { return &sum{all: sha256.New(), parts: map[string]hash.Hash{}} }
+
+// add takes a row; store.ErrCorrupt when an event does not match its chain.
+func (s *sum) add(r Row) error {
+	if r.Table == threadTable {
+		s.thread, s.prev = r.Thread, []byte{}
+		s.out.Threads++
+	}
+	if r.Table == eventTable {
+		if err := s.link(r); err != nil {
+			return err
+		}
+	}
+	name := r.Thread + " " + r.Table.Name
+	part, ok := s.parts[name]
+	if !ok {
+		part = sha256.New()
+		s.parts[name] = part
+	}
+	b := encode(name, r.Values)
+	_, _ = s.all.Write(b) // a hash takes everything
+	_, _ = part.Write(b)
+	s.out.Rows++
+	s.out.Bytes += int64(len(b))
+	return nil
+}
+
+func (s *sum) link(r Row) error {
+	e := thread.Event{ID: r.Values[0].(int64), CreatedAt: r.Values[1].(string), Source: r.Values[2].(string), Type: r.Values[3].(string), Content: r.Values[5].(string)}
+	if sub, ok := r.Values[4].(string); ok {
+		e.Subtype = &sub
+	}
+	prev, sha := r.Values[6].([]byte), r.Values[7].([]byte)
+	if got := e.Hash(prev); r.Thread != s.thread || !bytes.Equal(prev, s.prev) || !bytes.Equal(got[:], sha) {
+		return fmt.Errorf("event %d of %s does not match its hash: %w", e.ID, r.Thread, store.ErrCorrupt)
+	}
+	s.prev = sha
+	s.out.Events++
+	return nil
+}
+
+// encode gives each value its kind and length, so that no two rows share an encoding.
+func encode(name string, values []any) []byte {
+	var b []byte
+	put := func(tag byte, v string) {
+		b = append(b, tag)
+		b = binary.BigEndian.AppendUint64(b, uint64(len(v)))
+		b = append(b, v...)
+	}
+	put('r', name)
+	for _, v := range values {
+		switch v := v.(type) {
+		case nil:
+			put('n', "")
+		case int64:
+			put('i', fmt.Sprint(v))
+		case string:
+			put('s', v)
+		case []byte:
+			put('b', string(v))
+		}
+	}
+	return b
+}
+
+func (s *sum) report(agent string) Report {
+	s.out.Agent, s.out.Digest = agent, hex.EncodeToString(s.all.Sum(nil))
+	return s.out
+}
+
+// differs names the tables in which two sums are not the same.
+func (s *sum) differs(o *sum) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(o.parts)) {
+		if p, ok := s.parts[name]; !ok || !bytes.Equal(p.Sum(nil), o.parts[name].Sum(nil)) {
+			out = append(out, strings.TrimSpace(name))
+		}
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,318 @@
+package transfer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/store/sqlite"
+	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+	"github.com/theclaw/agents/internal/store/transfer"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func anyLease(string, uint64) error { return nil }
+
+// world is a home and a database.
+type world struct {
+	home *agentdir.Home
+	pg   *postgres.Engine
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{}
+	var err error
+	w.home, err = agentdir.OpenHome(filepath.Join(t.TempDir(), "home"))
+	ok(t, err)
+	w.pg, err = postgres.New(t.Context(), postgres.Options{DSNs: []string{pgtest.Start(t, "fsync = off").Database(t)}, Live: anyLease})
+	ok(t, err)
+	t.Cleanup(func() {
+		if err := errors.Join(w.home.Close(), w.pg.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func (w *world) move(agent string, yes bool) transfer.Move {
+	return transfer.Move{Home: w.home, Pool: w.pg.Shards().Of(agent), Agent: agent, Confirm: func(transfer.Report) bool { return yes }}
+}
+
+// lite answers the engine of the home for a while.
+func (w *world) lite(t *testing.T, use func(e store.Engine)) {
+	t.Helper()
+	e := sqlite.New(sqlite.Options{Live: anyLease, Path: func(r store.Ref) (string, error) { return filepath.Join(w.home.AgentDir(r.Agent), r.Thread), nil }})
+	use(e)
+	ok(t, e.Close())
+}
+
+const talk = "threads/peers/x"
+
+// live makes an agent and lets it live through most of what can happen to one.
+func (w *world) live(t *testing.T, id string) {
+	t.Helper()
+	ctx := t.Context()
+	_, err := w.home.Create(id, agentdir.Spec{Prepare: func(dir string) error {
+		_, err := db.Create(filepath.Join(dir, "inbox"))
+		return errors.Join(err, os.WriteFile(filepath.Join(dir, "memory", "agent.md"), []byte("it rained\n"), 0o600))
+	}})
+	ok(t, err)
+	h, err := homedb.Open(ctx, w.home.RegistryDB())
+	ok(t, err)
+	ok(t, h.Save(ctx, lease.Record{Resource: lease.AgentResource(id), Token: 7, Released: true}))
+	ok(t, h.Close())
+	run, send := store.Fence{Resource: lease.AgentResource(id), Token: 3}, store.Fence{Resource: lease.DeliverResource(id), Token: 2}
+	th := store.Ref{Agent: id, Thread: talk}
+	w.lite(t, func(e store.Engine) {
+		var list []store.NewEvent
+		for _, text := range []string{"one", "two \x00 \x01", "bad", "four", "five", "six"} {
+			list = append(list, store.NewEvent{Source: "external:c:alice", Type: thread.TypeMessage, Content: text})
+		}
+		_, err := e.Append(ctx, store.Inbox(id), list, store.AppendOptions{Key: "k"})
+		ok(t, err)
+		b, err := e.OpenBatch(ctx, id, run, store.OpenBatch{
+			Limit: 10, Mode: "m", Claimed: func(context.Context, thread.Event, string, string) (bool, error) { return false, nil },
+			Route: func(e thread.Event, _ string) (string, error) {
+				if e.Content == "bad" {
+					return "", errors.New("no such peer")
+				}
+				return talk, nil
+			},
+		})
+		ok(t, err)
+		_, err = e.Ensure(ctx, th, "c|x")
+		ok(t, err)
+		for i, p := range b.Events {
+			begin := store.Begin{Event: p.Event, Key: p.Key, Tail: 5, Subscribe: true, Handler: "h", ReplyContext: "{}"}
+			if i == 3 {
+				begin.Members = []store.Member{{Event: b.Events[4].Event, Key: b.Events[4].Key}}
+			}
+			if i == 4 {
+				break
+			}
+			_, err := e.Begin(ctx, th, run, begin)
+			ok(t, err)
+			_, err = e.Record(ctx, th, run, store.Record{Key: p.Key, Toolcalls: map[string]string{"tool:1": "{}"}, Steps: []store.Step{
+				{Seq: 1, Kind: store.StepModel, Key: "model:1", State: store.StepDone, Name: "p/m", RequestSHA256: []byte{1, 2}, Result: []byte("r\x00"), Usage: store.Usage{Input: 3, CacheWrite: 1}},
+				{Seq: 2, Kind: store.StepTool, Key: "tool:1", State: store.StepDone, Class: store.ClassEffect, Arguments: "{\"a\":\"\\\\\"}", CallID: "c", Duration: time.Second},
+			}})
+			ok(t, err)
+			if i == 3 {
+				continue // still at it
+			}
+			fin, err := e.Finish(ctx, th, run, store.Finish{Key: p.Key, Fate: store.FateReplied, Reply: "re", Deliver: true, BootID: "b"})
+			ok(t, err)
+			_, err = e.Settle(ctx, id, run, store.Settlement{InboxID: p.Event.ID, Key: p.Key, Thread: talk, Fate: fin.Fate, OutboxHead: fin.OutboxHead})
+			ok(t, err)
+			d, err := e.NextDelivery(ctx, th, send, store.NextDelivery{BootID: "b"})
+			ok(t, err)
+			_, err = e.FinishDelivery(ctx, th, send, store.FinishDelivery{EventID: d.Event.ID, Outcome: []string{store.OutcomeSent, store.OutcomeRejected, store.OutcomeFailed}[i], MaxAttempts: 3, Error: "e", Channel: "c"})
+			ok(t, err)
+		}
+		_, err = e.Compact(ctx, th, run, store.Compaction{Mark: store.MemoryMark{Layer: "memory/x.md", Digested: 3, Base: "none", Text: "t"}, Decision: store.Decision{Key: "d", Content: "{}"}})
+		ok(t, err)
+		ok(t, e.CountCompaction(ctx, id, run, talk, 1))
+		ok(t, e.Subscribe(ctx, th, store.Subscription{Consumer: "other", Handler: "o"}))
+		_, err = e.Ack(ctx, th, "other", 2, false)
+		ok(t, err)
+		_, err = e.SetStarted(ctx, id, true, "h")
+		ok(t, err)
+	})
+}
+
+func (w *world) stop(t *testing.T, id string) {
+	w.lite(t, func(e store.Engine) {
+		_, err := e.SetStarted(t.Context(), id, false, "h")
+		ok(t, err)
+	})
+}
+
+// answers is what an engine says of an agent, as text. Tokens may have risen.
+func answers(t *testing.T, e store.Engine, id string) string {
+	t.Helper()
+	ctx := t.Context()
+	var out []any
+	add := func(v any, err error) { t.Helper(); ok(t, err); out = append(out, v) }
+	s, err := e.State(ctx, id)
+	s.Fences = nil
+	add(s, err)
+	add(e.ListTurns(ctx, id, store.ListTurns{Limit: 100}))
+	for n := range int64(6) {
+		add(e.Turn(ctx, id, store.TurnQuery{InboxID: n + 1, Route: func(thread.Event, string) (string, error) { return talk, nil }}))
+	}
+	th := store.Ref{Agent: id, Thread: talk}
+	for _, r := range []store.Ref{store.Inbox(id), th} {
+		add(e.Info(ctx, r))
+		add(e.Read(ctx, r, store.Query{Limit: 1000}))
+		add(e.Memory(ctx, r, "memory/x.md", talk))
+	}
+	add(e.ListDeliveries(ctx, th, "", 0, 100))
+	add(e.SumUsage(ctx, th, store.SumUsage{ByDay: true, ByRun: true}))
+	add(e.Tuple(ctx, th))
+	b, err := json.Marshal(out)
+	ok(t, err)
+	return strings.ReplaceAll(string(b), `"Result":""`, `"Result":null`)
+}
+
+// files is a directory as text.
+func files(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	ok(t, filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err != nil || info.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		b.WriteString(strings.TrimPrefix(path, dir) + ":" + agentdir.Version(data) + "\n")
+		return err
+	}))
+	return b.String()
+}
+
+// Issue's row: migrate-store there and back has the same hashes and the same answers,
+// and the source is as it was until it is confirmed.
+func TestThereAndBack(t *testing.T) {
+	w := newWorld(t)
+	w.live(t, "alice")
+	ctx := t.Context()
+	if _, err := w.move("alice", true).ToDatabase(ctx); !fault.Is(err, fault.LeaseHeld) {
+		t.Fatalf("while it is started: %v", err)
+	}
+	w.stop(t, "alice")
+	var was string
+	w.lite(t, func(e store.Engine) { was = answers(t, e, "alice") })
+	before := files(t, w.home.AgentDir("alice"))
+
+	dry, err := w.move("alice", false).ToDatabase(ctx)
+	ok(t, err)
+	if dry.Moved || dry.Threads != 2 || dry.Events < 12 || files(t, w.home.AgentDir("alice")) != before {
+		t.Errorf("not confirmed: %+v", dry)
+	}
+	if _, err := w.pg.State(ctx, "alice"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("not confirmed, and there: %v", err)
+	}
+
+	there, err := w.move("alice", true).ToDatabase(ctx)
+	ok(t, err)
+	if there.Digest != dry.Digest || !there.Moved || files(t, there.Kept) != before {
+		t.Errorf("%+v", there)
+	}
+	if is := answers(t, w.pg, "alice"); is != was {
+		t.Errorf("there:\n %s\nwas\n %s", is, was)
+	}
+	for _, r := range []store.Ref{store.Inbox("alice"), {Agent: "alice", Thread: talk}} {
+		_, err := w.pg.VerifyChain(ctx, r)
+		ok(t, err)
+	}
+	s, err := w.pg.State(ctx, "alice")
+	ok(t, err)
+	if s.Fences[lease.AgentResource("alice")] != 7 {
+		t.Errorf("fences %v: a token that was granted would be again", s.Fences)
+	}
+	var run string
+	ok(t, w.pg.Shards().Of("alice").QueryRow(ctx, "SELECT run FROM delivery WHERE agent_id = 'alice' ORDER BY event_id LIMIT 1").Scan(&run))
+	if _, found := thread.KeyID(run); !found {
+		t.Errorf("run of a reply: %q", run)
+	}
+
+	dry, err = w.move("alice", false).ToHome(ctx)
+	ok(t, err)
+	if _, err := os.Stat(w.home.AgentDir("alice")); dry.Digest != there.Digest || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("not confirmed: %+v, %v", dry, err)
+	}
+	back, err := w.move("alice", true).ToHome(ctx)
+	ok(t, err)
+	if back.Digest != there.Digest || !back.Moved {
+		t.Errorf("%+v", back)
+	}
+	w.lite(t, func(e store.Engine) {
+		if is := answers(t, e, "alice"); is != was {
+			t.Errorf("back:\n %s\nwas\n %s", is, was)
+		}
+		// Both sides hand out ids where the source stopped.
+		out, err := e.Append(ctx, store.Inbox("alice"), []store.NewEvent{{Source: "s", Type: thread.TypeMessage, Content: "x"}}, store.AppendOptions{})
+		ok(t, err)
+		if out.IDs[0] != 7 {
+			t.Errorf("next id %v", out.IDs)
+		}
+		_, err = e.(*sqlite.Engine).VerifyChain(ctx, store.Inbox("alice"))
+		ok(t, err)
+	})
+	if _, err := w.pg.State(ctx, "alice"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("left in the database: %v", err)
+	}
+	if _, err := w.move("alice", true).ToHome(ctx); !fault.Is(err, fault.AgentNotFound) {
+		t.Errorf("again: %v", err)
+	}
+}
+
+// Killed between the two steps, the next run finds both sides the same and finishes;
+// when they are not, it changes nothing.
+func TestKilledBetween(t *testing.T) {
+	w := newWorld(t)
+	w.live(t, "alice")
+	w.stop(t, "alice")
+	ctx := t.Context()
+	both := func() {
+		t.Helper()
+		r, err := w.move("alice", true).ToDatabase(ctx)
+		ok(t, err)
+		ok(t, os.Rename(r.Kept, w.home.AgentDir("alice"))) // as if it had not come to that
+	}
+	both()
+	both() // finished by the next run, and killed again
+	r, err := w.move("alice", true).ToHome(ctx)
+	ok(t, err)
+	if _, err := w.pg.State(ctx, "alice"); !r.Moved || !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	both()
+	_, err = w.pg.Append(ctx, store.Inbox("alice"), []store.NewEvent{{Source: "s", Type: thread.TypeMessage, Content: "x"}}, store.AppendOptions{})
+	ok(t, err)
+	for _, move := range []func(context.Context) (transfer.Report, error){w.move("alice", true).ToDatabase, w.move("alice", true).ToHome} {
+		if _, err := move(ctx); !fault.Is(err, fault.AgentExists) {
+			t.Errorf("two that differ: %v", err)
+		}
+	}
+}
+
+// A source whose chain is broken is not moved.
+func TestDamaged(t *testing.T) {
+	w := newWorld(t)
+	w.live(t, "alice")
+	w.stop(t, "alice")
+	ctx := t.Context()
+	d, err := db.Open(ctx, filepath.Join(w.home.AgentDir("alice"), talk), db.Options{})
+	ok(t, err)
+	ok(t, d.Do(ctx, true, func(tx *db.Tx) error {
+		_, err := tx.Exec("UPDATE events SET content = 'never said' WHERE id = 1")
+		return err
+	}))
+	ok(t, d.Close())
+	if _, err := w.move("alice", true).ToDatabase(ctx); !fault.Is(err, fault.DatabaseCorrupt) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := w.pg.State(ctx, "alice"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("something is there: %v", err)
+	}
+}
