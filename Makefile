@@ -41,6 +41,7 @@ AGENTS ?= 20
 STRIKES ?= 20
 THREADS ?= 1000
 TTL ?= 5s
+MINUTES ?= 10
 
 .PHONY: help
 help: ## say what can be made
@@ -94,12 +95,20 @@ fuzz: ## run each fuzz target for FUZZTIME (default 10s)
 	while read -r dir name; do echo "== $$dir $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null; done
 
 .PHONY: bench
-bench: build ## measure against the goals and the machine's limits; writes bench/results
-	@go run ./bench -agentd $(BIN)/agentd -out bench/results
+bench: build ## measure against the goals and the machine's limits; writes bench/results and the docs
+	@go run ./bench -agentd $(BIN)/agentd -out bench/results -doc docs/performance.md
 
 .PHONY: bench-quick
 bench-quick: build ## the same, small, printed only
 	@go run ./bench -quick -agentd $(BIN)/agentd
+
+.PHONY: bench-curves
+bench-curves: build ## draw how figures grow into docs/curves (an hour; QUICK=1: small, into .bin/curves)
+	@go run ./bench -agentd $(BIN)/agentd $(if $(QUICK),-quick -curves $(BIN)/curves,-curves docs/curves)
+
+.PHONY: bench-steady
+bench-steady: build ## hold 70 % of the most for MINUTES (default 10)
+	@go run ./bench -agentd $(BIN)/agentd -steady $(MINUTES)m
 
 .PHONY: bench-go
 bench-go: ## Go benchmarks of the hot paths: BENCH=regexp PACKAGES=./internal/...

@@ -52,16 +52,12 @@ func measure(agentd string, quick bool, progress io.Writer) (*table, error) {
 
 func measureServer(ctx context.Context, s *server, t *table, dir string, f, p0 time.Duration, quick bool, say func(string, ...any)) error {
 	t.atMost("start to SERVING, no agents", s.ready, 200*time.Millisecond)
+	if err := rest(ctx); err != nil {
+		return err
+	}
 	rss, _ := s.rss()
 	t.below("RSS idle, MB", rss, 40, "")
-	agents := registryv1.NewAgentServiceClient(s.conn)
-	if _, err := agents.CreateAgent(ctx, &registryv1.CreateAgentRequest{AgentId: "bench", Provider: "offline"}); err != nil {
-		return err
-	}
-	if _, err := agents.SetAgentConfig(ctx, &registryv1.SetAgentConfigRequest{AgentId: "bench", Key: "outbound", Value: "[]"}); err != nil {
-		return err
-	}
-	if _, err := agents.StartAgent(ctx, &registryv1.StartAgentRequest{AgentId: "bench"}); err != nil {
+	if err := s.agent(ctx, "bench"); err != nil {
 		return err
 	}
 	if _, err := load.Run(ctx, s.conn, load.Plan{Agent: "bench", Conversations: 4, Messages: 50}, "warm"); err != nil {

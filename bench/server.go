@@ -65,6 +65,32 @@ func (s *server) settle(ctx context.Context) error {
 	return err
 }
 
+// agent makes and starts one that answers by itself and sends nothing on.
+func (s *server) agent(ctx context.Context, id string) error {
+	agents := registryv1.NewAgentServiceClient(s.conn)
+	if _, err := agents.CreateAgent(ctx, &registryv1.CreateAgentRequest{AgentId: id, Provider: "offline"}); err != nil {
+		return err
+	}
+	if _, err := agents.SetAgentConfig(ctx, &registryv1.SetAgentConfigRequest{AgentId: id, Key: "outbound", Value: "[]"}); err != nil {
+		return err
+	}
+	_, err := agents.StartAgent(ctx, &registryv1.StartAgentRequest{AgentId: id})
+	return err
+}
+
+// rest waits until a process has given back what only its start needed, which it
+// does after three seconds: only then it is at rest.
+func rest(ctx context.Context) error {
+	t := time.NewTimer(4 * time.Second)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (s *server) stop() error {
 	_ = s.conn.Close()
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)

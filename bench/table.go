@@ -66,10 +66,35 @@ func (t *table) String() string {
 	return b.String()
 }
 
+// where says on what the table was measured.
+func where() string {
+	return fmt.Sprintf("%s, %s/%s, %d cores, %s", time.Now().UTC().Format("2006-01-02"), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+}
+
+// The lines between which a page shows the table.
+const (
+	showFrom = "<!-- bench: from here to the next such line `make bench` writes -->\n"
+	showTo   = "<!-- bench: end -->\n"
+)
+
+// show replaces the table of a page.
+func (t *table) show(page string) error {
+	b, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(b), showFrom)
+	_, after, ends := strings.Cut(rest, showTo)
+	if !ok || !ends {
+		return fmt.Errorf("%s has no place for the table", page)
+	}
+	return os.WriteFile(page, []byte(before+showFrom+where()+"\n\n```text\n"+t.String()+"```\n"+showTo+after), 0o644)
+}
+
 func (t *table) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("# %s, %s/%s, %d cores, %s\n\n```\n%s```\n", time.Now().UTC().Format("2006-01-02"), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), t)
+	text := fmt.Sprintf("# %s\n\n```\n%s```\n", where(), t)
 	return os.WriteFile(filepath.Join(dir, time.Now().UTC().Format("2006-01-02")+".md"), []byte(text), 0o644)
 }

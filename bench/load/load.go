@@ -73,48 +73,78 @@ func Run(ctx context.Context, conn grpc.ClientConnInterface, p Plan, tag string)
 }
 
 func converse(ctx context.Context, conn grpc.ClientConnInterface, p Plan, peer string) (push, reply []time.Duration, err error) {
-	threads := registryv1.NewThreadServiceClient(conn)
-	ref := &registryv1.ThreadRef{AgentId: p.Agent, ThreadId: "threads/peers/bench-" + peer}
-	if _, err := threads.EnsureThread(ctx, &registryv1.EnsureThreadRequest{Thread: ref}); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watch, err := threads.WatchEvents(ctx, &registryv1.WatchEventsRequest{Thread: ref, Filter: "source = 'self' AND type = 'message'"})
+	t, err := begin(ctx, conn, p.Agent, peer)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := watch.Recv(); err != nil { // from here on nothing is missed
-		return nil, nil, err
-	}
+	defer t.end()
 	for i := range p.Messages {
-		text := fmt.Sprintf("say: %s-%d", peer, i)
-		if n := p.Bytes - len(text); n > 0 {
-			text += string(slices.Repeat([]byte{'.'}, n))
-		}
-		content, err := json.Marshal(map[string]string{"text": text})
-		if err != nil {
-			return push, reply, err
-		}
 		sent := time.Now()
-		if _, err := threads.PushEvents(ctx, &registryv1.PushEventsRequest{
-			Thread:         &registryv1.ThreadRef{AgentId: p.Agent, ThreadId: "inbox"},
-			IdempotencyKey: fmt.Sprintf("%s-%d", peer, i),
-			Events:         []*registryv1.NewEvent{{Source: "external:bench:bench:dm:" + peer + ":" + peer, Type: "message", Content: string(content)}},
-		}); err != nil {
-			return push, reply, err
-		}
-		acked := time.Now()
-		ev, err := next(watch)
+		acked, err := t.say(ctx, i, p.Bytes)
 		if err != nil {
 			return push, reply, err
 		}
-		if want := text[len("say: "):]; ev != want {
-			return push, reply, fmt.Errorf("conversation %s: reply %d is %.40q, want %.40q", peer, i, ev, want)
+		if err := t.heard(i); err != nil {
+			return push, reply, err
 		}
 		push, reply = append(push, acked.Sub(sent)), append(reply, time.Since(acked))
 	}
 	return push, reply, nil
+}
+
+// talk is one conversation, watched from its beginning.
+type talk struct {
+	threads     registryv1.ThreadServiceClient
+	watch       grpc.ServerStreamingClient[registryv1.WatchEventsResponse]
+	agent, peer string
+	asked       string
+	end         context.CancelFunc
+}
+
+func begin(ctx context.Context, conn grpc.ClientConnInterface, agent, peer string) (*talk, error) {
+	t := &talk{threads: registryv1.NewThreadServiceClient(conn), agent: agent, peer: peer}
+	ref := &registryv1.ThreadRef{AgentId: agent, ThreadId: "threads/peers/bench-" + peer}
+	if _, err := t.threads.EnsureThread(ctx, &registryv1.EnsureThreadRequest{Thread: ref}); err != nil {
+		return nil, err
+	}
+	ctx, t.end = context.WithCancel(ctx)
+	var err error
+	if t.watch, err = t.threads.WatchEvents(ctx, &registryv1.WatchEventsRequest{Thread: ref, AfterId: -1, Filter: "source = 'self' AND type = 'message'"}); err == nil {
+		_, err = t.watch.Recv() // from here on nothing is missed
+	}
+	if err != nil {
+		t.end()
+		return nil, err
+	}
+	return t, nil
+}
+
+// say pushes a message and answers when that was acknowledged.
+func (t *talk) say(ctx context.Context, i, size int) (time.Time, error) {
+	text := fmt.Sprintf("say: %s-%d", t.peer, i)
+	if n := size - len(text); n > 0 {
+		text += string(slices.Repeat([]byte{'.'}, n))
+	}
+	t.asked = text[len("say: "):]
+	content, err := json.Marshal(map[string]string{"text": text})
+	if err != nil {
+		return time.Time{}, err
+	}
+	_, err = t.threads.PushEvents(ctx, &registryv1.PushEventsRequest{
+		Thread:         &registryv1.ThreadRef{AgentId: t.agent, ThreadId: "inbox"},
+		IdempotencyKey: fmt.Sprintf("%s-%d", t.peer, i),
+		Events:         []*registryv1.NewEvent{{Source: "external:bench:bench:dm:" + t.peer + ":" + t.peer, Type: "message", Content: string(content)}},
+	})
+	return time.Now(), err
+}
+
+// heard waits for the reply to what was said last.
+func (t *talk) heard(i int) error {
+	got, err := next(t.watch)
+	if err == nil && got != t.asked {
+		err = fmt.Errorf("conversation %s: reply %d is %.40q, want %.40q", t.peer, i, got, t.asked)
+	}
+	return err
 }
 
 // next answers the text of the next reply; more than one at a time is a double
