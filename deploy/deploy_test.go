@@ -83,6 +83,40 @@ func TestAlertsCompileAndFire(t *testing.T) {
 	}
 }
 
+// Each rule is quiet in one test and fires in another.
+func TestEveryAlertFires(t *testing.T) {
+	b, err := os.ReadFile("prometheus/theclaw.test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Tests []struct {
+			Alerts []struct {
+				Name   string `yaml:"alertname"`
+				Expect []any  `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		} `yaml:"tests"`
+	}
+	if err := yaml.Unmarshal(b, &file); err != nil {
+		t.Fatal(err)
+	}
+	fires, quiet := map[string]bool{}, map[string]bool{}
+	for _, test := range file.Tests {
+		for _, a := range test.Alerts {
+			if len(a.Expect) > 0 {
+				fires[a.Name] = true
+			} else {
+				quiet[a.Name] = true
+			}
+		}
+	}
+	for _, r := range rules(t) {
+		if !fires[r.Alert] || !quiet[r.Alert] {
+			t.Errorf("%s: fires in a test %v, is quiet in one %v", r.Alert, fires[r.Alert], quiet[r.Alert])
+		}
+	}
+}
+
 type rule struct {
 	Alert       string            `yaml:"alert"`
 	Expr        string            `yaml:"expr"`

@@ -155,7 +155,7 @@ func Agent(ctx context.Context, dir, id, as string, f Floor) (Account, error) {
 		out.Threads++
 		if err := within(ctx, filepath.Dir(path), func(tx *db.Tx) error {
 			due[filepath.ToSlash(rel)], err = conversation(tx, head, &f, &out)
-			return err
+			return errors.Join(err, call(tx, id, as))
 		}); err != nil {
 			return fmt.Errorf("check thread %s: %w", rel, err)
 		}
@@ -165,7 +165,7 @@ func Agent(ctx context.Context, dir, id, as string, f Floor) (Account, error) {
 		return out, err
 	}
 	out.LastInboxID = f.id
-	err = within(ctx, in, func(tx *db.Tx) error { return goOn(tx, f, due, id != as) })
+	err = within(ctx, in, func(tx *db.Tx) error { return errors.Join(goOn(tx, f, due, id != as), call(tx, id, as)) })
 	return out, errors.Join(err, furnish(ctx, in))
 }
 
@@ -200,6 +200,20 @@ func conversation(tx *db.Tx, head int64, f *Floor, out *Account) (int64, error) 
 	}
 	due, err := outbox.Head(tx)
 	return due, errors.Join(err, fences(tx, *f), whole(tx, out))
+}
+
+// call gives an agent of another name the fences it had: what was written stays
+// below them, and so do the tokens to come.
+func call(tx *db.Tx, id, as string) error {
+	if id == as {
+		return nil
+	}
+	for was, is := range map[string]string{lease.AgentResource(id): lease.AgentResource(as), lease.DeliverResource(id): lease.DeliverResource(as)} {
+		if _, err := tx.Exec("INSERT INTO x_fence(resource, token) SELECT ?, token FROM x_fence WHERE resource = ? ON CONFLICT(resource) DO UPDATE SET token = MAX(token, excluded.token)", is, was); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // goOn tells the inbox where the life of before ended.
