@@ -9,6 +9,7 @@ var (
 	sideways = []allowance{
 		{"bench", "bench/load", "the program drives the load"},
 		{"bench", "bench/limits", "the program measures against the limits"},
+		{"bench", "bench/plot", "the program draws its curves"},
 		{"internal/route", "internal/source", "a route is made of a source address"},
 		{"internal/route", "internal/thread", "a reply_context is encoded as events are"},
 	}
