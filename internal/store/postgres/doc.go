@@ -1,5 +1,6 @@
-// Package postgres keeps the storage contract in one PostgreSQL database, for more
-// than one machine: any number of registries serve it at once.
+// Package postgres keeps the storage contract in PostgreSQL, for more than one machine:
+// any number of registries serve it at once. An agent is in one database with all it
+// has; where one is too small, agents are spread over several.
 //
 // It owns which transaction does what. Each method of the contract is one
 // transaction on one thread, and goes to the server twice:
@@ -14,10 +15,12 @@
 // lock was got, and the fence is compared under a lock that a change of holder waits
 // for. What happens inside is told by noun:
 //
-//	Engine -> unit (transaction, fence, events, chain) -> schema
+//	Engine -> shard (which database) -> schema (its tables)
+//	   +-----> unit (transaction, fence, events, chain)
 //	   +-----> inbox, journal, outbox, consumer, memory, prune
 //	   +-----> leases, agents, home (tables that belong to no thread)
 //
 // A commit whose answer is lost with the connection is ErrIO: the caller repeats the
-// step, and its key says what had become of it.
+// step, and its key says what had become of it. A connection that was dead before
+// anything was read is replaced, and nobody is told.
 package postgres

@@ -17,7 +17,6 @@ func (e *Engine) Read(ctx context.Context, r store.Ref, q store.Query) (store.Pa
 }
 
 type readStep struct {
-	nothing
 	q   store.Query
 	out store.Page
 }

@@ -169,7 +169,9 @@ func (c *Cluster) Kill(t testing.TB) {
 	for _, p := range all {
 		_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	}
-	<-c.ends
+	if err := <-c.ends; err == nil {
+		t.Error("the server had ended by itself")
+	}
 	c.cmd = nil
 }
 

@@ -55,6 +55,7 @@ type Options struct {
 // Pool makes transactions.
 type Pool struct {
 	o      Options
+	line   line
 	closed atomic.Bool
 }
 
@@ -76,7 +77,7 @@ const rollbackPatience = 5 * time.Second
 // lost. That one is the caller's to repeat, who has the key of the event; what is
 // repeated here is only what found its connection dead before anything was read.
 func (p *Pool) Do(ctx context.Context, r store.Ref, f *store.Fence, s Step) error {
-	return p.on(ctx, r, func(t *Tx) error {
+	return p.write(ctx, r, func(t *Tx) error {
 		if f != nil {
 			t.Fence = *f
 		}
@@ -88,7 +89,7 @@ func (p *Pool) Do(ctx context.Context, r store.Ref, f *store.Fence, s Step) erro
 // waits for those under way, and later ones see what it did. Like a fence it locks
 // the lease before the thread, or the two would wait for each other.
 func (p *Pool) Alone(ctx context.Context, r store.Ref, resource string, s Step) error {
-	return p.on(ctx, r, func(t *Tx) error {
+	return p.write(ctx, r, func(t *Tx) error {
 		t.alone = resource
 		return p.step(ctx, t, nil, s)
 	})
@@ -112,6 +113,16 @@ func (p *Pool) View(ctx context.Context, r store.Ref, s Step) error {
 		t.conn = nil // the transaction has ended
 		return s.Decide(ctx, t)
 	})
+}
+
+// write is on for those that lock the thread.
+func (p *Pool) write(ctx context.Context, r store.Ref, fn func(*Tx) error) error {
+	leave, err := p.line.enter(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return p.on(ctx, r, fn)
 }
 
 // on gives fn a connection, and another one when it was dead.
