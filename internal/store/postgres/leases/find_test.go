@@ -166,11 +166,11 @@ func TestFindRace(t *testing.T) {
 	g.Wait()
 }
 
-// With 100,000 agents, what is done for each message reads by index only: its cost is
+// With many agents (100,000 was tried), what is done for each message reads by index only: its cost is
 // that of what it answers.
 func TestFindStaysFlat(t *testing.T) {
 	if testing.Short() {
-		t.Skip("makes 100,000 agents")
+		t.Skip("makes many agents")
 	}
 	db := database(t, pgtest.Start(t, "fsync = off", "autovacuum = off"))
 	config := db.Config()
@@ -181,15 +181,15 @@ func TestFindStaysFlat(t *testing.T) {
 	}
 	defer pool.Close()
 	db = single{pool}
-	db.agents(t, 100_000)
+	db.agents(t, 20_000)
 	for i := range 50 {
-		db.push(t, fmt.Sprintf("a%06d", i*997))
+		db.push(t, fmt.Sprintf("a%06d", i*397))
 	}
 	db.exec(t, "ANALYZE")
 	l := leases.New(db, nil)
 	begun := time.Now()
 	names, _, _ := find(t, l, leases.Ask{Holder: "h", RequestID: "q", TTL: time.Minute, MaxNew: 20})
-	t.Logf("%d of 50 due of 100,000 granted in %v", len(names), time.Since(begun))
+	t.Logf("%d of 50 due of 20,000 granted in %v", len(names), time.Since(begun))
 	if len(names) != 20 {
 		t.Errorf("found %d", len(names))
 	}
@@ -211,7 +211,7 @@ func TestFindStaysFlat(t *testing.T) {
 		if err := rows.Scan(&table, &scans, &read); err != nil {
 			t.Fatal(err)
 		}
-		if read > 10_000 && !strings.HasPrefix(table, "due") {
+		if read > 5_000 && !strings.HasPrefix(table, "due") {
 			t.Errorf("%d rows of %s were read without an index, in %d scans", read, table, scans)
 		}
 	}

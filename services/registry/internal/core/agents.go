@@ -6,11 +6,11 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/local"
-	"github.com/theclaw/agents/services/registry/internal/shared"
+	"github.com/theclaw/agents/services/registry/internal/rows"
 )
 
 // Agents is where agents and their files are: directories of the home (package local)
-// or rows of a database (package shared). Errors: AGENT_NOT_FOUND, those of agentdir.
+// or rows of a database (package rows). Errors: AGENT_NOT_FOUND, those of agentdir.
 type Agents interface {
 	Create(ctx context.Context, id string, spec agentdir.Spec) error
 	// Settings answers the settings that are in force.
@@ -30,5 +30,5 @@ type Agents interface {
 
 var (
 	_ Agents = local.Agents{}
-	_ Agents = (*shared.Agents)(nil)
+	_ Agents = (*rows.Agents)(nil)
 )

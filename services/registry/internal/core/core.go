@@ -15,7 +15,7 @@
 //	               alone                     with others
 //	threads        sqlite, a file each       postgres
 //	leases         lease.Table + registry.db table lease
-//	agents, files  directories (local)       rows (shared)
+//	agents, files  directories (local)       rows (package rows)
 //	who has work   dispatch.Board            tables due, outbox; dispatch.Hints say: look
 //	waking         hub, watch                hub, notify; and a look now and then (Again)
 //	a stop         directory.Agent.Life      the lease's row, see store/postgres

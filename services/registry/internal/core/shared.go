@@ -18,14 +18,14 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
 	"github.com/theclaw/agents/services/registry/internal/quota"
-	"github.com/theclaw/agents/services/registry/internal/shared"
+	"github.com/theclaw/agents/services/registry/internal/rows"
 )
 
 // Shared is what a registry has that is not alone over its database.
 type Shared struct {
 	*notify.Bus
 	Leases *leases.Table
-	Agents *shared.Agents
+	Agents *rows.Agents
 	// Runs and Deliveries say where there may be work.
 	Runs, Deliveries dispatch.Hints
 	// Lapsed is told of a holder that let a lease run out, as another registry saw. It
@@ -48,16 +48,16 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 		return nil, err
 	}
 	dbs, holders := e.Shards(), o.Home.HoldersDir()
-	rows := agents.New(dbs)
+	kept := agents.New(dbs)
 	s.Leases = leases.New(dbs, func(h string) bool { return lease.HolderDead(holders, h) })
-	s.Agents = shared.New(rows, o.Home, func(id string) { s.Tell(notify.Item{Kind: notify.Settings, Name: id}) })
+	s.Agents = rows.New(kept, o.Home, func(id string) { s.Tell(notify.Item{Kind: notify.Settings, Name: id}) })
 	s.Bus = notify.New(notify.Options{Pool: dbs.All()[0], Logger: o.Logger, On: s.told, Lost: s.lost})
 	beside := home.New(dbs)
 	c.Store, c.Leases, c.Agents, c.Approvals, c.Quota = e, s.Leases, s.Agents, beside, quota.Shared(beside)
 	c.Dir = directory.NewShared(o.Home, func(id string) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
 		defer cancel()
-		return !errors.Is(rows.Has(ctx, id), store.ErrNotFound)
+		return !errors.Is(kept.Has(ctx, id), store.ErrNotFound)
 	})
 	return c, nil
 }

@@ -1,4 +1,4 @@
-// Package shared owns where agents are when several registries share a database: rows,
+// Package rows owns where agents are when several registries share a database: rows,
 // with their files beside them.
 //
 // What an agent's settings mean is read once for each version of its config.yaml and of
@@ -8,7 +8,7 @@
 // other registries, and within Fresh in the worst case.
 //
 // Home-wide defaults (theclaw.yaml) are each registry's own file: give all the same.
-package shared
+package rows
 
 import (
 	"context"
