@@ -15,7 +15,7 @@ func (e *env) openTraces() error {
 	ctx := context.Background()
 	var err error
 	e.traces, err = export.Open(ctx, export.Options{Getenv: e.getenv, Console: os.Stdout, Version: versionText(), Failed: func(err error) {
-		e.log.Warn("traces not sent", "error", fault.Line(err))
+		e.log.Warn("traces not sent", "error", fault.Chain(err))
 	}})
 	if err != nil || e.traces == nil {
 		return err
@@ -34,6 +34,6 @@ func (e *env) closeTraces() {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	if err := e.traces.Close(ctx); err != nil {
-		e.log.Warn("traces not sent", "error", fault.Line(err))
+		e.log.Warn("traces not sent", "error", fault.Chain(err))
 	}
 }

@@ -114,8 +114,14 @@ func render(t *testing.T, values map[string]any) map[string]any {
 	return out
 }
 
+// listening is a registry on TCP, for the pods of one other app.
+var listening = map[string]any{
+	"enabled": true, "secret": "theclaw-tls",
+	"from": []any{map[string]any{"podSelector": map[string]any{"matchLabels": map[string]any{"app": "runners"}}}},
+}
+
 func TestChart(t *testing.T) {
-	for _, values := range []map[string]any{nil, {"sandbox": true, "keysSecret": "keys", "tlsSecret": "tls", "storage": map[string]any{"className": "fast"}}} {
+	for _, values := range []map[string]any{nil, {"sandbox": true, "keysSecret": "keys", "listen": listening, "storage": map[string]any{"className": "fast"}}} {
 		l := lint.RunAll("../helm", values, "agents")
 		for _, m := range l.Messages {
 			if !strings.Contains(fmt.Sprint(m), "icon is recommended") {
@@ -136,7 +142,7 @@ func TestChart(t *testing.T) {
 			*pod.SecurityContext.RunAsUser != 65532 || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 			t.Errorf("%+v %+v", pod.SecurityContext, c.SecurityContext)
 		}
-		if c.Args[0] != "all" || c.StartupProbe == nil || c.ReadinessProbe == nil || c.LivenessProbe == nil || len(c.Ports) > 0 {
+		if c.Args[0] != "all" || c.StartupProbe == nil || c.ReadinessProbe == nil || c.LivenessProbe == nil || (len(c.Ports) > 0) != (values["listen"] != nil) {
 			t.Errorf("args %v, probes %v %v %v", c.Args, c.StartupProbe, c.ReadinessProbe, c.LivenessProbe)
 		}
 		if wanted := values["sandbox"] == true; (pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeUnconfined) != wanted {
@@ -158,9 +164,47 @@ func TestChart(t *testing.T) {
 				}
 			}
 		}
-		if p := objects["NetworkPolicy"].(*networkingv1.NetworkPolicy).Spec; len(p.PolicyTypes) != 2 || len(p.Ingress) != 0 || len(p.Egress) < 2 {
+		if p := objects["NetworkPolicy"].(*networkingv1.NetworkPolicy).Spec; len(p.PolicyTypes) != 2 || (len(p.Ingress) == 0) == (values["listen"] != nil) || len(p.Egress) < 2 {
 			t.Errorf("policy %+v", p)
 		}
+	}
+}
+
+// With mTLS the keys come from the Secret, and only those whom the values name may
+// come to the port. Without a Secret nothing is made.
+func TestListen(t *testing.T) {
+	objects := render(t, map[string]any{"listen": listening})
+	pod := objects["StatefulSet"].(*appsv1.StatefulSet).Spec.Template.Spec
+	c, start := pod.Containers[0], pod.InitContainers[0]
+	if !slices.Equal(c.Args[len(c.Args)-4:], []string{"--listen", ":7443", "--tls", "/run/theclaw/tls"}) || c.Ports[0].ContainerPort != 7443 {
+		t.Errorf("args %v, ports %v", c.Args, c.Ports)
+	}
+	if !*start.SecurityContext.ReadOnlyRootFilesystem || *start.SecurityContext.AllowPrivilegeEscalation || len(start.VolumeMounts) != 2 {
+		t.Errorf("%+v", start)
+	}
+	for _, m := range start.VolumeMounts {
+		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+		if i < 0 || m.Name == "secret" && (pod.Volumes[i].Secret.SecretName != "theclaw-tls" || !m.ReadOnly) || m.Name == "tls" && pod.Volumes[i].EmptyDir.Medium != corev1.StorageMediumMemory {
+			t.Errorf("mount %+v of %+v", m, pod.Volumes)
+		}
+	}
+	in := objects["NetworkPolicy"].(*networkingv1.NetworkPolicy).Spec.Ingress
+	if len(in) != 1 || len(in[0].From) != 1 || in[0].From[0].PodSelector.MatchLabels["app"] != "runners" || in[0].Ports[0].Port.IntValue() != 7443 {
+		t.Errorf("ingress %+v", in)
+	}
+	if p := objects["Service"].(*corev1.Service).Spec.Ports; len(p) != 1 || p[0].Port != 7443 {
+		t.Errorf("service %+v", p)
+	}
+	chart, err := loader.LoadDir("../helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := util.ToRenderValues(chart, map[string]any{"listen": map[string]any{"enabled": true}}, common.ReleaseOptions{Name: "x"}, common.DefaultCapabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (engine.Engine{Strict: true}).Render(chart, full); err == nil || !strings.Contains(err.Error(), "listen.secret names") {
+		t.Errorf("without a Secret: %v", err)
 	}
 }
 
