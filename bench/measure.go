@@ -36,6 +36,10 @@ func measure(agentd string, quick bool, progress io.Writer) (*table, error) {
 	}
 	err = measureServer(ctx, s, t, dir, f, p0, quick, say)
 	if err == nil {
+		say("runs that take their time")
+		err = measureStart(ctx, filepath.Join(dir, "home"), "bench", 200, t)
+	}
+	if err == nil {
 		say("the dispatch shim")
 		err = measureShim(ctx, filepath.Join(filepath.Dir(agentd), "agent"), filepath.Join(dir, "home"), "bench", 200, t)
 	}

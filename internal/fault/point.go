@@ -30,10 +30,21 @@ var Steps = []string{
 	"D1", "D2", "D3", "D4",
 }
 
-// Labels lists every failpoint: each of [Steps] with .before and .after. The
-// crash drill fails if one of them is never hit.
-func Labels() []string {
-	labels := make([]string, 0, 2*len(Steps))
+// beside are the failpoints of what only some messages meet: others that join their
+// turn (on both sides of the transaction), and a digest of the memory (on both sides
+// of the model, of the transaction, and behind the file).
+var beside = []string{
+	"steer.before", "steer.after",
+	"compaction.before", "compaction.after", "compaction.commit", "compaction.committed", "compaction.written",
+}
+
+// Labels lists every failpoint. The crash drill fails if one of them is never hit.
+func Labels() []string { return append(StepLabels(), beside...) }
+
+// StepLabels are those that every message and its delivery can meet: each of [Steps]
+// with .before and .after.
+func StepLabels() []string {
+	labels := make([]string, 0, 2*len(Steps)+len(beside))
 	for _, s := range Steps {
 		labels = append(labels, s+".before", s+".after")
 	}

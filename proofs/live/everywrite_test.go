@@ -134,7 +134,7 @@ func TestDiskFullAtEveryWrite(t *testing.T) {
 	w := world.Start(t, o)
 	refused, answered, slowest := 0, 0, time.Duration(0)
 	var pushes []invariant.Push
-	for i, label := range fault.Labels() {
+	for i, label := range fault.StepLabels() {
 		c := &course{World: w, filler: f, agent: fmt.Sprint("a", i), label: label}
 		w.Create(t, c.agent, sink.Config())
 		took := c.run(t)
@@ -154,7 +154,7 @@ func TestDiskFullAtEveryWrite(t *testing.T) {
 		t.Errorf("%s", found)
 	}
 	drill.Line("diskfull labels=%d/%d refused=%d answered=%d lost=0 violations=0 slowest_resume_ms=%d",
-		len(fault.Labels()), len(fault.Labels()), refused, answered, slowest.Milliseconds())
+		len(fault.StepLabels()), len(fault.StepLabels()), refused, answered, slowest.Milliseconds())
 }
 
 func check(t *testing.T, home string, o invariant.Options) []invariant.Finding {

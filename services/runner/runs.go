@@ -13,6 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner/internal/answer"
 )
 
 const (
@@ -57,7 +58,14 @@ func (s *Service) StartRun(ctx context.Context, req *runnerpb.StartRunRequest) (
 	if key == "" { // so that the call below may be repeated
 		key = "run:" + ulid.Make().String()
 	}
-	content := append(thread.AppendString([]byte(`{"text":`), req.GetText()), '}')
+	content := thread.AppendString([]byte(`{"text":`), req.GetText())
+	if how := req.GetThinking(); how != "" {
+		if problem := answer.BadThinking(how); problem != "" {
+			return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, problem, "correct thinking, or leave it out")
+		}
+		content = thread.AppendString(append(content, `,"thinking":`...), how)
+	}
+	content = append(content, '}')
 	pushed, err := s.threads.PushEvents(ctx, &registrypb.PushEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: thread.Inbox}, IdempotencyKey: key,
 		Events: []*registrypb.NewEvent{{Source: from, Type: thread.TypeMessage, Content: string(content)}},

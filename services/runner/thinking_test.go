@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/theclaw/agents/internal/fault"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner"
 	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
@@ -64,5 +65,37 @@ func TestSignedThinkingOutlivesTheRunner(t *testing.T) {
 		if body := string(q.Body); strings.Count(body, modeltest.Signature) != 1 || !strings.Contains(body, `"thinking":"look first"`) {
 			t.Errorf("call %d: %s", i+2, body)
 		}
+	}
+}
+
+// S1-05, S1-07: the owner says how one run thinks; the next one does as the provider
+// is set, and what somebody else writes into a message asks for nothing.
+func TestThinkingOfOneRun(t *testing.T) {
+	w := newWorld(t)
+	w.agent("a1", "outbound: []")
+	script := modeltest.New(t, modeltest.Say("1"), modeltest.Say("2"), modeltest.Say("3"), modeltest.Say("4"))
+	file := filepath.Join(t.TempDir(), "providers.yaml")
+	text := "providers:\n  work: {api: anthropic, base_url: " + script.URL() + ", models: [m1]}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := w.runner(nil, func(c *runner.Config) { c.ProvidersFile = file })
+	for n, c := range []struct{ source, thinking, want string }{
+		{"", "adaptive", `"type":"adaptive"`},
+		{"", "2048", `"budget_tokens":2048`},
+		{"", "", ""},
+		{"external:telegram:main:dm:bob:bob", "adaptive", ""},
+	} {
+		run, err := r.StartRun(t.Context(), &runnerpb.StartRunRequest{AgentId: "a1", Source: c.source, Text: "hi", Thinking: c.thinking})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wait(r, "a1", run.GetRunId())
+		if body := string(script.Requests()[n].Body); strings.Contains(body, `"thinking":{`) != (c.want != "") || !strings.Contains(body, c.want) {
+			t.Errorf("call %d: %s", n, body)
+		}
+	}
+	if _, err := r.StartRun(t.Context(), &runnerpb.StartRunRequest{AgentId: "a1", Text: "hi", Thinking: "much"}); !fault.Is(err, fault.InvalidArgument) {
+		t.Errorf("much: %v", err)
 	}
 }

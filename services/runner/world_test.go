@@ -49,6 +49,7 @@ type world struct {
 	threads registrypb.ThreadServiceClient
 	turns   registrypb.TurnServiceClient
 	leases  registrypb.LeaseServiceClient
+	metrics *obs.RunnerMetrics // of the runners; nil: nobody counts
 }
 
 func newWorld(t *testing.T) *world {
@@ -158,7 +159,7 @@ func (w *world) runner(script *modeltest.Server, change ...func(*runner.Config))
 	for _, f := range change {
 		f(&cfg)
 	}
-	s, err := runner.New(cfg, runner.Deps{Registry: w.wire, Holder: holder.ID(), Getenv: func(string) string { return "" }, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	s, err := runner.New(cfg, runner.Deps{Registry: w.wire, Metrics: w.metrics, Holder: holder.ID(), Getenv: func(string) string { return "" }, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 type asking struct {
-	agent, text, thread, key string
-	wait, verbose            bool
+	agent, text, thread, key, thinking string
+	wait, verbose                      bool
 }
 
 func agentCommand(e *command.Env) *cobra.Command {
@@ -25,10 +25,14 @@ func agentCommand(e *command.Env) *cobra.Command {
 		Short: "Run one turn of an agent, for scripts",
 		Long: `Give an agent a message and print the id of the run; with --wait print the reply
 instead, once it is there (30 seconds, or --timeout). --verbose tells on standard
-error what the agent thinks and which tools it runs. The exit code is 0 when it
+error what the agent thinks and which tools it runs. --thinking says how the model
+is to think in this run, instead of as its provider is set: off, adaptive, or a
+number of tokens (api anthropic; other models think as they do); with --wait its
+thoughts are shown on standard error as they come. The exit code is 0 when it
 was answered, 1 when it failed or has not ended, 2 for a wrong command line.`,
 		Example: `  agentctl agent alice --message "What is new?" --wait
   agentctl agent --agent alice --message "Tidy up" --thread chores
+  agentctl agent alice --message "Why is that?" --wait --thinking adaptive
   agentctl agent alice --message "Tidy up" --wait --timeout 5m --verbose --json`,
 		Args:              command.Args("[ID]"),
 		ValidArgsFunction: e.CompleteID,
@@ -50,6 +54,7 @@ was answered, 1 when it failed or has not ended, 2 for a wrong command line.`,
 	f.StringVar(&a.key, "idempotency-key", "", "start at most one run under this key")
 	f.BoolVar(&a.wait, "wait", false, "wait for the reply and print it")
 	f.BoolVar(&a.verbose, "verbose", false, "with --wait: thoughts and tools on standard error")
+	f.StringVar(&a.thinking, "thinking", "", "off, adaptive or a number of tokens, for this run")
 	_ = f.MarkHidden("session")
 	return c
 }
@@ -67,6 +72,8 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 		return command.Usage(c, "the agent is missing: give ID, or --agent")
 	case !c.Flags().Changed("message"):
 		return command.Usage(c, "--message is missing")
+	case c.Flags().Changed("thinking") && a.thinking == "":
+		return command.Usage(c, "--thinking has no value")
 	case c.Flags().Changed("idempotency-key") && a.key == "":
 		return command.Usage(c, "--idempotency-key has no value")
 	case a.verbose && !a.wait:
@@ -98,7 +105,7 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 	if a.key == "" {
 		a.key = message.NewKey()
 	}
-	r, err := e.RunnerService().StartRun(c.Context(), &runner.StartRunRequest{AgentId: a.agent, Source: peer.Source(), Text: text, IdempotencyKey: a.key})
+	r, err := e.RunnerService().StartRun(c.Context(), &runner.StartRunRequest{AgentId: a.agent, Source: peer.Source(), Text: text, IdempotencyKey: a.key, Thinking: a.thinking})
 	if err != nil {
 		return err
 	}
@@ -114,8 +121,8 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		if a.verbose && !e.Flags.JSON {
-			n := narrator{out: e.Err}
+		if thoughts := a.thinking != "" && a.thinking != "off"; (a.verbose || thoughts) && !e.Flags.JSON {
+			n := narrator{out: e.Err, live: thoughts, quiet: !a.verbose}
 			_ = follow(ctx, e, a.agent, r.GetRunId(), 0, n.tell) // an extra: the wait says what is wrong
 		}
 	}()

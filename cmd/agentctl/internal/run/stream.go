@@ -138,6 +138,8 @@ func line(w io.Writer, r *runner.StreamRunResponse) error {
 // narrator tells on a stream of lines what a run does besides its reply.
 type narrator struct {
 	out     io.Writer
+	live    bool // thoughts are told piece by piece, as they come
+	quiet   bool // and nothing else is told
 	begun   map[string]call
 	thought strings.Builder
 }
@@ -152,16 +154,25 @@ const maxThought = 2000
 
 func (n *narrator) tell(r *runner.StreamRunResponse) error {
 	if r.GetStream() == runner.RunStream_RUN_STREAM_REASONING {
+		if n.live {
+			if n.thought.Len() == 0 {
+				fmt.Fprint(n.out, "thought: ")
+			}
+			fmt.Fprint(n.out, screen.Clean(r.GetText()))
+		}
 		if n.thought.Len() < maxThought {
 			n.thought.WriteString(r.GetText())
 		}
 		return nil
 	}
-	if n.thought.Len() > 0 {
+	switch {
+	case n.thought.Len() > 0 && n.live:
+		fmt.Fprintln(n.out)
+	case n.thought.Len() > 0:
 		fmt.Fprintf(n.out, "thought: %s\n", screen.Line(strings.TrimSpace(n.thought.String())))
-		n.thought.Reset()
 	}
-	if r.GetStream() != runner.RunStream_RUN_STREAM_TOOL {
+	n.thought.Reset()
+	if n.quiet || r.GetStream() != runner.RunStream_RUN_STREAM_TOOL {
 		return nil
 	}
 	if n.begun == nil {

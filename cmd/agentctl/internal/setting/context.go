@@ -35,7 +35,8 @@ func contextCommand(e *command.Env) *cobra.Command {
 		Use:   "show ID THREAD",
 		Short: "Show exactly what the model would be told",
 		Long: `Show exactly what the model would be told in a conversation: each part with its
-estimated tokens. --at looks back to an earlier event of the thread.`,
+estimated tokens. --at looks back to an earlier event of the thread: the messages are
+as they were there; files, memory among them, are as they are now.`,
 		Example: `  agentctl context show alice threads/peers/cli-cli
   agentctl context show alice threads/main --at 12 --json`,
 		Args:              command.Args("ID", "THREAD"),
@@ -59,6 +60,9 @@ estimated tokens. --at looks back to an earlier event of the thread.`,
 				return e.PrintJSON(p)
 			}
 			p.print(e)
+			if at > 0 {
+				e.Note("messages are as of event %d; IDENTITY.md and memory are as they are now, what they held then is not kept", at)
+			}
 			return nil
 		},
 	}

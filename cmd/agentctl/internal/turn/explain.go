@@ -46,7 +46,8 @@ func explainCommand(e *command.Env) *cobra.Command {
 		Use:   "explain ID MESSAGE",
 		Short: "Tell what became of one message",
 		Long: `Tell the story of one message: when it came, who worked on it, each model call
-and tool, what failed, the reply, and its way out. MESSAGE is the id that send
+and tool, what failed, the reply, and its way out; for messages that were answered
+together, which one has the reply and who joined it. MESSAGE is the id that send
 printed, or a run id.`,
 		Example: `  agentctl explain alice 17
   agentctl explain alice 17 --json | jq .steps`,
@@ -78,8 +79,9 @@ printed, or a run id.`,
 
 func full(t *registry.Turn) account {
 	a := accountOf(t)
-	a.Steps = []step{}
+	a.Steps, a.Leader = []step{}, t.GetLeader()
 	for _, s := range t.GetSteps() {
+		a.Joined = append(a.Joined, JoinedOf(s)...)
 		row := step{
 			Seq: s.GetSeq(), Kind: kindName(s.GetKind()), Key: s.GetKey(), Name: s.GetName(), State: stepState(s.GetState()),
 			Class: className(s.GetClass()), CallID: s.GetCallId(), Arguments: s.GetArguments(), Result: string(s.GetResult()),

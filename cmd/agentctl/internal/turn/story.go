@@ -74,6 +74,9 @@ func Story(t *registry.Turn) []Entry {
 	if c := when(t.GetClaimedAt()); !c.IsZero() {
 		l.say(c, Plain, "claimed by a runner, %s after it was pushed", gap(t.GetQueuedAt().AsTime(), c))
 	}
+	if lead := t.GetLeader(); lead != "" && t.GetFate() != registry.Fate_FATE_MERGED {
+		l.say(time.Time{}, Plain, "joined the turn of %s", nameOf(lead))
+	}
 	if n := t.GetInboundEventId(); n > 0 {
 		l.say(time.Time{}, Plain, "recorded in the conversation as event %d", n)
 	}
@@ -126,6 +129,8 @@ func (l *teller) step(s *registry.Step) {
 			outcome, mood := toolOutcome(s.GetResult())
 			l.say(at, mood, "%s: %s in %s", name, outcome, ms)
 		}
+	case registry.StepKind_STEP_KIND_STEER:
+		l.say(at, Plain, "%s: %s here, and %s answered with this one", s.GetKey(), joined(s), isOrAre(len(JoinedOf(s))))
 	default:
 		l.say(at, Plain, "%s: %s", s.GetKey(), stepState(s.GetState()))
 	}
@@ -183,9 +188,14 @@ func (l *teller) end(t *registry.Turn) {
 	case registry.Fate_FATE_REPLIED:
 		l.say(at, Good, "replied: event %d of the conversation%s", t.GetReplyEventId(), after)
 	case registry.Fate_FATE_SILENT:
+		if said(t) {
+			l.say(at, Good, "nothing was left to say at the end%s", after)
+			return
+		}
 		l.say(at, Good, "the agent chose to say nothing%s", after)
 	case registry.Fate_FATE_MERGED:
-		l.say(at, Good, "answered together with another message%s", after)
+		l.say(at, Good, "answered together with %s%s", nameOf(t.GetLeader()), after)
+		l.say(time.Time{}, Plain, "its reply: agentctl explain %s %s", t.GetAgentId(), t.GetLeader())
 	case registry.Fate_FATE_ABORTED:
 		l.say(at, Bad, "aborted%s%s", because(t.GetError()), after)
 	case registry.Fate_FATE_NOT_A_MESSAGE:

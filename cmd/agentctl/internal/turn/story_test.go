@@ -148,3 +148,32 @@ func TestStoryOfAProgram(t *testing.T) {
 		}
 	}
 }
+
+// Messages that were answered together name each other.
+func TestStoryOfMessagesTogether(t *testing.T) {
+	of := func(id string) string { return "0e0e0e0e-0000-4000-8000-000000000000:" + id + ":0123456789abcdef" }
+	leader := &registry.Turn{
+		AgentId: "a1", InboxId: 17, Key: of("17"), State: registry.TurnState_TURN_STATE_DONE, Fate: registry.Fate_FATE_REPLIED, QueuedAt: at(0),
+		Steps: []*registry.Step{{
+			Kind: registry.StepKind_STEP_KIND_STEER, Key: "steer:1", State: registry.StepState_STEP_STATE_DONE,
+			Result: []byte(`{"messages":[{"key":"` + of("18") + `","inbox_id":18},{"key":"` + of("20") + `","inbox_id":20}]}`),
+		}},
+	}
+	if got := told(leader); !strings.Contains(got, "steer:1: messages 18, 20 joined here, and are answered with this one\n") {
+		t.Errorf("the leader:\n%s", got)
+	}
+	if a := full(leader); len(a.Joined) != 2 || a.Joined[1] != (Member{of("20"), 20}) {
+		t.Errorf("for programs: %+v", a.Joined)
+	}
+	member := &registry.Turn{AgentId: "a1", InboxId: 18, Key: of("18"), Leader: of("17"), State: registry.TurnState_TURN_STATE_DONE, Fate: registry.Fate_FATE_MERGED, QueuedAt: at(0)}
+	if got := told(member); !strings.Contains(got, "answered together with message 17\n") || !strings.Contains(got, "agentctl explain a1 "+of("17")+"\n") {
+		t.Errorf("the member:\n%s", got)
+	}
+	if a := full(member); a.Leader != of("17") {
+		t.Errorf("for programs: %+v", a)
+	}
+	member.Fate, member.State = registry.Fate_FATE_UNSPECIFIED, registry.TurnState_TURN_STATE_CLAIMED
+	if got := told(member); !strings.Contains(got, "joined the turn of message 17\n") {
+		t.Errorf("under way:\n%s", got)
+	}
+}

@@ -53,6 +53,8 @@ type account struct {
 	ErrorEventID   int64     `json:"error_event_id"`
 	Resolved       string    `json:"resolved"`
 	Usage          usage     `json:"usage"`
+	Leader         string    `json:"leader,omitempty"` // run that answers it too
+	Joined         []Member  `json:"joined,omitempty"` // whom it answers too
 	Steps          []step    `json:"steps,omitempty"`
 	Delivery       *delivery `json:"delivery,omitempty"`
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
@@ -18,22 +19,43 @@ const (
 	maxUsage, maxUsageLines = 400, 4
 )
 
-// Decision is what a record/decision event tells of a digest (S0-80). It does
-// not repeat the digest: that may hold what was said elsewhere (I14).
+// decision is the content of a record/decision event about a digest.
+type decision struct {
+	Decision string `json:"decision"`
+	Layer    string `json:"layer"`
+	File     string `json:"file"`
+	Digested int64  `json:"digested_id,omitempty"`
+	N        int64  `json:"compaction"`
+	Strategy string `json:"strategy"`
+	Messages int32  `json:"messages"`
+	Version  string `json:"version,omitempty"`
+	Model    string `json:"model,omitempty"`
+	Usage    *usage `json:"usage,omitempty"`
+	MS       int64  `json:"duration_ms,omitempty"`
+}
+
+type usage struct {
+	Input      int64 `json:"input"`
+	Output     int64 `json:"output"`
+	Cached     int64 `json:"cached_input,omitempty"`
+	CacheWrite int64 `json:"cache_write,omitempty"`
+	Reasoning  int64 `json:"reasoning,omitempty"`
+}
+
+// Decision is what a record/decision event tells of a digest (S0-80), with what it
+// has cost. It does not repeat the digest: that may hold what was said elsewhere
+// (I14).
 func Decision(req *registryv1.RecordCompactionRequest, name string, n int64) string {
 	layer := strings.ToLower(strings.TrimPrefix(req.GetLayer().String(), "MEMORY_LAYER_"))
-	d := struct {
-		Decision string `json:"decision"`
-		Layer    string `json:"layer"`
-		File     string `json:"file"`
-		Digested int64  `json:"digested_id,omitempty"`
-		N        int64  `json:"compaction"`
-		Strategy string `json:"strategy"`
-		Messages int32  `json:"messages"`
-		Version  string `json:"version,omitempty"`
-	}{"compaction", layer, name, req.GetDigestedId(), n, req.GetStrategy(), req.GetMessages(), ""}
+	d := decision{
+		Decision: "compaction", Layer: layer, File: name, Digested: req.GetDigestedId(), N: n, Strategy: req.GetStrategy(), Messages: req.GetMessages(),
+		Model: req.GetModel(), MS: req.GetDuration().AsDuration().Milliseconds(),
+	}
 	if req.GetText() != "" {
 		d.Version = agentdir.Version([]byte(req.GetText()))
+	}
+	if u := req.GetUsage(); req.GetModel() != "" {
+		d.Usage = &usage{u.GetInput(), u.GetOutput(), u.GetCachedInput(), u.GetCacheWrite(), u.GetReasoning()}
 	}
 	b, err := json.Marshal(d)
 	if err != nil { // strings and numbers always encode
@@ -42,15 +64,21 @@ func Decision(req *registryv1.RecordCompactionRequest, name string, n int64) str
 	return string(b)
 }
 
-// Step is the row of the turn's journal, so that its tokens are counted.
-func Step(req *registryv1.RecordCompactionRequest, n int64, content string) store.Step {
-	u := req.GetUsage()
-	layer := strings.ToLower(strings.TrimPrefix(req.GetLayer().String(), "MEMORY_LAYER_"))
-	return store.Step{
-		Seq: int(req.GetSeq()), Kind: store.StepCompaction, Key: fmt.Sprintf("compact:%s:%d", layer, n), State: store.StepDone,
-		Name: req.GetModel(), Result: []byte(content), Duration: req.GetDuration().AsDuration(),
-		Usage: store.Usage{Input: u.GetInput(), Output: u.GetOutput(), CachedInput: u.GetCachedInput(), CacheWrite: u.GetCacheWrite(), Reasoning: u.GetReasoning()},
+// Step is the journal's row of a decision, so that its tokens are counted: that of
+// the turn it was made in, or its own.
+func Step(content string) store.Step {
+	var d decision
+	if json.Unmarshal([]byte(content), &d) != nil { // it is ours
+		return store.Step{}
 	}
+	s := store.Step{
+		Kind: store.StepCompaction, Key: fmt.Sprintf("compact:%s:%d", d.Layer, d.N), State: store.StepDone,
+		Name: d.Model, Result: []byte(content), Duration: time.Duration(d.MS) * time.Millisecond,
+	}
+	if u := d.Usage; u != nil {
+		s.Usage = store.Usage{Input: u.Input, Output: u.Output, CachedInput: u.Cached, CacheWrite: u.CacheWrite, Reasoning: u.Reasoning}
+	}
+	return s
 }
 
 // OtherAgents introduces the other agents to a system agent by the beginning of

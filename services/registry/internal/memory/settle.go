@@ -90,7 +90,7 @@ func (s *Files) SettleMark(ctx context.Context, a *directory.Agent, fence store.
 	}
 	fault.Point("compaction.written")
 	if m.Event != "" {
-		err := s.Store.Decide(ctx, store.Ref{Agent: a.ID, Thread: m.Thread}, fence, store.Decision{Key: DecisionKey(m), Content: m.Event})
+		err := s.Store.Decide(ctx, store.Ref{Agent: a.ID, Thread: m.Thread}, fence, store.Decision{Key: DecisionKey(m), Content: m.Event, Step: Step(m.Event)})
 		if err != nil && !errors.Is(err, store.ErrNotFound) { // a thread that was removed is told nothing
 			return s.Fault(a.ID, m.Thread, err)
 		}

@@ -52,12 +52,14 @@ func (s *Service) steer(ctx context.Context, a *directory.Agent, fence store.Fen
 	if err != nil || len(members) == 0 {
 		return nil, err
 	}
+	fault.Point("steer.before")
 	st, err := s.Store.Steer(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, store.Steer{
 		Key: req.GetKey(), Step: req.GetSteerKey(), Seq: int(req.GetSteerSeq()), Members: members,
 	})
 	if err != nil || st.Key == "" {
 		return nil, s.Fault(a.ID, req.GetThreadId(), err)
 	}
+	fault.Point("steer.after")
 	return wire.Steps([]store.Step{st})[0], nil
 }
 

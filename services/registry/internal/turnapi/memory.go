@@ -55,18 +55,20 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 	content := memory.Decision(req, name, c.Mark.N)
 	if ofAgent {
 		c.Mark.Digested = 0
-		if req.GetThreadId() != "" {
-			c.Mark.Thread, c.Mark.Event = req.GetThreadId(), content
+		c.Mark.Thread = req.GetThreadId()
+		if list := req.GetThreads(); c.Mark.Thread == "" && len(list) > 0 {
+			c.Mark.Thread = list[0].GetThreadId() // a person asked: it is told where the records stand
+		}
+		if c.Mark.Thread != "" {
+			c.Mark.Event = content
 		}
 		for _, t := range req.GetThreads() {
 			c.Threads = append(c.Threads, store.MemoryMark{Layer: t.GetThreadId(), N: t.GetCompactions(), Digested: t.GetDigestedId()})
 		}
 		a.SettleMemory(0)
 	} else {
-		c.Decision = store.Decision{Key: memory.DecisionKey(c.Mark), Content: content}
-		if req.GetKey() != "" {
-			c.Decision.Turn, c.Decision.Step = req.GetKey(), memory.Step(req, c.Mark.N, content)
-		}
+		c.Decision = store.Decision{Key: memory.DecisionKey(c.Mark), Content: content, Turn: req.GetKey(), Step: memory.Step(content)}
+		c.Decision.Step.Seq = int(req.GetSeq())
 	}
 	fault.Point("compaction.commit")
 	m, err := s.Store.Compact(ctx, r, fence, c)

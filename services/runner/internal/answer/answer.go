@@ -8,10 +8,13 @@ package answer
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/price"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 )
 
@@ -45,6 +48,26 @@ type Try struct {
 	Counts bool // charged to the message
 	Again  bool // another try may help
 	Wait   time.Duration
+}
+
+// Thinking is how a message of the owner's asks its run to think; empty: as the
+// provider is set. What anybody else writes there asks for nothing.
+func Thinking(source, content string) string {
+	var c struct {
+		Thinking string `json:"thinking"`
+	}
+	if !strings.HasPrefix(source, consoles) || json.Unmarshal([]byte(content), &c) != nil || BadThinking(c.Thinking) != "" {
+		return ""
+	}
+	return c.Thinking
+}
+
+const consoles = "external:console:"
+
+// BadThinking answers what is wrong with a word that asks for thinking.
+func BadThinking(s string) (problem string) {
+	_, problem = anthropic.ParseThinking(s)
+	return problem
 }
 
 // Meter counts; [obs.RunnerMetrics] does.

@@ -108,7 +108,11 @@ func (s Service) strategy(job *memory.Job, value map[string]string) error {
 		window = m.Window
 	}
 	out := number(value["max_output_tokens"])
-	told := func(ctx context.Context, _ time.Duration, _ model.Usage) error { return ctx.Err() }
+	told := func(ctx context.Context, took time.Duration, u model.Usage) error {
+		s.Meter.ObserveStep("compaction", took)
+		m.Count(s.Meter, m.Name, u)
+		return ctx.Err()
+	}
 	job.Strategy, job.Model = fit.NewSummarise(m, window-out-prompt.Reserve, out, told), m.Provider+"/"+m.Name
 	return nil
 }

@@ -8,6 +8,7 @@ package memoryapi
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,6 +33,7 @@ type Service struct {
 	Models  answer.Models
 	Claims  *claim.Set
 	Memory  *memory.Registry
+	Meter   answer.Meter
 }
 
 // BuildContext answers what the model would get for a message of a conversation
@@ -75,6 +77,11 @@ func (s Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) (
 	}
 	scope.Keep = fit.Keep(compaction(value), scope.ContextWindow-scope.MaxOutput-prompt.Reserve)
 
+	if at := req.GetAtEvent(); at > 0 {
+		if scope.Digested, err = s.digestedAt(ctx, req, at); err != nil {
+			return scope, err
+		}
+	}
 	peek := &registrypb.PeekEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()},
 		Filter: "type = 'message'", Limit: int32(min(recent+1, 1000)), Tail: true,
@@ -102,6 +109,26 @@ func (s Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) (
 		return scope, err
 	}
 	return scope, s.workdir(ctx, req.GetAgentId(), &scope)
+}
+
+// digestedAt is how far the conversation was digested at an event: the last decision
+// before it says so, and none means not at all.
+func (s Service) digestedAt(ctx context.Context, req *runnerpb.BuildContextRequest, at int64) (int64, error) {
+	page, err := s.Threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
+		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()},
+		Filter: fmt.Sprintf("type = 'record' AND subtype = 'decision' AND id <= %d", at), Limit: 100, Tail: true,
+	})
+	var upto int64
+	for _, e := range page.GetEvents() {
+		var d struct {
+			Layer    string `json:"layer"`
+			Digested int64  `json:"digested_id"`
+		}
+		if json.Unmarshal([]byte(e.GetContent()), &d) == nil && d.Layer == "thread" {
+			upto = d.Digested
+		}
+	}
+	return upto, err
 }
 
 // settings are an agent's, without the model that nobody chose: the runner's

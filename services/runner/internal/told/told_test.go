@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/run"
@@ -131,5 +133,55 @@ func TestJournalTellsWhatWasHeard(t *testing.T) {
 				t.Fatalf("seed %d: a reader at %d.%d got\n%s, want\n%s", seed, r.seq>>32, r.seq&(1<<32-1), got, want)
 			}
 		}
+	}
+}
+
+// S1-50: what a tool printed is live only. Who stopped reading at any of it gets the
+// end from the journal, under the number at which those who stayed have seen it.
+func TestUpdatesAreLive(t *testing.T) {
+	s := (&run.Hub{}).Open("k", 1)
+	v := voice.New(s)
+	v.Begin(nil)
+	v.Call()
+	v.Delta(model.Delta{Text: "let me look"})
+	c := model.ToolCall{ID: "c1", Name: "bash_exec", Arguments: []byte("{}")}
+	resp := model.Response{Text: "let me look", ToolCalls: []model.ToolCall{c}}
+	_, result, _ := step.NewAnswer(resp, v.Answered())
+	row := step.Intent(2, 1, 1, step.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
+	v.Settled()
+	v.ToolStart(1, c)
+	print := v.Output(1, c)
+	print([]byte("one"))
+	print([]byte("two"))
+	row = step.Settled(row, pb.StepState_STEP_STATE_DONE, []byte(`{"stdout":"onetwo"}`))
+	v.ToolEnd(1, c, row.GetResult())
+	live, err := s.Next(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tale := told.Of([]*pb.Step{step.Model(1, 1, "p", model.Request{}, resp, result), row})
+	updates := 0
+	for n, i := range live {
+		if i.Phase == run.Update {
+			updates++
+		}
+		var want []run.Item // what is to come and is not an update
+		for _, later := range live[n+1:] {
+			if later.Phase != run.Update && later.Phase != run.Restart {
+				want = append(want, later)
+			}
+		}
+		var got []run.Item
+		for _, later := range tale.After(i.Seq) {
+			if later.Phase != run.Restart {
+				got = append(got, later)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("after %d (%s): %s", i.Seq, i.Phase, diff)
+		}
+	}
+	if updates != 2 {
+		t.Errorf("%d updates", updates)
 	}
 }

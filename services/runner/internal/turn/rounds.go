@@ -7,6 +7,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/answer"
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
@@ -121,7 +122,7 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 	for {
 		var p prompt.Prompt
 		req, p = t.fit.Request(said)
-		req.Try = t.tries + 1
+		req.Try, req.Thinking = t.tries+1, answer.Thinking(t.begun.GetInbound().GetSource(), t.begun.GetInbound().GetContent())
 		t.last = transcript{p.System, p.Messages}
 		if err := t.trusted(ctx); err != nil {
 			return req, resp, try, err

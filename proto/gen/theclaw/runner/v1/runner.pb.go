@@ -465,7 +465,8 @@ type StartRunRequest struct {
 	// idempotency_key makes a repeat answer the same run.
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// thinking of the model in this run, instead of its provider's setting: off,
-	// adaptive, or a number of tokens. Models that cannot be told think as they do.
+	// adaptive, or a number of tokens. Models that cannot be told think as they do; it
+	// counts for messages from the console.
 	Thinking      string `protobuf:"bytes,5,opt,name=thinking,proto3" json:"thinking,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -3,7 +3,9 @@ package anthropic
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,6 +46,23 @@ type Thinking struct {
 	Adaptive bool
 	// Budget is a number of tokens, for models that want one; at least 1,024.
 	Budget int
+}
+
+// minBudget is the least budget the Messages API takes, in tokens.
+const minBudget = 1024
+
+// ParseThinking reads off, adaptive, or a number of tokens; empty is off.
+func ParseThinking(s string) (t Thinking, problem string) {
+	switch n, err := strconv.Atoi(s); {
+	case s == "" || s == "off":
+	case s == "adaptive":
+		t.Adaptive = true
+	case err != nil || n < minBudget:
+		return t, fmt.Sprintf("thinking must be off, adaptive or a number of tokens from %d", minBudget)
+	default:
+		t.Budget = n
+	}
+	return t, ""
 }
 
 // String and GoString name the provider only, so that no way of printing a

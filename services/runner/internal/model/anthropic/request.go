@@ -21,15 +21,19 @@ func (d *Driver) params(req model.Request) (sdk.MessageNewParams, []option.Reque
 	if p.MaxTokens <= 0 {
 		p.MaxTokens = DefaultMaxOutput
 	}
-	think := d.cfg.Thinking != (Thinking{}) && mayThink(req.Messages)
+	how := d.cfg.Thinking
+	if req.Thinking != "" {
+		how, _ = ParseThinking(req.Thinking) // it was checked where it came from
+	}
+	think := how != (Thinking{}) && mayThink(req.Messages)
 	var options []option.RequestOption
 	switch {
-	case think && d.cfg.Thinking.Adaptive:
+	case think && how.Adaptive:
 		options = append(options, option.WithJSONSet("thinking", map[string]any{"type": "adaptive", "display": "summarized"}))
 	case think:
 		// Set as JSON: the SDK writes warnings about this form to stderr.
-		options = append(options, option.WithJSONSet("thinking", map[string]any{"type": "enabled", "budget_tokens": d.cfg.Thinking.Budget}))
-		p.MaxTokens += int64(d.cfg.Thinking.Budget) // the budget is a part of it
+		options = append(options, option.WithJSONSet("thinking", map[string]any{"type": "enabled", "budget_tokens": how.Budget}))
+		p.MaxTokens += int64(how.Budget) // the budget is a part of it
 	case req.Temperature != nil: // thinking takes none
 		p.Temperature = sdk.Float(*req.Temperature)
 	}

@@ -9,13 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 
 	"github.com/theclaw/agents/internal/price"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
 	"github.com/theclaw/agents/services/runner/internal/model/provider/known"
 	"github.com/theclaw/agents/services/runner/internal/model/wire"
@@ -161,16 +161,11 @@ func (e fileEntry) provider(name, dir string, getenv func(string) string) (p Pro
 
 // figures takes over what is written as numbers.
 func (e fileEntry) figures(p *Provider) (problem string) {
-	switch n, err := strconv.Atoi(e.Thinking); {
-	case e.Thinking == "" || e.Thinking == "off":
-	case p.API != apiAnthropic:
+	if p.thinking, problem = anthropic.ParseThinking(e.Thinking); problem != "" {
+		return problem
+	}
+	if p.thinking != (anthropic.Thinking{}) && p.API != apiAnthropic {
 		return "thinking can be set for api anthropic only; models of others think as they do"
-	case e.Thinking == "adaptive":
-		p.thinking.Adaptive = true
-	case err != nil || n < minThinking:
-		return fmt.Sprintf("thinking must be off, adaptive or a number of tokens from %d", minThinking)
-	default:
-		p.thinking.Budget = n
 	}
 	for name, f := range e.Price {
 		for _, n := range []*float64{f.Input, f.Output, f.CacheRead, f.CacheWrite} {
@@ -189,8 +184,4 @@ func (e fileEntry) figures(p *Provider) (problem string) {
 	return ""
 }
 
-const (
-	// minThinking is the least budget the Messages API takes, in tokens.
-	minThinking = 1024
-	maxPrice    = 1e6
-)
+const maxPrice = 1e6
