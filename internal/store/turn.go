@@ -38,6 +38,7 @@ type Begin struct {
 	Event        thread.Event // as in the inbox
 	Key          string
 	Tuple        string // stored in a new thread
+	Opening      string // content of the record/decision event that follows the first event of a thread; empty: none
 	ReplyContext string
 	Alone        bool
 	Tail         int      // message events of context to answer
@@ -216,6 +217,7 @@ type Finish struct {
 	Apology   string // content of the apology event (dead); empty: none
 	Error     string // one line (dead, aborted)
 	Record    string // content of the record/error event (dead)
+	Decision  string // content of the record/decision event of a fate that says nothing (silent, aborted); empty: none
 	Steps     []Step
 	Toolcalls map[string]string
 	// Deliver tells whether replies of this thread have a channel; Console that

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,8 @@ import (
 )
 
 // S0-32, S0-34, S0-74, S0-91 to S0-94: two channels with two peers each, at the same
-// time, and the directories that each mode makes of them.
+// time, and the directories that each mode makes of them; S0-80: why another mode than
+// the usual one led there is told once, behind the first message.
 func TestModes(t *testing.T) {
 	w := world.Start(t, quick(""))
 	for mode, want := range map[string][]string{
@@ -46,7 +48,13 @@ func TestModes(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(w.Home, "agents", mode, filepath.FromSlash(id), "events.db")); err != nil {
 				t.Error(err)
 			}
-			events += len(w.Events(t, mode, id, ""))
+			events += len(w.Events(t, mode, id, "type = 'message'"))
+			decided := w.Events(t, mode, id, "subtype = 'decision'")
+			if told := len(decided) == 1 && decided[0].GetId() == 2; told != (mode != "per-peer") || len(decided) > 1 {
+				t.Errorf("%s: told %v", id, decided)
+			} else if told && !strings.HasPrefix(decided[0].GetContent(), fmt.Sprintf(`{"decision":"route","thread":%q,"mode":%q,"inbox_id":`, id, mode)) {
+				t.Errorf("%s: told %s", id, decided[0].GetContent())
+			}
 		}
 		list, err := w.Threads.ListThreads(t.Context(), &registryv1.ListThreadsRequest{AgentId: mode})
 		if err != nil || events != 16 || !slices.Equal(slices.DeleteFunc(list.GetThreadIds(), func(id string) bool { return id == "inbox" }), want) {

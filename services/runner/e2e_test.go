@@ -266,8 +266,12 @@ func TestSilence(t *testing.T) {
 	w.Create(t, "a1", "")
 	turn := w.Say(t, "a1", server.Peer("bob"), "fyi")
 	want(t, w, turn, registrypb.Fate_FATE_SILENT, "")
-	if got := kinds(t, w, turn); !slices.Equal(got, []string{"external message"}) || turn.GetDelivery() != nil {
+	if got := kinds(t, w, turn); !slices.Equal(got, []string{"external message", "self record/decision"}) || turn.GetDelivery() != nil {
 		t.Errorf("thread holds %q, delivery %v", got, turn.GetDelivery())
+	}
+	// S0-80
+	if d := w.Events(t, "a1", turn.GetThreadId(), "subtype = 'decision'"); len(d) != 1 || d[0].GetContent() != `{"decision":"skip","why":"silent","inbox_id":1}` {
+		t.Errorf("decided %v", d)
 	}
 	turn = w.Say(t, "a1", server.Peer("bob"), "well?")
 	if turn.GetFate() != replied {

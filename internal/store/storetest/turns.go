@@ -195,6 +195,20 @@ var turns = map[string]func(*testing.T, *fixture){
 		_, err := f.Finish(t.Context(), threadA, runner, store.Finish{Key: "unknown"})
 		is(t, err, store.ErrNoTurn)
 	},
+	"the first event of a thread alone tells why it is there": func(t *testing.T, f *fixture) {
+		f.push(t, "x")
+		f.push(t, "y")
+		list := f.open(t).Events
+		f.ensure(t)
+		for _, p := range []store.Pending{list[0], list[0], list[1]} {
+			b := begin(p)
+			b.Opening, b.Tail, b.Alone = `{"decision":"route"}`, 9, true
+			begun, err := f.Begin(t.Context(), threadA, runner, b)
+			ok(t, err)
+			equal(t, "inbound and tail", []any{begun.Inbound.Content, len(begun.Tail)}, []any{p.Event.Content, map[bool]int{true: 1, false: 2}[p.Key == list[0].Key]})
+		}
+		equal(t, "events", kinds(f.all(t, threadA)), []string{"in", "decision", "in"})
+	},
 	"fates": func(t *testing.T, f *fixture) {
 		for _, c := range []struct {
 			fin  store.Finish
@@ -202,6 +216,7 @@ var turns = map[string]func(*testing.T, *fixture){
 			open int64
 		}{
 			{store.Finish{Fate: store.FateSilent}, []string{"in"}, 0},
+			{store.Finish{Fate: store.FateSilent, Decision: "{}"}, []string{"in", "decision"}, 0},
 			{store.Finish{Fate: store.FateMerged}, []string{"in"}, 0},
 			{store.Finish{Fate: store.FateAborted, Error: "why"}, []string{"in"}, 0},
 			{store.Finish{Fate: store.FateDead, Error: "why", Record: "{}"}, []string{"in", "error"}, 0},

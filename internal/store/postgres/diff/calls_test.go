@@ -108,7 +108,7 @@ func (m *pair) Begin(t *rapid.T) {
 	id, th := m.event(t, "event")
 	b := store.Begin{
 		Alone: pick(t, "alone", true, true, false), Tail: pick(t, "tail", 0, 1, 3, 50), Subscribe: flip(t, "subscribe"), Handler: pick(t, "handler", "h", "h", "g"),
-		Tuple: pick(t, "tuple", "", "t1"), ReplyContext: "{}", Layers: []string{"memory/b", "memory/a"},
+		Tuple: pick(t, "tuple", "", "t1"), Opening: pick(t, "opening", "", `{"decision":"route"}`), ReplyContext: "{}", Layers: []string{"memory/b", "memory/a"},
 	}
 	followers := m.followers(t, id)
 	m.both(t, "ensure", func(s *side) (any, error) { return s.Ensure(ctx, s.ref(th), "") })
@@ -170,7 +170,8 @@ func (m *pair) Finish(t *rapid.T) {
 	fin := store.Finish{
 		Fate:  pick(t, "fate", store.FateReplied, store.FateReplied, store.FateReplied, store.FateSilent, store.FateDead, store.FateAborted),
 		Reply: pick(t, "reply", words...), Apology: pick(t, "apology", "", "sorry"), Error: pick(t, "error", words...), Record: "{}",
-		Deliver: pick(t, "deliver", true, true, false), Console: pick(t, "console", false, false, true), BootID: "b1",
+		Decision: pick(t, "decision", "", `{"decision":"skip"}`),
+		Deliver:  pick(t, "deliver", true, true, false), Console: pick(t, "console", false, false, true), BootID: "b1",
 	}
 	fin.Steps, fin.Toolcalls = m.steps(t)
 	settle := flip(t, "settle")

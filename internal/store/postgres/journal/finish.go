@@ -25,7 +25,7 @@ func (s *FinishStep) Load(tx *unit.Tx) {
 	key := s.fin.Key
 	s.book.loadTurns(tx)
 	s.book.loadStates(tx, s.fin.Steps, true)
-	s.book.loadUsed(tx, append(toolcallKeys(key, s.fin.Toolcalls), key+":out", key+":err", key+":apology")...)
+	s.book.loadUsed(tx, append(toolcallKeys(key, s.fin.Toolcalls), key+":out", key+":err", key+":apology", key+":decided")...)
 	s.book.front.Load(tx, !s.fin.Deliver || s.fin.Console)
 }
 
@@ -66,7 +66,10 @@ func (b *book) finish(tx *unit.Tx, fin store.Finish) (store.Finished, error) {
 		if fin.Apology != "" {
 			b.say(tx, fin.Key+":apology", fin.Apology, way)
 		}
-	default: // the other fates say nothing
+	default: // the other fates say nothing to anybody
+		if fin.Decision != "" {
+			b.record(tx, fin.Key+":decided", thread.SubtypeDecision, fin.Decision)
+		}
 	}
 	tx.Exec(`UPDATE turn SET state = 'done', fate = $4, error = CASE WHEN $5 = '' THEN error ELSE $5 END, reply_id = $6, error_id = $7, not_before = 0, finished_at = $8
 		WHERE `+ofThread+" AND key = $3", fin.Key, string(fin.Fate), fin.Error, out.ReplyID, out.ErrorEventID, tx.Time.UnixMilli())

@@ -163,6 +163,9 @@ func (s *BeginStep) recordInbound(tx *unit.Tx) int64 {
 	if s.inbound.Type == thread.TypeMessage && s.b.Tail > 0 {
 		s.tail = append(s.tail[max(len(s.tail)-s.b.Tail+1, 0):], s.inbound)
 	}
+	if id == 1 && s.b.Opening != "" {
+		s.book.record(tx, s.b.Key+":opened", thread.SubtypeDecision, s.b.Opening)
+	}
 	return id
 }
 

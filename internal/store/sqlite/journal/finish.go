@@ -41,7 +41,8 @@ func finish(tx *db.Tx, f store.Fence, fin store.Finish, t turnRow) (store.Finish
 		if err == nil && fin.Apology != "" {
 			_, err = say(tx, f, way, fin.Key+":apology", fin.Apology)
 		}
-	default: // the other fates say nothing
+	default: // the other fates say nothing to anybody
+		err = decide(tx, f, fin.Key+":decided", fin.Decision)
 	}
 	if err != nil {
 		return out, err
@@ -55,6 +56,16 @@ func finish(tx *db.Tx, f store.Fence, fin store.Finish, t turnRow) (store.Finish
 	}
 	out.OutboxHead, err = outbox.Head(tx)
 	return out, err
+}
+
+// decide appends what was decided, once, when there is something to tell.
+func decide(tx *db.Tx, f store.Fence, key, content string) error {
+	if content == "" {
+		return nil
+	}
+	sub := thread.SubtypeDecision
+	_, _, err := tx.InsertOnce(key, f.Token, store.NewEvent{Source: thread.SourceSelf, Type: thread.TypeRecord, Subtype: &sub, Content: content})
+	return err
 }
 
 // way is how what is said in a thread leaves it.

@@ -127,6 +127,9 @@ func recordInbound(tx *db.Tx, f store.Fence, b store.Begin) (int64, error) {
 	if err == nil && fresh && b.Tuple != "" { // it is missing when the process died after making the thread
 		_, err = tx.Exec("UPDATE x_meta SET tuple = ? WHERE tuple = ''", b.Tuple)
 	}
+	if err == nil && fresh && id == 1 {
+		err = decide(tx, f, b.Key+":opened", b.Opening)
+	}
 	return id, err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/decision"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/memory"
 	"github.com/theclaw/agents/services/registry/internal/wire"
@@ -106,6 +107,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		Handler: handler,
 		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
 		Members: members, IfStarted: s.Shared != nil,
+		Opening: decision.Opened(r.Thread, set.Config.Routing.Default, ev.ID),
 	})
 	if err != nil {
 		return nil, s.Fault(a.ID, r.Thread, err)
@@ -173,6 +175,8 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	fin.Deliver, fin.Console = delivery(set, tuple, r.Thread)
 	label := "T7"
 	switch fin.Fate {
+	case store.FateSilent:
+		fin.Decision = decision.Silent(req.GetInboxId())
 	case store.FateReplied:
 		fin.Reply = replyContent(req.GetText(), rc)
 	case store.FateDead:
