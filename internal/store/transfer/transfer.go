@@ -71,9 +71,9 @@ func (m Move) ToDatabase(ctx context.Context) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	scratch, err := os.MkdirTemp(m.Home.RunDir(), "transfer-")
+	scratch, err := m.room()
 	if err != nil {
-		return r, agentdir.Fault(fmt.Errorf("make room for copies: %w", err))
+		return r, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	from := &directory{home: m.Home, agent: m.Agent, path: a.Path, inbox: a.Inbox(), scratch: scratch}
@@ -110,9 +110,9 @@ func (m Move) ToHome(ctx context.Context) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	scratch, err := os.MkdirTemp(m.Home.RunDir(), "transfer-")
+	scratch, err := m.room()
 	if err != nil {
-		return r, agentdir.Fault(fmt.Errorf("make room for copies: %w", err))
+		return r, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	err = pgx.BeginFunc(ctx, m.Pool, func(tx pgx.Tx) error {
@@ -136,23 +136,53 @@ func (m Move) ToHome(ctx context.Context) (r Report, err error) {
 	return r, nil
 }
 
+// room makes a directory for copies, and removes what a killed move has left of its own:
+// the caller holds the home's lock, so nobody is at it.
+func (m Move) room() (string, error) {
+	const name = "transfer-"
+	left, err := filepath.Glob(filepath.Join(m.Home.RunDir(), name+"*"))
+	for _, dir := range left {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	dir, made := os.MkdirTemp(m.Home.RunDir(), name)
+	if err := errors.Join(err, made); err != nil {
+		return "", agentdir.Fault(fmt.Errorf("make room for copies: %w", err))
+	}
+	return dir, nil
+}
+
 // arrive makes the agent's directory, or finds the one that a killed move has made.
-func (m Move) arrive(ctx context.Context, dir agentdir.Dir, from *database, scratch string, r *Report) (err error) {
+func (m Move) arrive(ctx context.Context, dir agentdir.Dir, from *database, scratch string, r *Report) error {
 	if dir.Check() == nil {
-		to := &directory{home: m.Home, agent: m.Agent, path: dir.Path, inbox: dir.Inbox(), scratch: scratch}
+		a, err := m.Home.Load(m.Agent)
+		if err != nil {
+			return err
+		}
+		to := &directory{home: m.Home, agent: m.Agent, path: a.Path, inbox: a.Inbox(), scratch: scratch}
 		if *r, err = m.same(ctx, from.read, nil, to.read); err != nil {
 			return err
 		}
 		return m.confirm(*r)
 	}
-	_, err = m.Home.Create(m.Agent, agentdir.Spec{Prepare: func(path string) error {
+	_, err := m.Home.Create(m.Agent, agentdir.Spec{Prepare: func(path string) (err error) {
 		to := &directory{home: m.Home, agent: m.Agent, path: path, inbox: filepath.Join(path, "inbox"), scratch: scratch}
 		if *r, err = m.same(ctx, from.read, func(row rows.Row) error { return to.put(ctx, row) }, to.finished); err != nil {
 			return errors.Join(err, to.close())
 		}
 		return m.confirm(*r)
 	}})
-	return err
+	if err != nil {
+		return err
+	}
+	a, err := m.Home.Load(m.Agent)
+	if err == nil && a.Inbox() != dir.Inbox() {
+		err = fault.New(codes.FailedPrecondition, fault.ConfigInvalid, "agent '"+m.Agent+"' has its inbox elsewhere on one machine: inbox.path in its config.yaml",
+			"take inbox.path out of its config.yaml, then move it")
+	}
+	if err != nil { // the rows are still where they were
+		return errors.Join(err, os.RemoveAll(dir.Path))
+	}
+	return nil
 }
 
 // same reads the source, writes its rows where write is given, and compares what the

@@ -238,6 +238,17 @@ func TestThereAndBack(t *testing.T) {
 	}
 
 	ok(t, os.Remove(w.home.RegistryDB())) // as in a home that has never seen the agent
+	conf := func(from, to string) {
+		t.Helper()
+		_, err := w.pg.Shards().Of("alice").Exec(ctx, "UPDATE agent_file SET content = replace(convert_from(content, 'UTF8'), $1, $2)::bytea WHERE name = 'config.yaml'", from, to)
+		ok(t, err)
+	}
+	conf("kind: user", "kind: user\ninbox:\n  path: box")
+	_, err = w.move("alice", true).ToHome(ctx)
+	if _, gone := os.Stat(w.home.AgentDir("alice")); !fault.Is(err, fault.ConfigInvalid) || !errors.Is(gone, os.ErrNotExist) {
+		t.Errorf("an inbox elsewhere: %v, %v", err, gone)
+	}
+	conf("kind: user\ninbox:\n  path: box", "kind: user")
 	dry, err = w.move("alice", false).ToHome(ctx)
 	ok(t, err)
 	if _, err := os.Stat(w.home.AgentDir("alice")); dry.Digest != there.Digest || !errors.Is(err, os.ErrNotExist) {
