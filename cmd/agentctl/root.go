@@ -25,6 +25,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/memory"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migrate"
+	"github.com/theclaw/agents/cmd/agentctl/internal/migratestore"
 	"github.com/theclaw/agents/cmd/agentctl/internal/process"
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/prune"
@@ -108,7 +109,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, provider.Command(e), usage.Command(e), memory.Command(e))
 	subs = append(subs, cmds.Command(e))
 	subs = append(subs, doctor.Commands(e)...)
-	subs = append(subs, fsck.Command(e), migrate.Command(e), prune.Command(e))
+	subs = append(subs, fsck.Command(e), migrate.Command(e), migratestore.Command(e), prune.Command(e))
 	subs = append(subs, process.Commands(e)...)
 	subs = append(subs, archive.Commands(e)...)
 	subs = append(subs, identity.Certs(e), identity.Token(e), audit.Command(e), approvals.Command(e))

@@ -85,7 +85,7 @@ var good = map[string][]string{
 	"cmds find": {"nothing of the kind"}, "cmds info": {"x"}, "cmds list": {},
 	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "drill": {}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"}, "fsck": {},
 	"file get": {"a1", "USAGE.md"}, "file put": {"a1", "USAGE.md"}, "help": {"send"}, "init": {"a1"}, "lease list": {}, "list": {}, "memory compact": {"a1"}, "memory edit": {"a1"}, "memory show": {"a1"}, "restore": {"x.tar"},
-	"migrate": {"a1"}, "send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"},
+	"migrate": {"a1"}, "migrate-store": {"--to=database", "--dsn=postgres:///none?host=/no/such", "a1"}, "send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"},
 	"thread dispatch": {"--thread", "/no/such"}, "thread info": {"--thread", "/no/such"}, "thread init": {"/dev/null/x"},
 	"thread peek": {"--thread", "/no/such", "--last-event-id", "0"}, "thread pop": {"--thread", "/no/such", "--consumer", "c", "--last-event-id", "0"},
 	"thread push":      {"--thread", "/no/such", "--source", "s", "--type", "message", "--content", "x"},
@@ -100,7 +100,7 @@ var offline = map[string]bool{"certs init": true, "completion": true, "help": tr
 
 // works are the commands that need no service but a home, a file or a program.
 var works = map[string]bool{
-	"audit show": true, "audit verify": true, "backup": true, "certs issue": true, "certs rotate": true, "certs show": true, "restore": true, "drill": true, "migrate": true,
+	"audit show": true, "audit verify": true, "backup": true, "certs issue": true, "certs rotate": true, "certs show": true, "restore": true, "drill": true, "migrate": true, "migrate-store": true,
 	"token rotate":    true,
 	"thread dispatch": true, "thread info": true, "thread init": true, "thread peek": true, "thread pop": true, "thread push": true,
 	"thread subscribe": true, "thread unsubscribe": true,
@@ -189,6 +189,7 @@ func TestUsageErrors(t *testing.T) {
 		"run", "run wait", "run wait a1", "run wait a1 r --timeout 48h", "run stream a1 r --after x", "cancel a1", "cancel a1 x", "cancel a1 0", "top --every 10ms",
 		"backup", "backup x.tar --agent ../x", "restore", "restore x.tar --agent=", "restore x.tar --as ../x", "restore x.tar --as=",
 		"cmds", "cmds find", "cmds find x --limit 0", "cmds scan", "migrate", "migrate a1 --all",
+		"migrate-store", "migrate-store a1", "migrate-store a1 --to x --dsn y", "migrate-store a1 --to home", "migrate-store a1 --all --to home --dsn y", "migrate-store ../x --to home --dsn y",
 		"drill --kills 0", "drill --kills x", "drill --seed -1",
 		"dlq list a1 --all", "errors list --limit 0", "errors list --agent ../x", "context show a1 x", "context show a1 threads/main --at -1",
 		"usage --by x", "usage a1 --since x", "usage --since 0d", "providers", "providers test",

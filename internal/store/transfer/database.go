@@ -13,6 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
+	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -28,7 +29,7 @@ type database struct {
 	agent  string
 	queued pgx.Batch
 	size   int
-	last   Row // event that was put last, for the row of its thread
+	last   rows.Row // event that was put last, for the row of its thread
 	tokens map[string]int64
 }
 
@@ -77,31 +78,31 @@ func (d *database) hold(ctx context.Context) error {
 }
 
 // read tells every row of the agent, in the order of the format.
-func (d *database) read(ctx context.Context, emit func(Row) error) error {
+func (d *database) read(ctx context.Context, emit func(rows.Row) error) error {
 	if err := d.end(ctx); err != nil {
 		return err
 	}
-	if err := d.rows(ctx, "", fileTable, "agent_file WHERE agent_id = $1 AND $2 = ''", emit); err != nil {
+	if err := d.rows(ctx, "", rows.File, "agent_file WHERE agent_id = $1 AND $2 = ''", emit); err != nil {
 		return err
 	}
-	rows, err := d.tx.Query(ctx, "SELECT thread_id FROM thread WHERE agent_id = $1 ORDER BY thread_id <> 'inbox', thread_id", d.agent)
+	ids, err := d.tx.Query(ctx, "SELECT thread_id FROM thread WHERE agent_id = $1 ORDER BY thread_id <> 'inbox', thread_id", d.agent)
 	if err != nil {
 		return unit.Problem(err)
 	}
-	threads, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	threads, err := pgx.CollectRows(ids, pgx.RowTo[string])
 	if err != nil {
 		return unit.Problem(err)
 	}
 	for _, th := range threads {
-		if err := d.rows(ctx, th, threadTable, "thread WHERE agent_id = $1 AND thread_id = $2", emit); err != nil {
+		if err := d.rows(ctx, th, rows.Thread, "thread WHERE agent_id = $1 AND thread_id = $2", emit); err != nil {
 			return err
 		}
-		for _, t := range tables {
+		for _, t := range rows.All {
 			from := t.Name + " WHERE agent_id = $1 AND thread_id = $2"
 			switch {
 			case t.Inbox && th != thread.Inbox:
 				continue
-			case t == fenceTable && th == thread.Inbox: // no token is given twice, wherever it was written
+			case t == rows.Fence && th == thread.Inbox: // no token is given twice, wherever it was written
 				from = `(SELECT resource, MAX(token) AS token FROM (SELECT resource, token FROM fence WHERE agent_id = $1 AND thread_id = $2
 					UNION ALL SELECT resource, token FROM lease WHERE agent_id = $1 AND token > 0) x GROUP BY resource) y`
 			}
@@ -113,11 +114,11 @@ func (d *database) read(ctx context.Context, emit func(Row) error) error {
 	return nil
 }
 
-func (d *database) rows(ctx context.Context, th string, t *Table, from string, emit func(Row) error) error {
+func (d *database) rows(ctx context.Context, th string, t *rows.Table, from string, emit func(rows.Row) error) error {
 	cols := make([]string, len(t.Columns))
 	for i, c := range t.Columns {
 		cols[i] = c.Name
-		if c.Kind == Bool {
+		if c.Kind == rows.Bool {
 			cols[i] += "::int::bigint"
 		}
 	}
@@ -125,48 +126,48 @@ func (d *database) rows(ctx context.Context, th string, t *Table, from string, e
 	if t.Order != "" {
 		sql += " ORDER BY " + t.Order
 	}
-	rows, err := d.tx.Query(ctx, sql, d.agent, unit.Stored(th))
+	found, err := d.tx.Query(ctx, sql, d.agent, unit.Stored(th))
 	if err != nil {
 		return unit.Problem(err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		dest := t.dest()
-		if err := rows.Scan(dest...); err != nil {
+	defer found.Close()
+	for found.Next() {
+		dest := t.Dest()
+		if err := found.Scan(dest...); err != nil {
 			return fmt.Errorf("read %s of %s: %w", t.Name, th, err)
 		}
 		if err := unit.Restore(dest); err != nil {
 			return err
 		}
-		if err := emit(Row{th, t, t.values(dest)}); err != nil {
+		if err := emit(rows.Row{Thread: th, Table: t, Values: t.Values(dest)}); err != nil {
 			return err
 		}
 	}
-	return unit.Problem(rows.Err())
+	return unit.Problem(found.Err())
 }
 
 // put writes a row, soon.
-func (d *database) put(ctx context.Context, r Row) error {
+func (d *database) put(ctx context.Context, r rows.Row) error {
 	args := []any{d.agent}
 	names := "agent_id"
-	if r.Table != fileTable {
+	if r.Table != rows.File {
 		args, names = append(args, unit.Stored(r.Thread)), "agent_id, thread_id"
 	}
 	for i, v := range r.Values {
-		if n, ok := v.(int64); ok && r.Table.Columns[i].Kind == Bool {
+		if n, ok := v.(int64); ok && r.Table.Columns[i].Kind == rows.Bool {
 			v = n != 0
 		}
 		args = append(args, unit.Stored(v))
 	}
-	names += ", " + r.Table.names()
+	names += ", " + r.Table.Names()
 	switch r.Table {
-	case fileTable:
+	case rows.File:
 		names, args = names+", version", append(args, agentdir.Version(r.Values[1].([]byte)))
-	case fenceTable:
+	case rows.Fence:
 		if res, token := r.Values[0].(string), r.Values[1].(int64); r.Thread == thread.Inbox {
 			d.tokens[res] = max(d.tokens[res], token)
 		}
-	case threadTable, eventTable:
+	case rows.Thread, rows.Event:
 		d.ends(r)
 	}
 	places := make([]string, len(args))
@@ -187,8 +188,8 @@ func (d *database) put(ctx context.Context, r Row) error {
 }
 
 // ends gives the thread that is over the hash and the time of its last event.
-func (d *database) ends(r Row) {
-	if r.Table == eventTable {
+func (d *database) ends(r rows.Row) {
+	if r.Table == rows.Event {
 		d.last = r
 		return
 	}
@@ -201,7 +202,7 @@ func (d *database) tail() {
 	}
 	d.queued.Queue("UPDATE thread SET chain = $3, last_at = $4 WHERE agent_id = $1 AND thread_id = $2",
 		d.agent, unit.Stored(d.last.Thread), d.last.Values[7], d.last.Values[1])
-	d.last = Row{}
+	d.last = rows.Row{}
 }
 
 func (d *database) flush(ctx context.Context) error {

@@ -38,6 +38,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/transfer/rows"
 )
 
 // Move is one agent on its way.
@@ -70,9 +71,9 @@ func (m Move) ToDatabase(ctx context.Context) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	scratch, err := os.MkdirTemp(m.Home.RunDir(), "transfer-")
+	scratch, err := m.room()
 	if err != nil {
-		return r, agentdir.Fault(fmt.Errorf("make room for copies: %w", err))
+		return r, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	from := &directory{home: m.Home, agent: m.Agent, path: a.Path, inbox: a.Inbox(), scratch: scratch}
@@ -82,14 +83,17 @@ func (m Move) ToDatabase(ctx context.Context) (r Report, err error) {
 		if err != nil {
 			return err
 		}
-		var write func(Row) error
+		var write func(rows.Row) error
 		if !there {
-			write = func(row Row) error { return to.put(ctx, row) }
+			write = func(row rows.Row) error { return to.put(ctx, row) }
 		}
 		if r, err = m.same(ctx, from.read, write, to.read); err != nil {
 			return err
 		}
-		return m.confirm(r)
+		if err := m.confirm(r); err != nil {
+			return err
+		}
+		return to.takeLedger(ctx, m.Home)
 	})
 	if err != nil {
 		return r, m.unless(err)
@@ -106,9 +110,9 @@ func (m Move) ToHome(ctx context.Context) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	scratch, err := os.MkdirTemp(m.Home.RunDir(), "transfer-")
+	scratch, err := m.room()
 	if err != nil {
-		return r, agentdir.Fault(fmt.Errorf("make room for copies: %w", err))
+		return r, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	err = pgx.BeginFunc(ctx, m.Pool, func(tx pgx.Tx) error {
@@ -117,6 +121,9 @@ func (m Move) ToHome(ctx context.Context) (r Report, err error) {
 			return err
 		}
 		if err := m.arrive(ctx, dir, from, scratch, &r); err != nil {
+			return err
+		}
+		if err := from.giveLedger(ctx, m.Home); err != nil {
 			return err
 		}
 		fault.Point("transfer:before-remove")
@@ -129,31 +136,61 @@ func (m Move) ToHome(ctx context.Context) (r Report, err error) {
 	return r, nil
 }
 
+// room makes a directory for copies, and removes what a killed move has left of its own:
+// the caller holds the home's lock, so nobody is at it.
+func (m Move) room() (string, error) {
+	const name = "transfer-"
+	left, err := filepath.Glob(filepath.Join(m.Home.RunDir(), name+"*"))
+	for _, dir := range left {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	dir, made := os.MkdirTemp(m.Home.RunDir(), name)
+	if err := errors.Join(err, made); err != nil {
+		return "", agentdir.Fault(fmt.Errorf("make room for copies: %w", err))
+	}
+	return dir, nil
+}
+
 // arrive makes the agent's directory, or finds the one that a killed move has made.
-func (m Move) arrive(ctx context.Context, dir agentdir.Dir, from *database, scratch string, r *Report) (err error) {
+func (m Move) arrive(ctx context.Context, dir agentdir.Dir, from *database, scratch string, r *Report) error {
 	if dir.Check() == nil {
-		to := &directory{home: m.Home, agent: m.Agent, path: dir.Path, inbox: dir.Inbox(), scratch: scratch}
+		a, err := m.Home.Load(m.Agent)
+		if err != nil {
+			return err
+		}
+		to := &directory{home: m.Home, agent: m.Agent, path: a.Path, inbox: a.Inbox(), scratch: scratch}
 		if *r, err = m.same(ctx, from.read, nil, to.read); err != nil {
 			return err
 		}
 		return m.confirm(*r)
 	}
-	_, err = m.Home.Create(m.Agent, agentdir.Spec{Prepare: func(path string) error {
+	_, err := m.Home.Create(m.Agent, agentdir.Spec{Prepare: func(path string) (err error) {
 		to := &directory{home: m.Home, agent: m.Agent, path: path, inbox: filepath.Join(path, "inbox"), scratch: scratch}
-		if *r, err = m.same(ctx, from.read, func(row Row) error { return to.put(ctx, row) }, to.finished); err != nil {
+		if *r, err = m.same(ctx, from.read, func(row rows.Row) error { return to.put(ctx, row) }, to.finished); err != nil {
 			return errors.Join(err, to.close())
 		}
 		return m.confirm(*r)
 	}})
-	return err
+	if err != nil {
+		return err
+	}
+	a, err := m.Home.Load(m.Agent)
+	if err == nil && a.Inbox() != dir.Inbox() {
+		err = fault.New(codes.FailedPrecondition, fault.ConfigInvalid, "agent '"+m.Agent+"' has its inbox elsewhere on one machine: inbox.path in its config.yaml",
+			"take inbox.path out of its config.yaml, then move it")
+	}
+	if err != nil { // the rows are still where they were
+		return errors.Join(err, os.RemoveAll(dir.Path))
+	}
+	return nil
 }
 
 // same reads the source, writes its rows where write is given, and compares what the
 // target answers.
-func (m Move) same(ctx context.Context, from func(context.Context, func(Row) error) error, write func(Row) error, to func(context.Context, func(Row) error) error) (Report, error) {
-	source, target := newSum(), newSum()
-	err := from(ctx, func(row Row) error {
-		if err := source.add(row); err != nil || write == nil {
+func (m Move) same(ctx context.Context, from func(context.Context, func(rows.Row) error) error, write func(rows.Row) error, to func(context.Context, func(rows.Row) error) error) (Report, error) {
+	source, target := rows.NewSum(), rows.NewSum()
+	err := from(ctx, func(row rows.Row) error {
+		if err := source.Add(row); err != nil || write == nil {
 			return err
 		}
 		return write(row)
@@ -161,18 +198,18 @@ func (m Move) same(ctx context.Context, from func(context.Context, func(Row) err
 	if err != nil {
 		return Report{}, fmt.Errorf("copy agent %s: %w", m.Agent, err)
 	}
-	if err := to(ctx, target.add); err != nil {
+	if err := to(ctx, target.Add); err != nil {
 		return Report{}, fmt.Errorf("read agent %s back: %w", m.Agent, err)
 	}
-	r := source.report(m.Agent)
+	r := Report{Agent: m.Agent, Threads: source.Threads, Events: source.Events, Rows: source.Rows, Bytes: source.Bytes, Digest: source.Digest()}
 	switch {
-	case r.Digest == target.report(m.Agent).Digest:
+	case r.Digest == target.Digest():
 		return r, nil
 	case write == nil:
 		return r, fault.New(codes.AlreadyExists, fault.AgentExists, fmt.Sprintf("agent '%s' is on both sides, and they are not the same", m.Agent),
 			"remove the one that is older, then try again")
 	}
-	return r, fault.New(codes.DataLoss, fault.DatabaseCorrupt, fmt.Sprintf("the copy of agent '%s' is not the same: %s", m.Agent, target.differs(source)),
+	return r, fault.New(codes.DataLoss, fault.DatabaseCorrupt, fmt.Sprintf("the copy of agent '%s' is not the same: %s", m.Agent, target.Differs(source)),
 		"nothing was changed; run 'agentctl fsck --agent "+m.Agent+"'")
 }
 

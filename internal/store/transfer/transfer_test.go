@@ -80,6 +80,8 @@ func (w *world) live(t *testing.T, id string) {
 	h, err := homedb.Open(ctx, w.home.RegistryDB())
 	ok(t, err)
 	ok(t, h.Save(ctx, lease.Record{Resource: lease.AgentResource(id), Token: 7, Released: true}))
+	ok(t, h.PutApproval(ctx, store.Approval{ID: "q1", Agent: id, Thread: talk, Key: "k", State: "pending", Expires: time.Now().Add(time.Hour)}, ""))
+	ok(t, h.SaveUsage(ctx, []store.Used{{Day: time.Now().UTC().Format(time.DateOnly), Agent: id, Peer: "p", Messages: 2}}))
 	ok(t, h.Close())
 	run, send := store.Fence{Resource: lease.AgentResource(id), Token: 3}, store.Fence{Resource: lease.DeliverResource(id), Token: 2}
 	th := store.Ref{Agent: id, Thread: talk}
@@ -235,6 +237,18 @@ func TestThereAndBack(t *testing.T) {
 		t.Errorf("run of a reply: %q", run)
 	}
 
+	ok(t, os.Remove(w.home.RegistryDB())) // as in a home that has never seen the agent
+	conf := func(from, to string) {
+		t.Helper()
+		_, err := w.pg.Shards().Of("alice").Exec(ctx, "UPDATE agent_file SET content = replace(convert_from(content, 'UTF8'), $1, $2)::bytea WHERE name = 'config.yaml'", from, to)
+		ok(t, err)
+	}
+	conf("kind: user", "kind: user\ninbox:\n  path: box")
+	_, err = w.move("alice", true).ToHome(ctx)
+	if _, gone := os.Stat(w.home.AgentDir("alice")); !fault.Is(err, fault.ConfigInvalid) || !errors.Is(gone, os.ErrNotExist) {
+		t.Errorf("an inbox elsewhere: %v, %v", err, gone)
+	}
+	conf("kind: user\ninbox:\n  path: box", "kind: user")
 	dry, err = w.move("alice", false).ToHome(ctx)
 	ok(t, err)
 	if _, err := os.Stat(w.home.AgentDir("alice")); dry.Digest != there.Digest || !errors.Is(err, os.ErrNotExist) {
@@ -260,6 +274,16 @@ func TestThereAndBack(t *testing.T) {
 	})
 	if _, err := w.pg.State(ctx, "alice"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("left in the database: %v", err)
+	}
+	h, err := homedb.Open(ctx, w.home.RegistryDB())
+	ok(t, err)
+	defer func() { ok(t, h.Close()) }()
+	asked, err := h.Approvals(ctx, "", "alice", "", 9)
+	ok(t, err)
+	used, err := h.Usage(ctx, time.Now().UTC().Format(time.DateOnly))
+	ok(t, err)
+	if len(asked) != 1 || len(used) != 1 || used[0].Messages != 2 {
+		t.Errorf("asked %+v, used %+v", asked, used)
 	}
 	if _, err := w.move("alice", true).ToHome(ctx); !fault.Is(err, fault.AgentNotFound) {
 		t.Errorf("again: %v", err)

@@ -24,7 +24,7 @@ import (
 func Command(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "audit",
-		Short: "Show who was let do what, and check that nobody changed the record",
+		Short: "Show who was let do what, and that nobody changed the record",
 		Example: `  agentctl audit show
   agentctl audit verify`,
 	}, showCommand(e), verifyCommand(e))

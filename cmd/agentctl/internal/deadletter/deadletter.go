@@ -72,7 +72,7 @@ func parse(id string) (name, error) {
 func Command(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "dlq",
-		Short: "Look after dead letters: messages and replies that failed for good",
+		Short: "Look after dead letters: what failed for good",
 		Example: `  agentctl dlq list
   agentctl dlq retry alice t:17`,
 	}, listCommand(e), actCommand(e, &cobra.Command{

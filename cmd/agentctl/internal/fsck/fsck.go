@@ -36,7 +36,7 @@ func Command(e *command.Env) *cobra.Command {
 	x := &examination{env: e}
 	c := &cobra.Command{
 		Use:   "fsck",
-		Short: "Check every database and file of the home, and repair what can be",
+		Short: "Check each database and file of the home, and repair what can be",
 		Long: `Check that no message is lost or answered twice, that every event is what was
 written, and that nobody else can read the files; say for each finding what to
 do. It works without the services, and best without: while a registry runs

@@ -22,7 +22,7 @@ func (m *pair) Said(t *rapid.T) {
 }
 
 func (m *pair) Consumer(t *rapid.T) {
-	th, name := pick(t, "thread", thread.Inbox, threads[0], threads[1]), pick(t, "consumer", thread.Outbound, "other") // who subscribes an inbox by hand starts it on one machine only
+	th, name := pick(t, "thread", thread.Inbox, threads[0], threads[1]), pick(t, "consumer", thread.Outbound, thread.Inbox, "other")
 	what, id, forward := pick(t, "what", "on", "off", "ack", "ack"), int64(rapid.IntRange(0, 9).Draw(t, "id")), flip(t, "forward")
 	m.both(t, what, func(s *side) (any, error) {
 		switch what {

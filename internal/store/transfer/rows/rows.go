@@ -1,4 +1,13 @@
-package transfer
+// Package rows owns the form in which an agent moves between storage engines: which
+// kinds of rows there are, in which order, what a column holds, and the digest of all.
+//
+//	agent_file ...  then for each thread, the inbox first:
+//	thread, event ..., subscription ..., progress ..., dedupe ..., and so on
+//
+// A digest is over every value of every row in this order, each with its kind and its
+// length in front; so it is the same for two engines that hold the same, and for no
+// others. It checks the hash chain of each thread on the way. It reads and writes nothing.
+package rows
 
 import (
 	"bytes"
@@ -30,7 +39,7 @@ type Table struct {
 	Order   string // of the rows, in both
 	Inbox   bool   // an inbox alone has such rows
 	Lite    string // SELECT of the columns in a thread's own database
-	Put     string // INSERT of them; empty: see directory.put
+	Put     string // INSERT of them; empty: it is not one statement
 }
 
 // Column is a column and what it holds.
@@ -66,8 +75,8 @@ func columns(list string) []Column {
 	return out
 }
 
-// names are the columns as SQL.
-func (t *Table) names() string {
+// Names are the columns as SQL.
+func (t *Table) Names() string {
 	out := make([]string, len(t.Columns))
 	for i, c := range t.Columns {
 		out[i] = c.Name
@@ -75,8 +84,8 @@ func (t *Table) names() string {
 	return strings.Join(out, ", ")
 }
 
-// dest makes room for a row.
-func (t *Table) dest() []any {
+// Dest makes room for a row.
+func (t *Table) Dest() []any {
 	out := make([]any, len(t.Columns))
 	for i, c := range t.Columns {
 		switch c.Kind {
@@ -93,8 +102,8 @@ func (t *Table) dest() []any {
 	return out
 }
 
-// values are what was read into dest.
-func (t *Table) values(dest []any) []any {
+// Values are what was read into Dest.
+func (t *Table) Values(dest []any) []any {
 	out := make([]any, len(dest))
 	for i, d := range dest {
 		switch v := d.(type) {
@@ -121,19 +130,19 @@ func (t *Table) values(dest []any) []any {
 // The tables in the order in which their rows are read and written. A thread's own row
 // comes first, and its events next.
 var (
-	threadTable = &Table{Name: "thread", Columns: columns("uuid, tuple, desired, head int, acked int")}
-	eventTable  = &Table{
+	Thread = &Table{Name: "thread", Columns: columns("uuid, tuple, desired, head int, acked int")}
+	Event  = &Table{
 		Name: "event", Columns: columns("id int, created_at, source, type, subtype null, content, prev bytes, sha256 bytes"), Order: "id",
 		Lite: "SELECT e.id, e.created_at, e.source, e.type, e.subtype, e.content, c.prev, c.sha256 FROM events e JOIN x_chain c ON c.event_id = e.id ORDER BY e.id",
 	}
-	fateTable = &Table{
+	Fate = &Table{
 		Name: "fate", Columns: columns("inbox_id int, key, thread, fate, at int, error, resolved"), Order: "inbox_id", Inbox: true,
 		Lite: "SELECT f.inbox_id, f.key, f.thread, f.fate, f.at, COALESCE(d.error, ''), COALESCE(d.resolved, '') FROM x_fate f LEFT JOIN x_dead d ON d.inbox_id = f.inbox_id ORDER BY f.inbox_id",
 	}
-	fenceTable = plain("fence", "x_fence", "resource, token int", "resource")
-	fileTable  = &Table{Name: "agent_file", Columns: columns("name, content bytes"), Order: "name"}
-	tables     = []*Table{
-		eventTable,
+	Fence = plain("fence", "x_fence", "resource, token int", "resource")
+	File  = &Table{Name: "agent_file", Columns: columns("name, content bytes"), Order: "name"}
+	All   = []*Table{
+		Event,
 		{
 			Name: "subscription", Columns: columns("consumer, handler, filter null"), Order: "made",
 			Lite: "SELECT consumer_id, handler_cmd, filter FROM subscriptions ORDER BY rowid",
@@ -145,9 +154,9 @@ var (
 			Put:  "INSERT INTO consumer_progress(consumer_id, last_acked_id, updated_at) VALUES(?,?,?)",
 		},
 		plain("dedupe", "x_dedupe", "key, event_id int, token int", "key"),
-		fenceTable,
+		Fence,
 		inbox(plain("route", "x_route", "from_id int, mode, encoding int", "from_id")),
-		fateTable,
+		Fate,
 		inbox(plain("outbox", "x_outbox", "thread, head int, acked int, dead int", "thread")),
 		plain("turn", "x_turn", `key, inbox_id int, state, fate, crash_attempts int, error_attempts int, not_before int, waiting_since int,
 			error, leader, reply_context, inbound_id int, reply_id int, error_id int, claimed_at int, finished_at int`, "key"),
@@ -162,8 +171,8 @@ var (
 // plain is a table that differs in its name alone.
 func plain(name, lite, list, order string) *Table {
 	t := &Table{Name: name, Columns: columns(list), Order: order}
-	t.Lite = "SELECT " + t.names() + " FROM " + lite + " ORDER BY " + order
-	t.Put = "INSERT INTO " + lite + "(" + t.names() + ") VALUES(?" + strings.Repeat(",?", len(t.Columns)-1) + ")"
+	t.Lite = "SELECT " + t.Names() + " FROM " + lite + " ORDER BY " + order
+	t.Put = "INSERT INTO " + lite + "(" + t.Names() + ") VALUES(?" + strings.Repeat(",?", len(t.Columns)-1) + ")"
 	return t
 }
 
@@ -172,24 +181,26 @@ func inbox(t *Table) *Table {
 	return t
 }
 
-// sum is the digest of the rows of an agent, and the check of its chains.
-type sum struct {
+// Sum is the digest of the rows of an agent, and the check of its chains.
+type Sum struct {
 	all    hash.Hash
 	parts  map[string]hash.Hash // by thread and table, to say where two differ
 	thread string
 	prev   []byte // hash of the last event
-	out    Report
+
+	Threads, Events, Rows, Bytes int64
 }
 
-func newSum() *sum { return &sum{all: sha256.New(), parts: map[string]hash.Hash{}} }
+// NewSum makes one of no rows.
+func NewSum() *Sum { return &Sum{all: sha256.New(), parts: map[string]hash.Hash{}} }
 
-// add takes a row; store.ErrCorrupt when an event does not match its chain.
-func (s *sum) add(r Row) error {
-	if r.Table == threadTable {
+// Add takes a row; store.ErrCorrupt when an event does not match its chain.
+func (s *Sum) Add(r Row) error {
+	if r.Table == Thread {
 		s.thread, s.prev = r.Thread, []byte{}
-		s.out.Threads++
+		s.Threads++
 	}
-	if r.Table == eventTable {
+	if r.Table == Event {
 		if err := s.link(r); err != nil {
 			return err
 		}
@@ -203,12 +214,12 @@ func (s *sum) add(r Row) error {
 	b := encode(name, r.Values)
 	_, _ = s.all.Write(b) // a hash takes everything
 	_, _ = part.Write(b)
-	s.out.Rows++
-	s.out.Bytes += int64(len(b))
+	s.Rows++
+	s.Bytes += int64(len(b))
 	return nil
 }
 
-func (s *sum) link(r Row) error {
+func (s *Sum) link(r Row) error {
 	e := thread.Event{ID: r.Values[0].(int64), CreatedAt: r.Values[1].(string), Source: r.Values[2].(string), Type: r.Values[3].(string), Content: r.Values[5].(string)}
 	if sub, ok := r.Values[4].(string); ok {
 		e.Subtype = &sub
@@ -218,7 +229,7 @@ func (s *sum) link(r Row) error {
 		return fmt.Errorf("event %d of %s does not match its hash: %w", e.ID, r.Thread, store.ErrCorrupt)
 	}
 	s.prev = sha
-	s.out.Events++
+	s.Events++
 	return nil
 }
 
@@ -246,13 +257,11 @@ func encode(name string, values []any) []byte {
 	return b
 }
 
-func (s *sum) report(agent string) Report {
-	s.out.Agent, s.out.Digest = agent, hex.EncodeToString(s.all.Sum(nil))
-	return s.out
-}
+// Digest is that of all rows so far, in hex.
+func (s *Sum) Digest() string { return hex.EncodeToString(s.all.Sum(nil)) }
 
-// differs names the tables in which two sums are not the same.
-func (s *sum) differs(o *sum) string {
+// Differs names the tables in which two sums are not the same.
+func (s *Sum) Differs(o *Sum) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(o.parts)) {
 		if p, ok := s.parts[name]; !ok || !bytes.Equal(p.Sum(nil), o.parts[name].Sum(nil)) {

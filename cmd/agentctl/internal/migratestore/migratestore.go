@@ -1,0 +1,199 @@
+// Package migratestore owns the command that moves agents between a home on one machine
+// and a database that registries share.
+//
+// Without --apply it does everything but the last step, and leaves both sides as they
+// were: what it says was shown with the agent's own rows. Both ways it takes the home's
+// lock, so that no registry has the agents open meanwhile.
+//
+// What moves, and what is promised of it, is package transfer's.
+package migratestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/homelock"
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store/postgres/shard"
+	"github.com/theclaw/agents/internal/store/transfer"
+)
+
+const (
+	toDatabase = "database"
+	toHome     = "home"
+)
+
+// Command answers the command.
+func Command(e *command.Env) *cobra.Command {
+	m := &migration{env: e, to: command.Choice{Values: []string{toDatabase, toHome}}}
+	c := &cobra.Command{
+		Use:   "migrate-store [ID]",
+		Short: "Move agents between this home and a shared database",
+		Long: `Move agents from this home into a PostgreSQL database that registries share, or
+back. Without --apply everything is done but the last step: the agent is copied,
+its hash chains are checked event by event, all rows are read back and compared,
+and then the copy is given up. With --apply it stays, and the source is put away:
+a directory is renamed and kept, rows of a database are removed.
+
+An agent moves whole or not at all, and must be stopped; the services of this home
+must be too. A move that was killed is finished by the same command. The working
+directory, the sessions and the logs are not moved: they stay in the directory.
+A password belongs into PGPASSWORD or ~/.pgpass, not into the URL. The exit code is
+1 when an agent could not be moved; the others are.`,
+		Example: `  agentctl migrate-store alice --to database --dsn postgres://claw@db/claw
+  agentctl migrate-store --all --to database --dsn postgres://claw@db/claw --apply
+  agentctl migrate-store alice --to home --dsn postgres://claw@db/claw --apply
+  agentctl migrate-store --all --to home --dsn URL --json | jq '.agents[].digest'`,
+		Args: command.Args("[ID]"),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case m.all == (len(args) == 1):
+				return command.Usage(c, "name one agent, or give --all")
+			case m.to.Value == "":
+				return command.Usage(c, "say where to with --to database or --to home")
+			case len(m.dsns) == 0:
+				return command.Usage(c, "name the database with --dsn")
+			}
+			if len(args) == 1 {
+				if err := command.ID(args[0]); err != nil {
+					return err
+				}
+				m.agents = args
+			}
+			return m.run(c.Context())
+		},
+	}
+	c.Flags().Var(&m.to, "to", "where the agents go")
+	c.Flags().StringArrayVar(&m.dsns, "dsn", nil, "URL of the database; of several, one flag each in their order")
+	c.Flags().BoolVar(&m.all, "all", false, "every agent of the source")
+	c.Flags().BoolVar(&m.apply, "apply", false, "do it; without, all but the last step is done")
+	return c
+}
+
+type migration struct {
+	env        *command.Env
+	to         command.Choice
+	dsns       []string
+	agents     []string
+	all, apply bool
+}
+
+// outcome is what became of one agent.
+type outcome struct {
+	transfer.Report
+	Error string `json:"error,omitempty"`
+}
+
+func (m *migration) run(ctx context.Context) (err error) {
+	at, err := m.env.Home()
+	if err != nil {
+		return err
+	}
+	home, err := agentdir.OpenHome(at.Path())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, home.Close()) }()
+	home.UserHome = m.env.Getenv("HOME")
+	unlock, pid, err := homelock.Take(at)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	if pid != "" {
+		return fault.New(codes.FailedPrecondition, fault.HomeLocked, fmt.Sprintf("a registry serves %s (pid %s)", at.Path(), pid), "stop the services, then try again")
+	}
+	shards, err := shard.Open(ctx, m.dsns)
+	if err != nil {
+		return away(err)
+	}
+	defer shards.Close()
+	if m.all {
+		if m.agents, err = m.list(ctx, home, shards); err != nil {
+			return err
+		}
+	}
+	done := make([]outcome, 0, len(m.agents))
+	failed := false
+	for i, id := range m.agents {
+		m.env.Note("%d of %d: %s ...", i+1, len(m.agents), id)
+		move := transfer.Move{Home: home, Pool: shards.Of(id), Agent: id, Confirm: func(transfer.Report) bool { return m.apply }}
+		one := move.ToDatabase
+		if m.to.Value == toHome {
+			one = move.ToHome
+		}
+		r, err := one(ctx)
+		if err != nil && len(m.agents) == 1 {
+			return err
+		}
+		r.Agent = id
+		o := outcome{Report: r}
+		if err != nil {
+			failed, o.Error = true, fault.Line(err)
+		}
+		done = append(done, o)
+		m.print(o)
+		if ctx.Err() != nil {
+			break // the rest is for the next run
+		}
+	}
+	if m.env.Flags.JSON {
+		if err := m.env.PrintJSON(struct {
+			To     string    `json:"to"`
+			Agents []outcome `json:"agents"`
+		}{m.to.Value, done}); err != nil {
+			return err
+		}
+	}
+	if failed {
+		return &command.Said{}
+	}
+	return nil
+}
+
+func (m *migration) list(ctx context.Context, home *agentdir.Home, shards *shard.Set) ([]string, error) {
+	if m.to.Value == toDatabase {
+		return home.IDs()
+	}
+	var out []string
+	for _, db := range shards.All() {
+		ids, err := transfer.Agents(ctx, db)
+		if err != nil {
+			return nil, away(err)
+		}
+		out = append(out, ids...)
+	}
+	return out, nil
+}
+
+// away gives the error of a database that cannot be reached its name.
+func away(err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fault.Wrap(fault.New(codes.Unavailable, fault.ServiceUnavailable, "the database cannot be used", "check the URL, and that PostgreSQL runs and lets this user in"), err)
+}
+
+func (m *migration) print(o outcome) {
+	if m.env.Flags.JSON {
+		return
+	}
+	what := fmt.Sprintf("%d threads, %d events, %d rows, %d bytes, digest %.16s", o.Threads, o.Events, o.Rows, o.Bytes, o.Digest)
+	switch {
+	case o.Error != "":
+		fmt.Fprintln(m.env.Err, o.Agent+": "+o.Error)
+	case !o.Moved:
+		fmt.Fprintf(m.env.Out, "%s: %s: the same on both sides; nothing was changed, --apply moves it\n", o.Agent, what)
+	case o.Kept != "":
+		fmt.Fprintf(m.env.Out, "%s: %s: moved, the directory is kept in %s\n", o.Agent, what, o.Kept)
+	default:
+		fmt.Fprintf(m.env.Out, "%s: %s: moved\n", o.Agent, what)
+	}
+}

@@ -1,0 +1,148 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/transfer/rows"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// put writes a row, soon.
+func (d *directory) put(ctx context.Context, r rows.Row) error {
+	switch r.Table {
+	case rows.File:
+		return d.file(r.Values[0].(string), r.Values[1].([]byte))
+	case rows.Thread:
+		if err := d.next(ctx, r.Thread); err != nil {
+			return err
+		}
+	}
+	d.queued = append(d.queued, r)
+	for _, v := range r.Values {
+		switch v := v.(type) {
+		case string:
+			d.size += len(v)
+		case []byte:
+			d.size += len(v)
+		}
+	}
+	if len(d.queued) < maxRows && d.size < maxBytes {
+		return nil
+	}
+	return d.flush(ctx)
+}
+
+// file writes a text; one whose name leads elsewhere is refused.
+func (d *directory) file(name string, data []byte) error {
+	if err := agentdir.ValidFile(name); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(d.path, filepath.FromSlash(name)), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// next ends the thread that is written and begins one.
+func (d *directory) next(ctx context.Context, th string) error {
+	if err := errors.Join(d.flush(ctx), d.close()); err != nil {
+		return err
+	}
+	if th != thread.Inbox && (!strings.HasPrefix(th, "threads/") || !filepath.IsLocal(filepath.FromSlash(th))) {
+		return fault.New(codes.DataLoss, fault.DatabaseCorrupt, fmt.Sprintf("%.80q is not a thread", th), "run 'agentctl fsck' on the source")
+	}
+	at := d.dir(th)
+	if err := os.MkdirAll(at, 0o700); err != nil {
+		return fmt.Errorf("make thread: %w", err)
+	}
+	if _, err := db.Create(at); err != nil {
+		return err
+	}
+	var err error
+	d.open, err = db.Open(ctx, at, db.Options{})
+	return err
+}
+
+func (d *directory) flush(ctx context.Context) error {
+	if len(d.queued) == 0 {
+		return nil
+	}
+	list := d.queued
+	d.queued, d.size = nil, 0
+	return d.open.Do(ctx, true, func(tx *db.Tx) error {
+		for _, r := range list {
+			if err := write(tx, r); err != nil {
+				return fmt.Errorf("write %s of %s: %w", r.Table.Name, r.Thread, err)
+			}
+		}
+		return nil
+	})
+}
+
+// write puts a row into the thread's own database.
+func write(tx *db.Tx, r rows.Row) error {
+	exec := func(sql string, args ...any) error {
+		_, err := tx.Exec(sql, args...)
+		return err
+	}
+	v := r.Values
+	switch r.Table {
+	case rows.Thread:
+		own := thread.Outbound
+		if r.Thread == thread.Inbox {
+			own = thread.Inbox
+		}
+		err := exec("UPDATE x_meta SET uuid = ?, tuple = ?, desired = ?", v[0], v[1], v[2])
+		if head := v[3].(int64); err == nil && head > 0 { // ids that were given are not given again
+			err = exec("INSERT INTO sqlite_sequence(name, seq) VALUES('events', ?)", head)
+		}
+		if acked := v[4].(int64); err == nil && acked > 0 {
+			err = exec("INSERT INTO x_ack(consumer, id) VALUES(?,?)", own, acked)
+		}
+		return err
+	case rows.Event:
+		return errors.Join(
+			exec("INSERT INTO events(id, created_at, source, type, subtype, content) VALUES(?,?,?,?,?,?)", v[:6]...),
+			exec("INSERT INTO x_chain(event_id, prev, sha256) VALUES(?,?,?)", v[0], v[6], v[7]))
+	case rows.Fate:
+		err := exec("INSERT INTO x_fate(inbox_id, key, thread, fate, at) VALUES(?,?,?,?,?)", v[:5]...)
+		if err == nil && v[3] == "dead" {
+			err = exec("INSERT INTO x_dead(inbox_id, error, resolved) VALUES(?,?,?)", v[0], v[5], v[6])
+		}
+		return err
+	}
+	return exec(r.Table.Put, v...)
+}
+
+// finished tells every row of what was written.
+func (d *directory) finished(ctx context.Context, emit func(rows.Row) error) error {
+	if err := errors.Join(d.flush(ctx), d.close()); err != nil {
+		return err
+	}
+	d.bare = true
+	return d.read(ctx, emit)
+}
+
+func (d *directory) close() error {
+	if d.open == nil {
+		return nil
+	}
+	err := d.open.Close()
+	d.open = nil
+	return err
+}

@@ -1,0 +1,129 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/unit"
+	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+)
+
+// What a home knows of an agent outside of its directory goes with it once the move is
+// confirmed: what was used today, and what was asked of people. It makes no message and
+// loses none, so it is not in the digest.
+
+const maxApprovals = 10000
+
+func today() string { return time.Now().UTC().Format(time.DateOnly) }
+
+// ledgerOf opens the home's own tables; nil where there are none.
+func ledgerOf(ctx context.Context, home *agentdir.Home, create bool) (*homedb.DB, error) {
+	if _, err := os.Stat(home.RegistryDB()); !create && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return homedb.Open(ctx, home.RegistryDB())
+}
+
+// takeLedger copies what the home knows into the database.
+func (d *database) takeLedger(ctx context.Context, home *agentdir.Home) (err error) {
+	h, err := ledgerOf(ctx, home, false)
+	if err != nil || h == nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.Close()) }()
+	used, err := h.Usage(ctx, today())
+	if err != nil {
+		return err
+	}
+	asked, err := h.Approvals(ctx, "", d.agent, "", maxApprovals)
+	if err != nil {
+		return err
+	}
+	var b pgx.Batch
+	queue := func(sql string, args ...any) {
+		for i := range args {
+			args[i] = unit.Stored(args[i])
+		}
+		b.Queue(sql+" ON CONFLICT DO NOTHING", args...)
+	}
+	for _, u := range used {
+		if u.Agent == d.agent {
+			queue("INSERT INTO usage(agent_id, day, peer, messages, tokens, micros) VALUES($1,$2,$3,$4,$5,$6)", u.Agent, u.Day, u.Peer, u.Messages, u.Tokens, u.Micros)
+		}
+	}
+	for _, a := range asked {
+		queue(`INSERT INTO approval(agent_id, id, thread, key, command, cwd, reason, digest, state, token, requested, expires) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)`,
+			a.Agent, a.ID, a.Thread, a.Key, a.Command, a.Cwd, a.Reason, a.Digest, a.State, int64(a.Token), a.Requested.UnixMilli(), a.Expires.UnixMilli())
+	}
+	return unit.Problem(d.tx.SendBatch(ctx, &b).Close())
+}
+
+// giveLedger copies what the database knows into the home; a repeat changes nothing.
+func (d *database) giveLedger(ctx context.Context, home *agentdir.Home) (err error) {
+	var used []store.Used
+	found, err := d.tx.Query(ctx, "SELECT peer, messages, tokens, micros FROM usage WHERE agent_id = $1 AND day = $2", d.agent, today())
+	if err != nil {
+		return unit.Problem(err)
+	}
+	u := store.Used{Agent: d.agent, Day: today()}
+	if _, err := pgx.ForEachRow(found, []any{&u.Peer, &u.Messages, &u.Tokens, &u.Micros}, func() error {
+		one := u
+		used = append(used, one)
+		return unit.Restore([]any{&used[len(used)-1].Peer})
+	}); err != nil {
+		return fmt.Errorf("read usage: %w", unit.Problem(err))
+	}
+	var asked []store.Approval
+	if found, err = d.tx.Query(ctx, "SELECT id, thread, key, command, cwd, reason, digest, state, token, requested, expires FROM approval WHERE agent_id = $1 ORDER BY id LIMIT $2", d.agent, maxApprovals); err != nil {
+		return unit.Problem(err)
+	}
+	a := store.Approval{Agent: d.agent}
+	var token, requested, expires int64
+	dest := []any{&a.ID, &a.Thread, &a.Key, &a.Command, &a.Cwd, &a.Reason, &a.Digest, &a.State, &token, &requested, &expires}
+	if _, err := pgx.ForEachRow(found, dest, func() error {
+		err := unit.Restore(dest)
+		a.Token, a.Requested, a.Expires = uint64(token), time.UnixMilli(requested), time.UnixMilli(expires)
+		asked = append(asked, a)
+		return err
+	}); err != nil {
+		return fmt.Errorf("read approvals: %w", unit.Problem(err))
+	}
+	if len(used)+len(asked) == 0 {
+		return nil
+	}
+	h, err := ledgerOf(ctx, home, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.Close()) }()
+	if err := h.SaveUsage(ctx, used); err != nil {
+		return err
+	}
+	for _, a := range asked {
+		if err := h.PutApproval(ctx, a, ""); err != nil && !errors.Is(err, store.ErrMoved) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Agents are the agents of a database in order.
+func Agents(ctx context.Context, q interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+},
+) ([]string, error) {
+	found, err := q.Query(ctx, "SELECT agent_id FROM agent ORDER BY agent_id")
+	if err != nil {
+		return nil, unit.Problem(err)
+	}
+	ids, err := pgx.CollectRows(found, pgx.RowTo[string])
+	return ids, unit.Problem(err)
+}
