@@ -234,10 +234,18 @@ func TestPaiGoesOnAfterItsTools(t *testing.T) {
 }
 
 // A call that dies in the middle of a tool is in doubt: told, and never made
-// again by itself (RELIABILITY T5).
+// again by itself (RELIABILITY T5). Its tool, in a session of its own, does not
+// outlive the turn.
 func TestPaiInDoubt(t *testing.T) {
-	d := withPai(t, modeltest.Step{ToolCalls: []modeltest.ToolCall{bash("c1", "echo ran >> ran; kill -9 $PPID; sleep 600")}}, modeltest.Say("next"))
+	d := withPai(t, modeltest.Step{ToolCalls: []modeltest.ToolCall{bash("c1", "echo $$ > ran; kill -9 $PPID; sleep 600")}}, modeltest.Say("next"))
 	turn := d.Say(t, "a1", server.Peer("bob"), "work")
+	pid, err := os.ReadFile(filepath.Join(d.Home, "agents/a1/workdir/ran"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); err == nil {
+		t.Errorf("the tool %s lives on", pid)
+	}
 	want(t, d.World, turn, dead, "")
 	if got := journal(turn); !slices.Equal(got, []string{"pai:1 in_doubt", "pai:1:1 in_doubt"}) || !strings.Contains(turn.GetError(), "in doubt") {
 		t.Errorf("journal %q, told %q", got, turn.GetError())
