@@ -40,13 +40,13 @@ func (b blow) owner() string {
 	return "registry"
 }
 
-// blows are the blows of a drill in their order, without end: every label at its
+// blows are the blows of a drill in their order, without end: every one of the labels at its
 // first, second and third hit, alone and two in a row, and then what chance
 // gives.
-func blows(chance *rand.Rand) iter.Seq[blow] {
+func blows(chance *rand.Rand, labels []string) iter.Seq[blow] {
 	return func(yield func(blow) bool) {
 		for round := 0; ; round++ {
-			for i, label := range fault.Labels() {
+			for i, label := range labels {
 				b := blow{label: label, hit: 1 + round%3, row: 1 + round/3%2, split: (i+round)%2 == 1}
 				if round >= 6 {
 					b = blow{label: label, hit: 1 + chance.IntN(6), row: 1 + chance.IntN(3), split: chance.IntN(2) == 1}
@@ -112,7 +112,7 @@ func (m *matrix) dealt(b blow, kills int) {
 // and SEED in the environment size and replay it.
 func TestCrashMatrix(t *testing.T) {
 	seed, chance := seed(t)
-	next, stop := iter.Pull(blows(chance))
+	next, stop := iter.Pull(blows(chance, fault.Labels()))
 	defer stop()
 	m := &matrix{labels: map[string]int{}, next: next, want: int(setting(t, "KILLS", 42))}
 	var g sync.WaitGroup

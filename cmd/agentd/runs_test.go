@@ -43,7 +43,7 @@ type runs struct {
 func TestRunIDs(t *testing.T) {
 	seed, chance := seed(t)
 	want := int(setting(t, "KILLS", 28))
-	next, stop := iter.Pull(blows(chance))
+	next, stop := iter.Pull(blows(chance, fault.StepLabels()))
 	defer stop()
 	site, sink := world.NewSite(t, program(t)), world.NewSink(t)
 	p := start(t, site, blow{}, false)
@@ -67,7 +67,7 @@ func TestRunIDs(t *testing.T) {
 	defer p.kill()
 	unknown := r.audit()
 	fmt.Fprintf(os.Stdout, "run-ids kills=%d labels=%d/%d runs=%d ended_once=%d unknown=%d lost=0 seed=%d\n",
-		r.kills, hit, len(fault.Labels()), len(r.all), len(r.all), unknown, seed)
+		r.kills, hit, len(fault.StepLabels()), len(r.all), len(r.all), unknown, seed)
 	if r.kills < min(want, 1) {
 		t.Error("nothing was ever killed")
 	}

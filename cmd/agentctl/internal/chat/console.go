@@ -50,11 +50,14 @@ type console struct {
 	begun   time.Time   // when the oldest one became it
 	newest  int64       // message that was last answered
 
-	own      map[string]bool // keys of our messages
-	shown    map[int64]bool  // events of the conversation
-	later    []*registry.Event
-	watching bool
-	away     map[string]bool // services
+	asked     []*registry.Approval // commands that wait for a yes or no, oldest first
+	own       map[string]bool      // keys of our messages
+	shown     map[int64]bool       // events of the conversation
+	later     []*registry.Event
+	heard     int // messages of our last run, behind heardFrom, that its stream has shown
+	heardFrom int64
+	watching  bool
+	away      map[string]bool // services
 }
 
 // sent is a message of ours that waits for its fate.
@@ -80,6 +83,7 @@ func converse(ctx context.Context, e *command.Env, agent string, peer message.Pe
 	for _, service := range []string{command.Registry, command.Runner} {
 		work.Go(func() { from.Links(ctx, service) })
 	}
+	work.Go(func() { from.Asks(ctx) })
 	_, err := p.Run()
 	fmt.Fprint(out, m.said.Rest(m.now()))
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
@@ -160,6 +164,9 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, nil
 	case feed.Finished:
 		return m, m.finish(msg)
+	case feed.Asked:
+		m.ask(msg)
+		return m, nil
 	case feed.Link:
 		m.link(msg)
 		return m, nil
@@ -252,6 +259,10 @@ func (m *console) show(events []*registry.Event) {
 			continue
 		}
 		m.shown[ev.GetId()] = true
+		if m.heard > 0 && ev.GetSource() == "self" && ev.GetId() > m.heardFrom {
+			m.heard--
+			continue
+		}
 		if text := message.Text(ev.GetContent()); ev.GetSource() == "self" {
 			m.said.Reply(text)
 		} else {

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
-	"github.com/theclaw/agents/cmd/agentctl/internal/chat/transcript"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
 	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -103,6 +102,9 @@ func (m *console) happen(p feed.Pieces) {
 			m.said.Think(i.Text, now)
 		case feed.Began:
 			m.said.Start(i.CallID, i.Tool, i.Text, now)
+			if i.Tool == "message_send" {
+				m.said.Reply(message.Text(i.Text))
+			}
 		case feed.Output:
 			m.said.Update(i.CallID, i.Text)
 		case feed.Ended:
@@ -125,6 +127,9 @@ func (m *console) finish(f feed.Finished) tea.Cmd {
 		if t.GetThreadId() != "" {
 			m.thread = t.GetThreadId()
 		}
+		if n := turn.Said(t); n > 0 && (m.watching || t.GetReplyEventId() == 0) {
+			m.heard, m.heardFrom = n, t.GetInboundEventId()
+		}
 		m.watch(max(t.GetReplyEventId(), t.GetInboundEventId()))
 		m.shown[t.GetReplyEventId()] = f.OK
 	}
@@ -136,65 +141,23 @@ func (m *console) finish(f feed.Finished) tea.Cmd {
 				m.said.End(st.GetCallId(), string(st.GetResult()), m.now())
 			}
 		}
-		m.said.Finish(f.Reply, measured(f.Turn), m.now())
-		m.said.Note(account(f.Turn))
+		m.said.Finish(f.Reply, feed.Measured(f.Turn), m.now())
+		m.said.Note(feed.Account(f.Turn))
 	case f.Err != nil && f.Turn.GetFate() == registry.Fate_FATE_ABORTED:
 		m.said.Stop(m.now())
 		m.said.Problem("aborted; what was done until then stands in 'agentctl explain " + m.from.Agent + fmt.Sprintf(" %d'", f.ID))
 	case f.Err != nil:
 		m.said.Stop(m.now())
 		m.said.Problem(strings.TrimPrefix(fault.Line(f.Err), "Error: "))
+	case turn.Said(f.Turn) > 0: // it had said all there was to say, and says it no more
+		m.said.Again()
+		m.said.Stop(m.now())
+		m.said.Note(feed.Account(f.Turn))
 	default:
 		m.said.Stop(m.now())
 		m.said.Note("(no reply: " + message.FateName(f.Turn.GetFate()) + ")")
 	}
 	return m.next()
-}
-
-// measured are the durations of a turn's tools.
-func measured(t *registry.Turn) map[string]time.Duration {
-	took := map[string]time.Duration{}
-	for _, s := range t.GetSteps() {
-		if s.GetKind() == registry.StepKind_STEP_KIND_TOOL {
-			took[s.GetCallId()] = s.GetDuration().AsDuration()
-		}
-	}
-	return took
-}
-
-// account is one line about what a reply took.
-func account(t *registry.Turn) string {
-	models, tools := []string{}, 0
-	for _, s := range t.GetSteps() {
-		switch s.GetKind() {
-		case registry.StepKind_STEP_KIND_TOOL:
-			tools++
-		case registry.StepKind_STEP_KIND_MODEL:
-			if n := len(models); n == 0 || models[n-1] != s.GetName() {
-				models = append(models, s.GetName())
-			}
-		default:
-		}
-	}
-	parts := []string{strings.Join(models, ", ")}
-	if u := t.GetUsage(); u.GetInput()+u.GetOutput() > 0 {
-		in := fmt.Sprintf("%d tokens in", u.GetInput())
-		if u.GetCachedInput() > 0 {
-			in += fmt.Sprintf(" (%d cached)", u.GetCachedInput())
-		}
-		parts = append(parts, fmt.Sprintf("%s, %d out", in, u.GetOutput()))
-	}
-	if t.GetFinishedAt() != nil && t.GetQueuedAt() != nil {
-		parts = append(parts, transcript.Span(t.GetFinishedAt().AsTime().Sub(t.GetQueuedAt().AsTime())))
-	}
-	switch tools {
-	case 0:
-	case 1:
-		parts = append(parts, "1 tool")
-	default:
-		parts = append(parts, fmt.Sprintf("%d tools", tools))
-	}
-	return "  " + strings.Join(parts, " · ")
 }
 
 // abort ends the run under way.

@@ -14,6 +14,8 @@ var commands = []struct{ name, args, what string }{
 	{"help", "", "this text"},
 	{"status", "", "how the agent is"},
 	{"abort", "", "end the run under way"},
+	{"approve", "", "let the command run that the agent asks about; /deny does not"},
+	{"deny", "", "do not let it run"},
 	{"explain", "", "what became of the last message, step by step"},
 	{"memory", "", "what the agent has written down"},
 	{"model", "[NAME]", "which model answers; with a name, another one"},
@@ -81,6 +83,8 @@ func (m *console) command(name, rest string) tea.Cmd {
 		return m.from.Status(m.ctx)
 	case "abort":
 		return m.abort()
+	case "approve", "deny":
+		return m.answer(name == "approve")
 	case "explain":
 		if m.newest == 0 {
 			m.said.Note("no message was answered yet")

@@ -188,7 +188,7 @@ func (l *teller) end(t *registry.Turn) {
 	case registry.Fate_FATE_REPLIED:
 		l.say(at, Good, "replied: event %d of the conversation%s", t.GetReplyEventId(), after)
 	case registry.Fate_FATE_SILENT:
-		if said(t) {
+		if Said(t) > 0 {
 			l.say(at, Good, "nothing was left to say at the end%s", after)
 			return
 		}

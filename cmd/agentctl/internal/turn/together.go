@@ -62,16 +62,16 @@ func nameOf(run string) string {
 	return "another message"
 }
 
-// said tells whether a turn has spoken to its peer before its end.
-func said(t *registry.Turn) bool {
+// Said counts the messages that a turn has sent to its peer before its end.
+func Said(t *registry.Turn) (n int) {
 	for _, s := range t.GetSteps() {
 		var r struct {
 			Sent  bool   `json:"sent"`
 			Break string `json:"break"`
 		}
 		if json.Unmarshal(s.GetResult(), &r) == nil && (r.Sent || r.Break == "text_end") {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }

@@ -1,0 +1,70 @@
+package chat
+
+import (
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// A command that waits for a yes or no is shown once, answered in its turn, and
+// forgotten when somebody else has answered.
+func TestAsked(t *testing.T) {
+	m := typing(t)
+	asked := func(id, command string, s registry.ApprovalState) {
+		m.Update(feed.Asked{Approval: &registry.Approval{ApprovalId: id, AgentId: "a1", Command: command, Reason: "it runs outside of the sandbox", State: s}})
+	}
+	yes := func() tea.Cmd {
+		press(m, text("/approve")...)
+		return press(m, special(tea.KeyEnter))
+	}
+	if yes() != nil || !strings.Contains(shown(m), "no command waits") {
+		t.Errorf("nothing was asked:\n%s", shown(m))
+	}
+	for range 2 { // a registry that was away tells it again
+		asked("1", "rm -r build", registry.ApprovalState_APPROVAL_STATE_PENDING)
+	}
+	asked("2", "make\x1b[2J", registry.ApprovalState_APPROVAL_STATE_PENDING)
+	if s := shown(m); strings.Count(s, "rm -r build") != 1 || !strings.Contains(s, "make") || strings.Contains(s, "\x1b[2J") || !strings.Contains(s, "/approve or /deny") {
+		t.Errorf("asked:\n%s", s)
+	}
+	if yes() == nil || m.asked[0].GetApprovalId() != "1" {
+		t.Error("the first one is not answered")
+	}
+	asked("1", "rm -r build", registry.ApprovalState_APPROVAL_STATE_APPROVED)
+	if len(m.asked) != 1 || m.asked[0].GetApprovalId() != "2" {
+		t.Errorf("waiting: %v", m.asked)
+	}
+	asked("2", "make", registry.ApprovalState_APPROVAL_STATE_DENIED)
+	if len(m.asked) != 0 {
+		t.Errorf("waiting: %v", m.asked)
+	}
+}
+
+// S1-52: what the agent sends while it works stands where it was sent, once; the
+// same again at the end is not shown.
+func TestSentOnTheWay(t *testing.T) {
+	m := typing(t)
+	press(m, text("go")...)
+	press(m, special(tea.KeyEnter))
+	m.Update(feed.Accepted{ID: 7})
+	m.Update(feed.Pieces{ID: 7, Items: []feed.Item{
+		{What: feed.Began, Tool: "message_send", CallID: "c1", Text: `{"text":"half way"}`},
+		{What: feed.Ended, Tool: "message_send", CallID: "c1", Text: `{"sent":true}`},
+		{What: feed.Spoke, Text: "half way"},
+	}})
+	m.Update(feed.Finished{ID: 7, Turn: &registry.Turn{InboundEventId: 3, Fate: registry.Fate_FATE_SILENT, Steps: []*registry.Step{
+		{Kind: registry.StepKind_STEP_KIND_TOOL, Name: "message_send", CallId: "c1", Result: []byte(`{"sent":true}`)},
+	}}})
+	m.Update(feed.Seen{Peer: m.peer, Events: []*registry.Event{{Id: 4, Source: "self", Content: `{"text":"half way"}`}}})
+	if s := shown(m); strings.Count(s, "a1: half way") != 1 || strings.Contains(s, "no reply") {
+		t.Errorf("shown:\n%s", s)
+	}
+	m.Update(feed.Seen{Peer: m.peer, Events: []*registry.Event{{Id: 6, Source: "self", Content: `{"text":"from another window"}`}}})
+	if s := shown(m); !strings.Contains(s, "from another window") {
+		t.Errorf("later:\n%s", s)
+	}
+}

@@ -1,0 +1,40 @@
+package feed
+
+import (
+	"context"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// Asked is a command of the agent that waits for a yes or no, or has got one.
+type Asked struct{ Approval *registry.Approval }
+
+// Asks tells of every command of the agent that a person is asked about, also of
+// those that wait already, and of each answer. A registry that was away tells again
+// what waits.
+func (s *Source) Asks(ctx context.Context) {
+	for ctx.Err() == nil {
+		stream, err := s.Env.Approvals().WatchApprovals(ctx, &registry.WatchApprovalsRequest{})
+		for err == nil {
+			var r *registry.WatchApprovalsResponse
+			if r, err = stream.Recv(); err == nil && r.GetApproval().GetAgentId() == s.Agent {
+				s.Send(Asked{r.GetApproval()})
+			}
+		}
+		pause(ctx)
+	}
+}
+
+// Answer says yes or no to a command.
+func (s *Source) Answer(ctx context.Context, id string, yes bool) tea.Cmd {
+	return s.bounded(ctx, func(ctx context.Context) (string, error) {
+		r, err := s.Env.Approvals().ResolveApproval(ctx, &registry.ResolveApprovalRequest{ApprovalId: id, Approve: yes})
+		if err != nil {
+			return "", err
+		}
+		return map[bool]string{true: "approved, once: ", false: "denied: "}[yes] + screen.Line(r.GetApproval().GetCommand()), nil
+	})
+}
