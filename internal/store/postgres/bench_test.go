@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -88,6 +89,7 @@ func bench(b *testing.B) (*Engine, *pgtest.Cluster) {
 // what else it does; the processor time that both sides use, little.
 func each(b *testing.B, c *pgtest.Cluster, do func(agent string) error) {
 	b.SetParallelism(max(writers/runtime.GOMAXPROCS(0), 1))
+	warm(b, do)
 	var n atomic.Int64
 	before, own := c.CPU(), ownCPU()
 	b.ResetTimer()
@@ -103,6 +105,22 @@ func each(b *testing.B, c *pgtest.Cluster, do func(agent string) error) {
 	b.ReportMetric(float64((c.CPU()-before).Microseconds())/float64(b.N), "server-µs/op")
 	b.ReportMetric(float64((ownCPU()-own).Microseconds())/float64(b.N), "own-µs/op")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "units/s")
+}
+
+// warm lets each connection prepare what it will run.
+func warm(b *testing.B, do func(agent string) error) {
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			for range 50 {
+				if err := do(fmt.Sprint("w", i)); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // ownCPU is the processor time of this process.

@@ -5,7 +5,7 @@
 // It owns which transaction does what. Each method of the contract is one
 // transaction on one thread, and goes to the server twice:
 //
-//	load:   BEGIN, fence (FOR SHARE), the thread's row (FOR UPDATE), what the step reads
+//	load:   BEGIN, fence (FOR SHARE), the thread's row (FOR NO KEY UPDATE), what the step reads
 //	        -- decided here, in Go --
 //	apply:  what the step writes, COMMIT
 //

@@ -100,3 +100,36 @@ func (n noted) Close() error {
 	n.note()
 	return n.Engine.Close()
 }
+
+// Agents are spread over databases by their ids, each with all it has; the contract
+// does not see it.
+func TestShards(t *testing.T) {
+	c := pgtest.Start(t, "fsync = off")
+	urls := []string{c.Database(t), c.Database(t), c.Database(t)}
+	e := open(t, Options{DSNs: urls, Live: anyLease})
+	agents(t, e, "a", "b", "c", "d", "e", "f")
+	for _, agent := range []string{"a", "b", "c", "d", "e", "f"} {
+		out, err := e.Append(t.Context(), store.Inbox(agent), []store.NewEvent{message}, store.AppendOptions{})
+		if err != nil || out.IDs[0] != 1 {
+			t.Fatalf("%s: %v, %v", agent, out, err)
+		}
+		acked, err := e.Settle(t.Context(), agent, store.Fence{Resource: "agent/" + agent, Token: 1}, store.Settlement{InboxID: 1, Key: "k", Fate: store.FateSilent})
+		if err != nil || acked != 1 {
+			t.Errorf("%s: acked %d, %v", agent, acked, err)
+		}
+	}
+	sum := 0
+	for i, p := range e.Shards().All() {
+		var here, elsewhere int
+		if err := p.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM fate f WHERE NOT EXISTS (SELECT 1 FROM event e WHERE e.agent_id = f.agent_id))").Scan(&here, &elsewhere); err != nil || here == 0 || elsewhere != 0 {
+			t.Errorf("database %d has %d events, and %d fates of others, %v", i, here, elsewhere, err)
+		}
+		sum += here
+	}
+	if sum != 6 {
+		t.Errorf("%d events in all", sum)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}

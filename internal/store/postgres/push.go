@@ -28,16 +28,15 @@ const (
 )
 
 type pushStep struct {
-	events      []store.NewEvent
-	o           store.AppendOptions
-	first, last int64 // of the push that had the key before
-	out         store.Appended
+	events []store.NewEvent
+	o      store.AppendOptions
+	first  int64 // of the push that had the key before
+	out    store.Appended
 }
 
 func (s *pushStep) Load(tx *unit.Tx) {
 	if s.o.Key != "" {
 		tx.Deduped(firstOf+s.o.Key, &s.first)
-		tx.Deduped(lastOf+s.o.Key, &s.last)
 	}
 }
 
@@ -64,7 +63,11 @@ func (s *pushStep) Decide(ctx context.Context, tx *unit.Tx) error {
 // repeated answers the ids of the first push under a key. A push under the same key
 // that says something else is a mistake of the caller, told and not stored.
 func (s *pushStep) repeated(ctx context.Context, tx *unit.Tx) error {
-	if max(s.first, s.last)-s.first+1 != int64(len(s.events)) { // one transaction gives consecutive ids
+	last := s.first
+	if err := tx.Now(ctx, unit.Deduped, []any{lastOf + s.o.Key}, func(scan func(...any) error) error { return scan(&last) }); err != nil {
+		return err
+	}
+	if last-s.first+1 != int64(len(s.events)) { // one transaction gives consecutive ids
 		return store.ErrKeyReused
 	}
 	s.out.Duplicate = true

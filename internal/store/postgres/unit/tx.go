@@ -133,10 +133,13 @@ func (t *Tx) Dedupe(key string, id int64, token uint64) {
 	t.Exec("INSERT INTO dedupe(agent_id, thread_id, key, event_id, token) VALUES($1,$2,$3,$4,$5)", key, id, int64(token))
 }
 
+// Deduped answers the event that was committed under the key $3.
+const Deduped = "SELECT event_id FROM dedupe WHERE agent_id = $1 AND thread_id = $2 AND key = $3"
+
 // Deduped queues the question which event was committed under key; *id stays 0 when
 // there is none.
 func (t *Tx) Deduped(key string, id *int64) {
-	t.One("SELECT event_id FROM dedupe WHERE agent_id = $1 AND thread_id = $2 AND key = $3", []any{key}, nil, id)
+	t.One(Deduped, []any{key}, nil, id)
 }
 
 // Appended are the events that the step has queued.

@@ -183,7 +183,7 @@ func (p *Pool) step(ctx context.Context, t *Tx, f *store.Fence, s Step) error {
 	if t.alone != "" {
 		t.reads.Queue("SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 FOR UPDATE", t.Agent, t.alone)
 	}
-	t.row(" FOR UPDATE", &found)
+	t.row(" FOR NO KEY UPDATE", &found) // who only refers to the thread does not wait
 	if f != nil {
 		t.One("SELECT token FROM fence WHERE agent_id = $1 AND thread_id = $2 AND resource = $3", []any{f.Resource}, nil, &sealed)
 	}
