@@ -23,7 +23,8 @@ var errHelp = errors.New("help was asked for")
 type options struct {
 	services  []service
 	home      string
-	registry  string // target of the registry
+	registry  string // target of the registry, or of several
+	dsn       string // of the registry's databases; empty: as theclaw.yaml says
 	listen    string // TCP address beside the socket; empty: none
 	tls       string // directory of certificates
 	metrics   string
@@ -46,6 +47,8 @@ Examples:
   agentd runner --name runner-2               one more runner in the same home
   agentd all --listen 10.0.0.5:7443           also for workers on other machines, by mTLS
   agentd runner --registry dns:///10.0.0.5:7443
+  agentd registry --dsn env:THECLAW_DSN --listen 10.0.0.5:7443   one of several over PostgreSQL
+  agentd runner --registry dns:///10.0.0.5:7443,dns:///10.0.0.6:7443
 
 Flags:
 `
@@ -57,7 +60,8 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	var level, name string
 	var showVersion bool
 	f.StringVar(&o.home, "home", "", "home `directory`; default $THECLAW_HOME, else ~/.theclaw")
-	f.StringVar(&o.registry, "registry", "", "`target` of the registry; default its socket in the home")
+	f.StringVar(&o.registry, "registry", "", "`target` of the registry, or a comma list of several; default its socket in the home")
+	f.StringVar(&o.dsn, "dsn", "", "keep agents in PostgreSQL: a `reference` (env:NAME, file:PATH) or URL, or a comma list; default storage.dsns of theclaw.yaml")
 	f.StringVar(&name, "name", "", "`name` of one more runner or deliverer in a home, such as runner-2; also its socket's")
 	f.StringVar(&o.listen, "listen", "", "TCP `address` to serve on too, with TLS by the certificates of --tls; of 'all', the registry's; default none")
 	f.StringVar(&o.tls, "tls", "", "`directory` of certificates; default tls/ in the home")
