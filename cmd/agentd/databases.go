@@ -6,20 +6,14 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/fault"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // databases are the URLs that the registry shares with others; none: it is alone.
 func (e *env) databases(ctx context.Context) ([]string, error) {
-	given := strings.Split(e.dsn, ",")
-	for _, dsn := range given {
-		if problem := layer.CheckDSN(dsn); e.dsn != "" && problem != "" {
-			return nil, fault.Usage("--dsn is wrong", problem)
-		}
-	}
-	if e.dsn == "" {
+	given := e.dsns
+	if len(given) == 0 {
 		s, err := e.homeDir.Storage()
 		if err != nil {
 			return nil, err

@@ -73,7 +73,9 @@ func programs(t testing.TB) string {
 	}
 	slices.Reverse(found)
 	for _, dir := range found {
-		if _, err := os.Stat(filepath.Join(dir, "initdb")); err == nil {
+		_, noInit := os.Stat(filepath.Join(dir, "initdb"))
+		_, noCopy := os.Stat(filepath.Join(dir, "pg_basebackup"))
+		if noInit == nil && noCopy == nil {
 			return dir
 		}
 	}
