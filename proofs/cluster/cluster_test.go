@@ -13,19 +13,30 @@ import (
 	"github.com/theclaw/agents/internal/world"
 )
 
-// every is how long the faults are apart.
-const every = 2 * time.Second
-
-// setting is a number from the environment: the size of the proof.
-func setting(t testing.TB, name string, def int64) int64 {
+// setting is a duration from the environment: the size of the proof.
+func setting(t testing.TB, name string, def time.Duration) time.Duration {
 	t.Helper()
 	v := os.Getenv(name)
 	if v == "" {
 		return def
 	}
-	n, err := strconv.ParseInt(v, 10, 64)
+	d, err := time.ParseDuration(v)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
+	}
+	return d
+}
+
+// seeded is the seed of a proof: that of the environment, which replays one.
+func seeded(t testing.TB) uint64 {
+	t.Helper()
+	v := os.Getenv("SEED")
+	if v == "" {
+		return rand.Uint64()
+	}
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil {
+		t.Fatalf("SEED: %v", err)
 	}
 	return n
 }
@@ -33,16 +44,15 @@ func setting(t testing.TB, name string, def int64) int64 {
 // prove keeps a site busy while strike does harm to it, and takes stock.
 func prove(t *testing.T, what string, s *site, strike func(r *rand.Rand) (done bool)) {
 	t.Helper()
-	seed := setting(t, "SEED", time.Now().UnixNano())
-	seconds := time.Duration(setting(t, "SECONDS", 6)) * time.Second
+	seed, lasts, every := seeded(t), setting(t, "DURATION", 6*time.Second), setting(t, "KILL_EVERY", 2*time.Second)
 	l := &load{c: s.client(t), sink: world.NewSink(t)}
 	for a := range agents {
 		l.c.Create(t, agentID(a), l.sink.Config())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), seconds)
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()
 	done := l.start(ctx, t)
-	r := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // a proof is replayed
+	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a proof is replayed
 	begun, strikes := time.Now(), 0
 	for more := true; more; {
 		select {
@@ -57,7 +67,7 @@ func prove(t *testing.T, what string, s *site, strike func(r *rand.Rand) (done b
 	cancel()
 	<-done
 	f := l.account(t)
-	fmt.Printf("cluster %s: %d messages in %.0f s, %d strikes, 2 registries, 4 runners, 2 deliverers: lost=%d dup=%d stuck=%d; %d sends repeated under their key, %d calls answered an error (seed %d)\n",
+	fmt.Printf("cluster of=%s messages=%d seconds=%.0f strikes=%d lost=%d dup=%d stuck=%d resent=%d errors=%d seed=%d\n",
 		what, f.messages, time.Since(begun).Seconds(), strikes, f.lost, f.dup, f.stuck, f.repeats, l.failed.Load(), seed)
 	if f.messages == 0 || strikes == 0 {
 		t.Errorf("nothing was proved: %+v, %d strikes", f, strikes)
