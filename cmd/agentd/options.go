@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
@@ -23,9 +24,10 @@ var errHelp = errors.New("help was asked for")
 type options struct {
 	services  []service
 	home      string
-	registry  string // target of the registry
-	listen    string // TCP address beside the socket; empty: none
-	tls       string // directory of certificates
+	registry  string   // target of the registry, or of several
+	dsns      []string // of the registry's databases; none: as theclaw.yaml says
+	listen    string   // TCP address beside the socket; empty: none
+	tls       string   // directory of certificates
 	metrics   string
 	logFormat string
 	logLevel  slog.Level
@@ -46,6 +48,8 @@ Examples:
   agentd runner --name runner-2               one more runner in the same home
   agentd all --listen 10.0.0.5:7443           also for workers on other machines, by mTLS
   agentd runner --registry dns:///10.0.0.5:7443
+  agentd registry --dsn env:THECLAW_DSN --listen 10.0.0.5:7443   one of several over PostgreSQL
+  agentd runner --registry dns:///10.0.0.5:7443,dns:///10.0.0.6:7443
 
 Flags:
 `
@@ -57,7 +61,14 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	var level, name string
 	var showVersion bool
 	f.StringVar(&o.home, "home", "", "home `directory`; default $THECLAW_HOME, else ~/.theclaw")
-	f.StringVar(&o.registry, "registry", "", "`target` of the registry; default its socket in the home")
+	f.StringVar(&o.registry, "registry", "", "`target` of the registry, or a comma list of several; default its socket in the home")
+	f.Func("dsn", "keep agents in PostgreSQL: a `reference` (env:NAME, file:PATH) or URL, once for each database; default storage.dsns of theclaw.yaml", func(dsn string) error {
+		if problem := layer.CheckDSN(dsn); problem != "" {
+			return errors.New(problem)
+		}
+		o.dsns = append(o.dsns, dsn)
+		return nil
+	})
 	f.StringVar(&name, "name", "", "`name` of one more runner or deliverer in a home, such as runner-2; also its socket's")
 	f.StringVar(&o.listen, "listen", "", "TCP `address` to serve on too, with TLS by the certificates of --tls; of 'all', the registry's; default none")
 	f.StringVar(&o.tls, "tls", "", "`directory` of certificates; default tls/ in the home")

@@ -26,6 +26,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc/mtls"
 	"github.com/theclaw/agents/internal/rpc/process"
 	"github.com/theclaw/agents/internal/rpc/serve"
+	"github.com/theclaw/agents/internal/rpc/several"
 )
 
 // env is what services are made of.
@@ -251,7 +252,8 @@ func (e *env) dialRegistry(as string) (*grpc.ClientConn, error) {
 	} else {
 		o.TokenPath, o.As = e.homeDir.TokenFile(), rpc.Identity{Kind: rpc.Service, Name: as}
 	}
-	return rpc.Dial(target, o)
+	o.Safe = safe
+	return several.Dial(target, o)
 }
 
 // certificate follows the certificate of one of our services.

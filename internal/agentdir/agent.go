@@ -82,6 +82,23 @@ func (d Dir) layers(data []byte, overrides []layer.Override) (layer.Layers, erro
 	return in, Fault(err)
 }
 
+// Storage answers where the registry of this home keeps agents and threads, as
+// theclaw.yaml says. Errors: CONFIG_INVALID, those of [Fault].
+func (h *Home) Storage() (layer.Storage, error) {
+	data, err := safefile.Read(h.root, layout.DefaultsName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return layer.Storage{}, nil
+	}
+	if err != nil {
+		return layer.Storage{}, Fault(err)
+	}
+	s, err := layer.ReadStorage(layer.File{Name: layout.DefaultsName, Data: data})
+	if err != nil {
+		return s, invalid(codes.FailedPrecondition, err)
+	}
+	return s, nil
+}
+
 // Get returns one setting and its origin; the error names the keys there are.
 func (a *Agent) Get(key string) (layer.Value, error) {
 	if i := slices.IndexFunc(a.Values, func(v layer.Value) bool { return v.Key == key }); i >= 0 {

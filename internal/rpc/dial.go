@@ -39,6 +39,8 @@ type DialOptions struct {
 	Safe           []string      // full methods ("/package.Service/Method") that may be repeated on UNAVAILABLE
 	WaitForReady   bool          // calls wait for a connection (until their deadline) instead of failing at once
 	UserAgent      string        // program and version
+	Several        bool          // the target stands for several servers: go round, see rpc/several
+	More           []grpc.DialOption
 	Stats          stats.Handler // sees each call, for traces; nil: none
 
 	Creds    credentials.TransportCredentials                           // TLS for dns:/// targets; nil on Unix sockets
@@ -60,7 +62,7 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	default:
 		return nil, fmt.Errorf("dial %s: only Unix sockets may be used without TLS", target)
 	}
-	config, err := serviceConfig(o.Safe)
+	config, err := serviceConfig(o.Safe, o.Several)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", target, err)
 	}
@@ -87,6 +89,7 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	if strings.HasPrefix(target, "unix:") {
 		opts = append(opts, grpc.WithStaticStreamWindowSize(StreamWindow), grpc.WithStaticConnWindowSize(ConnectionWindow))
 	}
+	opts = append(opts, o.More...)
 	if o.UserAgent != "" {
 		opts = append(opts, grpc.WithUserAgent(o.UserAgent))
 	}
@@ -124,17 +127,32 @@ type (
 		MaxTokens  float64 `json:"maxTokens"`
 		TokenRatio float64 `json:"tokenRatio"`
 	}
+	healthCheck struct {
+		ServiceName string `json:"serviceName"`
+	}
 	config struct {
-		MethodConfig    []methodConfig `json:"methodConfig"`
-		RetryThrottling throttling     `json:"retryThrottling"`
+		MethodConfig    []methodConfig        `json:"methodConfig,omitempty"`
+		RetryThrottling *throttling           `json:"retryThrottling,omitempty"`
+		LoadBalancing   []map[string]struct{} `json:"loadBalancingConfig,omitempty"`
+		HealthCheck     *healthCheck          `json:"healthCheckConfig,omitempty"`
 	}
 )
 
 // serviceConfig writes the retry rule of the safe methods. The throttle stops
-// retries when more than about one in ten calls needs one.
-func serviceConfig(safe []string) (string, error) {
+// retries when more than about one in ten calls needs one. Of several servers one may
+// take all calls that are under way with it: those are repeated at the others.
+func serviceConfig(safe []string, several bool) (string, error) {
+	c := config{}
+	if several {
+		c.LoadBalancing, c.HealthCheck = []map[string]struct{}{{"round_robin": {}}}, &healthCheck{}
+	}
 	if len(safe) == 0 {
-		return "{}", nil
+		b, err := json.Marshal(c)
+		return string(b), err
+	}
+	c.RetryThrottling = &throttling{MaxTokens: 10, TokenRatio: 0.1}
+	if several {
+		c.RetryThrottling = &throttling{MaxTokens: 1000, TokenRatio: 1}
 	}
 	m := methodConfig{RetryPolicy: retryPolicy{
 		MaxAttempts: 4, InitialBackoff: "0.05s", MaxBackoff: "1s",
@@ -147,6 +165,7 @@ func serviceConfig(safe []string) (string, error) {
 		}
 		m.Name = append(m.Name, methodName{service, method})
 	}
-	b, err := json.Marshal(config{[]methodConfig{m}, throttling{MaxTokens: 10, TokenRatio: 0.1}})
+	c.MethodConfig = []methodConfig{m}
+	b, err := json.Marshal(c)
 	return string(b), err
 }

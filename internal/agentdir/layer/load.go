@@ -53,7 +53,8 @@ type Loaded struct {
 	// lie, as theclaw.yaml lists them.
 	InboxPaths []string
 
-	places map[string]place
+	storage Storage
+	places  map[string]place
 }
 
 // Get returns one setting; ok is false when there is no such key.
@@ -142,8 +143,10 @@ func (l *Loaded) home(f File, problems *[]Problem) {
 				}
 				l.InboxPaths = append(l.InboxPaths, s)
 			}
+		case "storage":
+			l.storage = y.storage(kv)
 		default:
-			y.fail(kv, key(kv), fmt.Sprintf("unknown key %q; there are defaults and inbox_paths", config.Clip(key(kv))))
+			y.fail(kv, key(kv), fmt.Sprintf("unknown key %q; there are defaults, inbox_paths and storage", config.Clip(key(kv))))
 		}
 	}
 }

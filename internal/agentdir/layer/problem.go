@@ -50,7 +50,7 @@ func (e *Error) Error() string {
 }
 
 // secretKey finds what may be a secret on a line that is about to be shown.
-var secretKey = regexp.MustCompile(`(?i)((?:secret|token|passw|pwd|key|auth|cred|url)[a-z0-9_-]*["']?\s*[:=]\s*)(\S.*)`)
+var secretKey = regexp.MustCompile(`(?i)((?:secret|token|passw|pwd|key|auth|cred|url|dsn|postgres)[a-z0-9_-]*["']?\s*[:=]\s*)(\S.*)`)
 
 // source renders a line of data with a caret under a column, at most 100 characters.
 func source(data []byte, lineNo, column int) string {

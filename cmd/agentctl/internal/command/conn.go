@@ -14,6 +14,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/mtls"
+	"github.com/theclaw/agents/internal/rpc/several"
 	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	process "github.com/theclaw/agents/proto/gen/theclaw/process/v1"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -173,9 +174,9 @@ func (c *conn) dial() (*grpc.ClientConn, error) {
 			}
 			o.Creds = mtls.Client(store, c.service)
 		}
-		c.cc, err = rpc.Dial(c.target, o)
+		c.cc, err = several.Dial(c.target, o)
 		if err != nil {
-			c.err = fault.Usage(err.Error(), "use unix:///path/to/"+c.service+".sock, or dns:///host:port with TLS")
+			c.err = fault.Usage(err.Error(), "use unix:///path/to/"+c.service+".sock, or dns:///host:port with TLS, a comma list of them for several registries")
 		}
 	})
 	return c.cc, c.err

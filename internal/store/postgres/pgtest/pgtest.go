@@ -58,17 +58,7 @@ func Start(t testing.TB, settings ...string) *Cluster {
 		"listen_addresses = ''", "unix_socket_directories = '" + dir + "'", "max_connections = 200", "shared_buffers = 64MB",
 		"log_min_messages = warning", "log_min_error_statement = panic",
 	}, settings...)
-	f, err := os.OpenFile(filepath.Join(c.data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range conf {
-		_, wrote := f.WriteString(line + "\n")
-		err = errors.Join(err, wrote)
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	c.configure(t, conf...)
 	c.Up(t)
 	t.Cleanup(func() { c.Kill(t) })
 	return c
@@ -83,7 +73,9 @@ func programs(t testing.TB) string {
 	}
 	slices.Reverse(found)
 	for _, dir := range found {
-		if _, err := os.Stat(filepath.Join(dir, "initdb")); err == nil {
+		_, noInit := os.Stat(filepath.Join(dir, "initdb"))
+		_, noCopy := os.Stat(filepath.Join(dir, "pg_basebackup"))
+		if noInit == nil && noCopy == nil {
 			return dir
 		}
 	}

@@ -1,0 +1,86 @@
+package layer
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/agentdir/yamldoc"
+)
+
+// Storage is where the registry of a home keeps agents and threads.
+//
+//	storage:
+//	  engine: postgres        # or sqlite, the default: this home
+//	  dsns: ["env:THECLAW_DSN"] # each a reference (env:NAME, file:PATH) or a URL
+type Storage struct {
+	Postgres bool
+	DSNs     []string // as given
+}
+
+// ReadStorage answers what theclaw.yaml says of it. Every error is an [*Error].
+func ReadStorage(f File) (Storage, error) {
+	var problems []Problem
+	out := &Loaded{Config: config.Default(), places: map[string]place{}}
+	out.home(f, &problems)
+	if len(problems) > 0 {
+		return Storage{}, &Error{Problems: problems}
+	}
+	return out.storage, nil
+}
+
+func (l *layer) storage(kv *ast.MappingValueNode) (s Storage) {
+	pairs, ok := yamldoc.Pairs(kv.Value)
+	if !ok {
+		l.fail(orKey(kv), "storage", "storage wants `engine: ...` and `dsns: [...]` below it")
+		return s
+	}
+	engine := "sqlite"
+	for _, kv := range pairs {
+		switch name := "storage." + key(kv); name {
+		case "storage.engine":
+			if problem := text(kv.Value, &engine); problem != "" || engine != "sqlite" && engine != "postgres" {
+				l.fail(orKey(kv), name, "storage.engine is sqlite or postgres")
+			}
+		case "storage.dsns":
+			items, ok := yamldoc.Items(kv.Value)
+			if !ok {
+				l.fail(orKey(kv), name, "storage.dsns wants a list")
+			}
+			for _, n := range items {
+				var dsn string
+				if problem := text(n, &dsn); problem != "" {
+					l.fail(n, name, "storage.dsns wants a list of texts")
+				} else if problem := CheckDSN(dsn); problem != "" {
+					l.fail(n, name, "storage.dsns: "+problem)
+				}
+				s.DSNs = append(s.DSNs, dsn)
+			}
+		default:
+			l.fail(kv, name, fmt.Sprintf("unknown key %q; there are engine and dsns", config.Clip(key(kv))))
+		}
+	}
+	if s.Postgres = engine == "postgres"; s.Postgres != (len(s.DSNs) > 0) {
+		l.fail(orKey(kv), "storage", "the engine postgres needs storage.dsns, and only it")
+	}
+	return s
+}
+
+// CheckDSN says what is wrong with the address of a database as it is given: a
+// password belongs behind a reference.
+func CheckDSN(dsn string) string {
+	if strings.HasPrefix(dsn, "env:") || strings.HasPrefix(dsn, "file:") {
+		return ""
+	}
+	u, err := url.Parse(dsn)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return "write env:NAME, file:PATH or postgres://user@host:5432/name"
+	}
+	if _, secret := u.User.Password(); secret {
+		return "a URL with a password is given as env:NAME or file:PATH"
+	}
+	return ""
+}

@@ -1,0 +1,54 @@
+// Package several owns connections to one of several registries that serve the same
+// agents: a comma list of targets, or a name that stands for several addresses.
+//
+//	dns:///registries:7443              every address of the name
+//	dns:///a:7443,dns:///b:7443         each of the list
+//
+// Calls go round over those that say they serve (grpc.health.v1), so a registry that
+// drains gets no new ones; a call that finds its registry gone is made again at another
+// one, if it is safe to repeat. A target that is neither, such as a socket, is dialled
+// as ever.
+//
+// It promises no affinity: two calls in a row may meet two registries. That is what they
+// are for.
+package several
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc"
+	_ "google.golang.org/grpc/health" // asks those that are connected whether they serve
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/theclaw/agents/internal/rpc"
+)
+
+// Many tells whether a target may stand for several registries.
+func Many(target string) bool {
+	return strings.Contains(target, ",") || strings.HasPrefix(target, "dns:")
+}
+
+// Dial makes a connection to target, as rpc.Dial does to one. The caller closes it.
+func Dial(target string, o rpc.DialOptions) (*grpc.ClientConn, error) {
+	if !Many(target) {
+		return rpc.Dial(target, o)
+	}
+	o.Several = true
+	if !strings.Contains(target, ",") {
+		return rpc.Dial(target, o)
+	}
+	list := manual.NewBuilderWithScheme("several")
+	var addresses []resolver.Address
+	for part := range strings.SplitSeq(target, ",") {
+		part = strings.TrimSpace(part)
+		if strings.HasPrefix(part, "unix:") {
+			return nil, fmt.Errorf("dial %s: a list is of dns:///host:port; a socket has the token of its own home", target)
+		}
+		addresses = append(addresses, resolver.Address{Addr: strings.TrimPrefix(part, "dns:///")})
+	}
+	list.InitialState(resolver.State{Addresses: addresses})
+	o.More = append(o.More, grpc.WithResolvers(list))
+	return rpc.Dial("several:///registries", o)
+}

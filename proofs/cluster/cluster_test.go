@@ -1,0 +1,110 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/world"
+)
+
+// setting is a duration from the environment: the size of the proof.
+func setting(t testing.TB, name string, def time.Duration) time.Duration {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		return def
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return d
+}
+
+// seeded is the seed of a proof: that of the environment, which replays one.
+func seeded(t testing.TB) uint64 {
+	t.Helper()
+	v := os.Getenv("SEED")
+	if v == "" {
+		return rand.Uint64()
+	}
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil {
+		t.Fatalf("SEED: %v", err)
+	}
+	return n
+}
+
+// prove keeps a site busy while strike does harm to it, and takes stock.
+func prove(t *testing.T, what string, s *site, strike func(r *rand.Rand) (done bool)) {
+	t.Helper()
+	seed, lasts, every := seeded(t), setting(t, "DURATION", 6*time.Second), setting(t, "KILL_EVERY", 2*time.Second)
+	l := &load{c: s.client(t), sink: world.NewSink(t)}
+	for a := range agents {
+		l.c.Create(t, agentID(a), l.sink.Config())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	done := l.start(ctx, t)
+	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a proof is replayed
+	begun, strikes := time.Now(), 0
+	for more := true; more; {
+		select {
+		case <-ctx.Done():
+			more = false
+		case <-time.After(every):
+			strikes++
+			more = !strike(r)
+		}
+	}
+	<-ctx.Done()
+	cancel()
+	<-done
+	f := l.account(t)
+	fmt.Printf("cluster of=%s messages=%d seconds=%.0f strikes=%d lost=%d dup=%d stuck=%d resent=%d errors=%d seed=%d\n",
+		what, f.messages, time.Since(begun).Seconds(), strikes, f.lost, f.dup, f.stuck, f.repeats, l.failed.Load(), seed)
+	if f.messages == 0 || strikes == 0 {
+		t.Errorf("nothing was proved: %+v, %d strikes", f, strikes)
+	}
+}
+
+// P1 among machines: any process may die at any time.
+func TestClusterKill(t *testing.T) {
+	s := newSite(t, pgtest.Start(t).Database(t))
+	prove(t, "kill", s, func(r *rand.Rand) bool {
+		p := s.parts[r.IntN(len(s.parts))]
+		p.Kill()
+		s.start(t, p)
+		return false
+	})
+}
+
+// The same of the database itself: what it has acknowledged is there when it is back.
+func TestClusterDatabase(t *testing.T) {
+	c := pgtest.Start(t)
+	s := newSite(t, c.Database(t))
+	prove(t, "database", s, func(*rand.Rand) bool {
+		c.Kill(t)
+		c.Up(t)
+		return false
+	})
+}
+
+// A database that dies for good is followed by the one that acknowledged with it.
+func TestClusterFailover(t *testing.T) {
+	first := pgtest.Start(t)
+	db := first.Database(t)
+	second := first.Standby(t)
+	s := newSite(t, pgtest.Failover(first, second, pgtest.Name(t, db)))
+	prove(t, "failover", s, func(*rand.Rand) bool {
+		first.Kill(t)
+		second.Promote(t)
+		return true
+	})
+}
