@@ -9,6 +9,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -40,6 +41,20 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 		return nil, err
 	}
 	s.AppendLog(a.ID, req.GetLogs())
+	read := req.GetAfterId()
+	// With other registries beside this one, what is new is not known here alone: the
+	// answer comes at once, and the work on the board tells the rest.
+	if wait := req.GetWait().AsDuration(); wait > 0 && s.Shared == nil {
+		leave := s.Follow(a)
+		defer func() { leave(read) }()
+		if news, err := s.News(ctx, a, read, wait); err != nil || !news {
+			return &registryv1.OpenBatchResponse{HeadId: read, ScannedId: read}, err
+		}
+		if set, err = a.Settings(s.Home); err != nil {
+			core.Trouble(a, err)
+			return nil, err
+		}
+	}
 	if s.Shared == nil && !a.Started() || a.Damaged() {
 		return &registryv1.OpenBatchResponse{}, nil
 	}
@@ -55,6 +70,7 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 	if s.Shared == nil {
 		a.Pushed(b.Head)
 	}
+	read = b.Scanned
 	if b.Settled > 0 {
 		s.settled(a, b.Acked)
 	}
