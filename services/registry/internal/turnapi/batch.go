@@ -3,36 +3,13 @@ package turnapi
 import (
 	"context"
 	"errors"
-	"unicode/utf8"
 
-	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
-
-// threadOf routes an event under a mode. Another program may have written what
-// PushEvents would have refused, and what no answer of ours could carry: such an
-// event has no route, and so is dead at once.
-func threadOf(e thread.Event, mode string) (string, error) {
-	if !utf8.ValidString(e.Source) || !utf8.ValidString(e.Content) {
-		return "", wire.ErrNotText
-	}
-	if len(e.Content) > thread.MaxEvent {
-		return "", wire.TooLarge(e.Content)
-	}
-	m, err := route.ParseMode(mode)
-	if err != nil {
-		return "", err
-	}
-	t, _, err := route.Of(e.Source, e.Content)
-	if err != nil {
-		return "", err
-	}
-	return route.Thread(m, t), nil
-}
 
 // OpenBatch reads events without a fate, each with its route.
 func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchRequest) (*registryv1.OpenBatchResponse, error) {
@@ -59,7 +36,7 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 		return &registryv1.OpenBatchResponse{}, nil
 	}
 	b, err := s.Store.OpenBatch(ctx, a.ID, fence, store.OpenBatch{
-		After: req.GetAfterId(), Limit: wire.Limit(req.GetLimit(), 32), Mode: set.Config.Routing.Default, Route: threadOf, IfStarted: s.Shared != nil,
+		After: req.GetAfterId(), Limit: wire.Limit(req.GetLimit(), 32), Mode: set.Config.Routing.Default, Route: wire.ThreadOf, IfStarted: s.Shared != nil,
 		Claimed: func(ctx context.Context, e thread.Event, key, mode string) (bool, error) {
 			return s.claimed(ctx, a.ID, e, key, mode)
 		},
@@ -85,7 +62,7 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 // claimed tells whether e was begun under a mode; only asked when the routing
 // mode of an agent with waiting events has changed.
 func (s *Service) claimed(ctx context.Context, agentID string, e thread.Event, key, mode string) (bool, error) {
-	id, err := threadOf(e, mode)
+	id, err := wire.ThreadOf(e, mode)
 	if err != nil {
 		return false, nil // it will be dead under any mode
 	}
