@@ -141,9 +141,7 @@ func (c *Core) committed(commit store.Commit) {
 		a, err := c.Dir.Get(commit.Ref.Agent)
 		if err == nil {
 			a.Wrote()
-		}
-		if err == nil && a.Pushed(commit.Events[len(commit.Events)-1].ID) && a.Started() {
-			c.DueRuns.Mark(a.ID)
+			c.pushed(a, commit.Events[len(commit.Events)-1].ID)
 		}
 	}
 	c.Events.Wake(commit.Ref)

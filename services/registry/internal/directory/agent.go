@@ -40,6 +40,7 @@ type Agent struct {
 
 	memoryTerm uint64 // in which the agent's own layer was found to be in its file
 
+	follows  atomic.Int32 // batches that wait for what comes to the inbox
 	wrote    atomic.Int64 // when we last wrote the inbox, ns
 	settings atomic.Pointer[settings]
 	inbox    atomic.Pointer[place]
@@ -249,6 +250,12 @@ func (a *Agent) Sealed(resource string, token uint64) {
 	}
 	a.fences[resource] = max(a.fences[resource], token)
 }
+
+// Follow counts batches that wait for what comes to the inbox.
+func (a *Agent) Follow(n int32) { a.follows.Add(n) }
+
+// Followed tells whether there is such a batch.
+func (a *Agent) Followed() bool { return a.follows.Load() > 0 }
 
 // Wrote notes that we are writing the inbox now.
 func (a *Agent) Wrote() { a.wrote.Store(time.Now().UnixNano()) }

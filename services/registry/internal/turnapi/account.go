@@ -21,7 +21,7 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 	if err != nil {
 		return nil, err
 	}
-	q := store.TurnQuery{InboxID: req.GetInboxId(), Key: req.GetKey(), Route: threadOf}
+	q := store.TurnQuery{InboxID: req.GetInboxId(), Key: req.GetKey(), Route: wire.ThreadOf}
 	if q.InboxID == 0 {
 		var ok bool
 		if q.InboxID, ok = thread.KeyID(q.Key); !ok {

@@ -3,35 +3,13 @@ package turnapi
 import (
 	"context"
 	"errors"
-	"unicode/utf8"
 
-	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
-
-// threadOf routes an event under a mode. Another program may have written what
-// PushEvents would have refused, and what no answer of ours could carry: such an
-// event has no route, and so is dead at once.
-func threadOf(e thread.Event, mode string) (string, error) {
-	if !utf8.ValidString(e.Source) || !utf8.ValidString(e.Content) {
-		return "", wire.ErrNotText
-	}
-	if len(e.Content) > thread.MaxEvent {
-		return "", wire.TooLarge(e.Content)
-	}
-	m, err := route.ParseMode(mode)
-	if err != nil {
-		return "", err
-	}
-	t, _, err := route.Of(e.Source, e.Content)
-	if err != nil {
-		return "", err
-	}
-	return route.Thread(m, t), nil
-}
 
 // OpenBatch reads events without a fate, each with its route.
 func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchRequest) (*registryv1.OpenBatchResponse, error) {
@@ -40,11 +18,25 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 		return nil, err
 	}
 	s.AppendLog(a.ID, req.GetLogs())
+	read := req.GetAfterId()
+	// With other registries beside this one, what is new is not known here alone: the
+	// answer comes at once, and the work on the board tells the rest.
+	if wait := req.GetWait().AsDuration(); wait > 0 && s.Shared == nil {
+		leave := s.Follow(a)
+		defer func() { leave(read) }()
+		if news, err := s.News(ctx, a, read, wait); err != nil || !news {
+			return &registryv1.OpenBatchResponse{HeadId: read, ScannedId: read}, err
+		}
+		if set, err = a.Settings(s.Home); err != nil {
+			core.Trouble(a, err)
+			return nil, err
+		}
+	}
 	if s.Shared == nil && !a.Started() || a.Damaged() {
 		return &registryv1.OpenBatchResponse{}, nil
 	}
 	b, err := s.Store.OpenBatch(ctx, a.ID, fence, store.OpenBatch{
-		After: req.GetAfterId(), Limit: wire.Limit(req.GetLimit(), 32), Mode: set.Config.Routing.Default, Route: threadOf, IfStarted: s.Shared != nil,
+		After: req.GetAfterId(), Limit: wire.Limit(req.GetLimit(), 32), Mode: set.Config.Routing.Default, Route: wire.ThreadOf, IfStarted: s.Shared != nil,
 		Claimed: func(ctx context.Context, e thread.Event, key, mode string) (bool, error) {
 			return s.claimed(ctx, a.ID, e, key, mode)
 		},
@@ -55,6 +47,7 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 	if s.Shared == nil {
 		a.Pushed(b.Head)
 	}
+	read = b.Scanned
 	if b.Settled > 0 {
 		s.settled(a, b.Acked)
 	}
@@ -69,7 +62,7 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 // claimed tells whether e was begun under a mode; only asked when the routing
 // mode of an agent with waiting events has changed.
 func (s *Service) claimed(ctx context.Context, agentID string, e thread.Event, key, mode string) (bool, error) {
-	id, err := threadOf(e, mode)
+	id, err := wire.ThreadOf(e, mode)
 	if err != nil {
 		return false, nil // it will be dead under any mode
 	}

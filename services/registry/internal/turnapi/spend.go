@@ -6,6 +6,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // spend counts what a finished turn has used, for agents that have a quota. A
@@ -14,7 +15,7 @@ func (s *Service) spend(ctx context.Context, set *agentdir.Agent, from string, r
 	if !set.Config.Quota.Daily() {
 		return
 	}
-	t, err := s.Store.Turn(ctx, req.GetAgentId(), store.TurnQuery{InboxID: req.GetInboxId(), Key: req.GetKey(), Route: threadOf})
+	t, err := s.Store.Turn(ctx, req.GetAgentId(), store.TurnQuery{InboxID: req.GetInboxId(), Key: req.GetKey(), Route: wire.ThreadOf})
 	if err == nil {
 		s.Quota.Spend(ctx, &set.Config, req.GetAgentId(), from, t.Usage.Input, t.Usage.Output)
 	}

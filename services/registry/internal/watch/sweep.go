@@ -118,12 +118,7 @@ func (w *Watch) lookAt(ctx context.Context, a *directory.Agent, sig string) erro
 		return err
 	}
 	a.Sign(sig)
-	if a.Pushed(p.Head) {
-		if a.Started() {
-			w.DueRuns.Mark(a.ID)
-		}
-		w.Events.Wake(store.Inbox(a.ID))
-	}
+	w.Found(a, p.Head)
 	return nil
 }
 

@@ -142,6 +142,19 @@ func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.Ca
 	idle := time.NewTimer(b.cfg.Keep)
 	defer idle.Stop()
 	logs := []*registrypb.LogLine{line("INFO", "run: start, lock acquired (lease token %d)", b.cfg.Token)}
+	took := func(r *registrypb.OpenBatchResponse) int {
+		n := 0
+		if r != nil {
+			n = b.take(ctx, r, lost)
+		}
+		if n > 0 {
+			logs = append(logs, line("INFO", "run: %d message(s) read up to %d", n, r.GetScannedId()))
+			idle.Reset(b.cfg.Keep)
+		}
+		return n
+	}
+	var f follow
+	defer f.end()
 	for read := true; ; {
 		select { // an end comes before more work
 		case <-ctx.Done():
@@ -160,12 +173,13 @@ func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.Ca
 				return err
 			}
 			logs = nil
-			if n := b.take(ctx, r, lost); n > 0 {
-				logs = []*registrypb.LogLine{line("INFO", "run: %d message(s) read up to %d", n, r.GetScannedId())}
-			}
+			took(r)
 			read = r.GetMore()
 			idle.Reset(b.cfg.Keep)
 			continue
+		}
+		if f.begin(ctx, b, logs) {
+			logs = nil
 		}
 		select {
 		case <-ctx.Done():
@@ -176,13 +190,21 @@ func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.Ca
 			return nil
 		case w := <-b.leaving:
 			b.wg.Go(func() { b.settle(ctx, w) })
+		case a := <-f.answer:
+			r, again := f.over(a)
+			took(r)
+			read = again
 		case <-b.poke:
+			took(f.end())
 			read = true
 		case <-progress:
 			idle.Reset(b.cfg.Keep)
 		case <-idle.C:
 			idle.Reset(b.cfg.Keep)
 			if b.busy() {
+				continue
+			}
+			if took(f.end()) > 0 {
 				continue
 			}
 			// A last look, which also carries the last line of the log.
@@ -193,7 +215,7 @@ func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.Ca
 				return err
 			}
 			logs = nil
-			if b.take(ctx, r, lost) == 0 && !r.GetMore() {
+			if took(r) == 0 && !r.GetMore() {
 				return nil
 			}
 			read = r.GetMore()
