@@ -79,7 +79,7 @@ func words(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1
 // keys are checked against the command tree: a new command needs a row.
 var good = map[string][]string{
 	"agent": {"--message=hi", "--agent=a1"}, "cancel": {"a1", "1"}, "run abort": {"a1", "r"}, "run stream": {"a1", "r"}, "run wait": {"a1", "r"}, "top": {},
-	"approvals approve": {"x"}, "approvals deny": {"x"}, "approvals list": {}, "audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
+	"approvals approve": {"x"}, "approvals deny": {"x"}, "approvals list": {}, "approvals watch": {}, "audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
 	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
 	"cmds find": {"nothing of the kind"}, "cmds info": {"x"}, "cmds list": {},

@@ -57,10 +57,15 @@ var errEnough = errors.New("as many as were asked for")
 // run watches until the person interrupts it, which is its normal end, and goes on
 // when the registry was away.
 func (w *watching) run(ctx context.Context) error {
-	var away time.Time // since when nobody answers
+	// A stream says nothing while nobody asks; this call tells whether somebody is there.
+	if _, err := w.env.Approvals().ListApprovals(ctx, &registry.ListApprovalsRequest{PageSize: 1}); err != nil {
+		return err
+	}
+	away := time.Now() // since when nobody answers
 	for {
+		begun := time.Now()
 		answered, err := w.stream(ctx)
-		if answered || away.IsZero() {
+		if answered || time.Since(begun) > time.Second {
 			away = time.Now()
 		}
 		switch {
