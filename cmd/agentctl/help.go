@@ -16,7 +16,7 @@ var sections = []struct{ id, title, commands string }{
 	{"talk", "Talk:", "up chat send agent run cancel"},
 	{"agents", "Agents:", "init list start stop status top config file memory context providers bootstrap cmds"},
 	{"account", "What happened:", "explain turns threads events errors usage approvals audit dlq lease"},
-	{"home", "The home:", "doctor backup restore fsck migrate migrate-store prune drill"},
+	{"home", "The home:", "doctor backup restore fsck migrate migrate-store prune export erase drill"},
 	{"services", "The services:", "ready log profile certs token"},
 }
 

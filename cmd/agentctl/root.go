@@ -26,6 +26,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migrate"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migratestore"
+	"github.com/theclaw/agents/cmd/agentctl/internal/peer"
 	"github.com/theclaw/agents/cmd/agentctl/internal/process"
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/prune"
@@ -112,6 +113,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, fsck.Command(e), migrate.Command(e), migratestore.Command(e), prune.Command(e))
 	subs = append(subs, process.Commands(e)...)
 	subs = append(subs, archive.Commands(e)...)
+	subs = append(subs, peer.Commands(e)...)
 	subs = append(subs, identity.Certs(e), identity.Token(e), audit.Command(e), approvals.Command(e))
 	subs = append(subs, drill.Command(e))
 	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e))

@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == runnerArg {
 		os.Exit(runRunner(os.Args[2]))
 	}
+	if len(os.Args) == 3 && os.Args[1] == victimArg {
+		os.Exit(runVictim(os.Args[2]))
+	}
 	code := m.Run()
 	if p, err := self(); err == nil {
 		_ = os.RemoveAll(filepath.Dir(p))

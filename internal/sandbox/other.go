@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -22,7 +23,7 @@ import (
 type Sandbox struct {
 	opts   Options
 	report Report
-	room   *room.Room // only where programs run
+	room   *room.Room
 }
 
 // Main returns: there are no processes of ours in between here.
@@ -44,17 +45,11 @@ func New(_ context.Context, o Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sandbox{opts: o, report: Report{
+	s := &Sandbox{opts: o, room: room.Make(cmp.Or(o.ScratchDir, os.TempDir()), false), report: Report{
 		Level: LevelNone, Driver: "none works: no program is run",
 		Problems: []string{"there is no sandbox for " + runtime.GOOS + ": run agentd on Linux, or set sandbox.mode to off, and programs of that agent run on this host as you"},
 	}}
 	if levels[0] == LevelOff {
-		if o.ScratchDir == "" {
-			o.ScratchDir = os.TempDir()
-		}
-		if s.room, err = room.New(o.ScratchDir, false); err != nil {
-			return nil, err
-		}
 		s.report = Report{
 			Level: LevelOff, Driver: "none: programs run on the host, because sandbox.mode is off",
 			Problems: []string{"off: programs can read and change all that we can, no limit of memory or processes holds, and one that leaves its group outlives us"},
@@ -68,9 +63,7 @@ func (s *Sandbox) Report() Report { return s.report }
 
 // Close removes what is temporary.
 func (s *Sandbox) Close() {
-	if s.room != nil {
-		_ = s.room.Close() // what is left is swept by the next start
-	}
+	_ = s.room.Close() // what is left is swept by the next start
 }
 
 // Run runs c on the host and waits for its end, or refuses.
@@ -82,7 +75,7 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	temp, err := os.MkdirTemp(s.room.Path, "tmp-")
+	temp, err := s.room.Temp("tmp-")
 	if err != nil {
 		return Result{}, err
 	}

@@ -31,8 +31,7 @@ type Sandbox struct {
 	bwrap   string
 	self    string
 	idmap   idmaps
-	room    *room.Room // for what is temporary; nil when it could not be made
-	noRoom  error      // why
+	room    *room.Room // for what is temporary
 }
 
 // Probe says which driver a mode would get here. It starts one small program per
@@ -67,8 +66,7 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	if !o.noCgroups {
 		s.cgroups = cgroup.Find()
 	}
-	// A program of root is another user at this level.
-	s.room, s.noRoom = room.New(o.ScratchDir, os.Geteuid() == 0 && slices.Contains(levels, LevelReduced))
+	s.room = room.Make(o.ScratchDir, os.Geteuid() == 0 && slices.Contains(levels, LevelReduced))
 	s.report = s.probe(ctx, levels)
 	return s, nil
 }
@@ -76,21 +74,10 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 // Report is what New found.
 func (s *Sandbox) Report() Report { return s.report }
 
-// Close gives back descriptors and removes what is temporary. Programs that run are
-// not touched.
+// Close gives back what is temporary. Programs that run are not touched.
 func (s *Sandbox) Close() {
 	s.idmap.close()
-	if s.room != nil {
-		_ = s.room.Close() // what is left is swept by the next start
-	}
-}
-
-// temp makes a temporary directory.
-func (s *Sandbox) temp(pattern string) (string, error) {
-	if s.room == nil {
-		return "", s.noRoom
-	}
-	return os.MkdirTemp(s.room.Path, pattern)
+	_ = s.room.Close() // what is left is swept by the next start
 }
 
 // selfPath is how this binary is started again. Without /proc the path it was
@@ -123,7 +110,7 @@ func (s *Sandbox) probe(ctx context.Context, levels []Level) Report {
 
 // try really starts a program, which has to write in its workdir.
 func (s *Sandbox) try(ctx context.Context, l Level) error {
-	dir, err := s.temp("probe-")
+	dir, err := s.room.Temp("probe-")
 	if err != nil {
 		return fmt.Errorf("make probe directory: %w", err)
 	}

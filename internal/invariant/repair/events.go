@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/theclaw/agents/internal/invariant/record"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -17,6 +20,7 @@ import (
 type rescued struct {
 	events            []thread.Event // by id
 	proved, fromLines int            // as the chain has them; of those, by events.jsonl
+	tombs             map[int64]string
 }
 
 type link struct{ prev, sum []byte }
@@ -54,7 +58,13 @@ func rescue(ctx context.Context, from *sql.Conn, d *snapshot.DB) (rescued, error
 	if err != nil {
 		return rescued{}, err
 	}
-	var out rescued
+	out := rescued{tombs: map[int64]string{}}
+	_ = rowsOf(ctx, from, "SELECT event_id, key FROM x_erased", 2, func(r []any) { // mostly there is no such table
+		key, ok1 := r[1].(string)
+		if id, ok2 := r[0].(int64); ok1 && ok2 {
+			out.tombs[id] = key
+		}
+	})
 	ids := maps.Clone(rows)
 	maps.Copy(ids, lines)
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
@@ -123,6 +133,19 @@ func (r rescued) write(ctx context.Context, to *sql.Conn) error {
 			return err
 		}
 		prev = sum[:]
+		key, erased := r.tombs[e.ID]
+		if !erased || e.Content != store.Erased {
+			continue
+		}
+		// What was erased keeps the key by which its turn is known.
+		for _, q := range []string{schema.Tombs, fmt.Sprintf("UPDATE x_meta SET format = %d", schema.WithTombs)} {
+			if _, err := to.ExecContext(ctx, q); err != nil {
+				return err
+			}
+		}
+		if _, err := to.ExecContext(ctx, "INSERT INTO x_erased(event_id, key, proof) VALUES(?,?,?)", e.ID, key, thread.TombProof(e, sum[:], key)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -143,14 +144,14 @@ func (l *loader) meta() {
 // which is not kept.
 func (l *loader) events() {
 	d := l.d
-	prev := map[int64][]byte{}
+	prev, sums, tombs := map[int64][]byte{}, map[int64][]byte{}, l.tombs()
 	l.table("x_chain", "SELECT event_id, prev, sha256 FROM x_chain ORDER BY event_id", func(scan func(...any) error) error {
 		var k Link
 		if err := scan(&k.ID, &k.Prev, &k.Sum); err != nil {
 			return err
 		}
 		d.Links = append(d.Links, k)
-		prev[k.ID] = k.Prev
+		prev[k.ID], sums[k.ID] = k.Prev, k.Sum
 		return nil
 	})
 	l.table("events", "SELECT id, created_at, source, type, subtype, content FROM events ORDER BY id", func(scan func(...any) error) error {
@@ -168,11 +169,43 @@ func (l *loader) events() {
 			said.ID, said.CreatedAt = 0, ""
 			e.Said, e.DeliveryKey = said.Hash(nil), full.DeliveryKey(d.UUID)
 		}
+		if t, ok := tombs[id]; ok {
+			// Its keys were made of what is gone, and so was its link: the tomb vouches.
+			e.Key, e.DeliveryKey, e.Said, e.Linked = t.key, t.key, full.Hash(nil), [32]byte{}
+			if sum := sums[id]; len(sum) == len(e.Linked) && bytes.Equal(t.proof, thread.TombProof(full, sum, t.key)) {
+				e.Linked = [32]byte(sum)
+			}
+		}
 		d.byID[id] = len(d.Events)
 		d.Events = append(d.Events, e)
 		l.search("event "+itoa(id), full.Content)
 		return nil
 	})
+}
+
+// A tomb stands for what was erased from an event.
+type tomb struct {
+	key   string
+	proof []byte
+}
+
+// tombs are there where something was erased.
+func (l *loader) tombs() map[int64]tomb {
+	there, out := false, map[int64]tomb{}
+	l.table("sqlite_master", "SELECT 1 FROM sqlite_master WHERE name = 'x_erased'", func(func(...any) error) error {
+		there = true
+		return nil
+	})
+	if there {
+		l.table("x_erased", "SELECT event_id, key, proof FROM x_erased", func(scan func(...any) error) error {
+			var id int64
+			var t tomb
+			err := scan(&id, &t.key, &t.proof)
+			out[id] = t
+			return err
+		})
+	}
+	return out
 }
 
 var eventColumns = [5]string{"created_at", "source", "type", "subtype", "content"}

@@ -18,7 +18,7 @@ func bwrapArgs(o wire.Order) []string {
 	a := []string{
 		"--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--clearenv", "--die-with-parent",
 		"--as-pid-1", "--new-session", "--uid", id, "--gid", id, "--hostname", "sandbox",
-		"--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev",
+		"--size", strconv.FormatInt(o.Limits.FileBytes, 10), "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev",
 	}
 	if o.Network {
 		a = append(a, "--share-net")

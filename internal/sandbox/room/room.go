@@ -25,10 +25,29 @@ const Prefix = "theclaw-sandbox-"
 // tries bounds how often a new room is lost to somebody who sweeps at that instant.
 const tries = 10
 
-// Room is one directory, held until Close.
+// Room is one directory, held until Close. One that could not be made says why when
+// it is used.
 type Room struct {
 	Path string
 	lock *os.File
+	err  error
+}
+
+// Make is New, with the error kept for later.
+func Make(dir string, enter bool) *Room {
+	r, err := New(dir, enter)
+	if err != nil {
+		return &Room{err: err}
+	}
+	return r
+}
+
+// Temp makes a directory in the room.
+func (r *Room) Temp(pattern string) (string, error) {
+	if r.err != nil {
+		return "", r.err
+	}
+	return os.MkdirTemp(r.Path, pattern)
 }
 
 // New sweeps dir and makes a room in it. enter lets other users pass through it,
@@ -78,6 +97,9 @@ func hold(path string) (*os.File, error) {
 
 // Close removes the room with all that is in it.
 func (r *Room) Close() error {
+	if r.err != nil {
+		return nil
+	}
 	return errors.Join(os.RemoveAll(r.Path), r.lock.Close())
 }
 

@@ -37,6 +37,29 @@ var refusedShared = []uint32{
 	unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETATTR,
 }
 
+// A maker gives a file its mode, by argument number mode; where flags is not -1, only
+// when that argument says that a file is made.
+type maker struct {
+	nr          uint32
+	mode, flags int
+}
+
+// makers must not make a setuid or setgid program: in the workdir it would belong to
+// whom the workdir belongs, outside, where no mount option forbids what it is for.
+var makers = []maker{
+	{unix.SYS_FCHMOD, 1, -1},
+	{unix.SYS_FCHMODAT, 2, -1},
+	{unix.SYS_FCHMODAT2, 2, -1},
+	{unix.SYS_MKDIRAT, 2, -1},
+	{unix.SYS_MKNODAT, 2, -1},
+	{unix.SYS_OPENAT, 3, 2},
+}
+
+const (
+	setIDs = unix.S_ISUID | unix.S_ISGID
+	makes  = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+)
+
 // newest is the highest number this list was made for. What is above did not exist
 // then, so nobody has judged it, and programs know how to live without.
 const newest = unix.SYS_RSEQ_SLICE_YIELD
@@ -89,6 +112,15 @@ func program(o wire.Order) []unix.SockFilter {
 	p = append(p, when(unix.SYS_IOCTL, load(offArgs+8),
 		jump(unix.BPF_JEQ, unix.TIOCSTI, 1, 0), jump(unix.BPF_JEQ, unix.TIOCLINUX, 0, 1), deny, allow)...)
 	p = append(p, when(unix.SYS_SOCKET, families(o)...)...)
+	// Its mode is in memory too; whoever calls it knows how to live without.
+	p = append(p, when(unix.SYS_OPENAT2, answer(errno(unix.ENOSYS)))...)
+	for _, m := range append(append([]maker{}, makers...), makersArch...) {
+		body := []unix.SockFilter{load(offArgs + 8*uint32(m.mode)), jump(unix.BPF_JSET, setIDs, 0, 1), deny, allow}
+		if m.flags >= 0 {
+			body = append([]unix.SockFilter{load(offArgs + 8*uint32(m.flags)), jump(unix.BPF_JSET, makes, 0, 3)}, body...)
+		}
+		p = append(p, when(m.nr, body...)...)
+	}
 	list := append(append([]uint32{}, refused...), refusedArch...)
 	if o.Driver == wire.Reduced {
 		list = append(list, refusedShared...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/cause"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/pool"
@@ -139,7 +140,7 @@ func (e *Engine) Ensure(ctx context.Context, r store.Ref, tuple string) (bool, e
 		return false, nil
 	}
 	if err := makeDir(path); err != nil {
-		return false, fmt.Errorf("make thread directory: %w", db.FileError(err))
+		return false, fmt.Errorf("make thread directory: %w", cause.File(err))
 	}
 	created, err := db.Create(path)
 	if err != nil || !created || tuple == "" {

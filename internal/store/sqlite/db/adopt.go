@@ -3,6 +3,7 @@ package db
 import (
 	"fmt"
 
+	"github.com/theclaw/agents/internal/store/sqlite/cause"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -11,7 +12,7 @@ import (
 // ErrReadOnly, ErrIO.
 func Create(dir string) (bool, error) {
 	created, err := schema.Create(dir)
-	return created, FileError(err)
+	return created, cause.File(err)
 }
 
 // adopt adds our tables to a database of the external tool, or to a fresh

@@ -63,6 +63,10 @@ func (d *DB) verifyTail() error {
 		return fmt.Errorf("read chain: %w", err)
 	}
 	defer func() { _ = s.Close() }() // it says again what the statement said
+	buried, err := d.tombs()
+	if err != nil {
+		return err
+	}
 	var wantHash []byte
 	first := true
 	err = s.Each([]any{tail}, func(scan func(...any) error) error {
@@ -77,7 +81,7 @@ func (d *DB) verifyTail() error {
 			return fmt.Errorf("event %d is in the chain and gone: %w", id, store.ErrCorrupt)
 		}
 		e := thread.Event{ID: *eid, CreatedAt: *at, Source: *source, Type: *typ, Subtype: subtype, Content: *content}
-		if got := e.Hash(prev); !bytes.Equal(got[:], sum) || (!first && !bytes.Equal(sum, wantHash)) {
+		if !buried.Linked(e, prev, sum) || (!first && !bytes.Equal(sum, wantHash)) {
 			return fmt.Errorf("event %d does not match its hash: %w", id, store.ErrCorrupt)
 		}
 		if first {
@@ -97,14 +101,18 @@ func (d *DB) verifyTail() error {
 func (t *Tx) VerifyChain() (int64, error) {
 	var n int64
 	prev := []byte{}
-	err := t.Each(`SELECT e.id, e.created_at, e.source, e.type, e.subtype, e.content, c.prev, c.sha256
+	buried, err := t.d.tombs()
+	if err != nil {
+		return 0, err
+	}
+	err = t.Each(`SELECT e.id, e.created_at, e.source, e.type, e.subtype, e.content, c.prev, c.sha256
 		FROM x_chain c JOIN events e ON e.id = c.event_id ORDER BY c.event_id`, nil, func(scan func(...any) error) error {
 		var e thread.Event
 		var p, sum []byte
 		if err := scan(&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &p, &sum); err != nil {
 			return err
 		}
-		if got := e.Hash(p); !bytes.Equal(p, prev) || !bytes.Equal(got[:], sum) {
+		if !bytes.Equal(p, prev) || !buried.Linked(e, p, sum) {
 			return fmt.Errorf("event %d does not match its hash: %w", e.ID, store.ErrCorrupt)
 		}
 		prev = sum

@@ -11,9 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/cause"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/sqlite/mirror"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
+	"github.com/theclaw/agents/internal/store/sqlite/tomb"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -45,13 +47,15 @@ type DB struct {
 	uuid      string
 	opts      Options
 
-	conn  conn.Conn
-	stmts map[string]conn.Stmt
-	full  bool    // synchronous in force
-	read  [2]bool // which of its settings were read back
-	chain chainHead
-	out   *mirror.Mirror
-	file  unix.Stat_t // what the name meant when we opened it
+	conn      conn.Conn
+	stmts     map[string]conn.Stmt
+	full      bool    // synchronous in force
+	read      [2]bool // which of its settings were read back
+	chain     chainHead
+	buried    tomb.Set // see tombs
+	tombsRead bool
+	out       *mirror.Mirror
+	file      unix.Stat_t // what the name meant when we opened it
 
 	queue   chan *op
 	stop    chan struct{}
@@ -68,6 +72,7 @@ type op struct {
 	fn       func(*Tx) error
 	durable  bool
 	view     bool
+	alone    func() error // instead of fn: outside of any transaction
 	err      error
 	events   []thread.Event
 	answered chan struct{}
@@ -85,7 +90,7 @@ func Open(_ context.Context, dir string, o Options) (*DB, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("open thread: %w", err)
 	}
-	if err := writable(dir); err != nil {
+	if err := cause.Writable(dir); err != nil {
 		return nil, err
 	}
 	if o.Coalesce <= 0 {
@@ -96,7 +101,7 @@ func Open(_ context.Context, dir string, o Options) (*DB, error) {
 	}
 	c, err := o.Connect(path)
 	if err != nil {
-		return nil, opening(dir, err)
+		return nil, cause.Opening(dir, err)
 	}
 	d := &DB{
 		dir: dir, name: path, opts: o, conn: c, stmts: map[string]conn.Stmt{}, file: file,
@@ -104,7 +109,7 @@ func Open(_ context.Context, dir string, o Options) (*DB, error) {
 	}
 	d.out = mirror.New(dir, d.between)
 	if err := d.prepare(); err != nil {
-		return nil, errors.Join(opening(dir, err), d.release())
+		return nil, errors.Join(cause.Opening(dir, err), d.release())
 	}
 	go d.work()
 	return d, nil
@@ -124,13 +129,13 @@ func (d *DB) prepare() error {
 	}
 	var format, complete int
 	ok, err := d.ask("SELECT uuid, format, (SELECT COUNT(*) FROM sqlite_master WHERE name = 'x_memory') FROM x_meta", nil, &d.uuid, &format, &complete)
-	if err != nil || !ok || complete == 0 && format <= schema.Format { // of the external tool, a fresh image, or older than the table
+	if err != nil || !ok || complete == 0 && format <= schema.WithTombs { // of the external tool, a fresh image, or older than the table
 		if format, err = d.adopt(); err != nil {
 			return err
 		}
 	}
-	if format > schema.Format {
-		return fmt.Errorf("format %d, this build knows %d: %w", format, schema.Format, store.ErrFormat)
+	if format > schema.WithTombs {
+		return fmt.Errorf("format %d, this build knows %d: %w", format, schema.WithTombs, store.ErrFormat)
 	}
 	if err := d.addColumns(); err != nil {
 		return err

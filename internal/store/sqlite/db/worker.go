@@ -44,13 +44,13 @@ func (d *DB) work() {
 // runBatch runs views and groups of writes in the order of the queue.
 func (d *DB) runBatch(batch []*op) {
 	for i := 0; i < len(batch); {
-		if batch[i].view {
+		if batch[i].view || batch[i].alone != nil {
 			d.runView(batch[i])
 			i++
 			continue
 		}
 		j := i
-		for j < len(batch) && !batch[j].view {
+		for j < len(batch) && !batch[j].view && batch[j].alone == nil {
 			j++
 		}
 		d.runGroup(batch[i:j])
@@ -63,6 +63,10 @@ func (d *DB) runBatch(batch []*op) {
 func (d *DB) runView(o *op) {
 	defer close(o.answered)
 	if o.err = d.Broken(); o.err != nil {
+		return
+	}
+	if o.alone != nil {
+		o.err = o.alone()
 		return
 	}
 	if o.err = d.exec("BEGIN"); o.err != nil {
@@ -114,7 +118,7 @@ func (d *DB) runGroup(group []*op) {
 func (d *DB) commitGroup(group []*op) bool {
 	before, kept := d.chain, 0
 	fail := func(err error) bool {
-		d.chain = before
+		d.chain, d.tombsRead = before, false
 		_ = d.exec("ROLLBACK") // no transaction left is what we want
 		for _, o := range group {
 			if o.err == nil {

@@ -67,7 +67,11 @@ func Turns(tx *db.Tx, agent string, q store.ListTurns) ([]store.Turn, error) {
 		if err := scan(&ev.ID, &ev.CreatedAt, &ev.Source, &ev.Type, &ev.Subtype, &ev.Content, &t.Thread, &fate, &at, &t.Error, &t.Resolved); err != nil {
 			return err
 		}
-		t.InboxID, t.Key, t.Source, t.QueuedAt = ev.ID, ev.Key(tx.UUID()), ev.Source, thread.ParseStamp(ev.CreatedAt)
+		key, err := tx.KeyOf(ev)
+		if err != nil {
+			return err
+		}
+		t.InboxID, t.Key, t.Source, t.QueuedAt = ev.ID, key, ev.Source, thread.ParseStamp(ev.CreatedAt)
 		if fate != "" {
 			t.State, t.Fate, t.FinishedAt = store.TurnDone, store.Fate(fate), store.FromMillis(at)
 		}

@@ -72,7 +72,8 @@ func Event(tx *db.Tx, id int64) (thread.Event, string, error) {
 	if err != nil {
 		return ev, "", err
 	}
-	return ev, ev.Key(tx.UUID()), nil
+	key, err := tx.KeyOf(ev)
+	return ev, key, err
 }
 
 // SetStarted stores the desired state, then makes the subscription agree; both

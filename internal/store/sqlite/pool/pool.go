@@ -96,6 +96,16 @@ func (p *Pool) Do(ctx context.Context, r store.Ref, durable bool, fn func(*db.Tx
 	return h.db.Do(ctx, durable, fn)
 }
 
+// Scrub removes what was erased from r's files; see db.DB.Scrub.
+func (p *Pool) Scrub(ctx context.Context, r store.Ref) error {
+	h, err := p.get(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer p.put(h)
+	return h.db.Scrub(ctx)
+}
+
 // View runs fn on r's database; see db.DB.View.
 func (p *Pool) View(ctx context.Context, r store.Ref, fn func(*db.Tx) error) error {
 	h, err := p.get(ctx, r)

@@ -17,8 +17,15 @@ import (
 	_ "modernc.org/sqlite" // the engine
 )
 
-// Format is the version of our tables; a database of a newer one is refused.
-const Format = 1
+// Format is the version of our tables in a new database, and WithTombs of one in which
+// something was erased; a database of a newer one is refused.
+const (
+	Format    = 1
+	WithTombs = 2
+)
+
+// Tombs is the table of what was erased; the first erasing makes it.
+const Tombs = `CREATE TABLE IF NOT EXISTS x_erased (event_id INTEGER PRIMARY KEY, key TEXT NOT NULL, proof BLOB NOT NULL)`
 
 // Later are columns that databases of the same format may lack; older builds do
 // not look at them. Each is table, column and definition.

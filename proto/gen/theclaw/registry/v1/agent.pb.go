@@ -2153,6 +2153,327 @@ func (x *PruneAgentResponse) GetNextPageToken() string {
 	return ""
 }
 
+// ExportPeerRequest names a peer.
+type ExportPeerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// peer is the id of the peer in its channel, or a whole source address such as
+	// external:telegram:main:dm:12:12 where one id stands in several channels.
+	Peer          string `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportPeerRequest) Reset() {
+	*x = ExportPeerRequest{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportPeerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportPeerRequest) ProtoMessage() {}
+
+func (x *ExportPeerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportPeerRequest.ProtoReflect.Descriptor instead.
+func (*ExportPeerRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ExportPeerRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *ExportPeerRequest) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+// ExportPeerResponse is a piece of the archive.
+type ExportPeerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// chunk follows the one before.
+	Chunk         []byte `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportPeerResponse) Reset() {
+	*x = ExportPeerResponse{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportPeerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportPeerResponse) ProtoMessage() {}
+
+func (x *ExportPeerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportPeerResponse.ProtoReflect.Descriptor instead.
+func (*ExportPeerResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ExportPeerResponse) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
+// ErasePeerRequest names a peer.
+type ErasePeerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// peer as in ExportPeerRequest.
+	Peer string `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
+	// apply erases; else it is only counted.
+	Apply         bool `protobuf:"varint,3,opt,name=apply,proto3" json:"apply,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ErasePeerRequest) Reset() {
+	*x = ErasePeerRequest{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ErasePeerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ErasePeerRequest) ProtoMessage() {}
+
+func (x *ErasePeerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ErasePeerRequest.ProtoReflect.Descriptor instead.
+func (*ErasePeerRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ErasePeerRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *ErasePeerRequest) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *ErasePeerRequest) GetApply() bool {
+	if x != nil {
+		return x.Apply
+	}
+	return false
+}
+
+// ErasedThread is what of one thread is a peer's.
+type ErasedThread struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// thread_id is inbox or the id of a conversation.
+	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// events whose content is replaced.
+	Events int64 `protobuf:"varint,2,opt,name=events,proto3" json:"events,omitempty"`
+	// turns whose arguments and results are removed.
+	Turns int64 `protobuf:"varint,3,opt,name=turns,proto3" json:"turns,omitempty"`
+	// whole tells that the conversation is the peer's alone.
+	Whole         bool `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ErasedThread) Reset() {
+	*x = ErasedThread{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ErasedThread) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ErasedThread) ProtoMessage() {}
+
+func (x *ErasedThread) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ErasedThread.ProtoReflect.Descriptor instead.
+func (*ErasedThread) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ErasedThread) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ErasedThread) GetEvents() int64 {
+	if x != nil {
+		return x.Events
+	}
+	return 0
+}
+
+func (x *ErasedThread) GetTurns() int64 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *ErasedThread) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+// ErasePeerResponse says what was erased, or would be.
+type ErasePeerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// channel_type, channel_id and peer_id are the one peer that was found.
+	ChannelType string `protobuf:"bytes,1,opt,name=channel_type,json=channelType,proto3" json:"channel_type,omitempty"`
+	// channel_id as the source addresses have it.
+	ChannelId string `protobuf:"bytes,2,opt,name=channel_id,json=channelId,proto3" json:"channel_id,omitempty"`
+	// peer_id as the source addresses have it.
+	PeerId string `protobuf:"bytes,3,opt,name=peer_id,json=peerId,proto3" json:"peer_id,omitempty"`
+	// threads with something of the peer's, the inbox last.
+	Threads []*ErasedThread `protobuf:"bytes,4,rep,name=threads,proto3" json:"threads,omitempty"`
+	// files that are removed, relative to the agent's directory.
+	Files         []string `protobuf:"bytes,5,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ErasePeerResponse) Reset() {
+	*x = ErasePeerResponse{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ErasePeerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ErasePeerResponse) ProtoMessage() {}
+
+func (x *ErasePeerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ErasePeerResponse.ProtoReflect.Descriptor instead.
+func (*ErasePeerResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ErasePeerResponse) GetChannelType() string {
+	if x != nil {
+		return x.ChannelType
+	}
+	return ""
+}
+
+func (x *ErasePeerResponse) GetChannelId() string {
+	if x != nil {
+		return x.ChannelId
+	}
+	return ""
+}
+
+func (x *ErasePeerResponse) GetPeerId() string {
+	if x != nil {
+		return x.PeerId
+	}
+	return ""
+}
+
+func (x *ErasePeerResponse) GetThreads() []*ErasedThread {
+	if x != nil {
+		return x.Threads
+	}
+	return nil
+}
+
+func (x *ErasePeerResponse) GetFiles() []string {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
 var File_theclaw_registry_v1_agent_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
@@ -2284,7 +2605,30 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\x04kept\x18\x04 \x01(\x03R\x04kept\"o\n" +
 	"\x12PruneAgentResponse\x121\n" +
 	"\x04sums\x18\x01 \x03(\v2\x1d.theclaw.registry.v1.PruneSumR\x04sums\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*S\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Y\n" +
+	"\x11ExportPeerRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x1e\n" +
+	"\x04peer\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80 R\x04peer\"*\n" +
+	"\x12ExportPeerResponse\x12\x14\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"n\n" +
+	"\x10ErasePeerRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x1e\n" +
+	"\x04peer\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80 R\x04peer\x12\x14\n" +
+	"\x05apply\x18\x03 \x01(\bR\x05apply\"o\n" +
+	"\fErasedThread\x12\x1b\n" +
+	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12\x16\n" +
+	"\x06events\x18\x02 \x01(\x03R\x06events\x12\x14\n" +
+	"\x05turns\x18\x03 \x01(\x03R\x05turns\x12\x14\n" +
+	"\x05whole\x18\x04 \x01(\bR\x05whole\"\xc1\x01\n" +
+	"\x11ErasePeerResponse\x12!\n" +
+	"\fchannel_type\x18\x01 \x01(\tR\vchannelType\x12\x1d\n" +
+	"\n" +
+	"channel_id\x18\x02 \x01(\tR\tchannelId\x12\x17\n" +
+	"\apeer_id\x18\x03 \x01(\tR\x06peerId\x12;\n" +
+	"\athreads\x18\x04 \x03(\v2!.theclaw.registry.v1.ErasedThreadR\athreads\x12\x14\n" +
+	"\x05files\x18\x05 \x03(\tR\x05files*S\n" +
 	"\tAgentKind\x12\x1a\n" +
 	"\x16AGENT_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_KIND_USER\x10\x01\x12\x15\n" +
@@ -2299,7 +2643,7 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\x12PRUNE_KIND_RESULTS\x10\x01\x12\x13\n" +
 	"\x0fPRUNE_KIND_KEYS\x10\x02\x12\x14\n" +
 	"\x10PRUNE_KIND_LINES\x10\x03\x12\x13\n" +
-	"\x0fPRUNE_KIND_LOGS\x10\x042\x95\v\n" +
+	"\x0fPRUNE_KIND_LOGS\x10\x042\xd2\f\n" +
 	"\fAgentService\x12`\n" +
 	"\vCreateAgent\x12'.theclaw.registry.v1.CreateAgentRequest\x1a(.theclaw.registry.v1.CreateAgentResponse\x12W\n" +
 	"\bGetAgent\x12$.theclaw.registry.v1.GetAgentRequest\x1a%.theclaw.registry.v1.GetAgentResponse\x12]\n" +
@@ -2317,7 +2661,10 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\fBackupAgents\x12(.theclaw.registry.v1.BackupAgentsRequest\x1a).theclaw.registry.v1.BackupAgentsResponse0\x01\x12h\n" +
 	"\rRestoreAgents\x12).theclaw.registry.v1.RestoreAgentsRequest\x1a*.theclaw.registry.v1.RestoreAgentsResponse(\x01\x12]\n" +
 	"\n" +
-	"PruneAgent\x12&.theclaw.registry.v1.PruneAgentRequest\x1a'.theclaw.registry.v1.PruneAgentResponseB\xd7\x01\n" +
+	"PruneAgent\x12&.theclaw.registry.v1.PruneAgentRequest\x1a'.theclaw.registry.v1.PruneAgentResponse\x12_\n" +
+	"\n" +
+	"ExportPeer\x12&.theclaw.registry.v1.ExportPeerRequest\x1a'.theclaw.registry.v1.ExportPeerResponse0\x01\x12Z\n" +
+	"\tErasePeer\x12%.theclaw.registry.v1.ErasePeerRequest\x1a&.theclaw.registry.v1.ErasePeerResponseB\xd7\x01\n" +
 	"\x17com.theclaw.registry.v1B\n" +
 	"AgentProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
@@ -2334,7 +2681,7 @@ func file_theclaw_registry_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_theclaw_registry_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_theclaw_registry_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_theclaw_registry_v1_agent_proto_goTypes = []any{
 	(AgentKind)(0),                  // 0: theclaw.registry.v1.AgentKind
 	(AgentHealth)(0),                // 1: theclaw.registry.v1.AgentHealth
@@ -2372,8 +2719,13 @@ var file_theclaw_registry_v1_agent_proto_goTypes = []any{
 	(*PruneAgentRequest)(nil),       // 33: theclaw.registry.v1.PruneAgentRequest
 	(*PruneSum)(nil),                // 34: theclaw.registry.v1.PruneSum
 	(*PruneAgentResponse)(nil),      // 35: theclaw.registry.v1.PruneAgentResponse
-	(*timestamppb.Timestamp)(nil),   // 36: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 37: google.protobuf.Duration
+	(*ExportPeerRequest)(nil),       // 36: theclaw.registry.v1.ExportPeerRequest
+	(*ExportPeerResponse)(nil),      // 37: theclaw.registry.v1.ExportPeerResponse
+	(*ErasePeerRequest)(nil),        // 38: theclaw.registry.v1.ErasePeerRequest
+	(*ErasedThread)(nil),            // 39: theclaw.registry.v1.ErasedThread
+	(*ErasePeerResponse)(nil),       // 40: theclaw.registry.v1.ErasePeerResponse
+	(*timestamppb.Timestamp)(nil),   // 41: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 42: google.protobuf.Duration
 }
 var file_theclaw_registry_v1_agent_proto_depIdxs = []int32{
 	0,  // 0: theclaw.registry.v1.Agent.kind:type_name -> theclaw.registry.v1.AgentKind
@@ -2384,45 +2736,50 @@ var file_theclaw_registry_v1_agent_proto_depIdxs = []int32{
 	3,  // 5: theclaw.registry.v1.ListAgentsResponse.agents:type_name -> theclaw.registry.v1.Agent
 	3,  // 6: theclaw.registry.v1.GetAgentStatusResponse.agent:type_name -> theclaw.registry.v1.Agent
 	15, // 7: theclaw.registry.v1.GetAgentStatusResponse.inbox:type_name -> theclaw.registry.v1.ConsumerStatus
-	36, // 8: theclaw.registry.v1.GetAgentStatusResponse.last_activity:type_name -> google.protobuf.Timestamp
+	41, // 8: theclaw.registry.v1.GetAgentStatusResponse.last_activity:type_name -> google.protobuf.Timestamp
 	23, // 9: theclaw.registry.v1.GetAgentConfigResponse.values:type_name -> theclaw.registry.v1.ConfigValue
 	31, // 10: theclaw.registry.v1.RestoreAgentsResponse.agents:type_name -> theclaw.registry.v1.RestoredAgent
-	37, // 11: theclaw.registry.v1.PruneAgentRequest.older_than:type_name -> google.protobuf.Duration
+	42, // 11: theclaw.registry.v1.PruneAgentRequest.older_than:type_name -> google.protobuf.Duration
 	2,  // 12: theclaw.registry.v1.PruneSum.kind:type_name -> theclaw.registry.v1.PruneKind
 	34, // 13: theclaw.registry.v1.PruneAgentResponse.sums:type_name -> theclaw.registry.v1.PruneSum
-	4,  // 14: theclaw.registry.v1.AgentService.CreateAgent:input_type -> theclaw.registry.v1.CreateAgentRequest
-	6,  // 15: theclaw.registry.v1.AgentService.GetAgent:input_type -> theclaw.registry.v1.GetAgentRequest
-	8,  // 16: theclaw.registry.v1.AgentService.ListAgents:input_type -> theclaw.registry.v1.ListAgentsRequest
-	10, // 17: theclaw.registry.v1.AgentService.StartAgent:input_type -> theclaw.registry.v1.StartAgentRequest
-	12, // 18: theclaw.registry.v1.AgentService.StopAgent:input_type -> theclaw.registry.v1.StopAgentRequest
-	14, // 19: theclaw.registry.v1.AgentService.GetAgentStatus:input_type -> theclaw.registry.v1.GetAgentStatusRequest
-	17, // 20: theclaw.registry.v1.AgentService.BootstrapAgents:input_type -> theclaw.registry.v1.BootstrapAgentsRequest
-	19, // 21: theclaw.registry.v1.AgentService.ReadAgentFile:input_type -> theclaw.registry.v1.ReadAgentFileRequest
-	21, // 22: theclaw.registry.v1.AgentService.WriteAgentFile:input_type -> theclaw.registry.v1.WriteAgentFileRequest
-	24, // 23: theclaw.registry.v1.AgentService.GetAgentConfig:input_type -> theclaw.registry.v1.GetAgentConfigRequest
-	26, // 24: theclaw.registry.v1.AgentService.SetAgentConfig:input_type -> theclaw.registry.v1.SetAgentConfigRequest
-	28, // 25: theclaw.registry.v1.AgentService.BackupAgents:input_type -> theclaw.registry.v1.BackupAgentsRequest
-	30, // 26: theclaw.registry.v1.AgentService.RestoreAgents:input_type -> theclaw.registry.v1.RestoreAgentsRequest
-	33, // 27: theclaw.registry.v1.AgentService.PruneAgent:input_type -> theclaw.registry.v1.PruneAgentRequest
-	5,  // 28: theclaw.registry.v1.AgentService.CreateAgent:output_type -> theclaw.registry.v1.CreateAgentResponse
-	7,  // 29: theclaw.registry.v1.AgentService.GetAgent:output_type -> theclaw.registry.v1.GetAgentResponse
-	9,  // 30: theclaw.registry.v1.AgentService.ListAgents:output_type -> theclaw.registry.v1.ListAgentsResponse
-	11, // 31: theclaw.registry.v1.AgentService.StartAgent:output_type -> theclaw.registry.v1.StartAgentResponse
-	13, // 32: theclaw.registry.v1.AgentService.StopAgent:output_type -> theclaw.registry.v1.StopAgentResponse
-	16, // 33: theclaw.registry.v1.AgentService.GetAgentStatus:output_type -> theclaw.registry.v1.GetAgentStatusResponse
-	18, // 34: theclaw.registry.v1.AgentService.BootstrapAgents:output_type -> theclaw.registry.v1.BootstrapAgentsResponse
-	20, // 35: theclaw.registry.v1.AgentService.ReadAgentFile:output_type -> theclaw.registry.v1.ReadAgentFileResponse
-	22, // 36: theclaw.registry.v1.AgentService.WriteAgentFile:output_type -> theclaw.registry.v1.WriteAgentFileResponse
-	25, // 37: theclaw.registry.v1.AgentService.GetAgentConfig:output_type -> theclaw.registry.v1.GetAgentConfigResponse
-	27, // 38: theclaw.registry.v1.AgentService.SetAgentConfig:output_type -> theclaw.registry.v1.SetAgentConfigResponse
-	29, // 39: theclaw.registry.v1.AgentService.BackupAgents:output_type -> theclaw.registry.v1.BackupAgentsResponse
-	32, // 40: theclaw.registry.v1.AgentService.RestoreAgents:output_type -> theclaw.registry.v1.RestoreAgentsResponse
-	35, // 41: theclaw.registry.v1.AgentService.PruneAgent:output_type -> theclaw.registry.v1.PruneAgentResponse
-	28, // [28:42] is the sub-list for method output_type
-	14, // [14:28] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	39, // 14: theclaw.registry.v1.ErasePeerResponse.threads:type_name -> theclaw.registry.v1.ErasedThread
+	4,  // 15: theclaw.registry.v1.AgentService.CreateAgent:input_type -> theclaw.registry.v1.CreateAgentRequest
+	6,  // 16: theclaw.registry.v1.AgentService.GetAgent:input_type -> theclaw.registry.v1.GetAgentRequest
+	8,  // 17: theclaw.registry.v1.AgentService.ListAgents:input_type -> theclaw.registry.v1.ListAgentsRequest
+	10, // 18: theclaw.registry.v1.AgentService.StartAgent:input_type -> theclaw.registry.v1.StartAgentRequest
+	12, // 19: theclaw.registry.v1.AgentService.StopAgent:input_type -> theclaw.registry.v1.StopAgentRequest
+	14, // 20: theclaw.registry.v1.AgentService.GetAgentStatus:input_type -> theclaw.registry.v1.GetAgentStatusRequest
+	17, // 21: theclaw.registry.v1.AgentService.BootstrapAgents:input_type -> theclaw.registry.v1.BootstrapAgentsRequest
+	19, // 22: theclaw.registry.v1.AgentService.ReadAgentFile:input_type -> theclaw.registry.v1.ReadAgentFileRequest
+	21, // 23: theclaw.registry.v1.AgentService.WriteAgentFile:input_type -> theclaw.registry.v1.WriteAgentFileRequest
+	24, // 24: theclaw.registry.v1.AgentService.GetAgentConfig:input_type -> theclaw.registry.v1.GetAgentConfigRequest
+	26, // 25: theclaw.registry.v1.AgentService.SetAgentConfig:input_type -> theclaw.registry.v1.SetAgentConfigRequest
+	28, // 26: theclaw.registry.v1.AgentService.BackupAgents:input_type -> theclaw.registry.v1.BackupAgentsRequest
+	30, // 27: theclaw.registry.v1.AgentService.RestoreAgents:input_type -> theclaw.registry.v1.RestoreAgentsRequest
+	33, // 28: theclaw.registry.v1.AgentService.PruneAgent:input_type -> theclaw.registry.v1.PruneAgentRequest
+	36, // 29: theclaw.registry.v1.AgentService.ExportPeer:input_type -> theclaw.registry.v1.ExportPeerRequest
+	38, // 30: theclaw.registry.v1.AgentService.ErasePeer:input_type -> theclaw.registry.v1.ErasePeerRequest
+	5,  // 31: theclaw.registry.v1.AgentService.CreateAgent:output_type -> theclaw.registry.v1.CreateAgentResponse
+	7,  // 32: theclaw.registry.v1.AgentService.GetAgent:output_type -> theclaw.registry.v1.GetAgentResponse
+	9,  // 33: theclaw.registry.v1.AgentService.ListAgents:output_type -> theclaw.registry.v1.ListAgentsResponse
+	11, // 34: theclaw.registry.v1.AgentService.StartAgent:output_type -> theclaw.registry.v1.StartAgentResponse
+	13, // 35: theclaw.registry.v1.AgentService.StopAgent:output_type -> theclaw.registry.v1.StopAgentResponse
+	16, // 36: theclaw.registry.v1.AgentService.GetAgentStatus:output_type -> theclaw.registry.v1.GetAgentStatusResponse
+	18, // 37: theclaw.registry.v1.AgentService.BootstrapAgents:output_type -> theclaw.registry.v1.BootstrapAgentsResponse
+	20, // 38: theclaw.registry.v1.AgentService.ReadAgentFile:output_type -> theclaw.registry.v1.ReadAgentFileResponse
+	22, // 39: theclaw.registry.v1.AgentService.WriteAgentFile:output_type -> theclaw.registry.v1.WriteAgentFileResponse
+	25, // 40: theclaw.registry.v1.AgentService.GetAgentConfig:output_type -> theclaw.registry.v1.GetAgentConfigResponse
+	27, // 41: theclaw.registry.v1.AgentService.SetAgentConfig:output_type -> theclaw.registry.v1.SetAgentConfigResponse
+	29, // 42: theclaw.registry.v1.AgentService.BackupAgents:output_type -> theclaw.registry.v1.BackupAgentsResponse
+	32, // 43: theclaw.registry.v1.AgentService.RestoreAgents:output_type -> theclaw.registry.v1.RestoreAgentsResponse
+	35, // 44: theclaw.registry.v1.AgentService.PruneAgent:output_type -> theclaw.registry.v1.PruneAgentResponse
+	37, // 45: theclaw.registry.v1.AgentService.ExportPeer:output_type -> theclaw.registry.v1.ExportPeerResponse
+	40, // 46: theclaw.registry.v1.AgentService.ErasePeer:output_type -> theclaw.registry.v1.ErasePeerResponse
+	31, // [31:47] is the sub-list for method output_type
+	15, // [15:31] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_agent_proto_init() }
@@ -2436,7 +2793,7 @@ func file_theclaw_registry_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_agent_proto_rawDesc), len(file_theclaw_registry_v1_agent_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   33,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

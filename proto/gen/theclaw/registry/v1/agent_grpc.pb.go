@@ -33,6 +33,8 @@ const (
 	AgentService_BackupAgents_FullMethodName    = "/theclaw.registry.v1.AgentService/BackupAgents"
 	AgentService_RestoreAgents_FullMethodName   = "/theclaw.registry.v1.AgentService/RestoreAgents"
 	AgentService_PruneAgent_FullMethodName      = "/theclaw.registry.v1.AgentService/PruneAgent"
+	AgentService_ExportPeer_FullMethodName      = "/theclaw.registry.v1.AgentService/ExportPeer"
+	AgentService_ErasePeer_FullMethodName       = "/theclaw.registry.v1.AgentService/ErasePeer"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -84,6 +86,16 @@ type AgentServiceClient interface {
 	// it. What a retry, a delivery, a waiting caller or a check still needs stays,
 	// whatever its age. It may be repeated and may be broken off at any instant.
 	PruneAgent(ctx context.Context, in *PruneAgentRequest, opts ...grpc.CallOption) (*PruneAgentResponse, error)
+	// ExportPeer streams a tar archive of all that is kept of one peer of an agent:
+	// events, turns, deliveries and memory, as JSON and text.
+	ExportPeer(ctx context.Context, in *ExportPeerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportPeerResponse], error)
+	// ErasePeer replaces what a peer said and was told by tombstones, which keep
+	// the chains of hashes verifiable, and removes the peer's memory and sessions;
+	// without apply it only says what that would be. FAILED_PRECONDITION while the
+	// agent is started or somebody works on it, and while messages of the peer wait,
+	// replies to it are not delivered, or dead letters of it are open. It may be
+	// repeated and finishes what an interrupted one left.
+	ErasePeer(ctx context.Context, in *ErasePeerRequest, opts ...grpc.CallOption) (*ErasePeerResponse, error)
 }
 
 type agentServiceClient struct {
@@ -246,6 +258,35 @@ func (c *agentServiceClient) PruneAgent(ctx context.Context, in *PruneAgentReque
 	return out, nil
 }
 
+func (c *agentServiceClient) ExportPeer(ctx context.Context, in *ExportPeerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportPeerResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[2], AgentService_ExportPeer_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportPeerRequest, ExportPeerResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_ExportPeerClient = grpc.ServerStreamingClient[ExportPeerResponse]
+
+func (c *agentServiceClient) ErasePeer(ctx context.Context, in *ErasePeerRequest, opts ...grpc.CallOption) (*ErasePeerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ErasePeerResponse)
+	err := c.cc.Invoke(ctx, AgentService_ErasePeer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -295,6 +336,16 @@ type AgentServiceServer interface {
 	// it. What a retry, a delivery, a waiting caller or a check still needs stays,
 	// whatever its age. It may be repeated and may be broken off at any instant.
 	PruneAgent(context.Context, *PruneAgentRequest) (*PruneAgentResponse, error)
+	// ExportPeer streams a tar archive of all that is kept of one peer of an agent:
+	// events, turns, deliveries and memory, as JSON and text.
+	ExportPeer(*ExportPeerRequest, grpc.ServerStreamingServer[ExportPeerResponse]) error
+	// ErasePeer replaces what a peer said and was told by tombstones, which keep
+	// the chains of hashes verifiable, and removes the peer's memory and sessions;
+	// without apply it only says what that would be. FAILED_PRECONDITION while the
+	// agent is started or somebody works on it, and while messages of the peer wait,
+	// replies to it are not delivered, or dead letters of it are open. It may be
+	// repeated and finishes what an interrupted one left.
+	ErasePeer(context.Context, *ErasePeerRequest) (*ErasePeerResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -346,6 +397,12 @@ func (UnimplementedAgentServiceServer) RestoreAgents(grpc.ClientStreamingServer[
 }
 func (UnimplementedAgentServiceServer) PruneAgent(context.Context, *PruneAgentRequest) (*PruneAgentResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PruneAgent not implemented")
+}
+func (UnimplementedAgentServiceServer) ExportPeer(*ExportPeerRequest, grpc.ServerStreamingServer[ExportPeerResponse]) error {
+	return status.Error(codes.Unimplemented, "method ExportPeer not implemented")
+}
+func (UnimplementedAgentServiceServer) ErasePeer(context.Context, *ErasePeerRequest) (*ErasePeerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ErasePeer not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -602,6 +659,35 @@ func _AgentService_PruneAgent_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_ExportPeer_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportPeerRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AgentServiceServer).ExportPeer(m, &grpc.GenericServerStream[ExportPeerRequest, ExportPeerResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_ExportPeerServer = grpc.ServerStreamingServer[ExportPeerResponse]
+
+func _AgentService_ErasePeer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ErasePeerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).ErasePeer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_ErasePeer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).ErasePeer(ctx, req.(*ErasePeerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -657,6 +743,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "PruneAgent",
 			Handler:    _AgentService_PruneAgent_Handler,
 		},
+		{
+			MethodName: "ErasePeer",
+			Handler:    _AgentService_ErasePeer_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -668,6 +758,11 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "RestoreAgents",
 			Handler:       _AgentService_RestoreAgents_Handler,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "ExportPeer",
+			Handler:       _AgentService_ExportPeer_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "theclaw/registry/v1/agent.proto",

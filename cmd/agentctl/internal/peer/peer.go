@@ -1,0 +1,177 @@
+// Package peer owns the commands export and erase: what is kept of one peer of an
+// agent is handed out, or forgotten.
+//
+// The registry finds and does it, under its rules; nothing here opens a database.
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/fault"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+const whichPeer = "id of the peer, or the whole source address of one of its messages"
+
+// Commands answers export and erase.
+func Commands(e *command.Env) []*cobra.Command {
+	return []*cobra.Command{exportCommand(e), eraseCommand(e)}
+}
+
+func exportCommand(e *command.Env) *cobra.Command {
+	var who string
+	c := &cobra.Command{
+		Use:   "export ID DEST",
+		Short: "Hand out all that an agent keeps of one peer",
+		Long: `Write all that agent ID keeps of one peer into DEST, a tar, or to standard output
+with -: its messages and the replies, what the agent did for each, deliveries, and
+the peer's memory and sessions, as JSON lines and text. The agent may work meanwhile.
+A conversation that several peers share is left out but for the peer's own turns.`,
+		Example: `  agentctl export alice bob.tar --peer bob
+  agentctl export alice - --peer external:telegram:main:dm:12:12 | tar t`,
+		Args:              command.Args("ID DEST"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if who == "" {
+				return command.Usage(c, "--peer is missing: who is it about?")
+			}
+			in, err := e.Agents().ExportPeer(c.Context(), &registry.ExportPeerRequest{AgentId: args[0], Peer: who})
+			if err != nil {
+				return err
+			}
+			next := func() ([]byte, error) {
+				m, err := in.Recv()
+				return m.GetChunk(), err
+			}
+			if args[1] == "-" {
+				return copyTo(e.Out, next)
+			}
+			return save(args[1], next)
+		},
+	}
+	c.Flags().StringVar(&who, "peer", "", whichPeer)
+	return c
+}
+
+func copyTo(w io.Writer, next func() ([]byte, error)) error {
+	for {
+		b, err := next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+}
+
+// save makes DEST when it is whole, and replaces nothing.
+func save(dest string, next func() ([]byte, error)) error {
+	f, err := os.CreateTemp(filepath.Dir(dest), "."+filepath.Base(dest)+".") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	if err := errors.Join(copyTo(f, next), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	err = os.Link(f.Name(), dest)
+	if errors.Is(err, os.ErrExist) {
+		return fault.New(codes.AlreadyExists, fault.InvalidArgument, dest+" exists already", "choose another name; an export replaces nothing")
+	}
+	return err
+}
+
+func eraseCommand(e *command.Env) *cobra.Command {
+	var who string
+	var yes bool
+	c := &cobra.Command{
+		Use:   "erase ID",
+		Short: "Forget what one peer of an agent said and was told",
+		Long: `Say what agent ID keeps of one peer, and with --yes erase it: the contents of the
+peer's messages and of the replies, arguments and results of what the agent did for
+them, the peer's memory and sessions. Ids, times and sources of events stay, so that
+other programs go on reading; the chains of hashes stay verifiable. The bytes are gone
+from the databases and from events.jsonl when the command ends.
+
+The agent must be stopped, and nothing of the peer's may wait, be undelivered, or be
+a dead letter. Not reached are backups, the audit log, workdir/, memory/agent.md and
+what other agents were told.`,
+		Example: `  agentctl erase alice --peer bob
+  agentctl stop alice && agentctl erase alice --peer bob --yes`,
+		Args:              command.Args("ID"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if who == "" {
+				return command.Usage(c, "--peer is missing: who is to be forgotten?")
+			}
+			r, err := e.Agents().ErasePeer(c.Context(), &registry.ErasePeerRequest{AgentId: args[0], Peer: who, Apply: yes})
+			if err != nil {
+				return err
+			}
+			return show(e, r, yes)
+		},
+	}
+	c.Flags().StringVar(&who, "peer", "", whichPeer)
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do it")
+	return c
+}
+
+// row is a thread for programs.
+type row struct {
+	Thread string `json:"thread"`
+	Events int64  `json:"events"`
+	Turns  int64  `json:"turns"`
+	Whole  bool   `json:"whole"`
+}
+
+func show(e *command.Env, r *registry.ErasePeerResponse, done bool) error {
+	rows := []row{}
+	for _, t := range r.GetThreads() {
+		rows = append(rows, row{t.GetThreadId(), t.GetEvents(), t.GetTurns(), t.GetWhole()})
+	}
+	if e.Flags.JSON {
+		return e.PrintJSON(struct {
+			ChannelType string   `json:"channel_type"`
+			ChannelID   string   `json:"channel_id"`
+			PeerID      string   `json:"peer_id"`
+			Erased      bool     `json:"erased"`
+			Threads     []row    `json:"threads"`
+			Files       []string `json:"files"`
+		}{r.GetChannelType(), r.GetChannelId(), r.GetPeerId(), done, rows, append([]string{}, r.GetFiles()...)})
+	}
+	t := screen.NewTable(e, "thread", "events", "turns", "all of it")
+	for _, w := range rows {
+		whole := "no"
+		if w.Whole {
+			whole = "yes"
+		}
+		t.Row(screen.Line(w.Thread), strconv.FormatInt(w.Events, 10), strconv.FormatInt(w.Turns, 10), whole)
+	}
+	t.Print()
+	for _, f := range r.GetFiles() {
+		fmt.Fprintln(e.Out, screen.Line(f))
+	}
+	verb := "would be erased"
+	if done {
+		verb = "erased"
+	}
+	fmt.Fprintf(e.Out, "%s of %s %s: %d threads, %d files %s\n", screen.Line(r.GetPeerId()), screen.Line(r.GetChannelType()), screen.Line(r.GetChannelId()), len(rows), len(r.GetFiles()), verb)
+	if !done {
+		e.Note("nothing was changed: stop the agent and add --yes to do it")
+	}
+	return nil
+}

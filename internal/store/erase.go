@@ -1,0 +1,45 @@
+package store
+
+import (
+	"context"
+
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// Erased is the content of an event that was erased.
+const Erased = "[erased]"
+
+// PeerQuery says what of a thread belongs to a peer.
+type PeerQuery struct {
+	// Match tells whether an inbox event is the peer's; only for an inbox.
+	Match func(e thread.Event) bool
+	// Whole means every event and turn: the conversation is the peer's alone.
+	Whole bool
+	// Turns are keys of the peer's turns, as the inbox has them.
+	Turns []string
+}
+
+// PeerShare is what of a thread belongs to a peer.
+type PeerShare struct {
+	Events  []int64  // ids, rising; their content is erased or stays as it is
+	Turns   []string // keys of turns that worked on them
+	Threads []string // of an inbox: where they were worked on
+	Open    int64    // messages without an end, replies not delivered, dead letters
+}
+
+// Eraser is what an engine can do beside the contract: forget what a peer said and
+// was told. An engine without it keeps everything, and says so.
+//
+// An erased event keeps its id, time, source and type, so that whoever counts, reads
+// or acknowledges is not disturbed; its content is [Erased]. The chain still holds:
+// the hash of what was there stays in the chain, and beside it stands one over that
+// hash and what is there now, so that a change of an erased event is found like any
+// other.
+type Eraser interface {
+	// Share answers what of a thread is a peer's.
+	Share(ctx context.Context, r Ref, q PeerQuery) (PeerShare, error)
+	// Erase forgets it: contents, arguments, results and errors. Its bytes are gone
+	// from the thread's files when it returns nil. It may be repeated, and
+	// finishes then what a killed one left.
+	Erase(ctx context.Context, r Ref, s PeerShare) error
+}

@@ -1,0 +1,200 @@
+package peer
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/services/registry/internal/core"
+)
+
+// maxPart is the size in bytes at which a file of lines is continued in the next, so
+// that no conversation has to fit into memory.
+const maxPart = 4 << 20
+
+// archive writes lines into the parts of a tar.
+type archive struct {
+	tar  *tar.Writer
+	now  time.Time
+	name string
+	part int
+	buf  []byte
+}
+
+// Export writes what was found as a tar:
+//
+//	peer.json                      who, and which threads and files
+//	inbox/events-1.jsonl           events, a line each, as in events.jsonl
+//	threads/.../events-1.jsonl
+//	turns-1.jsonl                  what became of each message, with every step
+//	deliveries-1.jsonl             what became of each reply
+//	memory/*.md, sessions/*.jsonl  as they are
+func (f *Found) Export(ctx context.Context, c *core.Core, w io.Writer) error {
+	a := &archive{tar: tar.NewWriter(w), now: time.Now().UTC().Truncate(time.Second)}
+	var threads []string
+	for _, p := range f.Threads {
+		threads = append(threads, p.ID)
+	}
+	err := a.file("peer.json", map[string]any{
+		"agent": f.agent.ID, "channel_type": f.Peer.ChannelType, "channel_id": f.Peer.ChannelID, "peer_id": f.Peer.PeerID,
+		"exported_at": a.now, "threads": threads, "files": f.Files,
+	})
+	if err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context, *core.Core, *archive) error{f.events, f.turns, f.deliveries, f.copies} {
+		if err := step(ctx, c, a); err != nil {
+			return err
+		}
+	}
+	return a.tar.Close()
+}
+
+func (f *Found) events(ctx context.Context, c *core.Core, a *archive) error {
+	for _, p := range f.Threads {
+		a.begin(p.ID + "/events")
+		r, after := store.Ref{Agent: f.agent.ID, Thread: p.ID}, int64(0)
+		for more := true; more; {
+			got, err := c.Store.Read(ctx, r, store.Query{After: after, Limit: page})
+			if err != nil {
+				return c.Fault(f.agent.ID, p.ID, err)
+			}
+			for _, e := range got.Events {
+				after = e.ID
+				if _, mine := slices.BinarySearch(p.Events, e.ID); !mine {
+					continue
+				}
+				if err := a.line(e.AppendLine(nil)); err != nil {
+					return err
+				}
+			}
+			more = got.More && len(got.Events) > 0
+		}
+		if err := a.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Found) turns(ctx context.Context, c *core.Core, a *archive) error {
+	a.begin("turns")
+	for _, p := range f.Threads {
+		if p.ID != thread.Inbox {
+			continue
+		}
+		for _, id := range p.Events {
+			t, err := c.Store.Turn(ctx, f.agent.ID, store.TurnQuery{InboxID: id})
+			if err != nil {
+				return c.Fault(f.agent.ID, p.ID, err)
+			}
+			var steps []map[string]any
+			for _, s := range t.Steps {
+				steps = append(steps, map[string]any{
+					"kind": s.Kind, "state": s.State, "name": s.Name, "arguments": s.Arguments, "result": string(s.Result), "recorded_at": s.RecordedAt,
+				})
+			}
+			if err := a.value(map[string]any{
+				"inbox_id": t.InboxID, "thread": t.Thread, "state": t.State, "fate": t.Fate, "source": t.Source, "error": t.Error,
+				"queued_at": t.QueuedAt, "finished_at": t.FinishedAt, "steps": steps,
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return a.flush()
+}
+
+func (f *Found) deliveries(ctx context.Context, c *core.Core, a *archive) error {
+	a.begin("deliveries")
+	for _, p := range f.Threads {
+		if p.ID == thread.Inbox {
+			continue
+		}
+		for after := int64(0); ; {
+			rows, err := c.Store.ListDeliveries(ctx, store.Ref{Agent: f.agent.ID, Thread: p.ID}, "", after, page)
+			if err != nil {
+				return c.Fault(f.agent.ID, p.ID, err)
+			}
+			for _, d := range rows {
+				after = d.EventID
+				if _, mine := slices.BinarySearch(p.Events, d.EventID); !mine {
+					continue
+				}
+				if err := a.value(map[string]any{
+					"thread": p.ID, "event_id": d.EventID, "state": d.State, "attempts": d.Attempts, "channel": d.Channel,
+					"provider_id": d.ProviderID, "error": d.Error, "created_at": d.CreatedAt, "updated_at": d.UpdatedAt,
+				}); err != nil {
+					return err
+				}
+			}
+			if len(rows) < page {
+				break
+			}
+		}
+	}
+	return a.flush()
+}
+
+func (f *Found) copies(_ context.Context, _ *core.Core, a *archive) error {
+	for _, n := range f.Files {
+		b, err := f.dir.OwnFile(n)
+		if err != nil {
+			return err
+		}
+		if err := a.bytes(n, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *archive) begin(name string) { a.name, a.part = name, 0 }
+
+func (a *archive) value(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return a.line(b)
+}
+
+func (a *archive) line(b []byte) error {
+	a.buf = append(append(a.buf, b...), '\n')
+	if len(a.buf) < maxPart {
+		return nil
+	}
+	return a.flush()
+}
+
+func (a *archive) flush() error {
+	if len(a.buf) == 0 {
+		return nil
+	}
+	a.part++
+	err := a.bytes(fmt.Sprintf("%s-%d.jsonl", a.name, a.part), a.buf)
+	a.buf = a.buf[:0]
+	return err
+}
+
+func (a *archive) file(name string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return a.bytes(name, append(b, '\n'))
+}
+
+func (a *archive) bytes(name string, b []byte) error {
+	if err := a.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(b)), Mode: 0o600, ModTime: a.now, Format: tar.FormatPAX}); err != nil {
+		return err
+	}
+	_, err := a.tar.Write(b)
+	return err
+}

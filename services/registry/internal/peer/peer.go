@@ -1,0 +1,233 @@
+// Package peer owns what is kept of one peer of an agent: finding it in the inbox,
+// the conversations and the memory, handing it out, and forgetting it.
+//
+//	address or id --find--> one peer --> conversations, whole or in part
+//	                                     inbox events
+//	                                     memory/user-..., memory/thread-..., sessions/
+//
+// It promises that nothing is erased of somebody else's but what stands in the same
+// turn or the same digest; that conversations are erased before the inbox, by which
+// they are found, so that an interrupted erasing can be repeated; and that it
+// refuses while anybody works on the agent or something of the peer's is not done.
+//
+// It does not reach what left: other agents' inboxes, the audit log, which says what
+// programs were run, workdir/, backups, and memory/agent.md, which belongs to the
+// agent. docs/security.md says so.
+package peer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+)
+
+// page is how many conversations are looked at in one go.
+const page = 500
+
+// Found is what is kept of a peer.
+type Found struct {
+	Peer    route.Tuple // session fields empty
+	Threads []Part      // conversations first, the inbox last
+	Files   []string    // below the agent's directory, those that are there
+	Open    int64       // see store.PeerShare
+	agent   *directory.Agent
+	dir     agentdir.Dir
+}
+
+// Part is what of one thread is the peer's.
+type Part struct {
+	ID    string
+	Whole bool
+	store.PeerShare
+}
+
+// who tells whether a tuple is the peer that was asked for.
+func who(ask string) (func(route.Tuple) bool, error) {
+	if !strings.HasPrefix(ask, "external:") && !strings.HasPrefix(ask, "internal:") {
+		return func(t route.Tuple) bool { return t.PeerID == ask }, nil
+	}
+	want, _, err := route.Of(ask, "")
+	if err != nil {
+		return nil, err
+	}
+	return func(t route.Tuple) bool { return same(t, want) }, nil
+}
+
+func same(a, b route.Tuple) bool {
+	return a.Internal == b.Internal && a.ChannelType == b.ChannelType && a.ChannelID == b.ChannelID && a.PeerID == b.PeerID
+}
+
+// Find looks for a peer of an agent.
+func Find(ctx context.Context, c *core.Core, agentID, ask string) (*Found, error) {
+	a, err := c.Agent(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	match, err := who(ask)
+	if err != nil {
+		return nil, err
+	}
+	f := &Found{agent: a}
+	if f.dir, err = c.DirOf(agentID); err != nil {
+		return nil, err
+	}
+	var peers []route.Tuple
+	meet := func(t route.Tuple) bool {
+		if !match(t) {
+			return false
+		}
+		t.SessionType, t.SessionID = "", ""
+		if !slices.ContainsFunc(peers, func(o route.Tuple) bool { return same(o, t) }) {
+			peers = append(peers, t)
+		}
+		return true
+	}
+	inbox, err := c.Store.Share(ctx, store.Inbox(a.ID), store.PeerQuery{Match: func(e thread.Event) bool {
+		t, _, err := route.Of(e.Source, e.Content)
+		return err == nil && meet(t)
+	}})
+	if err != nil {
+		return nil, c.Fault(a.ID, thread.Inbox, err)
+	}
+	f.Open = inbox.Open
+	if err := f.conversations(ctx, c, inbox, meet); err != nil {
+		return nil, err
+	}
+	if len(peers) == 0 {
+		return nil, fault.New(codes.NotFound, fault.ThreadNotFound, fmt.Sprintf("agent '%s' has nothing of a peer %q", agentID, ask),
+			"look for the source of its messages: agentctl events "+agentID)
+	}
+	if len(peers) > 1 {
+		return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("%q is a peer in %d channels: %s", ask, len(peers), list(peers)),
+			"give the whole source address of one of its messages")
+	}
+	f.Peer = peers[0]
+	if len(inbox.Events) > 0 {
+		f.Threads = append(f.Threads, Part{ID: thread.Inbox, PeerShare: inbox})
+	}
+	return f, f.files()
+}
+
+func list(peers []route.Tuple) string {
+	var out []string
+	for _, p := range peers {
+		out = append(out, p.ChannelType+":"+p.ChannelID)
+	}
+	return strings.Join(out, ", ")
+}
+
+// conversations goes through all of the agent's: one that was made for the peer is the
+// peer's as a whole, whatever became of the inbox; of the others, its turns.
+func (f *Found) conversations(ctx context.Context, c *core.Core, inbox store.PeerShare, meet func(route.Tuple) bool) error {
+	for after := ""; ; {
+		ids, err := f.dir.ListThreads(ctx, after, page)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			after = id
+			if err := f.conversation(ctx, c, id, inbox, meet); err != nil {
+				return c.Fault(f.agent.ID, id, err)
+			}
+		}
+		if len(ids) < page {
+			return nil
+		}
+	}
+}
+
+func (f *Found) conversation(ctx context.Context, c *core.Core, id string, inbox store.PeerShare, meet func(route.Tuple) bool) error {
+	r := store.Ref{Agent: f.agent.ID, Thread: id}
+	if !c.Store.IsOpen(r) { // ten thousand of them need not stay open
+		defer c.Store.Forget(func(other store.Ref) bool { return other == r })
+	}
+	text, err := c.Store.Tuple(ctx, r)
+	if errors.Is(err, store.ErrNotFound) { // removed since it was listed
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var t route.Tuple
+	alone := strings.HasPrefix(id, "threads/peers/") && json.Unmarshal([]byte(text), &t) == nil && meet(t)
+	if !alone && !slices.Contains(inbox.Threads, id) {
+		return nil
+	}
+	s, err := c.Store.Share(ctx, r, store.PeerQuery{Whole: alone, Turns: inbox.Turns})
+	if err != nil || len(s.Events)+len(s.Turns) == 0 && !alone {
+		return err
+	}
+	f.Open += s.Open
+	f.Threads = append(f.Threads, Part{ID: id, Whole: alone, PeerShare: s})
+	return nil
+}
+
+// files are those of the peer's that are there.
+func (f *Found) files() error {
+	names := []string{"memory/" + route.MemoryUserFile(f.Peer)}
+	for _, p := range f.Threads {
+		if p.ID != thread.Inbox {
+			names = append(names, "memory/"+route.MemoryThreadFile(p.ID), "sessions/"+route.SessionFile(p.ID))
+		}
+	}
+	for _, n := range names {
+		there, err := f.dir.HasFile(n)
+		if err != nil {
+			return err
+		}
+		if there {
+			f.Files = append(f.Files, n)
+		}
+	}
+	return nil
+}
+
+// Erase forgets what was found.
+func (f *Found) Erase(ctx context.Context, c *core.Core) error {
+	if err := f.atRest(c); err != nil {
+		return err
+	}
+	for _, n := range f.Files {
+		if err := f.dir.RemoveFile(n); err != nil {
+			return err
+		}
+	}
+	for _, p := range f.Threads {
+		if err := c.Store.Erase(ctx, store.Ref{Agent: f.agent.ID, Thread: p.ID}, p.PeerShare); err != nil {
+			return c.Fault(f.agent.ID, p.ID, err)
+		}
+	}
+	c.LogAgent(f.agent.ID, fmt.Sprintf("erased a peer: %d threads, %d files", len(f.Threads), len(f.Files)))
+	return nil
+}
+
+// atRest refuses while somebody could read, or write, what is about to go.
+func (f *Found) atRest(c *core.Core) error {
+	if f.agent.Started() {
+		return fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+f.agent.ID+"' is started", "stop it first: agentctl stop "+f.agent.ID)
+	}
+	for _, res := range []string{lease.AgentResource(f.agent.ID), lease.DeliverResource(f.agent.ID)} {
+		if rec, ok := c.Leases.Get(res); ok && c.Leases.Check(res, rec.Token) == nil {
+			return fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+f.agent.ID+"' is worked on by "+rec.Holder, "wait a moment and repeat it")
+		}
+	}
+	if f.Open > 0 {
+		return fault.New(codes.FailedPrecondition, fault.TurnBegun, fmt.Sprintf("%d messages, replies or dead letters of the peer are not done", f.Open),
+			"let the agent finish, and drop its dead letters: agentctl dlq list")
+	}
+	return nil
+}
