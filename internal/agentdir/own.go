@@ -8,25 +8,8 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/safefile"
 )
 
-// HasFile tells whether a regular file is there. name is below the agent's directory
-// and made by ourselves, such as a session's.
-func (d Dir) HasFile(name string) (bool, error) {
-	root, err := d.open()
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = root.Close() }()
-	info, err := root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, Fault(fmt.Errorf("look at %s: %w", name, err))
-	}
-	return info.Mode().IsRegular(), nil
-}
-
-// OwnFile reads such a file.
+// OwnFile reads a file below the agent's directory whose name we made ourselves, such
+// as a session's. The cause of one that is missing is fs.ErrNotExist.
 func (d Dir) OwnFile(name string) ([]byte, error) {
 	root, err := d.open()
 	if err != nil {

@@ -49,8 +49,7 @@ func (m Mode) levels() ([]Level, error) {
 // Options are the data of New.
 type Options struct {
 	Mode Mode
-	// ScratchDir holds what is temporary; it must exist. What a killed process left
-	// there is removed by the next New. Empty: the system's.
+	// ScratchDir holds what is temporary, and New sweeps it. Empty: the system's.
 	ScratchDir string
 	// ReadOnly are more paths to show read-only, such as a toolchain under /opt.
 	ReadOnly []string

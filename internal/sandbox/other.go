@@ -62,9 +62,7 @@ func New(_ context.Context, o Options) (*Sandbox, error) {
 func (s *Sandbox) Report() Report { return s.report }
 
 // Close removes what is temporary.
-func (s *Sandbox) Close() {
-	_ = s.room.Close() // what is left is swept by the next start
-}
+func (s *Sandbox) Close() { _ = s.room.Close() }
 
 // Run runs c on the host and waits for its end, or refuses.
 func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {

@@ -39,7 +39,7 @@ the peer's memory and sessions, as JSON lines and text. The agent may work meanw
 A conversation that several peers share is left out but for the peer's own turns.`,
 		Example: `  agentctl export alice bob.tar --peer bob
   agentctl export alice - --peer external:telegram:main:dm:12:12 | tar t`,
-		Args:              command.Args("ID DEST"),
+		Args:              command.Args("ID", "DEST"),
 		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if who == "" {

@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -73,6 +74,9 @@ func same(a, b route.Tuple) bool {
 
 // Find looks for a peer of an agent.
 func Find(ctx context.Context, c *core.Core, agentID, ask string) (*Found, error) {
+	if c.Embedded == nil {
+		return nil, fault.New(codes.Unimplemented, fault.InvalidArgument, "the storage of this registry does not export and erase peers", "do it in the home of a registry that is alone, or remove the agent")
+	}
 	a, err := c.Agent(ctx, agentID)
 	if err != nil {
 		return nil, err
@@ -96,7 +100,7 @@ func Find(ctx context.Context, c *core.Core, agentID, ask string) (*Found, error
 		}
 		return true
 	}
-	inbox, err := c.Store.Share(ctx, store.Inbox(a.ID), store.PeerQuery{Match: func(e thread.Event) bool {
+	inbox, err := c.Embedded.Share(ctx, store.Inbox(a.ID), store.PeerQuery{Match: func(e thread.Event) bool {
 		t, _, err := route.Of(e.Source, e.Content)
 		return err == nil && meet(t)
 	}})
@@ -152,8 +156,8 @@ func (f *Found) conversations(ctx context.Context, c *core.Core, inbox store.Pee
 
 func (f *Found) conversation(ctx context.Context, c *core.Core, id string, inbox store.PeerShare, meet func(route.Tuple) bool) error {
 	r := store.Ref{Agent: f.agent.ID, Thread: id}
-	if !c.Store.IsOpen(r) { // ten thousand of them need not stay open
-		defer c.Store.Forget(func(other store.Ref) bool { return other == r })
+	if !c.Embedded.IsOpen(r) { // ten thousand of them need not stay open
+		defer c.Embedded.Forget(func(other store.Ref) bool { return other == r })
 	}
 	text, err := c.Store.Tuple(ctx, r)
 	if errors.Is(err, store.ErrNotFound) { // removed since it was listed
@@ -167,7 +171,7 @@ func (f *Found) conversation(ctx context.Context, c *core.Core, id string, inbox
 	if !alone && !slices.Contains(inbox.Threads, id) {
 		return nil
 	}
-	s, err := c.Store.Share(ctx, r, store.PeerQuery{Whole: alone, Turns: inbox.Turns})
+	s, err := c.Embedded.Share(ctx, r, store.PeerQuery{Whole: alone, Turns: inbox.Turns})
 	if err != nil || len(s.Events)+len(s.Turns) == 0 && !alone {
 		return err
 	}
@@ -185,20 +189,21 @@ func (f *Found) files() error {
 		}
 	}
 	for _, n := range names {
-		there, err := f.dir.HasFile(n)
+		_, err := f.dir.OwnFile(n)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		if there {
-			f.Files = append(f.Files, n)
-		}
+		f.Files = append(f.Files, n)
 	}
 	return nil
 }
 
 // Erase forgets what was found.
 func (f *Found) Erase(ctx context.Context, c *core.Core) error {
-	if err := f.atRest(c); err != nil {
+	if err := f.atRest(ctx, c); err != nil {
 		return err
 	}
 	for _, n := range f.Files {
@@ -207,7 +212,7 @@ func (f *Found) Erase(ctx context.Context, c *core.Core) error {
 		}
 	}
 	for _, p := range f.Threads {
-		if err := c.Store.Erase(ctx, store.Ref{Agent: f.agent.ID, Thread: p.ID}, p.PeerShare); err != nil {
+		if err := c.Embedded.Erase(ctx, store.Ref{Agent: f.agent.ID, Thread: p.ID}, p.PeerShare); err != nil {
 			return c.Fault(f.agent.ID, p.ID, err)
 		}
 	}
@@ -216,12 +221,16 @@ func (f *Found) Erase(ctx context.Context, c *core.Core) error {
 }
 
 // atRest refuses while somebody could read, or write, what is about to go.
-func (f *Found) atRest(c *core.Core) error {
+func (f *Found) atRest(ctx context.Context, c *core.Core) error {
 	if f.agent.Started() {
 		return fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+f.agent.ID+"' is started", "stop it first: agentctl stop "+f.agent.ID)
 	}
 	for _, res := range []string{lease.AgentResource(f.agent.ID), lease.DeliverResource(f.agent.ID)} {
-		if rec, ok := c.Leases.Get(res); ok && c.Leases.Check(res, rec.Token) == nil {
+		rec, live, err := c.Leases.Get(ctx, res)
+		if err != nil {
+			return err
+		}
+		if live {
 			return fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+f.agent.ID+"' is worked on by "+rec.Holder, "wait a moment and repeat it")
 		}
 	}
