@@ -23,7 +23,8 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X 
 BUF_FROM ?= $(if $(and $(filter Linux/x86_64,$(shell uname -s)/$(shell uname -m)),$(shell command -v npm)),npm,go)
 AGAINST ?=
 PREFIX ?=
-FUZZTIME ?= 10s
+FUZZTIME ?= 1m
+FUZZRUNS ?= 20000
 BENCH ?= .
 PACKAGES ?= ./...
 # Sizes of the proofs, and the seed that replays one.
@@ -90,9 +91,16 @@ race: ## the same with the race detector (needs a C compiler)
 	@CGO_ENABLED=1 go test -race $(MODULES:%=%/...)
 
 .PHONY: fuzz
-fuzz: ## run each fuzz target for FUZZTIME (default 10s)
+fuzz: ## run each fuzz target for FUZZTIME (default 1m; 20000x counts executions)
 	@{ grep -rEno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . || true; } | sed -E 's#^(.*)/[^/]*:[0-9]+:func #\1 #' | \
 	while read -r dir name; do echo "== $$dir $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null; done
+
+.PHONY: fuzz-ci
+fuzz-ci: ## the same for FUZZRUNS executions of each (default 20000), and one line of figures
+	@n=0; while read -r dir name; do \
+	out=$$(go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZRUNS)x "$$dir" </dev/null 2>&1) || { printf '%s\n' "$$out"; exit 1; }; n=$$((n + 1)); \
+	done < <(grep -rEno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's#^(.*)/[^/]*:[0-9]+:func #\1 #'); \
+	echo "fuzz-ci targets=$$n executions=$$((n * $(FUZZRUNS))) failures=0"; ((n > 0))
 
 .PHONY: bench
 bench: build ## measure against the goals and the machine's limits; writes bench/results and the docs
@@ -209,6 +217,10 @@ sandbox-escape: export DRIVERS = all
 sandbox-escape: ## 84 attempts to leave the sandbox, on every driver, each tried without one first
 	$(call PROVE,TestSandboxEscape,internal/sandbox)
 
+.PHONY: canary
+canary: build ## secrets in every place that holds one stand nowhere else after a life of an agent
+	$(call PROVE,TestCanary,proofs/canary)
+
 .PHONY: outage
 outage: ## model provider and receiver are away: no attempt is spent
 	$(call AGAIN,TestOutage|TestOutageOfAnHour|TestReceiverAway|TestOldWhileDown,services/runner services/runner/internal/turn services/deliverer/internal/drain services/deliverer/internal/breaker internal/world)
@@ -236,14 +248,14 @@ soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20
 # One word list for each size: a target and how big it is.
 PROOFS_CI := 'crash-matrix KILLS=150' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200' \
 	'sim SEEDS=24' 'linearizability HISTORIES=4' 'powerloss N=100' diskfull 'poison N=10' 'long-turn STRIKES=20' 'run-ids KILLS=28' 'lostwake N=20' 'id-reuse N=3' \
-	'ack-rewind N=20' 'outside N=20' sandbox-escape outage route-change deliver-dup restore-move 'mutants MUTANTS=10' 'soak DURATION=15s KILL_EVERY=2s AGENTS=20'
+	'ack-rewind N=20' 'outside N=20' sandbox-escape canary fuzz-ci outage route-change deliver-dup restore-move 'mutants MUTANTS=10' 'soak DURATION=15s KILL_EVERY=2s AGENTS=20'
 PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bitrot N=2000' \
 	'sim SEEDS=200' 'linearizability HISTORIES=40' 'powerloss N=2000' diskfull 'poison N=20' 'long-turn STRIKES=40' 'run-ids KILLS=280' 'lostwake N=200' 'id-reuse N=20' \
-	'ack-rewind N=200' 'outside N=200' sandbox-escape outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
+	'ack-rewind N=200' 'outside N=200' sandbox-escape canary outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
 
 PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUNDS=500' 'bitrot N=20000' \
 	'sim SEEDS=2000' 'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' 'run-ids KILLS=2800' 'lostwake N=2000' 'id-reuse N=200' \
-	'ack-rewind N=1000' 'outside N=2000' sandbox-escape outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
+	'ack-rewind N=1000' 'outside N=2000' sandbox-escape canary 'fuzz-ci FUZZRUNS=1000000' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
 
 .PHONY: proofs-ci
 proofs-ci: ## every proof in the size of the merge gate (minutes)
