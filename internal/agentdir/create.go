@@ -78,14 +78,6 @@ func place(agents *os.Root, tmp string, d Dir) error {
 	return safefile.SyncDir(agents, ".")
 }
 
-// Taken answers AGENT_EXISTS when there is something where the agent would be made.
-func (d Dir) Taken() error {
-	if _, err := os.Lstat(d.Path); err != nil {
-		return nil // making it says what is wrong, if something is
-	}
-	return d.Exists()
-}
-
 // Exists is the error for an agent that is there; it has the words of the command line
 // (CONTRACTS 6).
 func (d Dir) Exists() *fault.Error {
