@@ -52,7 +52,7 @@ func prove(t *testing.T, what string, s *site, strike func(r *rand.Rand) (done b
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()
 	done := l.start(ctx, t)
-	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a proof is replayed
+	r := rand.New(rand.NewPCG(seed, 0))
 	begun, strikes := time.Now(), 0
 	for more := true; more; {
 		select {

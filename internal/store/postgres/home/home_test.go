@@ -1,0 +1,130 @@
+package home_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/home"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/store/postgres/shard"
+)
+
+func open(t *testing.T) *home.DB {
+	t.Helper()
+	c := pgtest.Start(t, "fsync = off")
+	// Two databases: what belongs to no agent is looked for in both.
+	s, err := shard.Open(t.Context(), []string{c.Database(t), c.Database(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return home.New(s)
+}
+
+// S5 among registries: a question stands once under its key, and of many that change it
+// one succeeds.
+func TestApprovals(t *testing.T) {
+	d := open(t)
+	ctx, now := t.Context(), time.Now().Truncate(time.Millisecond)
+	var first store.Approval
+	for i := range 6 {
+		a := store.Approval{
+			ID: fmt.Sprint("id", i), Agent: fmt.Sprint("a", i%3), Thread: "threads/main", Key: fmt.Sprint("k", i), Command: "ls", Cwd: "/w", Reason: "why",
+			Digest: "d", State: "pending", Requested: now, Expires: now.Add(time.Hour),
+		}
+		if err := d.PutApproval(ctx, a, ""); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = a
+		}
+	}
+	again := first
+	again.ID = "other"
+	if err := d.PutApproval(ctx, again, ""); !errors.Is(err, store.ErrMoved) {
+		t.Errorf("asked twice under one key: %v", err)
+	}
+	for _, by := range [][3]string{{"id0", "", ""}, {"", "a0", "k0"}} {
+		if got, there, err := d.Approval(ctx, by[0], by[1], by[2]); err != nil || !there || got != first {
+			t.Errorf("by %v: %+v %v %v", by, got, there, err)
+		}
+	}
+	if _, there, err := d.Approval(ctx, "none", "", ""); there || err != nil {
+		t.Errorf("none: %v %v", there, err)
+	}
+	var won atomic.Int64
+	var g sync.WaitGroup
+	for token := range uint64(8) {
+		g.Go(func() {
+			a := first
+			a.State, a.Token = "used", token+1
+			if err := d.PutApproval(ctx, a, "pending"); err == nil {
+				won.Add(1)
+			} else if !errors.Is(err, store.ErrMoved) {
+				t.Error(err)
+			}
+		})
+	}
+	g.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d took it", won.Load())
+	}
+	var ids []string
+	for after := ""; ; {
+		page, err := d.Approvals(ctx, after, "", "pending", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range page {
+			ids, after = append(ids, a.ID), a.ID
+		}
+		if len(page) < 2 {
+			break
+		}
+	}
+	if fmt.Sprint(ids) != "[id1 id2 id3 id4 id5]" {
+		t.Errorf("pending %v", ids)
+	}
+}
+
+// A quota is given away once, however many registries count.
+func TestCount(t *testing.T) {
+	d := open(t)
+	full := errors.New("full")
+	var taken atomic.Int64
+	var g sync.WaitGroup
+	for range 8 {
+		g.Go(func() {
+			for range 5 {
+				err := d.Count(t.Context(), "2026-01-02", "a", "bob", func(all, one store.Used) (store.Used, error) {
+					if all.Messages >= 20 || one != (store.Used{}) && one.Messages != all.Messages {
+						return store.Used{}, full
+					}
+					return store.Used{Messages: 1, Tokens: 10}, nil
+				})
+				if err == nil {
+					taken.Add(1)
+				} else if !errors.Is(err, full) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	g.Wait()
+	if taken.Load() != 20 {
+		t.Errorf("%d of 20 were given away", taken.Load())
+	}
+	if err := d.Count(t.Context(), "2026-01-03", "a", "bob", func(all, one store.Used) (store.Used, error) {
+		if all.Messages != 0 || one.Tokens != 0 {
+			t.Errorf("the next day begins with %+v %+v", all, one)
+		}
+		return store.Used{}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
