@@ -21,8 +21,8 @@ var built struct {
 	err  error
 }
 
-// Agentd is agentd as `make build` makes it: no failpoint, nothing of a test.
-// AGENTD names one that is built already.
+// Agentd is agentd as `make build` makes it: no failpoint, nothing of a test; its
+// agentctl stands beside it. AGENTD names one that is built already.
 func Agentd(t testing.TB) world.Program {
 	t.Helper()
 	if path := os.Getenv("AGENTD"); path != "" {
@@ -32,10 +32,10 @@ func Agentd(t testing.TB) world.Program {
 		if built.dir, built.err = os.MkdirTemp("", "proof"); built.err != nil {
 			return
 		}
-		build := exec.Command("go", "build", "-o", filepath.Join(built.dir, "agentd"), "github.com/theclaw/agents/cmd/agentd")
+		build := exec.Command("go", "build", "-o", built.dir, "github.com/theclaw/agents/cmd/agentd", "github.com/theclaw/agents/cmd/agentctl")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("build agentd: %w\n%s", err, out)
+			built.err = fmt.Errorf("build the programs: %w\n%s", err, out)
 		}
 	})
 	if built.err != nil {

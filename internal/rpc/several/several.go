@@ -25,8 +25,12 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 )
 
-// Many tells whether a target may stand for several registries.
+// Many tells whether a target may stand for several registries. The path of a socket
+// may have a comma in it.
 func Many(target string) bool {
+	if strings.HasPrefix(target, "unix:") {
+		return strings.Contains(target, ",unix:") // meant as a list, which Dial refuses
+	}
 	return strings.Contains(target, ",") || strings.HasPrefix(target, "dns:")
 }
 

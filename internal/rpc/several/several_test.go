@@ -12,6 +12,7 @@ import (
 func TestTargets(t *testing.T) {
 	for target, c := range map[string]struct{ many, good bool }{
 		"unix:///run/registry.sock":               {false, true},
+		"unix:///a, b/registry.sock":              {false, true},
 		"dns:///registries:7443":                  {true, true},
 		"dns:///a:7443,dns:///b:7443":             {true, true},
 		"dns:///a:7443, b:7443":                   {true, true},
