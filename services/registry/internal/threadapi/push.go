@@ -111,7 +111,7 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 	fence, hasFence := core.FenceOf(ctx)
 	own := hasFence && (fence.Resource == lease.AgentResource(r.Agent) || fence.Resource == lease.DeliverResource(r.Agent))
 	if !r.IsInbox() && !own {
-		return nil, fault.New(codes.PermissionDenied, fault.PermissionDenied, "only the agent itself writes to thread '"+r.Thread+"'", "push to its inbox instead")
+		return nil, fault.New(codes.PermissionDenied, fault.PermissionDenied, fmt.Sprintf("only the agent itself writes to thread %q", r.Thread), "push to its inbox instead")
 	}
 	id, _ := rpc.IdentityFrom(ctx)
 	for _, e := range events {
