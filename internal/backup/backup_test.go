@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 )
@@ -180,13 +181,27 @@ func TestAllOrNone(t *testing.T) {
 	}
 }
 
-// Whatever a tar holds, reading it ends without a panic and a verdict is a fault.
+// S10: whatever a tar holds, reading it ends without a panic, what is refused is
+// refused in words, and what is taken names agents by ids and holds no more bytes
+// than there are.
 func FuzzInspect(f *testing.F) {
 	f.Add(forge(f, &tar.Header{Name: "agents/a1/USAGE.md", Typeflag: tar.TypeReg}))
 	f.Add([]byte("x"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := Inspect(t.Context(), bytes.NewReader(b)); err != nil && err.Error() == "" {
-			t.Error("an error without words")
+		got, err := Inspect(t.Context(), bytes.NewReader(b))
+		if err != nil {
+			if err.Error() == "" {
+				t.Error("an error without words")
+			}
+			return
+		}
+		for _, id := range got.Agents {
+			if err := layout.ValidID(id); err != nil {
+				t.Error(err)
+			}
+		}
+		if got.Bytes < 0 || got.Bytes > int64(len(b)) {
+			t.Errorf("%d bytes of %d", got.Bytes, len(b))
 		}
 	})
 }
