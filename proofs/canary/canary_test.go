@@ -7,12 +7,15 @@ package canary_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -119,11 +122,12 @@ func TestCanary(t *testing.T) {
 	t.Cleanup(hook.Close)
 	must(t, os.MkdirAll(site.Home, 0o700))
 	must(t, os.WriteFile(filepath.Join(site.Home, "providers.yaml"), fmt.Appendf(nil, "providers: {work: {base_url: %q, models: [m1], api_key: \"env:CANARY_KEY\"}}\n", model.URL+"/v1"), 0o600))
-	agentd := site.Start(t, "all", "--log-level", "debug")
+	metrics, traces := port(t), filepath.Join(t.TempDir(), "traces")
+	agentd := site.StartWith(t, []string{"OTEL_TRACES_EXPORTER=file", "THECLAW_TRACE_FILE=" + traces}, "all", "--log-level", "debug", "--metrics-listen", metrics)
 	site.Serving(t, agentd, "registry", "runner", "deliverer")
 	site.Create(t, "a1", fmt.Sprintf("outbound: [{thread_pattern: \"**\", via: hook}]\nchannels: {hook: {type: webhook, url: %q, allow_private: true, secret: \"file:%s\"}}", hook.URL, file))
 	outputs := map[string][]byte{}
-	site.Say(t, "a1", world.Peer("p1"), "hello")
+	first := site.Say(t, "a1", world.Peer("p1"), "hello")
 	site.Say(t, "a1", world.Peer("p2"), "please fail")
 	id, err := site.Push(t.Context(), "a1", world.Peer("p3"), "please look", "")
 	must(t, err)
@@ -157,25 +161,34 @@ func TestCanary(t *testing.T) {
 	s["run/token"] = strings.TrimSpace(string(token))
 	ctl := filepath.Join(filepath.Dir(p.Path), "agentctl")
 	for _, line := range []string{
-		"doctor", "doctor --json", "status a1 --json", "list --json", "config get a1", "context show a1", "explain a1 1", "explain a1 2 --json", "explain a1 3 --json",
+		"doctor", "doctor --json", "status a1 --json", "list --json", "config get a1 pai.model", "config effective a1", "context show a1 " + first.GetThreadId(), "explain a1 1", "explain a1 2 --json", "explain a1 3 --json",
 		"errors list --json", "dlq list --json", "events a1 --json", "turns a1 --json", "audit show --json", "usage --json", "providers list --json", "providers test work",
 		"export a1 - --peer p3", "backup -", "fsck --json", "file get a1 config.yaml", "lease list --json",
 	} {
 		c := exec.Command(ctl, append(strings.Fields(line), "--home", site.Home)...)
 		c.Env = append(os.Environ(), "CANARY_KEY="+s["provider key by env:"])
-		b, _ := c.CombinedOutput() // a wrong answer is an answer
-		if len(b) == 0 {
-			t.Errorf("agentctl %s said nothing", line)
+		b, err := c.CombinedOutput()
+		if len(b) == 0 || err != nil {
+			t.Errorf("agentctl %s: %v, %.500s", line, err, b)
 		}
 		outputs["agentctl "+strings.Fields(line)[0]] = append(outputs["agentctl "+strings.Fields(line)[0]], b...)
 	}
+	answer, err := http.Get("http://" + metrics + "/metrics") //nolint:noctx // the test's own
+	must(t, err)
+	outputs["metrics"], err = io.ReadAll(answer.Body)
+	must(t, errors.Join(err, answer.Body.Close()))
 	agentd.Signal(3) // SIGQUIT: the runtime prints every stack
 	<-agentd.Done()
 	outputs["agentd's log, and its stacks"] = []byte(agentd.Log())
-	if len(agentd.Log()) < 1000 {
-		t.Error("agentd said next to nothing")
+	outputs["traces"], err = os.ReadFile(traces)
+	must(t, err)
+	for name, part := range map[string]string{"agentd's log, and its stacks": "goroutine ", "metrics": "theclaw_", "traces": "bash_exec"} {
+		if !bytes.Contains(outputs[name], []byte(part)) {
+			t.Errorf("%s is not there: %.300s", name, outputs[name])
+		}
 	}
 	files, bytesRead, leaks := 0, 0, 0
+	elsewhere := map[string]string{}
 	must(t, filepath.WalkDir(site.Home, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
@@ -186,6 +199,7 @@ func TestCanary(t *testing.T) {
 		for _, place := range s.holds(b) {
 			if place != rel { // the token's own file
 				leaks++
+				elsewhere[place] = rel
 				t.Errorf("%s holds the %s", rel, place)
 			}
 		}
@@ -195,14 +209,24 @@ func TestCanary(t *testing.T) {
 		bytesRead += len(b)
 		for _, place := range s.holds(b) {
 			leaks++
+			elsewhere[place] = name
 			t.Errorf("%s holds the %s", name, place)
 		}
 	}
 	fmt.Printf("%-28s %s\n", "secret", "stands elsewhere")
 	for place := range s {
-		fmt.Printf("%-28s no\n", place)
+		fmt.Printf("%-28s %s\n", place, cmp.Or(elsewhere[place], "no"))
 	}
 	fmt.Printf("canary secrets=%d forms=%d files=%d outputs=%d bytes=%d leaks=%d\n", len(s), len(forms("x-0123456789")), files, len(outputs), bytesRead, leaks)
+}
+
+// port is an address of this machine where nobody listens.
+func port(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, l.Close())
+	return l.Addr().String()
 }
 
 func must(t *testing.T, err error) {
