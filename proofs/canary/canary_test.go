@@ -173,7 +173,7 @@ func TestCanary(t *testing.T) {
 		}
 		outputs["agentctl "+strings.Fields(line)[0]] = append(outputs["agentctl "+strings.Fields(line)[0]], b...)
 	}
-	answer, err := http.Get("http://" + metrics + "/metrics") //nolint:noctx // the test's own
+	answer, err := http.Get("http://" + metrics + "/metrics")
 	must(t, err)
 	outputs["metrics"], err = io.ReadAll(answer.Body)
 	must(t, errors.Join(err, answer.Body.Close()))
