@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/theclaw/agents/internal/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -20,17 +24,25 @@ var everything = []string{"registry", "runner", "deliverer"}
 // say is the environment in which agentd tells that it is at a label.
 func say(label string) []string { return []string{failpoint + "=" + label + ":1:say"} }
 
-// bob sends one message to agent a1 and answers what follows it to its end.
+// bob sends one message to agent a1 and answers what follows it to its end. Its turn
+// may kill the process before the push is answered; then the push is repeated by wait.
 func bob(t *testing.T, site *world.Site, text string) (wait func() *registryv1.Turn) {
 	t.Helper()
-	id, err := site.Push(t.Context(), "a1", world.Peer("bob"), text, "")
-	if err != nil {
+	key := rand.Text()
+	push := func(ctx context.Context) (int64, error) { return site.Push(ctx, "a1", world.Peer("bob"), text, key) }
+	id, err := push(t.Context())
+	if err != nil && status.Code(err) != codes.Unavailable {
 		t.Fatal(err)
 	}
 	return func() *registryv1.Turn {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
+		if id == 0 {
+			if id, err = world.Again(ctx, push); err != nil {
+				t.Fatal(err)
+			}
+		}
 		turn, err := (&load{site: site}).follow(ctx, &message{agent: "a1", id: id})
 		if err != nil {
 			t.Fatalf("%q comes to no end: %v %v", text, err, turn)
