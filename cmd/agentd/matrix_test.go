@@ -85,13 +85,17 @@ func (m *matrix) part() []blow {
 }
 
 // mode is how the next home answers messages that come together: there is one way
-// to be killed while others join a turn.
+// to be killed while others join a turn, and a message that shall end dead must not be
+// answered as a part of another one.
 func (m *matrix) mode(part []blow) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sites++
 	if slices.ContainsFunc(part, func(b blow) bool { return strings.HasPrefix(b.label, "steer") }) {
 		return "steer"
+	}
+	if slices.ContainsFunc(part, func(b blow) bool { return strings.HasPrefix(b.label, "T9") }) {
+		return "followup"
 	}
 	return []string{"steer", "followup", "collect"}[m.sites%3]
 }
