@@ -148,9 +148,7 @@ func (d *DB) Write(ctx context.Context, id, name string, data []byte, expect str
 		sql, args = insertFile+" ON CONFLICT (agent_id, name) DO UPDATE SET content = excluded.content, version = excluded.version, updated_at = now()", args[:4]
 	}
 	tag, err := d.shards.Of(id).Exec(ctx, sql, args...)
-	if err != nil && unit.IsForeignKey(err) {
-		err = store.ErrNotFound
-	} else if err == nil && tag.RowsAffected() == 0 {
+	if err == nil && tag.RowsAffected() == 0 {
 		if err = d.Has(ctx, id); err == nil {
 			err = store.ErrMoved
 		}

@@ -4,25 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/theclaw/agents/internal/store"
 )
 
-// Problem gives an error of the server the name that the contract has for it, for the
-// rooms whose tables belong to no thread.
+// Problem gives an error of the server or of the way to it the name that the contract
+// has for it, for the rooms whose tables belong to no thread. They hold no connection
+// to ask whether it has ended, so that is read from the error.
 func Problem(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return problem(context.Background(), err, false)
+	return problem(context.Background(), err, cut(err))
 }
 
-// IsForeignKey tells that a row names another that is not there: its agent is gone.
-func IsForeignKey(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "23503"
+// cut tells that a connection could not be made or has ended.
+func cut(err error) bool {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
 // problem gives an error of the server or of the way to it the name that the contract
