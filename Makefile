@@ -113,6 +113,10 @@ bench: build ## measure against the goals and the machine's limits; writes bench
 bench-quick: build ## the same, small, printed only
 	@go run ./bench -quick -agentd $(BIN)/agentd
 
+.PHONY: bench-postgres
+bench-postgres: build ## the same of several registries over PostgreSQL (6 minutes; QUICK=1: small, printed only)
+	@go run ./bench/postgres -agentd $(BIN)/agentd $(if $(QUICK),-quick,-out bench/results -doc docs/scaling.md)
+
 .PHONY: bench-curves
 bench-curves: build ## draw how figures grow into docs/curves (an hour; QUICK=1: small, into .bin/curves)
 	@go run ./bench -agentd $(BIN)/agentd $(if $(QUICK),-quick -curves $(BIN)/curves,-curves docs/curves)
