@@ -31,6 +31,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 )
 
@@ -52,6 +54,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM) // what was started is ended
+	defer stop()
 	err := perform(ctx, b.measure)
 	fmt.Fprint(stdout, &b.table)
 	if err == nil && *out != "" {

@@ -60,7 +60,7 @@ func (r *run) Cleanup(end func())             { r.ends = append(r.ends, end) }
 func (r *run) Fatal(a ...any)                 { r.check(errors.New(fmt.Sprint(a...))) }
 func (r *run) Fatalf(format string, a ...any) { r.check(fmt.Errorf(format, a...)) }
 func (r *run) Skip(a ...any)                  { r.Fatal(a...) }
-func (r *run) Error(a ...any) { r.failed = errors.Join(r.failed, errors.New(fmt.Sprint(a...))) }
+func (r *run) Error(a ...any)                 { r.failed = errors.Join(r.failed, errors.New(fmt.Sprint(a...))) }
 
 func (r *run) Errorf(format string, a ...any) {
 	r.failed = errors.Join(r.failed, fmt.Errorf(format, a...))
