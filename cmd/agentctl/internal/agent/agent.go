@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -75,7 +76,8 @@ inbox. It does not work on messages before it is started.`,
 			if a.GetModel() != "" {
 				fmt.Fprintf(e.Out, "Resolved pai config: %s (context: %d)\n", a.GetModel(), a.GetContextWindow())
 			}
-			fmt.Fprintf(e.Out, "Agent '%s' initialized at %s\n", a.GetAgentId(), a.GetDir())
+			// An agent of a database has no directory.
+			fmt.Fprintf(e.Out, "Agent '%s' initialized at %s\n", a.GetAgentId(), cmp.Or(a.GetDir(), "the shared database"))
 			return nil
 		},
 	}

@@ -226,13 +226,13 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	path, err := s.Dir.Path(store.Inbox(a.ID))
-	if err != nil {
-		return nil, s.Fault(a.ID, thread.Inbox, err)
-	}
+	path := ""
 	if s.Shared != nil {
 		a.Take(st)
 	} else {
+		if path, err = s.Dir.Path(store.Inbox(a.ID)); err != nil {
+			return nil, s.Fault(a.ID, thread.Inbox, err)
+		}
 		a.Load(st, directory.Stamp(path))
 		s.MarkDue(a)
 	}
