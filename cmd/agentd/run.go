@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
@@ -40,6 +39,7 @@ type env struct {
 	traces   *export.Export            // nil: off
 	traced   map[string]export.Service // by the name of the service
 	abort    <-chan struct{}
+	listener net.Listener // of a worker, bound before its registry is told of it; else nil
 
 	mu      sync.Mutex
 	servers []*serve.Server
@@ -65,6 +65,12 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 	e.abort = abort
 	defer func() { _ = e.homeDir.Close() }()
 	defer e.closeTraces()
+	if err := e.bind(); err != nil {
+		return err
+	}
+	if e.listener != nil {
+		defer func() { _ = e.listener.Close() }() // served or not, it is done with
+	}
 	var stages []*stage
 	stop := func() error {
 		var errs []error
@@ -269,9 +275,10 @@ func (e *env) serveTCP(name string, o serve.Options) (*serve.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Listener, err = net.Listen("tcp", e.listen); err != nil {
-		return nil, fault.Wrap(fault.New(codes.FailedPrecondition, fault.InvalidArgument,
-			"cannot listen on "+e.listen, "choose another --listen, or end what uses it"), err)
+	if o.Listener = e.listener; o.Listener == nil {
+		if o.Listener, err = net.Listen("tcp", e.listen); err != nil {
+			return nil, cannotListen(e.listen, err)
+		}
 	}
 	o.Addr, o.Token = "", nil
 	o.Creds = mtls.Server(store, func(from net.Addr, err error) {

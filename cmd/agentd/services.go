@@ -92,7 +92,7 @@ func (e *env) newWorker(name string) (worker, error) {
 	}
 	w := worker{address: "unix://" + socket}
 	if e.listen != "" && len(e.services) == 1 {
-		w.address = "dns:///" + e.listen
+		w.address = "dns:///" + e.advertised()
 	}
 	if w.holder, err = lease.NewHolder(holders, name); err != nil {
 		return worker{}, err
