@@ -142,7 +142,7 @@ func makeAgents(home string, n int) (time.Duration, error) {
 	for i := range n {
 		g.Go(func() error {
 			_, err := h.Create(agentName(i), agentdir.Spec{Prepare: func(dir string) error {
-				_, err := db.Create(filepath.Join(dir, thread.Inbox))
+				_, err := db.Prepare(filepath.Join(dir, thread.Inbox))
 				return err
 			}})
 			return err

@@ -2,6 +2,8 @@ package db
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/theclaw/agents/internal/store/sqlite/cause"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
@@ -12,6 +14,18 @@ import (
 // ErrReadOnly, ErrIO.
 func Create(dir string) (bool, error) {
 	created, err := schema.Create(dir)
+	return created, cause.File(err)
+}
+
+// Make makes a thread directory that is ours; see schema.Make.
+func Make(dir string) (bool, error) {
+	created, err := schema.Make(dir)
+	return created, cause.File(err)
+}
+
+// Prepare is Make for who brings the directory to disk himself; see schema.Prepare.
+func Prepare(dir string) (bool, error) {
+	created, err := schema.Prepare(dir)
 	return created, cause.File(err)
 }
 
@@ -65,21 +79,27 @@ func (d *DB) addTables() (int, error) {
 	})
 }
 
-// addColumns adds what a database of the same format lacks. A table that is not
-// there is fsck's to make.
+// addColumns adds what a database of the same format lacks, as the texts of its
+// tables say. A table that is not there is fsck's to make.
 func (d *DB) addColumns() error {
-	for _, c := range schema.Later {
-		var columns, there int
-		_, err := d.ask("SELECT COUNT(*), COALESCE(SUM(name = ?), 0) FROM pragma_table_info(?)", []any{c[1], c[0]}, &columns, &there)
-		if err != nil {
-			return fmt.Errorf("look for column %s: %w", c[1], err)
-		}
-		if columns == 0 || there > 0 {
-			continue
-		}
-		if err := d.exec("ALTER TABLE " + c[0] + " ADD COLUMN " + c[1] + " " + c[2]); err != nil {
-			return fmt.Errorf("add column %s: %w", c[1], err)
+	var have string
+	if _, err := d.ask("SELECT COALESCE(GROUP_CONCAT(sql, ';'), '') FROM sqlite_master WHERE type = 'table' AND name IN ('x_step', 'x_delivery')", nil, &have); err != nil {
+		return fmt.Errorf("read tables: %w", err)
+	}
+	for _, text := range strings.Split(have, ";") {
+		for _, c := range schema.Later {
+			if !strings.Contains(text, c[0]) || columnOf(text, c[1]) {
+				continue
+			}
+			if err := d.exec("ALTER TABLE " + c[0] + " ADD COLUMN " + c[1] + " " + c[2]); err != nil {
+				return fmt.Errorf("add column %s: %w", c[1], err)
+			}
 		}
 	}
 	return nil
+}
+
+// columnOf tells whether the text of a table has a column of ours.
+func columnOf(text, name string) bool {
+	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }), name)
 }

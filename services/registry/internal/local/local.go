@@ -22,7 +22,7 @@ func New(home *agentdir.Home) Agents { return Agents{home} }
 // Create is that of core.Agents; the inbox is made with the directory.
 func (l Agents) Create(_ context.Context, id string, spec agentdir.Spec) error {
 	spec.Prepare = func(dir string) error {
-		_, err := db.Create(filepath.Join(dir, thread.Inbox))
+		_, err := db.Prepare(filepath.Join(dir, thread.Inbox))
 		return err
 	}
 	_, err := l.home.Create(id, spec)
