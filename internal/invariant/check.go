@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/invariant/database"
 	"github.com/theclaw/agents/internal/invariant/record"
 	"github.com/theclaw/agents/internal/invariant/setting"
-	"github.com/theclaw/agents/internal/invariant/shared"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 )
 
@@ -131,7 +131,7 @@ func Check(ctx context.Context, home layout.Home, o Options) ([]Finding, Stats, 
 	}
 	var err error
 	if len(o.DSNs) > 0 {
-		c.home, err = shared.Read(ctx, o.DSNs, read)
+		c.home, err = database.Read(ctx, o.DSNs, read)
 	} else {
 		c.home, err = snapshot.Read(ctx, home, read)
 	}

@@ -28,7 +28,7 @@ type Home struct {
 	// Leases are the rows of the ledger; LeasesProblem says why there are none.
 	Leases        []Lease
 	LeasesProblem string
-	// Shared: it was read from databases that registries share (package shared), each
+	// Shared: it was read from databases that registries share (package database), each
 	// as of one instant; no file stands beside them.
 	Shared bool
 }

@@ -1,4 +1,4 @@
-// Package shared owns what the invariant checker reads where several registries share
+// Package database owns what the invariant checker reads where several registries share
 // PostgreSQL: every database, each as of one instant, turned into the same plain values
 // that package snapshot makes of the files of a home.
 //
@@ -11,7 +11,7 @@
 // It knows the tables as anyone finds them in the database, and uses nothing of the
 // engine that writes them: a checker that shares code shares mistakes. It judges
 // nothing. Contents are hashed and searched while they pass by, and not kept.
-package shared
+package database
 
 import (
 	"context"
