@@ -130,7 +130,7 @@ bench-go: ## Go benchmarks of the hot paths: BENCH=regexp PACKAGES=./internal/..
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PACKAGES)
 
 .PHONY: deploy-check
-deploy-check: ## hold compose file and chart against compose-go, helm and Kubernetes (minutes the first time)
+deploy-check: ## hold compose files and chart against compose-go, helm and Kubernetes (minutes the first time)
 	@cd deploy/check && GOWORK=off go test -count=1 ./...
 
 .PHONY: ci
