@@ -256,6 +256,18 @@ mutants: ## take out what holds the promises up, one by one: MUTANTS=10 SEED=
 cluster: build ## 2 registries over PostgreSQL, 4 runners, 2 deliverers; kill each, the database, and fail over: DURATION=20s KILL_EVERY=2s SEED=
 	$(call PROVE,TestCluster.*,proofs/cluster)
 
+.PHONY: streams
+streams: build ## streams, waits and aborts that are told of registries only, while runners die: DURATION=20s KILL_EVERY=2s SEED=
+	$(call PROVE,TestStreams.*,proofs/cluster)
+
+.PHONY: registries
+registries: build ## watchers and callers of three registries that are drained and killed: DURATION=20s KILL_EVERY=2s
+	$(call PROVE,TestRegistries.*,proofs/cluster)
+
+.PHONY: partition
+partition: build ## runners, registries and the database in network namespaces, cut off from each other past their leases: N=6
+	$(call PROVE,TestPartition.*,proofs/cluster)
+
 .PHONY: soak
 soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20
 	$(call PROVE,TestSoak,proofs/soak)
