@@ -22,6 +22,7 @@ import (
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/tracing/export"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/rpc/mtls"
 	"github.com/theclaw/agents/internal/rpc/process"
 	"github.com/theclaw/agents/internal/rpc/serve"
@@ -40,6 +41,7 @@ type env struct {
 	traced   map[string]export.Service // by the name of the service
 	abort    <-chan struct{}
 	listener net.Listener // of a worker, bound before its registry is told of it; else nil
+	desk     *direct.Desk // of the registry in this process; nil: there is none, or its calls are traced
 
 	mu      sync.Mutex
 	servers []*serve.Server
@@ -126,6 +128,9 @@ func newEnv(o options, stderr io.Writer) (*env, error) {
 	for i, s := range o.services {
 		names[i] = s.name
 	}
+	if len(o.services) > 1 && o.registry == "" && e.traces == nil {
+		e.desk = direct.NewDesk()
+	}
 	e.process = process.New(process.Options{Version: versionText(), Services: names, Level: level, Logger: e.log, Started: time.Now()})
 	if e.homeDir, err = agentdir.OpenHome(o.home); err != nil {
 		return nil, err
@@ -172,6 +177,9 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 		Logger: e.log, Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": s.name}, e.metrics),
 		Stats: e.traced[s.name].Server, Grace: e.grace, Abort: e.abort,
 	}
+	if s.name == "registry" {
+		o.Desk = e.desk
+	}
 	srv, err := serve.New(o)
 	if err != nil {
 		cancel()
@@ -183,7 +191,7 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 	runs := []func(context.Context) error{srv.Run}
 	if e.listen != "" && (len(e.services) == 1 || s.name == "registry") {
 		// Profiles and log levels are for who owns the socket.
-		o.Services, o.Policy = []serve.Registrar{c.register}, c.policy
+		o.Services, o.Policy, o.Desk = []serve.Registrar{c.register}, c.policy, nil
 		tcp, err := e.serveTCP(s.name, o)
 		if err != nil {
 			cancel()
