@@ -20,6 +20,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing/export"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/direct"
@@ -34,7 +35,7 @@ type env struct {
 	options
 	homeDir  *agentdir.Home
 	log      *slog.Logger
-	redactor *obs.Redactor
+	redactor *redact.Redactor
 	metrics  *prometheus.Registry
 	process  *process.Service
 	traces   *export.Export            // nil: off
@@ -105,7 +106,7 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 }
 
 func newEnv(o options, stderr io.Writer) (*env, error) {
-	e := &env{options: o, redactor: obs.NewRedactor(), metrics: obs.NewRegistry()}
+	e := &env{options: o, redactor: redact.New(), metrics: obs.NewRegistry()}
 	level := new(slog.LevelVar)
 	level.Set(o.logLevel)
 	var err error

@@ -26,6 +26,7 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/direct"
@@ -183,7 +184,7 @@ func (w *World) startRegistry(ctx context.Context, p *place) error {
 		return err
 	}
 	p.dir = h
-	log := agentlog.New(obs.NewRedactor())
+	log := agentlog.New(redact.New())
 	w.stops = append(w.stops, func() { _ = log.Close(); _ = h.Close() })
 	trace, server, _ := w.o.Traces("registry")
 	p.registry, err = registry.New(ctx, w.o.Registry, registry.Deps{Home: h, Trace: trace, Logger: w.o.Logger, Metrics: obs.NewRegistryMetrics(nil), Log: log, Notifier: w.o.Notifier})
