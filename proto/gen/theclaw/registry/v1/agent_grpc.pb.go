@@ -35,6 +35,7 @@ const (
 	AgentService_PruneAgent_FullMethodName      = "/theclaw.registry.v1.AgentService/PruneAgent"
 	AgentService_ExportPeer_FullMethodName      = "/theclaw.registry.v1.AgentService/ExportPeer"
 	AgentService_ErasePeer_FullMethodName       = "/theclaw.registry.v1.AgentService/ErasePeer"
+	AgentService_ReadAgentLog_FullMethodName    = "/theclaw.registry.v1.AgentService/ReadAgentLog"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -96,6 +97,9 @@ type AgentServiceClient interface {
 	// replies to it are not delivered, or dead letters of it are open. It may be
 	// repeated and finishes what an interrupted one left.
 	ErasePeer(ctx context.Context, in *ErasePeerRequest, opts ...grpc.CallOption) (*ErasePeerResponse, error)
+	// ReadAgentLog answers the newest lines of what is said of an agent for people,
+	// those of logs/agent.log where it has a directory.
+	ReadAgentLog(ctx context.Context, in *ReadAgentLogRequest, opts ...grpc.CallOption) (*ReadAgentLogResponse, error)
 }
 
 type agentServiceClient struct {
@@ -287,6 +291,16 @@ func (c *agentServiceClient) ErasePeer(ctx context.Context, in *ErasePeerRequest
 	return out, nil
 }
 
+func (c *agentServiceClient) ReadAgentLog(ctx context.Context, in *ReadAgentLogRequest, opts ...grpc.CallOption) (*ReadAgentLogResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadAgentLogResponse)
+	err := c.cc.Invoke(ctx, AgentService_ReadAgentLog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -346,6 +360,9 @@ type AgentServiceServer interface {
 	// replies to it are not delivered, or dead letters of it are open. It may be
 	// repeated and finishes what an interrupted one left.
 	ErasePeer(context.Context, *ErasePeerRequest) (*ErasePeerResponse, error)
+	// ReadAgentLog answers the newest lines of what is said of an agent for people,
+	// those of logs/agent.log where it has a directory.
+	ReadAgentLog(context.Context, *ReadAgentLogRequest) (*ReadAgentLogResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -403,6 +420,9 @@ func (UnimplementedAgentServiceServer) ExportPeer(*ExportPeerRequest, grpc.Serve
 }
 func (UnimplementedAgentServiceServer) ErasePeer(context.Context, *ErasePeerRequest) (*ErasePeerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ErasePeer not implemented")
+}
+func (UnimplementedAgentServiceServer) ReadAgentLog(context.Context, *ReadAgentLogRequest) (*ReadAgentLogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadAgentLog not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -688,6 +708,24 @@ func _AgentService_ErasePeer_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_ReadAgentLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadAgentLogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).ReadAgentLog(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_ReadAgentLog_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).ReadAgentLog(ctx, req.(*ReadAgentLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -746,6 +784,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ErasePeer",
 			Handler:    _AgentService_ErasePeer_Handler,
+		},
+		{
+			MethodName: "ReadAgentLog",
+			Handler:    _AgentService_ReadAgentLog_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
