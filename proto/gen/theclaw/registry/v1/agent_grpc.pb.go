@@ -35,6 +35,7 @@ const (
 	AgentService_PruneAgent_FullMethodName      = "/theclaw.registry.v1.AgentService/PruneAgent"
 	AgentService_ExportPeer_FullMethodName      = "/theclaw.registry.v1.AgentService/ExportPeer"
 	AgentService_ErasePeer_FullMethodName       = "/theclaw.registry.v1.AgentService/ErasePeer"
+	AgentService_DeleteAgent_FullMethodName     = "/theclaw.registry.v1.AgentService/DeleteAgent"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -96,6 +97,12 @@ type AgentServiceClient interface {
 	// replies to it are not delivered, or dead letters of it are open. It may be
 	// repeated and finishes what an interrupted one left.
 	ErasePeer(ctx context.Context, in *ErasePeerRequest, opts ...grpc.CallOption) (*ErasePeerResponse, error)
+	// DeleteAgent removes an agent with all that is kept of it: messages, replies,
+	// memory, settings, files, logs, questions and counts. FAILED_PRECONDITION
+	// (LEASE_HELD) while it is started or somebody works on it; with force it is
+	// stopped and waited for. It is done or not begun, whenever the registry dies: what
+	// was begun is finished at its next start. The name is free at once.
+	DeleteAgent(ctx context.Context, in *DeleteAgentRequest, opts ...grpc.CallOption) (*DeleteAgentResponse, error)
 }
 
 type agentServiceClient struct {
@@ -287,6 +294,16 @@ func (c *agentServiceClient) ErasePeer(ctx context.Context, in *ErasePeerRequest
 	return out, nil
 }
 
+func (c *agentServiceClient) DeleteAgent(ctx context.Context, in *DeleteAgentRequest, opts ...grpc.CallOption) (*DeleteAgentResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteAgentResponse)
+	err := c.cc.Invoke(ctx, AgentService_DeleteAgent_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -346,6 +363,12 @@ type AgentServiceServer interface {
 	// replies to it are not delivered, or dead letters of it are open. It may be
 	// repeated and finishes what an interrupted one left.
 	ErasePeer(context.Context, *ErasePeerRequest) (*ErasePeerResponse, error)
+	// DeleteAgent removes an agent with all that is kept of it: messages, replies,
+	// memory, settings, files, logs, questions and counts. FAILED_PRECONDITION
+	// (LEASE_HELD) while it is started or somebody works on it; with force it is
+	// stopped and waited for. It is done or not begun, whenever the registry dies: what
+	// was begun is finished at its next start. The name is free at once.
+	DeleteAgent(context.Context, *DeleteAgentRequest) (*DeleteAgentResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -403,6 +426,9 @@ func (UnimplementedAgentServiceServer) ExportPeer(*ExportPeerRequest, grpc.Serve
 }
 func (UnimplementedAgentServiceServer) ErasePeer(context.Context, *ErasePeerRequest) (*ErasePeerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ErasePeer not implemented")
+}
+func (UnimplementedAgentServiceServer) DeleteAgent(context.Context, *DeleteAgentRequest) (*DeleteAgentResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteAgent not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -688,6 +714,24 @@ func _AgentService_ErasePeer_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_DeleteAgent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteAgentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).DeleteAgent(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_DeleteAgent_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).DeleteAgent(ctx, req.(*DeleteAgentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -746,6 +790,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ErasePeer",
 			Handler:    _AgentService_ErasePeer_Handler,
+		},
+		{
+			MethodName: "DeleteAgent",
+			Handler:    _AgentService_DeleteAgent_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
