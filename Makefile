@@ -83,8 +83,8 @@ install: build ## put the programs into PREFIX/bin, or where `go install` would
 ##@ Tests
 
 .PHONY: test
-test: ## run every test of every module (BUT=regexp leaves packages out)
-	@go test $$(go list $(MODULES:%=%/...) | { grep -Ev '$(or $(BUT),^$$)'; })
+test: ## run every test of every module (BUT=regexp leaves packages out, SKIP=regexp tests)
+	@go test $(if $(SKIP),-skip '$(SKIP)') $$(go list $(MODULES:%=%/...) | { grep -Ev '$(or $(BUT),^$$)'; })
 
 .PHONY: race
 race: ## the same with the race detector (needs a C compiler)
@@ -115,6 +115,10 @@ bench: build ## measure against the goals and the machine's limits; writes bench
 bench-quick: build ## the same, small, printed only
 	@go run ./bench -quick -agentd $(BIN)/agentd
 
+.PHONY: bench-postgres
+bench-postgres: build ## the same of several registries over PostgreSQL (6 minutes; QUICK=1: small, printed only)
+	@go run ./bench/postgres -agentd $(BIN)/agentd $(if $(QUICK),-quick,-out bench/results -doc docs/scaling.md)
+
 .PHONY: bench-curves
 bench-curves: build ## draw how figures grow into docs/curves (an hour; QUICK=1: small, into .bin/curves)
 	@go run ./bench -agentd $(BIN)/agentd $(if $(QUICK),-quick -curves $(BIN)/curves,-curves docs/curves)
@@ -128,7 +132,7 @@ bench-go: ## Go benchmarks of the hot paths: BENCH=regexp PACKAGES=./internal/..
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PACKAGES)
 
 .PHONY: deploy-check
-deploy-check: ## hold compose file and chart against compose-go, helm and Kubernetes (minutes the first time)
+deploy-check: ## hold compose files and chart against compose-go, helm and Kubernetes (minutes the first time)
 	@cd deploy/check && GOWORK=off go test -count=1 ./...
 
 .PHONY: ci
@@ -253,6 +257,18 @@ mutants: ## take out what holds the promises up, one by one: MUTANTS=10 SEED=
 .PHONY: cluster
 cluster: build ## 2 registries over PostgreSQL, 4 runners, 2 deliverers; kill each, the database, and fail over: DURATION=20s KILL_EVERY=2s SEED=
 	$(call PROVE,TestCluster.*,proofs/cluster)
+
+.PHONY: streams
+streams: build ## streams, waits and aborts that are told of registries only, while runners die: DURATION=20s KILL_EVERY=2s SEED=
+	$(call PROVE,TestStreams.*,proofs/cluster)
+
+.PHONY: registries
+registries: build ## watchers and callers of three registries that are drained and killed: DURATION=20s KILL_EVERY=2s
+	$(call PROVE,TestRegistries.*,proofs/cluster)
+
+.PHONY: partition
+partition: build ## runners, registries and the database in network namespaces, cut off from each other past their leases: N=6
+	$(call PROVE,TestPartition.*,proofs/cluster)
 
 .PHONY: soak
 soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20

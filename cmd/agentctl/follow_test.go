@@ -14,7 +14,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
 // services starts `agentd all` and returns when it answers; stop ends it in order
@@ -33,6 +35,33 @@ func services(t *testing.T, home string, env ...string) (stop func()) {
 		t.Fatal(err)
 	}
 	return s.stop
+}
+
+// server is `agentd all` of one test.
+type server struct{ cmd *exec.Cmd }
+
+func (s *server) stop() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// answering returns when all three services answer a call.
+func answering(ctx context.Context, home string) error {
+	e := command.New(nil, nil, nil, func(name string) string { return map[string]string{"THECLAW_HOME": home}[name] }, "test")
+	defer e.Close()
+	wait := grpc.WaitForReady(true)
+	if _, err := e.Agents().ListAgents(ctx, &registry.ListAgentsRequest{}, wait); err != nil {
+		return err
+	}
+	if _, err := e.RunnerService().GetRunnerInfo(ctx, &runner.GetRunnerInfoRequest{}, wait); err != nil {
+		return err
+	}
+	_, err := e.DelivererService().GetDelivererInfo(ctx, &deliverer.GetDelivererInfoRequest{}, wait)
+	return err
 }
 
 // owner is a client of the services of a home.

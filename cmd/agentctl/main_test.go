@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"flag"
 	"os"
 	"os/exec"
@@ -10,18 +8,10 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
-	"google.golang.org/grpc"
-
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
-	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
-	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
 var update = flag.Bool("update", false, "write the golden files of testdata/golden")
@@ -58,7 +48,9 @@ func built(t interface{ Fatalf(string, ...any) }) string {
 		c := exec.Command("go", "build", "-o", programs.dir+string(filepath.Separator), ".", "../agent", "../agentd")
 		if out, err := c.CombinedOutput(); err != nil {
 			programs.err = &buildError{string(out)}
+			return
 		}
+		programs.err = os.Chmod(programs.dir, 0o755) // other users start them too
 	})
 	if programs.err != nil {
 		t.Fatalf("build the programs: %v", programs.err)
@@ -69,74 +61,6 @@ func built(t interface{ Fatalf(string, ...any) }) string {
 type buildError struct{ out string }
 
 func (e *buildError) Error() string { return e.out }
-
-// TestScripts runs the scenarios: real commands against the real services.
-func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
-		Setup: func(env *testscript.Env) error {
-			env.Setenv("THECLAW_HOME", filepath.Join(env.WorkDir, "home"))
-			dir := built(t)
-			env.Setenv("PATH", dir+string(os.PathListSeparator)+env.Getenv("PATH"))
-			env.Setenv("BUILT", dir)
-			env.Values[serverKey{}] = &server{}
-			return nil
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"serve": serve, "unserve": unserve, "golden": golden, "try": try},
-	})
-}
-
-// server is `agentd all` of one script.
-type server struct{ cmd *exec.Cmd }
-
-type serverKey struct{}
-
-// serve starts `agentd all` and returns when the three services answer.
-func serve(ts *testscript.TestScript, neg bool, _ []string) {
-	s := ts.Value(serverKey{}).(*server)
-	home := ts.Getenv("THECLAW_HOME")
-	s.cmd = exec.Command(filepath.Join(ts.Getenv("BUILT"), "agentd"), "all")
-	s.cmd.Env = []string{"THECLAW_HOME=" + home, "HOME=" + ts.Getenv("WORK"), "PATH=" + ts.Getenv("PATH")}
-	log := new(bytes.Buffer)
-	s.cmd.Stderr = log
-	ts.Check(s.cmd.Start())
-	ts.Defer(func() { s.stop() })
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := answering(ctx, home); err != nil || neg {
-		s.stop()
-		ts.Fatalf("agentd does not serve: %v\n%s", err, log)
-	}
-}
-
-// answering returns when all three services answer a call.
-func answering(ctx context.Context, home string) error {
-	e := command.New(nil, nil, nil, func(name string) string { return map[string]string{"THECLAW_HOME": home}[name] }, "test")
-	defer e.Close()
-	wait := grpc.WaitForReady(true)
-	if _, err := e.Agents().ListAgents(ctx, &registry.ListAgentsRequest{}, wait); err != nil {
-		return err
-	}
-	if _, err := e.RunnerService().GetRunnerInfo(ctx, &runner.GetRunnerInfoRequest{}, wait); err != nil {
-		return err
-	}
-	_, err := e.DelivererService().GetDelivererInfo(ctx, &deliverer.GetDelivererInfoRequest{}, wait)
-	return err
-}
-
-// unserve ends the services in order and waits until they are gone.
-func unserve(ts *testscript.TestScript, _ bool, _ []string) {
-	ts.Value(serverKey{}).(*server).stop()
-}
-
-func (s *server) stop() {
-	if s.cmd == nil {
-		return
-	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	_ = s.cmd.Wait()
-	s.cmd = nil
-}
 
 // try runs a program whose exit code depends on the machine.
 func try(ts *testscript.TestScript, _ bool, args []string) {
@@ -157,7 +81,7 @@ var varying = []struct {
 	{regexp.MustCompile(`:[0-9a-f]{16}\b`), ":HASH"},
 	{regexp.MustCompile(`\b[0-9A-HJKMNP-TV-Z]{26}\b`), "ULID"},
 	{regexp.MustCompile(`(less than 1ms|\b\d+(\.\d)?m?s\b)`), "N ms"},
-	{regexp.MustCompile(`(runner|deliverer)@[0-9a-z]+`), "$1@HOST"},
+	{regexp.MustCompile(`(runner|deliverer)(-\d)?@[0-9a-z]+`), "$1@HOST"},
 	{regexp.MustCompile(`\d+ tokens in, \d+ out`), "N tokens in, N out"},
 	{regexp.MustCompile(`"(input_tokens|output_tokens|duration_ms|age_seconds)": \d+`), `"$1": N`},
 	{regexp.MustCompile(`\d+ MiB free`), "N MiB free"},

@@ -94,7 +94,7 @@ var good = map[string][]string{
 	"thread push":      {"--thread", "/no/such", "--source", "s", "--type", "message", "--content", "x"},
 	"thread subscribe": {"--thread", "/no/such", "--consumer", "c", "--handler", "true"}, "thread unsubscribe": {"--thread", "/no/such", "--consumer", "c"},
 	"threads": {"a1"}, "token rotate": {}, "turns": {"a1"}, "up": {}, "version": {},
-	"log level": {}, "profile": {"heap", "x.pprof"}, "prune": {}, "ready": {},
+	"log level": {}, "log show": {"a1"}, "profile": {"heap", "x.pprof"}, "prune": {}, "ready": {},
 	"providers list": {}, "providers test": {"openai"}, "usage": {},
 }
 

@@ -27,6 +27,7 @@ type options struct {
 	registry  string   // target of the registry, or of several
 	dsns      []string // of the registry's databases; none: as theclaw.yaml says
 	listen    string   // TCP address beside the socket; empty: none
+	advertise string   // TCP address of a worker in its leases; empty: as it listens
 	tls       string   // directory of certificates
 	metrics   string
 	logFormat string
@@ -71,6 +72,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	})
 	f.StringVar(&name, "name", "", "`name` of one more runner or deliverer in a home, such as runner-2; also its socket's")
 	f.StringVar(&o.listen, "listen", "", "TCP `address` to serve on too, with TLS by the certificates of --tls; of 'all', the registry's; default none")
+	f.StringVar(&o.advertise, "advertise", "", "`address` at which others reach this runner or deliverer, where it is not that of --listen; its leases show it")
 	f.StringVar(&o.tls, "tls", "", "`directory` of certificates; default tls/ in the home")
 	f.StringVar(&o.metrics, "metrics-listen", "", "loopback `address` for /metrics, /healthz and /readyz; default off")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
@@ -124,6 +126,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	}
 	if _, port, err := net.SplitHostPort(o.listen); o.listen != "" && (err != nil || port == "") {
 		return o, fault.Usage(fmt.Sprintf("%q is not an address to listen on", o.listen), "use host:port, such as 127.0.0.1:7443")
+	}
+	if _, port, err := net.SplitHostPort(o.advertise); o.advertise != "" && (err != nil || port == "" || o.listen == "" || len(o.services) != 1) {
+		return o, fault.Usage("--advertise is an address of a runner or a deliverer alone that has --listen", "use host:port, such as runner-2.example.org:7444")
 	}
 	o.remote = o.registry != "" && !strings.HasPrefix(o.registry, "unix:")
 	return o, nil

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
@@ -24,6 +23,7 @@ import (
 	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing/export"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/rpc/mtls"
 	"github.com/theclaw/agents/internal/rpc/process"
 	"github.com/theclaw/agents/internal/rpc/serve"
@@ -41,6 +41,8 @@ type env struct {
 	traces   *export.Export            // nil: off
 	traced   map[string]export.Service // by the name of the service
 	abort    <-chan struct{}
+	listener net.Listener // of a worker, bound before its registry is told of it; else nil
+	desk     *direct.Desk // of the registry in this process; nil: there is none, or its calls are traced
 
 	mu      sync.Mutex
 	servers []*serve.Server
@@ -66,6 +68,12 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 	e.abort = abort
 	defer func() { _ = e.homeDir.Close() }()
 	defer e.closeTraces()
+	if err := e.bind(); err != nil {
+		return err
+	}
+	if e.listener != nil {
+		defer func() { _ = e.listener.Close() }() // served or not, it is done with
+	}
 	var stages []*stage
 	stop := func() error {
 		var errs []error
@@ -121,6 +129,9 @@ func newEnv(o options, stderr io.Writer) (*env, error) {
 	for i, s := range o.services {
 		names[i] = s.name
 	}
+	if len(o.services) > 1 && o.registry == "" && e.traces == nil {
+		e.desk = direct.NewDesk()
+	}
 	e.process = process.New(process.Options{Version: versionText(), Services: names, Level: level, Logger: e.log, Started: time.Now()})
 	if e.homeDir, err = agentdir.OpenHome(o.home); err != nil {
 		return nil, err
@@ -167,6 +178,9 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 		Logger: e.log, Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": s.name}, e.metrics),
 		Stats: e.traced[s.name].Server, Grace: e.grace, Abort: e.abort,
 	}
+	if s.name == "registry" {
+		o.Desk = e.desk
+	}
 	srv, err := serve.New(o)
 	if err != nil {
 		cancel()
@@ -178,7 +192,7 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 	runs := []func(context.Context) error{srv.Run}
 	if e.listen != "" && (len(e.services) == 1 || s.name == "registry") {
 		// Profiles and log levels are for who owns the socket.
-		o.Services, o.Policy = []serve.Registrar{c.register}, c.policy
+		o.Services, o.Policy, o.Desk = []serve.Registrar{c.register}, c.policy, nil
 		tcp, err := e.serveTCP(s.name, o)
 		if err != nil {
 			cancel()
@@ -270,9 +284,10 @@ func (e *env) serveTCP(name string, o serve.Options) (*serve.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Listener, err = net.Listen("tcp", e.listen); err != nil {
-		return nil, fault.Wrap(fault.New(codes.FailedPrecondition, fault.InvalidArgument,
-			"cannot listen on "+e.listen, "choose another --listen, or end what uses it"), err)
+	if o.Listener = e.listener; o.Listener == nil {
+		if o.Listener, err = net.Listen("tcp", e.listen); err != nil {
+			return nil, cannotListen(e.listen, err)
+		}
 	}
 	o.Addr, o.Token = "", nil
 	o.Creds = mtls.Server(store, func(from net.Addr, err error) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir/safefile"
@@ -57,7 +56,7 @@ func (h *Home) Create(id string, spec Spec) (Dir, error) {
 	err = h.build(agents, tmp, files, spec.Prepare)
 	if err == nil {
 		fault.Point("agentdir:before-create")
-		err = place(agents, tmp, d)
+		err = h.place(agents, tmp, d)
 	}
 	if err != nil {
 		return Dir{}, errors.Join(Fault(err), agents.RemoveAll(tmp))
@@ -67,7 +66,7 @@ func (h *Home) Create(id string, spec Spec) (Dir, error) {
 
 // place gives the finished directory its name. A rename replaces an empty directory
 // only, and ours never are, so the second of two is told.
-func place(agents *os.Root, tmp string, d Dir) error {
+func (h *Home) place(agents *os.Root, tmp string, d Dir) error {
 	err := agents.Rename(tmp, d.ID)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.ENOTDIR) {
 		return d.Exists()
@@ -75,7 +74,7 @@ func place(agents *os.Root, tmp string, d Dir) error {
 	if err != nil {
 		return err
 	}
-	return safefile.SyncDir(agents, ".")
+	return h.named.Name(func() error { return safefile.SyncDir(agents, ".") })
 }
 
 // Exists is the error for an agent that is there; it has the words of the command line
@@ -139,25 +138,5 @@ func (h *Home) build(agents *os.Root, tmp string, files map[string][]byte, prepa
 			return fmt.Errorf("prepare agent: %w", err)
 		}
 	}
-	return finish(root)
-}
-
-// finish narrows every mode to 0700 and 0600 (what prepare made follows the umask) and
-// syncs files and directories, all at once: a disk does that in about the time of one.
-func finish(root *os.Root) error {
-	var sync errgroup.Group
-	err := fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
-		mode := fs.FileMode(0o600)
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir():
-			mode = 0o700
-		case !entry.Type().IsRegular():
-			return fmt.Errorf("check %s: not a file or directory", name)
-		}
-		sync.Go(func() error { return errors.Join(root.Chmod(name, mode), safefile.SyncDir(root, name)) })
-		return nil
-	})
-	return errors.Join(err, sync.Wait())
+	return h.made.Tree(root, hold)
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/theclaw/agents/internal/audit"
@@ -174,5 +175,35 @@ func TestHalfALineIsCutOff(t *testing.T) {
 		if fi, err := os.Stat(filepath.Join(dir, name)); err != nil || fi.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v %v", name, fi.Mode(), err)
 		}
+	}
+}
+
+// Many who wait for the disk at once share the waiting, and each entry is there when
+// its Append returns.
+func TestKeptTogether(t *testing.T) {
+	dir := t.TempDir()
+	l, err := audit.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			if err := l.Append(audit.Entry{Action: fmt.Sprint("a", i), Outcome: "allowed"}, true); err != nil {
+				t.Error(err)
+			}
+			head, err := os.ReadFile(filepath.Join(dir, "head"))
+			if err != nil || len(head) == 0 {
+				t.Errorf("no head: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := audit.Verify(dir, "")
+	if err != nil || r.Entries != 201 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -28,6 +28,8 @@ type Log struct {
 	dir    string
 	redact func(string) string
 
+	syncing sync.Mutex // held while entries come to disk, taken before mu
+
 	mu    sync.Mutex
 	file  *os.File
 	head  *os.File
@@ -35,6 +37,9 @@ type Log struct {
 	n     int // of the file
 	seq   int64
 	hash  string
+	safe  int64       // the newest entry that is on disk
+	lost  int64       // the newest that a failed sync may have lost
+	why   error       // it failed
 	dirty bool        // written, not yet on disk
 	later *time.Timer // brings it there
 	err   error       // of a late write to disk; the next append tells it
@@ -127,18 +132,56 @@ func (l *Log) last(names []string) error {
 }
 
 // Append adds an entry; its number, time and hash are the log's. kept says that
-// it has to be on disk when Append returns.
+// it has to be on disk when Append returns: those who wait for that at the same time
+// share one wait.
 func (l *Log) Append(e Entry, kept bool) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	seq, err := l.add(e)
+	l.mu.Unlock()
+	if err != nil || !kept {
+		return err
+	}
+	return l.keep(seq)
+}
+
+func (l *Log) add(e Entry) (int64, error) {
 	if l.file == nil {
-		return fs.ErrClosed
+		return 0, fs.ErrClosed
 	}
 	if err := l.err; err != nil {
 		l.err = nil
-		return err
+		return 0, err
 	}
-	return l.append(e, kept)
+	err := l.append(e, false)
+	return l.seq, err
+}
+
+// keep returns when an entry is on disk. Others may append meanwhile.
+func (l *Log) keep(seq int64) error {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.safe >= seq:
+		return nil
+	case l.lost >= seq: // the kernel says so once, and to one of those who wait
+		return l.why
+	case l.file == nil:
+		return fs.ErrClosed
+	}
+	upto, file := mark{l.seq, l.hash}, l.file
+	l.mu.Unlock()
+	err := file.Sync()
+	l.mu.Lock()
+	if err != nil {
+		if l.safe >= seq { // the file was ended meanwhile, which brought it there
+			return nil
+		}
+		l.lost, l.why = upto.seq, fmt.Errorf("write audit log: %w", err)
+		return l.why
+	}
+	return l.note(upto)
 }
 
 func (l *Log) append(e Entry, kept bool) error {
@@ -188,8 +231,17 @@ func (l *Log) sync() error {
 	if err := l.file.Sync(); err != nil {
 		return fmt.Errorf("write audit log: %w", err)
 	}
-	l.dirty = false
-	if _, err := l.head.WriteAt(fmt.Appendf(nil, "%020d %s\n", l.seq, l.hash), 0); err != nil {
+	return l.note(mark{l.seq, l.hash})
+}
+
+// note notes that the entries up to one are on disk.
+func (l *Log) note(m mark) error {
+	if m.seq <= l.safe {
+		return nil
+	}
+	l.dirty = l.seq > m.seq
+	l.safe = m.seq
+	if _, err := l.head.WriteAt(fmt.Appendf(nil, "%020d %s\n", m.seq, m.hash), 0); err != nil {
 		return fmt.Errorf("write audit head: %w", err)
 	}
 	return nil

@@ -99,7 +99,7 @@ func setOrDrop(g *prometheus.GaugeVec, agentID string, n int64) {
 
 // RegistryMetrics are the registry's.
 type RegistryMetrics struct {
-	inboxLag, outboundLag *prometheus.GaugeVec
+	lag *lags
 
 	Leases          *prometheus.GaugeVec   // state: held, free, expired
 	DispatchLatency prometheus.Observer    // seconds from a due mark to the grant
@@ -113,10 +113,17 @@ type RegistryMetrics struct {
 // NewRegistryMetrics makes the registry's metrics in r; nil r: uncollected.
 func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
 	m := newMaker(r, "registry")
+	loose := newMaker(nil, "registry") // collected by what is made of them
+	lag := &lags{
+		inbox:    loose.gauge("inbox_lag_events", "Inbox events after the acknowledged one; no series means zero.", "agent_id"),
+		outbound: loose.gauge("outbound_lag_events", "Conversations with replies neither delivered nor dead; no series means zero.", "agent_id"),
+	}
+	if r != nil {
+		r.MustRegister(lag)
+	}
 	return &RegistryMetrics{
-		inboxLag:    m.gauge("inbox_lag_events", "Inbox events after the acknowledged one; no series means zero.", "agent_id"),
-		outboundLag: m.gauge("outbound_lag_events", "Replies not yet delivered nor dead; no series means zero.", "agent_id"),
-		Leases:      m.gauge("leases", "Leases by state.", "state"),
+		lag:    lag,
+		Leases: m.gauge("leases", "Leases by state.", "state"),
 		DispatchLatency: m.histogram("dispatch_latency_seconds", "Time from an agent becoming due to its lease being granted.",
 			fast).WithLabelValues(),
 		Pushes:        m.counter("pushes_total", "Accepted push calls.").WithLabelValues(),
@@ -128,11 +135,11 @@ func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
 }
 
 // SetInboxLag records the agent's unacknowledged inbox events; zero drops the series.
-func (m *RegistryMetrics) SetInboxLag(agentID string, n int64) { setOrDrop(m.inboxLag, agentID, n) }
+func (m *RegistryMetrics) SetInboxLag(agentID string, n int64) { setOrDrop(m.lag.inbox, agentID, n) }
 
-// SetOutboundLag records the agent's undelivered replies; zero drops the series.
+// SetOutboundLag records the agent's conversations with undelivered replies; zero drops the series.
 func (m *RegistryMetrics) SetOutboundLag(agentID string, n int64) {
-	setOrDrop(m.outboundLag, agentID, n)
+	setOrDrop(m.lag.outbound, agentID, n)
 }
 
 // RunnerMetrics are the runner's.

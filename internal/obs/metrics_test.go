@@ -182,3 +182,37 @@ func TestServeMetricsIsOffByDefaultAndLoopbackOnly(t *testing.T) {
 		}
 	}
 }
+
+// Lags that are asked for are those of the last answer; without one they stay.
+func TestLookForLag(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	m := obs.NewRegistryMetrics(r)
+	m.SetInboxLag("old", 3)
+	text := func() string {
+		t.Helper()
+		all, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		for _, f := range all {
+			if strings.Contains(f.GetName(), "_lag_") {
+				b.WriteString(f.String())
+			}
+		}
+		return b.String()
+	}
+	if !strings.Contains(text(), "old") {
+		t.Error("what was set is not there")
+	}
+	m.LookForLag(func(context.Context) (map[string]int64, map[string]int64, error) {
+		return map[string]int64{"a1": 2}, nil, nil
+	})
+	if got := text(); !strings.Contains(got, "a1") || strings.Contains(got, "old") {
+		t.Error(got)
+	}
+	m.LookForLag(func(context.Context) (map[string]int64, map[string]int64, error) { return nil, nil, errors.New("away") })
+	if got := text(); !strings.Contains(got, "a1") {
+		t.Error(got)
+	}
+}

@@ -88,7 +88,7 @@ func TestMemoryLimit(t *testing.T) {
 		for _, noCgroups := range []bool{false, true} {
 			s, dir := with(t, l, Options{noCgroups: noCgroups}), workdir(t, l)
 			// tail keeps all of a line in memory.
-			r := mustRun(t, s, Command{Shell: "head -c 1500000000 /dev/zero | tail", Workdir: dir, Limits: Limits{MemoryBytes: 600 << 20}, OutputCap: 10})
+			r := mustRun(t, s, Command{Shell: "head -c 600000000 /dev/zero | tail", Workdir: dir, Limits: Limits{MemoryBytes: 256 << 20}, OutputCap: 10})
 			if r.ExitCode == 0 || r.TimedOut {
 				t.Errorf("cgroups %t: got code %d, %d bytes, %s", !noCgroups, r.ExitCode, len(r.Stdout), r.Stderr)
 			}

@@ -22,13 +22,14 @@ func Policy() serve.Policy {
 			p["/"+d.ServiceName+"/"+m] = rule
 		}
 	}
-	add(registryv1.AgentService_ServiceDesc, owner, "CreateAgent", "StartAgent", "StopAgent", "BootstrapAgents", "WriteAgentFile", "SetAgentConfig")
+	add(registryv1.AgentService_ServiceDesc, owner, "CreateAgent", "StartAgent", "StopAgent", "BootstrapAgents", "WriteAgentFile", "SetAgentConfig", "ReadAgentLog")
 	add(registryv1.AgentService_ServiceDesc, waits(owner), "BackupAgents", "RestoreAgents", "PruneAgent", "ExportPeer", "ErasePeer", "DeleteAgent")
 	add(registryv1.AgentService_ServiceDesc, both, "GetAgent", "ListAgents", "GetAgentStatus", "ReadAgentFile", "GetAgentConfig")
 	add(registryv1.ThreadService_ServiceDesc, both, "EnsureThread", "PushEvents", "PeekEvents", "PopEvents", "AckEvents", "Subscribe", "Unsubscribe", "GetThread", "ListThreads")
 	add(registryv1.ThreadService_ServiceDesc, ends(both), "WatchEvents")
 	add(registryv1.LeaseService_ServiceDesc, both, "AcquireLease", "RenewLease", "ReleaseLease", "ListLeases")
 	add(registryv1.LeaseService_ServiceDesc, ends(both), "AcquireDueLease")
+	add(registryv1.LeaseService_ServiceDesc, waits(owner), "FindRunner")
 	add(registryv1.TurnService_ServiceDesc, ends(runner), "OpenBatch")
 	add(registryv1.TurnService_ServiceDesc, runner, "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "WithdrawTurn")
 	add(registryv1.TurnService_ServiceDesc, waits(both), "GetTurn")

@@ -86,23 +86,30 @@ func (l *Log) Append(dir string, lines ...Line) error {
 	}
 }
 
-// format renders `[2026-11-20T10:49:31.732Z] [INFO] text` (S0-140).
+// Clean is a text as it may stand in a line: escaped, redacted and capped.
+func (l *Log) Clean(text string) string { return l.redact(text) }
+
+// format renders a line with its end.
 func (l *Log) format(line Line) []byte {
+	line.Text = l.redact(line.Text)
+	return append([]byte(Text(line)), '\n')
+}
+
+// Text is `[2026-11-20T10:49:31.732Z] [INFO] text` (S0-140); the text is clean.
+func Text(line Line) string {
 	if line.At.IsZero() {
 		line.At = time.Now()
 	}
 	if line.Level == "" {
 		line.Level = Info
 	}
-	text := l.redact(line.Text)
-	b := make([]byte, 0, len(text)+40)
+	b := make([]byte, 0, len(line.Text)+40)
 	b = append(b, '[')
 	b = line.At.UTC().AppendFormat(b, "2006-01-02T15:04:05.000Z")
 	b = append(b, "] ["...)
 	b = append(b, redact.Escape(string(line.Level))...)
 	b = append(b, "] "...)
-	b = append(b, text...)
-	return append(b, '\n')
+	return string(append(b, line.Text...))
 }
 
 // file finds or makes the entry for dir and closes the least used one when there

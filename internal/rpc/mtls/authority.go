@@ -46,7 +46,9 @@ func Init(dir, domain string, life time.Duration) (*Authority, error) {
 		return nil, err
 	}
 	for _, name := range []string{bundleName, caKeyName} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, bad(filepath.Join(dir, name), err.Error(), "give the directory to the user of the services")
+		} else if err == nil {
 			return nil, fault.New(codes.AlreadyExists, fault.CertificateInvalid, "there is an authority in "+dir+" already",
 				"use it; 'agentctl certs rotate --ca' makes a new one and keeps the old one trusted meanwhile")
 		}

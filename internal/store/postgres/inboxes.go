@@ -40,7 +40,12 @@ func (e *Engine) OpenBatch(ctx context.Context, agent string, f store.Fence, o s
 	var begun *inbox.Begun
 	for range modeChanges {
 		s := inbox.Open(o, begun)
-		if err := e.fenced(ctx, r, f, s); err != nil || s.Ask == "" {
+		done, err := e.unit(agent).Peek(ctx, r, f, s) // a batch in the middle of its term writes nothing
+		if err == nil && !done {
+			s = inbox.Open(o, begun)
+			err = e.fenced(ctx, r, f, s)
+		}
+		if err != nil || s.Ask == "" {
 			return s.Out, err
 		}
 		from, err := e.firstUnclaimed(ctx, r, o)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -118,10 +119,11 @@ func printStatus(e *command.Env, s status) {
 	}
 	line("Agent", "%s", s.AgentID)
 	line("Kind", "%s", s.Kind)
-	line("Dir", "%s", s.Dir)
+	const rows = "in the shared database"
+	line("Dir", "%s", cmp.Or(s.Dir, rows))
 	line("Model", "%s", s.Model)
 	line("Context window", "%d", s.ContextWindow)
-	line("Inbox", "%s", s.InboxPath)
+	line("Inbox", "%s", cmp.Or(s.InboxPath, rows))
 	line("Inbox pending", "%d", s.InboxPending)
 	line("Started", "%s", yes(s.Started))
 	line("Last activity", "%s", last)

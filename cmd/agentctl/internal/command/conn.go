@@ -48,6 +48,7 @@ var safe = []string{
 	registry.TurnService_SumUsage_FullMethodName,
 	registry.DeliveryService_ListDeliveries_FullMethodName,
 	registry.LeaseService_ListLeases_FullMethodName,
+	registry.LeaseService_FindRunner_FullMethodName,
 	registry.ApprovalService_ListApprovals_FullMethodName,
 	registry.IdentityService_NoteIdentityChange_FullMethodName,
 	runner.RunnerService_BuildContext_FullMethodName,
@@ -93,11 +94,6 @@ func (e *Env) Approvals() registry.ApprovalServiceClient {
 // Identities puts changes of tokens and certificates on record.
 func (e *Env) Identities() registry.IdentityServiceClient {
 	return registry.NewIdentityServiceClient(e.Conn(Registry))
-}
-
-// RunnerService asks the runner.
-func (e *Env) RunnerService() runner.RunnerServiceClient {
-	return runner.NewRunnerServiceClient(e.Conn(Runner))
 }
 
 // DelivererService asks the deliverer.

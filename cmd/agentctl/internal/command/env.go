@@ -23,6 +23,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc/runs"
 )
 
 // Env is what a command works with. main makes one for each command line; it
@@ -42,6 +43,7 @@ type Env struct {
 	stdin, stdout, stderr any // as given to New: a terminal is recognised there
 	written               *sink
 	conns                 map[string]*conn
+	runs                  *runs.Client // nil until a runner is asked
 }
 
 // Flags are the flags that every command takes.
@@ -70,6 +72,9 @@ func New(in io.Reader, out, errs io.Writer, getenv func(string) string, version 
 // Close closes the connections and answers the first failed write to standard
 // output: a full disk behind a redirection must not look like success.
 func (e *Env) Close() error {
+	if e.runs != nil {
+		e.runs.Close()
+	}
 	for _, c := range e.conns {
 		c.close()
 	}

@@ -138,10 +138,11 @@ info, warn or error. It holds until the process ends, which begins again with it
 	}
 	show.Flags().Var(&service, "service", "which service")
 	return command.Group(e, &cobra.Command{
-		Use:     "log",
-		Short:   "Turn how much the services say",
-		Example: `  agentctl log level debug`,
-	}, show)
+		Use:   "log",
+		Short: "Show what is said of an agent, turn how much the services say",
+		Example: `  agentctl log show alice
+  agentctl log level debug`,
+	}, showCommand(e), show)
 }
 
 // turn changes the level of each service that answers; 0 only shows it.

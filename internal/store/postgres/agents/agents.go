@@ -11,7 +11,6 @@ package agents
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -58,7 +57,7 @@ func (d *DB) Create(ctx context.Context, id string, files map[string][]byte) err
 			return err
 		}
 		made = true
-		b.Queue("INSERT INTO thread(agent_id, thread_id, uuid) VALUES($1, 'inbox', $2)", id, strings.ToLower(rand.Text()))
+		b.Queue("INSERT INTO thread(agent_id, thread_id, uuid) VALUES($1, 'inbox', gen_random_uuid()::text)", id)
 		for _, res := range []string{lease.AgentResource(id), lease.DeliverResource(id)} {
 			b.Queue(`INSERT INTO lease(agent_id, resource, token, holder, address, request_id, ttl_ms, expires_at, released)
 				VALUES($1, $2, 0, '', '', '', 0, clock_timestamp(), true) ON CONFLICT DO NOTHING`, id, res)

@@ -9,12 +9,18 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/home"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/postgres/shard"
 )
 
 func open(t *testing.T) *home.DB {
+	d, _ := opened(t)
+	return d
+}
+
+func opened(t *testing.T) (*home.DB, *shard.Set) {
 	t.Helper()
 	c := pgtest.Start(t, "fsync = off")
 	// Two databases: what belongs to no agent is looked for in both.
@@ -23,7 +29,7 @@ func open(t *testing.T) *home.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return home.New(s)
+	return home.New(s), s
 }
 
 // S5 among registries: a question stands once under its key, and of many that change it
@@ -126,5 +132,46 @@ func TestCount(t *testing.T) {
 		return store.Used{}, nil
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The rate of a pair of agents holds over all registries, the wait that is told is true,
+// and each pair has a rate of its own.
+func TestPace(t *testing.T) {
+	d, s := opened(t)
+	for _, id := range []string{"a", "b"} {
+		if err := agents.New(s).Create(t.Context(), id, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := home.New(s) // as another registry
+	var let atomic.Int64
+	var g sync.WaitGroup
+	for i := range 8 {
+		g.Go(func() {
+			for range 10 {
+				over, err := []*home.DB{d, other}[i%2].Pace(t.Context(), "x", "a", time.Second, 20*time.Second)
+				switch {
+				case err != nil:
+					t.Error(err)
+				case over == 0:
+					let.Add(1)
+				case over > 2*time.Second:
+					t.Errorf("told to wait %s", over)
+				}
+			}
+		})
+	}
+	g.Wait()
+	if n := let.Load(); n < 20 || n > 25 { // and one for each second that it took
+		t.Errorf("%d of 20 were let", n)
+	}
+	for _, p := range [][2]string{{"y", "a"}, {"x", "b"}, {"x", "nobody"}} {
+		if over, err := d.Pace(t.Context(), p[0], p[1], time.Second, 20*time.Second); err != nil || over != 0 {
+			t.Errorf("%v: %s, %v", p, over, err)
+		}
+	}
+	if over, err := d.Pace(t.Context(), "y", "a", 21*time.Second, 20*time.Second); err != nil || over == 0 {
+		t.Errorf("more than all: %s, %v", over, err)
 	}
 }

@@ -191,6 +191,9 @@ func Settle(s store.Settlement) *SettleStep {
 	return &SettleStep{s: s, ids: ids}
 }
 
+// Lazy: a turn that has its end and no fate here is settled again.
+func (s *SettleStep) Lazy() bool { return true }
+
 // firstOpenSQL finds the first event after the ack without a fate, but for those that
 // get theirs in this transaction.
 const firstOpenSQL = "SELECT id FROM event e WHERE agent_id = $1 AND thread_id = $2 AND id > " + behind + " AND id <> ALL($3::bigint[]) AND " + open + " ORDER BY id LIMIT 1"

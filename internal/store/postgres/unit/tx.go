@@ -44,6 +44,7 @@ type Tx struct {
 	events []thread.Event
 	before Thread
 	began  bool // something was read: it is not begun again on another connection
+	sent   bool // something was written before the end
 }
 
 // row queues the read of the thread's row.
@@ -145,14 +146,28 @@ func (t *Tx) Deduped(key string, id *int64) {
 // Appended are the events that the step has queued.
 func (t *Tx) Appended() []thread.Event { return t.events }
 
-// apply writes what was queued, and the thread's row when it has changed.
-func (t *Tx) apply(ctx context.Context) error {
+// moved tells that the thread's row has changed.
+func (t *Tx) moved() bool {
 	now := t.Thread
-	if now.Head != t.before.Head || now.Acked != t.before.Acked || now.Tuple != t.before.Tuple || now.Desired != t.before.Desired {
+	return now.Head != t.before.Head || now.Acked != t.before.Acked || now.Tuple != t.before.Tuple || now.Desired != t.before.Desired
+}
+
+// writes tells that the step has written something, or is to.
+func (t *Tx) writes() bool { return t.sent || t.write.Len() > 0 || t.moved() }
+
+// apply writes what was queued, and the thread's row when it has changed. A transaction
+// with nothing to write is taken back: its locks alone would make a commit wait for the
+// disk.
+func (t *Tx) apply(ctx context.Context) error {
+	if !t.writes() {
+		_, err := t.conn.Exec(ctx, "ROLLBACK")
+		return err
+	}
+	if now := t.Thread; t.moved() {
 		t.Exec("UPDATE thread SET head = $3, chain = $4, acked = $5, last_at = $6, tuple = $7, desired = $8 WHERE agent_id = $1 AND thread_id = $2",
 			now.Head, now.chain, now.Acked, now.LastAt, now.Tuple, now.Desired)
 	}
-	if was, is := t.before.due(), now.due(); t.IsInbox() && was != is {
+	if was, is := t.before.due(), t.due(); t.IsInbox() && was != is {
 		if is {
 			t.write.Queue("INSERT INTO due(agent_id) VALUES($1) ON CONFLICT DO NOTHING", t.Agent)
 		} else {
@@ -167,7 +182,7 @@ func (t *Tx) apply(ctx context.Context) error {
 // wrote.
 func (t *Tx) Flush(ctx context.Context) error {
 	err := t.conn.SendBatch(ctx, &t.write).Close()
-	t.write = pgx.Batch{}
+	t.write, t.sent = pgx.Batch{}, true
 	return err
 }
 

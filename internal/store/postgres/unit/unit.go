@@ -42,6 +42,11 @@ type Step interface {
 	Decide(ctx context.Context, tx *Tx) error
 }
 
+// Lazy is a step whose commit waits for no disk: a crash of the server may take it, and
+// then it is done again with the same outcome. Whatever waits for the disk later keeps
+// it too, because the log of a server has one order.
+type Lazy interface{ Lazy() bool }
+
 // Options of a pool.
 type Options struct {
 	Pool *pgxpool.Pool
@@ -115,6 +120,32 @@ func (p *Pool) View(ctx context.Context, r store.Ref, s Step) error {
 	})
 }
 
+// Peek is Do as far as the step writes nothing: as of one instant, in one trip, and
+// without a lock. False when it would write: then it has come to nothing, and is to be
+// made again and done. Errors are those of Do.
+func (p *Pool) Peek(ctx context.Context, r store.Ref, f store.Fence, s Step) (done bool, err error) {
+	err = p.on(ctx, r, func(t *Tx) error {
+		t.Fence = f
+		var seen seen
+		t.reads.Queue("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+		p.load(t, &f, &seen, "", false)
+		s.Load(t)
+		t.reads.Queue("COMMIT")
+		if err := t.conn.SendBatch(ctx, &t.reads).Close(); err != nil {
+			return err
+		}
+		if err := p.judge(t, &f, seen); err != nil {
+			return err
+		}
+		if err := s.Decide(ctx, t); err != nil {
+			return err
+		}
+		done, t.events = !t.writes(), nil
+		return nil
+	})
+	return done && err == nil, err
+}
+
 // write is on for those that lock the thread.
 func (p *Pool) write(ctx context.Context, r store.Ref, fn func(*Tx) error) error {
 	leave, err := p.line.enter(ctx, r)
@@ -171,40 +202,75 @@ func (p *Pool) once(ctx context.Context, r store.Ref, fn func(*Tx) error) (*Tx, 
 }
 
 func (p *Pool) step(ctx context.Context, t *Tx, f *store.Fence, s Step) error {
-	live, sealed, found := true, int64(0), false
+	lazy, ok := s.(Lazy)
+	var seen seen
 	t.reads.Queue("BEGIN")
-	if f != nil && p.o.Live == nil {
-		live = false
-		t.reads.Queue(`SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 AND token = $3 AND NOT released AND expires_at > clock_timestamp() FOR SHARE`,
-			t.Agent, f.Resource, int64(f.Token)).Query(func(rows pgx.Rows) error {
-			return t.each(rows, func(func(...any) error) error { live = true; return nil })
-		})
-	}
-	if t.alone != "" {
-		t.reads.Queue("SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 FOR UPDATE", t.Agent, t.alone)
-	}
-	t.row(" FOR NO KEY UPDATE", &found) // who only refers to the thread does not wait
-	if f != nil {
-		t.One("SELECT token FROM fence WHERE agent_id = $1 AND thread_id = $2 AND resource = $3", []any{f.Resource}, nil, &sealed)
-	}
+	p.load(t, f, &seen, " FOR NO KEY UPDATE", ok && lazy.Lazy()) // who only refers to the thread does not wait
 	s.Load(t)
 	if err := t.conn.SendBatch(ctx, &t.reads).Close(); err != nil {
 		return err
 	}
 	t.began = true
-	if !found {
-		return fmt.Errorf("write %s: %w", t.Ref, store.ErrNotFound)
+	if err := p.judge(t, f, seen); err != nil {
+		return err
 	}
-	if f != nil {
-		if err := p.fence(t, *f, live, uint64(sealed)); err != nil {
-			return err
-		}
-	}
-	t.before, t.Time = t.Thread, time.Now() // the lock may have been waited for
 	if err := s.Decide(ctx, t); err != nil {
 		return err
 	}
 	return t.apply(ctx)
+}
+
+// seen is what a transaction reads for itself.
+type seen struct {
+	live, found bool
+	sealed      int64
+}
+
+// The lease of a fence. With a lock a takeover waits for the commit.
+const (
+	leased = "SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 AND token = $3 AND NOT released AND expires_at > clock_timestamp()"
+	lazily = "set_config('synchronous_commit', 'off', true)"
+)
+
+// load queues the reads of the fence and the thread's row, which lock when there is one.
+func (p *Pool) load(t *Tx, f *store.Fence, s *seen, lock string, lazy bool) {
+	s.live = f == nil || p.o.Live != nil
+	if !s.live {
+		sql := leased
+		if lazy {
+			sql, lazy = sql+" AND "+lazily+" = 'off'", false
+		}
+		if lock != "" {
+			sql += " FOR SHARE"
+		}
+		t.reads.Queue(sql, t.Agent, f.Resource, int64(f.Token)).Query(func(rows pgx.Rows) error {
+			return t.each(rows, func(func(...any) error) error { s.live = true; return nil })
+		})
+	}
+	if lazy {
+		t.reads.Queue("SELECT " + lazily)
+	}
+	if t.alone != "" {
+		t.reads.Queue("SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 FOR UPDATE", t.Agent, t.alone)
+	}
+	t.row(lock, &s.found)
+	if f != nil {
+		t.One("SELECT token FROM fence WHERE agent_id = $1 AND thread_id = $2 AND resource = $3", []any{f.Resource}, nil, &s.sealed)
+	}
+}
+
+// judge refuses what has no thread, or a fence that does not hold.
+func (p *Pool) judge(t *Tx, f *store.Fence, s seen) error {
+	if !s.found {
+		return fmt.Errorf("write %s: %w", t.Ref, store.ErrNotFound)
+	}
+	if f != nil {
+		if err := p.fence(t, *f, s.live, uint64(s.sealed)); err != nil {
+			return err
+		}
+	}
+	t.before, t.Time = t.Thread, time.Now() // the lock may have been waited for
+	return nil
 }
 
 func (p *Pool) fence(t *Tx, f store.Fence, live bool, sealed uint64) error {

@@ -10,8 +10,11 @@ import (
 
 // Create makes a thread directory; see schema.Create. Errors: store.ErrDiskFull,
 // ErrReadOnly, ErrIO.
-func Create(dir string) (bool, error) {
-	created, err := schema.Create(dir)
+func Create(dir string) (bool, error) { return Make(dir, schema.Create) }
+
+// Make is Create in another way: schema.Make or schema.Prepare.
+func Make(dir string, how func(dir string) (bool, error)) (bool, error) {
+	created, err := how(dir)
 	return created, cause.File(err)
 }
 
@@ -65,20 +68,16 @@ func (d *DB) addTables() (int, error) {
 	})
 }
 
-// addColumns adds what a database of the same format lacks. A table that is not
-// there is fsck's to make.
+// addColumns adds what a database of the same format lacks, as the texts of its
+// tables say. A table that is not there is fsck's to make.
 func (d *DB) addColumns() error {
-	for _, c := range schema.Later {
-		var columns, there int
-		_, err := d.ask("SELECT COUNT(*), COALESCE(SUM(name = ?), 0) FROM pragma_table_info(?)", []any{c[1], c[0]}, &columns, &there)
-		if err != nil {
-			return fmt.Errorf("look for column %s: %w", c[1], err)
-		}
-		if columns == 0 || there > 0 {
-			continue
-		}
-		if err := d.exec("ALTER TABLE " + c[0] + " ADD COLUMN " + c[1] + " " + c[2]); err != nil {
-			return fmt.Errorf("add column %s: %w", c[1], err)
+	var have string
+	if _, err := d.ask("SELECT COALESCE(GROUP_CONCAT(sql, ';'), '') FROM sqlite_master WHERE type = 'table' AND name IN ('x_step', 'x_delivery')", nil, &have); err != nil {
+		return fmt.Errorf("read tables: %w", err)
+	}
+	for _, add := range schema.Lacking(have) {
+		if err := d.exec(add); err != nil {
+			return fmt.Errorf("add a column: %w", err)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@
 package schema
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -12,6 +13,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	_ "modernc.org/sqlite" // the engine
@@ -33,6 +36,20 @@ var Later = [][3]string{
 	{"x_step", "cache_write", "INTEGER NOT NULL DEFAULT 0"},
 	{"x_delivery", "parts", "INTEGER NOT NULL DEFAULT 0"},
 	{"x_delivery", "reach", "INTEGER NOT NULL DEFAULT 0"},
+}
+
+// Lacking answers what adds the columns of Later that tables lack, given their texts;
+// a table that is not among them is left alone.
+func Lacking(texts string) (add []string) {
+	for _, text := range strings.Split(texts, ";") {
+		words := strings.FieldsFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
+		for _, c := range Later {
+			if slices.Contains(words, c[0]) && !slices.Contains(words, c[1]) {
+				add = append(add, "ALTER TABLE "+c[0]+" ADD COLUMN "+c[1]+" "+c[2])
+			}
+		}
+	}
+	return add
 }
 
 // SQL makes all tables and indexes that are absent.
@@ -108,7 +125,26 @@ CREATE INDEX IF NOT EXISTS x_delivery_dead ON x_delivery(event_id) WHERE state =
 
 // image is the bytes of an empty database with the whole schema: making a
 // thread is then one write, one fsync and one link instead of a dozen of each.
-var image = sync.OnceValues(func() ([]byte, error) {
+var image = sync.OnceValues(func() ([]byte, error) { return build(SQL) })
+
+// nobody stands in the image of a database that is ours for the identifier it gets.
+const nobody = "00000000-0000-4000-8000-000000000000"
+
+var prepared = sync.OnceValues(func() ([]byte, error) {
+	return build(SQL + fmt.Sprintf("INSERT INTO x_meta(one, uuid, format) VALUES(1, '%s', %d)", nobody, Format))
+})
+
+// ownImage is an image with an identifier of its own: its first opening has nothing
+// to write.
+func ownImage() ([]byte, error) {
+	img, err := prepared()
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Replace(img, []byte(nobody), []byte(NewUUID()), 1), nil
+}
+
+func build(script string) ([]byte, error) {
 	s, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return nil, err
@@ -117,7 +153,7 @@ var image = sync.OnceValues(func() ([]byte, error) {
 	var img []byte
 	c, err := s.Conn(context.Background())
 	if err == nil {
-		if _, err = c.ExecContext(context.Background(), SQL); err == nil {
+		if _, err = c.ExecContext(context.Background(), script); err == nil {
 			err = c.Raw(func(driver any) error {
 				var err error
 				img, err = driver.(interface{ Serialize() ([]byte, error) }).Serialize()
@@ -133,13 +169,24 @@ var image = sync.OnceValues(func() ([]byte, error) {
 	// the new file never race for the conversion.
 	img[18], img[19] = 2, 2
 	return img, nil
-})
+}
 
 // Create makes a thread directory at dir: events.db, events.jsonl, run/, logs/.
 // It answers false when a database was there. Of two racing calls exactly one
 // creates; neither ever sees half a database, because the file is complete and
-// on disk before it has its name.
-func Create(dir string) (bool, error) {
+// on disk before it has its name. Whose it is, its first opening says.
+func Create(dir string) (bool, error) { return create(dir, image, (*os.File).Sync, SyncDir) }
+
+// Make is Create for a database that is ours from the beginning.
+func Make(dir string) (bool, error) { return create(dir, ownImage, (*os.File).Sync, SyncDir) }
+
+// Prepare is Make in a directory that nobody sees yet and that the caller brings to
+// disk as a whole.
+func Prepare(dir string) (bool, error) {
+	return create(dir, ownImage, func(*os.File) error { return nil }, func(string) error { return nil })
+}
+
+func create(dir string, image func() ([]byte, error), sync func(*os.File) error, syncDir func(string) error) (bool, error) {
 	path := filepath.Join(dir, "events.db")
 	if _, err := os.Stat(path); err == nil {
 		return false, nil
@@ -160,7 +207,7 @@ func Create(dir string) (bool, error) {
 	defer func() { _ = os.Remove(tmp.Name()) }()
 	_, err = tmp.Write(img)
 	if err == nil {
-		err = tmp.Sync()
+		err = sync(tmp)
 	}
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return false, fmt.Errorf("write database: %w", err)
@@ -174,7 +221,7 @@ func Create(dir string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("make mirror: %w", err)
 	}
-	return true, errors.Join(j.Close(), SyncDir(dir))
+	return true, errors.Join(j.Close(), syncDir(dir))
 }
 
 // SyncDir puts the entries of a directory on disk.

@@ -66,6 +66,9 @@ func (s *Service) Make(ctx context.Context, id string, spec agentdir.Spec) (stri
 func (s *Service) create(ctx context.Context, id string, spec agentdir.Spec) (*directory.Agent, error) {
 	s.making.RLock()
 	defer s.making.RUnlock()
+	if s.watch != nil {
+		defer s.watch.Making(id)()
+	}
 	if err := s.Agents.Create(ctx, id, spec); err != nil {
 		return nil, s.Fault(id, thread.Inbox, err)
 	}
@@ -133,8 +136,10 @@ func (s *Service) ListAgents(ctx context.Context, req *registryv1.ListAgentsRequ
 	if s.Shared != nil {
 		return s.listShared(ctx, req)
 	}
-	if err := s.watch.Rescan(); err != nil {
-		return nil, err
+	if req.GetPageToken() == "" {
+		if err := s.watch.Rescan(); err != nil {
+			return nil, err
+		}
 	}
 	ids, next := wire.Page(s.Dir.IDs(), req.GetPageToken(), int(req.GetPageSize()), 1000)
 	out := &registryv1.ListAgentsResponse{NextPageToken: next}
@@ -173,6 +178,7 @@ func (s *Service) StartAgent(ctx context.Context, req *registryv1.StartAgentRequ
 		return nil, err
 	}
 	a.Life.Lock()
+	a.Wrote()
 	changed, err := s.Store.SetStarted(ctx, a.ID, true, core.Handler(a.ID))
 	if err == nil {
 		a.SetStarted(true)
@@ -195,6 +201,7 @@ func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentReques
 		return nil, err
 	}
 	a.Life.Lock()
+	a.Wrote()
 	changed, err := s.Store.SetStarted(ctx, a.ID, false, "")
 	if err == nil {
 		a.SetStarted(false)
@@ -231,13 +238,13 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	path, err := s.Dir.Path(store.Inbox(a.ID))
-	if err != nil {
-		return nil, s.Fault(a.ID, thread.Inbox, err)
-	}
+	path := ""
 	if s.Shared != nil {
 		a.Take(st)
 	} else {
+		if path, err = s.Dir.Path(store.Inbox(a.ID)); err != nil {
+			return nil, s.Fault(a.ID, thread.Inbox, err)
+		}
 		a.Load(st, directory.Stamp(path))
 		s.MarkDue(a)
 	}

@@ -1,6 +1,7 @@
 package agentapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -65,4 +66,28 @@ func (s *Service) SetAgentConfig(ctx context.Context, req *registryv1.SetAgentCo
 	}
 	s.MarkDue(a) // what the change allows may have work
 	return &registryv1.SetAgentConfigResponse{Version: version}, nil
+}
+
+// A log's answer is bounded in lines and, since a line is, far below a message in bytes.
+const (
+	someLines = 100
+	maxAnswer = 3 << 20
+)
+
+// ReadAgentLog answers the end of an agent's log.
+func (s *Service) ReadAgentLog(ctx context.Context, req *registryv1.ReadAgentLogRequest) (*registryv1.ReadAgentLogResponse, error) {
+	a, err := s.Agent(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	lines, err := s.ReadLog(ctx, a.ID, cmp.Or(int(req.GetLines()), someLines))
+	if err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	}
+	size, from := 0, len(lines)
+	for from > 0 && size+len(lines[from-1]) < maxAnswer {
+		from--
+		size += len(lines[from])
+	}
+	return &registryv1.ReadAgentLogResponse{Lines: lines[from:]}, nil
 }

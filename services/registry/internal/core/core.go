@@ -30,7 +30,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"time"
 
@@ -44,7 +43,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
-	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
 	"github.com/theclaw/agents/services/registry/internal/hub"
@@ -124,10 +122,12 @@ func New(ctx context.Context, o Options) (*Core, error) {
 
 // Close closes every database. No call may be under way.
 func (c *Core) Close() error {
-	err := c.Store.Close()
 	if c.Shared != nil {
-		return err
+		c.Shared.Story.Flush()
+		c.Metrics.LookForLag(nil)
+		return c.Store.Close()
 	}
+	err := c.Store.Close()
 	c.saveInboxes()
 	return errors.Join(err, c.Quota.Close(), c.homeDB.Close())
 }
@@ -168,36 +168,4 @@ func (c *Core) broken(r store.Ref, err error) {
 func Trouble(a *directory.Agent, err error) {
 	f := fault.From(err)
 	a.Fail(f.What, f.Reason == fault.ReadOnly || f.Reason == fault.DiskFull)
-}
-
-// LogAgent writes one line to the agent's log; the log is for people and its
-// failure stops nothing.
-func (c *Core) LogAgent(id, text string) {
-	c.AppendLog(id, []*registryv1.LogLine{{Level: "INFO", Text: text}})
-}
-
-// AppendLog writes what a worker said to the agent's log.
-func (c *Core) AppendLog(id string, lines []*registryv1.LogLine) {
-	if c.Shared != nil {
-		for _, l := range lines { // there is no directory to have a file in
-			c.Log.Info(l.GetText(), "agent_id", id, "agent_log", l.GetLevel())
-		}
-		return
-	}
-	if len(lines) == 0 || c.agentLogs == nil {
-		return
-	}
-	dir, err := c.Home.Agent(id)
-	if err != nil {
-		return
-	}
-	out := make([]agentlog.Line, len(lines))
-	for i, l := range lines {
-		out[i] = agentlog.Line{Level: agentlog.Level(l.GetLevel()), Text: l.GetText()}
-	}
-	c.agentLogs.Later(dir.Logs(), func(err error) {
-		if !errors.Is(err, fs.ErrNotExist) { // a removed directory is not brought back
-			c.Log.Warn("agent log not written", "agent_id", id, "error", err)
-		}
-	}, out...)
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/home"
+	"github.com/theclaw/agents/internal/store/postgres/lag"
 	"github.com/theclaw/agents/internal/store/postgres/leases"
 	"github.com/theclaw/agents/internal/store/postgres/notify"
+	"github.com/theclaw/agents/internal/store/postgres/story"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
@@ -26,6 +28,8 @@ type Shared struct {
 	*notify.Bus
 	Leases *leases.Table
 	Agents *rows.Agents
+	// Story keeps what is said of agents.
+	Story *story.Book
 	// Runs and Deliveries say where there may be work.
 	Runs, Deliveries dispatch.Hints
 	// Lapsed is told of a holder that let a lease run out, as another registry saw. It
@@ -40,7 +44,7 @@ type Shared struct {
 // Shared must run. Nothing of the home but sockets, certificates and the audit log is
 // used.
 func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
-	c := &Core{Home: o.Home, Log: o.Logger, Metrics: o.Metrics}
+	c := &Core{Home: o.Home, Log: o.Logger, Metrics: o.Metrics, agentLogs: o.Log}
 	s := &Shared{c: c, log: o.Logger, Lapsed: func(string) {}}
 	c.Shared = s
 	e, err := postgres.New(ctx, postgres.Options{DSNs: dsns, OnCommit: c.committed})
@@ -53,6 +57,8 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	s.Agents = rows.New(kept, o.Home, func(id string) { s.Tell(notify.Item{Kind: notify.Settings, Name: id}) })
 	s.Bus = notify.New(notify.Options{Pool: dbs.All()[0], Logger: o.Logger, On: s.told, Lost: s.lost})
 	beside := home.New(dbs)
+	s.Story = story.New(dbs, func(err error) { o.Logger.Warn("agent log not written", "error", err) })
+	o.Metrics.LookForLag(func(ctx context.Context) (map[string]int64, map[string]int64, error) { return lag.Look(ctx, dbs.All()) })
 	c.Store, c.Leases, c.Agents, c.Approvals, c.Quota = e, s.Leases, s.Agents, beside, quota.Shared(beside)
 	c.Dir = directory.NewShared(o.Home, func(id string) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), lookPatience)

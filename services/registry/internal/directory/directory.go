@@ -88,6 +88,25 @@ func (d *Directory) Scan() (fresh, gone []string, err error) {
 	return fresh, gone, nil
 }
 
+// Look looks for one agent as Scan does for all: whether it is new, or gone.
+func (d *Directory) Look(id string) (fresh, gone bool) {
+	if layout.ValidID(id) != nil {
+		return false, false
+	}
+	info, err := os.Lstat(d.home.AgentDir(id))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := d.agents[id] != nil
+	fresh = err == nil && info.IsDir() && !known
+	gone = errors.Is(err, fs.ErrNotExist) && known
+	if fresh {
+		d.agents[id] = newAgent(id)
+	} else if gone {
+		delete(d.agents, id)
+	}
+	return fresh, gone
+}
+
 // IDs answers the names of all known agents in order.
 func (d *Directory) IDs() []string {
 	d.mu.RLock()

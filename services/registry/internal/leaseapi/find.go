@@ -40,6 +40,7 @@ func (s *Service) findDue(ctx context.Context, req *registryv1.AcquireDueLeaseRe
 			for _, f := range found {
 				out.Due = append(out.Due, &registryv1.DueWork{AgentId: f.Agent, HeadId: f.Head, ThreadIds: f.Threads, Lease: toLease(f.Lease, true), Fresh: f.Fresh})
 				if f.Fresh {
+					s.Fates.Wake(f.Agent)
 					s.Metrics.DispatchLatency.Observe(max(time.Since(f.Since), 0).Seconds())
 				}
 			}

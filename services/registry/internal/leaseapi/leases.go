@@ -115,7 +115,8 @@ func (s *Service) acquire(ctx context.Context, a *directory.Agent, kind registry
 		s.dropRunLock(ctx, a.ID)
 		return rec, s.Fault(a.ID, "", err)
 	}
-	s.reapSoon() // its end is on the loop's clock from now on
+	s.reapSoon()       // its end is on the loop's clock from now on
+	s.Fates.Wake(a.ID) // who watches a run learns where it goes on
 	return rec, nil
 }
 

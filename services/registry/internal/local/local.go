@@ -10,6 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/gone"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 )
@@ -23,7 +24,7 @@ func New(home *agentdir.Home) Agents { return Agents{home} }
 // Create is that of core.Agents; the inbox is made with the directory.
 func (l Agents) Create(_ context.Context, id string, spec agentdir.Spec) error {
 	spec.Prepare = func(dir string) error {
-		_, err := db.Create(filepath.Join(dir, thread.Inbox))
+		_, err := db.Make(filepath.Join(dir, thread.Inbox), schema.Prepare)
 		return err
 	}
 	_, err := l.home.Create(id, spec)

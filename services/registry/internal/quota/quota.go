@@ -4,11 +4,10 @@
 // It promises that a message beyond a quota is refused before it is stored, with
 // the time after which it will be taken; that what was stored is always worked on;
 // and that a restart forgets at most the last second. The day is that of UTC. Only
-// agents with a quota are counted. Pairs of agents have a rate, kept in memory.
+// agents with a quota are counted. Pairs of agents have a rate, which a restart forgets.
 //
 // One registry counts in memory above a ledger; several that share a database count in
-// that, so that they give no message away twice. The rate of a pair is each registry's
-// own even then.
+// that, pairs too, so that they give no message away twice.
 //
 // It does not know what a message says, and stops no turn under way: a turn has
 // its own limits.
@@ -42,6 +41,9 @@ type Ledger interface {
 // answers what to add, while nobody else counts for the agent.
 type Counter interface {
 	Count(ctx context.Context, day, agent, peer string, decide func(all, one store.Used) (store.Used, error)) error
+	// Pace lets one agent write to another, or answers how long that has to wait: each
+	// message moves the time that the next would be due by step, to most from now.
+	Pace(ctx context.Context, from, to string, step, most time.Duration) (over time.Duration, err error)
 }
 
 // who is an agent, or with a peer that peer's part of it.
@@ -53,7 +55,7 @@ type pair struct{ from, to string }
 // Quota counts. It is safe for concurrent use.
 type Quota struct {
 	ledger Ledger
-	shared Counter // in place of all below but the pairs
+	shared Counter // in place of all below
 
 	mu      sync.Mutex
 	day     string
@@ -77,7 +79,7 @@ func New(ctx context.Context, l Ledger) (*Quota, error) {
 }
 
 // Shared counts in a database of several registries.
-func Shared(c Counter) *Quota { return &Quota{shared: c, pairs: map[pair]time.Time{}} }
+func Shared(c Counter) *Quota { return &Quota{shared: c} }
 
 func today(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
@@ -101,7 +103,7 @@ func (q *Quota) Take(ctx context.Context, c *config.Config, agent, from string, 
 	a, _, err := source.ParseLenient(from)
 	now := time.Now()
 	if err == nil && a.Kind == source.Internal {
-		if err := q.pair(now, pair{a.AgentID, agent}, c.Quota.PairPerMinute, n); err != nil {
+		if err := q.pair(ctx, now, pair{a.AgentID, agent}, c.Quota.PairPerMinute, n); err != nil {
 			return err
 		}
 	}
@@ -231,20 +233,37 @@ func (q *Quota) Close() error {
 
 // pair lets one agent write to another so often in a minute, all at once if it
 // likes.
-func (q *Quota) pair(now time.Time, p pair, perMinute int, n int64) error {
+func (q *Quota) pair(ctx context.Context, now time.Time, p pair, perMinute int, n int64) error {
 	if perMinute <= 0 {
 		return nil
 	}
+	step := time.Duration(n) * (time.Minute / time.Duration(perMinute))
+	over := time.Duration(0)
+	if q.shared != nil {
+		var err error
+		if over, err = q.shared.Pace(ctx, p.from, p.to, step, time.Minute); err != nil {
+			return err
+		}
+	} else {
+		over = q.pace(now, p, step)
+	}
+	if over > 0 {
+		return refuse(fmt.Sprintf("agent '%s' writes to agent '%s' more than %d times a minute", p.from, p.to, perMinute), over)
+	}
+	return nil
+}
+
+// pace is Counter.Pace in memory.
+func (q *Quota) pace(now time.Time, p pair, step time.Duration) (over time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	every := time.Minute / time.Duration(perMinute)
 	at := q.pairs[p]
 	if at.Before(now) {
 		at = now
 	}
-	at = at.Add(time.Duration(n) * every)
+	at = at.Add(step)
 	if over := at.Sub(now) - time.Minute; over > 0 {
-		return refuse(fmt.Sprintf("agent '%s' writes to agent '%s' more than %d times a minute", p.from, p.to, perMinute), over)
+		return over
 	}
 	if len(q.pairs) > 10_000 { // those whose time is past are as good as not there
 		for k, t := range q.pairs {
@@ -254,7 +273,7 @@ func (q *Quota) pair(now time.Time, p pair, perMinute int, n int64) error {
 		}
 	}
 	q.pairs[p] = at
-	return nil
+	return 0
 }
 
 func refuse(what string, wait time.Duration) error {

@@ -96,14 +96,44 @@ func (w *Watch) notifyLoop(ctx context.Context) {
 	}
 }
 
+// named looks for the agent of a name in the agents' folder. One that is being made
+// here is known when it is done.
+func (w *Watch) named(id string) {
+	w.mu.Lock()
+	making := w.making[id] > 0
+	w.mu.Unlock()
+	if making {
+		return
+	}
+	switch fresh, gone := w.Dir.Look(id); {
+	case fresh:
+		w.found(id)
+	case gone && w.Dir.Missing(id): // else it is back already, as a new agent
+		w.Forget(id)
+	}
+}
+
+// Making says that an agent is being made here, until done is called.
+func (w *Watch) Making(id string) (done func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.making[id]++
+	return func() {
+		w.mu.Lock()
+		if w.making[id]--; w.making[id] == 0 {
+			delete(w.making, id)
+		}
+		w.mu.Unlock()
+		w.named(id) // another may have made or removed it meanwhile
+	}
+}
+
 func (w *Watch) event(e fsnotify.Event) {
 	dir, file := filepath.Split(e.Name)
 	dir = filepath.Clean(dir)
 	if dir == w.Home.AgentsDir() {
 		if e.Has(fsnotify.Create | fsnotify.Remove | fsnotify.Rename) {
-			if err := w.Rescan(); err != nil {
-				w.Log.Error("agents not scanned", "error", err)
-			}
+			w.named(file)
 		}
 		return
 	}

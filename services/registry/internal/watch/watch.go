@@ -31,6 +31,7 @@ type Watch struct {
 	mu     sync.Mutex
 	byPath map[string]string // inbox directory -> agent
 	again  map[string]bool   // agents looked at again soon; true: written meanwhile
+	making map[string]int    // agents being made here
 
 	sweeping sync.Mutex
 	counted  [2]int64 // commits the metrics know of: full, lazy; the sweep's own
@@ -39,7 +40,7 @@ type Watch struct {
 // New makes the watch of a home; from now on the kernel keeps what it tells until
 // Run reads it. Every is the interval of the sweep.
 func New(c *core.Core, every time.Duration) *Watch {
-	w := &Watch{Core: c, every: every, looks: make(chan string, 1024), byPath: map[string]string{}, again: map[string]bool{}}
+	w := &Watch{Core: c, every: every, looks: make(chan string, 1024), byPath: map[string]string{}, again: map[string]bool{}, making: map[string]int{}}
 	w.notify()
 	return w
 }
@@ -74,10 +75,15 @@ func (w *Watch) Rescan() error {
 		}
 	}
 	for _, id := range fresh {
-		if a, err := w.Dir.Get(id); err == nil {
-			w.Add(a)
-			w.look(id)
-		}
+		w.found(id)
 	}
 	return nil
+}
+
+// found takes up an agent that is new.
+func (w *Watch) found(id string) {
+	if a, err := w.Dir.Get(id); err == nil {
+		w.Add(a)
+		w.look(id)
+	}
 }

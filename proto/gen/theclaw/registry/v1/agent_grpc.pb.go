@@ -36,6 +36,7 @@ const (
 	AgentService_ExportPeer_FullMethodName      = "/theclaw.registry.v1.AgentService/ExportPeer"
 	AgentService_ErasePeer_FullMethodName       = "/theclaw.registry.v1.AgentService/ErasePeer"
 	AgentService_DeleteAgent_FullMethodName     = "/theclaw.registry.v1.AgentService/DeleteAgent"
+	AgentService_ReadAgentLog_FullMethodName    = "/theclaw.registry.v1.AgentService/ReadAgentLog"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -103,6 +104,9 @@ type AgentServiceClient interface {
 	// stopped and waited for. It is done or not begun, whenever the registry dies: what
 	// was begun is finished at its next start. The name is free at once.
 	DeleteAgent(ctx context.Context, in *DeleteAgentRequest, opts ...grpc.CallOption) (*DeleteAgentResponse, error)
+	// ReadAgentLog answers the newest lines of what is said of an agent for people,
+	// those of logs/agent.log where it has a directory.
+	ReadAgentLog(ctx context.Context, in *ReadAgentLogRequest, opts ...grpc.CallOption) (*ReadAgentLogResponse, error)
 }
 
 type agentServiceClient struct {
@@ -304,6 +308,16 @@ func (c *agentServiceClient) DeleteAgent(ctx context.Context, in *DeleteAgentReq
 	return out, nil
 }
 
+func (c *agentServiceClient) ReadAgentLog(ctx context.Context, in *ReadAgentLogRequest, opts ...grpc.CallOption) (*ReadAgentLogResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadAgentLogResponse)
+	err := c.cc.Invoke(ctx, AgentService_ReadAgentLog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -369,6 +383,9 @@ type AgentServiceServer interface {
 	// stopped and waited for. It is done or not begun, whenever the registry dies: what
 	// was begun is finished at its next start. The name is free at once.
 	DeleteAgent(context.Context, *DeleteAgentRequest) (*DeleteAgentResponse, error)
+	// ReadAgentLog answers the newest lines of what is said of an agent for people,
+	// those of logs/agent.log where it has a directory.
+	ReadAgentLog(context.Context, *ReadAgentLogRequest) (*ReadAgentLogResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -429,6 +446,9 @@ func (UnimplementedAgentServiceServer) ErasePeer(context.Context, *ErasePeerRequ
 }
 func (UnimplementedAgentServiceServer) DeleteAgent(context.Context, *DeleteAgentRequest) (*DeleteAgentResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteAgent not implemented")
+}
+func (UnimplementedAgentServiceServer) ReadAgentLog(context.Context, *ReadAgentLogRequest) (*ReadAgentLogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadAgentLog not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -732,6 +752,24 @@ func _AgentService_DeleteAgent_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_ReadAgentLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadAgentLogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).ReadAgentLog(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_ReadAgentLog_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).ReadAgentLog(ctx, req.(*ReadAgentLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -794,6 +832,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteAgent",
 			Handler:    _AgentService_DeleteAgent_Handler,
+		},
+		{
+			MethodName: "ReadAgentLog",
+			Handler:    _AgentService_ReadAgentLog_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -873,6 +873,135 @@ func (x *ListLeasesResponse) GetNextPageToken() string {
 	return ""
 }
 
+// FindRunnerRequest names an agent, and a run of it.
+type FindRunnerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// run_id from StartRun; empty: no run.
+	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// after_token is the token of the lease the caller knows of; 0: it knows none.
+	AfterToken uint64 `protobuf:"varint,3,opt,name=after_token,json=afterToken,proto3" json:"after_token,omitempty"`
+	// wait until a lease with a greater token is there, or the run has ended, this
+	// long; 0 answers at once, the most is 60 s.
+	Wait          *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindRunnerRequest) Reset() {
+	*x = FindRunnerRequest{}
+	mi := &file_theclaw_registry_v1_lease_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindRunnerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindRunnerRequest) ProtoMessage() {}
+
+func (x *FindRunnerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_lease_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindRunnerRequest.ProtoReflect.Descriptor instead.
+func (*FindRunnerRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_lease_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *FindRunnerRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *FindRunnerRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *FindRunnerRequest) GetAfterToken() uint64 {
+	if x != nil {
+		return x.AfterToken
+	}
+	return 0
+}
+
+func (x *FindRunnerRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+// FindRunnerResponse is what is known now.
+type FindRunnerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// lease of the runner that works on the agent; absent when none does.
+	Lease *Lease `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
+	// ended is true when the run has its fate.
+	Ended         bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindRunnerResponse) Reset() {
+	*x = FindRunnerResponse{}
+	mi := &file_theclaw_registry_v1_lease_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindRunnerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindRunnerResponse) ProtoMessage() {}
+
+func (x *FindRunnerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_lease_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindRunnerResponse.ProtoReflect.Descriptor instead.
+func (*FindRunnerResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_lease_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *FindRunnerResponse) GetLease() *Lease {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+func (x *FindRunnerResponse) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 var File_theclaw_registry_v1_lease_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_lease_proto_rawDesc = "" +
@@ -944,11 +1073,20 @@ const file_theclaw_registry_v1_lease_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"p\n" +
 	"\x12ListLeasesResponse\x122\n" +
 	"\x06leases\x18\x01 \x03(\v2\x1a.theclaw.registry.v1.LeaseR\x06leases\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*S\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xaa\x01\n" +
+	"\x11FindRunnerRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x1f\n" +
+	"\x06run_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x05runId\x12\x1f\n" +
+	"\vafter_token\x18\x03 \x01(\x04R\n" +
+	"afterToken\x12-\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\\\n" +
+	"\x12FindRunnerResponse\x120\n" +
+	"\x05lease\x18\x01 \x01(\v2\x1a.theclaw.registry.v1.LeaseR\x05lease\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended*S\n" +
 	"\tLeaseKind\x12\x1a\n" +
 	"\x16LEASE_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLEASE_KIND_RUN\x10\x01\x12\x16\n" +
-	"\x12LEASE_KIND_DELIVER\x10\x022\x84\x04\n" +
+	"\x12LEASE_KIND_DELIVER\x10\x022\xe3\x04\n" +
 	"\fLeaseService\x12c\n" +
 	"\fAcquireLease\x12(.theclaw.registry.v1.AcquireLeaseRequest\x1a).theclaw.registry.v1.AcquireLeaseResponse\x12l\n" +
 	"\x0fAcquireDueLease\x12+.theclaw.registry.v1.AcquireDueLeaseRequest\x1a,.theclaw.registry.v1.AcquireDueLeaseResponse\x12]\n" +
@@ -956,7 +1094,9 @@ const file_theclaw_registry_v1_lease_proto_rawDesc = "" +
 	"RenewLease\x12&.theclaw.registry.v1.RenewLeaseRequest\x1a'.theclaw.registry.v1.RenewLeaseResponse\x12c\n" +
 	"\fReleaseLease\x12(.theclaw.registry.v1.ReleaseLeaseRequest\x1a).theclaw.registry.v1.ReleaseLeaseResponse\x12]\n" +
 	"\n" +
-	"ListLeases\x12&.theclaw.registry.v1.ListLeasesRequest\x1a'.theclaw.registry.v1.ListLeasesResponseB\xd7\x01\n" +
+	"ListLeases\x12&.theclaw.registry.v1.ListLeasesRequest\x1a'.theclaw.registry.v1.ListLeasesResponse\x12]\n" +
+	"\n" +
+	"FindRunner\x12&.theclaw.registry.v1.FindRunnerRequest\x1a'.theclaw.registry.v1.FindRunnerResponseB\xd7\x01\n" +
 	"\x17com.theclaw.registry.v1B\n" +
 	"LeaseProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
@@ -973,7 +1113,7 @@ func file_theclaw_registry_v1_lease_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_lease_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_theclaw_registry_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_theclaw_registry_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_theclaw_registry_v1_lease_proto_goTypes = []any{
 	(LeaseKind)(0),                  // 0: theclaw.registry.v1.LeaseKind
 	(*Lease)(nil),                   // 1: theclaw.registry.v1.Lease
@@ -988,37 +1128,43 @@ var file_theclaw_registry_v1_lease_proto_goTypes = []any{
 	(*ReleaseLeaseResponse)(nil),    // 10: theclaw.registry.v1.ReleaseLeaseResponse
 	(*ListLeasesRequest)(nil),       // 11: theclaw.registry.v1.ListLeasesRequest
 	(*ListLeasesResponse)(nil),      // 12: theclaw.registry.v1.ListLeasesResponse
-	(*durationpb.Duration)(nil),     // 13: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 14: google.protobuf.Timestamp
+	(*FindRunnerRequest)(nil),       // 13: theclaw.registry.v1.FindRunnerRequest
+	(*FindRunnerResponse)(nil),      // 14: theclaw.registry.v1.FindRunnerResponse
+	(*durationpb.Duration)(nil),     // 15: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 16: google.protobuf.Timestamp
 }
 var file_theclaw_registry_v1_lease_proto_depIdxs = []int32{
-	13, // 0: theclaw.registry.v1.Lease.ttl:type_name -> google.protobuf.Duration
-	14, // 1: theclaw.registry.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 0: theclaw.registry.v1.Lease.ttl:type_name -> google.protobuf.Duration
+	16, // 1: theclaw.registry.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 2: theclaw.registry.v1.AcquireLeaseRequest.kind:type_name -> theclaw.registry.v1.LeaseKind
-	13, // 3: theclaw.registry.v1.AcquireLeaseRequest.ttl:type_name -> google.protobuf.Duration
+	15, // 3: theclaw.registry.v1.AcquireLeaseRequest.ttl:type_name -> google.protobuf.Duration
 	1,  // 4: theclaw.registry.v1.AcquireLeaseResponse.lease:type_name -> theclaw.registry.v1.Lease
 	0,  // 5: theclaw.registry.v1.AcquireDueLeaseRequest.kind:type_name -> theclaw.registry.v1.LeaseKind
-	13, // 6: theclaw.registry.v1.AcquireDueLeaseRequest.ttl:type_name -> google.protobuf.Duration
-	13, // 7: theclaw.registry.v1.AcquireDueLeaseRequest.wait:type_name -> google.protobuf.Duration
+	15, // 6: theclaw.registry.v1.AcquireDueLeaseRequest.ttl:type_name -> google.protobuf.Duration
+	15, // 7: theclaw.registry.v1.AcquireDueLeaseRequest.wait:type_name -> google.protobuf.Duration
 	1,  // 8: theclaw.registry.v1.DueWork.lease:type_name -> theclaw.registry.v1.Lease
 	5,  // 9: theclaw.registry.v1.AcquireDueLeaseResponse.due:type_name -> theclaw.registry.v1.DueWork
-	13, // 10: theclaw.registry.v1.RenewLeaseResponse.ttl:type_name -> google.protobuf.Duration
+	15, // 10: theclaw.registry.v1.RenewLeaseResponse.ttl:type_name -> google.protobuf.Duration
 	1,  // 11: theclaw.registry.v1.ListLeasesResponse.leases:type_name -> theclaw.registry.v1.Lease
-	2,  // 12: theclaw.registry.v1.LeaseService.AcquireLease:input_type -> theclaw.registry.v1.AcquireLeaseRequest
-	4,  // 13: theclaw.registry.v1.LeaseService.AcquireDueLease:input_type -> theclaw.registry.v1.AcquireDueLeaseRequest
-	7,  // 14: theclaw.registry.v1.LeaseService.RenewLease:input_type -> theclaw.registry.v1.RenewLeaseRequest
-	9,  // 15: theclaw.registry.v1.LeaseService.ReleaseLease:input_type -> theclaw.registry.v1.ReleaseLeaseRequest
-	11, // 16: theclaw.registry.v1.LeaseService.ListLeases:input_type -> theclaw.registry.v1.ListLeasesRequest
-	3,  // 17: theclaw.registry.v1.LeaseService.AcquireLease:output_type -> theclaw.registry.v1.AcquireLeaseResponse
-	6,  // 18: theclaw.registry.v1.LeaseService.AcquireDueLease:output_type -> theclaw.registry.v1.AcquireDueLeaseResponse
-	8,  // 19: theclaw.registry.v1.LeaseService.RenewLease:output_type -> theclaw.registry.v1.RenewLeaseResponse
-	10, // 20: theclaw.registry.v1.LeaseService.ReleaseLease:output_type -> theclaw.registry.v1.ReleaseLeaseResponse
-	12, // 21: theclaw.registry.v1.LeaseService.ListLeases:output_type -> theclaw.registry.v1.ListLeasesResponse
-	17, // [17:22] is the sub-list for method output_type
-	12, // [12:17] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	15, // 12: theclaw.registry.v1.FindRunnerRequest.wait:type_name -> google.protobuf.Duration
+	1,  // 13: theclaw.registry.v1.FindRunnerResponse.lease:type_name -> theclaw.registry.v1.Lease
+	2,  // 14: theclaw.registry.v1.LeaseService.AcquireLease:input_type -> theclaw.registry.v1.AcquireLeaseRequest
+	4,  // 15: theclaw.registry.v1.LeaseService.AcquireDueLease:input_type -> theclaw.registry.v1.AcquireDueLeaseRequest
+	7,  // 16: theclaw.registry.v1.LeaseService.RenewLease:input_type -> theclaw.registry.v1.RenewLeaseRequest
+	9,  // 17: theclaw.registry.v1.LeaseService.ReleaseLease:input_type -> theclaw.registry.v1.ReleaseLeaseRequest
+	11, // 18: theclaw.registry.v1.LeaseService.ListLeases:input_type -> theclaw.registry.v1.ListLeasesRequest
+	13, // 19: theclaw.registry.v1.LeaseService.FindRunner:input_type -> theclaw.registry.v1.FindRunnerRequest
+	3,  // 20: theclaw.registry.v1.LeaseService.AcquireLease:output_type -> theclaw.registry.v1.AcquireLeaseResponse
+	6,  // 21: theclaw.registry.v1.LeaseService.AcquireDueLease:output_type -> theclaw.registry.v1.AcquireDueLeaseResponse
+	8,  // 22: theclaw.registry.v1.LeaseService.RenewLease:output_type -> theclaw.registry.v1.RenewLeaseResponse
+	10, // 23: theclaw.registry.v1.LeaseService.ReleaseLease:output_type -> theclaw.registry.v1.ReleaseLeaseResponse
+	12, // 24: theclaw.registry.v1.LeaseService.ListLeases:output_type -> theclaw.registry.v1.ListLeasesResponse
+	14, // 25: theclaw.registry.v1.LeaseService.FindRunner:output_type -> theclaw.registry.v1.FindRunnerResponse
+	20, // [20:26] is the sub-list for method output_type
+	14, // [14:20] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_lease_proto_init() }
@@ -1032,7 +1178,7 @@ func file_theclaw_registry_v1_lease_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_lease_proto_rawDesc), len(file_theclaw_registry_v1_lease_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	LeaseService_RenewLease_FullMethodName      = "/theclaw.registry.v1.LeaseService/RenewLease"
 	LeaseService_ReleaseLease_FullMethodName    = "/theclaw.registry.v1.LeaseService/ReleaseLease"
 	LeaseService_ListLeases_FullMethodName      = "/theclaw.registry.v1.LeaseService/ListLeases"
+	LeaseService_FindRunner_FullMethodName      = "/theclaw.registry.v1.LeaseService/FindRunner"
 )
 
 // LeaseServiceClient is the client API for LeaseService service.
@@ -49,6 +50,10 @@ type LeaseServiceClient interface {
 	ReleaseLease(ctx context.Context, in *ReleaseLeaseRequest, opts ...grpc.CallOption) (*ReleaseLeaseResponse, error)
 	// ListLeases answers the live leases.
 	ListLeases(ctx context.Context, in *ListLeasesRequest, opts ...grpc.CallOption) (*ListLeasesResponse, error)
+	// FindRunner answers which runner works on an agent, and whether a run has
+	// ended; it waits until that is another one than the caller knows of. So who
+	// watches a run follows it from runner to runner.
+	FindRunner(ctx context.Context, in *FindRunnerRequest, opts ...grpc.CallOption) (*FindRunnerResponse, error)
 }
 
 type leaseServiceClient struct {
@@ -109,6 +114,16 @@ func (c *leaseServiceClient) ListLeases(ctx context.Context, in *ListLeasesReque
 	return out, nil
 }
 
+func (c *leaseServiceClient) FindRunner(ctx context.Context, in *FindRunnerRequest, opts ...grpc.CallOption) (*FindRunnerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindRunnerResponse)
+	err := c.cc.Invoke(ctx, LeaseService_FindRunner_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LeaseServiceServer is the server API for LeaseService service.
 // All implementations must embed UnimplementedLeaseServiceServer
 // for forward compatibility.
@@ -132,6 +147,10 @@ type LeaseServiceServer interface {
 	ReleaseLease(context.Context, *ReleaseLeaseRequest) (*ReleaseLeaseResponse, error)
 	// ListLeases answers the live leases.
 	ListLeases(context.Context, *ListLeasesRequest) (*ListLeasesResponse, error)
+	// FindRunner answers which runner works on an agent, and whether a run has
+	// ended; it waits until that is another one than the caller knows of. So who
+	// watches a run follows it from runner to runner.
+	FindRunner(context.Context, *FindRunnerRequest) (*FindRunnerResponse, error)
 	mustEmbedUnimplementedLeaseServiceServer()
 }
 
@@ -156,6 +175,9 @@ func (UnimplementedLeaseServiceServer) ReleaseLease(context.Context, *ReleaseLea
 }
 func (UnimplementedLeaseServiceServer) ListLeases(context.Context, *ListLeasesRequest) (*ListLeasesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListLeases not implemented")
+}
+func (UnimplementedLeaseServiceServer) FindRunner(context.Context, *FindRunnerRequest) (*FindRunnerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindRunner not implemented")
 }
 func (UnimplementedLeaseServiceServer) mustEmbedUnimplementedLeaseServiceServer() {}
 func (UnimplementedLeaseServiceServer) testEmbeddedByValue()                      {}
@@ -268,6 +290,24 @@ func _LeaseService_ListLeases_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LeaseService_FindRunner_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindRunnerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaseServiceServer).FindRunner(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LeaseService_FindRunner_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaseServiceServer).FindRunner(ctx, req.(*FindRunnerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // LeaseService_ServiceDesc is the grpc.ServiceDesc for LeaseService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -294,6 +334,10 @@ var LeaseService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListLeases",
 			Handler:    _LeaseService_ListLeases_Handler,
+		},
+		{
+			MethodName: "FindRunner",
+			Handler:    _LeaseService_FindRunner_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

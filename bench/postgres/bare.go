@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/theclaw/agents/bench/load"
+	"github.com/theclaw/agents/internal/store/postgres/shard"
+)
+
+// Statements of bare transactions. The agent is $1, the thread $2 wherever there is one.
+const (
+	fence   = "SELECT 1 FROM lease WHERE agent_id = $1 AND resource = 'agent/' || $1 AND token = 1 AND NOT released AND expires_at > clock_timestamp() FOR SHARE"
+	lazy    = "SELECT 1 FROM lease WHERE agent_id = $1 AND resource = 'agent/' || $1 AND token = 1 AND NOT released AND expires_at > clock_timestamp() AND set_config('synchronous_commit', 'off', true) = 'off' FOR SHARE"
+	hold    = "SELECT uuid, tuple, desired, head, chain, acked, last_at FROM thread WHERE agent_id = $1 AND thread_id = $2 FOR NO KEY UPDATE"
+	event   = "INSERT INTO event(agent_id, thread_id, id, created_at, source, type, subtype, content, prev, sha256) VALUES($1,$2,$3,'2026-11-22T00:00:00.000000Z','external:bench:bench:dm:p:p','message',NULL,'{\"text\":\"say: hello, how are you today\"}',$4,$4)"
+	dedupe  = "INSERT INTO dedupe(agent_id, thread_id, key, event_id, token) VALUES($1,$2,$3,$4,1)"
+	head    = "UPDATE thread SET head = $3, chain = $4, last_at = '2026-11-22T00:00:00.000000Z' WHERE agent_id = $1 AND thread_id = $2"
+	due     = "INSERT INTO due(agent_id) VALUES($1) ON CONFLICT DO NOTHING"
+	look    = "UPDATE due SET told = $2 WHERE agent_id = $1 AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'"
+	read    = "SELECT id, created_at, source, type, subtype, content FROM event WHERE agent_id = $1 AND thread_id = $2 AND id > $3 ORDER BY id LIMIT 64"
+	turn    = "INSERT INTO turn(agent_id, thread_id, key, inbox_id, state, crash_attempts, inbound_id, claimed_at, token) VALUES($1,$2,$3,$4,'claimed',1,$4,1,1)"
+	ended   = "UPDATE turn SET state = 'done', fate = 'replied', reply_id = $4, finished_at = 1 WHERE agent_id = $1 AND thread_id = $2 AND key = $3"
+	step    = "INSERT INTO step(agent_id, thread_id, turn, key, seq, kind, state, name, result, recorded_at) VALUES($1,$2,$3,'model:1',1,'model','done','offline','{\"text\":\"hello, how are you today\"}',1)"
+	skipped = "INSERT INTO delivery(agent_id, thread_id, event_id, key, state, created_at, updated_at) VALUES($1,$2,$3,$4,'skipped',1,1)"
+	fate    = "INSERT INTO fate(agent_id, thread_id, inbox_id, key, thread, fate, at) VALUES($1,$2,$3,$4,'threads/peers/p','replied',1) ON CONFLICT (agent_id, thread_id, inbox_id) DO NOTHING"
+	acked   = "UPDATE thread SET acked = $3 WHERE agent_id = $1 AND thread_id = $2"
+	settled = "DELETE FROM due WHERE agent_id = $1"
+)
+
+const (
+	inbox = "inbox"
+	peers = "threads/peers/p"
+)
+
+// bare are writers that make the transactions of messages and nothing else.
+type bare struct {
+	pool *pgxpool.Pool
+	sum  []byte
+	next map[string]int64
+	mu   sync.Mutex
+}
+
+// newBare prepares a database for so many writers, with the settings the runtime has.
+func newBare(r *run, url string, writers int) *bare {
+	s, err := shard.Open(r.ctx, []string{withConns(url, writers)})
+	r.check(err)
+	r.Cleanup(s.Close)
+	b := &bare{pool: s.All()[0], sum: make([]byte, 32), next: map[string]int64{}}
+	for _, q := range []string{
+		"INSERT INTO agent(agent_id) SELECT 'bare' || i FROM generate_series(0, $1::int - 1) i ON CONFLICT DO NOTHING",
+		"INSERT INTO thread(agent_id, thread_id, uuid, desired) SELECT 'bare' || i, t, 'u', 'started' FROM generate_series(0, $1::int - 1) i, unnest(ARRAY['" + inbox + "', '" + peers + "']) t ON CONFLICT DO NOTHING",
+		`INSERT INTO lease(agent_id, resource, token, holder, address, request_id, ttl_ms, expires_at)
+			SELECT 'bare' || i, 'agent/bare' || i, 1, 'bare', '', '', 0, 'infinity' FROM generate_series(0, $1::int - 1) i ON CONFLICT DO NOTHING`,
+	} {
+		_, err := b.pool.Exec(r.ctx, q, writers)
+		r.check(err)
+	}
+	return b
+}
+
+// send makes a transaction of statements in one trip.
+func (b *bare) send(ctx context.Context, c *pgxpool.Conn, end string, list ...call) error {
+	t := &pgx.Batch{}
+	t.Queue("BEGIN")
+	for _, s := range list {
+		t.Queue(s.sql, s.args...)
+	}
+	t.Queue(end)
+	return c.SendBatch(ctx, t).Close()
+}
+
+type call struct {
+	sql  string
+	args []any
+}
+
+func do(sql string, args ...any) call { return call{sql, args} }
+
+// unit is one transaction under a lease: an event with its key, head and ack.
+func (b *bare) unit(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error {
+	return b.send(ctx, c, "COMMIT", do(fence, agent), do(hold, agent, inbox), do(event, agent, inbox, n, b.sum),
+		do(dedupe, agent, inbox, fmt.Sprint("k", n), n), do(head, agent, inbox, n, b.sum), do(acked, agent, inbox, n))
+}
+
+// message is the six transactions of a message; see the doc comment of the program.
+func (b *bare) message(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error {
+	key := fmt.Sprintf("0123456789abcdef-%d", n)
+	first, second := 2*n-1, 2*n
+	if err := b.send(ctx, c, "COMMIT", do(hold, agent, inbox), do(event, agent, inbox, n, b.sum), do(dedupe, agent, inbox, "push:"+key, n), do(head, agent, inbox, n, b.sum), do(due, agent)); err != nil {
+		return err
+	}
+	if _, err := c.Exec(ctx, look, agent, n); err != nil {
+		return err
+	}
+	if err := b.send(ctx, c, "COMMIT", do(fence, agent), do(hold, agent, inbox), do(read, agent, inbox, n-1)); err != nil {
+		return err
+	}
+	if err := b.send(ctx, c, "COMMIT", do(fence, agent), do(hold, agent, peers), do(event, agent, peers, first, b.sum), do(dedupe, agent, peers, key+":in", first),
+		do(turn, agent, peers, key, n), do(head, agent, peers, first, b.sum)); err != nil {
+		return err
+	}
+	if err := b.send(ctx, c, "COMMIT", do(fence, agent), do(hold, agent, peers), do(step, agent, peers, key), do(event, agent, peers, second, b.sum), do(dedupe, agent, peers, key+":out", second),
+		do(skipped, agent, peers, second, key), do(ended, agent, peers, key, second), do(head, agent, peers, second, b.sum)); err != nil {
+		return err
+	}
+	return b.send(ctx, c, "COMMIT", do(fence, agent), do(hold, agent, inbox), do(fate, agent, inbox, n, key), do(acked, agent, inbox, n), do(settled, agent))
+}
+
+// drive lets writers make one after the other for a while.
+func (b *bare) drive(r *run, writers int, mode string, lasts time.Duration, one func(context.Context, *pgxpool.Conn, string, int64) error) load.Result {
+	var mu sync.Mutex
+	var out load.Result
+	errs := make([]error, writers)
+	var g sync.WaitGroup
+	begun := time.Now()
+	for w := range writers {
+		g.Go(func() {
+			agent := fmt.Sprint("bare", w)
+			took, err := b.writer(r.ctx, agent, mode, begun.Add(lasts), one)
+			mu.Lock()
+			defer mu.Unlock()
+			errs[w], out.Messages, out.Reply = err, out.Messages+len(took), append(out.Reply, took...)
+		})
+	}
+	g.Wait()
+	out.Took = time.Since(begun)
+	sorted(out.Reply)
+	r.check(errors.Join(errs...))
+	return out
+}
+
+func (b *bare) writer(ctx context.Context, agent, mode string, until time.Time, one func(context.Context, *pgxpool.Conn, string, int64) error) (took []time.Duration, err error) {
+	c, err := b.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	if _, err := c.Exec(ctx, "SELECT set_config('synchronous_commit', $1, false)", mode); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	n := b.next[agent]
+	b.mu.Unlock()
+	for at := time.Now(); at.Before(until); {
+		n++
+		if err := one(ctx, c, agent, n); err != nil {
+			return took, err
+		}
+		now := time.Now()
+		took, at = append(took, now.Sub(at)), now
+	}
+	b.mu.Lock()
+	b.next[agent] = n
+	b.mu.Unlock()
+	return took, nil
+}

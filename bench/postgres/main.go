@@ -1,0 +1,72 @@
+// Command postgres measures several registries over one PostgreSQL against the bare
+// transactions of the same database, in one run on one machine.
+//
+//	postgres -agentd PATH [-quick] [-dsn URL] [-out DIR] [-doc FILE]
+//
+// It prints one table: goal, measured, ratio to the limit beside it, met or not. The
+// database is a cluster of its own, durable, unless a URL names one. Model time is
+// none: the offline driver answers.
+//
+// A message is six transactions of the runtime when nothing sends its reply on:
+//
+//	push    T0      event, key, head, agent due
+//	look            the holder is told that there is more (waits for no disk)
+//	open            what has no fate is read under the fence
+//	claim   T1, T2  event in the conversation, key, turn, head
+//	end     T7      answer's step, reply, key, delivery, turn, head
+//	settle  T8      fate, ack, agent not due
+//
+// Each makes the rows that stand here. A bare message is the same six, with the same
+// rows and locks and waiting for the disk where the runtime waits, each sent as one
+// batch by a writer that knows everything beforehand; every writer has an agent of its
+// own, so that none waits for another. It decides nothing, looks for nothing, hashes
+// nothing and calls nobody. The goal is half of that.
+//
+// A unit is one such transaction: fence, event, key, head and ack.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() { os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// Main runs the program and answers its exit status.
+func Main(args []string, stdout, stderr io.Writer) int {
+	f := flag.NewFlagSet("postgres", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	b := bench{say: func(format string, a ...any) { fmt.Fprintf(stderr, format+"\n", a...) }}
+	f.StringVar(&b.agentd, "agentd", ".bin/agentd", "the program to measure")
+	f.BoolVar(&b.quick, "quick", false, "a small run, about a minute")
+	f.StringVar(&b.dsn, "dsn", "", "URL of an empty database; default: a cluster of its own")
+	f.StringVar(&b.only, "only", "", "a comma list of what to measure: limits, throughput, dispatch, many; default all")
+	out := f.String("out", "", "folder to write the table to; default: only print it")
+	doc := f.String("doc", "", "page whose table of figures is replaced")
+	if err := f.Parse(args); err != nil {
+		return 2
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM) // what was started is ended
+	defer stop()
+	err := perform(ctx, b.measure)
+	fmt.Fprint(stdout, &b.table)
+	if err == nil && *out != "" {
+		err = b.table.write(*out)
+	}
+	if err == nil && *doc != "" {
+		err = b.table.show(*doc)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "Error:", err)
+		return 1
+	}
+	return 0
+}

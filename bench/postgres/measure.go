@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc"
+
+	"github.com/theclaw/agents/bench/limits"
+	"github.com/theclaw/agents/bench/load"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// bench is what is asked for, and the table that becomes of it.
+type bench struct {
+	agentd, dsn, only string
+	quick             bool
+	say               func(format string, a ...any)
+	table             table
+
+	cluster *pgtest.Cluster // nil: the database is somebody's
+	f       time.Duration   // F: overwriting 4 KiB and waiting for the disk
+	rate    float64         // bare messages/s with as many writers as conversations
+}
+
+const conversations = 32
+
+// pick is the size of a thing in the whole run and in the quick one.
+func pick[T any](b *bench, whole, quick T) T {
+	if b.quick {
+		return quick
+	}
+	return whole
+}
+
+func (b *bench) wants(what string) bool {
+	return b.only == "" || slices.Contains(strings.Split(b.only, ","), what)
+}
+
+func (b *bench) measure(r *run) {
+	if b.dsn == "" {
+		b.cluster = pgtest.Start(r)
+	}
+	if b.wants("limits") || b.wants("throughput") {
+		r.part(b.limits)
+	}
+	if b.wants("throughput") {
+		b.matrix(r)
+	}
+	if b.wants("dispatch") || b.wants("many") {
+		b.sync(r)
+		r.part(b.agents)
+	}
+	b.table.note = append(b.table.note,
+		fmt.Sprintf("All of it shares %s; every message was answered once and in its order. Bare messages and units: see `go doc ./bench/postgres`.", where()),
+		"us of a processor by class: registries / runners / deliverer / PostgreSQL / client.")
+}
+
+// database answers the URL of an empty database.
+func (b *bench) database(r *run) string {
+	if b.cluster == nil {
+		return b.dsn
+	}
+	return b.cluster.Database(r)
+}
+
+func (b *bench) sync(r *run) {
+	if b.f > 0 {
+		return
+	}
+	var err error
+	b.f, err = limits.Sync(r.TempDir(), 300)
+	r.check(err)
+	b.table.figure("F: overwrite 4 KiB and fdatasync, p50", short(b.f))
+}
+
+// limits measures the bare transactions.
+func (b *bench) limits(r *run) {
+	b.sync(r)
+	lasts := pick(b, 3*time.Second, 700*time.Millisecond)
+	bare := newBare(r, b.database(r), 64)
+	b.say("bare transactions")
+	bare.drive(r, 64, "on", lasts/2, bare.message) // prepares the statements of each connection
+	for _, w := range []int{1, 8, 32, 64} {
+		got := bare.drive(r, w, "on", lasts, bare.unit)
+		b.table.figure(fmt.Sprintf("bare units, %d writers, synchronous_commit = on", w), fmt.Sprintf("%.0f/s, p50 %s", got.Rate(), short(load.Percentile(got.Reply, .5))))
+	}
+	for _, mode := range []string{"off", "on"} {
+		w := []int{1, 8, 32, 64}
+		if mode == "off" {
+			w = []int{32}
+		}
+		for _, w := range w {
+			got := bare.drive(r, w, mode, lasts, bare.message)
+			if w == conversations {
+				b.rate = got.Rate()
+			}
+			b.table.figure(fmt.Sprintf("bare messages, %d writers, synchronous_commit = %s", w, mode), fmt.Sprintf("%.0f/s, p50 %s", got.Rate(), short(load.Percentile(got.Reply, .5))))
+		}
+	}
+}
+
+// matrix measures the services in each number, and what a synchronous standby costs.
+func (b *bench) matrix(r *run) {
+	for _, n := range pick(b, [][2]int{{1, 1}, {1, 2}, {1, 4}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}, {4, 4}}, [][2]int{{1, 1}, {2, 2}, {4, 4}}) {
+		r.part(func(r *run) { b.throughput(r, b.cluster, b.database(r), n[0], n[1], b.rate, "") })
+	}
+	if b.cluster == nil {
+		return
+	}
+	r.part(func(r *run) {
+		b.say("with a synchronous standby")
+		first := pgtest.Start(r)
+		url := first.Database(r)
+		first.Standby(r)
+		bare := newBare(r, url, conversations)
+		bare.drive(r, conversations, "on", 300*time.Millisecond, bare.message)
+		got := bare.drive(r, conversations, "on", pick(b, 3*time.Second, 700*time.Millisecond), bare.message)
+		b.table.figure(fmt.Sprintf("bare messages, %d writers, with a synchronous standby", conversations), fmt.Sprintf("%.0f/s, p50 %s", got.Rate(), short(load.Percentile(got.Reply, .5))))
+		b.throughput(r, first, first.Database(r), 2, 2, got.Rate(), ", synchronous standby")
+	})
+}
+
+// throughput drives conversations through registries and runners, and compares with
+// the bare messages of as many writers.
+func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, runners int, limit float64, how string) {
+	b.say("%d registries, %d runners%s", registries, runners, how)
+	s := newSite(r, b.agentd, dsn)
+	s.start("registry", registries)
+	s.start("runner", runners)
+	s.start("deliverer", 1)
+	conn := s.registry(-1)
+	const agents = 8
+	for i := range agents {
+		r.check(makeAgent(r.ctx, conn, agentName(registries, runners, i)))
+	}
+	per := pick(b, 120, 25)
+	drive := func(n int, tag string) load.Result {
+		var mu sync.Mutex
+		var out load.Result
+		var errs []error
+		var g sync.WaitGroup
+		begun := time.Now()
+		for i := range agents {
+			g.Go(func() {
+				got, err := load.Run(r.ctx, conn, load.Plan{Agent: agentName(registries, runners, i), Conversations: conversations / agents, Messages: n}, tag)
+				mu.Lock()
+				defer mu.Unlock()
+				errs, out.Messages, out.Reply = append(errs, err), out.Messages+got.Messages, append(out.Reply, got.Reply...)
+			})
+		}
+		g.Wait()
+		out.Took = time.Since(begun)
+		r.check(errors.Join(errs...))
+		sorted(out.Reply)
+		return out
+	}
+	drive(pick(b, 15, 5), "warm")
+	before := b.used(s, c)
+	got := drive(per, "load")
+	after := b.used(s, c)
+	account(r, dsn, agentName(registries, runners, 0), agents*conversations/agents*(per+pick(b, 15, 5)))
+	b.table.atLeast(fmt.Sprintf("turns/s, %d registries, %d runners, %d conversations of %d agents%s", registries, runners, conversations, agents, how), got.Rate(), limit, .5)
+	var cpu []string
+	for i := range after {
+		cpu = append(cpu, fmt.Sprint(((after[i] - before[i]) / time.Duration(got.Messages)).Microseconds()))
+	}
+	b.table.figure("    p50 / p99; processor by class",
+		fmt.Sprintf("%s / %s; %s us", short(load.Percentile(got.Reply, .5)), short(load.Percentile(got.Reply, .99)), strings.Join(cpu, " / ")))
+}
+
+// used is the processor time by class.
+func (b *bench) used(s *site, c *pgtest.Cluster) []time.Duration {
+	out := []time.Duration{s.cpu("registry"), s.cpu("runner"), s.cpu("deliverer"), 0, 0}
+	if c != nil {
+		out[3] = c.CPU()
+	}
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err == nil {
+		out[4] = time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	return out
+}
+
+// account counts what the database has of a load: as many replies as messages, and no
+// message without its fate. That they came in their order was seen on the way.
+func account(r *run, dsn, like string, want int) {
+	prefix := strings.TrimSuffix(like, "0") + "%"
+	c, err := pgx.Connect(r.ctx, dsn)
+	r.check(err)
+	defer func() { _ = c.Close(r.ctx) }()
+	var asked, replied, fates int
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { // the last fate follows its reply
+		r.check(c.QueryRow(r.ctx, `SELECT (SELECT count(*) FROM event WHERE agent_id LIKE $1 AND thread_id = 'inbox'),
+			(SELECT count(*) FROM event WHERE agent_id LIKE $1 AND thread_id <> 'inbox' AND source = 'self' AND type = 'message'),
+			(SELECT count(*) FROM fate WHERE agent_id LIKE $1 AND fate = 'replied')`, prefix).Scan(&asked, &replied, &fates))
+		if asked == want && replied == want && fates == want {
+			return
+		}
+		if time.Now().After(end) {
+			r.Fatalf("%d messages were sent: %d are in the inboxes, %d replies, %d fates", want, asked, replied, fates)
+		}
+	}
+}
+
+func agentName(registries, runners, i int) string {
+	return fmt.Sprintf("load-%d-%d-%d", registries, runners, i)
+}
+
+// makeAgent makes and starts one that answers by itself and sends nothing on.
+func makeAgent(ctx context.Context, conn grpc.ClientConnInterface, id string) error {
+	agents := registryv1.NewAgentServiceClient(conn)
+	if _, err := agents.CreateAgent(ctx, &registryv1.CreateAgentRequest{AgentId: id, Provider: "offline"}); err != nil {
+		return err
+	}
+	if _, err := agents.SetAgentConfig(ctx, &registryv1.SetAgentConfigRequest{AgentId: id, Key: "outbound", Value: "[]"}); err != nil {
+		return err
+	}
+	_, err := agents.StartAgent(ctx, &registryv1.StartAgentRequest{AgentId: id})
+	return err
+}
+
+func sorted(list []time.Duration) { slices.Sort(list) }
+
+// withConns gives a URL as many connections as there are writers.
+func withConns(url string, n int) string {
+	mark := "?"
+	if strings.Contains(url, "?") {
+		mark = "&"
+	}
+	return fmt.Sprintf("%s%spool_max_conns=%d", url, mark, n)
+}

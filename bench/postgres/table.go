@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// table collects rows: what, goal, measured, ratio to the limit of the same run.
+type table struct {
+	rows []row
+	note []string
+}
+
+type row struct {
+	what, goal, measured, ratio string
+	met                         *bool // nil: a figure without a goal
+}
+
+func (t *table) figure(what, measured string) { t.add(row{what: what, measured: measured}) }
+
+func (t *table) add(r row) { t.rows = append(t.rows, r) }
+
+// atLeast compares a rate with a share of its limit.
+func (t *table) atLeast(what string, got, limit, share float64) {
+	met := got >= share*limit
+	t.add(row{what, fmt.Sprintf(">= %.2f", share), fmt.Sprintf("%.0f/s", got), fmt.Sprintf("%.2f", got/limit), &met})
+}
+
+// atMost compares a time with a bound, and with a multiple of a limit if there is one.
+func (t *table) atMost(what string, got, bound, limit time.Duration, times float64) {
+	met := got <= bound && (limit == 0 || float64(got) <= times*float64(limit))
+	r := row{what: what, goal: "<= " + short(bound), measured: short(got), met: &met}
+	if limit > 0 {
+		r.goal += fmt.Sprintf(", %.0f F", times)
+		r.ratio = fmt.Sprintf("%.1f F", float64(got)/float64(limit))
+	}
+	t.add(r)
+}
+
+// flat compares a figure with that of the small case.
+func (t *table) flat(what string, got, few time.Duration, most float64) {
+	met := float64(got) <= most*float64(few)
+	t.add(row{what, fmt.Sprintf("<= %.1f x few", most), short(got) + ", few " + short(few), fmt.Sprintf("%.2f", float64(got)/float64(few)), &met})
+}
+
+func short(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%dus", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%.2fms", float64(d.Microseconds())/1000)
+	}
+	return fmt.Sprintf("%.2fs", d.Seconds())
+}
+
+func (t *table) String() string {
+	var b strings.Builder
+	line := func(cells ...string) {
+		fmt.Fprintln(&b, strings.TrimRight(fmt.Sprintf("%-66s %-16s %-28s %-8s %s", cells[0], cells[1], cells[2], cells[3], cells[4]), " "))
+	}
+	line("what", "goal", "measured", "ratio", "met")
+	for _, r := range t.rows {
+		met := ""
+		if r.met != nil {
+			met = map[bool]string{true: "yes", false: "NO"}[*r.met]
+		}
+		line(r.what, r.goal, r.measured, r.ratio, met)
+	}
+	for _, n := range t.note {
+		fmt.Fprintln(&b, n)
+	}
+	return b.String()
+}
+
+// where says on what the table was measured.
+func where() string {
+	return fmt.Sprintf("%s, %s/%s, %d cores, %s", time.Now().UTC().Format("2006-01-02"), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+}
+
+// The lines between which a page shows the table.
+const (
+	showFrom = "<!-- bench-postgres: from here to the next such line `make bench-postgres` writes -->\n"
+	showTo   = "<!-- bench-postgres: end -->\n"
+)
+
+// show replaces the table of a page.
+func (t *table) show(page string) error {
+	b, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(b), showFrom)
+	_, after, ends := strings.Cut(rest, showTo)
+	if !ok || !ends {
+		return fmt.Errorf("%s has no place for the table", page)
+	}
+	return os.WriteFile(page, []byte(before+showFrom+where()+"\n\n```text\n"+t.String()+"```\n"+showTo+after), 0o644)
+}
+
+func (t *table) write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("# %s\n\n```\n%s```\n", where(), t)
+	return os.WriteFile(filepath.Join(dir, time.Now().UTC().Format("2006-01-02")+"-postgres.md"), []byte(text), 0o644)
+}

@@ -1,0 +1,47 @@
+package process
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+func showCommand(e *command.Env) *cobra.Command {
+	lines := int32(100)
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show the newest lines of an agent's log",
+		Long: `Show the newest lines of what is said of an agent: its logs/agent.log, or the same
+lines of the shared database when several registries keep it. A line is there some
+milliseconds after it was said.`,
+		Example: `  agentctl log show alice
+  agentctl log show alice --lines 1000 | grep WARN`,
+		Args:              command.Args("ID"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if lines < 1 || lines > 10_000 {
+				return command.Usage(c, "--lines is 1 to 10000")
+			}
+			r, err := e.Agents().ReadAgentLog(c.Context(), &registry.ReadAgentLogRequest{AgentId: args[0], Lines: lines})
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(struct {
+					AgentID string   `json:"agent_id"`
+					Lines   []string `json:"lines"`
+				}{args[0], append([]string{}, r.GetLines()...)})
+			}
+			for _, l := range r.GetLines() {
+				fmt.Fprintln(e.Out, screen.Line(l))
+			}
+			return nil
+		},
+	}
+	c.Flags().Int32Var(&lines, "lines", lines, "how many lines at most")
+	return c
+}

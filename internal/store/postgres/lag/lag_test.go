@@ -1,0 +1,55 @@
+package lag_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/theclaw/agents/internal/store/postgres/lag"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/store/postgres/shard"
+)
+
+// Agents with work are told, with none are not, and of very many those that wait
+// longest; idle ones cost nothing.
+func TestLook(t *testing.T) {
+	s, err := shard.Open(t.Context(), []string{pgtest.Start(t, "fsync = off").Database(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	db := s.All()[0]
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := db.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`INSERT INTO agent(agent_id) SELECT 'a' || i FROM generate_series(1, 3000) i;
+		INSERT INTO thread(agent_id, thread_id, uuid, head, acked) SELECT agent_id, 'inbox', 'u', 9, 4 FROM agent;
+		INSERT INTO due(agent_id, since) VALUES('a7', now() - interval '1 hour'), ('a8', now());
+		INSERT INTO outbox(agent_id, thread_id, thread, head, acked) VALUES('a7', 'inbox', 'threads/x', 3, 1), ('a7', 'inbox', 'threads/y', 9, 1), ('a9', 'inbox', 'threads/x', 3, 3);
+		ANALYZE`)
+	in, out, err := lag.Look(t.Context(), s.All())
+	if err != nil || fmt.Sprint(in, out) != "map[a7:5 a8:5] map[a7:2]" {
+		t.Errorf("%v %v %v", in, out, err)
+	}
+	exec(`INSERT INTO due(agent_id) SELECT agent_id FROM agent ON CONFLICT DO NOTHING;
+		INSERT INTO outbox(agent_id, thread_id, thread, head) SELECT agent_id, 'inbox', 'threads/z', 1 FROM agent; ANALYZE`)
+	in, out, err = lag.Look(t.Context(), s.All())
+	if err != nil || len(in) != lag.Most || in["a7"] != 5 || out["a7"] == 0 {
+		t.Errorf("%d and %d agents, %v", len(in), len(out), err)
+	}
+	for _, sql := range []string{"SELECT agent_id FROM due ORDER BY since, agent_id LIMIT 1000", "SELECT agent_id FROM outbox WHERE acked < head ORDER BY since, agent_id LIMIT 1000"} {
+		rows, err := db.Query(t.Context(), "EXPLAIN "+sql)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil || !strings.Contains(fmt.Sprint(plan), "Index Only Scan") {
+			t.Errorf("%v %v", plan, err)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+// Package story owns what is said of the agents of a shared database, for people: the
+// lines that one machine keeps in logs/agent.log.
+//
+// A line is written soon, with those that came meanwhile, by one statement that waits
+// for no disk: a crash loses the last moment of it, as it does of a file. Of an agent
+// the newest Kept lines or some more stay. Lines of an agent that is gone go with it;
+// what is said of one that never was is dropped.
+//
+// It takes no secret out of a line: that is done before.
+package story
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/theclaw/agents/internal/store/postgres/unit"
+)
+
+const (
+	// Kept is how many lines of an agent stay.
+	Kept = 10_000
+	// soon is how long a line waits for others.
+	soon = 250 * time.Millisecond
+	// crowd is how many wait at most, over all agents; more are dropped and counted.
+	crowd = 20_000
+	// patience bounds one write.
+	patience = 10 * time.Second
+)
+
+// Line is what is said of an agent.
+type Line struct {
+	At    time.Time
+	Level string
+	Text  string
+}
+
+// Shards are the databases: that of an agent, and all (package shard).
+type Shards interface {
+	Of(agent string) *pgxpool.Pool
+	All() []*pgxpool.Pool
+}
+
+// Book keeps the lines. It is safe for concurrent use.
+type Book struct {
+	shards Shards
+	failed func(error) // told of lines that were lost
+
+	writing sync.Mutex // one write at a time, so that lines keep their order
+
+	mu      sync.Mutex
+	waiting []said
+	lost    int
+	later   *time.Timer
+	since   map[string]int // lines of an agent since its old ones were looked for
+}
+
+type said struct {
+	agent string
+	Line
+}
+
+// New makes it over databases, which stay the caller's; failed is told when lines could
+// not be written.
+func New(s Shards, failed func(error)) *Book {
+	return &Book{shards: s, failed: failed, since: map[string]int{}}
+}
+
+// Say keeps lines of an agent, soon. It never waits.
+func (b *Book) Say(agent string, lines ...Line) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range lines {
+		if len(b.waiting) >= crowd {
+			b.lost++
+			continue
+		}
+		b.waiting = append(b.waiting, said{agent, l})
+	}
+	if b.later == nil && len(b.waiting) > 0 {
+		b.later = time.AfterFunc(soon, b.Flush)
+	}
+}
+
+// Flush writes what waits.
+func (b *Book) Flush() {
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	b.mu.Lock()
+	all, lost := b.waiting, b.lost
+	b.waiting, b.lost, b.later = nil, 0, nil
+	old := b.count(all)
+	b.mu.Unlock()
+	if lost > 0 {
+		b.failed(fmt.Errorf("%d lines came faster than they could be written", lost))
+	}
+	if len(all) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	byPool := map[*pgxpool.Pool][]said{}
+	for _, s := range all {
+		byPool[b.shards.Of(s.agent)] = append(byPool[b.shards.Of(s.agent)], s)
+	}
+	for pool, part := range byPool {
+		if err := write(ctx, pool, part, old); err != nil {
+			b.failed(fmt.Errorf("write %d lines: %w", len(part), unit.Problem(err)))
+		}
+	}
+}
+
+// count answers the agents whose old lines are to be looked for now. The caller has the
+// lock.
+func (b *Book) count(all []said) []string {
+	var old []string
+	for _, s := range all {
+		if b.since[s.agent]++; b.since[s.agent] >= Kept/10 {
+			b.since[s.agent] = 0
+			old = append(old, s.agent)
+		}
+	}
+	if len(b.since) > crowd {
+		clear(b.since) // they are looked for a little later
+	}
+	return old
+}
+
+func write(ctx context.Context, pool *pgxpool.Pool, all []said, old []string) error {
+	agents, at, levels, texts := make([]string, len(all)), make([]time.Time, len(all)), make([]string, len(all)), make([]string, len(all))
+	for i, s := range all {
+		agents[i], at[i], levels[i], texts[i] = s.agent, s.At, s.Level, unit.Stored(s.Text).(string)
+	}
+	q := &pgx.Batch{}
+	q.Queue("SELECT set_config('synchronous_commit', 'off', true)")
+	q.Queue(`INSERT INTO agent_log(agent_id, at, level, text) SELECT l.id, l.at, l.level, l.text
+		FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[]) WITH ORDINALITY AS l(id, at, level, text, n)
+		JOIN agent a ON a.agent_id = l.id ORDER BY l.n`, agents, at, levels, texts)
+	for _, id := range slices.Compact(old) {
+		q.Queue(`DELETE FROM agent_log WHERE agent_id = $1 AND id <= (SELECT id FROM agent_log WHERE agent_id = $1 ORDER BY id DESC OFFSET $2 LIMIT 1)`, id, Kept)
+	}
+	return pool.SendBatch(ctx, q).Close()
+}
+
+// Read answers the newest lines of an agent, at most limit, in their order.
+func (b *Book) Read(ctx context.Context, agent string, limit int) ([]Line, error) {
+	rows, err := b.shards.Of(agent).Query(ctx, "SELECT at, level, text FROM agent_log WHERE agent_id = $1 ORDER BY id DESC LIMIT $2", agent, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read log of agent: %w", unit.Problem(err))
+	}
+	out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Line])
+	if err != nil {
+		return nil, fmt.Errorf("read log of agent: %w", unit.Problem(err))
+	}
+	for i := range out {
+		if err := unit.Restore([]any{&out[i].Text}); err != nil {
+			return nil, err
+		}
+	}
+	slices.Reverse(out)
+	return out, nil
+}

@@ -1,0 +1,59 @@
+package world_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/world"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// What is said of an agent at one registry is read at the other, as one machine keeps it
+// in agent.log; nobody is told of a file that is none.
+func TestLogAcrossRegistries(t *testing.T) {
+	w := cluster(t, world.Options{Runners: 1})
+	w.Create(t, "one", "")
+	w.Say(t, "one", world.Peer("bob"), "hello")
+	if _, err := w.At[1].Agents.StopAgent(t.Context(), &registryv1.StopAgentRequest{AgentId: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := w.At[1].Agents.ReadAgentLog(t.Context(), &registryv1.ReadAgentLogRequest{AgentId: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := r.GetLines()
+	if len(lines) < 2 || !strings.HasPrefix(lines[0], "[20") || !strings.HasSuffix(lines[len(lines)-1], "] [INFO] agent stopped") {
+		t.Errorf("%q", lines)
+	}
+	if r, err = w.At[1].Agents.ReadAgentLog(t.Context(), &registryv1.ReadAgentLogRequest{AgentId: "one", Lines: 1}); err != nil || !slices.Equal(r.GetLines(), lines[len(lines)-1:]) {
+		t.Errorf("%q, %v", r.GetLines(), err)
+	}
+	if _, err := w.At[1].Agents.ReadAgentLog(t.Context(), &registryv1.ReadAgentLogRequest{AgentId: "none"}); !fault.Is(err, fault.AgentNotFound) {
+		t.Error(err)
+	}
+	st, err := w.At[1].Agents.GetAgentStatus(t.Context(), &registryv1.GetAgentStatusRequest{AgentId: "one"})
+	if err != nil || st.GetInboxPath() != "" || st.GetAgent().GetDir() != "" {
+		t.Errorf("%v, %v", st, err)
+	}
+}
+
+// The rate between two agents is one, whichever registry is asked.
+func TestPairAcrossRegistries(t *testing.T) {
+	w := cluster(t, world.Options{Runners: 1})
+	w.Create(t, "one", "quota:\n  pair_per_minute: 5\n")
+	let := 0
+	for i := range 20 {
+		_, err := w.At[i%2].Push(t.Context(), "one", "internal:other:c:1", "hello", "")
+		switch {
+		case err == nil:
+			let++
+		case !fault.Is(err, fault.QuotaExceeded):
+			t.Fatal(err)
+		}
+	}
+	if let < 5 || let > 9 { // and one for each 12 s that it took
+		t.Errorf("%d of 5 were let", let)
+	}
+}
