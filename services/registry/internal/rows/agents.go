@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/gone"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
@@ -90,6 +91,28 @@ func (s *Agents) Create(ctx context.Context, id string, spec agentdir.Spec) erro
 		return dir.Exists()
 	}
 	return err
+}
+
+// Remove is that of core.Agents. What runners of this home kept for its programs goes
+// with it.
+func (s *Agents) Remove(ctx context.Context, id string) (func() error, error) {
+	if err := s.db.Remove(ctx, id); err != nil {
+		return nil, s.fault(id, "", err)
+	}
+	s.mu.Lock()
+	delete(s.known, id)
+	s.mu.Unlock()
+	s.changed(id)
+	return func() error {
+		dir, err := gone.Put(s.home, id)
+		if fault.Is(err, fault.AgentNotFound) {
+			return nil
+		}
+		if err == nil {
+			err = gone.Clear(s.home, dir)
+		}
+		return err
+	}, nil
 }
 
 // Settings is that of core.Agents.
