@@ -19,10 +19,10 @@ func TestRaceRunners(t *testing.T) {
 	seed, chance := seed(t)
 	var sum figures
 	busy, shared := 0, 0
-	store, begin := "sqlite", race
+	store, begin := "", race
 	if onPostgres(t) {
 		db := server(t)
-		store, begin = "postgres", func(t *testing.T) (*load, []*world.Process, []*world.Process) { return raceOver(t, db) }
+		store, begin = "store=postgres ", func(t *testing.T) (*load, []*world.Process, []*world.Process) { return raceOver(t, db) }
 	}
 	for range rounds {
 		sink := world.NewSink(t)
@@ -58,7 +58,7 @@ func TestRaceRunners(t *testing.T) {
 			}
 		}
 	}
-	fmt.Fprintf(os.Stdout, "race-runners store=%s rounds=%d runners_at_work=%d/%d messages=%d lost=%d dup=%d stuck=%d violations=%d busy=%d seed=%d\n",
+	fmt.Fprintf(os.Stdout, "race-runners %srounds=%d runners_at_work=%d/%d messages=%d lost=%d dup=%d stuck=%d violations=%d busy=%d seed=%d\n",
 		store, rounds, shared, 4*rounds, sum.messages, sum.lost, sum.dup, sum.stuck, sum.violations+sum.dead, busy, seed)
 }
 

@@ -37,9 +37,9 @@ type zombieDrill struct {
 func TestZombies(t *testing.T) {
 	n := int(setting(t, "N", 6))
 	z := &zombieDrill{}
-	store, labels, round := "sqlite", zombies, z.round
+	store, labels, round := "", zombies, z.round
 	if onPostgres(t) {
-		store, labels, round = "postgres", append(slices.Clone(zombies), stoppedRegistries...), z.cluster(server(t))
+		store, labels, round = "store=postgres ", append(slices.Clone(zombies), stoppedRegistries...), z.cluster(server(t))
 	}
 	work := make(chan int, n)
 	for i := range n {
@@ -58,7 +58,7 @@ func TestZombies(t *testing.T) {
 	if z.fenced != z.rounds || z.written > 0 {
 		t.Errorf("%d of %d late writes were refused, %d were made", z.fenced, z.rounds, z.written)
 	}
-	fmt.Fprintf(os.Stdout, "zombie store=%s n=%d fenced=%d unfenced_writes=%d lost=%d dup=%d stuck=%d violations=%d\n",
+	fmt.Fprintf(os.Stdout, "zombie %sn=%d fenced=%d unfenced_writes=%d lost=%d dup=%d stuck=%d violations=%d\n",
 		store, z.rounds, z.fenced, z.written, z.lost, z.dup, z.stuck, z.violations+z.dead)
 }
 
