@@ -30,7 +30,7 @@ func Lay(ctx context.Context, dir string, has, want Tree, ignore []string, fetch
 	if err != nil {
 		return err
 	}
-	defer root.Close() // every file was closed by itself
+	defer func() { _ = root.Close() }() // every file was closed by itself
 	old := map[string]Entry{}
 	for _, e := range has.Entries {
 		old[e.Path] = e

@@ -59,7 +59,7 @@ func Scan(ctx context.Context, dir string, l Limits, was Seen) (t Tree, out []st
 	if err != nil {
 		return Tree{}, nil, err
 	}
-	defer root.Close() // it was only read
+	defer func() { _ = root.Close() }() // it was only read
 	for try := 1; ; try++ {
 		s := scan{root: root, limits: l, was: was, now: Seen{}, last: try == tries}
 		if err = s.walk(ctx, "."); errors.Is(err, errMoves) {
@@ -231,7 +231,7 @@ func (t Tree) Each(ctx context.Context, dir string, skip map[string]bool, found 
 	if err != nil {
 		return err
 	}
-	defer root.Close() // it was only read
+	defer func() { _ = root.Close() }() // it was only read
 	told, buf := map[string]bool{}, make([]byte, Piece)
 	for _, e := range t.Entries {
 		var f *os.File
