@@ -18,6 +18,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -142,7 +143,7 @@ func makeAgents(home string, n int) (time.Duration, error) {
 	for i := range n {
 		g.Go(func() error {
 			_, err := h.Create(agentName(i), agentdir.Spec{Prepare: func(dir string) error {
-				_, err := db.Prepare(filepath.Join(dir, thread.Inbox))
+				_, err := db.Make(filepath.Join(dir, thread.Inbox), schema.Prepare)
 				return err
 			}})
 			return err

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir/safefile"
@@ -139,35 +138,5 @@ func (h *Home) build(agents *os.Root, tmp string, files map[string][]byte, prepa
 			return fmt.Errorf("prepare agent: %w", err)
 		}
 	}
-	return h.finish(root, hold)
-}
-
-// finish narrows every mode to 0700 and 0600 (what prepare made follows the umask) and
-// brings files and directories to disk: those of several agents together, those of one
-// all at once, which takes a disk about the time of one.
-func (h *Home) finish(root *os.Root, dir *os.File) error {
-	var names []string
-	err := fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
-		mode := fs.FileMode(0o600)
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir():
-			mode = 0o700
-		case !entry.Type().IsRegular():
-			return fmt.Errorf("check %s: not a file or directory", name)
-		}
-		names = append(names, name)
-		return root.Chmod(name, mode)
-	})
-	if err != nil {
-		return err
-	}
-	return h.made.Tree(dir, func() error {
-		var sync errgroup.Group
-		for _, name := range names {
-			sync.Go(func() error { return safefile.SyncDir(root, name) })
-		}
-		return sync.Wait()
-	})
+	return h.made.Tree(root, hold)
 }

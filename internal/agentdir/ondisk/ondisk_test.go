@@ -57,7 +57,7 @@ func TestAlone(t *testing.T) {
 	}
 	defer dir.Close()
 	boom := errors.New("boom")
-	if err := g.Tree(dir, func() error { return boom }); !errors.Is(err, boom) {
+	if err := g.tree(dir, func() error { return boom }); !errors.Is(err, boom) {
 		t.Errorf("told %v", err)
 	}
 }
@@ -81,7 +81,7 @@ func TestManyTrees(t *testing.T) {
 			if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 				t.Error(err)
 			}
-			if err := g.Tree(dir, func() error { own.Add(1); return nil }); err != nil {
+			if err := g.tree(dir, func() error { own.Add(1); return nil }); err != nil {
 				t.Error(err)
 			}
 		})

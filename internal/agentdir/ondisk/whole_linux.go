@@ -16,7 +16,7 @@ var local = map[int64]bool{
 // reaches tells whether whole brings everything of dir's filesystem to disk.
 func reaches(dir *os.File) bool {
 	var st unix.Statfs_t
-	return unix.Fstatfs(int(dir.Fd()), &st) == nil && local[int64(st.Type)]
+	return unix.Fstatfs(int(dir.Fd()), &st) == nil && local[st.Type]
 }
 
 // whole syncs the filesystem of dir.

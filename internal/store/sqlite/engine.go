@@ -142,7 +142,7 @@ func (e *Engine) Ensure(ctx context.Context, r store.Ref, tuple string) (bool, e
 	if err := makeDir(path); err != nil {
 		return false, fmt.Errorf("make thread directory: %w", cause.File(err))
 	}
-	created, err := db.Make(path)
+	created, err := db.Make(path, schema.Make)
 	if err != nil || !created || tuple == "" {
 		return created, err
 	}

@@ -1,10 +1,11 @@
 // Package agent owns the commands for the life of an agent: init, start, stop,
-// status, list and bootstrap. The words of their answers are those of the older
+// status, list, bootstrap and rm. The words of their answers are those of the older
 // agent tool, which scripts know.
 package agent
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,7 @@ import (
 
 // Commands answers the commands of this package.
 func Commands(e *command.Env) []*cobra.Command {
-	return []*cobra.Command{initCommand(e), startCommand(e), stopCommand(e), statusCommand(e), listCommand(e), bootstrapCommand(e)}
+	return []*cobra.Command{initCommand(e), startCommand(e), stopCommand(e), statusCommand(e), listCommand(e), bootstrapCommand(e), Remove(e)}
 }
 
 const (
@@ -50,41 +51,45 @@ func initCommand(e *command.Env) *cobra.Command {
 	kind := command.Choice{Value: kindUser, Values: []string{kindUser, kindSystem}}
 	var provider, model string
 	c := &cobra.Command{
-		Use:   "init ID",
+		Use:   "init ID...",
 		Short: "Make a new agent",
 		Long: `Make a new agent: a directory with its identity, its settings and an empty
-inbox. It does not work on messages before it is started.`,
+inbox. It does not work on messages before it is started.
+
+With several names each is made, many at a time, and one that fails stops no
+other; the exit code is then 1, and with --json the answer is a list.`,
 		Example: `  agentctl init alice
-  agentctl init watcher --kind system --provider openai --model gpt-5`,
-		Args: command.Args("ID"),
+  agentctl init watcher --kind system --provider openai --model gpt-5
+  seq -f 'node-%05g' 10000 | xargs -n 10000 agentctl init`,
+		Args: command.Args("ID..."),
 		RunE: func(c *cobra.Command, args []string) error {
-			req := &registry.CreateAgentRequest{AgentId: args[0], Provider: provider, Model: model, Kind: registry.AgentKind_AGENT_KIND_USER}
-			if kind.Value == kindSystem {
-				req.Kind = registry.AgentKind_AGENT_KIND_SYSTEM
-			}
-			r, err := e.Agents().CreateAgent(c.Context(), req)
-			if err != nil {
-				return err
-			}
-			a := r.GetAgent()
-			if e.Flags.JSON {
-				return e.PrintJSON(struct {
-					description
-					condition
-				}{describe(a), conditionOf(a)})
-			}
-			if a.GetModel() != "" {
-				fmt.Fprintf(e.Out, "Resolved pai config: %s (context: %d)\n", a.GetModel(), a.GetContextWindow())
-			}
-			// An agent of a database has no directory.
-			fmt.Fprintf(e.Out, "Agent '%s' initialized at %s\n", a.GetAgentId(), cmp.Or(a.GetDir(), "the shared database"))
-			return nil
+			return each(c.Context(), e, args, func(ctx context.Context, id string) (answer, error) {
+				req := &registry.CreateAgentRequest{AgentId: id, Provider: provider, Model: model, Kind: registry.AgentKind_AGENT_KIND_USER}
+				if kind.Value == kindSystem {
+					req.Kind = registry.AgentKind_AGENT_KIND_SYSTEM
+				}
+				r, err := e.Agents().CreateAgent(ctx, req)
+				return made(r.GetAgent()), err
+			})
 		},
 	}
 	c.Flags().Var(&kind, "kind", "what the agent is for")
 	c.Flags().StringVar(&provider, "provider", "", "model provider to write into its settings")
 	c.Flags().StringVar(&model, "model", "", "model to write into its settings")
 	return c
+}
+
+// made is the answer of init.
+func made(a *registry.Agent) answer {
+	text := ""
+	if a.GetModel() != "" {
+		text = fmt.Sprintf("Resolved pai config: %s (context: %d)\n", a.GetModel(), a.GetContextWindow())
+	}
+	where := cmp.Or(a.GetDir(), "the shared database") // an agent of a database has no directory
+	return answer{struct {
+		description
+		condition
+	}{describe(a), conditionOf(a)}, text + fmt.Sprintf("Agent '%s' initialized at %s\n", a.GetAgentId(), where)}
 }
 
 // changed is the answer of start and stop for programs.
@@ -95,53 +100,63 @@ type changed struct {
 }
 
 func startCommand(e *command.Env) *cobra.Command {
-	return &cobra.Command{
-		Use:   "start ID",
+	return lifeCommand(e, true, &cobra.Command{
+		Use:   "start [ID...]",
 		Short: "Let an agent work on its messages",
 		Long: `Let an agent work on its messages, from the first one it has not finished.
-Starting a started agent changes nothing.`,
-		Example:           `  agentctl start alice`,
-		Args:              command.Args("ID"),
-		ValidArgsFunction: e.CompleteID,
-		RunE: func(c *cobra.Command, args []string) error {
-			r, err := e.Agents().StartAgent(c.Context(), &registry.StartAgentRequest{AgentId: args[0]})
-			if err != nil {
-				return err
-			}
-			return tell(e, args[0], true, r.GetAlready())
-		},
-	}
+Starting a started agent changes nothing. Of several, one that fails stops no
+other; with --json the answer is then a list.`,
+		Example: `  agentctl start alice
+  agentctl start --all`,
+	}, func(ctx context.Context, id string) (bool, error) {
+		r, err := e.Agents().StartAgent(ctx, &registry.StartAgentRequest{AgentId: id})
+		return r.GetAlready(), err
+	})
 }
 
 func stopCommand(e *command.Env) *cobra.Command {
-	return &cobra.Command{
-		Use:   "stop ID",
+	return lifeCommand(e, false, &cobra.Command{
+		Use:   "stop [ID...]",
 		Short: "Let an agent finish what it is doing and rest",
 		Long: `Let an agent finish what it is doing and begin nothing new. Messages are still
-accepted and wait until it is started again.`,
-		Example:           `  agentctl stop alice`,
-		Args:              command.Args("ID"),
-		ValidArgsFunction: e.CompleteID,
-		RunE: func(c *cobra.Command, args []string) error {
-			r, err := e.Agents().StopAgent(c.Context(), &registry.StopAgentRequest{AgentId: args[0]})
-			if err != nil {
-				return err
-			}
-			return tell(e, args[0], false, r.GetAlready())
-		},
-	}
+accepted and wait until it is started again. Of several, one that fails stops no
+other; with --json the answer is then a list.`,
+		Example: `  agentctl stop alice
+  agentctl stop --all`,
+	}, func(ctx context.Context, id string) (bool, error) {
+		r, err := e.Agents().StopAgent(ctx, &registry.StopAgentRequest{AgentId: id})
+		return r.GetAlready(), err
+	})
 }
 
-func tell(e *command.Env, id string, started, already bool) error {
-	if e.Flags.JSON {
-		return e.PrintJSON(changed{id, started, already})
+// lifeCommand makes start and stop, which differ only in what they ask for.
+func lifeCommand(e *command.Env, started bool, c *cobra.Command, do func(ctx context.Context, id string) (already bool, err error)) *cobra.Command {
+	var all bool
+	c.Args = command.Args("[ID...]")
+	c.ValidArgsFunction = e.CompleteID
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if all == (len(args) > 0) {
+			return command.Usage(c, "name agents, or give --all")
+		}
+		ids, err := chosen(c.Context(), e, args, started)
+		if err != nil {
+			return err
+		}
+		return each(c.Context(), e, ids, func(ctx context.Context, id string) (answer, error) {
+			already, err := do(ctx, id)
+			return told(id, started, already), err
+		})
 	}
+	c.Flags().BoolVar(&all, "all", false, map[bool]string{true: "every agent that is stopped", false: "every agent that is started"}[started])
+	return c
+}
+
+func told(id string, started, already bool) answer {
 	word := map[bool]string{true: "started", false: "stopped"}[started]
 	if already {
 		word = "already " + word
 	}
-	fmt.Fprintf(e.Out, "Agent '%s' %s\n", id, word)
-	return nil
+	return answer{changed{id, started, already}, fmt.Sprintf("Agent '%s' %s\n", id, word)}
 }
 
 func bootstrapCommand(e *command.Env) *cobra.Command {

@@ -14,7 +14,7 @@ import (
 
 // Args checks the number of arguments: exactly those named, where a name in
 // [brackets] may be missing and a last one that ends in ... may be repeated.
-// The argument named ID is checked to be an agent id.
+// Arguments named ID are checked to be agent ids.
 func Args(names ...string) cobra.PositionalArgs {
 	least, most := 0, len(names)
 	for _, n := range names {
@@ -33,11 +33,12 @@ func Args(names ...string) cobra.PositionalArgs {
 			return fault.Usage(fmt.Sprintf("there are %d arguments, %q is too many", len(args), args[most]),
 				"quote text that has blanks; "+tryHelp(c))
 		}
-		for i, n := range names[:min(len(args), len(names))] {
-			if n == "ID" || n == "[ID]" {
-				if err := ID(args[i]); err != nil {
-					return err
-				}
+		for i, arg := range args {
+			if n := names[min(i, len(names)-1)]; strings.TrimSuffix(strings.Trim(n, "[]"), "...") != "ID" {
+				continue
+			}
+			if err := ID(arg); err != nil {
+				return err
 			}
 		}
 		return nil

@@ -2,8 +2,6 @@ package db
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/theclaw/agents/internal/store/sqlite/cause"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
@@ -12,20 +10,11 @@ import (
 
 // Create makes a thread directory; see schema.Create. Errors: store.ErrDiskFull,
 // ErrReadOnly, ErrIO.
-func Create(dir string) (bool, error) {
-	created, err := schema.Create(dir)
-	return created, cause.File(err)
-}
+func Create(dir string) (bool, error) { return Make(dir, schema.Create) }
 
-// Make makes a thread directory that is ours; see schema.Make.
-func Make(dir string) (bool, error) {
-	created, err := schema.Make(dir)
-	return created, cause.File(err)
-}
-
-// Prepare is Make for who brings the directory to disk himself; see schema.Prepare.
-func Prepare(dir string) (bool, error) {
-	created, err := schema.Prepare(dir)
+// Make is Create in another way: schema.Make or schema.Prepare.
+func Make(dir string, how func(dir string) (bool, error)) (bool, error) {
+	created, err := how(dir)
 	return created, cause.File(err)
 }
 
@@ -86,20 +75,10 @@ func (d *DB) addColumns() error {
 	if _, err := d.ask("SELECT COALESCE(GROUP_CONCAT(sql, ';'), '') FROM sqlite_master WHERE type = 'table' AND name IN ('x_step', 'x_delivery')", nil, &have); err != nil {
 		return fmt.Errorf("read tables: %w", err)
 	}
-	for _, text := range strings.Split(have, ";") {
-		for _, c := range schema.Later {
-			if !strings.Contains(text, c[0]) || columnOf(text, c[1]) {
-				continue
-			}
-			if err := d.exec("ALTER TABLE " + c[0] + " ADD COLUMN " + c[1] + " " + c[2]); err != nil {
-				return fmt.Errorf("add column %s: %w", c[1], err)
-			}
+	for _, add := range schema.Lacking(have) {
+		if err := d.exec(add); err != nil {
+			return fmt.Errorf("add a column: %w", err)
 		}
 	}
 	return nil
-}
-
-// columnOf tells whether the text of a table has a column of ours.
-func columnOf(text, name string) bool {
-	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }), name)
 }

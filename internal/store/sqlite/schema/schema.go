@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	_ "modernc.org/sqlite" // the engine
@@ -34,6 +36,20 @@ var Later = [][3]string{
 	{"x_step", "cache_write", "INTEGER NOT NULL DEFAULT 0"},
 	{"x_delivery", "parts", "INTEGER NOT NULL DEFAULT 0"},
 	{"x_delivery", "reach", "INTEGER NOT NULL DEFAULT 0"},
+}
+
+// Lacking answers what adds the columns of Later that tables lack, given their texts;
+// a table that is not among them is left alone.
+func Lacking(texts string) (add []string) {
+	for _, text := range strings.Split(texts, ";") {
+		words := strings.FieldsFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
+		for _, c := range Later {
+			if slices.Contains(words, c[0]) && !slices.Contains(words, c[1]) {
+				add = append(add, "ALTER TABLE "+c[0]+" ADD COLUMN "+c[1]+" "+c[2])
+			}
+		}
+	}
+	return add
 }
 
 // SQL makes all tables and indexes that are absent.

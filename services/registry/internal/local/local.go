@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/gone"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 )
@@ -22,11 +24,17 @@ func New(home *agentdir.Home) Agents { return Agents{home} }
 // Create is that of core.Agents; the inbox is made with the directory.
 func (l Agents) Create(_ context.Context, id string, spec agentdir.Spec) error {
 	spec.Prepare = func(dir string) error {
-		_, err := db.Prepare(filepath.Join(dir, thread.Inbox))
+		_, err := db.Make(filepath.Join(dir, thread.Inbox), schema.Prepare)
 		return err
 	}
 	_, err := l.home.Create(id, spec)
 	return err
+}
+
+// Remove is that of core.Agents.
+func (l Agents) Remove(_ context.Context, id string) (func() error, error) {
+	dir, err := gone.Put(l.home, id)
+	return func() error { return gone.Clear(l.home, dir) }, err
 }
 
 // Settings is that of core.Agents: read again when a file has changed.
