@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/world"
@@ -16,6 +17,16 @@ func TestLogAcrossRegistries(t *testing.T) {
 	w := cluster(t, world.Options{Runners: 1})
 	w.Create(t, "one", "")
 	w.Say(t, "one", world.Peer("bob"), "hello")
+	// What was said at the other registry is written soon after.
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		r, err := w.At[1].Agents.ReadAgentLog(t.Context(), &registryv1.ReadAgentLogRequest{AgentId: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(r.GetLines()); n > 0 && strings.Contains(strings.Join(r.GetLines(), "\n"), "outbound:") {
+			break
+		}
+	}
 	if _, err := w.At[1].Agents.StopAgent(t.Context(), &registryv1.StopAgentRequest{AgentId: "one"}); err != nil {
 		t.Fatal(err)
 	}
