@@ -43,6 +43,9 @@ STRIKES ?= 20
 THREADS ?= 1000
 TTL ?= 5s
 MINUTES ?= 10
+# How the services stand in the end-to-end suite, and which scripts are run (all).
+TOPOLOGY ?=
+SCRIPTS ?=
 
 .PHONY: help
 help: ## say what can be made
@@ -146,7 +149,7 @@ ci: ## everything the merge gate runs, in its order
 define PROVE
 @mkdir -p $(BIN)
 @go test -c -o $(BIN)/$(notdir $(2)).test ./$(2)
-@cd $(2) && AGENTD=$(BIN)/agentd KILLS=$(KILLS) N=$(N) ROUNDS=$(ROUNDS) SEED=$(SEED) SEEDS=$(SEEDS) MESSAGES=$(MESSAGES) \
+@cd $(2) && AGENTD=$(BIN)/agentd TOPOLOGY=$(TOPOLOGY) KILLS=$(KILLS) N=$(N) ROUNDS=$(ROUNDS) SEED=$(SEED) SEEDS=$(SEEDS) MESSAGES=$(MESSAGES) \
 	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) STRIKES=$(STRIKES) TTL=$(TTL) $(BIN)/$(notdir $(2)).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
 endef
 
@@ -168,6 +171,15 @@ zombie: ## stop a holder past its lease and wake it up again: N=20
 .PHONY: race-runners
 race-runners: ## four runner processes over fresh homes: ROUNDS=5 SEED=
 	$(call PROVE,TestRaceRunners,cmd/agentd)
+
+.PHONY: e2e
+e2e: build ## every scenario of agentctl, TOPOLOGY=embedded, split (three users, mTLS) or cluster (2 registries): SCRIPTS=regexp
+	@go test -c -o $(BIN)/e2e.test ./cmd/agentctl
+	@cd cmd/agentctl && PROGRAMS=$(BIN) TOPOLOGY=$(TOPOLOGY) SCRIPTS='$(SCRIPTS)' $(BIN)/e2e.test -test.timeout 1h -test.run '^TestScripts$$' | grep -v '^PASS$$'
+
+.PHONY: rotation
+rotation: build ## replace certificates and the authority N=20 times under load: TOPOLOGY=split or cluster
+	$(call PROVE,TestRotation,proofs/topology)
 
 .PHONY: bitrot
 bitrot: ## flip N bits in stored events and find every one: N=20 SEED=

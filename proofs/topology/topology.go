@@ -217,7 +217,6 @@ func (s *Site) Flags() []string {
 		return nil
 	}
 	return []string{
-		"--registry", s.Target("registry"), "--runner", s.Target("runner"), "--deliverer", s.Target("deliverer"),
-		"--tls", s.operator.TLS,
+		"--registry", s.Target("registry"), "--deliverer", s.Target("deliverer"), "--tls", s.operator.TLS,
 	}
 }
