@@ -53,7 +53,7 @@ func TestRotation(t *testing.T) {
 	}
 	l.stop()
 	for _, p := range s.Parts {
-		for _, bad := range []string{"connection refused", "lease lost", "cannot be used"} {
+		for _, bad := range []string{`msg="connection refused"`, "lease lost", "cannot be used"} {
 			if _, at, found := strings.Cut(p.Log(), bad); found {
 				t.Errorf("%s says: %s%.300s", p.Name, bad, at)
 			}
