@@ -135,9 +135,11 @@ func (l *Log) file(dir string) *logFile {
 	return f
 }
 
-// Forget closes the file of dir, for an agent that is removed or moved.
+// Forget closes the file of dir, for an agent that is removed or moved. Lines that wait
+// are dropped: they must not get into the log of another agent of the name.
 func (l *Log) Forget(dir string) error {
 	l.mu.Lock()
+	delete(l.late, dir)
 	e, ok := l.files[filepath.Clean(dir)]
 	if ok {
 		l.order.Remove(e)
