@@ -292,11 +292,11 @@ PROOFS_CI := 'crash-matrix KILLS=150' 'zombie N=20' 'race-runners ROUNDS=5' 'bit
 	'ack-rewind N=20' 'outside N=20' sandbox-escape canary 'inject N=60' fuzz-ci outage route-change deliver-dup restore-move 'mutants MUTANTS=10' 'cluster DURATION=5s KILL_EVERY=2s' 'soak DURATION=15s KILL_EVERY=2s AGENTS=20'
 PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bitrot N=2000' \
 	'sim SEEDS=200' 'linearizability HISTORIES=40' 'powerloss N=2000' diskfull 'poison N=20' 'long-turn STRIKES=40' 'run-ids KILLS=280' 'lostwake N=200' 'id-reuse N=20' \
-	'ack-rewind N=200' 'outside N=200' sandbox-escape canary 'inject N=500' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=60s KILL_EVERY=2s' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
+	'ack-rewind N=200' 'outside N=200' sandbox-escape canary 'inject N=500' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=60s KILL_EVERY=2s' 'e2e TOPOLOGY=split' 'e2e TOPOLOGY=cluster' 'rotation TOPOLOGY=split N=50' 'rotation TOPOLOGY=cluster N=50' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
 
 PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUNDS=500' 'bitrot N=20000' \
 	'sim SEEDS=2000' 'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' 'run-ids KILLS=2800' 'lostwake N=2000' 'id-reuse N=200' \
-	'ack-rewind N=1000' 'outside N=2000' sandbox-escape canary 'inject N=500' 'fuzz-ci FUZZRUNS=1000000' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=180s KILL_EVERY=2s' 'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
+	'ack-rewind N=1000' 'outside N=2000' sandbox-escape canary 'inject N=500' 'fuzz-ci FUZZRUNS=1000000' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=180s KILL_EVERY=2s' 'e2e TOPOLOGY=split' 'e2e TOPOLOGY=cluster' 'rotation TOPOLOGY=split N=500' 'rotation TOPOLOGY=cluster N=500' 'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
 
 .PHONY: proofs-ci
 proofs-ci: ## every proof in the size of the merge gate (minutes)
