@@ -165,6 +165,34 @@ func (s *suite) print() {
 	}
 }
 
+// golden is the file that holds for this topology: its own one only where it has to say
+// something else than the others.
+func (s *suite) golden(name, got string) string {
+	own := filepath.Join(string(s.kind), name)
+	if *update && s.kind != topology.Embedded {
+		if goldenSays(name) == got {
+			return name
+		}
+		if err := os.MkdirAll(filepath.Join(here, "testdata", "golden", string(s.kind)), 0o755); err != nil {
+			return err.Error()
+		}
+		return own
+	}
+	if goldenSays(own) != "" {
+		return own
+	}
+	return name
+}
+
+// goldenSays is the text of a golden file, nothing when there is none.
+func goldenSays(name string) string {
+	b, err := os.ReadFile(filepath.Join(here, "testdata", "golden", name))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
 // site is the services of one script.
 type site struct {
 	*topology.Site

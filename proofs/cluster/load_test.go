@@ -29,7 +29,8 @@ type load struct {
 	c    world.Client
 	sink *world.Sink
 
-	failed atomic.Int64 // calls that answered an error although they were repeated
+	failed   atomic.Int64 // calls that answered an error although they were repeated
+	answered atomic.Int64 // messages that have their fate
 
 	mu   sync.Mutex
 	sent []*message
@@ -88,7 +89,25 @@ func (l *load) say(t *testing.T, agent, peer string, n int) {
 			rest(ctx)
 		} else if r.GetTurn().GetFate() != registryv1.Fate_FATE_UNSPECIFIED {
 			m.turn = r.GetTurn()
+			l.answered.Add(1)
 			return
+		}
+	}
+}
+
+// during lets people talk for a while, and then on until some were answered.
+func (l *load) during(t *testing.T, d time.Duration) {
+	t.Helper()
+	least := l.answered.Load() + peers
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+	for ; l.answered.Load() < least; rest(ctx) {
+		if ctx.Err() != nil {
+			t.Fatal("nobody is answered any more")
 		}
 	}
 }
@@ -106,6 +125,13 @@ type figures struct{ messages, lost, dup, stuck, repeats, violations int }
 
 // account compares what was acknowledged with what was answered and what arrived.
 func (l *load) account(t *testing.T) figures {
+	t.Helper()
+	f := l.replied(t)
+	return l.arrived(t, f)
+}
+
+// replied compares what was acknowledged with what was answered.
+func (l *load) replied(t *testing.T) figures {
 	t.Helper()
 	replies := map[string]int{}
 	for a := range agents {
@@ -129,6 +155,12 @@ func (l *load) account(t *testing.T) figures {
 			t.Errorf("%s has %d replies", m.key, n)
 		}
 	}
+	return f
+}
+
+// arrived adds what came of the replies.
+func (l *load) arrived(t *testing.T, f figures) figures {
+	t.Helper()
 	// A send may be made again under its key (window B); two keys are two messages.
 	for end := time.Now().Add(bound); ; {
 		keys, sends := map[string]map[string]bool{}, 0

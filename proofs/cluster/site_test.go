@@ -30,6 +30,7 @@ func TestMain(m *testing.M) { program.Main(m) }
 // part is a process, with what it is started again with.
 type part struct {
 	name, kind, home, address string
+	space                     string // its network namespace, if it has one
 	*world.Process
 }
 

@@ -12,6 +12,7 @@ package rows
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"os"
@@ -45,7 +46,8 @@ type Agents struct {
 
 	mu    sync.Mutex
 	known map[string]*entry
-	told  uint64 // how often Forget was called
+	alike map[[sha256.Size]byte]*agentdir.Agent // by what is below the name
+	told  uint64                                // how often Forget was called
 }
 
 type entry struct {
@@ -57,7 +59,7 @@ type entry struct {
 
 // New makes it of a database; changed is told of each file that was changed here.
 func New(db *agents.DB, home *agentdir.Home, changed func(agent string)) *Agents {
-	return &Agents{db: db, home: home, changed: changed, known: map[string]*entry{}}
+	return &Agents{db: db, home: home, changed: changed, known: map[string]*entry{}, alike: map[[sha256.Size]byte]*agentdir.Agent{}}
 }
 
 // Forget makes the next look at an agent's settings ask the database; "" of all.
@@ -143,7 +145,7 @@ func (s *Agents) Settings(ctx context.Context, a *directory.Agent) (*agentdir.Ag
 		return nil, s.fault(a.ID, configFile, err)
 	}
 	next := entry{version: version, defaults: defaults}
-	next.set, next.err = s.home.Judge(a.ID, data)
+	next.set, next.err = s.judge(a.ID, data, defaults)
 	s.keep(a.ID, next, began, told)
 	return next.set, next.err
 }
@@ -296,7 +298,7 @@ func (s *Agents) List(ctx context.Context, after string, limit int) ([]agents.En
 		s.mu.Unlock()
 		if next.version != a.Version || next.defaults != defaults {
 			next = entry{version: a.Version, defaults: defaults}
-			next.set, next.err = s.home.Judge(a.ID, a.Config)
+			next.set, next.err = s.judge(a.ID, a.Config, defaults)
 		}
 		s.keep(a.ID, next, began, told)
 	}
