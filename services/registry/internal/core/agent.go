@@ -7,7 +7,6 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/lease"
-	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/notify"
 	"github.com/theclaw/agents/internal/thread"
@@ -152,24 +151,6 @@ func (c *Core) Forget(id string) {
 			_ = c.Leases.Release(context.Background(), res, rec.Token)
 		}
 	}
-	c.Metrics.LookForLag(c.lags) // the next scrape does not take what was seen a moment ago
+	c.Metrics.LookForLag(c.Dir.Lags) // the next scrape does not take what was seen a moment ago
 	c.Log.Warn("agent directory is gone", "agent_id", id)
-}
-
-// lags tells what started agents have not done yet, for the metrics.
-func (c *Core) lags(ctx context.Context) (obs.Lags, error) {
-	l := obs.Lags{Inbox: map[string]int64{}, Acked: map[string]int64{}, Outbound: map[string]int64{}}
-	c.Dir.Each(ctx, func(a *directory.Agent) {
-		k := a.Known()
-		if !k.Started {
-			return
-		}
-		if k.Head > k.Acked {
-			l.Inbox[a.ID], l.Acked[a.ID] = k.Head-k.Acked, k.Acked
-		}
-		if k.Outbound > 0 {
-			l.Outbound[a.ID] = int64(k.Outbound)
-		}
-	})
-	return l, ctx.Err()
 }

@@ -117,7 +117,7 @@ func New(ctx context.Context, o Options) (*Core, error) {
 		Path: c.Dir.Path, Live: table.Check, OnCommit: c.committed, OnFault: c.broken, MaxOpen: o.MaxOpen, Idle: o.Idle,
 	})
 	c.Store = c.Embedded
-	c.Metrics.LookForLag(c.lags)
+	c.Metrics.LookForLag(c.Dir.Lags)
 	return c, nil
 }
 
