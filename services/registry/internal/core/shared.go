@@ -17,6 +17,7 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/leases"
 	"github.com/theclaw/agents/internal/store/postgres/notify"
 	"github.com/theclaw/agents/internal/store/postgres/story"
+	"github.com/theclaw/agents/internal/store/postgres/workdirs"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
@@ -37,6 +38,9 @@ type Shared struct {
 	// is set before Run.
 	Lapsed func(holder string)
 
+	// Able answers nil when every database answers.
+	Able func(context.Context) error
+
 	c   *Core
 	log *slog.Logger
 }
@@ -52,6 +56,7 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Able = e.Shards().Able
 	dbs, holders := e.Shards(), o.Home.HoldersDir()
 	kept := agents.New(dbs)
 	s.Leases = leases.New(dbs, func(h string) bool { return lease.HolderDead(holders, h) })
@@ -64,6 +69,7 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 		return l, err
 	})
 	c.Store, c.Leases, c.Agents, c.Approvals, c.Quota = e, s.Leases, s.Agents, beside, quota.Shared(beside)
+	c.Workdirs = workdirs.New(dbs)
 	c.Dir = directory.NewShared(o.Home, func(id string) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
 		defer cancel()
