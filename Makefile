@@ -157,7 +157,7 @@ endef
 define AGAIN
 @out=$$(go test -count=1 -v -run '^($(1))$$' $(addprefix ./,$(2)) 2>&1) || { printf '%s\n' "$$out"; exit 1; }; \
 	passed=$$(grep -c '^--- PASS' <<<"$$out" || true); skipped=$$(grep -c -e '--- SKIP' <<<"$$out" || true); \
-	echo "$@ tests=$$passed skipped=$$skipped violations=0"; ((passed > 0))
+	echo "$@ tests=$$passed skipped=$$skipped$$(sed -n 's/^ *[a-z_]*_test\.go:[0-9]*: figures://p' <<<"$$out" | tr -d '\n') violations=0"; ((passed > 0))
 endef
 
 .PHONY: crash-matrix
@@ -245,6 +245,29 @@ canary: build ## secrets in every place that holds one stand nowhere else after 
 .PHONY: inject
 inject: build ## N hostile ids through every field, command and message (whole: N=500)
 	$(call PROVE,TestInject,proofs/inject)
+
+# SECURITY.md, S1 to S10: each by its own name, all by `make safety`.
+.PHONY: s1 s2 s3 s4 s5 s6 s7 s8 s9 s10
+s1:
+	$(call AGAIN,TestDefaultStartListensNowhere|TestTCP.*,cmd/agentd internal/rpc/serve)
+s2:
+	$(call AGAIN,TestTokenFile|TestReadTokenRefuses.*|TestAWrongTokenIsNotRepeated|TestAnotherUserIsRefused|TestClientFollowsARotatedToken|TestTokenRotatesUnderLoad,internal/rpc internal/rpc/serve cmd/agentd)
+s3:
+	$(call AGAIN,TestEveryMethodRefusesEveryWrongCaller|TestEveryCallRefusesEveryWrongCaller|TestNewRefusesAMethodWithoutARule,internal/rpc/serve internal/world)
+s4: sandbox-escape
+s5:
+	$(call AGAIN,TestApproval.*|TestNoAnswerIsNo|TestCommandsAskFirst|TestTheSandboxAsksNobody,services/registry services/runner)
+s6:
+	$(call AGAIN,Test.*,internal/audit)
+s7: canary
+	$(call AGAIN,TestTenThousand.*,internal/route internal/source)
+s8: inject
+s9: canary
+s10: fuzz-ci
+
+.PHONY: safety
+safety: ## each check of SECURITY.md, S1 to S10, in its order (minutes; N=500: S8 whole)
+	@for s in s1 s2 s3 s4 s5 s6 s7 s8 s10; do printf '%-5s' "$${s^^}"; $(MAKE) --no-print-directory $$s | tail -n 2 | paste -sd' '; done
 
 .PHONY: outage
 outage: ## model provider and receiver are away: no attempt is spent
