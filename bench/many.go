@@ -16,7 +16,10 @@ import (
 // at rest.
 func (r *run) agents(ctx context.Context) error {
 	sizes := []many{{1000, 45, 12 * time.Second}, {10_000, 60, time.Minute}}
-	for _, m := range sizes[:r.size(2, 1)] {
+	if r.quick {
+		sizes = []many{{300, 45, 4 * time.Second}}
+	}
+	for _, m := range sizes {
 		r.say("%d agents", m.n)
 		if err := r.many(ctx, m); err != nil {
 			return err

@@ -25,9 +25,39 @@ func (c *Core) Recall(ctx context.Context, found func(*directory.Agent)) {
 			return
 		}
 		if path, err := c.Dir.Path(store.Inbox(a.ID)); err == nil && directory.Stamp(path) == i.Signature {
-			a.Recall(i.Started, i.Head, i.Acked, i.Dead, i.Signature)
+			a.Recall(store.InboxState{Started: i.Started, Head: i.Head, Acked: i.Acked, Dead: i.Dead, LastAt: i.LastAt}, i.Signature)
 		}
 	})
+}
+
+// State answers the state of an inbox, from memory where nothing waits and nobody has
+// written since it was read: then its database stays closed.
+func (c *Core) State(ctx context.Context, a *directory.Agent) (store.InboxState, error) {
+	if c.Shared != nil {
+		st, err := c.Store.State(ctx, a.ID)
+		if err == nil {
+			a.Take(st)
+		}
+		return st, err
+	}
+	path, err := c.Dir.Path(store.Inbox(a.ID))
+	if err != nil {
+		return store.InboxState{}, err
+	}
+	before, open := directory.Stamp(path), c.Embedded.IsOpen(store.Inbox(a.ID))
+	if st, ok := a.Quiet(before); ok {
+		return st, nil
+	}
+	st, err := c.Store.State(ctx, a.ID)
+	if err != nil {
+		return st, err
+	}
+	a.Load(st, before)
+	c.MarkDue(a)
+	if !open && !a.HasWork() { // only read: ten thousand of these need not stay open
+		c.Embedded.Forget(func(r store.Ref) bool { return r == store.Inbox(a.ID) })
+	}
+	return st, nil
 }
 
 // saveInboxes keeps what is known for the next start. The databases are closed
@@ -41,7 +71,7 @@ func (c *Core) saveInboxes() {
 			return
 		}
 		sig, place := a.Place()
-		put = append(put, homedb.Inbox{Agent: a.ID, Settings: sig, Path: place, Signature: directory.Stamp(path), Started: k.Started, Head: k.Head, Acked: k.Acked, Dead: k.Dead})
+		put = append(put, homedb.Inbox{Agent: a.ID, Settings: sig, Path: place, Signature: directory.Stamp(path), Started: k.Started, Head: k.Head, Acked: k.Acked, Dead: k.Dead, LastAt: a.LastAt()})
 	})
 	if err := c.homeDB.SaveInboxes(context.Background(), put); err != nil {
 		c.Log.Warn("what is known of the inboxes is not kept", "error", err)
