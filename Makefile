@@ -25,9 +25,6 @@ AGAINST ?=
 PREFIX ?=
 FUZZTIME ?= 1m
 FUZZRUNS ?= 20000
-# Targets whose one execution takes milliseconds, and how many of them do.
-FUZZSLOW ?= FuzzInspect|FuzzRedact
-FUZZSLOWRUNS ?= 2000
 BENCH ?= .
 PACKAGES ?= ./...
 # Sizes of the proofs, and the seed that replays one.
@@ -93,17 +90,22 @@ test: ## run every test of every module (BUT=regexp leaves packages out, SKIP=re
 race: ## the same with the race detector (needs a C compiler)
 	@CGO_ENABLED=1 go test -race $(MODULES:%=%/...)
 
+# One test program for each package with targets, then each target of it in turn.
+# What an execution costs is mostly the counters of all that the program holds, so a
+# target stands in a package that imports little.
+FUZZ_RUN = grep -rEno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's\#^\./(.*)/[^/]*:[0-9]+:func \#\1 \#' | LC_ALL=C sort | \
+	while read -r dir name; do bin=$(BIN)/fuzz/$${dir//\//-}; [[ $$dir == "$${last-}" ]] || { last=$$dir; go test -c -fuzz . -o "$$bin" "./$$dir"; }; \
+	out=$$(cd "$$dir" && "$$bin" -test.run '^$$' -test.fuzz "^$$name\$$" -test.fuzztime $(1) -test.fuzzminimizetime 100x -test.parallel 2 \
+		-test.fuzzcachedir "$$(go env GOCACHE)/fuzz/theclaw/$$dir" </dev/null 2>&1) || { printf '%s\n' "$$out"; exit 1; }; echo "$$dir $$name"; done
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (default 1m; 20000x counts executions)
-	@{ grep -rEno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . || true; } | sed -E 's#^(.*)/[^/]*:[0-9]+:func #\1 #' | \
-	while read -r dir name; do echo "== $$dir $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null; done
+	@mkdir -p $(BIN)/fuzz; $(call FUZZ_RUN,$(FUZZTIME))
 
 .PHONY: fuzz-ci
-fuzz-ci: ## the same for FUZZRUNS executions of each (default 20000, FUZZSLOWRUNS of slow ones), and one line of figures
-	@n=0; sum=0; while read -r dir name; do runs=$(FUZZRUNS); [[ ! $$name =~ ^($(FUZZSLOW))$$ ]] || runs=$(FUZZSLOWRUNS); \
-	out=$$(go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $${runs}x "$$dir" </dev/null 2>&1) || { printf '%s\n' "$$out"; exit 1; }; n=$$((n + 1)); sum=$$((sum + runs)); \
-	done < <(grep -rEno --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's#^(.*)/[^/]*:[0-9]+:func #\1 #'); \
-	echo "fuzz-ci targets=$$n executions=$$sum failures=0"; ((n > 0))
+fuzz-ci: ## the same for FUZZRUNS executions of each (default 20000), and one line of figures
+	@mkdir -p $(BIN)/fuzz; out=$$($(call FUZZ_RUN,$(FUZZRUNS)x)) || { printf '%s\n' "$$out"; exit 1; }; \
+	n=$$(wc -l <<<"$$out"); echo "fuzz-ci targets=$$n executions=$$((n * $(FUZZRUNS))) failures=0"; ((n > 1))
 
 .PHONY: bench
 bench: build ## measure against the goals and the machine's limits; writes bench/results and the docs
@@ -130,7 +132,7 @@ bench-go: ## Go benchmarks of the hot paths: BENCH=regexp PACKAGES=./internal/..
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PACKAGES)
 
 .PHONY: deploy-check
-deploy-check: ## hold compose file and chart against compose-go, helm and Kubernetes (minutes the first time)
+deploy-check: ## hold compose files and chart against compose-go, helm and Kubernetes (minutes the first time)
 	@cd deploy/check && GOWORK=off go test -count=1 ./...
 
 .PHONY: ci
@@ -256,6 +258,18 @@ mutants: ## take out what holds the promises up, one by one: MUTANTS=10 SEED=
 cluster: build ## 2 registries over PostgreSQL, 4 runners, 2 deliverers; kill each, the database, and fail over: DURATION=20s KILL_EVERY=2s SEED=
 	$(call PROVE,TestCluster.*,proofs/cluster)
 
+.PHONY: streams
+streams: build ## streams, waits and aborts that are told of registries only, while runners die: DURATION=20s KILL_EVERY=2s SEED=
+	$(call PROVE,TestStreams.*,proofs/cluster)
+
+.PHONY: registries
+registries: build ## watchers and callers of three registries that are drained and killed: DURATION=20s KILL_EVERY=2s
+	$(call PROVE,TestRegistries.*,proofs/cluster)
+
+.PHONY: partition
+partition: build ## runners, registries and the database in network namespaces, cut off from each other past their leases: N=6
+	$(call PROVE,TestPartition.*,proofs/cluster)
+
 .PHONY: soak
 soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20
 	$(call PROVE,TestSoak,proofs/soak)
@@ -270,7 +284,7 @@ PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bit
 
 PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUNDS=500' 'bitrot N=20000' \
 	'sim SEEDS=2000' 'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' 'run-ids KILLS=2800' 'lostwake N=2000' 'id-reuse N=200' \
-	'ack-rewind N=1000' 'outside N=2000' sandbox-escape canary 'inject N=500' 'fuzz-ci FUZZRUNS=1000000 FUZZSLOWRUNS=1000000' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=180s KILL_EVERY=2s' 'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
+	'ack-rewind N=1000' 'outside N=2000' sandbox-escape canary 'inject N=500' 'fuzz-ci FUZZRUNS=1000000' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=180s KILL_EVERY=2s' 'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
 
 .PHONY: proofs-ci
 proofs-ci: ## every proof in the size of the merge gate (minutes)

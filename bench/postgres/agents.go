@@ -47,7 +47,7 @@ func (b *bench) among(r *run, n int) (f figures) {
 		dsn := b.database(r)
 		s := newSite(r, b.agentd, dsn)
 		s.start("registry", 1)
-		r.check(makeAgent(r.ctx, s.registry(0), "like"))
+		r.check(makeAgent(r.ctx, s.registry(0), "template-agent"))
 		s.stop("registry")
 		fill(r, dsn, n)
 		for i := range 3 {
@@ -74,9 +74,10 @@ func fill(r *run, dsn string, n int) {
 		"INSERT INTO agent(agent_id) SELECT 'many-' || to_char(i, 'FM000000') FROM generate_series(0, $1::int - 1) i",
 		"INSERT INTO thread(agent_id, thread_id, uuid, desired) SELECT 'many-' || to_char(i, 'FM000000'), 'inbox', md5(i::text), 'started' FROM generate_series(0, $1::int - 1) i",
 		`INSERT INTO subscription(agent_id, thread_id, consumer, handler, filter)
-			SELECT 'many-' || to_char(i, 'FM000000'), 'inbox', consumer, handler, filter FROM generate_series(0, $1::int - 1) i, subscription WHERE agent_id = 'like' AND thread_id = 'inbox'`,
-		`INSERT INTO agent_file(agent_id, name, content, version)
-			SELECT 'many-' || to_char(i, 'FM000000'), name, content, version FROM generate_series(0, $1::int - 1) i, agent_file WHERE agent_id = 'like'`,
+			SELECT 'many-' || to_char(i, 'FM000000'), 'inbox', consumer, handler, filter FROM generate_series(0, $1::int - 1) i, subscription WHERE agent_id = 'template-agent' AND thread_id = 'inbox'`,
+		`INSERT INTO agent_file(agent_id, name, content, version) SELECT id, name, content, encode(sha256(content), 'hex') FROM (
+			SELECT 'many-' || to_char(i, 'FM000000') AS id, name, convert_to(replace(convert_from(content, 'UTF8'), 'template-agent', 'many-' || to_char(i, 'FM000000')), 'UTF8') AS content
+			FROM generate_series(0, $1::int - 1) i, agent_file WHERE agent_id = 'template-agent') f`,
 		`INSERT INTO lease(agent_id, resource, token, holder, address, request_id, ttl_ms, expires_at, released)
 			SELECT 'many-' || to_char(i, 'FM000000'), k || '/many-' || to_char(i, 'FM000000'), 0, '', '', '', 0, clock_timestamp(), true
 			FROM generate_series(0, $1::int - 1) i, unnest(ARRAY['agent', 'deliver']) k`,
@@ -101,8 +102,11 @@ func (f *figures) list(r *run, s *site, n int) {
 	page(1, "")
 	f.page = median(20, func(int) { page(100, "") })
 	f.status = median(50, func(i int) {
-		_, err := agents.GetAgent(r.ctx, &registryv1.GetAgentRequest{AgentId: manyName(i * n / 50)})
+		a, err := agents.GetAgent(r.ctx, &registryv1.GetAgentRequest{AgentId: manyName(i * n / 50)})
 		r.check(err)
+		if a.GetAgent().GetHealth() != registryv1.AgentHealth_AGENT_HEALTH_OK {
+			r.Fatalf("an agent is %v", a)
+		}
 	})
 	whole := func() {
 		seen := 0

@@ -16,9 +16,11 @@ import (
 
 // Statements of bare transactions. The agent is $1, the thread $2 wherever there is one.
 const (
-	fence   = "SELECT 1 FROM lease WHERE agent_id = $1 AND resource = 'agent/' || $1 AND token = 1 AND NOT released AND expires_at > clock_timestamp() FOR SHARE"
-	lazy    = "SELECT 1 FROM lease WHERE agent_id = $1 AND resource = 'agent/' || $1 AND token = 1 AND NOT released AND expires_at > clock_timestamp() AND set_config('synchronous_commit', 'off', true) = 'off' FOR SHARE"
-	hold    = "SELECT uuid, tuple, desired, head, chain, acked, last_at FROM thread WHERE agent_id = $1 AND thread_id = $2 FOR NO KEY UPDATE"
+	leased  = "SELECT 1 FROM lease WHERE agent_id = $1 AND resource = 'agent/' || $1 AND token = 1 AND NOT released AND expires_at > clock_timestamp()"
+	fence   = leased + " FOR SHARE"
+	lazy    = leased + " AND set_config('synchronous_commit', 'off', true) = 'off' FOR SHARE"
+	shown   = "SELECT uuid, tuple, desired, head, chain, acked, last_at FROM thread WHERE agent_id = $1 AND thread_id = $2"
+	hold    = shown + " FOR NO KEY UPDATE"
 	event   = "INSERT INTO event(agent_id, thread_id, id, created_at, source, type, subtype, content, prev, sha256) VALUES($1,$2,$3,'2026-11-22T00:00:00.000000Z','external:bench:bench:dm:p:p','message',NULL,'{\"text\":\"say: hello, how are you today\"}',$4,$4)"
 	dedupe  = "INSERT INTO dedupe(agent_id, thread_id, key, event_id, token) VALUES($1,$2,$3,$4,1)"
 	head    = "UPDATE thread SET head = $3, chain = $4, last_at = '2026-11-22T00:00:00.000000Z' WHERE agent_id = $1 AND thread_id = $2"
@@ -66,13 +68,13 @@ func newBare(r *run, url string, writers int) *bare {
 }
 
 // send makes a transaction of statements in one trip.
-func (b *bare) send(ctx context.Context, c *pgxpool.Conn, end string, list ...call) error {
+func (b *bare) send(ctx context.Context, c *pgxpool.Conn, begin string, list ...call) error {
 	t := &pgx.Batch{}
-	t.Queue("BEGIN")
+	t.Queue(begin)
 	for _, s := range list {
 		t.Queue(s.sql, s.args...)
 	}
-	t.Queue(end)
+	t.Queue("COMMIT")
 	return c.SendBatch(ctx, t).Close()
 }
 
@@ -85,7 +87,7 @@ func do(sql string, args ...any) call { return call{sql, args} }
 
 // unit is one transaction under a lease: an event with its key, head and ack.
 func (b *bare) unit(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error {
-	return b.send(ctx, c, "COMMIT", do(fence, agent), do(hold, agent, inbox), do(event, agent, inbox, n, b.sum),
+	return b.send(ctx, c, "BEGIN", do(fence, agent), do(hold, agent, inbox), do(event, agent, inbox, n, b.sum),
 		do(dedupe, agent, inbox, fmt.Sprint("k", n), n), do(head, agent, inbox, n, b.sum), do(acked, agent, inbox, n))
 }
 
@@ -93,24 +95,24 @@ func (b *bare) unit(ctx context.Context, c *pgxpool.Conn, agent string, n int64)
 func (b *bare) message(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error {
 	key := fmt.Sprintf("0123456789abcdef-%d", n)
 	first, second := 2*n-1, 2*n
-	if err := b.send(ctx, c, "COMMIT", do(hold, agent, inbox), do(event, agent, inbox, n, b.sum), do(dedupe, agent, inbox, "push:"+key, n), do(head, agent, inbox, n, b.sum), do(due, agent)); err != nil {
+	if err := b.send(ctx, c, "BEGIN", do(hold, agent, inbox), do(event, agent, inbox, n, b.sum), do(dedupe, agent, inbox, "push:"+key, n), do(head, agent, inbox, n, b.sum), do(due, agent)); err != nil {
 		return err
 	}
 	if _, err := c.Exec(ctx, look, agent, n); err != nil {
 		return err
 	}
-	if err := b.send(ctx, c, "COMMIT", do(fence, agent), do(hold, agent, inbox), do(read, agent, inbox, n-1)); err != nil {
+	if err := b.send(ctx, c, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", do(leased, agent), do(shown, agent, inbox), do(read, agent, inbox, n-1)); err != nil {
 		return err
 	}
-	if err := b.send(ctx, c, "COMMIT", do(fence, agent), do(hold, agent, peers), do(event, agent, peers, first, b.sum), do(dedupe, agent, peers, key+":in", first),
+	if err := b.send(ctx, c, "BEGIN", do(lazy, agent), do(hold, agent, peers), do(event, agent, peers, first, b.sum), do(dedupe, agent, peers, key+":in", first),
 		do(turn, agent, peers, key, n), do(head, agent, peers, first, b.sum)); err != nil {
 		return err
 	}
-	if err := b.send(ctx, c, "COMMIT", do(fence, agent), do(hold, agent, peers), do(step, agent, peers, key), do(event, agent, peers, second, b.sum), do(dedupe, agent, peers, key+":out", second),
+	if err := b.send(ctx, c, "BEGIN", do(fence, agent), do(hold, agent, peers), do(step, agent, peers, key), do(event, agent, peers, second, b.sum), do(dedupe, agent, peers, key+":out", second),
 		do(skipped, agent, peers, second, key), do(ended, agent, peers, key, second), do(head, agent, peers, second, b.sum)); err != nil {
 		return err
 	}
-	return b.send(ctx, c, "COMMIT", do(fence, agent), do(hold, agent, inbox), do(fate, agent, inbox, n, key), do(acked, agent, inbox, n), do(settled, agent))
+	return b.send(ctx, c, "BEGIN", do(lazy, agent), do(hold, agent, inbox), do(fate, agent, inbox, n, key), do(acked, agent, inbox, n), do(settled, agent))
 }
 
 // drive lets writers make one after the other for a while.

@@ -11,10 +11,10 @@
 //
 //	push    T0      event, key, head, agent due
 //	look            the holder is told that there is more (waits for no disk)
-//	open            what has no fate is read under the fence
-//	claim   T1, T2  event in the conversation, key, turn, head
+//	open            what has no fate is read under the lease (writes nothing)
+//	claim   T1, T2  event in the conversation, key, turn, head (waits for no disk)
 //	end     T7      answer's step, reply, key, delivery, turn, head
-//	settle  T8      fate, ack, agent not due
+//	settle  T8      fate, ack, agent not due (waits for no disk)
 //
 // Each makes the rows that stand here. A bare message is the same six, with the same
 // rows and locks and waiting for the disk where the runtime waits, each sent as one
@@ -52,7 +52,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if err := f.Parse(args); err != nil {
 		return 2
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Minute)
 	defer cancel()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM) // what was started is ended
 	defer stop()

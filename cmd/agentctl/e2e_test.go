@@ -33,7 +33,8 @@ type suite struct {
 	passed  []string
 	failed  []string
 	skipped []string // with the reason
-	guarded int      // lines of the passed that are for another topology
+	ends    []string // of the passed those that ended early, with the reason
+	left    int      // commands of the passed that were not run here
 }
 
 // runSuite runs the chosen scripts and prints one line of figures.
@@ -108,9 +109,6 @@ func (s script) Skip(args ...any) {
 	s.T.Skip(args...)
 }
 
-// guard is a line that is for some topologies only.
-var guard = regexp.MustCompile(`(?m)^\[(!?)(embedded|split|cluster)\] `)
-
 func (s *suite) ended(t *testing.T, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,20 +121,76 @@ func (s *suite) ended(t *testing.T, name string) {
 		if err != nil {
 			t.Error(err)
 		}
-		for _, m := range guard.FindAllSubmatch(text, -1) {
-			if (string(m[2]) == string(s.kind)) == (string(m[1]) == "!") {
-				s.guarded++
-			}
+		left, why := s.leftOut(string(text))
+		s.left += left
+		if why != "" {
+			s.ends = append(s.ends, name+": "+why)
 		}
 	}
 }
 
+// guard is a line that is for some topologies only; the last group is the reason of a
+// script that ends there.
+var guard = regexp.MustCompile(`^\[(!?)(embedded|split|cluster)\] (?:stop '(.*)')?`)
+
+// leftOut counts the commands of a script that this topology does not run, and answers
+// why it ended early if it did.
+func (s *suite) leftOut(script string) (left int, why string) {
+	for line := range strings.Lines(script) {
+		m := guard.FindStringSubmatch(line)
+		runs := m == nil || (m[2] == string(s.kind)) == (m[1] == "")
+		switch {
+		case strings.HasPrefix(line, "-- "):
+			return left, why
+		case strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#"):
+		case m != nil && m[3] != "":
+			if runs && why == "" {
+				why = m[3]
+			}
+		case why != "" || !runs:
+			left++
+		}
+	}
+	return left, why
+}
+
 func (s *suite) print() {
-	fmt.Printf("e2e topology=%s scripts=%d passed=%d failed=%d skipped=%d lines_left_out=%d\n", s.kind,
-		len(s.passed)+len(s.failed)+len(s.skipped), len(s.passed), len(s.failed), len(s.skipped), s.guarded)
+	fmt.Printf("e2e topology=%s scripts=%d passed=%d failed=%d skipped=%d ended_early=%d lines_left_out=%d\n", s.kind,
+		len(s.passed)+len(s.failed)+len(s.skipped), len(s.passed), len(s.failed), len(s.skipped), len(s.ends), s.left)
 	for _, why := range slices.Sorted(slices.Values(s.skipped)) {
 		fmt.Println("e2e skipped", why)
 	}
+	for _, why := range slices.Sorted(slices.Values(s.ends)) {
+		fmt.Println("e2e ended early", why)
+	}
+}
+
+// golden is the file that holds for this topology: its own one only where it has to say
+// something else than the others.
+func (s *suite) golden(name, got string) string {
+	own := filepath.Join(string(s.kind), name)
+	if *update && s.kind != topology.Embedded {
+		if goldenSays(name) == got {
+			return name
+		}
+		if err := os.MkdirAll(filepath.Join(here, "testdata", "golden", string(s.kind)), 0o755); err != nil {
+			return err.Error()
+		}
+		return own
+	}
+	if goldenSays(own) != "" {
+		return own
+	}
+	return name
+}
+
+// goldenSays is the text of a golden file, nothing when there is none.
+func goldenSays(name string) string {
+	b, err := os.ReadFile(filepath.Join(here, "testdata", "golden", name))
+	if err != nil {
+		return ""
+	}
+	return string(b)
 }
 
 // site is the services of one script.

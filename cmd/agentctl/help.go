@@ -14,7 +14,7 @@ const columns = 80
 // sections are the commands in the order in which one needs them.
 var sections = []struct{ id, title, commands string }{
 	{"talk", "Talk:", "up chat send agent run cancel"},
-	{"agents", "Agents:", "init list start stop status top config file memory context providers bootstrap cmds"},
+	{"agents", "Agents:", "init list start stop rm status top config file memory context providers bootstrap cmds"},
 	{"account", "What happened:", "explain turns threads events errors usage approvals audit dlq lease"},
 	{"home", "The home:", "doctor backup restore fsck migrate migrate-store prune export erase drill"},
 	{"services", "The services:", "ready log profile certs token"},

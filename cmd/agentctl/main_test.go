@@ -45,9 +45,7 @@ func built(t interface{ Fatalf(string, ...any) }) string {
 		if programs.dir, programs.err = os.MkdirTemp("", "claw"); programs.err != nil {
 			return
 		}
-		c := exec.Command("go", "build", "-o", programs.dir+string(filepath.Separator), ".", "../agent", "../agentd")
-		if out, err := c.CombinedOutput(); err != nil {
-			programs.err = &buildError{string(out)}
+		if programs.err = programsInto(programs.dir); programs.err != nil {
 			return
 		}
 		programs.err = os.Chmod(programs.dir, 0o755) // other users start them too
@@ -56,6 +54,24 @@ func built(t interface{ Fatalf(string, ...any) }) string {
 		t.Fatalf("build the programs: %v", programs.err)
 	}
 	return programs.dir
+}
+
+// programsInto copies what stands in the directory PROGRAMS, or builds it.
+func programsInto(dir string) error {
+	from := os.Getenv("PROGRAMS")
+	if from == "" {
+		c := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "../agent", "../agentd")
+		if out, err := c.CombinedOutput(); err != nil {
+			return &buildError{string(out)}
+		}
+		return nil
+	}
+	for _, name := range []string{"agentctl", "agent", "agentd"} {
+		if out, err := exec.Command("cp", filepath.Join(from, name), dir).CombinedOutput(); err != nil {
+			return &buildError{string(out)}
+		}
+	}
+	return nil
 }
 
 type buildError struct{ out string }
@@ -98,13 +114,14 @@ func normal(text, work string) string {
 }
 
 // golden compares a stream of the last command with a golden file, without what
-// varies: golden stdout NAME.
+// varies: golden stdout NAME. Where a topology has a file of that name of its own, that
+// one counts.
 func golden(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: golden stdout|stderr NAME")
 	}
 	got := normal(ts.ReadFile(args[0]), ts.Getenv("WORK"))
-	if diff := goldenDiff(args[1], got); diff != "" {
+	if diff := goldenDiff(ts.Value(siteKey{}).(*site).suite.golden(args[1], got), got); diff != "" {
 		ts.Fatalf("%s differs (-want +got; go test -update writes it):\n%s", args[1], diff)
 	}
 }

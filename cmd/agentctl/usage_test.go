@@ -60,6 +60,9 @@ func leaves(c *cobra.Command) []*cobra.Command {
 		return []*cobra.Command{c}
 	}
 	var all []*cobra.Command
+	if c.Name() == "agent" { // it runs a turn, and has a command below it
+		all = append(all, c)
+	}
 	for _, sub := range c.Commands() {
 		all = append(all, leaves(sub)...)
 	}
@@ -78,7 +81,7 @@ func words(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1
 // good are arguments with which each command gets as far as its first call. The
 // keys are checked against the command tree: a new command needs a row.
 var good = map[string][]string{
-	"agent": {"--message=hi", "--agent=a1"}, "cancel": {"a1", "1"}, "run abort": {"a1", "r"}, "run stream": {"a1", "r"}, "run wait": {"a1", "r"}, "top": {},
+	"agent": {"--message=hi", "--agent=a1"}, "agent rm": {"--yes", "a1"}, "rm": {"--yes", "a1"}, "cancel": {"a1", "1"}, "run abort": {"a1", "r"}, "run stream": {"a1", "r"}, "run wait": {"a1", "r"}, "top": {},
 	"approvals approve": {"x"}, "approvals deny": {"x"}, "approvals list": {}, "approvals watch": {}, "audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
 	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
@@ -184,7 +187,7 @@ func TestUsageErrors(t *testing.T) {
 		"thread pop --thread t --last-event-id 0", "thread pop --thread t --consumer c", "thread subscribe --thread t --consumer c",
 		"thread subscribe --thread t --handler h", "thread subscribe --thread t --consumer a/b --handler h",
 		"thread subscribe --thread t --consumer c --handler h --filter x", "thread unsubscribe --thread t", "thread info", "thread dispatch",
-		"agent", "agent a1", "agent --message x", "agent a1 --agent a1 --message x", "agent a1 --message x --thread a/b", "agent a1 --message x --verbose",
+		"agent", "agent rm", "agent rm a1", "rm", "rm a1", "rm ../x --yes", "agent a1", "agent --message x", "agent a1 --agent a1 --message x", "agent a1 --message x --thread a/b", "agent a1 --message x --verbose",
 		"agent a1 --message x --idempotency-key=", "agent a1 --message x --timeout 48h", "agent --agent ../x --message x", "chat a1 --thread A",
 		"run", "run wait", "run wait a1", "run wait a1 r --timeout 48h", "run stream a1 r --after x", "cancel a1", "cancel a1 x", "cancel a1 0", "top --every 10ms",
 		"backup", "backup x.tar --agent ../x", "restore", "restore x.tar --agent=", "restore x.tar --as ../x", "restore x.tar --as=",

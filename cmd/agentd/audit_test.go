@@ -14,6 +14,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/proofs/drill"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -71,20 +72,7 @@ func (a *audit) settled(id string) {
 // invariants runs the checker over the databases themselves (RELIABILITY 6).
 func (a *audit) invariants() {
 	a.Helper()
-	o := invariant.Options{Live: true, Drained: true, Runs: a.ran, History: &invariant.History{}}
-	arrivals, plain, seen := a.sink.Arrivals(""), map[string]int{}, map[string]bool{}
-	for _, s := range arrivals {
-		if !s.MaybeDuplicate {
-			plain[s.Key]++
-		}
-	}
-	for _, s := range arrivals {
-		// A zombie's send may arrive after its flagged repeat: one of the two must
-		// be flagged, and it does not matter which.
-		flag := seen[s.Key] && plain[s.Key] <= 1
-		seen[s.Key] = true
-		o.Sink = append(o.Sink, invariant.Arrival{Key: s.Key, MaybeDuplicate: flag, Agent: s.AgentID, Thread: s.ThreadID, EventID: s.EventID})
-	}
+	o := invariant.Options{Live: true, Drained: true, Runs: a.ran, History: &invariant.History{}, Sink: drill.Arrivals(a.sink), DSNs: a.dsns}
 	for _, m := range a.sent {
 		if m.id > 0 {
 			o.History.Pushes = append(o.History.Pushes, invariant.Push{Agent: m.agent, Key: m.key(), IDs: []int64{m.id}})
@@ -253,9 +241,13 @@ func (a *audit) same(what string, got, want []int64) {
 func (a *audit) tools(id string, ms []*message) {
 	a.Helper()
 	ran := map[string]int{}
-	data, err := os.ReadFile(filepath.Join(a.site.Home, "agents", id, "workdir", "ran.txt"))
-	if err != nil && !os.IsNotExist(err) {
-		a.Fatal(err)
+	var data []byte
+	for _, home := range append(slices.Clone(a.homes), a.site.Home) {
+		part, err := os.ReadFile(filepath.Join(home, "agents", id, "workdir", "ran.txt"))
+		if err != nil && !os.IsNotExist(err) {
+			a.Fatal(err)
+		}
+		data = append(data, part...)
 	}
 	for line := range strings.Lines(string(data)) {
 		key, idempotency, _ := strings.Cut(strings.TrimSpace(line), " ")

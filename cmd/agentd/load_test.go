@@ -48,6 +48,9 @@ type load struct {
 	mode string // of the queue; empty: followup
 	sent []*message
 	wg   sync.WaitGroup
+
+	dsns  []string // where several registries keep the agents; none: in the site's home
+	homes []string // where tools run; none: the site's home
 }
 
 // send pushes messages, each conversation in its order and all conversations at

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 		if spec := os.Getenv(failpoint); spec != "" {
 			arm(spec)
 		}
+		if dir := os.Getenv(traps); dir != "" {
+			lookOut(dir)
+		}
 		os.Exit(Main(os.Args[1:], os.Getenv, os.Stderr))
 	}
 	os.Exit(m.Run())

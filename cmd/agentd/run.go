@@ -20,8 +20,10 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing/export"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/rpc/mtls"
 	"github.com/theclaw/agents/internal/rpc/process"
 	"github.com/theclaw/agents/internal/rpc/serve"
@@ -33,13 +35,14 @@ type env struct {
 	options
 	homeDir  *agentdir.Home
 	log      *slog.Logger
-	redactor *obs.Redactor
+	redactor *redact.Redactor
 	metrics  *prometheus.Registry
 	process  *process.Service
 	traces   *export.Export            // nil: off
 	traced   map[string]export.Service // by the name of the service
 	abort    <-chan struct{}
 	listener net.Listener // of a worker, bound before its registry is told of it; else nil
+	desk     *direct.Desk // of the registry in this process; nil: there is none, or its calls are traced
 
 	mu      sync.Mutex
 	servers []*serve.Server
@@ -103,7 +106,7 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 }
 
 func newEnv(o options, stderr io.Writer) (*env, error) {
-	e := &env{options: o, redactor: obs.NewRedactor(), metrics: obs.NewRegistry()}
+	e := &env{options: o, redactor: redact.New(), metrics: obs.NewRegistry()}
 	level := new(slog.LevelVar)
 	level.Set(o.logLevel)
 	var err error
@@ -125,6 +128,9 @@ func newEnv(o options, stderr io.Writer) (*env, error) {
 	names := make([]string, len(o.services))
 	for i, s := range o.services {
 		names[i] = s.name
+	}
+	if len(o.services) > 1 && o.registry == "" && e.traces == nil {
+		e.desk = direct.NewDesk()
 	}
 	e.process = process.New(process.Options{Version: versionText(), Services: names, Level: level, Logger: e.log, Started: time.Now()})
 	if e.homeDir, err = agentdir.OpenHome(o.home); err != nil {
@@ -172,6 +178,9 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 		Logger: e.log, Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": s.name}, e.metrics),
 		Stats: e.traced[s.name].Server, Grace: e.grace, Abort: e.abort,
 	}
+	if s.name == "registry" {
+		o.Desk = e.desk
+	}
 	srv, err := serve.New(o)
 	if err != nil {
 		cancel()
@@ -183,7 +192,7 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 	runs := []func(context.Context) error{srv.Run}
 	if e.listen != "" && (len(e.services) == 1 || s.name == "registry") {
 		// Profiles and log levels are for who owns the socket.
-		o.Services, o.Policy = []serve.Registrar{c.register}, c.policy
+		o.Services, o.Policy, o.Desk = []serve.Registrar{c.register}, c.policy, nil
 		tcp, err := e.serveTCP(s.name, o)
 		if err != nil {
 			cancel()

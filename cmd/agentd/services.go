@@ -16,6 +16,7 @@ import (
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/services/deliverer"
 	"github.com/theclaw/agents/services/registry"
@@ -77,6 +78,7 @@ func makeRegistry(ctx context.Context, e *env, name string) (component, error) {
 // registry and an identity in its leases.
 type worker struct {
 	conn    *grpc.ClientConn
+	calls   grpc.ClientConnInterface // the connection, or the desk of this process before it
 	holder  *lease.Holder
 	address string
 }
@@ -100,6 +102,10 @@ func (e *env) newWorker(name string) (worker, error) {
 	if w.conn, err = e.dialRegistry(name); err != nil {
 		return worker{}, errors.Join(err, w.holder.Close())
 	}
+	w.calls = w.conn
+	if e.desk != nil {
+		w.calls = &direct.Conn{Desk: e.desk, As: rpc.Identity{Kind: rpc.Service, Name: name}, Far: w.conn}
+	}
 	return w, nil
 }
 
@@ -119,7 +125,7 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 		Address: w.address, TTL: e.ttl, Grace: e.grace, ProvidersFile: filepath.Join(e.home, "providers.yaml"),
 		Sandbox: sandbox.Options{Forbidden: []string{e.homeDir.RunDir(), e.homeDir.TLSDir(), e.options.tls, e.homeDir.AuditDir()}},
 	}, runner.Deps{
-		Registry: w.conn, Holder: w.holder.ID(), Getenv: e.getenv, Abort: e.abort,
+		Registry: w.calls, Holder: w.holder.ID(), Getenv: e.getenv, Abort: e.abort,
 		Trace:   e.traced[name].Tracer,
 		Metrics: obs.NewRunnerMetrics(e.metrics), Logger: e.log.With("service", "runner"),
 	})
@@ -160,7 +166,7 @@ func makeDeliverer(_ context.Context, e *env, name string) (component, error) {
 	s := deliverer.New(deliverer.Config{
 		Address: w.address, BootID: bootID(), Grace: e.grace, TTL: e.ttl,
 	}, deliverer.Deps{
-		Registry: w.conn, Holder: w.holder.ID(), Abort: e.abort, Resolve: e.resolve, Environ: os.Environ(), Redactor: e.redactor,
+		Registry: w.calls, Holder: w.holder.ID(), Abort: e.abort, Resolve: e.resolve, Environ: os.Environ(), Redactor: e.redactor,
 		Trace:   e.traced[name].Tracer,
 		Metrics: obs.NewDelivererMetrics(e.metrics), Logger: e.log.With("service", "deliverer"),
 	})

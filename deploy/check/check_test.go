@@ -1,4 +1,4 @@
-// Package check holds the compose file and the chart against the libraries of those
+// Package check holds the compose files and the chart against the libraries of those
 // who read them: compose-go, helm, and the types of Kubernetes. These are large, so
 // this is a module of its own, outside of the workspace: `make deploy-check`.
 package check
@@ -73,6 +73,16 @@ func TestCompose(t *testing.T) {
 // render answers the chart's objects by kind, each decoded strictly into its type.
 func render(t *testing.T, values map[string]any) map[string]any {
 	t.Helper()
+	out := map[string]any{}
+	for name, object := range renderAll(t, values) {
+		out[strings.Split(name, " ")[0]] = object
+	}
+	return out
+}
+
+// renderAll answers them by kind and name.
+func renderAll(t *testing.T, values map[string]any) map[string]any {
+	t.Helper()
 	chart, err := loader.LoadDir("../helm")
 	if err != nil {
 		t.Fatal(err)
@@ -87,29 +97,34 @@ func render(t *testing.T, values map[string]any) map[string]any {
 	}
 	out := map[string]any{}
 	for name, text := range files {
-		if strings.HasSuffix(name, ".txt") || strings.TrimSpace(text) == "" || strings.HasSuffix(name, ".tpl") {
+		if strings.HasSuffix(name, ".txt") || strings.HasSuffix(name, ".tpl") {
 			continue
 		}
-		var kind struct {
-			Kind string `json:"kind"`
+		for doc := range strings.SplitSeq(text, "\n---\n") {
+			var head struct {
+				Kind     string `json:"kind"`
+				Metadata struct {
+					Name string `json:"name"`
+				} `json:"metadata"`
+			}
+			if err := yaml.Unmarshal([]byte(doc), &head); err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, doc)
+			}
+			if head.Kind == "" {
+				continue // only comments are left
+			}
+			object := map[string]any{
+				"StatefulSet": &appsv1.StatefulSet{}, "Deployment": &appsv1.Deployment{}, "ServiceAccount": &corev1.ServiceAccount{}, "Service": &corev1.Service{},
+				"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "NetworkPolicy": &networkingv1.NetworkPolicy{}, "ConfigMap": &corev1.ConfigMap{},
+			}[head.Kind]
+			if object == nil {
+				t.Fatalf("%s: unknown kind %q", name, head.Kind)
+			}
+			if err := yaml.UnmarshalStrict([]byte(doc), object); err != nil {
+				t.Errorf("%s: %v\n%s", name, err, doc)
+			}
+			out[head.Kind+" "+head.Metadata.Name] = object
 		}
-		if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, text)
-		}
-		if kind.Kind == "" {
-			continue // only comments are left
-		}
-		object := map[string]any{
-			"StatefulSet": &appsv1.StatefulSet{}, "ServiceAccount": &corev1.ServiceAccount{}, "Service": &corev1.Service{},
-			"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
-		}[kind.Kind]
-		if object == nil {
-			t.Fatalf("%s: unknown kind %q", name, kind.Kind)
-		}
-		if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, text)
-		}
-		out[kind.Kind] = object
 	}
 	return out
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/backup/archive"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 )
@@ -57,21 +57,21 @@ func forge(t testing.TB, entries ...*tar.Header) []byte {
 			t.Fatal(err)
 		}
 	}
-	put(&tar.Header{Name: headName, Typeflag: tar.TypeReg}, []byte(`{"format":1,"agents":["a1"]}`))
-	var m manifest
+	put(&tar.Header{Name: archive.HeadName, Typeflag: tar.TypeReg}, []byte(`{"format":1,"agents":["a1"]}`))
+	var m archive.Manifest
 	for _, h := range entries {
 		body := []byte("x")
 		if h.Typeflag != tar.TypeReg {
 			body = nil
 		}
 		put(h, body)
-		m.Files = append(m.Files, entry{h.Name, int64(len(body)), fmt.Sprintf("%x", sha256.Sum256(body))})
+		m.Files = append(m.Files, archive.Entry{Name: h.Name, Size: int64(len(body)), SHA256: fmt.Sprintf("%x", sha256.Sum256(body))})
 	}
 	last, err := json.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(&tar.Header{Name: manifestName, Typeflag: tar.TypeReg}, last)
+	put(&tar.Header{Name: archive.ManifestName, Typeflag: tar.TypeReg}, last)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -179,29 +179,4 @@ func TestAllOrNone(t *testing.T) {
 	if got := left(t, h); len(got) != 1 {
 		t.Errorf("left %v", got)
 	}
-}
-
-// S10: whatever a tar holds, reading it ends without a panic, what is refused is
-// refused in words, and what is taken names agents by ids and holds no more bytes
-// than there are.
-func FuzzInspect(f *testing.F) {
-	f.Add(forge(f, &tar.Header{Name: "agents/a1/USAGE.md", Typeflag: tar.TypeReg}))
-	f.Add([]byte("x"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := Inspect(t.Context(), bytes.NewReader(b))
-		if err != nil {
-			if err.Error() == "" {
-				t.Error("an error without words")
-			}
-			return
-		}
-		for _, id := range got.Agents {
-			if err := layout.ValidID(id); err != nil {
-				t.Error(err)
-			}
-		}
-		if got.Bytes < 0 || got.Bytes > int64(len(b)) {
-			t.Errorf("%d bytes of %d", got.Bytes, len(b))
-		}
-	})
 }

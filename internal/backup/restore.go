@@ -16,6 +16,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/backup/archive"
 	"github.com/theclaw/agents/internal/backup/settle"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
@@ -55,7 +56,7 @@ func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (
 	defer func() { err = agentdir.Fault(errors.Join(err, s.close())) }()
 	floors := map[string]settle.Floor{}
 	var ids []string
-	_, m, err := read(ctx, in, func(h head) error {
+	_, m, err := archive.Read(ctx, in, func(h archive.Head) error {
 		if ids, err = c.of(h); err != nil {
 			return err
 		}
@@ -71,7 +72,7 @@ func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (
 		}
 		return nil
 	}, func(e *tar.Header, body io.Reader) error {
-		id, rest, err := split(e.Name)
+		id, rest, err := archive.Split(e.Name)
 		if err != nil || !slices.Contains(ids, id) {
 			return err
 		}
@@ -89,7 +90,7 @@ func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (
 			err = s.sync(id)
 		}
 		if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
-			return nil, fault.Wrap(damaged("agent '"+id+"' has a damaged or missing database"), err)
+			return nil, fault.Wrap(archive.Damaged("agent '"+id+"' has a damaged or missing database"), err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("restore agent %s: %w", id, err)
@@ -111,7 +112,7 @@ func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (
 }
 
 // of answers the agents to restore out of a backup.
-func (c Choice) of(h head) ([]string, error) {
+func (c Choice) of(h archive.Head) ([]string, error) {
 	ids := slices.Compact(slices.Sorted(slices.Values(c.Agents)))
 	if len(ids) == 0 {
 		ids = slices.Compact(slices.Sorted(slices.Values(h.Agents)))

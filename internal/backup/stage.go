@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/backup/archive"
 	"github.com/theclaw/agents/internal/fault"
 )
 
@@ -69,10 +70,10 @@ const magic = "SQLite format 3\x00"
 // put writes one file below the agent's name.
 func (s *stage) put(id, rest string, e *tar.Header, body io.Reader) (err error) {
 	name := path.Join(id, rest)
-	if isDatabase(rest) { // SQLite would take a short file for an empty database
+	if archive.IsDatabase(rest) { // SQLite would take a short file for an empty database
 		r := bufio.NewReader(body)
 		if b, err := r.Peek(len(magic)); err != nil || string(b) != magic {
-			return damaged(e.Name + " is no database")
+			return archive.Damaged(e.Name + " is no database")
 		}
 		body = r
 	}

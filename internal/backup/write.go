@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/backup/archive"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
@@ -77,8 +78,8 @@ func Write(ctx context.Context, out io.Writer, from Source, what Selection) (err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(copies)) }()
 	w := &writer{tar: tar.NewWriter(out), copies: copies, now: time.Now().UTC()}
-	h := head{Format: format, CreatedAt: w.now, Agents: ids, Workdir: what.Workdir}
-	if err := w.json(headName, h); err != nil {
+	h := archive.Head{Format: archive.Format, CreatedAt: w.now, Agents: ids, Workdir: what.Workdir}
+	if err := w.json(archive.HeadName, h); err != nil {
 		return err
 	}
 	for _, id := range ids {
@@ -89,7 +90,7 @@ func Write(ctx context.Context, out io.Writer, from Source, what Selection) (err
 	if w.manifest.Tokens, err = tokens(ctx, from, ids); err != nil {
 		return err
 	}
-	if err := w.json(manifestName, w.manifest); err != nil {
+	if err := w.json(archive.ManifestName, w.manifest); err != nil {
 		return err
 	}
 	if err := w.tar.Close(); err != nil {
@@ -118,7 +119,7 @@ type writer struct {
 	tar      *tar.Writer
 	copies   string
 	now      time.Time
-	manifest manifest
+	manifest archive.Manifest
 }
 
 func (w *writer) agent(ctx context.Context, home *agentdir.Home, id string, workdir bool) error {
@@ -172,7 +173,7 @@ func (w *writer) thread(ctx context.Context, id, thread, dir string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	to := filepath.Join(w.copies, database)
+	to := filepath.Join(w.copies, archive.Database)
 	err := snapshot.Copy(ctx, dir, to)
 	switch {
 	case errors.Is(err, store.ErrNotFound) && thread != "inbox":
@@ -188,7 +189,7 @@ func (w *writer) thread(ctx context.Context, id, thread, dir string) error {
 		return err
 	}
 	// A name less is a file less to be left behind.
-	err = errors.Join(os.Remove(to), w.file(path.Join("agents", id, thread, database), f))
+	err = errors.Join(os.Remove(to), w.file(path.Join("agents", id, thread, archive.Database), f))
 	return errors.Join(err, f.Close())
 }
 
@@ -207,7 +208,7 @@ func (w *writer) files(ctx context.Context, root *os.Root, id, top string) error
 			return nil
 		}
 		full := path.Join("agents", id, name)
-		if _, _, err := split(full); err != nil {
+		if _, _, err := archive.Split(full); err != nil {
 			return nil // a name that no restore would take
 		}
 		f, err := root.Open(name)
@@ -243,7 +244,7 @@ func (w *writer) entry(name string, size, mode int64, r io.Reader) error {
 	if n != size {
 		return fault.New(codes.Aborted, fault.InvalidArgument, name+" shrank while it was read", "try again")
 	}
-	w.manifest.Files = append(w.manifest.Files, entry{name, size, hex.EncodeToString(sum.Sum(nil))})
+	w.manifest.Files = append(w.manifest.Files, archive.Entry{Name: name, Size: size, SHA256: hex.EncodeToString(sum.Sum(nil))})
 	return nil
 }
 

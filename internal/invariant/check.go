@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/invariant/database"
 	"github.com/theclaw/agents/internal/invariant/record"
 	"github.com/theclaw/agents/internal/invariant/setting"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
@@ -45,7 +46,10 @@ type Options struct {
 	Live     bool   // services may be at work in the home
 	Drained  bool   // nothing may be without a fate or unsent any more
 	UserHome string // what ~/ stands for in inbox.path
-	Now      time.Time
+	// DSNs are the URLs of the databases where several registries keep the agents; of
+	// the home only files are looked at.
+	DSNs []string
+	Now  time.Time
 
 	Sink     []Arrival // what receivers saw, in order; nil: not known
 	History  *History  // what clients were told; nil: not known
@@ -126,13 +130,18 @@ func Check(ctx context.Context, home layout.Home, o Options) ([]Finding, Stats, 
 		read.Search = append(read.Search, k.Text)
 	}
 	var err error
-	if c.home, err = snapshot.Read(ctx, home, read); err != nil {
+	if len(o.DSNs) > 0 {
+		c.home, err = database.Read(ctx, o.DSNs, read)
+	} else {
+		c.home, err = snapshot.Read(ctx, home, read)
+	}
+	if err != nil {
 		return nil, c.stats, fmt.Errorf("read home: %w", err)
 	}
 	c.count()
 	records := record.All(c.home)
 	for _, a := range c.home.Agents {
-		if what, fix := setting.Problem(home, a.ID); what != "" {
+		if what, fix := setting.Problem(home, a); what != "" {
 			c.findings = append(c.findings, Finding{"config", a.ID, "", 0, "the settings cannot be read: " + what, fix, Violation})
 		}
 		for _, d := range a.All() {
@@ -161,6 +170,7 @@ func Check(ctx context.Context, home layout.Home, o Options) ([]Finding, Stats, 
 func (c *check) agent(a *snapshot.Agent) {
 	if sound(a.Inbox) {
 		c.i1(a.Inbox)
+		c.i20(a)
 		c.i3Inbox(a)
 		c.i3Lost(a)
 	}
@@ -204,6 +214,9 @@ func (c *check) count() {
 
 // report notes a violation in a database.
 func (c *check) report(invariant string, d *snapshot.DB, event int64, fix, format string, args ...any) {
+	if c.home.Shared { // nothing repairs a database
+		fix = "keep a dump of the database and report it; other agents are not touched"
+	}
 	c.findings = append(c.findings, Finding{invariant, d.Agent, d.Thread, event, fmt.Sprintf(format, args...), fix, Violation})
 }
 

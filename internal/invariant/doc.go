@@ -14,11 +14,15 @@
 //	I3  one fate, one reply     I10 repeats are flagged     I17 chain and file
 //	I4  tokens never fall       I11 order                   I18 the external tool's view
 //	I5  fences cover commits    I12 no turn stays claimed   I19 nothing left behind
-//	I6  one holder per token    I13 the backlog drains      I20 stop and start
+//	I6  one holder per token    I13 the backlog drains      I20 stop, start, who has work
 //	I7  acks never pass, fall   I14 contexts are separate
 //
 // What is harmless by itself is a warning: a line that a crash left out of
 // events.jsonl, a file of a cut-off write. It is looked for where nobody works.
+//
+// The same holds where several registries keep their agents in PostgreSQL: Options.DSNs
+// names the databases, and the same functions judge what package database reads there. All
+// but the file of I17, I18 and what I19 finds in directories is asked of them.
 //
 // Nothing is ever changed here; package repair does that. A database that cannot
 // be read is one finding of I17 or I18, and is left out of the others.

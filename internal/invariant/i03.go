@@ -75,7 +75,7 @@ func (c *check) i3Thread(d *snapshot.DB) {
 // i3Lost: what a thread has worked on, its inbox has had. Ids that a restore left
 // out are below the next one. At work the threads are read later than the inbox.
 func (c *check) i3Lost(a *snapshot.Agent) {
-	if c.o.Live {
+	if c.o.Live && !c.home.Shared {
 		return
 	}
 	for _, d := range a.Threads {

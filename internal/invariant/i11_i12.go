@@ -71,3 +71,12 @@ func (c *check) i12(a *snapshot.Agent, d *snapshot.DB) {
 		}
 	}
 }
+
+// i20: among registries that share databases an agent that shall work and has something
+// to do stands among those who have work, and no other does; nobody else would find it.
+func (c *check) i20(a *snapshot.Agent) {
+	in := a.Inbox
+	if has := in.Desired == "started" && in.Sequence > in.Acks[thread.Inbox]; c.home.Shared && has != a.Due {
+		c.report("I20", in, 0, look(a.ID), "the agent has work: %v; it stands among those who have: %v", has, a.Due)
+	}
+}

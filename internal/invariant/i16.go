@@ -2,7 +2,6 @@ package invariant
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -14,23 +13,9 @@ import (
 
 // files walks the home once, for what is judged by files.
 func (c *check) files(ctx context.Context) error {
-	home := c.path.Path()
-	err := filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) { // a side file that was closed meanwhile
-				return nil
-			}
-			return err
-		}
-		agent, rest := c.place(path)
-		if c.o.Agent != "" && agent != "" && agent != c.o.Agent {
-			return fs.SkipDir
-		}
+	return exposure.Walk(ctx, c.path, c.o.Agent, func(path, agent, rest string, e fs.DirEntry) {
 		c.stats.Files++
-		if rel, err := filepath.Rel(home, path); err == nil && !c.o.Live && leftover.Is(filepath.ToSlash(rel)) {
+		if rel, err := filepath.Rel(c.path.Path(), path); err == nil && !c.o.Live && leftover.Is(filepath.ToSlash(rel)) {
 			c.i19(agent, path)
 		}
 		// What an agent's programs make in their directory has the modes they
@@ -42,22 +27,7 @@ func (c *check) files(ctx context.Context) error {
 		if e.Type().IsRegular() {
 			c.i15(path)
 		}
-		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("walk home: %w", err)
-	}
-	return nil
-}
-
-// place answers the agent that a path belongs to and where below it.
-func (c *check) place(path string) (agent, rest string) {
-	rel, err := filepath.Rel(c.path.AgentsDir(), path)
-	if err != nil || !filepath.IsLocal(rel) || rel == "." {
-		return "", ""
-	}
-	agent, rest, _ = strings.Cut(rel, string(filepath.Separator))
-	return agent, rest
 }
 
 // i19: what a cut-off write left behind is known as that, and may go.

@@ -78,10 +78,16 @@ func makeHome(t *testing.T) {
 	if made.dir, err = os.MkdirTemp("", "inv"); err != nil {
 		t.Fatal(err)
 	}
+	made.options, made.thread, made.other = live(t, world.Options{Home: filepath.Join(made.dir, "h"), Registry: registry.Config{BootID: "boot"}})
+}
+
+// live is what made tells, in a world of some kind.
+func live(t *testing.T, o world.Options) (told invariant.Options, bob, alice string) {
+	t.Helper()
 	h := &hook{came: make(chan string, 16)}
 	srv := httptest.NewServer(h)
 	defer srv.Close()
-	w := world.Start(t, world.Options{Home: filepath.Join(made.dir, "h"), Registry: registry.Config{BootID: "boot"}})
+	w := world.Start(t, o)
 	w.Create(t, "a1", "channels:\n  hook: {type: webhook, url: '"+srv.URL+"', allow_private: true}\noutbound: [{thread_pattern: 'peers/**', via: hook}]")
 	w.Create(t, "a2", "outbound: []")
 	if _, err := w.Agents.StopAgent(t.Context(), &registryv1.StopAgentRequest{AgentId: "a2"}); err != nil {
@@ -97,17 +103,17 @@ func makeHome(t *testing.T) {
 		history.Pushes = append(history.Pushes, invariant.Push{Agent: "a1", Key: "key " + text, IDs: []int64{id}})
 		return w.Await(t, "a1", id)
 	}
-	made.thread = say(world.Peer("bob"), "hello").GetThreadId()
+	bob = say(world.Peer("bob"), "hello").GetThreadId()
 	say(world.Peer("bob"), "run: echo tool")
 	say(world.Peer("bob"), "once more")
-	made.other = say(world.Peer("alice"), "say: good day").GetThreadId()
+	alice = say(world.Peer("alice"), "say: good day").GetThreadId()
 	for range 4 {
 		<-h.came
 	}
 	say("internal:dm:default:a2", "say: from another agent")
 	<-answered
 	w.Stop() // the deliverer ends what it has begun
-	made.options = invariant.Options{Drained: true, Sink: h.arrivals, History: history}
+	return invariant.Options{Drained: true, Sink: h.arrivals, History: history}, bob, alice
 }
 
 // watchInbox tells when an inbox gets its first event.

@@ -2,11 +2,11 @@
 // metrics; the agent.log file of each agent is in obs/agentlog.
 //
 // It promises:
-//   - No secret that was registered with a [Redactor], and nothing that looks
+//   - No secret that was registered with a [redact.Redactor], and nothing that looks
 //     like a bearer token or an sk- key, leaves through a logger made by
 //     [NewLogger].
 //   - One log record is one line, whatever text a peer sent: control
-//     characters are escaped and values are capped at [MaxValue] bytes.
+//     characters are escaped and values are capped at [redact.MaxValue] bytes.
 //   - Metric label values come from small closed sets (see metrics.go); nothing
 //     a peer types can create a series.
 //

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+
+	"github.com/theclaw/agents/internal/obs/redact"
 )
 
 // Log keys are fixed so that one grep follows a message through all services.
@@ -24,7 +26,7 @@ const (
 type LogOptions struct {
 	Format   string                                // "text" (default) or "json"
 	Level    *slog.LevelVar                        // may be changed while running; nil is INFO
-	Redactor *Redactor                             // nil: patterns only, no registered secrets
+	Redactor *redact.Redactor                      // nil: patterns only, no registered secrets
 	Attrs    func(ctx context.Context) []slog.Attr // a fresh slice per call, added to each record that has not the key itself, e.g. the request id
 }
 
@@ -35,7 +37,7 @@ func NewLogger(w io.Writer, o LogOptions) (*slog.Logger, error) {
 		o.Level = new(slog.LevelVar)
 	}
 	if o.Redactor == nil {
-		o.Redactor = NewRedactor()
+		o.Redactor = redact.New()
 	}
 	ho := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: o.Redactor.ReplaceAttr}
 	var h slog.Handler

@@ -264,6 +264,9 @@ type Engine interface {
 type Commit struct {
 	Ref    Ref
 	Events []thread.Event
+	// Holder has the lease of the agent whose inbox this is, as far as the engine has
+	// seen on its way; empty: nobody, or not known.
+	Holder string
 }
 
 // Millis is t as stored.

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
-	"github.com/theclaw/agents/internal/backup"
+	"github.com/theclaw/agents/internal/backup/archive"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/invariant"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -126,7 +126,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	stop()
 	load.Wait()
 	tokens := granted(t, saved)
-	if s, err := backup.Inspect(t.Context(), bytes.NewReader(saved)); err != nil || len(s.Agents) != 2 || s.Databases < 6 {
+	if s, err := archive.Inspect(t.Context(), bytes.NewReader(saved)); err != nil || len(s.Agents) != 2 || s.Databases < 6 {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	w.Stop() // the machine is gone

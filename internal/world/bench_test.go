@@ -10,7 +10,7 @@ import (
 // One message from push to fate over real sockets, model time none; console, so
 // that nothing is left to deliver.
 func BenchmarkMessage(b *testing.B) {
-	w := world.Start(b, world.Options{})
+	w := world.Start(b, world.Options{Direct: true})
 	w.Create(b, "a1", "")
 	w.Say(b, "a1", "external:console:cli:dm:cli:cli", "say: warm")
 	durable, lazy, ops := w.Registry.Stats()

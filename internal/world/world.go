@@ -26,8 +26,10 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/sandbox"
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
@@ -54,6 +56,7 @@ type Options struct {
 	Metrics    prometheus.Registerer // counts the calls that all services answer; nil: nobody does
 	// Traces answers what a service needs to be traced, by its name; nil: none are.
 	Traces func(name string) (t *tracing.Tracer, server, client stats.Handler)
+	Direct bool // workers call the registry without a socket, as in `agentd all`
 }
 
 // World is a running home.
@@ -160,6 +163,7 @@ type place struct {
 	dir      *agentdir.Home
 	token    string
 	registry *registry.Service
+	desk     *direct.Desk // nil: none
 }
 
 func (p *place) addr(name string) string {
@@ -180,7 +184,7 @@ func (w *World) startRegistry(ctx context.Context, p *place) error {
 		return err
 	}
 	p.dir = h
-	log := agentlog.New(obs.NewRedactor())
+	log := agentlog.New(redact.New())
 	w.stops = append(w.stops, func() { _ = log.Close(); _ = h.Close() })
 	trace, server, _ := w.o.Traces("registry")
 	p.registry, err = registry.New(ctx, w.o.Registry, registry.Deps{Home: h, Trace: trace, Logger: w.o.Logger, Metrics: obs.NewRegistryMetrics(nil), Log: log, Notifier: w.o.Notifier})
@@ -191,12 +195,16 @@ func (w *World) startRegistry(ctx context.Context, p *place) error {
 	if p.token, err = rpc.NewToken(h.TokenFile()); err != nil {
 		return err
 	}
+	if w.o.Direct {
+		p.desk = direct.NewDesk()
+	}
 	return w.serve(p, "registry", server, p.registry.Register, registry.Policy(), p.registry.Run)
 }
 
 // worker is the connection to a registry and the name in its leases.
-func (w *World) worker(p *place, name string, stats stats.Handler) (*grpc.ClientConn, string, error) {
-	conn, err := w.dial(p, "registry", rpc.Identity{Kind: rpc.Service, Name: name}, stats)
+func (w *World) worker(p *place, name string, stats stats.Handler) (grpc.ClientConnInterface, string, error) {
+	id := rpc.Identity{Kind: rpc.Service, Name: name}
+	conn, err := w.dial(p, "registry", id, stats)
 	if err != nil {
 		return nil, "", err
 	}
@@ -205,6 +213,9 @@ func (w *World) worker(p *place, name string, stats stats.Handler) (*grpc.Client
 		return nil, "", err
 	}
 	w.stops = append(w.stops, func() { _ = holder.Close() })
+	if p.desk != nil {
+		return &direct.Conn{Desk: p.desk, As: id, Far: conn}, holder.ID(), nil
+	}
 	return conn, holder.ID(), nil
 }
 
@@ -249,7 +260,11 @@ func (w *World) resolve(_ context.Context, ref string) (string, error) {
 
 // serve starts one service; its stop waits until it has drained.
 func (w *World) serve(p *place, name string, stats stats.Handler, reg serve.Registrar, policy serve.Policy, run func(context.Context) error) error {
-	srv, err := serve.New(serve.Options{Addr: p.addr(name), Services: []serve.Registrar{reg}, Policy: policy, Token: func() string { return p.token }, Logger: w.o.Logger, Metrics: w.o.Metrics, Stats: stats, Grace: time.Second})
+	o := serve.Options{Addr: p.addr(name), Services: []serve.Registrar{reg}, Policy: policy, Token: func() string { return p.token }, Logger: w.o.Logger, Metrics: w.o.Metrics, Stats: stats, Grace: time.Second}
+	if name == "registry" {
+		o.Desk = p.desk
+	}
+	srv, err := serve.New(o)
 	if err != nil {
 		return err
 	}

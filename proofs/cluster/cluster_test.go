@@ -67,8 +67,9 @@ func prove(t *testing.T, what string, s *site, strike func(r *rand.Rand) (done b
 	cancel()
 	<-done
 	f := l.account(t)
-	fmt.Printf("cluster of=%s messages=%d seconds=%.0f strikes=%d lost=%d dup=%d stuck=%d resent=%d errors=%d seed=%d\n",
-		what, f.messages, time.Since(begun).Seconds(), strikes, f.lost, f.dup, f.stuck, f.repeats, l.failed.Load(), seed)
+	f.violations = l.judge(t, s.parts[0].home, s.dsn)
+	fmt.Printf("cluster of=%s messages=%d seconds=%.0f strikes=%d lost=%d dup=%d stuck=%d violations=%d resent=%d errors=%d seed=%d\n",
+		what, f.messages, time.Since(begun).Seconds(), strikes, f.lost, f.dup, f.stuck, f.violations, f.repeats, l.failed.Load(), seed)
 	if f.messages == 0 || strikes == 0 {
 		t.Errorf("nothing was proved: %+v, %d strikes", f, strikes)
 	}

@@ -11,7 +11,10 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/proofs/drill"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -26,7 +29,8 @@ type load struct {
 	c    world.Client
 	sink *world.Sink
 
-	failed atomic.Int64 // calls that answered an error although they were repeated
+	failed   atomic.Int64 // calls that answered an error although they were repeated
+	answered atomic.Int64 // messages that have their fate
 
 	mu   sync.Mutex
 	sent []*message
@@ -34,6 +38,7 @@ type load struct {
 
 type message struct {
 	agent, key string
+	id         int64
 	turn       *registryv1.Turn
 }
 
@@ -73,6 +78,7 @@ func (l *load) say(t *testing.T, agent, peer string, n int) {
 	if id == 0 {
 		return // never acknowledged
 	}
+	m.id = id
 	l.mu.Lock()
 	l.sent = append(l.sent, m)
 	l.mu.Unlock()
@@ -83,7 +89,25 @@ func (l *load) say(t *testing.T, agent, peer string, n int) {
 			rest(ctx)
 		} else if r.GetTurn().GetFate() != registryv1.Fate_FATE_UNSPECIFIED {
 			m.turn = r.GetTurn()
+			l.answered.Add(1)
 			return
+		}
+	}
+}
+
+// during lets people talk for a while, and then on until some were answered.
+func (l *load) during(t *testing.T, d time.Duration) {
+	t.Helper()
+	least := l.answered.Load() + peers
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+	for ; l.answered.Load() < least; rest(ctx) {
+		if ctx.Err() != nil {
+			t.Fatal("nobody is answered any more")
 		}
 	}
 }
@@ -97,10 +121,17 @@ func rest(ctx context.Context) {
 }
 
 // figures of a proof.
-type figures struct{ messages, lost, dup, stuck, repeats int }
+type figures struct{ messages, lost, dup, stuck, repeats, violations int }
 
 // account compares what was acknowledged with what was answered and what arrived.
 func (l *load) account(t *testing.T) figures {
+	t.Helper()
+	f := l.replied(t)
+	return l.arrived(t, f)
+}
+
+// replied compares what was acknowledged with what was answered.
+func (l *load) replied(t *testing.T) figures {
 	t.Helper()
 	replies := map[string]int{}
 	for a := range agents {
@@ -124,6 +155,12 @@ func (l *load) account(t *testing.T) figures {
 			t.Errorf("%s has %d replies", m.key, n)
 		}
 	}
+	return f
+}
+
+// arrived adds what came of the replies.
+func (l *load) arrived(t *testing.T, f figures) figures {
+	t.Helper()
 	// A send may be made again under its key (window B); two keys are two messages.
 	for end := time.Now().Add(bound); ; {
 		keys, sends := map[string]map[string]bool{}, 0
@@ -150,6 +187,52 @@ func (l *load) account(t *testing.T) figures {
 		}
 		f.repeats = sends - len(keys)
 		return f
+	}
+}
+
+// judge waits until nothing is left to do and lets the checker look at the databases
+// themselves (I1 to I20 as far as they are about messages).
+func (l *load) judge(t *testing.T, home, dsn string) (violations int) {
+	t.Helper()
+	o := invariant.Options{Live: true, Drained: true, DSNs: []string{dsn}, Sink: drill.Arrivals(l.sink), History: &invariant.History{}}
+	for _, m := range l.sent {
+		o.History.Pushes = append(o.History.Pushes, invariant.Push{Agent: m.agent, Key: m.key, IDs: []int64{m.id}})
+	}
+	for a := range agents {
+		l.settled(t, agentID(a))
+	}
+	found, stats, err := invariant.Check(t.Context(), layout.At(home), o)
+	if err != nil {
+		t.Fatalf("check invariants: %v", err)
+	}
+	if stats.Agents != agents || stats.Turns < len(l.sent) || stats.Deliveries < len(l.sent) {
+		t.Errorf("the checker looked at too little: %+v", stats)
+	}
+	for _, f := range found {
+		if f.Severity == invariant.Violation {
+			violations++
+			t.Error(f)
+		}
+	}
+	return violations
+}
+
+// settled waits for the last acknowledgements of an agent (T8, D3): the fate of a
+// message stands a moment earlier.
+func (l *load) settled(t *testing.T, agent string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	for {
+		r, err := l.c.Agents.GetAgentStatus(ctx, &registryv1.GetAgentStatusRequest{AgentId: agent})
+		if err == nil && r.GetInbox().GetPending() == 0 && r.GetOutboundPending() == 0 {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Errorf("%s does not come to rest: %v, %v", agent, r, err)
+			return
+		}
+		rest(ctx)
 	}
 }
 

@@ -30,6 +30,7 @@ func TestMain(m *testing.M) { program.Main(m) }
 // part is a process, with what it is started again with.
 type part struct {
 	name, kind, home, address string
+	space                     string // its network namespace, if it has one
 	*world.Process
 }
 
@@ -154,13 +155,22 @@ func (s *site) registries() string {
 // client is what a user calls: whichever registry there is.
 func (s *site) client(t *testing.T) world.Client {
 	t.Helper()
-	return world.NewClient(s.dial(t, s.registries(), "registry"), s.dial(t, "dns:///"+s.of("runner")[0].address, "runner"))
+	runner := "127.0.0.1:1" // nobody
+	if all := s.of("runner"); len(all) > 0 {
+		runner = all[0].address
+	}
+	return world.NewClient(s.dial(t, s.registries(), "registry"), s.dial(t, "dns:///"+runner, "runner"))
 }
 
 // dial connects the owner to a service.
 func (s *site) dial(t *testing.T, target, service string) *grpc.ClientConn {
 	t.Helper()
-	cc, err := several.Dial(target, s.options(t, service))
+	return dialWith(t, target, s.options(t, service))
+}
+
+func dialWith(t *testing.T, target string, o rpc.DialOptions) *grpc.ClientConn {
+	t.Helper()
+	cc, err := several.Dial(target, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func TestStreamsFollow(t *testing.T) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(every):
-			p := s.of("runner")[r.IntN(4)]
+			p := s.holder(t, agentID(1+r.IntN(agents-1)), s.of("runner")[r.IntN(4)])
 			p.Kill()
 			kills++
 			s.start(t, p)
@@ -190,7 +190,7 @@ func (s *site) byHand(t *testing.T, m *teller) {
 func (s *site) aborts(t *testing.T) {
 	t.Helper()
 	f := s.finder(t, true)
-	for name, left := range map[string]int{"another": 3, "nobody": 0} {
+	for name, left := range map[string]bool{"another": true, "nobody": false} {
 		ctx, cancel := context.WithTimeout(t.Context(), bound)
 		defer cancel()
 		key := "tell-" + name + "-end"
@@ -205,7 +205,13 @@ func (s *site) aborts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.killHolder(ctx, t, agentID(2), left)
+		doomed := s.of("runner")
+		if left {
+			doomed = []*part{s.holder(t, agentID(2), nil)}
+		}
+		for _, p := range doomed {
+			p.Kill()
+		}
 		if _, err := f.AbortRun(ctx, &runnerv1.AbortRunRequest{AgentId: agentID(2), RunId: started.GetRunId()}); err != nil {
 			t.Errorf("abort with %s: %v", name, err)
 		}
@@ -221,17 +227,17 @@ func (s *site) aborts(t *testing.T) {
 	}
 }
 
-// killHolder kills the runner that works on an agent, and all runners when none shall
-// be left.
-func (s *site) killHolder(ctx context.Context, t *testing.T, agent string, left int) {
+// holder is the runner that works on an agent, or another when none does.
+func (s *site) holder(t *testing.T, agent string, or *part) *part {
 	t.Helper()
-	r, err := s.client(t).Leases.FindRunner(ctx, &registryv1.FindRunnerRequest{AgentId: agent})
+	r, err := s.client(t).Leases.FindRunner(t.Context(), &registryv1.FindRunnerRequest{AgentId: agent})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range s.of("runner") {
-		if left == 0 || strings.HasSuffix(r.GetLease().GetAddress(), p.address) {
-			p.Kill()
+		if r.GetLease().GetAddress() == "dns:///"+p.address {
+			return p
 		}
 	}
+	return or
 }

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -25,6 +26,20 @@ func newTeller(t *testing.T, words int, pause time.Duration) *teller {
 	t.Helper()
 	m := &teller{words: words, pause: pause}
 	s := httptest.NewServer(m)
+	t.Cleanup(s.Close)
+	m.url = s.URL
+	return m
+}
+
+// at makes a teller that is asked at another address than loopback's.
+func (m *teller) at(t *testing.T, host string) *teller {
+	t.Helper()
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: m}} //nolint:gosec // a test's
+	s.Start()
 	t.Cleanup(s.Close)
 	m.url = s.URL
 	return m

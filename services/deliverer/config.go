@@ -10,6 +10,7 @@ import (
 
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/services/deliverer/internal/channel"
 	"github.com/theclaw/agents/services/deliverer/internal/drain"
@@ -48,9 +49,9 @@ type Deps struct {
 	Metrics  *obs.DelivererMetrics
 	Trace    *tracing.Tracer // nil: no traces
 	Logger   *slog.Logger
-	Redactor *obs.Redactor   // knows each secret after its first use; nil: a new one
-	Environ  []string        // NAME=value, of which xgw gets its allow-listed part
-	Abort    <-chan struct{} // closed: a drain ends at once (second SIGTERM); nil never
+	Redactor *redact.Redactor // knows each secret after its first use; nil: a new one
+	Environ  []string         // NAME=value, of which xgw gets its allow-listed part
+	Abort    <-chan struct{}  // closed: a drain ends at once (second SIGTERM); nil never
 }
 
 func (c Config) withDefaults() Config {
@@ -77,7 +78,7 @@ func (d Deps) withDefaults() Deps {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
 	if d.Redactor == nil {
-		d.Redactor = obs.NewRedactor()
+		d.Redactor = redact.New()
 	}
 	return d
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
-	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/redact"
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
@@ -34,7 +34,7 @@ func answered(code codes.Code, reason string, retry time.Duration) error {
 // attempt; an agent that does not exist is dead at once.
 func TestPushFailures(t *testing.T) {
 	const secret = "hunter2hunter2"
-	p := pusher{redactor: obs.NewRedactor(secret)}
+	p := pusher{redactor: redact.New(secret)}
 	for _, c := range []struct {
 		err   error
 		class channel.Class

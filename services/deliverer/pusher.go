@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
-	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/redact"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/deliverer/internal/channel"
 )
@@ -23,7 +23,7 @@ const (
 // lease is in the context that the drain works under: it proves who speaks.
 type pusher struct {
 	client   registryv1.ThreadServiceClient
-	redactor *obs.Redactor
+	redactor *redact.Redactor
 }
 
 // Push appends one event; the delivery key makes a repeat harmless.

@@ -27,7 +27,7 @@ import (
 // before they happen, or do not happen; a stop happens all the same.
 var changes = map[string]bool{
 	"CreateAgent": true, "StartAgent": true, "StopAgent": true, "BootstrapAgents": true, "WriteAgentFile": true, "SetAgentConfig": true,
-	"BackupAgents": true, "RestoreAgents": true, "ExportPeer": true, "ErasePeer": true, "RetryTurn": true, "DropTurn": true, "RetryDelivery": true, "DropDelivery": true,
+	"BackupAgents": true, "RestoreAgents": true, "ExportPeer": true, "ErasePeer": true, "DeleteAgent": true, "RetryTurn": true, "DropTurn": true, "RetryDelivery": true, "DropDelivery": true,
 	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true, "NoteIdentityChange": true,
 }
 
@@ -195,6 +195,8 @@ func detail(req any) string {
 		return fmt.Sprintf("peer %s applied: %t", r.GetPeer(), r.GetApply())
 	case *registryv1.ExportPeerRequest:
 		return "peer " + r.GetPeer()
+	case *registryv1.DeleteAgentRequest:
+		return fmt.Sprintf("force: %t", r.GetForce())
 	case *registryv1.SubscribeRequest:
 		return r.GetThread().GetThreadId() + " consumer " + r.GetConsumer() + ": " + r.GetHandler()
 	case *registryv1.UnsubscribeRequest:

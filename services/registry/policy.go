@@ -23,7 +23,7 @@ func Policy() serve.Policy {
 		}
 	}
 	add(registryv1.AgentService_ServiceDesc, owner, "CreateAgent", "StartAgent", "StopAgent", "BootstrapAgents", "WriteAgentFile", "SetAgentConfig", "ReadAgentLog")
-	add(registryv1.AgentService_ServiceDesc, waits(owner), "BackupAgents", "RestoreAgents", "PruneAgent", "ExportPeer", "ErasePeer")
+	add(registryv1.AgentService_ServiceDesc, waits(owner), "BackupAgents", "RestoreAgents", "PruneAgent", "ExportPeer", "ErasePeer", "DeleteAgent")
 	add(registryv1.AgentService_ServiceDesc, both, "GetAgent", "ListAgents", "GetAgentStatus", "ReadAgentFile", "GetAgentConfig")
 	add(registryv1.ThreadService_ServiceDesc, both, "EnsureThread", "PushEvents", "PeekEvents", "PopEvents", "AckEvents", "Subscribe", "Unsubscribe", "GetThread", "ListThreads")
 	add(registryv1.ThreadService_ServiceDesc, ends(both), "WatchEvents")

@@ -85,6 +85,9 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if c.Shared != nil {
 		return s, nil
 	}
+	if err := c.Settle(ctx); err != nil { // an agent that is gone stops nobody
+		c.Log.Error("what is left of a removed agent stays", "error", err)
+	}
 	if _, _, err := c.Dir.Scan(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

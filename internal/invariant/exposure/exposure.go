@@ -1,15 +1,51 @@
 // Package exposure owns what others may see of a home: the modes of its files
 // ([PrivateMode]), and whether a text that must stay secret is in one ([Holds]).
 //
-// It changes nothing and knows no agent.
+// It changes nothing and knows no agent but by the place of a file ([Walk]).
 package exposure
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/theclaw/agents/internal/agentdir/layout"
 )
+
+// Walk calls fn for every file of a home: its path, the agent in whose directory it
+// lies (empty: none) and where below that. Of other agents than only it calls for none.
+func Walk(ctx context.Context, home layout.Home, only string, fn func(path, agent, rest string, e fs.DirEntry)) error {
+	err := filepath.WalkDir(home.Path(), func(path string, e fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) { // a side file that was closed meanwhile
+				return nil
+			}
+			return err
+		}
+		agent, rest := "", ""
+		if rel, err := filepath.Rel(home.AgentsDir(), path); err == nil && filepath.IsLocal(rel) && rel != "." {
+			agent, rest, _ = strings.Cut(rel, string(filepath.Separator))
+		}
+		if only != "" && agent != "" && agent != only {
+			return fs.SkipDir
+		}
+		fn(path, agent, rest, e)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("walk home: %w", err)
+	}
+	return nil
+}
 
 // PrivateMode is the mode that a file of a home must have at most; false when
 // the mode does not count, as that of a symbolic link.

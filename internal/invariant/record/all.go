@@ -24,7 +24,9 @@ func All(home *snapshot.Home) map[*snapshot.DB]*Record {
 			r := &Record{}
 			out[d] = r
 			all.Go(func() error {
-				*r = Record{Broken(d), Compare(d)}
+				if r.Broken = Broken(d); !home.Shared {
+					r.Mirror = Compare(d)
+				}
 				return nil
 			})
 		}

@@ -60,6 +60,9 @@ func Broken(d *snapshot.DB) []Flaw {
 	if n := len(d.Links); n > 0 {
 		last = d.Links[n-1].ID
 	}
+	if d.End != nil && (!bytes.Equal(prev, d.End) || last > d.Sequence) {
+		note(last, "the chain ends with event %d, and the thread with another one", last)
+	}
 	// What another program put behind the last link is chained with our next
 	// commit; what we committed ourselves was chained with it.
 	ours := map[int64]bool{}

@@ -1,7 +1,8 @@
 // Package setting owns whether the settings of an agent can be read: one whose
 // config.yaml is missing or refused answers nobody.
 //
-// It reads config.yaml and theclaw.yaml, and changes neither.
+// It reads config.yaml, of the home or as a shared database has it, and theclaw.yaml,
+// and changes neither.
 package setting
 
 import (
@@ -13,14 +14,19 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/invariant/snapshot"
 )
 
 // Problem says what is wrong with an agent's settings and what to do; empty:
 // nothing is.
-func Problem(home layout.Home, id string) (what, fix string) {
-	in := layer.Layers{AgentID: id, Agent: layer.File{Name: "config.yaml"}}
+func Problem(home layout.Home, a *snapshot.Agent) (what, fix string) {
+	id := a.ID
+	in := layer.Layers{AgentID: id, Agent: layer.File{Name: "config.yaml", Data: a.Config}}
 	var err error
-	if in.Agent.Data, err = os.ReadFile(filepath.Join(home.AgentDir(id), "config.yaml")); err == nil {
+	if a.Config == nil {
+		in.Agent.Data, err = os.ReadFile(filepath.Join(home.AgentDir(id), "config.yaml"))
+	}
+	if err == nil {
 		if defaults, err := os.ReadFile(home.DefaultsFile()); err == nil {
 			in.Home = layer.File{Name: layout.DefaultsName, Data: defaults}
 		}

@@ -18,10 +18,8 @@ import (
 
 // ReadDB reads the database in dir.
 func ReadDB(ctx context.Context, agent, threadID, dir string, o Options) *DB {
-	d := &DB{
-		Agent: agent, Thread: threadID, Dir: dir, Unread: map[string]bool{}, Dead: map[int64]bool{}, Acks: map[string]int64{},
-		Fences: map[string]uint64{}, Outbox: map[string]int64{}, Dedupe: map[string]Dedupe{}, byID: map[int64]int{},
-	}
+	d := NewDB(agent, threadID)
+	d.Dir = dir
 	path := filepath.Join(dir, "events.db")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		d.Absent = true
@@ -41,6 +39,38 @@ func ReadDB(ctx context.Context, agent, threadID, dir string, o Options) *DB {
 	l.account()
 	l.journal()
 	return d
+}
+
+// NewDB is a thread of which nothing has been read yet.
+func NewDB(agent, threadID string) *DB {
+	return &DB{
+		Agent: agent, Thread: threadID, Unread: map[string]bool{}, Dead: map[int64]bool{}, Acks: map[string]int64{},
+		Fences: map[string]uint64{}, Outbox: map[string]int64{}, Dedupe: map[string]Dedupe{}, byID: map[int64]int{},
+	}
+}
+
+// Put notes an event as it was read, behind those before it; prev is what its link
+// says of the event before it. The UUID is known by then.
+func (d *DB) Put(full thread.Event, prev []byte) {
+	d.put(d.hashed(Event{ID: full.ID, CreatedAt: full.CreatedAt, Source: full.Source, Type: full.Type, Subtype: full.Subtype, Plain: true}, full, prev))
+}
+
+func (d *DB) put(e Event) {
+	d.byID[e.ID] = len(d.Events)
+	d.Events = append(d.Events, e)
+}
+
+// hashed is the event with all that is made of its content.
+func (d *DB) hashed(e Event, full thread.Event, prev []byte) Event {
+	e.Sum, e.Linked = full.Hash(nil), full.Hash(prev)
+	if d.IsInbox() {
+		e.Key = full.Key(d.UUID)
+	} else if e.Type == thread.TypeMessage {
+		said := full
+		said.ID, said.CreatedAt = 0, ""
+		e.Said, e.DeliveryKey = said.Hash(nil), full.DeliveryKey(d.UUID)
+	}
+	return e
 }
 
 func (d *DB) damage(table string, err error) {
@@ -161,14 +191,7 @@ func (l *loader) events() {
 			return err
 		}
 		e, full := event(id, col)
-		e.Sum, e.Linked = full.Hash(nil), full.Hash(prev[id])
-		if d.IsInbox() {
-			e.Key = full.Key(d.UUID)
-		} else if e.Type == thread.TypeMessage {
-			said := full
-			said.ID, said.CreatedAt = 0, ""
-			e.Said, e.DeliveryKey = said.Hash(nil), full.DeliveryKey(d.UUID)
-		}
+		e = d.hashed(e, full, prev[id])
 		if t, ok := tombs[id]; ok {
 			// Its keys were made of what is gone, and so was its link: the tomb vouches.
 			e.Key, e.DeliveryKey, e.Said, e.Linked = t.key, t.key, full.Hash(nil), [32]byte{}
@@ -176,9 +199,8 @@ func (l *loader) events() {
 				e.Linked = [32]byte(sum)
 			}
 		}
-		d.byID[id] = len(d.Events)
-		d.Events = append(d.Events, e)
-		l.search("event "+itoa(id), full.Content)
+		d.put(e)
+		d.Search(l.o.Search, "event "+itoa(id), full.Content)
 		return nil
 	})
 }
@@ -234,15 +256,17 @@ func event(id int64, col [5]any) (Event, thread.Event) {
 	return e, thread.Event{ID: id, CreatedAt: e.CreatedAt, Source: e.Source, Type: e.Type, Subtype: e.Subtype, Content: content}
 }
 
-func (l *loader) search(where string, text string) {
-	for i, s := range l.o.Search {
-		if s != "" && strings.Contains(text, s) {
-			l.d.Sightings = append(l.d.Sightings, Sighting{i, where})
+// Search notes which of the texts stand in what was read at a place.
+func (d *DB) Search(texts []string, where, in string) {
+	for i, s := range texts {
+		if s != "" && strings.Contains(in, s) {
+			d.Sightings = append(d.Sightings, Sighting{i, where})
 		}
 	}
 }
 
-func millis(ms int64) time.Time {
+// Millis is a stored time; zero: none.
+func Millis(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
 	}

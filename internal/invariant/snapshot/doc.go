@@ -28,6 +28,9 @@ type Home struct {
 	// Leases are the rows of the ledger; LeasesProblem says why there are none.
 	Leases        []Lease
 	LeasesProblem string
+	// Shared: it was read from databases that registries share (package database), each
+	// as of one instant; no file stands beside them.
+	Shared bool
 }
 
 // Agent is one agent of a home.
@@ -36,6 +39,10 @@ type Agent struct {
 	Dir     string
 	Inbox   *DB
 	Threads []*DB
+	// Of shared databases: the settings, nil when there are none, and whether the agent
+	// stands among those who have work.
+	Config []byte
+	Due    bool
 }
 
 // All answers the inbox and then the threads.
@@ -67,9 +74,10 @@ type DB struct {
 	Foreign bool
 
 	UUID, Desired string
-	Sequence      int64 // sqlite_sequence of events
+	Sequence      int64 // greatest event id ever given
 	Events        []Event
 	Links         []Link // of the chain, by event id
+	End           []byte // what the last link must be, where that is kept apart
 	Fates         []Fate
 	Dead          map[int64]bool   // x_dead by inbox id
 	Acks          map[string]int64 // x_ack by consumer

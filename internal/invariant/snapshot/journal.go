@@ -56,7 +56,7 @@ func (l *loader) journal() {
 		var t Turn
 		var claimed int64
 		err := scan(&t.Key, &t.InboxID, &t.State, &t.Fate, &t.InboundID, &t.ReplyID, &t.ErrorID, &claimed, &t.Leader)
-		t.Claimed = millis(claimed)
+		t.Claimed = Millis(claimed)
 		d.Turns = append(d.Turns, t)
 		return err
 	})
@@ -66,9 +66,9 @@ func (l *loader) journal() {
 		var result *string
 		err := scan(&s.Turn, &s.Key, &s.Kind, &s.Class, &s.State, &arguments, &result)
 		d.Steps = append(d.Steps, s)
-		l.search("step "+s.Key+" of "+s.Turn, arguments)
+		l.d.Search(l.o.Search, "step "+s.Key+" of "+s.Turn, arguments)
 		if result != nil {
-			l.search("step "+s.Key+" of "+s.Turn, *result)
+			l.d.Search(l.o.Search, "step "+s.Key+" of "+s.Turn, *result)
 		}
 		return err
 	})
@@ -76,7 +76,7 @@ func (l *loader) journal() {
 		var v Delivery
 		var created int64
 		err := scan(&v.EventID, &v.Key, &v.State, &v.Channel, &v.ProviderID, &v.Resolved, &created)
-		v.Created = millis(created)
+		v.Created = Millis(created)
 		d.Deliveries = append(d.Deliveries, v)
 		return err
 	})

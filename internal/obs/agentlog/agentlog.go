@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/redact"
 )
 
 // Limits of agent.log; the first is part of the external surface (S0-141).
@@ -31,7 +31,7 @@ const (
 type Line struct {
 	At    time.Time // zero: now
 	Level Level     // "": INFO
-	Text  string    // any text; escaped, redacted and capped at [obs.MaxValue] bytes
+	Text  string    // any text; escaped, redacted and capped at [redact.MaxValue] bytes
 }
 
 // Log appends to the agent.log files of many agents. It is safe for
@@ -49,9 +49,9 @@ type Log struct {
 }
 
 // New returns a writer; a nil r only escapes and caps.
-func New(r *obs.Redactor) *Log {
+func New(r *redact.Redactor) *Log {
 	l := &Log{files: make(map[string]*list.Element), late: make(map[string]late), order: list.New(), lockWait: lockWait}
-	l.redact = func(s string) string { return obs.Cap(obs.Escape(s), obs.MaxValue) }
+	l.redact = func(s string) string { return redact.Cap(redact.Escape(s), redact.MaxValue) }
 	if r != nil {
 		l.redact = r.Redact
 	}
@@ -107,7 +107,7 @@ func Text(line Line) string {
 	b = append(b, '[')
 	b = line.At.UTC().AppendFormat(b, "2006-01-02T15:04:05.000Z")
 	b = append(b, "] ["...)
-	b = append(b, obs.Escape(string(line.Level))...)
+	b = append(b, redact.Escape(string(line.Level))...)
 	b = append(b, "] "...)
 	return string(append(b, line.Text...))
 }
@@ -135,9 +135,11 @@ func (l *Log) file(dir string) *logFile {
 	return f
 }
 
-// Forget closes the file of dir, for an agent that is removed or moved.
+// Forget closes the file of dir, for an agent that is removed or moved. Lines that wait
+// are dropped: they must not get into the log of another agent of the name.
 func (l *Log) Forget(dir string) error {
 	l.mu.Lock()
+	delete(l.late, dir)
 	e, ok := l.files[filepath.Clean(dir)]
 	if ok {
 		l.order.Remove(e)

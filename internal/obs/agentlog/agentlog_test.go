@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/obs/redact"
 )
 
 const childDir = "AGENTLOG_TEST_AGENT_LOG_DIR"
@@ -99,7 +99,7 @@ var rotatedName = regexp.MustCompile(`^agent-\d{8}-\d{6}(-\d+)?\.log$`)
 // S0-140.
 func TestLogLineFormat(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
-	log := agentlog.New(obs.NewRedactor(secret))
+	log := agentlog.New(redact.New(secret))
 	at := time.Date(2026, 11, 20, 10, 49, 31, 732e6, time.FixedZone("x", 3600)).Add(time.Hour)
 	if err := log.Append(dir, agentlog.Line{At: at, Level: agentlog.Info, Text: "a\nb " + secret}, agentlog.Line{Level: agentlog.Warn, Text: "now"}); err != nil {
 		t.Fatal(err)

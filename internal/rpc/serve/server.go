@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/stats"
 
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/rpc/socket"
 )
 
@@ -61,6 +62,7 @@ type Options struct {
 	Stats   stats.Handler         // sees each call, for traces; nil: none
 	Grace   time.Duration         // of a drain; 0: 30 s, negative: none
 	Abort   <-chan struct{}       // closed: a drain ends at once (second SIGTERM); nil never
+	Desk    *direct.Desk          // takes calls of other services of this process; nil: none
 }
 
 // Auditor writes down who was refused, what was let through and how that failed.
@@ -113,6 +115,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{o: o, health: health.NewServer(), drain: drain, grpc: grpc.NewServer(c.options(metrics)...)}
 	for _, register := range o.Services {
 		register(s.grpc)
+		register(o.Desk)
 	}
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_NOT_SERVING)
@@ -130,6 +133,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("make server: %w", err)
 		}
 	}
+	o.Desk.Open(c.unary(metrics)...)
 	return s, nil
 }
 
@@ -147,12 +151,10 @@ func (c *chain) options(m *calls) []grpc.ServerOption {
 		streams, creds = localStreams, c.o.Creds
 		alive.MaxConnectionAge, alive.MaxConnectionAgeGrace = 30*time.Minute, 30*time.Minute
 	}
-	unary := []grpc.UnaryServerInterceptor{c.recoverUnary, c.callUnary}
-	stream := []grpc.StreamServerInterceptor{c.recoverStream, c.callStream}
+	unary, stream := c.unary(m), []grpc.StreamServerInterceptor{c.recoverStream, c.callStream}
 	if m != nil {
-		unary, stream = append(unary, m.unary), append(stream, m.stream)
+		stream = append(stream, m.stream)
 	}
-	unary = append(unary, c.edgeUnary, c.accessUnary, c.deadlineUnary, c.validateUnary)
 	stream = append(stream, c.edgeStream, c.accessStream, c.deadlineStream, c.validateStream)
 	options := []grpc.ServerOption{
 		grpc.Creds(creds),
@@ -173,6 +175,15 @@ func (c *chain) options(m *calls) []grpc.ServerOption {
 		options = append(options, grpc.StatsHandler(c.o.Stats))
 	}
 	return options
+}
+
+// unary is what a unary call passes, outermost first.
+func (c *chain) unary(m *calls) []grpc.UnaryServerInterceptor {
+	all := []grpc.UnaryServerInterceptor{c.recoverUnary, c.callUnary}
+	if m != nil {
+		all = append(all, m.unary)
+	}
+	return append(all, c.edgeUnary, c.accessUnary, c.deadlineUnary, c.validateUnary)
 }
 
 // Serve is New and Run.
@@ -202,6 +213,7 @@ func (s *Server) Addr() net.Addr { return s.l.Addr() }
 // Close gives the address back when Run is never called.
 func (s *Server) Close() error {
 	s.drain()
+	s.o.Desk.Close()
 	s.grpc.Stop()
 	return s.l.Close()
 }
@@ -239,10 +251,12 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) stop() error {
 	s.health.Shutdown() // NOT_SERVING, for good
 	s.drain()
+	s.o.Desk.Close()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		s.grpc.GracefulStop()
+		s.o.Desk.Wait()
 	}()
 	if s.o.Grace > 0 {
 		grace := time.NewTimer(s.o.Grace)
@@ -257,6 +271,7 @@ func (s *Server) stop() error {
 	stopped := make(chan struct{})
 	go func() { // ends every context; then both wait for the handlers
 		defer close(stopped)
+		s.o.Desk.End()
 		s.grpc.Stop()
 	}()
 	stuck := time.NewTimer(stuckWait)

@@ -220,7 +220,8 @@ func (d *database) end(ctx context.Context) error {
 	d.queued.Queue(`UPDATE delivery d SET run = t.key FROM turn t WHERE d.agent_id = $1 AND t.agent_id = $1 AND t.thread_id = d.thread_id AND t.reply_id = d.event_id AND t.reply_id > 0`, d.agent)
 	for res, token := range d.tokens {
 		d.queued.Queue(`INSERT INTO lease(agent_id, resource, token, holder, address, request_id, ttl_ms, expires_at, released)
-			VALUES($1, $2, $3, '', '', '', 0, clock_timestamp(), true)`, d.agent, res, token)
+			VALUES($1, $2, $3, '', '', '', 0, clock_timestamp(), true)
+			ON CONFLICT (agent_id, resource) DO UPDATE SET token = GREATEST(lease.token, excluded.token)`, d.agent, res, token) // one of the name was removed
 	}
 	return d.flush(ctx)
 }

@@ -1,5 +1,5 @@
 // Package agent owns the commands for the life of an agent: init, start, stop,
-// status, list and bootstrap. The words of their answers are those of the older
+// status, list, bootstrap and rm. The words of their answers are those of the older
 // agent tool, which scripts know.
 package agent
 
@@ -16,7 +16,7 @@ import (
 
 // Commands answers the commands of this package.
 func Commands(e *command.Env) []*cobra.Command {
-	return []*cobra.Command{initCommand(e), startCommand(e), stopCommand(e), statusCommand(e), listCommand(e), bootstrapCommand(e)}
+	return []*cobra.Command{initCommand(e), startCommand(e), stopCommand(e), statusCommand(e), listCommand(e), bootstrapCommand(e), Remove(e)}
 }
 
 const (

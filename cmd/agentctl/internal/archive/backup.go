@@ -14,6 +14,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/internal/backup"
+	"github.com/theclaw/agents/internal/backup/archive"
 	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -80,20 +81,20 @@ func save(ctx context.Context, e *command.Env, dest string, what backup.Selectio
 	if e.Flags.JSON {
 		return e.PrintJSON(struct {
 			Path string `json:"path"`
-			backup.Summary
+			archive.Summary
 		}{dest, s})
 	}
 	fmt.Fprintf(e.Out, "%s: %s\n", dest, words(s))
 	return nil
 }
 
-func words(s backup.Summary) string {
+func words(s archive.Summary) string {
 	return fmt.Sprintf("%d agents (%s), %d databases, %d files, %s", len(s.Agents), strings.Join(s.Agents, ", "), s.Databases, s.Files, size(s.Bytes))
 }
 
 // fetch writes a backup to out and reads along, so that what is there has been
 // verified.
-func fetch(ctx context.Context, e *command.Env, out io.Writer, what backup.Selection) (backup.Summary, error) {
+func fetch(ctx context.Context, e *command.Env, out io.Writer, what backup.Selection) (archive.Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	pr, pw := io.Pipe()
@@ -103,7 +104,7 @@ func fetch(ctx context.Context, e *command.Env, out io.Writer, what backup.Selec
 		_ = pw.CloseWithError(err) // nil: the end
 		done <- err
 	}()
-	s, err := backup.Inspect(ctx, io.TeeReader(pr, out))
+	s, err := archive.Inspect(ctx, io.TeeReader(pr, out))
 	_ = pr.CloseWithError(err)
 	if why := <-done; why != nil && (err == nil || errors.Is(err, why)) {
 		return s, ended(ctx, why)

@@ -46,14 +46,20 @@ With --repair modes, missing tables and indexes, fences and events.jsonl are put
 right, what cut-off writes have left goes, and a damaged database is replaced by
 a new one with everything that can still be read and proved. The damaged file is
 kept as events.db.corrupt-<time>. The exit code is 1 when there is a finding
-(with --repair: when one is left).`,
+(with --repair: when one is left).
+
+Where several registries keep the agents in PostgreSQL the databases are checked,
+each at one instant, while they work; of the home only the files are. Nothing
+repairs a database.`,
 		Example: `  agentctl fsck
   agentctl fsck --agent alice --repair
+  agentctl fsck --dsn postgres://claw@db/claw
   agentctl fsck --json | jq '.findings[]'`,
 		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error { return x.run(c.Context()) },
 	}
 	c.Flags().StringVar(&x.agent, "agent", "", "only this agent")
+	c.Flags().StringArrayVar(&x.dsns, "dsn", nil, "database to check, by URL, env:NAME or file:PATH (default storage.dsns of theclaw.yaml)")
 	c.Flags().BoolVar(&x.repair, "repair", false, "repair what can be repaired")
 	return c
 }
@@ -63,6 +69,7 @@ type examination struct {
 	env    *command.Env
 	home   layout.Home
 	agent  string
+	dsns   []string
 	repair bool
 
 	live     bool
@@ -79,6 +86,13 @@ func (x *examination) run(ctx context.Context) (err error) {
 	}
 	if x.home, err = x.env.Home(); err != nil {
 		return err
+	}
+	urls, err := x.databases()
+	if err != nil {
+		return err
+	}
+	if len(urls) > 0 {
+		return x.shared(ctx, urls)
 	}
 	if _, err := os.Stat(x.home.Path()); errors.Is(err, fs.ErrNotExist) {
 		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "there is no home at "+x.home.Path(), "set THECLAW_HOME or --home to the directory that 'agentd all' serves")
@@ -106,6 +120,23 @@ func (x *examination) run(ctx context.Context) (err error) {
 	x.findings, x.stats, err = invariant.Check(ctx, x.home, invariant.Options{Agent: x.agent, Live: x.live, UserHome: x.env.Getenv("HOME")})
 	if err != nil {
 		return x.known(err)
+	}
+	return x.report()
+}
+
+// shared checks databases; who else works in them cannot be told from here.
+func (x *examination) shared(ctx context.Context, urls []string) (err error) {
+	if x.repair {
+		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "nothing repairs a database", "check it without --repair, and restore what is damaged from the database's own backup")
+	}
+	x.live = true
+	x.env.Note("checking %d databases as registries work in them", len(urls))
+	x.findings, x.stats, err = invariant.Check(ctx, x.home, invariant.Options{Agent: x.agent, Live: true, UserHome: x.env.Getenv("HOME"), DSNs: urls})
+	if errors.Is(err, fs.ErrNotExist) {
+		return x.known(err)
+	}
+	if err != nil {
+		return away(err)
 	}
 	return x.report()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/agent"
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/internal/thread"
@@ -56,6 +57,7 @@ was answered, 1 when it failed or has not ended, 2 for a wrong command line.`,
 	f.BoolVar(&a.verbose, "verbose", false, "with --wait: thoughts and tools on standard error")
 	f.StringVar(&a.thinking, "thinking", "", "off, adaptive or a number of tokens, for this run")
 	_ = f.MarkHidden("session")
+	c.AddCommand(agent.Remove(e)) // an agent of that name is given with --agent
 	return c
 }
 

@@ -11,7 +11,6 @@ package agents
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -58,7 +57,7 @@ func (d *DB) Create(ctx context.Context, id string, files map[string][]byte) err
 			return err
 		}
 		made = true
-		b.Queue("INSERT INTO thread(agent_id, thread_id, uuid) VALUES($1, 'inbox', $2)", id, strings.ToLower(rand.Text()))
+		b.Queue("INSERT INTO thread(agent_id, thread_id, uuid) VALUES($1, 'inbox', gen_random_uuid()::text)", id)
 		for _, res := range []string{lease.AgentResource(id), lease.DeliverResource(id)} {
 			b.Queue(`INSERT INTO lease(agent_id, resource, token, holder, address, request_id, ttl_ms, expires_at, released)
 				VALUES($1, $2, 0, '', '', '', 0, clock_timestamp(), true) ON CONFLICT DO NOTHING`, id, res)
@@ -75,6 +74,29 @@ func (d *DB) Create(ctx context.Context, id string, files map[string][]byte) err
 		return fmt.Errorf("make agent %s: %w", id, ErrExists)
 	}
 	return nil
+}
+
+// Remove forgets an agent with all its rows; of its leases the tokens stay, above which
+// those of a new agent of the name begin. One that is not there is store.ErrNotFound.
+func (d *DB) Remove(ctx context.Context, id string) error {
+	err := pgx.BeginFunc(ctx, d.shards.Of(id), func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, "DELETE FROM agent WHERE agent_id = $1", id) // threads, files and what hangs on them go with it
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return store.ErrNotFound
+		}
+		b := &pgx.Batch{}
+		for _, q := range []string{
+			"DELETE FROM approval WHERE agent_id = $1", "DELETE FROM usage WHERE agent_id = $1", "DELETE FROM due WHERE agent_id = $1",
+			"UPDATE lease SET holder = '', address = '', request_id = '', released = true WHERE agent_id = $1",
+		} {
+			b.Queue(q, id)
+		}
+		return tx.SendBatch(ctx, b).Close()
+	})
+	return wrap("remove rows", id, err)
 }
 
 // Has answers nil, or store.ErrNotFound.

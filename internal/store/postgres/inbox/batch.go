@@ -191,7 +191,7 @@ func Settle(s store.Settlement) *SettleStep {
 	return &SettleStep{s: s, ids: ids}
 }
 
-// Lazy: a turn that has its end and no fate here is settled again.
+// Lazy says that it waits for no disk: a turn that has its end and no fate here is settled again.
 func (s *SettleStep) Lazy() bool { return true }
 
 // firstOpenSQL finds the first event after the ack without a fate, but for those that

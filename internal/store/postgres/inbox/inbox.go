@@ -108,8 +108,8 @@ type MarkStep struct{ m store.OutboxMark }
 // Mark is a step.
 func Mark(m store.OutboxMark) MarkStep { return MarkStep{m} }
 
-// Lazy: what was told of a thread is told again when it is found on the list in vain. That
-// a dead letter is tried again was asked for by somebody.
+// Lazy says when it waits for no disk: what was told of a thread is told again when it is
+// found on the list in vain. That a dead letter is tried again was asked for by somebody.
 func (s MarkStep) Lazy() bool { return !s.m.Reopen }
 
 // Load has nothing to read.

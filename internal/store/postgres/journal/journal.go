@@ -47,7 +47,7 @@ func Begin(b store.Begin) *BeginStep {
 	return &BeginStep{b: b, book: open(b.Key), marks: memory.Marks(b.Layers), keep: consumer.Keep(thread.Outbound, b.Handler, &filter)}
 }
 
-// Lazy: what is made under a claim and seen by others waits for the disk, and so keeps it.
+// Lazy says that it waits for no disk: what is made under a claim and seen by others waits for the disk, and so keeps it.
 func (s *BeginStep) Lazy() bool { return true }
 
 // maxTail are the bytes of context that a claim answers at most.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -113,9 +114,18 @@ func find(ctx context.Context, pool *pgxpool.Pool, a Ask) (found []Found, waitin
 	if a.Deliver {
 		own, fresh, more = ownDeliver, newDeliver, moreDeliver
 	}
-	b.Queue(own, a.Holder, a.Agents, a.RequestID).Query(take(false))
+	some := 0 // of the two forms, that of everything
+	args := []any{a.Holder, a.RequestID}
+	if a.Agents != nil {
+		some, args = 1, append(args, a.Agents)
+	}
+	b.Queue(own[some], args...).Query(take(false))
 	if n := min(a.MaxNew, maxFound); n > 0 {
-		b.Queue(fresh, a.Holder, a.Address, a.RequestID, a.TTL.Milliseconds(), a.Agents, n).Query(take(true))
+		args := []any{a.Holder, a.Address, a.RequestID, a.TTL.Milliseconds(), n}
+		if a.Agents != nil {
+			args = append(args, a.Agents)
+		}
+		b.Queue(fresh[some], args...).Query(take(true))
 	}
 	if a.Agents == nil {
 		b.Queue(more, maxFound).QueryRow(func(row pgx.Row) error { return row.Scan(&waiting) })
@@ -128,44 +138,55 @@ func find(ctx context.Context, pool *pgxpool.Pool, a Ask) (found []Found, waitin
 const granted = `token = GREATEST(l.token, ` + seal + `) + 1, holder = $1, address = $2, request_id = $3 || '/' || l.agent_id,
 	ttl_ms = $4::bigint, expires_at = clock_timestamp() + $4::bigint * interval '1 ms', released = false, yield = false`
 
-const (
-	ownRun = `UPDATE due d SET told = t.head FROM lease l, thread t
-		WHERE l.holder = $1 AND ` + live + ` AND l.resource = 'agent/' || l.agent_id AND ($2::text[] IS NULL OR l.agent_id = ANY($2))
-		AND d.agent_id = l.agent_id AND t.agent_id = l.agent_id AND t.thread_id = 'inbox'
-		AND (t.head > d.told OR l.request_id = $3 || '/' || l.agent_id) AND ` + lazily + `
-		RETURNING ` + columns + `, l.agent_id, t.head, NULL::text, d.since`
+// forms are a statement that looks at everything, and at some agents only: each of the
+// latter is found by its key, however many others are due.
+func forms(sql, from, which string) [2]string {
+	return [2]string{
+		strings.NewReplacer("{from}", "", "{which}", "").Replace(sql),
+		strings.NewReplacer("{from}", from, "{which}", which).Replace(sql),
+	}
+}
 
-	freeRun = `SELECT l.agent_id, l.resource, t.head, d.since FROM due d
+const (
+	freeRun = `SELECT l.agent_id, l.resource, t.head, d.since FROM {from}due d
 		JOIN lease l ON l.agent_id = d.agent_id AND l.resource = 'agent/' || d.agent_id
 		JOIN thread t ON t.agent_id = d.agent_id AND t.thread_id = 'inbox'
-		WHERE ` + free
+		WHERE {which}` + free
 
-	newRun = `WITH pick AS MATERIALIZED (` + freeRun + ` AND ($5::text[] IS NULL OR d.agent_id = ANY($5)) ORDER BY d.since LIMIT $6 FOR UPDATE OF l SKIP LOCKED),
-		moved AS (UPDATE due d SET since = clock_timestamp(), told = p.head FROM pick p WHERE d.agent_id = p.agent_id)
-		UPDATE lease l SET ` + granted + ` FROM pick p WHERE l.agent_id = p.agent_id AND l.resource = p.resource
-		RETURNING ` + columns + `, l.agent_id, p.head, NULL::text, p.since`
-
-	moreRun = `SELECT count(*) FROM (` + freeRun + ` LIMIT $1) w`
-
-	ownDeliver = `UPDATE outbox o SET told = o.head FROM lease l
-		WHERE l.holder = $1 AND ` + live + ` AND l.resource = 'deliver/' || l.agent_id AND ($2::text[] IS NULL OR l.agent_id = ANY($2))
-		AND o.agent_id = l.agent_id AND o.acked < o.head AND (o.told < o.head OR l.request_id = $3 || '/' || l.agent_id) AND ` + lazily + `
-		RETURNING ` + columns + `, l.agent_id, 0::bigint, o.thread, o.since`
-
-	freeDeliver = `SELECT o.agent_id, o.since FROM outbox o
+	freeDeliver = `SELECT o.agent_id, o.since FROM {from}outbox o
 		JOIN lease l ON l.agent_id = o.agent_id AND l.resource = 'deliver/' || o.agent_id
-		WHERE o.acked < o.head AND ` + free
+		WHERE {which}o.acked < o.head AND ` + free
+)
 
-	newDeliver = `WITH open AS MATERIALIZED (
-			SELECT agent_id, min(since) AS since FROM (` + freeDeliver + ` AND ($5::text[] IS NULL OR o.agent_id = ANY($5)) ORDER BY o.since LIMIT 8 * $6) w GROUP BY agent_id),
+var (
+	ownRun = forms(`UPDATE due d SET told = t.head FROM {from}lease l, thread t
+		WHERE {which}l.holder = $1 AND `+live+` AND l.resource = 'agent/' || l.agent_id
+		AND d.agent_id = l.agent_id AND t.agent_id = l.agent_id AND t.thread_id = 'inbox'
+		AND (t.head > d.told OR l.request_id = $2 || '/' || l.agent_id) AND `+lazily+`
+		RETURNING `+columns+`, l.agent_id, t.head, NULL::text, d.since`, "unnest($3::text[]) x(id), ", "l.agent_id = x.id AND ")
+
+	newRun = forms(`WITH pick AS MATERIALIZED (`+freeRun+` ORDER BY d.since LIMIT $5 FOR UPDATE OF l SKIP LOCKED),
+		moved AS (UPDATE due d SET since = clock_timestamp(), told = p.head FROM pick p WHERE d.agent_id = p.agent_id)
+		UPDATE lease l SET `+granted+` FROM pick p WHERE l.agent_id = p.agent_id AND l.resource = p.resource
+		RETURNING `+columns+`, l.agent_id, p.head, NULL::text, p.since`, "unnest($6::text[]) x(id), ", "d.agent_id = x.id AND ")
+
+	ownDeliver = forms(`UPDATE outbox o SET told = o.head FROM {from}lease l
+		WHERE {which}l.holder = $1 AND `+live+` AND l.resource = 'deliver/' || l.agent_id
+		AND o.agent_id = l.agent_id AND o.acked < o.head AND (o.told < o.head OR l.request_id = $2 || '/' || l.agent_id) AND `+lazily+`
+		RETURNING `+columns+`, l.agent_id, 0::bigint, o.thread, o.since`, "unnest($3::text[]) x(id), ", "l.agent_id = x.id AND ")
+
+	newDeliver = forms(`WITH open AS MATERIALIZED (
+			SELECT agent_id, min(since) AS since FROM (`+freeDeliver+` ORDER BY o.since LIMIT 8 * $5) w GROUP BY agent_id),
 		pick AS MATERIALIZED (
 			SELECT l.agent_id, l.resource, o.since FROM open o JOIN lease l ON l.agent_id = o.agent_id AND l.resource = 'deliver/' || o.agent_id
-			WHERE ` + free + ` ORDER BY o.since LIMIT $6 FOR UPDATE OF l SKIP LOCKED),
+			WHERE `+free+` ORDER BY o.since LIMIT $5 FOR UPDATE OF l SKIP LOCKED),
 		moved AS (UPDATE outbox o SET since = clock_timestamp(), told = o.head FROM pick p WHERE o.agent_id = p.agent_id AND o.acked < o.head RETURNING o.agent_id, o.thread),
-		got AS (UPDATE lease l SET ` + granted + ` FROM pick p WHERE l.agent_id = p.agent_id AND l.resource = p.resource RETURNING l.*, p.since)
-		SELECT ` + columns + `, l.agent_id, 0::bigint, m.thread, l.since FROM got l LEFT JOIN moved m ON m.agent_id = l.agent_id ORDER BY l.since, m.thread`
+		got AS (UPDATE lease l SET `+granted+` FROM pick p WHERE l.agent_id = p.agent_id AND l.resource = p.resource RETURNING l.*, p.since)
+		SELECT `+columns+`, l.agent_id, 0::bigint, m.thread, l.since FROM got l LEFT JOIN moved m ON m.agent_id = l.agent_id ORDER BY l.since, m.thread`,
+		"unnest($6::text[]) x(id), ", "o.agent_id = x.id AND ")
 
-	moreDeliver = `SELECT count(DISTINCT agent_id) FROM (` + freeDeliver + ` LIMIT $1) w`
+	moreRun     = forms(`SELECT count(*) FROM (`+freeRun+` LIMIT $1) w`, "", "")[0]
+	moreDeliver = forms(`SELECT count(DISTINCT agent_id) FROM (`+freeDeliver+` LIMIT $1) w`, "", "")[0]
 )
 
 // Reopen makes a thread of an agent due again for whoever has, or gets, its deliver

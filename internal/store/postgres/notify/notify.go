@@ -33,6 +33,7 @@ type Kind byte
 // The kinds, with what the name is.
 const (
 	Inbox     Kind = 'i' // agent: its inbox has new events
+	Held      Kind = 'h' // agent and holder, a blank between: the same while the holder has its lease
 	Thread    Kind = 't' // agent/thread: the same of another thread
 	Work      Kind = 'w' // agent: it may be free, or shall work
 	Replies   Kind = 'o' // agent: it has replies to send

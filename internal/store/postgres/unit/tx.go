@@ -38,6 +38,7 @@ type Tx struct {
 	Time   time.Time // of the whole step
 
 	conn   *pgxpool.Conn
+	holder string // of the agent's lease, of an inbox that is written without one
 	alone  string // resource whose lease nobody may use meanwhile
 	reads  pgx.Batch
 	write  pgx.Batch
@@ -47,10 +48,17 @@ type Tx struct {
 	sent   bool // something was written before the end
 }
 
-// row queues the read of the thread's row.
-func (t *Tx) row(lock string, found *bool) {
-	t.One("SELECT uuid, tuple, desired, head, chain, acked, last_at FROM thread WHERE agent_id = $1 AND thread_id = $2"+lock, nil, found,
-		&t.UUID, &t.Tuple, &t.Desired, &t.Head, &t.chain, &t.Acked, &t.LastAt)
+// holder is who has the lease of an inbox's agent.
+const holder = `COALESCE((SELECT l.holder FROM lease l WHERE l.agent_id = $1 AND l.resource = 'agent/' || $1 AND NOT l.released AND l.expires_at > clock_timestamp()), '')`
+
+// row queues the read of the thread's row, and of who works on it if that is asked.
+func (t *Tx) row(lock string, who bool, found *bool) {
+	col := "''"
+	if who {
+		col = holder
+	}
+	t.One("SELECT uuid, tuple, desired, head, chain, acked, last_at, "+col+" FROM thread WHERE agent_id = $1 AND thread_id = $2"+lock, nil, found,
+		&t.UUID, &t.Tuple, &t.Desired, &t.Head, &t.chain, &t.Acked, &t.LastAt, &t.holder)
 }
 
 // Read queues a read for the first trip; each is called for every row, in order.

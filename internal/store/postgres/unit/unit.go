@@ -106,7 +106,7 @@ func (p *Pool) View(ctx context.Context, r store.Ref, s Step) error {
 	return p.on(ctx, r, func(t *Tx) error {
 		found := false
 		t.reads.Queue("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-		t.row("", &found)
+		t.row("", false, &found)
 		s.Load(t)
 		t.reads.Queue("COMMIT")
 		if err := t.conn.SendBatch(ctx, &t.reads).Close(); err != nil {
@@ -162,7 +162,7 @@ func (p *Pool) on(ctx context.Context, r store.Ref, fn func(*Tx) error) error {
 		t, err := p.once(ctx, r, fn)
 		if err == nil {
 			if len(t.events) > 0 && p.o.OnCommit != nil {
-				p.o.OnCommit(store.Commit{Ref: r, Events: t.events})
+				p.o.OnCommit(store.Commit{Ref: r, Events: t.events, Holder: t.holder})
 			}
 			return nil
 		}
@@ -253,7 +253,7 @@ func (p *Pool) load(t *Tx, f *store.Fence, s *seen, lock string, lazy bool) {
 	if t.alone != "" {
 		t.reads.Queue("SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 FOR UPDATE", t.Agent, t.alone)
 	}
-	t.row(lock, &s.found)
+	t.row(lock, f == nil && lock != "" && t.IsInbox(), &s.found)
 	if f != nil {
 		t.One("SELECT token FROM fence WHERE agent_id = $1 AND thread_id = $2 AND resource = $3", []any{f.Resource}, nil, &s.sealed)
 	}

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -177,6 +178,26 @@ func (d *DB) Inboxes(ctx context.Context) (map[string]Inbox, error) {
 		out[i.Agent] = i
 	}
 	return out, rows.Err()
+}
+
+// Forget removes what is kept of an agent but the tokens of its leases, above which
+// those of a new agent of the name must begin. The bytes are gone from the files when
+// it returns.
+func (d *DB) Forget(ctx context.Context, agent string) error {
+	for _, q := range []string{
+		"DELETE FROM approval WHERE agent = ?", "DELETE FROM usage WHERE agent = ?", "DELETE FROM inbox WHERE agent = ?",
+		"UPDATE lease SET holder = '', address = '', request_id = '', released = 1 WHERE resource IN ('agent/' || ?1, 'deliver/' || ?1)",
+		"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)",
+	} {
+		var args []any
+		if strings.Contains(q, "?") {
+			args = []any{agent}
+		}
+		if _, err := d.db.ExecContext(ctx, q, args...); err != nil {
+			return fmt.Errorf("forget agent %s: %w", agent, err)
+		}
+	}
+	return nil
 }
 
 // SaveInboxes replaces all rows.

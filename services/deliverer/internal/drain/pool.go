@@ -7,6 +7,7 @@ import (
 
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
 	"github.com/theclaw/agents/services/deliverer/internal/channel"
@@ -34,7 +35,7 @@ type Deps struct {
 	Breakers *breaker.Set
 	Metrics  *obs.DelivererMetrics
 	Logger   *slog.Logger
-	Redactor *obs.Redactor // applied to each error before it is recorded
+	Redactor *redact.Redactor // applied to each error before it is recorded
 	Trace    *tracing.Tracer
 }
 
@@ -65,7 +66,7 @@ func NewPool(cfg Config, d Deps) *Pool {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
 	if d.Redactor == nil {
-		d.Redactor = obs.NewRedactor()
+		d.Redactor = redact.New()
 	}
 	return &Pool{cfg: cfg, Deps: d, places: place.New(cfg.Concurrency)}
 }

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -31,6 +32,8 @@ type Service struct {
 	registryv1.UnimplementedAgentServiceServer
 	*core.Core
 	watch *watch.Watch
+	// making keeps a name that is being removed from getting a new agent.
+	making sync.RWMutex
 }
 
 // New makes the edge; w is told of agents that come and go here, nil where they are not
@@ -61,6 +64,8 @@ func (s *Service) Make(ctx context.Context, id string, spec agentdir.Spec) (stri
 }
 
 func (s *Service) create(ctx context.Context, id string, spec agentdir.Spec) (*directory.Agent, error) {
+	s.making.RLock()
+	defer s.making.RUnlock()
 	if s.watch != nil {
 		defer s.watch.Making(id)()
 	}

@@ -13,6 +13,9 @@ import (
 // or rows of a database (package rows). Errors: AGENT_NOT_FOUND, those of agentdir.
 type Agents interface {
 	Create(ctx context.Context, id string, spec agentdir.Spec) error
+	// Remove takes an agent away, and answers how to clear what is left of it; from
+	// then on there is no such agent, whatever happens.
+	Remove(ctx context.Context, id string) (clear func() error, err error)
 	// Settings answers the settings that are in force.
 	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
 	// Read answers a file and its version; the cause is fs.ErrNotExist when it is

@@ -136,7 +136,7 @@ func (c *Core) Close() error {
 // that became visible.
 func (c *Core) committed(commit store.Commit) {
 	if c.Shared != nil {
-		c.Shared.committed(commit.Ref)
+		c.Shared.committed(commit)
 	} else if commit.Ref.IsInbox() {
 		a, err := c.Dir.Get(commit.Ref.Agent)
 		if err == nil {

@@ -71,9 +71,17 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 // lookPatience bounds the look whether an agent is there, which only words an error.
 const lookPatience = 5 * time.Second
 
-// committed wakes who waits for a thread, here and at the other registries.
-func (s *Shared) committed(r store.Ref) {
-	if r.IsInbox() {
+// committed wakes who waits for a thread, here and at the other registries. What came to
+// an agent that somebody works on concerns nobody else who waits for work: when that one
+// gives it back, or dies, all are told.
+func (s *Shared) committed(c store.Commit) {
+	r := c.Ref
+	switch {
+	case r.IsInbox() && c.Holder != "":
+		s.Runs.MarkFor(c.Holder, r.Agent)
+		s.Tell(notify.Item{Kind: notify.Held, Name: r.Agent + " " + c.Holder})
+		return
+	case r.IsInbox():
 		s.Runs.Mark(r.Agent)
 		s.Tell(notify.Item{Kind: notify.Inbox, Name: r.Agent})
 		return
@@ -101,6 +109,11 @@ func (s *Shared) told(items []notify.Item) {
 		case notify.Inbox:
 			s.Runs.Mark(i.Name)
 			s.c.Events.Wake(store.Inbox(i.Name))
+		case notify.Held:
+			if agent, holder, ok := strings.Cut(i.Name, " "); ok {
+				s.Runs.MarkFor(holder, agent)
+				s.c.Events.Wake(store.Inbox(agent))
+			}
 		case notify.Thread:
 			if agent, id, ok := strings.Cut(i.Name, "/"); ok {
 				s.c.Events.Wake(store.Ref{Agent: agent, Thread: id})

@@ -1,16 +1,27 @@
 package dispatch
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
-// maxHints is the most agents a listener is told of one by one.
-const maxHints = 1024
+const (
+	// maxHints is the most agents a listener is told of one by one.
+	maxHints = 1024
+	// linger is how long one is listened for who does not ask.
+	linger = 10 * time.Second
+)
 
 // Hints tells those who wait for work where there may be some, when the list of it is
 // kept elsewhere, for several registries. A hint may be wrong and may be missing: who is
 // told looks at the list, and looks at all of it now and then. The zero value is ready.
+//
+// Between two questions of a holder it is listened for all the same, so that the next
+// one need not look at everything again to have missed nothing.
 type Hints struct {
 	mu        sync.Mutex
 	listeners map[*Listener]struct{}
+	kept      map[string]*Listener // the last of each holder
 }
 
 // Listener is one who waits.
@@ -19,38 +30,77 @@ type Listener struct {
 	wake   chan struct{}
 	agents map[string]struct{}
 	all    bool
+
+	ask  Ask
+	busy bool
+	left time.Time // when it was busy last
 }
 
-// Listen makes a listener, whose first hint is to look at everything.
-func (h *Hints) Listen() *Listener {
-	l := &Listener{of: h, wake: make(chan struct{}, 1), agents: map[string]struct{}{}, all: true}
+// Ask is a question for work, as far as it matters here.
+type Ask struct {
+	Holder, ID string
+	Room       int
+}
+
+// Listen makes a listener for a question. Its first hint is to look at everything,
+// unless its holder has asked here before and has as much room as then; a question that
+// is asked again looks at everything too, for the answer it has missed.
+func (h *Hints) Listen(a Ask) *Listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.listeners == nil {
-		h.listeners = map[*Listener]struct{}{}
+		h.listeners, h.kept = map[*Listener]struct{}{}, map[string]*Listener{}
 	}
-	h.listeners[l] = struct{}{}
+	for holder, l := range h.kept {
+		if !l.busy && time.Since(l.left) > linger {
+			delete(h.kept, holder)
+			delete(h.listeners, l)
+		}
+	}
+	l := h.kept[a.Holder]
+	if l == nil || l.busy {
+		l = &Listener{of: h, wake: make(chan struct{}, 1), agents: map[string]struct{}{}, all: true}
+		h.listeners[l], h.kept[a.Holder] = struct{}{}, l
+	}
+	l.all = l.all || l.ask.ID == a.ID || l.ask.Room != a.Room
+	l.ask, l.busy = a, true
 	return l
 }
 
 // Mark tells everybody of agents.
 func (h *Hints) Mark(agents ...string) {
-	h.tell(func(l *Listener) {
+	h.tell(func(l *Listener) bool {
 		for _, a := range agents {
 			l.agents[a] = struct{}{}
 		}
-		l.all = l.all || len(l.agents) > maxHints
+		return true
+	})
+}
+
+// MarkFor tells the holder of an agent's lease, whose business it is alone.
+func (h *Hints) MarkFor(holder, agent string) {
+	h.tell(func(l *Listener) bool {
+		if l.ask.Holder == holder {
+			l.agents[agent] = struct{}{}
+		}
+		return l.ask.Holder == holder
 	})
 }
 
 // MarkAll tells everybody to look at everything.
-func (h *Hints) MarkAll() { h.tell(func(l *Listener) { l.all = true }) }
+func (h *Hints) MarkAll() { h.tell(func(l *Listener) bool { l.all = true; return true }) }
 
-func (h *Hints) tell(note func(*Listener)) {
+func (h *Hints) tell(note func(*Listener) (news bool)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
-		note(l)
+		if !note(l) {
+			continue
+		}
+		if len(l.agents) > maxHints {
+			l.all = true
+			clear(l.agents)
+		}
 		select {
 		case l.wake <- struct{}{}:
 		default:
@@ -84,9 +134,12 @@ func (l *Listener) LookAtAll() {
 	l.all = true
 }
 
-// Close ends it.
+// Close ends its question.
 func (l *Listener) Close() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	delete(l.of.listeners, l)
+	l.busy, l.left = false, time.Now()
+	if l.of.kept[l.ask.Holder] != l { // another question of the holder came meanwhile
+		delete(l.of.listeners, l)
+	}
 }

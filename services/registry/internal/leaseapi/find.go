@@ -7,10 +7,11 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store/postgres/leases"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/dispatch"
 )
 
 // findDue is AcquireDueLease where the database knows who has work. It looks at all of
-// it first, then at what it is told of, and at all again after a while, because what is
+// it first, when its holder has not asked here just before, then at what it is told of, and at all again after a while, because what is
 // told may be lost. A question that is asked again elsewhere gets the same leases: they
 // carry its name.
 func (s *Service) findDue(ctx context.Context, req *registryv1.AcquireDueLeaseRequest, timeout <-chan time.Time, lapses int) (*registryv1.AcquireDueLeaseResponse, error) {
@@ -22,7 +23,7 @@ func (s *Service) findDue(ctx context.Context, req *registryv1.AcquireDueLeaseRe
 	if ask.Deliver {
 		hints = &s.Shared.Deliveries
 	}
-	told := hints.Listen()
+	told := hints.Listen(dispatch.Ask{Holder: ask.Holder, ID: ask.RequestID, Room: ask.MaxNew})
 	defer told.Close()
 	again := s.Again()
 	for {
@@ -34,15 +35,21 @@ func (s *Service) findDue(ctx context.Context, req *registryv1.AcquireDueLeaseRe
 		if ask.Agents, any = told.Take(); any {
 			found, waiting, err := s.Shared.Leases.Find(ctx, ask)
 			if err != nil {
+				told.LookAtAll()
 				return nil, s.Fault("", "", err)
 			}
 			out.Waiting = int32(waiting)
+			room := ask.MaxNew
 			for _, f := range found {
 				out.Due = append(out.Due, &registryv1.DueWork{AgentId: f.Agent, HeadId: f.Head, ThreadIds: f.Threads, Lease: toLease(f.Lease, true), Fresh: f.Fresh})
 				if f.Fresh {
+					room--
 					s.Fates.Wake(f.Agent)
 					s.Metrics.DispatchLatency.Observe(max(time.Since(f.Since), 0).Seconds())
 				}
+			}
+			if room <= 0 || waiting > 0 { // there may be more than it could have
+				told.LookAtAll()
 			}
 			if len(out.GetDue()) > 0 {
 				return out, nil

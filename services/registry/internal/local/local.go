@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/gone"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
@@ -28,6 +29,12 @@ func (l Agents) Create(_ context.Context, id string, spec agentdir.Spec) error {
 	}
 	_, err := l.home.Create(id, spec)
 	return err
+}
+
+// Remove is that of core.Agents.
+func (l Agents) Remove(_ context.Context, id string) (func() error, error) {
+	dir, err := gone.Put(l.home, id)
+	return func() error { return gone.Clear(l.home, dir) }, err
 }
 
 // Settings is that of core.Agents: read again when a file has changed.

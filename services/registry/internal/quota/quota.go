@@ -16,6 +16,7 @@ package quota
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -154,6 +155,15 @@ func (q *Quota) Back(ctx context.Context, c *config.Config, agent, from string, 
 	if c.Quota.Daily() {
 		_ = q.count(ctx, time.Now(), agent, Peer(from), func(store.Used, store.Used) (store.Used, error) { return store.Used{Messages: -n}, nil })
 	}
+}
+
+// Forget drops what was counted of an agent that is removed.
+func (q *Quota) Forget(agent string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	maps.DeleteFunc(q.used, func(w who, _ store.Used) bool { return w.agent == agent })
+	maps.DeleteFunc(q.changed, func(w who, _ bool) bool { return w.agent == agent })
+	maps.DeleteFunc(q.pairs, func(p pair, _ time.Time) bool { return p.from == agent || p.to == agent })
 }
 
 // Spend counts what a turn for a source has used. A quota stops no work: what cannot

@@ -12,6 +12,7 @@ package rows
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/gone"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
@@ -44,7 +46,8 @@ type Agents struct {
 
 	mu    sync.Mutex
 	known map[string]*entry
-	told  uint64 // how often Forget was called
+	alike map[[sha256.Size]byte]*agentdir.Agent // by what is below the name
+	told  uint64                                // how often Forget was called
 }
 
 type entry struct {
@@ -56,7 +59,7 @@ type entry struct {
 
 // New makes it of a database; changed is told of each file that was changed here.
 func New(db *agents.DB, home *agentdir.Home, changed func(agent string)) *Agents {
-	return &Agents{db: db, home: home, changed: changed, known: map[string]*entry{}}
+	return &Agents{db: db, home: home, changed: changed, known: map[string]*entry{}, alike: map[[sha256.Size]byte]*agentdir.Agent{}}
 }
 
 // Forget makes the next look at an agent's settings ask the database; "" of all.
@@ -90,6 +93,28 @@ func (s *Agents) Create(ctx context.Context, id string, spec agentdir.Spec) erro
 	return err
 }
 
+// Remove is that of core.Agents. What runners of this home kept for its programs goes
+// with it.
+func (s *Agents) Remove(ctx context.Context, id string) (func() error, error) {
+	if err := s.db.Remove(ctx, id); err != nil {
+		return nil, s.fault(id, "", err)
+	}
+	s.mu.Lock()
+	delete(s.known, id)
+	s.mu.Unlock()
+	s.changed(id)
+	return func() error {
+		dir, err := gone.Put(s.home, id)
+		if fault.Is(err, fault.AgentNotFound) {
+			return nil
+		}
+		if err == nil {
+			err = gone.Clear(s.home, dir)
+		}
+		return err
+	}, nil
+}
+
 // Settings is that of core.Agents.
 func (s *Agents) Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error) {
 	defaults := stamp(s.home.DefaultsFile())
@@ -120,7 +145,7 @@ func (s *Agents) Settings(ctx context.Context, a *directory.Agent) (*agentdir.Ag
 		return nil, s.fault(a.ID, configFile, err)
 	}
 	next := entry{version: version, defaults: defaults}
-	next.set, next.err = s.home.Judge(a.ID, data)
+	next.set, next.err = s.judge(a.ID, data, defaults)
 	s.keep(a.ID, next, began, told)
 	return next.set, next.err
 }
@@ -273,7 +298,7 @@ func (s *Agents) List(ctx context.Context, after string, limit int) ([]agents.En
 		s.mu.Unlock()
 		if next.version != a.Version || next.defaults != defaults {
 			next = entry{version: a.Version, defaults: defaults}
-			next.set, next.err = s.home.Judge(a.ID, a.Config)
+			next.set, next.err = s.judge(a.ID, a.Config, defaults)
 		}
 		s.keep(a.ID, next, began, told)
 	}

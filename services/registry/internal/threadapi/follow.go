@@ -35,7 +35,7 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 		defer t.Stop()
 		beat = t.C
 	}
-	if err := out.Send(&registryv1.WatchEventsResponse{}); err != nil {
+	if err := out.Send(&registryv1.WatchEventsResponse{AfterId: after}); err != nil {
 		return err
 	}
 	for {
@@ -47,7 +47,7 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 			case <-woken:
 			case <-s.Again():
 			case <-beat:
-				err = out.Send(&registryv1.WatchEventsResponse{})
+				err = out.Send(&registryv1.WatchEventsResponse{AfterId: after})
 			case <-ctx.Done():
 				err = ctx.Err()
 			}
@@ -71,5 +71,5 @@ func (s *Service) sendSince(out grpc.ServerStreamingServer[registryv1.WatchEvent
 		return false, nil
 	}
 	*after = p.Events[len(p.Events)-1].ID
-	return p.More, out.Send(&registryv1.WatchEventsResponse{Events: wire.Events(p.Events)})
+	return p.More, out.Send(&registryv1.WatchEventsResponse{Events: wire.Events(p.Events), AfterId: *after})
 }

@@ -83,8 +83,10 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		}
 	}
 	who := tupleText(tuple)
-	if _, err := s.Store.Ensure(ctx, r, who); err != nil {
-		return nil, s.Fault(a.ID, r.Thread, err)
+	if s.Shared == nil { // else it is made when it turns out to be missing: that saves a trip
+		if _, err := s.Store.Ensure(ctx, r, who); err != nil {
+			return nil, s.Fault(a.ID, r.Thread, err)
+		}
 	}
 	deliver, _ := delivery(set, tuple, r.Thread)
 	var handler string
@@ -101,14 +103,20 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	}
 	fault.Point("T1.before")
 	fault.Point("T2.before")
-	b, err := s.Store.Begin(ctx, r, fence, store.Begin{
+	begin := store.Begin{
 		Event: ev, Key: req.GetKey(), Tuple: who, ReplyContext: string(rc), Alone: req.GetAlone(),
 		Tail: set.Config.Context.RecentMessages + 1, Subscribe: deliver,
 		Handler: handler,
 		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
 		Members: members, IfStarted: s.Shared != nil,
 		Opening: decision.Opened(r.Thread, set.Config.Routing.Default, ev.ID),
-	})
+	}
+	b, err := s.Store.Begin(ctx, r, fence, begin)
+	if errors.Is(err, store.ErrNotFound) && s.Shared != nil {
+		if _, err = s.Store.Ensure(ctx, r, who); err == nil {
+			b, err = s.Store.Begin(ctx, r, fence, begin)
+		}
+	}
 	if err != nil {
 		return nil, s.Fault(a.ID, r.Thread, err)
 	}

@@ -2474,6 +2474,107 @@ func (x *ErasePeerResponse) GetFiles() []string {
 	return nil
 }
 
+// DeleteAgentRequest names an agent.
+type DeleteAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// force stops the agent first and waits for whoever works on it.
+	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteAgentRequest) Reset() {
+	*x = DeleteAgentRequest{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteAgentRequest) ProtoMessage() {}
+
+func (x *DeleteAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteAgentRequest.ProtoReflect.Descriptor instead.
+func (*DeleteAgentRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *DeleteAgentRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *DeleteAgentRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+// DeleteAgentResponse says what was removed.
+type DeleteAgentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// stopped tells that the agent was started until now.
+	Stopped       bool `protobuf:"varint,1,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteAgentResponse) Reset() {
+	*x = DeleteAgentResponse{}
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteAgentResponse) ProtoMessage() {}
+
+func (x *DeleteAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteAgentResponse.ProtoReflect.Descriptor instead.
+func (*DeleteAgentResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *DeleteAgentResponse) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
 // ReadAgentLogRequest names an agent.
 type ReadAgentLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2487,7 +2588,7 @@ type ReadAgentLogRequest struct {
 
 func (x *ReadAgentLogRequest) Reset() {
 	*x = ReadAgentLogRequest{}
-	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2600,7 @@ func (x *ReadAgentLogRequest) String() string {
 func (*ReadAgentLogRequest) ProtoMessage() {}
 
 func (x *ReadAgentLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2613,7 @@ func (x *ReadAgentLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadAgentLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadAgentLogRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{38}
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReadAgentLogRequest) GetAgentId() string {
@@ -2540,7 +2641,7 @@ type ReadAgentLogResponse struct {
 
 func (x *ReadAgentLogResponse) Reset() {
 	*x = ReadAgentLogResponse{}
-	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2653,7 @@ func (x *ReadAgentLogResponse) String() string {
 func (*ReadAgentLogResponse) ProtoMessage() {}
 
 func (x *ReadAgentLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2666,7 @@ func (x *ReadAgentLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadAgentLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadAgentLogResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{39}
+	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReadAgentLogResponse) GetLines() []string {
@@ -2729,7 +2830,12 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"channel_id\x18\x02 \x01(\tR\tchannelId\x12\x17\n" +
 	"\apeer_id\x18\x03 \x01(\tR\x06peerId\x12;\n" +
 	"\athreads\x18\x04 \x03(\v2!.theclaw.registry.v1.ErasedThreadR\athreads\x12\x14\n" +
-	"\x05files\x18\x05 \x03(\tR\x05files\"]\n" +
+	"\x05files\x18\x05 \x03(\tR\x05files\"P\n" +
+	"\x12DeleteAgentRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"/\n" +
+	"\x13DeleteAgentResponse\x12\x18\n" +
+	"\astopped\x18\x01 \x01(\bR\astopped\"]\n" +
 	"\x13ReadAgentLogRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12 \n" +
 	"\x05lines\x18\x02 \x01(\x05B\n" +
@@ -2750,7 +2856,7 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\x12PRUNE_KIND_RESULTS\x10\x01\x12\x13\n" +
 	"\x0fPRUNE_KIND_KEYS\x10\x02\x12\x14\n" +
 	"\x10PRUNE_KIND_LINES\x10\x03\x12\x13\n" +
-	"\x0fPRUNE_KIND_LOGS\x10\x042\xb7\r\n" +
+	"\x0fPRUNE_KIND_LOGS\x10\x042\x99\x0e\n" +
 	"\fAgentService\x12`\n" +
 	"\vCreateAgent\x12'.theclaw.registry.v1.CreateAgentRequest\x1a(.theclaw.registry.v1.CreateAgentResponse\x12W\n" +
 	"\bGetAgent\x12$.theclaw.registry.v1.GetAgentRequest\x1a%.theclaw.registry.v1.GetAgentResponse\x12]\n" +
@@ -2771,7 +2877,8 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"PruneAgent\x12&.theclaw.registry.v1.PruneAgentRequest\x1a'.theclaw.registry.v1.PruneAgentResponse\x12_\n" +
 	"\n" +
 	"ExportPeer\x12&.theclaw.registry.v1.ExportPeerRequest\x1a'.theclaw.registry.v1.ExportPeerResponse0\x01\x12Z\n" +
-	"\tErasePeer\x12%.theclaw.registry.v1.ErasePeerRequest\x1a&.theclaw.registry.v1.ErasePeerResponse\x12c\n" +
+	"\tErasePeer\x12%.theclaw.registry.v1.ErasePeerRequest\x1a&.theclaw.registry.v1.ErasePeerResponse\x12`\n" +
+	"\vDeleteAgent\x12'.theclaw.registry.v1.DeleteAgentRequest\x1a(.theclaw.registry.v1.DeleteAgentResponse\x12c\n" +
 	"\fReadAgentLog\x12(.theclaw.registry.v1.ReadAgentLogRequest\x1a).theclaw.registry.v1.ReadAgentLogResponseB\xd7\x01\n" +
 	"\x17com.theclaw.registry.v1B\n" +
 	"AgentProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
@@ -2789,7 +2896,7 @@ func file_theclaw_registry_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_theclaw_registry_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_theclaw_registry_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_theclaw_registry_v1_agent_proto_goTypes = []any{
 	(AgentKind)(0),                  // 0: theclaw.registry.v1.AgentKind
 	(AgentHealth)(0),                // 1: theclaw.registry.v1.AgentHealth
@@ -2832,10 +2939,12 @@ var file_theclaw_registry_v1_agent_proto_goTypes = []any{
 	(*ErasePeerRequest)(nil),        // 38: theclaw.registry.v1.ErasePeerRequest
 	(*ErasedThread)(nil),            // 39: theclaw.registry.v1.ErasedThread
 	(*ErasePeerResponse)(nil),       // 40: theclaw.registry.v1.ErasePeerResponse
-	(*ReadAgentLogRequest)(nil),     // 41: theclaw.registry.v1.ReadAgentLogRequest
-	(*ReadAgentLogResponse)(nil),    // 42: theclaw.registry.v1.ReadAgentLogResponse
-	(*timestamppb.Timestamp)(nil),   // 43: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 44: google.protobuf.Duration
+	(*DeleteAgentRequest)(nil),      // 41: theclaw.registry.v1.DeleteAgentRequest
+	(*DeleteAgentResponse)(nil),     // 42: theclaw.registry.v1.DeleteAgentResponse
+	(*ReadAgentLogRequest)(nil),     // 43: theclaw.registry.v1.ReadAgentLogRequest
+	(*ReadAgentLogResponse)(nil),    // 44: theclaw.registry.v1.ReadAgentLogResponse
+	(*timestamppb.Timestamp)(nil),   // 45: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 46: google.protobuf.Duration
 }
 var file_theclaw_registry_v1_agent_proto_depIdxs = []int32{
 	0,  // 0: theclaw.registry.v1.Agent.kind:type_name -> theclaw.registry.v1.AgentKind
@@ -2846,10 +2955,10 @@ var file_theclaw_registry_v1_agent_proto_depIdxs = []int32{
 	3,  // 5: theclaw.registry.v1.ListAgentsResponse.agents:type_name -> theclaw.registry.v1.Agent
 	3,  // 6: theclaw.registry.v1.GetAgentStatusResponse.agent:type_name -> theclaw.registry.v1.Agent
 	15, // 7: theclaw.registry.v1.GetAgentStatusResponse.inbox:type_name -> theclaw.registry.v1.ConsumerStatus
-	43, // 8: theclaw.registry.v1.GetAgentStatusResponse.last_activity:type_name -> google.protobuf.Timestamp
+	45, // 8: theclaw.registry.v1.GetAgentStatusResponse.last_activity:type_name -> google.protobuf.Timestamp
 	23, // 9: theclaw.registry.v1.GetAgentConfigResponse.values:type_name -> theclaw.registry.v1.ConfigValue
 	31, // 10: theclaw.registry.v1.RestoreAgentsResponse.agents:type_name -> theclaw.registry.v1.RestoredAgent
-	44, // 11: theclaw.registry.v1.PruneAgentRequest.older_than:type_name -> google.protobuf.Duration
+	46, // 11: theclaw.registry.v1.PruneAgentRequest.older_than:type_name -> google.protobuf.Duration
 	2,  // 12: theclaw.registry.v1.PruneSum.kind:type_name -> theclaw.registry.v1.PruneKind
 	34, // 13: theclaw.registry.v1.PruneAgentResponse.sums:type_name -> theclaw.registry.v1.PruneSum
 	39, // 14: theclaw.registry.v1.ErasePeerResponse.threads:type_name -> theclaw.registry.v1.ErasedThread
@@ -2869,26 +2978,28 @@ var file_theclaw_registry_v1_agent_proto_depIdxs = []int32{
 	33, // 28: theclaw.registry.v1.AgentService.PruneAgent:input_type -> theclaw.registry.v1.PruneAgentRequest
 	36, // 29: theclaw.registry.v1.AgentService.ExportPeer:input_type -> theclaw.registry.v1.ExportPeerRequest
 	38, // 30: theclaw.registry.v1.AgentService.ErasePeer:input_type -> theclaw.registry.v1.ErasePeerRequest
-	41, // 31: theclaw.registry.v1.AgentService.ReadAgentLog:input_type -> theclaw.registry.v1.ReadAgentLogRequest
-	5,  // 32: theclaw.registry.v1.AgentService.CreateAgent:output_type -> theclaw.registry.v1.CreateAgentResponse
-	7,  // 33: theclaw.registry.v1.AgentService.GetAgent:output_type -> theclaw.registry.v1.GetAgentResponse
-	9,  // 34: theclaw.registry.v1.AgentService.ListAgents:output_type -> theclaw.registry.v1.ListAgentsResponse
-	11, // 35: theclaw.registry.v1.AgentService.StartAgent:output_type -> theclaw.registry.v1.StartAgentResponse
-	13, // 36: theclaw.registry.v1.AgentService.StopAgent:output_type -> theclaw.registry.v1.StopAgentResponse
-	16, // 37: theclaw.registry.v1.AgentService.GetAgentStatus:output_type -> theclaw.registry.v1.GetAgentStatusResponse
-	18, // 38: theclaw.registry.v1.AgentService.BootstrapAgents:output_type -> theclaw.registry.v1.BootstrapAgentsResponse
-	20, // 39: theclaw.registry.v1.AgentService.ReadAgentFile:output_type -> theclaw.registry.v1.ReadAgentFileResponse
-	22, // 40: theclaw.registry.v1.AgentService.WriteAgentFile:output_type -> theclaw.registry.v1.WriteAgentFileResponse
-	25, // 41: theclaw.registry.v1.AgentService.GetAgentConfig:output_type -> theclaw.registry.v1.GetAgentConfigResponse
-	27, // 42: theclaw.registry.v1.AgentService.SetAgentConfig:output_type -> theclaw.registry.v1.SetAgentConfigResponse
-	29, // 43: theclaw.registry.v1.AgentService.BackupAgents:output_type -> theclaw.registry.v1.BackupAgentsResponse
-	32, // 44: theclaw.registry.v1.AgentService.RestoreAgents:output_type -> theclaw.registry.v1.RestoreAgentsResponse
-	35, // 45: theclaw.registry.v1.AgentService.PruneAgent:output_type -> theclaw.registry.v1.PruneAgentResponse
-	37, // 46: theclaw.registry.v1.AgentService.ExportPeer:output_type -> theclaw.registry.v1.ExportPeerResponse
-	40, // 47: theclaw.registry.v1.AgentService.ErasePeer:output_type -> theclaw.registry.v1.ErasePeerResponse
-	42, // 48: theclaw.registry.v1.AgentService.ReadAgentLog:output_type -> theclaw.registry.v1.ReadAgentLogResponse
-	32, // [32:49] is the sub-list for method output_type
-	15, // [15:32] is the sub-list for method input_type
+	41, // 31: theclaw.registry.v1.AgentService.DeleteAgent:input_type -> theclaw.registry.v1.DeleteAgentRequest
+	43, // 32: theclaw.registry.v1.AgentService.ReadAgentLog:input_type -> theclaw.registry.v1.ReadAgentLogRequest
+	5,  // 33: theclaw.registry.v1.AgentService.CreateAgent:output_type -> theclaw.registry.v1.CreateAgentResponse
+	7,  // 34: theclaw.registry.v1.AgentService.GetAgent:output_type -> theclaw.registry.v1.GetAgentResponse
+	9,  // 35: theclaw.registry.v1.AgentService.ListAgents:output_type -> theclaw.registry.v1.ListAgentsResponse
+	11, // 36: theclaw.registry.v1.AgentService.StartAgent:output_type -> theclaw.registry.v1.StartAgentResponse
+	13, // 37: theclaw.registry.v1.AgentService.StopAgent:output_type -> theclaw.registry.v1.StopAgentResponse
+	16, // 38: theclaw.registry.v1.AgentService.GetAgentStatus:output_type -> theclaw.registry.v1.GetAgentStatusResponse
+	18, // 39: theclaw.registry.v1.AgentService.BootstrapAgents:output_type -> theclaw.registry.v1.BootstrapAgentsResponse
+	20, // 40: theclaw.registry.v1.AgentService.ReadAgentFile:output_type -> theclaw.registry.v1.ReadAgentFileResponse
+	22, // 41: theclaw.registry.v1.AgentService.WriteAgentFile:output_type -> theclaw.registry.v1.WriteAgentFileResponse
+	25, // 42: theclaw.registry.v1.AgentService.GetAgentConfig:output_type -> theclaw.registry.v1.GetAgentConfigResponse
+	27, // 43: theclaw.registry.v1.AgentService.SetAgentConfig:output_type -> theclaw.registry.v1.SetAgentConfigResponse
+	29, // 44: theclaw.registry.v1.AgentService.BackupAgents:output_type -> theclaw.registry.v1.BackupAgentsResponse
+	32, // 45: theclaw.registry.v1.AgentService.RestoreAgents:output_type -> theclaw.registry.v1.RestoreAgentsResponse
+	35, // 46: theclaw.registry.v1.AgentService.PruneAgent:output_type -> theclaw.registry.v1.PruneAgentResponse
+	37, // 47: theclaw.registry.v1.AgentService.ExportPeer:output_type -> theclaw.registry.v1.ExportPeerResponse
+	40, // 48: theclaw.registry.v1.AgentService.ErasePeer:output_type -> theclaw.registry.v1.ErasePeerResponse
+	42, // 49: theclaw.registry.v1.AgentService.DeleteAgent:output_type -> theclaw.registry.v1.DeleteAgentResponse
+	44, // 50: theclaw.registry.v1.AgentService.ReadAgentLog:output_type -> theclaw.registry.v1.ReadAgentLogResponse
+	33, // [33:51] is the sub-list for method output_type
+	15, // [15:33] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -2905,7 +3016,7 @@ func file_theclaw_registry_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_agent_proto_rawDesc), len(file_theclaw_registry_v1_agent_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   40,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,6 +35,7 @@ const (
 	AgentService_PruneAgent_FullMethodName      = "/theclaw.registry.v1.AgentService/PruneAgent"
 	AgentService_ExportPeer_FullMethodName      = "/theclaw.registry.v1.AgentService/ExportPeer"
 	AgentService_ErasePeer_FullMethodName       = "/theclaw.registry.v1.AgentService/ErasePeer"
+	AgentService_DeleteAgent_FullMethodName     = "/theclaw.registry.v1.AgentService/DeleteAgent"
 	AgentService_ReadAgentLog_FullMethodName    = "/theclaw.registry.v1.AgentService/ReadAgentLog"
 )
 
@@ -97,6 +98,12 @@ type AgentServiceClient interface {
 	// replies to it are not delivered, or dead letters of it are open. It may be
 	// repeated and finishes what an interrupted one left.
 	ErasePeer(ctx context.Context, in *ErasePeerRequest, opts ...grpc.CallOption) (*ErasePeerResponse, error)
+	// DeleteAgent removes an agent with all that is kept of it: messages, replies,
+	// memory, settings, files, logs, questions and counts. FAILED_PRECONDITION
+	// (LEASE_HELD) while it is started or somebody works on it; with force it is
+	// stopped and waited for. It is done or not begun, whenever the registry dies: what
+	// was begun is finished at its next start. The name is free at once.
+	DeleteAgent(ctx context.Context, in *DeleteAgentRequest, opts ...grpc.CallOption) (*DeleteAgentResponse, error)
 	// ReadAgentLog answers the newest lines of what is said of an agent for people,
 	// those of logs/agent.log where it has a directory.
 	ReadAgentLog(ctx context.Context, in *ReadAgentLogRequest, opts ...grpc.CallOption) (*ReadAgentLogResponse, error)
@@ -291,6 +298,16 @@ func (c *agentServiceClient) ErasePeer(ctx context.Context, in *ErasePeerRequest
 	return out, nil
 }
 
+func (c *agentServiceClient) DeleteAgent(ctx context.Context, in *DeleteAgentRequest, opts ...grpc.CallOption) (*DeleteAgentResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteAgentResponse)
+	err := c.cc.Invoke(ctx, AgentService_DeleteAgent_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *agentServiceClient) ReadAgentLog(ctx context.Context, in *ReadAgentLogRequest, opts ...grpc.CallOption) (*ReadAgentLogResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReadAgentLogResponse)
@@ -360,6 +377,12 @@ type AgentServiceServer interface {
 	// replies to it are not delivered, or dead letters of it are open. It may be
 	// repeated and finishes what an interrupted one left.
 	ErasePeer(context.Context, *ErasePeerRequest) (*ErasePeerResponse, error)
+	// DeleteAgent removes an agent with all that is kept of it: messages, replies,
+	// memory, settings, files, logs, questions and counts. FAILED_PRECONDITION
+	// (LEASE_HELD) while it is started or somebody works on it; with force it is
+	// stopped and waited for. It is done or not begun, whenever the registry dies: what
+	// was begun is finished at its next start. The name is free at once.
+	DeleteAgent(context.Context, *DeleteAgentRequest) (*DeleteAgentResponse, error)
 	// ReadAgentLog answers the newest lines of what is said of an agent for people,
 	// those of logs/agent.log where it has a directory.
 	ReadAgentLog(context.Context, *ReadAgentLogRequest) (*ReadAgentLogResponse, error)
@@ -420,6 +443,9 @@ func (UnimplementedAgentServiceServer) ExportPeer(*ExportPeerRequest, grpc.Serve
 }
 func (UnimplementedAgentServiceServer) ErasePeer(context.Context, *ErasePeerRequest) (*ErasePeerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ErasePeer not implemented")
+}
+func (UnimplementedAgentServiceServer) DeleteAgent(context.Context, *DeleteAgentRequest) (*DeleteAgentResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteAgent not implemented")
 }
 func (UnimplementedAgentServiceServer) ReadAgentLog(context.Context, *ReadAgentLogRequest) (*ReadAgentLogResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadAgentLog not implemented")
@@ -708,6 +734,24 @@ func _AgentService_ErasePeer_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_DeleteAgent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteAgentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).DeleteAgent(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_DeleteAgent_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).DeleteAgent(ctx, req.(*DeleteAgentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AgentService_ReadAgentLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReadAgentLogRequest)
 	if err := dec(in); err != nil {
@@ -784,6 +828,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ErasePeer",
 			Handler:    _AgentService_ErasePeer_Handler,
+		},
+		{
+			MethodName: "DeleteAgent",
+			Handler:    _AgentService_DeleteAgent_Handler,
 		},
 		{
 			MethodName: "ReadAgentLog",

@@ -1456,7 +1456,10 @@ func (x *WatchEventsRequest) GetHeartbeat() *durationpb.Duration {
 type WatchEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// events committed since the last answer.
-	Events        []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	Events []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// after_id is where the stream stands: who is cut off goes on with it, at this
+	// registry or another one, and misses nothing.
+	AfterId       int64 `protobuf:"varint,2,opt,name=after_id,json=afterId,proto3" json:"after_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1496,6 +1499,13 @@ func (x *WatchEventsResponse) GetEvents() []*Event {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *WatchEventsResponse) GetAfterId() int64 {
+	if x != nil {
+		return x.AfterId
+	}
+	return 0
 }
 
 var File_theclaw_registry_v1_thread_proto protoreflect.FileDescriptor
@@ -1608,9 +1618,10 @@ const file_theclaw_registry_v1_thread_proto_rawDesc = "" +
 	"\x06thread\x18\x01 \x01(\v2\x1e.theclaw.registry.v1.ThreadRefB\x06\xbaH\x03\xc8\x01\x01R\x06thread\x12+\n" +
 	"\bafter_id\x18\x02 \x01(\x03B\x10\xbaH\r\"\v(\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01R\aafterId\x12 \n" +
 	"\x06filter\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x06filter\x127\n" +
-	"\theartbeat\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\theartbeat\"I\n" +
+	"\theartbeat\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\theartbeat\"d\n" +
 	"\x13WatchEventsResponse\x122\n" +
-	"\x06events\x18\x01 \x03(\v2\x1a.theclaw.registry.v1.EventR\x06events2\xca\a\n" +
+	"\x06events\x18\x01 \x03(\v2\x1a.theclaw.registry.v1.EventR\x06events\x12\x19\n" +
+	"\bafter_id\x18\x02 \x01(\x03R\aafterId2\xca\a\n" +
 	"\rThreadService\x12c\n" +
 	"\fEnsureThread\x12(.theclaw.registry.v1.EnsureThreadRequest\x1a).theclaw.registry.v1.EnsureThreadResponse\x12]\n" +
 	"\n" +

@@ -1,4 +1,4 @@
-package backup
+package archive
 
 import (
 	"fmt"
@@ -13,30 +13,32 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 )
 
-// format is the version of the tar; a newer one is refused.
-const format = 1
+// Format is the version of the tar; a newer one is refused.
+const Format = 1
 
+// Names of the first and the last entry, and of every database.
 const (
-	headName     = "backup.json"
-	manifestName = "manifest.json"
-	database     = "events.db"
+	HeadName     = "backup.json"
+	ManifestName = "manifest.json"
+	Database     = "events.db"
 )
 
-// head is the first entry.
-type head struct {
+// Head is the first entry.
+type Head struct {
 	Format    int       `json:"format"`
 	CreatedAt time.Time `json:"created_at"`
 	Agents    []string  `json:"agents"`
 	Workdir   bool      `json:"workdir"`
 }
 
-// manifest is the last entry.
-type manifest struct {
+// Manifest is the last entry.
+type Manifest struct {
 	Tokens map[string]uint64 `json:"tokens"` // by lease resource
-	Files  []entry           `json:"files"`
+	Files  []Entry           `json:"files"`
 }
 
-type entry struct {
+// Entry is a file as the manifest has it.
+type Entry struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
@@ -51,10 +53,10 @@ type Summary struct {
 	Bytes     int64     `json:"bytes"`
 }
 
-// split answers the agent of an entry and its path in the agent's directory.
+// Split answers the agent of an entry and its path in the agent's directory.
 // What a backup never holds is refused: a tar is input like any other.
-func split(name string) (id, rest string, err error) {
-	bad := damaged(fmt.Sprintf("%.200q has no place in a backup", name))
+func Split(name string) (id, rest string, err error) {
+	bad := Damaged(fmt.Sprintf("%.200q has no place in a backup", name))
 	parts := strings.SplitN(name, "/", 3)
 	if len(parts) < 3 || parts[0] != "agents" || layout.ValidID(parts[1]) != nil {
 		return "", "", bad
@@ -65,7 +67,7 @@ func split(name string) (id, rest string, err error) {
 	}
 	top, below, deep := strings.Cut(rest, "/")
 	switch {
-	case isDatabase(rest): // checked to be of a thread
+	case IsDatabase(rest): // checked to be of a thread
 	case !deep && (rest == "IDENTITY.md" || rest == "USAGE.md" || rest == "config.yaml"):
 	case (top == "memory" || top == "sessions") && below != "" && !strings.Contains(below, "/"):
 	case top == "workdir" && below != "":
@@ -75,21 +77,21 @@ func split(name string) (id, rest string, err error) {
 	return id, rest, nil
 }
 
-// isDatabase tells whether a path in an agent's directory is a thread's database.
-func isDatabase(rest string) bool {
-	return path.Base(rest) == database && layout.ValidThread(path.Dir(rest)) == nil
+// IsDatabase tells whether a path in an agent's directory is a thread's database.
+func IsDatabase(rest string) bool {
+	return path.Base(rest) == Database && layout.ValidThread(path.Dir(rest)) == nil
 }
 
-// damaged is the error of a tar that cannot be used.
-func damaged(what string) *fault.Error {
+// Damaged is the error of a tar that cannot be used.
+func Damaged(what string) *fault.Error {
 	return fault.New(codes.InvalidArgument, fault.InvalidArgument, "the backup cannot be used: "+what, "take another backup; nothing was changed")
 }
 
 // sum counts what a manifest holds.
-func (h head) sum(m manifest) Summary {
+func (h Head) sum(m Manifest) Summary {
 	s := Summary{CreatedAt: h.CreatedAt, Agents: h.Agents}
 	for _, f := range m.Files {
-		if _, rest, err := split(f.Name); err == nil && isDatabase(rest) {
+		if _, rest, err := Split(f.Name); err == nil && IsDatabase(rest) {
 			s.Databases++
 		} else {
 			s.Files++

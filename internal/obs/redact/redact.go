@@ -1,4 +1,4 @@
-package obs
+package redact
 
 import (
 	"encoding/base64"
@@ -74,8 +74,8 @@ type Redactor struct {
 	exact   atomic.Pointer[strings.Replacer]
 }
 
-// NewRedactor returns a Redactor that knows the given secrets; see [Redactor.Add].
-func NewRedactor(secrets ...string) *Redactor {
+// New returns a Redactor that knows the given secrets; see [Redactor.Add].
+func New(secrets ...string) *Redactor {
 	r := new(Redactor)
 	r.Add(secrets...)
 	return r

@@ -1,24 +1,19 @@
-package obs_test
+package redact_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/base64"
-	"encoding/json"
-	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"unicode"
 
-	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/redact"
 )
 
 const secret = "canary/4711+Zq"
 
 // I15, S7: a registered secret appears in no form a log could carry.
 func TestRedactHidesRegisteredSecrets(t *testing.T) {
-	r := obs.NewRedactor(secret, "tiny")
+	r := redact.New(secret, "tiny")
 	forms := []string{
 		secret, "x" + secret + "y", "https://h/?k=canary%2F4711%2BZq",
 		base64.StdEncoding.EncodeToString([]byte(secret)), strings.Repeat(secret, 3),
@@ -35,7 +30,7 @@ func TestRedactHidesRegisteredSecrets(t *testing.T) {
 }
 
 func TestRedactPatterns(t *testing.T) {
-	var r obs.Redactor
+	var r redact.Redactor
 	for in, want := range map[string]string{
 		"Authorization: Bearer abcdef0123456789":      "Authorization: Bearer [redacted]",
 		"key sk-proj-ABCDEFGH12345 here":              "key sk-[redacted] here",
@@ -53,73 +48,18 @@ func TestRedactPatterns(t *testing.T) {
 
 // SECURITY "log injection, huge values".
 func TestRedactEscapesAndCaps(t *testing.T) {
-	var r obs.Redactor
+	var r redact.Redactor
 	if got, want := r.Redact("a\nb\x1b[31m\u202e\u2028\xffü"), `a\nb\x1b[31m\u202e\u2028\xffü`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	got := r.Redact(strings.Repeat("é", 1<<20))
-	if len(got) > obs.MaxValue || !strings.HasSuffix(got, "bytes cut)") {
+	if len(got) > redact.MaxValue || !strings.HasSuffix(got, "bytes cut)") {
 		t.Errorf("cap: %d bytes, ends %q", len(got), got[len(got)-20:])
 	}
 	// A secret across the cut must not leave its first half.
 	r.Add(secret)
-	if got := r.Redact(strings.Repeat("a", obs.MaxValue-30) + secret + strings.Repeat("b", 50)); strings.Contains(got, "canary") {
+	if got := r.Redact(strings.Repeat("a", redact.MaxValue-30) + secret + strings.Repeat("b", 50)); strings.Contains(got, "canary") {
 		t.Errorf("half a secret at the cut: %q", got[len(got)-60:])
-	}
-}
-
-func TestLoggerRedactsEveryKindOfValue(t *testing.T) {
-	for _, format := range []string{"text", "json"} {
-		var buf bytes.Buffer
-		log, err := obs.NewLogger(&buf, obs.LogOptions{
-			Format: format, Redactor: obs.NewRedactor(secret),
-			Attrs: func(context.Context) []slog.Attr { return []slog.Attr{slog.String(obs.KeyRequestID, "r1")} },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		log.With("bound", secret).WithGroup("g").Error("failed "+secret+"\nforged line", "err", errors.New("cause "+secret),
-			"bytes", []byte(secret), "struct", struct{ A string }{secret}, "password", "pw", "n", 5, slog.Group("in", "v", secret))
-		out := buf.String()
-		if strings.Contains(out, "canary") || strings.Contains(out, "pw\n") || strings.Count(out, "\n") != 1 {
-			t.Errorf("%s: leaked or more than one line: %s", format, out)
-		}
-		if !strings.Contains(out, "r1") || !strings.Contains(out, "request_id") {
-			t.Errorf("%s: no request id: %s", format, out)
-		}
-		buf.Reset()
-		log.Info("own", obs.KeyRequestID, "r2")
-		if out := buf.String(); !strings.Contains(out, "r2") || strings.Contains(out, "r1") {
-			t.Errorf("%s: request id twice: %s", format, out)
-		}
-		if format == "json" && !json.Valid(buf.Bytes()) {
-			t.Errorf("not JSON: %s", out)
-		}
-	}
-	if _, err := obs.NewLogger(new(bytes.Buffer), obs.LogOptions{Format: "xml"}); err == nil {
-		t.Error("unknown format accepted")
-	}
-}
-
-func TestLoggerLevelChangesWhileRunning(t *testing.T) {
-	var buf bytes.Buffer
-	level := new(slog.LevelVar)
-	log, err := obs.NewLogger(&buf, obs.LogOptions{Level: level})
-	if err != nil {
-		t.Fatal(err)
-	}
-	log.Debug("one")
-	l, err := obs.ParseLevel("Debug")
-	if err != nil {
-		t.Fatal(err)
-	}
-	level.Set(l)
-	log.Debug("two")
-	if got := buf.String(); strings.Contains(got, "one") || !strings.Contains(got, "two") {
-		t.Errorf("log = %q", got)
-	}
-	if _, err := obs.ParseLevel("loud"); err == nil {
-		t.Error("unknown level accepted")
 	}
 }
 
@@ -128,13 +68,13 @@ func FuzzRedact(f *testing.F) {
 	f.Add("plain", "tail")
 	f.Add("Bearer ", "\x00\n")
 	f.Add("sk-", "://a:b@")
-	r := obs.NewRedactor(secret)
+	r := redact.New(secret)
 	f.Fuzz(func(t *testing.T, before, after string) {
 		got := r.Redact(before + secret + after)
 		if strings.Contains(got, secret) {
 			t.Fatalf("secret in %q", got)
 		}
-		if len(got) > obs.MaxValue {
+		if len(got) > redact.MaxValue {
 			t.Fatalf("%d bytes", len(got))
 		}
 		for _, c := range got {

@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/internal/fault"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// Remove is the command rm, which stands alone and below agent.
+func Remove(e *command.Env) *cobra.Command {
+	var yes, force bool
+	c := &cobra.Command{
+		Use:   "rm ID",
+		Short: "Remove an agent and all that is kept of it",
+		Long: `Remove an agent and all that is kept of it: messages and replies, what it did for
+them, memory, settings, workdir/, logs, questions and counts. There is no way back
+but a backup that you made ('agentctl backup').
+
+The agent must be stopped and nobody at work on it; --force stops it and waits. What
+it has not answered or sent goes with it. Not reached are backups, the audit log, what
+other agents and people were told, and the log of the services. Its name is free: a new
+agent of the name knows nothing of the old one.`,
+		Example: `  agentctl rm alice
+  agentctl agent rm alice --yes
+  agentctl rm alice --force --yes --timeout 2m`,
+		Args:              command.Args("ID"),
+		ValidArgsFunction: e.CompleteID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if !yes {
+				if err := sure(c, e, args[0]); err != nil {
+					return err
+				}
+			}
+			r, err := e.Agents().DeleteAgent(c.Context(), &registry.DeleteAgentRequest{AgentId: args[0], Force: force})
+			if err != nil {
+				return err
+			}
+			if e.Flags.JSON {
+				return e.PrintJSON(struct {
+					AgentID string `json:"agent_id"`
+					Removed bool   `json:"removed"`
+					Stopped bool   `json:"stopped"`
+				}{args[0], true, r.GetStopped()})
+			}
+			fmt.Fprintf(e.Out, "Agent '%s' removed\n", args[0])
+			return nil
+		},
+	}
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVar(&force, "force", false, "stop it first, and wait for who works on it")
+	return c
+}
+
+// sure asks the person at the terminal to type the name.
+func sure(c *cobra.Command, e *command.Env, id string) error {
+	in, out := e.Terminal()
+	if in == nil {
+		return command.Usage(c, "--yes is missing: without a terminal nobody can be asked")
+	}
+	if _, err := e.Agents().GetAgent(c.Context(), &registry.GetAgentRequest{AgentId: id}); err != nil {
+		return err // before anybody types
+	}
+	fmt.Fprintf(out, "Remove agent '%s' with all it knows and all it was told? Type its name: ", id)
+	line, _ := bufio.NewReader(in).ReadString('\n')
+	if strings.TrimSpace(line) != id {
+		return fault.New(codes.Canceled, fault.InvalidArgument, "nothing was removed", "type the name of the agent, or use --yes")
+	}
+	return nil
+}

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/mtls"
+	"github.com/theclaw/agents/internal/rpc/several"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/world"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// traps names a directory that the processes of a cluster look into whenever they pass
+// a label, so that nobody need be started again to be killed there, and of several
+// processes that pass it exactly one is. In a directory of the label's name lies a file
+// for each time that somebody may pass, and then one that says what happens: kill or
+// stop. Who removes a file has passed it.
+const traps = "THECLAW_FAILPOINTS"
+
+func lookOut(dir string) {
+	fault.SetPoint(func(label string) {
+		at := filepath.Join(dir, label)
+		names, _ := os.ReadDir(at) // sorted; none: no trap is set
+		for _, n := range names {
+			if os.Remove(filepath.Join(at, n.Name())) != nil {
+				continue // another process was here before
+			}
+			sig, armed := map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP}[n.Name()]
+			if !armed {
+				return
+			}
+			fmt.Fprintln(os.Stderr, "failpoint", label)
+			_ = os.WriteFile(filepath.Join(at, "pid"), []byte(strconv.Itoa(os.Getpid())), 0o600)
+			_ = syscall.Kill(os.Getpid(), sig)
+			if sig == syscall.SIGKILL {
+				select {} // the signal is on its way; nothing may happen any more
+			}
+			return
+		}
+	})
+}
+
+// onPostgres tells whether a drill runs over PostgreSQL: STORE in the environment.
+func onPostgres(t testing.TB) bool {
+	t.Helper()
+	switch s := os.Getenv("STORE"); s {
+	case "", "sqlite":
+		return false
+	case "postgres":
+		return true
+	default:
+		t.Fatalf("STORE=%s: it is sqlite or postgres", s)
+		return false
+	}
+}
+
+// server is one PostgreSQL for all clusters of a drill: each has a database of its own.
+// It is not what is killed here, so it need not wait for a disk.
+func server(t *testing.T) *pgtest.Cluster {
+	t.Helper()
+	return pgtest.Start(t, "fsync = off", "max_connections = 400")
+}
+
+// part is a process of a cluster, with what it is started again with.
+type part struct {
+	name, kind, home, address string
+	*world.Process
+}
+
+// cluster is two registries over one database, four runners and two deliverers: each a
+// process with a home of its own, that reach each other by TCP with mTLS alone.
+type cluster struct {
+	*world.Site // the home of the first registry, and a client of whichever is there
+	program     world.Program
+	root, dsn   string
+	parts       []*part
+	fallen      chan *world.Process // that have ended
+}
+
+func newCluster(t *testing.T, dsn string) *cluster {
+	t.Helper()
+	root := t.TempDir()
+	c := &cluster{program: program(t), root: root, dsn: dsn, fallen: make(chan *world.Process, 1024)}
+	c.Site = world.NewSite(t, c.program)
+	authority, err := mtls.Init(filepath.Join(root, "tls"), "cluster.test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"owner", "registry"}
+	for i, kind := range []string{"registry", "registry", "runner", "runner", "runner", "runner", "deliverer", "deliverer"} {
+		p := &part{kind: kind, name: kind, home: filepath.Join(root, fmt.Sprint(kind, i))}
+		if i == 0 {
+			p.home = c.Home
+		}
+		if kind != "registry" {
+			p.name = fmt.Sprintf("%s-%d", kind, i)
+			names = append(names, p.name)
+		}
+		c.parts = append(c.parts, p)
+	}
+	for _, name := range names {
+		if _, err := authority.Issue(name, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.start(t, c.parts[0])
+	c.start(t, c.parts[1])
+	var g sync.WaitGroup
+	for _, p := range c.parts[2:] {
+		g.Go(func() { c.start(t, p) })
+	}
+	g.Wait()
+	c.Client = world.NewClient(c.dialAs(t, "owner", c.registries()), nil)
+	return c
+}
+
+// start starts a process, again where it was.
+func (c *cluster) start(t *testing.T, p *part) {
+	t.Helper()
+	if err := os.MkdirAll(p.home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	listen := "127.0.0.1:0"
+	if p.address != "" && p.kind == "registry" {
+		listen = p.address
+	}
+	args := append([]string{p.kind, "--listen", listen, "--tls", filepath.Join(c.root, "tls")}, flags...)
+	if p.kind == "registry" {
+		args = append(args, "--dsn", c.dsn)
+	} else {
+		args = append(args, "--name", p.name, "--registry", c.registries())
+	}
+	run := c.program
+	run.Env = append(slices.Clone(run.Env), "THECLAW_HOME="+p.home, traps+"="+c.trapsDir())
+	q := run.Start(t, args...)
+	p.Process = q
+	go func() {
+		<-q.Done()
+		c.fallen <- q
+	}()
+	if p.kind == "registry" {
+		q.Says("serving with TLS")
+		m := addressRule.FindStringSubmatch(q.Log())
+		if m == nil {
+			t.Fatalf("no address in the log:\n%s", q.Log())
+		}
+		p.address = m[1]
+	}
+}
+
+func (c *cluster) registries() string {
+	return "dns:///" + c.parts[0].address + ",dns:///" + c.parts[1].address
+}
+
+// dialAs connects with somebody's certificate to one registry or to whichever is there.
+func (c *cluster) dialAs(t *testing.T, name, target string) *grpc.ClientConn {
+	t.Helper()
+	own, err := mtls.Open(filepath.Join(c.root, "tls"), name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cc, err := several.Dial(target, rpc.DialOptions{
+		Creds: mtls.Client(own, "registry"), WaitForReady: true, DefaultTimeout: 30 * time.Second,
+		Safe: append([]string{registryv1.ThreadService_PushEvents_FullMethodName}, safe...),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cc.Close() })
+	return cc
+}
+
+// of are the processes of a kind.
+func (c *cluster) of(kind string) (out []*part) {
+	for _, p := range c.parts {
+		if p.kind == kind {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// load is messages to this cluster.
+func (c *cluster) load(mode string) *load {
+	l := &load{site: c.Site, mode: mode, dsns: []string{c.dsn}}
+	for _, p := range c.of("runner") {
+		l.homes = append(l.homes, p.home)
+	}
+	return l
+}
+
+func (c *cluster) trapsDir() string { return filepath.Join(c.root, "traps") }
+
+// trap makes the hit-th process that passes a label from now on kill itself, or stop.
+func (c *cluster) trap(t *testing.T, label string, hit int, what string) {
+	t.Helper()
+	c.clear(t, label)
+	made := filepath.Join(c.root, "trap")
+	names := []string{what}
+	for i := 1; i < hit; i++ {
+		names = append(names, fmt.Sprint(i))
+	}
+	for _, dir := range []string{made, c.trapsDir()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(made, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(made, filepath.Join(c.trapsDir(), label)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clear takes a trap away and tells whether it has caught somebody.
+func (c *cluster) clear(t *testing.T, label string) (caught bool) {
+	t.Helper()
+	at := filepath.Join(c.trapsDir(), label)
+	names, err := os.ReadDir(at)
+	if err != nil {
+		return false
+	}
+	caught = true
+	for _, n := range names {
+		if err := os.Remove(filepath.Join(at, n.Name())); err == nil && (n.Name() == "kill" || n.Name() == "stop") {
+			caught = false
+		}
+	}
+	if err := os.RemoveAll(at); err != nil {
+		t.Fatal(err)
+	}
+	return caught
+}
+
+// caught is who stands in a trap; nil: nobody does yet.
+func (c *cluster) caught(label string) *part {
+	pid, err := os.ReadFile(filepath.Join(c.trapsDir(), label, "pid"))
+	if err != nil {
+		return nil
+	}
+	return c.running(strings.TrimSpace(string(pid)))
+}
+
+func (c *cluster) running(pid string) *part {
+	i := slices.IndexFunc(c.parts, func(p *part) bool { return fmt.Sprint(p.Pid()) == pid })
+	if i < 0 {
+		return nil
+	}
+	return c.parts[i]
+}
+
+// whose is the part that a process is, or was until it was started again.
+func (c *cluster) whose(q *world.Process) *part {
+	i := slices.IndexFunc(c.parts, func(p *part) bool { return p.Process == q })
+	if i < 0 {
+		return nil
+	}
+	return c.parts[i]
+}
+
+// kill ends all of it.
+func (c *cluster) kill() {
+	for i := len(c.parts) - 1; i >= 0; i-- {
+		c.parts[i].Kill()
+	}
+}

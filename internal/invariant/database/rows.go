@@ -1,0 +1,108 @@
+package database
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/theclaw/agents/internal/invariant/snapshot"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// events reads events with their links, which stand in the same row.
+func (l *loader) events(*snapshot.Home) error {
+	var e thread.Event
+	var prev, sum []byte
+	return l.rows("event", "id, created_at, source, type, subtype, content, prev, sha256", "id",
+		[]any{&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &prev, &sum}, func(d *snapshot.DB) {
+			d.Links = append(d.Links, snapshot.Link{ID: e.ID, Prev: append([]byte{}, prev...), Sum: append([]byte{}, sum...)})
+			full := e
+			if e.Subtype != nil {
+				s := *e.Subtype
+				full.Subtype = &s
+			}
+			d.Put(full, prev)
+			d.Search(l.o.Search, "event "+strconv.FormatInt(e.ID, 10), e.Content)
+		})
+}
+
+// account reads what is known about whole events: fates, dead letters, fences.
+func (l *loader) account(*snapshot.Home) error {
+	var f snapshot.Fate
+	if err := l.rows("fate", "inbox_id, key, thread, fate", "inbox_id", []any{&f.ID, &f.Key, &f.Thread, &f.Fate}, func(d *snapshot.DB) {
+		d.Fates = append(d.Fates, f)
+		d.Dead[f.ID] = f.Fate == "dead" // the row is its dead letter
+	}); err != nil {
+		return err
+	}
+	var key string
+	var id, token int64
+	if err := l.rows("fence", "resource, token", "resource", []any{&key, &token}, func(d *snapshot.DB) { d.Fences[key] = uint64(token) }); err != nil {
+		return err
+	}
+	if err := l.rows("outbox", "thread, acked", "thread", []any{&key, &id}, func(d *snapshot.DB) { d.Outbox[key] = id }); err != nil {
+		return err
+	}
+	if err := l.rows("subscription", "consumer", "consumer", []any{&key}, func(d *snapshot.DB) { d.Subscribed = d.Subscribed || key == inbox }); err != nil {
+		return err
+	}
+	return l.rows("dedupe", "key, event_id, token", "key", []any{&key, &id, &token}, func(d *snapshot.DB) {
+		d.Dedupe[key] = snapshot.Dedupe{EventID: id, Token: uint64(token)}
+	})
+}
+
+// journal reads what a conversation knows of turns and deliveries.
+func (l *loader) journal(*snapshot.Home) error {
+	var t snapshot.Turn
+	var at int64
+	if err := l.rows("turn", "key, inbox_id, state, fate, inbound_id, reply_id, error_id, claimed_at, leader", "inbox_id, key",
+		[]any{&t.Key, &t.InboxID, &t.State, &t.Fate, &t.InboundID, &t.ReplyID, &t.ErrorID, &at, &t.Leader}, func(d *snapshot.DB) {
+			t.Claimed = snapshot.Millis(at)
+			d.Turns = append(d.Turns, t)
+		}); err != nil {
+		return err
+	}
+	var s snapshot.Step
+	var arguments string
+	var result []byte
+	if err := l.rows("step", "turn, key, kind, class, state, arguments, result", "turn, seq",
+		[]any{&s.Turn, &s.Key, &s.Kind, &s.Class, &s.State, &arguments, &result}, func(d *snapshot.DB) {
+			d.Steps = append(d.Steps, s)
+			where := "step " + s.Key + " of " + s.Turn
+			d.Search(l.o.Search, where, arguments)
+			d.Search(l.o.Search, where, string(result))
+		}); err != nil {
+		return err
+	}
+	var v snapshot.Delivery
+	return l.rows("delivery", "event_id, key, state, channel, provider_id, resolved, created_at", "event_id",
+		[]any{&v.EventID, &v.Key, &v.State, &v.Channel, &v.ProviderID, &v.Resolved, &at}, func(d *snapshot.DB) {
+			v.Created = snapshot.Millis(at)
+			d.Deliveries = append(d.Deliveries, v)
+		})
+}
+
+// mark begins what PostgreSQL could not store as it is: a byte in two hex digits.
+const mark = "\x01"
+
+// plain turns what was scanned into what was said; false when it cannot be.
+func plain(dest []any) bool {
+	for _, p := range dest {
+		s, ok := p.(*string)
+		if null, may := p.(**string); may {
+			s, ok = *null, *null != nil
+		}
+		if !ok || !strings.Contains(*s, mark) {
+			continue
+		}
+		parts := strings.Split(*s, mark)
+		for i, part := range parts[1:] {
+			b, err := strconv.ParseUint(part[:min(2, len(part))], 16, 8)
+			if err != nil || len(part) < 2 {
+				return false
+			}
+			parts[i+1] = string([]byte{byte(b)}) + part[2:]
+		}
+		*s = strings.Join(parts, "")
+	}
+	return true
+}

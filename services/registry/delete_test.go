@@ -1,0 +1,233 @@
+package registry_test
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry"
+)
+
+const canary = "xyzzyremoved"
+
+// anywhere lists the files below dir that hold words. The audit log is left out: nobody
+// can take from it what programs were run and what was sent where.
+func anywhere(t *testing.T, dir, words string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || filepath.Base(filepath.Dir(path)) == "audit" {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if bytes.Contains(b, []byte(words)) {
+			rel, _ := filepath.Rel(dir, path)
+			names = append(names, rel)
+		}
+		return err
+	})
+	must(t, 0, err)
+	return names
+}
+
+func (w *world) remove(id string, force bool) (*registryv1.DeleteAgentResponse, error) {
+	return w.agents.DeleteAgent(w.Context(), &registryv1.DeleteAgentRequest{AgentId: id, Force: force})
+}
+
+// lived makes an agent with something everywhere: words of a peer in both directions, a
+// question, counts, memory, files, an inbox elsewhere if it says so.
+func (w *world) lived(id string) {
+	w.Helper()
+	w.create(id)
+	w.config(id, "quota.messages_per_day", "100")
+	w.push(id, canary, "I say "+canary, "")
+	ctx := w.leased(id, "r9")
+	q := question("k", canary, 0)
+	q.AgentId = id
+	w.ask(ctx, q)
+	lease := w.held("agent/" + id)
+	must(w.T, must2(w.leases.ReleaseLease(w.Context(), &registryv1.ReleaseLeaseRequest{Resource: "agent/" + id, Token: lease.GetToken()})), nil)
+	w.reply(id, canary)
+	w.deliver(id, "threads/peers/main-"+canary)
+	w.push(id, canary, "I wait "+canary, "")
+	for _, name := range []string{"memory/agent.md", "sessions/s.jsonl", "workdir/deep/file", "logs/agent.log", "IDENTITY.md"} {
+		path := filepath.Join(w.home, "agents", id, name)
+		must(w.T, 0, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(w.T, 0, os.WriteFile(path, []byte(canary+"\n"), 0o600))
+	}
+	must(w.T, 0, os.Chmod(filepath.Join(w.home, "agents", id, "workdir/deep"), 0o500))
+}
+
+func (w *world) held(resource string) *registryv1.Lease {
+	w.Helper()
+	r, err := w.leases.ListLeases(w.Context(), &registryv1.ListLeasesRequest{})
+	for _, l := range must(w.T, r, err).GetLeases() {
+		if l.GetResource() == resource {
+			return l
+		}
+	}
+	w.Fatalf("nobody has %s", resource)
+	return nil
+}
+
+// A removed agent is nowhere in the home but by its name; the name is free, what comes
+// under it is another agent, and nobody else has lost anything.
+func TestDeleteAgent(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	w := newWorld(t, filepath.Join(t.TempDir(), "h"), registry.Config{}, func(d *registry.Deps) { d.Metrics = obs.NewRegistryMetrics(metrics) })
+	w.lived("goner")
+	w.create("a2")
+	w.push("a2", "carol", "hello", "")
+
+	if _, err := w.remove("goner", false); !fault.Is(err, fault.LeaseHeld) {
+		t.Fatalf("while it is started: %v", err)
+	}
+	w.stopAgent("goner")
+	must(t, must2(w.agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "goner"})), nil)
+	work := w.due(kindRun, "r1", 10*time.Second)
+	i := slices.IndexFunc(work, func(d *registryv1.DueWork) bool { return d.GetLease().GetResource() == "agent/goner" })
+	for i < 0 { // the other one's came first
+		work = w.due(kindRun, "r1", 10*time.Second)
+		i = slices.IndexFunc(work, func(d *registryv1.DueWork) bool { return d.GetLease().GetResource() == "agent/goner" })
+	}
+	old := work[i].GetLease()
+	w.stopAgent("goner")
+	if _, err := w.remove("goner", false); !fault.Is(err, fault.LeaseHeld) {
+		t.Fatalf("while somebody works on it: %v", err)
+	}
+	if before := anywhere(t, w.home, canary); len(before) < 8 {
+		t.Fatalf("the words are only in %q", before)
+	}
+	waits := make(chan error, 1)
+	go func() {
+		_, err := w.remove("goner", true)
+		waits <- err
+	}()
+	select {
+	case err := <-waits:
+		t.Fatalf("did not wait for the one who works: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	must(t, must2(w.leases.ReleaseLease(t.Context(), &registryv1.ReleaseLeaseRequest{Resource: old.GetResource(), Token: old.GetToken()})), nil)
+	must(t, 0, <-waits)
+
+	if left := anywhere(t, w.home, canary); len(left) != 0 {
+		t.Errorf("still in %q", left)
+	}
+	for _, name := range anywhere(t, w.home, "goner") {
+		if !strings.HasPrefix(name, "registry.db") { // the tokens of its leases
+			t.Errorf("its name is in %s", name)
+		}
+	}
+	families, err := metrics.Gather()
+	must(t, 0, err)
+	for _, f := range families {
+		if strings.Contains(f.String(), `"goner"`) {
+			t.Errorf("a series of it: %v", f)
+		}
+	}
+	if _, err := w.remove("goner", false); !fault.Is(err, fault.AgentNotFound) {
+		t.Errorf("removed again: %v", err)
+	}
+	if _, err := w.turns.OpenBatch(under(t.Context(), old), &registryv1.OpenBatchRequest{AgentId: "goner"}); !fault.Is(err, fault.AgentNotFound) {
+		t.Errorf("who worked for it: %v", err)
+	}
+
+	// The name again: another agent, with tokens above those of the old one.
+	w.create("goner")
+	w.push("goner", "bob", "hello", "")
+	if _, err := w.turns.OpenBatch(under(t.Context(), old), &registryv1.OpenBatchRequest{AgentId: "goner"}); !fault.Is(err, fault.LeaseLost) {
+		t.Errorf("who worked for the old one works for the new one: %v", err)
+	}
+	fresh := w.due(kindRun, "r2", 10*time.Second)
+	for _, d := range fresh {
+		if l := d.GetLease(); l.GetResource() == old.GetResource() && l.GetToken() <= old.GetToken() {
+			t.Errorf("token %d, the old one had %d", l.GetToken(), old.GetToken())
+		}
+	}
+	if status, err := w.agents.GetAgentStatus(t.Context(), &registryv1.GetAgentStatusRequest{AgentId: "goner"}); must(t, status, err).GetInbox().GetHeadId() != 1 {
+		t.Errorf("the new one begins at %v", status.GetInbox())
+	}
+	w.sound()
+	if out, err := w.audit(); err != nil || strings.Count(out, `"DeleteAgent"`) < 3 {
+		t.Errorf("the audit log has %d removals: %v", strings.Count(out, `"DeleteAgent"`), err)
+	}
+}
+
+func (w *world) audit() (string, error) {
+	var out strings.Builder
+	names, err := filepath.Glob(filepath.Join(w.home, "audit", "*"))
+	for _, n := range names {
+		b, _ := os.ReadFile(n)
+		out.Write(b)
+	}
+	return out.String(), err
+}
+
+// private gives a copy the modes that a home has.
+func private(t *testing.T, dir string) {
+	t.Helper()
+	must(t, 0, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chmod(path, map[bool]fs.FileMode{true: 0o700, false: 0o600}[e.IsDir()])
+	}))
+}
+
+// Killed anywhere, a removal is finished by the next start, or was not begun.
+func TestDeleteAgentKilled(t *testing.T) {
+	homes := map[string]string{}
+	w := newWorld(t, filepath.Join(t.TempDir(), "h"), registry.Config{})
+	w.lived("goner")
+	w.create("a2")
+	w.push("a2", "carol", "hello", "")
+	w.stopAgent("goner")
+	copied := func(label string) {
+		home := filepath.Join(t.TempDir(), "h")
+		if err := os.CopyFS(home, os.DirFS(w.home)); err != nil {
+			t.Error(label, err)
+		}
+		homes[label] = home
+	}
+	copied("before")
+	fault.SetPoint(func(label string) {
+		if strings.HasPrefix(label, "remove:") {
+			copied(label)
+		}
+	})
+	t.Cleanup(func() { fault.SetPoint(nil) })
+	must(t, must2(w.remove("goner", false)), nil)
+	fault.SetPoint(nil)
+	w.stop()
+	if len(homes) != 4 {
+		t.Fatalf("killed at %v", homes)
+	}
+	for label, home := range homes {
+		private(t, home)
+		next := newWorld(t, home, registry.Config{})
+		_, err := next.agents.GetAgent(t.Context(), &registryv1.GetAgentRequest{AgentId: "goner"})
+		found := anywhere(t, home, canary)
+		if label == "before" {
+			if err != nil || len(found) < 8 {
+				t.Errorf("%s: %v, in %q", label, err, found)
+			}
+		} else if !fault.Is(err, fault.AgentNotFound) || len(found) != 0 {
+			t.Errorf("%s: %v, still in %q", label, err, found)
+		}
+		if _, err := next.agents.GetAgent(t.Context(), &registryv1.GetAgentRequest{AgentId: "a2"}); err != nil {
+			t.Errorf("%s: the other one: %v", label, err)
+		}
+		next.sound()
+		next.stop()
+	}
+}

@@ -1,0 +1,64 @@
+package dispatch_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/theclaw/agents/services/registry/internal/dispatch"
+)
+
+func looks(t *testing.T, l *dispatch.Listener, all bool, want ...string) {
+	t.Helper()
+	got, some := l.Take()
+	slices.Sort(got)
+	if some != (all || len(want) > 0) || (some && all != (got == nil)) || !slices.Equal(got, want) {
+		t.Errorf("told of %v (%v), want %v, all %v", got, some, want, all)
+	}
+}
+
+// A holder looks at everything at first, and then at what it is told, between its
+// questions as well; one whose room has changed, or who asks again, or was away for long,
+// looks at everything.
+func TestHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h dispatch.Hints
+		ask := dispatch.Ask{Holder: "one", ID: "q1", Room: 8}
+		l := h.Listen(ask)
+		looks(t, l, true)
+		l.Close()
+		h.Mark("a")
+		h.MarkFor("one", "b")
+		h.MarkFor("two", "c")
+		ask.ID = "q2"
+		l = h.Listen(ask)
+		<-l.Wake()
+		looks(t, l, false, "a", "b")
+		looks(t, l, false)
+		l.Close()
+		l = h.Listen(ask) // the answer was lost
+		looks(t, l, true)
+		l.Close()
+		ask.ID, ask.Room = "q3", 7
+		l = h.Listen(ask)
+		looks(t, l, true)
+		beside := h.Listen(dispatch.Ask{Holder: "one", ID: "q4", Room: 7}) // q3 hangs
+		looks(t, beside, true)
+		h.MarkFor("one", "d")
+		looks(t, l, false, "d")
+		looks(t, beside, false, "d")
+		l.Close()
+		beside.Close()
+		time.Sleep(time.Minute)
+		ask = dispatch.Ask{Holder: "one", ID: "q5", Room: 7}
+		l = h.Listen(ask)
+		looks(t, l, true)
+		for range 2000 {
+			h.Mark(time.Now().String())
+			time.Sleep(time.Nanosecond)
+		}
+		looks(t, l, true)
+		l.Close()
+	})
+}

@@ -1,0 +1,60 @@
+package rows
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/theclaw/agents/internal/agentdir"
+)
+
+// maxAlike is the most settings that are kept to be compared with.
+const maxAlike = 1024
+
+// plain are the ids that YAML reads as the word that is written.
+var plain = regexp.MustCompile(`^[a-z]+(-[a-z0-9]+)+$`)
+
+// judge reads what settings mean. Most agents are made by a program: their files differ in
+// the name alone, above which there are comments at most, and what such a file means is
+// read once, however many there are.
+func (s *Agents) judge(id string, data []byte, defaults string) (*agentdir.Agent, error) {
+	lines, rest := 0, data
+	for bytes.HasPrefix(rest, []byte("#")) {
+		_, rest, _ = bytes.Cut(rest, []byte("\n"))
+		lines++
+	}
+	rest, named := bytes.CutPrefix(rest, []byte("agent_id: "+id+"\n"))
+	if !named || !plain.MatchString(id) {
+		return s.home.Judge(id, data)
+	}
+	key := sha256.Sum256(fmt.Appendf(nil, "%s %d\n%s", defaults, lines, rest))
+	s.mu.Lock()
+	like := s.alike[key]
+	s.mu.Unlock()
+	if like == nil {
+		set, err := s.home.Judge(id, data)
+		if err == nil && set.Config.Inbox.Path == "" { // else where it is hangs on the name
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if len(s.alike) >= maxAlike {
+				clear(s.alike)
+			}
+			s.alike[key] = set
+		}
+		return set, err
+	}
+	dir, err := s.home.Agent(id)
+	if err != nil {
+		return nil, err
+	}
+	set := *like
+	set.Dir, set.Config.AgentID, set.Values = dir, id, slices.Clone(like.Values)
+	for i, v := range set.Values {
+		if v.Key == "agent_id" {
+			set.Values[i].Value = id
+		}
+	}
+	return &set, nil
+}

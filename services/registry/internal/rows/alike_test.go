@@ -1,0 +1,44 @@
+package rows
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/texts"
+)
+
+// Files that differ in the name alone mean the same but for it, and each is judged as it
+// is by itself; a mistake is told of each.
+func TestAlike(t *testing.T) {
+	home, err := agentdir.OpenHome(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(nil, home, nil)
+	for _, c := range []struct {
+		id, data string
+		kept     int
+	}{
+		{"agent-1", string(texts.Config("agent-1", "", "offline", "")), 1},
+		{"agent-2", string(texts.Config("agent-2", "", "offline", "")), 1},
+		{"agent-3", string(texts.Config("agent-3", "system", "offline", "")), 2},
+		{"agent-4", "\n" + string(texts.Config("agent-4", "", "offline", "")), 2}, // other lines: other origins
+		{"agent-5", string(texts.Config("agent-2", "", "offline", "")), 2},
+		{"agent-6", "# a\nagent_id: agent-6\nnope: 1\n", 2},
+		{"agent-7", "# a\nagent_id: agent-7\nnope: 1\n", 2},
+		{"null", "agent_id: null\n", 2},
+		{"agent-8", "agent_id: agent-8", 2},
+		{"agent-9", "agent_id: agent-9\ninbox:\n  path: inbox\n", 2},
+	} {
+		want, wantErr := home.Judge(c.id, []byte(c.data))
+		got, err := s.judge(c.id, []byte(c.data), "-")
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) || wantErr == nil && !(got.ID == c.id && reflect.DeepEqual(got.Config, want.Config) && reflect.DeepEqual(got.Values, want.Values)) {
+			t.Errorf("%s: got %+v, %v, want %+v, %v", c.id, got, err, want, wantErr)
+		}
+		if len(s.alike) != c.kept {
+			t.Errorf("%s: %d are kept, want %d", c.id, len(s.alike), c.kept)
+		}
+	}
+}
