@@ -115,7 +115,7 @@ func overConversations(ctx context.Context, agentd, dir, out string, n sizes, sa
 		if err != nil {
 			return err
 		}
-		say("%d conversations: %.0f turns/s, p99 %s; the bare engine %.0f/s", c, r.Rate(), table.Short(load.Percentile(r.Reply, .99)), limit)
+		say("%d conversations: %.0f turns/s, p99 %s; the bare engine %.0f/s", c, r.Rate(), table.Short(load.Percentile(r.Reply, .99)), limit.Rate)
 		add(&rate, c, r.Rate())
 		add(&bare, c, limit.Rate)
 		add(&p50, c, millis(load.Percentile(r.Reply, .5)))

@@ -30,36 +30,6 @@ func (c *Core) Recall(ctx context.Context, found func(*directory.Agent)) {
 	})
 }
 
-// State answers the state of an inbox, from memory where nothing waits and nobody has
-// written since it was read: then its database stays closed.
-func (c *Core) State(ctx context.Context, a *directory.Agent) (store.InboxState, error) {
-	if c.Shared != nil {
-		st, err := c.Store.State(ctx, a.ID)
-		if err == nil {
-			a.Take(st)
-		}
-		return st, err
-	}
-	path, err := c.Dir.Path(store.Inbox(a.ID))
-	if err != nil {
-		return store.InboxState{}, err
-	}
-	before, open := directory.Stamp(path), c.Embedded.IsOpen(store.Inbox(a.ID))
-	if st, ok := a.Quiet(before); ok {
-		return st, nil
-	}
-	st, err := c.Store.State(ctx, a.ID)
-	if err != nil {
-		return st, err
-	}
-	a.Load(st, before)
-	c.MarkDue(a)
-	if !open && !a.HasWork() { // only read: ten thousand of these need not stay open
-		c.Embedded.Forget(func(r store.Ref) bool { return r == store.Inbox(a.ID) })
-	}
-	return st, nil
-}
-
 // saveInboxes keeps what is known for the next start. The databases are closed
 // by now, so that the files look as they will then.
 func (c *Core) saveInboxes() {
