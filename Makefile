@@ -26,7 +26,10 @@ PREFIX ?=
 FUZZTIME ?= 1m
 FUZZRUNS ?= 20000
 BENCH ?= .
-PACKAGES ?= ./...
+# The hot paths: append, claim, context, filter, route, encode, calls, prompt.
+PACKAGES ?= ./internal/store/sqlite ./internal/store/sqlite/conn ./internal/filter ./internal/route ./internal/thread ./internal/rpc/serve ./services/runner/internal/prompt
+COUNT ?= 6
+BENCHTIME ?= 0.3s
 # Sizes of the proofs, and the seed that replays one.
 KILLS ?= 150
 N ?= 20
@@ -111,28 +114,38 @@ fuzz-ci: ## the same for FUZZRUNS executions of each (default 20000), and one li
 	n=$$(wc -l <<<"$$out"); echo "fuzz-ci targets=$$n executions=$$((n * $(FUZZRUNS))) failures=0"; ((n > 1))
 
 .PHONY: bench
-bench: build ## measure against the goals and the machine's limits; writes bench/results and the docs
-	@go run ./bench -agentd $(BIN)/agentd -out bench/results -doc docs/performance.md
+bench: build ## measure against the goals and the machine's limits (8 minutes; PART=words: only such parts, printed); writes bench/results and the docs
+	@go run ./bench -agentd $(BIN)/agentd $(if $(PART),-only '$(PART)',-out bench/results -doc docs/performance.md)
 
 .PHONY: bench-quick
-bench-quick: build ## the same, small, printed only
-	@go run ./bench -quick -agentd $(BIN)/agentd
+bench-quick: build ## the same, small, printed only (a minute)
+	@go run ./bench -quick -agentd $(BIN)/agentd -only '$(PART)'
 
 .PHONY: bench-postgres
 bench-postgres: build ## the same of several registries over PostgreSQL (6 minutes; QUICK=1: small, printed only)
 	@go run ./bench/postgres -agentd $(BIN)/agentd $(if $(QUICK),-quick,-out bench/results -doc docs/scaling.md)
 
 .PHONY: bench-curves
-bench-curves: build ## draw how figures grow into docs/curves (an hour; QUICK=1: small, into .bin/curves)
-	@go run ./bench -agentd $(BIN)/agentd $(if $(QUICK),-quick -curves $(BIN)/curves,-curves docs/curves)
+bench-curves: build ## draw how figures grow into docs/curves and the docs (20 minutes; QUICK=1: small, into .bin/curves)
+	@go run ./bench -agentd $(BIN)/agentd $(if $(QUICK),-quick -curves $(BIN)/curves,-curves docs/curves -doc docs/performance.md)
 
 .PHONY: bench-steady
-bench-steady: build ## hold 70 % of the most for MINUTES (default 10)
-	@go run ./bench -agentd $(BIN)/agentd -steady $(MINUTES)m
+bench-steady: build ## hold 70 % of the most for MINUTES (default 10); 10 and more are kept in bench/results and the docs
+	@go run ./bench -agentd $(BIN)/agentd -steady $(MINUTES)m $(if $(filter-out 0 1 2 3 4 5 6 7 8 9,$(MINUTES)),-out bench/results -doc docs/performance.md)
+
+BENCH_GO := go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) $(PACKAGES)
 
 .PHONY: bench-go
-bench-go: ## Go benchmarks of the hot paths: BENCH=regexp PACKAGES=./internal/...
-	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PACKAGES)
+bench-go: ## Go benchmarks of the hot paths: BENCH=regexp PACKAGES=./internal/... COUNT=6
+	@$(BENCH_GO)
+
+.PHONY: bench-save
+bench-save: ## the same, kept in bench/results/go.txt for later ones to be compared with
+	@$(BENCH_GO) | tee bench/results/go.txt
+
+.PHONY: bench-compare
+bench-compare: $(BIN)/benchstat ## the same, compared by benchstat with what was kept last
+	@mkdir -p $(BIN) && $(BENCH_GO) >$(BIN)/go.txt && $(BIN)/benchstat kept=bench/results/go.txt now=$(BIN)/go.txt
 
 .PHONY: deploy-check
 deploy-check: ## hold compose files and chart against compose-go, helm and Kubernetes (minutes the first time)
@@ -399,6 +412,10 @@ $(BIN)/protoc-gen-go $(BIN)/protoc-gen-go-grpc $(BIN)/gofumpt &: tools/go.mod
 
 $(BIN)/golangci-lint: tools/lint/go.mod
 	@GOWORK=off GOBIN=$(BIN) go -C tools/lint install tool
+	@touch $@
+
+$(BIN)/benchstat: tools/stat/go.mod
+	@GOWORK=off GOBIN=$(BIN) go -C tools/stat install tool
 	@touch $@
 
 ifeq ($(BUF_FROM),npm)
