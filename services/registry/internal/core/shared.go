@@ -37,6 +37,9 @@ type Shared struct {
 	// is set before Run.
 	Lapsed func(holder string)
 
+	// Able answers nil when every database answers.
+	Able func(context.Context) error
+
 	c   *Core
 	log *slog.Logger
 }
@@ -52,6 +55,7 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Able = e.Shards().Able
 	dbs, holders := e.Shards(), o.Home.HoldersDir()
 	kept := agents.New(dbs)
 	s.Leases = leases.New(dbs, func(h string) bool { return lease.HolderDead(holders, h) })
