@@ -72,10 +72,12 @@ type Core struct {
 	Agents  Agents
 	// Approvals keeps what was asked of people.
 	Approvals store.Approvals
-	Leases    authority.Authority
-	Embedded  *sqlite.Engine  // the store of a registry that is alone; else nil
-	Shared    *Shared         // of one that is not; else nil
-	Trace     *tracing.Tracer // nil: no traces
+	// Workdirs keeps working directories; nil where they are directories of the home.
+	Workdirs store.Workdirs
+	Leases   authority.Authority
+	Embedded *sqlite.Engine  // the store of a registry that is alone; else nil
+	Shared   *Shared         // of one that is not; else nil
+	Trace    *tracing.Tracer // nil: no traces
 
 	DueRuns       *dispatch.Board    // alone: agents with events without a fate
 	DueDeliveries *dispatch.Board    // alone: agents with replies to send
@@ -117,14 +119,15 @@ func New(ctx context.Context, o Options) (*Core, error) {
 		Path: c.Dir.Path, Live: table.Check, OnCommit: c.committed, OnFault: c.broken, MaxOpen: o.MaxOpen, Idle: o.Idle,
 	})
 	c.Store = c.Embedded
+	c.Metrics.LookForLag(c.Dir.Lags)
 	return c, nil
 }
 
 // Close closes every database. No call may be under way.
 func (c *Core) Close() error {
+	c.Metrics.LookForLag(nil)
 	if c.Shared != nil {
 		c.Shared.Story.Flush()
-		c.Metrics.LookForLag(nil)
 		return c.Store.Close()
 	}
 	err := c.Store.Close()

@@ -55,10 +55,6 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	if s.Shared == nil && !a.Started() { // else the claim itself looks
 		return nil, fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+a.ID+"' is stopped", "start it with 'agentctl start "+a.ID+"'")
 	}
-	// What was accepted waits for space; what is under way may use what is left.
-	if err := s.CheckDisk(); err != nil {
-		return nil, err
-	}
 	s.AppendLog(a.ID, req.GetLogs())
 	ev, known := a.TakeRead(req.GetInboxId(), req.GetKey())
 	if !known {
@@ -267,9 +263,6 @@ func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fe
 func (s *Service) settled(a *directory.Agent, acked int64) {
 	if s.Shared == nil {
 		a.Acked(acked)
-		k := a.Known()
-		s.Metrics.SetInboxLag(a.ID, k.Head-k.Acked)
-		s.Metrics.SetOutboundLag(a.ID, int64(k.Outbound))
 	}
 	s.FateOf(a.ID)
 }
