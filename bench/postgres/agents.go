@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/bench/load"
+	"github.com/theclaw/agents/bench/postgres/report"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -22,22 +23,22 @@ type figures struct {
 // agents measures the hand-over of work with few agents and with many: flat.
 func (b *bench) agents(r *run) {
 	few := b.among(r, 100)
-	b.table.atMost("dispatch: push acknowledged -> claimed at the same registry, p50", few.here, time.Millisecond, b.f, 10)
-	b.table.atMost("dispatch: push acknowledged -> claimed at another registry, p50", few.there, time.Millisecond, b.f, 10)
-	b.table.figure("dispatch: push sent -> claimed at another registry, p50", short(few.fromPush))
+	b.table.AtMost("dispatch: push acknowledged -> claimed at the same registry, p50", few.here, time.Millisecond, b.f, 10)
+	b.table.AtMost("dispatch: push acknowledged -> claimed at another registry, p50", few.there, time.Millisecond, b.f, 10)
+	b.table.Figure("dispatch: push sent -> claimed at another registry, p50", report.Short(few.fromPush))
 	if !b.wants("many") {
 		return
 	}
 	n := pick(b, 100_000, 10_000)
 	many := b.among(r, n)
 	of := fmt.Sprintf("%d agents: ", n)
-	b.table.flat(of+"registry start to SERVING", many.start, few.start, 1.5)
-	b.table.flat(of+"status of one, p50", many.status, few.status, 1.5)
-	b.table.flat(of+"list, a page of 100", many.page, few.page, 1.5)
-	b.table.flat(of+"list, all, for each 100", many.whole*100/time.Duration(n), few.whole, 1.5)
-	b.table.figure(of+"list, all", short(many.whole))
-	b.table.flat(of+"push acknowledged -> claimed at the same registry, p50", many.here, few.here, 1.5)
-	b.table.flat(of+"push acknowledged -> claimed at another registry, p50", many.there, few.there, 1.5)
+	b.table.Flat(of+"registry start to SERVING", many.start, few.start, 1.5)
+	b.table.Flat(of+"status of one, p50", many.status, few.status, 1.5)
+	b.table.Flat(of+"list, a page of 100", many.page, few.page, 1.5)
+	b.table.Flat(of+"list, all, for each 100", many.whole*100/time.Duration(n), few.whole, 1.5)
+	b.table.Figure(of+"list, all", report.Short(many.whole))
+	b.table.Flat(of+"push acknowledged -> claimed at the same registry, p50", many.here, few.here, 1.5)
+	b.table.Flat(of+"push acknowledged -> claimed at another registry, p50", many.there, few.there, 1.5)
 }
 
 // among makes a database with n started agents that have nothing to do.

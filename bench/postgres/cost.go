@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/theclaw/agents/bench/postgres/report"
 )
 
 // cost is what a message takes: from it follows how far a database goes.
@@ -14,19 +16,19 @@ type cost struct {
 }
 
 // tell puts the arithmetic of docs/scaling.md into the table.
-func (c cost) tell(t *table) {
+func (c cost) tell(t *report.Table) {
 	if c.database <= 0 { // somebody's database: its processor is not ours to see
 		return
 	}
 	const day, share, cores = 86400, 0.7, 16
 	perCore := float64(time.Second) / float64(c.database)
 	whole := perCore * cores * share
-	t.figure("P: messages/s of one core of PostgreSQL", fmt.Sprintf("%.0f", perCore))
-	t.figure("Q: the same of registries; of runners", fmt.Sprintf("%.0f; %.0f", float64(time.Second)/float64(c.registry), float64(time.Second)/float64(c.runner)))
-	t.figure("L: write-ahead log of a message; K: kept of it", fmt.Sprintf("%.1f kB; %.1f kB", c.logged/1e3, c.kept/1e3))
-	t.figure("a database of 16 cores at 70 %: messages/s; a day", fmt.Sprintf("%.0f; %.0f million", whole, whole*day/1e6))
-	t.figure("    its log; what it keeps of a day", fmt.Sprintf("%.0f MB/s; %.1f TB", whole*c.logged/1e6, whole*day*c.kept/1e12))
-	t.figure("    cores of registries; of runners, at 70 %", fmt.Sprintf("%.0f; %.0f", whole*c.registry.Seconds()/share, whole*c.runner.Seconds()/share))
+	t.Figure("P: messages/s of one core of PostgreSQL", fmt.Sprintf("%.0f", perCore))
+	t.Figure("Q: the same of registries; of runners", fmt.Sprintf("%.0f; %.0f", float64(time.Second)/float64(c.registry), float64(time.Second)/float64(c.runner)))
+	t.Figure("L: write-ahead log of a message; K: kept of it", fmt.Sprintf("%.1f kB; %.1f kB", c.logged/1e3, c.kept/1e3))
+	t.Figure("a database of 16 cores at 70 %: messages/s; a day", fmt.Sprintf("%.0f; %.0f million", whole, whole*day/1e6))
+	t.Figure("    its log; what it keeps of a day", fmt.Sprintf("%.0f MB/s; %.1f TB", whole*c.logged/1e6, whole*day*c.kept/1e12))
+	t.Figure("    cores of registries; of runners, at 70 %", fmt.Sprintf("%.0f; %.0f", whole*c.registry.Seconds()/share, whole*c.runner.Seconds()/share))
 }
 
 // written is how far the log of a server is, in bytes.

@@ -59,10 +59,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	err := perform(ctx, b.measure)
 	fmt.Fprint(stdout, &b.table)
 	if err == nil && *out != "" {
-		err = b.table.write(*out)
+		err = b.table.Write(*out)
 	}
 	if err == nil && *doc != "" {
-		err = b.table.show(*doc)
+		err = b.table.Show(*doc)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "Error:", err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/theclaw/agents/bench/limits"
 	"github.com/theclaw/agents/bench/load"
+	"github.com/theclaw/agents/bench/postgres/report"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -24,7 +25,7 @@ type bench struct {
 	agentd, dsn, only string
 	quick             bool
 	say               func(format string, a ...any)
-	table             table
+	table             report.Table
 
 	cluster *pgtest.Cluster // nil: the database is somebody's
 	f       time.Duration   // F: overwriting 4 KiB and waiting for the disk
@@ -61,8 +62,8 @@ func (b *bench) measure(r *run) {
 		b.sync(r)
 		r.part(b.agents)
 	}
-	b.table.note = append(b.table.note,
-		fmt.Sprintf("All of it shares %s; every message was answered once and in its order. Bare messages and units: see `go doc ./bench/postgres`.", where()),
+	b.table.Notes = append(b.table.Notes,
+		fmt.Sprintf("All of it shares %s; every message was answered once and in its order. Bare messages and units: see `go doc ./bench/postgres`.", report.Where()),
 		"us of a processor by class: registries / runners / deliverer / PostgreSQL / client.")
 }
 
@@ -81,7 +82,7 @@ func (b *bench) sync(r *run) {
 	var err error
 	b.f, err = limits.Sync(r.TempDir(), 300)
 	r.check(err)
-	b.table.figure("F: overwrite 4 KiB and fdatasync, p50", short(b.f))
+	b.table.Figure("F: overwrite 4 KiB and fdatasync, p50", report.Short(b.f))
 }
 
 // limits measures the bare transactions.
@@ -93,7 +94,7 @@ func (b *bench) limits(r *run) {
 	bare.drive(r, 64, "on", lasts/2, bare.message) // prepares the statements of each connection
 	for _, w := range []int{1, 8, 32, 64} {
 		got := bare.drive(r, w, "on", lasts, bare.unit)
-		b.table.figure(fmt.Sprintf("bare units, %d writers, synchronous_commit = on", w), fmt.Sprintf("%.0f/s, p50 %s", got.Rate(), short(load.Percentile(got.Reply, .5))))
+		b.table.Figure(fmt.Sprintf("bare units, %d writers, synchronous_commit = on", w), fmt.Sprintf("%.0f/s, p50 %s", got.Rate(), report.Short(load.Percentile(got.Reply, .5))))
 	}
 	for _, mode := range []string{"off", "on"} {
 		w := []int{1, 8, 32, 64}
@@ -105,7 +106,7 @@ func (b *bench) limits(r *run) {
 			if w == conversations {
 				b.rate = got.Rate()
 			}
-			b.table.figure(fmt.Sprintf("bare messages, %d writers, synchronous_commit = %s", w, mode), fmt.Sprintf("%.0f/s, p50 %s", got.Rate(), short(load.Percentile(got.Reply, .5))))
+			b.table.Figure(fmt.Sprintf("bare messages, %d writers, synchronous_commit = %s", w, mode), fmt.Sprintf("%.0f/s, p50 %s", got.Rate(), report.Short(load.Percentile(got.Reply, .5))))
 		}
 	}
 }
@@ -126,7 +127,7 @@ func (b *bench) matrix(r *run) {
 		bare := newBare(r, url, conversations)
 		bare.drive(r, conversations, "on", 300*time.Millisecond, bare.message)
 		got := bare.drive(r, conversations, "on", pick(b, 3*time.Second, 700*time.Millisecond), bare.message)
-		b.table.figure(fmt.Sprintf("bare messages, %d writers, with a synchronous standby", conversations), fmt.Sprintf("%.0f/s, p50 %s", got.Rate(), short(load.Percentile(got.Reply, .5))))
+		b.table.Figure(fmt.Sprintf("bare messages, %d writers, with a synchronous standby", conversations), fmt.Sprintf("%.0f/s, p50 %s", got.Rate(), report.Short(load.Percentile(got.Reply, .5))))
 		b.throughput(r, first, first.Database(r), 2, 2, got.Rate(), ", synchronous standby")
 	})
 }
@@ -170,7 +171,7 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 	got := drive(per, "load")
 	after := b.used(s, c)
 	account(r, dsn, agentName(registries, runners, 0), agents*conversations/agents*(per+pick(b, 15, 5)))
-	b.table.atLeast(fmt.Sprintf("turns/s, %d registries, %d runners, %d conversations of %d agents%s", registries, runners, conversations, agents, how), got.Rate(), limit, .5)
+	b.table.AtLeast(fmt.Sprintf("turns/s, %d registries, %d runners, %d conversations of %d agents%s", registries, runners, conversations, agents, how), got.Rate(), limit, .5)
 	var cpu []string
 	for i := range after {
 		after[i] = (after[i] - before[i]) / time.Duration(got.Messages)
@@ -180,8 +181,8 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 		n := float64(got.Messages)
 		b.cost = cost{after[0], after[1], after[3], float64(written(r, dsn)-logged) / n, float64(stored(r, dsn)-kept) / n}
 	}
-	b.table.figure("    p50 / p99; processor by class",
-		fmt.Sprintf("%s / %s; %s us", short(load.Percentile(got.Reply, .5)), short(load.Percentile(got.Reply, .99)), strings.Join(cpu, " / ")))
+	b.table.Figure("    p50 / p99; processor by class",
+		fmt.Sprintf("%s / %s; %s us", report.Short(load.Percentile(got.Reply, .5)), report.Short(load.Percentile(got.Reply, .99)), strings.Join(cpu, " / ")))
 }
 
 // used is the processor time by class.

@@ -1,4 +1,6 @@
-package main
+// Package report owns the table that a bench prints, keeps and shows on a page: goal,
+// measured, ratio to a limit of the same run, met or not. It measures nothing.
+package report
 
 import (
 	"fmt"
@@ -9,10 +11,10 @@ import (
 	"time"
 )
 
-// table collects rows: what, goal, measured, ratio to the limit of the same run.
-type table struct {
-	rows []row
-	note []string
+// Table collects rows: what, goal, measured, ratio to the limit of the same run.
+type Table struct {
+	rows  []row
+	Notes []string
 }
 
 type row struct {
@@ -20,20 +22,21 @@ type row struct {
 	met                         *bool // nil: a figure without a goal
 }
 
-func (t *table) figure(what, measured string) { t.add(row{what: what, measured: measured}) }
+// Figure adds one without a goal.
+func (t *Table) Figure(what, measured string) { t.add(row{what: what, measured: measured}) }
 
-func (t *table) add(r row) { t.rows = append(t.rows, r) }
+func (t *Table) add(r row) { t.rows = append(t.rows, r) }
 
-// atLeast compares a rate with a share of its limit.
-func (t *table) atLeast(what string, got, limit, share float64) {
+// AtLeast compares a rate with a share of its limit.
+func (t *Table) AtLeast(what string, got, limit, share float64) {
 	met := got >= share*limit
 	t.add(row{what, fmt.Sprintf(">= %.2f", share), fmt.Sprintf("%.0f/s", got), fmt.Sprintf("%.2f", got/limit), &met})
 }
 
-// atMost compares a time with a bound, and with a multiple of a limit if there is one.
-func (t *table) atMost(what string, got, bound, limit time.Duration, times float64) {
+// AtMost compares a time with a bound, and with a multiple of a limit if there is one.
+func (t *Table) AtMost(what string, got, bound, limit time.Duration, times float64) {
 	met := got <= bound && (limit == 0 || float64(got) <= times*float64(limit))
-	r := row{what: what, goal: "<= " + short(bound), measured: short(got), met: &met}
+	r := row{what: what, goal: "<= " + Short(bound), measured: Short(got), met: &met}
 	if limit > 0 {
 		r.goal += fmt.Sprintf(", %.0f F", times)
 		r.ratio = fmt.Sprintf("%.1f F", float64(got)/float64(limit))
@@ -41,13 +44,14 @@ func (t *table) atMost(what string, got, bound, limit time.Duration, times float
 	t.add(r)
 }
 
-// flat compares a figure with that of the small case.
-func (t *table) flat(what string, got, few time.Duration, most float64) {
+// Flat compares a figure with that of the small case.
+func (t *Table) Flat(what string, got, few time.Duration, most float64) {
 	met := float64(got) <= most*float64(few)
-	t.add(row{what, fmt.Sprintf("<= %.1f x few", most), short(got) + ", few " + short(few), fmt.Sprintf("%.2f", float64(got)/float64(few)), &met})
+	t.add(row{what, fmt.Sprintf("<= %.1f x few", most), Short(got) + ", few " + Short(few), fmt.Sprintf("%.2f", float64(got)/float64(few)), &met})
 }
 
-func short(d time.Duration) string {
+// Short is a duration with as many digits as one reads.
+func Short(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
 		return fmt.Sprintf("%dus", d.Microseconds())
@@ -57,7 +61,8 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%.2fs", d.Seconds())
 }
 
-func (t *table) String() string {
+// String is the table as it is read.
+func (t *Table) String() string {
 	var b strings.Builder
 	line := func(cells ...string) {
 		fmt.Fprintln(&b, strings.TrimRight(fmt.Sprintf("%-66s %-16s %-28s %-8s %s", cells[0], cells[1], cells[2], cells[3], cells[4]), " "))
@@ -70,14 +75,14 @@ func (t *table) String() string {
 		}
 		line(r.what, r.goal, r.measured, r.ratio, met)
 	}
-	for _, n := range t.note {
+	for _, n := range t.Notes {
 		fmt.Fprintln(&b, n)
 	}
 	return b.String()
 }
 
-// where says on what the table was measured.
-func where() string {
+// Where says on what the table was measured.
+func Where() string {
 	return fmt.Sprintf("%s, %s/%s, %d cores, %s", time.Now().UTC().Format("2006-01-02"), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 }
 
@@ -87,8 +92,8 @@ const (
 	showTo   = "<!-- bench-postgres: end -->\n"
 )
 
-// show replaces the table of a page.
-func (t *table) show(page string) error {
+// Show replaces the table of a page.
+func (t *Table) Show(page string) error {
 	b, err := os.ReadFile(page)
 	if err != nil {
 		return err
@@ -98,13 +103,13 @@ func (t *table) show(page string) error {
 	if !ok || !ends {
 		return fmt.Errorf("%s has no place for the table", page)
 	}
-	return os.WriteFile(page, []byte(before+showFrom+where()+"\n\n```text\n"+t.String()+"```\n"+showTo+after), 0o644)
+	return os.WriteFile(page, []byte(before+showFrom+Where()+"\n\n```text\n"+t.String()+"```\n"+showTo+after), 0o644)
 }
 
-func (t *table) write(dir string) error {
+func (t *Table) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("# %s\n\n```\n%s```\n", where(), t)
+	text := fmt.Sprintf("# %s\n\n```\n%s```\n", Where(), t)
 	return os.WriteFile(filepath.Join(dir, time.Now().UTC().Format("2006-01-02")+"-postgres.md"), []byte(text), 0o644)
 }
