@@ -43,7 +43,7 @@ a directory is renamed and kept, rows of a database are removed.
 
 An agent moves whole or not at all, and must be stopped; the services of this home
 must be too. A move that was killed is finished by the same command. The working
-directory, the sessions and the logs are not moved: they stay in the directory.
+directory goes with it, within workdir.max_mib; sessions and logs stay where they are.
 A password belongs into PGPASSWORD or ~/.pgpass, not into the URL. The exit code is
 1 when an agent could not be moved; the others are.`,
 		Example: `  agentctl migrate-store alice --to database --dsn postgres://claw@db/claw
@@ -186,6 +186,9 @@ func (m *migration) print(o outcome) {
 		return
 	}
 	what := fmt.Sprintf("%d threads, %d events, %d rows, %d bytes, digest %.16s", o.Threads, o.Events, o.Rows, o.Bytes, o.Digest)
+	if o.Left != "" {
+		m.env.Note("%s: the working directory was not moved: %s", o.Agent, o.Left)
+	}
 	switch {
 	case o.Error != "":
 		fmt.Fprintln(m.env.Err, o.Agent+": "+o.Error)
