@@ -39,6 +39,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/transfer/files"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/workdir"
 )
@@ -97,7 +98,7 @@ func (m Move) ToDatabase(ctx context.Context) (r Report, err error) {
 		if err := m.confirm(r); err != nil {
 			return err
 		}
-		if r.Workdir, r.Left, err = to.takeWorkdir(ctx, a.Workdir(), workdir.Limits{MaxBytes: int64(a.Config.Workdir.MaxMiB) << 20, Ignore: strings.Fields(a.Config.Workdir.Ignore)}); err != nil {
+		if r.Workdir, r.Left, err = files.Take(ctx, tx, m.Agent, a.Workdir(), workdir.Limits{MaxBytes: int64(a.Config.Workdir.MaxMiB) << 20, Ignore: strings.Fields(a.Config.Workdir.Ignore)}); err != nil {
 			return err
 		}
 		return to.takeLedger(ctx, m.Home)
@@ -130,7 +131,7 @@ func (m Move) ToHome(ctx context.Context) (r Report, err error) {
 		if err := m.arrive(ctx, dir, from, scratch, &r); err != nil {
 			return err
 		}
-		if r.Workdir, err = from.giveWorkdir(ctx, dir.Path); err != nil {
+		if r.Workdir, err = files.Give(ctx, tx, m.Agent, dir.Path); err != nil {
 			return err
 		}
 		if err := from.giveLedger(ctx, m.Home); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/homelock"
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/shard"
 	"github.com/theclaw/agents/internal/store/transfer"
 )
@@ -161,13 +162,19 @@ func (m *migration) list(ctx context.Context, home *agentdir.Home, shards *shard
 	if m.to.Value == toDatabase {
 		return home.IDs()
 	}
+	const page = 1000
 	var out []string
-	for _, db := range shards.All() {
-		ids, err := transfer.Agents(ctx, db)
+	for after := ""; ; after = out[len(out)-1] {
+		list, err := agents.New(shards).List(ctx, after, page)
 		if err != nil {
 			return nil, away(err)
 		}
-		out = append(out, ids...)
+		for _, a := range list {
+			out = append(out, a.ID)
+		}
+		if len(list) < page {
+			break
+		}
 	}
 	return out, nil
 }

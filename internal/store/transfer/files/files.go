@@ -1,4 +1,9 @@
-package transfer
+// Package files owns how a working directory goes with an agent into a database and out
+// of it: as a snapshot (package workdir), in the transaction of the move.
+//
+// It decides nothing of a message, so it is not in the digest of a move; a piece is what
+// its hash says.
+package files
 
 import (
 	"context"
@@ -14,12 +19,12 @@ import (
 	"github.com/theclaw/agents/internal/workdir"
 )
 
-// The working directory goes with an agent as its snapshot (package workdir). It decides
-// nothing of a message, so it is not in the digest; a piece is what its hash says.
+// together is the most bytes that are read at once.
+const together = 4 << 20
 
-// takeWorkdir copies the working directory into the database, and answers its size. One
+// Take copies the working directory into the database, and answers its size. One
 // that is larger than the agent's settings let be kept stays where it is: left is why.
-func (d *database) takeWorkdir(ctx context.Context, dir string, l workdir.Limits) (size int64, left string, err error) {
+func Take(ctx context.Context, tx pgx.Tx, agent, dir string, l workdir.Limits) (size int64, left string, err error) {
 	tree, _, err := workdir.Scan(ctx, dir, l, workdir.Seen{})
 	if large := (*workdir.TooLarge)(nil); errors.As(err, &large) {
 		return 0, large.What, nil
@@ -32,27 +37,27 @@ func (d *database) takeWorkdir(ctx context.Context, dir string, l workdir.Limits
 		return 0, err.Error(), nil
 	}
 	if err := tree.Each(ctx, dir, nil, func(hash string, data []byte) error {
-		_, err := d.tx.Exec(ctx, "INSERT INTO workdir_piece(agent_id, hash, data) VALUES($1, $2, $3) ON CONFLICT DO NOTHING", d.agent, hash, data)
+		_, err := tx.Exec(ctx, "INSERT INTO workdir_piece(agent_id, hash, data) VALUES($1, $2, $3) ON CONFLICT DO NOTHING", agent, hash, data)
 		return unit.Problem(err)
 	}); err != nil {
 		return 0, "", fmt.Errorf("copy working directory: %w", err)
 	}
 	var there int
-	if err := d.tx.QueryRow(ctx, "SELECT count(*) FROM workdir_piece WHERE agent_id = $1", d.agent).Scan(&there); err != nil {
+	if err := tx.QueryRow(ctx, "SELECT count(*) FROM workdir_piece WHERE agent_id = $1", agent).Scan(&there); err != nil {
 		return 0, "", unit.Problem(err)
 	}
 	if there < len(tree.Pieces()) {
 		return 0, "", errors.New("copy working directory: it changes meanwhile; end what writes to it")
 	}
-	_, err = d.tx.Exec(ctx, "INSERT INTO workdir(agent_id, hash, manifest) VALUES($1, $2, $3) ON CONFLICT (agent_id) DO UPDATE SET hash = excluded.hash, manifest = excluded.manifest", d.agent, hash, manifest)
+	_, err = tx.Exec(ctx, "INSERT INTO workdir(agent_id, hash, manifest) VALUES($1, $2, $3) ON CONFLICT (agent_id) DO UPDATE SET hash = excluded.hash, manifest = excluded.manifest", agent, hash, manifest)
 	return tree.Size(), "", unit.Problem(err)
 }
 
-// giveWorkdir lays the snapshot of the database into an agent's directory. What is there
+// Give lays the snapshot of the database into an agent's directory. What is there
 // beside it stays.
-func (d *database) giveWorkdir(ctx context.Context, agentDir string) (size int64, err error) {
+func Give(ctx context.Context, tx pgx.Tx, agent, agentDir string) (size int64, err error) {
 	var manifest []byte
-	err = d.tx.QueryRow(ctx, "SELECT manifest FROM workdir WHERE agent_id = $1", d.agent).Scan(&manifest)
+	err = tx.QueryRow(ctx, "SELECT manifest FROM workdir WHERE agent_id = $1", agent).Scan(&manifest)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
@@ -64,8 +69,8 @@ func (d *database) giveWorkdir(ctx context.Context, agentDir string) (size int64
 		return 0, err
 	}
 	err = workdir.Lay(ctx, filepath.Join(agentDir, "workdir"), workdir.Tree{}, tree, nil, func(ctx context.Context, hashes []string, found func(string, []byte) error) error {
-		for part := range slices.Chunk(hashes, maxBytes/workdir.Piece) {
-			rows, err := d.tx.Query(ctx, "SELECT hash, data FROM workdir_piece WHERE agent_id = $1 AND hash = ANY($2)", d.agent, part)
+		for part := range slices.Chunk(hashes, together/workdir.Piece) {
+			rows, err := tx.Query(ctx, "SELECT hash, data FROM workdir_piece WHERE agent_id = $1 AND hash = ANY($2)", agent, part)
 			if err != nil {
 				return unit.Problem(err)
 			}
