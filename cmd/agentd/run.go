@@ -54,6 +54,7 @@ type component struct {
 	policy   serve.Policy
 	token    func() string
 	audit    serve.Auditor // nil: none
+	able     func(context.Context) error
 	run      func(context.Context) error
 	close    func() error
 }
@@ -174,7 +175,7 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 	policy := maps.Clone(c.policy)
 	maps.Copy(policy, process.Policy())
 	o := serve.Options{
-		Addr: "unix://" + addr, Services: []serve.Registrar{c.register, e.process.Register}, Policy: policy, Token: c.token, Audit: c.audit,
+		Addr: "unix://" + addr, Services: []serve.Registrar{c.register, e.process.Register}, Policy: policy, Token: c.token, Audit: c.audit, Able: c.able,
 		Logger: e.log, Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": s.name}, e.metrics),
 		Stats: e.traced[s.name].Server, Grace: e.grace, Abort: e.abort,
 	}

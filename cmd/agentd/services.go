@@ -69,7 +69,7 @@ func makeRegistry(ctx context.Context, e *env, name string) (component, error) {
 		return component{}, errors.Join(err, s.Close())
 	}
 	return component{
-		register: s.Register, policy: registry.Policy(), audit: s.Auditor(), token: e.workerToken(), run: s.Run,
+		register: s.Register, policy: registry.Policy(), audit: s.Auditor(), able: s.Able, token: e.workerToken(), run: s.Run,
 		close: func() error { return errors.Join(s.Close(), log.Close()) },
 	}, nil
 }

@@ -161,6 +161,15 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
+// Able answers nil when the registry can do its work: its databases answer. One that is
+// alone with its home always can; what is wrong with an agent is that agent's.
+func (s *Service) Able(ctx context.Context) error {
+	if s.core.Shared == nil {
+		return nil
+	}
+	return s.core.Shared.Able(ctx)
+}
+
 // Close closes every database and gives the home back. No call may be under way.
 func (s *Service) Close() error {
 	var watching error

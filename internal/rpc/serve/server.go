@@ -21,6 +21,7 @@ import (
 
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/direct"
+	"github.com/theclaw/agents/internal/rpc/serve/attend"
 	"github.com/theclaw/agents/internal/rpc/socket"
 )
 
@@ -56,13 +57,14 @@ type Options struct {
 	Policy   Policy        // every method of Services needs a rule
 	Token    func() string // the present root token; see rpc.NewToken
 
-	Audit   Auditor               // nil: nothing is written down
-	Logger  *slog.Logger          // nil discards
-	Metrics prometheus.Registerer // nil: no call metrics
-	Stats   stats.Handler         // sees each call, for traces; nil: none
-	Grace   time.Duration         // of a drain; 0: 30 s, negative: none
-	Abort   <-chan struct{}       // closed: a drain ends at once (second SIGTERM); nil never
-	Desk    *direct.Desk          // takes calls of other services of this process; nil: none
+	Able    func(context.Context) error // whether the services can work, or why not; nil: always
+	Audit   Auditor                     // nil: nothing is written down
+	Logger  *slog.Logger                // nil discards
+	Metrics prometheus.Registerer       // nil: no call metrics
+	Stats   stats.Handler               // sees each call, for traces; nil: none
+	Grace   time.Duration               // of a drain; 0: 30 s, negative: none
+	Abort   <-chan struct{}             // closed: a drain ends at once (second SIGTERM); nil never
+	Desk    *direct.Desk                // takes calls of other services of this process; nil: none
 }
 
 // Auditor writes down who was refused, what was let through and how that failed.
@@ -232,10 +234,20 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		return nil
 	})
+	attending, leave := context.WithCancel(ctx)
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		if s.o.Able != nil {
+			attend.Watch(attending, s.o.Able, s.able)
+		}
+	}()
 	select {
 	case <-ctx.Done():
 	case <-failed:
 	}
+	leave()
+	<-left // before the drain: what it says is for good
 	err := s.stop()
 	closed := s.l.Close()
 	if errors.Is(closed, net.ErrClosed) { // grpc closed it, as it should
@@ -245,6 +257,18 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.Join(err, closed)
 	}
 	return errors.Join(g.Wait(), closed)
+}
+
+// able lets the health say whether the services can work: callers who know of others go
+// there.
+func (s *Server) able(err error) {
+	if err != nil {
+		s.o.Logger.Error("not serving until this is over", "address", s.l.Addr().String(), "error", err)
+		s.health.Shutdown()
+		return
+	}
+	s.o.Logger.Info("serving again", "address", s.l.Addr().String())
+	s.health.Resume()
 }
 
 // stop drains: first say so, then let calls finish, then end them.

@@ -24,7 +24,10 @@ import (
 )
 
 // Set is the databases of one installation.
-type Set struct{ pools []*pgxpool.Pool }
+type Set struct {
+	pools []*pgxpool.Pool
+	probe probe
+}
 
 // conns is the most connections to a database, unless its URL has pool_max_conns.
 const conns = 16
@@ -71,6 +74,10 @@ func connect(ctx context.Context, url string, index, count int) (*pgxpool.Pool, 
 	}
 	if c.ConnConfig.RuntimeParams["application_name"] == "" {
 		c.ConnConfig.RuntimeParams["application_name"] = "theclaw"
+	}
+	c.ConnConfig.DialFunc = dialer().DialContext
+	if c.ConnConfig.ConnectTimeout == 0 || c.ConnConfig.ConnectTimeout > reach {
+		c.ConnConfig.ConnectTimeout = reach
 	}
 	c.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, session, pgx.QueryExecModeSimpleProtocol)
@@ -123,6 +130,7 @@ func (s *Set) All() []*pgxpool.Pool { return s.pools }
 
 // Close ends all connections; transactions under way are finished first.
 func (s *Set) Close() {
+	s.probe.end()
 	for _, p := range s.pools {
 		p.Close()
 	}

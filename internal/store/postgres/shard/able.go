@@ -1,0 +1,81 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// silence is how long a database may leave what was sent to it unacknowledged. Its
+	// machine has vanished then, or the way to it; what waits there is asked elsewhere.
+	silence = 3 * time.Second
+	// reach is how long making a connection may take.
+	reach = 5 * time.Second
+)
+
+// dialer makes connections that notice when the other side has vanished, also while
+// they wait for an answer.
+func dialer() *net.Dialer {
+	return &net.Dialer{
+		Timeout: reach, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence, Interval: time.Second, Count: 3},
+		Control: func(network, _ string, c syscall.RawConn) (err error) {
+			if network == "unix" {
+				return nil
+			}
+			if failed := c.Control(func(fd uintptr) { err = limitSilence(int(fd), silence) }); failed != nil {
+				return failed
+			}
+			return err
+		},
+	}
+}
+
+// probe is a connection of its own to each database, so that the answer does not wait
+// behind the work.
+type probe struct {
+	mu    sync.Mutex
+	conns []*pgx.Conn
+}
+
+// Able answers nil when every database answers. One call at a time asks.
+func (s *Set) Able(ctx context.Context) error {
+	s.probe.mu.Lock()
+	defer s.probe.mu.Unlock()
+	if s.probe.conns == nil {
+		s.probe.conns = make([]*pgx.Conn, len(s.pools))
+	}
+	for i, p := range s.pools {
+		c := s.probe.conns[i]
+		var err error
+		if c == nil || c.IsClosed() {
+			if c, err = pgx.ConnectConfig(ctx, p.Config().ConnConfig); err != nil {
+				return fmt.Errorf("reach database %d of %d: %w", i+1, len(s.pools), err)
+			}
+			s.probe.conns[i] = c
+		}
+		if err := c.Ping(ctx); err != nil {
+			return fmt.Errorf("ask database %d of %d: %w", i+1, len(s.pools), err)
+		}
+	}
+	return nil
+}
+
+// end closes the connections of the probe.
+func (p *probe) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		if c != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			_ = c.Close(ctx)
+			cancel()
+		}
+	}
+	p.conns = nil
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package shard
+
+import "time"
+
+// limitSilence is left to the system's own patience.
+func limitSilence(int, time.Duration) error { return nil }
