@@ -71,11 +71,11 @@ func wire(t *testing.T) *pgtest.Cluster {
 		ip(t, "link set %s up", name)
 	}
 	hba := filepath.Join(t.TempDir(), "hba")
-	if err := os.WriteFile(hba, []byte("local all all trust\nhost all all "+database+".0/24 trust\n"), 0o644); err != nil { //nolint:gosec // another user reads it
+	if err := os.WriteFile(hba, []byte("local all all trust\nhost all all "+database+".0/24 trust\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for dir := filepath.Dir(hba); dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as above
+		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
