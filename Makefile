@@ -147,7 +147,7 @@ define PROVE
 @mkdir -p $(BIN)
 @go test -c -o $(BIN)/$(notdir $(2)).test ./$(2)
 @cd $(2) && AGENTD=$(BIN)/agentd KILLS=$(KILLS) N=$(N) ROUNDS=$(ROUNDS) SEED=$(SEED) SEEDS=$(SEEDS) MESSAGES=$(MESSAGES) \
-	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) STRIKES=$(STRIKES) TTL=$(TTL) $(BIN)/$(notdir $(2)).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
+	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) STRIKES=$(STRIKES) TTL=$(TTL) STORE=$(STORE) $(BIN)/$(notdir $(2)).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
 endef
 
 # A promise whose tests stand with the code: they are run again and counted.
@@ -158,15 +158,15 @@ define AGAIN
 endef
 
 .PHONY: crash-matrix
-crash-matrix: ## kill agentd at every labelled instant: KILLS=150 SEED=
+crash-matrix: ## kill agentd at every labelled instant: KILLS=150 SEED= STORE=postgres
 	$(call PROVE,TestCrashMatrix,cmd/agentd)
 
 .PHONY: zombie
-zombie: ## stop a holder past its lease and wake it up again: N=20
+zombie: ## stop a holder past its lease and wake it up again: N=20 STORE=postgres
 	$(call PROVE,TestZombies,cmd/agentd)
 
 .PHONY: race-runners
-race-runners: ## four runner processes over fresh homes: ROUNDS=5 SEED=
+race-runners: ## four runner processes over fresh homes: ROUNDS=5 SEED= STORE=postgres
 	$(call PROVE,TestRaceRunners,cmd/agentd)
 
 .PHONY: bitrot
@@ -182,7 +182,7 @@ sim: ## runners and deliverers in simulated bad luck: SEEDS=8 MESSAGES=100 SEED=
 	$(call PROVE,TestSimulation,proofs/sim)
 
 .PHONY: linearizability
-linearizability: build ## leases and pushes over gRPC and kills, judged by porcupine: HISTORIES=4 SEED=
+linearizability: build ## leases and pushes over gRPC and kills, judged by porcupine: HISTORIES=4 SEED= STORE=postgres
 	$(call PROVE,TestLinearizability,proofs/linearizability)
 
 .PHONY: powerloss
@@ -277,14 +277,14 @@ soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20
 # One word list for each size: a target and how big it is.
 PROOFS_CI := 'crash-matrix KILLS=150' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200' \
 	'sim SEEDS=24' 'linearizability HISTORIES=4' 'powerloss N=100' diskfull 'poison N=10' 'long-turn STRIKES=20' 'run-ids KILLS=28' 'lostwake N=20' 'id-reuse N=3' \
-	'ack-rewind N=20' 'outside N=20' sandbox-escape canary 'inject N=60' fuzz-ci outage route-change deliver-dup restore-move 'mutants MUTANTS=10' 'cluster DURATION=5s KILL_EVERY=2s' 'streams DURATION=5s KILL_EVERY=2s' 'registries DURATION=5s KILL_EVERY=2s' 'partition N=2' 'soak DURATION=15s KILL_EVERY=2s AGENTS=20'
+	'ack-rewind N=20' 'outside N=20' sandbox-escape canary 'inject N=60' fuzz-ci outage route-change deliver-dup restore-move 'mutants MUTANTS=10' 'cluster DURATION=5s KILL_EVERY=2s' 'streams DURATION=5s KILL_EVERY=2s' 'registries DURATION=5s KILL_EVERY=2s' 'partition N=2' 'crash-matrix STORE=postgres KILLS=14' 'zombie STORE=postgres N=6' 'race-runners STORE=postgres ROUNDS=2' 'linearizability STORE=postgres HISTORIES=1' 'soak DURATION=15s KILL_EVERY=2s AGENTS=20'
 PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bitrot N=2000' \
 	'sim SEEDS=200' 'linearizability HISTORIES=40' 'powerloss N=2000' diskfull 'poison N=20' 'long-turn STRIKES=40' 'run-ids KILLS=280' 'lostwake N=200' 'id-reuse N=20' \
-	'ack-rewind N=200' 'outside N=200' sandbox-escape canary 'inject N=500' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=60s KILL_EVERY=2s' 'streams DURATION=30s KILL_EVERY=2s' 'registries DURATION=30s KILL_EVERY=2s' 'partition N=6' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
+	'ack-rewind N=200' 'outside N=200' sandbox-escape canary 'inject N=500' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=60s KILL_EVERY=2s' 'streams DURATION=30s KILL_EVERY=2s' 'registries DURATION=30s KILL_EVERY=2s' 'partition N=6' 'crash-matrix STORE=postgres KILLS=150' 'zombie STORE=postgres N=26' 'race-runners STORE=postgres ROUNDS=20' 'linearizability STORE=postgres HISTORIES=20' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
 
 PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUNDS=500' 'bitrot N=20000' \
 	'sim SEEDS=2000' 'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' 'run-ids KILLS=2800' 'lostwake N=2000' 'id-reuse N=200' \
-	'ack-rewind N=1000' 'outside N=2000' sandbox-escape canary 'inject N=500' 'fuzz-ci FUZZRUNS=1000000' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=180s KILL_EVERY=2s' 'streams DURATION=180s KILL_EVERY=2s' 'registries DURATION=180s KILL_EVERY=2s' 'partition N=40' 'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
+	'ack-rewind N=1000' 'outside N=2000' sandbox-escape canary 'inject N=500' 'fuzz-ci FUZZRUNS=1000000' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=180s KILL_EVERY=2s' 'streams DURATION=180s KILL_EVERY=2s' 'registries DURATION=180s KILL_EVERY=2s' 'partition N=40' 'crash-matrix STORE=postgres KILLS=1500' 'zombie STORE=postgres N=260' 'race-runners STORE=postgres ROUNDS=200' 'linearizability STORE=postgres HISTORIES=200' 'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
 
 .PHONY: proofs-ci
 proofs-ci: ## every proof in the size of the merge gate (minutes)

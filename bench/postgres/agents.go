@@ -156,7 +156,7 @@ func (b *bench) claims(r *run, s *site, n, at, rounds, from int) (acked, sent ti
 		cancel()
 		r.check(a.err)
 		if len(a.due.GetDue()) != 1 || a.due.GetDue()[0].GetAgentId() != id {
-			r.Fatalf("pushed to %s, and claimed: %v", id, a.due)
+			r.Fatalf("pushed to %s, and %s after the answer to that there was claimed: %v", id, a.at.Sub(told), a.due)
 		}
 		if i >= 10 { // the first ones prepare statements
 			all, whole = append(all, max(a.at.Sub(told), 0)), append(whole, a.at.Sub(begun))

@@ -29,6 +29,7 @@ type bench struct {
 	cluster *pgtest.Cluster // nil: the database is somebody's
 	f       time.Duration   // F: overwriting 4 KiB and waiting for the disk
 	rate    float64         // bare messages/s with as many writers as conversations
+	cost    cost            // of a message with two registries and two runners
 }
 
 const conversations = 32
@@ -54,6 +55,7 @@ func (b *bench) measure(r *run) {
 	}
 	if b.wants("throughput") {
 		b.matrix(r)
+		b.cost.tell(&b.table)
 	}
 	if b.wants("dispatch") || b.wants("many") {
 		b.sync(r)
@@ -164,14 +166,19 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 		return out
 	}
 	drive(pick(b, 15, 5), "warm")
-	before := b.used(s, c)
+	before, logged, kept := b.used(s, c), written(r, dsn), stored(r, dsn)
 	got := drive(per, "load")
 	after := b.used(s, c)
 	account(r, dsn, agentName(registries, runners, 0), agents*conversations/agents*(per+pick(b, 15, 5)))
 	b.table.atLeast(fmt.Sprintf("turns/s, %d registries, %d runners, %d conversations of %d agents%s", registries, runners, conversations, agents, how), got.Rate(), limit, .5)
 	var cpu []string
 	for i := range after {
-		cpu = append(cpu, fmt.Sprint(((after[i] - before[i]) / time.Duration(got.Messages)).Microseconds()))
+		after[i] = (after[i] - before[i]) / time.Duration(got.Messages)
+		cpu = append(cpu, fmt.Sprint(after[i].Microseconds()))
+	}
+	if registries == 2 && runners == 2 && how == "" {
+		n := float64(got.Messages)
+		b.cost = cost{after[0], after[1], after[3], float64(written(r, dsn)-logged) / n, float64(stored(r, dsn)-kept) / n}
 	}
 	b.table.figure("    p50 / p99; processor by class",
 		fmt.Sprintf("%s / %s; %s us", short(load.Percentile(got.Reply, .5)), short(load.Percentile(got.Reply, .99)), strings.Join(cpu, " / ")))

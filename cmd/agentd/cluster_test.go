@@ -43,7 +43,7 @@ func lookOut(dir string) {
 				return
 			}
 			fmt.Fprintln(os.Stderr, "failpoint", label)
-			_ = os.WriteFile(filepath.Join(at, "pid"), []byte(strconv.Itoa(os.Getpid())), 0o600)
+			_ = os.WriteFile(at+".pid", []byte(strconv.Itoa(os.Getpid())), 0o600)
 			_ = syscall.Kill(os.Getpid(), sig)
 			if sig == syscall.SIGKILL {
 				select {} // the signal is on its way; nothing may happen any more
@@ -173,7 +173,7 @@ func (c *cluster) dialAs(t *testing.T, name, target string) *grpc.ClientConn {
 		t.Fatal(err)
 	}
 	cc, err := several.Dial(target, rpc.DialOptions{
-		Creds: mtls.Client(own, "registry"), WaitForReady: true, DefaultTimeout: 30 * time.Second,
+		Creds: mtls.Client(own, "registry"), WaitForReady: true, DefaultTimeout: 2 * time.Minute, // a registry that is stopped is found out after half a minute
 		Safe: append([]string{registryv1.ThreadService_PushEvents_FullMethodName}, safe...),
 	})
 	if err != nil {
@@ -250,15 +250,8 @@ func (c *cluster) clear(t *testing.T, label string) (caught bool) {
 
 // caught is who stands in a trap; nil: nobody does yet.
 func (c *cluster) caught(label string) *part {
-	pid, err := os.ReadFile(filepath.Join(c.trapsDir(), label, "pid"))
-	if err != nil {
-		return nil
-	}
-	return c.running(strings.TrimSpace(string(pid)))
-}
-
-func (c *cluster) running(pid string) *part {
-	i := slices.IndexFunc(c.parts, func(p *part) bool { return fmt.Sprint(p.Pid()) == pid })
+	pid, err := os.ReadFile(filepath.Join(c.trapsDir(), label+".pid"))
+	i := slices.IndexFunc(c.parts, func(p *part) bool { return err == nil && strconv.Itoa(p.Pid()) == string(pid) })
 	if i < 0 {
 		return nil
 	}
@@ -272,6 +265,22 @@ func (c *cluster) whose(q *world.Process) *part {
 		return nil
 	}
 	return c.parts[i]
+}
+
+// holder is the process that a lease names.
+func (c *cluster) holder(id string) *part {
+	i := slices.IndexFunc(c.parts, func(p *part) bool { return id == p.name || strings.HasPrefix(id, p.name+"-") })
+	return c.parts[i]
+}
+
+// logs are the last words of all.
+func (c *cluster) logs() string {
+	var b strings.Builder
+	for _, p := range c.parts {
+		log := p.Log()
+		fmt.Fprintf(&b, "\n%s:\n%s", p.name, log[max(0, len(log)-4000):])
+	}
+	return b.String()
 }
 
 // kill ends all of it.

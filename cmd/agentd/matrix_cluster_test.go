@@ -90,11 +90,7 @@ func (m *matrix) strikeOne(t *testing.T, c *cluster, l *load, b blow) bool {
 				c.start(t, p)
 			}
 			if !ok {
-				t.Errorf("%+v: stuck", b)
-				for _, p := range c.parts {
-					log := p.Log()
-					t.Logf("%s:\n%s", p.name, log[max(0, len(log)-4000):])
-				}
+				t.Errorf("%+v: stuck%s", b, c.logs())
 			}
 			return ok
 		}

@@ -119,9 +119,9 @@ func TestCrashMatrix(t *testing.T) {
 	next, stop := iter.Pull(blows(chance, fault.Labels()))
 	defer stop()
 	m := &matrix{labels: map[string]int{}, next: next, want: int(setting(t, "KILLS", 42))}
-	store, one := "sqlite", m.site
+	store, one := "", m.site
 	if onPostgres(t) {
-		store, one = "postgres", m.cluster(server(t))
+		store, one = "store=postgres ", m.cluster(server(t))
 	}
 	var g sync.WaitGroup
 	for range 3 {
@@ -132,7 +132,7 @@ func TestCrashMatrix(t *testing.T) {
 		})
 	}
 	g.Wait()
-	fmt.Fprintf(os.Stdout, "crash-matrix store=%s kills=%d labels=%d/%d messages=%d merged=%d in_doubt=%d lost=%d dup=%d stuck=%d violations=%d seed=%d\n",
+	fmt.Fprintf(os.Stdout, "crash-matrix %skills=%d labels=%d/%d messages=%d merged=%d in_doubt=%d lost=%d dup=%d stuck=%d violations=%d seed=%d\n",
 		store, m.kills, len(m.labels), len(fault.Labels()), m.messages, m.merged, m.inDoubt, m.lost, m.dup, m.stuck, m.violations+m.dead, seed)
 	for _, label := range fault.Labels() {
 		if m.labels[label] == 0 && m.want >= len(fault.Labels()) {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
@@ -34,6 +37,10 @@ type zombieDrill struct {
 func TestZombies(t *testing.T) {
 	n := int(setting(t, "N", 6))
 	z := &zombieDrill{}
+	store, labels, round := "", zombies, z.round
+	if onPostgres(t) {
+		store, labels, round = "store=postgres ", append(slices.Clone(zombies), stoppedRegistries...), z.cluster(server(t))
+	}
 	work := make(chan int, n)
 	for i := range n {
 		work <- i
@@ -43,7 +50,7 @@ func TestZombies(t *testing.T) {
 	for range min(n, 6) { // they mostly wait for leases to run out
 		g.Go(func() {
 			for i := range work {
-				z.round(t, zombies[i%len(zombies)])
+				round(t, labels[i%len(labels)])
 			}
 		})
 	}
@@ -51,8 +58,8 @@ func TestZombies(t *testing.T) {
 	if z.fenced != z.rounds || z.written > 0 {
 		t.Errorf("%d of %d late writes were refused, %d were made", z.fenced, z.rounds, z.written)
 	}
-	fmt.Fprintf(os.Stdout, "zombie n=%d fenced=%d unfenced_writes=%d lost=%d dup=%d stuck=%d violations=%d\n",
-		z.rounds, z.fenced, z.written, z.lost, z.dup, z.stuck, z.violations+z.dead)
+	fmt.Fprintf(os.Stdout, "zombie %sn=%d fenced=%d unfenced_writes=%d lost=%d dup=%d stuck=%d violations=%d\n",
+		store, z.rounds, z.fenced, z.written, z.lost, z.dup, z.stuck, z.violations+z.dead)
 }
 
 func (z *zombieDrill) round(t *testing.T, label string) {
@@ -104,6 +111,10 @@ func (z *zombieDrill) round(t *testing.T, label string) {
 	for i := len(all) - 1; i >= 0; i-- {
 		all[i].Kill()
 	}
+	z.count(a.figures, refused, wrote)
+}
+
+func (z *zombieDrill) count(f figures, refused, wrote bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.rounds++
@@ -113,7 +124,7 @@ func (z *zombieDrill) round(t *testing.T, label string) {
 	if wrote {
 		z.written++
 	}
-	z.add(a.figures)
+	z.add(f)
 }
 
 // lateWrite remembers the lease that the stopped process works under, and answers
@@ -139,30 +150,34 @@ func (z *zombieDrill) lateWrite(t *testing.T, site *world.Site, name string) fun
 	if held == nil {
 		t.Fatalf("nobody holds %s: %v", resource, r.GetLeases())
 	}
+	return func(ctx context.Context) (refused, wrote bool) { return lateBy(ctx, t, site, conn, held) }
+}
+
+// lateBy writes under a lease that another holder has by now.
+func lateBy(ctx context.Context, t *testing.T, site *world.Site, conn grpc.ClientConnInterface, held *registryv1.Lease) (refused, wrote bool) {
+	t.Helper()
 	thread := "threads/peers/main-bob"
-	return func(ctx context.Context) (refused, wrote bool) {
-		ctx = rpc.WithFence(ctx, resource, held.GetToken(), held.GetHolder())
-		var err error
-		if name == "deliverer" {
-			ev := site.Events(t, "a1", thread, "source = 'self'")
-			_, err = registryv1.NewDeliveryServiceClient(conn).FinishDelivery(ctx, &registryv1.FinishDeliveryRequest{
-				AgentId: "a1", ThreadId: thread, EventId: ev[0].GetId(), Outcome: registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED, Error: "late",
-			})
-		} else {
-			turn, err1 := site.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: "a1", InboxId: 1})
-			if err1 != nil {
-				t.Errorf("get turn: %v", err1)
-				return false, false
-			}
-			_, err = registryv1.NewTurnServiceClient(conn).RecordStep(ctx, &registryv1.RecordStepRequest{
-				AgentId: "a1", ThreadId: turn.GetTurn().GetThreadId(), Key: turn.GetTurn().GetKey(), Steps: []*registryv1.Step{{
-					Seq: 99, Kind: registryv1.StepKind_STEP_KIND_MODEL, Key: "model:99", State: registryv1.StepState_STEP_STATE_DONE, Result: []byte(`{}`),
-				}},
-			})
+	ctx = rpc.WithFence(ctx, held.GetResource(), held.GetToken(), held.GetHolder())
+	var err error
+	if held.GetResource() == lease.DeliverResource("a1") {
+		ev := site.Events(t, "a1", thread, "source = 'self'")
+		_, err = registryv1.NewDeliveryServiceClient(conn).FinishDelivery(ctx, &registryv1.FinishDeliveryRequest{
+			AgentId: "a1", ThreadId: thread, EventId: ev[0].GetId(), Outcome: registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED, Error: "late",
+		})
+	} else {
+		turn, err1 := site.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: "a1", InboxId: 1})
+		if err1 != nil {
+			t.Errorf("get turn: %v", err1)
+			return false, false
 		}
-		if err != nil && !fault.Is(err, fault.LeaseLost) {
-			t.Errorf("a late write of %s: %v", name, err)
-		}
-		return fault.Is(err, fault.LeaseLost), err == nil
+		_, err = registryv1.NewTurnServiceClient(conn).RecordStep(ctx, &registryv1.RecordStepRequest{
+			AgentId: "a1", ThreadId: turn.GetTurn().GetThreadId(), Key: turn.GetTurn().GetKey(), Steps: []*registryv1.Step{{
+				Seq: 99, Kind: registryv1.StepKind_STEP_KIND_MODEL, Key: "model:99", State: registryv1.StepState_STEP_STATE_DONE, Result: []byte(`{}`),
+			}},
+		})
 	}
+	if err != nil && !fault.Is(err, fault.LeaseLost) {
+		t.Errorf("a late write under %s: %v", held.GetResource(), err)
+	}
+	return fault.Is(err, fault.LeaseLost), err == nil
 }

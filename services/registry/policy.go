@@ -35,6 +35,8 @@ func Policy() serve.Policy {
 	add(registryv1.TurnService_ServiceDesc, waits(both), "GetTurn")
 	add(registryv1.TurnService_ServiceDesc, both, "ListTurns")
 	add(registryv1.TurnService_ServiceDesc, owner, "RetryTurn", "DropTurn", "SumUsage")
+	add(registryv1.WorkdirService_ServiceDesc, runner, "GetWorkdir", "CommitWorkdir")
+	add(registryv1.WorkdirService_ServiceDesc, waits(runner), "ReadPieces", "WritePieces")
 	add(registryv1.DeliveryService_ServiceDesc, deliverer, "BeginDelivery", "FinishDelivery")
 	add(registryv1.DeliveryService_ServiceDesc, both, "ListDeliveries")
 	add(registryv1.DeliveryService_ServiceDesc, owner, "RetryDelivery", "DropDelivery")

@@ -28,6 +28,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/threadapi"
 	"github.com/theclaw/agents/services/registry/internal/turnapi"
 	"github.com/theclaw/agents/services/registry/internal/watch"
+	"github.com/theclaw/agents/services/registry/internal/workdirapi"
 )
 
 // Service is the registry.
@@ -44,6 +45,7 @@ type Service struct {
 	turns      *turnapi.Service
 	deliveries *deliveryapi.Service
 	approvals  *approvalapi.Service
+	workdirs   *workdirapi.Service
 }
 
 // New takes the home's lock, opens the registry's tables, and learns which
@@ -102,6 +104,7 @@ func (s *Service) serve(cfg Config) {
 	s.leases = leaseapi.New(c)
 	s.turns = turnapi.New(c, cfg.BootID)
 	s.deliveries = deliveryapi.New(c, cfg.DeliveryWaits)
+	s.workdirs = workdirapi.New(c)
 	s.approvals = approvalapi.New(c, cfg.ApprovalLife, s.makeFor)
 }
 
@@ -132,7 +135,7 @@ func takeLock(ctx context.Context, home *agentdir.Home) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// Register adds the seven services to a server.
+// Register adds the eight services to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterAgentServiceServer(r, s.agents)
 	registryv1.RegisterThreadServiceServer(r, s.threads)
@@ -140,6 +143,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterTurnServiceServer(r, s.turns)
 	registryv1.RegisterDeliveryServiceServer(r, s.deliveries)
 	registryv1.RegisterApprovalServiceServer(r, s.approvals)
+	registryv1.RegisterWorkdirServiceServer(r, s.workdirs)
 	registryv1.RegisterIdentityServiceServer(r, identities{})
 }
 

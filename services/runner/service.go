@@ -16,6 +16,7 @@ import (
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/batch"
 	"github.com/theclaw/agents/services/runner/internal/claim"
+	"github.com/theclaw/agents/services/runner/internal/kept"
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
@@ -64,14 +65,11 @@ func New(c Config, d Deps) (*Service, error) {
 		leases: registrypb.NewLeaseServiceClient(d.Registry), turns: registrypb.NewTurnServiceClient(d.Registry),
 		boxes: newBoxes(c.Sandbox, d.Sandbox), began: time.Now(),
 	}
-	var journal turn.Journal = s.turns
-	if c.Root != "" {
-		journal = elsewhere{s.turns, c.Root}
-	}
+	journal := elsewhere{s.turns, c.Root}
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes, d.Trace}
 	s.driver = &turn.Driver{
 		Journal: traced.Journal(d.Trace, journal), Models: s.models, Meter: d.Metrics, Logger: d.Logger,
-		Shell:    &shell.Shell{Sandbox: s.boxes.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Trace: d.Trace, Agent: agent, Logger: d.Logger},
+		Shell:    &shell.Shell{Sandbox: s.boxes.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Trace: d.Trace, Agent: agent, Logger: d.Logger, Files: kept.New(registrypb.NewWorkdirServiceClient(d.Registry), d.Logger)},
 		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns},
 		Sessions: &session.Later{},
 	}

@@ -38,6 +38,7 @@ type Config struct {
 	OnError                        OnError
 	Quota                          Quota
 	Price                          Price
+	Workdir                        Workdir
 	// Approvals is none (default) or ask: a person is asked before a program runs
 	// outside of the sandbox or with the network.
 	Approvals string
@@ -136,6 +137,15 @@ func (q Quota) Daily() bool { q.PairPerMinute = 0; return q != Quota{} }
 // Price is what a million tokens of the model cost, in cents; 0 counts no cost.
 type Price struct{ InputCents, OutputCents int }
 
+// Workdir says how runners on several machines share the working directory. Shared is
+// an absolute directory that all of them have, such as a network file system; Sync is
+// off (default) or snapshot: the registry keeps it. Of a snapshot MaxMiB (default 64) is
+// the most, and Ignore are patterns of what is not in it, with blanks between.
+type Workdir struct {
+	Shared, Sync, Ignore string
+	MaxMiB               int
+}
+
 // SafetyTokens stay free between prompt and answer (S0-47).
 const SafetyTokens = 512
 
@@ -161,6 +171,7 @@ func Default() Config {
 		Sandbox:         Sandbox{Mode: "required"},
 		Quota:           Quota{PairPerMinute: 60},
 		Approvals:       "none",
+		Workdir:         Workdir{Sync: "off", MaxMiB: 64},
 	}
 }
 

@@ -65,6 +65,10 @@ var fields = []Field{
 	{"quota.pair_per_minute", func(c *Config) any { return &c.Quota.PairPerMinute }, between(1, 1_000_000), false},
 	{"price.input_cents", func(c *Config) any { return &c.Price.InputCents }, between(0, 10_000_000), false},
 	{"price.output_cents", func(c *Config) any { return &c.Price.OutputCents }, between(0, 10_000_000), false},
+	{"workdir.shared", func(c *Config) any { return &c.Workdir.Shared }, directory, false},
+	{"workdir.sync", func(c *Config) any { return &c.Workdir.Sync }, oneOf("off", "snapshot"), false},
+	{"workdir.max_mib", func(c *Config) any { return &c.Workdir.MaxMiB }, between(1, 4096), false},
+	{"workdir.ignore", func(c *Config) any { return &c.Workdir.Ignore }, patterns, false},
 }
 
 // index finds a field, groups the keys that only hold others.
@@ -132,6 +136,25 @@ func name(v any) string {
 func line(v any) string {
 	if s := *v.(*string); s == "" || len(s) > 1024 || strings.ContainsFunc(s, unicode.IsControl) {
 		return "wants one line of 1 to 1024 bytes"
+	}
+	return ""
+}
+
+func directory(v any) string {
+	if s := *v.(*string); s != "" && (!path.IsAbs(s) || line(v) != "") {
+		return "wants an absolute directory, or nothing"
+	}
+	return ""
+}
+
+func patterns(v any) string {
+	for p := range strings.FieldsSeq(*v.(*string)) {
+		if _, err := path.Match(p, ""); err != nil {
+			return fmt.Sprintf("%q is not a pattern such as *.tmp or build/out", Clip(p))
+		}
+	}
+	if s := *v.(*string); s != "" && line(v) != "" {
+		return line(v)
 	}
 	return ""
 }

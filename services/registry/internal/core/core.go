@@ -72,10 +72,12 @@ type Core struct {
 	Agents  Agents
 	// Approvals keeps what was asked of people.
 	Approvals store.Approvals
-	Leases    authority.Authority
-	Embedded  *sqlite.Engine  // the store of a registry that is alone; else nil
-	Shared    *Shared         // of one that is not; else nil
-	Trace     *tracing.Tracer // nil: no traces
+	// Workdirs keeps working directories; nil where they are directories of the home.
+	Workdirs store.Workdirs
+	Leases   authority.Authority
+	Embedded *sqlite.Engine  // the store of a registry that is alone; else nil
+	Shared   *Shared         // of one that is not; else nil
+	Trace    *tracing.Tracer // nil: no traces
 
 	DueRuns       *dispatch.Board    // alone: agents with events without a fate
 	DueDeliveries *dispatch.Board    // alone: agents with replies to send

@@ -84,6 +84,8 @@ func (c *Core) known(agentID, threadID string, err error) *fault.Error {
 		return f
 	case c.Shared != nil && is(store.ErrMoved):
 		return fault.New(codes.Aborted, fault.InvalidArgument, "somebody else changed it meanwhile", "read it again and repeat the change")
+	case is(store.ErrNoPiece):
+		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "a piece of the working directory of agent '"+agentID+"' is not there", "write all of them again; nothing was changed")
 	case is(store.ErrBusy):
 		f := fault.New(codes.Unavailable, fault.AgentFailed, "another program holds "+where+" locked", "try again when it is done")
 		f.RetryAfter = full

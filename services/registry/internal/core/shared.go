@@ -16,6 +16,7 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/leases"
 	"github.com/theclaw/agents/internal/store/postgres/notify"
 	"github.com/theclaw/agents/internal/store/postgres/story"
+	"github.com/theclaw/agents/internal/store/postgres/workdirs"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
@@ -64,6 +65,7 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	s.Story = story.New(dbs, func(err error) { o.Logger.Warn("agent log not written", "error", err) })
 	o.Metrics.LookForLag(func(ctx context.Context) (map[string]int64, map[string]int64, error) { return lag.Look(ctx, dbs.All()) })
 	c.Store, c.Leases, c.Agents, c.Approvals, c.Quota = e, s.Leases, s.Agents, beside, quota.Shared(beside)
+	c.Workdirs = workdirs.New(dbs)
 	c.Dir = directory.NewShared(o.Home, func(id string) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
 		defer cancel()

@@ -55,10 +55,6 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	if s.Shared == nil && !a.Started() { // else the claim itself looks
 		return nil, fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+a.ID+"' is stopped", "start it with 'agentctl start "+a.ID+"'")
 	}
-	// What was accepted waits for space; what is under way may use what is left.
-	if err := s.CheckDisk(); err != nil {
-		return nil, err
-	}
 	s.AppendLog(a.ID, req.GetLogs())
 	ev, known := a.TakeRead(req.GetInboxId(), req.GetKey())
 	if !known {

@@ -36,8 +36,9 @@ func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
 		MaxAttempts: int32(c.Retry.MaxAttempts), RetryMaxAge: durationpb.New(c.Retry.MaxAge), Timeout: durationpb.New(c.Run.Timeout),
 		SandboxMode: c.Sandbox.Mode, SandboxNetwork: c.Sandbox.Network, NotifyPeer: c.OnError.NotifyPeer,
 		ReplyBreak: c.Reply.Break, MessageTool: c.Reply.MessageTool, CreatesAgents: CreatesAgents(set),
-		AskApproval: c.Approvals == "ask" && (c.Sandbox.Mode == "off" || c.Sandbox.Network),
-		Workdir:     set.Dir.Workdir(), SessionsDir: set.Dir.Sessions(), Compaction: &registryv1.CompactionConfig{
+		AskApproval:   c.Approvals == "ask" && (c.Sandbox.Mode == "off" || c.Sandbox.Network),
+		WorkdirShared: c.Workdir.Shared, WorkdirSync: c.Workdir.Sync == "snapshot", WorkdirMaxBytes: int64(c.Workdir.MaxMiB) << 20, WorkdirIgnore: strings.Fields(c.Workdir.Ignore),
+		Workdir: set.Dir.Workdir(), SessionsDir: set.Dir.Sessions(), Compaction: &registryv1.CompactionConfig{
 			Strategy: c.Compaction.Strategy, AtPercent: int32(c.Compaction.AtPercent), AfterTurns: int32(c.Compaction.AfterTurns),
 			KeepTokens: int64(c.Compaction.KeepTokens), PeerEvery: int32(c.Compaction.PeerEvery), AgentEvery: int32(c.Compaction.AgentEvery),
 			Share: c.Memory.Share, RecentMessages: int32(c.Context.RecentMessages),

@@ -2,6 +2,8 @@
 // whose approval, and with what beside it.
 //
 //	call --> sandbox of the agent's mode --> approval, where one is needed --> run
+//	                                  +-- before and after it, the working directory
+//	                                      is brought and kept, where it moves
 //	                                  +-- a socket for new agents, while it runs
 //	                                      (package broker), for who may make them
 //
@@ -35,6 +37,17 @@ type Shell struct {
 	// look for it in the usual places.
 	Agent  string
 	Logger *slog.Logger
+	// Files brings and keeps working directories that move between machines; nil: they
+	// do not.
+	Files Files
+}
+
+// Files keeps working directories; see package kept.
+type Files interface {
+	// Ready makes the working directory what was kept last; an error is for the model.
+	Ready(ctx context.Context, c *registrypb.TurnConfig, at tool.Place) error
+	// Keep keeps what a command has left in it; an error is for the model too.
+	Keep(ctx context.Context, c *registrypb.TurnConfig, at tool.Place) error
 }
 
 // Run makes one call under the settings of its agent and answers its result.
@@ -58,7 +71,8 @@ func (s *Shell) Run(ctx context.Context, trusted func(context.Context) error, c 
 			return tool.Problem(err.Error())
 		}
 	}
-	if _, runs := tool.Command(at, made); c.GetCreatesAgents() && runs {
+	_, runs := tool.Command(at, made)
+	if c.GetCreatesAgents() && runs {
 		door, err := broker.Listen(ctx, at.Workdir, func(ctx context.Context, r broker.Request) (string, error) {
 			return approval.Create(ctx, s.Approvals, trusted, at, made.Key, r)
 		})
@@ -69,5 +83,15 @@ func (s *Shell) Run(ctx context.Context, trusted func(context.Context) error, c 
 			s.Logger.WarnContext(ctx, "no socket for new agents", "agent_id", at.AgentID, "error", err)
 		}
 	}
-	return tool.Run(ctx, box, at, made)
+	if s.Files == nil || !c.GetWorkdirSync() || !runs {
+		return tool.Run(ctx, box, at, made)
+	}
+	if err := s.Files.Ready(ctx, c, at); err != nil {
+		return tool.Problem("nothing was run: " + err.Error())
+	}
+	result := tool.Run(ctx, box, at, made)
+	if err := s.Files.Keep(ctx, c, at); err != nil {
+		return tool.Note(result, err.Error())
+	}
+	return result
 }

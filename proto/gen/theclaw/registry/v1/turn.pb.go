@@ -1300,6 +1300,16 @@ type TurnConfig struct {
 	MessageTool bool `protobuf:"varint,16,opt,name=message_tool,json=messageTool,proto3" json:"message_tool,omitempty"`
 	// creates_agents means that its programs may ask for new agents.
 	CreatesAgents bool `protobuf:"varint,17,opt,name=creates_agents,json=createsAgents,proto3" json:"creates_agents,omitempty"`
+	// workdir_shared is a directory of the runner's machine below which working
+	// directories are, the same for all runners; empty: each has its own.
+	WorkdirShared string `protobuf:"bytes,18,opt,name=workdir_shared,json=workdirShared,proto3" json:"workdir_shared,omitempty"`
+	// workdir_sync means that the working directory is kept as a snapshot by the
+	// registry (WorkdirService).
+	WorkdirSync bool `protobuf:"varint,19,opt,name=workdir_sync,json=workdirSync,proto3" json:"workdir_sync,omitempty"`
+	// workdir_max_bytes is the most that is kept of it.
+	WorkdirMaxBytes int64 `protobuf:"varint,20,opt,name=workdir_max_bytes,json=workdirMaxBytes,proto3" json:"workdir_max_bytes,omitempty"`
+	// workdir_ignore are patterns of what is not kept.
+	WorkdirIgnore []string `protobuf:"bytes,21,rep,name=workdir_ignore,json=workdirIgnore,proto3" json:"workdir_ignore,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1451,6 +1461,34 @@ func (x *TurnConfig) GetCreatesAgents() bool {
 		return x.CreatesAgents
 	}
 	return false
+}
+
+func (x *TurnConfig) GetWorkdirShared() string {
+	if x != nil {
+		return x.WorkdirShared
+	}
+	return ""
+}
+
+func (x *TurnConfig) GetWorkdirSync() bool {
+	if x != nil {
+		return x.WorkdirSync
+	}
+	return false
+}
+
+func (x *TurnConfig) GetWorkdirMaxBytes() int64 {
+	if x != nil {
+		return x.WorkdirMaxBytes
+	}
+	return 0
+}
+
+func (x *TurnConfig) GetWorkdirIgnore() []string {
+	if x != nil {
+		return x.WorkdirIgnore
+	}
+	return nil
 }
 
 // CompactionConfig says when memory is digested, and how.
@@ -4138,7 +4176,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12\x14\n" +
 	"\x05alone\x18\x05 \x01(\bR\x05alone\x120\n" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
-	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\"\xa7\x05\n" +
+	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\"\xc4\x06\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -4162,7 +4200,11 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\vreply_break\x18\x0f \x01(\tR\n" +
 	"replyBreak\x12!\n" +
 	"\fmessage_tool\x18\x10 \x01(\bR\vmessageTool\x12%\n" +
-	"\x0ecreates_agents\x18\x11 \x01(\bR\rcreatesAgents\"\x8e\x02\n" +
+	"\x0ecreates_agents\x18\x11 \x01(\bR\rcreatesAgents\x12%\n" +
+	"\x0eworkdir_shared\x18\x12 \x01(\tR\rworkdirShared\x12!\n" +
+	"\fworkdir_sync\x18\x13 \x01(\bR\vworkdirSync\x12*\n" +
+	"\x11workdir_max_bytes\x18\x14 \x01(\x03R\x0fworkdirMaxBytes\x12%\n" +
+	"\x0eworkdir_ignore\x18\x15 \x03(\tR\rworkdirIgnore\"\x8e\x02\n" +
 	"\x10CompactionConfig\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12\x1d\n" +
 	"\n" +

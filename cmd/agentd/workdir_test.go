@@ -1,0 +1,96 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/world"
+)
+
+// Issue's row: the working directory belongs to the agent. What a tool wrote on one
+// machine is read by a tool on another after kill -9 of the first, with its modes,
+// links and deletions; what is too large stays where it is, and the model is told.
+func TestWorkdirMoves(t *testing.T) {
+	f := newFleet(t)
+	dsn := "storage:\n  engine: postgres\n  dsns: [\"" + pgtest.Start(t, "fsync = off").Database(t) + "\"]\n"
+	if err := os.WriteFile(filepath.Join(f.Home, "theclaw.yaml"), []byte(dsn), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.start(t, "registry")
+	runner := func(name string) *world.Process {
+		t.Helper()
+		if f.homes[name] == "" {
+			users[name] = users["runner"]
+			f.homes[name] = f.newHome(t, name)
+			f.issue(t, name)
+		}
+		p := f.program
+		p.Env = append(slices.Clone(p.Env), "THECLAW_HOME="+f.homes[name], "HOME="+f.homes[name])
+		if os.Geteuid() == 0 {
+			p.User = &syscall.Credential{Uid: users[name], Gid: users[name]}
+		}
+		r := p.Start(t, append([]string{"runner", "--name", name, "--registry", f.address["registry"]}, flags...)...)
+		return r
+	}
+	conn := f.dial(t, "registry")
+	c := world.NewClient(conn, conn)
+	c.Create(t, "a1", "sandbox:\n  mode: off\nworkdir:\n  sync: snapshot\n  max_mib: 1\n  ignore: \"*.tmp\"\n")
+	do := func(command string) string {
+		t.Helper()
+		return c.Reply(t, c.Say(t, "a1", world.Peer("bob"), "run: "+command))
+	}
+	first := runner("runner-2")
+	do("mkdir d && echo hello > d/note && chmod 640 d/note && ln -s d/note link && echo x > gone && echo x > left.tmp")
+	first.Kill()
+	second := runner("runner-3")
+	if got := do("cat link && stat -c %a d/note && rm gone && echo more >> d/note && ls"); !strings.Contains(got, "hello") || !strings.Contains(got, "640") || strings.Contains(got, "left.tmp") {
+		t.Errorf("on the second machine: %s", got)
+	}
+	second.Kill()
+	first = runner("runner-2")
+	if got := do("cat d/note; ls"); !strings.Contains(got, "more") || strings.Contains(got, "gone") || !strings.Contains(got, "left.tmp") {
+		t.Errorf("back on the first: %s", got)
+	}
+	if got := do("head -c 2000000 /dev/urandom > large"); !strings.Contains(got, "1 MiB") {
+		t.Errorf("beyond the bound: %s", got)
+	}
+	first.Kill()
+	second = runner("runner-3")
+	if got := do("ls; cat d/note"); strings.Contains(got, "large") || !strings.Contains(got, "more") {
+		t.Errorf("the last snapshot is not whole: %s", got)
+	}
+	do("echo third > third")
+	second.Kill()
+	last := runner("runner-2")
+	if got := do("ls; cat third"); strings.Contains(got, "large") || !strings.Contains(got, "third") {
+		t.Errorf("after it was kept elsewhere: %s", got)
+	}
+	// What was never kept is not lost: it lies beside.
+	left, err := filepath.Glob(filepath.Join(f.homes["runner-2"], "agents", "a1", "workdir.unkept-*", "large"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("put aside: %v, %v", left, err)
+	}
+	// Or all runners have one directory.
+	shared, err := os.MkdirTemp("", "theclaw-workdirs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(shared) })
+	f.give(t, "runner", shared)
+	c.Set(t, "a1", "workdir.sync", "off")
+	c.Set(t, "a1", "workdir.shared", shared)
+	do("echo one > of-all")
+	if b, err := os.ReadFile(filepath.Join(shared, "a1", "of-all")); err != nil || string(b) != "one\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	last.Kill()
+	runner("runner-3")
+	if got := do("cat of-all"); !strings.Contains(got, "one") {
+		t.Errorf("shared: %s", got)
+	}
+}

@@ -1,0 +1,266 @@
+package workdir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits of what is kept.
+type Limits struct {
+	MaxBytes int64
+	Ignore   []string // see Ignored
+}
+
+// Seen remembers what files held when they were last read, so that one that has not
+// changed since is not read again. It belongs to one directory and one goroutine.
+type Seen map[string]seen
+
+type seen struct {
+	stamp  stamp
+	pieces []string
+}
+
+// stamp changes whenever a file is written.
+type stamp struct {
+	size, modified, changed int64
+	inode                   uint64
+}
+
+// settled is how old the stamp of a file must be to be believed: one that was written
+// twice within the clock's tick has the same.
+const settled = 2 * time.Second
+
+// errMoves tells that a file was written while it was read.
+var errMoves = errors.New("a file changes while it is read")
+
+// tries is how often a directory is read that changes meanwhile; the last reading
+// stands, as a copy of a file that is being written does on one machine.
+const tries = 3
+
+// Scan answers what a directory holds; none is an empty one. Beyond limits it is
+// *TooLarge. Files that cannot be read, or whose names are no text, are left out and
+// named.
+func Scan(ctx context.Context, dir string, l Limits, was Seen) (t Tree, out []string, err error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Tree{}, nil, nil
+	}
+	if err != nil {
+		return Tree{}, nil, err
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	for try := 1; ; try++ {
+		s := scan{root: root, limits: l, was: was, now: Seen{}, last: try == tries}
+		if err = s.walk(ctx, "."); errors.Is(err, errMoves) {
+			continue
+		}
+		if err != nil {
+			return Tree{}, nil, err
+		}
+		clear(was)
+		for k, v := range s.now {
+			was[k] = v
+		}
+		slices.SortFunc(s.tree.Entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
+		return s.tree, s.out, nil
+	}
+}
+
+type scan struct {
+	root     *os.Root
+	limits   Limits
+	was, now Seen
+	last     bool
+	tree     Tree
+	size     int64
+	out      []string
+}
+
+func (s *scan) walk(ctx context.Context, dir string) error {
+	f, err := s.root.Open(dir)
+	if err != nil {
+		return s.leave(dir, err)
+	}
+	names, err := f.Readdirnames(-1)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return s.leave(dir, err)
+	}
+	for _, n := range names {
+		name := path.Join(dir, n)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if Ignored(name, s.limits.Ignore) || strings.HasPrefix(n, half) {
+			continue
+		}
+		if !utf8.ValidString(name) || strings.Contains(name, "\\") {
+			s.out = append(s.out, fmt.Sprintf("%q", name))
+			continue
+		}
+		if err := s.entry(ctx, name); err != nil {
+			return err
+		}
+		if len(s.tree.Entries) > MaxFiles {
+			return &TooLarge{fmt.Sprintf("it has more than %d files", MaxFiles)}
+		}
+	}
+	return nil
+}
+
+// leave takes note of what cannot be read; what is gone meanwhile is not there.
+func (s *scan) leave(name string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		s.out = append(s.out, name)
+	}
+	return nil
+}
+
+func (s *scan) entry(ctx context.Context, name string) error {
+	info, err := s.root.Lstat(name)
+	if err != nil {
+		return s.leave(name, err)
+	}
+	e := Entry{Path: name, Mode: uint32(info.Mode().Perm())}
+	switch info.Mode().Type() {
+	case fs.ModeDir:
+		e.Kind = Dir
+		s.tree.Entries = append(s.tree.Entries, e)
+		return s.walk(ctx, name)
+	case fs.ModeSymlink:
+		e.Kind, e.Mode = Link, 0
+		if e.Target, err = s.root.Readlink(name); err != nil {
+			return s.leave(name, err)
+		}
+		if !utf8.ValidString(e.Target) {
+			s.out = append(s.out, name)
+			return nil
+		}
+	case 0:
+		e.Kind, e.Size = File, info.Size()
+		if s.size += e.Size; s.limits.MaxBytes > 0 && s.size > s.limits.MaxBytes {
+			return &TooLarge{fmt.Sprintf("it has more than %d MiB", s.limits.MaxBytes>>20)}
+		}
+		if old, ok := s.was[name]; ok && old.stamp == stampOf(info) && time.Since(info.ModTime()) > settled {
+			e.Pieces, s.now[name] = old.pieces, old
+			break
+		}
+		err := s.read(ctx, &e)
+		if errors.Is(err, errMoves) && !s.last || ctx.Err() != nil {
+			return err
+		}
+		if err != nil && !errors.Is(err, errMoves) {
+			return s.leave(name, err)
+		}
+	default:
+		return nil
+	}
+	s.tree.Entries = append(s.tree.Entries, e)
+	return nil
+}
+
+// read hashes a file. Its size is what was read.
+func (s *scan) read(ctx context.Context, e *Entry) error {
+	f, before, err := open(s.root, e.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // it was only read
+	e.Size, e.Pieces = 0, nil
+	buf := make([]byte, Piece)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.ReadFull(f, buf)
+		if n > 0 {
+			e.Size, e.Pieces = e.Size+int64(n), append(e.Pieces, Hash(buf[:n]))
+		}
+		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if s.limits.MaxBytes > 0 && e.Size > s.limits.MaxBytes { // it grows faster than it is read
+			return &TooLarge{fmt.Sprintf("it has more than %d MiB", s.limits.MaxBytes>>20)}
+		}
+	}
+	after, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if stampOf(after) != stampOf(before) || after.Size() != e.Size {
+		return errMoves
+	}
+	s.now[e.Path] = seen{stampOf(after), e.Pieces}
+	return nil
+}
+
+// open opens a regular file and nothing else, without waiting for the other end of a
+// pipe that has taken its place.
+func open(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
+}
+
+// Each tells pieces of the directory that a tree was made of, each once, those of skip
+// left out. One that is not what it was is left out too: the tree is old then.
+func (t Tree) Each(ctx context.Context, dir string, skip map[string]bool, found func(hash string, data []byte) error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	told, buf := map[string]bool{}, make([]byte, Piece)
+	for _, e := range t.Entries {
+		var f *os.File
+		for i, p := range e.Pieces {
+			if skip[p] || told[p] {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if f == nil {
+				if f, _, err = open(root, e.Path); err != nil {
+					break
+				}
+			}
+			n, err := f.ReadAt(buf[:min(Piece, e.Size-int64(i)*Piece)], int64(i)*Piece)
+			if err != nil && err != io.EOF || Hash(buf[:n]) != p {
+				continue
+			}
+			told[p] = true
+			if err := found(p, slices.Clone(buf[:n])); err != nil {
+				return errors.Join(err, f.Close())
+			}
+		}
+		if f != nil {
+			if err := f.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
