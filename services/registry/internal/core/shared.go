@@ -37,9 +37,7 @@ type Shared struct {
 	// Lapsed is told of a holder that let a lease run out, as another registry saw. It
 	// is set before Run.
 	Lapsed func(holder string)
-
-	// Able answers nil when every database answers.
-	Able func(context.Context) error
+	Able   func(context.Context) error // nil when every database answers
 
 	c   *Core
 	log *slog.Logger
