@@ -26,7 +26,10 @@ PREFIX ?=
 FUZZTIME ?= 1m
 FUZZRUNS ?= 20000
 BENCH ?= .
-PACKAGES ?= ./...
+# The hot paths: append, claim, context, filter, route, encode, calls, prompt.
+PACKAGES ?= ./internal/store/sqlite ./internal/store/sqlite/conn ./internal/filter ./internal/route ./internal/thread ./internal/rpc/serve ./services/runner/internal/prompt
+COUNT ?= 6
+BENCHTIME ?= 0.3s
 # Sizes of the proofs, and the seed that replays one.
 KILLS ?= 150
 N ?= 20
@@ -43,6 +46,9 @@ STRIKES ?= 20
 THREADS ?= 1000
 TTL ?= 5s
 MINUTES ?= 10
+# How the services stand in the end-to-end suite, and which scripts are run (all).
+TOPOLOGY ?=
+SCRIPTS ?=
 
 .PHONY: help
 help: ## say what can be made
@@ -108,28 +114,38 @@ fuzz-ci: ## the same for FUZZRUNS executions of each (default 20000), and one li
 	n=$$(wc -l <<<"$$out"); echo "fuzz-ci targets=$$n executions=$$((n * $(FUZZRUNS))) failures=0"; ((n > 1))
 
 .PHONY: bench
-bench: build ## measure against the goals and the machine's limits; writes bench/results and the docs
-	@go run ./bench -agentd $(BIN)/agentd -out bench/results -doc docs/performance.md
+bench: build ## measure against the goals and the machine's limits (8 minutes; PART=words: only such parts, printed); writes bench/results and the docs
+	@go run ./bench -agentd $(BIN)/agentd $(if $(PART),-only '$(PART)',-out bench/results -doc docs/performance.md)
 
 .PHONY: bench-quick
-bench-quick: build ## the same, small, printed only
-	@go run ./bench -quick -agentd $(BIN)/agentd
+bench-quick: build ## the same, small, printed only (a minute)
+	@go run ./bench -quick -agentd $(BIN)/agentd -only '$(PART)'
 
 .PHONY: bench-postgres
 bench-postgres: build ## the same of several registries over PostgreSQL (6 minutes; QUICK=1: small, printed only)
 	@go run ./bench/postgres -agentd $(BIN)/agentd $(if $(QUICK),-quick,-out bench/results -doc docs/scaling.md)
 
 .PHONY: bench-curves
-bench-curves: build ## draw how figures grow into docs/curves (an hour; QUICK=1: small, into .bin/curves)
-	@go run ./bench -agentd $(BIN)/agentd $(if $(QUICK),-quick -curves $(BIN)/curves,-curves docs/curves)
+bench-curves: build ## draw how figures grow into docs/curves and the docs (20 minutes; QUICK=1: small, into .bin/curves)
+	@go run ./bench -agentd $(BIN)/agentd $(if $(QUICK),-quick -curves $(BIN)/curves,-curves docs/curves -doc docs/performance.md)
 
 .PHONY: bench-steady
-bench-steady: build ## hold 70 % of the most for MINUTES (default 10)
-	@go run ./bench -agentd $(BIN)/agentd -steady $(MINUTES)m
+bench-steady: build ## hold 70 % of the most for MINUTES (default 10); 10 and more are kept in bench/results and the docs
+	@go run ./bench -agentd $(BIN)/agentd -steady $(MINUTES)m $(if $(filter-out 0 1 2 3 4 5 6 7 8 9,$(MINUTES)),-out bench/results -doc docs/performance.md)
+
+BENCH_GO := go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) $(PACKAGES)
 
 .PHONY: bench-go
-bench-go: ## Go benchmarks of the hot paths: BENCH=regexp PACKAGES=./internal/...
-	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PACKAGES)
+bench-go: ## Go benchmarks of the hot paths: BENCH=regexp PACKAGES=./internal/... COUNT=6
+	@$(BENCH_GO)
+
+.PHONY: bench-save
+bench-save: ## the same, kept in bench/results/go.txt for later ones to be compared with
+	@$(BENCH_GO) | tee bench/results/go.txt
+
+.PHONY: bench-compare
+bench-compare: $(BIN)/benchstat ## the same, compared by benchstat with what was kept last
+	@mkdir -p $(BIN) && $(BENCH_GO) >$(BIN)/go.txt && $(BIN)/benchstat kept=bench/results/go.txt now=$(BIN)/go.txt
 
 .PHONY: deploy-check
 deploy-check: ## hold compose files and chart against compose-go, helm and Kubernetes (minutes the first time)
@@ -146,7 +162,7 @@ ci: ## everything the merge gate runs, in its order
 define PROVE
 @mkdir -p $(BIN)
 @go test -c -o $(BIN)/$(notdir $(2)).test ./$(2)
-@cd $(2) && AGENTD=$(BIN)/agentd KILLS=$(KILLS) N=$(N) ROUNDS=$(ROUNDS) SEED=$(SEED) SEEDS=$(SEEDS) MESSAGES=$(MESSAGES) \
+@cd $(2) && AGENTD=$(BIN)/agentd TOPOLOGY=$(TOPOLOGY) KILLS=$(KILLS) N=$(N) ROUNDS=$(ROUNDS) SEED=$(SEED) SEEDS=$(SEEDS) MESSAGES=$(MESSAGES) \
 	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) STRIKES=$(STRIKES) TTL=$(TTL) STORE=$(STORE) $(BIN)/$(notdir $(2)).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
 endef
 
@@ -154,7 +170,7 @@ endef
 define AGAIN
 @out=$$(go test -count=1 -v -run '^($(1))$$' $(addprefix ./,$(2)) 2>&1) || { printf '%s\n' "$$out"; exit 1; }; \
 	passed=$$(grep -c '^--- PASS' <<<"$$out" || true); skipped=$$(grep -c -e '--- SKIP' <<<"$$out" || true); \
-	echo "$@ tests=$$passed skipped=$$skipped violations=0"; ((passed > 0))
+	echo "$@ tests=$$passed skipped=$$skipped$$(sed -n 's/^ *[a-z_]*_test\.go:[0-9]*: figures://p' <<<"$$out" | tr -d '\n') violations=0"; ((passed > 0))
 endef
 
 .PHONY: crash-matrix
@@ -168,6 +184,15 @@ zombie: ## stop a holder past its lease and wake it up again: N=20 STORE=postgre
 .PHONY: race-runners
 race-runners: ## four runner processes over fresh homes: ROUNDS=5 SEED= STORE=postgres
 	$(call PROVE,TestRaceRunners,cmd/agentd)
+
+.PHONY: e2e
+e2e: build ## every scenario of agentctl, TOPOLOGY=embedded, split (three users, mTLS) or cluster (2 registries): SCRIPTS=regexp
+	@go test -c -o $(BIN)/e2e.test ./cmd/agentctl
+	@cd cmd/agentctl && PROGRAMS=$(BIN) TOPOLOGY=$(TOPOLOGY) SCRIPTS='$(SCRIPTS)' $(BIN)/e2e.test -test.timeout 1h -test.run '^TestScripts$$' | grep -v '^PASS$$'
+
+.PHONY: rotation
+rotation: build ## replace certificates and the authority N=20 times under load: TOPOLOGY=split or cluster
+	$(call PROVE,TestRotation,proofs/topology)
 
 .PHONY: bitrot
 bitrot: ## flip N bits in stored events and find every one: N=20 SEED=
@@ -234,6 +259,29 @@ canary: build ## secrets in every place that holds one stand nowhere else after 
 inject: build ## N hostile ids through every field, command and message (whole: N=500)
 	$(call PROVE,TestInject,proofs/inject)
 
+# SECURITY.md, S1 to S10: each by its own name, all by `make safety`.
+.PHONY: s1 s2 s3 s4 s5 s6 s7 s8 s9 s10
+s1:
+	$(call AGAIN,TestDefaultStartListensNowhere|TestTCP.*,cmd/agentd internal/rpc/serve)
+s2:
+	$(call AGAIN,TestTokenFile|TestReadTokenRefuses.*|TestAWrongTokenIsNotRepeated|TestAnotherUserIsRefused|TestClientFollowsARotatedToken|TestTokenRotatesUnderLoad,internal/rpc internal/rpc/serve cmd/agentd)
+s3:
+	$(call AGAIN,TestEveryMethodRefusesEveryWrongCaller|TestEveryCallRefusesEveryWrongCaller|TestNewRefusesAMethodWithoutARule,internal/rpc/serve internal/world)
+s4: sandbox-escape
+s5:
+	$(call AGAIN,TestApproval.*|TestNoAnswerIsNo|TestCommandsAskFirst|TestTheSandboxAsksNobody,services/registry services/runner)
+s6:
+	$(call AGAIN,Test.*,internal/audit)
+s7: canary
+	$(call AGAIN,TestTenThousand.*,internal/route internal/source)
+s8: inject
+s9: canary
+s10: fuzz-ci
+
+.PHONY: safety
+safety: ## each check of SECURITY.md, S1 to S10, in its order (minutes; N=500: S8 whole)
+	@for s in s1 s2 s3 s4 s5 s6 s7 s8 s10; do printf '%-5s' "$${s^^}"; $(MAKE) --no-print-directory $$s | tail -n 2 | paste -sd' '; done
+
 .PHONY: outage
 outage: ## model provider and receiver are away: no attempt is spent
 	$(call AGAIN,TestOutage|TestOutageOfAnHour|TestReceiverAway|TestOldWhileDown,services/runner services/runner/internal/turn services/deliverer/internal/drain services/deliverer/internal/breaker internal/world)
@@ -275,16 +323,34 @@ soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20
 	$(call PROVE,TestSoak,proofs/soak)
 
 # One word list for each size: a target and how big it is.
-PROOFS_CI := 'crash-matrix KILLS=150' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200' \
-	'sim SEEDS=24' 'linearizability HISTORIES=4' 'powerloss N=100' diskfull 'poison N=10' 'long-turn STRIKES=20' 'run-ids KILLS=28' 'lostwake N=20' 'id-reuse N=3' \
-	'ack-rewind N=20' 'outside N=20' sandbox-escape canary 'inject N=60' fuzz-ci outage route-change deliver-dup restore-move 'mutants MUTANTS=10' 'cluster DURATION=5s KILL_EVERY=2s' 'streams DURATION=5s KILL_EVERY=2s' 'registries DURATION=5s KILL_EVERY=2s' 'partition N=2' 'crash-matrix STORE=postgres KILLS=14' 'zombie STORE=postgres N=6' 'race-runners STORE=postgres ROUNDS=2' 'linearizability STORE=postgres HISTORIES=1' 'soak DURATION=15s KILL_EVERY=2s AGENTS=20'
-PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bitrot N=2000' \
-	'sim SEEDS=200' 'linearizability HISTORIES=40' 'powerloss N=2000' diskfull 'poison N=20' 'long-turn STRIKES=40' 'run-ids KILLS=280' 'lostwake N=200' 'id-reuse N=20' \
-	'ack-rewind N=200' 'outside N=200' sandbox-escape canary 'inject N=500' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=60s KILL_EVERY=2s' 'streams DURATION=30s KILL_EVERY=2s' 'registries DURATION=30s KILL_EVERY=2s' 'partition N=6' 'crash-matrix STORE=postgres KILLS=150' 'zombie STORE=postgres N=26' 'race-runners STORE=postgres ROUNDS=20' 'linearizability STORE=postgres HISTORIES=20' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
+PROOFS_CI := 'crash-matrix KILLS=150' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200' 'sim SEEDS=24' \
+	'linearizability HISTORIES=4' 'powerloss N=100' diskfull 'poison N=10' 'long-turn STRIKES=20' \
+	'run-ids KILLS=28' 'lostwake N=20' 'id-reuse N=3' 'ack-rewind N=20' 'outside N=20' sandbox-escape canary \
+	'inject N=60' fuzz-ci outage route-change deliver-dup restore-move 'mutants MUTANTS=10' \
+	'cluster DURATION=5s KILL_EVERY=2s' 'streams DURATION=5s KILL_EVERY=2s' \
+	'registries DURATION=5s KILL_EVERY=2s' 'partition N=2' 'crash-matrix STORE=postgres KILLS=14' \
+	'zombie STORE=postgres N=6' 'race-runners STORE=postgres ROUNDS=2' \
+	'linearizability STORE=postgres HISTORIES=1' 'soak DURATION=15s KILL_EVERY=2s AGENTS=20'
+PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bitrot N=2000' 'sim SEEDS=200' \
+	'linearizability HISTORIES=40' 'powerloss N=2000' diskfull 'poison N=20' 'long-turn STRIKES=40' \
+	'run-ids KILLS=280' 'lostwake N=200' 'id-reuse N=20' 'ack-rewind N=200' 'outside N=200' sandbox-escape canary \
+	'inject N=500' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' \
+	'cluster DURATION=60s KILL_EVERY=2s' 'streams DURATION=30s KILL_EVERY=2s' \
+	'registries DURATION=30s KILL_EVERY=2s' 'partition N=6' 'crash-matrix STORE=postgres KILLS=150' \
+	'zombie STORE=postgres N=26' 'race-runners STORE=postgres ROUNDS=20' \
+	'linearizability STORE=postgres HISTORIES=20' 'e2e TOPOLOGY=split' 'e2e TOPOLOGY=cluster' \
+	'rotation TOPOLOGY=split N=50' 'rotation TOPOLOGY=cluster N=50' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
 
-PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUNDS=500' 'bitrot N=20000' \
-	'sim SEEDS=2000' 'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' 'run-ids KILLS=2800' 'lostwake N=2000' 'id-reuse N=200' \
-	'ack-rewind N=1000' 'outside N=2000' sandbox-escape canary 'inject N=500' 'fuzz-ci FUZZRUNS=1000000' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=180s KILL_EVERY=2s' 'streams DURATION=180s KILL_EVERY=2s' 'registries DURATION=180s KILL_EVERY=2s' 'partition N=40' 'crash-matrix STORE=postgres KILLS=1500' 'zombie STORE=postgres N=260' 'race-runners STORE=postgres ROUNDS=200' 'linearizability STORE=postgres HISTORIES=200' 'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
+PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUNDS=500' 'bitrot N=20000' 'sim SEEDS=2000' \
+	'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' \
+	'run-ids KILLS=2800' 'lostwake N=2000' 'id-reuse N=200' 'ack-rewind N=1000' 'outside N=2000' sandbox-escape \
+	canary 'inject N=500' 'fuzz-ci FUZZRUNS=1000000' outage route-change deliver-dup restore-move \
+	'fsck-size THREADS=1000' 'mutants MUTANTS=10' 'cluster DURATION=180s KILL_EVERY=2s' \
+	'streams DURATION=180s KILL_EVERY=2s' 'registries DURATION=180s KILL_EVERY=2s' 'partition N=40' \
+	'crash-matrix STORE=postgres KILLS=1500' 'zombie STORE=postgres N=260' \
+	'race-runners STORE=postgres ROUNDS=200' 'linearizability STORE=postgres HISTORIES=200' 'e2e TOPOLOGY=split' \
+	'e2e TOPOLOGY=cluster' 'rotation TOPOLOGY=split N=500' 'rotation TOPOLOGY=cluster N=500' \
+	'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
 
 .PHONY: proofs-ci
 proofs-ci: ## every proof in the size of the merge gate (minutes)
@@ -346,6 +412,10 @@ $(BIN)/protoc-gen-go $(BIN)/protoc-gen-go-grpc $(BIN)/gofumpt &: tools/go.mod
 
 $(BIN)/golangci-lint: tools/lint/go.mod
 	@GOWORK=off GOBIN=$(BIN) go -C tools/lint install tool
+	@touch $@
+
+$(BIN)/benchstat: tools/stat/go.mod
+	@GOWORK=off GOBIN=$(BIN) go -C tools/stat install tool
 	@touch $@
 
 ifeq ($(BUF_FROM),npm)

@@ -9,7 +9,12 @@ var (
 	sideways = []allowance{
 		{"bench", "bench/load", "the program drives the load"},
 		{"bench", "bench/limits", "the program measures against the limits"},
-		{"bench", "bench/plot", "the program draws its curves"},
+		{"bench", "bench/counted", "the program shows what tests count"},
+		{"bench", "bench/curve", "the program draws its curves"},
+		{"bench", "bench/fake", "the program stands in for a peer and for a provider"},
+		{"bench", "bench/site", "the program runs what it measures"},
+		{"bench", "bench/table", "the program prints a table"},
+		{"bench/curve", "bench/plot", "curves are drawn"},
 		{"internal/route", "internal/source", "a route is made of a source address"},
 		{"internal/route", "internal/thread", "a reply_context is encoded as events are"},
 	}

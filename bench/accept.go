@@ -3,23 +3,21 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/theclaw/agents/bench/load"
-	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/bench/site"
+	"github.com/theclaw/agents/bench/table"
 	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
 // measureStart times how long a caller waits for the durable id of a run whose model
 // takes its time (S1-02), n times in conversations of their own.
-func measureStart(ctx context.Context, home, agent string, n int, t *table) error {
-	conn, err := rpc.Dial("unix://"+filepath.Join(home, "run", "runner.sock"), rpc.DialOptions{
-		TokenPath: filepath.Join(home, "run", "token"), WaitForReady: true, DefaultTimeout: time.Minute,
-	})
+func measureStart(ctx context.Context, home, agent string, n int, t *table.Table) error {
+	conn, err := site.Dial(home, "runner")
 	if err != nil {
-		return fmt.Errorf("dial runner: %w", err)
+		return err
 	}
 	defer func() { _ = conn.Close() }()
 	runner := runnerv1.NewRunnerServiceClient(conn)
@@ -38,7 +36,7 @@ func measureStart(ctx context.Context, home, agent string, n int, t *table) erro
 		}
 	}
 	slices.Sort(took)
-	t.figure("a run is accepted while its model sleeps, p50", short(load.Percentile(took, .5)))
-	t.atMost("a run is accepted while its model sleeps, p99", load.Percentile(took, .99), 50*time.Millisecond)
+	t.Figure("a run is accepted while its model sleeps, p50", table.Short(load.Percentile(took, .5)))
+	t.AtMost("a run is accepted while its model sleeps, p99", load.Percentile(took, .99), 50*time.Millisecond)
 	return nil
 }

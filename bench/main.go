@@ -1,14 +1,15 @@
 // Command bench measures the runtime against its goals and against the limits of
 // the machine it runs on, in one run and one directory.
 //
-//	bench -agentd PATH [-quick] [-out DIR] [-doc FILE]
-//	bench -agentd PATH -curves DIR [-quick]
-//	bench -agentd PATH -steady 10m
+//	bench -agentd PATH [-quick] [-only PART] [-out DIR] [-doc FILE]
+//	bench -agentd PATH -curves DIR [-quick] [-doc FILE]
+//	bench -agentd PATH -steady 10m [-out DIR] [-doc FILE]
 //
-// It starts `agentd all` on a fresh home, drives it over gRPC, and prints one
-// table: goal, measured, met or not. Model time is none: the offline driver
-// answers. Ratios are to figures measured in the same run. With -curves it draws how
-// figures grow instead, with -steady it holds a load for a while.
+// It starts `agentd all` on fresh homes, drives it over gRPC and with agentctl, and
+// prints one table: goal, measured, how far from the goal, met or not. Model time is
+// none: the offline driver answers. Ratios are to figures measured in the same run.
+// With -curves it draws how figures grow instead, with -steady it holds a load for a
+// while. Each has a place of its own in the page.
 package main
 
 import (
@@ -17,6 +18,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/theclaw/agents/bench/curve"
+	"github.com/theclaw/agents/bench/table"
 )
 
 func main() { os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -27,6 +31,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	f.SetOutput(stderr)
 	agentd := f.String("agentd", ".bin/agentd", "the program to measure")
 	quick := f.Bool("quick", false, "a small run, under a minute")
+	only := f.String("only", "", "measure only parts whose name has this in it")
 	out := f.String("out", "", "folder to write the table to; default: only print it")
 	doc := f.String("doc", "", "page whose table of figures is replaced")
 	drawn := f.String("curves", "", "draw curves into this folder")
@@ -34,35 +39,38 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if err := f.Parse(args); err != nil {
 		return 2
 	}
-	var t *table
+	var t *table.Table
 	var err error
+	name := "bench"
 	switch {
 	case *drawn != "":
-		err = curves(context.Background(), *agentd, *drawn, *quick, stderr)
+		err = curve.Draw(context.Background(), *agentd, *drawn, *doc, *quick, stderr)
 	case *held > 0:
+		name = "steady"
 		t, err = steady(context.Background(), *agentd, *held, stderr)
 	default:
-		t, err = measure(*agentd, *quick, stderr)
+		t, err = measure(*agentd, *only, *quick, stderr)
+	}
+	if err == nil && t != nil {
+		fmt.Fprint(stdout, t)
+		err = keep(t, name, *out, *doc)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "Error:", err)
 		return 1
 	}
-	if t == nil {
-		return 0
-	}
-	fmt.Fprint(stdout, t)
-	for _, write := range []struct {
-		to string
-		do func(string) error
-	}{{*out, t.write}, {*doc, t.show}} {
-		if write.to == "" {
-			continue
-		}
-		if err := write.do(write.to); err != nil {
-			fmt.Fprintln(stderr, "Error:", err)
-			return 1
-		}
-	}
 	return 0
+}
+
+// keep writes the table where it is asked for.
+func keep(t *table.Table, name, out, doc string) error {
+	if out != "" {
+		if err := t.Write(out, map[string]string{"steady": "-steady"}[name]); err != nil {
+			return err
+		}
+	}
+	if doc == "" {
+		return nil
+	}
+	return t.Show(doc, name)
 }

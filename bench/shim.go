@@ -12,13 +12,14 @@ import (
 
 	"github.com/theclaw/agents/bench/limits"
 	"github.com/theclaw/agents/bench/load"
+	"github.com/theclaw/agents/bench/table"
 )
 
 // measureShim starts the dispatch shim of a home whose inbox is empty, and an empty
 // program beside it, in turns: what a dispatcher waits for against the least there is.
-func measureShim(ctx context.Context, shim, home, agent string, runs int, t *table) error {
+func measureShim(ctx context.Context, shim, home, agent string, runs int, t *table.Table) error {
 	if _, err := os.Stat(shim); errors.Is(err, os.ErrNotExist) {
-		t.figure("shim: there is no "+shim, "not measured")
+		t.Figure("shim: there is no "+shim, "not measured")
 		return nil
 	}
 	empty, err := limits.Empty(ctx, filepath.Join(home, "..", "empty"))
@@ -40,9 +41,9 @@ func measureShim(ctx context.Context, shim, home, agent string, runs int, t *tab
 	slices.Sort(least)
 	slices.Sort(whole)
 	x0, p50 := load.Percentile(least, .5), load.Percentile(whole, .5)
-	t.figure("X0: an empty Go program, whole process, p50", short(x0))
-	t.figure("shim: agent run on an empty inbox, whole process, p50", short(p50))
-	t.below("shim / X0", float64(p50)/float64(x0), 6, "")
+	t.Figure("X0: an empty Go program, whole process, p50", table.Short(x0))
+	t.Figure("shim: agent run on an empty inbox, whole process, p50", table.Short(p50))
+	t.Below("shim / X0", float64(p50)/float64(x0), 6)
 	return nil
 }
 

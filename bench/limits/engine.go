@@ -2,9 +2,12 @@ package limits
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,41 +16,51 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Engine answers the messages/s of conversations that each put n messages through
+// Bare is what the storage engine does without anything around it.
+type Bare struct {
+	Rate float64         // messages/s
+	Each []time.Duration // of each message, sorted
+}
+
+// Engine answers the messages of conversations that each put n messages through
 // the storage engine: pushed, read, claimed, answered and acknowledged, in the
 // transactions of a real one.
-func Engine(ctx context.Context, dir string, conversations, n int) (rate float64, err error) {
+func Engine(ctx context.Context, dir string, conversations, n int) (b Bare, err error) {
 	e := sqlite.New(sqlite.Options{
 		Path: func(r store.Ref) (string, error) { return filepath.Join(dir, "bare", r.Agent, r.Thread), nil },
 		Live: func(string, uint64) error { return nil },
 	})
 	defer func() { err = errors.Join(err, e.Close()) }()
-	agent := fmt.Sprintf("bare%d", conversations)
+	agent := "bare-" + strings.ToLower(rand.Text()) // each call has an inbox of its own
 	if _, err := e.Ensure(ctx, store.Inbox(agent), ""); err != nil {
-		return 0, err
+		return b, err
 	}
 	refs := make([]store.Ref, conversations)
 	for c := range refs {
 		refs[c] = store.Ref{Agent: agent, Thread: fmt.Sprintf("threads/peers/c%d", c)}
 		if _, err := e.Ensure(ctx, refs[c], ""); err != nil {
-			return 0, err
+			return b, err
 		}
 	}
-	errs := make([]error, conversations)
+	errs, took := make([]error, conversations), make([][]time.Duration, conversations)
 	began := time.Now()
 	var g sync.WaitGroup
 	for c, r := range refs {
 		g.Go(func() {
 			for range n {
+				one := time.Now()
 				if errs[c] = message(ctx, e, r); errs[c] != nil {
 					return
 				}
+				took[c] = append(took[c], time.Since(one))
 			}
 		})
 	}
 	g.Wait()
-	took := time.Since(began)
-	return float64(conversations*n) / took.Seconds(), errors.Join(errs...)
+	b.Rate = float64(conversations*n) / time.Since(began).Seconds()
+	b.Each = slices.Concat(took...)
+	slices.Sort(b.Each)
+	return b, errors.Join(errs...)
 }
 
 func message(ctx context.Context, e *sqlite.Engine, r store.Ref) error {
@@ -70,4 +83,20 @@ func message(ctx context.Context, e *sqlite.Engine, r store.Ref) error {
 	}
 	_, err = e.Settle(ctx, r.Agent, f, store.Settlement{InboxID: id, Key: key, Thread: r.Thread, Fate: fin.Fate})
 	return err
+}
+
+// Push answers the median of n pushes by one writer, each on disk when it returns.
+func Push(ctx context.Context, dir string, n int) (p50 time.Duration, err error) {
+	e := sqlite.New(sqlite.Options{
+		Path: func(r store.Ref) (string, error) { return filepath.Join(dir, "push", r.Agent, r.Thread), nil },
+		Live: func(string, uint64) error { return nil },
+	})
+	defer func() { err = errors.Join(err, e.Close()) }()
+	if _, err := e.Ensure(ctx, store.Inbox("push"), ""); err != nil {
+		return 0, err
+	}
+	return median(n, func(int) error {
+		_, err := e.Append(ctx, store.Inbox("push"), []store.NewEvent{{Source: "s", Type: thread.TypeMessage, Content: `{"text":"hello"}`}}, store.AppendOptions{})
+		return err
+	})
 }

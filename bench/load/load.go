@@ -34,6 +34,7 @@ type Result struct {
 	Took     time.Duration
 	Push     []time.Duration // one acknowledged push
 	Reply    []time.Duration // acknowledged push to reply seen
+	Whole    []time.Duration // both
 }
 
 // Rate in messages per second.
@@ -60,6 +61,9 @@ func Run(ctx context.Context, conn grpc.ClientConnInterface, p Plan, tag string)
 			mu.Lock()
 			defer mu.Unlock()
 			out.Push, out.Reply = append(out.Push, push...), append(out.Reply, reply...)
+			for i := range reply {
+				out.Whole = append(out.Whole, push[i]+reply[i])
+			}
 			if err != nil && first == nil {
 				first = err
 			}
@@ -69,6 +73,7 @@ func Run(ctx context.Context, conn grpc.ClientConnInterface, p Plan, tag string)
 	out.Took = time.Since(start)
 	slices.Sort(out.Push)
 	slices.Sort(out.Reply)
+	slices.Sort(out.Whole)
 	return out, first
 }
 
@@ -126,6 +131,10 @@ func (t *talk) say(ctx context.Context, i, size int) (time.Time, error) {
 		text += string(slices.Repeat([]byte{'.'}, n))
 	}
 	t.asked = text[len("say: "):]
+	return t.push(ctx, i, text)
+}
+
+func (t *talk) push(ctx context.Context, i int, text string) (time.Time, error) {
 	content, err := json.Marshal(map[string]string{"text": text})
 	if err != nil {
 		return time.Time{}, err

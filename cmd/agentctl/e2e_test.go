@@ -24,6 +24,17 @@ func TestScripts(t *testing.T) {
 	runSuite(t, topology.Chosen(t), os.Getenv("SCRIPTS"))
 }
 
+// A few of the scripts in the other two topologies, each time the tests are run; all of
+// them: make e2e TOPOLOGY=split, or cluster.
+func TestScriptsSplit(t *testing.T)   { few(t, topology.Split) }
+func TestScriptsCluster(t *testing.T) { few(t, topology.Cluster) }
+
+func few(t *testing.T, kind topology.Kind) {
+	t.Parallel()
+	kind.Check(t)
+	runSuite(t, kind, "run|talk|failure")
+}
+
 // suite is the scripts in one topology, and what came of them.
 type suite struct {
 	kind     topology.Kind

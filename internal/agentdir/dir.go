@@ -44,7 +44,7 @@ func (d Dir) Sessions() string { return filepath.Join(d.Path, "sessions") }
 func (d Dir) Workdir() string { return filepath.Join(d.Path, "workdir") }
 
 // Logs holds agent.log and its older parts.
-func (d Dir) Logs() string { return filepath.Join(d.Path, "logs") }
+func (d Dir) Logs() string { return d.Path + string(filepath.Separator) + "logs" }
 
 // RunLock is locked while somebody works for the agent.
 func (d Dir) RunLock() string { return filepath.Join(d.Path, "run.lock") }

@@ -12,7 +12,7 @@ import (
 // Label cardinality. A label value is either a word of a closed set written in
 // our code (outcome, kind, state, durability, direction, class), a name from the
 // owner's configuration behind a [labelSet] (provider, model, channel), or
-// agent_id on the two lag gauges, which have a series only while the lag is not
+// agent_id on the lag gauges, which have a series only while the lag is not
 // zero: 10,000 idle agents cost nothing. Event ids, peers, threads, run ids and
 // error texts are never labels; they belong in the log.
 
@@ -116,6 +116,7 @@ func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
 	loose := newMaker(nil, "registry") // collected by what is made of them
 	lag := &lags{
 		inbox:    loose.gauge("inbox_lag_events", "Inbox events after the acknowledged one; no series means zero.", "agent_id"),
+		acked:    loose.gauge("inbox_acked_id", "Inbox event up to which everything is done, of agents with a lag.", "agent_id"),
 		outbound: loose.gauge("outbound_lag_events", "Conversations with replies neither delivered nor dead; no series means zero.", "agent_id"),
 	}
 	if r != nil {
@@ -132,14 +133,6 @@ func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
 		OpenDatabases: m.gauge("store_open_databases", "Databases held open.").WithLabelValues(),
 		DiskFree:      m.gauge("disk_free_bytes", "Bytes free on the disk of the home.").WithLabelValues(),
 	}
-}
-
-// SetInboxLag records the agent's unacknowledged inbox events; zero drops the series.
-func (m *RegistryMetrics) SetInboxLag(agentID string, n int64) { setOrDrop(m.lag.inbox, agentID, n) }
-
-// SetOutboundLag records the agent's conversations with undelivered replies; zero drops the series.
-func (m *RegistryMetrics) SetOutboundLag(agentID string, n int64) {
-	setOrDrop(m.lag.outbound, agentID, n)
 }
 
 // RunnerMetrics are the runner's.

@@ -21,8 +21,10 @@ import (
 // touchAll gives every metric of the system at least one series.
 func touchAll(r prometheus.Registerer) {
 	reg := obs.NewRegistryMetrics(r)
-	reg.SetInboxLag("a1", 3)
-	reg.SetOutboundLag("a1", 1)
+	one := func(n int64) map[string]int64 { return map[string]int64{"a1": n} }
+	reg.LookForLag(func(context.Context) (obs.Lags, error) {
+		return obs.Lags{Inbox: one(3), Acked: one(7), Outbound: one(1)}, nil
+	})
 	reg.Leases.WithLabelValues("held").Set(1)
 	reg.DispatchLatency.Observe(.001)
 	reg.Pushes.Inc()
@@ -54,7 +56,7 @@ func TestMetricNamesPassLint(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	families, err := r.Gather()
-	if err != nil || len(families) != 19 {
+	if err != nil || len(families) != 20 {
 		t.Fatalf("%d families, %v", len(families), err)
 	}
 	for _, f := range families {
@@ -70,13 +72,12 @@ func TestMetricNamesPassLint(t *testing.T) {
 // PERFORMANCE "RSS with 10,000 idle agents": an agent without lag has no series.
 func TestIdleAgentsHaveNoSeries(t *testing.T) {
 	r := prometheus.NewRegistry()
-	m := obs.NewRegistryMetrics(r)
+	lag := map[string]int64{}
 	for i := range 100 {
-		id := fmt.Sprint("a", i)
-		m.SetInboxLag(id, 5)
-		m.SetInboxLag(id, 0)
+		lag[fmt.Sprint("a", i)] = 0
 	}
-	if n, err := testutil.GatherAndCount(r, "theclaw_registry_inbox_lag_events"); err != nil || n != 0 {
+	obs.NewRegistryMetrics(r).LookForLag(func(context.Context) (obs.Lags, error) { return obs.Lags{Inbox: lag, Acked: lag, Outbound: lag}, nil })
+	if n, err := testutil.GatherAndCount(r, "theclaw_registry_inbox_lag_events", "theclaw_registry_inbox_acked_id", "theclaw_registry_outbound_lag_events"); err != nil || n != 0 {
 		t.Errorf("%d series, %v", n, err)
 	}
 }
@@ -187,7 +188,10 @@ func TestServeMetricsIsOffByDefaultAndLoopbackOnly(t *testing.T) {
 func TestLookForLag(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := obs.NewRegistryMetrics(r)
-	m.SetInboxLag("old", 3)
+	look := func(l obs.Lags, err error) {
+		m.LookForLag(func(context.Context) (obs.Lags, error) { return l, err })
+	}
+	look(obs.Lags{Inbox: map[string]int64{"old": 3}}, nil)
 	text := func() string {
 		t.Helper()
 		all, err := r.Gather()
@@ -205,13 +209,11 @@ func TestLookForLag(t *testing.T) {
 	if !strings.Contains(text(), "old") {
 		t.Error("what was set is not there")
 	}
-	m.LookForLag(func(context.Context) (map[string]int64, map[string]int64, error) {
-		return map[string]int64{"a1": 2}, nil, nil
-	})
+	look(obs.Lags{Inbox: map[string]int64{"a1": 2}}, nil)
 	if got := text(); !strings.Contains(got, "a1") || strings.Contains(got, "old") {
 		t.Error(got)
 	}
-	m.LookForLag(func(context.Context) (map[string]int64, map[string]int64, error) { return nil, nil, errors.New("away") })
+	look(obs.Lags{}, errors.New("away"))
 	if got := text(); !strings.Contains(got, "a1") {
 		t.Error(got)
 	}

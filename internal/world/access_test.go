@@ -165,7 +165,7 @@ func TestEveryCallRefusesEveryWrongCaller(t *testing.T) {
 			_ = cc.Close()
 		}
 	}
-	t.Logf("%d pairs of call and caller", total)
+	t.Logf("figures: pairs=%d", total)
 }
 
 func methods(d grpc.ServiceDesc) (names []string) {

@@ -35,10 +35,11 @@ func TestLogAcrossRegistries(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := r.GetLines()
-	if len(lines) < 2 || !strings.HasPrefix(lines[0], "[20") || !strings.HasSuffix(lines[len(lines)-1], "] [INFO] agent stopped") {
+	// A runner may have said more since.
+	if len(lines) < 2 || !strings.HasPrefix(lines[0], "[20") || !slices.ContainsFunc(lines, func(l string) bool { return strings.HasSuffix(l, "] [INFO] agent stopped") }) {
 		t.Errorf("%q", lines)
 	}
-	if r, err = w.At[1].Agents.ReadAgentLog(t.Context(), &registryv1.ReadAgentLogRequest{AgentId: "one", Lines: 1}); err != nil || !slices.Equal(r.GetLines(), lines[len(lines)-1:]) {
+	if r, err = w.At[1].Agents.ReadAgentLog(t.Context(), &registryv1.ReadAgentLogRequest{AgentId: "one", Lines: 1}); err != nil || len(r.GetLines()) != 1 || slices.Contains(lines[:len(lines)-1], r.GetLines()[0]) {
 		t.Errorf("%q, %v", r.GetLines(), err)
 	}
 	if _, err := w.At[1].Agents.ReadAgentLog(t.Context(), &registryv1.ReadAgentLogRequest{AgentId: "none"}); !fault.Is(err, fault.AgentNotFound) {

@@ -189,9 +189,20 @@ func TestCanary(t *testing.T) {
 	}
 	files, bytesRead, leaks := 0, 0, 0
 	elsewhere := map[string]string{}
+	entries, wide := 0, 0
 	must(t, filepath.WalkDir(site.Home, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
+		if err != nil {
 			return err
+		}
+		info, err := e.Info()
+		must(t, err)
+		// S9. What programs make in workdir/ has the modes they choose; nobody else gets there.
+		if entries++; !strings.HasPrefix(path, workdir+"/") && info.Mode().Perm() != map[bool]fs.FileMode{true: 0o700, false: 0o600}[e.IsDir()] {
+			wide++
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		if !e.Type().IsRegular() {
+			return nil
 		}
 		b, err := os.ReadFile(path)
 		rel, _ := filepath.Rel(site.Home, path)
@@ -217,7 +228,7 @@ func TestCanary(t *testing.T) {
 	for place := range s {
 		fmt.Printf("%-28s %s\n", place, cmp.Or(elsewhere[place], "no"))
 	}
-	fmt.Printf("canary secrets=%d forms=%d files=%d outputs=%d bytes=%d leaks=%d\n", len(s), len(forms("x-0123456789")), files, len(outputs), bytesRead, leaks)
+	fmt.Printf("canary secrets=%d forms=%d files=%d outputs=%d bytes=%d leaks=%d entries=%d wide=%d\n", len(s), len(forms("x-0123456789")), files, len(outputs), bytesRead, leaks, entries, wide)
 }
 
 // port is an address of this machine where nobody listens.

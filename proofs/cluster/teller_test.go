@@ -38,7 +38,7 @@ func (m *teller) at(t *testing.T, host string) *teller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: m}} //nolint:gosec // a test's
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: m}}
 	s.Start()
 	t.Cleanup(s.Close)
 	m.url = s.URL

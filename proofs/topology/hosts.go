@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func (s *Site) certificates(t testing.TB) {
 		t.Fatal(err)
 	}
 	check(t, os.MkdirAll(s.operator.Home, 0o700))
-	for _, p := range append(s.Parts, s.operator) {
+	for _, p := range append(slices.Clone(s.Parts), s.operator) {
 		check(t, os.MkdirAll(p.TLS, 0o700))
 		p.own(t, p.TLS)
 		s.Issue(t, p)
@@ -63,35 +64,51 @@ func (s *Site) certificates(t testing.TB) {
 	s.Issue(t, &Part{Name: s.operator.Name, TLS: s.Parts[0].TLS, user: s.Parts[0].user})
 }
 
-// Issue gives a part a new certificate, as a person would: copied beside the old one, and
-// renamed.
+// Issue gives a part a new certificate, and what to trust.
 func (s *Site) Issue(t testing.TB, p *Part) {
 	t.Helper()
 	_, err := s.authority.Issue(p.Name, life)
 	check(t, err)
-	for _, file := range []string{"ca.pem", p.Name + ".pem"} {
-		b, err := os.ReadFile(filepath.Join(s.authority.Dir(), file))
-		check(t, err)
-		beside := filepath.Join(p.TLS, "new")
-		check(t, os.WriteFile(beside, b, 0o600))
-		p.own(t, beside)
-		check(t, os.Rename(beside, filepath.Join(p.TLS, file)))
-	}
+	s.copy(t, p, "ca.pem")
+	s.copy(t, p, p.Name+".pem")
 }
 
-// IssueAll gives every part and the operator a new certificate.
-func (s *Site) IssueAll(t testing.TB) {
+// Rotate gives every part and the operator a new certificate.
+func (s *Site) Rotate(t testing.TB) {
 	t.Helper()
-	for _, p := range append(s.Parts, s.operator) {
+	for _, p := range append(slices.Clone(s.Parts), s.operator) {
 		s.Issue(t, p)
 	}
 }
 
-// Renew replaces the authority; what the one before has issued stays good. Parts know the
-// new one by the next Issue.
-func (s *Site) Renew(t testing.TB) {
+// RotateAuthority replaces the authority and everything it has issued: first all trust the
+// new one, then all show what it has issued, then all forget the one before.
+func (s *Site) RotateAuthority(t testing.TB) {
 	t.Helper()
 	check(t, s.authority.Renew(life))
+	s.trust(t)
+	s.Rotate(t)
+	check(t, s.authority.Retire())
+	s.trust(t)
+}
+
+func (s *Site) trust(t testing.TB) {
+	t.Helper()
+	for _, p := range append(slices.Clone(s.Parts), s.operator) {
+		s.copy(t, p, "ca.pem")
+	}
+}
+
+// copy puts a file of the authority into the directory of a part, as a person would:
+// beside the old one, and renamed.
+func (s *Site) copy(t testing.TB, p *Part, file string) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(s.authority.Dir(), file))
+	check(t, err)
+	beside := filepath.Join(p.TLS, "new")
+	check(t, os.WriteFile(beside, b, 0o600))
+	p.own(t, beside)
+	check(t, os.Rename(beside, filepath.Join(p.TLS, file)))
 }
 
 // own makes a file or a tree that of the part's user.
@@ -136,20 +153,41 @@ func (s *Site) configure(t testing.TB) {
 }
 
 // Dial connects to a part as the operator, or to a service of `agentd all` as its owner.
+// Calls wait for a connection.
 func (s *Site) Dial(t testing.TB, p *Part, service string) *grpc.ClientConn {
 	t.Helper()
-	target, o := p.Address, rpc.DialOptions{WaitForReady: true, DefaultTimeout: patience}
-	if target == "" {
-		target, o.TokenPath = "unix://"+filepath.Join(p.Home, "run", service+".sock"), filepath.Join(p.Home, "run", "token")
-	} else {
-		owner, err := mtls.Open(s.operator.TLS, s.operator.Name, nil)
-		check(t, err)
-		o.Creds = mtls.Client(owner, service)
-	}
-	cc, err := rpc.Dial(target, o)
+	cc, err := s.dial(p, service, true)
 	check(t, err)
 	t.Cleanup(func() { _ = cc.Close() })
 	return cc
+}
+
+func (s *Site) dial(p *Part, service string, wait bool) (*grpc.ClientConn, error) {
+	o := rpc.DialOptions{WaitForReady: wait, DefaultTimeout: patience}
+	if p.Address == "" {
+		o.TokenPath = filepath.Join(p.Home, "run", "token")
+		return rpc.Dial("unix://"+filepath.Join(p.Home, "run", service+".sock"), o)
+	}
+	owner, err := mtls.Open(s.operator.TLS, s.operator.Name, nil)
+	if err != nil {
+		return nil, err
+	}
+	o.Creds = mtls.Client(owner, service)
+	return rpc.Dial(p.Address, o)
+}
+
+// Ask makes a connection of its own to a part and asks it whether it serves. Nothing is
+// tried twice.
+func (s *Site) Ask(ctx context.Context, p *Part) error {
+	cc, err := s.dial(p, p.Service, false)
+	if err != nil {
+		return err
+	}
+	r, err := healthpb.NewHealthClient(cc).Check(ctx, &healthpb.HealthCheckRequest{})
+	if err == nil && r.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		err = fmt.Errorf("%s is %v", p.Name, r.GetStatus())
+	}
+	return errors.Join(err, cc.Close())
 }
 
 // Serving returns when a part says that it serves.

@@ -15,7 +15,8 @@ var local = []string{"audit", "backup", "certs", "fsck", "log", "migrate", "migr
 
 // Bin answers a directory for the PATH, with the programs as the operator of the site has
 // them: agentctl calls over TCP with the operator's certificate, and is the operator's
-// process.
+// process. It is told where the registries are; who works on an agent it finds by itself,
+// and a runner is only named for what is asked of a certain one.
 func (s *Site) Bin(t testing.TB) string {
 	t.Helper()
 	if s.operator == nil {
@@ -34,6 +35,9 @@ case ${0##*/},$1 in
 agentctl,doctor) test -d "$THECLAW_HOME/tls" || set -- --runner %[4]s --deliverer %[5]s --tls %[6]s "$@"
 	exec %[2]s%[3]s/agentctl "$@" ;;
 agentctl,%[1]s | thread,*) exec %[2]s%[3]s/"${0##*/}" "$@" ;;
+esac
+case $1 in
+providers | ready) set -- --runner %[4]s "$@" ;;
 esac
 export THECLAW_HOME=%[7]s
 exec %[8]s%[3]s/agentctl %[9]s "$@"

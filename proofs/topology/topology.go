@@ -97,7 +97,6 @@ type Site struct {
 	o         Options
 	authority *mtls.Authority
 	operator  *Part // no process: a person
-	started   []*Part
 }
 
 // New makes a site whose first registry has the given home. Nothing is started.
@@ -148,15 +147,21 @@ func (s *Site) Own(t testing.TB, path string) {
 	s.Parts[0].own(t, path)
 }
 
-// Up starts every part and returns when all of them serve.
+// Up starts every part, the registries first, and returns when all of them serve.
 func (s *Site) Up(t testing.TB) {
 	t.Helper()
 	s.configure(t)
-	for _, p := range s.Parts {
-		s.Start(t, p)
+	workers := slices.IndexFunc(s.Parts, func(p *Part) bool { return p.Service == "runner" || p.Service == "deliverer" })
+	if workers < 0 {
+		workers = len(s.Parts)
 	}
-	for _, p := range s.Parts {
-		s.Serving(t, p)
+	for _, group := range [][]*Part{s.Parts[:workers], s.Parts[workers:]} {
+		for _, p := range group {
+			s.Start(t, p)
+		}
+		for _, p := range group {
+			s.Serving(t, p)
+		}
 	}
 }
 
@@ -217,7 +222,6 @@ func (s *Site) Flags() []string {
 		return nil
 	}
 	return []string{
-		"--registry", s.Target("registry"), "--runner", s.Target("runner"), "--deliverer", s.Target("deliverer"),
-		"--tls", s.operator.TLS,
+		"--registry", s.Target("registry"), "--deliverer", s.Target("deliverer"), "--tls", s.operator.TLS,
 	}
 }

@@ -32,7 +32,7 @@ func (e elsewhere) BeginTurn(ctx context.Context, in *registrypb.BeginTurnReques
 	if shared := c.GetWorkdirShared(); shared != "" {
 		// Its name is that of the agent; what is above it is there, or it is not shared.
 		c.Workdir = filepath.Join(shared, filepath.Base(in.GetAgentId()))
-		if err := os.Mkdir(c.Workdir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Mkdir(c.GetWorkdir(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("make working directory of agent %s: %w", in.GetAgentId(), err)
 		}
 	} else if e.root != "" {

@@ -16,10 +16,13 @@ import (
 const maxSocketPath = 107
 
 // Home is a home directory by its path alone.
-type Home struct{ path string }
+type Home struct{ path, agents, defaults string }
 
 // At returns the Home at a path.
-func At(path string) Home { return Home{path: filepath.Clean(path)} }
+func At(path string) Home {
+	path = filepath.Clean(path)
+	return Home{path, filepath.Join(path, "agents"), filepath.Join(path, DefaultsName)}
+}
 
 // DefaultHome returns the home directory that the environment asks for: THECLAW_HOME,
 // else .theclaw in HOME. The result is absolute.
@@ -66,14 +69,14 @@ func (h Home) LockFile() string { return filepath.Join(h.path, "run", "registry.
 func (h Home) HoldersDir() string { return filepath.Join(h.path, "run", "holders") }
 
 // AgentsDir holds one directory for each agent.
-func (h Home) AgentsDir() string { return filepath.Join(h.path, "agents") }
+func (h Home) AgentsDir() string { return h.agents }
 
 // RegistryDB is the registry's own database. It is not in run/: what is in there may
 // be lost at a reboot, leases and desired states may not.
 func (h Home) RegistryDB() string { return filepath.Join(h.path, "registry.db") }
 
 // DefaultsFile is the optional file of home-wide settings.
-func (h Home) DefaultsFile() string { return filepath.Join(h.path, DefaultsName) }
+func (h Home) DefaultsFile() string { return h.defaults }
 
 // DefaultsName is the name of the file of home-wide settings.
 const DefaultsName = "theclaw.yaml"
@@ -93,8 +96,9 @@ func (h Home) Socket(service string) (string, error) {
 	return path, nil
 }
 
-// AgentDir returns the directory of an agent whose id is valid.
-func (h Home) AgentDir(id string) string { return filepath.Join(h.path, "agents", id) }
+// AgentDir returns the directory of an agent whose id is valid. It is asked for some
+// twenty times for a message, so it is only put together.
+func (h Home) AgentDir(id string) string { return h.agents + string(filepath.Separator) + id }
 
 // ResolveThread turns the path of a thread that a dispatcher passed to a shim into the
 // agent and the thread it means. A path that is not below the home's agents/ is

@@ -141,16 +141,30 @@ func (d *Desk) leave(c *call) {
 	}
 }
 
-// chained is one interceptor made of several.
+// chained is one interceptor made of several, each of which calls the next at most once.
 func chained(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, last grpc.UnaryHandler) (any, error) {
-		next := last
-		for i := len(all) - 1; i >= 0; i-- {
-			at, then := all[i], next
-			next = func(ctx context.Context, req any) (any, error) { return at(ctx, req, info, then) }
-		}
-		return next(ctx, req)
+		w := &way{left: all, info: info, last: last}
+		w.next = w.step
+		return w.step(ctx, req)
 	}
+}
+
+// way is how far a call has come.
+type way struct {
+	left []grpc.UnaryServerInterceptor
+	info *grpc.UnaryServerInfo
+	last grpc.UnaryHandler
+	next grpc.UnaryHandler // step
+}
+
+func (w *way) step(ctx context.Context, req any) (any, error) {
+	if len(w.left) == 0 {
+		return w.last(ctx, req)
+	}
+	at := w.left[0]
+	w.left = w.left[1:]
+	return at(ctx, req, w.info, w.next)
 }
 
 // Conn is a connection of a service to a desk of its process.

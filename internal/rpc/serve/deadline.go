@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/theclaw/agents/internal/rpc/direct"
 )
 
 // maxShave is the most time kept back for the answer's way home.
@@ -15,11 +17,18 @@ const maxShave = 50 * time.Millisecond
 // the caller learns the error instead of timing out, and refuses work whose time
 // is already over.
 func (c *chain) deadlineUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	ctx, cancel, err := shave(ctx)
-	if err != nil {
-		return nil, err
+	if _, near := direct.Caller(ctx); near { // its answer has no way to go
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	} else {
+		shaved, cancel, err := shave(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer cancel()
+		ctx = shaved
 	}
-	defer cancel()
 	if c.o.Policy[info.FullMethod].EndOnDrain {
 		var stop func()
 		ctx, stop = c.untilDrain(ctx)

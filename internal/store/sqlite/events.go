@@ -155,11 +155,7 @@ func read(tx *db.Tx, q store.Query) (store.Page, error) {
 	}
 	args = append(args, q.Limit+1)
 	errFull := errors.New("page is full")
-	err = tx.Each("SELECT "+db.Columns+" FROM events WHERE "+where+" ORDER BY id "+order+" LIMIT ?", args, func(scan func(...any) error) error {
-		ev, err := db.Scan(scan)
-		if err != nil {
-			return err
-		}
+	err = tx.Events("SELECT "+db.Columns+" FROM events WHERE "+where+" ORDER BY id "+order+" LIMIT ?", args, func(ev thread.Event) error {
 		if len(p.Events) == q.Limit || (len(p.Events) > 0 && ev.Size() > budget) {
 			p.More = true
 			return errFull

@@ -114,16 +114,3 @@ func (d *database) giveLedger(ctx context.Context, home *agentdir.Home) (err err
 	}
 	return nil
 }
-
-// Agents are the agents of a database in order.
-func Agents(ctx context.Context, q interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-},
-) ([]string, error) {
-	found, err := q.Query(ctx, "SELECT agent_id FROM agent ORDER BY agent_id")
-	if err != nil {
-		return nil, unit.Problem(err)
-	}
-	ids, err := pgx.CollectRows(found, pgx.RowTo[string])
-	return ids, unit.Problem(err)
-}

@@ -9,8 +9,8 @@
 //
 // What moves is all that decides what becomes of a message: the rows of every thread
 // with their ids, times, keys, hashes and uuids, the tokens of the leases, and the text
-// files (settings, identity, memory). The working directory, the sessions and the logs
-// are no rows: they stay where they are.
+// files (settings, identity, memory). The working directory goes as a snapshot, within
+// the agent's workdir.max_mib; sessions, which are made anew, and logs stay where they are.
 //
 // It promises that an agent is moved whole or not at all; that the chain of every thread
 // is checked event by event on both sides; that all rows read back from the target have
@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,7 +39,9 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/transfer/files"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
+	"github.com/theclaw/agents/internal/workdir"
 )
 
 // Move is one agent on its way.
@@ -59,7 +62,9 @@ type Report struct {
 	Bytes   int64  `json:"bytes"`
 	Digest  string `json:"digest"` // of all rows, the same on both sides
 	Moved   bool   `json:"moved"`
-	Kept    string `json:"kept,omitempty"` // where the source lies now
+	Kept    string `json:"kept,omitempty"`         // where the source lies now
+	Workdir int64  `json:"workdir_bytes"`          // of the working directory that were moved
+	Left    string `json:"workdir_left,omitempty"` // why it was not, and is in Kept alone
 }
 
 var errNotConfirmed = errors.New("not confirmed")
@@ -93,6 +98,9 @@ func (m Move) ToDatabase(ctx context.Context) (r Report, err error) {
 		if err := m.confirm(r); err != nil {
 			return err
 		}
+		if r.Workdir, r.Left, err = files.Take(ctx, tx, m.Agent, a.Workdir(), workdir.Limits{MaxBytes: int64(a.Config.Workdir.MaxMiB) << 20, Ignore: strings.Fields(a.Config.Workdir.Ignore)}); err != nil {
+			return err
+		}
 		return to.takeLedger(ctx, m.Home)
 	})
 	if err != nil {
@@ -121,6 +129,9 @@ func (m Move) ToHome(ctx context.Context) (r Report, err error) {
 			return err
 		}
 		if err := m.arrive(ctx, dir, from, scratch, &r); err != nil {
+			return err
+		}
+		if r.Workdir, err = files.Give(ctx, tx, m.Agent, dir.Path); err != nil {
 			return err
 		}
 		if err := from.giveLedger(ctx, m.Home); err != nil {
@@ -198,6 +209,7 @@ func (m Move) same(ctx context.Context, from func(context.Context, func(rows.Row
 	if err != nil {
 		return Report{}, fmt.Errorf("copy agent %s: %w", m.Agent, err)
 	}
+	fault.Point("transfer:copied")
 	if err := to(ctx, target.Add); err != nil {
 		return Report{}, fmt.Errorf("read agent %s back: %w", m.Agent, err)
 	}

@@ -74,9 +74,11 @@ func (w *world) live(t *testing.T, id string) {
 	ctx := t.Context()
 	_, err := w.home.Create(id, agentdir.Spec{Prepare: func(dir string) error {
 		_, err := db.Create(filepath.Join(dir, "inbox"))
-		return errors.Join(err, os.WriteFile(filepath.Join(dir, "memory", "agent.md"), []byte("it rained\n"), 0o600))
+		return errors.Join(err, os.WriteFile(filepath.Join(dir, "memory", "agent.md"), []byte("it rained\n"), 0o600),
+			os.Mkdir(filepath.Join(dir, "workdir", "d"), 0o750), os.WriteFile(filepath.Join(dir, "workdir", "d", "tool.sh"), []byte("#!/bin/sh\n"), 0o700))
 	}})
 	ok(t, err)
+	ok(t, os.Chmod(filepath.Join(w.home.AgentDir(id), "workdir", "d", "tool.sh"), 0o700)) // what is made here is narrowed
 	h, err := homedb.Open(ctx, w.home.RegistryDB())
 	ok(t, err)
 	ok(t, h.Save(ctx, lease.Record{Resource: lease.AgentResource(id), Token: 7, Released: true}))
@@ -256,8 +258,11 @@ func TestThereAndBack(t *testing.T) {
 	}
 	back, err := w.move("alice", true).ToHome(ctx)
 	ok(t, err)
-	if back.Digest != there.Digest || !back.Moved {
+	if back.Digest != there.Digest || !back.Moved || there.Workdir != 10 || back.Workdir != 10 {
 		t.Errorf("%+v", back)
+	}
+	if info, err := os.Stat(filepath.Join(w.home.AgentDir("alice"), "workdir", "d", "tool.sh")); err != nil || info.Mode() != 0o700 {
+		t.Errorf("of the working directory: %v, %v", info, err)
 	}
 	w.lite(t, func(e store.Engine) {
 		if is := answers(t, e, "alice"); is != was {

@@ -156,7 +156,7 @@ func statusOfAll(ctx context.Context, e *command.Env) error {
 	all := make([]status, len(agents))
 	step, done := screen.Progress(e, len(agents), "asking")
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(8)
+	g.SetLimit(atOnce)
 	for i, a := range agents {
 		g.Go(func() error {
 			defer step()

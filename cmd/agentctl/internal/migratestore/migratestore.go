@@ -20,6 +20,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/homelock"
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/shard"
 	"github.com/theclaw/agents/internal/store/transfer"
 )
@@ -43,7 +44,7 @@ a directory is renamed and kept, rows of a database are removed.
 
 An agent moves whole or not at all, and must be stopped; the services of this home
 must be too. A move that was killed is finished by the same command. The working
-directory, the sessions and the logs are not moved: they stay in the directory.
+directory goes with it, within workdir.max_mib; sessions and logs stay where they are.
 A password belongs into PGPASSWORD or ~/.pgpass, not into the URL. The exit code is
 1 when an agent could not be moved; the others are.`,
 		Example: `  agentctl migrate-store alice --to database --dsn postgres://claw@db/claw
@@ -161,13 +162,19 @@ func (m *migration) list(ctx context.Context, home *agentdir.Home, shards *shard
 	if m.to.Value == toDatabase {
 		return home.IDs()
 	}
+	const page = 1000
 	var out []string
-	for _, db := range shards.All() {
-		ids, err := transfer.Agents(ctx, db)
+	for after := ""; ; after = out[len(out)-1] {
+		list, err := agents.New(shards).List(ctx, after, page)
 		if err != nil {
 			return nil, away(err)
 		}
-		out = append(out, ids...)
+		for _, a := range list {
+			out = append(out, a.ID)
+		}
+		if len(list) < page {
+			break
+		}
 	}
 	return out, nil
 }
@@ -186,6 +193,9 @@ func (m *migration) print(o outcome) {
 		return
 	}
 	what := fmt.Sprintf("%d threads, %d events, %d rows, %d bytes, digest %.16s", o.Threads, o.Events, o.Rows, o.Bytes, o.Digest)
+	if o.Left != "" {
+		m.env.Note("%s: the working directory was not moved: %s", o.Agent, o.Left)
+	}
 	switch {
 	case o.Error != "":
 		fmt.Fprintln(m.env.Err, o.Agent+": "+o.Error)

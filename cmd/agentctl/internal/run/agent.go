@@ -88,7 +88,7 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 	if err != nil {
 		return err
 	}
-	limit, err := limit(c, e)
+	limit, err := limit(c, e, a.wait)
 	if err != nil {
 		return err
 	}

@@ -66,15 +66,20 @@ func stamp(t *timestamppb.Timestamp) *string {
 	return &s
 }
 
-// limit is how long to wait.
-func limit(c *cobra.Command, e *command.Env) (time.Duration, error) {
+// limit is how long to wait. Who waits means the end of the run by --timeout, and not
+// each call on the way to it, which keeps the time it has anyway.
+func limit(c *cobra.Command, e *command.Env, waits bool) (time.Duration, error) {
 	if !c.Flags().Changed("timeout") {
 		return defaultWait, nil
 	}
-	if e.Flags.Timeout > maxWait {
+	wait := e.Flags.Timeout
+	if wait > maxWait {
 		return 0, command.Usage(c, "--timeout is at most %s here", maxWait)
 	}
-	return e.Flags.Timeout, nil
+	if waits {
+		e.Flags.Timeout = max(wait, command.DefaultTimeout)
+	}
+	return wait, nil
 }
 
 // await waits for the end of a run; a runner that is away for a moment does not
@@ -170,7 +175,7 @@ was answered, 1 when it failed or has not ended.`,
 		Args:              command.Args("ID", "RUN"),
 		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
-			d, err := limit(c, e)
+			d, err := limit(c, e, true)
 			if err != nil {
 				return err
 			}

@@ -52,6 +52,13 @@ func (c *Cluster) Promote(t testing.TB) {
 	c.await(t, "SELECT NOT pg_is_in_recovery()")
 }
 
+// Gone waits until no connection of an application is left: what a process had sent
+// before it died the server may do after that.
+func (c *Cluster) Gone(t testing.TB, application string) {
+	t.Helper()
+	c.await(t, "SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE application_name = '"+application+"')")
+}
+
 // Failover is the address of a database at whichever of two servers takes writes.
 func Failover(first, second *Cluster, db string) string {
 	return "postgres://claw@/" + db + "?host=" + first.dir + "," + second.dir + "&port=5432,5432&target_session_attrs=read-write&connect_timeout=2"

@@ -57,6 +57,8 @@ type native struct {
 	tls *libc.TLS
 	db  uintptr
 	out uintptr // two words that the engine writes results to
+
+	words words
 }
 
 const word = int(unsafe.Sizeof(uintptr(0)))

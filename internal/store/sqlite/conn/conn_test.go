@@ -3,6 +3,7 @@ package conn_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -196,5 +197,30 @@ func BenchmarkRow(b *testing.B) {
 		if _, err := s.Row(args, []any{&t, &n}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Texts that were read before are answered without a copy; each as it is, whatever was
+// in its place.
+func TestTextsReadAgain(t *testing.T) {
+	c := open(t)
+	echo := prepare(t, c, "SELECT ?")
+	for round := range 3 {
+		for i := range 2000 {
+			want := strings.Repeat("x", i%60) + fmt.Sprint(i) + strings.Repeat("y", i%13)
+			var got string
+			if ok, err := echo.Row([]any{want}, []any{&got}); !ok || err != nil || got != want {
+				t.Fatalf("round %d: %q came back as %q, %v", round, want, got, err)
+			}
+		}
+	}
+	var got string
+	again := []any{"2026-11-22T08:00:00.000Z"}
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := echo.Row(again, []any{&got}); err != nil {
+			t.Error(err)
+		}
+	}); n > 1 {
+		t.Errorf("%.0f allocations for a text read again", n)
 	}
 }

@@ -277,7 +277,7 @@ func (s *stmt) text(i int32) string {
 	if p == 0 {
 		return ""
 	}
-	return string(libc.GoBytes(p, int(sqlite3.Xsqlite3_column_bytes(s.c.tls, s.p, i))))
+	return s.c.words.get(libc.GoBytes(p, int(sqlite3.Xsqlite3_column_bytes(s.c.tls, s.p, i))))
 }
 
 func (s *stmt) bytes(i int32) []byte {

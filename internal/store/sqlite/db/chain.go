@@ -43,13 +43,7 @@ func (t *Tx) chainForeign() error {
 	if err != nil || head <= t.d.chain.id {
 		return err
 	}
-	return t.Each("SELECT "+Columns+" FROM events WHERE id > ? ORDER BY id", []any{t.d.chain.id}, func(scan func(...any) error) error {
-		e, err := Scan(scan)
-		if err != nil {
-			return err
-		}
-		return t.link(e)
-	})
+	return t.Events("SELECT "+Columns+" FROM events WHERE id > ? ORDER BY id", []any{t.d.chain.id}, t.link)
 }
 
 // ChainForeign links what other programs appended; for reads that must trust

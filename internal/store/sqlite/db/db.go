@@ -245,11 +245,5 @@ func (d *DB) release() error {
 // between reads the events between two ids, for the mirror; the worker calls it
 // outside of a transaction.
 func (d *DB) between(after, before int64, fn func(thread.Event) error) error {
-	return (&Tx{d: d}).Each("SELECT "+Columns+" FROM events WHERE id > ? AND id < ? ORDER BY id", []any{after, before}, func(scan func(...any) error) error {
-		e, err := Scan(scan)
-		if err != nil {
-			return err
-		}
-		return fn(e)
-	})
+	return (&Tx{d: d}).Events("SELECT "+Columns+" FROM events WHERE id > ? AND id < ? ORDER BY id", []any{after, before}, fn)
 }

@@ -208,10 +208,9 @@ func TestAdoptGoldenThread(t *testing.T) {
 				fates[id] = f
 				return err
 			}),
-			tx.Each("SELECT "+Columns+" FROM events ORDER BY id", nil, func(scan func(...any) error) error {
-				e, err := Scan(scan)
+			tx.Events("SELECT "+Columns+" FROM events ORDER BY id", nil, func(e thread.Event) error {
 				events = append(events, e)
-				return err
+				return nil
 			}))
 	}))
 	if len(acks) != 2 || acks["inbox"] != 2 || acks["outbound"] != 3 {

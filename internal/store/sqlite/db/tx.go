@@ -111,6 +111,18 @@ func Scan(scan func(...any) error) (thread.Event, error) {
 	return e, err
 }
 
+// Events calls fn for every row of a query that selects Columns.
+func (t *Tx) Events(q string, args []any, fn func(thread.Event) error) error {
+	var e thread.Event
+	dest := []any{&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content}
+	return t.Each(q, args, func(scan func(...any) error) error {
+		if err := scan(dest...); err != nil {
+			return err
+		}
+		return fn(e)
+	})
+}
+
 // Event reads one event; false when the id is not there.
 func (t *Tx) Event(id int64) (thread.Event, bool, error) {
 	var e thread.Event

@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS lease (
   request_id TEXT NOT NULL, ttl_ms INTEGER NOT NULL, expires INTEGER NOT NULL, released INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS inbox (
   agent TEXT PRIMARY KEY, settings TEXT NOT NULL, path TEXT NOT NULL, signature TEXT NOT NULL, started INTEGER NOT NULL, head INTEGER NOT NULL,
-  acked INTEGER NOT NULL, dead INTEGER NOT NULL) WITHOUT ROWID;
+  acked INTEGER NOT NULL, dead INTEGER NOT NULL, last_at TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS usage (
   day TEXT, agent TEXT, peer TEXT, messages INTEGER NOT NULL, tokens INTEGER NOT NULL, micros INTEGER NOT NULL,
   PRIMARY KEY (day, agent, peer)) WITHOUT ROWID;
@@ -94,10 +94,18 @@ func adopt(ctx context.Context, s *sql.DB, path string) error {
 			fmt.Sprintf("%s has format %d, this build knows %d: a newer version has served this home", path, has, format),
 			"use that version, or restore a backup into a new home")
 	}
-	if _, err := s.ExecContext(ctx, schema); err != nil || has == format {
+	if _, err := s.ExecContext(ctx, schema); err != nil {
 		return err
 	}
-	_, err := s.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", format))
+	var there int // a column of the same format that older builds do not look at
+	err := s.QueryRowContext(ctx, "SELECT COUNT(*) FROM pragma_table_info('inbox') WHERE name = 'last_at'").Scan(&there)
+	if err == nil && there == 0 {
+		_, err = s.ExecContext(ctx, "ALTER TABLE inbox ADD COLUMN last_at TEXT NOT NULL DEFAULT ''")
+	}
+	if err != nil || has == format {
+		return err
+	}
+	_, err = s.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", format))
 	return err
 }
 
@@ -151,11 +159,12 @@ type Inbox struct {
 	Started        bool
 	Head, Acked    int64
 	Dead           int64
+	LastAt         string // when the newest event came; empty: not known
 }
 
 // Inboxes answers what is known, by agent.
 func (d *DB) Inboxes(ctx context.Context) (map[string]Inbox, error) {
-	rows, err := d.db.QueryContext(ctx, "SELECT agent, settings, path, signature, started, head, acked, dead FROM inbox")
+	rows, err := d.db.QueryContext(ctx, "SELECT agent, settings, path, signature, started, head, acked, dead, last_at FROM inbox")
 	if err != nil {
 		return nil, fmt.Errorf("load inboxes: %w", err)
 	}
@@ -163,7 +172,7 @@ func (d *DB) Inboxes(ctx context.Context) (map[string]Inbox, error) {
 	out := map[string]Inbox{}
 	for rows.Next() {
 		var i Inbox
-		if err := rows.Scan(&i.Agent, &i.Settings, &i.Path, &i.Signature, &i.Started, &i.Head, &i.Acked, &i.Dead); err != nil {
+		if err := rows.Scan(&i.Agent, &i.Settings, &i.Path, &i.Signature, &i.Started, &i.Head, &i.Acked, &i.Dead, &i.LastAt); err != nil {
 			return nil, fmt.Errorf("load inboxes: %w", err)
 		}
 		out[i.Agent] = i
@@ -202,8 +211,8 @@ func (d *DB) SaveInboxes(ctx context.Context, put []Inbox) error {
 		return fmt.Errorf("save inboxes: %w", err)
 	}
 	for _, i := range put {
-		if _, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO inbox(agent, settings, path, signature, started, head, acked, dead) VALUES(?,?,?,?,?,?,?,?)",
-			i.Agent, i.Settings, i.Path, i.Signature, i.Started, i.Head, i.Acked, i.Dead); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO inbox(agent, settings, path, signature, started, head, acked, dead, last_at) VALUES(?,?,?,?,?,?,?,?,?)",
+			i.Agent, i.Settings, i.Path, i.Signature, i.Started, i.Head, i.Acked, i.Dead, i.LastAt); err != nil {
 			return fmt.Errorf("save inboxes: %w", err)
 		}
 	}

@@ -86,12 +86,8 @@ func openPending(tx *db.Tx, b *store.Batch, after int64, o store.OpenBatch) erro
 func pending(tx *db.Tx, after int64, limit int) ([]thread.Event, bool, error) {
 	var out []thread.Event
 	more, bytes := false, 0
-	err := tx.Each(openEvents,
-		[]any{after, limit + 1}, func(scan func(...any) error) error {
-			ev, err := db.Scan(scan)
-			if err != nil {
-				return err
-			}
+	err := tx.Events(openEvents,
+		[]any{after, limit + 1}, func(ev thread.Event) error {
 			bytes += ev.Size()
 			if more = more || len(out) == limit || (len(out) > 0 && bytes > thread.MaxAnswer); !more {
 				out = append(out, ev)
@@ -126,11 +122,7 @@ func reconcileRoute(ctx context.Context, tx *db.Tx, acked int64, o store.OpenBat
 // firstUnclaimed is the id after the last open event that was begun.
 func firstUnclaimed(ctx context.Context, tx *db.Tx, acked int64, o store.OpenBatch) (int64, error) {
 	from := acked + 1
-	err := tx.Each(openEvents, []any{acked, maxAhead}, func(scan func(...any) error) error {
-		ev, err := db.Scan(scan)
-		if err != nil {
-			return err
-		}
+	err := tx.Events(openEvents, []any{acked, maxAhead}, func(ev thread.Event) error {
 		mode, err := ModeAt(tx, ev.ID)
 		if err != nil {
 			return err

@@ -156,11 +156,8 @@ func fillContext(tx *db.Tx, b store.Begin, inboundID int64, out *store.Begun) er
 		return err
 	}
 	budget := thread.MaxAnswer / 2
-	err = tx.Each("SELECT "+db.Columns+" FROM events WHERE type = 'message' AND id <= ? ORDER BY id DESC LIMIT ?", []any{inboundID, b.Tail}, func(scan func(...any) error) error {
-		ev, err := db.Scan(scan)
-		if err != nil {
-			return err
-		}
+	out.Tail = make([]thread.Event, 0, min(b.Tail, 64))
+	err = tx.Events("SELECT "+db.Columns+" FROM events WHERE type = 'message' AND id <= ? ORDER BY id DESC LIMIT ?", []any{inboundID, b.Tail}, func(ev thread.Event) error {
 		if budget -= ev.Size(); budget >= 0 || len(out.Tail) == 0 {
 			out.Tail = append(out.Tail, ev)
 		}

@@ -228,7 +228,7 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 	if err := s.Present(a.ID); err != nil {
 		return nil, err
 	}
-	st, err := s.Store.State(ctx, a.ID)
+	st, err := s.state(ctx, a)
 	if errors.Is(err, store.ErrReadOnly) {
 		core.Trouble(a, s.Fault(a.ID, thread.Inbox, err))
 	}
@@ -239,14 +239,10 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	path := ""
-	if s.Shared != nil {
-		a.Take(st)
-	} else {
+	if s.Shared == nil {
 		if path, err = s.Dir.Path(store.Inbox(a.ID)); err != nil {
 			return nil, s.Fault(a.ID, thread.Inbox, err)
 		}
-		a.Load(st, directory.Stamp(path))
-		s.MarkDue(a)
 	}
 	out := &registryv1.GetAgentStatusResponse{
 		Agent: s.describe(ctx, a), InboxPath: path, OutboundPending: int64(a.Known().Outbound), Dead: st.Dead,

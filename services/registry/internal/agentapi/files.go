@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -80,7 +81,7 @@ func (s *Service) ReadAgentLog(ctx context.Context, req *registryv1.ReadAgentLog
 	if err != nil {
 		return nil, err
 	}
-	lines, err := s.ReadLog(ctx, a.ID, cmp.Or(int(req.GetLines()), someLines))
+	lines, err := s.readLog(ctx, a.ID, cmp.Or(int(req.GetLines()), someLines))
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
@@ -90,4 +91,22 @@ func (s *Service) ReadAgentLog(ctx context.Context, req *registryv1.ReadAgentLog
 		size += len(lines[from])
 	}
 	return &registryv1.ReadAgentLogResponse{Lines: lines[from:]}, nil
+}
+
+// readLog answers the newest lines of an agent's log, at most limit, in their order.
+func (s *Service) readLog(ctx context.Context, id string, limit int) ([]string, error) {
+	if s.Shared == nil {
+		dir, err := s.DirOf(id)
+		if err != nil {
+			return nil, err
+		}
+		return agentlog.Tail(dir.Logs(), limit)
+	}
+	s.Shared.Story.Flush()
+	lines, err := s.Shared.Story.Read(ctx, id, limit)
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = agentlog.Text(agentlog.Line{At: l.At, Level: agentlog.Level(l.Level), Text: l.Text})
+	}
+	return out, err
 }

@@ -151,7 +151,6 @@ func (c *Core) Forget(id string) {
 			_ = c.Leases.Release(context.Background(), res, rec.Token)
 		}
 	}
-	c.Metrics.SetInboxLag(id, 0)
-	c.Metrics.SetOutboundLag(id, 0)
+	c.Metrics.LookForLag(c.Dir.Lags) // the next scrape does not take what was seen a moment ago
 	c.Log.Warn("agent directory is gone", "agent_id", id)
 }

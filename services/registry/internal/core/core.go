@@ -119,14 +119,15 @@ func New(ctx context.Context, o Options) (*Core, error) {
 		Path: c.Dir.Path, Live: table.Check, OnCommit: c.committed, OnFault: c.broken, MaxOpen: o.MaxOpen, Idle: o.Idle,
 	})
 	c.Store = c.Embedded
+	c.Metrics.LookForLag(c.Dir.Lags)
 	return c, nil
 }
 
 // Close closes every database. No call may be under way.
 func (c *Core) Close() error {
+	c.Metrics.LookForLag(nil)
 	if c.Shared != nil {
 		c.Shared.Story.Flush()
-		c.Metrics.LookForLag(nil)
 		return c.Store.Close()
 	}
 	err := c.Store.Close()

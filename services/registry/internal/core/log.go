@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"time"
@@ -44,22 +43,4 @@ func (c *Core) AppendLog(id string, lines []*registryv1.LogLine) {
 			c.Log.Warn("agent log not written", "agent_id", id, "error", err)
 		}
 	}, out...)
-}
-
-// ReadLog answers the newest lines of an agent's log, at most limit, in their order.
-func (c *Core) ReadLog(ctx context.Context, id string, limit int) ([]string, error) {
-	if c.Shared == nil {
-		dir, err := c.DirOf(id)
-		if err != nil {
-			return nil, err
-		}
-		return agentlog.Tail(dir.Logs(), limit)
-	}
-	c.Shared.Story.Flush()
-	lines, err := c.Shared.Story.Read(ctx, id, limit)
-	out := make([]string, len(lines))
-	for i, l := range lines {
-		out[i] = agentlog.Text(agentlog.Line{At: l.At, Level: agentlog.Level(l.Level), Text: l.Text})
-	}
-	return out, err
 }

@@ -25,7 +25,7 @@ func (c *Core) Recall(ctx context.Context, found func(*directory.Agent)) {
 			return
 		}
 		if path, err := c.Dir.Path(store.Inbox(a.ID)); err == nil && directory.Stamp(path) == i.Signature {
-			a.Recall(i.Started, i.Head, i.Acked, i.Dead, i.Signature)
+			a.Recall(store.InboxState{Started: i.Started, Head: i.Head, Acked: i.Acked, Dead: i.Dead, LastAt: i.LastAt}, i.Signature)
 		}
 	})
 }
@@ -41,7 +41,7 @@ func (c *Core) saveInboxes() {
 			return
 		}
 		sig, place := a.Place()
-		put = append(put, homedb.Inbox{Agent: a.ID, Settings: sig, Path: place, Signature: directory.Stamp(path), Started: k.Started, Head: k.Head, Acked: k.Acked, Dead: k.Dead})
+		put = append(put, homedb.Inbox{Agent: a.ID, Settings: sig, Path: place, Signature: directory.Stamp(path), Started: k.Started, Head: k.Head, Acked: k.Acked, Dead: k.Dead, LastAt: a.LastAt()})
 	})
 	if err := c.homeDB.SaveInboxes(context.Background(), put); err != nil {
 		c.Log.Warn("what is known of the inboxes is not kept", "error", err)

@@ -12,14 +12,9 @@ import (
 )
 
 // Remove takes away an agent whose leases the caller has, and all that is kept of it:
-//
-//	name taken away          from here on there is no such agent
-//	rows of the home's own   questions, counts, what was known of the inbox
-//	files                    the directory, and an inbox that lies elsewhere
-//
+// its name, from where on there is no such agent; the rows of the home's own; the files.
 // A registry that is killed after the first step does the others when it starts
-// (Settle). What is told of the agent in memory goes first and last: a database that is
-// open has no name, but takes writes.
+// (Settle). Databases are closed first and last: an open one takes writes without a name.
 func (c *Core) Remove(ctx context.Context, id string) error {
 	mine := func(r store.Ref) bool { return r.Agent == id }
 	if c.Embedded != nil {
@@ -62,9 +57,7 @@ func (c *Core) Settle(ctx context.Context) error {
 		if one == nil {
 			one = gone.Clear(c.Home, g)
 		}
-		if err = errors.Join(err, one); one == nil {
-			c.Log.Info("removed what was left of an agent", "agent_id", g.Agent)
-		}
+		err = errors.Join(err, one)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
@@ -36,9 +37,7 @@ type Shared struct {
 	// Lapsed is told of a holder that let a lease run out, as another registry saw. It
 	// is set before Run.
 	Lapsed func(holder string)
-
-	// Able answers nil when every database answers.
-	Able func(context.Context) error
+	Able   func(context.Context) error // nil when every database answers
 
 	c   *Core
 	log *slog.Logger
@@ -63,7 +62,10 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	s.Bus = notify.New(notify.Options{Pool: dbs.All()[0], Logger: o.Logger, On: s.told, Lost: s.lost})
 	beside := home.New(dbs)
 	s.Story = story.New(dbs, func(err error) { o.Logger.Warn("agent log not written", "error", err) })
-	o.Metrics.LookForLag(func(ctx context.Context) (map[string]int64, map[string]int64, error) { return lag.Look(ctx, dbs.All()) })
+	o.Metrics.LookForLag(func(ctx context.Context) (l obs.Lags, err error) {
+		l.Inbox, l.Acked, l.Outbound, err = lag.Look(ctx, dbs.All())
+		return l, err
+	})
 	c.Store, c.Leases, c.Agents, c.Approvals, c.Quota = e, s.Leases, s.Agents, beside, quota.Shared(beside)
 	c.Workdirs = workdirs.New(dbs)
 	c.Dir = directory.NewShared(o.Home, func(id string) bool {

@@ -108,7 +108,6 @@ func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence st
 func (s *Service) mark(ctx context.Context, a *directory.Agent, threadID string, acked, dead int64) error {
 	if s.Shared == nil {
 		a.Delivered(threadID, acked)
-		s.Metrics.SetOutboundLag(a.ID, int64(a.Known().Outbound))
 	}
 	return s.Fault(a.ID, threadID, s.Store.MarkOutbox(ctx, a.ID, store.OutboxMark{Thread: threadID, Acked: acked, Dead: dead}))
 }

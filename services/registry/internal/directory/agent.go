@@ -33,6 +33,8 @@ type Agent struct {
 	outbox    map[string]int64            // thread -> newest event to deliver
 	claims    map[string]map[string]Claim // by thread and key
 	read      map[string]thread.Event     // by key
+	lastAt    string                      // when the newest event came, as of the head lastOf
+	lastOf    int64
 	signature string
 	problem   string
 	degraded  bool
@@ -89,6 +91,7 @@ func (a *Agent) Load(s store.InboxState, signature string) {
 	}
 	a.loaded, a.dead, a.signature = true, s.Dead, signature
 	a.head, a.acked = max(a.head, s.Head), max(a.acked, s.Acked)
+	a.lastAt, a.lastOf = s.LastAt, s.Head
 	a.problem, a.degraded = "", false
 	for r, t := range s.Fences {
 		if a.fences == nil {
@@ -113,14 +116,6 @@ func (a *Agent) Take(s store.InboxState) {
 	for _, t := range s.Outbox {
 		a.putOutbox(t, 0)
 	}
-}
-
-// Recall takes over a quiet state kept from the last run, valid because the
-// files still have the signature they had then.
-func (a *Agent) Recall(started bool, head, acked, dead int64, signature string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.loaded, a.started, a.head, a.acked, a.dead, a.signature = true, started, head, acked, dead, signature
 }
 
 // Signature of the inbox files at the last load.

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/rpc"
@@ -17,7 +18,6 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
-	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -32,7 +32,8 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if o.Fence, err = s.mayPush(ctx, r, req.GetEvents()); err != nil {
 		return nil, err
 	}
-	if set, err := s.Agents.Settings(ctx, a); err == nil && r.IsInbox() { // settings that cannot be read are told when it works
+	set, broken := s.Agents.Settings(ctx, a)
+	if broken == nil && r.IsInbox() { // settings that cannot be read are told when it works
 		for _, e := range req.GetEvents() {
 			if err := core.Refused(set, e.GetSource()); err != nil {
 				return nil, err
@@ -49,7 +50,10 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if err := s.CheckDisk(); err != nil {
 		return nil, err
 	}
-	back, err := s.takeQuota(ctx, a, r, o.Fence != nil, req.GetEvents())
+	back := func() {}
+	if broken == nil && r.IsInbox() && o.Fence == nil {
+		back, err = s.takeQuota(ctx, set, a.ID, req.GetEvents())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -83,21 +87,17 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 // takeQuota counts messages from outside against the quotas of the agent, or
 // refuses them; back undoes it. An agent whose settings cannot be read takes
 // messages as ever: they wait.
-func (s *Service) takeQuota(ctx context.Context, a *directory.Agent, r store.Ref, own bool, events []*registryv1.NewEvent) (back func(), err error) {
-	set, broken := s.Agents.Settings(ctx, a)
-	if !r.IsInbox() || own || broken != nil {
-		return func() {}, nil
-	}
+func (s *Service) takeQuota(ctx context.Context, set *agentdir.Agent, id string, events []*registryv1.NewEvent) (back func(), err error) {
 	var taken []string
 	back = func() {
 		for _, from := range taken {
-			s.Quota.Back(ctx, &set.Config, a.ID, from, 1)
+			s.Quota.Back(ctx, &set.Config, id, from, 1)
 		}
 	}
 	for _, e := range events {
-		if err := s.Quota.Take(ctx, &set.Config, a.ID, e.GetSource(), 1); err != nil {
+		if err := s.Quota.Take(ctx, &set.Config, id, e.GetSource(), 1); err != nil {
 			back()
-			return nil, s.Fault(a.ID, r.Thread, err)
+			return nil, s.Fault(id, thread.Inbox, err)
 		}
 		taken = append(taken, e.GetSource())
 	}

@@ -263,9 +263,6 @@ func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fe
 func (s *Service) settled(a *directory.Agent, acked int64) {
 	if s.Shared == nil {
 		a.Acked(acked)
-		k := a.Known()
-		s.Metrics.SetInboxLag(a.ID, k.Head-k.Acked)
-		s.Metrics.SetOutboundLag(a.ID, int64(k.Outbound))
 	}
 	s.FateOf(a.ID)
 }

@@ -74,6 +74,7 @@ func (f *Fit) scope(said []model.Message) prompt.Scope {
 	for _, file := range f.Begun.GetFiles() {
 		s.Files = append(s.Files, prompt.File{Name: file.GetName(), Content: file.GetContent()})
 	}
+	s.Tail = make([]prompt.Event, 0, len(f.Begun.GetTail()))
 	for _, e := range f.Begun.GetTail() {
 		s.Tail = append(s.Tail, event(e))
 	}

@@ -17,6 +17,10 @@ const wideFrom = 0x2E80
 // what was paid.
 func EstimateTokens(text string) int64 {
 	var hundredths int64
+	for len(text) >= 8 && ascii(text) { // most of a prompt is
+		hundredths += 8 * asciiWeight
+		text = text[8:]
+	}
 	for _, r := range text {
 		switch {
 		case r < 0x80:
@@ -28,6 +32,13 @@ func EstimateTokens(text string) int64 {
 		}
 	}
 	return (hundredths + 99) / 100
+}
+
+// ascii tells whether the first eight bytes of a text are.
+func ascii(s string) bool {
+	const high = 0x8080808080808080
+	return (uint64(s[0])|uint64(s[1])<<8|uint64(s[2])<<16|uint64(s[3])<<24|
+		uint64(s[4])<<32|uint64(s[5])<<40|uint64(s[6])<<48|uint64(s[7])<<56)&high == 0
 }
 
 // EstimateRequest is the estimate for everything a request sends.

@@ -82,6 +82,9 @@ func TestEstimateTokens(t *testing.T) {
 		"日本 go":     4, // 3 + 0.75
 		"🙂🙂":        3,
 		"naïve ab ": 3, // 8 x 0.25 + 0.7
+		// eight at a time, up to what is none and after it
+		strings.Repeat("abcdefgh", 5) + "ab":       11, // 10.5
+		"abcdefg你" + strings.Repeat("abcdefgh", 2): 8,  // 1.5 + 5.75
 	} {
 		if got := model.EstimateTokens(text); got != want {
 			t.Errorf("EstimateTokens(%q) = %d, want %d", text, got, want)

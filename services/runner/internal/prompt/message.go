@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -19,9 +20,10 @@ const (
 
 // entries are the messages of a scope: what came before, the inbound, the turn.
 func entries(s Scope) (history, inbound, turn []entry) {
+	history = make([]entry, 0, len(s.Tail))
 	for _, e := range s.Tail {
 		if s.Inbound.ID == 0 || e.ID < s.Inbound.ID {
-			entry := newEntry(Message(e), fmt.Sprintf("message %d", e.ID))
+			entry := newEntry(Message(e), "message "+strconv.FormatInt(e.ID, 10))
 			entry.id = e.ID
 			history = append(history, entry)
 		}

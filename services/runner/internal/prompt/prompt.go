@@ -137,7 +137,9 @@ func Build(s Scope) Prompt {
 	}
 
 	p.Tokens = fixed
-	for _, e := range slices.Concat(history[kept:], inbound, turn) {
+	sent := slices.Concat(history[kept:], inbound, turn)
+	p.Messages, p.Parts = make([]model.Message, 0, len(sent)), slices.Grow(p.Parts, len(sent))
+	for _, e := range sent {
 		p.Messages = append(p.Messages, e.message)
 		p.Parts = append(p.Parts, Part{Name: e.name, Role: e.message.Role, Text: shown(e.message), Tokens: e.tokens, Cut: e.cut})
 		p.Tokens += e.tokens

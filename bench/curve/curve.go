@@ -1,4 +1,8 @@
-package main
+// Package curve owns how figures grow: turns over conversations, memory and start over
+// agents, a turn over the length of its thread. Each is drawn with the line of its limit.
+//
+// What it draws it also puts into a page, with the figures in words. It judges nothing.
+package curve
 
 import (
 	"context"
@@ -7,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +19,8 @@ import (
 	"github.com/theclaw/agents/bench/limits"
 	"github.com/theclaw/agents/bench/load"
 	"github.com/theclaw/agents/bench/plot"
+	"github.com/theclaw/agents/bench/site"
+	"github.com/theclaw/agents/bench/table"
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite"
@@ -30,13 +37,17 @@ type sizes struct {
 	messages                       int // per point of a load
 }
 
+// pictures are what is drawn.
+var pictures = []string{"turns.svg", "latency.svg", "memory.svg", "start.svg", "length.svg"}
+
 var (
 	whole = sizes{[]int{1, 2, 4, 8, 16, 32, 64, 128, 256}, []int{1, 10, 100, 1000, 10_000}, []int{10, 100, 1000, 10_000, 100_000}, 4000}
 	small = sizes{[]int{1, 4, 16}, []int{1, 10, 100}, []int{10, 100, 1000}, 300}
 )
 
-// curves measures how figures grow, and draws each with the line of its limit.
-func curves(ctx context.Context, agentd, out string, quick bool, progress io.Writer) error {
+// Draw measures how figures grow, and draws each with the line of its limit; the page
+// shows the pictures.
+func Draw(ctx context.Context, agentd, out, page string, quick bool, progress io.Writer) error {
 	dir, err := os.MkdirTemp("", "theclaw-curves-")
 	if err != nil {
 		return err
@@ -46,13 +57,27 @@ func curves(ctx context.Context, agentd, out string, quick bool, progress io.Wri
 	if quick {
 		n = small
 	}
-	say := func(format string, a ...any) { fmt.Fprintf(progress, format+"\n", a...) }
+	var told strings.Builder
+	say := func(format string, a ...any) {
+		fmt.Fprintf(io.MultiWriter(progress, &told), format+"\n", a...)
+	}
 	for _, draw := range []func(context.Context, string, string, string, sizes, func(string, ...any)) error{overConversations, overAgents, overLength} {
 		if err := draw(ctx, agentd, dir, out, n, say); err != nil {
 			return err
 		}
 	}
-	return nil
+	if page == "" {
+		return nil
+	}
+	text := table.Where() + "\n\n"
+	for _, name := range pictures {
+		at, err := filepath.Rel(filepath.Dir(page), filepath.Join(out, name))
+		if err != nil {
+			return err
+		}
+		text += "![" + strings.TrimSuffix(name, ".svg") + "](" + filepath.ToSlash(at) + ")\n"
+	}
+	return table.Put(page, "curves", text+"\n```text\n"+told.String()+"```\n")
 }
 
 // line is a limit that is the same everywhere.
@@ -67,22 +92,22 @@ func add(s *plot.Series, x int, y float64) {
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func overConversations(ctx context.Context, agentd, dir, out string, n sizes, say func(string, ...any)) (err error) {
-	s, err := startServer(ctx, agentd, filepath.Join(dir, "conversations"))
+	s, err := site.Start(ctx, agentd, filepath.Join(dir, "conversations"))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.agent(ctx, "bench"); err != nil {
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	if err := s.Agent(ctx, "bench"); err != nil {
 		return err
 	}
-	if _, err := load.Run(ctx, s.conn, load.Plan{Agent: "bench", Conversations: 4, Messages: 50}, "warm"); err != nil {
+	if _, err := load.Run(ctx, s.Conn, load.Plan{Agent: "bench", Conversations: 4, Messages: 50}, "warm"); err != nil {
 		return err
 	}
 	rate, bare := plot.Series{Name: "agentd"}, plot.Series{Name: "bare engine", Limit: true}
 	p50, p99 := plot.Series{Name: "p50"}, plot.Series{Name: "p99"}
 	for _, c := range n.conversations {
 		per := max(n.messages/c, 20)
-		r, err := load.Run(ctx, s.conn, load.Plan{Agent: "bench", Conversations: c, Messages: per}, fmt.Sprintf("n%dx", c))
+		r, err := load.Run(ctx, s.Conn, load.Plan{Agent: "bench", Conversations: c, Messages: per}, fmt.Sprintf("n%dx", c))
 		if err != nil {
 			return err
 		}
@@ -90,9 +115,9 @@ func overConversations(ctx context.Context, agentd, dir, out string, n sizes, sa
 		if err != nil {
 			return err
 		}
-		say("%d conversations: %.0f turns/s, p99 %s; the bare engine %.0f/s", c, r.Rate(), short(load.Percentile(r.Reply, .99)), limit)
+		say("%d conversations: %.0f turns/s, p99 %s; the bare engine %.0f/s", c, r.Rate(), table.Short(load.Percentile(r.Reply, .99)), limit.Rate)
 		add(&rate, c, r.Rate())
-		add(&bare, c, limit)
+		add(&bare, c, limit.Rate)
 		add(&p50, c, millis(load.Percentile(r.Reply, .5)))
 		add(&p99, c, millis(load.Percentile(r.Reply, .99)))
 	}
@@ -116,7 +141,7 @@ func overAgents(ctx context.Context, agentd, dir, out string, n sizes, say func(
 		if err != nil {
 			return err
 		}
-		say("%d agents: made in %s, start %s, %.1f MB at rest", agents, short(took), short(start), idle)
+		say("%d agents: made in %s, start %s, %.1f MB at rest", agents, table.Short(took), table.Short(start), idle)
 		add(&rss, agents, idle)
 		add(&ready, agents, millis(start))
 		if err := os.RemoveAll(home); err != nil {
@@ -158,11 +183,11 @@ func agentName(i int) string { return fmt.Sprintf("agent-%05d", i) }
 // idleWith starts all agents of a home, starts agentd anew, and answers what it holds
 // at rest and how long that start took.
 func idleWith(ctx context.Context, agentd, home string, n int) (rss float64, ready time.Duration, err error) {
-	s, err := startServer(ctx, agentd, home)
+	s, err := site.Start(ctx, agentd, home)
 	if err != nil {
 		return 0, 0, err
 	}
-	agents := registryv1.NewAgentServiceClient(s.conn)
+	agents := registryv1.NewAgentServiceClient(s.Conn)
 	g, all := errgroup.WithContext(ctx)
 	g.SetLimit(16)
 	for i := range n {
@@ -171,32 +196,32 @@ func idleWith(ctx context.Context, agentd, home string, n int) (rss float64, rea
 			return err
 		})
 	}
-	if err := errors.Join(g.Wait(), s.stop()); err != nil {
+	if err := errors.Join(g.Wait(), s.Stop()); err != nil {
 		return 0, 0, err
 	}
-	if s, err = startServer(ctx, agentd, home); err != nil {
+	if s, err = site.Start(ctx, agentd, home); err != nil {
 		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.settle(ctx); err != nil {
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	if err := s.Settle(ctx); err != nil {
 		return 0, 0, err
 	}
-	if err := rest(ctx); err != nil {
+	if err := site.Rest(ctx); err != nil {
 		return 0, 0, err
 	}
-	rss, err = s.rss()
-	return rss, s.ready, err
+	rss, err = s.RSS()
+	return rss, s.Ready, err
 }
 
 func overLength(ctx context.Context, agentd, dir, out string, n sizes, say func(string, ...any)) error {
 	cpu, reply := plot.Series{Name: "CPU of a turn"}, plot.Series{Name: "p50 to the reply"}
 	for _, length := range n.lengths {
 		home := filepath.Join(dir, fmt.Sprint("length", length))
-		took, p50, err := turnAt(ctx, agentd, home, length)
+		took, p50, err := TurnAt(ctx, agentd, home, length, 200)
 		if err != nil {
 			return err
 		}
-		say("a thread of %d events: %s CPU per message, p50 %s", length, short(took), short(p50))
+		say("a thread of %d events: %s CPU per message, p50 %s", length, table.Short(took), table.Short(p50))
 		add(&cpu, length, millis(took))
 		add(&reply, length, millis(p50))
 		if err := os.RemoveAll(home); err != nil {
@@ -209,38 +234,37 @@ func overLength(ctx context.Context, agentd, dir, out string, n sizes, say func(
 	}.Write(out, "length.svg")
 }
 
-// turnAt measures messages to a conversation that has so many events.
-func turnAt(ctx context.Context, agentd, home string, length int) (cpu, p50 time.Duration, err error) {
-	s, err := startServer(ctx, agentd, home)
+// TurnAt measures messages to a conversation that has so many events.
+func TurnAt(ctx context.Context, agentd, home string, length, messages int) (cpu, p50 time.Duration, err error) {
+	s, err := site.Start(ctx, agentd, home)
 	if err != nil {
 		return 0, 0, err
 	}
-	err = errors.Join(s.agent(ctx, "bench"), s.stop())
+	err = errors.Join(s.Agent(ctx, "bench"), s.Stop())
 	if err != nil {
 		return 0, 0, err
 	}
 	if err := fill(ctx, filepath.Join(home, "agents", "bench"), "threads/peers/bench-long0", length); err != nil {
 		return 0, 0, err
 	}
-	if s, err = startServer(ctx, agentd, home); err != nil {
+	if s, err = site.Start(ctx, agentd, home); err != nil {
 		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	const messages = 200
+	defer func() { err = errors.Join(err, s.Stop()) }()
 	plan := load.Plan{Agent: "bench", Conversations: 1, Messages: messages}
-	if _, err := load.Run(ctx, s.conn, plan, "warm"); err != nil {
+	if _, err := load.Run(ctx, s.Conn, plan, "warm"); err != nil {
 		return 0, 0, err
 	}
-	before, err := s.cpu()
+	before, err := s.CPU()
 	if err != nil {
 		return 0, 0, err
 	}
-	r, err := load.Run(ctx, s.conn, plan, "long")
+	r, err := load.Run(ctx, s.Conn, plan, "long")
 	if err != nil {
 		return 0, 0, err
 	}
-	after, err := s.cpu()
-	return (after - before) / messages, load.Percentile(r.Reply, .5), err
+	after, err := s.CPU()
+	return (after - before) / time.Duration(messages), load.Percentile(r.Reply, .5), err
 }
 
 // fill puts a past into a thread, in turns of both sides.

@@ -1,0 +1,135 @@
+// Package table owns the table of a measurement: what, goal, measured, how far from the
+// goal, met or not, on the screen, in a file of results and in a page.
+//
+// It promises that a missed goal is printed as missed, and that a page keeps everything
+// outside of the lines that mark the table's place. It measures nothing.
+package table
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Table collects rows.
+type Table struct {
+	rows []row
+	Note string
+}
+
+type row struct {
+	what, goal, measured, ratio string
+	met                         *bool // nil: a figure without a goal
+}
+
+// Figure adds one without a goal.
+func (t *Table) Figure(what, measured string) {
+	t.rows = append(t.rows, row{what: what, measured: measured})
+}
+
+func (t *Table) judge(what, goal, measured string, ratio float64, met bool) {
+	t.rows = append(t.rows, row{what, goal, measured, fmt.Sprintf("%.2f", ratio), &met})
+}
+
+// AtMost adds a time that is to be short.
+func (t *Table) AtMost(what string, got, goal time.Duration) {
+	t.judge(what, "<= "+Short(goal), Short(got), float64(got)/float64(goal), got <= goal)
+}
+
+// Within adds a time that is to be at most so many times a unit, such as F.
+func (t *Table) Within(what string, got time.Duration, most float64, name string, unit time.Duration) {
+	n := float64(got) / float64(unit)
+	t.judge(what, fmt.Sprintf("<= %g %s", most, name), fmt.Sprintf("%s = %.1f %s", Short(got), n, name), n/most, n <= most)
+}
+
+// AtLeast adds a number that is to be great.
+func (t *Table) AtLeast(what string, got, goal float64) {
+	t.judge(what, ">= "+number(goal), number(got), got/goal, got >= goal)
+}
+
+// Below adds a number that is to be small.
+func (t *Table) Below(what string, got, goal float64) {
+	t.judge(what, "<= "+number(goal), number(got), got/goal, got <= goal)
+}
+
+// number shows three digits of a small one and no fraction of a great one.
+func number(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+// Short is a time in the unit that suits it.
+func Short(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%dus", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%.2fms", float64(d.Microseconds())/1000)
+	}
+	return fmt.Sprintf("%.2fs", d.Seconds())
+}
+
+func (t *Table) String() string {
+	var b strings.Builder
+	line := func(cells ...any) {
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%-62s %-12s %-18s %-6s %s", cells...), " ") + "\n")
+	}
+	line("what", "goal", "measured", "/ goal", "met")
+	for _, r := range t.rows {
+		met := ""
+		if r.met != nil {
+			met = map[bool]string{true: "yes", false: "NO"}[*r.met]
+		}
+		line(r.what, r.goal, r.measured, r.ratio, met)
+	}
+	if t.Note != "" {
+		fmt.Fprintln(&b, t.Note)
+	}
+	return b.String()
+}
+
+// Where says on what the table was measured.
+func Where() string {
+	return fmt.Sprintf("%s, %s/%s, %d cores, %s", time.Now().UTC().Format("2006-01-02"), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+}
+
+// Show puts the table into its place in a page: between the lines that carry its name.
+func (t *Table) Show(page, name string) error {
+	return Put(page, name, Where()+"\n\n```text\n"+t.String()+"```\n")
+}
+
+// Put replaces what stands in a page between the lines of a name.
+func Put(page, name, text string) error {
+	b, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	lines := strings.SplitAfter(string(b), "\n")
+	from, to := -1, -1
+	for i, l := range lines {
+		switch {
+		case strings.HasPrefix(l, "<!-- "+name+": from here "):
+			from = i
+		case l == "<!-- "+name+": end -->\n":
+			to = i
+		}
+	}
+	if from < 0 || to < from {
+		return fmt.Errorf("%s has no place named %s", page, name)
+	}
+	return os.WriteFile(page, []byte(strings.Join(lines[:from+1], "")+text+strings.Join(lines[to:], "")), 0o644)
+}
+
+// Write keeps the table in a file of the day; a name tells kinds of tables apart.
+func (t *Table) Write(dir, name string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("# %s\n\n```\n%s```\n", Where(), t)
+	return os.WriteFile(filepath.Join(dir, time.Now().UTC().Format("2006-01-02")+name+".md"), []byte(text), 0o644)
+}
