@@ -12,7 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/world"
 )
 
-// Issue's row: the working directory belongs to the agent. What a tool wrote on one
+// The working directory belongs to the agent. What a tool wrote on one
 // machine is read by a tool on another after kill -9 of the first, with its modes,
 // links and deletions; what is too large stays where it is, and the model is told.
 func TestWorkdirMoves(t *testing.T) {
