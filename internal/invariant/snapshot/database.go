@@ -55,6 +55,13 @@ func (d *DB) Put(full thread.Event, prev []byte) {
 	d.put(d.hashed(Event{ID: full.ID, CreatedAt: full.CreatedAt, Source: full.Source, Type: full.Type, Subtype: full.Subtype, Plain: true}, full, prev))
 }
 
+// PutErased is Put of one whose content was erased: key and proof are its tomb, and sum
+// is its link.
+func (d *DB) PutErased(full thread.Event, sum []byte, key string, proof []byte) {
+	d.Put(full, nil)
+	d.Events[len(d.Events)-1].bury(full, sum, key, proof)
+}
+
 func (d *DB) put(e Event) {
 	d.byID[e.ID] = len(d.Events)
 	d.Events = append(d.Events, e)
@@ -71,6 +78,14 @@ func (d *DB) hashed(e Event, full thread.Event, prev []byte) Event {
 		e.Said, e.DeliveryKey = said.Hash(nil), full.DeliveryKey(d.UUID)
 	}
 	return e
+}
+
+// bury lets the tomb vouch: the event's keys were made of what is gone, and so was its link.
+func (e *Event) bury(full thread.Event, sum []byte, key string, proof []byte) {
+	e.Key, e.DeliveryKey, e.Said, e.Linked = key, key, full.Hash(nil), [32]byte{}
+	if len(sum) == len(e.Linked) && bytes.Equal(proof, thread.TombProof(full, sum, key)) {
+		e.Linked = [32]byte(sum)
+	}
 }
 
 func (d *DB) damage(table string, err error) {
@@ -193,11 +208,7 @@ func (l *loader) events() {
 		e, full := event(id, col)
 		e = d.hashed(e, full, prev[id])
 		if t, ok := tombs[id]; ok {
-			// Its keys were made of what is gone, and so was its link: the tomb vouches.
-			e.Key, e.DeliveryKey, e.Said, e.Linked = t.key, t.key, full.Hash(nil), [32]byte{}
-			if sum := sums[id]; len(sum) == len(e.Linked) && bytes.Equal(t.proof, thread.TombProof(full, sum, t.key)) {
-				e.Linked = [32]byte(sum)
-			}
+			e.bury(full, sums[id], t.key, t.proof)
 		}
 		d.put(e)
 		d.Search(l.o.Search, "event "+itoa(id), full.Content)
