@@ -155,8 +155,10 @@ func TestErasePeerShared(t *testing.T) {
 	for _, thread := range []string{"inbox", "threads/peers/main-bob"} { // guarded like any other event
 		one := " WHERE thread_id = '" + thread + "' AND id = 1"
 		for _, change := range [][2]string{
-			{"content = 'I never said that'", "content = '[erased]'"}, {"source = 'external:' || source", "source = substr(source, 10)"},
-			{"erased_key = 'x' || erased_key", "erased_key = substr(erased_key, 2)"}, {"erased_proof = NULL, prev = sha256, sha256 = erased_proof", ""},
+			{"content = 'I never said that'", "content = '[erased]'"},
+			{"source = 'external:' || source", "source = substr(source, 10)"},
+			{"erased_key = 'x' || erased_key", "erased_key = substr(erased_key, 2)"},
+			{"erased_proof = NULL, prev = sha256, sha256 = erased_proof", ""},
 		} {
 			inDatabase(t, url, "UPDATE event SET "+change[0]+one)
 			if found := check(); len(found) == 0 {

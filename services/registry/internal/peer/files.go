@@ -15,7 +15,9 @@ import (
 
 // row tells whether a file of the agent is a row among several registries: memory is.
 // Sessions are with the runner that keeps them, in this home as far as it is its own.
-func row(c *core.Core, name string) bool { return c.Shared != nil && strings.HasPrefix(name, "memory/") }
+func row(c *core.Core, name string) bool {
+	return c.Shared != nil && strings.HasPrefix(name, "memory/")
+}
 
 // read answers a file of the agent; the cause of one that is missing is fs.ErrNotExist.
 func (f *Found) read(ctx context.Context, c *core.Core, name string) ([]byte, error) {
