@@ -21,10 +21,9 @@ func (l *loader) events(*snapshot.Home) error {
 				s := *e.Subtype
 				full.Subtype = &s
 			}
+			d.Put(full, prev)
 			if proof != nil {
-				d.PutErased(full, sum, key, proof)
-			} else {
-				d.Put(full, prev)
+				d.Events[len(d.Events)-1].Bury(full, sum, key, proof)
 			}
 			d.Search(l.o.Search, "event "+strconv.FormatInt(e.ID, 10), e.Content)
 		})

@@ -55,13 +55,6 @@ func (d *DB) Put(full thread.Event, prev []byte) {
 	d.put(d.hashed(Event{ID: full.ID, CreatedAt: full.CreatedAt, Source: full.Source, Type: full.Type, Subtype: full.Subtype, Plain: true}, full, prev))
 }
 
-// PutErased is Put of one whose content was erased: key and proof are its tomb, and sum
-// is its link.
-func (d *DB) PutErased(full thread.Event, sum []byte, key string, proof []byte) {
-	d.Put(full, nil)
-	d.Events[len(d.Events)-1].bury(full, sum, key, proof)
-}
-
 func (d *DB) put(e Event) {
 	d.byID[e.ID] = len(d.Events)
 	d.Events = append(d.Events, e)
@@ -80,8 +73,9 @@ func (d *DB) hashed(e Event, full thread.Event, prev []byte) Event {
 	return e
 }
 
-// bury lets the tomb vouch: the event's keys were made of what is gone, and so was its link.
-func (e *Event) bury(full thread.Event, sum []byte, key string, proof []byte) {
+// Bury lets the tomb of an erased event vouch, for its keys were made of what is gone, and
+// so was its link, which is sum.
+func (e *Event) Bury(full thread.Event, sum []byte, key string, proof []byte) {
 	e.Key, e.DeliveryKey, e.Said, e.Linked = key, key, full.Hash(nil), [32]byte{}
 	if len(sum) == len(e.Linked) && bytes.Equal(proof, thread.TombProof(full, sum, key)) {
 		e.Linked = [32]byte(sum)
@@ -208,7 +202,7 @@ func (l *loader) events() {
 		e, full := event(id, col)
 		e = d.hashed(e, full, prev[id])
 		if t, ok := tombs[id]; ok {
-			e.bury(full, sums[id], t.key, t.proof)
+			e.Bury(full, sums[id], t.key, t.proof)
 		}
 		d.put(e)
 		d.Search(l.o.Search, "event "+itoa(id), full.Content)
