@@ -9,8 +9,11 @@ func TestShare(t *testing.T) {
 		thread, key string
 		want        bool
 	}{
-		{"threads/peers/main-bob", "u:7:cd:tool:1:1", true}, {"threads/peers/main-bobby", "u:7:cd:tool:1:1", false},
-		{"threads/all", "u:1:ab:tool:1:1", true}, {"threads/all", "u:1:abc:tool:1:1", false}, {"threads/all", "u:11:ab:tool:1:1", false},
+		{"threads/peers/main-bob", "u:7:cd:tool:1:1", true},
+		{"threads/peers/main-bobby", "u:7:cd:tool:1:1", false},
+		{"threads/all", "u:1:ab:tool:1:1", true},
+		{"threads/all", "u:1:abc:tool:1:1", false},
+		{"threads/all", "u:11:ab:tool:1:1", false},
 	} {
 		if got := s.Asked(c.thread, c.key); got != c.want {
 			t.Errorf("question %s of %s: %v", c.key, c.thread, got)
