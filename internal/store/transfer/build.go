@@ -13,6 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -116,9 +117,14 @@ func write(tx *db.Tx, r rows.Row) error {
 		}
 		return err
 	case rows.Event:
-		return errors.Join(
+		err := errors.Join(
 			exec("INSERT INTO events(id, created_at, source, type, subtype, content) VALUES(?,?,?,?,?,?)", v[:6]...),
 			exec("INSERT INTO x_chain(event_id, prev, sha256) VALUES(?,?,?)", v[0], v[6], v[7]))
+		if err == nil && v[9] != nil {
+			err = errors.Join(exec(schema.Tombs), exec("UPDATE x_meta SET format = ?", schema.WithTombs),
+				exec("INSERT INTO x_erased(event_id, key, proof) VALUES(?,?,?)", v[0], v[8], v[9]))
+		}
+		return err
 	case rows.Fate:
 		err := exec("INSERT INTO x_fate(inbox_id, key, thread, fate, at) VALUES(?,?,?,?,?)", v[:5]...)
 		if err == nil && v[3] == "dead" {

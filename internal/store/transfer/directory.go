@@ -14,6 +14,7 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/store/sqlite/snapshot"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/thread"
@@ -150,6 +151,9 @@ func (d *directory) thread(ctx context.Context, th string, tokens map[string]int
 	// What another program wrote last may not be in the chain yet.
 	return c.Do(ctx, false, func(tx *db.Tx) error {
 		if err := tx.ChainForeign(); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(schema.Tombs); err != nil { // of the copy, which may have none
 			return err
 		}
 		if err := d.head(tx, th, emit); err != nil {
