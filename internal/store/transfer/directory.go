@@ -17,6 +17,7 @@ import (
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/store/sqlite/snapshot"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
+	"github.com/theclaw/agents/internal/store/transfer/texts"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -37,7 +38,9 @@ type directory struct {
 // read tells every row of the agent, in the order of the format. It reads copies: the
 // source is not even adopted, repaired or chained.
 func (d *directory) read(ctx context.Context, emit func(rows.Row) error) error {
-	if err := d.files(emit); err != nil {
+	if err := texts.Each(d.path, func(name string, data []byte) error {
+		return emit(rows.Row{Table: rows.File, Values: []any{name, data}})
+	}); err != nil {
 		return err
 	}
 	threads, err := d.threads(ctx)
@@ -84,34 +87,6 @@ func (d *directory) threads(ctx context.Context) (out []string, err error) {
 	}
 	slices.Sort(out)
 	return out, nil
-}
-
-// files are the texts that an agent may have.
-func (d *directory) files(emit func(rows.Row) error) error {
-	names := []string{"IDENTITY.md", "USAGE.md", "config.yaml"}
-	entries, err := os.ReadDir(filepath.Join(d.path, "memory"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("list memory: %w", err)
-	}
-	for _, e := range entries {
-		if name := "memory/" + e.Name(); e.Type().IsRegular() && agentdir.ValidFile(name) == nil {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		data, err := os.ReadFile(filepath.Join(d.path, filepath.FromSlash(name)))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("read file: %w", err)
-		}
-		if err := emit(rows.Row{Table: rows.File, Values: []any{name, append([]byte{}, data...)}}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // tokens are the greatest that the home has granted for the agent.
