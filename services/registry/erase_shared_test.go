@@ -124,6 +124,18 @@ func TestErasePeerShared(t *testing.T) {
 	if must(t, dry, err); len(before) < 5 || len(tablesWith(t, url, bobs)) != len(before) || len(dry.GetThreads()) != 2 || len(dry.GetFiles()) != 2 || len(w.questions("a1")) != 3 {
 		t.Fatalf("counted %v; in %v; questions %q", dry, before, w.questions("a1"))
 	}
+	// One that ends before the inbox has done the rest, and is finished by the next.
+	inDatabase(t, url, "ALTER TABLE event ADD CONSTRAINT ends CHECK (thread_id <> 'inbox' OR content <> '[erased]')")
+	if _, err := w.erase("a1", "bob", true); err == nil {
+		t.Error("erased against a constraint")
+	}
+	if left := tablesWith(t, url, bobs); len(left) != 1 || left["event"] != 2 {
+		t.Errorf("when it ended in between: %v", left)
+	}
+	if found := check(); len(found) > 0 {
+		t.Errorf("found in between %v", found)
+	}
+	inDatabase(t, url, "ALTER TABLE event DROP CONSTRAINT ends")
 	for range 2 { // a repetition changes nothing
 		must(t, must2(other.erase("a1", "bob", true)), nil)
 		if left := tablesWith(t, url, bobs); len(left) > 0 {

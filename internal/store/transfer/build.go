@@ -10,10 +10,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
+	"github.com/theclaw/agents/internal/store/transfer/texts"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -21,7 +22,7 @@ import (
 func (d *directory) put(ctx context.Context, r rows.Row) error {
 	switch r.Table {
 	case rows.File:
-		return d.file(r.Values[0].(string), r.Values[1].([]byte))
+		return texts.Write(d.path, r.Values[0].(string), r.Values[1].([]byte))
 	case rows.Thread:
 		if err := d.next(ctx, r.Thread); err != nil {
 			return err
@@ -40,22 +41,6 @@ func (d *directory) put(ctx context.Context, r rows.Row) error {
 		return nil
 	}
 	return d.flush(ctx)
-}
-
-// file writes a text; one whose name leads elsewhere is refused.
-func (d *directory) file(name string, data []byte) error {
-	if err := agentdir.ValidFile(name); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(filepath.Join(d.path, filepath.FromSlash(name)), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("write file: %w", err)
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
 }
 
 // next ends the thread that is written and begins one.
@@ -116,9 +101,14 @@ func write(tx *db.Tx, r rows.Row) error {
 		}
 		return err
 	case rows.Event:
-		return errors.Join(
+		err := errors.Join(
 			exec("INSERT INTO events(id, created_at, source, type, subtype, content) VALUES(?,?,?,?,?,?)", v[:6]...),
 			exec("INSERT INTO x_chain(event_id, prev, sha256) VALUES(?,?,?)", v[0], v[6], v[7]))
+		if err == nil && v[9] != nil {
+			err = errors.Join(exec(schema.Tombs), exec("UPDATE x_meta SET format = ?", schema.WithTombs),
+				exec("INSERT INTO x_erased(event_id, key, proof) VALUES(?,?,?)", v[0], v[8], v[9]))
+		}
+		return err
 	case rows.Fate:
 		err := exec("INSERT INTO x_fate(inbox_id, key, thread, fate, at) VALUES(?,?,?,?,?)", v[:5]...)
 		if err == nil && v[3] == "dead" {

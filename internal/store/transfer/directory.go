@@ -14,8 +14,10 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/store/sqlite/snapshot"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
+	"github.com/theclaw/agents/internal/store/transfer/texts"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -36,7 +38,9 @@ type directory struct {
 // read tells every row of the agent, in the order of the format. It reads copies: the
 // source is not even adopted, repaired or chained.
 func (d *directory) read(ctx context.Context, emit func(rows.Row) error) error {
-	if err := d.files(emit); err != nil {
+	if err := texts.Each(d.path, func(name string, data []byte) error {
+		return emit(rows.Row{Table: rows.File, Values: []any{name, data}})
+	}); err != nil {
 		return err
 	}
 	threads, err := d.threads(ctx)
@@ -85,34 +89,6 @@ func (d *directory) threads(ctx context.Context) (out []string, err error) {
 	return out, nil
 }
 
-// files are the texts that an agent may have.
-func (d *directory) files(emit func(rows.Row) error) error {
-	names := []string{"IDENTITY.md", "USAGE.md", "config.yaml"}
-	entries, err := os.ReadDir(filepath.Join(d.path, "memory"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("list memory: %w", err)
-	}
-	for _, e := range entries {
-		if name := "memory/" + e.Name(); e.Type().IsRegular() && agentdir.ValidFile(name) == nil {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		data, err := os.ReadFile(filepath.Join(d.path, filepath.FromSlash(name)))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("read file: %w", err)
-		}
-		if err := emit(rows.Row{Table: rows.File, Values: []any{name, append([]byte{}, data...)}}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // tokens are the greatest that the home has granted for the agent.
 func (d *directory) tokens(ctx context.Context) (_ map[string]int64, err error) {
 	out := map[string]int64{}
@@ -150,6 +126,9 @@ func (d *directory) thread(ctx context.Context, th string, tokens map[string]int
 	// What another program wrote last may not be in the chain yet.
 	return c.Do(ctx, false, func(tx *db.Tx) error {
 		if err := tx.ChainForeign(); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(schema.Tombs); err != nil { // of the copy, which may have none
 			return err
 		}
 		if err := d.head(tx, th, emit); err != nil {

@@ -132,8 +132,8 @@ func (t *Table) Values(dest []any) []any {
 var (
 	Thread = &Table{Name: "thread", Columns: columns("uuid, tuple, desired, head int, acked int")}
 	Event  = &Table{
-		Name: "event", Columns: columns("id int, created_at, source, type, subtype null, content, prev bytes, sha256 bytes"), Order: "id",
-		Lite: "SELECT e.id, e.created_at, e.source, e.type, e.subtype, e.content, c.prev, c.sha256 FROM events e JOIN x_chain c ON c.event_id = e.id ORDER BY e.id",
+		Name: "event", Columns: columns("id int, created_at, source, type, subtype null, content, prev bytes, sha256 bytes, erased_key null, erased_proof blob"), Order: "id",
+		Lite: "SELECT e.id, e.created_at, e.source, e.type, e.subtype, e.content, c.prev, c.sha256, t.key, t.proof FROM events e JOIN x_chain c ON c.event_id = e.id LEFT JOIN x_erased t ON t.event_id = e.id ORDER BY e.id",
 	}
 	Fate = &Table{
 		Name: "fate", Columns: columns("inbox_id int, key, thread, fate, at int, error, resolved"), Order: "inbox_id", Inbox: true,
@@ -225,7 +225,13 @@ func (s *Sum) link(r Row) error {
 		e.Subtype = &sub
 	}
 	prev, sha := r.Values[6].([]byte), r.Values[7].([]byte)
-	if got := e.Hash(prev); r.Thread != s.thread || !bytes.Equal(prev, s.prev) || !bytes.Equal(got[:], sha) {
+	got := e.Hash(prev)
+	linked := bytes.Equal(got[:], sha)
+	if proof, ok := r.Values[9].([]byte); ok { // of one that was erased the tomb vouches
+		key, _ := r.Values[8].(string)
+		linked = bytes.Equal(proof, thread.TombProof(e, sha, key))
+	}
+	if r.Thread != s.thread || !bytes.Equal(prev, s.prev) || !linked {
 		return fmt.Errorf("event %d of %s does not match its hash: %w", e.ID, r.Thread, store.ErrCorrupt)
 	}
 	s.prev = sha

@@ -16,7 +16,7 @@ func chain(n int64) []rows.Row {
 	for id := int64(1); id <= n; id++ {
 		e := thread.Event{ID: id, CreatedAt: "2026-01-01T00:00:00.000Z", Source: "s", Type: thread.TypeMessage, Content: "c"}
 		sum := e.Hash(prev)
-		out = append(out, rows.Row{Thread: thread.Inbox, Table: rows.Event, Values: []any{id, e.CreatedAt, e.Source, e.Type, nil, e.Content, prev, sum[:]}})
+		out = append(out, rows.Row{Thread: thread.Inbox, Table: rows.Event, Values: []any{id, e.CreatedAt, e.Source, e.Type, nil, e.Content, prev, sum[:], nil, nil}})
 		prev = sum[:]
 	}
 	return out
@@ -52,6 +52,7 @@ func TestSum(t *testing.T) {
 	for name, change := range map[string]func([]rows.Row) []rows.Row{
 		"another content": func(l []rows.Row) []rows.Row { l[2].Values[5] = "never said"; return l },
 		"a gap":           func(l []rows.Row) []rows.Row { return append(l[:2], l[3]) },
+		"a tomb of none":  func(l []rows.Row) []rows.Row { l[2].Values[8], l[2].Values[9] = "k", []byte("proof"); return l },
 		"of no thread":    func(l []rows.Row) []rows.Row { return l[1:] },
 	} {
 		s := rows.NewSum()

@@ -1,0 +1,61 @@
+// Package texts owns the texts that move with an agent between a directory and a
+// database: settings, identity, usage, and memory.
+//
+// It promises to read and to write only what an agent's directory may hold: a name that
+// leads elsewhere is refused. What else lies in the directory is somebody else's.
+package texts
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/theclaw/agents/internal/agentdir"
+)
+
+// Each tells the texts that are below dir, in the order of their names.
+func Each(dir string, found func(name string, data []byte) error) error {
+	names := []string{"IDENTITY.md", "USAGE.md", "config.yaml"}
+	entries, err := os.ReadDir(filepath.Join(dir, "memory"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("list memory: %w", err)
+	}
+	for _, e := range entries {
+		if name := "memory/" + e.Name(); e.Type().IsRegular() && agentdir.ValidFile(name) == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read file: %w", err)
+		}
+		if err := found(name, append([]byte{}, data...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Write puts a text below dir, on disk when it returns.
+func Write(dir, name string, data []byte) error {
+	if err := agentdir.ValidFile(name); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, filepath.FromSlash(name)), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
