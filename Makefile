@@ -161,9 +161,9 @@ ci: ## everything the merge gate runs, in its order
 # is run by itself, since `go test` is silent about what passes.
 define PROVE
 @mkdir -p $(BIN)
-@go test -c -o $(BIN)/$(notdir $(2)).test ./$(2)
+@go test -c -o $(BIN)/$@$(STORE).test ./$(2)
 @cd $(2) && AGENTD=$(BIN)/agentd TOPOLOGY=$(TOPOLOGY) KILLS=$(KILLS) N=$(N) ROUNDS=$(ROUNDS) SEED=$(SEED) SEEDS=$(SEEDS) MESSAGES=$(MESSAGES) \
-	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) STRIKES=$(STRIKES) TTL=$(TTL) STORE=$(STORE) $(BIN)/$(notdir $(2)).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
+	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) STRIKES=$(STRIKES) TTL=$(TTL) STORE=$(STORE) $(BIN)/$@$(STORE).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
 endef
 
 # A promise whose tests stand with the code: they are run again and counted.
@@ -323,8 +323,8 @@ soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20
 	$(call PROVE,TestSoak,proofs/soak)
 
 # One word list for each size: a target and how big it is.
-PROOFS_CI := 'crash-matrix KILLS=150' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200' 'sim SEEDS=24' \
-	'linearizability HISTORIES=4' 'powerloss N=100' diskfull 'poison N=10' 'long-turn STRIKES=20' \
+PROOFS_CI := 'crash-matrix KILLS=105' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200' 'sim SEEDS=24' \
+	'linearizability HISTORIES=4' 'powerloss N=60' diskfull 'poison N=10' 'long-turn STRIKES=20' \
 	'run-ids KILLS=28' 'lostwake N=20' 'id-reuse N=3' 'ack-rewind N=20' 'outside N=20' sandbox-escape canary \
 	'inject N=60' fuzz-ci outage route-change deliver-dup restore-move 'mutants MUTANTS=10' \
 	'cluster DURATION=5s KILL_EVERY=2s' 'streams DURATION=5s KILL_EVERY=2s' \
@@ -354,7 +354,7 @@ PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUND
 
 .PHONY: proofs-ci
 proofs-ci: ## every proof in the size of the merge gate (minutes)
-	@go run ./proofs/record $(PROOFS_CI)
+	@go run ./proofs/record -jobs 2 $(PROOFS_CI)
 
 .PHONY: proofs
 proofs: ## every proof in the size of a nightly run (a third of an hour); writes docs/reliability.md

@@ -19,10 +19,11 @@ import (
 const (
 	// markAgentd makes the test binary be agentd.
 	markAgentd = "THECLAW_TEST_AGENTD"
-	// failpoint is "label:hit[:stop|:say]": at that hit of the label the process
-	// kills itself with SIGKILL, or stops itself, or only says so. Only the test
-	// binary knows it.
+	// failpoint is "label:hit[:stop|:say|:panic]": at that hit of the label the process
+	// kills itself with SIGKILL, or stops itself, or only says so, or panics with the
+	// text of panics. Only the test binary knows it.
 	failpoint = "THECLAW_FAILPOINT"
+	panics    = "THECLAW_PANIC"
 )
 
 func TestMain(m *testing.M) {
@@ -50,13 +51,16 @@ func arm(spec string) {
 	if err != nil {
 		panic("failpoint " + spec + ": " + err.Error())
 	}
-	sig := map[string]syscall.Signal{"": syscall.SIGKILL, "stop": syscall.SIGSTOP, "say": 0}[what]
+	sig := map[string]syscall.Signal{"": syscall.SIGKILL, "stop": syscall.SIGSTOP, "say": 0, "panic": 0}[what]
 	var hits atomic.Int64
 	fault.SetPoint(func(l string) {
 		if l != label || hits.Add(1) != at {
 			return
 		}
 		fmt.Fprintln(os.Stderr, "failpoint", spec)
+		if what == "panic" {
+			panic(os.Getenv(panics))
+		}
 		_ = syscall.Kill(os.Getpid(), sig)
 		if sig == syscall.SIGKILL {
 			select {} // the signal is on its way; nothing may happen any more

@@ -125,7 +125,7 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 		Address: w.address, TTL: e.ttl, Grace: e.grace, ProvidersFile: filepath.Join(e.home, "providers.yaml"),
 		Sandbox: sandbox.Options{Forbidden: []string{e.homeDir.RunDir(), e.homeDir.TLSDir(), e.options.tls, e.homeDir.AuditDir()}},
 	}, runner.Deps{
-		Registry: w.calls, Holder: w.holder.ID(), Getenv: e.getenv, Abort: e.abort,
+		Registry: w.calls, Holder: w.holder.ID(), Getenv: e.getenv, Abort: e.abort, Redactor: e.redactor,
 		Trace:   e.traced[name].Tracer,
 		Metrics: obs.NewRunnerMetrics(e.metrics), Logger: e.log.With("service", "runner"),
 	})

@@ -10,9 +10,10 @@ import (
 
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/world"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// Issue's row: the working directory belongs to the agent. What a tool wrote on one
+// The working directory belongs to the agent. What a tool wrote on one
 // machine is read by a tool on another after kill -9 of the first, with its modes,
 // links and deletions; what is too large stays where it is, and the model is told.
 func TestWorkdirMoves(t *testing.T) {
@@ -92,5 +93,12 @@ func TestWorkdirMoves(t *testing.T) {
 	runner("runner-3")
 	if got := do("cat of-all"); !strings.Contains(got, "one") {
 		t.Errorf("shared: %s", got)
+	}
+	// Who removes the agent removes that too.
+	if _, err := c.Agents.DeleteAgent(t.Context(), &registryv1.DeleteAgentRequest{AgentId: "a1", Force: true}); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(shared); err != nil || len(left) != 0 {
+		t.Errorf("left of it: %v, %v", left, err)
 	}
 }

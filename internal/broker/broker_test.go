@@ -85,7 +85,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// Issue 7.3: any other method, any other field, too much of anything is refused, and
+// Any other method, any other field, too much of anything is refused, and
 // nobody is asked about it.
 func TestRefused(t *testing.T) {
 	b := open(t, workdir(t), func(context.Context, broker.Request) (string, error) {

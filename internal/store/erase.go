@@ -27,8 +27,7 @@ type PeerShare struct {
 	Open    int64    // messages without an end, replies not delivered, dead letters
 }
 
-// Eraser is what an engine can do beside the contract: forget what a peer said and
-// was told. An engine without it keeps everything, and says so.
+// Eraser forgets what a peer said and was told.
 //
 // An erased event keeps its id, time, source and type, so that whoever counts, reads
 // or acknowledges is not disturbed; its content is [Erased]. The chain still holds:
@@ -38,8 +37,9 @@ type PeerShare struct {
 type Eraser interface {
 	// Share answers what of a thread is a peer's.
 	Share(ctx context.Context, r Ref, q PeerQuery) (PeerShare, error)
-	// Erase forgets it: contents, arguments, results and errors. Its bytes are gone
-	// from the thread's files when it returns nil. It may be repeated, and
-	// finishes then what a killed one left.
+	// Erase forgets it: contents, arguments, results and errors. In files of our own
+	// its bytes are gone when it returns nil. It may be repeated, and finishes then
+	// what a killed one left. That the agent is at rest is seen to by a registry that
+	// is alone; an engine for several refuses with LEASE_HELD while it is not.
 	Erase(ctx context.Context, r Ref, s PeerShare) error
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/theclaw/agents/internal/store/beside"
 )
 
 // What belongs to no thread and is kept all the same: what was asked of people, and
@@ -36,6 +38,9 @@ type Approvals interface {
 	Approval(ctx context.Context, id, agent, key string) (Approval, bool, error)
 	// Approvals answers questions after an id, of one agent or all, in one state or any.
 	Approvals(ctx context.Context, after, agent, state string, limit int) ([]Approval, error)
+	// ErasePeer forgets what is kept of a peer beside threads: questions, and whatever
+	// else of the share lies with them. It may be repeated, and refuses as Erase does.
+	ErasePeer(ctx context.Context, agent string, s beside.Share) error
 }
 
 // Used is what an agent, or with a peer that peer's part of it, used in a day.

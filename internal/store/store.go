@@ -257,6 +257,7 @@ type Engine interface {
 	Memories
 	Deliveries
 	Pruner
+	Eraser
 	Close() error
 }
 

@@ -88,7 +88,7 @@ func (o *office) sockets() []os.DirEntry {
 	return list
 }
 
-// S0-21, issue 7.3: admin makes an agent from its sandbox, after the owner has said
+// S0-21: admin makes an agent from its sandbox, after the owner has said
 // yes to exactly that one; after a no there is none, and the program reads why.
 func TestAdminMakesAgents(t *testing.T) {
 	o := newOffice(t)

@@ -1,9 +1,10 @@
 // Command record runs proofs one after the other, each as `make TARGET SIZE=n`,
 // and keeps what they print.
 //
-//	record [-page FILE] 'crash-matrix KILLS=150' 'zombie N=20' ...
+//	record [-page FILE] [-jobs N] 'crash-matrix KILLS=150' 'zombie N=20' ...
 //
-// A proof that fails stops nobody behind it: the whole list is run, what failed
+// With -jobs, N of them run at once, and what each prints comes when it has ended: most
+// of them wait for processes that start, so two take little more time than one. A proof that fails stops nobody behind it: the whole list is run, what failed
 // is said again at the end, and the exit code is 1. With -page, and only when
 // all of them passed, the part of FILE between the two marks is written anew as
 // a table of what came out; the words around it stay.
@@ -11,6 +12,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -21,6 +23,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -41,6 +44,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("record", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	page := flags.String("page", "", "page whose table is written anew")
+	jobs := flags.Int("jobs", 1, "how many run at once")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -48,9 +52,13 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "Error: no proof is named - say for instance: record 'zombie N=20'")
 		return 2
 	}
+	if *jobs < 1 {
+		fmt.Fprintln(stderr, "Error: -jobs is less than 1 - say how many run at once")
+		return 2
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	proofs, failed := runAll(ctx, flags.Args(), stdout, stderr)
+	proofs, failed := runAll(ctx, flags.Args(), *jobs, stdout, stderr)
 	if len(failed) > 0 {
 		fmt.Fprintf(stderr, "Error: %d of %d proofs failed: %s - run each by itself; a printed SEED replays it\n",
 			len(failed), flags.NArg(), strings.Join(failed, ", "))
@@ -65,17 +73,42 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func runAll(ctx context.Context, commands []string, stdout, stderr io.Writer) (proofs []proof, failed []string) {
-	for _, c := range commands {
-		if ctx.Err() != nil {
-			failed = append(failed, c+" (not run)")
-			continue
-		}
-		p := run(ctx, c, stdout, stderr)
-		fmt.Fprintf(stdout, "%5.0fs  make %s\n", p.took.Seconds(), c)
-		proofs = append(proofs, p)
-		if p.err != nil {
-			failed = append(failed, c)
+// runAll runs the list, jobs at once, and answers in its order.
+func runAll(ctx context.Context, commands []string, jobs int, stdout, stderr io.Writer) (proofs []proof, failed []string) {
+	proofs = make([]proof, len(commands))
+	room := make(chan struct{}, jobs)
+	var all sync.WaitGroup
+	var tell sync.Mutex // one speaks at a time
+	for i, c := range commands {
+		room <- struct{}{}
+		all.Go(func() {
+			defer func() { <-room }()
+			if ctx.Err() != nil {
+				proofs[i] = proof{command: c, err: ctx.Err()}
+				return
+			}
+			if jobs == 1 {
+				proofs[i] = run(ctx, c, stdout, stderr)
+				fmt.Fprintf(stdout, "%5.0fs  make %s\n", proofs[i].took.Seconds(), c)
+				return
+			}
+			var out, errs bytes.Buffer
+			proofs[i] = run(ctx, c, &out, &errs)
+			tell.Lock()
+			defer tell.Unlock()
+			_, _ = io.Copy(stdout, &out)
+			_, _ = io.Copy(stderr, &errs)
+			fmt.Fprintf(stdout, "%5.0fs  make %s\n", proofs[i].took.Seconds(), c)
+		})
+	}
+	all.Wait()
+	for _, p := range proofs {
+		switch {
+		case p.err == nil:
+		case p.took == 0:
+			failed = append(failed, p.command+" (not run)")
+		default:
+			failed = append(failed, p.command)
 		}
 	}
 	return proofs, failed

@@ -58,11 +58,16 @@ func (w *world) remove(id string, force bool) (*registryv1.DeleteAgentResponse, 
 }
 
 // lived makes an agent with something everywhere: words of a peer in both directions, a
-// question, counts, memory, files, an inbox elsewhere if it says so.
-func (w *world) lived(id string) {
+// question, counts, memory, files, a working directory among those of all runners.
+func (w *world) lived(id, shared string) {
 	w.Helper()
 	w.create(id)
 	w.config(id, "quota.messages_per_day", "100")
+	w.config(id, "workdir.shared", shared)
+	for _, of := range []string{id, "another"} {
+		must(w.T, 0, os.MkdirAll(filepath.Join(shared, of, "deep"), 0o700))
+		must(w.T, 0, os.WriteFile(filepath.Join(shared, of, "deep", "file"), []byte(canary), 0o600))
+	}
 	w.push(id, canary, "I say "+canary, "")
 	ctx := w.leased(id, "r9")
 	q := question("k", canary, 0)
@@ -98,7 +103,8 @@ func (w *world) held(resource string) *registryv1.Lease {
 func TestDeleteAgent(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	w := newWorld(t, filepath.Join(t.TempDir(), "h"), registry.Config{}, func(d *registry.Deps) { d.Metrics = obs.NewRegistryMetrics(metrics) })
-	w.lived("goner")
+	shared := t.TempDir()
+	w.lived("goner", shared)
 	w.create("a2")
 	w.push("a2", "carol", "hello", "")
 
@@ -139,6 +145,9 @@ func TestDeleteAgent(t *testing.T) {
 
 	if left := anywhere(t, w.home, canary); len(left) != 0 {
 		t.Errorf("still in %q", left)
+	}
+	if left := anywhere(t, shared, canary); !slices.Equal(left, []string{"another/deep/file"}) {
+		t.Errorf("among the working directories of all runners: %q", left)
 	}
 	for _, name := range anywhere(t, w.home, "goner") {
 		if !strings.HasPrefix(name, "registry.db") { // the tokens of its leases
@@ -201,7 +210,8 @@ func private(t *testing.T, dir string) {
 func TestDeleteAgentKilled(t *testing.T) {
 	homes := map[string]string{}
 	w := newWorld(t, filepath.Join(t.TempDir(), "h"), registry.Config{})
-	w.lived("goner")
+	shared := t.TempDir()
+	w.lived("goner", shared)
 	w.create("a2")
 	w.push("a2", "carol", "hello", "")
 	w.stopAgent("goner")
@@ -227,6 +237,9 @@ func TestDeleteAgentKilled(t *testing.T) {
 	}
 	for label, home := range homes {
 		private(t, home)
+		if label != "remove:cleared" {
+			must(t, 0, os.MkdirAll(filepath.Join(shared, "goner"), 0o700))
+		}
 		next := newWorld(t, home, registry.Config{})
 		_, err := next.agents.GetAgent(t.Context(), &registryv1.GetAgentRequest{AgentId: "goner"})
 		found := anywhere(t, home, canary)
@@ -239,6 +252,9 @@ func TestDeleteAgentKilled(t *testing.T) {
 		}
 		if _, err := next.agents.GetAgent(t.Context(), &registryv1.GetAgentRequest{AgentId: "a2"}); err != nil {
 			t.Errorf("%s: the other one: %v", label, err)
+		}
+		if left, err := os.ReadDir(shared); err != nil || len(left) != map[bool]int{true: 2, false: 1}[label == "before"] {
+			t.Errorf("%s: among the working directories of all runners: %v, %v", label, left, err)
 		}
 		next.sound()
 		next.stop()

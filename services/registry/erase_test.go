@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,9 +44,19 @@ func (w *world) reply(agent, words string) {
 }
 
 // holding lists the files below the agent's directory that hold words.
-func (w *world) holding(agent, words string) (names []string) {
+func (w *world) holding(agent, words string) []string {
 	w.Helper()
-	root := filepath.Join(w.home, "agents", agent)
+	return w.below(filepath.Join(w.home, "agents", agent), words)
+}
+
+// inHome lists those of the whole home but for the audit log, which keeps what was run.
+func (w *world) inHome(words string) []string {
+	w.Helper()
+	return slices.DeleteFunc(w.below(w.home, words), func(name string) bool { return strings.Contains(name, "audit") })
+}
+
+func (w *world) below(root, words string) (names []string) {
+	w.Helper()
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/sandbox"
 )
@@ -66,10 +67,13 @@ type Deps struct {
 	// Getenv answers for the environment: provider keys and defaults.
 	Getenv func(string) string
 	// Abort, when closed, ends a drain at once; nil never does.
-	Abort   <-chan struct{}
-	Metrics *obs.RunnerMetrics
-	Trace   *tracing.Tracer // nil: no traces
-	Logger  *slog.Logger
+	Abort <-chan struct{}
+	// Redactor is that of the Logger: it is told each key of a provider before it is
+	// used; nil: nobody is.
+	Redactor *redact.Redactor
+	Metrics  *obs.RunnerMetrics
+	Trace    *tracing.Tracer // nil: no traces
+	Logger   *slog.Logger
 }
 
 func (c Config) withDefaults() Config {

@@ -59,6 +59,9 @@ func New(c Config, d Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load providers: %w", err)
 	}
+	if d.Redactor != nil {
+		settings.Tell = d.Redactor.Add
+	}
 	s := &Service{
 		cfg: c, deps: d,
 		agents: registrypb.NewAgentServiceClient(d.Registry), threads: registrypb.NewThreadServiceClient(d.Registry),

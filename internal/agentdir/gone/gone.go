@@ -4,8 +4,9 @@
 //	agents/<id> --Put--> agents/.<id>.gone-<random> --Clear--> (absent)
 //
 // It promises that an agent is there whole or not at all, and that what a killed process
-// left can be found (Left) and cleared. Who may remove an agent, and what else is kept
-// of it, is the registry's.
+// left can be found (Left) and cleared, with what lies elsewhere by its settings: its
+// inbox, and its working directory among those that all runners have. Who may remove an
+// agent, and what else is kept of it, is the registry's.
 package gone
 
 import (
@@ -72,45 +73,76 @@ func Left(h *agentdir.Home) ([]Dir, error) {
 	return out, agentdir.Fault(err)
 }
 
-// Clear removes what was put away, and its inbox where that lies elsewhere. It may be
-// repeated.
+// Clear removes what was put away, and what lies elsewhere of it. It may be repeated.
 func Clear(h *agentdir.Home, g Dir) error {
 	agents, err := os.OpenRoot(h.AgentsDir())
 	if err != nil {
 		return agentdir.Fault(err)
 	}
 	defer func() { _ = agents.Close() }()
-	// The settings say where the inbox is, so they go last.
-	if err := clearInbox(h, agents, g); err != nil {
-		return agentdir.Fault(fmt.Errorf("remove the inbox of agent %s: %w", g.Agent, err))
+	// The settings say where the rest is, so they go last. By none, or none that are
+	// right, nothing was ever put elsewhere.
+	if data, err := agents.ReadFile(g.Name + "/config.yaml"); err == nil {
+		if a, err := h.Judge(g.Agent, data); err == nil {
+			if err := clearInbox(a); err != nil {
+				return agentdir.Fault(fmt.Errorf("remove the inbox of agent %s: %w", g.Agent, err))
+			}
+			// What is there when the name is in use again is of another agent.
+			if _, err := agents.Lstat(g.Agent); errors.Is(err, fs.ErrNotExist) {
+				if err := Workdir(a); err != nil {
+					return err
+				}
+			}
+		}
 	}
-	err = agents.RemoveAll(g.Name)
+	return agentdir.Fault(remove(agents, g.Name))
+}
+
+// Workdir removes an agent's working directory from those that all runners have
+// (workdir.shared), if this machine has them. It may be repeated. Errors: READ_ONLY.
+func Workdir(a *agentdir.Agent) error {
+	shared := a.Config.Workdir.Shared
+	if shared == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(shared)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = errors.Join(remove(root, a.ID), root.Close())
+	}
+	switch {
+	case errors.Is(err, fs.ErrPermission): // it belongs to the user of the runners
+		return fault.Wrap(fault.New(codes.FailedPrecondition, fault.ReadOnly, "the registry may not remove "+filepath.Join(shared, a.ID),
+			"remove it yourself"), err)
+	case err != nil:
+		return agentdir.Fault(fmt.Errorf("remove the shared working directory of agent %s: %w", a.ID, err))
+	}
+	return nil
+}
+
+// remove takes a directory away for good. A link goes, and what it leads to stays.
+func remove(root *os.Root, name string) error {
+	err := root.RemoveAll(name)
 	if errors.Is(err, fs.ErrPermission) { // a program took the right to write from a directory of its own
-		_ = fs.WalkDir(agents.FS(), g.Name, func(name string, e fs.DirEntry, _ error) error {
+		_ = fs.WalkDir(root.FS(), name, func(name string, e fs.DirEntry, _ error) error {
 			if e != nil && e.IsDir() {
-				_ = agents.Chmod(name, 0o700)
+				_ = root.Chmod(name, 0o700)
 			}
 			return nil
 		})
-		err = agents.RemoveAll(g.Name)
+		err = root.RemoveAll(name)
 	}
 	if err == nil {
-		err = safefile.SyncDir(agents, ".")
+		err = safefile.SyncDir(root, ".")
 	}
-	return agentdir.Fault(err)
+	return err
 }
 
 // clearInbox removes the thread's own files from a directory that its owner chose;
 // others in there are not ours.
-func clearInbox(h *agentdir.Home, agents *os.Root, g Dir) error {
-	data, err := agents.ReadFile(g.Name + "/config.yaml")
-	if err != nil {
-		return nil // without settings it is where it always is
-	}
-	a, err := h.Judge(g.Agent, data)
-	if err != nil {
-		return nil // no registry has opened another place by these
-	}
+func clearInbox(a *agentdir.Agent) error {
 	path := a.Inbox()
 	if rel, err := filepath.Rel(a.Path, path); err == nil && filepath.IsLocal(rel) {
 		return nil

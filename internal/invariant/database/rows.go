@@ -11,9 +11,10 @@ import (
 // events reads events with their links, which stand in the same row.
 func (l *loader) events(*snapshot.Home) error {
 	var e thread.Event
-	var prev, sum []byte
-	return l.rows("event", "id, created_at, source, type, subtype, content, prev, sha256", "id",
-		[]any{&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &prev, &sum}, func(d *snapshot.DB) {
+	var prev, sum, proof []byte
+	var key string
+	return l.rows("event", "id, created_at, source, type, subtype, content, prev, sha256, COALESCE(erased_key, ''), erased_proof", "id",
+		[]any{&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &prev, &sum, &key, &proof}, func(d *snapshot.DB) {
 			d.Links = append(d.Links, snapshot.Link{ID: e.ID, Prev: append([]byte{}, prev...), Sum: append([]byte{}, sum...)})
 			full := e
 			if e.Subtype != nil {
@@ -21,6 +22,9 @@ func (l *loader) events(*snapshot.Home) error {
 				full.Subtype = &s
 			}
 			d.Put(full, prev)
+			if proof != nil {
+				d.Events[len(d.Events)-1].Bury(full, sum, key, proof)
+			}
 			d.Search(l.o.Search, "event "+strconv.FormatInt(e.ID, 10), e.Content)
 		})
 }

@@ -73,6 +73,15 @@ func (d *DB) hashed(e Event, full thread.Event, prev []byte) Event {
 	return e
 }
 
+// Bury lets the tomb of an erased event vouch, for its keys were made of what is gone, and
+// so was its link, which is sum.
+func (e *Event) Bury(full thread.Event, sum []byte, key string, proof []byte) {
+	e.Key, e.DeliveryKey, e.Said, e.Linked = key, key, full.Hash(nil), [32]byte{}
+	if len(sum) == len(e.Linked) && bytes.Equal(proof, thread.TombProof(full, sum, key)) {
+		e.Linked = [32]byte(sum)
+	}
+}
+
 func (d *DB) damage(table string, err error) {
 	if table != "" {
 		d.Unread[table] = true
@@ -193,11 +202,7 @@ func (l *loader) events() {
 		e, full := event(id, col)
 		e = d.hashed(e, full, prev[id])
 		if t, ok := tombs[id]; ok {
-			// Its keys were made of what is gone, and so was its link: the tomb vouches.
-			e.Key, e.DeliveryKey, e.Said, e.Linked = t.key, t.key, full.Hash(nil), [32]byte{}
-			if sum := sums[id]; len(sum) == len(e.Linked) && bytes.Equal(t.proof, thread.TombProof(full, sum, t.key)) {
-				e.Linked = [32]byte(sum)
-			}
+			e.Bury(full, sums[id], t.key, t.proof)
 		}
 		d.put(e)
 		d.Search(l.o.Search, "event "+itoa(id), full.Content)

@@ -83,20 +83,22 @@ func New(secrets ...string) *Redactor {
 
 // Add registers secret values. Each is also found in its base64, URL-escaped and
 // quoted forms, because request bodies and error texts carry it so. Values under
-// six bytes are ignored.
+// six bytes are ignored; to add one again costs next to nothing.
 func (r *Redactor) Add(secrets ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	more := false
 	for _, s := range secrets {
-		if len(s) < minSecret {
+		if len(s) < minSecret || slices.Contains(r.secrets, s) {
 			continue
 		}
+		more = true
 		quoted := strconv.Quote(s)
 		r.secrets = append(r.secrets, s,
 			base64.StdEncoding.EncodeToString([]byte(s)), base64.RawURLEncoding.EncodeToString([]byte(s)),
 			url.QueryEscape(s), url.PathEscape(s), quoted[1:len(quoted)-1])
 	}
-	if len(r.secrets) == 0 {
+	if !more {
 		return
 	}
 	// Longest first: a secret that begins with another one must go as a whole.

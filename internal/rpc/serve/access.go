@@ -59,7 +59,7 @@ func (c *chain) accessStream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 func (c *chain) admit(ctx context.Context, method string, req any) error {
 	err := c.access(ctx, method)
 	if err == nil && c.rate != nil {
-		err = c.rate.take(rpc.CallFrom(ctx).Identity)
+		err = c.rate.Take(rpc.CallFrom(ctx).Identity)
 	}
 	switch {
 	case c.o.Audit == nil:

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/serve/rate"
 )
 
 // chain holds what the interceptors share. Each interceptor has its own file.
@@ -19,7 +20,7 @@ type chain struct {
 	draining context.Context // done when the drain begins
 	local    bool            // a Unix socket: the peer's user id is known
 	validate *validator
-	rate     *rate // nil: none
+	rate     *rate.Limit // nil: none
 }
 
 // stream gives a stream another context and a check of each received message.

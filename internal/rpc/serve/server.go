@@ -22,6 +22,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/rpc/serve/attend"
+	"github.com/theclaw/agents/internal/rpc/serve/rate"
 	"github.com/theclaw/agents/internal/rpc/socket"
 )
 
@@ -30,6 +31,10 @@ const (
 	slowCall     = time.Second
 	// Local callers hold many long polls on one connection; outside ones get few.
 	localStreams, outsideStreams = 1000, 100
+	// What one identity may call over TCP: a worker makes a handful of calls for a
+	// message, so this is thousands of messages a second; a loop that calls without
+	// end is slowed down to it.
+	outsideRate, outsideBurst = 10_000, 20_000 // calls a second, and at once
 	// workers are goroutines that keep their stacks from call to call; a call that
 	// finds none, because streams stay on them, gets a new one.
 	workers = 64
@@ -112,7 +117,7 @@ func New(o Options) (*Server, error) {
 	draining, drain := context.WithCancel(context.Background()) // ends with the server, not with a caller
 	c := &chain{o: o, draining: draining, local: local, validate: newValidator()}
 	if o.Creds != nil {
-		c.rate = newRate(outsideRate, outsideBurst)
+		c.rate = rate.New(outsideRate, outsideBurst)
 	}
 	s := &Server{o: o, health: health.NewServer(), drain: drain, grpc: grpc.NewServer(c.options(metrics)...)}
 	for _, register := range o.Services {

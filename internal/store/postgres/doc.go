@@ -17,7 +17,7 @@
 //
 //	Engine -> shard (which database) -> schema (its tables)
 //	   +-----> unit (transaction, fence, events, chain)
-//	   +-----> inbox, journal, outbox, consumer, memory, prune
+//	   +-----> inbox, journal, outbox, consumer, memory, prune, erase
 //	   +-----> leases, agents, home (tables that belong to no thread)
 //
 // A commit whose answer is lost with the connection is ErrIO: the caller repeats the

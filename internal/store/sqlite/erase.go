@@ -8,8 +8,6 @@ import (
 	"github.com/theclaw/agents/internal/store/sqlite/erase"
 )
 
-var _ store.Eraser = (*Engine)(nil)
-
 // Share answers what of a thread is a peer's.
 func (e *Engine) Share(ctx context.Context, r store.Ref, q store.PeerQuery) (store.PeerShare, error) {
 	return view(ctx, e, r, func(tx *db.Tx) (store.PeerShare, error) { return erase.Share(tx, r.IsInbox(), q) })

@@ -249,7 +249,7 @@ func (m Move) unless(err error) error {
 func (m Move) putAway() (string, error) {
 	fault.Point("transfer:before-put-away")
 	from := m.Home.AgentDir(m.Agent)
-	to := filepath.Join(m.Home.AgentsDir(), "."+m.Agent+".moved-"+time.Now().UTC().Format("20060102T150405Z"))
+	to := filepath.Join(m.Home.AgentsDir(), "."+m.Agent+".moved-"+time.Now().UTC().Format("20060102T150405.000000000Z"))
 	err := os.Rename(from, to)
 	if err == nil {
 		err = syncDir(m.Home.AgentsDir())

@@ -193,7 +193,7 @@ func files(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// Issue's row: migrate-store there and back has the same hashes and the same answers,
+// A migrate-store there and back has the same hashes and the same answers,
 // and the source is as it was until it is confirmed.
 func TestThereAndBack(t *testing.T) {
 	w := newWorld(t)

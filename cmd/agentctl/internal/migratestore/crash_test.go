@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(max(code, fault.ExitCode(e.Close())))
 }
 
-// Issue's row: kill -9 of the process in the middle of a move, wherever it is, then the
+// A kill -9 of the process in the middle of a move, wherever it is, then the
 // same command again: the agent is there whole, with the same hashes, there and back.
 func TestKilledMoves(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "home")

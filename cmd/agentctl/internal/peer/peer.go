@@ -103,9 +103,10 @@ func eraseCommand(e *command.Env) *cobra.Command {
 		Short: "Forget what one peer of an agent said and was told",
 		Long: `Say what agent ID keeps of one peer, and with --yes erase it: the contents of the
 peer's messages and of the replies, arguments and results of what the agent did for
-them, the peer's memory and sessions. Ids, times and sources of events stay, so that
-other programs go on reading; the chains of hashes stay verifiable. The bytes are gone
-from the databases and from events.jsonl when the command ends.
+them, the peer's memory and sessions, and what people were asked for it. Ids, times and
+sources of events stay, so that other programs go on reading; the chains of hashes stay
+verifiable. On one machine the bytes are gone from the databases and from events.jsonl
+when the command ends; with PostgreSQL the rows are, and the server clears its pages.
 
 The agent must be stopped, and nothing of the peer's may wait, be undelivered, or be
 a dead letter. Not reached are backups, the audit log, workdir/, memory/agent.md and

@@ -22,14 +22,20 @@ type EventStep struct {
 func Event(id int64) *EventStep { return &EventStep{id: id} }
 
 // Load reads it.
-func (s *EventStep) Load(tx *unit.Tx) { tx.Event(s.id, &s.Out, &s.found) }
+func (s *EventStep) Load(tx *unit.Tx) {
+	e := &s.Out
+	tx.One("SELECT "+unit.Columns+", COALESCE(erased_key, '') FROM event WHERE agent_id = $1 AND thread_id = $2 AND id = $3", []any{s.id}, &s.found,
+		&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &s.Key)
+}
 
-// Decide names it.
+// Decide names it; one that was erased keeps the key that was made of its content.
 func (s *EventStep) Decide(_ context.Context, tx *unit.Tx) error {
 	if !s.found {
 		return store.ErrNoTurn
 	}
-	s.Key = s.Out.Key(tx.UUID)
+	if s.Key == "" {
+		s.Key = s.Out.Key(tx.UUID)
+	}
 	return nil
 }
 

@@ -19,13 +19,14 @@ type VerifyStep struct {
 
 // Load reads and checks the events in order.
 func (s *VerifyStep) Load(tx *Tx) {
-	tx.Read("SELECT "+Columns+", prev, sha256 FROM event WHERE agent_id = $1 AND thread_id = $2 ORDER BY id", nil, func(scan func(...any) error) error {
+	tx.Read("SELECT "+Columns+", prev, sha256, COALESCE(erased_key, ''), erased_proof FROM event WHERE agent_id = $1 AND thread_id = $2 ORDER BY id", nil, func(scan func(...any) error) error {
 		var e thread.Event
-		var prev, sum []byte
-		if err := scan(&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &prev, &sum); err != nil {
+		var prev, sum, proof []byte
+		var key string
+		if err := scan(&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &prev, &sum, &key, &proof); err != nil {
 			return err
 		}
-		if got := e.Hash(prev); !bytes.Equal(prev, s.prev) || !bytes.Equal(got[:], sum) {
+		if !bytes.Equal(prev, s.prev) || !linked(e, prev, sum, key, proof) {
 			return fmt.Errorf("event %d does not match its hash: %w", e.ID, store.ErrCorrupt)
 		}
 		s.prev, s.last = sum, e.ID
@@ -41,4 +42,14 @@ func (s *VerifyStep) Decide(_ context.Context, tx *Tx) error {
 		return fmt.Errorf("the thread ends with event %d, and its head is %d: %w", s.last, tx.Head, store.ErrCorrupt)
 	}
 	return nil
+}
+
+// linked tells whether e is what its link says: the event itself, or what was left of
+// one that was erased.
+func linked(e thread.Event, prev, sum []byte, key string, proof []byte) bool {
+	if proof != nil {
+		return bytes.Equal(proof, thread.TombProof(e, sum, key))
+	}
+	got := e.Hash(prev)
+	return bytes.Equal(got[:], sum)
 }

@@ -312,24 +312,37 @@ func settingsStamp(home *agentdir.Home, dir agentdir.Dir) string {
 	return stamp(dir.Path+"/config.yaml", home.DefaultsFile())
 }
 
-// Stamp is what the files of a database look like from outside; equal stamps
-// mean that nobody has written since.
+// Stamp is what the files of a database look like from outside; equal stamps mean that
+// nobody has written since the first was taken.
 func Stamp(dir string) string { return stamp(dir+"/events.db", dir+"/events.db-wal") }
 
-// stamp is asked for several times per message.
+// tick is more than the step in which file systems tell when a file was written.
+const tick = 20 * time.Millisecond
+
+var early atomic.Uint64 // stamps that were taken too soon
+
+// stamp is asked for several times per message. One that is taken within a tick of the
+// last write equals no other, because a second write in that tick would not show.
 func stamp(paths ...string) string {
 	var buf [64]byte
 	b := buf[:0]
+	var newest int64
 	for _, path := range paths {
 		var st unix.Stat_t
 		if unix.Stat(path, &st) != nil {
 			b = append(b, "-;"...)
 			continue
 		}
-		b = strconv.AppendInt(b, time.Unix(st.Mtim.Unix()).UnixNano(), 36)
+		at := time.Unix(st.Mtim.Unix()).UnixNano()
+		newest = max(newest, at)
+		b = strconv.AppendInt(b, at, 36)
 		b = append(b, '.')
 		b = strconv.AppendInt(b, st.Size, 36)
 		b = append(b, ';')
+	}
+	if ago := time.Now().UnixNano() - newest; ago < int64(tick) && ago > -int64(tick) {
+		b = append(b, '!')
+		b = strconv.AppendUint(b, early.Add(1), 36)
 	}
 	return string(b)
 }

@@ -10,6 +10,9 @@ const (
 	maxHints = 1024
 	// linger is how long one is listened for who does not ask.
 	linger = 10 * time.Second
+	// trusted is how long hints are enough for one who asks again and again, and is
+	// answered each time: one may be lost, and who it was about shall not starve.
+	trusted = 2 * time.Second
 )
 
 // Hints tells those who wait for work where there may be some, when the list of it is
@@ -34,6 +37,7 @@ type Listener struct {
 	ask  Ask
 	busy bool
 	left time.Time // when it was busy last
+	seen time.Time // when it was to look at everything last
 }
 
 // Ask is a question for work, as far as it matters here.
@@ -43,8 +47,9 @@ type Ask struct {
 }
 
 // Listen makes a listener for a question. Its first hint is to look at everything,
-// unless its holder has asked here before and has as much room as then; a question that
-// is asked again looks at everything too, for the answer it has missed.
+// unless its holder has asked here before, has as much room as then, and has looked at
+// everything of late; a question that is asked again looks at everything too, for the
+// answer it has missed.
 func (h *Hints) Listen(a Ask) *Listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,7 +67,7 @@ func (h *Hints) Listen(a Ask) *Listener {
 		l = &Listener{of: h, wake: make(chan struct{}, 1), agents: map[string]struct{}{}, all: true}
 		h.listeners[l], h.kept[a.Holder] = struct{}{}, l
 	}
-	l.all = l.all || l.ask.ID == a.ID || l.ask.Room != a.Room
+	l.all = l.all || l.ask.ID == a.ID || l.ask.Room != a.Room || time.Since(l.seen) > trusted
 	l.ask, l.busy = a, true
 	return l
 }
@@ -116,7 +121,9 @@ func (l *Listener) Take() (agents []string, any bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	any = l.all || len(l.agents) > 0
-	if !l.all {
+	if l.all {
+		l.seen = time.Now()
+	} else {
 		agents = make([]string, 0, len(l.agents))
 		for a := range l.agents {
 			agents = append(agents, a)

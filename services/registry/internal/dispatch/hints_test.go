@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +20,8 @@ func looks(t *testing.T, l *dispatch.Listener, all bool, want ...string) {
 }
 
 // A holder looks at everything at first, and then at what it is told, between its
-// questions as well; one whose room has changed, or who asks again, or was away for long,
-// looks at everything.
+// questions as well; one whose room has changed, or who asks again, or has not done
+// so for long, looks at everything.
 func TestHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h dispatch.Hints
@@ -40,6 +41,13 @@ func TestHints(t *testing.T) {
 		l = h.Listen(ask) // the answer was lost
 		looks(t, l, true)
 		l.Close()
+		for i := range 3 { // answered at once each time, and a hint was lost
+			time.Sleep(time.Second)
+			ask.ID = "busy" + strconv.Itoa(i)
+			l = h.Listen(ask)
+			looks(t, l, i == 2)
+			l.Close()
+		}
 		ask.ID, ask.Room = "q3", 7
 		l = h.Listen(ask)
 		looks(t, l, true)

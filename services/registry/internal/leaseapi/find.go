@@ -11,9 +11,9 @@ import (
 )
 
 // findDue is AcquireDueLease where the database knows who has work. It looks at all of
-// it first, when its holder has not asked here just before, then at what it is told of, and at all again after a while, because what is
-// told may be lost. A question that is asked again elsewhere gets the same leases: they
-// carry its name.
+// it first, when its holder has not asked here just before, then at what it is told of,
+// and at all again after a while, because what is told may be lost. A question that is
+// asked again elsewhere gets the same leases: they carry its name.
 func (s *Service) findDue(ctx context.Context, req *registryv1.AcquireDueLeaseRequest, timeout <-chan time.Time, lapses int) (*registryv1.AcquireDueLeaseResponse, error) {
 	ask := leases.Ask{
 		Deliver: req.GetKind() == registryv1.LeaseKind_LEASE_KIND_DELIVER, Holder: req.GetHolder(), Address: req.GetAddress(),

@@ -142,9 +142,9 @@ func (f *Found) deliveries(ctx context.Context, c *core.Core, a *archive) error 
 	return a.flush()
 }
 
-func (f *Found) copies(_ context.Context, _ *core.Core, a *archive) error {
+func (f *Found) copies(ctx context.Context, c *core.Core, a *archive) error {
 	for _, n := range f.Files {
-		b, err := f.dir.OwnFile(n)
+		b, err := f.read(ctx, c, n)
 		if err != nil {
 			return err
 		}

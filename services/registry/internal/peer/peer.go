@@ -4,11 +4,14 @@
 //	address or id --find--> one peer --> conversations, whole or in part
 //	                                     inbox events
 //	                                     memory/user-..., memory/thread-..., sessions/
+//	                                     questions asked of people, lines of the log
 //
 // It promises that nothing is erased of somebody else's but what stands in the same
 // turn or the same digest; that conversations are erased before the inbox, by which
 // they are found, so that an interrupted erasing can be repeated; and that it
 // refuses while anybody works on the agent or something of the peer's is not done.
+// Among several registries each of its steps is a transaction that holds the row of the
+// agent's lease, and refuses by itself.
 //
 // It does not reach what left: other agents' inboxes, the audit log, which says what
 // programs were run, workdir/, backups, and memory/agent.md, which belongs to the
@@ -20,7 +23,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -74,9 +76,6 @@ func same(a, b route.Tuple) bool {
 
 // Find looks for a peer of an agent.
 func Find(ctx context.Context, c *core.Core, agentID, ask string) (*Found, error) {
-	if c.Embedded == nil {
-		return nil, fault.New(codes.Unimplemented, fault.InvalidArgument, "the storage of this registry does not export and erase peers", "do it in the home of a registry that is alone, or remove the agent")
-	}
 	a, err := c.Agent(ctx, agentID)
 	if err != nil {
 		return nil, err
@@ -100,7 +99,7 @@ func Find(ctx context.Context, c *core.Core, agentID, ask string) (*Found, error
 		}
 		return true
 	}
-	inbox, err := c.Embedded.Share(ctx, store.Inbox(a.ID), store.PeerQuery{Match: func(e thread.Event) bool {
+	inbox, err := c.Store.Share(ctx, store.Inbox(a.ID), store.PeerQuery{Match: func(e thread.Event) bool {
 		t, _, err := route.Of(e.Source, e.Content)
 		return err == nil && meet(t)
 	}})
@@ -123,7 +122,7 @@ func Find(ctx context.Context, c *core.Core, agentID, ask string) (*Found, error
 	if len(inbox.Events) > 0 {
 		f.Threads = append(f.Threads, Part{ID: thread.Inbox, PeerShare: inbox})
 	}
-	return f, f.files()
+	return f, f.files(ctx, c)
 }
 
 func list(peers []route.Tuple) string {
@@ -138,7 +137,7 @@ func list(peers []route.Tuple) string {
 // peer's as a whole, whatever became of the inbox; of the others, its turns.
 func (f *Found) conversations(ctx context.Context, c *core.Core, inbox store.PeerShare, meet func(route.Tuple) bool) error {
 	for after := ""; ; {
-		ids, err := f.dir.ListThreads(ctx, after, page)
+		ids, err := c.Agents.Threads(ctx, f.agent.ID, after, page)
 		if err != nil {
 			return err
 		}
@@ -156,7 +155,7 @@ func (f *Found) conversations(ctx context.Context, c *core.Core, inbox store.Pee
 
 func (f *Found) conversation(ctx context.Context, c *core.Core, id string, inbox store.PeerShare, meet func(route.Tuple) bool) error {
 	r := store.Ref{Agent: f.agent.ID, Thread: id}
-	if !c.Embedded.IsOpen(r) { // ten thousand of them need not stay open
+	if c.Embedded != nil && !c.Embedded.IsOpen(r) { // ten thousand of them need not stay open
 		defer c.Embedded.Forget(func(other store.Ref) bool { return other == r })
 	}
 	text, err := c.Store.Tuple(ctx, r)
@@ -171,7 +170,7 @@ func (f *Found) conversation(ctx context.Context, c *core.Core, id string, inbox
 	if !alone && !slices.Contains(inbox.Threads, id) {
 		return nil
 	}
-	s, err := c.Embedded.Share(ctx, r, store.PeerQuery{Whole: alone, Turns: inbox.Turns})
+	s, err := c.Store.Share(ctx, r, store.PeerQuery{Whole: alone, Turns: inbox.Turns})
 	if err != nil || len(s.Events)+len(s.Turns) == 0 && !alone {
 		return err
 	}
@@ -180,39 +179,16 @@ func (f *Found) conversation(ctx context.Context, c *core.Core, id string, inbox
 	return nil
 }
 
-// files are those of the peer's that are there.
-func (f *Found) files() error {
-	names := []string{"memory/" + route.MemoryUserFile(f.Peer)}
-	for _, p := range f.Threads {
-		if p.ID != thread.Inbox {
-			names = append(names, "memory/"+route.MemoryThreadFile(p.ID), "sessions/"+route.SessionFile(p.ID))
-		}
-	}
-	for _, n := range names {
-		_, err := f.dir.OwnFile(n)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		f.Files = append(f.Files, n)
-	}
-	return nil
-}
-
 // Erase forgets what was found.
 func (f *Found) Erase(ctx context.Context, c *core.Core) error {
 	if err := f.atRest(ctx, c); err != nil {
 		return err
 	}
-	for _, n := range f.Files {
-		if err := f.dir.RemoveFile(n); err != nil {
-			return err
-		}
+	if err := f.eraseBeside(ctx, c); err != nil {
+		return err
 	}
 	for _, p := range f.Threads {
-		if err := c.Embedded.Erase(ctx, store.Ref{Agent: f.agent.ID, Thread: p.ID}, p.PeerShare); err != nil {
+		if err := c.Store.Erase(ctx, store.Ref{Agent: f.agent.ID, Thread: p.ID}, p.PeerShare); err != nil {
 			return c.Fault(f.agent.ID, p.ID, err)
 		}
 	}

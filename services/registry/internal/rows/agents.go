@@ -94,8 +94,23 @@ func (s *Agents) Create(ctx context.Context, id string, spec agentdir.Spec) erro
 }
 
 // Remove is that of core.Agents. What runners of this home kept for its programs goes
-// with it.
+// with it. A working directory that all runners have goes first: the rows say where it is,
+// and who is killed in between is asked again.
 func (s *Agents) Remove(ctx context.Context, id string) (func() error, error) {
+	data, _, err := s.db.Read(ctx, id, configFile)
+	if err == nil {
+		if set, bad := s.home.Judge(id, data); bad == nil { // by settings that are wrong nobody has worked
+			err = gone.Workdir(set)
+			if e, ok := errors.AsType[*fault.Error](err); ok {
+				e.Fix += `, then 'agentctl config set ` + id + ` workdir.shared ""', then again`
+			}
+		}
+	} else if errors.Is(err, agents.ErrNoFile) {
+		err = nil
+	}
+	if err != nil {
+		return nil, s.fault(id, configFile, err)
+	}
 	if err := s.db.Remove(ctx, id); err != nil {
 		return nil, s.fault(id, "", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -99,9 +98,7 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *Try, err err
 	defer stop()
 	defer func() {
 		if p := recover(); p != nil {
-			t.Logger.Error("turn panicked", "agent_id", t.w.AgentID, "event_id", t.w.InboxID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			t.w.Panicked()
-			e := model.Errorf(model.BadResponse, "panic: %s", step.Clip(fmt.Sprint(p), 512))
+			e := model.Errorf(model.BadResponse, "panic: %s", t.broke(t.w, p))
 			result, err, failed = Result{}, nil, &Try{Err: e, Counts: true, Again: true, Wait: time.Second}
 			t.panicked = true
 		}

@@ -92,7 +92,7 @@ func (p Provider) CheckKey() error {
 	return err
 }
 
-// Settings are the providers of this machine; they do not change.
+// Settings are the providers of this machine; they do not change once they are used.
 type Settings struct {
 	// Default is the provider for agents that name none.
 	Default string
@@ -102,6 +102,8 @@ type Settings struct {
 	Why string
 	// Notes are findings for doctor: things set and not used.
 	Notes []string
+	// Tell is told each key before it is used, so that no log shows it; nil: nobody is.
+	Tell func(keys ...string)
 
 	providers map[string]Provider
 	program   program
@@ -228,6 +230,9 @@ func (s *Settings) Resolve(providerName, modelName string) (model.Driver, string
 		var err error
 		if key, err = p.key(); err != nil {
 			return nil, "", 0, &model.Error{Class: model.Auth, Message: fmt.Sprintf("the key of provider %q: %v", p.Name, err), Err: err}
+		}
+		if s.Tell != nil {
+			s.Tell(key)
 		}
 	}
 	d, err := s.driver(p, key)

@@ -1,0 +1,46 @@
+package homedb
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/theclaw/agents/internal/store/beside"
+)
+
+// ErasePeer implements store.Approvals: of a peer there are questions here. Their bytes
+// are gone from the files when it returns, also when a killed one removed the rows.
+func (d *DB) ErasePeer(ctx context.Context, agent string, s beside.Share) error {
+	ids, err := d.asked(ctx, agent, s)
+	for _, id := range ids {
+		if err == nil {
+			_, err = d.db.ExecContext(ctx, "DELETE FROM approval WHERE id = ?", id)
+		}
+	}
+	for _, q := range []string{"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"} {
+		if err == nil {
+			_, err = d.db.ExecContext(ctx, q)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("forget questions of agent %s: %w", agent, err)
+	}
+	return nil
+}
+
+func (d *DB) asked(ctx context.Context, agent string, s beside.Share) (ids []string, err error) {
+	rows, err := d.db.QueryContext(ctx, "SELECT id, thread, key FROM approval WHERE agent = ?", agent)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id, thread, key string
+		if err := rows.Scan(&id, &thread, &key); err != nil {
+			return nil, err
+		}
+		if s.Asked(thread, key) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, rows.Err()
+}

@@ -1,0 +1,195 @@
+package registry_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/invariant"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry"
+)
+
+// asks pushes a message and asks a question about it, in the conversation with a peer,
+// under a lease that is given back.
+func (w *world) asks(agent, peer, words string) {
+	w.Helper()
+	w.push(agent, peer, "I say "+words, "")
+	due := w.due(kindRun, "r1", time.Minute)
+	q := question("q:"+words, "echo "+words, 0)
+	q.ThreadId = "threads/peers/main-" + peer
+	w.ask(under(w.Context(), due[0].GetLease()), q)
+	_, err := w.leases.ReleaseLease(w.Context(), &registryv1.ReleaseLeaseRequest{Resource: due[0].GetLease().GetResource(), Token: due[0].GetLease().GetToken()})
+	must(w.T, 0, err)
+	w.reply(agent, words)
+	w.deliver(agent, "threads/peers/main-"+peer)
+}
+
+// questions are the commands of an agent's questions.
+func (w *world) questions(agent string) (commands []string) {
+	w.Helper()
+	r, err := w.approvals.ListApprovals(w.Context(), &registryv1.ListApprovalsRequest{AgentId: agent})
+	for _, a := range must(w.T, r, err).GetApprovals() {
+		commands = append(commands, a.GetCommand())
+	}
+	return commands
+}
+
+// everywhere is every text of a database, in which words may stand.
+const everywhere = `SELECT 'event', e::text FROM event e UNION ALL SELECT 'step', s::text || convert_from(COALESCE(s.result, ''), 'UTF8') FROM step s
+	UNION ALL SELECT 'turn', t::text FROM turn t UNION ALL SELECT 'delivery', d::text FROM delivery d UNION ALL SELECT 'memory', m::text FROM memory m
+	UNION ALL SELECT 'agent_file', convert_from(f.content, 'UTF8') FROM agent_file f UNION ALL SELECT 'agent_log', l::text FROM agent_log l
+	UNION ALL SELECT 'approval', a::text FROM approval a UNION ALL SELECT 'fate', x::text FROM fate x`
+
+// inDatabase runs a statement, and answers the two columns of a SELECT.
+func inDatabase(t *testing.T, url, q string) (rows [][2]string) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	must(t, 0, err)
+	defer func() { _ = c.Close(t.Context()) }()
+	if !strings.HasPrefix(q, "SELECT") {
+		_, err = c.Exec(t.Context(), q)
+		must(t, 0, err)
+		return nil
+	}
+	r, err := c.Query(t.Context(), q)
+	must(t, 0, err)
+	rows, err = pgx.CollectRows(r, func(row pgx.CollectableRow) (v [2]string, err error) { return v, row.Scan(&v[0], &v[1]) })
+	return must(t, rows, err)
+}
+
+// tablesWith counts by table what holds words.
+func tablesWith(t *testing.T, url, words string) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for _, r := range inDatabase(t, url, everywhere) {
+		if strings.Contains(r[1], words) {
+			out[r[0]]++
+		}
+	}
+	return out
+}
+
+// Several registries over PostgreSQL forget a peer as one with files does, whichever of
+// them is asked: its words stand in no row, the chains hold, what was erased is guarded,
+// and nobody else loses anything.
+func TestErasePeerShared(t *testing.T) {
+	const bobs, carols = "xyzzy-of-bob", "plugh-of-carol"
+	url := pgtest.Start(t, "fsync = off").Database(t)
+	w := newWorld(t, t.TempDir(), registry.Config{DSNs: []string{url}})
+	other := newWorld(t, t.TempDir(), registry.Config{DSNs: []string{url}})
+	check := func() []invariant.Finding {
+		found, _, err := invariant.Check(t.Context(), layout.At(w.home), invariant.Options{DSNs: []string{url}, Live: true})
+		return must(t, found, err)
+	}
+	w.create("a1")
+	w.asks("a1", "bob", bobs)
+	w.asks("a1", "bob", bobs+" again")
+	w.asks("a1", "carol", carols)
+	for name, words := range map[string]string{"memory/user-main-bob.md": bobs, "memory/thread-threads%2Fpeers%2Fmain-bob.md": bobs, "memory/user-main-carol.md": carols} {
+		must(t, must2(w.agents.WriteAgentFile(t.Context(), &registryv1.WriteAgentFileRequest{AgentId: "a1", Name: name, Content: []byte(words)})), nil)
+	}
+	inDatabase(t, url, `INSERT INTO agent_log(agent_id, at, level, text) VALUES('a1', now(), 'INFO', 'route: inbox event 1 from bob, `+bobs+`'),
+		('a1', now(), 'WARN', 'threads/peers/main-bob: `+bobs+`'), ('a1', now(), 'INFO', 'route: inbox event 3, `+carols+`')`)
+
+	in, err := other.agents.ExportPeer(t.Context(), &registryv1.ExportPeerRequest{AgentId: "a1", Peer: "bob"})
+	must(t, in, err)
+	var all bytes.Buffer
+	for {
+		m, err := in.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		all.Write(must(t, m, err).GetChunk())
+	}
+	if strings.Contains(all.String(), carols) || strings.Count(all.String(), bobs) < 2*5+2 || !strings.Contains(all.String(), "deliveries-1.jsonl") {
+		t.Errorf("exported %d of bob's words, or some of carol's", strings.Count(all.String(), bobs))
+	}
+
+	if _, err := other.erase("a1", "bob", true); !fault.Is(err, fault.LeaseHeld) {
+		t.Errorf("erased at work: %v", err)
+	}
+	w.stopAgent("a1")
+	before, hers := tablesWith(t, url, bobs), tablesWith(t, url, carols)
+	t.Log(before, hers)
+	dry, err := other.erase("a1", "bob", false)
+	if must(t, dry, err); len(before) < 5 || len(tablesWith(t, url, bobs)) != len(before) || len(dry.GetThreads()) != 2 || len(dry.GetFiles()) != 2 || len(w.questions("a1")) != 3 {
+		t.Fatalf("counted %v; in %v; questions %q", dry, before, w.questions("a1"))
+	}
+	for range 2 { // a repetition changes nothing
+		must(t, must2(other.erase("a1", "bob", true)), nil)
+		if left := tablesWith(t, url, bobs); len(left) > 0 {
+			t.Fatalf("still in %v", left)
+		}
+	}
+	if now := tablesWith(t, url, carols); len(now) != len(hers) || now["event"] != hers["event"] || now["agent_log"] != 1 {
+		t.Errorf("carol has %v, and had %v", now, hers)
+	}
+	if q := w.questions("a1"); len(q) != 1 || !strings.Contains(q[0], carols) {
+		t.Errorf("questions %q", q)
+	}
+	if found := check(); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+	turn, err := w.turns.GetTurn(t.Context(), &registryv1.GetTurnRequest{AgentId: "a1", InboxId: 1})
+	if got := must(t, turn, err).GetTurn(); got.GetFate() != registryv1.Fate_FATE_REPLIED || len(got.GetSteps()) != 2 {
+		t.Errorf("the turn is %v", got)
+	}
+
+	must(t, must2(w.agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "a1"})), nil)
+	w.push("a1", "bob", "hello again", "")
+	w.reply("a1", "hi")
+	w.deliver("a1", "threads/peers/main-bob")
+	w.stopAgent("a1")
+	if found := check(); len(found) > 0 {
+		t.Errorf("found later %v", found)
+	}
+	for _, thread := range []string{"inbox", "threads/peers/main-bob"} { // guarded like any other event
+		one := " WHERE thread_id = '" + thread + "' AND id = 1"
+		for _, change := range [][2]string{
+			{"content = 'I never said that'", "content = '[erased]'"},
+			{"source = 'external:' || source", "source = substr(source, 10)"},
+			{"erased_key = 'x' || erased_key", "erased_key = substr(erased_key, 2)"},
+			{"erased_proof = NULL, prev = sha256, sha256 = erased_proof", ""},
+		} {
+			inDatabase(t, url, "UPDATE event SET "+change[0]+one)
+			if found := check(); len(found) == 0 {
+				t.Errorf("%s in %s: nobody noticed", change[0], thread)
+			}
+			if change[1] != "" {
+				inDatabase(t, url, "UPDATE event SET "+change[1]+one)
+			}
+		}
+	}
+}
+
+// The questions that were asked for a peer go with it, and their bytes from the files.
+func TestEraseQuestions(t *testing.T) {
+	const bobs, carols = "xyzzy-of-bob", "plugh-of-carol"
+	w := newWorld(t, t.TempDir(), registry.Config{})
+	w.create("a1")
+	w.asks("a1", "bob", bobs)
+	w.asks("a1", "carol", carols)
+	w.stopAgent("a1")
+	if q := w.questions("a1"); len(q) != 2 {
+		t.Fatalf("questions %q", q)
+	}
+	for range 2 {
+		must(t, must2(w.erase("a1", "bob", true)), nil)
+		if q := w.questions("a1"); len(q) != 1 || !strings.Contains(q[0], carols) {
+			t.Errorf("questions %q", q)
+		}
+	}
+	left := w.inHome(bobs)
+	if len(left) > 0 || len(w.inHome(carols)) == 0 {
+		t.Errorf("still in %q", left)
+	}
+}
