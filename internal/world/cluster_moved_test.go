@@ -15,12 +15,12 @@ import (
 
 // An agent of two databases is stopped, moved and started while two registries run that
 // knew it where it was: each answers of it, a runner at either works on it, and both list
-// it once. Then it goes back.
+// it once. Then it goes back. (Its replies can be sent: the deliverer would keep it else.)
 func TestMovedAcrossDatabases(t *testing.T) {
 	c := pgtest.Start(t, "fsync = off")
 	dsns := []string{c.Database(t), c.Database(t)}
 	w := world.Start(t, world.Options{Runners: 1, Registries: 2, Registry: registry.Config{DSNs: dsns}})
-	w.At[0].Create(t, "one", "")
+	w.At[0].Create(t, "one", world.NewSink(t).Config())
 	w.At[0].Create(t, "two", "")
 	for i := range 4 {
 		w.At[i%2].Say(t, "one", world.Peer("bob"), fmt.Sprint("before ", i))
