@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
-	"runtime/debug"
 	"time"
 
 	"google.golang.org/grpc"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/answer"
+	"github.com/theclaw/agents/services/runner/internal/broke"
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/session"
@@ -112,24 +111,14 @@ type Result struct {
 	Already bool
 }
 
-// broke counts a panic, logs it, and answers what the journal and the peer may read of
-// it: of a value that is not the runtime's own nobody knows what is in it.
-func (d *Driver) broke(w Work, p any) string {
-	d.Logger.Error("turn panicked", "agent_id", w.AgentID, "event_id", w.InboxID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	w.Panicked()
-	if e, ok := p.(runtime.Error); ok {
-		return e.Error()
-	}
-	return "the runner's log says what"
-}
-
 // Run works on the event until it has its fate. An error means that it has
 // none: ErrLost, ErrYield and ErrStale, the cause of ctx, or what the registry
 // could not do, after which the same call may be made again.
 func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 	defer func() {
 		if p := recover(); p != nil { // outside of an attempt: a defect of ours
-			result, err = Result{}, fmt.Errorf("turn panicked: %s", d.broke(w, p))
+			w.Panicked()
+			result, err = Result{}, fmt.Errorf("turn panicked: %s", broke.Tell(d.Logger, p, "agent_id", w.AgentID, "event_id", w.InboxID))
 		}
 	}()
 	t := &turn{Driver: d, w: w, voice: voice.New(w.Stream)}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/broke"
 	"github.com/theclaw/agents/services/runner/internal/fit"
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/limit"
@@ -98,7 +99,8 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *Try, err err
 	defer stop()
 	defer func() {
 		if p := recover(); p != nil {
-			e := model.Errorf(model.BadResponse, "panic: %s", t.broke(t.w, p))
+			t.w.Panicked()
+			e := model.Errorf(model.BadResponse, "panic: %s", broke.Tell(t.Logger, p, "agent_id", t.w.AgentID, "event_id", t.w.InboxID))
 			result, err, failed = Result{}, nil, &Try{Err: e, Counts: true, Again: true, Wait: time.Second}
 			t.panicked = true
 		}
