@@ -84,9 +84,10 @@ type loader struct {
 	threads map[[2]string]*snapshot.DB
 }
 
-// each calls fn for the rows of a query over the agents that are asked for.
+// each calls fn for the rows of a query over the agents that are asked for. What a killed
+// move has left of one that is elsewhere is none.
 func (l *loader) each(table, columns, order string, fn func(scan func(...any) error) error) error {
-	rows, err := l.tx.Query(l.ctx, "SELECT "+columns+" FROM "+table+" WHERE $1 = '' OR agent_id = $1 ORDER BY "+order, l.o.Agent)
+	rows, err := l.tx.Query(l.ctx, "SELECT "+columns+" FROM "+table+" WHERE ($1 = '' OR agent_id = $1) AND agent_id NOT IN (SELECT agent_id FROM arriving) ORDER BY "+order, l.o.Agent)
 	if err != nil {
 		return fmt.Errorf("%s: %w", table, err)
 	}

@@ -51,18 +51,21 @@ func (e *Engine) Close() error {
 // Shards are the databases, for tables that belong to no thread.
 func (e *Engine) Shards() *shard.Set { return e.shards }
 
-func (e *Engine) unit(agent string) *unit.Pool { return e.units[shard.Index(agent, len(e.units))] }
+// at does something in the database of an agent (shard.Set.On).
+func (e *Engine) at(ctx context.Context, agent string, do func(*unit.Pool) error) error {
+	return e.shards.At(ctx, agent, func(i int) error { return do(e.units[i]) })
+}
 
 func (e *Engine) do(ctx context.Context, r store.Ref, s unit.Step) error {
-	return e.unit(r.Agent).Do(ctx, r, nil, s)
+	return e.at(ctx, r.Agent, func(u *unit.Pool) error { return u.Do(ctx, r, nil, s) })
 }
 
 func (e *Engine) fenced(ctx context.Context, r store.Ref, f store.Fence, s unit.Step) error {
-	return e.unit(r.Agent).Do(ctx, r, &f, s)
+	return e.at(ctx, r.Agent, func(u *unit.Pool) error { return u.Do(ctx, r, &f, s) })
 }
 
 func (e *Engine) view(ctx context.Context, r store.Ref, s unit.Step) error {
-	return e.unit(r.Agent).View(ctx, r, s)
+	return e.at(ctx, r.Agent, func(u *unit.Pool) error { return u.View(ctx, r, s) })
 }
 
 // VerifyChain checks every event of a thread and answers their number; the first that
@@ -79,8 +82,12 @@ func (e *Engine) Seal(ctx context.Context, agent string, f store.Fence) error {
 }
 
 // Ensure makes the thread when it is absent; store.ErrNotFound when its agent is.
-func (e *Engine) Ensure(ctx context.Context, r store.Ref, tuple string) (bool, error) {
-	return e.unit(r.Agent).Make(ctx, r, tuple)
+func (e *Engine) Ensure(ctx context.Context, r store.Ref, tuple string) (made bool, err error) {
+	err = e.at(ctx, r.Agent, func(u *unit.Pool) (err error) {
+		made, err = u.Make(ctx, r, tuple)
+		return err
+	})
+	return made, err
 }
 
 // Tuple answers whom a thread was made for.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/inbox"
+	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -27,7 +28,7 @@ func (e *Engine) InboxEvent(ctx context.Context, agent string, id int64) (thread
 // way commits before a stop is answered, and a later one sees it.
 func (e *Engine) SetStarted(ctx context.Context, agent string, started bool, handler string) (bool, error) {
 	s := inbox.SetStarted(started, handler)
-	err := e.unit(agent).Alone(ctx, store.Inbox(agent), "agent/"+agent, s)
+	err := e.at(ctx, agent, func(u *unit.Pool) error { return u.Alone(ctx, store.Inbox(agent), "agent/"+agent, s) })
 	return s.Out, err
 }
 
@@ -40,7 +41,11 @@ func (e *Engine) OpenBatch(ctx context.Context, agent string, f store.Fence, o s
 	var begun *inbox.Begun
 	for range modeChanges {
 		s := inbox.Open(o, begun)
-		done, err := e.unit(agent).Peek(ctx, r, f, s) // a batch in the middle of its term writes nothing
+		done := false
+		err := e.at(ctx, agent, func(u *unit.Pool) (err error) {
+			done, err = u.Peek(ctx, r, f, s) // a batch in the middle of its term writes nothing
+			return err
+		})
 		if err == nil && !done {
 			s = inbox.Open(o, begun)
 			err = e.fenced(ctx, r, f, s)

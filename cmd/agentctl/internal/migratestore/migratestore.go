@@ -5,7 +5,10 @@
 // were: what it says was shown with the agent's own rows. Both ways it takes the home's
 // lock, so that no registry has the agents open meanwhile.
 //
-// What moves, and what is promised of it, is package transfer's.
+// With --to-shard it moves agents between databases of one list, and needs neither the
+// home nor its lock: the registries go on.
+//
+// What moves, and what is promised of it, is packages transfer's and relocate's.
 package migratestore
 
 import (
@@ -34,8 +37,8 @@ const (
 func Command(e *command.Env) *cobra.Command {
 	m := &migration{env: e, to: command.Choice{Values: []string{toDatabase, toHome}}}
 	c := &cobra.Command{
-		Use:   "migrate-store [ID]",
-		Short: "Move agents between this home and a shared database",
+		Use:   "migrate-store [ID...]",
+		Short: "Move agents between this home and shared databases",
 		Long: `Move agents from this home into a PostgreSQL database that registries share, or
 back. Without --apply everything is done but the last step: the agent is copied,
 its hash chains are checked event by event, all rows are read back and compared,
@@ -45,32 +48,48 @@ a directory is renamed and kept, rows of a database are removed.
 An agent moves whole or not at all, and must be stopped; the services of this home
 must be too. A move that was killed is finished by the same command. The working
 directory goes with it, within workdir.max_mib; sessions and logs stay where they are.
+
+With --to-shard N agents go to database N of the list of --dsn, counted from 1, from
+whichever they are in; that list is storage.dsns, whole and in its order. Registries
+run on and find them there: an agent must be stopped, the services not. Wherever it is
+killed, the agent is in one database, and the same command finishes it.
+
 A password belongs into PGPASSWORD or ~/.pgpass, not into the URL. The exit code is
 1 when an agent could not be moved; the others are.`,
 		Example: `  agentctl migrate-store alice --to database --dsn postgres://claw@db/claw
   agentctl migrate-store --all --to database --dsn postgres://claw@db/claw --apply
   agentctl migrate-store alice --to home --dsn postgres://claw@db/claw --apply
-  agentctl migrate-store --all --to home --dsn URL --json | jq '.agents[].digest'`,
-		Args: command.Args("[ID]"),
+  agentctl migrate-store --all --to home --dsn URL --json | jq '.agents[].digest'
+  agentctl migrate-store alice bob --to-shard 2 --dsn URL1 --dsn URL2 --apply`,
+		Args: command.Args("[ID...]"),
 		RunE: func(c *cobra.Command, args []string) error {
+			across := c.Flags().Changed("to-shard")
 			switch {
-			case m.all == (len(args) == 1):
-				return command.Usage(c, "name one agent, or give --all")
-			case m.to.Value == "":
-				return command.Usage(c, "say where to with --to database or --to home")
+			case m.all == (len(args) > 0):
+				return command.Usage(c, "name agents, or give --all")
+			case across == (m.to.Value != ""):
+				return command.Usage(c, "say where to with --to database, --to home or --to-shard N")
+			case across && m.all:
+				return command.Usage(c, "name the agents that go to a database of several")
 			case len(m.dsns) == 0:
 				return command.Usage(c, "name the database with --dsn")
+			case across && (m.shard < 1 || m.shard > len(m.dsns)):
+				return command.Usage(c, "--to-shard is 1 to %d, the number of a --dsn", len(m.dsns))
 			}
-			if len(args) == 1 {
-				if err := command.ID(args[0]); err != nil {
+			for _, id := range args {
+				if err := command.ID(id); err != nil {
 					return err
 				}
-				m.agents = args
+			}
+			m.agents = args
+			if across {
+				return m.across(c.Context())
 			}
 			return m.run(c.Context())
 		},
 	}
 	c.Flags().Var(&m.to, "to", "where the agents go")
+	c.Flags().IntVar(&m.shard, "to-shard", 0, "number of the database the agents go to, of several")
 	c.Flags().StringArrayVar(&m.dsns, "dsn", nil, "URL of the database; of several, one flag each in their order")
 	c.Flags().BoolVar(&m.all, "all", false, "every agent of the source")
 	c.Flags().BoolVar(&m.apply, "apply", false, "do it; without, all but the last step is done")
@@ -81,6 +100,7 @@ type migration struct {
 	env        *command.Env
 	to         command.Choice
 	dsns       []string
+	shard      int
 	agents     []string
 	all, apply bool
 }

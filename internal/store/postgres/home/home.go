@@ -91,7 +91,7 @@ func first(ctx context.Context, pool *pgxpool.Pool, where string, args ...any) (
 }
 
 func read(ctx context.Context, pool *pgxpool.Pool, where string, args ...any) ([]store.Approval, error) {
-	rows, err := pool.Query(ctx, "SELECT "+columns+" FROM approval WHERE "+where, args...)
+	rows, err := pool.Query(ctx, "SELECT "+columns+" FROM approval a WHERE NOT EXISTS (SELECT 1 FROM arriving r WHERE r.agent_id = a.agent_id) AND "+where, args...)
 	if err == nil {
 		var out []store.Approval
 		out, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Approval, error) {

@@ -192,8 +192,12 @@ var (
 // Reopen makes a thread of an agent due again for whoever has, or gets, its deliver
 // lease: something is to be sent in it of which the inbox does not know yet.
 func (t *Table) Reopen(ctx context.Context, agent, threadID string) error {
-	_, err := t.shards.Of(agent).Exec(ctx, `INSERT INTO outbox AS o (agent_id, thread_id, thread, head) VALUES($1, 'inbox', $2, 1)
-		ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET told = 0, head = GREATEST(o.head, 1), acked = LEAST(o.acked, GREATEST(o.head, 1) - 1)`, agent, threadID)
+	err := t.shards.On(ctx, agent, func(pool *pgxpool.Pool) error {
+		_, err := pool.Exec(ctx, `INSERT INTO outbox AS o (agent_id, thread_id, thread, head)
+			VALUES(COALESCE((SELECT '' FROM arriving WHERE agent_id = $1), $1), 'inbox', $2, 1)
+			ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET told = 0, head = GREATEST(o.head, 1), acked = LEAST(o.acked, GREATEST(o.head, 1) - 1)`, agent, threadID)
+		return err
+	})
 	return problem("reopen", lease.DeliverResource(agent), err)
 }
 

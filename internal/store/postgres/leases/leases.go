@@ -34,12 +34,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
-// Shards are the databases: that of an agent, and all (package shard).
+// Shards are the databases: that of an agent as far as is known, that where it is, and
+// all (package shard).
 type Shards interface {
 	Of(agent string) *pgxpool.Pool
+	On(ctx context.Context, agent string, do func(*pgxpool.Pool) error) error
 	All() []*pgxpool.Pool
 }
 
@@ -97,11 +100,13 @@ func agentOf(resource string) string {
 }
 
 // acquire makes a row or a new term in it, or moves the deadline of the same one. The
-// row is locked before anything of it is judged.
+// row is locked before anything of it is judged. Where the agent is not any more, and
+// where it is not yet, nothing is granted.
 const acquire = `INSERT INTO lease AS l (agent_id, resource, holder, address, request_id, ttl_ms, token, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6::bigint, GREATEST($7::bigint,
+SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint, GREATEST($7::bigint,
 	COALESCE((SELECT f.token FROM fence f WHERE f.agent_id = $1 AND f.thread_id = 'inbox' AND f.resource = $2), 0)) + 1,
-	clock_timestamp() + $6::bigint * interval '1 ms')
+	clock_timestamp() + $6::bigint * interval '1 ms'
+WHERE NOT EXISTS (SELECT 1 FROM arriving WHERE agent_id = $1) AND NOT EXISTS (SELECT 1 FROM moved WHERE agent_id = $1)
 ON CONFLICT (agent_id, resource) DO UPDATE SET
 	token = CASE WHEN ` + same + ` THEN l.token ELSE GREATEST(l.token + 1, excluded.token) END,
 	yield = l.yield AND ` + same + `, holder = excluded.holder, address = excluded.address, request_id = excluded.request_id,
@@ -119,7 +124,11 @@ func (t *Table) Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Re
 		return lease.Record{}, err
 	}
 	for tries := 0; ; tries++ {
-		got, other, err := t.try(ctx, req)
+		var got, other *term
+		err := t.shards.On(ctx, agentOf(req.Resource), func(pool *pgxpool.Pool) (err error) {
+			got, other, err = t.try(ctx, pool, req)
+			return err
+		})
 		if err != nil || got != nil {
 			return got.orZero(), problem("acquire", req.Resource, err)
 		}
@@ -141,7 +150,7 @@ func (t *term) orZero() lease.Record {
 }
 
 // try answers the granted term, or the one that stands in the way.
-func (t *Table) try(ctx context.Context, req lease.AcquireRequest) (got, other *term, err error) {
+func (t *Table) try(ctx context.Context, pool *pgxpool.Pool, req lease.AcquireRequest) (got, other *term, err error) {
 	b := &pgx.Batch{}
 	agent := agentOf(req.Resource)
 	b.Queue(acquire, agent, req.Resource, req.Holder, req.Address, req.RequestID, req.TTL.Milliseconds(), int64(req.Floor)).Query(each(func(rows pgx.Rows) error {
@@ -152,9 +161,9 @@ func (t *Table) try(ctx context.Context, req lease.AcquireRequest) (got, other *
 		other = &term{}
 		return rows.Scan(other.into()...)
 	}))
-	err = t.of(req.Resource).SendBatch(ctx, b).Close()
+	err = pool.SendBatch(ctx, b).Close()
 	if err == nil && got == nil && other == nil {
-		err = errors.New("the row is gone")
+		err = store.ErrNotFound // the row is gone
 	}
 	return got, other, err
 }
@@ -174,16 +183,24 @@ func each(f func(pgx.Rows) error) func(pgx.Rows) error {
 func (t *Table) of(resource string) *pgxpool.Pool { return t.shards.Of(agentOf(resource)) }
 
 // one reads at most one term; $1 and $2 are the agent and the resource.
-func (t *Table) one(ctx context.Context, resource, sql string, args ...any) (*term, error) {
-	rows, err := t.of(resource).Query(ctx, sql, append([]any{agentOf(resource), resource}, args...)...)
-	if err != nil {
-		return nil, err
+func (t *Table) one(ctx context.Context, resource, sql string, args ...any) (out *term, err error) {
+	err = t.shards.On(ctx, agentOf(resource), func(pool *pgxpool.Pool) error {
+		rows, err := pool.Query(ctx, sql, append([]any{agentOf(resource), resource}, args...)...)
+		if err != nil {
+			return err
+		}
+		if err := each(func(rows pgx.Rows) error {
+			out = &term{}
+			return rows.Scan(out.into()...)
+		})(rows); err != nil || out != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
 	}
-	var out *term
-	return out, each(func(rows pgx.Rows) error {
-		out = &term{}
-		return rows.Scan(out.into()...)
-	})(rows)
+	return out, err
 }
 
 func problem(what, resource string, err error) error {
@@ -238,8 +255,8 @@ func (t *Table) Release(ctx context.Context, resource string, token uint64) erro
 
 // RequestYield asks the holder to give the resource back; it reports whether there is one.
 func (t *Table) RequestYield(ctx context.Context, resource string) (bool, error) {
-	tag, err := t.of(resource).Exec(ctx, "UPDATE lease l SET yield = true WHERE l.agent_id = $1 AND l.resource = $2 AND "+live, agentOf(resource), resource)
-	return tag.RowsAffected() > 0, problem("yield", resource, err)
+	got, err := t.one(ctx, resource, "UPDATE lease l SET yield = true WHERE l.agent_id = $1 AND l.resource = $2 AND "+live+" RETURNING "+columns)
+	return got != nil, problem("yield", resource, err)
 }
 
 // Get answers the last term of a resource and whether it is live; the zero record

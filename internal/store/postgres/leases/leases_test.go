@@ -1,6 +1,7 @@
 package leases_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,7 +17,10 @@ import (
 type single struct{ *pgxpool.Pool }
 
 func (s single) Of(string) *pgxpool.Pool { return s.Pool }
-func (s single) All() []*pgxpool.Pool    { return []*pgxpool.Pool{s.Pool} }
+func (s single) On(_ context.Context, _ string, do func(*pgxpool.Pool) error) error {
+	return do(s.Pool)
+}
+func (s single) All() []*pgxpool.Pool { return []*pgxpool.Pool{s.Pool} }
 
 // database answers an empty one with its tables.
 func database(t testing.TB, c *pgtest.Cluster) single {

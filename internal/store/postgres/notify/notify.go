@@ -41,6 +41,7 @@ const (
 	Settings  Kind = 's' // agent: a file of it was changed
 	Approvals Kind = 'a' // nothing: a question or an answer
 	Lapse     Kind = 'l' // holder: a lease of it ran out
+	Place     Kind = 'p' // agent: it is in another database
 )
 
 // Item is one thing that changed.
@@ -101,6 +102,18 @@ func (b *Bus) Tell(items ...Item) {
 	case b.wake <- struct{}{}:
 	default:
 	}
+}
+
+// Once tells all registries, for who is none; err is nil when they were told.
+func Once(ctx context.Context, pool *pgxpool.Pool, items ...Item) error {
+	b := New(Options{Pool: pool})
+	b.Tell(items...)
+	for _, text := range b.payloads() {
+		if err := b.say(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Run sends and listens until ctx ends.

@@ -1,11 +1,16 @@
 // Package shard owns which of several databases an agent is in, and the connections
 // to them.
 //
-//	agent_id --sha256--> number --mod count--> index --> database
+//	agent_id --sha256--> number --mod count--> index --> database --moved--> database
 //
 // The mapping is fixed for good when a database is first opened: it keeps its own
 // index and the count, and a list in another order or of another length is refused
 // before anything is read. With one database there is nothing to choose.
+//
+// An agent that was moved (package relocate) is where the rows of moved lead to, from
+// the database that its id hashes to. Those are known from the start; one that is moved
+// meanwhile is not found where it was, and only then looked for. Nothing is lost by what
+// is believed of an old place: nothing can be written there.
 package shard
 
 import (
@@ -14,6 +19,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,6 +34,10 @@ import (
 type Set struct {
 	pools []*pgxpool.Pool
 	probe probe
+
+	mu     sync.Mutex                     // of who changes places
+	places atomic.Pointer[map[string]int] // agents that are elsewhere than their ids hash to
+	moved  func(agent string)
 }
 
 // conns is the most connections to a database, unless its URL has pool_max_conns.
@@ -49,6 +60,7 @@ const session = `SELECT set_config(name, value, false) FROM (VALUES
 // the one of its place in the list. Errors: FORMAT_MISMATCH, CONFIG_INVALID.
 func Open(ctx context.Context, urls []string) (*Set, error) {
 	s := &Set{}
+	s.places.Store(&map[string]int{})
 	if len(urls) == 0 {
 		return nil, fault.New(codes.FailedPrecondition, fault.ConfigInvalid, "no database is named", "set storage.dsns to one URL or more")
 	}
@@ -59,6 +71,10 @@ func Open(ctx context.Context, urls []string) (*Set, error) {
 			return nil, fmt.Errorf("open database %d of %d: %w", i+1, len(urls), err)
 		}
 		s.pools = append(s.pools, p)
+	}
+	if err := s.Load(ctx); err != nil {
+		s.Close()
+		return nil, err
 	}
 	return s, nil
 }
@@ -116,14 +132,11 @@ func place(ctx context.Context, c *pgx.Conn, index, count int) error {
 	return nil
 }
 
-// Index is the place of an agent among count databases.
+// Index is the place of an agent among count databases, unless it was moved.
 func Index(agent string, count int) int {
 	sum := sha256.Sum256([]byte(agent))
 	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(count))
 }
-
-// Of is the database of an agent.
-func (s *Set) Of(agent string) *pgxpool.Pool { return s.pools[Index(agent, len(s.pools))] }
 
 // All are the databases in their order.
 func (s *Set) All() []*pgxpool.Pool { return s.pools }

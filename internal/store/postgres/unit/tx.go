@@ -57,7 +57,11 @@ func (t *Tx) row(lock string, who bool, found *bool) {
 	if who {
 		col = holder
 	}
-	t.One("SELECT uuid, tuple, desired, head, chain, acked, last_at, "+col+" FROM thread WHERE agent_id = $1 AND thread_id = $2"+lock, nil, found,
+	where := " FROM thread WHERE agent_id = $1 AND thread_id = $2"
+	if lock != "" && t.Fence.Resource == "" {
+		where += " AND NOT EXISTS (SELECT 1 FROM arriving WHERE agent_id = $1)" // a lease of a copy is nobody's anyway
+	}
+	t.One("SELECT uuid, tuple, desired, head, chain, acked, last_at, "+col+where+lock, nil, found,
 		&t.UUID, &t.Tuple, &t.Desired, &t.Head, &t.chain, &t.Acked, &t.LastAt, &t.holder)
 }
 
@@ -198,7 +202,8 @@ func (t *Tx) Flush(ctx context.Context) error {
 // its agent is not. A repeat after a lost answer says false.
 func (p *Pool) Make(ctx context.Context, r store.Ref, tuple string) (made bool, err error) {
 	err = p.on(ctx, r, func(t *Tx) error {
-		tag, err := t.conn.Exec(ctx, `INSERT INTO thread(agent_id, thread_id, uuid, tuple) VALUES($1, $2, gen_random_uuid()::text, $3)
+		tag, err := t.conn.Exec(ctx, `INSERT INTO thread(agent_id, thread_id, uuid, tuple)
+			VALUES(COALESCE((SELECT '' FROM arriving WHERE agent_id = $1), $1), $2, gen_random_uuid()::text, $3)
 			ON CONFLICT (agent_id, thread_id) DO NOTHING`, t.bind([]any{tuple})...)
 		made = tag.RowsAffected() == 1
 		return err

@@ -23,9 +23,11 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
-// Shards are the databases: that of an agent, and all (package shard).
+// Shards are the databases: that of an agent as far as is known, that where it is, and
+// all (package shard).
 type Shards interface {
 	Of(agent string) *pgxpool.Pool
+	On(ctx context.Context, agent string, do func(*pgxpool.Pool) error) error
 	All() []*pgxpool.Pool
 }
 
@@ -39,7 +41,9 @@ func New(s Shards) *DB { return &DB{s} }
 
 // Workdir implements store.Workdirs.
 func (d *DB) Workdir(ctx context.Context, agent string) (hash string, manifest []byte, err error) {
-	err = d.shards.Of(agent).QueryRow(ctx, "SELECT hash, manifest FROM workdir WHERE agent_id = $1", agent).Scan(&hash, &manifest)
+	err = d.shards.On(ctx, agent, func(pool *pgxpool.Pool) error {
+		return pool.QueryRow(ctx, "SELECT hash, manifest FROM workdir WHERE agent_id = $1", agent).Scan(&hash, &manifest)
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil, nil
 	}
@@ -68,11 +72,13 @@ func (d *DB) Pieces(ctx context.Context, agent string, hashes []string, found fu
 
 // PutPieces implements store.Workdirs.
 func (d *DB) PutPieces(ctx context.Context, agent string, pieces map[string][]byte) error {
-	b := &pgx.Batch{}
-	for hash, data := range pieces {
-		b.Queue("INSERT INTO workdir_piece(agent_id, hash, data) VALUES($1, $2, $3) ON CONFLICT DO NOTHING", agent, hash, data)
-	}
-	return problem("write pieces", agent, d.shards.Of(agent).SendBatch(ctx, b).Close())
+	return problem("write pieces", agent, d.shards.On(ctx, agent, func(pool *pgxpool.Pool) error {
+		b := &pgx.Batch{}
+		for hash, data := range pieces {
+			b.Queue("INSERT INTO workdir_piece(agent_id, hash, data) VALUES($1, $2, $3) ON CONFLICT DO NOTHING", agent, hash, data)
+		}
+		return pool.SendBatch(ctx, b).Close()
+	}))
 }
 
 // PutWorkdir implements store.Workdirs. The lease's row is locked first, as everywhere:

@@ -16,6 +16,7 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/lag"
 	"github.com/theclaw/agents/internal/store/postgres/leases"
 	"github.com/theclaw/agents/internal/store/postgres/notify"
+	"github.com/theclaw/agents/internal/store/postgres/shard"
 	"github.com/theclaw/agents/internal/store/postgres/story"
 	"github.com/theclaw/agents/internal/store/postgres/workdirs"
 	"github.com/theclaw/agents/internal/thread"
@@ -40,6 +41,7 @@ type Shared struct {
 	Able   func(context.Context) error // nil when every database answers
 
 	c   *Core
+	dbs *shard.Set
 	log *slog.Logger
 }
 
@@ -54,8 +56,9 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Able = e.Shards().Able
+	s.dbs, s.Able = e.Shards(), e.Shards().Able
 	dbs, holders := e.Shards(), o.Home.HoldersDir()
+	dbs.OnMoved(func(id string) { s.Tell(notify.Item{Kind: notify.Place, Name: id}) })
 	kept := agents.New(dbs)
 	s.Leases = leases.New(dbs, func(h string) bool { return lease.HolderDead(holders, h) })
 	s.Agents = rows.New(kept, o.Home, func(id string) { s.Tell(notify.Item{Kind: notify.Settings, Name: id}) })
@@ -76,7 +79,8 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	return c, nil
 }
 
-// lookPatience bounds the look whether an agent is there, which only words an error.
+// lookPatience bounds the look whether an agent is there, which only words an error, and
+// that where it is.
 const lookPatience = 5 * time.Second
 
 // committed wakes who waits for a thread, here and at the other registries. What came to
@@ -139,12 +143,24 @@ func (s *Shared) told(items []notify.Item) {
 			s.c.Questions.Wake(struct{}{})
 		case notify.Lapse:
 			s.Lapsed(i.Name)
+		case notify.Place:
+			s.look(func(ctx context.Context) error { _, err := s.dbs.Look(ctx, i.Name); return err })
 		}
+	}
+}
+
+// look looks where agents are. Who cannot learn it now does when it misses one.
+func (s *Shared) look(fn func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
+	defer cancel()
+	if err := fn(ctx); err != nil {
+		s.log.Warn("does not know which agents were moved to another database", "error", err)
 	}
 }
 
 // lost lets everybody look who waits for something.
 func (s *Shared) lost() {
+	s.look(s.dbs.Load)
 	s.Runs.MarkAll()
 	s.Deliveries.MarkAll()
 	s.Agents.Forget("")
