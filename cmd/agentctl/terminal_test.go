@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -223,4 +224,35 @@ func TestTopAtATerminal(t *testing.T) {
 	m.shows("0.02 turns/s", "a1")
 	m.do("send-keys", "q")
 	m.shows("exit=0")
+}
+
+// TestRemoveAtATerminal: before an agent goes a person types its name; anything else
+// leaves it as it is.
+func TestRemoveAtATerminal(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	services(t, home)
+	e := owner(t, home)
+	if _, err := e.Agents().CreateAgent(t.Context(), &registry.CreateAgentRequest{AgentId: "a1"}); err != nil {
+		t.Fatal(err)
+	}
+	shell := ctl(t, home, "", "rm a1")
+	m := terminal(t, shell)
+	for _, typed := range []string{"y", "a2", ""} {
+		m.shows("Remove agent 'a1' with all it knows and all it was told? Type its name:")
+		m.do("send-keys", typed, "Enter")
+		m.shows("Error: nothing was removed", "exit=1")
+		if _, err := e.Agents().GetAgent(t.Context(), &registry.GetAgentRequest{AgentId: "a1"}); err != nil {
+			t.Fatalf("after %q: %v", typed, err)
+		}
+		m.do("respawn-pane", "-k", shell)
+	}
+	m.shows("Type its name:")
+	m.do("send-keys", "a1", "Enter")
+	m.shows("Agent 'a1' removed", "exit=0")
+	if _, err := e.Agents().GetAgent(t.Context(), &registry.GetAgentRequest{AgentId: "a1"}); !fault.Is(err, fault.AgentNotFound) {
+		t.Errorf("it is there: %v", err)
+	}
+	// Of one that is not there nobody is asked.
+	m.do("respawn-pane", "-k", shell)
+	m.shows("Error: Agent 'a1' not found", "exit=1")
 }
