@@ -90,7 +90,7 @@ install: build ## put the programs into PREFIX/bin, or where `go install` would
 
 .PHONY: test
 test: ## run every test of every module (BUT=regexp leaves packages out, SKIP=regexp tests)
-	@go test $(if $(SKIP),-skip '$(SKIP)') $$(go list $(MODULES:%=%/...) | { grep -Ev '$(or $(BUT),^$$)'; })
+	@go test -timeout 30m $(if $(SKIP),-skip '$(SKIP)') $$(go list $(MODULES:%=%/...) | { grep -Ev '$(or $(BUT),^$$)'; })
 
 .PHONY: race
 race: ## the same with the race detector (needs a C compiler)
