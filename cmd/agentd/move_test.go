@@ -14,6 +14,9 @@ import (
 	"syscall"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/invariant/repair"
@@ -78,9 +81,15 @@ func (j *journey) serve(s *world.Site) *world.Process {
 func (j *journey) drain(s *world.Site, thread string) {
 	j.t.Helper()
 	conn := s.Dial(j.t, "deliverer", rpc.Identity{})
-	_, err := world.Again(j.t.Context(), func(ctx context.Context) (*delivererv1.DeliverBatchResponse, error) {
-		return delivererv1.NewDelivererServiceClient(conn).DeliverBatch(ctx, &delivererv1.DeliverBatchRequest{AgentId: "a1", ThreadId: thread})
-	})
+	var err error
+	for range 20 { // where the processor is elsewhere for a second, the lease is lost in between
+		_, err = world.Again(j.t.Context(), func(ctx context.Context) (*delivererv1.DeliverBatchResponse, error) {
+			return delivererv1.NewDelivererServiceClient(conn).DeliverBatch(ctx, &delivererv1.DeliverBatchRequest{AgentId: "a1", ThreadId: thread})
+		})
+		if status.Code(err) != codes.Aborted {
+			break
+		}
+	}
 	if err != nil {
 		j.t.Fatal(err)
 	}
