@@ -78,7 +78,7 @@ func makeHome(t *testing.T) {
 	if made.dir, err = os.MkdirTemp("", "inv"); err != nil {
 		t.Fatal(err)
 	}
-	made.options, made.thread, made.other = live(t, world.Options{Home: filepath.Join(made.dir, "h"), Registry: registry.Config{BootID: "boot"}})
+	made.options, made.thread, made.other = live(t, world.Options{Home: filepath.Join(made.dir, "h"), Registry: registry.Config{BootID: "boot"}, TTL: time.Minute})
 }
 
 // live is what made tells, in a world of some kind.
