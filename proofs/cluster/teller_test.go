@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -17,14 +18,15 @@ import (
 type teller struct {
 	url   string
 	words int
-	pause time.Duration
+	pause atomic.Int64 // after each word, in nanoseconds
 }
 
 var tellRule = regexp.MustCompile(`tell-[a-z0-9-]+-end`)
 
 func newTeller(t *testing.T, words int, pause time.Duration) *teller {
 	t.Helper()
-	m := &teller{words: words, pause: pause}
+	m := &teller{words: words}
+	m.pause.Store(int64(pause))
 	s := httptest.NewServer(m)
 	t.Cleanup(s.Close)
 	m.url = s.URL
@@ -76,7 +78,7 @@ func (m *teller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-time.After(m.pause):
+		case <-time.After(time.Duration(m.pause.Load())):
 		}
 	}
 	fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
