@@ -1,17 +1,14 @@
 package main
 
 import (
-	"context"
-	"strings"
+	"slices"
 
-	"google.golang.org/grpc/codes"
-
-	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/reference"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // databases are the URLs that the registry shares with others; none: it is alone.
-func (e *env) databases(ctx context.Context) ([]string, error) {
+func (e *env) databases() ([]string, error) {
 	given := e.dsns
 	if len(given) == 0 {
 		s, err := e.homeDir.Storage()
@@ -20,21 +17,13 @@ func (e *env) databases(ctx context.Context) ([]string, error) {
 		}
 		given = s.DSNs
 	}
-	out := make([]string, len(given))
-	for i, ref := range given {
-		out[i] = ref
-		if strings.HasPrefix(ref, "postgres") {
-			continue
+	urls, err := reference.Databases(e.getenv, given)
+	for _, u := range urls {
+		if !slices.Contains(given, u) {
+			e.redactor.Add(u) // it may hold a password
 		}
-		url, err := e.resolve(ctx, ref)
-		if err != nil {
-			return nil, fault.Wrap(fault.New(codes.FailedPrecondition, fault.ConfigInvalid,
-				"the address of the database cannot be read: "+err.Error(), "see storage.dsns in theclaw.yaml, or --dsn"), err)
-		}
-		e.redactor.Add(url) // it may hold a password
-		out[i] = url
 	}
-	return out, nil
+	return urls, err
 }
 
 // safe are the calls of workers that are made again, at another registry if there is

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/pause"
 )
 
 // trimAfter are the times after the start at which memory is given back: when
@@ -25,14 +27,10 @@ var trimAfter = []time.Duration{3 * time.Second, time.Minute}
 // they are needed again, so this costs a few microseconds for each that is.
 func trimMemory(ctx context.Context) {
 	for _, d := range trimAfter {
-		t := time.NewTimer(d)
-		select {
-		case <-ctx.Done():
-			t.Stop()
+		if pause.For(ctx, d) != nil {
 			return
-		case <-t.C:
-			trim()
 		}
+		trim()
 	}
 }
 

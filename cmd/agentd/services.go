@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/theclaw/agents/internal/notifier"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/reference"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/sandbox"
@@ -48,7 +48,7 @@ func choose(word string) []service {
 }
 
 func makeRegistry(ctx context.Context, e *env, name string) (component, error) {
-	dsns, err := e.databases(ctx)
+	dsns, err := e.databases()
 	if err != nil {
 		return component{}, err
 	}
@@ -173,23 +173,9 @@ func makeDeliverer(_ context.Context, e *env, name string) (component, error) {
 	return component{register: s.Register, policy: deliverer.Policy(), token: e.workerToken(), run: s.Run, close: w.close}, nil
 }
 
-// resolve reads a secret by its reference; a value in a setting is refused, so
-// that none is ever in a file of ours.
+// resolve reads a secret by its reference.
 func (e *env) resolve(_ context.Context, ref string) (string, error) {
-	if name, ok := strings.CutPrefix(ref, "env:"); ok {
-		if v := e.getenv(name); v != "" {
-			return v, nil
-		}
-		return "", fmt.Errorf("the environment variable %s is not set", name)
-	}
-	if path, ok := strings.CutPrefix(ref, "file:"); ok {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return "", fmt.Errorf("read secret: %w", err)
-		}
-		return strings.TrimSpace(string(b)), nil
-	}
-	return "", errors.New("a secret is given as env:NAME or file:PATH")
+	return reference.Read(e.getenv, ref)
 }
 
 // bootID tells this boot of this machine from others: what was sent before a

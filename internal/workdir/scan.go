@@ -31,16 +31,6 @@ type seen struct {
 	pieces []string
 }
 
-// stamp changes whenever a file is written.
-type stamp struct {
-	size, modified, changed int64
-	inode                   uint64
-}
-
-// settled is how old the stamp of a file must be to be believed: one that was written
-// twice within the clock's tick has the same.
-const settled = 2 * time.Second
-
 // errMoves tells that a file was written while it was read.
 var errMoves = errors.New("a file changes while it is read")
 
@@ -151,7 +141,7 @@ func (s *scan) entry(ctx context.Context, name string) error {
 		if s.size += e.Size; s.limits.MaxBytes > 0 && s.size > s.limits.MaxBytes {
 			return &TooLarge{fmt.Sprintf("it has more than %d MiB", s.limits.MaxBytes>>20)}
 		}
-		if old, ok := s.was[name]; ok && old.stamp == stampOf(info) && time.Since(info.ModTime()) > settled {
+		if old, ok := s.was[name]; ok && old.stamp == stampOf(info) {
 			e.Pieces, s.now[name] = old.pieces, old
 			break
 		}
@@ -203,7 +193,9 @@ func (s *scan) read(ctx context.Context, e *Entry) error {
 	if stampOf(after) != stampOf(before) || after.Size() != e.Size {
 		return errMoves
 	}
-	s.now[e.Path] = seen{stampOf(after), e.Pieces}
+	if stamp := stampOf(after); stamp.settled(time.Now()) {
+		s.now[e.Path] = seen{stamp, e.Pieces}
+	}
 	return nil
 }
 

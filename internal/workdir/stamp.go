@@ -3,7 +3,24 @@ package workdir
 import (
 	"io/fs"
 	"syscall"
+	"time"
 )
+
+// stamp changes whenever a file is written, if it is settled.
+type stamp struct {
+	size, modified, changed int64
+	inode                   uint64
+}
+
+// tick is more than the step in which file systems tell when a file was written.
+const tick = 20 * time.Millisecond
+
+// settled says that a file was not written within a tick of now: a second write in it
+// would not change the stamp.
+func (s stamp) settled(now time.Time) bool {
+	ago := now.UnixNano() - max(s.modified, s.changed)
+	return ago >= int64(tick) || ago <= -int64(tick)
+}
 
 func stampOf(info fs.FileInfo) stamp {
 	s := stamp{size: info.Size(), modified: info.ModTime().UnixNano()}

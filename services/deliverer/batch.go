@@ -12,6 +12,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/pause"
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/deliverer/internal/drain"
@@ -77,7 +78,7 @@ func (s *Service) join(ctx context.Context, agentID string, failures int) (*term
 		e := fault.From(err)
 		if e.Reason == fault.LeaseHeld && (s.find(agentID) != nil || e.Meta["holder"] == s.deps.Holder) {
 			// We are that holder: the grant is on its way to our own dispatch.
-			pause(ctx, failures)
+			_ = pause.For(ctx, jitter(failures))
 			return nil, ctx.Err()
 		}
 		return nil, fmt.Errorf("acquire lease: %w", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/internal/pause"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -43,11 +44,11 @@ func (s *Service) dispatch(ctx, base context.Context) {
 			if failures == 0 {
 				s.deps.Logger.Warn("wait for work failed, will be repeated", "error", err)
 			}
-			pause(ctx, failures)
+			_ = pause.For(ctx, jitter(failures))
 			failures++
 			continue
 		case len(due) == 0 && time.Since(asked) < min(quickAnswer, s.cfg.Poll/2):
-			pause(ctx, failures) // a registry that is stopping answers at once
+			_ = pause.For(ctx, jitter(failures)) // a registry that is stopping answers at once
 			failures++
 		default:
 			failures = 0
@@ -109,12 +110,8 @@ func (s *Service) owe(work *registryv1.DueWork) bool {
 	return true
 }
 
-// pause waits with full jitter, from 50 ms up to 2 s, or until ctx ends.
-func pause(ctx context.Context, failures int) {
-	timer := time.NewTimer(time.Millisecond + rand.N(min(firstPause<<min(failures, 10), maxPause)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+// jitter is how long to rest after failures: anything from a moment up to 50 ms, which
+// doubles with each, at most 2 s.
+func jitter(failures int) time.Duration {
+	return time.Millisecond + rand.N(min(firstPause<<min(failures, 10), maxPause))
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 
+	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/outcome"
@@ -19,7 +20,7 @@ func (s *Service) ending(ctx context.Context, t *registrypb.Turn) *runnerpb.Wait
 	case registrypb.Fate_FATE_DEAD, registrypb.Fate_FATE_ABORTED:
 		out.Status, out.Error, out.ErrorCode = runnerpb.RunStatus_RUN_STATUS_ERROR, t.GetError(), outcome.Code(t)
 		if out.GetError() == "" {
-			out.Error = "aborted before it began"
+			out.Error = wording.Early
 		}
 		out.Payloads = []*runnerpb.Payload{{Kind: runnerpb.PayloadKind_PAYLOAD_KIND_ERROR, Text: out.GetError()}}
 	case registrypb.Fate_FATE_MERGED:

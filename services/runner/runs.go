@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -109,10 +110,7 @@ func (s *Service) account(ctx context.Context, agentID, runID string, wait time.
 	ctx, cancel := context.WithTimeout(ctx, wait+10*time.Second)
 	defer cancel()
 	r, err := s.turns.GetTurn(ctx, &registrypb.GetTurnRequest{AgentId: agentID, Key: runID, Wait: durationpb.New(wait)})
-	if fault.Is(err, fault.TurnNotFound) {
-		return nil, fault.Wrap(fault.New(codes.NotFound, fault.RunNotFound, "agent '"+agentID+"' has no run '"+runID+"'", "use the run id that was answered at the start"), err)
-	}
-	return r.GetTurn(), err
+	return r.GetTurn(), wording.NoRun(agentID, runID, err)
 }
 
 // AbortRun ends a run and waits for its fate: one that is worked on here at its
@@ -129,9 +127,9 @@ func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (
 		case err != nil:
 			return nil, err
 		case t.GetState() == registrypb.TurnState_TURN_STATE_DONE:
-			return nil, fault.New(codes.NotFound, fault.RunNotFound, "run '"+key+"' has ended", "nothing: see how with 'agentctl explain'")
+			return nil, wording.Ended(key)
 		case t.GetLeader() != "":
-			return nil, fault.New(codes.FailedPrecondition, fault.TurnBegun, "run '"+key+"' is being answered together with run '"+t.GetLeader()+"'", "abort that one")
+			return nil, wording.Together(key, t.GetLeader())
 		}
 		if err := s.started(ctx, id); err != nil {
 			return nil, err

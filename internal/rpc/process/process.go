@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	processv1 "github.com/theclaw/agents/proto/gen/theclaw/process/v1"
@@ -138,12 +139,7 @@ func (s *Service) sample(ctx context.Context, b *bytes.Buffer, d time.Duration) 
 	if pprof.StartCPUProfile(b) != nil { // somebody else in this process
 		return busy
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	err := pause.For(ctx, d)
 	pprof.StopCPUProfile()
-	return ctx.Err()
+	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -38,7 +39,7 @@ func (c *Client) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest, _ 
 		case err != nil:
 			return nil, err
 		case found.GetEnded():
-			return nil, fault.New(codes.NotFound, fault.RunNotFound, "run '"+run+"' has ended", "nothing: see how with 'agentctl explain'")
+			return nil, wording.Ended(run)
 		case found.GetLease() != nil:
 			err = c.abortAt(ctx, found.GetLease(), req)
 		default:
@@ -105,9 +106,9 @@ func (c *Client) abortHere(ctx context.Context, agent, run string) error {
 	case err != nil:
 		return err
 	case t.GetState() == registrypb.TurnState_TURN_STATE_DONE:
-		return fault.New(codes.NotFound, fault.RunNotFound, "run '"+run+"' has ended", "nothing: see how with 'agentctl explain'")
+		return wording.Ended(run)
 	case t.GetLeader() != "":
-		return fault.New(codes.FailedPrecondition, fault.TurnBegun, "run '"+run+"' is being answered together with run '"+t.GetLeader()+"'", "abort that one")
+		return wording.Together(run, t.GetLeader())
 	}
 	_, err = c.turns.WithdrawTurn(ctx, &registrypb.WithdrawTurnRequest{AgentId: agent, InboxId: t.GetInboxId(), Key: run, ThreadId: t.GetThreadId()})
 	if !fault.Is(err, fault.TurnBegun) {
@@ -115,7 +116,7 @@ func (c *Client) abortHere(ctx context.Context, agent, run string) error {
 	}
 	_, err = c.turns.FinishTurn(ctx, &registrypb.FinishTurnRequest{
 		AgentId: agent, InboxId: t.GetInboxId(), Key: run, ThreadId: t.GetThreadId(),
-		Fate: registrypb.Fate_FATE_ABORTED, Error: "aborted by the owner",
+		Fate: registrypb.Fate_FATE_ABORTED, Error: wording.ByOwner,
 	})
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -82,7 +83,7 @@ func (c *Client) WaitRun(ctx context.Context, req *runnerpb.WaitRunRequest, _ ..
 			return c.ended(ctx, req)
 		case time.Until(deadline) <= 0:
 			t, err := c.turns.GetTurn(ctx, &registrypb.GetTurnRequest{AgentId: agent, Key: run})
-			return &runnerpb.WaitRunResponse{Status: runnerpb.RunStatus_RUN_STATUS_TIMEOUT, StartedAt: t.GetTurn().GetClaimedAt()}, unknown(agent, run, err)
+			return &runnerpb.WaitRunResponse{Status: runnerpb.RunStatus_RUN_STATUS_TIMEOUT, StartedAt: t.GetTurn().GetClaimedAt()}, wording.NoRun(agent, run, err)
 		}
 		token = max(token, found.GetLease().GetToken()) // only the end is news
 	}
@@ -105,7 +106,7 @@ func (c *Client) ended(ctx context.Context, req *runnerpb.WaitRunRequest) (out *
 func (c *Client) ending(ctx context.Context, agent, run string) (*runnerpb.WaitRunResponse, error) {
 	r, err := c.turns.GetTurn(ctx, &registrypb.GetTurnRequest{AgentId: agent, Key: run})
 	if err != nil {
-		return nil, unknown(agent, run, err)
+		return nil, wording.NoRun(agent, run, err)
 	}
 	t := r.GetTurn()
 	out := &runnerpb.WaitRunResponse{
@@ -121,7 +122,7 @@ func (c *Client) ending(ctx context.Context, agent, run string) (*runnerpb.WaitR
 			out.ErrorCode = runnerpb.RunError_RUN_ERROR_ABORTED
 		}
 		if out.GetError() == "" {
-			out.Error = "aborted before it began"
+			out.Error = wording.Early
 		}
 		kind, said = runnerpb.PayloadKind_PAYLOAD_KIND_ERROR, out.GetError()
 	case registrypb.Fate_FATE_MERGED:

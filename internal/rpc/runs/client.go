@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -79,15 +80,7 @@ func (c *Client) where(ctx context.Context, agent, run string, after uint64, wai
 	ctx, cancel := context.WithTimeout(ctx, wait+asking)
 	defer cancel()
 	r, err := c.leases.FindRunner(ctx, &registrypb.FindRunnerRequest{AgentId: agent, RunId: run, AfterToken: after, Wait: durationpb.New(wait)})
-	return r, unknown(agent, run, err)
-}
-
-// unknown words the error of a run that is not there as a runner does.
-func unknown(agent, run string, err error) error {
-	if fault.Is(err, fault.TurnNotFound) {
-		return fault.Wrap(fault.New(codes.NotFound, fault.RunNotFound, "agent '"+agent+"' has no run '"+run+"'", "use the run id that was answered at the start"), err)
-	}
-	return err
+	return r, wording.NoRun(agent, run, err)
 }
 
 // holder is the runner of a lease, if it can be reached and is the one. Another process

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/theclaw/agents/internal/pause"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -106,9 +107,9 @@ func (s *stream) moved(ctx context.Context, token uint64) {
 		found, err := s.c.where(ctx, s.agent, s.run, token, slice)
 		switch {
 		case err != nil:
-			pause(ctx, firstRest) // the registry: it may come back, and the runner may tell all
+			_ = pause.For(ctx, firstRest) // the registry: it may come back, and the runner may tell all
 		case found.GetEnded():
-			pause(ctx, lastWords)
+			_ = pause.For(ctx, lastWords)
 			return
 		case found.GetLease().GetToken() > token:
 			return
@@ -196,16 +197,6 @@ func (s *stream) alone(ctx context.Context) error {
 		}
 	}
 	return errEnded
-}
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }
 
 // The rest of a client stream, which a reader of items does not need.

@@ -14,6 +14,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/reference"
 )
 
 // databases are the URLs of those that the registry of this home shares with others;
@@ -35,31 +36,7 @@ func (x *examination) databases() ([]string, error) {
 		}
 		given = s.DSNs
 	}
-	out := make([]string, len(given))
-	for i, ref := range given {
-		url, err := x.url(ref)
-		if err != nil {
-			return nil, fault.Wrap(fault.New(codes.FailedPrecondition, fault.ConfigInvalid,
-				"the address of the database cannot be read: "+err.Error(), "see storage.dsns in theclaw.yaml, or --dsn"), err)
-		}
-		out[i] = url
-	}
-	return out, nil
-}
-
-// url is what a reference to the address of a database stands for.
-func (x *examination) url(ref string) (string, error) {
-	if name, ok := strings.CutPrefix(ref, "env:"); ok {
-		if v := x.env.Getenv(name); v != "" {
-			return v, nil
-		}
-		return "", fmt.Errorf("the environment variable %s is not set", name)
-	}
-	if path, ok := strings.CutPrefix(ref, "file:"); ok {
-		b, err := os.ReadFile(path)
-		return strings.TrimSpace(string(b)), err
-	}
-	return ref, nil
+	return reference.Databases(x.env.Getenv, given)
 }
 
 // away is the error of a database that cannot be read. Its text may hold the URL, and

@@ -13,6 +13,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -61,7 +62,7 @@ func Turn(ctx context.Context, e *command.Env, agent string, id int64) (*registr
 			if time.Since(away) > command.Patience {
 				return nil, err
 			}
-			if err := pause(ctx, 200*time.Millisecond); err != nil {
+			if err := pause.For(ctx, 200*time.Millisecond); err != nil {
 				return nil, err
 			}
 		case err != nil:
@@ -71,21 +72,10 @@ func Turn(ctx context.Context, e *command.Env, agent string, id int64) (*registr
 		default:
 			away = time.Time{}
 			// An answer that came early must not become a busy loop.
-			if err := pause(ctx, 20*time.Millisecond); err != nil {
+			if err := pause.For(ctx, 20*time.Millisecond); err != nil {
 				return nil, err
 			}
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
 }
 

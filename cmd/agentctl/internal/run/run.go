@@ -20,6 +20,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/thread"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -45,6 +46,8 @@ const (
 	maxWait     = 24 * time.Hour
 	// slice is how long one call to the runner waits.
 	slice = 20 * time.Second
+	// again is the pause before a service that is away is asked again.
+	again = 200 * time.Millisecond
 )
 
 // ending is the end of a run for programs.
@@ -102,7 +105,7 @@ func await(ctx context.Context, e *command.Env, agent, id string, limit time.Dur
 			if time.Since(away) > command.Patience || time.Now().After(deadline) {
 				return nil, err
 			}
-			if err := pause(ctx); err != nil {
+			if err := pause.For(ctx, again); err != nil {
 				return nil, err
 			}
 		case err != nil:
@@ -123,17 +126,6 @@ func await(ctx context.Context, e *command.Env, agent, id string, limit time.Dur
 func known(ctx context.Context, e *command.Env, agent, id string) error {
 	_, err := e.RunnerService().WaitRun(ctx, &runner.WaitRunRequest{AgentId: agent, RunId: id, Timeout: durationpb.New(time.Millisecond)})
 	return err
-}
-
-func pause(ctx context.Context) error {
-	t := time.NewTimer(200 * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // tell prints the end of a run; one without a reply of its own is an error when

@@ -13,6 +13,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/transcript"
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/pause"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
@@ -37,7 +38,7 @@ func follow(ctx context.Context, e *command.Env, agent, id string, after uint64,
 		case time.Since(away) > command.Patience:
 			return err
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause.For(ctx, again); err != nil {
 			return err
 		}
 	}

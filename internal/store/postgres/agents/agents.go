@@ -149,11 +149,17 @@ func (d *DB) Read(ctx context.Context, id, name string) (data []byte, version st
 
 // Version answers the version of a file; "" when it is not there.
 func (d *DB) Version(ctx context.Context, id, name string) (version string, err error) {
-	_, version, err = d.Read(ctx, id, name)
-	if errors.Is(err, ErrNoFile) || errors.Is(err, store.ErrNotFound) {
+	err = d.shards.On(ctx, id, func(pool *pgxpool.Pool) error {
+		err := pool.QueryRow(ctx, "SELECT version FROM agent_file WHERE agent_id = $1 AND name = $2", id, name).Scan(&version)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = has(ctx, pool, id) // not here: On looks elsewhere
+		}
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
 	}
-	return version, err
+	return version, wrap("read version of "+name, id, err)
 }
 
 // Write replaces a file that has the version expect, "" any, agentdir.NoFile none, and

@@ -24,6 +24,7 @@ import (
 // Shards are the databases: that of an agent, and all (package shard).
 type Shards interface {
 	Of(agent string) *pgxpool.Pool
+	On(ctx context.Context, agent string, do func(*pgxpool.Pool) error) error
 	All() []*pgxpool.Pool
 }
 

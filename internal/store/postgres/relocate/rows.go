@@ -139,12 +139,6 @@ func makeRoom(ctx context.Context, tx pgx.Tx, agent string, t tokens) (tokens, e
 	return t, unit.Problem(err)
 }
 
-func later(ctx context.Context, tx pgx.Tx, queue func(*pgx.Batch)) error {
-	b := &pgx.Batch{}
-	queue(b)
-	return tx.SendBatch(ctx, b).Close()
-}
-
 // discard removes a copy that nobody may use; an agent that is there stays.
 func discard(ctx context.Context, pool *pgxpool.Pool, agent string) error {
 	ctx = context.WithoutCancel(ctx)
@@ -165,13 +159,13 @@ func discardIn(ctx context.Context, tx pgx.Tx, agent string) error {
 
 // remove forgets the agent, the row last that others refer to.
 func remove(ctx context.Context, tx pgx.Tx, agent string, all []table) error {
-	return unit.Problem(later(ctx, tx, func(b *pgx.Batch) {
-		for i := len(all) - 1; i >= 0; i-- {
-			b.Queue("DELETE FROM "+quoted(all[i].name)+" WHERE agent_id = $1", agent)
-		}
-		b.Queue("DELETE FROM lease WHERE agent_id = $1", agent)
-		b.Queue("DELETE FROM due WHERE agent_id = $1", agent)
-	}))
+	b := &pgx.Batch{}
+	for i := len(all) - 1; i >= 0; i-- {
+		b.Queue("DELETE FROM "+quoted(all[i].name)+" WHERE agent_id = $1", agent)
+	}
+	b.Queue("DELETE FROM lease WHERE agent_id = $1", agent)
+	b.Queue("DELETE FROM due WHERE agent_id = $1", agent)
+	return unit.Problem(tx.SendBatch(ctx, b).Close())
 }
 
 // copied copies the rows of every table, reads them back and compares.

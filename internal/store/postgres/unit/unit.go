@@ -226,9 +226,10 @@ type seen struct {
 	sealed      int64
 }
 
-// The lease of a fence. With a lock a takeover waits for the commit.
 const (
-	leased = "SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 AND token = $3 AND NOT released AND expires_at > clock_timestamp()"
+	// Leased finds the lease of an agent ($1), resource ($2) and token ($3) while it is
+	// held. With FOR SHARE behind it a takeover waits for the commit.
+	Leased = "SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 AND token = $3 AND NOT released AND expires_at > clock_timestamp()"
 	lazily = "set_config('synchronous_commit', 'off', true)"
 )
 
@@ -236,7 +237,7 @@ const (
 func (p *Pool) load(t *Tx, f *store.Fence, s *seen, lock string, lazy bool) {
 	s.live = f == nil || p.o.Live != nil
 	if !s.live {
-		sql := leased
+		sql := Leased
 		if lazy {
 			sql, lazy = sql+" AND "+lazily+" = 'off'", false
 		}

@@ -88,7 +88,7 @@ func (d *DB) PutWorkdir(ctx context.Context, agent string, f store.Fence, s stor
 	err := pgx.BeginFunc(ctx, d.shards.Of(agent), func(tx pgx.Tx) error {
 		live, base, pieces := false, "", 0
 		b := &pgx.Batch{}
-		b.Queue("SELECT count(*) > 0 FROM (SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 AND token = $3 AND NOT released AND expires_at > clock_timestamp() FOR SHARE) l",
+		b.Queue("SELECT count(*) > 0 FROM ("+unit.Leased+" FOR SHARE) l",
 			agent, f.Resource, int64(f.Token)).QueryRow(func(row pgx.Row) error { return row.Scan(&live) })
 		b.Queue("SELECT COALESCE((SELECT hash FROM workdir WHERE agent_id = $1 FOR UPDATE), '')", agent).QueryRow(func(row pgx.Row) error { return row.Scan(&base) })
 		b.Queue("SELECT count(*) FROM workdir_piece WHERE agent_id = $1 AND hash = ANY($2)", agent, s.Pieces).QueryRow(func(row pgx.Row) error { return row.Scan(&pieces) })

@@ -228,7 +228,7 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 	if err := s.Present(a.ID); err != nil {
 		return nil, err
 	}
-	st, err := s.state(ctx, a)
+	st, err := s.State(ctx, a)
 	if errors.Is(err, store.ErrReadOnly) {
 		core.Trouble(a, s.Fault(a.ID, thread.Inbox, err))
 	}

@@ -51,23 +51,9 @@ func (c *Core) Present(id string) error {
 
 // Load reads an agent's inbox and makes it due if it has work.
 func (c *Core) Load(ctx context.Context, a *directory.Agent) error {
-	if c.Shared != nil {
-		st, err := c.Store.State(ctx, a.ID)
-		if err == nil {
-			a.Take(st)
-		}
+	_, err := c.load(ctx, a, false)
+	if err == nil || c.Shared != nil {
 		return c.Fault(a.ID, thread.Inbox, err)
-	}
-	r := store.Inbox(a.ID)
-	path, err := c.Dir.Path(r)
-	if err == nil {
-		sig := directory.Stamp(path)
-		var st store.InboxState
-		if st, err = c.Store.State(ctx, a.ID); err == nil {
-			a.Load(st, sig)
-			c.MarkDue(a)
-			return nil
-		}
 	}
 	if gone := c.Present(a.ID); gone != nil {
 		return gone
@@ -75,6 +61,42 @@ func (c *Core) Load(ctx context.Context, a *directory.Agent) error {
 	err = c.Fault(a.ID, thread.Inbox, err)
 	Trouble(a, err)
 	return err
+}
+
+// State is Load for who only wants to know, and answers what was read: from memory where
+// nothing waits and nobody has written since, and without leaving a database open that
+// was not. Its errors are the store's.
+func (c *Core) State(ctx context.Context, a *directory.Agent) (store.InboxState, error) {
+	return c.load(ctx, a, true)
+}
+
+func (c *Core) load(ctx context.Context, a *directory.Agent, lightly bool) (store.InboxState, error) {
+	inbox := store.Inbox(a.ID)
+	if c.Shared != nil {
+		st, err := c.Store.State(ctx, a.ID)
+		if err == nil {
+			a.Take(st)
+		}
+		return st, err
+	}
+	path, err := c.Dir.Path(inbox)
+	if err != nil {
+		return store.InboxState{}, err
+	}
+	before, open := directory.Stamp(path), c.Embedded.IsOpen(inbox)
+	if st, ok := a.Quiet(before); lightly && ok {
+		return st, nil
+	}
+	st, err := c.Store.State(ctx, a.ID)
+	if err != nil {
+		return st, err
+	}
+	a.Load(st, before)
+	c.MarkDue(a)
+	if lightly && !open && !a.HasWork() { // ten thousand of these need not stay open
+		c.Embedded.Forget(func(r store.Ref) bool { return r == inbox })
+	}
+	return st, nil
 }
 
 // MarkDue puts an agent that has work onto the lists; among several registries it says

@@ -18,6 +18,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/door"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -35,7 +36,7 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	set, broken := s.Agents.Settings(ctx, a)
 	if broken == nil && r.IsInbox() { // settings that cannot be read are told when it works
 		for _, e := range req.GetEvents() {
-			if err := core.Refused(set, e.GetSource()); err != nil {
+			if err := door.Refused(set, e.GetSource()); err != nil {
 				return nil, err
 			}
 		}

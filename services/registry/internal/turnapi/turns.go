@@ -17,6 +17,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/door"
 	"github.com/theclaw/agents/services/registry/internal/decision"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/memory"
@@ -67,7 +68,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		return nil, err
 	}
 	r := store.Ref{Agent: a.ID, Thread: req.GetThreadId()}
-	if why := core.Refused(set, ev.Source); why != nil {
+	if why := door.Refused(set, ev.Source); why != nil {
 		// Another program wrote it. What was begun when it was allowed goes on.
 		begun, err := s.Store.Claimed(ctx, r, req.GetKey())
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

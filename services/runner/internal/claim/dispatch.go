@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/batch"
 )
@@ -63,7 +64,7 @@ func (s *Set) dispatch(ctx context.Context) {
 			wait = firstWait
 			continue
 		}
-		sleep(ctx, wait/2+rand.N(wait/2))
+		_ = pause.For(ctx, wait/2+rand.N(wait/2))
 		wait = min(2*wait, lastWait)
 	}
 }
@@ -147,14 +148,5 @@ func (s *Set) release(agentID, resource string, token uint64) {
 	defer cancel()
 	if _, err := s.deps.Leases.ReleaseLease(ctx, &registrypb.ReleaseLeaseRequest{Resource: resource, Token: token}); err != nil {
 		s.deps.Logger.Warn("lease not given back", "agent_id", agentID, "fencing_token", token, "error", fault.Chain(err))
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

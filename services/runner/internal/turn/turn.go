@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/answer"
 	"github.com/theclaw/agents/services/runner/internal/broke"
@@ -32,7 +33,7 @@ var (
 	ErrStale = journal.ErrStale
 
 	// ErrAborted is the cause with which a person ends a turn.
-	ErrAborted = errors.New("aborted by the owner")
+	ErrAborted = errors.New(wording.ByOwner)
 	errTimeout = errors.New("timeout")
 )
 

@@ -6,6 +6,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/pause"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -24,7 +25,7 @@ func (s *Source) Asks(ctx context.Context) {
 				s.Send(Asked{r.GetApproval()})
 			}
 		}
-		pause(ctx)
+		_ = pause.For(ctx, again)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -54,15 +55,6 @@ type Source struct {
 // again is the pause before a service that is away is asked again.
 const again = 300 * time.Millisecond
 
-func pause(ctx context.Context) {
-	t := time.NewTimer(again)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
-
 // Say pushes a message, however long the registry is away: its key makes the
 // repeat harmless.
 func (s *Source) Say(ctx context.Context, from message.Peer, what Said) tea.Cmd {
@@ -72,7 +64,7 @@ func (s *Source) Say(ctx context.Context, from message.Peer, what Said) tea.Cmd 
 			if !command.Away(err) || ctx.Err() != nil {
 				return Accepted{id, err}
 			}
-			pause(ctx)
+			_ = pause.For(ctx, again)
 		}
 	}
 }
@@ -90,7 +82,7 @@ func (s *Source) Await(ctx context.Context, id int64) tea.Cmd {
 			}
 			reply, ok, err := message.Reply(ctx, s.Env, t)
 			if command.Away(err) && ctx.Err() == nil {
-				pause(ctx)
+				_ = pause.For(ctx, again)
 				continue
 			}
 			return Finished{id, t, reply, ok, err}
@@ -129,6 +121,6 @@ func (s *Source) Watch(ctx context.Context, peer message.Peer, conversation stri
 				s.Send(Seen{peer, r.GetEvents()})
 			}
 		}
-		pause(ctx)
+		_ = pause.For(ctx, again)
 	}
 }

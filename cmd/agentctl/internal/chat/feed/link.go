@@ -5,6 +5,8 @@ import (
 
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/theclaw/agents/internal/pause"
 )
 
 // Link tells whether a service is there.
@@ -27,6 +29,6 @@ func (s *Source) Links(ctx context.Context, service string) {
 		if ctx.Err() == nil {
 			s.Send(Link{service, false})
 		}
-		pause(ctx)
+		_ = pause.For(ctx, again)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -63,7 +64,7 @@ func (s *Source) Follow(ctx context.Context, id int64) {
 			after = 0
 			s.Send(Pieces{id, []Item{{What: Again}}})
 		}
-		pause(ctx)
+		_ = pause.For(ctx, again)
 	}
 }
 

@@ -1,4 +1,5 @@
-package core
+// Package door owns whom an agent takes messages from.
+package door
 
 import (
 	"google.golang.org/grpc/codes"
