@@ -17,9 +17,9 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
-	"github.com/theclaw/agents/services/registry/internal/door"
 	"github.com/theclaw/agents/services/registry/internal/decision"
 	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/door"
 	"github.com/theclaw/agents/services/registry/internal/memory"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
