@@ -28,5 +28,9 @@
 // answered again. Home-wide settings, providers and their keys, logs and links
 // are left out.
 //
+// Agents of a database are laid into a home that is nobody else's, one after the other,
+// and backed up there ([Source.Bring]); restored ones are made in such a home and brought
+// into the database (package transfer). So the archives are the same.
+//
 // It opens copies only, never a database that a registry may have open.
 package backup

@@ -29,6 +29,9 @@ type Choice struct {
 	// agents must not answer the same waiting messages without being told to.
 	As      string
 	Replace bool // exchange agents that exist and are stopped
+	// Absent, when set, is asked of each name before much is read: of agents that are
+	// brought somewhere else than into the home afterwards. Its error ends the restore.
+	Absent func(ctx context.Context, id string) error
 }
 
 // Restored is one agent after its restore.
@@ -43,6 +46,8 @@ type Restored struct {
 	Aborted int64 `json:"aborted"`
 	// Kept is where the agent lies that was replaced.
 	Kept string `json:"kept,omitempty"`
+	// Left is why the working directory of the backup was not taken.
+	Left string `json:"workdir_left,omitempty"`
 }
 
 // Restore makes the agents of a backup; see the package. Errors: AGENT_EXISTS,
@@ -63,6 +68,11 @@ func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (
 		for _, id := range ids { // before much is read, and what an agent begins with
 			if floors[id], err = s.floor(ctx, c.name(id), c.Replace); err != nil {
 				return err
+			}
+			if c.Absent != nil {
+				if err := c.Absent(ctx, c.name(id)); err != nil {
+					return err
+				}
 			}
 			for _, dir := range tree {
 				if err := s.root.MkdirAll(id+"/"+dir, 0o700); err != nil {
@@ -95,7 +105,7 @@ func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (
 		if err != nil {
 			return nil, fmt.Errorf("restore agent %s: %w", id, err)
 		}
-		out = append(out, Restored{c.name(id), a.Threads, a.Events, a.LastInboxID, a.Aborted, ""})
+		out = append(out, Restored{Agent: c.name(id), Threads: a.Threads, Events: a.Events, LastInboxID: a.LastInboxID, Aborted: a.Aborted})
 	}
 	var undo []func() error
 	for i, id := range ids {

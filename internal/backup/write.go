@@ -33,6 +33,10 @@ type Source struct {
 	// Tokens answers the greatest token granted for each lease resource; it is
 	// called when everything else has been copied.
 	Tokens func(context.Context) (map[string]uint64, error)
+	// Bring, when set, makes the directory of an agent in Home, which has none else, and
+	// is called for each when its turn comes; the directory is removed when it was copied.
+	// All agents are named then.
+	Bring func(ctx context.Context, id string) error
 }
 
 // Selection is what a backup holds.
@@ -41,13 +45,13 @@ type Selection struct {
 	Workdir bool     // the regular files of the working directories too
 }
 
-// scratch is the beginning of the names of directories for copies below run/.
-const scratch = "backup-"
+// Scratch is the beginning of the names of directories for copies below run/.
+const Scratch = "backup-"
 
 // Sweep removes what a backup that was killed left in the home. Whoever calls it
 // holds the home's lock and makes no backup.
 func Sweep(home *agentdir.Home) error {
-	found, err := filepath.Glob(filepath.Join(home.RunDir(), scratch+"*"))
+	found, err := filepath.Glob(filepath.Join(home.RunDir(), Scratch+"*"))
 	for _, dir := range found {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
@@ -60,19 +64,19 @@ func Write(ctx context.Context, out io.Writer, from Source, what Selection) (err
 	ids := slices.Compact(slices.Sorted(slices.Values(what.Agents)))
 	for _, id := range ids {
 		dir, err := from.Home.Agent(id)
-		if err == nil {
+		if err == nil && from.Bring == nil {
 			err = dir.Check()
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if len(ids) == 0 {
+	if len(ids) == 0 && from.Bring == nil {
 		if ids, err = from.Home.IDs(); err != nil {
 			return err
 		}
 	}
-	copies, err := os.MkdirTemp(from.Home.RunDir(), scratch)
+	copies, err := os.MkdirTemp(from.Home.RunDir(), Scratch)
 	if err != nil {
 		return agentdir.Fault(fmt.Errorf("make room for copies: %w", err))
 	}
@@ -83,7 +87,7 @@ func Write(ctx context.Context, out io.Writer, from Source, what Selection) (err
 		return err
 	}
 	for _, id := range ids {
-		if err := w.agent(ctx, from.Home, id, what.Workdir); err != nil {
+		if err := w.brought(ctx, from, id, what.Workdir); err != nil {
 			return agentdir.Fault(fmt.Errorf("back up agent %s: %w", id, err))
 		}
 	}
@@ -120,6 +124,17 @@ type writer struct {
 	copies   string
 	now      time.Time
 	manifest archive.Manifest
+}
+
+func (w *writer) brought(ctx context.Context, from Source, id string, workdir bool) error {
+	if from.Bring == nil {
+		return w.agent(ctx, from.Home, id, workdir)
+	}
+	err := from.Bring(ctx, id)
+	if err == nil {
+		err = w.agent(ctx, from.Home, id, workdir)
+	}
+	return errors.Join(err, os.RemoveAll(from.Home.AgentDir(id)))
 }
 
 func (w *writer) agent(ctx context.Context, home *agentdir.Home, id string, workdir bool) error {

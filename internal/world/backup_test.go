@@ -18,11 +18,12 @@ import (
 	"github.com/theclaw/agents/internal/backup/archive"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/invariant"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // save takes a backup over the wire.
-func save(t *testing.T, w *World, req *registryv1.BackupAgentsRequest) []byte {
+func save(t *testing.T, w Client, req *registryv1.BackupAgentsRequest) []byte {
 	t.Helper()
 	in, err := w.Agents.BackupAgents(t.Context(), req)
 	if err != nil {
@@ -97,13 +98,29 @@ func sound(t *testing.T, home string, o invariant.Options) {
 
 // P1, RELIABILITY 5: a backup that is taken under load is one whole. Restored into
 // another home every message of it is accounted, new ones are answered, no id is
-// given out again and tokens rise.
+// given out again and tokens rise. It is the same from a database, and into one: there
+// another registry is asked for it than those who work were given.
 func TestBackupUnderLoad(t *testing.T) {
-	w, sink := Start(t, Options{}), NewSink(t)
+	c := pgtest.Start(t, "fsync = off")
+	for name, kinds := range map[string][2]bool{"home to home": {}, "database to home": {true, false}, "home to database": {false, true}, "database to database": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			var at [2]Options
+			for i, shared := range kinds {
+				if shared {
+					at[i].Registry.DSNs, at[i].Registries = []string{c.Database(t), c.Database(t)}, 2
+				}
+			}
+			backUpUnderLoad(t, at[0], at[1])
+		})
+	}
+}
+
+func backUpUnderLoad(t *testing.T, from, to Options) {
+	w, sink := Start(t, from), NewSink(t)
 	agents := []string{"a1", "a2"}
 	for _, id := range agents {
 		w.Create(t, id, sink.Config())
-		if err := os.WriteFile(filepath.Join(w.Home, "agents", id, "memory", "agent.md"), []byte("remember "+id), 0o600); err != nil {
+		if _, err := w.Agents.WriteAgentFile(t.Context(), &registryv1.WriteAgentFileRequest{AgentId: id, Name: "memory/agent.md", Content: []byte("remember " + id)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,6 +128,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	var load sync.WaitGroup
 	begun := make(chan struct{}, 100_000)
 	for i, id := range []string{"a1", "a1", "a1", "a2"} {
+		w.Say(t, id, Peer(fmt.Sprintf("p%d", i)), "say: first") // so that there is its thread
 		load.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				if _, err := w.Push(ctx, id, Peer(fmt.Sprintf("p%d", i)), fmt.Sprintf("say: %d", n), ""); err == nil {
@@ -122,7 +140,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	for range 100 {
 		<-begun
 	}
-	saved := save(t, w, &registryv1.BackupAgentsRequest{})
+	saved := save(t, w.At[len(w.At)-1], &registryv1.BackupAgentsRequest{})
 	stop()
 	load.Wait()
 	tokens := granted(t, saved)
@@ -131,7 +149,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 	w.Stop() // the machine is gone
 
-	v := Start(t, Options{})
+	v := Start(t, to)
 	done, err := restore(t.Context(), v, saved, &registryv1.RestoreAgentsRequest{})
 	if err != nil || len(done) != 2 {
 		t.Fatalf("%v, %v", done, err)
@@ -155,8 +173,8 @@ func TestBackupUnderLoad(t *testing.T) {
 		if turn := v.Await(t, id, fresh); v.Reply(t, turn) != "and now" {
 			t.Errorf("%s: %v", id, turn)
 		}
-		if b, err := os.ReadFile(filepath.Join(v.Home, "agents", id, "memory", "agent.md")); err != nil || string(b) != "remember "+id {
-			t.Errorf("%s: memory %q, %v", id, b, err)
+		if f, err := v.Agents.ReadAgentFile(t.Context(), &registryv1.ReadAgentFileRequest{AgentId: id, Name: "memory/agent.md"}); err != nil || string(f.GetContent()) != "remember "+id {
+			t.Errorf("%s: memory %v, %v", id, f, err)
 		}
 	}
 	leases, err := v.Leases.ListLeases(t.Context(), &registryv1.ListLeasesRequest{})
@@ -168,7 +186,13 @@ func TestBackupUnderLoad(t *testing.T) {
 			t.Errorf("%v: the token was %d before", l, was)
 		}
 	}
-	sound(t, v.Home, invariant.Options{})
+	if _, err := restore(t.Context(), v, saved, &registryv1.RestoreAgentsRequest{AgentIds: agents[:1]}); !fault.Is(fault.From(err), fault.AgentExists) {
+		t.Errorf("restored over one that is there: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(v.Home, "*", "run", "backup-*")); err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	sound(t, v.Home, invariant.Options{DSNs: to.Registry.DSNs})
 }
 
 // A restore that fails leaves nothing; one that replaces keeps the old agent and
@@ -179,7 +203,7 @@ func TestRestoreWholeOrNot(t *testing.T) {
 	for range 3 {
 		w.Say(t, "a1", Peer("p"), "say: x")
 	}
-	saved := save(t, w, &registryv1.BackupAgentsRequest{AgentIds: []string{"a1"}})
+	saved := save(t, w.Client, &registryv1.BackupAgentsRequest{AgentIds: []string{"a1"}})
 	names := func() []string {
 		t.Helper()
 		dirs, err := filepath.Glob(filepath.Join(w.Home, "agents", "*"))

@@ -101,7 +101,7 @@ func TestRestoreOfWhatTheInboxDoesNotKnow(t *testing.T) {
 	w := Start(t, Options{})
 	w.Create(t, "a1", sink.Config())
 	w.Say(t, "a1", Peer("p"), "say: known")
-	first := save(t, w, &registryv1.BackupAgentsRequest{})
+	first := save(t, w.Client, &registryv1.BackupAgentsRequest{})
 	w.Say(t, "a1", Peer("p"), "say: beyond")
 	begunIn := &registryv1.ThreadRef{AgentId: "a1", ThreadId: "threads/peers/main-q"}
 	if _, err := w.Threads.EnsureThread(t.Context(), &registryv1.EnsureThreadRequest{Thread: begunIn}); err != nil {
@@ -124,7 +124,7 @@ func TestRestoreOfWhatTheInboxDoesNotKnow(t *testing.T) {
 			break
 		}
 	}
-	later := save(t, w, &registryv1.BackupAgentsRequest{})
+	later := save(t, w.Client, &registryv1.BackupAgentsRequest{})
 	close(hold)
 	w.Stop()
 	open.Store(true)

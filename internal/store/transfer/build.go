@@ -12,7 +12,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
-	"github.com/theclaw/agents/internal/store/sqlite/schema"
+	"github.com/theclaw/agents/internal/store/transfer/lite"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/store/transfer/texts"
 	"github.com/theclaw/agents/internal/thread"
@@ -71,52 +71,12 @@ func (d *directory) flush(ctx context.Context) error {
 	d.queued, d.size = nil, 0
 	return d.open.Do(ctx, true, func(tx *db.Tx) error {
 		for _, r := range list {
-			if err := write(tx, r); err != nil {
+			if err := lite.Write(tx, r); err != nil {
 				return fmt.Errorf("write %s of %s: %w", r.Table.Name, r.Thread, err)
 			}
 		}
 		return nil
 	})
-}
-
-// write puts a row into the thread's own database.
-func write(tx *db.Tx, r rows.Row) error {
-	exec := func(sql string, args ...any) error {
-		_, err := tx.Exec(sql, args...)
-		return err
-	}
-	v := r.Values
-	switch r.Table {
-	case rows.Thread:
-		own := thread.Outbound
-		if r.Thread == thread.Inbox {
-			own = thread.Inbox
-		}
-		err := exec("UPDATE x_meta SET uuid = ?, tuple = ?, desired = ?", v[0], v[1], v[2])
-		if head := v[3].(int64); err == nil && head > 0 { // ids that were given are not given again
-			err = exec("INSERT INTO sqlite_sequence(name, seq) VALUES('events', ?)", head)
-		}
-		if acked := v[4].(int64); err == nil && acked > 0 {
-			err = exec("INSERT INTO x_ack(consumer, id) VALUES(?,?)", own, acked)
-		}
-		return err
-	case rows.Event:
-		err := errors.Join(
-			exec("INSERT INTO events(id, created_at, source, type, subtype, content) VALUES(?,?,?,?,?,?)", v[:6]...),
-			exec("INSERT INTO x_chain(event_id, prev, sha256) VALUES(?,?,?)", v[0], v[6], v[7]))
-		if err == nil && v[9] != nil {
-			err = errors.Join(exec(schema.Tombs), exec("UPDATE x_meta SET format = ?", schema.WithTombs),
-				exec("INSERT INTO x_erased(event_id, key, proof) VALUES(?,?,?)", v[0], v[8], v[9]))
-		}
-		return err
-	case rows.Fate:
-		err := exec("INSERT INTO x_fate(inbox_id, key, thread, fate, at) VALUES(?,?,?,?,?)", v[:5]...)
-		if err == nil && v[3] == "dead" {
-			err = exec("INSERT INTO x_dead(inbox_id, error, resolved) VALUES(?,?,?)", v[0], v[5], v[6])
-		}
-		return err
-	}
-	return exec(r.Table.Put, v...)
 }
 
 // finished tells every row of what was written.

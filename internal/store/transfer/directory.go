@@ -16,6 +16,7 @@ import (
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/store/sqlite/snapshot"
+	"github.com/theclaw/agents/internal/store/transfer/lite"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/store/transfer/texts"
 	"github.com/theclaw/agents/internal/thread"
@@ -29,6 +30,7 @@ type directory struct {
 	inbox   string // directory of the inbox
 	scratch string // for copies
 	bare    bool   // what the home has granted is not looked at
+	live    bool   // it may be one that works: nobody works here
 
 	open   *db.DB     // the thread that is written now
 	queued []rows.Row // to be written to it
@@ -142,7 +144,7 @@ func (d *directory) thread(ctx context.Context, th string, tokens map[string]int
 			if t == rows.Fence && th == thread.Inbox {
 				err = fences(tx, tokens, emit)
 			} else {
-				err = each(tx, th, t, emit)
+				err = lite.Each(tx, th, t, emit)
 			}
 			if err != nil {
 				return fmt.Errorf("read %s of %s: %w", t.Name, th, err)
@@ -152,21 +154,11 @@ func (d *directory) thread(ctx context.Context, th string, tokens map[string]int
 	})
 }
 
-func each(tx *db.Tx, th string, t *rows.Table, emit func(rows.Row) error) error {
-	return tx.Each(t.Lite, nil, func(scan func(...any) error) error {
-		dest := t.Dest()
-		if err := scan(dest...); err != nil {
-			return err
-		}
-		return emit(rows.Row{Thread: th, Table: t, Values: t.Values(dest)})
-	})
-}
-
 // fences tells the seals of an inbox, and above them what the home has granted: no
 // token is given twice, wherever it was written.
 func fences(tx *db.Tx, tokens map[string]int64, emit func(rows.Row) error) error {
 	all := maps.Clone(tokens)
-	err := each(tx, thread.Inbox, rows.Fence, func(r rows.Row) error {
+	err := lite.Each(tx, thread.Inbox, rows.Fence, func(r rows.Row) error {
 		res := r.Values[0].(string)
 		all[res] = max(all[res], r.Values[1].(int64))
 		return nil
@@ -194,7 +186,7 @@ func (d *directory) head(tx *db.Tx, th string, emit func(rows.Row) error) error 
 	if err != nil {
 		return fmt.Errorf("read %s: %w", th, err)
 	}
-	if th == thread.Inbox && (desired == "started" || desired == "" && subscribed) {
+	if th == thread.Inbox && !d.live && (desired == "started" || desired == "" && subscribed) {
 		return started(d.agent)
 	}
 	return emit(rows.Row{Thread: th, Table: rows.Thread, Values: []any{uuid, tuple, desired, head, acked}})

@@ -40,6 +40,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/transfer/files"
+	"github.com/theclaw/agents/internal/store/transfer/ledger"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/workdir"
 )
@@ -51,6 +52,8 @@ type Move struct {
 	Agent string
 	// Confirm is asked once both sides are the same; false leaves everything as it was.
 	Confirm func(Report) bool
+
+	live bool // it is copied, and may work
 }
 
 // Report is what a move has found.
@@ -101,7 +104,7 @@ func (m Move) ToDatabase(ctx context.Context) (r Report, err error) {
 		if r.Workdir, r.Left, err = files.Take(ctx, tx, m.Agent, a.Workdir(), workdir.Limits{MaxBytes: int64(a.Config.Workdir.MaxMiB) << 20, Ignore: strings.Fields(a.Config.Workdir.Ignore)}); err != nil {
 			return err
 		}
-		return to.takeLedger(ctx, m.Home)
+		return ledger.Take(ctx, tx, m.Agent, m.Home)
 	})
 	if err != nil {
 		return r, m.unless(err)
@@ -134,7 +137,7 @@ func (m Move) ToHome(ctx context.Context) (r Report, err error) {
 		if r.Workdir, err = files.Give(ctx, tx, m.Agent, dir.Path); err != nil {
 			return err
 		}
-		if err := from.giveLedger(ctx, m.Home); err != nil {
+		if err := ledger.Give(ctx, tx, m.Agent, m.Home); err != nil {
 			return err
 		}
 		fault.Point("transfer:before-remove")
@@ -169,14 +172,14 @@ func (m Move) arrive(ctx context.Context, dir agentdir.Dir, from *database, scra
 		if err != nil {
 			return err
 		}
-		to := &directory{home: m.Home, agent: m.Agent, path: a.Path, inbox: a.Inbox(), scratch: scratch}
+		to := &directory{home: m.Home, agent: m.Agent, path: a.Path, inbox: a.Inbox(), scratch: scratch, live: m.live}
 		if *r, err = m.same(ctx, from.read, nil, to.read); err != nil {
 			return err
 		}
 		return m.confirm(*r)
 	}
 	_, err := m.Home.Create(m.Agent, agentdir.Spec{Prepare: func(path string) (err error) {
-		to := &directory{home: m.Home, agent: m.Agent, path: path, inbox: filepath.Join(path, "inbox"), scratch: scratch}
+		to := &directory{home: m.Home, agent: m.Agent, path: path, inbox: filepath.Join(path, "inbox"), scratch: scratch, live: m.live}
 		if *r, err = m.same(ctx, from.read, func(row rows.Row) error { return to.put(ctx, row) }, to.finished); err != nil {
 			return errors.Join(err, to.close())
 		}

@@ -1,6 +1,7 @@
 // Package archive owns the commands backup and restore. Where a registry serves
-// the home it does the work, by RPC, so that both also work from another machine;
-// where none does, the same code runs here under the home's lock.
+// the home it does the work, by RPC, so that both also work from another machine and
+// for agents of a database; where none does, the same code runs here under the home's
+// lock.
 //
 // A backup gets its name when it is whole, verified and on disk; it never
 // replaces a file. What a backup is and what a restore promises is package
@@ -51,6 +52,9 @@ func rest(e *command.Env, create bool) (*resting, error) {
 		return nil, err
 	}
 	home.UserHome = e.Getenv("HOME")
+	if set, err := home.Storage(); err != nil || len(set.DSNs) > 0 { // the agents are not here: a registry has them
+		return nil, errors.Join(err, home.Close())
+	}
 	r := &resting{home, flock.New(at.LockFile(), flock.SetPermissions(0o600))}
 	ok, err := r.lock.TryLock()
 	if err == nil && ok {

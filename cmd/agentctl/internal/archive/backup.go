@@ -31,7 +31,8 @@ and on disk, and never replaces a file.
 
 It holds events, journals, settings, texts, memory and sessions of the agents;
 not theclaw.yaml, providers and their keys, logs, and links. Without --workdir
-the files of the agents' programs are left out too.`,
+the files of the agents' programs are left out too. It is the same where agents are
+in a database that registries share, and may be restored there or into a home.`,
 		Example: `  agentctl backup agents.tar
   agentctl backup --agent alice --workdir alice.tar
   agentctl backup - | zstd > agents.tar.zst`,

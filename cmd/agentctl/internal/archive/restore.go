@@ -23,7 +23,8 @@ func restoreCommand(e *command.Env) *cobra.Command {
 		Short: "Bring agents back from a backup",
 		Long: `Bring agents back from SRC, a file that backup has written, or from standard input
 with -. Nothing is changed before all of it was read and checked. An agent that
-exists is refused; with --replace it must be stopped, and its directory is kept.
+exists is refused; with --replace it must be stopped, and its directory is kept; in
+a database none is replaced.
 
 Agents that worked when the backup was made go on at once. What happened after
 the backup is not in it: a message that waited then is answered again, a reply
@@ -70,6 +71,11 @@ func load(ctx context.Context, e *command.Env, src string, what backup.Choice) (
 			Agents []backup.Restored `json:"agents"`
 		}{done})
 	}
+	for _, r := range done {
+		if r.Left != "" {
+			e.Note("%s: the working directory was not restored: %s", r.Agent, r.Left)
+		}
+	}
 	t := screen.NewTable(e, "agent", "threads", "events", "last message", "aborted", "the old one is kept in")
 	n := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, r := range done {
@@ -105,7 +111,7 @@ func install(ctx context.Context, e *command.Env, in io.Reader, what backup.Choi
 	for _, a := range r.GetAgents() {
 		done = append(done, backup.Restored{
 			Agent: a.GetAgentId(), Threads: a.GetThreads(), Events: a.GetEvents(),
-			LastInboxID: a.GetLastInboxId(), Aborted: a.GetAborted(), Kept: a.GetKept(),
+			LastInboxID: a.GetLastInboxId(), Aborted: a.GetAborted(), Kept: a.GetKept(), Left: a.GetWorkdirLeft(),
 		})
 	}
 	return done, nil

@@ -7,10 +7,8 @@ import (
 	"math"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/backup"
-	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -20,13 +18,16 @@ const maxChunk = 1 << 20
 
 // BackupAgents streams a backup; see package backup.
 func (s *Service) BackupAgents(req *registryv1.BackupAgentsRequest, out grpc.ServerStreamingServer[registryv1.BackupAgentsResponse]) error {
-	if err := s.ofFiles(); err != nil {
-		return err
-	}
 	w := bufio.NewWriterSize(sending(func(b []byte) error {
 		return out.Send(&registryv1.BackupAgentsResponse{Chunk: b})
 	}), maxChunk)
-	err := backup.Write(out.Context(), w, backup.Source{Home: s.Home, Tokens: s.tokens}, backup.Selection{Agents: req.GetAgentIds(), Workdir: req.GetWorkdir()})
+	what := backup.Selection{Agents: req.GetAgentIds(), Workdir: req.GetWorkdir()}
+	var err error
+	if s.Shared != nil {
+		err = s.writeShared(out.Context(), w, what)
+	} else {
+		err = backup.Write(out.Context(), w, backup.Source{Home: s.Home, Tokens: s.tokens}, what)
+	}
 	if err == nil {
 		err = w.Flush()
 	}
@@ -43,15 +44,6 @@ func (s *Service) tokens(ctx context.Context) (map[string]uint64, error) {
 	return out, err
 }
 
-// ofFiles refuses what is done with directories where there are none.
-func (s *Service) ofFiles() error {
-	if s.Shared == nil {
-		return nil
-	}
-	return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "the agents are in a database, which is backed up and restored whole",
-		"use the database's own tools, such as pg_basebackup or pg_dump")
-}
-
 // sending makes a writer of a stream; a message may be kept by the transport.
 type sending func([]byte) error
 
@@ -66,16 +58,19 @@ func (f sending) Write(p []byte) (int, error) {
 
 // RestoreAgents makes the agents of a backup and sets those to work that worked.
 func (s *Service) RestoreAgents(in grpc.ClientStreamingServer[registryv1.RestoreAgentsRequest, registryv1.RestoreAgentsResponse]) error {
-	if err := s.ofFiles(); err != nil {
-		return err
-	}
 	first, err := in.Recv()
 	if err != nil {
 		return err
 	}
 	ctx := in.Context()
-	done, err := backup.Restore(ctx, &receiving{in: in, rest: first.GetChunk()}, s.Home,
-		backup.Choice{Agents: first.GetAgentIds(), As: first.GetNewAgentId(), Replace: first.GetReplace()})
+	tar := &receiving{in: in, rest: first.GetChunk()}
+	what := backup.Choice{Agents: first.GetAgentIds(), As: first.GetNewAgentId(), Replace: first.GetReplace()}
+	var done []backup.Restored
+	if s.Shared != nil {
+		done, err = s.restoreShared(ctx, tar, what)
+	} else {
+		done, err = backup.Restore(ctx, tar, s.Home, what)
+	}
 	if err != nil {
 		return s.Fault("", thread.Inbox, err)
 	}
@@ -86,12 +81,17 @@ func (s *Service) RestoreAgents(in grpc.ClientStreamingServer[registryv1.Restore
 			s.watch.Drop(s.Home.AgentDir(r.Agent))
 		}
 		if a, err := s.Dir.Get(r.Agent); err == nil {
-			s.watch.Add(a)
+			if s.watch != nil {
+				s.watch.Add(a)
+			}
 			_, _ = s.Agent(ctx, r.Agent) // makes its work due; a problem is in its status
+			if s.Shared != nil {
+				s.MarkDue(a)
+			}
 		}
 		s.LogAgent(r.Agent, "agent restored from a backup")
 		out.Agents = append(out.Agents, &registryv1.RestoredAgent{
-			AgentId: r.Agent, Threads: r.Threads, Events: r.Events, LastInboxId: r.LastInboxID, Aborted: r.Aborted, Kept: r.Kept,
+			AgentId: r.Agent, Threads: r.Threads, Events: r.Events, LastInboxId: r.LastInboxID, Aborted: r.Aborted, Kept: r.Kept, WorkdirLeft: r.Left,
 		})
 	}
 	return in.SendAndClose(out)

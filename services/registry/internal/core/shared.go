@@ -79,6 +79,9 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	return c, nil
 }
 
+// Databases are where the agents are.
+func (s *Shared) Databases() *shard.Set { return s.dbs }
+
 // lookPatience bounds the look whether an agent is there, which only words an error, and
 // that where it is.
 const lookPatience = 5 * time.Second

@@ -1737,6 +1737,7 @@ type RestoreAgentsRequest struct {
 	// stopped then; empty keeps the name and the desired state.
 	NewAgentId string `protobuf:"bytes,2,opt,name=new_agent_id,json=newAgentId,proto3" json:"new_agent_id,omitempty"`
 	// replace exchanges agents that exist and are stopped; the old directory is kept.
+	// FAILED_PRECONDITION where agents are in a database: nothing would be kept.
 	Replace bool `protobuf:"varint,3,opt,name=replace,proto3" json:"replace,omitempty"`
 	// chunk is at most 1 MiB.
 	Chunk         []byte `protobuf:"bytes,4,opt,name=chunk,proto3" json:"chunk,omitempty"`
@@ -1818,7 +1819,11 @@ type RestoredAgent struct {
 	// in their thread and not in the inbox of the backup.
 	Aborted int64 `protobuf:"varint,5,opt,name=aborted,proto3" json:"aborted,omitempty"`
 	// kept is where the agent that was replaced lies now; empty when there was none.
-	Kept          string `protobuf:"bytes,6,opt,name=kept,proto3" json:"kept,omitempty"`
+	Kept string `protobuf:"bytes,6,opt,name=kept,proto3" json:"kept,omitempty"`
+	// workdir_left is why the working directory of the backup was not taken into a
+	// database, such as that it is larger than workdir.max_mib; empty when it was, or
+	// when there was none.
+	WorkdirLeft   string `protobuf:"bytes,7,opt,name=workdir_left,json=workdirLeft,proto3" json:"workdir_left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1891,6 +1896,13 @@ func (x *RestoredAgent) GetAborted() int64 {
 func (x *RestoredAgent) GetKept() string {
 	if x != nil {
 		return x.Kept
+	}
+	return ""
+}
+
+func (x *RestoredAgent) GetWorkdirLeft() string {
+	if x != nil {
+		return x.WorkdirLeft
 	}
 	return ""
 }
@@ -2781,14 +2793,15 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\fnew_agent_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\n" +
 	"newAgentId\x12\x18\n" +
 	"\areplace\x18\x03 \x01(\bR\areplace\x12\x1f\n" +
-	"\x05chunk\x18\x04 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x05chunk\"\xae\x01\n" +
+	"\x05chunk\x18\x04 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x05chunk\"\xd1\x01\n" +
 	"\rRestoredAgent\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x18\n" +
 	"\athreads\x18\x02 \x01(\x03R\athreads\x12\x16\n" +
 	"\x06events\x18\x03 \x01(\x03R\x06events\x12\"\n" +
 	"\rlast_inbox_id\x18\x04 \x01(\x03R\vlastInboxId\x12\x18\n" +
 	"\aaborted\x18\x05 \x01(\x03R\aaborted\x12\x12\n" +
-	"\x04kept\x18\x06 \x01(\tR\x04kept\"S\n" +
+	"\x04kept\x18\x06 \x01(\tR\x04kept\x12!\n" +
+	"\fworkdir_left\x18\a \x01(\tR\vworkdirLeft\"S\n" +
 	"\x15RestoreAgentsResponse\x12:\n" +
 	"\x06agents\x18\x01 \x03(\v2\".theclaw.registry.v1.RestoredAgentR\x06agents\"\xec\x01\n" +
 	"\x11PruneAgentRequest\x12$\n" +

@@ -76,8 +76,8 @@ type AgentServiceClient interface {
 	// SetAgentConfig changes one key in config.yaml; comments survive.
 	SetAgentConfig(ctx context.Context, in *SetAgentConfigRequest, opts ...grpc.CallOption) (*SetAgentConfigResponse, error)
 	// BackupAgents answers a tar of agents while they work: every database at one
-	// state, the inbox before the threads, the lease tokens last. A stream that
-	// ended without an error is whole.
+	// state, the inbox before the threads, the lease tokens last. Of an agent in a
+	// database everything is at one state. A stream that ended without an error is whole.
 	BackupAgents(ctx context.Context, in *BackupAgentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupAgentsResponse], error)
 	// RestoreAgents takes such a tar. Nothing is changed until all of it has come
 	// and was verified; an agent appears whole. ALREADY_EXISTS (AGENT_EXISTS) unless
@@ -355,8 +355,8 @@ type AgentServiceServer interface {
 	// SetAgentConfig changes one key in config.yaml; comments survive.
 	SetAgentConfig(context.Context, *SetAgentConfigRequest) (*SetAgentConfigResponse, error)
 	// BackupAgents answers a tar of agents while they work: every database at one
-	// state, the inbox before the threads, the lease tokens last. A stream that
-	// ended without an error is whole.
+	// state, the inbox before the threads, the lease tokens last. Of an agent in a
+	// database everything is at one state. A stream that ended without an error is whole.
 	BackupAgents(*BackupAgentsRequest, grpc.ServerStreamingServer[BackupAgentsResponse]) error
 	// RestoreAgents takes such a tar. Nothing is changed until all of it has come
 	// and was verified; an agent appears whole. ALREADY_EXISTS (AGENT_EXISTS) unless

@@ -1,4 +1,9 @@
-package transfer
+// Package ledger owns what moves with an agent beside its directory: what it used today,
+// and what was asked of people. A home keeps both in its own tables.
+//
+// It makes no message and loses none, so it is not in the digest of a move. It is copied
+// in the transaction of the move; a repeat changes nothing.
+package ledger
 
 import (
 	"context"
@@ -16,25 +21,21 @@ import (
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
 )
 
-// What a home knows of an agent outside of its directory goes with it once the move is
-// confirmed: what was used today, and what was asked of people. It makes no message and
-// loses none, so it is not in the digest.
-
 const maxApprovals = 10000
 
 func today() string { return time.Now().UTC().Format(time.DateOnly) }
 
-// ledgerOf opens the home's own tables; nil where there are none.
-func ledgerOf(ctx context.Context, home *agentdir.Home, create bool) (*homedb.DB, error) {
+// of opens the home's own tables; nil where there are none.
+func of(ctx context.Context, home *agentdir.Home, create bool) (*homedb.DB, error) {
 	if _, err := os.Stat(home.RegistryDB()); !create && errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	return homedb.Open(ctx, home.RegistryDB())
 }
 
-// takeLedger copies what the home knows into the database.
-func (d *database) takeLedger(ctx context.Context, home *agentdir.Home) (err error) {
-	h, err := ledgerOf(ctx, home, false)
+// Take copies what the home knows of an agent into the database.
+func Take(ctx context.Context, tx pgx.Tx, agent string, home *agentdir.Home) (err error) {
+	h, err := of(ctx, home, false)
 	if err != nil || h == nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (d *database) takeLedger(ctx context.Context, home *agentdir.Home) (err err
 	if err != nil {
 		return err
 	}
-	asked, err := h.Approvals(ctx, "", d.agent, "", maxApprovals)
+	asked, err := h.Approvals(ctx, "", agent, "", maxApprovals)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (d *database) takeLedger(ctx context.Context, home *agentdir.Home) (err err
 		b.Queue(sql+" ON CONFLICT DO NOTHING", args...)
 	}
 	for _, u := range used {
-		if u.Agent == d.agent {
+		if u.Agent == agent {
 			queue("INSERT INTO usage(agent_id, day, peer, messages, tokens, micros) VALUES($1,$2,$3,$4,$5,$6)", u.Agent, u.Day, u.Peer, u.Messages, u.Tokens, u.Micros)
 		}
 	}
@@ -63,17 +64,17 @@ func (d *database) takeLedger(ctx context.Context, home *agentdir.Home) (err err
 		queue(`INSERT INTO approval(agent_id, id, thread, key, command, cwd, reason, digest, state, token, requested, expires) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)`,
 			a.Agent, a.ID, a.Thread, a.Key, a.Command, a.Cwd, a.Reason, a.Digest, a.State, int64(a.Token), a.Requested.UnixMilli(), a.Expires.UnixMilli())
 	}
-	return unit.Problem(d.tx.SendBatch(ctx, &b).Close())
+	return unit.Problem(tx.SendBatch(ctx, &b).Close())
 }
 
-// giveLedger copies what the database knows into the home; a repeat changes nothing.
-func (d *database) giveLedger(ctx context.Context, home *agentdir.Home) (err error) {
+// Give copies what the database knows of an agent into the home.
+func Give(ctx context.Context, tx pgx.Tx, agent string, home *agentdir.Home) (err error) {
 	var used []store.Used
-	found, err := d.tx.Query(ctx, "SELECT peer, messages, tokens, micros FROM usage WHERE agent_id = $1 AND day = $2", d.agent, today())
+	found, err := tx.Query(ctx, "SELECT peer, messages, tokens, micros FROM usage WHERE agent_id = $1 AND day = $2", agent, today())
 	if err != nil {
 		return unit.Problem(err)
 	}
-	u := store.Used{Agent: d.agent, Day: today()}
+	u := store.Used{Agent: agent, Day: today()}
 	if _, err := pgx.ForEachRow(found, []any{&u.Peer, &u.Messages, &u.Tokens, &u.Micros}, func() error {
 		one := u
 		used = append(used, one)
@@ -82,10 +83,10 @@ func (d *database) giveLedger(ctx context.Context, home *agentdir.Home) (err err
 		return fmt.Errorf("read usage: %w", unit.Problem(err))
 	}
 	var asked []store.Approval
-	if found, err = d.tx.Query(ctx, "SELECT id, thread, key, command, cwd, reason, digest, state, token, requested, expires FROM approval WHERE agent_id = $1 ORDER BY id LIMIT $2", d.agent, maxApprovals); err != nil {
+	if found, err = tx.Query(ctx, "SELECT id, thread, key, command, cwd, reason, digest, state, token, requested, expires FROM approval WHERE agent_id = $1 ORDER BY id LIMIT $2", agent, maxApprovals); err != nil {
 		return unit.Problem(err)
 	}
-	a := store.Approval{Agent: d.agent}
+	a := store.Approval{Agent: agent}
 	var token, requested, expires int64
 	dest := []any{&a.ID, &a.Thread, &a.Key, &a.Command, &a.Cwd, &a.Reason, &a.Digest, &a.State, &token, &requested, &expires}
 	if _, err := pgx.ForEachRow(found, dest, func() error {
@@ -99,7 +100,7 @@ func (d *database) giveLedger(ctx context.Context, home *agentdir.Home) (err err
 	if len(used)+len(asked) == 0 {
 		return nil
 	}
-	h, err := ledgerOf(ctx, home, true)
+	h, err := of(ctx, home, true)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,66 @@
+// Package lite owns how the rows of a move are read from a thread's own database on one
+// machine, and written into one that is new.
+//
+// It reads and writes within a transaction of the caller's. Rows that are put together
+// from several (a thread's own row, the fences of an inbox) are read elsewhere.
+package lite
+
+import (
+	"errors"
+
+	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
+	"github.com/theclaw/agents/internal/store/transfer/rows"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// Each tells the rows of a table in their order.
+func Each(tx *db.Tx, th string, t *rows.Table, emit func(rows.Row) error) error {
+	return tx.Each(t.Lite, nil, func(scan func(...any) error) error {
+		dest := t.Dest()
+		if err := scan(dest...); err != nil {
+			return err
+		}
+		return emit(rows.Row{Thread: th, Table: t, Values: t.Values(dest)})
+	})
+}
+
+// Write puts a row into the thread's own database.
+func Write(tx *db.Tx, r rows.Row) error {
+	exec := func(sql string, args ...any) error {
+		_, err := tx.Exec(sql, args...)
+		return err
+	}
+	v := r.Values
+	switch r.Table {
+	case rows.Thread:
+		own := thread.Outbound
+		if r.Thread == thread.Inbox {
+			own = thread.Inbox
+		}
+		err := exec("UPDATE x_meta SET uuid = ?, tuple = ?, desired = ?", v[0], v[1], v[2])
+		if head := v[3].(int64); err == nil && head > 0 { // ids that were given are not given again
+			err = exec("INSERT INTO sqlite_sequence(name, seq) VALUES('events', ?)", head)
+		}
+		if acked := v[4].(int64); err == nil && acked > 0 {
+			err = exec("INSERT INTO x_ack(consumer, id) VALUES(?,?)", own, acked)
+		}
+		return err
+	case rows.Event:
+		err := errors.Join(
+			exec("INSERT INTO events(id, created_at, source, type, subtype, content) VALUES(?,?,?,?,?,?)", v[:6]...),
+			exec("INSERT INTO x_chain(event_id, prev, sha256) VALUES(?,?,?)", v[0], v[6], v[7]))
+		if err == nil && v[9] != nil {
+			err = errors.Join(exec(schema.Tombs), exec("UPDATE x_meta SET format = ?", schema.WithTombs),
+				exec("INSERT INTO x_erased(event_id, key, proof) VALUES(?,?,?)", v[0], v[8], v[9]))
+		}
+		return err
+	case rows.Fate:
+		err := exec("INSERT INTO x_fate(inbox_id, key, thread, fate, at) VALUES(?,?,?,?,?)", v[:5]...)
+		if err == nil && v[3] == "dead" {
+			err = exec("INSERT INTO x_dead(inbox_id, error, resolved) VALUES(?,?,?)", v[0], v[5], v[6])
+		}
+		return err
+	}
+	return exec(r.Table.Put, v...)
+}
