@@ -3,6 +3,7 @@ package db
 import (
 	ctx "context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// hold keeps the worker busy until release is called, so that operations queue.
+// hold keeps the connection until release is called, so that operations queue.
 func hold(t *testing.T, d *DB) (release func()) {
 	t.Helper()
 	in, out, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -29,8 +30,10 @@ func queued(t *testing.T, d *DB, durable bool, fns ...func(*Tx) error) func() []
 	errs := make([]error, len(fns))
 	var wg sync.WaitGroup
 	for i, fn := range fns {
-		o := &op{fn: fn, durable: durable, answered: make(chan struct{})}
-		d.queue <- o
+		o := &op{fn: fn, durable: durable}
+		if free, err := d.queue.enter(o); free || err != nil {
+			t.Fatalf("operation %d does not wait: %v, %v", i, free, err)
+		}
 		wg.Go(func() { <-o.answered; errs[i] = o.err })
 	}
 	return func() []error { wg.Wait(); return errs }
@@ -165,7 +168,7 @@ func TestClosed(t *testing.T) {
 	wait := queued(t, d, true, insert("1"), insert("2"))
 	closed := make(chan error)
 	go func() { closed <- d.Close() }()
-	<-d.stop
+	until(d, func() bool { return d.queue.closed })
 	release()
 	for _, err := range wait() {
 		must(t, err) // what was queued is done
@@ -174,17 +177,57 @@ func TestClosed(t *testing.T) {
 	if err := d.Do(t.Context(), true, insert("3")); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("after close: %v", err)
 	}
+}
+
+// A caller may leave while it waits for its turn; then nothing of it is done.
+func TestLeftWhileWaiting(t *testing.T) {
+	d := open(t, fresh(t), Options{Coalesce: 1})
+	release := hold(t, d)
+	first := queued(t, d, true, insert("1"))
 	gone, cancel := ctx.WithCancel(t.Context())
+	left := make(chan error)
+	go func() { left <- d.Do(gone, true, insert("2")) }()
+	until(d, func() bool { return len(d.queue.waiting) == 2 })
 	cancel()
-	d = open(t, d.Dir(), Options{Coalesce: 1})
-	release = hold(t, d)
-	first := queued(t, d, true, insert("3"))
-	if err := d.Do(gone, true, insert("4")); !errors.Is(err, ctx.Canceled) {
-		t.Errorf("full queue, cancelled: %v", err)
+	if err := <-left; !errors.Is(err, ctx.Canceled) {
+		t.Errorf("cancelled while it waits: %v", err)
+	}
+	if err := d.Do(gone, true, insert("3")); !errors.Is(err, ctx.Canceled) {
+		t.Errorf("cancelled before: %v", err)
 	}
 	release()
 	must(t, first()[0])
-	if n := count(t, d); n != 3 {
+	if n := count(t, d); n != 1 {
 		t.Errorf("%d events", n)
+	}
+}
+
+// A bug in who is told of commits leaves nobody waiting.
+func TestWorkerThatLeaves(t *testing.T) {
+	d := open(t, fresh(t), Options{OnCommit: func([]thread.Event) { panic("boom") }})
+	var later func() []error
+	func() {
+		defer func() { _ = recover() }()
+		_ = d.Do(t.Context(), true, func(tx *Tx) error { later = queued(t, d, true, insert("2")); return insert("1")(tx) })
+		t.Error("a panic was lost")
+	}()
+	if err := later()[0]; !errors.Is(err, errLeft) {
+		t.Errorf("behind it: %v", err)
+	}
+	if err := d.Do(t.Context(), true, insert("3")); !errors.Is(err, errLeft) {
+		t.Errorf("after: %v", err)
+	}
+}
+
+// until waits for a state of the queue.
+func until(d *DB, is func() bool) {
+	for {
+		d.queue.mu.Lock()
+		done := is()
+		d.queue.mu.Unlock()
+		if done {
+			return
+		}
+		runtime.Gosched()
 	}
 }

@@ -21,8 +21,8 @@ import (
 
 // Options of an open database.
 type Options struct {
-	// OnCommit is called from the database's goroutine after events became
-	// visible, before the writers are answered; it must not block.
+	// OnCommit is called, by one goroutine at a time, after events became visible
+	// and before the writers are answered; it must not block.
 	OnCommit func([]thread.Event)
 	// Coalesce is the most operations in one transaction; 0 means 256.
 	Coalesce int
@@ -57,10 +57,8 @@ type DB struct {
 	out       *mirror.Mirror
 	file      unix.Stat_t // what the name meant when we opened it
 
-	queue   chan *op
-	stop    chan struct{}
-	done    chan struct{}
-	once    sync.Once
+	queue   queue
+	alone   [1]*op // of who leads
 	ended   sync.Once
 	closing error // what closing said
 	broken  atomic.Pointer[error]
@@ -75,7 +73,8 @@ type op struct {
 	alone    func() error // instead of fn: outside of any transaction
 	err      error
 	events   []thread.Event
-	answered chan struct{}
+	over     bool
+	answered chan struct{} // nil: nobody waits
 }
 
 // Open opens the thread at dir, adds our tables when another program made it,
@@ -103,15 +102,12 @@ func Open(_ context.Context, dir string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, cause.Opening(dir, err)
 	}
-	d := &DB{
-		dir: dir, name: path, opts: o, conn: c, stmts: map[string]conn.Stmt{}, file: file,
-		queue: make(chan *op, o.Coalesce), stop: make(chan struct{}), done: make(chan struct{}),
-	}
+	d := &DB{dir: dir, name: path, opts: o, conn: c, stmts: map[string]conn.Stmt{}, file: file}
+	d.queue.free.L = &d.queue.mu
 	d.out = mirror.New(dir, d.between)
 	if err := d.prepare(); err != nil {
 		return nil, errors.Join(cause.Opening(dir, err), d.release())
 	}
-	go d.work()
 	return d, nil
 }
 
@@ -189,44 +185,17 @@ func (d *DB) Stats() Stats { return Stats{d.durable.Load(), d.lazy.Load(), d.ops
 // An error of fn undoes fn alone. The caller's context bounds the wait for its
 // turn only: a transaction that began is never left half done.
 func (d *DB) Do(ctx context.Context, durable bool, fn func(*Tx) error) error {
-	return d.submit(ctx, &op{fn: fn, durable: durable, answered: make(chan struct{})})
+	return d.submit(ctx, &op{fn: fn, durable: durable})
 }
 
 // View runs fn on committed data; fn must not write.
 func (d *DB) View(ctx context.Context, fn func(*Tx) error) error {
-	return d.submit(ctx, &op{fn: fn, view: true, answered: make(chan struct{})})
-}
-
-func (d *DB) submit(ctx context.Context, o *op) error {
-	if err := d.Broken(); err != nil {
-		return err
-	}
-	select {
-	case d.queue <- o:
-	case <-d.stop:
-		return store.ErrClosed
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case <-o.answered:
-		return o.err
-	case <-d.done:
-		// The worker drains the queue before it ends, so this is an operation
-		// that slipped in behind it: it never ran.
-		select {
-		case <-o.answered:
-			return o.err
-		default:
-			return store.ErrClosed
-		}
-	}
+	return d.submit(ctx, &op{fn: fn, view: true})
 }
 
 // Close waits for queued operations, checkpoints, and closes.
 func (d *DB) Close() error {
-	d.once.Do(func() { close(d.stop) })
-	<-d.done
+	d.queue.close()
 	d.ended.Do(func() { d.closing = d.release() })
 	return d.closing
 }
@@ -242,8 +211,8 @@ func (d *DB) release() error {
 	return errors.Join(d.out.Close(), d.conn.Close())
 }
 
-// between reads the events between two ids, for the mirror; the worker calls it
-// outside of a transaction.
+// between reads the events between two ids, for the mirror, outside of
+// a transaction.
 func (d *DB) between(after, before int64, fn func(thread.Event) error) error {
 	return (&Tx{d: d}).Events("SELECT "+Columns+" FROM events WHERE id > ? AND id < ? ORDER BY id", []any{after, before}, fn)
 }

@@ -1,9 +1,11 @@
 // Package db owns one open events.db: its connection, the order of its commits
 // and its hash chain.
 //
-// One goroutine owns the one connection. Operations queue up; whatever waits
-// when the goroutine comes round shares one transaction, each in a savepoint of
-// its own, so that a failing one takes nobody with it:
+// One goroutine at a time has the one connection. An operation that finds it free runs
+// in its caller's goroutine, which saves waking another one up and being woken. Those
+// that come meanwhile queue up, and a goroutine works for all that wait, in one
+// transaction, each in a savepoint of its own, so that a failing one takes nobody with
+// it, until nobody does:
 //
 //	Do ---+
 //	Do ---+--> queue --> BEGIN IMMEDIATE  op op op  COMMIT --> answers --> mirror

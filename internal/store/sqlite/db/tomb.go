@@ -41,7 +41,7 @@ func (t *Tx) KeyOf(e thread.Event) (string, error) {
 // database, and from events.jsonl. Nothing else runs meanwhile. store.ErrBusy when
 // another program reads the database and so keeps the old pages.
 func (d *DB) Scrub(ctx context.Context) error {
-	return d.submit(ctx, &op{alone: d.scrub, answered: make(chan struct{})})
+	return d.submit(ctx, &op{alone: d.scrub})
 }
 
 func (d *DB) scrub() error {

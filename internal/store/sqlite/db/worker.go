@@ -9,38 +9,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 )
 
-func (d *DB) work() {
-	defer close(d.done)
-	batch := make([]*op, 0, d.opts.Coalesce)
-	for {
-		var first *op
-		select {
-		case first = <-d.queue:
-		case <-d.stop:
-			select { // stop loses against queued work
-			case first = <-d.queue:
-			default:
-				return
-			}
-		}
-		batch = append(batch[:0], first)
-	gather:
-		for len(batch) < d.opts.Coalesce {
-			select {
-			case o := <-d.queue:
-				batch = append(batch, o)
-			default:
-				break gather
-			}
-		}
-		if err := d.stillThere(); err != nil {
-			d.breakWith(err)
-		}
-		d.runBatch(batch)
-		clear(batch)
-	}
-}
-
 // runBatch runs views and groups of writes in the order of the queue.
 func (d *DB) runBatch(batch []*op) {
 	for i := 0; i < len(batch); {
@@ -61,7 +29,7 @@ func (d *DB) runBatch(batch []*op) {
 // runView runs o in a read transaction: one state for all its queries, whatever
 // other programs commit meanwhile, and nothing kept if it writes by mistake.
 func (d *DB) runView(o *op) {
-	defer close(o.answered)
+	defer o.answer(nil)
 	if o.err = d.Broken(); o.err != nil {
 		return
 	}
@@ -88,12 +56,12 @@ func (d *DB) runGroup(group []*op) {
 		}
 	}
 	for _, o := range group {
-		close(o.answered)
+		o.answer(nil)
 	}
 	if !committed {
 		return
 	}
-	// After the answers: the mirror is a convenience and nobody waits for it.
+	// After the answers: the mirror is a convenience, and only who worked waits for it.
 	if d.opts.Guest {
 		// Guests take turns under the database's lock, or the lines of two would
 		// be written twice: each catches up on what it finds missing.
@@ -200,7 +168,7 @@ func (d *DB) runOp(o *op, company bool) error {
 }
 
 // call turns a panic of one operation into its error, so that a bug in one
-// statement does not end the goroutine that everybody waits for.
+// statement does not undo what others did beside it.
 func call(fn func(*Tx) error, tx *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
