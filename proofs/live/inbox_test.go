@@ -22,6 +22,7 @@ func TestLostWake(t *testing.T) {
 	o.Runner.Keep = 50 * time.Millisecond // the end of a batch is when a wake-up could be lost
 	w := world.Start(t, o)
 	w.Create(t, agent, quiet)
+	unhandled := 0
 	for i := range rounds {
 		first, err := w.Push(t.Context(), agent, world.Peer("bob"), "slow: 0.02", "")
 		if err != nil {
@@ -37,11 +38,12 @@ func TestLostWake(t *testing.T) {
 		}
 		for _, id := range []int64{first, second} {
 			if turn := w.Await(t, agent, id); turn.GetFate() != replied {
+				unhandled++
 				t.Errorf("event %d: %v", id, turn)
 			}
 		}
 	}
-	drill.Line("lostwake rounds=%d pushes=%d unhandled=0 sweeps=0 seed=%d", rounds, 2*rounds, seed)
+	drill.Line("lostwake rounds=%d pushes=%d unhandled=%d seed=%d", rounds, 2*rounds, unhandled, seed)
 }
 
 // TestIDReuse puts an older inbox back, as a power cut does to pushes that were
@@ -102,8 +104,9 @@ func TestAckRewind(t *testing.T) {
 		}
 	}
 	w.Say(t, agent, world.Peer("bob"), "say: end")
-	if got := replies(t, w.Client, agent, threadID); got != n+1 {
+	got := replies(t, w.Client, agent, threadID)
+	if got != n+1 {
 		t.Errorf("%d replies to %d messages", got, n+1)
 	}
-	drill.Line("ack-rewind moves=%d replies=%d repeated=0 seed=%d", n, n+1, seed)
+	drill.Line("ack-rewind moves=%d messages=%d replies=%d seed=%d", n, n+1, got, seed)
 }

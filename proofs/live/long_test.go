@@ -157,9 +157,10 @@ func (l *long) account(t *testing.T, r *runtime, turn *registryv1.Turn, dir, pro
 		_, key, _ := strings.Cut(strings.TrimSpace(line), " ")
 		ran[key]++
 	}
-	answers, tools, doubts := 0, 0, 0
+	answers, tools, doubts, rerun := 0, 0, 0, 0
 	for _, s := range turn.GetSteps() {
 		n := ran[turn.GetKey()+":"+s.GetKey()]
+		rerun += max(n-1, 0)
 		switch {
 		case s.GetKind() == registryv1.StepKind_STEP_KIND_MODEL:
 			answers++
@@ -186,6 +187,6 @@ func (l *long) account(t *testing.T, r *runtime, turn *registryv1.Turn, dir, pro
 		t.Errorf("%d answers and %d tools of %d rounds, %d kills of %d, %d in doubt of which the model knows %d",
 			answers, tools, l.rounds, r.killed(), len(l.blows), doubts, l.doubts)
 	}
-	drill.Line("long-turn process=%s steps=%d kills=%d answers=%d asked_again=%d tools=%d in_doubt=%d rerun=0 replies=1 crash_attempts=%d seed=%d",
-		process, answers+tools, r.killed(), answers, repeated, tools, doubts, turn.GetCrashAttempts(), seed)
+	drill.Line("long-turn process=%s steps=%d kills=%d answers=%d asked_again=%d tools=%d in_doubt=%d rerun=%d crash_attempts=%d seed=%d",
+		process, answers+tools, r.killed(), answers, repeated, tools, doubts, rerun, turn.GetCrashAttempts(), seed)
 }
