@@ -65,9 +65,9 @@ func TestRunIDs(t *testing.T) {
 	}
 	p = start(t, site, blow{}, false)
 	defer p.kill()
-	unknown := r.audit()
-	fmt.Fprintf(os.Stdout, "run-ids kills=%d labels=%d/%d runs=%d ended_once=%d unknown=%d lost=0 seed=%d\n",
-		r.kills, hit, len(fault.StepLabels()), len(r.all), len(r.all), unknown, seed)
+	lost, unknown := r.audit()
+	fmt.Fprintf(os.Stdout, "run-ids kills=%d labels=%d/%d runs=%d ended_once=%d unknown=%d lost=%d seed=%d\n",
+		r.kills, hit, len(fault.StepLabels()), len(r.all), len(r.all)-lost, unknown, lost, seed)
 	if r.kills < min(want, 1) {
 		t.Error("nothing was ever killed")
 	}
@@ -178,8 +178,9 @@ func (r *runs) stream(ctx context.Context, agent, run string) (int, error) {
 }
 
 // audit asks again about everything when all is over, and about runs that never
-// were; it answers how many of these were rightly not found.
-func (r *runs) audit() (unknown int) {
+// were; it answers how many did not end once as they should, and how many of the others
+// were rightly not found.
+func (r *runs) audit() (lost, unknown int) {
 	ctx := r.Context()
 	seen := map[string]bool{}
 	for _, m := range r.all {
@@ -188,6 +189,7 @@ func (r *runs) audit() (unknown int) {
 			want = runnerv1.RunStatus_RUN_STATUS_ERROR
 		}
 		if m.end.GetStatus() != want || m.ends != 1 || m.end.GetEndedAt() == nil || seen[m.run] {
+			lost++
 			r.Errorf("%s (run %s): %v with %d ends", m.key(), m.run, m.end, m.ends)
 		}
 		seen[m.run] = true
@@ -204,11 +206,12 @@ func (r *runs) audit() (unknown int) {
 		other[len(other)-1] ^= 1 // the hash of another event under this id
 		if _, err := r.wait(ctx, m.agent, string(other)); !fault.Is(err, fault.RunNotFound) || status.Code(err) != codes.NotFound {
 			r.Errorf("run %s: %v", other, err)
+		} else {
+			unknown++
 		}
-		unknown++
 	}
 	if n := len(r.site.Events(r.T, "a1", "inbox", "")); n != len(r.all) {
 		r.Errorf("the inbox holds %d events of %d runs", n, len(r.all))
 	}
-	return unknown
+	return lost, unknown
 }

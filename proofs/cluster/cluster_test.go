@@ -2,49 +2,20 @@ package cluster_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/proofs/drill"
 )
-
-// setting is a duration from the environment: the size of the proof.
-func setting(t testing.TB, name string, def time.Duration) time.Duration {
-	t.Helper()
-	v := os.Getenv(name)
-	if v == "" {
-		return def
-	}
-	d, err := time.ParseDuration(v)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return d
-}
-
-// seeded is the seed of a proof: that of the environment, which replays one.
-func seeded(t testing.TB) uint64 {
-	t.Helper()
-	v := os.Getenv("SEED")
-	if v == "" {
-		return rand.Uint64()
-	}
-	n, err := strconv.ParseUint(v, 10, 64)
-	if err != nil {
-		t.Fatalf("SEED: %v", err)
-	}
-	return n
-}
 
 // prove keeps a site busy while strike does harm to it, and takes stock.
 func prove(t *testing.T, what string, s *site, strike func(r *rand.Rand) (done bool)) {
 	t.Helper()
-	seed, lasts, every := seeded(t), setting(t, "DURATION", 6*time.Second), setting(t, "KILL_EVERY", 2*time.Second)
+	seed, chance := drill.Seed(t)
+	lasts, every := drill.Span(t, "DURATION", 6*time.Second), drill.Span(t, "KILL_EVERY", 2*time.Second)
 	l := &load{c: s.client(t), sink: world.NewSink(t)}
 	for a := range agents {
 		l.c.Create(t, agentID(a), l.sink.Config())
@@ -52,7 +23,6 @@ func prove(t *testing.T, what string, s *site, strike func(r *rand.Rand) (done b
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()
 	done := l.start(ctx, t)
-	r := rand.New(rand.NewPCG(seed, 0))
 	begun, strikes := time.Now(), 0
 	for more := true; more; {
 		select {
@@ -60,7 +30,7 @@ func prove(t *testing.T, what string, s *site, strike func(r *rand.Rand) (done b
 			more = false
 		case <-time.After(every):
 			strikes++
-			more = !strike(r)
+			more = !strike(chance)
 		}
 	}
 	<-ctx.Done()
@@ -68,7 +38,7 @@ func prove(t *testing.T, what string, s *site, strike func(r *rand.Rand) (done b
 	<-done
 	f := l.account(t)
 	f.violations = l.judge(t, s.parts[0].home, s.dsn)
-	fmt.Printf("cluster of=%s messages=%d seconds=%.0f strikes=%d lost=%d dup=%d stuck=%d violations=%d resent=%d errors=%d seed=%d\n",
+	drill.Line("cluster of=%s messages=%d seconds=%.0f strikes=%d lost=%d dup=%d stuck=%d violations=%d resent=%d errors=%d seed=%d",
 		what, f.messages, time.Since(begun).Seconds(), strikes, f.lost, f.dup, f.stuck, f.violations, f.repeats, l.failed.Load(), seed)
 	if f.messages == 0 || strikes == 0 {
 		t.Errorf("nothing was proved: %+v, %d strikes", f, strikes)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/proofs/drill"
 	"github.com/theclaw/agents/proofs/program"
 )
 
@@ -30,7 +31,7 @@ func apart(t *testing.T) bool {
 	}
 	for _, need := range []string{"ip", "unshare"} {
 		if _, err := exec.LookPath(need); err != nil {
-			fmt.Printf("partition skipped: there is no %s here: install iproute2 and util-linux\n", need)
+			drill.Line("partition skipped: there is no %s here: install iproute2 and util-linux", need)
 			t.SkipNow()
 		}
 	}
@@ -39,7 +40,7 @@ func apart(t *testing.T) bool {
 	// A kernel may have namespaces and no cables.
 	probe := inside + "ip netns add probe && ip link add name one type veth peer name two netns probe && ip link add name hub type bridge"
 	if out, err := exec.Command("unshare", "--net", "--mount", "sh", "-c", probe).CombinedOutput(); err != nil {
-		fmt.Printf("partition skipped: this machine permits no network namespaces: %v: %s\n", err, strings.TrimSpace(string(out)))
+		drill.Line("partition skipped: this machine permits no network namespaces: %v: %s", err, strings.TrimSpace(string(out)))
 		t.SkipNow()
 	}
 	cmd := exec.Command("unshare", "--net", "--mount", "sh", "-c", inside+`exec "$0" "$@"`, os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.timeout", "1h")

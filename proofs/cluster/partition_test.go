@@ -3,10 +3,7 @@ package cluster_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,21 +15,9 @@ import (
 	"github.com/theclaw/agents/internal/rpc/mtls"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/proofs/drill"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
-
-// rounds is N of the environment.
-func rounds(t *testing.T) int {
-	t.Helper()
-	n, err := strconv.Atoi(os.Getenv("N"))
-	if os.Getenv("N") == "" {
-		return 2
-	}
-	if err != nil {
-		t.Fatalf("N: %v", err)
-	}
-	return n
-}
 
 // address is where registries find the database: over the network.
 func address(t *testing.T, c *pgtest.Cluster) string {
@@ -54,7 +39,7 @@ func TestPartitionRunner(t *testing.T) {
 	if !apart(t) {
 		return
 	}
-	seed := seeded(t)
+	seed, r := drill.Seed(t)
 	c := wire(t)
 	m := newTeller(t, 40, 30*time.Millisecond).at(t, services+".1")
 	s := build(t, plan{dsn: address(t, c), registries: 2, runners: 3, providers: m.providers(), place: cabled(t)})
@@ -62,10 +47,9 @@ func TestPartitionRunner(t *testing.T) {
 	for a := range agents {
 		client.Create(t, agentID(a), "")
 	}
-	r := rand.New(rand.NewPCG(seed, 0))
 	cuts, takeovers, refused, wrong := 0, 0, 0, 0
 	var keys []string
-	for n := range rounds(t) {
+	for n := range drill.Size(t, "N", 2) {
 		agent, key := agentID(r.IntN(agents)), fmt.Sprintf("tell-cut%d-end", n)
 		keys = append(keys, agent+" "+key)
 		ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -108,7 +92,7 @@ func TestPartitionRunner(t *testing.T) {
 		missing += max(1-replies, 0)
 		dup += max(replies-1, 0)
 	}
-	fmt.Printf("partition of=runner cut=%d takeovers=%d late_writes_refused=%d lost=%d dup=%d watched_wrong=%d seed=%d\n", cuts, takeovers, refused, missing, dup, wrong, seed)
+	drill.Line("partition of=runner cut=%d takeovers=%d late_writes_refused=%d lost=%d dup=%d watched_wrong=%d seed=%d", cuts, takeovers, refused, missing, dup, wrong, seed)
 	if missing+dup > 0 || takeovers != cuts || refused != cuts*lateWrites {
 		t.Error("a cut did what it must not do")
 	}
@@ -224,7 +208,7 @@ func TestPartitionDatabase(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := l.start(ctx, t)
-	n := rounds(t)
+	n := drill.Size(t, "N", 2)
 	for i := range n {
 		p, silently := s.of("registry")[i%2], i/2%2 == 0
 		p.cut(t, "eth1", silently)
@@ -235,5 +219,5 @@ func TestPartitionDatabase(t *testing.T) {
 	cancel()
 	<-done
 	f := l.replied(t)
-	fmt.Printf("partition of=database cut=%d messages=%d lost=%d dup=%d stuck=%d errors=%d\n", n, f.messages, f.lost, f.dup, f.stuck, l.failed.Load())
+	drill.Line("partition of=database cut=%d messages=%d lost=%d dup=%d stuck=%d errors=%d", n, f.messages, f.lost, f.dup, f.stuck, l.failed.Load())
 }

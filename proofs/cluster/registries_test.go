@@ -15,6 +15,7 @@ import (
 
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/proofs/drill"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -57,7 +58,7 @@ func (s *site) strike(ctx context.Context, t *testing.T, every time.Duration) (d
 // A stream of events goes on at another registry by the id of the last one: 20 watch a
 // thread while registries are drained and killed, and each sees each event once.
 func TestRegistriesWatch(t *testing.T) {
-	lasts, every := setting(t, "DURATION", 6*time.Second), setting(t, "KILL_EVERY", 2*time.Second)
+	lasts, every := drill.Span(t, "DURATION", 6*time.Second), drill.Span(t, "KILL_EVERY", 2*time.Second)
 	s, c := threeRegistries(t)
 	ref := &registryv1.ThreadRef{AgentId: agentID(0), ThreadId: "inbox"}
 	var resumed, missed, repeated atomic.Int64
@@ -119,7 +120,7 @@ func TestRegistriesWatch(t *testing.T) {
 	people.Wait()
 	last.Store(pushed.Load())
 	watchers.Wait()
-	fmt.Printf("registries of=watch watchers=20 events=%d drains=%d kills=%d resumed=%d missed=%d repeated=%d errors=%d\n",
+	drill.Line("registries of=watch watchers=20 events=%d drains=%d kills=%d resumed=%d missed=%d repeated=%d errors=%d",
 		pushed.Load(), drains, kills, resumed.Load(), missed.Load(), repeated.Load(), failed.Load())
 	if events := c.Events(t, ref.GetAgentId(), "inbox", ""); int64(len(events)) != pushed.Load() {
 		t.Errorf("%d events of %d pushes", len(events), pushed.Load())
@@ -154,7 +155,7 @@ func (a *attempts) HandleConn(context.Context, stats.ConnStats) {}
 // A registry that is drained or killed costs its callers a retry and no error: whoever
 // asks, looks, waits and pushes under a key meanwhile gets his answer.
 func TestRegistriesDrain(t *testing.T) {
-	lasts, every := setting(t, "DURATION", 6*time.Second), setting(t, "KILL_EVERY", 2*time.Second)
+	lasts, every := drill.Span(t, "DURATION", 6*time.Second), drill.Span(t, "KILL_EVERY", 2*time.Second)
 	s, c := threeRegistries(t)
 	o, tries := s.options(t, "registry"), &attempts{}
 	o.Stats = tries
@@ -208,7 +209,7 @@ func TestRegistriesDrain(t *testing.T) {
 	for a := range agents {
 		events += len(c.Events(t, agentID(a), "inbox", ""))
 	}
-	fmt.Printf("registries of=drain calls=%d pushes=%d events=%d drains=%d kills=%d retries=%d most_tries=%d errors=%d\n",
+	drill.Line("registries of=drain calls=%d pushes=%d events=%d drains=%d kills=%d retries=%d most_tries=%d errors=%d",
 		calls.Load(), pushes.Load(), events, drains, kills, tries.total.Load()-calls.Load(), tries.most.Load(), failed.Load())
 	if int64(events) != pushes.Load() || drains+kills == 0 {
 		t.Errorf("%d events of %d pushes, %d drains and %d kills", events, pushes.Load(), drains, kills)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc/runs"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/proofs/drill"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -87,8 +87,8 @@ func (w *watched) read(ctx context.Context, c runnerv1.RunnerServiceClient, agen
 // watch them and wait for them, while runners are killed. Each word is seen once, in its
 // order, and what a killed runner had said is taken back where it comes anew (S1-15).
 func TestStreamsFollow(t *testing.T) {
-	lasts, every := setting(t, "DURATION", 6*time.Second), setting(t, "KILL_EVERY", 2*time.Second)
-	seed := seeded(t)
+	lasts, every := drill.Span(t, "DURATION", 6*time.Second), drill.Span(t, "KILL_EVERY", 2*time.Second)
+	seed, r := drill.Seed(t)
 	m := newTeller(t, 60, 25*time.Millisecond)
 	s := build(t, plan{dsn: pgtest.Start(t).Database(t), registries: 2, runners: 4, providers: m.providers()})
 	c := s.client(t)
@@ -119,7 +119,7 @@ func TestStreamsFollow(t *testing.T) {
 			}
 		})
 	}
-	r, kills := rand.New(rand.NewPCG(seed, 0)), 0
+	kills := 0
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -131,7 +131,7 @@ func TestStreamsFollow(t *testing.T) {
 		}
 	}
 	g.Wait()
-	fmt.Printf("streams runs=%d kills=%d moved=%d repeats=%d gaps=%d errors=%d seed=%d\n", told.Load(), kills, moved.Load(), repeats.Load(), wrong.Load(), failed.Load(), seed)
+	drill.Line("streams runs=%d kills=%d moved=%d repeats=%d gaps=%d errors=%d seed=%d", told.Load(), kills, moved.Load(), repeats.Load(), wrong.Load(), failed.Load(), seed)
 	if kills == 0 || moved.Load() == 0 || repeats.Load() > 0 {
 		t.Error("no stream was moved, or one repeated itself")
 	}
@@ -220,7 +220,7 @@ func (s *site) aborts(t *testing.T) {
 		if err != nil || end.GetErrorCode() != runnerv1.RunError_RUN_ERROR_ABORTED {
 			t.Errorf("aborted with %s: %v %v", name, end, err)
 		}
-		fmt.Printf("streams abort=%s error=%q\n", name, end.GetError())
+		drill.Line("streams abort=%s error=%q", name, end.GetError())
 		for _, p := range s.of("runner") {
 			p.Kill()
 			s.start(t, p)

@@ -3,6 +3,7 @@ package live_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -68,8 +69,8 @@ func TestLongTurn(t *testing.T) {
 	seed, chance := drill.Seed(t)
 	kills := drill.Size(t, "STRIKES", 20)
 	ttl := drill.Span(t, "TTL", 5*time.Second)
-	for _, process := range []string{"all", "runner"} {
-		t.Run(process, func(t *testing.T) {
+	for _, shape := range shapes(t) {
+		t.Run(shape, func(t *testing.T) {
 			l := &long{
 				rounds: max(40, 2*kills), blows: map[int]blow{}, asked: map[int]int{}, given: map[int]int{}, strikes: map[int]bool{},
 				chance: func() time.Duration { return time.Duration(chance.Int64N(int64(30 * time.Millisecond))) },
@@ -77,12 +78,12 @@ func TestLongTurn(t *testing.T) {
 			for i, n := range chance.Perm(l.rounds)[:kills] {
 				l.blows[n+1] = beforeAnswer + blow(i%3)
 			}
-			longTurn(t, l, process, ttl, seed)
+			longTurn(t, l, shape, ttl, seed)
 		})
 	}
 }
 
-func longTurn(t *testing.T, l *long, process string, ttl time.Duration, seed uint64) {
+func longTurn(t *testing.T, l *long, shape string, ttl time.Duration, seed uint64) {
 	var r *runtime
 	m := &model{answer: func(w http.ResponseWriter, _ *http.Request, body string) {
 		round := strings.Count(body, `"role":"tool"`) + 1
@@ -107,12 +108,11 @@ func longTurn(t *testing.T, l *long, process string, ttl time.Duration, seed uin
 			r.kill()
 		}
 	}}
-	r = work(t, m, process, "--lease-ttl", ttl.String())
-	r.Create(t, agent, quiet)
-	dir := filepath.Join(r.Home, "agents", agent, "workdir")
-	begun, never := filepath.Join(dir, "begun"), filepath.Join(dir, "never")
+	r = work(t, m, shape, "--lease-ttl", ttl.String())
+	r.Create(t, agent, quiet+r.agents)
+	begun, never := filepath.Join(r.workdir, "begun"), filepath.Join(r.workdir, "never")
 	for _, p := range []string{begun, never} {
-		if err := unix.Mkfifo(p, 0o600); err != nil {
+		if err := errors.Join(unix.Mkfifo(p, 0o600), os.Chmod(p, 0o666)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,16 +140,16 @@ func longTurn(t *testing.T, l *long, process string, ttl time.Duration, seed uin
 	if turn.GetFate() != replied || replies(t, r.Client, agent, turn.GetThreadId()) != 1 || r.Reply(t, turn) != "all done" {
 		t.Fatalf("after %d kills: %v", r.killed(), turn)
 	}
-	l.account(t, r, turn, dir, process, seed)
+	l.account(t, r, turn, shape, seed)
 }
 
 // account holds the journal of the turn against what the provider and the tools
 // have seen.
-func (l *long) account(t *testing.T, r *runtime, turn *registryv1.Turn, dir, process string, seed uint64) {
+func (l *long) account(t *testing.T, r *runtime, turn *registryv1.Turn, shape string, seed uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ran := map[string]int{}
-	data, err := os.ReadFile(filepath.Join(dir, "ran.txt"))
+	data, err := os.ReadFile(filepath.Join(r.workdir, "ran.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +157,10 @@ func (l *long) account(t *testing.T, r *runtime, turn *registryv1.Turn, dir, pro
 		_, key, _ := strings.Cut(strings.TrimSpace(line), " ")
 		ran[key]++
 	}
-	answers, tools, doubts := 0, 0, 0
+	answers, tools, doubts, rerun := 0, 0, 0, 0
 	for _, s := range turn.GetSteps() {
 		n := ran[turn.GetKey()+":"+s.GetKey()]
+		rerun += max(n-1, 0)
 		switch {
 		case s.GetKind() == registryv1.StepKind_STEP_KIND_MODEL:
 			answers++
@@ -186,6 +187,6 @@ func (l *long) account(t *testing.T, r *runtime, turn *registryv1.Turn, dir, pro
 		t.Errorf("%d answers and %d tools of %d rounds, %d kills of %d, %d in doubt of which the model knows %d",
 			answers, tools, l.rounds, r.killed(), len(l.blows), doubts, l.doubts)
 	}
-	drill.Line("long-turn process=%s steps=%d kills=%d answers=%d asked_again=%d tools=%d in_doubt=%d rerun=0 replies=1 crash_attempts=%d seed=%d",
-		process, answers+tools, r.killed(), answers, repeated, tools, doubts, turn.GetCrashAttempts(), seed)
+	drill.Line("long-turn process=%s steps=%d kills=%d answers=%d asked_again=%d tools=%d in_doubt=%d rerun=%d crash_attempts=%d seed=%d",
+		shape, answers+tools, r.killed(), answers, repeated, tools, doubts, rerun, turn.GetCrashAttempts(), seed)
 }

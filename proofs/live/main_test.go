@@ -1,11 +1,11 @@
 // Package live_test proves what RELIABILITY section 5 says of a home at work: a
 // full disk, a message that kills, wake-ups that are lost, ids that come again,
 // and a foreign pop. The services are the real ones, in this process or in one of
-// their own where something has to die.
+// their own where something has to die. What is not about the files of one home is
+// shown on the sites of package topology as well: TOPOLOGY=split, or cluster.
 package live_test
 
 import (
-	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -15,11 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
 	_ "modernc.org/sqlite"
 
 	"github.com/theclaw/agents/internal/sandbox"
@@ -128,82 +125,4 @@ func (m *model) with(t *testing.T, home string) {
 // last is what the person said last, as far as a test must tell two apart.
 func last(body, word string) bool {
 	return strings.LastIndex(body, word) > strings.LastIndex(body, "harmless")
-}
-
-// runtime is a site at work, in one process or with its runner in one of its
-// own. What is killed is the process that the turns run in.
-type runtime struct {
-	*world.Site
-	t       *testing.T
-	process string // what the worker serves: all or runner
-	flags   []string
-
-	mu     sync.Mutex
-	worker *world.Process
-	kills  int
-}
-
-// work starts a runtime whose model is m.
-func work(t *testing.T, m *model, process string, flags ...string) *runtime {
-	t.Helper()
-	r := &runtime{Site: world.NewSite(t, program.Agentd(t)), t: t, process: process, flags: flags}
-	m.with(t, r.Home)
-	if process != "all" {
-		r.Start(t, append([]string{"registry"}, flags...)...)
-		r.Start(t, append([]string{"deliverer"}, flags...)...)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.start()
-	r.Serving(t, r.worker, "registry", "runner", "deliverer")
-	return r
-}
-
-func (r *runtime) start() {
-	r.worker = r.Start(r.t, append([]string{r.process}, r.flags...)...)
-}
-
-// kill kills the worker and starts the next one. It answers the number of the
-// kill.
-func (r *runtime) kill() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.worker.Kill()
-	r.kills++
-	r.start()
-	return r.kills
-}
-
-// killed is how often it was killed.
-func (r *runtime) killed() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.kills
-}
-
-// push sends a message; a call that a kill cut off is made again under its key.
-func (r *runtime) push(ctx context.Context, agent, peer, text string) int64 {
-	id, err := world.Again(ctx, func(ctx context.Context) (int64, error) {
-		return r.Push(ctx, agent, world.Peer(peer), text, "key "+peer+" "+text)
-	})
-	if err != nil {
-		r.t.Errorf("push %q: %v", text, err)
-	}
-	return id
-}
-
-// await waits for the fate of a message, through all kills.
-func (r *runtime) await(ctx context.Context, agent string, id int64) *registryv1.Turn {
-	for {
-		a, err := world.Again(ctx, func(ctx context.Context) (*registryv1.GetTurnResponse, error) {
-			return r.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationpb.New(20 * time.Second)})
-		})
-		if err != nil {
-			r.t.Errorf("event %d of %s: %v; the log of the last process:\n%s", id, agent, err, r.worker.Log())
-			return nil
-		}
-		if a.GetTurn().GetFate() != registryv1.Fate_FATE_UNSPECIFIED {
-			return a.GetTurn()
-		}
-	}
 }

@@ -24,13 +24,13 @@ const (
 // TestPoison sends a message that kills the process in which its turn runs, each
 // time, among ten that do nothing bad. It dies alone after five crashes of its
 // own, none of the others dies with it, and what waits behind it is answered
-// soon after its death: with everything in one process, and with a runner that
-// dies alone.
+// soon after its death: with everything in one process, with a runner that dies
+// alone, and on a site with all of its runners.
 func TestPoison(t *testing.T) {
 	innocents := drill.Size(t, "N", 10)
 	ttl := drill.Span(t, "TTL", 5*time.Second)
-	for _, process := range []string{"all", "runner"} {
-		t.Run(process, func(t *testing.T) { poison(t, innocents, ttl, process) })
+	for _, shape := range shapes(t) {
+		t.Run(shape, func(t *testing.T) { poison(t, innocents, ttl, shape) })
 	}
 }
 
@@ -51,7 +51,7 @@ func (v *victims) hold(crash, by int) {
 	v.arrived.Broadcast()
 }
 
-func poison(t *testing.T, innocents int, ttl time.Duration, process string) {
+func poison(t *testing.T, innocents int, ttl time.Duration, shape string) {
 	v := &victims{working: map[int]int{}, sent: map[string][]int64{}}
 	v.arrived = sync.NewCond(&v.mu)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -100,9 +100,9 @@ func poison(t *testing.T, innocents int, ttl time.Duration, process string) {
 		}
 		v.hold(crash, -1)
 	}}
-	r = work(t, m, process, "--lease-ttl", ttl.String())
+	r = work(t, m, shape, "--lease-ttl", ttl.String())
 	for _, id := range agents {
-		r.Create(t, id, quiet)
+		r.Create(t, id, quiet+r.agents)
 	}
 	flock(0)
 	bad := r.push(ctx, agent, "eve", "poison")
@@ -137,6 +137,6 @@ func poison(t *testing.T, innocents int, ttl time.Duration, process string) {
 		t.Errorf("%d innocents, want %d; they saw %d crashes, want %d or, with leases lost, more", sent, want, most, aloneAfter)
 	}
 	drill.Line("poison process=%s kills=%d crash_attempts=%d beside=%d answered=%d/%d innocent_crashes=%d next_ms=%d bound_ms=%d",
-		process, kills, end.GetCrashAttempts(), innocents, good, sent, most,
+		shape, kills, end.GetCrashAttempts(), innocents, good, sent, most,
 		took.Milliseconds(), (2 * ttl).Milliseconds())
 }

@@ -61,10 +61,11 @@ func TestShimKilled(t *testing.T) {
 		m.delivered(2*i + 2)
 		m.noLocks()
 	}
-	if got := len(m.journal()); got != 2*n {
-		t.Errorf("%d sends for %d messages", got, 2*n)
+	sends := len(m.journal())
+	if sends != 2*n {
+		t.Errorf("%d sends for %d messages", sends, 2*n)
 	}
-	drill.Line("outside-kill-shim kills=%d answered_once=%d locks_left=0", n, 2*n)
+	drill.Line("outside-kill-shim kills=%d messages=%d sends=%d", n, 2*n, sends)
 }
 
 // TestRunnerKilled kills the runner while a handler waits for it, N times: the

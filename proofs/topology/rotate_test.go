@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/proofs/drill"
 	"github.com/theclaw/agents/proofs/program"
 	"github.com/theclaw/agents/proofs/topology"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -32,10 +32,7 @@ func TestRotation(t *testing.T) {
 		t.Skip("agentd all shows no certificate to itself")
 	}
 	kind.Check(t)
-	rotations, err := strconv.Atoi(cmp.Or(os.Getenv("N"), "5"))
-	if err != nil || rotations < 1 {
-		t.Fatalf("N: %q is no number of rotations", os.Getenv("N"))
-	}
+	rotations := drill.Size(t, "N", 5)
 	o := topology.Options{Kind: kind, Programs: topology.Reachable(t, program.Agentd(t).Path), Root: topology.Root(t)}
 	if kind == topology.Cluster {
 		o.Database = pgtest.Start(t).Database(t)
@@ -52,6 +49,9 @@ func TestRotation(t *testing.T) {
 		l.more(t)
 	}
 	l.stop()
+	if l.messages.Load() == 0 || rotations == 0 {
+		t.Error("nothing was replaced under load")
+	}
 	for _, p := range s.Parts {
 		for _, bad := range []string{`msg="connection refused"`, "lease lost", "cannot be used"} {
 			if _, at, found := strings.Cut(p.Log(), bad); found {
@@ -62,7 +62,7 @@ func TestRotation(t *testing.T) {
 	if bad := s.Down(); bad != "" {
 		t.Error(bad)
 	}
-	fmt.Printf("rotation topology=%s rotations=%d calls=%d connections=%d messages=%d failed=%d\n",
+	drill.Line("rotation topology=%s rotations=%d calls=%d connections=%d messages=%d failed=%d",
 		kind, rotations, l.calls.Load(), l.connections.Load(), l.messages.Load(), l.failed.Load())
 }
 
