@@ -29,8 +29,8 @@ type database struct {
 	agent  string
 	queued pgx.Batch
 	size   int
-	last   rows.Row // event that was put last, for the row of its thread
-	tokens map[string]int64
+	last   rows.Row         // event that was put last, for the row of its thread
+	tokens map[string]int64 // of leases, as written here; nil of a source
 }
 
 // patient makes the server wait for the person who is asked, and for a large source.
@@ -102,7 +102,7 @@ func (d *database) read(ctx context.Context, emit func(rows.Row) error) error {
 			switch {
 			case t.Inbox && th != thread.Inbox:
 				continue
-			case t == rows.Fence && th == thread.Inbox: // no token is given twice, wherever it was written
+			case t == rows.Fence && th == thread.Inbox && d.tokens == nil: // no token is given twice, wherever it was written
 				from = `(SELECT resource, MAX(token) AS token FROM (SELECT resource, token FROM fence WHERE agent_id = $1 AND thread_id = $2
 					UNION ALL SELECT resource, token FROM lease WHERE agent_id = $1 AND token > 0) x GROUP BY resource) y`
 			}
