@@ -219,11 +219,11 @@ diskfull: ## fill the disk under a working home, and at every write in turn (nee
 	$(call PROVE,TestDiskFull.*,proofs/live)
 
 .PHONY: poison
-poison: build ## a message that kills the process dies alone; N=20 beside it are answered: TTL=5s
+poison: build ## a message that kills the process dies alone; N=20 beside it are answered: TTL=5s TOPOLOGY=
 	$(call PROVE,TestPoison,proofs/live)
 
 .PHONY: long-turn
-long-turn: build ## kill the process at STRIKES=20 steps of one turn: SEED= TTL=5s
+long-turn: build ## kill the process at STRIKES=20 steps of one turn: SEED= TTL=5s TOPOLOGY=
 	$(call PROVE,TestLongTurn,proofs/live)
 
 .PHONY: run-ids
@@ -231,7 +231,7 @@ run-ids: ## a run id is waited for through kills at every instant: KILLS=28 SEED
 	$(call PROVE,TestRunIDs,cmd/agentd)
 
 .PHONY: lostwake
-lostwake: ## pushes at the end of a batch, with no further push: N=20 SEED=
+lostwake: build ## pushes at the end of a batch, with no further push: N=20 SEED= TOPOLOGY=
 	$(call PROVE,TestLostWake,proofs/live)
 
 .PHONY: id-reuse
@@ -243,7 +243,7 @@ outside: build ## gateway, notifier and dispatcher by foreign programs only: N=2
 	$(call PROVE,Test.*,proofs/outside)
 
 .PHONY: ack-rewind
-ack-rewind: ## a foreign pop, to and fro, changes nothing: N=20 SEED=
+ack-rewind: build ## a foreign pop, to and fro, changes nothing: N=20 SEED= TOPOLOGY=
 	$(call PROVE,TestAckRewind,proofs/live)
 
 .PHONY: sandbox-escape
@@ -303,7 +303,7 @@ mutants: ## take out what holds the promises up, one by one: MUTANTS=10 SEED=
 	$(call PROVE,TestMutants,proofs/mutants)
 
 .PHONY: cluster
-cluster: build ## 2 registries over PostgreSQL, 4 runners, 2 deliverers; kill each, the database, and fail over: DURATION=20s KILL_EVERY=2s SEED=
+cluster: build ## 2 registries over PostgreSQL, 4 runners, 2 deliverers; kill each, the database, and fail over: DURATION=20s of each KILL_EVERY=2s SEED=
 	$(call PROVE,TestCluster.*,proofs/cluster)
 
 .PHONY: streams
@@ -339,6 +339,8 @@ PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bit
 	'registries DURATION=30s KILL_EVERY=2s' 'partition N=6' 'crash-matrix STORE=postgres KILLS=150' \
 	'zombie STORE=postgres N=26' 'race-runners STORE=postgres ROUNDS=20' \
 	'linearizability STORE=postgres HISTORIES=20' 'e2e TOPOLOGY=split' 'e2e TOPOLOGY=cluster' \
+	'poison TOPOLOGY=split N=20' 'poison TOPOLOGY=cluster N=20' 'long-turn TOPOLOGY=split STRIKES=20' \
+	'long-turn TOPOLOGY=cluster STRIKES=20' 'lostwake TOPOLOGY=cluster N=50' 'ack-rewind TOPOLOGY=cluster N=50' \
 	'rotation TOPOLOGY=split N=50' 'rotation TOPOLOGY=cluster N=50' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
 
 PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUNDS=500' 'bitrot N=20000' 'sim SEEDS=2000' \
@@ -349,7 +351,9 @@ PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUND
 	'streams DURATION=180s KILL_EVERY=2s' 'registries DURATION=180s KILL_EVERY=2s' 'partition N=40' \
 	'crash-matrix STORE=postgres KILLS=1500' 'zombie STORE=postgres N=260' \
 	'race-runners STORE=postgres ROUNDS=200' 'linearizability STORE=postgres HISTORIES=200' 'e2e TOPOLOGY=split' \
-	'e2e TOPOLOGY=cluster' 'rotation TOPOLOGY=split N=500' 'rotation TOPOLOGY=cluster N=500' \
+	'e2e TOPOLOGY=cluster' 'poison TOPOLOGY=split N=100' 'poison TOPOLOGY=cluster N=100' \
+	'long-turn TOPOLOGY=split STRIKES=49' 'long-turn TOPOLOGY=cluster STRIKES=49' \
+	'lostwake TOPOLOGY=cluster N=500' 'ack-rewind TOPOLOGY=cluster N=500' 'rotation TOPOLOGY=split N=500' 'rotation TOPOLOGY=cluster N=500' \
 	'soak DURATION=1h KILL_EVERY=5s AGENTS=200'
 
 .PHONY: proofs-ci

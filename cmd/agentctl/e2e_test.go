@@ -75,7 +75,7 @@ func runSuite(t *testing.T, kind topology.Kind, chosen string) {
 			}
 			return cond == string(kind), nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"serve": serve, "unserve": unserve, "own": own, "golden": golden, "try": try},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"serve": serve, "unserve": unserve, "own": own, "golden": golden, "try": try, "await": await},
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -82,6 +83,20 @@ func (e *buildError) Error() string { return e.out }
 func try(ts *testscript.TestScript, _ bool, args []string) {
 	if err := ts.Exec(args[0], args[1:]...); err != nil {
 		ts.Logf("%v", err)
+	}
+}
+
+// await runs a program until a line of what it prints matches: for what comes by itself.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	rule := regexp.MustCompile("(?m)" + args[0])
+	for end := time.Now().Add(time.Minute); ; {
+		try(ts, false, args[1:])
+		if rule.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("%s never prints %s", strings.Join(args[1:], " "), args[0])
+		}
 	}
 }
 

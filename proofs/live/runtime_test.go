@@ -2,6 +2,7 @@ package live_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -49,11 +50,10 @@ func work(t *testing.T, m *model, shape string, flags ...string) *runtime {
 	}
 	shared := topology.Root(t) // every runner goes on in the same directory
 	r := &runtime{t: t, agents: "\nworkdir: {shared: " + shared + "}", workdir: filepath.Join(shared, agent)}
-	if err := os.Mkdir(r.workdir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(r.workdir, 0o777); err != nil { // split: also for the runner's user
-		t.Fatal(err)
+	for _, dir := range []string{shared, r.workdir} { // split: the runner's user works there
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o777)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s := spread(t, topology.Kind(shape), m, flags)
 	var runners []*topology.Part

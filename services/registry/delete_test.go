@@ -160,6 +160,9 @@ func TestDeleteAgent(t *testing.T) {
 	if _, err := w.remove("goner", false); !fault.Is(err, fault.AgentNotFound) {
 		t.Errorf("removed again: %v", err)
 	}
+	if _, err := w.threads.PushEvents(t.Context(), pushRequest("goner", "bob", "anybody?", "")); !fault.Is(err, fault.AgentNotFound) {
+		t.Errorf("who speaks to it: %v", err)
+	}
 	if _, err := w.turns.OpenBatch(under(t.Context(), old), &registryv1.OpenBatchRequest{AgentId: "goner"}); !fault.Is(err, fault.AgentNotFound) {
 		t.Errorf("who worked for it: %v", err)
 	}
