@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/chain"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -90,45 +91,11 @@ func (d *DB) verifyTail() error {
 	return nil
 }
 
-// VerifyChain checks every link and answers the number of chained events; the
-// first that does not match is named in the error (store.ErrCorrupt).
+// VerifyChain is chain.Verify of this thread.
 func (t *Tx) VerifyChain() (int64, error) {
-	var n int64
-	prev := []byte{}
 	buried, err := t.d.tombs()
 	if err != nil {
 		return 0, err
 	}
-	err = t.Each(`SELECT e.id, e.created_at, e.source, e.type, e.subtype, e.content, c.prev, c.sha256
-		FROM x_chain c JOIN events e ON e.id = c.event_id ORDER BY c.event_id`, nil, func(scan func(...any) error) error {
-		var e thread.Event
-		var p, sum []byte
-		if err := scan(&e.ID, &e.CreatedAt, &e.Source, &e.Type, &e.Subtype, &e.Content, &p, &sum); err != nil {
-			return err
-		}
-		if !bytes.Equal(p, prev) || !buried.Linked(e, p, sum) {
-			return fmt.Errorf("event %d does not match its hash: %w", e.ID, store.ErrCorrupt)
-		}
-		prev = sum
-		n++
-		return nil
-	})
-	if err != nil {
-		return n, err
-	}
-	var links int64
-	if _, err := t.Row("SELECT COUNT(*) FROM x_chain", nil, &links); err != nil {
-		return n, err
-	}
-	if links != n {
-		return n, fmt.Errorf("%d chained events are gone: %w", links-n, store.ErrCorrupt)
-	}
-	var below int64
-	if _, err := t.Row("SELECT COUNT(*) FROM events WHERE id <= (SELECT COALESCE(MAX(event_id), 0) FROM x_chain)", nil, &below); err != nil {
-		return n, err
-	}
-	if below != n {
-		return n, fmt.Errorf("%d events were put between chained ones: %w", below-n, store.ErrCorrupt)
-	}
-	return n, nil
+	return chain.Verify(t, buried)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/cause"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
+	"github.com/theclaw/agents/internal/store/sqlite/line"
 	"github.com/theclaw/agents/internal/store/sqlite/mirror"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/store/sqlite/tomb"
@@ -57,7 +58,7 @@ type DB struct {
 	out       *mirror.Mirror
 	file      unix.Stat_t // what the name meant when we opened it
 
-	queue   queue
+	line    line.Line[*op]
 	alone   [1]*op // of who leads
 	ended   sync.Once
 	closing error // what closing said
@@ -103,7 +104,6 @@ func Open(_ context.Context, dir string, o Options) (*DB, error) {
 		return nil, cause.Opening(dir, err)
 	}
 	d := &DB{dir: dir, name: path, opts: o, conn: c, stmts: map[string]conn.Stmt{}, file: file}
-	d.queue.free.L = &d.queue.mu
 	d.out = mirror.New(dir, d.between)
 	if err := d.prepare(); err != nil {
 		return nil, errors.Join(cause.Opening(dir, err), d.release())
@@ -195,7 +195,7 @@ func (d *DB) View(ctx context.Context, fn func(*Tx) error) error {
 
 // Close waits for queued operations, checkpoints, and closes.
 func (d *DB) Close() error {
-	d.queue.close()
+	d.line.Close()
 	d.ended.Do(func() { d.closing = d.release() })
 	return d.closing
 }
