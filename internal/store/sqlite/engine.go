@@ -29,6 +29,9 @@ type Options struct {
 	// OnFault is told once of a database that broke or cannot be opened, not of
 	// one that is not there; it must not block.
 	OnFault func(store.Ref, error)
+	// OnRest is told what an inbox that was written looks like once it is closed; it
+	// must not block.
+	OnRest func(agent string, r db.Rest)
 	// MaxOpen is the most databases kept open at rest; 0 means 256.
 	MaxOpen int
 	// Idle is how long a database stays open at rest; 0 means 60 s.
@@ -53,7 +56,7 @@ func New(o Options) *Engine {
 	if o.Idle <= 0 {
 		o.Idle = time.Minute
 	}
-	return &Engine{o: o, pool: pool.New(pool.Options{Path: o.Path, OnCommit: o.OnCommit, OnFault: o.OnFault, MaxOpen: o.MaxOpen, Idle: o.Idle, Connect: o.Connect})}
+	return &Engine{o: o, pool: pool.New(pool.Options{Path: o.Path, OnCommit: o.OnCommit, OnFault: o.OnFault, OnRest: o.OnRest, MaxOpen: o.MaxOpen, Idle: o.Idle, Connect: o.Connect})}
 }
 
 // Close closes every database; operations under way are finished first.

@@ -36,6 +36,9 @@ type Options struct {
 	// OnFault is told once of a database that broke or cannot be opened, not of
 	// one that is not there; it must not block.
 	OnFault func(store.Ref, error)
+	// OnRest is told what an inbox that was written looks like once it is closed, if
+	// that can be told; see db.DB.Rest. It must not block.
+	OnRest  func(agent string, r db.Rest)
 	MaxOpen int           // databases kept open at rest
 	Idle    time.Duration // how long one stays open at rest
 	// Connect is that of db.Options.
@@ -313,7 +316,7 @@ func (p *Pool) leave(h *handle) bool {
 func (p *Pool) end(h *handle) error {
 	var err error
 	if h.db != nil {
-		err = h.db.Close()
+		err = p.rest(h)
 	}
 	p.mu.Lock()
 	if h.db != nil {

@@ -71,3 +71,15 @@ func (p *Pool) help() {
 		_ = p.end(oldest) // a failing checkpoint is redone at the next open
 	}
 }
+
+// rest closes a database.
+func (p *Pool) rest(h *handle) error {
+	if p.o.OnRest == nil || !h.ref.IsInbox() {
+		return h.db.Close()
+	}
+	r, ok, err := h.db.Rest()
+	if ok {
+		p.o.OnRest(h.ref.Agent, r)
+	}
+	return err
+}

@@ -30,18 +30,17 @@ func (c *Core) Recall(ctx context.Context, found func(*directory.Agent)) {
 	})
 }
 
-// saveInboxes keeps what is known for the next start. The databases are closed
-// by now, so that the files look as they will then.
+// saveInboxes keeps what is known for the next start, with what the files looked like
+// when it was known: the databases are closed by now, and said so.
 func (c *Core) saveInboxes() {
 	var put []homedb.Inbox
 	c.Dir.Each(context.Background(), func(a *directory.Agent) {
 		k := a.Known()
-		path, err := c.Dir.Path(store.Inbox(a.ID))
-		if err != nil || !k.Loaded || k.Outbound > 0 || k.Problem != "" {
+		if !k.Loaded || k.Outbound > 0 || k.Problem != "" {
 			return
 		}
 		sig, place := a.Place()
-		put = append(put, homedb.Inbox{Agent: a.ID, Settings: sig, Path: place, Signature: directory.Stamp(path), Started: k.Started, Head: k.Head, Acked: k.Acked, Dead: k.Dead, LastAt: a.LastAt()})
+		put = append(put, homedb.Inbox{Agent: a.ID, Settings: sig, Path: place, Signature: a.Signature(), Started: k.Started, Head: k.Head, Acked: k.Acked, Dead: k.Dead, LastAt: a.LastAt()})
 	})
 	if err := c.homeDB.SaveInboxes(context.Background(), put); err != nil {
 		c.Log.Warn("what is known of the inboxes is not kept", "error", err)

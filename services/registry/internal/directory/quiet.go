@@ -1,6 +1,10 @@
 package directory
 
-import "github.com/theclaw/agents/internal/store"
+import (
+	"strings"
+
+	"github.com/theclaw/agents/internal/store"
+)
 
 // Recall takes over a quiet state kept from the last run, valid because the
 // files still have the signature they had then.
@@ -18,9 +22,35 @@ func (a *Agent) Recall(s store.InboxState, signature string) {
 func (a *Agent) Quiet(signature string) (store.InboxState, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	known := a.loaded && a.signature == signature && a.problem == "" && len(a.damaged) == 0 && a.lastOf == a.head
+	known := a.loaded && (a.signature == signature || a.left(signature)) && a.problem == "" && len(a.damaged) == 0 && a.lastOf == a.head
 	s := store.InboxState{Started: a.started, Head: a.head, Acked: a.acked, Dead: a.dead, LastAt: a.lastAt}
 	return s, known && a.head == a.acked && len(a.outbox) == 0
+}
+
+// Rested notes what the files of an inbox look like now that it was closed, and what was
+// in it; false when that is more than was known.
+func (a *Agent) Rested(head int64, lastAt, signature string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.loaded && a.head == head {
+		a.signature, a.rested, a.lastAt, a.lastOf = signature, signature, lastAt, head
+	}
+	return !a.loaded || a.head >= head
+}
+
+// AsLeft tells whether a stamp is that of the last look, and nothing can be on its way:
+// with a log, a commit may be in it that nobody sees yet.
+func (a *Agent) AsLeft(stamp string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.signature == stamp && strings.HasSuffix(stamp, absent) || a.left(stamp)
+}
+
+// left tells whether a stamp is that of our closing, whose time no other write has: it
+// holds however soon it is taken.
+func (a *Agent) left(stamp string) bool {
+	raw, _, _ := strings.Cut(stamp, early)
+	return a.rested != "" && raw == a.rested
 }
 
 // LastAt is when the newest event came; empty when that is not known.

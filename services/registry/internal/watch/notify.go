@@ -143,9 +143,21 @@ func (w *Watch) event(e fsnotify.Event) {
 		delete(w.byPath, filepath.Clean(e.Name))
 	}
 	w.mu.Unlock()
-	if id != "" && strings.HasPrefix(file, "events.db") && !strings.HasSuffix(file, "-shm") {
+	if id != "" && strings.HasPrefix(file, "events.db") && writes(file, e.Op) {
 		w.written(id)
 	}
+}
+
+// writes tells whether something may have come: a log is made and taken away by who
+// only reads, too, and we set the time of a database that we close.
+func writes(file string, op fsnotify.Op) bool {
+	switch {
+	case strings.HasSuffix(file, "-shm"), op == fsnotify.Chmod:
+		return false
+	case strings.HasSuffix(file, "-wal"):
+		return op.Has(fsnotify.Write)
+	}
+	return true
 }
 
 // written looks at once, unless the write is most likely our own: then the later

@@ -54,7 +54,6 @@ func (w *Watch) sweep(ctx context.Context) {
 			}
 			if !open && !a.HasWork() { // only read: a thousand of these need not stay open
 				w.Embedded.Forget(func(r store.Ref) bool { return r == store.Inbox(a.ID) })
-				a.Sign(directory.Stamp(path))
 			}
 		}
 		w.MarkDue(a)
@@ -93,7 +92,11 @@ func (w *Watch) lookLoop(ctx context.Context) {
 			if err != nil {
 				continue
 			}
-			if err := w.lookAt(ctx, a, directory.Stamp(path)); err != nil && ctx.Err() == nil {
+			sig := directory.Stamp(path)
+			if a.AsLeft(sig) && a.Known().Loaded && !a.Troubled() {
+				continue
+			}
+			if err := w.lookAt(ctx, a, sig); err != nil && ctx.Err() == nil {
 				w.Log.Warn("inbox not read", "agent_id", id, "error", err)
 			}
 		}
