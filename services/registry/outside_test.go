@@ -12,6 +12,7 @@ import (
 
 	"github.com/theclaw/agents/internal/handlerlock"
 	"github.com/theclaw/agents/internal/notifier"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
 )
 
@@ -120,4 +121,31 @@ func TestLocksOfDeadHandlers(t *testing.T) {
 		t.Errorf("a living handler's lock is there: %v, another program's: %v", there(living), there(others))
 	}
 	handler.Release()
+}
+
+// DESIGN 5.2: what another program writes into an inbox that we have just closed is seen by
+// the next look, however soon it comes, and by the next run when this one ends before.
+func TestForeignMessageToAnInboxAtRest(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	w := newWorld(t, home, registry.Config{Idle: 5 * time.Millisecond, Sweep: time.Hour})
+	w.create("a1")
+	inbox := filepath.Join(home, "agents", "a1", "inbox")
+	head := func(w *world) int64 {
+		r, err := w.agents.GetAgentStatus(t.Context(), &registryv1.GetAgentStatusRequest{AgentId: "a1"})
+		return must(t, r, err).GetInbox().GetHeadId()
+	}
+	const rounds = 10
+	for i := range int64(rounds) {
+		w.push("a1", "ann", "ours", "")
+		await(t, "rest", func() bool { _, err := os.Lstat(filepath.Join(inbox, "events.db-wal")); return os.IsNotExist(err) })
+		foreign(t, inbox, "INSERT INTO events(source, type, content) VALUES('external:cli:x:dm:y:y', 'message', '{}')")
+		if got := head(w); got != 2*i+2 {
+			t.Fatalf("round %d: the head is %d", i, got)
+		}
+	}
+	await(t, "rest", func() bool { _, err := os.Lstat(filepath.Join(inbox, "events.db-wal")); return os.IsNotExist(err) })
+	foreign(t, inbox, "INSERT INTO events(source, type, content) VALUES('external:cli:x:dm:y:y', 'message', '{}')")
+	w.stop()
+	w = newWorld(t, home, registry.Config{Sweep: time.Hour})
+	await(t, "the last one", func() bool { return head(w) == 2*rounds+1 })
 }

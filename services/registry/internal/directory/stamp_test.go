@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/theclaw/agents/internal/store"
 )
 
 // Two writes in one step of the file system's clock look alike, so a stamp taken that
@@ -41,4 +43,53 @@ func TestStamp(t *testing.T) {
 		return
 	}
 	t.Fatal("no two stamps within a tick in 100 tries")
+}
+
+// What we closed ourselves is known to be as we left it however soon that is asked; what
+// was only looked at, once the clock has gone on and no log is beside it.
+func TestAsLeft(t *testing.T) {
+	dir := t.TempDir()
+	at, log := filepath.Join(dir, "events.db"), filepath.Join(dir, "events.db-wal")
+	write := func(path, text string, when time.Time) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, when, when); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	write(at, "12", now)
+	a := newAgent("a")
+	a.Load(store.InboxState{}, "")
+	if known := a.Rested(1, "", StampAt(now, 2)); known || a.AsLeft(Stamp(dir)) {
+		t.Error("an unknown event is taken for known")
+	}
+	if known := a.Rested(0, "", StampAt(now, 2)); !known || !a.AsLeft(Stamp(dir)) {
+		t.Error("just closed, and not as left")
+	}
+	if _, quiet := a.Quiet(Stamp(dir)); !quiet {
+		t.Error("just closed, and not quiet")
+	}
+	write(log, "", now)
+	if !a.AsLeft(Stamp(dir)) {
+		t.Error("who reads has changed something")
+	}
+	write(log, "x", now)
+	if a.AsLeft(Stamp(dir)) {
+		t.Error("a log is overlooked")
+	}
+	old := now.Add(-time.Minute)
+	write(log, "x", old)
+	write(at, "123", old)
+	a.Sign(Stamp(dir))
+	if a.AsLeft(Stamp(dir)) {
+		t.Error("with a log, a commit may be on its way")
+	}
+	write(log, "", old)
+	a.Sign(Stamp(dir))
+	if !a.AsLeft(Stamp(dir)) {
+		t.Error("looked at, and not as left")
+	}
 }
