@@ -33,7 +33,7 @@ func (d *DB) Rest() (r Rest, ok bool, err error) {
 		return r, false, err
 	}
 	var st unix.Stat_t
-	ok = unix.Stat(d.name, &st) == nil && time.Unix(st.Mtim.Unix()).Equal(r.Written) && //nolint:unconvert // another type on other systems
+	ok = unix.Stat(d.name, &st) == nil && time.Unix(st.Mtim.Unix()).Equal(r.Written) &&
 		st.Ino == d.file.Ino && errors.Is(unix.Access(d.name+"-wal", unix.F_OK), unix.ENOENT)
 	r.Size = st.Size
 	return r, ok, nil
