@@ -27,7 +27,7 @@ import (
 // before they happen, or do not happen; a stop happens all the same.
 var changes = map[string]bool{
 	"CreateAgent": true, "StartAgent": true, "StopAgent": true, "BootstrapAgents": true, "WriteAgentFile": true, "SetAgentConfig": true,
-	"BackupAgents": true, "RestoreAgents": true, "ExportPeer": true, "ErasePeer": true, "DeleteAgent": true, "RetryTurn": true, "DropTurn": true, "RetryDelivery": true, "DropDelivery": true,
+	"BackupAgents": true, "RestoreAgents": true, "ExportPeer": true, "ErasePeer": true, "DeleteAgent": true, "RetryTurn": true, "DropTurn": true, "RequestAbort": true, "RetryDelivery": true, "DropDelivery": true,
 	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true, "NoteIdentityChange": true,
 }
 

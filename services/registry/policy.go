@@ -30,6 +30,7 @@ func Policy() serve.Policy {
 	add(registryv1.LeaseService_ServiceDesc, both, "AcquireLease", "RenewLease", "ReleaseLease", "ListLeases")
 	add(registryv1.LeaseService_ServiceDesc, ends(both), "AcquireDueLease")
 	add(registryv1.LeaseService_ServiceDesc, waits(owner), "FindRunner")
+	add(registryv1.LeaseService_ServiceDesc, owner, "RequestAbort")
 	add(registryv1.TurnService_ServiceDesc, ends(runner), "OpenBatch")
 	add(registryv1.TurnService_ServiceDesc, runner, "BeginTurn", "RecordStep", "FinishTurn", "RecordCompaction", "GetMemory", "WithdrawTurn")
 	add(registryv1.TurnService_ServiceDesc, waits(both), "GetTurn")

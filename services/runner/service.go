@@ -78,7 +78,7 @@ func New(c Config, d Deps) (*Service, error) {
 	}
 	s.claims = claim.New(claim.Config{
 		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,
-	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, Withdraw: s.withdraw, Slots: batch.NewSlots(c.Slots), Abort: d.Abort, Logger: d.Logger})
+	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, Withdraw: s.withdraw, End: s.end, Slots: batch.NewSlots(c.Slots), Abort: d.Abort, Logger: d.Logger})
 	return s, nil
 }
 

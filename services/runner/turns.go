@@ -8,6 +8,7 @@ import (
 
 	"github.com/theclaw/agents/internal/obs/tracing"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/claim"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
@@ -44,6 +45,12 @@ func (s *Service) withdraw(ctx context.Context, agentID string, e *registrypb.Pe
 	_, err := s.turns.WithdrawTurn(ctx, &registrypb.WithdrawTurnRequest{
 		AgentId: agentID, InboxId: e.GetEvent().GetId(), Key: e.GetKey(), ThreadId: e.GetThreadId(),
 	})
+	return err
+}
+
+// end ends a run that a person wants ended who could not ask here.
+func (s *Service) end(ctx context.Context, agentID, run string) error {
+	_, err := s.AbortRun(ctx, &runnerpb.AbortRunRequest{AgentId: agentID, RunId: run})
 	return err
 }
 

@@ -22,26 +22,39 @@ const (
 	// ours is how long the lease lasts under which an abort is committed: it ends with
 	// the call, and by itself when the caller dies in it.
 	ours = 5 * time.Second
+	// retell is when a wish that a registry passes on is told again: it may be lost with
+	// the registry, or be for a lease that another runner has taken over.
+	retell = 5 * time.Second
 )
 
-// AbortRun ends a run at the runner that works on it; where none does, at the registry.
+// AbortRun ends a run at the runner that works on it; one that cannot be reached from here
+// hears of it from the registry, and where none works on it that is where it ends.
 func (c *Client) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest, _ ...grpc.CallOption) (*runnerpb.AbortRunResponse, error) {
 	agent, run := req.GetAgentId(), req.GetRunId()
 	until := time.Now().Add(abortWait)
 	if end, ok := ctx.Deadline(); ok && end.Before(until) {
 		until = end
 	}
-	var after uint64
+	var after, far uint64 // far is the lease of a runner that cannot be reached
 	var wait time.Duration
+	asked := false
 	for {
 		found, err := c.where(ctx, agent, run, after, wait)
+		l := found.GetLease()
 		switch {
 		case err != nil:
 			return nil, err
+		case found.GetEnded() && asked:
+			return &runnerpb.AbortRunResponse{}, nil
 		case found.GetEnded():
 			return nil, wording.Ended(run)
-		case found.GetLease() != nil:
-			err = c.abortAt(ctx, found.GetLease(), req)
+		case l != nil:
+			if err = errNobody; l.GetToken() != far {
+				err = c.abortAt(ctx, l, req)
+			}
+			if away(err) && c.abortThrough(ctx, agent, run) {
+				far, asked = l.GetToken(), true
+			}
 		default:
 			err = c.abortHere(ctx, agent, run)
 		}
@@ -53,20 +66,32 @@ func (c *Client) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest, _ 
 		}
 		// Its holder is not there, or another was faster. The next look waits for a
 		// change, and looks again by itself: a lease that ends is none.
-		after, wait = found.GetLease().GetToken(), time.Second
+		after, wait = l.GetToken(), time.Second
+		if asked {
+			wait = retell
+		}
 		if time.Now().Add(wait).After(until) {
-			return nil, unreached(run, found.GetLease(), err)
+			return nil, unreached(run, l, err)
 		}
 	}
 }
 
-// unreached is why a run goes on: who works on it cannot be asked.
+// abortThrough lets the registry tell the runner that cannot be reached from here; false
+// when it does not know how.
+func (c *Client) abortThrough(ctx context.Context, agent, run string) bool {
+	ctx, cancel := context.WithTimeout(ctx, asking)
+	defer cancel()
+	_, err := c.leases.RequestAbort(ctx, &registrypb.RequestAbortRequest{AgentId: agent, RunId: run})
+	return err == nil
+}
+
+// unreached is why a run goes on: who works on it did not hear of it in time.
 func unreached(run string, l *registrypb.Lease, err error) error {
 	if l == nil || !away(err) {
 		return err
 	}
 	return fault.Wrap(fault.New(codes.Unavailable, fault.ServiceUnavailable, "run '"+run+"' is worked on by "+l.GetHolder()+", which cannot be reached from here",
-		"ask again: when its lease has ended another one has the run, or nobody; or ask on a machine that reaches "+l.GetAddress()), err)
+		"ask again: it hears of it from the registry with its next renewal, or its lease ends; or ask on a machine that reaches "+l.GetAddress()), err)
 }
 
 // abortAt asks the runner of a lease.

@@ -24,8 +24,9 @@
 //
 // An abort goes to the runner that works on it. Where none does, it is committed at the
 // registry under a lease of our own, so that no runner needs to be there. One that works
-// on it and cannot be reached keeps the run until its lease ends: the call waits for
-// that as long as it may, and then says so.
+// on it and cannot be reached from here is told by the registry, with the answer to its
+// next renewal: the call waits for the end of the run as long as it may, tells the wish
+// again meanwhile, and then says so.
 //
 // It does not dial: how to reach an address, and as whom, is its caller's to say.
 package runs

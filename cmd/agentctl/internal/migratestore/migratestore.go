@@ -23,6 +23,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/homelock"
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/reference"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/shard"
 	"github.com/theclaw/agents/internal/store/transfer"
@@ -51,15 +52,18 @@ directory goes with it, within workdir.max_mib; sessions and logs stay where the
 
 With --to-shard N agents go to database N of the list of --dsn, counted from 1, from
 whichever they are in; that list is storage.dsns, whole and in its order. Registries
-run on and find them there: an agent must be stopped, the services not. Wherever it is
-killed, the agent is in one database, and the same command finishes it.
+run on and find them there: an agent must be stopped, the services not. Who still holds
+it, such as a deliverer with replies to send, is asked to give it back, and waited for,
+half a minute at most. Wherever it is killed, the agent is in one database, and the same
+command finishes it.
 
-A password belongs into PGPASSWORD or ~/.pgpass, not into the URL. The exit code is
-1 when an agent could not be moved; the others are.`,
+A URL with a password belongs into the environment (--dsn env:NAME) or into a file
+(--dsn file:PATH), as in storage.dsns; or the password into PGPASSWORD or ~/.pgpass.
+The exit code is 1 when an agent could not be moved; the others are.`,
 		Example: `  agentctl migrate-store alice --to database --dsn postgres://claw@db/claw
   agentctl migrate-store --all --to database --dsn postgres://claw@db/claw --apply
   agentctl migrate-store alice --to home --dsn postgres://claw@db/claw --apply
-  agentctl migrate-store --all --to home --dsn URL --json | jq '.agents[].digest'
+  agentctl migrate-store --all --to home --dsn env:THECLAW_DSN --json | jq '.agents[].digest'
   agentctl migrate-store alice bob --to-shard 2 --dsn URL1 --dsn URL2 --apply`,
 		Args: command.Args("[ID...]"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -82,6 +86,10 @@ A password belongs into PGPASSWORD or ~/.pgpass, not into the URL. The exit code
 				}
 			}
 			m.agents = args
+			var err error
+			if m.dsns, err = reference.Databases(e.Getenv, m.dsns); err != nil {
+				return err
+			}
 			if across {
 				return m.across(c.Context())
 			}
@@ -90,7 +98,7 @@ A password belongs into PGPASSWORD or ~/.pgpass, not into the URL. The exit code
 	}
 	c.Flags().Var(&m.to, "to", "where the agents go")
 	c.Flags().IntVar(&m.shard, "to-shard", 0, "number of the database the agents go to, of several")
-	c.Flags().StringArrayVar(&m.dsns, "dsn", nil, "URL of the database; of several, one flag each in their order")
+	c.Flags().StringArrayVar(&m.dsns, "dsn", nil, "the database, by URL, env:NAME or file:PATH; of several, one flag each in their order")
 	c.Flags().BoolVar(&m.all, "all", false, "every agent of the source")
 	c.Flags().BoolVar(&m.apply, "apply", false, "do it; without, all but the last step is done")
 	return c

@@ -50,7 +50,11 @@ func TestMigrateStore(t *testing.T) {
 		}
 	}
 	dsn := pgtest.Start(t, "fsync = off").Database(t)
-	there := []string{"--to", "database", "--dsn", dsn}
+	named := filepath.Join(t.TempDir(), "dsn") // so that no password is in a list of processes
+	if err := os.WriteFile(named, []byte(dsn+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	there := []string{"--to", "database", "--dsn", "file:" + named}
 	back := []string{"--to", "home", "--dsn", dsn}
 	with := func(base []string, more ...string) []string { return append(append([]string{}, base...), more...) }
 
@@ -96,6 +100,9 @@ func TestMigrateStore(t *testing.T) {
 	}
 	if err := unlock(); err != nil {
 		t.Fatal(err)
+	}
+	if _, errs, code = run(t, at, "--to", "database", "--dsn", "env:THECLAW_NO_SUCH", "alice"); code != 1 || !strings.Contains(errs, "THECLAW_NO_SUCH is not set") {
+		t.Errorf("a variable that is none: %d, %s", code, errs)
 	}
 	_, errs, code = run(t, at, "--to", "database", "--dsn", "postgres:///none?host=/no/such", "alice")
 	if code != 1 || !strings.Contains(errs, "the database cannot be used") {

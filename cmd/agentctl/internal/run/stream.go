@@ -83,7 +83,8 @@ func streamCommand(e *command.Env) *cobra.Command {
 		Use:   "stream ID RUN",
 		Short: "Print what happens in a run while it happens",
 		Long: `Print the reply of a run while it is written; thoughts and tools go to standard
-error. With --json every item is an object in a line, with its seq: --after goes on
+error, and so does the line "restart": another runner has taken the run over, and what
+was said before, back to the last tool, comes anew. With --json every item is an object in a line, with its seq: --after goes on
 behind one. It ends with the run, with exit code 1 when that failed.`,
 		Example: `  agentctl run stream alice RUN
   agentctl run stream alice RUN --json --after 4294967300`,
@@ -94,23 +95,15 @@ behind one. It ends with the run, with exit code 1 when that failed.`,
 				return err
 			}
 			var end *runner.StreamRunResponse
-			n := narrator{out: e.Err}
-			wrote := false
+			s := speaker{env: e, narrator: narrator{out: e.Err}}
 			err := follow(c.Context(), e, args[0], args[1], after, func(r *runner.StreamRunResponse) error {
 				end = r
-				switch {
-				case e.Flags.JSON:
+				if e.Flags.JSON {
 					return line(e.Out, r)
-				case r.GetStream() == runner.RunStream_RUN_STREAM_ASSISTANT:
-					wrote = true
-					_, err := io.WriteString(e.Out, screen.Text(e, r.GetText()))
-					return err
 				}
-				return n.tell(r)
+				return s.tell(r)
 			})
-			if wrote {
-				fmt.Fprintln(e.Out)
-			}
+			s.endLine()
 			if err != nil {
 				return err
 			}
@@ -134,6 +127,37 @@ func line(w io.Writer, r *runner.StreamRunResponse) error {
 		_, err = fmt.Fprintf(w, "%s\n", b)
 	}
 	return err
+}
+
+// speaker writes the reply to standard output, and lets the narrator tell the rest.
+type speaker struct {
+	env *command.Env
+	narrator
+	open bool // the last line of the reply is not ended
+}
+
+func (s *speaker) tell(r *runner.StreamRunResponse) error {
+	if r.GetStream() == runner.RunStream_RUN_STREAM_ASSISTANT {
+		s.open = true
+		_, err := io.WriteString(s.env.Out, screen.Text(s.env, r.GetText()))
+		return err
+	}
+	if restarts(r) {
+		s.endLine() // what comes anew does not go on in the line of what counts no more
+	}
+	return s.narrator.tell(r)
+}
+
+func (s *speaker) endLine() {
+	if s.open {
+		fmt.Fprintln(s.env.Out)
+	}
+	s.open = false
+}
+
+// restarts tells whether what was said before counts no more.
+func restarts(r *runner.StreamRunResponse) bool {
+	return r.GetStream() == runner.RunStream_RUN_STREAM_LIFECYCLE && r.GetPhase() == "restart"
 }
 
 // narrator tells on a stream of lines what a run does besides its reply.
@@ -173,6 +197,10 @@ func (n *narrator) tell(r *runner.StreamRunResponse) error {
 		fmt.Fprintf(n.out, "thought: %s\n", screen.Line(strings.TrimSpace(n.thought.String())))
 	}
 	n.thought.Reset()
+	if restarts(r) && !n.quiet {
+		_, err := fmt.Fprintln(n.out, "restart: what was said before counts no more, and comes anew")
+		return err
+	}
 	if n.quiet || r.GetStream() != runner.RunStream_RUN_STREAM_TOOL {
 		return nil
 	}

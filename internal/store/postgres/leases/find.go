@@ -151,11 +151,11 @@ const (
 	freeRun = `SELECT l.agent_id, l.resource, t.head, d.since FROM {from}due d
 		JOIN lease l ON l.agent_id = d.agent_id AND l.resource = 'agent/' || d.agent_id
 		JOIN thread t ON t.agent_id = d.agent_id AND t.thread_id = 'inbox'
-		WHERE {which}` + free
+		WHERE {which}` + open
 
 	freeDeliver = `SELECT o.agent_id, o.since FROM {from}outbox o
 		JOIN lease l ON l.agent_id = o.agent_id AND l.resource = 'deliver/' || o.agent_id
-		WHERE {which}o.acked < o.head AND ` + free
+		WHERE {which}o.acked < o.head AND ` + open
 )
 
 var (
@@ -179,7 +179,7 @@ var (
 			SELECT agent_id, min(since) AS since FROM (`+freeDeliver+` ORDER BY o.since LIMIT 8 * $5) w GROUP BY agent_id),
 		pick AS MATERIALIZED (
 			SELECT l.agent_id, l.resource, o.since FROM open o JOIN lease l ON l.agent_id = o.agent_id AND l.resource = 'deliver/' || o.agent_id
-			WHERE `+free+` ORDER BY o.since LIMIT $5 FOR UPDATE OF l SKIP LOCKED),
+			WHERE `+open+` ORDER BY o.since LIMIT $5 FOR UPDATE OF l SKIP LOCKED),
 		moved AS (UPDATE outbox o SET since = clock_timestamp(), told = o.head FROM pick p WHERE o.agent_id = p.agent_id AND o.acked < o.head RETURNING o.agent_id, o.thread),
 		got AS (UPDATE lease l SET `+granted+` FROM pick p WHERE l.agent_id = p.agent_id AND l.resource = p.resource RETURNING l.*, p.since)
 		SELECT `+columns+`, l.agent_id, 0::bigint, m.thread, l.since FROM got l LEFT JOIN moved m ON m.agent_id = l.agent_id ORDER BY l.since, m.thread`,

@@ -67,6 +67,10 @@ const (
 	// live is a term that is not over, free one that is.
 	live = "(NOT l.released AND l.expires_at > clock_timestamp())"
 	free = "(l.released OR l.expires_at <= clock_timestamp())"
+	// open is a term that is handed out to who looks for work: not one that was just given
+	// up because somebody asked for it, for he takes it himself (Acquire), and those who
+	// look are faster.
+	open = "(" + free + " AND NOT (l.yield AND l.released AND l.expires_at > clock_timestamp() - interval '2 s'))"
 	// seal is the token that the inbox has seen: an agent may have come from elsewhere.
 	seal = "COALESCE((SELECT f.token FROM fence f WHERE f.agent_id = l.agent_id AND f.thread_id = 'inbox' AND f.resource = l.resource), 0)"
 	// lazily, as a condition, makes the statement's commit wait for no disk.
@@ -239,7 +243,7 @@ func (t *Table) Check(ctx context.Context, resource string, token uint64) error 
 // when a later one was granted. The turns begun under it are no crashes then.
 func (t *Table) Release(ctx context.Context, resource string, token uint64) error {
 	got, err := t.one(ctx, resource, `WITH was AS (
-			UPDATE lease l SET released = true, yield = false, expires_at = LEAST(l.expires_at, clock_timestamp())
+			UPDATE lease l SET released = true, expires_at = LEAST(l.expires_at, clock_timestamp())
 			FROM (SELECT o.expires_at > clock_timestamp() AS live FROM lease o WHERE o.agent_id = $1 AND o.resource = $2) o
 			WHERE l.agent_id = $1 AND l.resource = $2 AND l.token = $3 AND NOT l.released RETURNING o.live),
 		calm AS (

@@ -42,6 +42,7 @@ const (
 	Approvals Kind = 'a' // nothing: a question or an answer
 	Lapse     Kind = 'l' // holder: a lease of it ran out
 	Place     Kind = 'p' // agent: it is in another database
+	Abort     Kind = 'x' // agent, run and token, blanks between: who has that lease shall end the run
 )
 
 // Item is one thing that changed.

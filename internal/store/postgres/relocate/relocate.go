@@ -14,7 +14,7 @@
 //
 // It promises that every row that names the agent goes with it, of whatever table, that
 // the copy has the same bytes, and that tokens of leases go on rising. The agent must be
-// stopped and have no live lease.
+// stopped; who still holds it is asked to give it back, and waited for.
 package relocate
 
 import (
@@ -40,6 +40,8 @@ type Move struct {
 	To    int
 	// Confirm is asked once the copy is the same; false leaves everything as it was.
 	Confirm func(Report) bool
+
+	name string // as holder of leases
 }
 
 // Report is what a move has found.
@@ -58,6 +60,7 @@ type Report struct {
 
 // Run moves the agent. Errors: AGENT_NOT_FOUND, AGENT_EXISTS, LEASE_HELD, DATABASE_CORRUPT.
 func (m Move) Run(ctx context.Context) (r Report, err error) {
+	m.name = "move/" + rand.Text()
 	free, err := m.alone(ctx)
 	if err != nil {
 		return r, err
@@ -72,8 +75,13 @@ func (m Move) Run(ctx context.Context) (r Report, err error) {
 	case !at.There:
 		return r, missing(m.Agent)
 	case !r.Was:
-		if err := m.across(ctx, m.Set.All()[at.Index], m.Set.All()[m.To], &r); err != nil || !r.Moved {
+		back, err := m.freed(ctx)
+		if err != nil {
 			return r, err
+		}
+		err = m.across(ctx, m.Set.All()[at.Index], m.Set.All()[m.To], &r)
+		if !r.Moved || err != nil {
+			return r, errors.Join(err, back())
 		}
 	}
 	r.Moved = true
@@ -117,7 +125,7 @@ func (m Move) across(ctx context.Context, from, to *pgxpool.Pool, r *Report) err
 		if err != nil {
 			return err
 		}
-		tokens, err := hold(ctx, source, m.Agent, tables)
+		tokens, err := hold(ctx, source, m.Agent, m.name, tables)
 		if err != nil {
 			return err
 		}

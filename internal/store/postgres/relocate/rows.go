@@ -83,17 +83,17 @@ type tokens struct{ run, deliver int64 }
 const patient = "SET LOCAL idle_in_transaction_session_timeout = 0"
 
 // hold keeps everybody from writing the agent until the transaction ends, and answers its
-// tokens. Leases are locked before threads, as everywhere. What is only added to, under
+// tokens; leases of a holder of one's own are nobody's. Leases are locked before threads, as everywhere. What is only added to, under
 // the lock of its thread, needs none.
-func hold(ctx context.Context, tx pgx.Tx, agent string, tables []table) (t tokens, err error) {
+func hold(ctx context.Context, tx pgx.Tx, agent, own string, tables []table) (t tokens, err error) {
 	var found, live, works bool
 	b := &pgx.Batch{}
 	b.Queue(patient)
 	b.Queue("SELECT count(*) > 0 FROM (SELECT 1 FROM agent WHERE agent_id = $1 AND NOT EXISTS (SELECT 1 FROM arriving WHERE agent_id = $1) FOR UPDATE) a", agent).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
-	b.Queue(`SELECT COALESCE(bool_or(NOT released AND expires_at > clock_timestamp()), false),
+	b.Queue(`SELECT COALESCE(bool_or(NOT released AND expires_at > clock_timestamp() AND holder <> $4), false),
 		COALESCE(max(token) FILTER (WHERE resource = $2), 0), COALESCE(max(token) FILTER (WHERE resource = $3), 0)
-		FROM (SELECT * FROM lease WHERE agent_id = $1 ORDER BY resource FOR UPDATE) l`, agent, lease.AgentResource(agent), lease.DeliverResource(agent)).
+		FROM (SELECT * FROM lease WHERE agent_id = $1 ORDER BY resource FOR UPDATE) l`, agent, lease.AgentResource(agent), lease.DeliverResource(agent), own).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&live, &t.run, &t.deliver) })
 	b.Queue("SELECT COALESCE(bool_or(thread_id = 'inbox' AND desired = 'started'), false) FROM (SELECT thread_id, desired FROM thread WHERE agent_id = $1 ORDER BY thread_id FOR UPDATE) t", agent).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&works) })

@@ -38,7 +38,9 @@ type Shared struct {
 	// Lapsed is told of a holder that let a lease run out, as another registry saw. It
 	// is set before Run.
 	Lapsed func(holder string)
-	Able   func(context.Context) error // nil when every database answers
+	// Abort is told of a run that somebody wants ended, as another registry was told.
+	Abort func(what string)
+	Able  func(context.Context) error // nil when every database answers
 
 	c   *Core
 	dbs *shard.Set
@@ -50,7 +52,7 @@ type Shared struct {
 // used.
 func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	c := &Core{Home: o.Home, Log: o.Logger, Metrics: o.Metrics, agentLogs: o.Log}
-	s := &Shared{c: c, log: o.Logger, Lapsed: func(string) {}}
+	s := &Shared{c: c, log: o.Logger, Lapsed: func(string) {}, Abort: func(string) {}}
 	c.Shared = s
 	e, err := postgres.New(ctx, postgres.Options{DSNs: dsns, OnCommit: c.committed})
 	if err != nil {
@@ -146,6 +148,8 @@ func (s *Shared) told(items []notify.Item) {
 			s.c.Questions.Wake(struct{}{})
 		case notify.Lapse:
 			s.Lapsed(i.Name)
+		case notify.Abort:
+			s.Abort(i.Name)
 		case notify.Place:
 			s.look(func(ctx context.Context) error { _, err := s.dbs.Look(ctx, i.Name); return err })
 		}

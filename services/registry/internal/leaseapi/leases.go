@@ -45,6 +45,7 @@ type Service struct {
 	*core.Core
 	runFiles runfile.Files
 	polls    polls
+	wishes   wishes
 	reap     chan struct{} // a holder may have died
 	again    atomic.Bool   // those who wait for work will look again
 }
@@ -53,7 +54,7 @@ type Service struct {
 func New(c *core.Core) *Service {
 	s := &Service{Core: c, polls: polls{last: map[string]poll{}}, reap: make(chan struct{}, 1)}
 	if c.Shared != nil {
-		c.Shared.Lapsed = s.polls.lapsed
+		c.Shared.Lapsed, c.Shared.Abort = s.polls.lapsed, s.wishes.told
 	}
 	return s
 }
@@ -158,7 +159,7 @@ func (s *Service) RenewLease(ctx context.Context, req *registryv1.RenewLeaseRequ
 	if err != nil {
 		return nil, s.Fault("", "", err)
 	}
-	return &registryv1.RenewLeaseResponse{Ttl: durationpb.New(rec.TTL), YieldRequested: rec.YieldRequested}, nil
+	return &registryv1.RenewLeaseResponse{Ttl: durationpb.New(rec.TTL), YieldRequested: rec.YieldRequested, AbortRunIds: s.wishes.of(req.GetResource(), req.GetToken())}, nil
 }
 
 // ReleaseLease gives a lease back. Turns that had not ended are no crashes then,

@@ -35,8 +35,11 @@ type claim struct {
 	once    sync.Once
 	done    chan struct{} // closed when the lease is given back
 
-	mu    sync.Mutex
-	batch *batch.Batch
+	ends sync.WaitGroup // of endRuns
+
+	mu     sync.Mutex
+	batch  *batch.Batch
+	ending map[string]bool // runs that are being ended
 }
 
 // startLocked begins a claim; an older one of the agent is ended first. The
@@ -109,7 +112,7 @@ func (c *claim) forget() {
 // run works under the lease until there is a reason to give it back.
 func (c *claim) run(g lease.Grant) {
 	s, log := c.s, c.s.deps.Logger.With("agent_id", c.agentID, "fencing_token", c.token)
-	renew := renewer{s.deps.Leases, s.cfg.Holder}
+	renew := renewer{s.deps.Leases, s.cfg.Holder, c.endRuns}
 	// A long poll may answer when most of the trust in its grant has passed.
 	if time.Since(g.Sent) > g.TTL/5 {
 		g.Sent = time.Now()
@@ -127,6 +130,7 @@ func (c *claim) run(g lease.Grant) {
 	keeper := lease.Keep(s.life, renew, g, lease.Options{OnError: func(err error) {
 		log.Debug("lease not renewed", "error", fault.Chain(err))
 	}})
+	defer c.ends.Wait()
 	defer keeper.Stop()
 	ctx := rpc.WithFence(keeper.Context(), g.Resource, g.Token, s.cfg.Holder)
 	c.lease = Lease{AgentID: c.agentID, Token: c.token, Check: keeper.Check, Panicked: c.panicked}
@@ -182,6 +186,7 @@ func (c *claim) sitOut(ctx context.Context, yield <-chan struct{}) bool {
 type renewer struct {
 	leases Leases
 	holder string
+	end    func(runs []string) // must not block
 }
 
 // Renew implements lease.Renewer.
@@ -193,5 +198,6 @@ func (r renewer) Renew(ctx context.Context, resource string, token uint64) (leas
 	if err != nil {
 		return lease.RenewReply{}, fmt.Errorf("renew lease: %w", err)
 	}
+	r.end(a.GetAbortRunIds())
 	return lease.RenewReply{TTL: a.GetTtl().AsDuration(), YieldRequested: a.GetYieldRequested()}, nil
 }

@@ -623,8 +623,11 @@ type RenewLeaseResponse struct {
 	Ttl *durationpb.Duration `protobuf:"bytes,1,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// yield_requested asks the holder to release when it can.
 	YieldRequested bool `protobuf:"varint,2,opt,name=yield_requested,json=yieldRequested,proto3" json:"yield_requested,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// abort_run_ids are runs of the agent that a person wants ended. They come with each
+	// renewal while the wish stands; one that has ended needs nothing.
+	AbortRunIds   []string `protobuf:"bytes,3,rep,name=abort_run_ids,json=abortRunIds,proto3" json:"abort_run_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RenewLeaseResponse) Reset() {
@@ -669,6 +672,13 @@ func (x *RenewLeaseResponse) GetYieldRequested() bool {
 		return x.YieldRequested
 	}
 	return false
+}
+
+func (x *RenewLeaseResponse) GetAbortRunIds() []string {
+	if x != nil {
+		return x.AbortRunIds
+	}
+	return nil
 }
 
 // ReleaseLeaseRequest gives a lease back.
@@ -1002,6 +1012,117 @@ func (x *FindRunnerResponse) GetEnded() bool {
 	return false
 }
 
+// RequestAbortRequest names a run.
+type RequestAbortRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id is required.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// run_id from StartRun.
+	RunId         string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestAbortRequest) Reset() {
+	*x = RequestAbortRequest{}
+	mi := &file_theclaw_registry_v1_lease_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestAbortRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestAbortRequest) ProtoMessage() {}
+
+func (x *RequestAbortRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_lease_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestAbortRequest.ProtoReflect.Descriptor instead.
+func (*RequestAbortRequest) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_lease_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RequestAbortRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *RequestAbortRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+// RequestAbortResponse says how things stand.
+type RequestAbortResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// ended is true when the run has its fate, and nothing was noted.
+	Ended bool `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"`
+	// lease of the runner that will hear it; absent when nobody works on the agent, and
+	// nothing was noted.
+	Lease         *Lease `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestAbortResponse) Reset() {
+	*x = RequestAbortResponse{}
+	mi := &file_theclaw_registry_v1_lease_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestAbortResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestAbortResponse) ProtoMessage() {}
+
+func (x *RequestAbortResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_lease_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestAbortResponse.ProtoReflect.Descriptor instead.
+func (*RequestAbortResponse) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_lease_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RequestAbortResponse) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *RequestAbortResponse) GetLease() *Lease {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
 var File_theclaw_registry_v1_lease_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_lease_proto_rawDesc = "" +
@@ -1057,10 +1178,11 @@ const file_theclaw_registry_v1_lease_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\bresource\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\"\n" +
 	"\x06holder\x18\x03 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06holder\"j\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06holder\"\x8e\x01\n" +
 	"\x12RenewLeaseResponse\x12+\n" +
 	"\x03ttl\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12'\n" +
-	"\x0fyield_requested\x18\x02 \x01(\bR\x0eyieldRequested\"S\n" +
+	"\x0fyield_requested\x18\x02 \x01(\bR\x0eyieldRequested\x12\"\n" +
+	"\rabort_run_ids\x18\x03 \x03(\tR\vabortRunIds\"S\n" +
 	"\x13ReleaseLeaseRequest\x12&\n" +
 	"\bresource\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\bresource\x12\x14\n" +
@@ -1082,11 +1204,18 @@ const file_theclaw_registry_v1_lease_proto_rawDesc = "" +
 	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\\\n" +
 	"\x12FindRunnerResponse\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x1a.theclaw.registry.v1.LeaseR\x05lease\x12\x14\n" +
-	"\x05ended\x18\x02 \x01(\bR\x05ended*S\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"^\n" +
+	"\x13RequestAbortRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05runId\"^\n" +
+	"\x14RequestAbortResponse\x12\x14\n" +
+	"\x05ended\x18\x01 \x01(\bR\x05ended\x120\n" +
+	"\x05lease\x18\x02 \x01(\v2\x1a.theclaw.registry.v1.LeaseR\x05lease*S\n" +
 	"\tLeaseKind\x12\x1a\n" +
 	"\x16LEASE_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLEASE_KIND_RUN\x10\x01\x12\x16\n" +
-	"\x12LEASE_KIND_DELIVER\x10\x022\xe3\x04\n" +
+	"\x12LEASE_KIND_DELIVER\x10\x022\xc8\x05\n" +
 	"\fLeaseService\x12c\n" +
 	"\fAcquireLease\x12(.theclaw.registry.v1.AcquireLeaseRequest\x1a).theclaw.registry.v1.AcquireLeaseResponse\x12l\n" +
 	"\x0fAcquireDueLease\x12+.theclaw.registry.v1.AcquireDueLeaseRequest\x1a,.theclaw.registry.v1.AcquireDueLeaseResponse\x12]\n" +
@@ -1096,7 +1225,8 @@ const file_theclaw_registry_v1_lease_proto_rawDesc = "" +
 	"\n" +
 	"ListLeases\x12&.theclaw.registry.v1.ListLeasesRequest\x1a'.theclaw.registry.v1.ListLeasesResponse\x12]\n" +
 	"\n" +
-	"FindRunner\x12&.theclaw.registry.v1.FindRunnerRequest\x1a'.theclaw.registry.v1.FindRunnerResponseB\xd7\x01\n" +
+	"FindRunner\x12&.theclaw.registry.v1.FindRunnerRequest\x1a'.theclaw.registry.v1.FindRunnerResponse\x12c\n" +
+	"\fRequestAbort\x12(.theclaw.registry.v1.RequestAbortRequest\x1a).theclaw.registry.v1.RequestAbortResponseB\xd7\x01\n" +
 	"\x17com.theclaw.registry.v1B\n" +
 	"LeaseProtoP\x01ZBgithub.com/theclaw/agents/proto/gen/theclaw/registry/v1;registryv1\xa2\x02\x03TRX\xaa\x02\x13Theclaw.Registry.V1\xca\x02\x13Theclaw\\Registry\\V1\xe2\x02\x1fTheclaw\\Registry\\V1\\GPBMetadata\xea\x02\x15Theclaw::Registry::V1b\x06proto3"
 
@@ -1113,7 +1243,7 @@ func file_theclaw_registry_v1_lease_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_lease_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_theclaw_registry_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_theclaw_registry_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_theclaw_registry_v1_lease_proto_goTypes = []any{
 	(LeaseKind)(0),                  // 0: theclaw.registry.v1.LeaseKind
 	(*Lease)(nil),                   // 1: theclaw.registry.v1.Lease
@@ -1130,41 +1260,46 @@ var file_theclaw_registry_v1_lease_proto_goTypes = []any{
 	(*ListLeasesResponse)(nil),      // 12: theclaw.registry.v1.ListLeasesResponse
 	(*FindRunnerRequest)(nil),       // 13: theclaw.registry.v1.FindRunnerRequest
 	(*FindRunnerResponse)(nil),      // 14: theclaw.registry.v1.FindRunnerResponse
-	(*durationpb.Duration)(nil),     // 15: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 16: google.protobuf.Timestamp
+	(*RequestAbortRequest)(nil),     // 15: theclaw.registry.v1.RequestAbortRequest
+	(*RequestAbortResponse)(nil),    // 16: theclaw.registry.v1.RequestAbortResponse
+	(*durationpb.Duration)(nil),     // 17: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 18: google.protobuf.Timestamp
 }
 var file_theclaw_registry_v1_lease_proto_depIdxs = []int32{
-	15, // 0: theclaw.registry.v1.Lease.ttl:type_name -> google.protobuf.Duration
-	16, // 1: theclaw.registry.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
+	17, // 0: theclaw.registry.v1.Lease.ttl:type_name -> google.protobuf.Duration
+	18, // 1: theclaw.registry.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 2: theclaw.registry.v1.AcquireLeaseRequest.kind:type_name -> theclaw.registry.v1.LeaseKind
-	15, // 3: theclaw.registry.v1.AcquireLeaseRequest.ttl:type_name -> google.protobuf.Duration
+	17, // 3: theclaw.registry.v1.AcquireLeaseRequest.ttl:type_name -> google.protobuf.Duration
 	1,  // 4: theclaw.registry.v1.AcquireLeaseResponse.lease:type_name -> theclaw.registry.v1.Lease
 	0,  // 5: theclaw.registry.v1.AcquireDueLeaseRequest.kind:type_name -> theclaw.registry.v1.LeaseKind
-	15, // 6: theclaw.registry.v1.AcquireDueLeaseRequest.ttl:type_name -> google.protobuf.Duration
-	15, // 7: theclaw.registry.v1.AcquireDueLeaseRequest.wait:type_name -> google.protobuf.Duration
+	17, // 6: theclaw.registry.v1.AcquireDueLeaseRequest.ttl:type_name -> google.protobuf.Duration
+	17, // 7: theclaw.registry.v1.AcquireDueLeaseRequest.wait:type_name -> google.protobuf.Duration
 	1,  // 8: theclaw.registry.v1.DueWork.lease:type_name -> theclaw.registry.v1.Lease
 	5,  // 9: theclaw.registry.v1.AcquireDueLeaseResponse.due:type_name -> theclaw.registry.v1.DueWork
-	15, // 10: theclaw.registry.v1.RenewLeaseResponse.ttl:type_name -> google.protobuf.Duration
+	17, // 10: theclaw.registry.v1.RenewLeaseResponse.ttl:type_name -> google.protobuf.Duration
 	1,  // 11: theclaw.registry.v1.ListLeasesResponse.leases:type_name -> theclaw.registry.v1.Lease
-	15, // 12: theclaw.registry.v1.FindRunnerRequest.wait:type_name -> google.protobuf.Duration
+	17, // 12: theclaw.registry.v1.FindRunnerRequest.wait:type_name -> google.protobuf.Duration
 	1,  // 13: theclaw.registry.v1.FindRunnerResponse.lease:type_name -> theclaw.registry.v1.Lease
-	2,  // 14: theclaw.registry.v1.LeaseService.AcquireLease:input_type -> theclaw.registry.v1.AcquireLeaseRequest
-	4,  // 15: theclaw.registry.v1.LeaseService.AcquireDueLease:input_type -> theclaw.registry.v1.AcquireDueLeaseRequest
-	7,  // 16: theclaw.registry.v1.LeaseService.RenewLease:input_type -> theclaw.registry.v1.RenewLeaseRequest
-	9,  // 17: theclaw.registry.v1.LeaseService.ReleaseLease:input_type -> theclaw.registry.v1.ReleaseLeaseRequest
-	11, // 18: theclaw.registry.v1.LeaseService.ListLeases:input_type -> theclaw.registry.v1.ListLeasesRequest
-	13, // 19: theclaw.registry.v1.LeaseService.FindRunner:input_type -> theclaw.registry.v1.FindRunnerRequest
-	3,  // 20: theclaw.registry.v1.LeaseService.AcquireLease:output_type -> theclaw.registry.v1.AcquireLeaseResponse
-	6,  // 21: theclaw.registry.v1.LeaseService.AcquireDueLease:output_type -> theclaw.registry.v1.AcquireDueLeaseResponse
-	8,  // 22: theclaw.registry.v1.LeaseService.RenewLease:output_type -> theclaw.registry.v1.RenewLeaseResponse
-	10, // 23: theclaw.registry.v1.LeaseService.ReleaseLease:output_type -> theclaw.registry.v1.ReleaseLeaseResponse
-	12, // 24: theclaw.registry.v1.LeaseService.ListLeases:output_type -> theclaw.registry.v1.ListLeasesResponse
-	14, // 25: theclaw.registry.v1.LeaseService.FindRunner:output_type -> theclaw.registry.v1.FindRunnerResponse
-	20, // [20:26] is the sub-list for method output_type
-	14, // [14:20] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	1,  // 14: theclaw.registry.v1.RequestAbortResponse.lease:type_name -> theclaw.registry.v1.Lease
+	2,  // 15: theclaw.registry.v1.LeaseService.AcquireLease:input_type -> theclaw.registry.v1.AcquireLeaseRequest
+	4,  // 16: theclaw.registry.v1.LeaseService.AcquireDueLease:input_type -> theclaw.registry.v1.AcquireDueLeaseRequest
+	7,  // 17: theclaw.registry.v1.LeaseService.RenewLease:input_type -> theclaw.registry.v1.RenewLeaseRequest
+	9,  // 18: theclaw.registry.v1.LeaseService.ReleaseLease:input_type -> theclaw.registry.v1.ReleaseLeaseRequest
+	11, // 19: theclaw.registry.v1.LeaseService.ListLeases:input_type -> theclaw.registry.v1.ListLeasesRequest
+	13, // 20: theclaw.registry.v1.LeaseService.FindRunner:input_type -> theclaw.registry.v1.FindRunnerRequest
+	15, // 21: theclaw.registry.v1.LeaseService.RequestAbort:input_type -> theclaw.registry.v1.RequestAbortRequest
+	3,  // 22: theclaw.registry.v1.LeaseService.AcquireLease:output_type -> theclaw.registry.v1.AcquireLeaseResponse
+	6,  // 23: theclaw.registry.v1.LeaseService.AcquireDueLease:output_type -> theclaw.registry.v1.AcquireDueLeaseResponse
+	8,  // 24: theclaw.registry.v1.LeaseService.RenewLease:output_type -> theclaw.registry.v1.RenewLeaseResponse
+	10, // 25: theclaw.registry.v1.LeaseService.ReleaseLease:output_type -> theclaw.registry.v1.ReleaseLeaseResponse
+	12, // 26: theclaw.registry.v1.LeaseService.ListLeases:output_type -> theclaw.registry.v1.ListLeasesResponse
+	14, // 27: theclaw.registry.v1.LeaseService.FindRunner:output_type -> theclaw.registry.v1.FindRunnerResponse
+	16, // 28: theclaw.registry.v1.LeaseService.RequestAbort:output_type -> theclaw.registry.v1.RequestAbortResponse
+	22, // [22:29] is the sub-list for method output_type
+	15, // [15:22] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_lease_proto_init() }
@@ -1178,7 +1313,7 @@ func file_theclaw_registry_v1_lease_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_lease_proto_rawDesc), len(file_theclaw_registry_v1_lease_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	LeaseService_ReleaseLease_FullMethodName    = "/theclaw.registry.v1.LeaseService/ReleaseLease"
 	LeaseService_ListLeases_FullMethodName      = "/theclaw.registry.v1.LeaseService/ListLeases"
 	LeaseService_FindRunner_FullMethodName      = "/theclaw.registry.v1.LeaseService/FindRunner"
+	LeaseService_RequestAbort_FullMethodName    = "/theclaw.registry.v1.LeaseService/RequestAbort"
 )
 
 // LeaseServiceClient is the client API for LeaseService service.
@@ -54,6 +55,13 @@ type LeaseServiceClient interface {
 	// ended; it waits until that is another one than the caller knows of. So who
 	// watches a run follows it from runner to runner.
 	FindRunner(ctx context.Context, in *FindRunnerRequest, opts ...grpc.CallOption) (*FindRunnerResponse, error)
+	// RequestAbort passes the wish of a person that a run ends to the runner that works
+	// on the agent, which hears it with its next renewal. It is for who cannot reach
+	// that runner. The answer says that the wish is noted, or that the run had ended:
+	// FindRunner tells the end. The wish is kept in memory for half a minute and for one
+	// grant of the lease; who still waits then tells it again. NOT_FOUND
+	// (TURN_NOT_FOUND) when there is no such run.
+	RequestAbort(ctx context.Context, in *RequestAbortRequest, opts ...grpc.CallOption) (*RequestAbortResponse, error)
 }
 
 type leaseServiceClient struct {
@@ -124,6 +132,16 @@ func (c *leaseServiceClient) FindRunner(ctx context.Context, in *FindRunnerReque
 	return out, nil
 }
 
+func (c *leaseServiceClient) RequestAbort(ctx context.Context, in *RequestAbortRequest, opts ...grpc.CallOption) (*RequestAbortResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RequestAbortResponse)
+	err := c.cc.Invoke(ctx, LeaseService_RequestAbort_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LeaseServiceServer is the server API for LeaseService service.
 // All implementations must embed UnimplementedLeaseServiceServer
 // for forward compatibility.
@@ -151,6 +169,13 @@ type LeaseServiceServer interface {
 	// ended; it waits until that is another one than the caller knows of. So who
 	// watches a run follows it from runner to runner.
 	FindRunner(context.Context, *FindRunnerRequest) (*FindRunnerResponse, error)
+	// RequestAbort passes the wish of a person that a run ends to the runner that works
+	// on the agent, which hears it with its next renewal. It is for who cannot reach
+	// that runner. The answer says that the wish is noted, or that the run had ended:
+	// FindRunner tells the end. The wish is kept in memory for half a minute and for one
+	// grant of the lease; who still waits then tells it again. NOT_FOUND
+	// (TURN_NOT_FOUND) when there is no such run.
+	RequestAbort(context.Context, *RequestAbortRequest) (*RequestAbortResponse, error)
 	mustEmbedUnimplementedLeaseServiceServer()
 }
 
@@ -178,6 +203,9 @@ func (UnimplementedLeaseServiceServer) ListLeases(context.Context, *ListLeasesRe
 }
 func (UnimplementedLeaseServiceServer) FindRunner(context.Context, *FindRunnerRequest) (*FindRunnerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FindRunner not implemented")
+}
+func (UnimplementedLeaseServiceServer) RequestAbort(context.Context, *RequestAbortRequest) (*RequestAbortResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RequestAbort not implemented")
 }
 func (UnimplementedLeaseServiceServer) mustEmbedUnimplementedLeaseServiceServer() {}
 func (UnimplementedLeaseServiceServer) testEmbeddedByValue()                      {}
@@ -308,6 +336,24 @@ func _LeaseService_FindRunner_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LeaseService_RequestAbort_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RequestAbortRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaseServiceServer).RequestAbort(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LeaseService_RequestAbort_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaseServiceServer).RequestAbort(ctx, req.(*RequestAbortRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // LeaseService_ServiceDesc is the grpc.ServiceDesc for LeaseService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -338,6 +384,10 @@ var LeaseService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FindRunner",
 			Handler:    _LeaseService_FindRunner_Handler,
+		},
+		{
+			MethodName: "RequestAbort",
+			Handler:    _LeaseService_RequestAbort_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,39 @@
+package run
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+// What a runner said that lost the run is told apart from what the next one says: the
+// reply goes on in a line of its own, and a line on standard error says why.
+func TestStreamRestarts(t *testing.T) {
+	var out, errs bytes.Buffer
+	e := command.New(strings.NewReader(""), &out, &errs, func(string) string { return "" }, "test")
+	s := speaker{env: e, narrator: narrator{out: &errs}}
+	const (
+		life    = runner.RunStream_RUN_STREAM_LIFECYCLE
+		said    = runner.RunStream_RUN_STREAM_ASSISTANT
+		thought = runner.RunStream_RUN_STREAM_REASONING
+	)
+	for _, i := range []*runner.StreamRunResponse{
+		{Stream: life, Phase: "start"}, {Stream: thought, Phase: "delta", Text: "hm"}, {Stream: said, Phase: "delta", Text: "It is "}, {Stream: said, Phase: "delta", Text: "rai"},
+		{Stream: life, Phase: "restart"}, {Stream: said, Phase: "delta", Text: "It is "}, {Stream: said, Phase: "delta", Text: "sunny."},
+		{Stream: life, Phase: "end"},
+	} {
+		if err := s.tell(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.endLine()
+	if want := "It is rai\nIt is sunny.\n"; out.String() != want {
+		t.Errorf("standard output %q, want %q", out.String(), want)
+	}
+	if want := "thought: hm\nrestart: what was said before counts no more, and comes anew\n"; errs.String() != want {
+		t.Errorf("standard error %q, want %q", errs.String(), want)
+	}
+}
