@@ -30,6 +30,9 @@ func (b *bench) agents(r *run) {
 		return
 	}
 	n := pick(b, 100_000, 10_000)
+	if b.many > 0 {
+		n = b.many
+	}
 	many := b.among(r, n)
 	of := fmt.Sprintf("%d agents: ", n)
 	b.table.Flat(of+"registry start to SERVING", many.start, few.start, 1.5)

@@ -46,7 +46,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&b.agentd, "agentd", ".bin/agentd", "the program to measure")
 	f.BoolVar(&b.quick, "quick", false, "a small run, about a minute")
 	f.StringVar(&b.dsn, "dsn", "", "URL of an empty database; default: a cluster of its own")
-	f.StringVar(&b.only, "only", "", "a comma list of what to measure: limits, throughput, dispatch, many; default all")
+	f.StringVar(&b.only, "only", "", "a comma list of what to measure: limits, throughput, standby, quota, dispatch, many; default all")
+	f.IntVar(&b.many, "agents", 0, "how many agents are many; default 100,000, and 10,000 in a small run")
+	f.IntVar(&b.messages, "messages", 0, "messages of each conversation; default 120, and 25 in a small run")
 	out := f.String("out", "", "folder to write the table to; default: only print it")
 	doc := f.String("doc", "", "page whose table of figures is replaced")
 	if err := f.Parse(args); err != nil {

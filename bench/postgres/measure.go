@@ -15,6 +15,8 @@ import (
 
 	"github.com/theclaw/agents/bench/limits"
 	"github.com/theclaw/agents/bench/load"
+	"github.com/theclaw/agents/bench/postgres/bare"
+	"github.com/theclaw/agents/bench/postgres/quota"
 	"github.com/theclaw/agents/bench/postgres/report"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -24,6 +26,7 @@ import (
 type bench struct {
 	agentd, dsn, only string
 	quick             bool
+	many, messages    int // agents; messages of a conversation: 0 is as many as the run has
 	say               func(format string, a ...any)
 	table             report.Table
 
@@ -58,13 +61,19 @@ func (b *bench) measure(r *run) {
 		b.matrix(r)
 		b.cost.tell(&b.table)
 	}
+	if b.cluster != nil && b.wants("standby") {
+		r.part(b.standby)
+	}
+	if b.cluster != nil && b.wants("quota") {
+		r.part(b.quota)
+	}
 	if b.wants("dispatch") || b.wants("many") {
 		b.sync(r)
 		r.part(b.agents)
 	}
 	b.table.Notes = append(b.table.Notes,
 		fmt.Sprintf("All of it shares %s; every message was answered once and in its order. Bare messages and units: see `go doc ./bench/postgres`.", report.Where()),
-		"us of a processor by class: registries / runners / deliverer / PostgreSQL / client.")
+		"us of a processor by class: registries / runners / deliverer / PostgreSQL / client; of a bare message or unit: PostgreSQL.")
 }
 
 // database answers the URL of an empty database.
@@ -85,51 +94,86 @@ func (b *bench) sync(r *run) {
 	b.table.Figure("F: overwrite 4 KiB and fdatasync, p50", report.Short(b.f))
 }
 
+// writers prepares a database for bare transactions; each connection has prepared its
+// statements then.
+func (b *bench) writers(r *run, url string, n int) *bare.Writers {
+	w, err := bare.Open(r.ctx, url, n)
+	r.check(err)
+	r.Cleanup(w.Close)
+	_, err = w.Drive(r.ctx, n, "on", pick(b, time.Second, 300*time.Millisecond), w.Message)
+	r.check(err)
+	return w
+}
+
+// bare measures some bare transactions, and answers how many there were a second.
+func (b *bench) bare(r *run, w *bare.Writers, c *pgtest.Cluster, what string, n int, mode string, one bare.One, how string) float64 {
+	before := served(c)
+	got, err := w.Drive(r.ctx, n, mode, pick(b, 3*time.Second, 700*time.Millisecond), one)
+	r.check(err)
+	b.table.Figure(fmt.Sprintf("bare %s, %d writers, %s", what, n, how),
+		fmt.Sprintf("%.0f/s, p50 %s; %d us", got.Rate(), report.Short(load.Percentile(got.Reply, .5)), ((served(c)-before)/time.Duration(got.Messages)).Microseconds()))
+	return got.Rate()
+}
+
 // limits measures the bare transactions.
 func (b *bench) limits(r *run) {
 	b.sync(r)
-	lasts := pick(b, 3*time.Second, 700*time.Millisecond)
-	bare := newBare(r, b.database(r), 64)
 	b.say("bare transactions")
-	bare.drive(r, 64, "on", lasts/2, bare.message) // prepares the statements of each connection
-	for _, w := range []int{1, 8, 32, 64} {
-		got := bare.drive(r, w, "on", lasts, bare.unit)
-		b.table.Figure(fmt.Sprintf("bare units, %d writers, synchronous_commit = on", w), fmt.Sprintf("%.0f/s, p50 %s", got.Rate(), report.Short(load.Percentile(got.Reply, .5))))
+	w := b.writers(r, b.database(r), 64)
+	for _, n := range []int{1, 8, 32, 64} {
+		b.bare(r, w, b.cluster, "units", n, "on", w.Unit, "synchronous_commit = on")
 	}
-	for _, mode := range []string{"off", "on"} {
-		w := []int{1, 8, 32, 64}
-		if mode == "off" {
-			w = []int{32}
-		}
-		for _, w := range w {
-			got := bare.drive(r, w, mode, lasts, bare.message)
-			if w == conversations {
-				b.rate = got.Rate()
-			}
-			b.table.Figure(fmt.Sprintf("bare messages, %d writers, synchronous_commit = %s", w, mode), fmt.Sprintf("%.0f/s, p50 %s", got.Rate(), report.Short(load.Percentile(got.Reply, .5))))
+	b.bare(r, w, b.cluster, "messages", conversations, "off", w.Message, "synchronous_commit = off")
+	for _, n := range []int{1, 8, conversations, 64} {
+		if rate := b.bare(r, w, b.cluster, "messages", n, "on", w.Message, "synchronous_commit = on"); n == conversations {
+			b.rate = rate
 		}
 	}
 }
 
-// matrix measures the services in each number, and what a synchronous standby costs.
+// matrix measures the services in each number, beside the bare messages of limits.
 func (b *bench) matrix(r *run) {
 	for _, n := range pick(b, [][2]int{{1, 1}, {1, 2}, {1, 4}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}, {4, 4}}, [][2]int{{1, 1}, {2, 2}, {4, 4}}) {
 		r.part(func(r *run) { b.throughput(r, b.cluster, b.database(r), n[0], n[1], b.rate, "") })
 	}
-	if b.cluster == nil {
+}
+
+// standby measures what a synchronous standby costs.
+func (b *bench) standby(r *run) {
+	b.say("with a synchronous standby")
+	c := pgtest.Start(r)
+	url := c.Database(r)
+	c.Standby(r)
+	w := b.writers(r, url, conversations)
+	rate := b.bare(r, w, c, "messages", conversations, "on", w.Message, "with a synchronous standby")
+	b.throughput(r, c, c.Database(r), 2, 2, rate, ", synchronous standby")
+}
+
+// narrow is the share of a processor that PostgreSQL has where it shall be what limits:
+// so little that everything else has time to spare on any machine.
+const narrow = .3
+
+// quota measures both where PostgreSQL alone is short of a processor, as it is when each
+// class has machines of its own, and the others have enough of them.
+func (b *bench) quota(r *run) {
+	b.say("with a share of a processor for PostgreSQL")
+	c := pgtest.Start(r)
+	w := b.writers(r, c.Database(r), conversations)
+	held, err := quota.Hold(c.Pids(), narrow)
+	if err != nil {
+		b.table.Notes = append(b.table.Notes, fmt.Sprintf("PostgreSQL cannot be given a share of a processor here, so the rows of that are left out: %v.", err))
 		return
 	}
-	r.part(func(r *run) {
-		b.say("with a synchronous standby")
-		first := pgtest.Start(r)
-		url := first.Database(r)
-		first.Standby(r)
-		bare := newBare(r, url, conversations)
-		bare.drive(r, conversations, "on", 300*time.Millisecond, bare.message)
-		got := bare.drive(r, conversations, "on", pick(b, 3*time.Second, 700*time.Millisecond), bare.message)
-		b.table.Figure(fmt.Sprintf("bare messages, %d writers, with a synchronous standby", conversations), fmt.Sprintf("%.0f/s, p50 %s", got.Rate(), report.Short(load.Percentile(got.Reply, .5))))
-		b.throughput(r, first, first.Database(r), 2, 2, got.Rate(), ", synchronous standby")
+	r.Cleanup(func() {
+		if err := held.Release(); err != nil {
+			r.Error(err)
+		}
 	})
+	how := fmt.Sprintf("PostgreSQL has %.1f cores", narrow)
+	rate := b.bare(r, w, c, "messages", conversations, "on", w.Message, how)
+	for _, n := range [][2]int{{1, 1}, {2, 2}, {4, 4}} {
+		r.part(func(r *run) { b.throughput(r, c, c.Database(r), n[0], n[1], rate, ", "+how) })
+	}
 }
 
 // throughput drives conversations through registries and runners, and compares with
@@ -145,7 +189,11 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 	for i := range agents {
 		r.check(makeAgent(r.ctx, conn, agentName(registries, runners, i)))
 	}
+	warm := pick(b, 30, 12) // prepares the statements of each connection
 	per := pick(b, 120, 25)
+	if b.messages > 0 {
+		per = b.messages
+	}
 	drive := func(n int, tag string) load.Result {
 		var mu sync.Mutex
 		var out load.Result
@@ -166,11 +214,11 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 		sorted(out.Reply)
 		return out
 	}
-	drive(pick(b, 15, 5), "warm")
+	drive(warm, "warm")
 	before, logged, kept := b.used(s, c), written(r, dsn), stored(r, dsn)
 	got := drive(per, "load")
 	after := b.used(s, c)
-	account(r, dsn, agentName(registries, runners, 0), agents*conversations/agents*(per+pick(b, 15, 5)))
+	account(r, dsn, agentName(registries, runners, 0), agents*conversations/agents*(per+warm))
 	b.table.AtLeast(fmt.Sprintf("turns/s, %d registries, %d runners, %d conversations of %d agents%s", registries, runners, conversations, agents, how), got.Rate(), limit, .5)
 	var cpu []string
 	for i := range after {
@@ -187,15 +235,20 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 
 // used is the processor time by class.
 func (b *bench) used(s *site, c *pgtest.Cluster) []time.Duration {
-	out := []time.Duration{s.cpu("registry"), s.cpu("runner"), s.cpu("deliverer"), 0, 0}
-	if c != nil {
-		out[3] = c.CPU()
-	}
+	out := []time.Duration{s.cpu("registry"), s.cpu("runner"), s.cpu("deliverer"), served(c), 0}
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err == nil {
 		out[4] = time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	return out
+}
+
+// served is the processor time of a server; that of somebody else is not ours to see.
+func served(c *pgtest.Cluster) time.Duration {
+	if c == nil {
+		return 0
+	}
+	return c.CPU()
 }
 
 // account counts what the database has of a load: as many replies as messages, and no
@@ -237,12 +290,3 @@ func makeAgent(ctx context.Context, conn grpc.ClientConnInterface, id string) er
 }
 
 func sorted(list []time.Duration) { slices.Sort(list) }
-
-// withConns gives a URL as many connections as there are writers.
-func withConns(url string, n int) string {
-	mark := "?"
-	if strings.Contains(url, "?") {
-		mark = "&"
-	}
-	return fmt.Sprintf("%s%spool_max_conns=%d", url, mark, n)
-}

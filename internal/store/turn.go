@@ -45,6 +45,7 @@ type Begin struct {
 	Subscribe    bool     // upsert the outbound subscription
 	Handler      string   // its handler command
 	Layers       []string // memory layers whose marks to answer
+	Files        []string // files of the agent to answer with a claim, by an engine that keeps them
 	// IfStarted: ErrStopped unless the agent shall work, so that no claim commits
 	// after a stop was answered. An engine that only one registry uses leaves it to
 	// that.
@@ -109,8 +110,9 @@ type Begun struct {
 	Tail          []thread.Event
 	CrashAttempts int
 	ErrorAttempts int
-	Memory        []MemoryMark // of Begin.Layers, in their order
-	Finished      Finished     // for BeginFinished and BeginExhausted
+	Memory        []MemoryMark      // of Begin.Layers, in their order
+	Files         map[string][]byte // those of Begin.Files that are there; nil: the engine keeps none
+	Finished      Finished          // for BeginFinished and BeginExhausted
 }
 
 // StepState and kinds as stored.

@@ -38,6 +38,7 @@ type BeginStep struct {
 	desired string // of the agent, when it is asked for
 	inbound thread.Event
 	tail    []thread.Event // messages up to the event
+	files   map[string][]byte
 	Out     store.Begun
 }
 
@@ -73,6 +74,16 @@ func (s *BeginStep) Load(tx *unit.Tx) {
 		s.keep.Load(tx)
 	}
 	s.marks.Load(tx)
+	if len(s.b.Files) > 0 {
+		s.files = map[string][]byte{}
+		tx.Read("SELECT name, content FROM agent_file WHERE agent_id = $1 AND $2 <> '' AND name = ANY($3)", []any{s.b.Files}, func(scan func(...any) error) error {
+			var name string
+			var content []byte
+			err := scan(&name, &content)
+			s.files[name] = content
+			return err
+		})
+	}
 	var more bool
 	tx.Page(unit.Page{
 		Where: "type = 'message' AND id <= COALESCE(" + inboundID + ", 9223372036854775807)", Args: []any{in[0]},
@@ -146,6 +157,7 @@ func (s *BeginStep) claim(tx *unit.Tx, t turnRow) error {
 		out.Waited = tx.Time.Sub(time.UnixMilli(t.waitingSince))
 	}
 	out.Inbound, out.Steps, out.Memory, out.Tail = s.inbound, s.book.steps, s.marks.Out, s.context()
+	out.Files = s.files
 	return nil
 }
 

@@ -28,18 +28,34 @@ func (c *Cluster) processes() []process {
 		// The name, in parentheses, may hold anything: the parent and the times stand behind it.
 		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		if err != nil || len(f) < 13 || (pid != c.cmd.Process.Pid && f[1] != strconv.Itoa(c.cmd.Process.Pid)) {
+		if err != nil || len(f) < 15 || (pid != c.cmd.Process.Pid && f[1] != strconv.Itoa(c.cmd.Process.Pid)) {
 			continue
 		}
-		user, _ := strconv.ParseInt(f[11], 10, 64)
-		system, _ := strconv.ParseInt(f[12], 10, 64)
-		out = append(out, process{pid, time.Duration(user+system) * tick})
+		times := f[11:13]
+		if pid == c.cmd.Process.Pid {
+			times = f[11:15] // with that of children that have ended
+		}
+		var sum int64
+		for _, t := range times {
+			n, _ := strconv.ParseInt(t, 10, 64)
+			sum += n
+		}
+		out = append(out, process{pid, time.Duration(sum) * tick})
 	}
 	return out
 }
 
-// CPU is the processor time that the server's living processes have used: what a
-// transaction costs, however busy the machine is with other things.
+// Pids are the server's processes as they are now.
+func (c *Cluster) Pids() []int {
+	var out []int
+	for _, p := range c.processes() {
+		out = append(out, p.pid)
+	}
+	return out
+}
+
+// CPU is the processor time that the server has used, with connections that have ended:
+// what a transaction costs, however busy the machine is with other things.
 func (c *Cluster) CPU() time.Duration {
 	var sum time.Duration
 	for _, p := range c.processes() {

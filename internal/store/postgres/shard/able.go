@@ -17,6 +17,10 @@ const (
 	silence = 3 * time.Second
 	// reach is how long making a connection may take.
 	reach = 5 * time.Second
+	// linger is how long the answer to a question is waited for when nobody wants it any
+	// more. It comes within that, most times; a connection that was left before would be
+	// lost with all the statements it has prepared, which cost more than many answers.
+	linger = 250 * time.Millisecond
 )
 
 // dialer makes connections that notice when the other side has vanished, also while

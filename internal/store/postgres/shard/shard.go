@@ -23,6 +23,8 @@ import (
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/grpc/codes"
 
@@ -94,6 +96,9 @@ func connect(ctx context.Context, url string, index, count int) (*pgxpool.Pool, 
 	c.ConnConfig.DialFunc = dialer().DialContext
 	if c.ConnConfig.ConnectTimeout == 0 || c.ConnConfig.ConnectTimeout > reach {
 		c.ConnConfig.ConnectTimeout = reach
+	}
+	c.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn(), DeadlineDelay: linger}
 	}
 	c.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, session, pgx.QueryExecModeSimpleProtocol)

@@ -1,8 +1,10 @@
 package shard_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
@@ -24,6 +26,28 @@ func TestIndex(t *testing.T) {
 		if n < 900 || n > 1100 {
 			t.Errorf("database %d has %d of 4000 agents", i, n)
 		}
+	}
+}
+
+// A question that nobody waits for any more costs no connection, when its answer comes.
+func TestCanceled(t *testing.T) {
+	s, err := shard.Open(t.Context(), []string{pgtest.Start(t, "fsync = off").Database(t) + "&pool_max_conns=1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	pid := func() (n int) {
+		if err := s.All()[0].QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	was := pid()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	_, err = s.All()[0].Exec(ctx, "SELECT pg_sleep(0.02)")
+	if is := pid(); is != was {
+		t.Errorf("the connection is another one: %v", err)
 	}
 }
 

@@ -44,6 +44,7 @@ import (
 	"github.com/theclaw/agents/internal/store/sqlite"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
 	"github.com/theclaw/agents/services/registry/internal/hub"
@@ -80,11 +81,12 @@ type Core struct {
 	Shared   *Shared         // of one that is not; else nil
 	Trace    *tracing.Tracer // nil: no traces
 
-	DueRuns       *dispatch.Board    // alone: agents with events without a fate
-	DueDeliveries *dispatch.Board    // alone: agents with replies to send
-	Events        hub.Hub[store.Ref] // who follows a thread
-	Fates         hub.Hub[string]    // who waits for a turn or a delivery of an agent
-	Questions     hub.Hub[struct{}]  // who waits for a question or an answer
+	DueRuns       *dispatch.Board   // alone: agents with events without a fate
+	DueDeliveries *dispatch.Board   // alone: agents with replies to send
+	Fates         hub.Hub[string]   // who waits for a turn or a delivery of an agent
+	Questions     hub.Hub[struct{}] // who waits for a question or an answer
+
+	Events hub.Feed[store.Ref, thread.Event] // who follows a thread
 
 	// Told is told of each commit too, by the goroutine that writes; nil: nobody.
 	// It is set before the first call.
@@ -148,7 +150,7 @@ func (c *Core) committed(commit store.Commit) {
 			c.pushed(a, commit.Events[len(commit.Events)-1].ID)
 		}
 	}
-	c.Events.Wake(commit.Ref)
+	c.Events.Give(commit.Ref, commit.Events)
 	if c.Told != nil {
 		c.Told(commit)
 	}

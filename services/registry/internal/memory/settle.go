@@ -78,6 +78,16 @@ func (s *Files) Settle(ctx context.Context, a *directory.Agent, fence store.Fenc
 	return nil
 }
 
+// Settled tells that Settle has nothing to do.
+func (s *Files) Settled(a *directory.Agent, fence store.Fence, marks []store.MemoryMark) bool {
+	for _, m := range marks {
+		if m.Text != "" || m.Event != "" {
+			return false
+		}
+	}
+	return a.MemorySettled(s.Term(fence))
+}
+
 // SettleMark brings a mark's text into its file and its decision into a thread.
 func (s *Files) SettleMark(ctx context.Context, a *directory.Agent, fence store.Fence, r store.Ref, m store.MemoryMark) error {
 	if m.Text == "" && m.Event == "" {

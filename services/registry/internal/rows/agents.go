@@ -33,8 +33,9 @@ import (
 const (
 	// Fresh is how long settings are believed without a look at their version.
 	Fresh = 2 * time.Second
-	// kept is the most settings that are kept.
-	kept       = 10_000
+	// kept is how many settings are kept at least once they were looked at, and half of
+	// the most: a page of a list stays until it is told.
+	kept       = 5_000
 	configFile = "config.yaml"
 )
 
@@ -45,7 +46,8 @@ type Agents struct {
 	changed func(agent string)
 
 	mu    sync.Mutex
-	known map[string]*entry
+	known map[string]*entry                     // the newest; when they are kept, they become the older
+	older map[string]*entry                     // ones, and those before are forgotten
 	alike map[[sha256.Size]byte]*agentdir.Agent // by what is below the name
 	told  uint64                                // how often Forget was called
 }
@@ -68,12 +70,22 @@ func (s *Agents) Forget(id string) {
 	defer s.mu.Unlock()
 	s.told++
 	if id == "" {
-		for _, e := range s.known {
-			e.at = time.Time{}
+		for _, list := range []map[string]*entry{s.known, s.older} {
+			for _, e := range list {
+				e.at = time.Time{}
+			}
 		}
-	} else if e := s.known[id]; e != nil {
+	} else if e := s.find(id); e != nil {
 		e.at = time.Time{}
 	}
+}
+
+// find answers what is known of an agent's settings; nil when nothing is.
+func (s *Agents) find(id string) *entry {
+	if e := s.known[id]; e != nil {
+		return e
+	}
+	return s.older[id]
 }
 
 // Create is that of core.Agents.
@@ -116,6 +128,7 @@ func (s *Agents) Remove(ctx context.Context, id string) (func() error, error) {
 	}
 	s.mu.Lock()
 	delete(s.known, id)
+	delete(s.older, id)
 	s.mu.Unlock()
 	s.changed(id)
 	return func() error {
@@ -134,7 +147,7 @@ func (s *Agents) Remove(ctx context.Context, id string) (func() error, error) {
 func (s *Agents) Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error) {
 	defaults := stamp(s.home.DefaultsFile())
 	s.mu.Lock()
-	e, told := s.known[a.ID], s.told
+	e, told := s.find(a.ID), s.told
 	var had entry
 	if e != nil {
 		had = *e
@@ -171,8 +184,9 @@ func (s *Agents) keep(id string, e entry, at time.Time, told uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.known) >= kept && s.known[id] == nil {
-		clear(s.known)
+		s.known, s.older = map[string]*entry{}, s.known
 	}
+	delete(s.older, id)
 	if e.at = at; s.told != told {
 		e.at = time.Time{}
 	}
@@ -305,7 +319,7 @@ func (s *Agents) List(ctx context.Context, after string, limit int) ([]agents.En
 	}
 	for _, a := range all {
 		s.mu.Lock()
-		e := s.known[a.ID]
+		e := s.find(a.ID)
 		var next entry
 		if e != nil {
 			next = *e

@@ -7,6 +7,7 @@ import (
 
 	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
@@ -38,25 +39,70 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 	if err := out.Send(&registryv1.WatchEventsResponse{AfterId: after}); err != nil {
 		return err
 	}
-	for {
-		// The channel before the read: a commit between the two wakes it.
-		woken, done := s.Events.Wait(r)
-		more, err := s.sendSince(out, r, f, &after)
-		if err == nil && !more {
+	told := s.Events.Follow(r)
+	defer told.Close()
+	for look := true; ; {
+		news, unsure := told.Take()
+		if look = look || unsure || !next(news, after); look {
+			look, err = s.sendSince(out, r, f, &after)
+		} else {
+			err = sendNews(out, news, f, &after)
+		}
+		if err == nil && !look {
 			select {
-			case <-woken:
+			case <-told.Woken():
 			case <-s.Again():
+				look = true
 			case <-beat:
 				err = out.Send(&registryv1.WatchEventsResponse{AfterId: after})
 			case <-ctx.Done():
 				err = ctx.Err()
 			}
 		}
-		done()
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// next tells whether news are what comes after an event, one after the other: then there
+// is nothing that somebody else has written in between. Those up to it were sent.
+func next(news []thread.Event, after int64) bool {
+	for _, e := range news {
+		switch {
+		case e.ID <= after:
+		case e.ID == after+1:
+			after++
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// sendNews sends what was committed here, without another look, and moves *after.
+func sendNews(out grpc.ServerStreamingServer[registryv1.WatchEventsResponse], news []thread.Event, f *filter.Filter, after *int64) error {
+	var page []thread.Event
+	for _, e := range news {
+		if e.ID > *after {
+			*after = e.ID
+			if f.Match(filter.Row{ID: e.ID, CreatedAt: e.CreatedAt, Source: e.Source, Type: e.Type, Subtype: e.Subtype}) {
+				page = append(page, e)
+			}
+		}
+	}
+	for len(page) > 0 { // as many bytes as an answer may have
+		n, size := 1, page[0].Size()
+		for n < len(page) && size+page[n].Size() <= thread.MaxAnswer {
+			size += page[n].Size()
+			n++
+		}
+		if err := out.Send(&registryv1.WatchEventsResponse{Events: wire.Events(page[:n]), AfterId: page[n-1].ID}); err != nil {
+			return err
+		}
+		page = page[n:]
+	}
+	return nil
 }
 
 // sendSince sends one page after *after and moves it; more tells that the next

@@ -19,9 +19,13 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 	}
 	s.AppendLog(a.ID, req.GetLogs())
 	read := req.GetAfterId()
-	// With other registries beside this one, what is new is not known here alone: the
-	// answer comes at once, and the work on the board tells the rest.
-	if wait := req.GetWait().AsDuration(); wait > 0 && s.Shared == nil {
+	wait := req.GetWait().AsDuration()
+	if wait > 0 && s.Shared != nil {
+		// With other registries beside this one, what is new is not known here alone:
+		// who has work tells it, and nothing is looked for here.
+		return &registryv1.OpenBatchResponse{HeadId: read, ScannedId: read}, nil
+	}
+	if wait > 0 {
 		leave := s.Follow(a)
 		defer func() { leave(read) }()
 		if news, err := s.News(ctx, a, read, wait); err != nil || !news {

@@ -31,20 +31,32 @@ func delivery(set *agentdir.Agent, t route.Tuple, threadID string) (deliver, con
 	return ok, false
 }
 
-// contextFiles reads the parts of the prompt that are files, in their order. The
-// names come from the tuple and the thread alone, so that no other peer's memory
-// can be among them.
-func (s *Service) contextFiles(ctx context.Context, set *agentdir.Agent, t route.Tuple, threadID string) []*registryv1.ContextFile {
-	var out []*registryv1.ContextFile
-	s.Agents.Each(ctx, set.Dir.ID, []string{
+// contextNames are the parts of the prompt that are files, in their order. The names
+// come from the tuple and the thread alone, so that no other peer's memory can be among
+// them.
+func contextNames(t route.Tuple, threadID string) []string {
+	return []string{
 		"IDENTITY.md", filepath.Join("memory", route.MemoryAgentFile),
 		filepath.Join("memory", route.MemoryUserFile(t)), filepath.Join("memory", route.MemoryThreadFile(threadID)),
-	}, func(name string, data []byte, err error) {
+	}
+}
+
+// contextFiles reads them, unless all are in hand.
+func (s *Service) contextFiles(ctx context.Context, id string, names []string, have map[string][]byte) []*registryv1.ContextFile {
+	var out []*registryv1.ContextFile
+	add := func(name string, data []byte, err error) {
 		if err != nil {
-			s.Log.Warn("file left out of the prompt", "agent_id", set.Dir.ID, "file", name, "error", err)
+			s.Log.Warn("file left out of the prompt", "agent_id", id, "file", name, "error", err)
 		} else if len(data) > 0 {
 			out = append(out, &registryv1.ContextFile{Name: name, Content: string(data)})
 		}
-	})
+	}
+	if have == nil {
+		s.Agents.Each(ctx, id, names, add)
+		return out
+	}
+	for _, n := range names {
+		add(n, have[n], nil)
+	}
 	return out
 }

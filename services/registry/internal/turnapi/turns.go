@@ -105,7 +105,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		Tail: set.Config.Context.RecentMessages + 1, Subscribe: deliver,
 		Handler: handler,
 		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
-		Members: members, IfStarted: s.Shared != nil,
+		Members: members, IfStarted: s.Shared != nil, Files: contextNames(tuple, r.Thread),
 		Opening: decision.Opened(r.Thread, set.Config.Routing.Default, ev.ID),
 	}
 	b, err := s.Store.Begin(ctx, r, fence, begin)
@@ -129,10 +129,13 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		out.Inbound, out.Steps, out.Tail = wire.Event(b.Inbound), wire.Steps(b.Steps), wire.Events(b.Tail)
 		out.ErrorAttempts, out.CrashAttempts = int32(b.ErrorAttempts), int32(b.CrashAttempts)
 		out.ReplyContext, out.Waited = string(rc), durationpb.New(b.Waited)
-		if err := s.files.Settle(ctx, a, fence, r, b.Memory); err != nil {
-			return nil, err
+		if !s.files.Settled(a, fence, b.Memory) {
+			if err := s.files.Settle(ctx, a, fence, r, b.Memory); err != nil {
+				return nil, err
+			}
+			b.Files = nil // they may be others now
 		}
-		out.Config, out.Files = wire.TurnConfig(set), s.contextFiles(ctx, set, tuple, r.Thread)
+		out.Config, out.Files = wire.TurnConfig(set), s.contextFiles(ctx, a.ID, begin.Files, b.Files)
 		out.Memory = []*registryv1.MemoryState{
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
 		}

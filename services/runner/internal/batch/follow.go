@@ -21,6 +21,9 @@ type follow struct {
 	// refused: the last call failed, or was answered at once with nothing. Until it is
 	// read as ever, the dispatch tells of new events, as it does of the first.
 	refused bool
+	// until is when it is tried again where it was answered at once with nothing: a
+	// registry beside others does not wait, and one that drains soon has a successor.
+	until time.Time
 }
 
 type followed struct {
@@ -32,7 +35,7 @@ type followed struct {
 // for the log went with it.
 func (f *follow) begin(ctx context.Context, b *Batch, logs []*registrypb.LogLine) bool {
 	after, limit := b.room()
-	if f.answer != nil || f.refused || limit <= 0 {
+	if f.answer != nil || f.refused || limit <= 0 || time.Now().Before(f.until) {
 		return false
 	}
 	answer, began := make(chan followed, 1), time.Now()
@@ -54,6 +57,9 @@ func (f *follow) begin(ctx context.Context, b *Batch, logs []*registrypb.LogLine
 func (f *follow) over(a followed) (r *registrypb.OpenBatchResponse, read bool) {
 	f.cancel()
 	f.answer, f.refused = nil, a.r == nil || a.empty
+	if a.r != nil && a.empty {
+		f.until = time.Now().Add(followWait)
+	}
 	return a.r, a.lost || a.r.GetMore()
 }
 

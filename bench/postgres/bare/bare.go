@@ -1,9 +1,18 @@
-package main
+// Package bare owns what the runtime is compared with: the transactions of a message as
+// rows, locks and waits for the disk, and nothing else. What a message and a unit are
+// stands in the doc comment of the program.
+//
+// A writer decides nothing, looks for nothing, hashes nothing and calls nobody: it knows
+// everything beforehand and sends each transaction in one trip. It promises no more than
+// that each was committed.
+package bare
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,34 +50,46 @@ const (
 	peers = "threads/peers/p"
 )
 
-// bare are writers that make the transactions of messages and nothing else.
-type bare struct {
+// Writers make the transactions of messages, each for an agent of its own.
+type Writers struct {
+	Close func()
+
 	pool *pgxpool.Pool
 	sum  []byte
 	next map[string]int64
 	mu   sync.Mutex
 }
 
-// newBare prepares a database for so many writers, with the settings the runtime has.
-func newBare(r *run, url string, writers int) *bare {
-	s, err := shard.Open(r.ctx, []string{withConns(url, writers)})
-	r.check(err)
-	r.Cleanup(s.Close)
-	b := &bare{pool: s.All()[0], sum: make([]byte, 32), next: map[string]int64{}}
+// One is what a writer does again and again: Unit or Message.
+type One func(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error
+
+// Open prepares a database for so many writers, with the settings the runtime has.
+func Open(ctx context.Context, url string, writers int) (*Writers, error) {
+	mark := "?"
+	if strings.Contains(url, "?") {
+		mark = "&"
+	}
+	s, err := shard.Open(ctx, []string{fmt.Sprintf("%s%spool_max_conns=%d", url, mark, writers)})
+	if err != nil {
+		return nil, err
+	}
+	b := &Writers{Close: s.Close, pool: s.All()[0], sum: make([]byte, 32), next: map[string]int64{}}
 	for _, q := range []string{
 		"INSERT INTO agent(agent_id) SELECT 'bare' || i FROM generate_series(0, $1::int - 1) i ON CONFLICT DO NOTHING",
 		"INSERT INTO thread(agent_id, thread_id, uuid, desired) SELECT 'bare' || i, t, 'u', 'started' FROM generate_series(0, $1::int - 1) i, unnest(ARRAY['" + inbox + "', '" + peers + "']) t ON CONFLICT DO NOTHING",
 		`INSERT INTO lease(agent_id, resource, token, holder, address, request_id, ttl_ms, expires_at)
 			SELECT 'bare' || i, 'agent/bare' || i, 1, 'bare', '', '', 0, 'infinity' FROM generate_series(0, $1::int - 1) i ON CONFLICT DO NOTHING`,
 	} {
-		_, err := b.pool.Exec(r.ctx, q, writers)
-		r.check(err)
+		if _, err := b.pool.Exec(ctx, q, writers); err != nil {
+			s.Close()
+			return nil, err
+		}
 	}
-	return b
+	return b, nil
 }
 
 // send makes a transaction of statements in one trip.
-func (b *bare) send(ctx context.Context, c *pgxpool.Conn, begin string, list ...call) error {
+func (b *Writers) send(ctx context.Context, c *pgxpool.Conn, begin string, list ...call) error {
 	t := &pgx.Batch{}
 	t.Queue(begin)
 	for _, s := range list {
@@ -85,14 +106,14 @@ type call struct {
 
 func do(sql string, args ...any) call { return call{sql, args} }
 
-// unit is one transaction under a lease: an event with its key, head and ack.
-func (b *bare) unit(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error {
+// Unit is one transaction under a lease: an event with its key, head and ack.
+func (b *Writers) Unit(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error {
 	return b.send(ctx, c, "BEGIN", do(fence, agent), do(hold, agent, inbox), do(event, agent, inbox, n, b.sum),
 		do(dedupe, agent, inbox, fmt.Sprint("k", n), n), do(head, agent, inbox, n, b.sum), do(acked, agent, inbox, n))
 }
 
-// message is the six transactions of a message; see the doc comment of the program.
-func (b *bare) message(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error {
+// Message is the six transactions of a message; see the doc comment of the program.
+func (b *Writers) Message(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error {
 	key := fmt.Sprintf("0123456789abcdef-%d", n)
 	first, second := 2*n-1, 2*n
 	if err := b.send(ctx, c, "BEGIN", do(hold, agent, inbox), do(event, agent, inbox, n, b.sum), do(dedupe, agent, inbox, "push:"+key, n), do(head, agent, inbox, n, b.sum), do(due, agent)); err != nil {
@@ -115,8 +136,8 @@ func (b *bare) message(ctx context.Context, c *pgxpool.Conn, agent string, n int
 	return b.send(ctx, c, "BEGIN", do(lazy, agent), do(hold, agent, inbox), do(fate, agent, inbox, n, key), do(acked, agent, inbox, n), do(settled, agent))
 }
 
-// drive lets writers make one after the other for a while.
-func (b *bare) drive(r *run, writers int, mode string, lasts time.Duration, one func(context.Context, *pgxpool.Conn, string, int64) error) load.Result {
+// Drive lets writers make one after the other for a while.
+func (b *Writers) Drive(ctx context.Context, writers int, mode string, lasts time.Duration, one One) (load.Result, error) {
 	var mu sync.Mutex
 	var out load.Result
 	errs := make([]error, writers)
@@ -125,7 +146,7 @@ func (b *bare) drive(r *run, writers int, mode string, lasts time.Duration, one 
 	for w := range writers {
 		g.Go(func() {
 			agent := fmt.Sprint("bare", w)
-			took, err := b.writer(r.ctx, agent, mode, begun.Add(lasts), one)
+			took, err := b.writer(ctx, agent, mode, begun.Add(lasts), one)
 			mu.Lock()
 			defer mu.Unlock()
 			errs[w], out.Messages, out.Reply = err, out.Messages+len(took), append(out.Reply, took...)
@@ -133,12 +154,11 @@ func (b *bare) drive(r *run, writers int, mode string, lasts time.Duration, one 
 	}
 	g.Wait()
 	out.Took = time.Since(begun)
-	sorted(out.Reply)
-	r.check(errors.Join(errs...))
-	return out
+	slices.Sort(out.Reply)
+	return out, errors.Join(errs...)
 }
 
-func (b *bare) writer(ctx context.Context, agent, mode string, until time.Time, one func(context.Context, *pgxpool.Conn, string, int64) error) (took []time.Duration, err error) {
+func (b *Writers) writer(ctx context.Context, agent, mode string, until time.Time, one One) (took []time.Duration, err error) {
 	c, err := b.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
