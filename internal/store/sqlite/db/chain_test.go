@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/chain"
 )
 
 // flips are single bit flips in each column of an event and of its link.
@@ -39,7 +40,7 @@ func TestChainFindsEveryFlip(t *testing.T) {
 			_, err := f.Exec("CREATE TABLE e AS SELECT * FROM events; CREATE TABLE c AS SELECT * FROM x_chain; " + fmt.Sprintf(flip, id))
 			must(t, err)
 			d, err := Open(t.Context(), dir, Options{})
-			inTail := id > events-tail
+			inTail := id > events-chain.Tail
 			if inTail && !errors.Is(err, store.ErrCorrupt) {
 				t.Errorf("%s: opened: %v", fmt.Sprintf(flip, id), err)
 			}
@@ -98,7 +99,7 @@ func TestChainTakesForeignEvents(t *testing.T) {
 	if _, err := verify(d); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("an event put between: %v", err)
 	}
-	if bytes.Equal(d.chain.hash, nil) {
+	if bytes.Equal(d.chain.Hash, nil) {
 		t.Error("no head")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/cause"
+	"github.com/theclaw/agents/internal/store/sqlite/chain"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/sqlite/line"
 	"github.com/theclaw/agents/internal/store/sqlite/mirror"
@@ -52,7 +53,7 @@ type DB struct {
 	stmts     map[string]conn.Stmt
 	full      bool    // synchronous in force
 	read      [2]bool // which of its settings were read back
-	chain     chainHead
+	chain     chain.Head
 	buried    tomb.Set // see tombs
 	tombsRead bool
 	out       *mirror.Mirror
@@ -167,9 +168,6 @@ func (d *DB) setSync(full bool) error {
 // UUID identifies the database for good.
 func (d *DB) UUID() string { return d.uuid }
 
-// Dir is the thread directory.
-func (d *DB) Dir() string { return d.dir }
-
 // Broken is the error that ended the database's use, or nil.
 func (d *DB) Broken() error {
 	if p := d.broken.Load(); p != nil {
@@ -211,8 +209,7 @@ func (d *DB) release() error {
 	return errors.Join(d.out.Close(), d.conn.Close())
 }
 
-// between reads the events between two ids, for the mirror, outside of
-// a transaction.
+// between reads the events between two ids, for the mirror, in no transaction.
 func (d *DB) between(after, before int64, fn func(thread.Event) error) error {
 	return (&Tx{d: d}).Events("SELECT "+Columns+" FROM events WHERE id > ? AND id < ? ORDER BY id", []any{after, before}, fn)
 }

@@ -9,7 +9,7 @@ import (
 
 // Bury replaces the contents of events by text and leaves a tomb for each.
 func (t *Tx) Bury(ids []int64, text string) error {
-	if err := t.chainForeign(); err != nil {
+	if err := t.ChainForeign(); err != nil {
 		return err
 	}
 	t.d.tombsRead = false // read anew after the commit: this one may be undone

@@ -139,7 +139,7 @@ func (t *Tx) Head() (int64, error) {
 
 // Insert appends an event and chains it.
 func (t *Tx) Insert(n store.NewEvent) (thread.Event, error) {
-	if err := t.chainForeign(); err != nil {
+	if err := t.ChainForeign(); err != nil {
 		return thread.Event{}, err
 	}
 	e := thread.Event{CreatedAt: thread.Stamp(time.Now()), Source: n.Source, Type: n.Type, Subtype: n.Subtype, Content: n.Content}

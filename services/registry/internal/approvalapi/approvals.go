@@ -36,6 +36,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -77,7 +78,7 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 	if _, err := s.Dir.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
-	fence, err := core.UnderLease(ctx, lease.AgentResource(req.GetAgentId()))
+	fence, err := fenced.Under(ctx, lease.AgentResource(req.GetAgentId()))
 	if err == nil {
 		err = s.Leases.Check(ctx, fence.Resource, fence.Token)
 	}

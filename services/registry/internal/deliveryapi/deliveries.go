@@ -23,6 +23,7 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -51,7 +52,7 @@ func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent
 	if err != nil {
 		return nil, store.Fence{}, nil, err
 	}
-	fence, err := core.UnderLease(ctx, lease.DeliverResource(id))
+	fence, err := fenced.Under(ctx, lease.DeliverResource(id))
 	if err != nil {
 		return nil, fence, nil, err
 	}

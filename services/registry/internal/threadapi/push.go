@@ -17,8 +17,8 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/door"
+	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -109,7 +109,7 @@ func (s *Service) takeQuota(ctx context.Context, set *agentdir.Agent, id string,
 // the caller may speak for; every other thread, and the name self, belong to the
 // holder of the agent's lease.
 func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1.NewEvent) (*store.Fence, error) {
-	fence, hasFence := core.FenceOf(ctx)
+	fence, hasFence := fenced.Of(ctx)
 	own := hasFence && (fence.Resource == lease.AgentResource(r.Agent) || fence.Resource == lease.DeliverResource(r.Agent))
 	if !r.IsInbox() && !own {
 		return nil, fault.New(codes.PermissionDenied, fault.PermissionDenied, fmt.Sprintf("only the agent itself writes to thread %q", r.Thread), "push to its inbox instead")

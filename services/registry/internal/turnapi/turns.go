@@ -20,6 +20,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/decision"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/door"
+	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/memory"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
@@ -30,7 +31,7 @@ func (s *Service) turnCall(ctx context.Context, id string) (*directory.Agent, st
 	if err != nil {
 		return nil, store.Fence{}, nil, err
 	}
-	fence, err := core.UnderLease(ctx, lease.AgentResource(id))
+	fence, err := fenced.Under(ctx, lease.AgentResource(id))
 	if err != nil {
 		return nil, fence, nil, err
 	}
@@ -105,7 +106,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		Tail: set.Config.Context.RecentMessages + 1, Subscribe: deliver,
 		Handler: handler,
 		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
-		Members: members, IfStarted: s.Shared != nil, Files: contextNames(tuple, r.Thread),
+		Members: members, IfStarted: s.Shared != nil, Files: memory.Names(tuple, r.Thread),
 		Opening: decision.Opened(r.Thread, set.Config.Routing.Default, ev.ID),
 	}
 	b, err := s.Store.Begin(ctx, r, fence, begin)
@@ -135,7 +136,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			}
 			b.Files = nil // they may be others now
 		}
-		out.Config, out.Files = wire.TurnConfig(set), s.contextFiles(ctx, a.ID, begin.Files, b.Files)
+		out.Config, out.Files = wire.TurnConfig(set), s.files.Read(ctx, a.ID, begin.Files, b.Files)
 		out.Memory = []*registryv1.MemoryState{
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
 		}

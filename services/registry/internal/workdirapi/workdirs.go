@@ -24,6 +24,7 @@ import (
 	"github.com/theclaw/agents/internal/workdir"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -50,7 +51,7 @@ func (s *Service) kept() error {
 
 // under answers the fence of a call that writes for an agent.
 func (s *Service) under(ctx context.Context, agent string) (store.Fence, error) {
-	f, err := core.UnderLease(ctx, lease.AgentResource(agent))
+	f, err := fenced.Under(ctx, lease.AgentResource(agent))
 	if err == nil {
 		err = s.Fault(agent, thread.Inbox, s.Leases.Check(ctx, f.Resource, f.Token))
 	}
@@ -142,7 +143,7 @@ func (s *Service) CommitWorkdir(ctx context.Context, req *registryv1.CommitWorkd
 	if err != nil {
 		return nil, err
 	}
-	f, err := core.UnderLease(ctx, lease.AgentResource(a.ID))
+	f, err := fenced.Under(ctx, lease.AgentResource(a.ID))
 	if err != nil {
 		return nil, err
 	}

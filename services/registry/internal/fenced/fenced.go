@@ -1,4 +1,6 @@
-package core
+// Package fenced reads the lease under which a call says it is made. Whether that holds is
+// judged by the transaction that writes.
+package fenced
 
 import (
 	"context"
@@ -10,15 +12,15 @@ import (
 	"github.com/theclaw/agents/internal/store"
 )
 
-// FenceOf answers the lease a call says it is made under.
-func FenceOf(ctx context.Context) (store.Fence, bool) {
+// Of answers the lease a call says it is made under.
+func Of(ctx context.Context) (store.Fence, bool) {
 	res, token, _, ok := rpc.FenceFrom(ctx)
 	return store.Fence{Resource: res, Token: token}, ok
 }
 
-// UnderLease answers the fence of a call that must have one for a resource.
-func UnderLease(ctx context.Context, resource string) (store.Fence, error) {
-	f, ok := FenceOf(ctx)
+// Under answers the fence of a call that must have one for a resource.
+func Under(ctx context.Context, resource string) (store.Fence, error) {
+	f, ok := Of(ctx)
 	if !ok || f.Resource != resource {
 		return f, fault.New(codes.Aborted, fault.LeaseLost, "the call carries no lease of "+resource, "acquire the lease first")
 	}
