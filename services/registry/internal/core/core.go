@@ -42,8 +42,8 @@ import (
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite"
-	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
+	"github.com/theclaw/agents/internal/store/sqlite/rest"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
@@ -156,12 +156,10 @@ func (c *Core) committed(commit store.Commit) {
 	}
 }
 
-// rested is told what an inbox looks like that was just closed, so that nobody need open
-// it to learn that nothing has come. What another program wrote meanwhile is found here.
-func (c *Core) rested(agent string, r db.Rest) {
-	a, err := c.Dir.Get(agent)
-	if err == nil && !a.Rested(r.Head, r.LastAt, directory.StampAt(r.Written, r.Size)) {
-		c.Found(a, r.Head)
+// rested is told what an inbox looks like that was just closed.
+func (c *Core) rested(agent string, l rest.Look) {
+	if a, err := c.Dir.Get(agent); err == nil && !a.Rested(l) {
+		c.Found(a, l.Head)
 	}
 }
 

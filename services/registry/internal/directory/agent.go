@@ -3,13 +3,9 @@ package directory
 import (
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
@@ -309,54 +305,3 @@ func (a *Agent) RecallPlace(signature, path string) { a.inbox.Store(&place{signa
 
 // Rest drops what can be read again when the agent next has work.
 func (a *Agent) Rest() { a.settings.Store(nil) }
-
-func settingsStamp(home *agentdir.Home, dir agentdir.Dir) string {
-	return stamp(dir.Path+"/config.yaml", home.DefaultsFile())
-}
-
-// Stamp is what the files of a database look like from outside; equal stamps mean that
-// nobody has written since the first was taken. An empty log is as none: who reads
-// makes one and takes it away.
-func Stamp(dir string) string { return stamp(dir+"/events.db", dir+"/events.db-wal") }
-
-// StampAt is the stamp of a database without a log, of this time and size.
-func StampAt(written time.Time, size int64) string {
-	return string(append(appendFile(nil, written.UnixNano(), size), absent...))
-}
-
-const (
-	absent = "-;" // for a file that is not there
-	early  = "!"  // before the number of a stamp that was taken too soon
-)
-
-func appendFile(b []byte, at, size int64) []byte {
-	b = append(strconv.AppendInt(b, at, 36), '.')
-	return append(strconv.AppendInt(b, size, 36), ';')
-}
-
-// tick is more than the step in which file systems tell when a file was written.
-const tick = 20 * time.Millisecond
-
-var soon atomic.Uint64 // stamps that were taken too soon
-
-// stamp is asked for several times per message. One that is taken within a tick of the
-// last write equals no other, because a second write in that tick would not show.
-func stamp(paths ...string) string {
-	var buf [64]byte
-	b := buf[:0]
-	var newest int64
-	for _, path := range paths {
-		var st unix.Stat_t
-		if unix.Stat(path, &st) != nil || st.Size == 0 && strings.HasSuffix(path, "-wal") {
-			b = append(b, absent...)
-			continue
-		}
-		at := time.Unix(st.Mtim.Unix()).UnixNano()
-		newest = max(newest, at)
-		b = appendFile(b, at, st.Size)
-	}
-	if ago := time.Now().UnixNano() - newest; ago < int64(tick) && ago > -int64(tick) {
-		b = strconv.AppendUint(append(b, early...), soon.Add(1), 36)
-	}
-	return string(b)
-}
