@@ -28,17 +28,22 @@ func (a *Agent) Quiet(signature string) (store.InboxState, bool) {
 	return s, known && a.head == a.acked && len(a.outbox) == 0
 }
 
-// Rested notes what the files of an inbox look like now that it was closed, and what was
-// in it, so that nobody need open it to learn that nothing has come; false when there is
-// more in it than was known.
-func (a *Agent) Rested(l rest.Look) bool {
+// Rested notes what an inbox looks like that was just closed, so that nobody need open it
+// to learn that nothing has come.
+func (d *Directory) Rested(agent string, l rest.Look) {
+	if a, err := d.Get(agent); err == nil {
+		a.rest(l)
+	}
+}
+
+// rest notes it unless there is more in it than is known: a look will find that.
+func (a *Agent) rest(l rest.Look) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.loaded && a.head == l.Head {
 		a.rested = stampAt(l.Written, l.Size)
 		a.signature, a.lastAt, a.lastOf = a.rested, l.LastAt, l.Head
 	}
-	return !a.loaded || a.head >= l.Head
 }
 
 // AsLeft tells whether a stamp is that of the last look, and nothing can be on its way:
