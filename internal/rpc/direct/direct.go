@@ -82,7 +82,7 @@ func (d *Desk) Open(chain ...grpc.UnaryServerInterceptor) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.chain, d.state = chained(chain), open
+	d.chain, d.state = Chained(chain), open
 }
 
 // Close refuses new calls.
@@ -141,8 +141,9 @@ func (d *Desk) leave(c *call) {
 	}
 }
 
-// chained is one interceptor made of several, each of which calls the next at most once.
-func chained(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
+// Chained is one interceptor made of several, each of which calls the next at most once.
+// It makes one thing for a call; gRPC's own chain makes one for each step.
+func Chained(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, last grpc.UnaryHandler) (any, error) {
 		w := &way{left: all, info: info, last: last}
 		w.next = w.step

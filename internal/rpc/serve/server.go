@@ -172,7 +172,7 @@ func (c *chain) options(m *calls) []grpc.ServerOption {
 		grpc.KeepaliveParams(alive),
 		grpc.NumStreamWorkers(workers),
 		grpc.WaitForHandlers(true),
-		grpc.ChainUnaryInterceptor(unary...),
+		grpc.UnaryInterceptor(direct.Chained(unary)),
 		grpc.ChainStreamInterceptor(stream...),
 	}
 	if c.local {

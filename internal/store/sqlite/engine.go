@@ -14,6 +14,7 @@ import (
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/pool"
+	"github.com/theclaw/agents/internal/store/sqlite/rest"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 )
 
@@ -31,7 +32,7 @@ type Options struct {
 	OnFault func(store.Ref, error)
 	// OnRest is told what an inbox that was written looks like once it is closed; it
 	// must not block.
-	OnRest func(agent string, r db.Rest)
+	OnRest func(agent string, l rest.Look)
 	// MaxOpen is the most databases kept open at rest; 0 means 256.
 	MaxOpen int
 	// Idle is how long a database stays open at rest; 0 means 60 s.

@@ -168,6 +168,9 @@ func (d *DB) setSync(full bool) error {
 // UUID identifies the database for good.
 func (d *DB) UUID() string { return d.uuid }
 
+// Dir is the thread directory.
+func (d *DB) Dir() string { return d.dir }
+
 // Broken is the error that ended the database's use, or nil.
 func (d *DB) Broken() error {
 	if p := d.broken.Load(); p != nil {

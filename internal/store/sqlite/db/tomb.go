@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 
+	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/sqlite/tomb"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -35,6 +36,11 @@ func (t *Tx) KeyOf(e thread.Event) (string, error) {
 		return b.Key, err
 	}
 	return e.Key(t.d.uuid), err
+}
+
+// Alone runs fn on the connection, outside of any transaction.
+func (d *DB) Alone(ctx context.Context, fn func(conn.Conn) error) error {
+	return d.submit(ctx, &op{alone: func() error { return fn(d.conn) }})
 }
 
 // Scrub removes what was erased from the files: from free pages and the log of the

@@ -24,6 +24,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/rest"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -37,8 +38,8 @@ type Options struct {
 	// one that is not there; it must not block.
 	OnFault func(store.Ref, error)
 	// OnRest is told what an inbox that was written looks like once it is closed, if
-	// that can be told; see db.DB.Rest. It must not block.
-	OnRest  func(agent string, r db.Rest)
+	// that can be told; see package rest. It must not block.
+	OnRest  func(agent string, l rest.Look)
 	MaxOpen int           // databases kept open at rest
 	Idle    time.Duration // how long one stays open at rest
 	// Connect is that of db.Options.

@@ -1,8 +1,13 @@
 package pool
 
 import (
+	"context"
+	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/theclaw/agents/internal/store/sqlite/conn"
+	"github.com/theclaw/agents/internal/store/sqlite/rest"
 )
 
 func (p *Pool) janitor() {
@@ -74,12 +79,17 @@ func (p *Pool) help() {
 
 // rest closes a database.
 func (p *Pool) rest(h *handle) error {
-	if p.o.OnRest == nil || !h.ref.IsInbox() {
-		return h.db.Close()
+	var look rest.Look
+	known := false
+	if w := h.db.Stats(); p.o.OnRest != nil && h.ref.IsInbox() && w.Durable+w.Lazy > 0 { // else the file is as it was
+		known = h.db.Alone(context.Background(), func(c conn.Conn) (err error) {
+			look, err = rest.Mark(c, filepath.Join(h.db.Dir(), "events.db"))
+			return err
+		}) == nil
 	}
-	r, ok, err := h.db.Rest()
-	if ok {
-		p.o.OnRest(h.ref.Agent, r)
+	err := h.db.Close()
+	if known && err == nil && look.Holds() {
+		p.o.OnRest(h.ref.Agent, look)
 	}
 	return err
 }

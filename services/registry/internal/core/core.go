@@ -42,7 +42,6 @@ import (
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite"
-	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/directory"
@@ -119,7 +118,7 @@ func New(ctx context.Context, o Options) (*Core, error) {
 	}
 	c.Leases = authority.Embedded(table)
 	c.Embedded = sqlite.New(sqlite.Options{
-		Path: c.Dir.Path, Live: table.Check, OnCommit: c.committed, OnFault: c.broken, OnRest: c.rested, MaxOpen: o.MaxOpen, Idle: o.Idle,
+		Path: c.Dir.Path, Live: table.Check, OnCommit: c.committed, OnFault: c.broken, OnRest: c.Dir.Rested, MaxOpen: o.MaxOpen, Idle: o.Idle,
 	})
 	c.Store = c.Embedded
 	c.Metrics.LookForLag(c.Dir.Lags)
@@ -153,15 +152,6 @@ func (c *Core) committed(commit store.Commit) {
 	c.Events.Give(commit.Ref, commit.Events)
 	if c.Told != nil {
 		c.Told(commit)
-	}
-}
-
-// rested is told what an inbox looks like that was just closed, so that nobody need open
-// it to learn that nothing has come. What another program wrote meanwhile is found here.
-func (c *Core) rested(agent string, r db.Rest) {
-	a, err := c.Dir.Get(agent)
-	if err == nil && !a.Rested(r.Head, r.LastAt, directory.StampAt(r.Written, r.Size)) {
-		c.Found(a, r.Head)
 	}
 }
 

@@ -30,8 +30,7 @@ func (c *Core) Recall(ctx context.Context, found func(*directory.Agent)) {
 	})
 }
 
-// saveInboxes keeps what is known for the next start, with what the files looked like
-// when it was known: the databases are closed by now, and said so.
+// saveInboxes keeps what is known for the next start; the databases said at their end what they look like.
 func (c *Core) saveInboxes() {
 	var put []homedb.Inbox
 	c.Dir.Each(context.Background(), func(a *directory.Agent) {

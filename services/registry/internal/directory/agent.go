@@ -305,7 +305,3 @@ func (a *Agent) RecallPlace(signature, path string) { a.inbox.Store(&place{signa
 
 // Rest drops what can be read again when the agent next has work.
 func (a *Agent) Rest() { a.settings.Store(nil) }
-
-func settingsStamp(home *agentdir.Home, dir agentdir.Dir) string {
-	return stamp(dir.Path+"/config.yaml", home.DefaultsFile())
-}

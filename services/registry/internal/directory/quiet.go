@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/rest"
 )
 
 // Recall takes over a quiet state kept from the last run, valid because the
@@ -27,15 +28,22 @@ func (a *Agent) Quiet(signature string) (store.InboxState, bool) {
 	return s, known && a.head == a.acked && len(a.outbox) == 0
 }
 
-// Rested notes what the files of an inbox look like now that it was closed, and what was
-// in it; false when that is more than was known.
-func (a *Agent) Rested(head int64, lastAt, signature string) bool {
+// Rested notes what an inbox looks like that was just closed, so that nobody need open it
+// to learn that nothing has come.
+func (d *Directory) Rested(agent string, l rest.Look) {
+	if a, err := d.Get(agent); err == nil {
+		a.rest(l)
+	}
+}
+
+// rest notes it unless there is more in it than is known: a look will find that.
+func (a *Agent) rest(l rest.Look) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.loaded && a.head == head {
-		a.signature, a.rested, a.lastAt, a.lastOf = signature, signature, lastAt, head
+	if a.loaded && a.head == l.Head {
+		a.rested = stampAt(l.Written, l.Size)
+		a.signature, a.lastAt, a.lastOf = a.rested, l.LastAt, l.Head
 	}
-	return !a.loaded || a.head >= head
 }
 
 // AsLeft tells whether a stamp is that of the last look, and nothing can be on its way:

@@ -7,15 +7,21 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/agentdir"
 )
+
+func settingsStamp(home *agentdir.Home, dir agentdir.Dir) string {
+	return stamp(dir.Path+"/config.yaml", home.DefaultsFile())
+}
 
 // Stamp is what the files of a database look like from outside; equal stamps mean that
 // nobody has written since the first was taken. An empty log is as none: who reads
 // makes one and takes it away.
 func Stamp(dir string) string { return stamp(dir+"/events.db", dir+"/events.db-wal") }
 
-// StampAt is the stamp of a database without a log, of this time and size.
-func StampAt(written time.Time, size int64) string {
+// stampAt is the stamp of a database without a log, of this time and size.
+func stampAt(written time.Time, size int64) string {
 	return string(append(appendFile(nil, written.UnixNano(), size), absent...))
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/rest"
 )
 
 // Two writes in one step of the file system's clock look alike, so a stamp taken that
@@ -63,10 +64,10 @@ func TestAsLeft(t *testing.T) {
 	write(at, "12", now)
 	a := newAgent("a")
 	a.Load(store.InboxState{}, "")
-	if known := a.Rested(1, "", StampAt(now, 2)); known || a.AsLeft(Stamp(dir)) {
+	if a.rest(rest.Look{Head: 1, Written: now, Size: 2}); a.AsLeft(Stamp(dir)) {
 		t.Error("an unknown event is taken for known")
 	}
-	if known := a.Rested(0, "", StampAt(now, 2)); !known || !a.AsLeft(Stamp(dir)) {
+	if a.rest(rest.Look{Written: now, Size: 2}); !a.AsLeft(Stamp(dir)) {
 		t.Error("just closed, and not as left")
 	}
 	if _, quiet := a.Quiet(Stamp(dir)); !quiet {
