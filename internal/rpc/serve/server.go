@@ -168,7 +168,7 @@ func (c *chain) options(m *calls) []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(rpc.MaxMessage),
 		grpc.MaxConcurrentStreams(streams),
 		grpc.ConnectionTimeout(5 * time.Second),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(alive),
 		grpc.NumStreamWorkers(workers),
 		grpc.WaitForHandlers(true),

@@ -6,7 +6,9 @@
 //
 // Calls go round over those that say they serve (grpc.health.v1), so a registry that
 // drains gets no new ones; a call that finds its registry gone is made again at another
-// one, if it is safe to repeat. A target that is neither, such as a socket, is dialled
+// one, if it is safe to repeat. One that hangs and is not dead costs a short call some
+// seconds, then another is asked; a long poll waits until the connection is given up,
+// 15 s at most. A target that is neither, such as a socket, is dialled
 // as ever.
 //
 // It promises no affinity: two calls in a row may meet two registries. That is what they
@@ -15,6 +17,7 @@ package several
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -40,6 +43,7 @@ func Dial(target string, o rpc.DialOptions) (*grpc.ClientConn, error) {
 		return rpc.Dial(target, o)
 	}
 	o.Several = true
+	o.More = append(slices.Clone(o.More), grpc.WithChainUnaryInterceptor(hasten(o.Safe)))
 	if !strings.Contains(target, ",") {
 		return rpc.Dial(target, o)
 	}

@@ -21,8 +21,13 @@ func TestStreamRestarts(t *testing.T) {
 		thought = runner.RunStream_RUN_STREAM_REASONING
 	)
 	for _, i := range []*runner.StreamRunResponse{
-		{Stream: life, Phase: "start"}, {Stream: thought, Phase: "delta", Text: "hm"}, {Stream: said, Phase: "delta", Text: "It is "}, {Stream: said, Phase: "delta", Text: "rai"},
-		{Stream: life, Phase: "restart"}, {Stream: said, Phase: "delta", Text: "It is "}, {Stream: said, Phase: "delta", Text: "sunny."},
+		{Stream: life, Phase: "start"},
+		{Stream: thought, Phase: "delta", Text: "hm"},
+		{Stream: said, Phase: "delta", Text: "It is "},
+		{Stream: said, Phase: "delta", Text: "rai"},
+		{Stream: life, Phase: "restart"},
+		{Stream: said, Phase: "delta", Text: "It is "},
+		{Stream: said, Phase: "delta", Text: "sunny."},
 		{Stream: life, Phase: "end"},
 	} {
 		if err := s.tell(i); err != nil {
