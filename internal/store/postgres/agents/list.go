@@ -84,10 +84,14 @@ const entries = `SELECT a.agent_id, COALESCE(t.desired, '') = 'started', COALESC
 	LEFT JOIN thread t ON t.agent_id = a.agent_id AND t.thread_id = 'inbox'
 	LEFT JOIN agent_file f ON f.agent_id = a.agent_id AND f.name = 'config.yaml' `
 
+// filesOf reads those of an agent ($1) by their names ($2), each found by itself: it may
+// have thousands.
+const filesOf = "SELECT name, content FROM unnest($2::text[]) AS wanted CROSS JOIN LATERAL (SELECT name, content FROM agent_file WHERE agent_id = $1 AND name = wanted OFFSET 0) AS found"
+
 // ReadAll answers those of several files that are there.
 func (d *DB) ReadAll(ctx context.Context, id string, names []string) (out map[string][]byte, err error) {
 	err = d.shards.On(ctx, id, func(pool *pgxpool.Pool) (err error) {
-		out, err = contents(ctx, pool, "SELECT name, content FROM agent_file WHERE agent_id = $1 AND name = ANY($2)", id, names)
+		out, err = contents(ctx, pool, filesOf, id, names)
 		if err == nil && len(out) == 0 {
 			err = store.ErrNotFound
 		}
