@@ -27,7 +27,7 @@ func (d *DB) List(ctx context.Context, after string, limit int) ([]Entry, error)
 	found, led := map[string]Entry{}, map[string]bool{}
 	for _, pool := range d.shards.All() {
 		b := &pgx.Batch{}
-		b.Queue(entries+"WHERE a.agent_id > $1 AND NOT EXISTS (SELECT 1 FROM arriving r WHERE r.agent_id = a.agent_id) ORDER BY a.agent_id LIMIT $2", after, limit).Query(func(rows pgx.Rows) error {
+		b.Queue(page, after, limit).Query(func(rows pgx.Rows) error {
 			part, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
 			for _, e := range part {
 				found[e.ID] = e
@@ -69,7 +69,7 @@ func (d *DB) entry(ctx context.Context, id string) (Entry, bool, error) {
 	if err != nil || !p.There {
 		return Entry{}, false, err
 	}
-	rows, err := d.shards.All()[p.Index].Query(ctx, entries+"WHERE a.agent_id = $1", id)
+	rows, err := d.shards.All()[p.Index].Query(ctx, one, id)
 	if err != nil {
 		return Entry{}, false, wrap("list agents", id, err)
 	}
@@ -80,14 +80,27 @@ func (d *DB) entry(ctx context.Context, id string) (Entry, bool, error) {
 	return all[0], true, nil
 }
 
-const entries = `SELECT a.agent_id, COALESCE(t.desired, '') = 'started', COALESCE(f.content, ''), COALESCE(f.version, '') FROM agent a
-	LEFT JOIN thread t ON t.agent_id = a.agent_id AND t.thread_id = 'inbox'
-	LEFT JOIN agent_file f ON f.agent_id = a.agent_id AND f.name = 'config.yaml' `
+// What is told of an agent is looked up for each of a page, and not joined: a join may be
+// planned to walk through all agents up to the page.
+const (
+	entry = `SELECT a.agent_id, COALESCE(t.desired, '') = 'started', COALESCE(f.content, ''), COALESCE(f.version, '') FROM (`
+	about = `) a
+	LEFT JOIN LATERAL (SELECT desired FROM thread WHERE agent_id = a.agent_id AND thread_id = 'inbox' OFFSET 0) t ON true
+	LEFT JOIN LATERAL (SELECT content, version FROM agent_file WHERE agent_id = a.agent_id AND name = 'config.yaml' OFFSET 0) f ON true`
+
+	one  = entry + "SELECT agent_id FROM agent WHERE agent_id = $1 OFFSET 0" + about
+	page = entry + `SELECT agent_id FROM agent n WHERE agent_id > $1
+		AND NOT EXISTS (SELECT 1 FROM arriving r WHERE r.agent_id = n.agent_id OFFSET 0) ORDER BY agent_id LIMIT $2` + about
+)
+
+// filesOf reads those of an agent ($1) by their names ($2), each found by itself: it may
+// have thousands.
+const filesOf = "SELECT name, content FROM unnest($2::text[]) AS wanted CROSS JOIN LATERAL (SELECT name, content FROM agent_file WHERE agent_id = $1 AND name = wanted OFFSET 0) AS found"
 
 // ReadAll answers those of several files that are there.
 func (d *DB) ReadAll(ctx context.Context, id string, names []string) (out map[string][]byte, err error) {
 	err = d.shards.On(ctx, id, func(pool *pgxpool.Pool) (err error) {
-		out, err = contents(ctx, pool, "SELECT name, content FROM agent_file WHERE agent_id = $1 AND name = ANY($2)", id, names)
+		out, err = contents(ctx, pool, filesOf, id, names)
 		if err == nil && len(out) == 0 {
 			err = store.ErrNotFound
 		}

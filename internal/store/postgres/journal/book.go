@@ -40,6 +40,12 @@ const (
 	stepColumns = "seq, kind, key, request_sha256, class, state, name, call_id, arguments, result, input, output, cached_input, reasoning, duration_us, recorded_at, cache_write"
 )
 
+// each are the rows of a table under the keys $3, each found by itself: the plan for a
+// list may be to walk through the thread, when threads were short as it was made.
+func each(table string) string {
+	return "unnest($3::text[]) AS wanted CROSS JOIN LATERAL (SELECT * FROM " + table + " WHERE " + ofThread + " AND key = wanted OFFSET 0) AS found"
+}
+
 func open(key string) book {
 	return book{key: key, turns: map[string]turnRow{}, used: map[string]int64{}}
 }
@@ -54,7 +60,7 @@ func (b *book) set(key string, t turnRow) {
 
 // loadTurns reads the turn, those of keys, and those that it leads.
 func (b *book) loadTurns(tx *unit.Tx, keys ...string) {
-	tx.Read("SELECT "+turnColumns+" FROM turn WHERE "+ofThread+" AND key = ANY($3) UNION ALL SELECT "+turnColumns+" FROM turn WHERE "+ofThread+" AND leader = $4 AND leader <> ''",
+	tx.Read("SELECT "+turnColumns+" FROM "+each("turn")+" UNION ALL SELECT "+turnColumns+" FROM turn WHERE "+ofThread+" AND leader = $4 AND leader <> ''",
 		[]any{append(keys, b.key), b.key}, b.addTurn)
 }
 
@@ -110,7 +116,7 @@ func (b *book) loadUsed(tx *unit.Tx, keys ...string) {
 	if len(keys) == 0 {
 		return
 	}
-	tx.Read("SELECT key, event_id FROM dedupe WHERE "+ofThread+" AND key = ANY($3)", []any{keys}, func(scan func(...any) error) error {
+	tx.Read("SELECT key, event_id FROM "+each("dedupe"), []any{keys}, func(scan func(...any) error) error {
 		var key string
 		var id int64
 		err := scan(&key, &id)

@@ -25,7 +25,16 @@ func (s *FinishStep) Load(tx *unit.Tx) {
 	key := s.fin.Key
 	s.book.loadTurns(tx)
 	s.book.loadStates(tx, s.fin.Steps, true)
-	s.book.loadUsed(tx, append(toolcallKeys(key, s.fin.Toolcalls), key+":out", key+":err", key+":apology", key+":decided")...)
+	used := toolcallKeys(key, s.fin.Toolcalls)
+	switch s.fin.Fate { // what it may say
+	case store.FateReplied:
+		used = append(used, key+":out")
+	case store.FateDead:
+		used = append(used, key+":err", key+":apology")
+	default:
+		used = append(used, key+":decided")
+	}
+	s.book.loadUsed(tx, used...)
 	s.book.front.Load(tx, !s.fin.Deliver || s.fin.Console)
 }
 

@@ -76,7 +76,7 @@ func (s *BeginStep) Load(tx *unit.Tx) {
 	s.marks.Load(tx)
 	if len(s.b.Files) > 0 {
 		s.files = map[string][]byte{}
-		tx.Read("SELECT name, content FROM agent_file WHERE agent_id = $1 AND $2 <> '' AND name = ANY($3)", []any{s.b.Files}, func(scan func(...any) error) error {
+		tx.Read("SELECT name, content FROM unnest($3::text[]) AS wanted CROSS JOIN LATERAL (SELECT name, content FROM agent_file WHERE agent_id = $1 AND $2 <> '' AND name = wanted OFFSET 0) AS found", []any{s.b.Files}, func(scan func(...any) error) error {
 			var name string
 			var content []byte
 			err := scan(&name, &content)
