@@ -143,11 +143,11 @@ func (d *DB) prepare() error {
 // setSync sets synchronous. Each setting is read back the first time, because
 // engines differ in both their default and what they accept.
 func (d *DB) setSync(full bool) error {
-	name, want := "NORMAL", 1
+	set, want := "PRAGMA synchronous=NORMAL", 1
 	if full {
-		name, want = "FULL", 2
+		set, want = "PRAGMA synchronous=FULL", 2
 	}
-	if err := d.conn.Script("PRAGMA synchronous=" + name); err != nil {
+	if err := d.conn.Script(set); err != nil {
 		return fmt.Errorf("set synchronous: %w", err)
 	}
 	d.full = full
