@@ -100,19 +100,23 @@ func TestRegistriesWatch(t *testing.T) {
 	there.Wait()
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()
-	var pushed atomic.Int64
-	var failed atomic.Int64
+	// Nobody answers: the inbox takes 200 messages of a person and 10,000 of all.
+	pause := max(20*time.Millisecond, lasts/2000)
+	var pushed, failed atomic.Int64
 	var people sync.WaitGroup
 	for p := range 4 {
 		people.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				key := fmt.Sprintf("k-%d-%d", p, n)
-				if _, err := c.Push(t.Context(), ref.GetAgentId(), world.Peer(fmt.Sprint("p", p)), key, key); err != nil {
+				if _, err := c.Push(t.Context(), ref.GetAgentId(), world.Peer(fmt.Sprintf("p%d-%d", p, n/100)), key, key); err != nil {
 					failed.Add(1)
 					t.Errorf("push %s: %v", key, err)
 				}
 				pushed.Add(1)
-				rest(ctx)
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause):
+				}
 			}
 		})
 	}
@@ -181,7 +185,7 @@ func TestRegistriesDrain(t *testing.T) {
 					var inbox int64
 					try("push", func(ctx context.Context) (err error) {
 						pushes.Add(1)
-						inbox, err = caller.Push(ctx, id, world.Peer("bob"), key, key)
+						inbox, err = caller.Push(ctx, id, world.Peer(fmt.Sprintf("bob%d-%d", n, i/100)), key, key)
 						return err
 					})
 					try("look", func(ctx context.Context) error {
