@@ -23,6 +23,12 @@
 // nothing and calls nobody. The goal is half of that.
 //
 // A unit is one such transaction: fence, event, key, head and ack.
+//
+// On one machine the runtime's other classes take processors from the database, which the
+// bare messages have for themselves. Where the system lets it (package quota), both are
+// measured once more with a PostgreSQL that has a small share of a processor, while the
+// rest has what is left: then it is PostgreSQL that limits, as with machines for each
+// class, when what it uses of its share says so.
 package main
 
 import (

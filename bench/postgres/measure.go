@@ -229,8 +229,9 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 		n := float64(got.Messages)
 		b.cost = cost{after[0], after[1], after[3], float64(written(r, dsn)-logged) / n, float64(stored(r, dsn)-kept) / n}
 	}
-	b.table.Figure("    p50 / p99; processor by class",
-		fmt.Sprintf("%s / %s; %s us", report.Short(load.Percentile(got.Reply, .5)), report.Short(load.Percentile(got.Reply, .99)), strings.Join(cpu, " / ")))
+	b.table.Figure("    p50 / p99; processor by class; cores of PostgreSQL in use",
+		fmt.Sprintf("%s / %s; %s us; %.2f", report.Short(load.Percentile(got.Reply, .5)), report.Short(load.Percentile(got.Reply, .99)), strings.Join(cpu, " / "),
+			after[3].Seconds()*got.Rate()))
 }
 
 // used is the processor time by class.
