@@ -69,7 +69,7 @@ func measure(agentd, only string, quick bool, progress io.Writer) (*table.Table,
 			return nil, fmt.Errorf("%s: %w", part.what, err)
 		}
 	}
-	r.Note = fmt.Sprintf("Measured in %.0fs. The model is the built-in offline one; F, P0, X0 and U are of this run. PostgreSQL has a\ntable of its own: make bench-postgres, docs/scaling.md.", time.Since(began).Seconds())
+	r.Notes = append(r.Notes, fmt.Sprintf("Measured in %.0fs. The model is the built-in offline one; F, P0, X0 and U are of this run. PostgreSQL has a\ntable of its own: make bench-postgres, docs/scaling.md.", time.Since(began).Seconds()))
 	return r.Table, nil
 }
 

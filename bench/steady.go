@@ -56,7 +56,7 @@ func steady(ctx context.Context, agentd string, length time.Duration, progress i
 	if len(rss) < 3 {
 		return nil, fmt.Errorf("%d windows are too few to tell anything", len(rss))
 	}
-	t := &table.Table{Note: "Latency counts from when a message was due, in " + fmt.Sprint(conversations) + " conversations; every reply was checked."}
+	t := &table.Table{Notes: []string{"Latency counts from when a message was due, in " + fmt.Sprint(conversations) + " conversations; every reply was checked."}}
 	t.Figure("most: turns/s, everybody asking as fast as answered", fmt.Sprintf("%.0f", most.Rate()))
 	t.Figure(fmt.Sprintf("held for %s: messages, and of them lost or wrong", length), fmt.Sprintf("%d, 0", messages))
 	slices.Sort(p50)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/bench/load"
-	"github.com/theclaw/agents/bench/postgres/report"
+	"github.com/theclaw/agents/bench/table"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -23,9 +24,15 @@ type figures struct {
 // agents measures the hand-over of work with few agents and with many: flat.
 func (b *bench) agents(r *run) {
 	few := b.among(r, 100)
-	b.table.AtMost("dispatch: push acknowledged -> claimed at the same registry, p50", few.here, time.Millisecond, b.f, 10)
-	b.table.AtMost("dispatch: push acknowledged -> claimed at another registry, p50", few.there, time.Millisecond, b.f, 10)
-	b.table.Figure("dispatch: push sent -> claimed at another registry, p50", report.Short(few.fromPush))
+	for _, d := range []struct {
+		where string
+		took  time.Duration
+	}{{"the same", few.here}, {"another", few.there}} {
+		what := "dispatch: push acknowledged -> claimed at " + d.where + " registry, p50"
+		b.table.AtMost(what, d.took, time.Millisecond)
+		b.table.Within(what, d.took, 10, "F", b.f)
+	}
+	b.table.Figure("dispatch: push sent -> claimed at another registry, p50", table.Short(few.fromPush))
 	if !b.wants("many") {
 		return
 	}
@@ -39,7 +46,7 @@ func (b *bench) agents(r *run) {
 	b.table.Flat(of+"status of one, p50", many.status, few.status, 1.5)
 	b.table.Flat(of+"list, a page of 100", many.page, few.page, 1.5)
 	b.table.Flat(of+"list, all, for each 100", many.whole*100/time.Duration(n), few.whole, 1.5)
-	b.table.Figure(of+"list, all", report.Short(many.whole))
+	b.table.Figure(of+"list, all", table.Short(many.whole))
 	b.table.Flat(of+"push acknowledged -> claimed at the same registry, p50", many.here, few.here, 1.5)
 	b.table.Flat(of+"push acknowledged -> claimed at another registry, p50", many.there, few.there, 1.5)
 }
@@ -171,8 +178,8 @@ func (b *bench) claims(r *run, s *site, n, at, rounds, from int) (acked, sent ti
 		_, err = leases.ReleaseLease(r.ctx, &registryv1.ReleaseLeaseRequest{Resource: l.GetResource(), Token: l.GetToken()})
 		r.check(err)
 	}
-	sorted(all)
-	sorted(whole)
+	slices.Sort(all)
+	slices.Sort(whole)
 	return load.Percentile(all, .5), load.Percentile(whole, .5)
 }
 
@@ -184,6 +191,6 @@ func median(n int, do func(i int)) time.Duration {
 		do(i)
 		all[i] = time.Since(begun)
 	}
-	sorted(all)
+	slices.Sort(all)
 	return load.Percentile(all, .5)
 }

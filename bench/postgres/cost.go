@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/theclaw/agents/bench/postgres/report"
+	"github.com/theclaw/agents/bench/table"
 )
 
 // cost is what a message takes: from it follows how far a database goes.
@@ -16,7 +16,7 @@ type cost struct {
 }
 
 // tell puts the arithmetic of docs/scaling.md into the table.
-func (c cost) tell(t *report.Table) {
+func (c cost) tell(t *table.Table) {
 	if c.database <= 0 { // somebody's database: its processor is not ours to see
 		return
 	}

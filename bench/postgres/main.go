@@ -67,10 +67,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	err := perform(ctx, b.measure)
 	fmt.Fprint(stdout, &b.table)
 	if err == nil && *out != "" {
-		err = b.table.Write(*out)
+		err = b.table.Write(*out, "-postgres")
 	}
 	if err == nil && *doc != "" {
-		err = b.table.Show(*doc)
+		err = b.table.Show(*doc, "bench-postgres")
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "Error:", err)

@@ -17,7 +17,7 @@ import (
 	"github.com/theclaw/agents/bench/load"
 	"github.com/theclaw/agents/bench/postgres/bare"
 	"github.com/theclaw/agents/bench/postgres/quota"
-	"github.com/theclaw/agents/bench/postgres/report"
+	"github.com/theclaw/agents/bench/table"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -28,7 +28,7 @@ type bench struct {
 	quick             bool
 	many, messages    int // agents; messages of a conversation: 0 is as many as the run has
 	say               func(format string, a ...any)
-	table             report.Table
+	table             table.Table
 
 	cluster *pgtest.Cluster // nil: the database is somebody's
 	f       time.Duration   // F: overwriting 4 KiB and waiting for the disk
@@ -72,7 +72,7 @@ func (b *bench) measure(r *run) {
 		r.part(b.agents)
 	}
 	b.table.Notes = append(b.table.Notes,
-		fmt.Sprintf("All of it shares %s; every message was answered once and in its order. Bare messages and units: see `go doc ./bench/postgres`.", report.Where()),
+		fmt.Sprintf("All of it shares %s; every message was answered once and in its order. Bare messages and units: see `go doc ./bench/postgres`.", table.Where()),
 		"us of a processor by class: registries / runners / deliverer / PostgreSQL / client; of a bare message or unit: PostgreSQL.")
 }
 
@@ -91,7 +91,7 @@ func (b *bench) sync(r *run) {
 	var err error
 	b.f, err = limits.Sync(r.TempDir(), 300)
 	r.check(err)
-	b.table.Figure("F: overwrite 4 KiB and fdatasync, p50", report.Short(b.f))
+	b.table.Figure("F: overwrite 4 KiB and fdatasync, p50", table.Short(b.f))
 }
 
 // writers prepares a database for bare transactions; each connection has prepared its
@@ -111,7 +111,7 @@ func (b *bench) bare(r *run, w *bare.Writers, c *pgtest.Cluster, what string, n 
 	got, err := w.Drive(r.ctx, n, mode, pick(b, 3*time.Second, 700*time.Millisecond), one)
 	r.check(err)
 	b.table.Figure(fmt.Sprintf("bare %s, %d writers, %s", what, n, how),
-		fmt.Sprintf("%.0f/s, p50 %s; %d us", got.Rate(), report.Short(load.Percentile(got.Reply, .5)), ((served(c)-before)/time.Duration(got.Messages)).Microseconds()))
+		fmt.Sprintf("%.0f/s, p50 %s; %d us", got.Rate(), table.Short(load.Percentile(got.Reply, .5)), ((served(c)-before)/time.Duration(got.Messages)).Microseconds()))
 	return got.Rate()
 }
 
@@ -211,7 +211,7 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 		g.Wait()
 		out.Took = time.Since(begun)
 		r.check(errors.Join(errs...))
-		sorted(out.Reply)
+		slices.Sort(out.Reply)
 		return out
 	}
 	drive(warm, "warm")
@@ -219,7 +219,7 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 	got := drive(per, "load")
 	after := b.used(s, c)
 	account(r, dsn, agentName(registries, runners, 0), agents*conversations/agents*(per+warm))
-	b.table.AtLeast(fmt.Sprintf("turns/s, %d registries, %d runners, %d conversations of %d agents%s", registries, runners, conversations, agents, how), got.Rate(), limit, .5)
+	b.table.Share(fmt.Sprintf("turns/s, %d registries, %d runners, %d conversations of %d agents%s", registries, runners, conversations, agents, how), got.Rate(), limit, .5)
 	var cpu []string
 	for i := range after {
 		after[i] = (after[i] - before[i]) / time.Duration(got.Messages)
@@ -230,7 +230,7 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 		b.cost = cost{after[0], after[1], after[3], float64(written(r, dsn)-logged) / n, float64(stored(r, dsn)-kept) / n}
 	}
 	b.table.Figure("    p50 / p99; processor by class; cores of PostgreSQL in use",
-		fmt.Sprintf("%s / %s; %s us; %.2f", report.Short(load.Percentile(got.Reply, .5)), report.Short(load.Percentile(got.Reply, .99)), strings.Join(cpu, " / "),
+		fmt.Sprintf("%s / %s; %s us; %.2f", table.Short(load.Percentile(got.Reply, .5)), table.Short(load.Percentile(got.Reply, .99)), strings.Join(cpu, " / "),
 			after[3].Seconds()*got.Rate()))
 }
 
@@ -289,5 +289,3 @@ func makeAgent(ctx context.Context, conn grpc.ClientConnInterface, id string) er
 	_, err := agents.StartAgent(ctx, &registryv1.StartAgentRequest{AgentId: id})
 	return err
 }
-
-func sorted(list []time.Duration) { slices.Sort(list) }

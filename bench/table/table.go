@@ -16,8 +16,8 @@ import (
 
 // Table collects rows.
 type Table struct {
-	rows []row
-	Note string
+	rows  []row
+	Notes []string // below it
 }
 
 type row struct {
@@ -50,6 +50,18 @@ func (t *Table) AtLeast(what string, got, goal float64) {
 	t.judge(what, ">= "+number(goal), number(got), got/goal, got >= goal)
 }
 
+// Share adds a rate that is to be at least a part of another one.
+func (t *Table) Share(what string, got, whole, least float64) {
+	part := got / whole
+	t.judge(what, fmt.Sprintf(">= %g", least), fmt.Sprintf("%.0f/s = %.2f", got, part), part/least, part >= least)
+}
+
+// Flat adds a time that is to be about what it is in the small case, few.
+func (t *Table) Flat(what string, got, few time.Duration, most float64) {
+	n := float64(got) / float64(few)
+	t.judge(what, fmt.Sprintf("<= %g x few", most), Short(got)+", few "+Short(few), n/most, n <= most)
+}
+
 // Below adds a number that is to be small.
 func (t *Table) Below(what string, got, goal float64) {
 	t.judge(what, "<= "+number(goal), number(got), got/goal, got <= goal)
@@ -74,21 +86,32 @@ func Short(d time.Duration) string {
 	return fmt.Sprintf("%.2fs", d.Seconds())
 }
 
+// widest are columns as they are at most; what is longer pushes its row aside.
+var widest = [3]int{66, 14, 30}
+
+// String is the table as it is read.
 func (t *Table) String() string {
-	var b strings.Builder
-	line := func(cells ...any) {
-		b.WriteString(strings.TrimRight(fmt.Sprintf("%-62s %-12s %-18s %-6s %s", cells...), " ") + "\n")
+	list := append([]row{{what: "what", goal: "goal", measured: "measured", ratio: "/ goal"}}, t.rows...)
+	var wide [3]int
+	for _, r := range list {
+		for i, cell := range []string{r.what, r.goal, r.measured} {
+			wide[i] = min(max(wide[i], len(cell)), widest[i])
+		}
 	}
-	line("what", "goal", "measured", "/ goal", "met")
-	for _, r := range t.rows {
-		met := ""
-		if r.met != nil {
+	var b strings.Builder
+	for i, r := range list {
+		met := "met"
+		switch {
+		case i == 0:
+		case r.met == nil:
+			met = ""
+		default:
 			met = map[bool]string{true: "yes", false: "NO"}[*r.met]
 		}
-		line(r.what, r.goal, r.measured, r.ratio, met)
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%-*s %-*s %-*s %-6s %s", wide[0], r.what, wide[1], r.goal, wide[2], r.measured, r.ratio, met), " ") + "\n")
 	}
-	if t.Note != "" {
-		fmt.Fprintln(&b, t.Note)
+	for _, n := range t.Notes {
+		fmt.Fprintln(&b, n)
 	}
 	return b.String()
 }
