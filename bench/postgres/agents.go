@@ -69,7 +69,7 @@ func (b *bench) among(r *run, n int) (f figures) {
 		}
 		s.start("registry", 1)
 		f.list(r, s, n)
-		rounds := min(pick(b, 150, 40), n/2-1)
+		rounds := min(pick(b, 150, 40), n/2-10) // claims makes ten more, each for another agent
 		f.here, _ = b.claims(r, s, n, 0, rounds, 0)
 		f.there, f.fromPush = b.claims(r, s, n, 1, rounds, n/2)
 	})
