@@ -13,6 +13,9 @@ import (
 type Options struct {
 	// DSNs are the URLs of the databases; agents are spread over them by their ids.
 	DSNs []string
+	// Absent, when set, is told of a database that does not answer yet; New then waits for
+	// it, a minute at most.
+	Absent func(error)
 	// Live, when set, judges a lease in place of the table lease.
 	Live func(resource string, token uint64) error
 	// OnCommit is told of events that became visible through this engine; it must not
@@ -28,7 +31,7 @@ type Engine struct {
 
 // New opens the databases, and makes their tables where there are none; Close ends it.
 func New(ctx context.Context, o Options) (*Engine, error) {
-	s, err := shard.Open(ctx, o.DSNs)
+	s, err := shard.Await(ctx, o.DSNs, o.Absent)
 	if err != nil {
 		return nil, err
 	}

@@ -59,18 +59,30 @@ const session = `SELECT set_config(name, value, false) FROM (VALUES
 	('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), ('jit', 'off')) AS settings(name, value)`
 
 // Open connects to databases, brings each to the newest format and checks that it is
-// the one of its place in the list. Errors: FORMAT_MISMATCH, CONFIG_INVALID.
-func Open(ctx context.Context, urls []string) (*Set, error) {
+// the one of its place in the list. Errors: FORMAT_MISMATCH, CONFIG_INVALID,
+// REGISTRY_UNAVAILABLE for a database that cannot be reached.
+func Open(ctx context.Context, urls []string) (*Set, error) { return Await(ctx, urls, nil) }
+
+// Await is Open for whoever may have been started before its databases, or while one
+// takes over from another: it tries again for a minute. absent, when set, is told of each
+// database that is waited for, once.
+func Await(ctx context.Context, urls []string, absent func(error)) (*Set, error) {
 	s := &Set{}
 	s.places.Store(&map[string]int{})
 	if len(urls) == 0 {
 		return nil, fault.New(codes.FailedPrecondition, fault.ConfigInvalid, "no database is named", "set storage.dsns to one URL or more")
 	}
 	for i, url := range urls {
-		p, err := connect(ctx, url, i, len(urls))
+		p, err := patient(ctx, absent, func() (*pgxpool.Pool, error) {
+			p, err := connect(ctx, url, i, len(urls))
+			if err != nil {
+				err = fmt.Errorf("open database %d of %d: %w", i+1, len(urls), err)
+			}
+			return p, err
+		})
 		if err != nil {
 			s.Close()
-			return nil, fmt.Errorf("open database %d of %d: %w", i+1, len(urls), err)
+			return nil, err
 		}
 		s.pools = append(s.pools, p)
 	}

@@ -54,7 +54,9 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	c := &Core{Home: o.Home, Log: o.Logger, Metrics: o.Metrics, agentLogs: o.Log}
 	s := &Shared{c: c, log: o.Logger, Lapsed: func(string) {}, Abort: func(string) {}}
 	c.Shared = s
-	e, err := postgres.New(ctx, postgres.Options{DSNs: dsns, OnCommit: c.committed})
+	e, err := postgres.New(ctx, postgres.Options{DSNs: dsns, OnCommit: c.committed, Absent: func(err error) {
+		o.Logger.Warn("a database does not answer: waiting for it, a minute at most", "error", err)
+	}})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,63 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/unit"
+)
+
+const (
+	// patience is how long a start waits for a database: longer than one takes to start,
+	// to recover from a crash or to be taken over by its standby, and short enough for
+	// whoever wrote a wrong address and sees the start fail.
+	patience = time.Minute
+	// again is the pause between two tries.
+	again = 250 * time.Millisecond
+)
+
+// patient opens one thing, which may not be there yet.
+func patient[T any](ctx context.Context, absent func(error), open func() (T, error)) (T, error) {
+	end := time.Now().Add(patience)
+	for told := false; ; told = true {
+		t, err := open()
+		if err == nil {
+			return t, nil
+		}
+		later := away(err)
+		if _, refused := errors.AsType[*pgconn.ConnectError](err); !refused && !later {
+			return t, err
+		}
+		if absent == nil || !later || time.Now().After(end) {
+			return t, fault.Wrap(fault.New(codes.Unavailable, fault.RegistryUnavailable, err.Error(),
+				"see that the database runs and that its URL in storage.dsns is right"), err)
+		}
+		if !told {
+			absent(err)
+		}
+		if ended := pause.For(ctx, again); ended != nil {
+			return t, errors.Join(err, ended)
+		}
+	}
+}
+
+// away tells that a database could not be reached, or not yet: what else it says, as of a
+// wrong password, it would say again.
+func away(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return errors.Is(unit.Problem(err), store.ErrIO)
+	}
+	switch pg.Code {
+	case "57P01", "57P02", "57P03", "53300": // it stops, crashed, starts; all connections are taken
+		return true
+	}
+	return pg.Code[:2] == "08" // of the connection
+}
