@@ -39,7 +39,7 @@ type DialOptions struct {
 	Safe           []string      // full methods ("/package.Service/Method") that may be repeated on UNAVAILABLE
 	WaitForReady   bool          // calls wait for a connection (until their deadline) instead of failing at once
 	UserAgent      string        // program and version
-	Several        bool          // the target stands for several servers: go round, see rpc/several
+	Several        string        // the target stands for several servers, chosen by this balancer of gRPC; see rpc/several
 	More           []grpc.DialOption
 	Stats          stats.Handler // sees each call, for traces; nil: none
 
@@ -72,7 +72,7 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	// A stopped server (SIGSTOP, a dead machine) is noticed while calls wait for it: sooner
 	// where another can take them. 10 s is the shortest that gRPC asks at.
 	alive := keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}
-	if o.Several {
+	if o.Several != "" {
 		alive = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}
 	}
 	calls := &outgoing{timeout: o.DefaultTimeout, token: tokenSource{path: o.TokenPath, as: o.As}}
@@ -146,17 +146,17 @@ type (
 // serviceConfig writes the retry rule of the safe methods. The throttle stops
 // retries when more than about one in ten calls needs one. Of several servers one may
 // take all calls that are under way with it: those are repeated at the others.
-func serviceConfig(safe []string, several bool) (string, error) {
+func serviceConfig(safe []string, several string) (string, error) {
 	c := config{}
-	if several {
-		c.LoadBalancing, c.HealthCheck = []map[string]struct{}{{"round_robin": {}}}, &healthCheck{}
+	if several != "" {
+		c.LoadBalancing, c.HealthCheck = []map[string]struct{}{{several: {}}}, &healthCheck{}
 	}
 	if len(safe) == 0 {
 		b, err := json.Marshal(c)
 		return string(b), err
 	}
 	c.RetryThrottling = &throttling{MaxTokens: 10, TokenRatio: 0.1}
-	if several {
+	if several != "" {
 		c.RetryThrottling = &throttling{MaxTokens: 1000, TokenRatio: 1}
 	}
 	m := methodConfig{RetryPolicy: retryPolicy{

@@ -4,15 +4,17 @@
 //	dns:///registries:7443              every address of the name
 //	dns:///a:7443,dns:///b:7443         each of the list
 //
-// Calls go round over those that say they serve (grpc.health.v1), so a registry that
-// drains gets no new ones; a call that finds its registry gone is made again at another
-// one, if it is safe to repeat. One that hangs and is not dead costs a short call some
-// seconds, then another is asked; a long poll waits until the connection is given up,
-// 15 s at most. A target that is neither, such as a socket, is dialled
-// as ever.
+// Calls go to those that say they serve (grpc.health.v1), so a registry that drains gets
+// no new ones: a call about an agent to the one that is nearest to it, by a hash of both
+// names, any other call to each in turn. A call that finds its registry gone is made again
+// at another one, if it is safe to repeat. One that hangs and is not dead costs a short
+// call some seconds, then another is asked; a long poll waits until the connection is
+// given up, 15 s at most. A target that is neither, such as a socket, is dialled as ever.
 //
-// It promises no affinity: two calls in a row may meet two registries. That is what they
-// are for.
+// That an agent has a registry near it saves work and is no promise: the one that wrote
+// something need not read it again, and those who write an inbox wait for each other in
+// one process, not in the database. Two calls in a row may meet two registries; nothing
+// may rely on more.
 package several
 
 import (
@@ -42,8 +44,8 @@ func Dial(target string, o rpc.DialOptions) (*grpc.ClientConn, error) {
 	if !Many(target) {
 		return rpc.Dial(target, o)
 	}
-	o.Several = true
-	o.More = append(slices.Clone(o.More), grpc.WithChainUnaryInterceptor(hasten(o.Safe)))
+	o.Several = policy
+	o.More = append(slices.Clone(o.More), grpc.WithChainUnaryInterceptor(nearUnary, hasten(o.Safe)), grpc.WithChainStreamInterceptor(nearStream))
 	if !strings.Contains(target, ",") {
 		return rpc.Dial(target, o)
 	}
