@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -69,7 +71,9 @@ func TestRegistriesWatch(t *testing.T) {
 	for w := range 20 {
 		there.Add(1)
 		once := sync.OnceFunc(there.Done)
-		client := s.client(t)
+		// Each knows two registries, so that they are not all near one, nor where it is pushed.
+		known := slices.Delete(strings.Split(s.registries(), ","), w%3, w%3+1)
+		client := world.NewClient(s.dial(t, strings.Join(known, ","), "registry"), s.dial(t, "dns:///127.0.0.1:1", "runner"))
 		watchers.Go(func() {
 			after := int64(0)
 			if w%2 == 1 {
