@@ -48,23 +48,6 @@ type Tx struct {
 	sent   bool // something was written before the end
 }
 
-// holder is who has the lease of an inbox's agent.
-const holder = `COALESCE((SELECT l.holder FROM lease l WHERE l.agent_id = $1 AND l.resource = 'agent/' || $1 AND NOT l.released AND l.expires_at > clock_timestamp()), '')`
-
-// row queues the read of the thread's row, and of who works on it if that is asked.
-func (t *Tx) row(lock string, who bool, found *bool) {
-	col := "''"
-	if who {
-		col = holder
-	}
-	where := " FROM thread WHERE agent_id = $1 AND thread_id = $2"
-	if lock != "" && t.Fence.Resource == "" {
-		where += " AND NOT EXISTS (SELECT 1 FROM arriving WHERE agent_id = $1)" // a lease of a copy is nobody's anyway
-	}
-	t.One("SELECT uuid, tuple, desired, head, chain, acked, last_at, "+col+where+lock, nil, found,
-		&t.UUID, &t.Tuple, &t.Desired, &t.Head, &t.chain, &t.Acked, &t.LastAt, &t.holder)
-}
-
 // Read queues a read for the first trip; each is called for every row, in order.
 // The SQL's $1 and $2 are the agent and the thread, args follow from $3.
 func (t *Tx) Read(sql string, args []any, each func(scan func(...any) error) error) {

@@ -26,7 +26,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/store"
@@ -104,15 +103,15 @@ func (p *Pool) Alone(ctx context.Context, r store.Ref, resource string, s Step) 
 // store.ErrNotFound, ErrIO, ErrClosed, and what the step answers.
 func (p *Pool) View(ctx context.Context, r store.Ref, s Step) error {
 	return p.on(ctx, r, func(t *Tx) error {
-		found := false
 		t.reads.Queue("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-		t.row("", false, &found)
+		var seen seen
+		p.load(t, nil, &seen, "", false)
 		s.Load(t)
 		t.reads.Queue("COMMIT")
 		if err := t.conn.SendBatch(ctx, &t.reads).Close(); err != nil {
 			return err
 		}
-		if !found {
+		if !seen.found {
 			return fmt.Errorf("read %s: %w", r, store.ErrNotFound)
 		}
 		t.conn = nil // the transaction has ended
@@ -134,7 +133,7 @@ func (p *Pool) Peek(ctx context.Context, r store.Ref, f store.Fence, s Step) (do
 		if err := t.conn.SendBatch(ctx, &t.reads).Close(); err != nil {
 			return err
 		}
-		if err := p.judge(t, &f, seen); err != nil {
+		if err := p.judge(ctx, t, &f, seen); err != nil {
 			return err
 		}
 		if err := s.Decide(ctx, t); err != nil {
@@ -205,13 +204,13 @@ func (p *Pool) step(ctx context.Context, t *Tx, f *store.Fence, s Step) error {
 	lazy, ok := s.(Lazy)
 	var seen seen
 	t.reads.Queue("BEGIN")
-	p.load(t, f, &seen, " FOR NO KEY UPDATE", ok && lazy.Lazy()) // who only refers to the thread does not wait
+	p.load(t, f, &seen, " FOR NO KEY UPDATE OF t", ok && lazy.Lazy()) // who only refers to the thread does not wait
 	s.Load(t)
 	if err := t.conn.SendBatch(ctx, &t.reads).Close(); err != nil {
 		return err
 	}
 	t.began = true
-	if err := p.judge(t, f, seen); err != nil {
+	if err := p.judge(ctx, t, f, seen); err != nil {
 		return err
 	}
 	if err := s.Decide(ctx, t); err != nil {
@@ -222,31 +221,43 @@ func (p *Pool) step(ctx context.Context, t *Tx, f *store.Fence, s Step) error {
 
 // seen is what a transaction reads for itself.
 type seen struct {
-	live, found bool
-	sealed      int64
+	found  bool  // the thread, and the lease of the fence where that is looked for
+	sealed int64 // greatest token that has written the thread under the resource of the fence
 }
 
 const (
 	// Leased finds the lease of an agent ($1), resource ($2) and token ($3) while it is
 	// held. With FOR SHARE behind it a takeover waits for the commit.
-	Leased = "SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 AND token = $3 AND NOT released AND expires_at > clock_timestamp()"
-	lazily = "set_config('synchronous_commit', 'off', true)"
+	Leased  = ofLease + "$2 AND token = $3"
+	leased  = ofLease + "$3 AND token = $4" // where $2 is the thread
+	ofLease = "SELECT 1 FROM lease WHERE agent_id = $1 AND NOT released AND expires_at > clock_timestamp() AND resource = "
+	lazily  = "set_config('synchronous_commit', 'off', true)"
+	// holder is who has the lease of an inbox's agent.
+	holder = `COALESCE((SELECT l.holder FROM lease l WHERE l.agent_id = $1 AND l.resource = 'agent/' || $1 AND NOT l.released AND l.expires_at > clock_timestamp()), '')`
+	// sealed may be of before the thread's lock was waited for. Nobody has sealed it with
+	// a greater token meanwhile: he would have had the lease, which was locked first.
+	sealed = "COALESCE((SELECT f.token FROM fence f WHERE f.agent_id = $1 AND f.thread_id = $2 AND f.resource = $3), 0)"
 )
 
-// load queues the reads of the fence and the thread's row, which lock when there is one.
+// load queues the read of the thread's row, and of what a fence must find with it, in one
+// statement: the lease is locked before the thread.
 func (p *Pool) load(t *Tx, f *store.Fence, s *seen, lock string, lazy bool) {
-	s.live = f == nil || p.o.Live != nil
-	if !s.live {
-		sql := Leased
+	who, seal, from, args := "''", "0::bigint", " FROM ", []any(nil)
+	if f == nil && lock != "" && t.IsInbox() {
+		who = holder
+	}
+	if f != nil {
+		seal, args = sealed, append(args, f.Resource)
+	}
+	if f != nil && p.o.Live == nil {
+		args, from = append(args, int64(f.Token)), from+"("+leased
 		if lazy {
-			sql, lazy = sql+" AND "+lazily+" = 'off'", false
+			from, lazy = from+" AND "+lazily+" = 'off'", false
 		}
 		if lock != "" {
-			sql += " FOR SHARE"
+			from += " FOR SHARE"
 		}
-		t.reads.Queue(sql, t.Agent, f.Resource, int64(f.Token)).Query(func(rows pgx.Rows) error {
-			return t.each(rows, func(func(...any) error) error { s.live = true; return nil })
-		})
+		from += ") held, "
 	}
 	if lazy {
 		t.reads.Queue("SELECT " + lazily)
@@ -254,19 +265,30 @@ func (p *Pool) load(t *Tx, f *store.Fence, s *seen, lock string, lazy bool) {
 	if t.alone != "" {
 		t.reads.Queue("SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 FOR UPDATE", t.Agent, t.alone)
 	}
-	t.row(lock, f == nil && lock != "" && t.IsInbox(), &s.found)
-	if f != nil {
-		t.One("SELECT token FROM fence WHERE agent_id = $1 AND thread_id = $2 AND resource = $3", []any{f.Resource}, nil, &s.sealed)
+	where := "thread t WHERE agent_id = $1 AND thread_id = $2"
+	if lock != "" && f == nil {
+		where += " AND NOT EXISTS (SELECT 1 FROM arriving WHERE agent_id = $1)" // a lease of a copy is nobody's anyway
 	}
+	t.One("SELECT uuid, tuple, desired, head, chain, acked, last_at, "+who+", "+seal+from+where+lock, args, &s.found,
+		&t.UUID, &t.Tuple, &t.Desired, &t.Head, &t.chain, &t.Acked, &t.LastAt, &t.holder, &s.sealed)
 }
 
 // judge refuses what has no thread, or a fence that does not hold.
-func (p *Pool) judge(t *Tx, f *store.Fence, s seen) error {
+func (p *Pool) judge(ctx context.Context, t *Tx, f *store.Fence, s seen) error {
 	if !s.found {
-		return fmt.Errorf("write %s: %w", t.Ref, store.ErrNotFound)
+		there := false
+		if f != nil && p.o.Live == nil {
+			if err := t.Now(ctx, "SELECT 1 FROM thread WHERE agent_id = $1 AND thread_id = $2", nil, func(func(...any) error) error { there = true; return nil }); err != nil {
+				return err
+			}
+		}
+		if !there {
+			return fmt.Errorf("write %s: %w", t.Ref, store.ErrNotFound)
+		}
+		return lost(*f)
 	}
 	if f != nil {
-		if err := p.fence(t, *f, s.live, uint64(s.sealed)); err != nil {
+		if err := p.fence(t, *f, uint64(s.sealed)); err != nil {
 			return err
 		}
 	}
@@ -274,13 +296,14 @@ func (p *Pool) judge(t *Tx, f *store.Fence, s seen) error {
 	return nil
 }
 
-func (p *Pool) fence(t *Tx, f store.Fence, live bool, sealed uint64) error {
-	if p.o.Live != nil {
-		live = p.o.Live(f.Resource, f.Token) == nil
-	}
+func lost(f store.Fence) error {
+	return fmt.Errorf("%s token %d: %w", f.Resource, f.Token, store.ErrLeaseLost)
+}
+
+func (p *Pool) fence(t *Tx, f store.Fence, sealed uint64) error {
 	switch {
-	case !live:
-		return fmt.Errorf("%s token %d: %w", f.Resource, f.Token, store.ErrLeaseLost)
+	case p.o.Live != nil && p.o.Live(f.Resource, f.Token) != nil:
+		return lost(f)
 	case sealed > f.Token:
 		return fmt.Errorf("%s token %d, sealed by %d: %w", f.Resource, f.Token, sealed, store.ErrLeaseLost)
 	case sealed < f.Token:
