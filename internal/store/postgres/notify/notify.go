@@ -5,9 +5,11 @@
 //	LISTEN, one connection of its own ------------------------------------> On(items)
 //
 // A sender goroutine sends what has gathered while it sent the last: with little to do
-// a change leaves at once, with much each NOTIFY carries many. It runs outside of every
-// transaction that does work, because committing a NOTIFY takes a lock that all senders
-// share.
+// a change leaves at once, with much each NOTIFY carries many. What only those who look on
+// from another registry wait for leaves with the next, or after some milliseconds: each
+// NOTIFY wakes every registry, and those near an agent know already. The sender runs
+// outside of every transaction that does work, because committing a NOTIFY takes a lock
+// that all senders share.
 //
 // It promises nothing about delivery: a connection breaks, a pooler drops LISTEN, a
 // server fails over. Whoever waits looks again by itself after a while, and Lost says
@@ -45,6 +47,9 @@ const (
 	Abort     Kind = 'x' // agent, run and token, blanks between: who has that lease shall end the run
 )
 
+// mayWait tells of a kind that nobody's work begins with.
+func (k Kind) mayWait() bool { return k == Thread || k == Fate }
+
 // Item is one thing that changed.
 type Item struct {
 	Kind Kind
@@ -56,10 +61,13 @@ const (
 	// maxPayload is below the 8000 bytes that a server takes.
 	maxPayload = 7900
 	maxPending = 100_000 // then the others look by themselves
-	firstWait  = 50 * time.Millisecond
-	lastWait   = 2 * time.Second
-	patience   = 10 * time.Second
-	tries      = 4
+	// gather is how long what may wait waits for company: not seen by who reads along, and
+	// long beside the pause between two changes where there is much to do.
+	gather    = 10 * time.Millisecond
+	firstWait = 50 * time.Millisecond
+	lastWait  = 2 * time.Second
+	patience  = 10 * time.Second
+	tries     = 4
 )
 
 // Bus is one registry's connection to the others.
@@ -73,7 +81,8 @@ type Bus struct {
 	mu      sync.Mutex
 	pending map[Item]struct{}
 	order   []Item
-	wake    chan struct{}
+	wake    chan struct{} // something is pending
+	now     chan struct{} // something that may not wait is
 }
 
 // Options of a bus. On and Lost must not block.
@@ -86,13 +95,17 @@ type Options struct {
 
 // New makes a bus; Run must run for it to carry anything.
 func New(o Options) *Bus {
-	return &Bus{pool: o.Pool, log: o.Logger, id: rand.Text(), on: o.On, lost: o.Lost, pending: map[Item]struct{}{}, wake: make(chan struct{}, 1)}
+	return &Bus{pool: o.Pool, log: o.Logger, id: rand.Text(), on: o.On, lost: o.Lost, pending: map[Item]struct{}{}, wake: make(chan struct{}, 1), now: make(chan struct{}, 1)}
 }
 
 // Tell tells the others, soon. It never blocks.
 func (b *Bus) Tell(items ...Item) {
+	wake := b.wake
 	b.mu.Lock()
 	for _, i := range items {
+		if !i.Kind.mayWait() {
+			wake = b.now
+		}
 		if _, there := b.pending[i]; !there && len(b.order) < maxPending && !strings.Contains(i.Name, "\n") {
 			b.pending[i] = struct{}{}
 			b.order = append(b.order, i)
@@ -100,7 +113,7 @@ func (b *Bus) Tell(items ...Item) {
 	}
 	b.mu.Unlock()
 	select {
-	case b.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }
@@ -130,7 +143,9 @@ func (b *Bus) send(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-b.now:
 		case <-b.wake:
+			b.company(ctx)
 		}
 		for _, text := range b.payloads() {
 			if err := b.say(ctx, text); err != nil && ctx.Err() == nil {
@@ -138,6 +153,17 @@ func (b *Bus) send(ctx context.Context) {
 				break
 			}
 		}
+	}
+}
+
+// company waits for something that may not wait, or long enough.
+func (b *Bus) company(ctx context.Context) {
+	t := time.NewTimer(gather)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-b.now:
+	case <-t.C:
 	}
 }
 
