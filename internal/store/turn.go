@@ -192,6 +192,9 @@ type Record struct {
 	Says             []Say
 	Deliver, Console bool
 	BootID           string
+	// InboxID is the turn's inbox event: an engine that has the inbox in the same database
+	// settles it in the same transaction (Finished.Settled). 0: it must not.
+	InboxID int64
 }
 
 // Say is a message to the peer that a step of a turn makes.
@@ -226,6 +229,9 @@ type Finish struct {
 	// the channel is a client that watches, so that nothing is left to send.
 	Deliver, Console bool
 	BootID           string
+	// InboxID is the turn's inbox event: an engine that has the inbox in the same database
+	// settles it in the same transaction (Finished.Settled). 0: it must not.
+	InboxID int64
 }
 
 // Finished is the fate that stands.
@@ -237,6 +243,8 @@ type Finished struct {
 	InboundID    int64
 	ErrorEventID int64
 	Merged       []Merged // events that were answered with it
+	Settled      bool     // the inbox has it all, as after Settle; Acked is its ack
+	Acked        int64
 }
 
 // Merged names an event that another one's turn has answered.

@@ -7,6 +7,8 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/inbox"
 	"github.com/theclaw/agents/internal/store/postgres/journal"
 	"github.com/theclaw/agents/internal/store/postgres/outbox"
+	"github.com/theclaw/agents/internal/store/postgres/unit"
+	"github.com/theclaw/agents/internal/thread"
 )
 
 var _ store.Engine = (*Engine)(nil)
@@ -32,11 +34,44 @@ func (e *Engine) Steer(ctx context.Context, r store.Ref, f store.Fence, st store
 	return s.Out, err
 }
 
-// Finish gives the turn its fate (T7 or T9).
+// Finish gives the turn its fate (T7 or T9), and with it the inbox its own (T8).
 func (e *Engine) Finish(ctx context.Context, r store.Ref, f store.Fence, fin store.Finish) (store.Finished, error) {
 	s := journal.Finish(fin)
-	err := e.fenced(ctx, r, f, s)
+	if fin.InboxID == 0 {
+		err := e.fenced(ctx, r, f, s)
+		return s.Out, err
+	}
+	end := &endStep{FinishStep: s, settle: inbox.Settle(store.Settlement{InboxID: fin.InboxID}), fin: fin}
+	err := e.fenced(ctx, r, f, end)
+	s.Out.Settled, s.Out.Acked = err == nil, end.settle.Out
 	return s.Out, err
+}
+
+// endStep ends a turn in its conversation and in the inbox at once: one commit, and no
+// instant at which one has ended and the other has not.
+type endStep struct {
+	*journal.FinishStep
+	settle *inbox.SettleStep
+	fin    store.Finish
+}
+
+func (s *endStep) Joint() string { return thread.Inbox }
+
+func (s *endStep) Load(tx *unit.Tx) {
+	s.FinishStep.Load(tx)
+	s.settle.Load(tx.Beside())
+}
+
+func (s *endStep) Decide(ctx context.Context, tx *unit.Tx) error {
+	if err := s.FinishStep.Decide(ctx, tx); err != nil {
+		return err
+	}
+	out := s.Out
+	s.settle.As(store.Settlement{
+		InboxID: s.fin.InboxID, Key: s.fin.Key, Thread: tx.Ref.Thread, Fate: out.Fate,
+		OutboxHead: out.OutboxHead, Error: s.fin.Error, Merged: out.Merged,
+	})
+	return s.settle.Decide(ctx, tx.Beside())
 }
 
 // ResetCrashes forgets the claims of turns that were given back cleanly.

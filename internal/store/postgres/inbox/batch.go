@@ -179,16 +179,25 @@ type SettleStep struct {
 	s     store.Settlement
 	ids   []int64
 	first int64 // event without a fate, these left out; 0: none
+	late  bool  // ids has grown since
 	Out   int64 // the ack
 }
 
 // Settle is a step.
 func Settle(s store.Settlement) *SettleStep {
-	ids := []int64{s.InboxID}
-	for _, m := range s.Merged {
-		ids = append(ids, m.InboxID)
+	step := &SettleStep{ids: []int64{s.InboxID}}
+	step.As(s)
+	step.late = false
+	return step
+}
+
+// As says how the event is settled when that is not known before Load; the event itself
+// must be.
+func (s *SettleStep) As(how store.Settlement) {
+	s.s = how
+	for _, m := range how.Merged {
+		s.ids, s.late = append(s.ids, m.InboxID), true
 	}
-	return &SettleStep{s: s, ids: ids}
 }
 
 // Lazy says that it waits for no disk: a turn that has its end and no fate here is settled again.
@@ -202,7 +211,7 @@ const firstOpenSQL = "SELECT id FROM event e WHERE agent_id = $1 AND thread_id =
 func (s *SettleStep) Load(tx *unit.Tx) { tx.One(firstOpenSQL, []any{s.ids}, nil, &s.first) }
 
 // Decide writes the fates.
-func (s *SettleStep) Decide(_ context.Context, tx *unit.Tx) error {
+func (s *SettleStep) Decide(ctx context.Context, tx *unit.Tx) error {
 	put(tx, s.s)
 	for _, m := range s.s.Merged {
 		put(tx, store.Settlement{InboxID: m.InboxID, Key: m.Key, Thread: s.s.Thread, Fate: store.FateMerged})
@@ -211,7 +220,13 @@ func (s *SettleStep) Decide(_ context.Context, tx *unit.Tx) error {
 		tx.Exec(`INSERT INTO outbox AS o (agent_id, thread_id, thread, head) VALUES($1,$2,$3,$4)
 			ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET head = GREATEST(o.head, excluded.head)`, s.s.Thread, s.s.OutboxHead)
 	}
-	advance(tx, s.first)
+	if s.late {
+		if err := firstOpen(ctx, tx, s.ids); err != nil {
+			return err
+		}
+	} else {
+		advance(tx, s.first)
+	}
 	s.Out = tx.Acked
 	return nil
 }

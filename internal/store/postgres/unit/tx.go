@@ -40,10 +40,11 @@ type Tx struct {
 	conn   *pgxpool.Conn
 	holder string // of the agent's lease, of an inbox that is written without one
 	alone  string // resource whose lease nobody may use meanwhile
-	reads  pgx.Batch
-	write  pgx.Batch
+	reads  *pgx.Batch
+	write  *pgx.Batch
 	events []thread.Event
 	before Thread
+	beside *Tx  // of the thread that the step is Joint with; nil: none
 	began  bool // something was read: it is not begun again on another connection
 	sent   bool // something was written before the end
 }
@@ -154,10 +155,20 @@ func (t *Tx) writes() bool { return t.sent || t.write.Len() > 0 || t.moved() }
 // with nothing to write is taken back: its locks alone would make a commit wait for the
 // disk.
 func (t *Tx) apply(ctx context.Context) error {
-	if !t.writes() {
+	if !t.writes() && (t.beside == nil || !t.beside.moved()) {
 		_, err := t.conn.Exec(ctx, "ROLLBACK")
 		return err
 	}
+	t.keep()
+	if t.beside != nil {
+		t.beside.keep()
+	}
+	t.write.Queue("COMMIT")
+	return t.conn.SendBatch(ctx, t.write).Close()
+}
+
+// keep queues the thread's row when it has changed, and whether its agent is due.
+func (t *Tx) keep() {
 	if now := t.Thread; t.moved() {
 		t.Exec("UPDATE thread SET head = $3, chain = $4, acked = $5, last_at = $6, tuple = $7, desired = $8 WHERE agent_id = $1 AND thread_id = $2",
 			now.Head, now.chain, now.Acked, now.LastAt, now.Tuple, now.Desired)
@@ -169,15 +180,32 @@ func (t *Tx) apply(ctx context.Context) error {
 			t.write.Queue("DELETE FROM due WHERE agent_id = $1", t.Agent)
 		}
 	}
-	t.write.Queue("COMMIT")
-	return t.conn.SendBatch(ctx, &t.write).Close()
+}
+
+// Beside is the thread that the step is Joint with. What is read and written of it goes
+// with the rest.
+func (t *Tx) Beside() *Tx { return t.beside }
+
+// join queues that another thread of the agent is held as well. The fence holds for it
+// too: it is the agent's.
+func (t *Tx) join(id string, s *seen) {
+	b := &Tx{Ref: store.Ref{Agent: t.Agent, Thread: id}, Fence: t.Fence, conn: t.conn, reads: t.reads, write: t.write}
+	b.One("SELECT "+ofThread+" FROM thread t WHERE agent_id = $1 AND thread_id = $2 FOR NO KEY UPDATE OF t", nil, &s.beside, b.row()...)
+	t.beside = b
+}
+
+// ofThread are the columns of a thread's row, and row where they go.
+const ofThread = "uuid, tuple, desired, head, chain, acked, last_at"
+
+func (t *Tx) row() []any {
+	return []any{&t.UUID, &t.Tuple, &t.Desired, &t.Head, &t.chain, &t.Acked, &t.LastAt}
 }
 
 // Flush sends what is queued without committing, for a step that must read what it
 // wrote.
 func (t *Tx) Flush(ctx context.Context) error {
-	err := t.conn.SendBatch(ctx, &t.write).Close()
-	t.write, t.sent = pgx.Batch{}, true
+	err := t.conn.SendBatch(ctx, t.write).Close()
+	*t.write, t.sent = pgx.Batch{}, true
 	return err
 }
 

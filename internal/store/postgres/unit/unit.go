@@ -26,6 +26,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/store"
@@ -45,6 +46,10 @@ type Step interface {
 // then it is done again with the same outcome. Whatever waits for the disk later keeps
 // it too, because the log of a server has one order.
 type Lazy interface{ Lazy() bool }
+
+// Joint is a step of two threads of one agent: what it does in both is one transaction.
+// The second is locked after the first, and nobody locks them the other way round.
+type Joint interface{ Joint() (thread string) }
 
 // Options of a pool.
 type Options struct {
@@ -81,6 +86,13 @@ const rollbackPatience = 5 * time.Second
 // lost. That one is the caller's to repeat, who has the key of the event; what is
 // repeated here is only what found its connection dead before anything was read.
 func (p *Pool) Do(ctx context.Context, r store.Ref, f *store.Fence, s Step) error {
+	if j, ok := s.(Joint); ok {
+		leave, err := p.line.enter(ctx, store.Ref{Agent: r.Agent, Thread: j.Joint()})
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	return p.write(ctx, r, func(t *Tx) error {
 		if f != nil {
 			t.Fence = *f
@@ -108,7 +120,7 @@ func (p *Pool) View(ctx context.Context, r store.Ref, s Step) error {
 		p.load(t, nil, &seen, "", false)
 		s.Load(t)
 		t.reads.Queue("COMMIT")
-		if err := t.conn.SendBatch(ctx, &t.reads).Close(); err != nil {
+		if err := t.conn.SendBatch(ctx, t.reads).Close(); err != nil {
 			return err
 		}
 		if !seen.found {
@@ -130,7 +142,7 @@ func (p *Pool) Peek(ctx context.Context, r store.Ref, f store.Fence, s Step) (do
 		p.load(t, &f, &seen, "", false)
 		s.Load(t)
 		t.reads.Queue("COMMIT")
-		if err := t.conn.SendBatch(ctx, &t.reads).Close(); err != nil {
+		if err := t.conn.SendBatch(ctx, t.reads).Close(); err != nil {
 			return err
 		}
 		if err := p.judge(ctx, t, &f, seen); err != nil {
@@ -184,7 +196,7 @@ func (p *Pool) once(ctx context.Context, r store.Ref, fn func(*Tx) error) (*Tx, 
 		return nil, problem(ctx, err, true)
 	}
 	defer c.Release()
-	t := &Tx{Ref: r, Time: time.Now(), conn: c}
+	t := &Tx{Ref: r, Time: time.Now(), conn: c, reads: &pgx.Batch{}, write: &pgx.Batch{}}
 	if err := fn(t); err != nil {
 		dead := c.Conn().IsClosed()
 		if !dead {
@@ -205,8 +217,11 @@ func (p *Pool) step(ctx context.Context, t *Tx, f *store.Fence, s Step) error {
 	var seen seen
 	t.reads.Queue("BEGIN")
 	p.load(t, f, &seen, " FOR NO KEY UPDATE OF t", ok && lazy.Lazy()) // who only refers to the thread does not wait
+	if j, ok := s.(Joint); ok {
+		t.join(j.Joint(), &seen)
+	}
 	s.Load(t)
-	if err := t.conn.SendBatch(ctx, &t.reads).Close(); err != nil {
+	if err := t.conn.SendBatch(ctx, t.reads).Close(); err != nil {
 		return err
 	}
 	t.began = true
@@ -222,6 +237,7 @@ func (p *Pool) step(ctx context.Context, t *Tx, f *store.Fence, s Step) error {
 // seen is what a transaction reads for itself.
 type seen struct {
 	found  bool  // the thread, and the lease of the fence where that is looked for
+	beside bool  // the thread that the step is Joint with
 	sealed int64 // greatest token that has written the thread under the resource of the fence
 }
 
@@ -269,8 +285,7 @@ func (p *Pool) load(t *Tx, f *store.Fence, s *seen, lock string, lazy bool) {
 	if lock != "" && f == nil {
 		where += " AND NOT EXISTS (SELECT 1 FROM arriving WHERE agent_id = $1)" // a lease of a copy is nobody's anyway
 	}
-	t.One("SELECT uuid, tuple, desired, head, chain, acked, last_at, "+who+", "+seal+from+where+lock, args, &s.found,
-		&t.UUID, &t.Tuple, &t.Desired, &t.Head, &t.chain, &t.Acked, &t.LastAt, &t.holder, &s.sealed)
+	t.One("SELECT "+ofThread+", "+who+", "+seal+from+where+lock, args, &s.found, append(t.row(), &t.holder, &s.sealed)...)
 }
 
 // judge refuses what has no thread, or a fence that does not hold.
@@ -293,6 +308,12 @@ func (p *Pool) judge(ctx context.Context, t *Tx, f *store.Fence, s seen) error {
 		}
 	}
 	t.before, t.Time = t.Thread, time.Now() // the lock may have been waited for
+	if b := t.beside; b != nil {
+		if !s.beside {
+			return fmt.Errorf("write %s: %w", b.Ref, store.ErrNotFound)
+		}
+		b.before, b.Time = b.Thread, t.Time
+	}
 	return nil
 }
 

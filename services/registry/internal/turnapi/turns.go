@@ -179,7 +179,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 		return nil, err
 	}
 	key, tuple, rc := req.GetKey(), c.Tuple, c.ReplyContext
-	fin := store.Finish{Key: key, Fate: wire.ReadFate(req.GetFate()), Error: req.GetError(), BootID: s.bootID}
+	fin := store.Finish{Key: key, Fate: wire.ReadFate(req.GetFate()), Error: req.GetError(), BootID: s.bootID, InboxID: req.GetInboxId()}
 	fin.Steps, fin.Toolcalls = wire.ReadSteps(req.GetSteps())
 	fin.Deliver, fin.Console = delivery(set, tuple, r.Thread)
 	label := "T7"
@@ -246,11 +246,14 @@ func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fe
 	}
 	fault.Point("T8.before")
 	a.Wrote()
-	acked, err := s.Store.Settle(ctx, a.ID, fence, store.Settlement{
-		InboxID: inboxID, Key: key, Thread: threadID, Fate: done.Fate, OutboxHead: done.OutboxHead, Error: problem, Merged: done.Merged,
-	})
-	if err != nil {
-		return 0, s.Fault(a.ID, thread.Inbox, err)
+	acked := done.Acked
+	if !done.Settled {
+		var err error
+		if acked, err = s.Store.Settle(ctx, a.ID, fence, store.Settlement{
+			InboxID: inboxID, Key: key, Thread: threadID, Fate: done.Fate, OutboxHead: done.OutboxHead, Error: problem, Merged: done.Merged,
+		}); err != nil {
+			return 0, s.Fault(a.ID, thread.Inbox, err)
+		}
 	}
 	fault.Point("T8.after")
 	if done.OutboxHead > 0 && s.Shared != nil { // T8 has put it onto the list
