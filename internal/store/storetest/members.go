@@ -61,6 +61,34 @@ var members = map[string]func(*testing.T, *fixture){
 		equal(t, "acked", acked, list[2].Event.ID)
 		equal(t, "fates", f.fates(t, list), []store.Fate{store.FateReplied, store.FateMerged, store.FateMerged})
 	},
+	"an end that settles leaves what Settle leaves": func(t *testing.T, f *fixture) {
+		list, _ := f.lead(t)
+		f.push(t, "4")
+		fin := store.Finish{Key: list[0].Key, Fate: store.FateReplied, Reply: "re", Deliver: true, InboxID: list[0].Event.ID}
+		before, err := f.State(t.Context(), "a")
+		ok(t, err)
+		for range 2 { // the second time it stands already
+			done := f.finish(t, fin)
+			if !done.Settled { // the inbox is another database
+				done.Acked, err = f.Settle(t.Context(), "a", runner, store.Settlement{
+					InboxID: list[0].Event.ID, Key: list[0].Key, Thread: threadA.Thread, Fate: done.Fate, OutboxHead: done.OutboxHead, Merged: done.Merged,
+				})
+				ok(t, err)
+			}
+			equal(t, "acked", done.Acked, list[2].Event.ID)
+			now, err := f.State(t.Context(), "a")
+			ok(t, err)
+			equal(t, "inbox", []any{now.Pending, now.Head, now.Acked, now.Outbox, now.Started}, []any{int64(1), int64(4), int64(3), []string{threadA.Thread}, before.Started})
+		}
+		equal(t, "fates", f.fates(t, list), []store.Fate{store.FateReplied, store.FateMerged, store.FateMerged})
+		left := f.open(t).Events
+		equal(t, "left to do", len(left), 1)
+		f.begin(t, left[0], false)
+		f.revoke(runner.Resource, runner.Token)
+		_, err = f.Finish(t.Context(), threadA, runner, store.Finish{Key: left[0].Key, Fate: store.FateSilent, InboxID: left[0].Event.ID})
+		is(t, err, store.ErrLeaseLost)
+		equal(t, "fate of what was refused", f.fates(t, left), []store.Fate{""})
+	},
 	"a dead leader releases its members for good": func(t *testing.T, f *fixture) {
 		list, _ := f.lead(t)
 		done := f.finish(t, store.Finish{Key: list[0].Key, Fate: store.FateDead, Error: "e", Record: "{}"})
