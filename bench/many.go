@@ -10,6 +10,7 @@ import (
 
 	"github.com/theclaw/agents/bench/site"
 	"github.com/theclaw/agents/bench/table"
+	"github.com/theclaw/agents/internal/pause"
 )
 
 // agents measures homes of many agents: what a person waits for, and what they cost
@@ -109,9 +110,8 @@ func (r *run) idle(ctx context.Context, home string, m many, s **site.Server) (e
 		return err
 	}
 	const watch = 5 * time.Second
-	select {
-	case <-time.After(watch):
-	case <-ctx.Done():
+	if err := pause.For(ctx, watch); err != nil {
+		return err
 	}
 	after, err := (*s).CPU()
 	r.Figure(fmt.Sprintf("%sCPU idle over %s", name, watch), table.Short(after-before))

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/theclaw/agents/internal/pause"
 )
 
 // Pace of an open load: messages come when they are due, whether the ones before
@@ -88,12 +90,5 @@ func Keep(ctx context.Context, conn grpc.ClientConnInterface, p Pace, tag string
 }
 
 func wait(ctx context.Context, until time.Time) bool {
-	t := time.NewTimer(time.Until(until))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
+	return pause.For(ctx, time.Until(until)) == nil
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/rpc"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -105,14 +106,7 @@ func (s *Server) AgentWith(ctx context.Context, id, provider string, settings ..
 // Rest waits until a process has given back what only its start needed, which it
 // does after three seconds: only then it is at rest.
 func Rest(ctx context.Context) error {
-	t := time.NewTimer(4 * time.Second)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.For(ctx, 4*time.Second)
 }
 
 // Stop ends it as an operator would.

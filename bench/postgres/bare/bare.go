@@ -112,7 +112,7 @@ func (b *Writers) Unit(ctx context.Context, c *pgxpool.Conn, agent string, n int
 		do(dedupe, agent, inbox, fmt.Sprint("k", n), n), do(head, agent, inbox, n, b.sum), do(acked, agent, inbox, n))
 }
 
-// Message is the six transactions of a message; see the doc comment of the program.
+// Message is the five transactions of a message; see the doc comment of the program.
 func (b *Writers) Message(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error {
 	key := fmt.Sprintf("0123456789abcdef-%d", n)
 	first, second := 2*n-1, 2*n
@@ -129,11 +129,9 @@ func (b *Writers) Message(ctx context.Context, c *pgxpool.Conn, agent string, n 
 		do(turn, agent, peers, key, n), do(head, agent, peers, first, b.sum)); err != nil {
 		return err
 	}
-	if err := b.send(ctx, c, "BEGIN", do(fence, agent), do(hold, agent, peers), do(step, agent, peers, key), do(event, agent, peers, second, b.sum), do(dedupe, agent, peers, key+":out", second),
-		do(skipped, agent, peers, second, key), do(ended, agent, peers, key, second), do(head, agent, peers, second, b.sum)); err != nil {
-		return err
-	}
-	return b.send(ctx, c, "BEGIN", do(lazy, agent), do(hold, agent, inbox), do(fate, agent, inbox, n, key), do(acked, agent, inbox, n), do(settled, agent))
+	return b.send(ctx, c, "BEGIN", do(fence, agent), do(hold, agent, peers), do(hold, agent, inbox), do(step, agent, peers, key), do(event, agent, peers, second, b.sum),
+		do(dedupe, agent, peers, key+":out", second), do(skipped, agent, peers, second, key), do(ended, agent, peers, key, second), do(head, agent, peers, second, b.sum),
+		do(fate, agent, inbox, n, key), do(acked, agent, inbox, n), do(settled, agent))
 }
 
 // Drive lets writers make one after the other for a while.

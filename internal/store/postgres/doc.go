@@ -3,9 +3,9 @@
 // has; where one is too small, agents are spread over several.
 //
 // It owns which transaction does what. Each method of the contract is one
-// transaction on one thread, and goes to the server twice:
+// transaction on one thread, the end of a turn on two, and goes to the server twice:
 //
-//	load:   BEGIN, fence (FOR SHARE), the thread's row (FOR NO KEY UPDATE), what the step reads
+//	load:   BEGIN, lease (FOR SHARE) and the thread's row (FOR NO KEY UPDATE), what the step reads
 //	        -- decided here, in Go --
 //	apply:  what the step writes, COMMIT
 //

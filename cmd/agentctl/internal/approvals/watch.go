@@ -12,6 +12,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/internal/pause"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -74,12 +75,8 @@ func (w *watching) run(ctx context.Context) error {
 		case !errors.Is(err, io.EOF) && !command.Away(err), time.Since(away) > command.Patience:
 			return err
 		}
-		t := time.NewTimer(200 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			t.Stop()
+		if pause.For(ctx, 200*time.Millisecond) != nil {
 			return nil
-		case <-t.C:
 		}
 	}
 }

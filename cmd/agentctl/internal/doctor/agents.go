@@ -8,6 +8,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -103,12 +104,8 @@ func (x *examination) stuck(ctx context.Context, still []suspect) {
 	if len(still) == 0 {
 		return
 	}
-	t := time.NewTimer(stillness)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
+	if pause.For(ctx, stillness) != nil {
 		return
-	case <-t.C:
 	}
 	for _, s := range still {
 		r, err := x.env.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: s.id})

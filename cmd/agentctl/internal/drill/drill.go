@@ -33,6 +33,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/drill/site"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
 )
 
 const (
@@ -202,12 +203,8 @@ func (d *drill) strike(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	t := time.NewTimer(time.Duration(d.chance.Int64N(int64(within))))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := pause.For(ctx, time.Duration(d.chance.Int64N(int64(within)))); err != nil {
+		return err
 	}
 	at := d.site.Kill()
 	if err := d.load.look(ctx, at); err != nil {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/theclaw/agents/internal/pause"
 )
 
 // sink is the peer: a receiver of webhooks in this process, which outlives every
@@ -60,12 +62,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.arrivals = append(s.arrivals, a)
 	s.mu.Unlock()
-	t := time.NewTimer(slowness)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-r.Context().Done():
-	}
+	_ = pause.For(r.Context(), slowness)
 }
 
 func (s *sink) all() []arrival {

@@ -16,6 +16,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/filter"
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -160,12 +161,8 @@ func (r *reading) watch(ctx context.Context) error {
 		case !errors.Is(err, io.EOF) && !command.Away(err), time.Since(away) > command.Patience:
 			return err
 		}
-		t := time.NewTimer(200 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			t.Stop()
+		if pause.For(ctx, 200*time.Millisecond) != nil {
 			return nil
-		case <-t.C:
 		}
 	}
 }

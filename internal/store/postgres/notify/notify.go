@@ -27,6 +27,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/theclaw/agents/internal/pause"
 )
 
 // Kind is what changed.
@@ -219,14 +221,10 @@ func (b *Bus) listen(ctx context.Context) {
 		if time.Since(began) > 2*lastWait {
 			wait = firstWait
 		}
-		t := time.NewTimer(wait/2 + mrand.N(wait/2))
-		wait = min(2*wait, lastWait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
+		if pause.For(ctx, wait/2+mrand.N(wait/2)) != nil {
 			return
-		case <-t.C:
 		}
+		wait = min(2*wait, lastWait)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/leases"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
@@ -72,10 +73,8 @@ func (m Move) take(ctx context.Context, table *leases.Table, resource string, en
 		if _, err := table.RequestYield(ctx, resource); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return l, err
 		}
-		select {
-		case <-ctx.Done():
-			return l, ctx.Err()
-		case <-time.After(again):
+		if err := pause.For(ctx, again); err != nil {
+			return l, err
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/directory"
@@ -98,10 +99,8 @@ func (s *Service) waiting(ctx context.Context, patience bool, try func() error) 
 		if _, busy := errors.AsType[*lease.HeldError](err); !busy || !patience {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, again) != nil {
 			return err
-		case <-time.After(again):
 		}
 	}
 }

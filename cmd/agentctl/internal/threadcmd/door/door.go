@@ -31,6 +31,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/filter"
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -164,12 +165,8 @@ func reach(ctx context.Context, e *command.Env, p Place, direct func(unlock func
 		if answers(ctx, p.Home) {
 			return &remote{e, p}, nil
 		}
-		t := time.NewTimer(again)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return nil, occupied(p.Home, ctx.Err())
-		case <-t.C:
+		if err := pause.For(ctx, again); err != nil {
+			return nil, occupied(p.Home, err)
 		}
 	}
 }
