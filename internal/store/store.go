@@ -49,6 +49,7 @@ var (
 	ErrNotDead        = errors.New("not a dead letter")
 	ErrStopped        = errors.New("agent is stopped")
 	ErrInboxFull      = errors.New("inbox is full")
+	ErrPeerFull       = errors.New("too many messages of this sender wait") // others may still push
 	ErrCorrupt        = errors.New("database is corrupt")
 	ErrFormat         = errors.New("database has another format")
 	ErrKeyReused      = errors.New("idempotency key was used for another push")
@@ -92,7 +93,7 @@ type AppendOptions struct {
 	Key        string // idempotency; empty: none
 	Fence      *Fence // set for the agent's own events
 	MaxPending int64  // inbox only: ErrInboxFull when so many events have no fate; 0: no bound
-	MaxPerPeer int64  // the same, counted over the source of the first event
+	MaxPerPeer int64  // the same over the source of the first event: ErrPeerFull
 }
 
 // Appended is what a push did.

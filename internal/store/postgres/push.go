@@ -100,7 +100,8 @@ func (s *pushStep) checkDepth(ctx context.Context, tx *unit.Tx) error {
 	for _, bound := range []struct {
 		most   int64
 		source string
-	}{{s.o.MaxPending, ""}, {s.o.MaxPerPeer, s.events[0].Source}} {
+		over   error
+	}{{s.o.MaxPending, "", store.ErrInboxFull}, {s.o.MaxPerPeer, s.events[0].Source, store.ErrPeerFull}} {
 		if bound.most <= 0 || tx.Head-tx.Acked < bound.most {
 			continue
 		}
@@ -109,7 +110,7 @@ func (s *pushStep) checkDepth(ctx context.Context, tx *unit.Tx) error {
 			return err
 		}
 		if full {
-			return store.ErrInboxFull
+			return bound.over
 		}
 	}
 	return nil

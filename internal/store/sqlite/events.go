@@ -109,7 +109,8 @@ func checkDepth(tx *db.Tx, source string, o store.AppendOptions) error {
 	for _, bound := range []struct {
 		most   int64
 		source string
-	}{{o.MaxPending, ""}, {o.MaxPerPeer, source}} {
+		over   error
+	}{{o.MaxPending, "", store.ErrInboxFull}, {o.MaxPerPeer, source, store.ErrPeerFull}} {
 		if bound.most <= 0 || head-acked < bound.most {
 			continue
 		}
@@ -118,7 +119,7 @@ func checkDepth(tx *db.Tx, source string, o store.AppendOptions) error {
 			return err
 		}
 		if n >= bound.most {
-			return store.ErrInboxFull
+			return bound.over
 		}
 	}
 	return nil

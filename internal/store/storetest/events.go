@@ -85,7 +85,7 @@ var events = map[string]func(*testing.T, *fixture){
 		}
 		ok(t, push(msg("1")))
 		ok(t, push(msg("2")))
-		is(t, push(msg("3")), store.ErrInboxFull)
+		is(t, push(msg("3")), store.ErrPeerFull)
 		ok(t, push(bob))
 		ok(t, push(bob))
 		carol := msg("c")

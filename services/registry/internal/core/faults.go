@@ -68,6 +68,10 @@ func (c *Core) known(agentID, threadID string, err error) *fault.Error {
 		f := fault.New(codes.ResourceExhausted, fault.InboxFull, "the inbox of agent '"+agentID+"' is full", "wait until the agent has caught up")
 		f.RetryAfter = full
 		return f
+	case is(store.ErrPeerFull):
+		f := fault.New(codes.ResourceExhausted, fault.InboxFull, "too many messages of one sender wait in the inbox of agent '"+agentID+"'", "wait until some have been answered; others may still write")
+		f.RetryAfter = full
+		return f
 	case is(store.ErrDiskFull):
 		f := fault.New(codes.ResourceExhausted, fault.DiskFull, "the disk is full", "free some space; nothing was stored and nothing is lost")
 		f.RetryAfter = full
