@@ -29,7 +29,7 @@ const (
 // deliverer would, and returns the two leases.
 func (w *world) answer(agent, text string) {
 	w.Helper()
-	due := w.due(kindRun, "r1", time.Minute)
+	due := w.granted(kindRun, "r1", time.Minute, time.Minute)
 	if len(due) != 1 || due[0].GetAgentId() != agent {
 		w.Fatalf("due %v", due)
 	}

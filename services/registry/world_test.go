@@ -130,12 +130,18 @@ func pushRequest(agent, peer, text, key string) *registryv1.PushEventsRequest {
 	}
 }
 
-// due asks for work like a runner or deliverer named holder.
+// due asks for work like a runner or deliverer named holder, under leases of a second, for
+// tests that let them run out.
 func (w *world) due(kind registryv1.LeaseKind, holder string, wait time.Duration) []*registryv1.DueWork {
+	w.Helper()
+	return w.granted(kind, holder, wait, time.Second)
+}
+
+func (w *world) granted(kind registryv1.LeaseKind, holder string, wait, ttl time.Duration) []*registryv1.DueWork {
 	w.Helper()
 	w.requests++
 	r, err := w.leases.AcquireDueLease(w.Context(), &registryv1.AcquireDueLeaseRequest{
-		Kind: kind, Holder: holder, RequestId: fmt.Sprint(holder, w.requests), MaxNew: 8, Wait: durationOf(wait), Ttl: durationOf(time.Second),
+		Kind: kind, Holder: holder, RequestId: fmt.Sprint(holder, w.requests), MaxNew: 8, Wait: durationOf(wait), Ttl: durationOf(ttl),
 	})
 	return must(w.T, r, err).GetDue()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -23,27 +24,27 @@ const (
 	again = 250 * time.Millisecond
 )
 
-// patient opens one thing, which may not be there yet.
-func patient[T any](ctx context.Context, absent func(error), open func() (T, error)) (T, error) {
+// patient opens a database, which may not be there yet.
+func patient(ctx context.Context, absent func(error), open func() (*pgxpool.Pool, error)) (*pgxpool.Pool, error) {
 	end := time.Now().Add(patience)
 	for told := false; ; told = true {
-		t, err := open()
-		if err == nil {
-			return t, nil
+		p, err := open()
+		if err == nil || absent == nil {
+			return p, err
 		}
 		later := away(err)
 		if _, refused := errors.AsType[*pgconn.ConnectError](err); !refused && !later {
-			return t, err
+			return p, err
 		}
-		if absent == nil || !later || time.Now().After(end) {
-			return t, fault.Wrap(fault.New(codes.Unavailable, fault.RegistryUnavailable, err.Error(),
+		if !later || time.Now().After(end) {
+			return p, fault.Wrap(fault.New(codes.Unavailable, fault.RegistryUnavailable, err.Error(),
 				"see that the database runs and that its URL in storage.dsns is right"), err)
 		}
 		if !told {
 			absent(err)
 		}
 		if ended := pause.For(ctx, again); ended != nil {
-			return t, errors.Join(err, ended)
+			return p, errors.Join(err, ended)
 		}
 	}
 }

@@ -59,13 +59,12 @@ const session = `SELECT set_config(name, value, false) FROM (VALUES
 	('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), ('jit', 'off')) AS settings(name, value)`
 
 // Open connects to databases, brings each to the newest format and checks that it is
-// the one of its place in the list. Errors: FORMAT_MISMATCH, CONFIG_INVALID,
-// REGISTRY_UNAVAILABLE for a database that cannot be reached.
+// the one of its place in the list. Errors: FORMAT_MISMATCH, CONFIG_INVALID.
 func Open(ctx context.Context, urls []string) (*Set, error) { return Await(ctx, urls, nil) }
 
 // Await is Open for whoever may have been started before its databases, or while one
 // takes over from another: it tries again for a minute. absent, when set, is told of each
-// database that is waited for, once.
+// database that is waited for, once. Errors also: REGISTRY_UNAVAILABLE.
 func Await(ctx context.Context, urls []string, absent func(error)) (*Set, error) {
 	s := &Set{}
 	s.places.Store(&map[string]int{})
