@@ -260,6 +260,7 @@ type Turn struct {
 	Key, Thread   string
 	State         string // queued, claimed, waiting, done
 	Fate          Fate
+	Settled       bool // the inbox has the fate: with the turn done and this not yet, it follows
 	Source        string
 	CrashAttempts int
 	ErrorAttempts int

@@ -52,7 +52,7 @@ func (f *fate) load(tx *unit.Tx, id int64) {
 }
 
 func (f fate) tell(t *store.Turn) {
-	t.State, t.Fate, t.FinishedAt = store.TurnDone, store.Fate(f.fate), store.FromMillis(f.at)
+	t.State, t.Fate, t.FinishedAt, t.Settled = store.TurnDone, store.Fate(f.fate), store.FromMillis(f.at), true
 	t.Thread, t.Error, t.Resolved = f.thread, f.error, f.resolved
 }
 

@@ -28,7 +28,7 @@ func Turn(tx *db.Tx, agent string, q store.TurnQuery) (store.Turn, error) {
 		return t, err
 	}
 	if ok {
-		t.State, t.Fate, t.FinishedAt = store.TurnDone, store.Fate(fate), store.FromMillis(at)
+		t.State, t.Fate, t.FinishedAt, t.Settled = store.TurnDone, store.Fate(fate), store.FromMillis(at), true
 		return t, nil
 	}
 	mode, err := ModeAt(tx, ev.ID)

@@ -37,7 +37,8 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 	for {
 		woken, done := s.Fates.Wait(a.ID)
 		t, err := s.Store.Turn(ctx, a.ID, q)
-		if err != nil || t.State == store.TurnDone || deadline == nil {
+		// Who waits finds the inbox acknowledged as well.
+		if err != nil || t.Settled || deadline == nil {
 			done()
 			if err != nil {
 				return nil, s.Fault(a.ID, thread.Inbox, err)
