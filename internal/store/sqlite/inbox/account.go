@@ -73,7 +73,7 @@ func Turns(tx *db.Tx, agent string, q store.ListTurns) ([]store.Turn, error) {
 		}
 		t.InboxID, t.Key, t.Source, t.QueuedAt = ev.ID, key, ev.Source, thread.ParseStamp(ev.CreatedAt)
 		if fate != "" {
-			t.State, t.Fate, t.FinishedAt = store.TurnDone, store.Fate(fate), store.FromMillis(at)
+			t.State, t.Fate, t.FinishedAt, t.Settled = store.TurnDone, store.Fate(fate), store.FromMillis(at), true
 		}
 		out = append(out, t)
 		return nil
