@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -23,6 +24,9 @@ func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(&b[0])) }
 
 // untilUp waits for the stray, where there is a /proc to see it in.
 const untilUp = `for i in {1..200}; do if cat /proc/[0-9]*/cmdline 2>/dev/null | grep -qa "[s]tray-$T_MARK"; then break; fi; done`
+
+// stopping finds the state of a process that is stopped, or a SIGSTOP that waits for it.
+var stopping = regexp.MustCompile(`(?m)^(State:\tT|(Sig|Shd)Pnd:\t[0-9a-f]{11}[4-7c-f])`)
 
 func inMemory(w *home) string { return "memory:" + w.secret }
 
@@ -43,12 +47,12 @@ var processBreaches = []breach{
 	{name: "kill a process", before: process, shell: `kill -9 "$T_PID"`, got: dead},
 	{name: "kill a process group", before: process, shell: `kill -9 -- "-$T_PID"`, got: dead},
 	{name: "stop a process", before: process, shell: `kill -STOP "$T_PID"`, got: func(w *home, _ Result) any {
-		b, err := os.ReadFile("/proc/" + w.env["T_PID"] + "/stat")
+		b, err := os.ReadFile("/proc/" + w.env["T_PID"] + "/status")
 		if err != nil {
 			return "it is gone"
 		}
-		s := string(b)
-		return strings.HasPrefix(s[strings.LastIndexByte(s, ')')+1:], " T")
+		// On a busy machine it has the signal before it has had the time to stop.
+		return stopping.Match(b)
 	}},
 	{name: "signal the runner", before: hear, shell: `kill -USR2 "$T_RUNNER"`, got: func(w *home, _ Result) any { return w.called() }},
 	{name: "slow a process down", before: process, shell: `renice -n 19 -p "$T_PID"`, got: func(w *home, _ Result) any {
