@@ -3,7 +3,8 @@ package several
 import (
 	"cmp"
 	"context"
-	"hash/fnv"
+	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 	"sync/atomic"
 
@@ -67,16 +68,8 @@ type registry struct {
 // weight is how near an agent is to a registry: the same wherever it is asked, and spread
 // evenly, so that a registry that goes or comes moves no agents but its own.
 func (r registry) weight(agent string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(agent))
-	_, _ = h.Write([]byte{0})
-	_, _ = h.Write([]byte(r.address))
-	x := h.Sum64() // mixed, as names that differ in their last byte differ little in it
-	x ^= x >> 33
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	x *= 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
+	sum := sha256.Sum256([]byte(agent + "\x00" + r.address))
+	return binary.BigEndian.Uint64(sum[:8])
 }
 
 type picker struct {
@@ -96,12 +89,11 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 // near is the registry for the nth try of a call about an agent: the nearest, then the
 // next after it, and round again.
 func near(all []registry, agent string, n int) registry {
+	nearest := func(a, b registry) int { return cmp.Compare(b.weight(agent), a.weight(agent)) }
 	if n == 0 {
-		return slices.MaxFunc(all, func(a, b registry) int { return cmp.Compare(a.weight(agent), b.weight(agent)) })
+		return slices.MinFunc(all, nearest)
 	}
-	order := slices.Clone(all)
-	slices.SortFunc(order, func(a, b registry) int { return cmp.Compare(b.weight(agent), a.weight(agent)) })
-	return order[n%len(order)]
+	return slices.SortedFunc(slices.Values(all), nearest)[n%len(all)]
 }
 
 // nearUnary lets a call go to the registry near its agent.
