@@ -176,28 +176,26 @@ func (s *AheadStep) Decide(_ context.Context, tx *unit.Tx) error {
 
 // SettleStep gives an inbox event its fate and moves the ack (T8).
 type SettleStep struct {
-	s     store.Settlement
-	ids   []int64
-	first int64 // event without a fate, these left out; 0: none
-	late  bool  // ids has grown since
-	Out   int64 // the ack
+	s      store.Settlement
+	first  int64 // event without a fate, the settled ones left out; 0: none
+	merged int   // how many others were known to be settled when it was read
+	Out    int64 // the ack
 }
 
 // Settle is a step.
-func Settle(s store.Settlement) *SettleStep {
-	step := &SettleStep{ids: []int64{s.InboxID}}
-	step.As(s)
-	step.late = false
-	return step
-}
+func Settle(s store.Settlement) *SettleStep { return &SettleStep{s: s} }
 
 // As says how the event is settled when that is not known before Load; the event itself
 // must be.
-func (s *SettleStep) As(how store.Settlement) {
-	s.s = how
-	for _, m := range how.Merged {
-		s.ids, s.late = append(s.ids, m.InboxID), true
+func (s *SettleStep) As(how store.Settlement) { s.s = how }
+
+// ids are the events that are settled.
+func (s *SettleStep) ids() []int64 {
+	out := []int64{s.s.InboxID}
+	for _, m := range s.s.Merged {
+		out = append(out, m.InboxID)
 	}
+	return out
 }
 
 // Lazy says that it waits for no disk: a turn that has its end and no fate here is settled again.
@@ -208,7 +206,10 @@ func (s *SettleStep) Lazy() bool { return true }
 const firstOpenSQL = "SELECT id FROM event e WHERE agent_id = $1 AND thread_id = $2 AND id > " + behind + " AND id <> ALL($3::bigint[]) AND " + open + " ORDER BY id LIMIT 1"
 
 // Load reads how far all would have a fate.
-func (s *SettleStep) Load(tx *unit.Tx) { tx.One(firstOpenSQL, []any{s.ids}, nil, &s.first) }
+func (s *SettleStep) Load(tx *unit.Tx) {
+	s.merged = len(s.s.Merged)
+	tx.One(firstOpenSQL, []any{s.ids()}, nil, &s.first)
+}
 
 // Decide writes the fates.
 func (s *SettleStep) Decide(ctx context.Context, tx *unit.Tx) error {
@@ -220,12 +221,10 @@ func (s *SettleStep) Decide(ctx context.Context, tx *unit.Tx) error {
 		tx.Exec(`INSERT INTO outbox AS o (agent_id, thread_id, thread, head) VALUES($1,$2,$3,$4)
 			ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET head = GREATEST(o.head, excluded.head)`, s.s.Thread, s.s.OutboxHead)
 	}
-	if s.late {
-		if err := firstOpen(ctx, tx, s.ids); err != nil {
-			return err
-		}
-	} else {
+	if len(s.s.Merged) == s.merged {
 		advance(tx, s.first)
+	} else if err := firstOpen(ctx, tx, s.ids()); err != nil {
+		return err
 	}
 	s.Out = tx.Acked
 	return nil
