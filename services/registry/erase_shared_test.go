@@ -97,8 +97,10 @@ func TestErasePeerShared(t *testing.T) {
 	for name, words := range map[string]string{"memory/user-main-bob.md": bobs, "memory/thread-threads%2Fpeers%2Fmain-bob.md": bobs, "memory/user-main-carol.md": carols} {
 		must(t, must2(w.agents.WriteAgentFile(t.Context(), &registryv1.WriteAgentFileRequest{AgentId: "a1", Name: name, Content: []byte(words)})), nil)
 	}
-	inDatabase(t, url, `INSERT INTO agent_log(agent_id, at, level, text) VALUES('a1', now(), 'INFO', 'route: inbox event 1 from bob, `+bobs+`'),
-		('a1', now(), 'WARN', 'threads/peers/main-bob: `+bobs+`'), ('a1', now(), 'INFO', 'route: inbox event 3, `+carols+`')`)
+	// Lines of bob alone, and beside one of carol.
+	inDatabase(t, url, `INSERT INTO agent_log(agent_id, at, level, text) VALUES
+		('a1', ARRAY[now(), now()], '{INFO,WARN}', ARRAY['route: inbox event 1 from bob, `+bobs+`', 'threads/peers/main-bob: `+bobs+`']),
+		('a1', ARRAY[now(), now(), now()], '{INFO,WARN,INFO}', ARRAY['route: inbox event 1, `+bobs+`', 'route: inbox event 3, `+carols+`', 'threads/peers/main-bob: `+bobs+`'])`)
 
 	in, err := other.agents.ExportPeer(t.Context(), &registryv1.ExportPeerRequest{AgentId: "a1", Peer: "bob"})
 	must(t, in, err)
@@ -144,6 +146,9 @@ func TestErasePeerShared(t *testing.T) {
 	}
 	if now := tablesWith(t, url, carols); len(now) != len(hers) || now["event"] != hers["event"] || now["agent_log"] != 1 {
 		t.Errorf("carol has %v, and had %v", now, hers)
+	}
+	if log := inDatabase(t, url, "SELECT level::text, text::text FROM agent_log WHERE text::text LIKE '%"+carols+"%'"); len(log) != 1 || log[0] != [2]string{"{WARN}", `{"route: inbox event 3, ` + carols + `"}`} {
+		t.Errorf("carol's row of the log is %q", log)
 	}
 	if q := w.questions("a1"); len(q) != 1 || !strings.Contains(q[0], carols) {
 		t.Errorf("questions %q", q)

@@ -33,7 +33,7 @@ func (d *DB) ErasePeer(ctx context.Context, agent string, s beside.Share) error 
 func erasePeer(ctx context.Context, tx pgx.Tx, agent string, s beside.Share) error {
 	var desired, holder string
 	var questions []string
-	var lines []int64
+	var told []page
 	b := &pgx.Batch{}
 	b.Queue(erase.Lock, agent)
 	b.Queue(erase.Rest, agent, "inbox").QueryRow(func(row pgx.Row) error { return row.Scan(&desired, &holder) })
@@ -49,13 +49,19 @@ func erasePeer(ctx context.Context, tx pgx.Tx, agent string, s beside.Share) err
 	})
 	b.Queue("SELECT id, text FROM agent_log WHERE agent_id = $1", agent).Query(func(rows pgx.Rows) error {
 		var id int64
-		var text string
-		_, err := pgx.ForEachRow(rows, []any{&id, &text}, func() error {
-			if err := unit.Restore([]any{&text}); err != nil {
+		var texts []string
+		_, err := pgx.ForEachRow(rows, []any{&id, &texts}, func() error {
+			if err := unit.Restore([]any{&texts}); err != nil {
 				return err
 			}
-			if s.Told(text) {
-				lines = append(lines, id)
+			p := page{id: id}
+			for i, text := range texts {
+				if s.Told(text) {
+					p.lines = append(p.lines, int64(i+1))
+				}
+			}
+			if p.whole = len(p.lines) == len(texts); len(p.lines) > 0 {
+				told = append(told, p)
 			}
 			return nil
 		})
@@ -71,7 +77,28 @@ func erasePeer(ctx context.Context, tx pgx.Tx, agent string, s beside.Share) err
 	}
 	w := &pgx.Batch{}
 	w.Queue("DELETE FROM approval WHERE agent_id = $1 AND id = ANY($2::text[])", agent, questions)
-	w.Queue("DELETE FROM agent_log WHERE agent_id = $1 AND id = ANY($2::bigint[])", agent, lines)
+	for _, p := range told {
+		p.forget(w, agent)
+	}
 	w.Queue("DELETE FROM agent_file WHERE agent_id = $1 AND name = ANY($2::text[])", agent, s.Files)
 	return tx.SendBatch(ctx, w).Close()
+}
+
+// page is a row of the log, and which of its lines go, counted from 1.
+type page struct {
+	id    int64
+	lines []int64
+	whole bool // all of them
+}
+
+// forget takes the lines out of their row, and the row away when none is left.
+func (p page) forget(b *pgx.Batch, agent string) {
+	if p.whole {
+		b.Queue("DELETE FROM agent_log WHERE agent_id = $1 AND id = $2", agent, p.id)
+		return
+	}
+	b.Queue(`UPDATE agent_log SET (at, level, text) =
+		(SELECT array_agg(l.at ORDER BY l.n), array_agg(l.level ORDER BY l.n), array_agg(l.text ORDER BY l.n)
+			FROM unnest(agent_log.at, agent_log.level, agent_log.text) WITH ORDINALITY AS l(at, level, text, n) WHERE l.n <> ALL($3::bigint[]))
+		WHERE agent_id = $1 AND id = $2`, agent, p.id, p.lines)
 }

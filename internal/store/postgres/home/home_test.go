@@ -3,16 +3,19 @@ package home_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/beside"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/home"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/postgres/shard"
+	"github.com/theclaw/agents/internal/store/postgres/story"
 )
 
 func open(t *testing.T) *home.DB {
@@ -173,5 +176,41 @@ func TestPace(t *testing.T) {
 	}
 	if over, err := d.Pace(t.Context(), "y", "a", 21*time.Second, 20*time.Second); err != nil || over == 0 {
 		t.Errorf("more than all: %s, %v", over, err)
+	}
+}
+
+// Of the lines that were written at once those of a peer go, and the others stay as they
+// are; a row with no other goes whole.
+func TestEraseLines(t *testing.T) {
+	d, set := opened(t)
+	ctx := t.Context()
+	if err := agents.New(set).Create(ctx, "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	b := story.New(set, func(err error) { t.Error(err) })
+	at := time.Now().UTC().Truncate(time.Millisecond)
+	for _, list := range [][]string{
+		{"inbox event 1 \x00\x01\xff", "inbox event 2 \x00\x01\xff", "inbox event 1", "of nobody, {\"x\"}"},
+		{"inbox event 1", "threads/bob: \x00"},
+		{"of nobody"},
+	} {
+		for i, text := range list {
+			b.Say("a", story.Line{At: at.Add(time.Duration(i) * time.Second), Level: fmt.Sprint("L", i), Text: text})
+		}
+		b.Flush()
+	}
+	for range 2 { // a repetition changes nothing
+		if err := d.ErasePeer(ctx, "a", beside.Share{Threads: []string{"threads/bob"}, Inbox: []int64{1}}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := b.Read(ctx, "a", 10)
+		want := []story.Line{{At: at.Add(time.Second), Level: "L1", Text: "inbox event 2 \x00\x01\xff"}, {At: at.Add(3 * time.Second), Level: "L3", Text: "of nobody, {\"x\"}"}, {At: at, Level: "L0", Text: "of nobody"}}
+		if err != nil || !slices.EqualFunc(got, want, func(a, b story.Line) bool { return a.At.Equal(b.At) && a.Level == b.Level && a.Text == b.Text }) {
+			t.Errorf("left %q, %v", got, err)
+		}
+		var rows int
+		if err := set.Of("a").QueryRow(ctx, "SELECT count(*) FROM agent_log").Scan(&rows); err != nil || rows != 2 {
+			t.Errorf("%d rows, %v", rows, err)
+		}
 	}
 }

@@ -1,6 +1,9 @@
 package schema_test
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"sync"
 	"testing"
 
@@ -41,5 +44,48 @@ func TestMigrate(t *testing.T) {
 	}
 	if _, err := migrate(); !fault.Is(err, fault.FormatMismatch) {
 		t.Errorf("a newer format: %v", err)
+	}
+}
+
+// before answers a database of the format before one, with a thread of agent a.
+func before(t *testing.T, format int, rows ...string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), pgtest.Start(t, "fsync = off").Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
+	run := func(sql string) {
+		if _, err := c.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := 1; n < format; n++ {
+		text, err := os.ReadFile(fmt.Sprintf("%03d.sql", n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(string(text))
+	}
+	run(fmt.Sprintf("CREATE TABLE format (one INT PRIMARY KEY CHECK (one = 1), version INT NOT NULL); INSERT INTO format VALUES(1, %d)", format-1))
+	run("INSERT INTO agent(agent_id) VALUES('a')")
+	for _, sql := range rows {
+		run(sql)
+	}
+	return c
+}
+
+// Lines of the log that stood in a row each go on to be read, in their order.
+func TestLinesBefore(t *testing.T) {
+	c := before(t, 6, `INSERT INTO agent_log(agent_id, at, level, text) VALUES('a', '2026-01-01', 'INFO', 'one, {two} "three"'), ('a', '2026-01-02', 'WARN', '')`)
+	if _, err := schema.Migrate(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	var now string
+	if err := c.QueryRow(t.Context(), "SELECT string_agg(concat_ws(' ', cardinality(at), at[1]::date, level, text), ' / ' ORDER BY id) FROM agent_log").Scan(&now); err != nil {
+		t.Fatal(err)
+	}
+	if want := `1 2026-01-01 {INFO} {"one, {two} \"three\""} / 1 2026-01-02 {WARN} {""}`; now != want {
+		t.Errorf("%s", now)
 	}
 }

@@ -2,9 +2,11 @@
 // lines that one machine keeps in logs/agent.log.
 //
 // A line is written soon, with those that came meanwhile, by one statement that waits
-// for no disk: a crash loses the last moment of it, as it does of a file. Of an agent
-// the newest Kept lines or some more stay. Lines of an agent that is gone go with it;
-// what is said of one that never was is dropped.
+// for no disk: a crash loses the last moment of it, as it does of a file. What is written
+// of an agent at once is one row, so that lines cost little more than their bytes; of
+// very many it is a row for each page of them, so that few lines are read without the
+// others. Of an agent the newest Kept lines or some more stay. Lines of an agent that is
+// gone go with it; what is said of one that never was is dropped.
 //
 // It takes no secret out of a line: that is done before.
 package story
@@ -25,6 +27,8 @@ import (
 const (
 	// Kept is how many lines of an agent stay.
 	Kept = 10_000
+	// page is how many lines a row holds at most.
+	page = 500
 	// soon is how long a line waits for others.
 	soon = 250 * time.Millisecond
 	// crowd is how many wait at most, over all agents; more are dropped and counted.
@@ -131,25 +135,36 @@ func (b *Book) count(all []said) []string {
 	return old
 }
 
+// counted are the newest rows of the agent $1, each with the number of lines that are
+// newer than all of its own.
+const counted = "SELECT *, sum(cardinality(at)) OVER (ORDER BY id DESC) - cardinality(at) AS newer FROM agent_log WHERE agent_id = $1 ORDER BY id DESC"
+
 func write(ctx context.Context, pool *pgxpool.Pool, all []said, old []string) error {
-	agents, at, levels, texts := make([]string, len(all)), make([]time.Time, len(all)), make([]string, len(all)), make([]string, len(all))
+	agents, pages, seen := make([]string, len(all)), make([]int, len(all)), map[string]int{}
+	at, levels, texts := make([]time.Time, len(all)), make([]string, len(all)), make([]string, len(all))
 	for i, s := range all {
 		agents[i], at[i], levels[i], texts[i] = s.agent, s.At, s.Level, unit.Stored(s.Text).(string)
+		pages[i] = seen[s.agent] / page
+		seen[s.agent]++
 	}
 	q := &pgx.Batch{}
 	q.Queue("SELECT set_config('synchronous_commit', 'off', true)")
-	q.Queue(`INSERT INTO agent_log(agent_id, at, level, text) SELECT l.id, l.at, l.level, l.text
-		FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[]) WITH ORDINALITY AS l(id, at, level, text, n)
-		JOIN agent a ON a.agent_id = l.id ORDER BY l.n`, agents, at, levels, texts)
+	q.Queue(`INSERT INTO agent_log(agent_id, at, level, text)
+		SELECT l.id, array_agg(l.at ORDER BY l.n), array_agg(l.level ORDER BY l.n), array_agg(l.text ORDER BY l.n)
+		FROM unnest($1::text[], $2::int[], $3::timestamptz[], $4::text[], $5::text[]) WITH ORDINALITY AS l(id, page, at, level, text, n)
+		JOIN agent a ON a.agent_id = l.id GROUP BY l.id, l.page ORDER BY min(l.n)`, agents, pages, at, levels, texts)
 	for _, id := range slices.Compact(old) {
-		q.Queue(`DELETE FROM agent_log WHERE agent_id = $1 AND id <= (SELECT id FROM agent_log WHERE agent_id = $1 ORDER BY id DESC OFFSET $2 LIMIT 1)`, id, Kept)
+		q.Queue("DELETE FROM agent_log WHERE agent_id = $1 AND id <= (SELECT id FROM ("+counted+") c WHERE newer >= $2 LIMIT 1)", id, Kept)
 	}
 	return pool.SendBatch(ctx, q).Close()
 }
 
 // Read answers the newest lines of an agent, at most limit, in their order.
 func (b *Book) Read(ctx context.Context, agent string, limit int) ([]Line, error) {
-	rows, err := b.shards.Of(agent).Query(ctx, "SELECT at, level, text FROM agent_log WHERE agent_id = $1 ORDER BY id DESC LIMIT $2", agent, limit)
+	// A row has a line at least, so no more than limit rows are looked at.
+	rows, err := b.shards.Of(agent).Query(ctx, `SELECT l.at, l.level, l.text
+		FROM (`+counted+` LIMIT $2) c, unnest(c.at, c.level, c.text) WITH ORDINALITY AS l(at, level, text, n)
+		WHERE c.newer < $2 ORDER BY c.id DESC, l.n DESC LIMIT $2`, agent, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read log of agent: %w", unit.Problem(err))
 	}
