@@ -58,15 +58,21 @@ func (b *book) set(key string, t turnRow) {
 	b.turns[key] = t
 }
 
-// loadTurns reads the turn, those of keys, and those that it leads.
-func (b *book) loadTurns(tx *unit.Tx, keys ...string) {
-	tx.Read("SELECT "+turnColumns+" FROM "+each("turn")+" UNION ALL SELECT "+turnColumns+" FROM turn WHERE "+ofThread+" AND leader = $4 AND leader <> ''",
-		[]any{append(keys, b.key), b.key}, b.addTurn)
-}
+const oneTurn = "SELECT " + turnColumns + " FROM turn WHERE " + ofThread + " AND key = $3"
 
 // loadTurn reads the turn alone.
-func (b *book) loadTurn(tx *unit.Tx) {
-	tx.Read("SELECT "+turnColumns+" FROM turn WHERE "+ofThread+" AND key = $3", []any{b.key}, b.addTurn)
+func (b *book) loadTurn(tx *unit.Tx) { tx.Read(oneTurn, []any{b.key}, b.addTurn) }
+
+// loadLed reads the turn and those that it leads.
+func (b *book) loadLed(tx *unit.Tx) {
+	tx.Read(oneTurn+" UNION ALL SELECT "+turnColumns+" FROM turn WHERE "+ofThread+" AND leader = $3 AND leader <> ''", []any{b.key}, b.addTurn)
+}
+
+// loadTurns reads those of keys.
+func (b *book) loadTurns(tx *unit.Tx, keys []string) {
+	if len(keys) > 0 {
+		tx.Read("SELECT "+turnColumns+" FROM "+each("turn"), []any{keys}, b.addTurn)
+	}
 }
 
 func (b *book) addTurn(scan func(...any) error) error {

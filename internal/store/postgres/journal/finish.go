@@ -23,7 +23,7 @@ func Finish(fin store.Finish) *FinishStep { return &FinishStep{fin: fin, book: o
 // Load queues the reads.
 func (s *FinishStep) Load(tx *unit.Tx) {
 	key := s.fin.Key
-	s.book.loadTurns(tx)
+	s.book.loadLed(tx)
 	s.book.loadStates(tx, s.fin.Steps, true)
 	used := toolcallKeys(key, s.fin.Toolcalls)
 	switch s.fin.Fate { // what it may say

@@ -14,8 +14,8 @@
 // innocent however often the process dies. Everything is keyed by the event's
 // key and done once; what is done stays as it is.
 //
-// Each step reads in Load all that it may need, and writes in Decide what follows:
-// none takes more than two trips. The fence is the transaction's business.
+// Each step reads in Load all that it may need, and writes in Decide what follows: two
+// trips. A claim that is not the first takes one more, for what those before it left. The fence is the transaction's business.
 package journal
 
 import (
@@ -35,7 +35,8 @@ type BeginStep struct {
 	book    book
 	keep    *consumer.KeepStep
 	marks   *memory.MarksStep
-	desired string // of the agent, when it is asked for
+	desired string // of the agent
+	earlier int64  // id of the inbound event when an earlier claim recorded it
 	inbound thread.Event
 	tail    []thread.Event // messages up to the event
 	files   map[string][]byte
@@ -54,22 +55,18 @@ func (s *BeginStep) Lazy() bool { return true }
 // maxTail are the bytes of context that a claim answers at most.
 const maxTail = thread.MaxAnswer / 2
 
-// inboundID is the event's id in the thread, when it is recorded already.
-const inboundID = "(SELECT k.event_id FROM dedupe k WHERE k.agent_id = $1 AND k.thread_id = $2 AND k.key = $3)"
-
-// Load queues the reads.
+// Load queues the reads of a first claim: what an earlier one left is found with few.
 func (s *BeginStep) Load(tx *unit.Tx) {
-	in, turns := []string{s.b.Key + ":in", s.b.Key + ":err"}, []string{}
+	var in, turns []string
 	for _, m := range s.b.Members {
 		in, turns = append(in, m.Key+":in"), append(turns, m.Key)
 	}
-	if s.b.IfStarted { // plain, behind the fence: who stops the agent waits for the lease
-		tx.One("SELECT desired FROM thread WHERE agent_id = $1 AND thread_id = '"+thread.Inbox+"' AND $2 <> ''", nil, nil, &s.desired)
-	}
-	s.book.loadTurns(tx, turns...)
-	s.book.loadSteps(tx)
+	// Behind the fence: who stops the agent waits for the lease.
+	tx.One("SELECT COALESCE((SELECT desired FROM thread WHERE agent_id = $1 AND thread_id = '"+thread.Inbox+"'), ''), COALESCE(("+unit.Deduped+"), 0)",
+		[]any{s.b.Key + ":in"}, nil, &s.desired, &s.earlier)
+	s.book.loadTurn(tx)
+	s.book.loadTurns(tx, turns)
 	s.book.loadUsed(tx, in...)
-	s.book.front.Load(tx, false)
 	if s.b.Subscribe {
 		s.keep.Load(tx)
 	}
@@ -84,24 +81,39 @@ func (s *BeginStep) Load(tx *unit.Tx) {
 			return err
 		})
 	}
+	s.loadTail(tx, "type = 'message'")
+}
+
+func (s *BeginStep) loadTail(tx *unit.Tx, where string, args ...any) {
 	var more bool
-	tx.Page(unit.Page{
-		Where: "type = 'message' AND id <= COALESCE(" + inboundID + ", 9223372036854775807)", Args: []any{in[0]},
-		Desc: true, Limit: s.b.Tail, Budget: maxTail,
-	}, &s.tail, &more)
-	// It is the first of the tail, but for these.
-	tx.Read("SELECT "+unit.Columns+" FROM event WHERE "+ofThread+" AND id = "+inboundID+" AND (type <> 'message' OR $4 < 1)",
-		[]any{in[0], s.b.Tail}, func(scan func(...any) error) (err error) {
-			s.inbound, err = unit.Scan(scan)
-			return err
-		})
+	s.tail = nil
+	tx.Page(unit.Page{Where: where, Args: args, Desc: true, Limit: s.b.Tail, Budget: maxTail}, &s.tail, &more)
+}
+
+// loadLeft queues the reads of what an earlier claim has left.
+func (s *BeginStep) loadLeft(tx *unit.Tx) {
+	s.book.loadLed(tx)
+	s.book.loadSteps(tx)
+	s.book.loadUsed(tx, s.b.Key+":err")
+	s.book.front.Load(tx, false)
+	if s.earlier != 0 {
+		var found bool
+		tx.Event(s.earlier, &s.inbound, &found)
+		s.loadTail(tx, "type = 'message' AND id <= $3", s.earlier)
+	}
 }
 
 // Decide queues the writes; store.ErrStopped.
 func (s *BeginStep) Decide(ctx context.Context, tx *unit.Tx) error {
 	b, out, t := &s.b, &s.Out, s.book.turn()
-	if b.IfStarted && s.desired != "started" {
+	if b.IfStarted && s.desired != unit.Started {
 		return store.ErrStopped
+	}
+	if t.found || s.earlier != 0 {
+		if err := tx.Again(ctx, func() { s.loadLeft(tx) }); err != nil {
+			return err
+		}
+		s.book.used[b.Key+":in"] = s.earlier
 	}
 	if t.state == store.TurnDone {
 		out.Outcome = store.BeginFinished
@@ -142,9 +154,13 @@ func (s *BeginStep) claim(tx *unit.Tx, t turnRow) error {
 			return err
 		}
 	}
-	tx.Exec(`INSERT INTO turn(agent_id, thread_id, key, inbox_id, state, crash_attempts, reply_context, inbound_id, claimed_at, token) VALUES($1,$2,$3,$4,'claimed',1,$5,$6,$7,$8)
-		ON CONFLICT (agent_id, thread_id, key) DO UPDATE SET state = 'claimed', crash_attempts = turn.crash_attempts + 1, inbound_id = excluded.inbound_id, token = excluded.token`,
-		b.Key, b.Event.ID, b.ReplyContext, t.inboundID, tx.Time.UnixMilli(), int64(tx.Fence.Token))
+	if first {
+		tx.Exec("INSERT INTO turn(agent_id, thread_id, key, inbox_id, state, crash_attempts, reply_context, inbound_id, claimed_at, token) VALUES($1,$2,$3,$4,'claimed',1,$5,$6,$7,$8)",
+			b.Key, b.Event.ID, b.ReplyContext, t.inboundID, tx.Time.UnixMilli(), int64(tx.Fence.Token))
+	} else {
+		tx.Exec("UPDATE turn SET state = 'claimed', crash_attempts = crash_attempts + 1, inbound_id = $4, token = $5 WHERE "+ofThread+" AND key = $3",
+			b.Key, t.inboundID, int64(tx.Fence.Token))
+	}
 	t.state, t.crashes = store.TurnClaimed, t.crashes+1
 	s.book.set(b.Key, t)
 	if first && len(b.Members) > 0 {
@@ -166,9 +182,6 @@ func (s *BeginStep) recordInbound(tx *unit.Tx) int64 {
 	id, fresh := s.book.recordInbound(tx, s.b.Key, s.b.Event)
 	switch {
 	case !fresh:
-		if n := len(s.tail); n > 0 && s.tail[n-1].ID == id {
-			s.inbound = s.tail[n-1]
-		}
 		return id
 	case tx.Tuple == "": // it is missing when the process died after making the thread
 		tx.Tuple = s.b.Tuple

@@ -31,7 +31,8 @@ func (s *SteerStep) Load(tx *unit.Tx) {
 	for _, m := range s.s.Members {
 		in, turns = append(in, m.Key+":in"), append(turns, m.Key)
 	}
-	s.book.loadTurns(tx, turns...)
+	s.book.loadLed(tx)
+	s.book.loadTurns(tx, turns)
 	s.book.loadSteps(tx)
 	s.book.loadUsed(tx, in...)
 }

@@ -61,10 +61,16 @@ func plans(t *testing.T, db *pgxpool.Pool, seen *trips, bad ...string) {
 	t.Helper()
 	ctx, p, list := t.Context(), unit.New(unit.Options{Pool: db}), steps(1)
 	seen.sent = nil
-	for _, name := range names[:4] {
-		if err := p.Do(ctx, talk, fence(name), list[name]); err != nil {
+	do := func(name string, s unit.Step) {
+		t.Helper()
+		if err := p.Do(ctx, talk, fence(name), s); err != nil {
 			t.Fatal(err)
 		}
+	}
+	do("begin", list["begin"])
+	do("begin", steps(1)["begin"]) // again, after a crash
+	for _, name := range names[1:4] {
+		do(name, list[name])
 	}
 	for _, trip := range seen.sent {
 		for _, s := range trip.list {

@@ -125,8 +125,8 @@ func fence(step string) *store.Fence {
 	return &runner
 }
 
-// Each step that a message waits for goes to the server twice; when replies are too old
-// to be sent, twice more for every sixteen of them.
+// Each step that a message waits for goes to the server twice; a claim after a crash once
+// more; when replies are too old to be sent, twice more for every sixteen of them.
 func TestTrips(t *testing.T) {
 	seen := &trips{}
 	db := fresh(t, pgtest.Start(t, "fsync = off"), seen)
@@ -158,6 +158,12 @@ func TestTrips(t *testing.T) {
 		for _, name := range names[:3] {
 			do(2, fence(name), name, list[name])
 		}
+	}
+	do(2, &runner, "a claim", steps(30)["begin"])
+	again := steps(30)["begin"].(*journal.BeginStep)
+	do(3, &runner, "the same after a crash", again)
+	if b := again.Out; b.Outcome != store.BeginGo || b.CrashAttempts != 2 || b.Inbound.Content == "" || len(b.Tail) != 20 || b.Tail[19].ID != b.Inbound.ID {
+		t.Errorf("claimed again: %+v", b)
 	}
 	old := outbox.Next(store.NextDelivery{BootID: "boot", MaxAge: time.Nanosecond})
 	do(2+2*3, &sender, "twenty that are too old", old) // after the first sixteen, three, none

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +23,11 @@ type Ask struct {
 	// again, as long as it lives.
 	RequestID string
 	TTL       time.Duration
-	MaxNew    int      // new leases at most
-	Agents    []string // look at these only; nil: at all
+	MaxNew    int // new leases at most
+	// All is to look at all agents; else at Mine, whose leases the worker has, and at
+	// Free, which it may have or get.
+	All        bool
+	Mine, Free []string
 }
 
 // Found is an agent with work that the worker has the lease of.
@@ -51,14 +55,12 @@ func (t *Table) Find(ctx context.Context, a Ask) (found []Found, waiting int, er
 	first := rand.IntN(len(all)) // no database is always asked last
 	room := a.MaxNew
 	for i := range all {
-		ask := a
-		ask.MaxNew = room
-		if a.Agents != nil {
-			if ask.Agents = t.within(all[(first+i)%len(all)], a.Agents); len(ask.Agents) == 0 {
-				continue
-			}
+		ask, pool := a, all[(first+i)%len(all)]
+		ask.MaxNew, ask.Mine, ask.Free = room, t.within(pool, a.Mine), t.within(pool, a.Free)
+		if !a.All && len(ask.Mine)+len(ask.Free) == 0 {
+			continue
 		}
-		part, more, err := find(ctx, all[(first+i)%len(all)], ask)
+		part, more, err := find(ctx, pool, ask)
 		if err != nil {
 			return found, 0, fmt.Errorf("find work: %w", unit.Problem(err))
 		}
@@ -116,18 +118,18 @@ func find(ctx context.Context, pool *pgxpool.Pool, a Ask) (found []Found, waitin
 	}
 	some := 0 // of the two forms, that of everything
 	args := []any{a.Holder, a.RequestID}
-	if a.Agents != nil {
-		some, args = 1, append(args, a.Agents)
+	if !a.All {
+		some, args = 1, append(args, slices.Concat(a.Mine, a.Free))
 	}
 	b.Queue(own[some], args...).Query(take(false))
-	if n := min(a.MaxNew, maxFound); n > 0 {
+	if n := min(a.MaxNew, maxFound); n > 0 && (a.All || len(a.Free) > 0) {
 		args := []any{a.Holder, a.Address, a.RequestID, a.TTL.Milliseconds(), n}
-		if a.Agents != nil {
-			args = append(args, a.Agents)
+		if !a.All {
+			args = append(args, a.Free)
 		}
 		b.Queue(fresh[some], args...).Query(take(true))
 	}
-	if a.Agents == nil {
+	if a.All {
 		b.Queue(more, maxFound).QueryRow(func(row pgx.Row) error { return row.Scan(&waiting) })
 	}
 	err = pool.SendBatch(ctx, b).Close()

@@ -64,7 +64,7 @@ func TestFindRun(t *testing.T) {
 		db.push(t, a)
 	}
 	ask := func(holder, request string, n int, only ...string) leases.Ask {
-		return leases.Ask{Holder: holder, Address: "at-" + holder, RequestID: request, TTL: time.Minute, MaxNew: n, Agents: only}
+		return leases.Ask{Holder: holder, Address: "at-" + holder, RequestID: request, TTL: time.Minute, MaxNew: n, All: len(only) == 0, Free: only}
 	}
 	names, found, waiting := find(t, l, ask("h1", "q1", 2))
 	if !slices.Equal(names, []string{"a000002", "a000000"}) || waiting != 1 || !found[0].Fresh || found[0].Lease.Token != 1 || found[0].Head != 1 || found[0].Lease.Holder != "h1" {
@@ -83,8 +83,11 @@ func TestFindRun(t *testing.T) {
 		t.Errorf("told twice: %v", names)
 	}
 	db.push(t, "a000000")
+	mine := ask("h1", "q5", 1)
+	mine.All, mine.Mine = false, []string{"a000000", "a000003"}
+	db.push(t, "a000003") // free, and nobody said so
 	for i, want := range []int{1, 0} {
-		if names, found, _ := find(t, l, ask("h1", "q5", 0, "a000000")); len(names) != want || want > 0 && (found[0].Fresh || found[0].Head != 2 || found[0].Lease.Token != 1) {
+		if names, found, _ := find(t, l, mine); len(names) != want || want > 0 && (found[0].Fresh || found[0].Head != 2 || found[0].Lease.Token != 1) {
 			t.Errorf("look %d at what is new: %+v", i, found)
 		}
 	}
@@ -93,7 +96,6 @@ func TestFindRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	db.push(t, "a000003")
 	if names, found, _ := find(t, l, ask("h3", "q6", 3)); !slices.Equal(names, []string{"a000002", "a000000", "a000003"}) || found[0].Lease.Token != 2 {
 		t.Errorf("released: %+v", found)
 	}
@@ -103,7 +105,7 @@ func TestFindDeliver(t *testing.T) {
 	db := database(t, pgtest.Start(t, "fsync = off"))
 	db.agents(t, 3)
 	l := leases.New(db, nil)
-	ask := leases.Ask{Deliver: true, Holder: "d1", RequestID: "q1", TTL: time.Minute, MaxNew: 1}
+	ask := leases.Ask{Deliver: true, Holder: "d1", RequestID: "q1", TTL: time.Minute, MaxNew: 1, All: true}
 	reply := func(agent, thread string) {
 		db.exec(t, "INSERT INTO outbox(agent_id, thread_id, thread, head) VALUES($1, 'inbox', $2, 1) ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET head = outbox.head + 1", agent, thread)
 	}
@@ -143,7 +145,7 @@ func TestFindRace(t *testing.T) {
 		g.Go(func() {
 			name := fmt.Sprint("h", h)
 			for i := 0; ; i++ {
-				found, _, err := l.Find(t.Context(), leases.Ask{Holder: name, RequestID: fmt.Sprint(i), TTL: time.Minute, MaxNew: 7})
+				found, _, err := l.Find(t.Context(), leases.Ask{Holder: name, RequestID: fmt.Sprint(i), TTL: time.Minute, MaxNew: 7, All: true})
 				if err != nil {
 					t.Error(err)
 					return
@@ -188,7 +190,7 @@ func TestFindStaysFlat(t *testing.T) {
 	db.exec(t, "ANALYZE")
 	l := leases.New(db, nil)
 	begun := time.Now()
-	names, _, _ := find(t, l, leases.Ask{Holder: "h", RequestID: "q", TTL: time.Minute, MaxNew: 20})
+	names, _, _ := find(t, l, leases.Ask{Holder: "h", RequestID: "q", TTL: time.Minute, MaxNew: 20, All: true})
 	t.Logf("%d of 50 due of 20,000 granted in %v", len(names), time.Since(begun))
 	if len(names) != 20 {
 		t.Errorf("found %d", len(names))

@@ -138,16 +138,16 @@ type Way struct {
 // a channel skips it, so that a channel configured later does not send what was
 // said before it.
 func (f *Front) Put(tx *unit.Tx, ev thread.Event, w Way) {
-	d := row{Delivery: store.Delivery{EventID: ev.ID, Key: ev.DeliveryKey(tx.UUID), State: store.DeliveryPending}, bootID: w.BootID, run: w.Run}
-	d.CreatedAt = tx.Time
+	state, channel := store.DeliveryPending, ""
 	switch {
 	case !w.Deliver:
-		d.State = store.DeliverySkipped
+		state = store.DeliverySkipped
 	case w.Console:
-		d.State, d.Channel = store.DeliverySent, "console"
+		state, channel = store.DeliverySent, "console"
 	}
-	d.save(tx)
-	if !d.isOpen() {
+	tx.Exec("INSERT INTO delivery(agent_id, thread_id, event_id, key, state, channel, boot_id, run, created_at, updated_at) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$9)",
+		ev.ID, ev.DeliveryKey(tx.UUID), state, channel, w.BootID, w.Run, store.Millis(tx.Time))
+	if state != store.DeliveryPending {
 		advance(tx, f.first)
 		return
 	}

@@ -76,6 +76,14 @@ func (t *Tx) Now(ctx context.Context, sql string, args []any, each func(scan fun
 	return t.each(rows, each)
 }
 
+// Again reads in one more trip what load queues: for what few steps need, and those know
+// while they decide.
+func (t *Tx) Again(ctx context.Context, load func()) error {
+	*t.reads = pgx.Batch{}
+	load()
+	return t.conn.SendBatch(ctx, t.reads).Close()
+}
+
 // Exec queues a write. The SQL's $1 and $2 are the agent and the thread, args follow
 // from $3.
 func (t *Tx) Exec(sql string, args ...any) { t.write.Queue(sql, t.bind(args)...) }

@@ -31,7 +31,7 @@ type Hints struct {
 type Listener struct {
 	of     *Hints
 	wake   chan struct{}
-	agents map[string]struct{}
+	agents map[string]bool // true: it may be free
 	all    bool
 
 	ask  Ask
@@ -64,7 +64,7 @@ func (h *Hints) Listen(a Ask) *Listener {
 	}
 	l := h.kept[a.Holder]
 	if l == nil || l.busy {
-		l = &Listener{of: h, wake: make(chan struct{}, 1), agents: map[string]struct{}{}, all: true}
+		l = &Listener{of: h, wake: make(chan struct{}, 1), agents: map[string]bool{}, all: true}
 		h.listeners[l], h.kept[a.Holder] = struct{}{}, l
 	}
 	l.all = l.all || l.ask.ID == a.ID || l.ask.Room != a.Room || time.Since(l.seen) > trusted
@@ -72,11 +72,11 @@ func (h *Hints) Listen(a Ask) *Listener {
 	return l
 }
 
-// Mark tells everybody of agents.
+// Mark tells everybody of agents that may be free.
 func (h *Hints) Mark(agents ...string) {
 	h.tell(func(l *Listener) bool {
 		for _, a := range agents {
-			l.agents[a] = struct{}{}
+			l.agents[a] = true
 		}
 		return true
 	})
@@ -86,7 +86,7 @@ func (h *Hints) Mark(agents ...string) {
 func (h *Hints) MarkFor(holder, agent string) {
 	h.tell(func(l *Listener) bool {
 		if l.ask.Holder == holder {
-			l.agents[agent] = struct{}{}
+			l.agents[agent] = l.agents[agent]
 		}
 		return l.ask.Holder == holder
 	})
@@ -116,22 +116,32 @@ func (h *Hints) tell(note func(*Listener) (news bool)) {
 // Wake receives when there are hints.
 func (l *Listener) Wake() <-chan struct{} { return l.wake }
 
-// Take answers the hints so far; nil is everything.
-func (l *Listener) Take() (agents []string, any bool) {
+// News is where there may be work.
+type News struct {
+	All  bool
+	Mine []string // agents that the holder has
+	Free []string // agents that he may have or get
+}
+
+// Take answers the hints so far; false when there are none.
+func (l *Listener) Take() (n News, any bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	any = l.all || len(l.agents) > 0
+	any, n.All = l.all || len(l.agents) > 0, l.all
 	if l.all {
 		l.seen = time.Now()
 	} else {
-		agents = make([]string, 0, len(l.agents))
-		for a := range l.agents {
-			agents = append(agents, a)
+		for a, free := range l.agents {
+			if free {
+				n.Free = append(n.Free, a)
+			} else {
+				n.Mine = append(n.Mine, a)
+			}
 		}
 	}
 	clear(l.agents)
 	l.all = false
-	return agents, any
+	return n, any
 }
 
 // LookAtAll makes the next hint one to look at everything.

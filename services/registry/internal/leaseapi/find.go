@@ -31,8 +31,8 @@ func (s *Service) findDue(ctx context.Context, req *registryv1.AcquireDueLeaseRe
 		if s.polls.lapsesOf(req.GetHolder()) != lapses {
 			return out, nil // see AcquireDueLease
 		}
-		var any bool
-		if ask.Agents, any = told.Take(); any {
+		if news, any := told.Take(); any {
+			ask.All, ask.Mine, ask.Free = news.All, news.Mine, news.Free
 			found, waiting, err := s.Shared.Leases.Find(ctx, ask)
 			if err != nil {
 				told.LookAtAll()
