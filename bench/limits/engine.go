@@ -22,9 +22,8 @@ type Bare struct {
 	Each []time.Duration // of each message, sorted
 }
 
-// Engine answers the messages of conversations that each put n messages through
-// the storage engine: pushed, read, claimed, answered and acknowledged, in the
-// transactions of a real one.
+// Engine answers the messages of conversations that each put n messages through the
+// embedded engine.
 func Engine(ctx context.Context, dir string, conversations, n int) (b Bare, err error) {
 	e := sqlite.New(sqlite.Options{
 		Path: func(r store.Ref) (string, error) { return filepath.Join(dir, "bare", r.Agent, r.Thread), nil },
@@ -32,24 +31,32 @@ func Engine(ctx context.Context, dir string, conversations, n int) (b Bare, err 
 	})
 	defer func() { err = errors.Join(err, e.Close()) }()
 	agent := "bare-" + strings.ToLower(rand.Text()) // each call has an inbox of its own
-	if _, err := e.Ensure(ctx, store.Inbox(agent), ""); err != nil {
-		return b, err
-	}
 	refs := make([]store.Ref, conversations)
 	for c := range refs {
 		refs[c] = store.Ref{Agent: agent, Thread: fmt.Sprintf("threads/peers/c%d", c)}
-		if _, err := e.Ensure(ctx, refs[c], ""); err != nil {
-			return b, err
+	}
+	return Drive(ctx, e, refs, n)
+}
+
+// Drive puts n messages through an engine in each of some conversations, all of them at
+// once: pushed, read, claimed, answered and acknowledged, in the transactions of real
+// ones. The fence is the first term of each agent's lease.
+func Drive(ctx context.Context, e store.Engine, conversations []store.Ref, n int) (b Bare, err error) {
+	for _, r := range conversations {
+		for _, r := range []store.Ref{store.Inbox(r.Agent), r} {
+			if _, err := e.Ensure(ctx, r, ""); err != nil {
+				return b, err
+			}
 		}
 	}
-	errs, took := make([]error, conversations), make([][]time.Duration, conversations)
+	errs, took := make([]error, len(conversations)), make([][]time.Duration, len(conversations))
 	began := time.Now()
 	var g sync.WaitGroup
-	for c, r := range refs {
+	for c, r := range conversations {
 		g.Go(func() {
-			for range n {
+			for i := range n {
 				one := time.Now()
-				if errs[c] = message(ctx, e, r); errs[c] != nil {
+				if errs[c] = message(ctx, e, r, began, i); errs[c] != nil {
 					return
 				}
 				took[c] = append(took[c], time.Since(one))
@@ -57,15 +64,19 @@ func Engine(ctx context.Context, dir string, conversations, n int) (b Bare, err 
 		})
 	}
 	g.Wait()
-	b.Rate = float64(conversations*n) / time.Since(began).Seconds()
+	b.Rate = float64(len(conversations)*n) / time.Since(began).Seconds()
 	b.Each = slices.Concat(took...)
 	slices.Sort(b.Each)
 	return b, errors.Join(errs...)
 }
 
-func message(ctx context.Context, e *sqlite.Engine, r store.Ref) error {
+// tail is how many messages a claim answers with the settings that an agent is made with.
+const tail = 21
+
+func message(ctx context.Context, e store.Engine, r store.Ref, run time.Time, n int) error {
 	f := store.Fence{Resource: "agent/" + r.Agent, Token: 1}
-	pushed, err := e.Append(ctx, store.Inbox(r.Agent), []store.NewEvent{{Source: r.Thread, Type: thread.TypeMessage, Content: `{"text":"hello"}`}}, store.AppendOptions{})
+	pushed, err := e.Append(ctx, store.Inbox(r.Agent), []store.NewEvent{{Source: "external:bench:bench:dm:" + r.Thread, Type: thread.TypeMessage, Content: `{"text":"hello"}`}},
+		store.AppendOptions{Key: fmt.Sprint(r.Thread, run.UnixNano(), n)})
 	if err != nil {
 		return err
 	}
@@ -74,11 +85,12 @@ func message(ctx context.Context, e *sqlite.Engine, r store.Ref) error {
 	if err != nil {
 		return err
 	}
-	if _, err := e.Begin(ctx, r, f, store.Begin{Event: ev, Key: key, Tail: 41}); err != nil {
+	if _, err := e.Begin(ctx, r, f, store.Begin{Event: ev, Key: key, Tail: tail, Layers: []string{"thread", "peer"}, Files: []string{"IDENTITY.md", "memory/MEMORY.md"}}); err != nil {
 		return err
 	}
-	fin, err := e.Finish(ctx, r, f, store.Finish{Key: key, Fate: store.FateReplied, Reply: `{"text":"hello"}`})
-	if err != nil {
+	answer := store.Step{Seq: 1, Kind: store.StepModel, Key: "model:1", State: store.StepDone, Name: "offline", Result: []byte(`{"text":"hello"}`)}
+	fin, err := e.Finish(ctx, r, f, store.Finish{Key: key, InboxID: id, Fate: store.FateReplied, Reply: `{"text":"hello"}`, Steps: []store.Step{answer}})
+	if err != nil || fin.Settled {
 		return err
 	}
 	_, err = e.Settle(ctx, r.Agent, f, store.Settlement{InboxID: id, Key: key, Thread: r.Thread, Fate: fin.Fate})

@@ -55,7 +55,7 @@ func (b *bench) agents(r *run) {
 func (b *bench) among(r *run, n int) (f figures) {
 	r.part(func(r *run) {
 		b.say("%d agents", n)
-		dsn := b.database(r)
+		dsn := b.within(r, b.cluster)
 		s := newSite(r, b.agentd, dsn)
 		s.start("registry", 1)
 		r.check(makeAgent(r.ctx, s.registry(0), "template-agent"))

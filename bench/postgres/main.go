@@ -19,7 +19,10 @@
 // rows and locks and waiting for the disk where the runtime waits, each sent as one
 // batch by a writer that knows everything beforehand; every writer has an agent of its
 // own, so that none waits for another. It decides nothing, looks for nothing, hashes
-// nothing and calls nobody. The goal is half of that.
+// nothing and calls nobody. A message of the engine is the runtime's own transactions, with
+// all that they look for, by the storage engine in this process, for as many conversations
+// and agents as the services have: no call between processes, no routing, no prompt. The goal
+// is half of each.
 //
 // A unit is one such transaction: fence, event, key, head and ack.
 //

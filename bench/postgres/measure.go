@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,11 +31,15 @@ type bench struct {
 
 	cluster *pgtest.Cluster // nil: the database is somebody's
 	f       time.Duration   // F: overwriting 4 KiB and waiting for the disk
-	rate    float64         // bare messages/s with as many writers as conversations
+	rates   rates           // with as many writers as conversations
 	cost    cost            // of a message with two registries and two runners
 }
 
-const conversations = 32
+// Of the load: the conversations of so many agents.
+const (
+	conversations = 32
+	talkers       = 8
+)
 
 // pick is the size of a thing in the whole run and in the quick one.
 func pick[T any](b *bench, whole, quick T) T {
@@ -76,14 +79,6 @@ func (b *bench) measure(r *run) {
 		"us of a processor by class: registries / runners / deliverer / PostgreSQL / client; of a bare message or unit: PostgreSQL.")
 }
 
-// database answers the URL of an empty database.
-func (b *bench) database(r *run) string {
-	if b.cluster == nil {
-		return b.dsn
-	}
-	return b.cluster.Database(r)
-}
-
 func (b *bench) sync(r *run) {
 	if b.f > 0 {
 		return
@@ -119,22 +114,23 @@ func (b *bench) bare(r *run, w *bare.Writers, c *pgtest.Cluster, what string, n 
 func (b *bench) limits(r *run) {
 	b.sync(r)
 	b.say("bare transactions")
-	w := b.writers(r, b.database(r), 64)
+	w := b.writers(r, b.within(r, b.cluster), 64)
 	for _, n := range []int{1, 8, 32, 64} {
 		b.bare(r, w, b.cluster, "units", n, "on", w.Unit, "synchronous_commit = on")
 	}
 	b.bare(r, w, b.cluster, "messages", conversations, "off", w.Message, "synchronous_commit = off")
 	for _, n := range []int{1, 8, conversations, 64} {
 		if rate := b.bare(r, w, b.cluster, "messages", n, "on", w.Message, "synchronous_commit = on"); n == conversations {
-			b.rate = rate
+			b.rates.bare = rate
 		}
 	}
+	b.rates.engine = b.engine(r, b.cluster, "synchronous_commit = on")
 }
 
 // matrix measures the services in each number, beside the bare messages of limits.
 func (b *bench) matrix(r *run) {
 	for _, n := range pick(b, [][2]int{{1, 1}, {1, 2}, {1, 4}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}, {4, 4}}, [][2]int{{1, 1}, {2, 2}, {4, 4}}) {
-		r.part(func(r *run) { b.throughput(r, b.cluster, b.database(r), n[0], n[1], b.rate, "") })
+		r.part(func(r *run) { b.throughput(r, b.cluster, n[0], n[1], b.rates, "") })
 	}
 }
 
@@ -142,11 +138,8 @@ func (b *bench) matrix(r *run) {
 func (b *bench) standby(r *run) {
 	b.say("with a synchronous standby")
 	c := pgtest.Start(r)
-	url := c.Database(r)
 	c.Standby(r)
-	w := b.writers(r, url, conversations)
-	rate := b.bare(r, w, c, "messages", conversations, "on", w.Message, "with a synchronous standby")
-	b.throughput(r, c, c.Database(r), 2, 2, rate, ", synchronous standby")
+	b.throughput(r, c, 2, 2, b.yardsticks(r, c, "with a synchronous standby"), ", synchronous standby")
 }
 
 // narrow is the share of a processor that PostgreSQL has where it shall be what limits:
@@ -158,7 +151,6 @@ const narrow = .3
 func (b *bench) quota(r *run) {
 	b.say("with a share of a processor for PostgreSQL")
 	c := pgtest.Start(r)
-	w := b.writers(r, c.Database(r), conversations)
 	held, err := quota.Hold(c.Pids(), narrow)
 	if err != nil {
 		b.table.Notes = append(b.table.Notes, fmt.Sprintf("PostgreSQL cannot be given a share of a processor here, so the rows of that are left out: %v.", err))
@@ -170,23 +162,23 @@ func (b *bench) quota(r *run) {
 		}
 	})
 	how := fmt.Sprintf("PostgreSQL has %.1f cores", narrow)
-	rate := b.bare(r, w, c, "messages", conversations, "on", w.Message, how)
+	limit := b.yardsticks(r, c, how)
 	for _, n := range [][2]int{{1, 1}, {2, 2}, {4, 4}} {
-		r.part(func(r *run) { b.throughput(r, c, c.Database(r), n[0], n[1], rate, ", "+how) })
+		r.part(func(r *run) { b.throughput(r, c, n[0], n[1], limit, ", "+how) })
 	}
 }
 
 // throughput drives conversations through registries and runners, and compares with
-// the bare messages of as many writers.
-func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, runners int, limit float64, how string) {
+// the bare messages and those of the engine.
+func (b *bench) throughput(r *run, c *pgtest.Cluster, registries, runners int, limit rates, how string) {
 	b.say("%d registries, %d runners%s", registries, runners, how)
+	dsn := b.within(r, c)
 	s := newSite(r, b.agentd, dsn)
 	s.start("registry", registries)
 	s.start("runner", runners)
 	s.start("deliverer", 1)
 	conn := s.registry(-1)
-	const agents = 8
-	for i := range agents {
+	for i := range talkers {
 		r.check(makeAgent(r.ctx, conn, agentName(registries, runners, i)))
 	}
 	warm := pick(b, 30, 12) // prepares the statements of each connection
@@ -200,9 +192,9 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 		var errs []error
 		var g sync.WaitGroup
 		begun := time.Now()
-		for i := range agents {
+		for i := range talkers {
 			g.Go(func() {
-				got, err := load.Run(r.ctx, conn, load.Plan{Agent: agentName(registries, runners, i), Conversations: conversations / agents, Messages: n}, tag)
+				got, err := load.Run(r.ctx, conn, load.Plan{Agent: agentName(registries, runners, i), Conversations: conversations / talkers, Messages: n}, tag)
 				mu.Lock()
 				defer mu.Unlock()
 				errs, out.Messages, out.Reply = append(errs, err), out.Messages+got.Messages, append(out.Reply, got.Reply...)
@@ -218,8 +210,9 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 	before, logged, kept := b.used(s, c), written(r, dsn), stored(r, dsn)
 	got := drive(per, "load")
 	after := b.used(s, c)
-	account(r, dsn, agentName(registries, runners, 0), agents*conversations/agents*(per+warm))
-	b.table.Share(fmt.Sprintf("turns/s, %d registries, %d runners, %d conversations of %d agents%s", registries, runners, conversations, agents, how), got.Rate(), limit, .5)
+	account(r, dsn, agentName(registries, runners, 0), conversations*(per+warm))
+	b.table.Share(fmt.Sprintf("turns/s, %d registries, %d runners%s, of the engine's", registries, runners, how), got.Rate(), limit.engine, .5)
+	b.table.Share("    of the bare messages", got.Rate(), limit.bare, .5)
 	var cpu []string
 	for i := range after {
 		after[i] = (after[i] - before[i]) / time.Duration(got.Messages)
@@ -236,12 +229,8 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, dsn string, registries, ru
 
 // used is the processor time by class.
 func (b *bench) used(s *site, c *pgtest.Cluster) []time.Duration {
-	out := []time.Duration{s.cpu("registry"), s.cpu("runner"), s.cpu("deliverer"), served(c), 0}
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err == nil {
-		out[4] = time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
-	return out
+	out := []time.Duration{s.cpu("registry"), s.cpu("runner"), s.cpu("deliverer"), served(c)}
+	return append(out, ours())
 }
 
 // served is the processor time of a server; that of somebody else is not ours to see.

@@ -65,11 +65,7 @@ type One func(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error
 
 // Open prepares a database for so many writers, with the settings the runtime has.
 func Open(ctx context.Context, url string, writers int) (*Writers, error) {
-	mark := "?"
-	if strings.Contains(url, "?") {
-		mark = "&"
-	}
-	s, err := shard.Open(ctx, []string{fmt.Sprintf("%s%spool_max_conns=%d", url, mark, writers)})
+	s, err := shard.Open(ctx, []string{Pooled(url, writers)})
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +82,15 @@ func Open(ctx context.Context, url string, writers int) (*Writers, error) {
 		}
 	}
 	return b, nil
+}
+
+// Pooled is the URL with so many connections in its pool.
+func Pooled(url string, n int) string {
+	mark := "?"
+	if strings.Contains(url, "?") {
+		mark = "&"
+	}
+	return fmt.Sprintf("%s%spool_max_conns=%d", url, mark, n)
 }
 
 // send makes a transaction of statements in one trip.
