@@ -22,27 +22,31 @@ func init() { //nolint:gochecknoinits // gRPC wants its balancers registered bef
 	balancer.Register(base.NewBalancerBuilder(policy, pickers{}, base.Config{HealthCheck: true}))
 }
 
-// about is a call about an agent: how often a registry was picked for it.
+// about is a call about an agent, or of a worker that asks for any: how often a registry
+// was picked for it.
 type about struct {
-	agent string
+	name  string
 	picks atomic.Int32
 }
 
 type aboutKey struct{}
 
-// tag says in ctx which agent a request is about, if it is about one.
+// tag says in ctx which agent a request is about, or else which worker it is of, so that
+// what a worker waits for is told to one registry.
 func tag(ctx context.Context, req any) context.Context {
-	agent := ""
+	name := ""
 	switch r := req.(type) {
 	case interface{ GetAgentId() string }:
-		agent = r.GetAgentId()
+		name = r.GetAgentId()
 	case interface{ GetThread() *registryv1.ThreadRef }:
-		agent = r.GetThread().GetAgentId()
+		name = r.GetThread().GetAgentId()
+	case interface{ GetHolder() string }:
+		name = r.GetHolder()
 	}
-	if agent == "" {
+	if name == "" {
 		return ctx
 	}
-	return context.WithValue(ctx, aboutKey{}, &about{agent: agent})
+	return context.WithValue(ctx, aboutKey{}, &about{name: name})
 }
 
 // pickers makes the picker of the registries that say they serve.
@@ -65,10 +69,10 @@ type registry struct {
 	address string
 }
 
-// weight is how near an agent is to a registry: the same wherever it is asked, and spread
+// weight is how near an agent or a worker is to a registry: the same wherever it is asked, and spread
 // evenly, so that a registry that goes or comes moves no agents but its own.
-func (r registry) weight(agent string) uint64 {
-	sum := sha256.Sum256([]byte(agent + "\x00" + r.address))
+func (r registry) weight(name string) uint64 {
+	sum := sha256.Sum256([]byte(name + "\x00" + r.address))
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
@@ -83,13 +87,13 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 		return balancer.PickResult{SubConn: p.all[int(p.next.Add(1)-1)%len(p.all)].conn}, nil
 	}
 	n := int(a.picks.Add(1) - 1)
-	return balancer.PickResult{SubConn: near(p.all, a.agent, n).conn}, nil
+	return balancer.PickResult{SubConn: near(p.all, a.name, n).conn}, nil
 }
 
-// near is the registry for the nth try of a call about an agent: the nearest, then the
-// next after it, and round again.
-func near(all []registry, agent string, n int) registry {
-	nearest := func(a, b registry) int { return cmp.Compare(b.weight(agent), a.weight(agent)) }
+// near is the registry for the nth try of a call about a name: the nearest, then the next
+// after it, and round again.
+func near(all []registry, name string, n int) registry {
+	nearest := func(a, b registry) int { return cmp.Compare(b.weight(name), a.weight(name)) }
 	if n == 0 {
 		return slices.MinFunc(all, nearest)
 	}

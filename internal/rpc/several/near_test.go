@@ -61,8 +61,8 @@ func serves(t *testing.T) (address string, stop func()) {
 	return l.Addr().String(), s.Stop
 }
 
-// Unary calls and streams about an agent meet one registry, others each in turn; when it
-// is gone they meet the next.
+// Unary calls and streams about an agent meet one registry, those of a worker that asks
+// for any one too, others each in turn; when it is gone they meet the next.
 func TestCallsAreNear(t *testing.T) {
 	stops, list := map[string]func(){}, []string{}
 	for range 3 {
@@ -86,6 +86,15 @@ func TestCallsAreNear(t *testing.T) {
 		_, err := registryv1.NewAgentServiceClient(cc).ListAgents(t.Context(), &registryv1.ListAgentsRequest{}, grpc.Peer(&at))
 		known(err)
 		met[at.Addr.String()] = true
+	}
+	worker := map[string]bool{} // asks for work of any agent
+	for range 10 {
+		_, err := registryv1.NewLeaseServiceClient(cc).AcquireDueLease(t.Context(), &registryv1.AcquireDueLeaseRequest{Holder: "runner-1"}, grpc.Peer(&at))
+		known(err)
+		worker[at.Addr.String()] = true
+	}
+	if len(worker) != 1 {
+		t.Errorf("one worker asks %v", worker)
 	}
 	threads := registryv1.NewThreadServiceClient(cc)
 	ref := &registryv1.ThreadRef{AgentId: "a1", ThreadId: "inbox"}

@@ -38,6 +38,7 @@ type Kind byte
 const (
 	Inbox     Kind = 'i' // agent: its inbox has new events
 	Held      Kind = 'h' // agent and holder, a blank between: the same while the holder has its lease
+	Heard     Kind = 'H' // agent and holder: the same, and the holder was told already, as it looks
 	Thread    Kind = 't' // agent/thread: the same of another thread
 	Work      Kind = 'w' // agent: it may be free, or shall work
 	Replies   Kind = 'o' // agent: it has replies to send
@@ -50,7 +51,7 @@ const (
 )
 
 // mayWait tells of a kind that nobody's work begins with.
-func (k Kind) mayWait() bool { return k == Thread || k == Fate }
+func (k Kind) mayWait() bool { return k == Thread || k == Fate || k == Heard }
 
 // Item is one thing that changed.
 type Item struct {

@@ -97,8 +97,11 @@ func (s *Shared) committed(c store.Commit) {
 	r := c.Ref
 	switch {
 	case r.IsInbox() && c.Holder != "":
-		s.Runs.MarkFor(c.Holder, r.Agent)
-		s.Tell(notify.Item{Kind: notify.Held, Name: r.Agent + " " + c.Holder})
+		kind := notify.Held
+		if s.Runs.MarkFor(c.Holder, r.Agent) {
+			kind = notify.Heard
+		}
+		s.Tell(notify.Item{Kind: kind, Name: r.Agent + " " + c.Holder})
 		return
 	case r.IsInbox():
 		s.Runs.Mark(r.Agent)
@@ -128,7 +131,7 @@ func (s *Shared) told(items []notify.Item) {
 		case notify.Inbox:
 			s.Runs.Mark(i.Name)
 			s.c.Events.Wake(store.Inbox(i.Name))
-		case notify.Held:
+		case notify.Held, notify.Heard:
 			if agent, holder, ok := strings.Cut(i.Name, " "); ok {
 				s.Runs.MarkFor(holder, agent)
 				s.c.Events.Wake(store.Inbox(agent))

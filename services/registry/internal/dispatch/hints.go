@@ -10,6 +10,8 @@ const (
 	maxHints = 1024
 	// linger is how long one is listened for who does not ask.
 	linger = 10 * time.Second
+	// between is how long one who was answered is thought to ask here again.
+	between = 100 * time.Millisecond
 	// trusted is how long hints are enough for one who asks again and again, and is
 	// answered each time: one may be lost, and who it was about shall not starve.
 	trusted = 2 * time.Second
@@ -82,14 +84,18 @@ func (h *Hints) Mark(agents ...string) {
 	})
 }
 
-// MarkFor tells the holder of an agent's lease, whose business it is alone.
-func (h *Hints) MarkFor(holder, agent string) {
+// MarkFor tells the holder of an agent's lease, whose business it is alone, and answers
+// whether that one waits here, or has just been answered and will ask again.
+func (h *Hints) MarkFor(holder, agent string) (here bool) {
 	h.tell(func(l *Listener) bool {
-		if l.ask.Holder == holder {
-			l.agents[agent] = l.agents[agent]
+		if l.ask.Holder != holder {
+			return false
 		}
-		return l.ask.Holder == holder
+		l.agents[agent] = l.agents[agent]
+		here = here || l.busy || time.Since(l.left) < between
+		return true
 	})
+	return here
 }
 
 // MarkAll tells everybody to look at everything.

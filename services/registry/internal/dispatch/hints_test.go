@@ -35,8 +35,9 @@ func TestHints(t *testing.T) {
 		looks(t, l, true)
 		l.Close()
 		h.Mark("a")
-		h.MarkFor("one", "b")
-		h.MarkFor("two", "c")
+		if !h.MarkFor("one", "b") || h.MarkFor("two", "c") {
+			t.Error("who was just answered is here, and who never asked is not")
+		}
 		ask.ID = "q2"
 		l = h.Listen(ask)
 		<-l.Wake()
@@ -67,6 +68,10 @@ func TestHints(t *testing.T) {
 		looks(t, beside, false, "d!")
 		l.Close()
 		beside.Close()
+		time.Sleep(time.Second)
+		if h.MarkFor("one", "e") {
+			t.Error("who has not asked again for long is not here")
+		}
 		time.Sleep(time.Minute)
 		ask = dispatch.Ask{Holder: "one", ID: "q5", Room: 7}
 		l = h.Listen(ask)
