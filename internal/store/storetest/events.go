@@ -197,6 +197,53 @@ var events = map[string]func(*testing.T, *fixture){
 		equal(t, "acked, pending", []int64{s.Acked, s.Pending}, []int64{0, 2})
 		equal(t, "open", len(f.open(t).Events), 2)
 	},
+	// S0-56, S0-69: of ours a reader is shown the last pop from outside until our next ack,
+	// by which alone a forward pop goes on, and an ack that moves nothing hides nothing.
+	"a pop from outside shows until our next ack": func(t *testing.T, f *fixture) {
+		ok(t, f.Subscribe(t.Context(), inboxA, store.Subscription{Consumer: thread.Inbox}))
+		last := ""
+		shown := func(what string, want int64, moved bool) {
+			t.Helper()
+			in, err := f.Info(t.Context(), inboxA)
+			ok(t, err)
+			equal(t, what, in.Subscriptions[0].Acked, want)
+			if at := in.Subscriptions[0].UpdatedAt; !moved && at != last || moved && (at == "" || at < last) {
+				t.Errorf("%s: of %q, before %q", what, at, last)
+			}
+			last = in.Subscriptions[0].UpdatedAt
+		}
+		pop := func(id int64, forward bool, want int64) {
+			t.Helper()
+			got, err := f.Ack(t.Context(), inboxA, thread.Inbox, id, forward)
+			ok(t, err)
+			equal(t, "popped", got, want)
+		}
+		f.push(t, "1", "2", "3", "4", "5")
+		shown("nothing yet", 0, false)
+		pop(9, false, 9)
+		shown("popped before any ack", 9, true)
+		f.settle(t, 3)
+		shown("an ack that moves nothing", 9, false)
+		f.settle(t, 1)
+		shown("acked", 1, true)
+		pop(1, true, 1)
+		shown("popped to where it stands", 1, false)
+		pop(0, false, 0)
+		shown("popped back", 0, true)
+		pop(4, true, 4)
+		shown("popped forward from there", 4, true)
+		ok(t, f.Unsubscribe(t.Context(), inboxA, thread.Inbox))
+		ok(t, f.Subscribe(t.Context(), inboxA, store.Subscription{Consumer: thread.Inbox}))
+		shown("without a subscription meanwhile", 4, false)
+		f.settle(t, 2)
+		shown("acked behind where it was popped to", 3, true)
+		pop(5, true, 5)
+		f.settle(t, 4)
+		shown("acked again", 4, true)
+		s, err := f.State(t.Context(), "a")
+		ok(t, err)
+		equal(t, "ours", s.Acked, 4)
+	},
 	"ensure makes a thread once": func(t *testing.T, f *fixture) {
 		var wg sync.WaitGroup
 		made := make(chan bool, 32)

@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store/postgres/consumer"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/thread"
@@ -30,6 +31,7 @@ type database struct {
 	queued pgx.Batch
 	size   int
 	last   rows.Row         // event that was put last, for the row of its thread
+	acked  int64            // of the thread that was put last
 	tokens map[string]int64 // of leases, as written here; nil of a source
 }
 
@@ -102,6 +104,8 @@ func (d *database) read(ctx context.Context, emit func(rows.Row) error) error {
 			switch {
 			case t.Inbox && th != thread.Inbox:
 				continue
+			case t == rows.Progress:
+				from = "(" + consumer.Shown + ") x"
 			case t == rows.Fence && th == thread.Inbox && d.tokens == nil: // no token is given twice, wherever it was written
 				from = `(SELECT resource, MAX(token) AS token FROM (SELECT resource, token FROM fence WHERE agent_id = $1 AND thread_id = $2
 					UNION ALL SELECT resource, token FROM lease WHERE agent_id = $1 AND token > 0) x GROUP BY resource) y`
@@ -167,7 +171,12 @@ func (d *database) put(ctx context.Context, r rows.Row) error {
 		if res, token := r.Values[0].(string), r.Values[1].(int64); r.Thread == thread.Inbox {
 			d.tokens[res] = max(d.tokens[res], token)
 		}
-	case rows.Thread, rows.Event:
+	case rows.Progress: // shown until our own consumer acks the next
+		names, args = names+", beside", append(args, d.acked)
+	case rows.Thread:
+		d.acked = r.Values[4].(int64)
+		d.ends(r)
+	case rows.Event:
 		d.ends(r)
 	}
 	places := make([]string, len(args))
@@ -218,6 +227,7 @@ func (d *database) end(ctx context.Context) error {
 	}
 	d.tail()
 	d.queued.Queue(`UPDATE delivery d SET run = t.key FROM turn t WHERE d.agent_id = $1 AND t.agent_id = $1 AND t.thread_id = d.thread_id AND t.reply_id = d.event_id AND t.reply_id > 0`, d.agent)
+	d.queued.Queue(consumer.Unmoved, d.agent)
 	for res, token := range d.tokens {
 		d.queued.Queue(`INSERT INTO lease(agent_id, resource, token, holder, address, request_id, ttl_ms, expires_at, released)
 			VALUES($1, $2, $3, '', '', '', 0, clock_timestamp(), true)

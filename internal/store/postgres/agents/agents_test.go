@@ -39,7 +39,7 @@ func TestProblems(t *testing.T) {
 // anyRow makes the statement that puts a row of a1, of its inbox, into a table.
 const anyRow = `SELECT format('INSERT INTO %I(%s) VALUES(%s)', $1::text, string_agg(quote_ident(column_name), ', '), string_agg(CASE
 		WHEN column_name = 'agent_id' THEN quote_literal('a1') WHEN column_name = 'thread_id' THEN quote_literal('inbox')
-		WHEN data_type LIKE 'timestamp%' THEN 'now()' WHEN data_type = 'boolean' THEN 'true' WHEN data_type IN ('text', 'bytea') THEN quote_literal('canary')
+		WHEN data_type = 'ARRAY' THEN quote_literal('{}') WHEN data_type LIKE 'timestamp%' THEN 'now()' WHEN data_type = 'boolean' THEN 'true' WHEN data_type IN ('text', 'bytea') THEN quote_literal('canary')
 		ELSE '1' END, ', '))
 	FROM information_schema.columns WHERE table_schema = 'public' AND table_name = $1 AND is_identity = 'NO'`
 

@@ -2,8 +2,9 @@
 // progress.
 //
 // What our own consumers rely on, inbox and outbound, is thread.acked, which only
-// rises. The table progress holds what a reader is shown: for ours a mirror of it,
-// which a pop from outside may move, forwards or backwards, and changes nothing for us.
+// rises. A reader is shown it, too, so an ack writes no row but the thread's. A pop from
+// outside may move what is shown, forwards or backwards, until our next ack, and changes
+// nothing for us: its row of the table progress says beside which ack it was written.
 package consumer
 
 import (
@@ -14,19 +15,27 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Ack queues that our own consumer of the thread has come to id, and its mirror.
-func Ack(tx *unit.Tx, consumer string, id int64) {
-	if id <= tx.Acked {
-		return
-	}
-	tx.Acked = id
-	put(tx, consumer, id)
-}
+// own is our own consumer of the thread t.
+const own = "CASE t.thread_id WHEN 'inbox' THEN 'inbox' ELSE 'outbound' END"
 
-func put(tx *unit.Tx, consumer string, id int64) {
-	tx.Exec(`INSERT INTO progress(agent_id, thread_id, consumer, acked, updated_at) VALUES($1,$2,$3,$4,$5)
-		ON CONFLICT (agent_id, thread_id, consumer) DO UPDATE SET acked = excluded.acked, updated_at = excluded.updated_at`,
-		consumer, id, thread.Stamp(tx.Time))
+// Shown selects how far a reader is shown that each consumer of the agent $1 and the
+// thread $2 has come, as consumer, acked and updated_at; there is no row of one that has
+// not moved.
+const Shown = `SELECT p.consumer, p.acked, p.updated_at FROM progress p JOIN thread t USING (agent_id, thread_id)
+		WHERE agent_id = $1 AND thread_id = $2 AND (p.consumer <> ` + own + ` OR p.beside = t.acked AND (p.acked <> 0 OR p.updated_at <> ''))
+	UNION ALL SELECT ` + own + `, t.acked, t.acked_at FROM thread t
+		WHERE agent_id = $1 AND thread_id = $2 AND t.acked > 0 AND NOT EXISTS
+			(SELECT 1 FROM progress p WHERE p.agent_id = $1 AND p.thread_id = $2 AND p.consumer = ` + own + ` AND p.beside = t.acked)`
+
+// Unmoved makes rows of progress that show our own consumers of the agent $1 as not
+// moved, where there are none: of one that comes from a store which showed it so.
+const Unmoved = `INSERT INTO progress(agent_id, thread_id, consumer, acked, updated_at, beside)
+	SELECT $1, t.thread_id, ` + own + `, 0, '', t.acked FROM thread t WHERE t.agent_id = $1 AND t.acked > 0 ON CONFLICT DO NOTHING`
+
+// Ack keeps that our own consumer of the thread has come to id. The thread has one, so
+// its name is for who reads the call.
+func Ack(tx *unit.Tx, _ string, id int64) {
+	tx.Acked = max(tx.Acked, id)
 }
 
 // subscribed reads one subscription.
@@ -39,7 +48,7 @@ type MoveStep struct {
 	id       int64
 	forward  bool
 	found    bool
-	Out      int64
+	Out      int64 // as it is shown
 }
 
 // Move goes back too, unless forward; store.ErrNoConsumer.
@@ -52,7 +61,7 @@ func (s *MoveStep) Load(tx *unit.Tx) {
 	var h string
 	var f *string
 	tx.One(subscribed, []any{s.consumer}, &s.found, &h, &f)
-	tx.One("SELECT acked FROM progress WHERE agent_id = $1 AND thread_id = $2 AND consumer = $3", []any{s.consumer}, nil, &s.Out)
+	tx.One("SELECT x.acked FROM ("+Shown+") x WHERE x.consumer = $3", []any{s.consumer}, nil, &s.Out)
 }
 
 // Decide moves it.
@@ -60,10 +69,13 @@ func (s *MoveStep) Decide(_ context.Context, tx *unit.Tx) error {
 	if !s.found {
 		return store.ErrNoConsumer
 	}
-	if !s.forward || s.id > s.Out {
-		s.Out = s.id
-		put(tx, s.consumer, s.id)
+	if s.forward && s.id <= s.Out {
+		return nil
 	}
+	s.Out = s.id
+	tx.Exec(`INSERT INTO progress(agent_id, thread_id, consumer, acked, updated_at, beside) VALUES($1,$2,$3,$4,$5,$6)
+		ON CONFLICT (agent_id, thread_id, consumer) DO UPDATE SET acked = excluded.acked, updated_at = excluded.updated_at, beside = excluded.beside`,
+		s.consumer, s.id, thread.Stamp(tx.Time), tx.Acked)
 	return nil
 }
 
@@ -149,9 +161,8 @@ type ListStep struct{ Out []store.Subscription }
 
 // Load reads them.
 func (s *ListStep) Load(tx *unit.Tx) {
-	tx.Read(`SELECT s.consumer, s.handler, s.filter, COALESCE(p.acked, 0), COALESCE(p.updated_at, '') FROM subscription s
-		LEFT JOIN progress p ON p.agent_id = s.agent_id AND p.thread_id = s.thread_id AND p.consumer = s.consumer
-		WHERE s.agent_id = $1 AND s.thread_id = $2 ORDER BY s.made`, nil, func(scan func(...any) error) error {
+	tx.Read(`SELECT s.consumer, s.handler, s.filter, COALESCE(x.acked, 0), COALESCE(x.updated_at, '') FROM subscription s
+		LEFT JOIN (`+Shown+`) x ON x.consumer = s.consumer WHERE s.agent_id = $1 AND s.thread_id = $2 ORDER BY s.made`, nil, func(scan func(...any) error) error {
 		var sub store.Subscription
 		err := scan(&sub.Consumer, &sub.Handler, &sub.Filter, &sub.Acked, &sub.UpdatedAt)
 		s.Out = append(s.Out, sub)

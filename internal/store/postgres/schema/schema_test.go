@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store/postgres/consumer"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/postgres/schema"
 )
@@ -87,5 +89,44 @@ func TestLinesBefore(t *testing.T) {
 	}
 	if want := `1 2026-01-01 {INFO} {"one, {two} \"three\""} / 1 2026-01-02 {WARN} {""}`; now != want {
 		t.Errorf("%s", now)
+	}
+}
+
+// What was shown of the consumers of a thread is shown after the migration, until our own
+// acks the next: then it is where that came to.
+func TestProgressBefore(t *testing.T) {
+	c := before(t, 7, `INSERT INTO thread(agent_id, thread_id, uuid, head, acked) VALUES
+			('a', 'inbox', 'u', 9, 5), ('a', 'threads/back', 'u', 9, 5), ('a', 'threads/none', 'u', 9, 5), ('a', 'threads/new', 'u', 9, 0), ('a', 'threads/early', 'u', 9, 0)`,
+		`INSERT INTO progress(agent_id, thread_id, consumer, acked, updated_at) VALUES ('a', 'inbox', 'inbox', 5, 'acked'), ('a', 'inbox', 'outbound', 3, 'foreign'),
+			('a', 'threads/back', 'outbound', 2, 'popped'), ('a', 'threads/back', 'inbox', 0, 'foreign'), ('a', 'threads/early', 'outbound', 7, 'popped')`)
+	if _, err := schema.Migrate(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	shown := func() (all []string) {
+		t.Helper()
+		for _, id := range []string{"inbox", "threads/back", "threads/none", "threads/new", "threads/early"} {
+			rows, err := c.Query(t.Context(), "SELECT concat_ws(' ', $2::text, x.consumer, x.acked, x.updated_at) FROM ("+consumer.Shown+") x ORDER BY x.consumer", "a", id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, list...)
+		}
+		return all
+	}
+	foreign := []string{"inbox outbound 3 foreign", "threads/back inbox 0 foreign"}
+	want := []string{"inbox inbox 5 acked", foreign[0], foreign[1], "threads/back outbound 2 popped", "threads/early outbound 7 popped"}
+	if got := shown(); !slices.Equal(got, want) {
+		t.Errorf("migrated: %q", got)
+	}
+	if _, err := c.Exec(t.Context(), "UPDATE thread SET acked = 6, acked_at = 'now'"); err != nil {
+		t.Fatal(err)
+	}
+	want = []string{"inbox inbox 6 now", foreign[0], foreign[1], "threads/back outbound 6 now", "threads/none outbound 6 now", "threads/new outbound 6 now", "threads/early outbound 6 now"}
+	if got := shown(); !slices.Equal(got, want) {
+		t.Errorf("acked: %q", got)
 	}
 }

@@ -178,8 +178,9 @@ func (t *Tx) apply(ctx context.Context) error {
 // keep queues the thread's row when it has changed, and whether its agent is due.
 func (t *Tx) keep() {
 	if now := t.Thread; t.moved() {
-		t.Exec("UPDATE thread SET head = $3, chain = $4, acked = $5, last_at = $6, tuple = $7, desired = $8 WHERE agent_id = $1 AND thread_id = $2",
-			now.Head, now.chain, now.Acked, now.LastAt, now.Tuple, now.Desired)
+		t.Exec(`UPDATE thread SET head = $3, chain = $4, acked = $5, last_at = $6, tuple = $7, desired = $8,
+			acked_at = CASE acked WHEN $5 THEN acked_at ELSE $9 END WHERE agent_id = $1 AND thread_id = $2`,
+			now.Head, now.chain, now.Acked, now.LastAt, now.Tuple, now.Desired, thread.Stamp(t.Time))
 	}
 	if was, is := t.before.due(), t.due(); t.IsInbox() && was != is {
 		if is {

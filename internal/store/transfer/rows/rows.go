@@ -139,6 +139,11 @@ var (
 		Name: "fate", Columns: columns("inbox_id int, key, thread, fate, at int, error, resolved"), Order: "inbox_id", Inbox: true,
 		Lite: "SELECT f.inbox_id, f.key, f.thread, f.fate, f.at, COALESCE(d.error, ''), COALESCE(d.resolved, '') FROM x_fate f LEFT JOIN x_dead d ON d.inbox_id = f.inbox_id ORDER BY f.inbox_id",
 	}
+	Progress = &Table{
+		Name: "progress", Columns: columns("consumer, acked int, updated_at"), Order: "consumer",
+		Lite: "SELECT consumer_id, last_acked_id, updated_at FROM consumer_progress ORDER BY consumer_id",
+		Put:  "INSERT INTO consumer_progress(consumer_id, last_acked_id, updated_at) VALUES(?,?,?)",
+	}
 	Fence = plain("fence", "x_fence", "resource, token int", "resource")
 	File  = &Table{Name: "agent_file", Columns: columns("name, content bytes"), Order: "name"}
 	All   = []*Table{
@@ -148,11 +153,7 @@ var (
 			Lite: "SELECT consumer_id, handler_cmd, filter FROM subscriptions ORDER BY rowid",
 			Put:  "INSERT INTO subscriptions(consumer_id, handler_cmd, filter) VALUES(?,?,?)",
 		},
-		{
-			Name: "progress", Columns: columns("consumer, acked int, updated_at"), Order: "consumer",
-			Lite: "SELECT consumer_id, last_acked_id, updated_at FROM consumer_progress ORDER BY consumer_id",
-			Put:  "INSERT INTO consumer_progress(consumer_id, last_acked_id, updated_at) VALUES(?,?,?)",
-		},
+		Progress,
 		plain("dedupe", "x_dedupe", "key, event_id int, token int", "key"),
 		Fence,
 		inbox(plain("route", "x_route", "from_id int, mode, encoding int", "from_id")),
