@@ -143,8 +143,8 @@ func (b *bench) standby(r *run) {
 }
 
 // narrow is the share of a processor that PostgreSQL has where it shall be what limits:
-// so little that everything else has time to spare on any machine.
-const narrow = .3
+// so little that everything else has time to spare on two cores.
+const narrow = .5
 
 // quota measures both where PostgreSQL alone is short of a processor, as it is when each
 // class has machines of its own, and the others have enough of them.

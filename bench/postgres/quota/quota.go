@@ -2,7 +2,7 @@
 // groups of Linux, so that a bench can make one class of processes the narrow one on a
 // machine where all classes share the cores.
 //
-//	Hold(pids, 0.3) --> they and what they start have 30 % of one processor
+//	Hold(pids, 0.5) --> they and what they start have half of one processor
 //	Release         --> they have what they had; the group is gone
 //
 // It promises to tell why where it is not possible: another system, no right to it, a

@@ -32,12 +32,6 @@ const Shown = `SELECT p.consumer, p.acked, p.updated_at FROM progress p JOIN thr
 const Unmoved = `INSERT INTO progress(agent_id, thread_id, consumer, acked, updated_at, beside)
 	SELECT $1, t.thread_id, ` + own + `, 0, '', t.acked FROM thread t WHERE t.agent_id = $1 AND t.acked > 0 ON CONFLICT DO NOTHING`
 
-// Ack keeps that our own consumer of the thread has come to id. The thread has one, so
-// its name is for who reads the call.
-func Ack(tx *unit.Tx, _ string, id int64) {
-	tx.Acked = max(tx.Acked, id)
-}
-
 // subscribed reads one subscription.
 const subscribed = "SELECT handler, filter FROM subscription WHERE agent_id = $1 AND thread_id = $2 AND consumer = $3"
 

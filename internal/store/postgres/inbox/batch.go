@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/postgres/consumer"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -256,5 +255,5 @@ func advance(tx *unit.Tx, first int64) {
 	if first > 0 {
 		to = first - 1
 	}
-	consumer.Ack(tx, thread.Inbox, to)
+	tx.Acked = max(tx.Acked, to)
 }

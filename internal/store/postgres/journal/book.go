@@ -119,7 +119,16 @@ func (b *book) loadStates(tx *unit.Tx, list []store.Step, joined bool) {
 
 // loadUsed reads which events stand under dedupe keys.
 func (b *book) loadUsed(tx *unit.Tx, keys ...string) {
-	if len(keys) == 0 {
+	switch len(keys) {
+	case 0:
+		return
+	case 1:
+		tx.Read(unit.Deduped, []any{keys[0]}, func(scan func(...any) error) error {
+			var id int64
+			err := scan(&id)
+			b.used[keys[0]] = id
+			return err
+		})
 		return
 	}
 	tx.Read("SELECT key, event_id FROM "+each("dedupe"), []any{keys}, func(scan func(...any) error) error {

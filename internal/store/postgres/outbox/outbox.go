@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/postgres/consumer"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -163,7 +162,7 @@ func advance(tx *unit.Tx, first int64) {
 	if first == 0 {
 		to = tx.Head
 	}
-	consumer.Ack(tx, thread.Outbound, to)
+	tx.Acked = max(tx.Acked, to)
 }
 
 // ListStep answers rows after an event id, oldest first; of one state without the

@@ -56,6 +56,7 @@ func Start(t testing.TB, settings ...string) *Cluster {
 	c.run(t, "initdb", "--pgdata", c.data, "--auth=trust", "--username=claw", "--encoding=UTF8", "--locale=C", "--no-instructions", "--no-sync")
 	conf := append([]string{
 		"listen_addresses = ''", "unix_socket_directories = '" + dir + "'", "max_connections = 200", "shared_buffers = 64MB",
+		"dynamic_shared_memory_type = mmap", // in its directory: one that is killed removes nothing
 		"log_min_messages = warning", "log_min_error_statement = panic",
 	}, settings...)
 	c.configure(t, conf...)

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
@@ -21,6 +23,9 @@ const (
 	// more. It comes within that, most times; a connection that was left before would be
 	// lost with all the statements it has prepared, which cost more than many answers.
 	linger = 250 * time.Millisecond
+	// takesWithin is how long a server that answers nothing may need to take a connection,
+	// which its system does for it.
+	takesWithin = time.Second
 )
 
 // dialer makes connections that notice when the other side has vanished, also while
@@ -47,7 +52,10 @@ type probe struct {
 	conns []*pgx.Conn
 }
 
-// Able answers nil when every database answers. One call at a time asks.
+// Able answers nil when every database can be reached. One that takes connections and
+// does not answer within ctx has too much to do, for all registries alike: if each of them
+// turned its callers away, nobody would be served by a database that works. One call at a
+// time asks.
 func (s *Set) Able(ctx context.Context) error {
 	s.probe.mu.Lock()
 	defer s.probe.mu.Unlock()
@@ -55,19 +63,41 @@ func (s *Set) Able(ctx context.Context) error {
 		s.probe.conns = make([]*pgx.Conn, len(s.pools))
 	}
 	for i, p := range s.pools {
-		c := s.probe.conns[i]
-		var err error
-		if c == nil || c.IsClosed() {
-			if c, err = pgx.ConnectConfig(ctx, p.Config().ConnConfig); err != nil {
-				return fmt.Errorf("reach database %d of %d: %w", i+1, len(s.pools), err)
-			}
-			s.probe.conns[i] = c
-		}
-		if err := c.Ping(ctx); err != nil {
+		conf := p.Config().ConnConfig
+		if err := s.probe.ask(ctx, i, conf); err != nil && (!errors.Is(ctx.Err(), context.DeadlineExceeded) || !takes(ctx, conf)) {
 			return fmt.Errorf("ask database %d of %d: %w", i+1, len(s.pools), err)
 		}
 	}
 	return nil
+}
+
+func (p *probe) ask(ctx context.Context, i int, conf *pgx.ConnConfig) (err error) {
+	c := p.conns[i]
+	if c == nil || c.IsClosed() {
+		if c, err = pgx.ConnectConfig(ctx, conf); err != nil {
+			return err
+		}
+		p.conns[i] = c
+	}
+	return c.Ping(ctx)
+}
+
+// takes tells whether the servers of a URL, all of them, take a connection.
+func takes(ctx context.Context, conf *pgx.ConnConfig) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takesWithin) // that of the question is over
+	defer cancel()
+	hosts := append([]*pgconn.FallbackConfig{{Host: conf.Host, Port: conf.Port}}, conf.Fallbacks...)
+	for _, h := range hosts {
+		network, address := pgconn.NetworkAddress(h.Host, h.Port)
+		c, err := conf.DialFunc(ctx, network, address)
+		if err != nil {
+			return false
+		}
+		if err := c.Close(); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // end closes the connections of the probe.

@@ -91,7 +91,9 @@ func (h *Hints) MarkFor(holder, agent string) (here bool) {
 		if l.ask.Holder != holder {
 			return false
 		}
-		l.agents[agent] = l.agents[agent]
+		if !l.agents[agent] { // it may be free all the same
+			l.agents[agent] = false
+		}
 		here = here || l.busy || time.Since(l.left) < between
 		return true
 	})
