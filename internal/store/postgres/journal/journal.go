@@ -15,7 +15,8 @@
 // key and done once; what is done stays as it is.
 //
 // Each step reads in Load all that it may need, and writes in Decide what follows: two
-// trips. A claim that is not the first takes one more, for what those before it left. The fence is the transaction's business.
+// trips. A claim that is not the first takes one more, for what those before it left.
+// The fence is the transaction's business.
 package journal
 
 import (
