@@ -2,14 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/theclaw/agents/bench/limits"
-	"github.com/theclaw/agents/bench/load"
 	"github.com/theclaw/agents/bench/postgres/bare"
-	"github.com/theclaw/agents/bench/table"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres"
@@ -21,10 +21,17 @@ import (
 // rates are what the services are compared with, in messages/s.
 type rates struct{ bare, engine float64 }
 
-// yardsticks measures what the services are compared with where they are to run.
-func (b *bench) yardsticks(r *run, c *pgtest.Cluster, how string) rates {
-	w := b.writers(r, b.within(r, c), conversations)
-	return rates{b.bare(r, w, c, "messages", conversations, "on", w.Message, how), b.engine(r, c, how)}
+// yardsticks measures what the services are compared with where they are to run. It is
+// done beside each of their figures: a machine is not as fast all the time.
+func (b *bench) yardsticks(r *run, c *pgtest.Cluster) (out rates) {
+	r.part(func(r *run) {
+		w := b.writers(r, b.within(r, c), conversations)
+		got, err := w.Drive(r.ctx, conversations, "on", pick(b, 3*time.Second, 700*time.Millisecond), w.Message)
+		r.check(err)
+		out.bare = got.Rate()
+	})
+	r.part(func(r *run) { out.engine = b.engine(r, c) })
+	return out
 }
 
 // within answers the URL of an empty database of a cluster, or of somebody else's.
@@ -37,14 +44,14 @@ func (b *bench) within(r *run, c *pgtest.Cluster) string {
 
 // engine measures the messages of as many conversations and agents as the services are
 // to have, by the storage engine itself.
-func (b *bench) engine(r *run, c *pgtest.Cluster, how string) float64 {
-	b.say("the engine, %s", how)
+func (b *bench) engine(r *run, c *pgtest.Cluster) float64 {
 	e, err := postgres.New(r.ctx, postgres.Options{DSNs: []string{bare.Pooled(b.within(r, c), conversations)}})
 	r.check(err)
 	defer func() { r.check(e.Close()) }()
 	var refs []store.Ref
+	run := "engine-" + strings.ToLower(rand.Text()) + "-" // a database of somebody's has those of other runs
 	for i := range talkers {
-		id := fmt.Sprint("engine-", i)
+		id := fmt.Sprint(run, i)
 		r.check(holdAgent(r.ctx, e, id))
 		for j := range conversations / talkers {
 			refs = append(refs, store.Ref{Agent: id, Thread: fmt.Sprintf("threads/peers/c%d", j)})
@@ -52,12 +59,8 @@ func (b *bench) engine(r *run, c *pgtest.Cluster, how string) float64 {
 	}
 	_, err = limits.Drive(r.ctx, e, refs, pick(b, 30, 12)) // prepares the statements of each connection
 	r.check(err)
-	served0, own0 := served(c), ours()
-	got, err := limits.Drive(r.ctx, e, refs, pick(b, 120, 25))
+	got, err := limits.Drive(r.ctx, e, refs, pick(b, 60, 25))
 	r.check(err)
-	each := func(d time.Duration) int64 { return (d / time.Duration(len(got.Each))).Microseconds() }
-	b.table.Figure(fmt.Sprintf("engine messages, %d conversations of %d agents, %s", conversations, talkers, how),
-		fmt.Sprintf("%.0f/s, p50 %s; %d + %d us", got.Rate, table.Short(load.Percentile(got.Each, .5)), each(served(c)-served0), each(ours()-own0)))
 	return got.Rate
 }
 

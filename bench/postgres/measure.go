@@ -31,7 +31,6 @@ type bench struct {
 
 	cluster *pgtest.Cluster // nil: the database is somebody's
 	f       time.Duration   // F: overwriting 4 KiB and waiting for the disk
-	rates   rates           // with as many writers as conversations
 	cost    cost            // of a message with two registries and two runners
 }
 
@@ -100,14 +99,13 @@ func (b *bench) writers(r *run, url string, n int) *bare.Writers {
 	return w
 }
 
-// bare measures some bare transactions, and answers how many there were a second.
-func (b *bench) bare(r *run, w *bare.Writers, c *pgtest.Cluster, what string, n int, mode string, one bare.One, how string) float64 {
+// bare measures some bare transactions.
+func (b *bench) bare(r *run, w *bare.Writers, c *pgtest.Cluster, what string, n int, mode string, one bare.One, how string) {
 	before := served(c)
 	got, err := w.Drive(r.ctx, n, mode, pick(b, 3*time.Second, 700*time.Millisecond), one)
 	r.check(err)
 	b.table.Figure(fmt.Sprintf("bare %s, %d writers, %s", what, n, how),
 		fmt.Sprintf("%.0f/s, p50 %s; %d us", got.Rate(), table.Short(load.Percentile(got.Reply, .5)), ((served(c)-before)/time.Duration(got.Messages)).Microseconds()))
-	return got.Rate()
 }
 
 // limits measures the bare transactions.
@@ -120,17 +118,14 @@ func (b *bench) limits(r *run) {
 	}
 	b.bare(r, w, b.cluster, "messages", conversations, "off", w.Message, "synchronous_commit = off")
 	for _, n := range []int{1, 8, conversations, 64} {
-		if rate := b.bare(r, w, b.cluster, "messages", n, "on", w.Message, "synchronous_commit = on"); n == conversations {
-			b.rates.bare = rate
-		}
+		b.bare(r, w, b.cluster, "messages", n, "on", w.Message, "synchronous_commit = on")
 	}
-	b.rates.engine = b.engine(r, b.cluster, "synchronous_commit = on")
 }
 
-// matrix measures the services in each number, beside the bare messages of limits.
+// matrix measures the services in each number.
 func (b *bench) matrix(r *run) {
 	for _, n := range pick(b, [][2]int{{1, 1}, {1, 2}, {1, 4}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}, {4, 4}}, [][2]int{{1, 1}, {2, 2}, {4, 4}}) {
-		r.part(func(r *run) { b.throughput(r, b.cluster, n[0], n[1], b.rates, "") })
+		r.part(func(r *run) { b.throughput(r, b.cluster, n[0], n[1], "") })
 	}
 }
 
@@ -139,7 +134,7 @@ func (b *bench) standby(r *run) {
 	b.say("with a synchronous standby")
 	c := pgtest.Start(r)
 	c.Standby(r)
-	b.throughput(r, c, 2, 2, b.yardsticks(r, c, "with a synchronous standby"), ", synchronous standby")
+	b.throughput(r, c, 2, 2, ", synchronous standby")
 }
 
 // narrow is the share of a processor that PostgreSQL has where it shall be what limits:
@@ -161,17 +156,17 @@ func (b *bench) quota(r *run) {
 			r.Error(err)
 		}
 	})
-	how := fmt.Sprintf("PostgreSQL has %.1f cores", narrow)
-	limit := b.yardsticks(r, c, how)
+	how := fmt.Sprintf(", PostgreSQL has %.1f cores", narrow)
 	for _, n := range [][2]int{{1, 1}, {2, 2}, {4, 4}} {
-		r.part(func(r *run) { b.throughput(r, c, n[0], n[1], limit, ", "+how) })
+		r.part(func(r *run) { b.throughput(r, c, n[0], n[1], how) })
 	}
 }
 
 // throughput drives conversations through registries and runners, and compares with
-// the bare messages and those of the engine.
-func (b *bench) throughput(r *run, c *pgtest.Cluster, registries, runners int, limit rates, how string) {
+// the bare messages and those of the engine just before.
+func (b *bench) throughput(r *run, c *pgtest.Cluster, registries, runners int, how string) {
 	b.say("%d registries, %d runners%s", registries, runners, how)
+	limit := b.yardsticks(r, c)
 	dsn := b.within(r, c)
 	s := newSite(r, b.agentd, dsn)
 	s.start("registry", registries)
@@ -211,8 +206,8 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, registries, runners int, l
 	got := drive(per, "load")
 	after := b.used(s, c)
 	account(r, dsn, agentName(registries, runners, 0), conversations*(per+warm))
-	b.table.Share(fmt.Sprintf("turns/s, %d registries, %d runners%s, of the engine's", registries, runners, how), got.Rate(), limit.engine, .5)
-	b.table.Share("    of the bare messages", got.Rate(), limit.bare, .5)
+	b.table.Share(fmt.Sprintf("turns/s, %d registries, %d runners%s / engine (%.0f/s)", registries, runners, how, limit.engine), got.Rate(), limit.engine, .5)
+	b.table.Share(fmt.Sprintf("    the same / bare messages (%.0f/s)", limit.bare), got.Rate(), limit.bare, .5)
 	var cpu []string
 	for i := range after {
 		after[i] = (after[i] - before[i]) / time.Duration(got.Messages)
@@ -222,8 +217,8 @@ func (b *bench) throughput(r *run, c *pgtest.Cluster, registries, runners int, l
 		n := float64(got.Messages)
 		b.cost = cost{after[0], after[1], after[3], float64(written(r, dsn)-logged) / n, float64(stored(r, dsn)-kept) / n}
 	}
-	b.table.Figure("    p50 / p99; processor by class; cores of PostgreSQL in use",
-		fmt.Sprintf("%s / %s; %s us; %.2f", table.Short(load.Percentile(got.Reply, .5)), table.Short(load.Percentile(got.Reply, .99)), strings.Join(cpu, " / "),
+	b.table.Figure("    p50 / p99; us by class; cores of PostgreSQL in use",
+		fmt.Sprintf("%s / %s; %s; %.2f", table.Short(load.Percentile(got.Reply, .5)), table.Short(load.Percentile(got.Reply, .99)), strings.Join(cpu, " / "),
 			after[3].Seconds()*got.Rate()))
 }
 

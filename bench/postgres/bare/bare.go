@@ -9,6 +9,7 @@ package bare
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -55,6 +56,7 @@ type Writers struct {
 	Close func()
 
 	pool *pgxpool.Pool
+	run  string // begins the names of its agents
 	sum  []byte
 	next map[string]int64
 	mu   sync.Mutex
@@ -69,14 +71,14 @@ func Open(ctx context.Context, url string, writers int) (*Writers, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Writers{Close: s.Close, pool: s.All()[0], sum: make([]byte, 32), next: map[string]int64{}}
+	b := &Writers{Close: s.Close, pool: s.All()[0], run: "bare-" + strings.ToLower(rand.Text()) + "-", sum: make([]byte, 32), next: map[string]int64{}}
 	for _, q := range []string{
-		"INSERT INTO agent(agent_id) SELECT 'bare' || i FROM generate_series(0, $1::int - 1) i ON CONFLICT DO NOTHING",
-		"INSERT INTO thread(agent_id, thread_id, uuid, desired) SELECT 'bare' || i, t, 'u', 'started' FROM generate_series(0, $1::int - 1) i, unnest(ARRAY['" + inbox + "', '" + peers + "']) t ON CONFLICT DO NOTHING",
+		"INSERT INTO agent(agent_id) SELECT $2 || i FROM generate_series(0, $1::int - 1) i",
+		"INSERT INTO thread(agent_id, thread_id, uuid, desired) SELECT $2 || i, t, 'u', 'started' FROM generate_series(0, $1::int - 1) i, unnest(ARRAY['" + inbox + "', '" + peers + "']) t",
 		`INSERT INTO lease(agent_id, resource, token, holder, address, request_id, ttl_ms, expires_at)
-			SELECT 'bare' || i, 'agent/bare' || i, 1, 'bare', '', '', 0, 'infinity' FROM generate_series(0, $1::int - 1) i ON CONFLICT DO NOTHING`,
+			SELECT $2 || i, 'agent/' || $2 || i, 1, 'bare', '', '', 0, 'infinity' FROM generate_series(0, $1::int - 1) i`,
 	} {
-		if _, err := b.pool.Exec(ctx, q, writers); err != nil {
+		if _, err := b.pool.Exec(ctx, q, writers, b.run); err != nil {
 			s.Close()
 			return nil, err
 		}
@@ -148,7 +150,7 @@ func (b *Writers) Drive(ctx context.Context, writers int, mode string, lasts tim
 	begun := time.Now()
 	for w := range writers {
 		g.Go(func() {
-			agent := fmt.Sprint("bare", w)
+			agent := fmt.Sprint(b.run, w)
 			took, err := b.writer(ctx, agent, mode, begun.Add(lasts), one)
 			mu.Lock()
 			defer mu.Unlock()
