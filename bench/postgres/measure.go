@@ -56,7 +56,7 @@ func (b *bench) measure(r *run) {
 	if b.dsn == "" {
 		b.cluster = pgtest.Start(r)
 	}
-	if b.wants("limits") || b.wants("throughput") {
+	if b.wants("limits") {
 		r.part(b.limits)
 	}
 	if b.wants("throughput") {

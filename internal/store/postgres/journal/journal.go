@@ -98,8 +98,7 @@ func (s *BeginStep) loadLeft(tx *unit.Tx) {
 	s.book.loadUsed(tx, s.b.Key+":err")
 	s.book.front.Load(tx, false)
 	if s.earlier != 0 {
-		var found bool
-		tx.Event(s.earlier, &s.inbound, &found)
+		tx.Event(s.earlier, &s.inbound, nil)
 		s.loadTail(tx, "type = 'message' AND id <= $3", s.earlier)
 	}
 }
