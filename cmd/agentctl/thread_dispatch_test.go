@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,7 +51,7 @@ dir=$1 said=$2
 read -r pid comm state ppid group session rest < /proc/$$/stat
 echo "start $$ leak=$(cat /proc/$$/environ /proc/$$/cmdline | grep -c MARK) own=$([ "$group" = "$session" ] && echo yes) in=$(readlink /proc/$$/fd/0)" > "$said"
 last=$(cat "$dir/last" 2>/dev/null || echo 0)
-while out=$(thread pop --thread "$dir" --consumer c --last-event-id "$last") && [ -n "$out" ]; do
+while out=$(thread pop --thread "$dir" --consumer c --last-event-id "$last" 2>&1) && [ -n "$out" ]; do
   ids=$(printf '%s\n' "$out" | sed 's/^{"id":\([0-9]*\),.*/\1/')
   last=$(printf '%s\n' "$ids" | tail -n 1)
   echo "$last" > "$dir/last"
@@ -59,7 +60,19 @@ done
 echo "end $$" > "$said"
 rm "$dir/run/c.lock"
 thread dispatch --thread "$dir"
+echo "gone $? $out" > "$said"
 `
+
+// locks takes a lock as a dispatcher does; false when it is held.
+func locks(t *testing.T, path string) bool {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	return err == nil
+}
 
 // S0-61, S0-62: of a burst of pushes, each with its dispatch, the handlers run
 // one after the other, told nothing but their words, and all events are seen.
@@ -90,11 +103,11 @@ func TestThreadBurst(t *testing.T) {
 			return nil
 		})
 	}
-	seen, running, runs := map[string]int{}, "", 0
-	for len(seen) < pushes || running != "" {
+	seen, running, runs, left := map[string]int{}, "", 0, 0
+	next := func() string {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			t.Fatalf("%d events seen, %d runs: %v", len(seen), runs, err)
+			t.Fatalf("%d events seen, %d runs, %d of them there: %v", len(seen), runs, left, err)
 		}
 		words := strings.Fields(line)
 		switch words[0] {
@@ -103,6 +116,7 @@ func TestThreadBurst(t *testing.T) {
 				t.Fatalf("%q while %q runs", line, running)
 			}
 			running = words[1]
+			left++
 		case "ids":
 			for _, id := range words[1:] {
 				seen[id]++
@@ -112,10 +126,32 @@ func TestThreadBurst(t *testing.T) {
 				t.Fatalf("%q while %q runs", line, running)
 			}
 			running = ""
+		case "gone":
+			if left--; strings.Join(words, " ") != "gone 0" {
+				t.Errorf("a handler's tools: %q", line)
+			}
 		}
+		return words[0]
+	}
+	for len(seen) < pushes || running != "" {
+		next()
 	}
 	if err := g.Wait(); err != nil {
 		t.Error(err)
+	}
+	// A handler outlives its last event by a dispatch, which may start another
+	// one: it is over when the lock is the test's, so that none can start any
+	// more, and all that said before that they started are gone.
+	for !locks(t, filepath.Join(dir, "run", "c.lock")) {
+		next()
+	}
+	if err := os.WriteFile(said, []byte("locked\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for next() != "locked" {
+	}
+	for left > 0 {
+		next()
 	}
 	for id, n := range seen {
 		if n != 1 {
