@@ -24,7 +24,7 @@ const (
 // leased makes an agent with work and answers a context under its lease.
 func (w *world) leased(agent, holder string) context.Context {
 	w.Helper()
-	due := w.due(registryv1.LeaseKind_LEASE_KIND_RUN, holder, 10*time.Second)
+	due := w.due(registryv1.LeaseKind_LEASE_KIND_RUN, holder, time.Minute)
 	if len(due) != 1 || due[0].GetLease().GetResource() != "agent/"+agent {
 		w.Fatalf("due: %v", due)
 	}
@@ -40,6 +40,19 @@ func (w *world) ask(ctx context.Context, q *registryv1.RequestApprovalRequest) *
 	w.Helper()
 	r, err := w.approvals.RequestApproval(ctx, q)
 	return must(w.T, r, err).GetApproval()
+}
+
+// unanswered asks and waits until the time of the question is over.
+func (w *world) unanswered(ctx context.Context, q *registryv1.RequestApprovalRequest) *registryv1.Approval {
+	w.Helper()
+	a := w.ask(ctx, q)
+	for a.GetState() == pending { // the wait ended a moment before the question
+		a = w.ask(ctx, q)
+	}
+	if a.GetState() != expired {
+		w.Errorf("nobody answered: %v", a)
+	}
+	return a
 }
 
 func (w *world) resolve(id string, yes bool) error {
@@ -95,6 +108,7 @@ func TestApprovalIsForOneCommandOnce(t *testing.T) {
 	if got := w.ask(ctx, question("k2", "rm", time.Second)); got.GetState() != denied {
 		t.Errorf("denied: %v", got)
 	}
+	w.release(w.held("agent/a1"))
 	w.stop()
 
 	w = newWorld(t, home, registry.Config{})
@@ -109,7 +123,7 @@ func TestApprovalIsForOneCommandOnce(t *testing.T) {
 
 // S5: no answer is no, also for an answer that comes too late; who watches sees it all.
 func TestNoAnswerIsNo(t *testing.T) {
-	w := newWorld(t, filepath.Join(t.TempDir(), "h"), registry.Config{ApprovalLife: 200 * time.Millisecond})
+	w := newWorld(t, filepath.Join(t.TempDir(), "h"), registry.Config{ApprovalLife: 3 * time.Second}) // who watches may come late by less
 	w.create("a1")
 	w.push("a1", "bob", "hi", "")
 	watch, err := w.approvals.WatchApprovals(t.Context(), &registryv1.WatchApprovalsRequest{})
@@ -117,13 +131,7 @@ func TestNoAnswerIsNo(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := w.leased("a1", "r1")
-	a := w.ask(ctx, question("k1", "ls", 30*time.Second))
-	for a.GetState() == pending { // the wait ended a moment before the question
-		a = w.ask(ctx, question("k1", "ls", 30*time.Second))
-	}
-	if a.GetState() != expired {
-		t.Errorf("nobody answered: %v", a)
-	}
+	a := w.unanswered(ctx, question("k1", "ls", 30*time.Second))
 	if err := w.resolve(a.GetApprovalId(), true); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("too late: %v", err)
 	}

@@ -73,8 +73,7 @@ func (w *world) lived(id, shared string) {
 	q := question("k", canary, 0)
 	q.AgentId = id
 	w.ask(ctx, q)
-	lease := w.held("agent/" + id)
-	must(w.T, must2(w.leases.ReleaseLease(w.Context(), &registryv1.ReleaseLeaseRequest{Resource: "agent/" + id, Token: lease.GetToken()})), nil)
+	w.release(w.held("agent/" + id))
 	w.reply(id, canary)
 	w.deliver(id, "threads/peers/main-"+canary)
 	w.push(id, canary, "I wait "+canary, "")
@@ -116,10 +115,10 @@ func TestDeleteAgent(t *testing.T) {
 	}
 	w.stopAgent("goner")
 	must(t, must2(w.agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "goner"})), nil)
-	work := w.due(kindRun, "r1", 10*time.Second)
+	work := w.due(kindRun, "r1", time.Minute)
 	i := slices.IndexFunc(work, func(d *registryv1.DueWork) bool { return d.GetLease().GetResource() == "agent/goner" })
 	for i < 0 { // the other one's came first
-		work = w.due(kindRun, "r1", 10*time.Second)
+		work = w.due(kindRun, "r1", time.Minute)
 		i = slices.IndexFunc(work, func(d *registryv1.DueWork) bool { return d.GetLease().GetResource() == "agent/goner" })
 	}
 	old := work[i].GetLease()
@@ -140,7 +139,7 @@ func TestDeleteAgent(t *testing.T) {
 		t.Fatalf("did not wait for the one who works: %v", err)
 	case <-time.After(300 * time.Millisecond):
 	}
-	must(t, must2(w.leases.ReleaseLease(t.Context(), &registryv1.ReleaseLeaseRequest{Resource: old.GetResource(), Token: old.GetToken()})), nil)
+	w.release(old)
 	must(t, 0, <-waits)
 
 	if left := anywhere(t, w.home, canary); len(left) != 0 {
@@ -173,7 +172,7 @@ func TestDeleteAgent(t *testing.T) {
 	if _, err := w.turns.OpenBatch(under(t.Context(), old), &registryv1.OpenBatchRequest{AgentId: "goner"}); !fault.Is(err, fault.LeaseLost) {
 		t.Errorf("who worked for the old one works for the new one: %v", err)
 	}
-	fresh := w.due(kindRun, "r2", 10*time.Second)
+	fresh := w.due(kindRun, "r2", time.Minute)
 	for _, d := range fresh {
 		if l := d.GetLease(); l.GetResource() == old.GetResource() && l.GetToken() <= old.GetToken() {
 			t.Errorf("token %d, the old one had %d", l.GetToken(), old.GetToken())

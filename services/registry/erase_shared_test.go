@@ -27,8 +27,7 @@ func (w *world) asks(agent, peer, words string) {
 	q := question("q:"+words, "echo "+words, 0)
 	q.ThreadId = "threads/peers/main-" + peer
 	w.ask(under(w.Context(), due[0].GetLease()), q)
-	_, err := w.leases.ReleaseLease(w.Context(), &registryv1.ReleaseLeaseRequest{Resource: due[0].GetLease().GetResource(), Token: due[0].GetLease().GetToken()})
-	must(w.T, 0, err)
+	w.release(due[0].GetLease())
 	w.reply(agent, words)
 	w.deliver(agent, "threads/peers/main-"+peer)
 }

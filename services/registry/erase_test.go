@@ -39,8 +39,7 @@ func (w *world) reply(agent, words string) {
 		})
 		must(w.T, fin, err)
 	}
-	_, err = w.leases.ReleaseLease(w.Context(), &registryv1.ReleaseLeaseRequest{Resource: due[0].GetLease().GetResource(), Token: due[0].GetLease().GetToken()})
-	must(w.T, 0, err)
+	w.release(due[0].GetLease())
 }
 
 // holding lists the files below the agent's directory that hold words.

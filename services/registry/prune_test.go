@@ -40,8 +40,7 @@ func (w *world) toil(agent string, fate registryv1.Fate) {
 		})
 		must(w.T, fin, err)
 	}
-	_, err = w.leases.ReleaseLease(w.Context(), &registryv1.ReleaseLeaseRequest{Resource: due[0].GetLease().GetResource(), Token: due[0].GetLease().GetToken()})
-	must(w.T, 0, err)
+	w.release(due[0].GetLease())
 }
 
 // deliver sends every reply of agent's thread by hand.
@@ -59,8 +58,7 @@ func (w *world) deliver(agent, thread string) {
 		})
 		must(w.T, fin, err)
 	}
-	_, err := w.leases.ReleaseLease(w.Context(), &registryv1.ReleaseLeaseRequest{Resource: d[0].GetLease().GetResource(), Token: d[0].GetLease().GetToken()})
-	must(w.T, 0, err)
+	w.release(d[0].GetLease())
 }
 
 func (w *world) prune(agent string, apply bool) map[registryv1.PruneKind][2]int64 {

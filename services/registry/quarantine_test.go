@@ -60,6 +60,7 @@ func TestDamagedDatabaseFailsItsAgentOnly(t *testing.T) {
 			w.create("a2")
 			w.push("a1", "bob", "first words", "")
 			w.work("runner")
+			w.release(w.held("agent/a1"))
 			w.stop()
 
 			dir := filepath.Join(home, "agents", "a1", filepath.FromSlash(damaged))

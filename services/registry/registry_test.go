@@ -29,7 +29,7 @@ const (
 // deliverer would, and returns the two leases.
 func (w *world) answer(agent, text string) {
 	w.Helper()
-	due := w.granted(kindRun, "r1", time.Minute, time.Minute)
+	due := w.due(kindRun, "r1", time.Minute)
 	if len(due) != 1 || due[0].GetAgentId() != agent {
 		w.Fatalf("due %v", due)
 	}
@@ -45,8 +45,7 @@ func (w *world) answer(agent, text string) {
 		})
 		must(w.T, fin, err)
 	}
-	_, err = w.leases.ReleaseLease(w.Context(), &registryv1.ReleaseLeaseRequest{Resource: due[0].GetLease().GetResource(), Token: due[0].GetLease().GetToken()})
-	must(w.T, 0, err)
+	w.release(due[0].GetLease())
 }
 
 // One message through every state: S0-02, S0-06, S0-14, S0-75, S0-78, S0-82,
@@ -96,13 +95,13 @@ func TestExpiredHolderIsRefused(t *testing.T) {
 	w := newWorld(t, t.TempDir(), registry.Config{})
 	w.create("a1")
 	w.push("a1", "bob", "hello", "")
-	first := w.due(kindRun, "slow", time.Minute)[0]
+	first := w.brief(kindRun, "slow")[0]
 	ctx := under(t.Context(), first.GetLease())
 	b := must2(w.turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: "a1"}))
 	p := b.GetEvents()[0]
 	must2(w.turns.BeginTurn(ctx, &registryv1.BeginTurnRequest{AgentId: "a1", InboxId: p.GetEvent().GetId(), Key: p.GetKey(), ThreadId: p.GetThreadId()}))
 
-	second := w.due(kindRun, "next", time.Minute)[0] // waits out the ttl of one second
+	second := w.due(kindRun, "next", time.Minute)[0] // waits out the ttl
 	if second.GetLease().GetToken() <= first.GetLease().GetToken() {
 		t.Fatal("the token did not rise")
 	}
@@ -166,7 +165,7 @@ func TestStopAndStart(t *testing.T) {
 		t.Fatalf("claim after stop: %v", err)
 	}
 	w.push("a1", "bob", "2", "")
-	must2(w.leases.ReleaseLease(t.Context(), &registryv1.ReleaseLeaseRequest{Resource: due.GetLease().GetResource(), Token: due.GetLease().GetToken()}))
+	w.release(due.GetLease())
 	if d := w.due(kindRun, "r1", 50*time.Millisecond); len(d) != 0 {
 		t.Fatalf("a stopped agent is due: %v", d)
 	}

@@ -93,6 +93,13 @@ func newWorld(t *testing.T, home string, cfg registry.Config, more ...func(*regi
 	return w
 }
 
+// release gives a lease back, as its holder does.
+func (w *world) release(l *registryv1.Lease) {
+	w.Helper()
+	r, err := w.leases.ReleaseLease(w.Context(), &registryv1.ReleaseLeaseRequest{Resource: l.GetResource(), Token: l.GetToken()})
+	must(w.T, r, err)
+}
+
 // must unwraps the answer of a call that has to succeed.
 func must[T any](t testing.TB, v T, err error) T {
 	t.Helper()
@@ -130,11 +137,18 @@ func pushRequest(agent, peer, text, key string) *registryv1.PushEventsRequest {
 	}
 }
 
-// due asks for work like a runner or deliverer named holder, under leases of a second, for
-// tests that let them run out.
+// due asks for work like a runner or deliverer named holder, under leases that outlast
+// the test on any machine.
 func (w *world) due(kind registryv1.LeaseKind, holder string, wait time.Duration) []*registryv1.DueWork {
 	w.Helper()
-	return w.granted(kind, holder, wait, time.Second)
+	return w.granted(kind, holder, wait, 10*time.Minute)
+}
+
+// brief is due under leases that a test lets run out. What it does under one before is
+// no more than a few calls.
+func (w *world) brief(kind registryv1.LeaseKind, holder string) []*registryv1.DueWork {
+	w.Helper()
+	return w.granted(kind, holder, time.Minute, 5*time.Second)
 }
 
 func (w *world) granted(kind registryv1.LeaseKind, holder string, wait, ttl time.Duration) []*registryv1.DueWork {

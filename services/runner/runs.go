@@ -119,15 +119,16 @@ func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (
 	id, key := req.GetAgentId(), req.GetRunId()
 	ctx, cancel := context.WithTimeout(ctx, abortWait)
 	defer cancel()
-	running, settled := s.underway.abort(key)
+	strike, settled := s.underway.abort(key)
 	defer settled()
-	if !running {
-		t, err := s.account(ctx, id, key, 0)
+	t, err := s.account(ctx, id, key, 0)
+	if t.GetState() == registrypb.TurnState_TURN_STATE_DONE { // known a moment before it is not at work any more
+		return nil, wording.Ended(key)
+	}
+	if !strike() {
 		switch {
 		case err != nil:
 			return nil, err
-		case t.GetState() == registrypb.TurnState_TURN_STATE_DONE:
-			return nil, wording.Ended(key)
 		case t.GetLeader() != "":
 			return nil, wording.Together(key, t.GetLeader())
 		}

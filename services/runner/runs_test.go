@@ -1,15 +1,19 @@
 package runner_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
 )
@@ -115,11 +119,30 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// lateEnds is a connection to the registry that holds back the answers to the ends of
+// turns: the registry knows the fate, the runner does not yet.
+type lateEnds struct {
+	grpc.ClientConnInterface
+	gate chan struct{}
+}
+
+func (l lateEnds) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	err := l.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+	if _, ok := reply.(*registrypb.FinishTurnResponse); ok {
+		<-l.gate
+	}
+	return err
+}
+
 // S1-16: an abort ends the program and the run; what was said is kept.
 func TestAbortRun(t *testing.T) {
 	w := newWorld(t)
 	w.agent("a1", "")
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	w.wire = lateEnds{w.conn, gate}
 	r := w.runner(nil)
+	t.Cleanup(open)
 	run := w.say(r, "a1", "run: sleep 600")
 	s, err := r.StreamRun(t.Context(), &runnerpb.StreamRunRequest{AgentId: "a1", RunId: run})
 	if err != nil {
@@ -144,8 +167,9 @@ func TestAbortRun(t *testing.T) {
 		t.Errorf("%v %v", end, err)
 	}
 	if _, err := r.AbortRun(t.Context(), &runnerpb.AbortRunRequest{AgentId: "a1", RunId: run}); !fault.Is(err, fault.RunNotFound) {
-		t.Errorf("again: %v", err)
+		t.Errorf("again, before it is not at work any more: %v", err)
 	}
+	open()
 	if end := w.wait(r, "a1", w.say(r, "a1", "say: still here")); end.GetText() != "still here" {
 		t.Errorf("the next one: %v", end)
 	}

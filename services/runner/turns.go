@@ -82,20 +82,25 @@ func (u *underway) enter(key string) (abort context.Context, leave func()) {
 	}
 }
 
-// abort ends a run that is under way here, or, until settled is called, as soon
-// as it is.
-func (u *underway) abort(key string) (running bool, settled func()) {
+// abort ends a run as soon as it is under way here, until settled is called; strike
+// ends one that is already, and tells whether there is one.
+func (u *underway) abort(key string) (strike func() bool, settled func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.runs == nil {
 		u.runs, u.doomed = map[string]context.CancelCauseFunc{}, map[string]int{}
 	}
 	u.doomed[key]++
-	cancel := u.runs[key]
-	if cancel != nil {
-		cancel(turn.ErrAborted)
+	strike = func() bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		cancel := u.runs[key]
+		if cancel != nil {
+			cancel(turn.ErrAborted)
+		}
+		return cancel != nil
 	}
-	return cancel != nil, func() {
+	return strike, func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		if u.doomed[key]--; u.doomed[key] == 0 {
