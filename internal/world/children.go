@@ -74,7 +74,7 @@ func stat(pid int) (parent int, name string, ok bool) {
 // Gone waits until the processes have ended and names those that do not.
 func Gone(t testing.TB, children []Child) {
 	t.Helper()
-	end := time.Now().Add(5 * time.Second)
+	end := time.Now().Add(patience)
 	for _, c := range children {
 		for {
 			fds := []unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}}

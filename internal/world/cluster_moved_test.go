@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/postgres/relocate"
@@ -21,7 +22,10 @@ func TestMovedAcrossDatabases(t *testing.T) {
 	c := pgtest.Start(t, "fsync = off")
 	dsns := []string{c.Database(t), c.Database(t)}
 	sink := world.NewSink(t)
-	w := world.Start(t, world.Options{Runners: 1, Registries: 2, Registry: registry.Config{DSNs: dsns}})
+	w := world.Start(t, world.Options{
+		Runners: 1, Registries: 2, Registry: registry.Config{DSNs: dsns},
+		TTL: 3 * time.Second, // a third of it is how soon the deliverer is asked
+	})
 	w.At[0].Create(t, "one", strings.ReplaceAll(sink.Config(), sink.URL, "http://127.0.0.1:1"))
 	w.At[0].Create(t, "two", "")
 	for i := range 4 {

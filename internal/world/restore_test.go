@@ -16,6 +16,7 @@ import (
 
 	"github.com/theclaw/agents/internal/invariant"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
 // compose makes a backup with the inbox of one and the rest of a later one: what
@@ -111,7 +112,7 @@ func TestRestoreOfWhatTheInboxDoesNotKnow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begun, err := w.Push(t.Context(), "a1", Peer("q"), "slow: 2", "")
+	begun, err := w.Push(t.Context(), "a1", Peer("q"), "slow: 600", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +127,10 @@ func TestRestoreOfWhatTheInboxDoesNotKnow(t *testing.T) {
 	}
 	later := save(t, w.Client, &registryv1.BackupAgentsRequest{})
 	close(hold)
+	run := w.Ask(t, "a1", begun, 0).GetKey()
+	if _, err := w.Runner.AbortRun(t.Context(), &runnerv1.AbortRunRequest{AgentId: "a1", RunId: run}); err != nil {
+		t.Fatal(err) // a stop would wait for it
+	}
 	w.Stop()
 	open.Store(true)
 

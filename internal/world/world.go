@@ -51,7 +51,7 @@ type Options struct {
 	Env        map[string]string // environment of runners and secrets of deliverers
 	Environ    []string          // environment of the programs that deliverers start
 	Notifier   func() (home string, ok bool)
-	TTL        time.Duration // of leases; default 2 s
+	TTL        time.Duration // of leases; default 15 s, so that a busy machine loses none
 	Logger     *slog.Logger
 	Metrics    prometheus.Registerer // counts the calls that all services answer; nil: nobody does
 	// Traces answers what a service needs to be traced, by its name; nil: none are.
@@ -82,7 +82,7 @@ func Start(t testing.TB, o Options) *World {
 		o.Home = filepath.Join(t.TempDir(), "home")
 	}
 	if o.TTL == 0 {
-		o.TTL = 2 * time.Second
+		o.TTL = lease.DefaultTTL
 	}
 	if o.Registry.BootID == "" {
 		o.Registry.BootID = "boot"
