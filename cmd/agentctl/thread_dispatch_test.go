@@ -234,9 +234,10 @@ func TestThreadHomeTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := flock.New(filepath.Join(home, "run/registry.lock"))
-	peek := []string{"--timeout", "300ms", "thread", "peek", "--thread", dir, "--last-event-id", "0"}
 	for _, taken := range []bool{true, false} {
+		timeout := "1m"
 		if taken {
+			timeout = "300ms"
 			if ok, err := l.TryLock(); err != nil || !ok {
 				t.Fatal(ok, err)
 			}
@@ -244,7 +245,7 @@ func TestThreadHomeTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out, errs bytes.Buffer // THECLAW_HOME is not set: the home shows in the path
-		code := Main(peek, strings.NewReader(""), &out, &errs, func(string) string { return "" })
+		code := Main([]string{"--timeout", timeout, "thread", "peek", "--thread", dir, "--last-event-id", "0"}, strings.NewReader(""), &out, &errs, func(string) string { return "" })
 		if taken && (code != 1 || !errorLine.MatchString(errs.String()) || !strings.Contains(errs.String(), home)) || !taken && code != 0 {
 			t.Errorf("taken %v: exit %d, %s", taken, code, &errs)
 		}

@@ -224,7 +224,7 @@ func TestNoChildOutlivesAgentd(t *testing.T) {
 	p.Says("failpoint T5.before")
 	var children []world.Child
 	sleeps := func(c world.Child) bool { return c.Name == "sleep" }
-	for end := time.Now().Add(20 * time.Second); ; { // a program in a sandbox has nobody to tell
+	for end := time.Now().Add(time.Minute); ; { // a program in a sandbox has nobody to tell
 		if children = p.Children(); slices.ContainsFunc(children, sleeps) {
 			break
 		}

@@ -235,7 +235,9 @@ type running struct {
 	others []*world.Process
 }
 
-var flags = []string{"--lease-ttl", "1s", "--log-level", "debug"}
+// flags give leases that a stalled process does not lose, and that a killed one does not
+// keep for long where nobody sees that it is dead.
+var flags = []string{"--lease-ttl", "3s", "--log-level", "debug"}
 
 func start(t *testing.T, site *world.Site, b blow, armed bool) *running {
 	p := &running{}

@@ -135,7 +135,7 @@ func TestTCPRefusalsAreClear(t *testing.T) {
 // services work: no call fails, and no lease is lost.
 func TestTokenRotatesUnderLoad(t *testing.T) {
 	site := world.NewSite(t, program(t))
-	long := []string{"--lease-ttl", "2s", "--log-level", "debug"}
+	long := []string{"--lease-ttl", "6s", "--log-level", "debug"} // renewed twice in the four seconds, and not lost by a stall
 	p := site.Start(t, append([]string{"all"}, long...)...)
 	site.Serving(t, p, everything...)
 	site.Create(t, "a1", "outbound: []")

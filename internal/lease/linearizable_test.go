@@ -123,7 +123,7 @@ func TestLinearizable(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if got := porcupine.CheckOperationsTimeout(leaseModel, history, 20*time.Second); got != porcupine.Ok {
+		if got := porcupine.CheckOperationsTimeout(leaseModel, history, 2*time.Minute); got != porcupine.Ok {
 			t.Fatalf("round %d: a history of %d operations is %v", round, len(history), got)
 		}
 	}

@@ -55,7 +55,7 @@ func TestLogAcrossRegistries(t *testing.T) {
 func TestPairAcrossRegistries(t *testing.T) {
 	w := cluster(t, world.Options{Runners: 1})
 	w.Create(t, "one", "quota:\n  pair_per_minute: 5\n")
-	let := 0
+	let, begun := 0, time.Now()
 	for i := range 20 {
 		_, err := w.At[i%2].Push(t.Context(), "one", "internal:other:c:1", "hello", "")
 		switch {
@@ -65,7 +65,7 @@ func TestPairAcrossRegistries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if let < 5 || let > 9 { // and one for each 12 s that it took
+	if let < 5 || let > 6+int(time.Since(begun)/(12*time.Second)) { // and one for each 12 s that it took
 		t.Errorf("%d of 5 were let", let)
 	}
 }
