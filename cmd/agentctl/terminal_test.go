@@ -35,7 +35,7 @@ func (m tmux) shows(texts ...string) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	screen := ""
-	for range 1000 {
+	for range 3000 {
 		screen = m.do("capture-pane", "-p")
 		rest, all := screen, true
 		for _, text := range texts {
@@ -59,7 +59,7 @@ func (m tmux) hides(texts ...string) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	screen := ""
-	for range 1000 {
+	for range 3000 {
 		screen = m.do("capture-pane", "-p")
 		if !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(screen, text) }) {
 			return
