@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/bench/limits"
+	"github.com/theclaw/agents/bench/load"
 	"github.com/theclaw/agents/bench/postgres/bare"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
@@ -18,20 +19,28 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 )
 
-// rates are what the services are compared with, in messages/s.
-type rates struct{ bare, engine float64 }
+// yardstick is what the services are compared with, measured where they run just before
+// them and just after: a machine is not as fast all the time.
+type yardstick struct{ bare, engine []load.Result }
 
-// yardsticks measures what the services are compared with where they are to run. It is
-// done beside each of their figures: a machine is not as fast all the time.
-func (b *bench) yardsticks(r *run, c *pgtest.Cluster) (out rates) {
+// take measures it once more.
+func (y *yardstick) take(b *bench, r *run, c *pgtest.Cluster) {
 	r.part(func(r *run) {
 		w := b.writers(r, b.within(r, c), conversations)
-		got, err := w.Drive(r.ctx, conversations, "on", pick(b, 3*time.Second, 700*time.Millisecond), w.Message)
+		got, err := w.Drive(r.ctx, conversations, "on", pick(b, 2*time.Second, 700*time.Millisecond), w.Message)
 		r.check(err)
-		out.bare = got.Rate()
+		y.bare = append(y.bare, got)
 	})
-	r.part(func(r *run) { out.engine = b.engine(r, c) })
-	return out
+	r.part(func(r *run) { y.engine = append(y.engine, b.engine(r, c)) })
+}
+
+// rate is that of all together.
+func rate(list []load.Result) float64 {
+	var sum load.Result
+	for _, l := range list {
+		sum.Messages, sum.Took = sum.Messages+l.Messages, sum.Took+l.Took
+	}
+	return sum.Rate()
 }
 
 // within answers the URL of an empty database of a cluster, or of somebody else's.
@@ -44,7 +53,7 @@ func (b *bench) within(r *run, c *pgtest.Cluster) string {
 
 // engine measures the messages of as many conversations and agents as the services are
 // to have, by the storage engine itself.
-func (b *bench) engine(r *run, c *pgtest.Cluster) float64 {
+func (b *bench) engine(r *run, c *pgtest.Cluster) load.Result {
 	e, err := postgres.New(r.ctx, postgres.Options{DSNs: []string{bare.Pooled(b.within(r, c), conversations)}})
 	r.check(err)
 	defer func() { r.check(e.Close()) }()
@@ -61,7 +70,8 @@ func (b *bench) engine(r *run, c *pgtest.Cluster) float64 {
 	r.check(err)
 	got, err := limits.Drive(r.ctx, e, refs, pick(b, 60, 25))
 	r.check(err)
-	return got.Rate
+	n := float64(len(got.Each))
+	return load.Result{Messages: int(n), Took: time.Duration(n / got.Rate * float64(time.Second))}
 }
 
 // holdAgent makes an agent that works, and takes the first term of its lease.

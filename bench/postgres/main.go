@@ -7,15 +7,14 @@
 // database is a cluster of its own, durable, unless a URL names one. Model time is
 // none: the offline driver answers.
 //
-// A message is five transactions of the runtime when nothing sends its reply on:
+// A message is four transactions of the runtime when nothing sends its reply on:
 //
 //	push    T0      event, key, head, agent due
-//	look            the holder is told that there is more (waits for no disk)
 //	open            what has no fate is read under the lease (writes nothing)
 //	claim   T1, T2  event in the conversation, key, turn, head (waits for no disk)
 //	end     T7, T8  answer's step, reply, key, delivery, turn, head; fate, ack, agent not due
 //
-// Each makes the rows that stand here. A bare message is the same five, with the same
+// Each makes the rows that stand here. A bare message is the same four, with the same
 // rows and locks and waiting for the disk where the runtime waits, each sent as one
 // batch by a writer that knows everything beforehand; every writer has an agent of its
 // own, so that none waits for another. It decides nothing, looks for nothing, hashes

@@ -1,16 +1,10 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/bench/limits"
 	"github.com/theclaw/agents/bench/load"
@@ -18,7 +12,6 @@ import (
 	"github.com/theclaw/agents/bench/postgres/quota"
 	"github.com/theclaw/agents/bench/table"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // bench is what is asked for, and the table that becomes of it.
@@ -160,116 +153,4 @@ func (b *bench) quota(r *run) {
 	for _, n := range [][2]int{{1, 1}, {2, 2}, {4, 4}} {
 		r.part(func(r *run) { b.throughput(r, c, n[0], n[1], how) })
 	}
-}
-
-// throughput drives conversations through registries and runners, and compares with
-// the bare messages and those of the engine just before.
-func (b *bench) throughput(r *run, c *pgtest.Cluster, registries, runners int, how string) {
-	b.say("%d registries, %d runners%s", registries, runners, how)
-	limit := b.yardsticks(r, c)
-	dsn := b.within(r, c)
-	s := newSite(r, b.agentd, dsn)
-	s.start("registry", registries)
-	s.start("runner", runners)
-	s.start("deliverer", 1)
-	conn := s.registry(-1)
-	for i := range talkers {
-		r.check(makeAgent(r.ctx, conn, agentName(registries, runners, i)))
-	}
-	warm := pick(b, 30, 12) // prepares the statements of each connection
-	per := pick(b, 120, 25)
-	if b.messages > 0 {
-		per = b.messages
-	}
-	drive := func(n int, tag string) load.Result {
-		var mu sync.Mutex
-		var out load.Result
-		var errs []error
-		var g sync.WaitGroup
-		begun := time.Now()
-		for i := range talkers {
-			g.Go(func() {
-				got, err := load.Run(r.ctx, conn, load.Plan{Agent: agentName(registries, runners, i), Conversations: conversations / talkers, Messages: n}, tag)
-				mu.Lock()
-				defer mu.Unlock()
-				errs, out.Messages, out.Reply = append(errs, err), out.Messages+got.Messages, append(out.Reply, got.Reply...)
-			})
-		}
-		g.Wait()
-		out.Took = time.Since(begun)
-		r.check(errors.Join(errs...))
-		slices.Sort(out.Reply)
-		return out
-	}
-	drive(warm, "warm")
-	before, logged, kept := b.used(s, c), written(r, dsn), stored(r, dsn)
-	got := drive(per, "load")
-	after := b.used(s, c)
-	account(r, dsn, agentName(registries, runners, 0), conversations*(per+warm))
-	b.table.Share(fmt.Sprintf("turns/s, %d registries, %d runners%s / engine (%.0f/s)", registries, runners, how, limit.engine), got.Rate(), limit.engine, .5)
-	b.table.Share(fmt.Sprintf("    the same / bare messages (%.0f/s)", limit.bare), got.Rate(), limit.bare, .5)
-	var cpu []string
-	for i := range after {
-		after[i] = (after[i] - before[i]) / time.Duration(got.Messages)
-		cpu = append(cpu, fmt.Sprint(after[i].Microseconds()))
-	}
-	if registries == 2 && runners == 2 && how == "" {
-		n := float64(got.Messages)
-		b.cost = cost{after[0], after[1], after[3], float64(written(r, dsn)-logged) / n, float64(stored(r, dsn)-kept) / n}
-	}
-	b.table.Figure("    p50 / p99; us by class; cores of PostgreSQL in use",
-		fmt.Sprintf("%s / %s; %s; %.2f", table.Short(load.Percentile(got.Reply, .5)), table.Short(load.Percentile(got.Reply, .99)), strings.Join(cpu, " / "),
-			after[3].Seconds()*got.Rate()))
-}
-
-// used is the processor time by class.
-func (b *bench) used(s *site, c *pgtest.Cluster) []time.Duration {
-	out := []time.Duration{s.cpu("registry"), s.cpu("runner"), s.cpu("deliverer"), served(c)}
-	return append(out, ours())
-}
-
-// served is the processor time of a server; that of somebody else is not ours to see.
-func served(c *pgtest.Cluster) time.Duration {
-	if c == nil {
-		return 0
-	}
-	return c.CPU()
-}
-
-// account counts what the database has of a load: as many replies as messages, and no
-// message without its fate. That they came in their order was seen on the way.
-func account(r *run, dsn, like string, want int) {
-	prefix := strings.TrimSuffix(like, "0") + "%"
-	c, err := pgx.Connect(r.ctx, dsn)
-	r.check(err)
-	defer func() { _ = c.Close(r.ctx) }()
-	var asked, replied, fates int
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { // the last fate follows its reply
-		r.check(c.QueryRow(r.ctx, `SELECT (SELECT count(*) FROM event WHERE agent_id LIKE $1 AND thread_id = 'inbox'),
-			(SELECT count(*) FROM event WHERE agent_id LIKE $1 AND thread_id <> 'inbox' AND source = 'self' AND type = 'message'),
-			(SELECT count(*) FROM fate WHERE agent_id LIKE $1 AND fate = 'replied')`, prefix).Scan(&asked, &replied, &fates))
-		if asked == want && replied == want && fates == want {
-			return
-		}
-		if time.Now().After(end) {
-			r.Fatalf("%d messages were sent: %d are in the inboxes, %d replies, %d fates", want, asked, replied, fates)
-		}
-	}
-}
-
-func agentName(registries, runners, i int) string {
-	return fmt.Sprintf("load-%d-%d-%d", registries, runners, i)
-}
-
-// makeAgent makes and starts one that answers by itself and sends nothing on.
-func makeAgent(ctx context.Context, conn grpc.ClientConnInterface, id string) error {
-	agents := registryv1.NewAgentServiceClient(conn)
-	if _, err := agents.CreateAgent(ctx, &registryv1.CreateAgentRequest{AgentId: id, Provider: "offline"}); err != nil {
-		return err
-	}
-	if _, err := agents.SetAgentConfig(ctx, &registryv1.SetAgentConfigRequest{AgentId: id, Key: "outbound", Value: "[]"}); err != nil {
-		return err
-	}
-	_, err := agents.StartAgent(ctx, &registryv1.StartAgentRequest{AgentId: id})
-	return err
 }

@@ -35,7 +35,6 @@ const (
 	dedupe  = "INSERT INTO dedupe(agent_id, thread_id, key, event_id, token) VALUES($1,$2,$3,$4,1)"
 	head    = "UPDATE thread SET head = $3, chain = $4, last_at = '2026-11-22T00:00:00.000000Z' WHERE agent_id = $1 AND thread_id = $2"
 	due     = "INSERT INTO due(agent_id) VALUES($1) ON CONFLICT DO NOTHING"
-	look    = "UPDATE due SET told = $2 WHERE agent_id = $1 AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'"
 	read    = "SELECT id, created_at, source, type, subtype, content FROM event WHERE agent_id = $1 AND thread_id = $2 AND id > $3 ORDER BY id LIMIT 64"
 	turn    = "INSERT INTO turn(agent_id, thread_id, key, inbox_id, state, crash_attempts, inbound_id, claimed_at, token) VALUES($1,$2,$3,$4,'claimed',1,$4,1,1)"
 	ended   = "UPDATE turn SET state = 'done', fate = 'replied', reply_id = $4, finished_at = 1 WHERE agent_id = $1 AND thread_id = $2 AND key = $3"
@@ -119,14 +118,11 @@ func (b *Writers) Unit(ctx context.Context, c *pgxpool.Conn, agent string, n int
 		do(dedupe, agent, inbox, fmt.Sprint("k", n), n), do(head, agent, inbox, n, b.sum), do(acked, agent, inbox, n))
 }
 
-// Message is the five transactions of a message; see the doc comment of the program.
+// Message is the four transactions of a message; see the doc comment of the program.
 func (b *Writers) Message(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error {
 	key := fmt.Sprintf("0123456789abcdef-%d", n)
 	first, second := 2*n-1, 2*n
 	if err := b.send(ctx, c, "BEGIN", do(hold, agent, inbox), do(event, agent, inbox, n, b.sum), do(dedupe, agent, inbox, "push:"+key, n), do(head, agent, inbox, n, b.sum), do(due, agent)); err != nil {
-		return err
-	}
-	if _, err := c.Exec(ctx, look, agent, n); err != nil {
 		return err
 	}
 	if err := b.send(ctx, c, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", do(leased, agent), do(shown, agent, inbox), do(read, agent, inbox, n-1)); err != nil {
