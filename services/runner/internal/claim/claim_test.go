@@ -186,6 +186,37 @@ func TestClaim(t *testing.T) {
 	})
 }
 
+// News of an agent that is held here is read at once; of one that is not, the question
+// is asked again under its id, for the answer that tells the lease.
+func TestNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{events: 1}
+		news := func(agents ...string) func() (*pb.AcquireDueLeaseResponse, error) {
+			return func() (*pb.AcquireDueLeaseResponse, error) {
+				time.Sleep(time.Second)
+				d.mu.Lock()
+				d.events++
+				d.mu.Unlock()
+				return &pb.AcquireDueLeaseResponse{News: agents}, nil
+			}
+		}
+		d.answers = []func() (*pb.AcquireDueLeaseResponse, error){due(7, true), news("a1"), news("a1", "a2"), due(5, false)}
+		worked := 0
+		_, stop := start(d, func(context.Context, claim.Lease, *pb.PendingEvent, turn.Slot) error { worked++; return nil })
+		for want := 1; want <= 3; want++ {
+			synctest.Wait()
+			if worked != want {
+				t.Errorf("after %d s: %d events of %d", want-1, worked, want)
+			}
+			time.Sleep(time.Second)
+		}
+		stop()
+		if r := d.requests; len(r) != 5 || r[2] != r[3] || len(slices.Compact(slices.Clone(r))) != 4 || d.gone()[0] != 5 {
+			t.Errorf("asked as %q, released %v", r, d.gone())
+		}
+	})
+}
+
 // A grant that took long to arrive is renewed before it is trusted.
 func TestOldGrant(t *testing.T) {
 	for _, lost := range []bool{false, true} {

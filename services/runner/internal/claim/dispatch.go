@@ -41,7 +41,7 @@ func (s *Set) dispatch(ctx context.Context) {
 		}
 		r, err := s.deps.Leases.AcquireDueLease(call, &registrypb.AcquireDueLeaseRequest{
 			Kind: registrypb.LeaseKind_LEASE_KIND_RUN, Holder: s.cfg.Holder, Address: s.cfg.Address, RequestId: request,
-			Ttl: durationpb.New(s.cfg.TTL), MaxNew: room, Wait: durationpb.New(poll),
+			Ttl: durationpb.New(s.cfg.TTL), MaxNew: room, Wait: durationpb.New(poll), News: true,
 		})
 		cut := err != nil && room == 0 && errors.Is(call.Err(), context.Canceled)
 		cancel()
@@ -56,10 +56,12 @@ func (s *Set) dispatch(ctx context.Context) {
 				s.due(due, sent)
 			}
 			s.giveWay(int(r.GetWaiting()))
-			request, sent = ulid.Make().String(), time.Now()
+			if s.news(r.GetNews()) {
+				request, sent = ulid.Make().String(), time.Now()
+			}
 		}
 		// An empty answer long before its time: the registry is ending.
-		early := err == nil && len(r.GetDue()) == 0 && time.Since(asked) < poll/2
+		early := err == nil && len(r.GetDue())+len(r.GetNews()) == 0 && time.Since(asked) < poll/2
 		if err == nil && !early {
 			wait = firstWait
 			continue
@@ -140,6 +142,22 @@ func (s *Set) due(w *registrypb.DueWork, sent time.Time) {
 		s.mu.Unlock() // nobody here works under it any more
 		s.wg.Go(func() { s.release(w.GetAgentId(), l.GetResource(), l.GetToken()) })
 	}
+}
+
+// news wakes the claims of agents, and answers whether all of them are held here: of one
+// that is not, a repeat of the question tells the lease.
+func (s *Set) news(agents []string) (all bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all = true
+	for _, id := range agents {
+		if c := s.claims[id]; c != nil {
+			c.poke()
+		} else if s.asking[id] == 0 { // RunBatch reads the inbox anyway
+			all = false
+		}
+	}
+	return all
 }
 
 // release gives a lease back. What cannot be given back ends by its ttl.

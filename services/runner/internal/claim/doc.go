@@ -3,9 +3,10 @@
 // every one of them back.
 //
 //	AcquireDueLease <--- long poll, one at a time, repeated under its id
-//	     | fresh                | held already
+//	     | fresh                | held already, or news of it
 //	     v                      v
-//	  claim: Keep, batch      poke the batch of that token; none: release
+//	  claim: Keep, batch      poke the batch of that token; none: release, and of
+//	     |                    news: ask again under the id, to be told the lease
 //	     |
 //	     +-- idle, yield, stop --> turns under way finish --> release
 //	     +-- others wait, and it is idle or had 32 events or 60 s --> the same

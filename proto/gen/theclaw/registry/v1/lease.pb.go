@@ -330,7 +330,9 @@ type AcquireDueLeaseRequest struct {
 	// max_new is the most new leases to grant; 0 answers only for held ones.
 	MaxNew int32 `protobuf:"varint,6,opt,name=max_new,json=maxNew,proto3" json:"max_new,omitempty"`
 	// wait is how long the call may wait for work; 0 means 25 s, the most 60 s.
-	Wait          *durationpb.Duration `protobuf:"bytes,7,opt,name=wait,proto3" json:"wait,omitempty"`
+	Wait *durationpb.Duration `protobuf:"bytes,7,opt,name=wait,proto3" json:"wait,omitempty"`
+	// news is set by a caller that reads news of the answer (kind run).
+	News          bool `protobuf:"varint,8,opt,name=news,proto3" json:"news,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -412,6 +414,13 @@ func (x *AcquireDueLeaseRequest) GetWait() *durationpb.Duration {
 		return x.Wait
 	}
 	return nil
+}
+
+func (x *AcquireDueLeaseRequest) GetNews() bool {
+	if x != nil {
+		return x.News
+	}
+	return false
 }
 
 // DueWork is a lease with the work that made it due.
@@ -503,7 +512,11 @@ type AcquireDueLeaseResponse struct {
 	Due []*DueWork `protobuf:"bytes,1,rep,name=due,proto3" json:"due,omitempty"`
 	// waiting is how many more agents have work and are held by nobody, and were not
 	// granted because max_new was reached. Who is full gives way to them.
-	Waiting       int32 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting int32 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// news names agents that have work and whose lease the caller is believed to hold, with
+	// nothing looked up: who does not hold it asks again under the same request_id, and is
+	// answered with due work. Empty unless asked for.
+	News          []string `protobuf:"bytes,3,rep,name=news,proto3" json:"news,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -550,6 +563,13 @@ func (x *AcquireDueLeaseResponse) GetWaiting() int32 {
 		return x.Waiting
 	}
 	return 0
+}
+
+func (x *AcquireDueLeaseResponse) GetNews() []string {
+	if x != nil {
+		return x.News
+	}
+	return nil
 }
 
 // RenewLeaseRequest extends a lease.
@@ -1149,7 +1169,7 @@ const file_theclaw_registry_v1_lease_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\trequestId\x12+\n" +
 	"\x03ttl\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"H\n" +
 	"\x14AcquireLeaseResponse\x120\n" +
-	"\x05lease\x18\x01 \x01(\v2\x1a.theclaw.registry.v1.LeaseR\x05lease\"\xcc\x02\n" +
+	"\x05lease\x18\x01 \x01(\v2\x1a.theclaw.registry.v1.LeaseR\x05lease\"\xe0\x02\n" +
 	"\x16AcquireDueLeaseRequest\x12>\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1e.theclaw.registry.v1.LeaseKindB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12\"\n" +
@@ -1162,17 +1182,19 @@ const file_theclaw_registry_v1_lease_proto_rawDesc = "" +
 	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12#\n" +
 	"\amax_new\x18\x06 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x80\x02(\x00R\x06maxNew\x12-\n" +
-	"\x04wait\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xa4\x01\n" +
+	"\x04wait\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x12\n" +
+	"\x04news\x18\b \x01(\bR\x04news\"\xa4\x01\n" +
 	"\aDueWork\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x120\n" +
 	"\x05lease\x18\x02 \x01(\v2\x1a.theclaw.registry.v1.LeaseR\x05lease\x12\x17\n" +
 	"\ahead_id\x18\x03 \x01(\x03R\x06headId\x12\x1d\n" +
 	"\n" +
 	"thread_ids\x18\x04 \x03(\tR\tthreadIds\x12\x14\n" +
-	"\x05fresh\x18\x05 \x01(\bR\x05fresh\"c\n" +
+	"\x05fresh\x18\x05 \x01(\bR\x05fresh\"w\n" +
 	"\x17AcquireDueLeaseResponse\x12.\n" +
 	"\x03due\x18\x01 \x03(\v2\x1c.theclaw.registry.v1.DueWorkR\x03due\x12\x18\n" +
-	"\awaiting\x18\x02 \x01(\x05R\awaiting\"u\n" +
+	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12\x12\n" +
+	"\x04news\x18\x03 \x03(\tR\x04news\"u\n" +
 	"\x11RenewLeaseRequest\x12&\n" +
 	"\bresource\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\bresource\x12\x14\n" +
