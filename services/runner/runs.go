@@ -24,6 +24,9 @@ const (
 	slice = 25 * time.Second
 	// abortWait bounds an abort; a run that cannot end now ends when it can.
 	abortWait = 30 * time.Second
+	// abortLook bounds the question whether a run is over already: it is ended all the same
+	// when nobody can say.
+	abortLook = 2 * time.Second
 )
 
 // RunBatch works to the inbox head of now, in a claim of its own or in the one
@@ -121,7 +124,9 @@ func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (
 	defer cancel()
 	strike, settled := s.underway.abort(key)
 	defer settled()
-	t, err := s.account(ctx, id, key, 0)
+	look, done := context.WithTimeout(ctx, abortLook)
+	t, err := s.account(look, id, key, 0)
+	done()
 	if t.GetState() == registrypb.TurnState_TURN_STATE_DONE { // known a moment before it is not at work any more
 		return nil, wording.Ended(key)
 	}
