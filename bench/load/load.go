@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -48,44 +49,93 @@ func Percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[min(int(p*float64(len(sorted))), len(sorted)-1)]
 }
 
+// Add joins what came of another load, at the same time or after; Took is the sum.
+func (r *Result) Add(o Result) {
+	r.Messages, r.Took = r.Messages+o.Messages, r.Took+o.Took
+	for _, of := range [][2]*[]time.Duration{{&r.Push, &o.Push}, {&r.Reply, &o.Reply}, {&r.Whole, &o.Whole}} {
+		*of[0] = append(*of[0], *of[1]...)
+		slices.Sort(*of[0])
+	}
+}
+
 // Run drives the plan. Each run uses peers of its own, named by tag.
 func Run(ctx context.Context, conn grpc.ClientConnInterface, p Plan, tag string) (Result, error) {
-	var mu sync.Mutex
-	out := Result{Messages: p.Conversations * p.Messages}
-	var first error
 	start := time.Now()
-	var g sync.WaitGroup
-	for c := range p.Conversations {
-		g.Go(func() {
-			push, reply, err := converse(ctx, conn, p, fmt.Sprintf("%s%d", tag, c))
-			mu.Lock()
-			defer mu.Unlock()
-			out.Push, out.Reply = append(out.Push, push...), append(out.Reply, reply...)
-			for i := range reply {
-				out.Whole = append(out.Whole, push[i]+reply[i])
-			}
-			if err != nil && first == nil {
-				first = err
-			}
-		})
+	t, err := Open(ctx, conn, p, tag)
+	if err != nil {
+		return Result{}, err
 	}
-	g.Wait()
+	defer t.Close()
+	out, err := t.Drive(ctx, p.Messages)
+	out.Took = time.Since(start)
+	return out, err
+}
+
+// Talks are conversations that are open, so that they can be driven again and again.
+type Talks struct {
+	list  []*talk
+	bytes int
+}
+
+// Open begins the conversations of a plan with peers of their own, named by tag.
+func Open(ctx context.Context, conn grpc.ClientConnInterface, p Plan, tag string) (*Talks, error) {
+	t := &Talks{list: make([]*talk, p.Conversations), bytes: p.Bytes}
+	err := t.each(func(c int) (err error) {
+		t.list[c], err = begin(ctx, conn, p.Agent, fmt.Sprintf("%s%d", tag, c))
+		return err
+	})
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// Close ends them.
+func (t *Talks) Close() {
+	for _, one := range t.list {
+		if one != nil {
+			one.end()
+		}
+	}
+}
+
+// Drive sends so many messages in each of them.
+func (t *Talks) Drive(ctx context.Context, messages int) (Result, error) {
+	var mu sync.Mutex
+	out := Result{Messages: len(t.list) * messages}
+	start := time.Now()
+	err := t.each(func(c int) error {
+		push, reply, err := t.list[c].converse(ctx, messages, t.bytes)
+		mu.Lock()
+		defer mu.Unlock()
+		out.Push, out.Reply = append(out.Push, push...), append(out.Reply, reply...)
+		for i := range reply {
+			out.Whole = append(out.Whole, push[i]+reply[i])
+		}
+		return err
+	})
 	out.Took = time.Since(start)
 	slices.Sort(out.Push)
 	slices.Sort(out.Reply)
 	slices.Sort(out.Whole)
-	return out, first
+	return out, err
 }
 
-func converse(ctx context.Context, conn grpc.ClientConnInterface, p Plan, peer string) (push, reply []time.Duration, err error) {
-	t, err := begin(ctx, conn, p.Agent, peer)
-	if err != nil {
-		return nil, nil, err
+// each does something for all of them at once, and answers the first error.
+func (t *Talks) each(do func(c int) error) error {
+	var g errgroup.Group
+	for c := range t.list {
+		g.Go(func() error { return do(c) })
 	}
-	defer t.end()
-	for i := range p.Messages {
-		sent := time.Now()
-		acked, err := t.say(ctx, i, p.Bytes)
+	return g.Wait()
+}
+
+func (t *talk) converse(ctx context.Context, messages, size int) (push, reply []time.Duration, err error) {
+	for range messages {
+		i, sent := t.said, time.Now()
+		t.said++
+		acked, err := t.say(ctx, i, size)
 		if err != nil {
 			return push, reply, err
 		}
@@ -103,6 +153,7 @@ type talk struct {
 	watch       grpc.ServerStreamingClient[registryv1.WatchEventsResponse]
 	agent, peer string
 	asked       string
+	said        int // messages
 	end         context.CancelFunc
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +14,35 @@ import (
 type cost struct {
 	registry, runner, database time.Duration // of a processor
 	logged, kept               float64       // bytes: of the write-ahead log; of tables and indexes
+}
+
+// usage is what was taken until some moment: time of a processor by class, and bytes.
+type usage struct {
+	cpu          [5]time.Duration // registries, runners, deliverer, PostgreSQL, client
+	logged, kept int64
+}
+
+// add adds what was taken between two moments.
+func (u *usage) add(from, to usage) {
+	for i := range u.cpu {
+		u.cpu[i] += to.cpu[i] - from.cpu[i]
+	}
+	u.logged, u.kept = u.logged+to.logged-from.logged, u.kept+to.kept-from.kept
+}
+
+// of is what one of n messages takes.
+func (u usage) of(n int) cost {
+	each := time.Duration(n)
+	return cost{u.cpu[0] / each, u.cpu[1] / each, u.cpu[3] / each, float64(u.logged) / float64(n), float64(u.kept) / float64(n)}
+}
+
+// classes tells the time of a processor that one of n messages takes, in us.
+func (u usage) classes(n int) string {
+	var out []string
+	for _, d := range u.cpu {
+		out = append(out, fmt.Sprint((d / time.Duration(n)).Microseconds()))
+	}
+	return strings.Join(out, " / ")
 }
 
 // tell puts the arithmetic of docs/scaling.md into the table.

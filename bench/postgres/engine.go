@@ -19,28 +19,50 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 )
 
-// yardstick is what the services are compared with, measured where they run just before
-// them and just after: a machine is not as fast all the time.
-type yardstick struct{ bare, engine []load.Result }
-
-// take measures it once more.
-func (y *yardstick) take(b *bench, r *run, c *pgtest.Cluster) {
-	r.part(func(r *run) {
-		w := b.writers(r, b.within(r, c), conversations)
-		got, err := w.Drive(r.ctx, conversations, "on", pick(b, 2*time.Second, 700*time.Millisecond), w.Message)
-		r.check(err)
-		y.bare = append(y.bare, got)
-	})
-	r.part(func(r *run) { y.engine = append(y.engine, b.engine(r, c)) })
+// yardstick is what the services are compared with.
+type yardstick struct {
+	writers *bare.Writers
+	engine  *postgres.Engine
+	refs    []store.Ref // the conversations of the engine
 }
 
-// rate is that of all together.
-func rate(list []load.Result) float64 {
-	var sum load.Result
-	for _, l := range list {
-		sum.Messages, sum.Took = sum.Messages+l.Messages, sum.Took+l.Took
+// yardstick makes them ready, each in a database of its own.
+func (b *bench) yardstick(r *run, c *pgtest.Cluster) *yardstick {
+	y := &yardstick{writers: b.writers(r, b.within(r, c), conversations)}
+	e, err := postgres.New(r.ctx, postgres.Options{DSNs: []string{bare.Pooled(b.within(r, c), conversations)}})
+	r.check(err)
+	r.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			r.Error(err)
+		}
+	})
+	y.engine = e
+	run := "engine-" + strings.ToLower(rand.Text()) + "-" // a database of somebody's has those of other runs
+	for i := range talkers {
+		id := fmt.Sprint(run, i)
+		r.check(holdAgent(r.ctx, e, id))
+		for j := range conversations / talkers {
+			y.refs = append(y.refs, store.Ref{Agent: id, Thread: fmt.Sprintf("threads/peers/c%d", j)})
+		}
 	}
-	return sum.Rate()
+	y.messages(r, pick(b, 30, 12)) // prepares the statements of each connection
+	return y
+}
+
+// bare measures bare messages for a while.
+func (y *yardstick) bare(r *run, lasts time.Duration) load.Result {
+	got, err := y.writers.Drive(r.ctx, conversations, "on", lasts, y.writers.Message)
+	r.check(err)
+	return got
+}
+
+// messages measures those of as many conversations and agents as the services are to
+// have, by the storage engine itself.
+func (y *yardstick) messages(r *run, each int) load.Result {
+	got, err := limits.Drive(r.ctx, y.engine, y.refs, each)
+	r.check(err)
+	n := float64(len(got.Each))
+	return load.Result{Messages: int(n), Took: time.Duration(n / got.Rate * float64(time.Second))}
 }
 
 // within answers the URL of an empty database of a cluster, or of somebody else's.
@@ -49,29 +71,6 @@ func (b *bench) within(r *run, c *pgtest.Cluster) string {
 		return b.dsn
 	}
 	return c.Database(r)
-}
-
-// engine measures the messages of as many conversations and agents as the services are
-// to have, by the storage engine itself.
-func (b *bench) engine(r *run, c *pgtest.Cluster) load.Result {
-	e, err := postgres.New(r.ctx, postgres.Options{DSNs: []string{bare.Pooled(b.within(r, c), conversations)}})
-	r.check(err)
-	defer func() { r.check(e.Close()) }()
-	var refs []store.Ref
-	run := "engine-" + strings.ToLower(rand.Text()) + "-" // a database of somebody's has those of other runs
-	for i := range talkers {
-		id := fmt.Sprint(run, i)
-		r.check(holdAgent(r.ctx, e, id))
-		for j := range conversations / talkers {
-			refs = append(refs, store.Ref{Agent: id, Thread: fmt.Sprintf("threads/peers/c%d", j)})
-		}
-	}
-	_, err = limits.Drive(r.ctx, e, refs, pick(b, 30, 12)) // prepares the statements of each connection
-	r.check(err)
-	got, err := limits.Drive(r.ctx, e, refs, pick(b, 60, 25))
-	r.check(err)
-	n := float64(len(got.Each))
-	return load.Result{Messages: int(n), Took: time.Duration(n / got.Rate * float64(time.Second))}
 }
 
 // holdAgent makes an agent that works, and takes the first term of its lease.

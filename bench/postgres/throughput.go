@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,88 +17,89 @@ import (
 )
 
 // throughput compares what registries and runners do with the bare messages and those
-// of the engine, each measured just before and just after.
+// of the engine. A machine is not as fast all the time, so they take turns, and each
+// rate is that of all its turns.
 func (b *bench) throughput(r *run, c *pgtest.Cluster, registries, runners int, how string) {
 	b.say("%d registries, %d runners%s", registries, runners, how)
-	var y yardstick
-	var got driven
-	y.take(b, r, c)
-	r.part(func(r *run) { got = b.drive(r, c, registries, runners) })
-	y.take(b, r, c)
-	bare, engine := rate(y.bare), rate(y.engine)
-	b.table.Share(fmt.Sprintf("turns/s, %d registries, %d runners%s / engine (%.0f/s)", registries, runners, how, engine), got.Rate(), engine, .5)
-	b.table.Share(fmt.Sprintf("    the same / bare messages (%.0f/s)", bare), got.Rate(), bare, .5)
-	var cpu []string
-	for _, d := range got.cpu {
-		cpu = append(cpu, fmt.Sprint(d.Microseconds()))
+	y, s := b.yardstick(r, c), b.services(r, c, registries, runners)
+	per := pick(b, 40, 15)
+	if b.messages > 0 {
+		per = b.messages
 	}
+	var bare, engine, got load.Result
+	var took usage
+	for range pick(b, 4, 2) {
+		bare.Add(y.bare(r, pick(b, 600*time.Millisecond, 300*time.Millisecond)))
+		engine.Add(y.messages(r, per))
+		before := s.used(r)
+		got.Add(s.talk(r, per))
+		took.add(before, s.used(r))
+	}
+	s.account(r)
+	b.table.Share(fmt.Sprintf("turns/s, %d registries, %d runners%s / engine (%.0f/s)", registries, runners, how, engine.Rate()), got.Rate(), engine.Rate(), .5)
+	b.table.Share(fmt.Sprintf("    the same / bare messages (%.0f/s)", bare.Rate()), got.Rate(), bare.Rate(), .5)
+	cost := took.of(got.Messages)
 	if registries == 2 && runners == 2 && how == "" {
-		b.cost = got.cost
+		b.cost = cost
 	}
 	b.table.Figure("    p50 / p99; us by class; cores of PostgreSQL in use",
-		fmt.Sprintf("%s / %s; %s; %.2f", table.Short(load.Percentile(got.Reply, .5)), table.Short(load.Percentile(got.Reply, .99)), strings.Join(cpu, " / "),
-			got.cpu[3].Seconds()*got.Rate()))
+		fmt.Sprintf("%s / %s; %s; %.2f", table.Short(load.Percentile(got.Reply, .5)), table.Short(load.Percentile(got.Reply, .99)), took.classes(got.Messages),
+			cost.database.Seconds()*got.Rate()))
 }
 
-// driven is what became of a load, and what a message of it took.
-type driven struct {
-	load.Result
-	cost
-	cpu []time.Duration // by class
+// services are registries, runners and a deliverer, and the conversations through them.
+type services struct {
+	*site
+	cluster *pgtest.Cluster
+	agents  string // begins their names
+	talks   []*load.Talks
+	sent    int
 }
 
-// drive puts conversations through registries and runners of its own.
-func (b *bench) drive(r *run, c *pgtest.Cluster, registries, runners int) driven {
-	dsn := b.within(r, c)
-	s := newSite(r, b.agentd, dsn)
+// services starts them; each connection has prepared its statements then.
+func (b *bench) services(r *run, c *pgtest.Cluster, registries, runners int) *services {
+	s := &services{site: newSite(r, b.agentd, b.within(r, c)), cluster: c, agents: fmt.Sprintf("load-%d-%d-", registries, runners)}
 	s.start("registry", registries)
 	s.start("runner", runners)
 	s.start("deliverer", 1)
 	conn := s.registry(-1)
 	for i := range talkers {
-		r.check(makeAgent(r.ctx, conn, agentName(registries, runners, i)))
+		id := fmt.Sprint(s.agents, i)
+		r.check(makeAgent(r.ctx, conn, id))
+		t, err := load.Open(r.ctx, conn, load.Plan{Agent: id, Conversations: conversations / talkers}, "load")
+		r.check(err)
+		r.Cleanup(t.Close)
+		s.talks = append(s.talks, t)
 	}
-	warm := pick(b, 30, 12) // prepares the statements of each connection
-	per := pick(b, 120, 25)
-	if b.messages > 0 {
-		per = b.messages
+	s.talk(r, pick(b, 30, 12))
+	return s
+}
+
+// talk sends so many messages in each conversation.
+func (s *services) talk(r *run, messages int) (out load.Result) {
+	s.sent += messages * conversations
+	results, errs := make([]load.Result, talkers), make([]error, talkers)
+	begun := time.Now()
+	var g sync.WaitGroup
+	for i, t := range s.talks {
+		g.Go(func() { results[i], errs[i] = t.Drive(r.ctx, messages) })
 	}
-	talk := func(n int, tag string) load.Result {
-		var mu sync.Mutex
-		var out load.Result
-		var errs []error
-		var g sync.WaitGroup
-		begun := time.Now()
-		for i := range talkers {
-			g.Go(func() {
-				got, err := load.Run(r.ctx, conn, load.Plan{Agent: agentName(registries, runners, i), Conversations: conversations / talkers, Messages: n}, tag)
-				mu.Lock()
-				defer mu.Unlock()
-				errs, out.Messages, out.Reply = append(errs, err), out.Messages+got.Messages, append(out.Reply, got.Reply...)
-			})
-		}
-		g.Wait()
-		out.Took = time.Since(begun)
-		r.check(errors.Join(errs...))
-		slices.Sort(out.Reply)
-		return out
+	g.Wait()
+	took := time.Since(begun)
+	r.check(errors.Join(errs...))
+	for _, one := range results {
+		out.Add(one)
 	}
-	talk(warm, "warm")
-	before, logged, kept := b.used(s, c), written(r, dsn), stored(r, dsn)
-	out := driven{Result: talk(per, "load")}
-	for i, d := range b.used(s, c) {
-		out.cpu = append(out.cpu, (d-before[i])/time.Duration(out.Messages))
-	}
-	account(r, dsn, agentName(registries, runners, 0), conversations*(per+warm))
-	n := float64(out.Messages)
-	out.cost = cost{out.cpu[0], out.cpu[1], out.cpu[3], float64(written(r, dsn)-logged) / n, float64(stored(r, dsn)-kept) / n}
+	out.Took = took
 	return out
 }
 
-// used is the processor time by class.
-func (b *bench) used(s *site, c *pgtest.Cluster) []time.Duration {
-	out := []time.Duration{s.cpu("registry"), s.cpu("runner"), s.cpu("deliverer"), served(c)}
-	return append(out, ours())
+// used is what was taken so far.
+func (s *services) used(r *run) usage {
+	return usage{
+		[...]time.Duration{s.cpu("registry"), s.cpu("runner"), s.cpu("deliverer"), served(s.cluster), ours()},
+		written(r, s.dsn), stored(r, s.dsn),
+	}
 }
 
 // served is the processor time of a server; that of somebody else is not ours to see.
@@ -113,27 +112,22 @@ func served(c *pgtest.Cluster) time.Duration {
 
 // account counts what the database has of a load: as many replies as messages, and no
 // message without its fate. That they came in their order was seen on the way.
-func account(r *run, dsn, like string, want int) {
-	prefix := strings.TrimSuffix(like, "0") + "%"
-	c, err := pgx.Connect(r.ctx, dsn)
+func (s *services) account(r *run) {
+	c, err := pgx.Connect(r.ctx, s.dsn)
 	r.check(err)
 	defer func() { _ = c.Close(r.ctx) }()
 	var asked, replied, fates int
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { // the last fate follows its reply
 		r.check(c.QueryRow(r.ctx, `SELECT (SELECT count(*) FROM event WHERE agent_id LIKE $1 AND thread_id = 'inbox'),
 			(SELECT count(*) FROM event WHERE agent_id LIKE $1 AND thread_id <> 'inbox' AND source = 'self' AND type = 'message'),
-			(SELECT count(*) FROM fate WHERE agent_id LIKE $1 AND fate = 'replied')`, prefix).Scan(&asked, &replied, &fates))
-		if asked == want && replied == want && fates == want {
+			(SELECT count(*) FROM fate WHERE agent_id LIKE $1 AND fate = 'replied')`, s.agents+"%").Scan(&asked, &replied, &fates))
+		if asked == s.sent && replied == s.sent && fates == s.sent {
 			return
 		}
 		if time.Now().After(end) {
-			r.Fatalf("%d messages were sent: %d are in the inboxes, %d replies, %d fates", want, asked, replied, fates)
+			r.Fatalf("%d messages were sent: %d are in the inboxes, %d replies, %d fates", s.sent, asked, replied, fates)
 		}
 	}
-}
-
-func agentName(registries, runners, i int) string {
-	return fmt.Sprintf("load-%d-%d-%d", registries, runners, i)
 }
 
 // makeAgent makes and starts one that answers by itself and sends nothing on.
