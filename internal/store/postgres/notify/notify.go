@@ -39,6 +39,7 @@ const (
 	Inbox     Kind = 'i' // agent: its inbox has new events
 	Held      Kind = 'h' // agent and holder, a blank between: the same while the holder has its lease
 	Heard     Kind = 'H' // agent and holder: the same, and the holder was told already, as it looks
+	Read      Kind = 'r' // agent: the same, and its holder reads it already
 	Thread    Kind = 't' // agent/thread: the same of another thread
 	Work      Kind = 'w' // agent: it may be free, or shall work
 	Replies   Kind = 'o' // agent: it has replies to send
@@ -51,7 +52,7 @@ const (
 )
 
 // mayWait tells of a kind that nobody's work begins with.
-func (k Kind) mayWait() bool { return k == Thread || k == Fate || k == Heard }
+func (k Kind) mayWait() bool { return k == Thread || k == Fate || k == Heard || k == Read }
 
 // Item is one thing that changed.
 type Item struct {

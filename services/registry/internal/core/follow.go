@@ -9,8 +9,8 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/directory"
 )
 
-// maxFollow bounds the wait of a batch for events.
-const maxFollow = 30 * time.Second
+// MaxFollow bounds the wait of a batch for events.
+const MaxFollow = 30 * time.Second
 
 // pushed notes the head of an inbox and makes the agent due, unless a batch waits for
 // what is new: it is woken, and marks the agent itself when it leaves before it has
@@ -45,7 +45,7 @@ func (c *Core) Follow(a *directory.Agent) (leave func(read int64)) {
 // News waits until the inbox of an agent has an event after one, as far as is known
 // here; false when none came.
 func (c *Core) News(ctx context.Context, a *directory.Agent, after int64, wait time.Duration) (bool, error) {
-	timeout := time.NewTimer(min(wait, maxFollow))
+	timeout := time.NewTimer(min(wait, MaxFollow))
 	defer timeout.Stop()
 	for {
 		woken, done := c.Events.Wait(store.Inbox(a.ID)) // before the look, so that nothing is missed

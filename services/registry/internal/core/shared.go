@@ -35,6 +35,8 @@ type Shared struct {
 	Story *story.Book
 	// Runs and Deliveries say where there may be work.
 	Runs, Deliveries dispatch.Hints
+	// Follows are those who read the inbox of their agent here as it comes.
+	Follows dispatch.Follows
 	// Lapsed is told of a holder that let a lease run out, as another registry saw. It
 	// is set before Run.
 	Lapsed func(holder string)
@@ -97,6 +99,10 @@ func (s *Shared) committed(c store.Commit) {
 	r := c.Ref
 	switch {
 	case r.IsInbox() && c.Holder != "":
+		if s.Follows.Mark(r.Agent, c.Holder) {
+			s.Tell(notify.Item{Kind: notify.Read, Name: r.Agent})
+			return
+		}
 		kind := notify.Held
 		if s.Runs.MarkFor(c.Holder, r.Agent) {
 			kind = notify.Heard
@@ -130,6 +136,8 @@ func (s *Shared) told(items []notify.Item) {
 		switch i.Kind {
 		case notify.Inbox:
 			s.Runs.Mark(i.Name)
+			s.c.Events.Wake(store.Inbox(i.Name))
+		case notify.Read:
 			s.c.Events.Wake(store.Inbox(i.Name))
 		case notify.Held, notify.Heard:
 			if agent, holder, ok := strings.Cut(i.Name, " "); ok {

@@ -3,11 +3,15 @@ package turnapi
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -18,24 +22,59 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 		return nil, err
 	}
 	s.AppendLog(a.ID, req.GetLogs())
-	read := req.GetAfterId()
 	wait := req.GetWait().AsDuration()
-	if wait > 0 && s.Shared != nil {
-		// With other registries beside this one, what is new is not known here alone:
-		// who has work tells it, and nothing is looked for here.
-		return &registryv1.OpenBatchResponse{HeadId: read, ScannedId: read}, nil
+	if wait <= 0 {
+		return s.open(ctx, a, fence, set, req)
 	}
-	if wait > 0 {
-		leave := s.Follow(a)
-		defer func() { leave(read) }()
-		if news, err := s.News(ctx, a, read, wait); err != nil || !news {
-			return &registryv1.OpenBatchResponse{HeadId: read, ScannedId: read}, err
-		}
-		if set, err = a.Settings(s.Home); err != nil {
+	if s.Shared != nil {
+		return s.follow(ctx, a, fence, req)
+	}
+	read := req.GetAfterId()
+	leave := s.Follow(a)
+	defer func() { leave(read) }()
+	if news, err := s.News(ctx, a, read, wait); err != nil || !news {
+		return nothing(req), err
+	}
+	if set, err = a.Settings(s.Home); err != nil {
+		core.Trouble(a, err)
+		return nil, err
+	}
+	out, err := s.open(ctx, a, fence, set, req)
+	read = max(read, out.GetScannedId())
+	return out, err
+}
+
+// nothing answers that nothing came.
+func nothing(req *registryv1.OpenBatchRequest) *registryv1.OpenBatchResponse {
+	return &registryv1.OpenBatchResponse{HeadId: req.GetAfterId(), ScannedId: req.GetAfterId()}
+}
+
+// follow is OpenBatch that waits where other registries are beside this one.
+func (s *Service) follow(ctx context.Context, a *directory.Agent, fence store.Fence, req *registryv1.OpenBatchRequest) (*registryv1.OpenBatchResponse, error) {
+	out := nothing(req)
+	_, _, holder, _ := rpc.FenceFrom(ctx)
+	question, wait := fmt.Sprint(fence.Token, " ", req.GetAfterId()), min(req.GetWait().AsDuration(), core.MaxFollow)
+	err := s.Shared.Follows.Read(ctx, rpc.Draining(ctx), a.ID, holder, question, wait, func() (bool, error) {
+		set, err := s.Agents.Settings(ctx, a)
+		if err != nil {
 			core.Trouble(a, err)
-			return nil, err
+			return false, err
 		}
+		r, err := s.open(ctx, a, fence, set, req)
+		if err != nil || !r.GetMore() && r.GetScannedId() <= req.GetAfterId() && len(r.GetEvents()) == 0 {
+			return false, err
+		}
+		out = r
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return out, nil
+}
+
+// open reads now.
+func (s *Service) open(ctx context.Context, a *directory.Agent, fence store.Fence, set *agentdir.Agent, req *registryv1.OpenBatchRequest) (*registryv1.OpenBatchResponse, error) {
 	if s.Shared == nil && !a.Started() || a.Damaged() {
 		return &registryv1.OpenBatchResponse{}, nil
 	}
@@ -51,7 +90,6 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 	if s.Shared == nil {
 		a.Pushed(b.Head)
 	}
-	read = b.Scanned
 	if b.Settled > 0 {
 		s.settled(a, b.Acked)
 	}

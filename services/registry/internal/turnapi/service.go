@@ -10,9 +10,12 @@
 package turnapi
 
 import (
+	"context"
+
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/memory"
+	"github.com/theclaw/agents/services/registry/internal/usage"
 )
 
 // Service is the edge. The zero value is not usable; see New.
@@ -21,9 +24,15 @@ type Service struct {
 	*core.Core
 	bootID string
 	files  *memory.Files
+	used   usage.Journals
 }
 
 // New makes the edge; bootID names this boot of this machine, see agentd.
 func New(c *core.Core, bootID string) *Service {
-	return &Service{Core: c, bootID: bootID, files: &memory.Files{Core: c}}
+	return &Service{Core: c, bootID: bootID, files: &memory.Files{Core: c}, used: usage.Journals{Core: c}}
+}
+
+// SumUsage adds up the answers in an agent's threads, a page of threads a call.
+func (s *Service) SumUsage(ctx context.Context, req *registryv1.SumUsageRequest) (*registryv1.SumUsageResponse, error) {
+	return s.used.Sum(ctx, req)
 }

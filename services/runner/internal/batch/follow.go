@@ -21,8 +21,8 @@ type follow struct {
 	// refused: the last call failed, or was answered at once with nothing. Until it is
 	// read as ever, the dispatch tells of new events, as it does of the first.
 	refused bool
-	// until is when it is tried again where it was answered at once with nothing: a
-	// registry beside others does not wait, and one that drains soon has a successor.
+	// until is when it is tried again where it was answered at once with nothing: one
+	// that drains soon has a successor.
 	until time.Time
 }
 
