@@ -54,6 +54,7 @@ func (w *watched) take(i *runnerv1.StreamRunResponse) {
 	switch {
 	case i.GetStream() == runnerv1.RunStream_RUN_STREAM_ASSISTANT:
 		w.text += i.GetText()
+	case i.GetStream() != runnerv1.RunStream_RUN_STREAM_LIFECYCLE: // a compaction has an end too
 	case i.GetPhase() == "restart":
 		w.text = ""
 		w.moved++
