@@ -1,6 +1,7 @@
 // Package agents_test holds the tests of the house itself: which room may know
 // which, what may be said in each, what every room must have (layers_test.go),
-// and that the pages tell the truth (docs_test.go).
+// that the pages tell the truth (docs_test.go), and that what is kept is source
+// (source_test.go).
 //
 // They parse the source in this process. A test that ran `go list` would be
 // answered from the test cache after a change; one that opens the files is not.
