@@ -4,8 +4,8 @@
 //	Tell (after a commit here) --> pending, each item once --one NOTIFY--> the others
 //	LISTEN, one connection of its own ------------------------------------> On(items)
 //
-// A sender goroutine sends what has gathered while it sent the last and rested from it:
-// with little to do a change leaves at once, with much each NOTIFY carries many. What only those who look on
+// A sender goroutine sends what has gathered while it sent the last: with little to do
+// a change leaves at once, with much each NOTIFY carries many. What only those who look on
 // from another registry wait for leaves with the next, or after some milliseconds: each
 // NOTIFY wakes every registry, and those near an agent know already. The sender runs
 // outside of every transaction that does work, because committing a NOTIFY takes a lock
@@ -67,11 +67,7 @@ const (
 	maxPending = 100_000 // then the others look by themselves
 	// gather is how long what may wait waits for company: not seen by who reads along, and
 	// long beside the pause between two changes where there is much to do.
-	gather = 10 * time.Millisecond
-	// A sender rests as many times as long as a NOTIFY took, at most maxRest: what the
-	// others do for it at the same time is more than what it does itself.
-	restTimes = 4
-	maxRest   = 20 * time.Millisecond
+	gather    = 25 * time.Millisecond
 	firstWait = 50 * time.Millisecond
 	lastWait  = 2 * time.Second
 	patience  = 10 * time.Second
@@ -155,14 +151,12 @@ func (b *Bus) send(ctx context.Context) {
 		case <-b.wake:
 			b.company(ctx)
 		}
-		began := time.Now()
 		for _, text := range b.payloads() {
 			if err := b.say(ctx, text); err != nil && ctx.Err() == nil {
 				b.log.Warn("other registries are not told of changes", "error", err) // they look by themselves
 				break
 			}
 		}
-		_ = pause.For(ctx, min(restTimes*time.Since(began), maxRest))
 	}
 }
 
