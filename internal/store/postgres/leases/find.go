@@ -45,8 +45,8 @@ type Found struct {
 // maxFound is the most agents of one answer.
 const maxFound = 256
 
-// Find answers what there is to do for a worker: of agents whose lease it has, what no
-// look at everything has told it of, and new leases up to MaxNew. Waiting is how many more it could have.
+// Find answers what there is to do for a worker: of agents whose lease it has, what it
+// was not told of, and new leases up to MaxNew. Waiting is how many more it could have.
 func (t *Table) Find(ctx context.Context, a Ask) (found []Found, waiting int, err error) {
 	if a.TTL == 0 {
 		a.TTL = lease.DefaultTTL
@@ -112,7 +112,7 @@ func find(ctx context.Context, pool *pgxpool.Pool, a Ask) (found []Found, waitin
 			return nil
 		})
 	}
-	own, fresh, more := [2]string{toldRun, ownRun}, newRun, moreRun
+	own, fresh, more := ownRun, newRun, moreRun
 	if a.Deliver {
 		own, fresh, more = ownDeliver, newDeliver, moreDeliver
 	}
@@ -161,19 +161,11 @@ const (
 )
 
 var (
-	// toldRun writes what it tells of, for it is asked again about everything.
-	toldRun = `UPDATE due d SET told = t.head FROM lease l, thread t
-		WHERE l.holder = $1 AND ` + live + ` AND l.resource = 'agent/' || l.agent_id
+	ownRun = forms(`UPDATE due d SET told = t.head FROM {from}lease l, thread t
+		WHERE {which}l.holder = $1 AND `+live+` AND l.resource = 'agent/' || l.agent_id
 		AND d.agent_id = l.agent_id AND t.agent_id = l.agent_id AND t.thread_id = 'inbox'
-		AND (t.head > d.told OR l.request_id = $2 || '/' || l.agent_id) AND ` + lazily + `
-		RETURNING ` + columns + `, l.agent_id, t.head, NULL::text, d.since`
-
-	// ownRun tells of agents that have news, each of which is asked about once: it is the
-	// most frequent question of all, and writes nothing.
-	ownRun = `SELECT ` + columns + `, l.agent_id, t.head, NULL::text, d.since FROM unnest($3::text[]) x(id)
-		JOIN lease l ON l.agent_id = x.id AND l.resource = 'agent/' || x.id
-		JOIN due d ON d.agent_id = x.id JOIN thread t ON t.agent_id = x.id AND t.thread_id = 'inbox'
-		WHERE l.holder = $1 AND ` + live + ` AND (t.head > d.told OR l.request_id = $2 || '/' || l.agent_id)`
+		AND (t.head > d.told OR l.request_id = $2 || '/' || l.agent_id) AND `+lazily+`
+		RETURNING `+columns+`, l.agent_id, t.head, NULL::text, d.since`, "unnest($3::text[]) x(id), ", "l.agent_id = x.id AND ")
 
 	newRun = forms(`WITH pick AS MATERIALIZED (`+freeRun+` ORDER BY d.since LIMIT $5 FOR UPDATE OF l SKIP LOCKED),
 		moved AS (UPDATE due d SET since = clock_timestamp(), told = p.head FROM pick p WHERE d.agent_id = p.agent_id)

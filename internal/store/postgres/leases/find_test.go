@@ -54,8 +54,8 @@ func find(t testing.TB, l *leases.Table, a leases.Ask) (names []string, found []
 	return names, found, waiting
 }
 
-// The oldest first and each to one; a holder is told of what is new as often as it asks
-// for that agent, and once when it asks for all; a repeat of the question gets the same; who was served stands behind those who wait.
+// The oldest first and each to one; a holder is told of what is new, once; a repeat of
+// the question gets the same; who was served stands behind those who wait.
 func TestFindRun(t *testing.T) {
 	db := database(t, pgtest.Start(t, "fsync = off"))
 	db.agents(t, 4)
@@ -86,10 +86,7 @@ func TestFindRun(t *testing.T) {
 	mine := ask("h1", "q5", 1)
 	mine.All, mine.Mine = false, []string{"a000000", "a000003"}
 	db.push(t, "a000003") // free, and nobody said so
-	for i, want := range []int{1, 1, 1, 0} {
-		if mine.All = i > 1; mine.All {
-			mine.RequestID, mine.MaxNew = fmt.Sprint("q5.", i), 0
-		}
+	for i, want := range []int{1, 0} {
 		if names, found, _ := find(t, l, mine); len(names) != want || want > 0 && (found[0].Fresh || found[0].Head != 2 || found[0].Lease.Token != 1) {
 			t.Errorf("look %d at what is new: %+v", i, found)
 		}
