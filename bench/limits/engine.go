@@ -18,6 +18,7 @@ import (
 
 // Bare is what the storage engine does without anything around it.
 type Bare struct {
+	Took time.Duration   // of all
 	Rate float64         // messages/s
 	Each []time.Duration // of each message, sorted
 }
@@ -64,7 +65,8 @@ func Drive(ctx context.Context, e store.Engine, conversations []store.Ref, n int
 		})
 	}
 	g.Wait()
-	b.Rate = float64(len(conversations)*n) / time.Since(began).Seconds()
+	b.Took = time.Since(began)
+	b.Rate = float64(len(conversations)*n) / b.Took.Seconds()
 	b.Each = slices.Concat(took...)
 	slices.Sort(b.Each)
 	return b, errors.Join(errs...)

@@ -49,7 +49,7 @@ func Percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[min(int(p*float64(len(sorted))), len(sorted)-1)]
 }
 
-// Add joins what came of another load, at the same time or after; Took is the sum.
+// Add joins what came of a load that was driven after.
 func (r *Result) Add(o Result) {
 	r.Messages, r.Took = r.Messages+o.Messages, r.Took+o.Took
 	for _, of := range [][2]*[]time.Duration{{&r.Push, &o.Push}, {&r.Reply, &o.Reply}, {&r.Whole, &o.Whole}} {
@@ -90,6 +90,9 @@ func Open(ctx context.Context, conn grpc.ClientConnInterface, p Plan, tag string
 	}
 	return t, nil
 }
+
+// Join adds the conversations of another, which are its own from then on.
+func (t *Talks) Join(o *Talks) { t.list = append(t.list, o.list...) }
 
 // Close ends them.
 func (t *Talks) Close() {

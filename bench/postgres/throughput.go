@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,7 +50,7 @@ type services struct {
 	*site
 	cluster *pgtest.Cluster
 	agents  string // begins their names
-	talks   []*load.Talks
+	talks   load.Talks
 	sent    int
 }
 
@@ -69,28 +67,17 @@ func (b *bench) services(r *run, c *pgtest.Cluster, registries, runners int) *se
 		t, err := load.Open(r.ctx, conn, load.Plan{Agent: id, Conversations: conversations / talkers}, "load")
 		r.check(err)
 		r.Cleanup(t.Close)
-		s.talks = append(s.talks, t)
+		s.talks.Join(t)
 	}
 	s.talk(r, pick(b, 30, 12))
 	return s
 }
 
 // talk sends so many messages in each conversation.
-func (s *services) talk(r *run, messages int) (out load.Result) {
+func (s *services) talk(r *run, messages int) load.Result {
 	s.sent += messages * conversations
-	results, errs := make([]load.Result, talkers), make([]error, talkers)
-	begun := time.Now()
-	var g sync.WaitGroup
-	for i, t := range s.talks {
-		g.Go(func() { results[i], errs[i] = t.Drive(r.ctx, messages) })
-	}
-	g.Wait()
-	took := time.Since(begun)
-	r.check(errors.Join(errs...))
-	for _, one := range results {
-		out.Add(one)
-	}
-	out.Took = took
+	out, err := s.talks.Drive(r.ctx, messages)
+	r.check(err)
 	return out
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/invariant"
-	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
 )
@@ -82,9 +81,7 @@ func tablesWith(t *testing.T, url, words string) map[string]int {
 // and nobody else loses anything.
 func TestErasePeerShared(t *testing.T) {
 	const bobs, carols = "xyzzy-of-bob", "plugh-of-carol"
-	url := pgtest.Start(t, "fsync = off").Database(t)
-	w := newWorld(t, t.TempDir(), registry.Config{DSNs: []string{url}})
-	other := newWorld(t, t.TempDir(), registry.Config{DSNs: []string{url}})
+	url, w, other := beside(t)
 	check := func() []invariant.Finding {
 		found, _, err := invariant.Check(t.Context(), layout.At(w.home), invariant.Options{DSNs: []string{url}, Live: true})
 		return must(t, found, err)

@@ -7,18 +7,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry"
 )
 
 // A batch that waits where other registries are beside gets what is pushed there at
 // once, and its dispatch is told nothing of it; what is pushed elsewhere it is told by its
 // dispatch.
 func TestFollowShared(t *testing.T) {
-	url := pgtest.Start(t, "fsync = off").Database(t)
-	w := newWorld(t, t.TempDir(), registry.Config{DSNs: []string{url}})
-	other := newWorld(t, t.TempDir(), registry.Config{DSNs: []string{url}})
+	_, w, other := beside(t)
 	w.create("a1")
 	other.push("a1", "bob", "0", "")
 	lease := w.granted(kindRun, "r1", 30*time.Second, time.Minute)[0].GetLease()

@@ -5,17 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry"
 )
 
 // Who has an agent's lease is told of its news by name, wherever they were pushed; who
 // asks again, or does not read them, is told the lease.
 func TestNews(t *testing.T) {
-	url := pgtest.Start(t, "fsync = off").Database(t)
-	w := newWorld(t, t.TempDir(), registry.Config{DSNs: []string{url}})
-	other := newWorld(t, t.TempDir(), registry.Config{DSNs: []string{url}})
+	_, w, other := beside(t)
 	w.create("a1")
 	ask := func(id string, news bool) *registryv1.AcquireDueLeaseResponse {
 		t.Helper()

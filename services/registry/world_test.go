@@ -15,6 +15,7 @@ import (
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
 )
@@ -135,6 +136,13 @@ func pushRequest(agent, peer, text, key string) *registryv1.PushEventsRequest {
 		Thread: &registryv1.ThreadRef{AgentId: agent, ThreadId: "inbox"}, IdempotencyKey: key,
 		Events: []*registryv1.NewEvent{{Source: fmt.Sprintf(telegram, peer, peer), Type: "message", Content: fmt.Sprintf(`{"text":%q}`, text)}},
 	}
+}
+
+// beside are two registries over one database.
+func beside(t *testing.T) (url string, w, other *world) {
+	t.Helper()
+	url = pgtest.Start(t, "fsync = off").Database(t)
+	return url, newWorld(t, t.TempDir(), registry.Config{DSNs: []string{url}}), newWorld(t, t.TempDir(), registry.Config{DSNs: []string{url}})
 }
 
 // due asks for work like a runner or deliverer named holder, under leases that outlast
