@@ -97,6 +97,9 @@ func (b *Book) Flush() {
 	defer b.writing.Unlock()
 	b.mu.Lock()
 	all, lost := b.waiting, b.lost
+	if b.later != nil {
+		b.later.Stop()
+	}
 	b.waiting, b.lost, b.later = nil, 0, nil
 	old := b.count(all)
 	b.mu.Unlock()
