@@ -88,52 +88,81 @@ func (t *Table) within(pool *pgxpool.Pool, agents []string) []string {
 	return out
 }
 
+// find asks one database. What is granted is committed on its disk before it is answered: a
+// token that a crash of the server took back would be given once more. So it is not in one
+// transaction with what the holder is told, which waits for no disk. It comes first: what was
+// granted and not answered is found again by the name of the question, what was told is not.
 func find(ctx context.Context, pool *pgxpool.Pool, a Ask) (found []Found, waiting int, err error) {
-	b := &pgx.Batch{}
-	take := func(granted bool) func(pgx.Rows) error {
-		byAgent := map[string]int{}
-		return each(func(rows pgx.Rows) error {
-			var r term
-			var f Found
-			var thread *string
-			if err := rows.Scan(r.into(&f.Agent, &f.Head, &thread, &f.Since)...); err != nil {
-				return err
-			}
-			i, there := byAgent[f.Agent]
-			if !there {
-				f.Lease, f.granted = r.record(), granted
-				f.Fresh = granted || f.Lease.RequestID == a.RequestID+"/"+f.Agent
-				i, byAgent[f.Agent] = len(found), len(found)
-				found = append(found, f)
-			}
-			if thread != nil {
-				found[i].Threads = append(found[i].Threads, *thread)
-			}
-			return nil
-		})
-	}
 	own, fresh, more := ownRun, newRun, moreRun
 	if a.Deliver {
 		own, fresh, more = ownDeliver, newDeliver, moreDeliver
 	}
-	some := 0 // of the two forms, that of everything
-	args := []any{a.Holder, a.RequestID}
+	got := &answers{request: a.RequestID, at: map[string]int{}}
+	form, grant, told := everything, []any{a.Holder, a.Address, a.RequestID, a.TTL.Milliseconds(), min(a.MaxNew, maxFound)}, []any{a.Holder, a.RequestID}
 	if !a.All {
-		some, args = 1, append(args, slices.Concat(a.Mine, a.Free))
+		form, grant = some, append(grant, a.Free)
 	}
-	b.Queue(own[some], args...).Query(take(false))
-	if n := min(a.MaxNew, maxFound); n > 0 && (a.All || len(a.Free) > 0) {
-		args := []any{a.Holder, a.Address, a.RequestID, a.TTL.Milliseconds(), n}
-		if !a.All {
-			args = append(args, a.Free)
-		}
-		b.Queue(fresh[some], args...).Query(take(true))
+	b := &pgx.Batch{}
+	if a.MaxNew > 0 && (a.All || len(a.Free) > 0) {
+		b.Queue(fresh[form], grant...).Query(got.take(true))
 	}
 	if a.All {
 		b.Queue(more, maxFound).QueryRow(func(row pgx.Row) error { return row.Scan(&waiting) })
 	}
-	err = pool.SendBatch(ctx, b).Close()
-	return found, waiting, err
+	if b.Len() > 0 {
+		if err := pool.SendBatch(ctx, b).Close(); err != nil {
+			return nil, 0, err
+		}
+	}
+	if !a.All {
+		mine := slices.Clone(a.Mine)
+		for _, agent := range a.Free { // who was not free may be his
+			if _, there := got.at[agent]; !there {
+				mine = append(mine, agent)
+			}
+		}
+		if len(mine) == 0 {
+			return got.found, 0, nil
+		}
+		told = append(told, mine)
+	}
+	rows, err := pool.Query(ctx, own[form], told...)
+	if err == nil {
+		err = got.take(false)(rows)
+	}
+	return got.found, waiting, err
+}
+
+// answers puts together what the statements found.
+type answers struct {
+	request string
+	found   []Found
+	at      map[string]int // index in found, by agent
+}
+
+func (s *answers) take(granted bool) func(pgx.Rows) error {
+	return each(func(rows pgx.Rows) error {
+		var r term
+		var f Found
+		var thread *string
+		if err := rows.Scan(r.into(&f.Agent, &f.Head, &thread, &f.Since)...); err != nil {
+			return err
+		}
+		i, there := s.at[f.Agent]
+		if there && s.found[i].granted && !granted {
+			return nil // by this very question, and told then
+		}
+		if !there {
+			f.Lease, f.granted = r.record(), granted
+			f.Fresh = granted || f.Lease.RequestID == s.request+"/"+f.Agent
+			i, s.at[f.Agent] = len(s.found), len(s.found)
+			s.found = append(s.found, f)
+		}
+		if thread != nil {
+			s.found[i].Threads = append(s.found[i].Threads, *thread)
+		}
+		return nil
+	})
 }
 
 // granted is what a new term sets; $1 to $4 are holder, address, request and ttl.
@@ -144,10 +173,12 @@ const granted = `token = GREATEST(l.token, ` + seal + `) + 1, holder = $1, addre
 // latter is found by its key, however many others are due.
 func forms(sql, from, which string) [2]string {
 	return [2]string{
-		strings.NewReplacer("{from}", "", "{which}", "").Replace(sql),
-		strings.NewReplacer("{from}", from, "{which}", which).Replace(sql),
+		everything: strings.NewReplacer("{from}", "", "{which}", "").Replace(sql),
+		some:       strings.NewReplacer("{from}", from, "{which}", which).Replace(sql),
 	}
 }
+
+const everything, some = 0, 1
 
 const (
 	freeRun = `SELECT l.agent_id, l.resource, t.head, d.since FROM {from}due d
@@ -167,10 +198,15 @@ var (
 		AND (t.head > d.told OR l.request_id = $2 || '/' || l.agent_id) AND `+lazily+`
 		RETURNING `+columns+`, l.agent_id, t.head, NULL::text, d.since`, "unnest($3::text[]) x(id), ", "l.agent_id = x.id AND ")
 
-	newRun = forms(`WITH pick AS MATERIALIZED (`+freeRun+` ORDER BY d.since LIMIT $5 FOR UPDATE OF l SKIP LOCKED),
-		moved AS (UPDATE due d SET since = clock_timestamp(), told = p.head FROM pick p WHERE d.agent_id = p.agent_id)
-		UPDATE lease l SET `+granted+` FROM pick p WHERE l.agent_id = p.agent_id AND l.resource = p.resource
-		RETURNING `+columns+`, l.agent_id, p.head, NULL::text, p.since`, "unnest($6::text[]) x(id), ", "d.agent_id = x.id AND ")
+	// Only who is taken out of the queue is moved behind those who wait in it: who is taken
+	// by name comes when there is room, and a row less is written before he is answered.
+	newRun = [2]string{
+		everything: pickRun[everything] + ", moved AS (UPDATE due d SET since = clock_timestamp(), told = p.head FROM pick p WHERE d.agent_id = p.agent_id)" + grantRun,
+		some:       pickRun[some] + grantRun,
+	}
+	pickRun  = forms("WITH pick AS MATERIALIZED ("+freeRun+" ORDER BY d.since LIMIT $5 FOR UPDATE OF l SKIP LOCKED)", "unnest($6::text[]) x(id), ", "d.agent_id = x.id AND ")
+	grantRun = " UPDATE lease l SET " + granted + ` FROM pick p WHERE l.agent_id = p.agent_id AND l.resource = p.resource
+		RETURNING ` + columns + ", l.agent_id, p.head, NULL::text, p.since"
 
 	ownDeliver = forms(`UPDATE outbox o SET told = o.head FROM {from}lease l
 		WHERE {which}l.holder = $1 AND `+live+` AND l.resource = 'deliver/' || l.agent_id
@@ -187,8 +223,8 @@ var (
 		SELECT `+columns+`, l.agent_id, 0::bigint, m.thread, l.since FROM got l LEFT JOIN moved m ON m.agent_id = l.agent_id ORDER BY l.since, m.thread`,
 		"unnest($6::text[]) x(id), ", "o.agent_id = x.id AND ")
 
-	moreRun     = forms(`SELECT count(*) FROM (`+freeRun+` LIMIT $1) w`, "", "")[0]
-	moreDeliver = forms(`SELECT count(DISTINCT agent_id) FROM (`+freeDeliver+` LIMIT $1) w`, "", "")[0]
+	moreRun     = forms(`SELECT count(*) FROM (`+freeRun+` LIMIT $1) w`, "", "")[everything]
+	moreDeliver = forms(`SELECT count(DISTINCT agent_id) FROM (`+freeDeliver+` LIMIT $1) w`, "", "")[everything]
 )
 
 // Reopen makes a thread of an agent due again for whoever has, or gets, its deliver

@@ -221,3 +221,34 @@ func TestFindStaysFlat(t *testing.T) {
 		t.Fatal(rows.Err())
 	}
 }
+
+// What was granted is there after the server was killed: a token that is given again is
+// given to two.
+func TestGrantsOutliveTheServer(t *testing.T) {
+	c := pgtest.Start(t)
+	db := database(t, c)
+	db.agents(t, 4)
+	l := leases.New(db, nil)
+	db.exec(t, "INSERT INTO outbox(agent_id, thread_id, thread, head) SELECT agent_id, 'inbox', 'main', 1 FROM agent")
+	for i, a := range []leases.Ask{
+		{All: true},
+		{Free: []string{"a000001"}},
+		{All: true, Deliver: true},
+		{Free: []string{"a000001"}, Deliver: true},
+	} {
+		a.Holder, a.Address, a.RequestID, a.TTL, a.MaxNew = "h", "at", fmt.Sprint("q", i), time.Minute, 1
+		if !a.Deliver {
+			db.push(t, fmt.Sprintf("a%06d", i))
+		}
+		_, found, _ := find(t, l, a)
+		if len(found) != 1 || !found[0].Fresh {
+			t.Fatalf("question %d: %+v", i, found)
+		}
+		c.Kill(t)
+		c.Up(t)
+		db.Reset()
+		if got, live, err := l.Get(t.Context(), found[0].Lease.Resource); err != nil || !live || got.Token != found[0].Lease.Token || got.Holder != "h" {
+			t.Errorf("question %d: %s was granted, and after the server was killed the lease is %+v: live %v, %v", i, found[0].Lease.Resource, got, live, err)
+		}
+	}
+}
