@@ -2,14 +2,14 @@
 // something has changed, never what.
 //
 //	Tell (after a commit here) --> pending, each item once --one NOTIFY--> the others
-//	LISTEN, one connection of its own ------------------------------------> On(items)
+//	the others --NOTIFY--> On(items)           all of it over one connection that listens
 //
-// A sender goroutine sends what has gathered while it sent the last: with little to do
-// a change leaves at once, with much each NOTIFY carries many. What only those who look on
-// from another registry wait for leaves with the next, or after some milliseconds: each
-// NOTIFY wakes every registry, and those near an agent know already. The sender runs
-// outside of every transaction that does work, because committing a NOTIFY takes a lock
-// that all senders share.
+// One NOTIFY is under way at a time. Who has something to tell while there is none says it
+// himself, at once; what gathers meanwhile leaves with the next, so that with much to do each
+// carries many. What only those who look on from another registry wait for leaves with the
+// next too, or after some milliseconds: each NOTIFY wakes every registry, and those near an
+// agent know already. It is outside of every transaction that does work, because committing
+// a NOTIFY takes a lock that all who do so share.
 //
 // It promises nothing about delivery: a connection breaks, a pooler drops LISTEN, a
 // server fails over. Whoever waits looks again by itself after a while, and Lost says
@@ -25,7 +25,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/pause"
@@ -82,11 +81,13 @@ type Bus struct {
 	on   func([]Item) // of others
 	lost func()
 
-	mu      sync.Mutex
-	pending map[Item]struct{}
-	order   []Item
-	wake    chan struct{} // something is pending
-	now     chan struct{} // something that may not wait is
+	mu       sync.Mutex
+	line     *line  // nil: there is none
+	underWay string // what is said, until it is answered
+	pending  map[Item]struct{}
+	order    []Item
+	hurry    bool // something is pending that may not wait
+	ahead    bool // a look at what may wait
 }
 
 // Options of a bus. On and Lost must not block.
@@ -99,127 +100,84 @@ type Options struct {
 
 // New makes a bus; Run must run for it to carry anything.
 func New(o Options) *Bus {
-	return &Bus{pool: o.Pool, log: o.Logger, id: rand.Text(), on: o.On, lost: o.Lost, pending: map[Item]struct{}{}, wake: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+	return &Bus{pool: o.Pool, log: o.Logger, id: rand.Text(), on: o.On, lost: o.Lost, pending: map[Item]struct{}{}}
 }
 
-// Tell tells the others, soon. It never blocks.
+// Tell tells the others, soon. It waits for nobody.
 func (b *Bus) Tell(items ...Item) {
-	wake := b.wake
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, i := range items {
-		if !i.Kind.mayWait() {
-			wake = b.now
-		}
-		if _, there := b.pending[i]; !there && len(b.order) < maxPending && !strings.Contains(i.Name, "\n") {
+		if _, there := b.pending[i]; !there && len(b.order) < maxPending && !strings.ContainsAny(i.Name, "\n\x00") {
 			b.pending[i] = struct{}{}
 			b.order = append(b.order, i)
+			b.hurry = b.hurry || !i.Kind.mayWait()
 		}
 	}
-	b.mu.Unlock()
-	select {
-	case wake <- struct{}{}:
-	default:
+	switch {
+	case b.hurry:
+		b.say()
+	case !b.ahead && len(b.order) > 0:
+		b.ahead = true
+		time.AfterFunc(gather, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.ahead, b.hurry = false, true
+			b.say()
+		})
+	}
+}
+
+// say says what is pending, unless something is under way. mu is locked.
+func (b *Bus) say() {
+	if b.line == nil || b.underWay != "" {
+		return
+	}
+	if b.underWay = b.payload(); b.underWay != "" {
+		b.line.say(b.underWay)
+	}
+}
+
+// answered takes the answer to what was under way, and says what has gathered.
+func (b *Bus) answered(err error) {
+	if err != nil {
+		b.log.Warn("other registries are not told of changes", "error", err) // they look by themselves
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.underWay = ""
+	if b.hurry {
+		b.say()
 	}
 }
 
 // Once tells all registries, for who is none; err is nil when they were told.
-func Once(ctx context.Context, pool *pgxpool.Pool, items ...Item) error {
-	b := New(Options{Pool: pool})
-	b.Tell(items...)
-	for _, text := range b.payloads() {
-		if err := b.say(ctx, text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Run sends and listens until ctx ends.
-func (b *Bus) Run(ctx context.Context) {
-	var g sync.WaitGroup
-	g.Go(func() { b.send(ctx) })
-	g.Go(func() { b.listen(ctx) })
-	g.Wait()
-}
-
-func (b *Bus) send(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-b.now:
-		case <-b.wake:
-			b.company(ctx)
-		}
-		for _, text := range b.payloads() {
-			if err := b.say(ctx, text); err != nil && ctx.Err() == nil {
-				b.log.Warn("other registries are not told of changes", "error", err) // they look by themselves
-				break
-			}
-		}
-	}
-}
-
-// company waits for something that may not wait, or long enough.
-func (b *Bus) company(ctx context.Context) {
-	t := time.NewTimer(gather)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-b.now:
-	case <-t.C:
-	}
-}
-
-// say sends one payload. Connections that a restart of the server has broken are found
-// broken one by one.
-func (b *Bus) say(ctx context.Context, text string) (err error) {
+func Once(ctx context.Context, pool *pgxpool.Pool, items ...Item) (err error) {
 	call, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for range tries {
-		if _, err = b.pool.Exec(call, "SELECT pg_notify($1, $2)", channel, text); err == nil || call.Err() != nil {
-			return err
+	b := New(Options{Pool: pool})
+	b.Tell(items...)
+	for text := b.payload(); text != "" && err == nil; text = b.payload() {
+		// Connections that a restart of the server has broken are found broken one by one.
+		for range tries {
+			if _, err = pool.Exec(call, "SELECT pg_notify($1, $2)", channel, text); err == nil {
+				break
+			}
 		}
 	}
 	return err
 }
 
-// payloads takes what is pending.
-func (b *Bus) payloads() []string {
-	b.mu.Lock()
-	items := b.order
-	b.order = nil
-	clear(b.pending)
-	b.mu.Unlock()
-	var out []string
-	for len(items) > 0 {
-		var s strings.Builder
-		s.WriteString(b.id)
-		n := 0
-		for n < len(items) && (n == 0 || s.Len()+2+len(items[n].Name) < maxPayload) {
-			s.WriteByte('\n')
-			s.WriteByte(byte(items[n].Kind))
-			s.WriteString(items[n].Name)
-			n++
-		}
-		items = items[n:]
-		if s.Len() < maxPayload {
-			out = append(out, s.String())
-		}
-	}
-	return out
-}
-
-// listen keeps a connection that listens.
-func (b *Bus) listen(ctx context.Context) {
+// Run says and hears until ctx ends.
+func (b *Bus) Run(ctx context.Context) {
 	wait := firstWait
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := b.follow(ctx)
+		err := b.connected(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		b.log.Warn("does not hear of other registries' changes", "error", err)
+		b.log.Warn("other registries are not told of changes, nor heard", "error", err) // they look by themselves
 		if time.Since(began) > 2*lastWait {
 			wait = firstWait
 		}
@@ -230,31 +188,62 @@ func (b *Bus) listen(ctx context.Context) {
 	}
 }
 
-func (b *Bus) follow(ctx context.Context) error {
-	call, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	c, err := pgx.ConnectConfig(call, b.pool.Config().ConnConfig)
+// connected says and hears while one connection holds. What the one before may not have
+// told is said again: it is heard twice rather than never.
+func (b *Bus) connected(ctx context.Context) error {
+	l, err := dial(ctx, &b.pool.Config().ConnConfig.Config)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = c.Close(bye)
-	}()
-	if _, err := c.Exec(call, "LISTEN "+channel); err != nil {
-		return err
-	}
+	defer context.AfterFunc(ctx, l.stop)()
 	b.lost() // before this nothing was heard
-	for {
-		n, err := c.WaitForNotification(ctx)
-		if err != nil {
-			return err
-		}
-		if items := b.parse(n.Payload); len(items) > 0 {
+	b.mu.Lock()
+	b.line = l
+	if b.underWay != "" {
+		l.say(b.underWay)
+	} else {
+		b.say()
+	}
+	b.mu.Unlock()
+	err = l.hear(b.answered, func(payload string) {
+		if items := b.parse(payload); len(items) > 0 {
 			b.on(items)
 		}
+	})
+	b.mu.Lock()
+	b.line = nil
+	b.mu.Unlock()
+	l.bye()
+	return err
+}
+
+// payload takes as much of what is pending as one NOTIFY carries; mu is locked.
+func (b *Bus) payload() string {
+	var s strings.Builder
+	s.WriteString(b.id)
+	n := 0
+	for _, i := range b.order {
+		if len(i.Name)+2 > maxPayload-len(b.id) {
+			n++ // nobody can be told of it
+			continue
+		}
+		if s.Len()+2+len(i.Name) > maxPayload {
+			break
+		}
+		n++
+		s.WriteByte('\n')
+		s.WriteByte(byte(i.Kind))
+		s.WriteString(i.Name)
 	}
+	for _, i := range b.order[:n] {
+		delete(b.pending, i)
+	}
+	b.order = b.order[n:]
+	b.hurry = len(b.order) > 0 // the rest has waited
+	if s.Len() == len(b.id) {
+		return ""
+	}
+	return s.String()
 }
 
 // parse reads a payload; our own has nothing to tell.

@@ -90,3 +90,36 @@ func TestBus(t *testing.T) {
 		t.Errorf("heard itself: %d", len(own.heard))
 	}
 }
+
+// What was being told when the connection broke is told over the next one.
+func TestBrokenLine(t *testing.T) {
+	c := pgtest.Start(t, "fsync = off")
+	url := c.Database(t)
+	a, own := bus(t, url)
+	_, other := bus(t, url)
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	const breaks, each = 3, 500
+	for i := range breaks {
+		for j := range each {
+			a.Tell(notify.Item{Kind: notify.Work, Name: fmt.Sprintf("it's-%d-%d", i, j)})
+		}
+		for cut := false; !cut; { // the one that told
+			if err := pool.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE query LIKE 'NOTIFY%'").Scan(&cut); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-own.ready
+		other.await(t, (i+1)*each)
+	}
+	if !func() bool {
+		other.mu.Lock()
+		defer other.mu.Unlock()
+		return other.heard[notify.Item{Kind: notify.Work, Name: "it's-0-0"}] > 0
+	}() {
+		t.Error("a name was changed on its way")
+	}
+}
