@@ -21,21 +21,42 @@ type figures struct {
 	here, there, fromPush      time.Duration // push to claimed, p50
 }
 
-// agents measures the hand-over of work with few agents and with many: flat.
-func (b *bench) agents(r *run) {
-	few := b.among(r, 100)
+// few are so many agents.
+const few = 100
+
+// handOver measures the hand-over of work with few agents. It is asked for before the load,
+// after it and at the end: on a machine that others use too, one moment says little.
+func (b *bench) handOver(r *run) {
+	if b.wants("dispatch") {
+		b.handed = append(b.handed, b.among(r, few))
+	}
+}
+
+// dispatch tells the medians of what was measured.
+func (b *bench) dispatch() {
+	if len(b.handed) == 0 {
+		return
+	}
+	of := func(get func(figures) time.Duration) time.Duration {
+		return median(len(b.handed), func(i int) time.Duration { return get(b.handed[i]) })
+	}
 	for _, d := range []struct {
 		where string
 		took  time.Duration
-	}{{"the same", few.here}, {"another", few.there}} {
+	}{
+		{"the same", of(func(f figures) time.Duration { return f.here })},
+		{"another", of(func(f figures) time.Duration { return f.there })},
+	} {
 		what := "dispatch: push acknowledged -> claimed at " + d.where + " registry, p50"
 		b.table.AtMost(what, d.took, time.Millisecond)
 		b.table.Within(what, d.took, 10, "F", b.f)
 	}
-	b.table.Figure("dispatch: push sent -> claimed at another registry, p50", table.Short(few.fromPush))
-	if !b.wants("many") {
-		return
-	}
+	b.table.Figure("dispatch: push sent -> claimed at another registry, p50", table.Short(of(func(f figures) time.Duration { return f.fromPush })))
+}
+
+// agents measures it with few agents and with many: flat.
+func (b *bench) agents(r *run) {
+	few := b.among(r, few)
 	n := pick(b, 100_000, 10_000)
 	if b.many > 0 {
 		n = b.many
@@ -111,8 +132,8 @@ func (f *figures) list(r *run, s *site, n int) {
 		return out
 	}
 	page(1, "")
-	f.page = median(20, func(int) { page(100, "") })
-	f.status = median(50, func(i int) {
+	f.page = timed(20, func(int) { page(100, "") })
+	f.status = timed(50, func(i int) {
 		a, err := agents.GetAgent(r.ctx, &registryv1.GetAgentRequest{AgentId: manyName(i * n / 50)})
 		r.check(err)
 		if a.GetAgent().GetHealth() != registryv1.AgentHealth_AGENT_HEALTH_OK {
@@ -129,7 +150,7 @@ func (f *figures) list(r *run, s *site, n int) {
 			r.Fatalf("listed %d of %d agents", seen, n+1)
 		}
 	}
-	f.whole = median(3, func(int) { whole() })
+	f.whole = timed(3, func(int) { whole() })
 }
 
 // claims pushes to idle agents at the first registry while a runner waits for work at
@@ -183,13 +204,19 @@ func (b *bench) claims(r *run, s *site, n, at, rounds, from int) (acked, sent ti
 	return load.Percentile(all, .5), load.Percentile(whole, .5)
 }
 
-// median times n calls.
-func median(n int, do func(i int)) time.Duration {
-	all := make([]time.Duration, n)
-	for i := range all {
+// timed is the median time of n calls.
+func timed(n int, do func(i int)) time.Duration {
+	return median(n, func(i int) time.Duration {
 		begun := time.Now()
 		do(i)
-		all[i] = time.Since(begun)
+		return time.Since(begun)
+	})
+}
+
+func median(n int, of func(i int) time.Duration) time.Duration {
+	all := make([]time.Duration, n)
+	for i := range all {
+		all[i] = of(i)
 	}
 	slices.Sort(all)
 	return load.Percentile(all, .5)

@@ -25,6 +25,7 @@ type bench struct {
 	cluster *pgtest.Cluster // nil: the database is somebody's
 	f       time.Duration   // F: overwriting 4 KiB and waiting for the disk
 	cost    cost            // of a message with two registries and two runners
+	handed  []figures       // of the hand-over, each time it was measured
 }
 
 // Of the load: the conversations of so many agents.
@@ -49,6 +50,8 @@ func (b *bench) measure(r *run) {
 	if b.dsn == "" {
 		b.cluster = pgtest.Start(r)
 	}
+	b.sync(r)
+	r.part(b.handOver)
 	if b.wants("limits") {
 		r.part(b.limits)
 	}
@@ -56,14 +59,16 @@ func (b *bench) measure(r *run) {
 		b.matrix(r)
 		b.cost.tell(&b.table)
 	}
+	r.part(b.handOver)
 	if b.cluster != nil && b.wants("standby") {
 		r.part(b.standby)
 	}
 	if b.cluster != nil && b.wants("quota") {
 		r.part(b.quota)
 	}
-	if b.wants("dispatch") || b.wants("many") {
-		b.sync(r)
+	r.part(b.handOver)
+	b.dispatch()
+	if b.wants("many") {
 		r.part(b.agents)
 	}
 	b.table.Notes = append(b.table.Notes,
@@ -72,9 +77,6 @@ func (b *bench) measure(r *run) {
 }
 
 func (b *bench) sync(r *run) {
-	if b.f > 0 {
-		return
-	}
 	var err error
 	b.f, err = limits.Sync(r.TempDir(), 300)
 	r.check(err)
@@ -103,7 +105,6 @@ func (b *bench) bare(r *run, w *bare.Writers, c *pgtest.Cluster, what string, n 
 
 // limits measures the bare transactions.
 func (b *bench) limits(r *run) {
-	b.sync(r)
 	b.say("bare transactions")
 	w := b.writers(r, b.within(r, b.cluster), 64)
 	for _, n := range []int{1, 8, 32, 64} {
