@@ -175,7 +175,8 @@ func (s *site) byHand(t *testing.T, m *teller) {
 	}
 	want := strings.TrimSpace(m.tale("tell-hand-end"))
 	run := ctl("agent", agentID(1), "--message", "tell-hand-end")
-	if got := ctl("run", "stream", agentID(1), run); got != want {
+	got := ctl("run", "stream", agentID(1), run)
+	if said := strings.Split(got, "\n"); said[len(said)-1] != want { // a runner that lost the run to a stall is a line before
 		t.Errorf("agentctl run stream: %s", got)
 	}
 	if got := ctl("run", "wait", agentID(1), run); got != want {
