@@ -54,6 +54,7 @@ type Shards interface {
 type Book struct {
 	shards Shards
 	failed func(error) // told of lines that were lost
+	soon   time.Duration
 
 	writing sync.Mutex // one write at a time, so that lines keep their order
 
@@ -72,7 +73,7 @@ type said struct {
 // New makes it over databases, which stay the caller's; failed is told when lines could
 // not be written.
 func New(s Shards, failed func(error)) *Book {
-	return &Book{shards: s, failed: failed, since: map[string]int{}}
+	return &Book{shards: s, failed: failed, soon: soon, since: map[string]int{}}
 }
 
 // Say keeps lines of an agent, soon. It never waits.
@@ -87,7 +88,7 @@ func (b *Book) Say(agent string, lines ...Line) {
 		b.waiting = append(b.waiting, said{agent, l})
 	}
 	if b.later == nil && len(b.waiting) > 0 {
-		b.later = time.AfterFunc(soon, b.Flush)
+		b.later = time.AfterFunc(b.soon, b.Flush)
 	}
 }
 
