@@ -202,8 +202,10 @@ type Pending struct {
 
 // Batch is what OpenBatch found.
 type Batch struct {
-	Events  []Pending
-	Head    int64
+	Events []Pending
+	Head   int64
+	// Scanned: every event up to it is among Events, or needs no work. After, when nothing
+	// was read.
 	Scanned int64
 	More    bool
 	Settled int // events that got their fate here

@@ -69,7 +69,7 @@ func TestStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, err := e.OpenBatch(t.Context(), "a", f, o)
-		if err != nil || (len(b.Events) == 1) != start || b.Head != 1 {
+		if err != nil || (len(b.Events) == 1) != start || b.Head != 1 || (b.Scanned == 1) != start {
 			t.Errorf("started %v: %+v, %v", start, b, err)
 		}
 		_, err = e.Begin(t.Context(), talk, f, store.Begin{Event: thread.Event{ID: 1, Type: thread.TypeMessage}, Key: "k", IfStarted: true, Alone: true})

@@ -101,7 +101,7 @@ func (s *OpenStep) Decide(ctx context.Context, tx *unit.Tx) error {
 	b := &s.Out
 	b.Head, b.Scanned, b.More, b.Acked = tx.Head, tx.Head, s.more, tx.Acked
 	if s.o.IfStarted && tx.Desired != unit.Started {
-		b.More = false
+		b.Scanned, b.More = s.o.After, false // what waits now is read after its start
 		return nil
 	}
 	switch now := s.routes.newest(); {
