@@ -23,6 +23,9 @@
 // and agents as the services have: no call between processes, no routing, no prompt. The goal
 // is half of each.
 //
+// Each process of the services has its share of the processors (GOMAXPROCS), one at least, as
+// containers with a limit have: more threads than processors only change places.
+//
 // A unit is one such transaction: fence, event, key, head and ack.
 //
 // On one machine the runtime's other classes take processors from the database, which the

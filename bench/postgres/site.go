@@ -25,6 +25,7 @@ type site struct {
 	agentd  string
 	root    string
 	dsn     string
+	env     []string // beside that of this process
 	ca      *mtls.Authority
 	at      []string // addresses of the registries
 	classes map[string][]*world.Process
@@ -62,7 +63,7 @@ func (s *site) start(kind string, n int) (took time.Duration) {
 			args = append(args, "--name", name, "--registry", s.registries())
 		}
 		begun := time.Now()
-		p := world.Program{Path: s.agentd, Env: append(os.Environ(), "THECLAW_HOME="+home)}.Start(s.r, args...)
+		p := world.Program{Path: s.agentd, Env: append(append(os.Environ(), "THECLAW_HOME="+home), s.env...)}.Start(s.r, args...)
 		s.classes[kind] = append(s.classes[kind], p)
 		s.serving(p, address, kind)
 		took = time.Since(begun)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -57,6 +58,7 @@ type services struct {
 // services starts them; each connection has prepared its statements then.
 func (b *bench) services(r *run, c *pgtest.Cluster, registries, runners int) *services {
 	s := &services{site: newSite(r, b.agentd, b.within(r, c)), cluster: c, agents: fmt.Sprintf("load-%d-%d-", registries, runners)}
+	s.env = []string{fmt.Sprint("GOMAXPROCS=", max(1, runtime.NumCPU()/(registries+runners)))}
 	s.start("registry", registries)
 	s.start("runner", runners)
 	s.start("deliverer", 1)
