@@ -16,8 +16,11 @@ VENDORED := buf/validate/validate.proto google/rpc/status.proto google/rpc/error
 
 VERSION := $(or $(shell git describe --always --dirty 2>/dev/null),unknown)
 # -trimpath, no cgo and no version control stamp: the same source gives the same
-# bytes in every folder. Without git the version is `unknown`.
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
+# bytes in every folder. Tests and linters are built so too: what one of them has
+# compiled none compiles again. Without git the version is `unknown`.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath -buildvcs=false)
+GO_BUILD := go build -ldflags '-s -w -X main.version=$(VERSION)'
 
 # npm fetches buf ready made (seconds, Linux on x86-64); go builds it (minutes).
 BUF_FROM ?= $(if $(and $(filter Linux/x86_64,$(shell uname -s)/$(shell uname -m)),$(shell command -v npm)),npm,go)
