@@ -23,8 +23,8 @@
 // and agents as the services have: no call between processes, no routing, no prompt. The goal
 // is half of each.
 //
-// Each process of the services has its share of the processors (GOMAXPROCS), one at least, as
-// containers with a limit have: more threads than processors only change places.
+// Each process of the services has its share of the processors (GOMAXPROCS), one at least. All,
+// the engine and bare messages too, have this one's GODEBUG, by make that of deploy/ (decision 016).
 //
 // A unit is one such transaction: fence, event, key, head and ack.
 //
@@ -58,7 +58,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&b.dsn, "dsn", "", "URL of an empty database; default: a cluster of its own")
 	f.StringVar(&b.only, "only", "", "a comma list of what to measure: limits, throughput, standby, quota, dispatch, many; default all")
 	f.IntVar(&b.many, "agents", 0, "how many agents are many; default 100,000, and 10,000 in a small run")
-	f.IntVar(&b.messages, "messages", 0, "messages of each conversation; default 120, and 25 in a small run")
+	f.IntVar(&b.messages, "messages", 0, "messages of each conversation in a turn; default 25, and 15 in a small run")
 	out := f.String("out", "", "folder to write the table to; default: only print it")
 	doc := f.String("doc", "", "page whose table of figures is replaced")
 	if err := f.Parse(args); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -72,7 +73,7 @@ func (b *bench) measure(r *run) {
 		r.part(b.agents)
 	}
 	b.table.Notes = append(b.table.Notes,
-		fmt.Sprintf("All of it shares %s; every message was answered once and in its order. Bare messages and units: see `go doc ./bench/postgres`.", table.Where()),
+		fmt.Sprintf("All of it shares %s, GODEBUG=%s; every message was answered once and in its order. Bare messages and units: see `go doc ./bench/postgres`.", table.Where(), os.Getenv("GODEBUG")),
 		"us of a processor by class: registries / runners / deliverer / PostgreSQL / client; of a bare message or unit: PostgreSQL.")
 }
 

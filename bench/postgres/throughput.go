@@ -16,19 +16,19 @@ import (
 )
 
 // throughput compares what registries and runners do with the bare messages and those
-// of the engine. A machine is not as fast all the time, so they take turns, and each
-// rate is that of all its turns.
+// of the engine. A machine is not as fast all the time, so they take turns, many and short, and
+// each rate is that of all its turns.
 func (b *bench) throughput(r *run, c *pgtest.Cluster, registries, runners int, how string) {
 	b.say("%d registries, %d runners%s", registries, runners, how)
 	y, s := b.yardstick(r, c), b.services(r, c, registries, runners)
-	per := pick(b, 40, 15)
+	per := pick(b, 25, 15)
 	if b.messages > 0 {
 		per = b.messages
 	}
 	var bare, engine, got load.Result
 	var took usage
-	for range pick(b, 4, 2) {
-		bare.Add(y.bare(r, pick(b, 600*time.Millisecond, 300*time.Millisecond)))
+	for range pick(b, 12, 2) {
+		bare.Add(y.bare(r, 300*time.Millisecond))
 		engine.Add(y.messages(r, per))
 		before := s.used(r)
 		got.Add(s.talk(r, per))

@@ -128,6 +128,9 @@ func checkPod(t *testing.T, part string, pod corev1.PodTemplateSpec, databases i
 	if !*s.SecurityContext.RunAsNonRoot || *s.SecurityContext.RunAsUser != 65532 || *s.AutomountServiceAccountToken || *s.TerminationGracePeriodSeconds <= 30 {
 		t.Errorf("%s: %+v", part, s.SecurityContext)
 	}
+	if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GODEBUG" && strings.HasPrefix(e.Value, "schedtrace=") }) {
+		t.Errorf("%s: GODEBUG is not in %v", part, c.Env)
+	}
 	for _, c := range append(s.InitContainers, c) {
 		if !*c.SecurityContext.ReadOnlyRootFilesystem || *c.SecurityContext.AllowPrivilegeEscalation || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 			t.Errorf("%s: %+v", part, c.SecurityContext)

@@ -95,6 +95,10 @@ spec:
           value: /var/lib/theclaw/home
         - name: HOME
           value: /var/lib/theclaw
+        {{- with $v.cluster.godebug }}
+        - name: GODEBUG
+          value: {{ . | quote }}
+        {{- end }}
         - name: POD_IP
           valueFrom:
             fieldRef:
