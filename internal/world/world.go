@@ -262,7 +262,7 @@ func (w *World) resolve(_ context.Context, ref string) (string, error) {
 func (w *World) serve(p *place, name string, stats stats.Handler, reg serve.Registrar, policy serve.Policy, run func(context.Context) error) error {
 	o := serve.Options{Addr: p.addr(name), Services: []serve.Registrar{reg}, Policy: policy, Token: func() string { return p.token }, Logger: w.o.Logger, Metrics: w.o.Metrics, Stats: stats, Grace: time.Second}
 	if name == "registry" {
-		o.Desk = p.desk
+		o.Desk, o.Able = p.desk, p.registry.Able
 	}
 	srv, err := serve.New(o)
 	if err != nil {

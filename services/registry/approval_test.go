@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -138,6 +139,30 @@ func TestNoAnswerIsNo(t *testing.T) {
 	for _, want := range []registryv1.ApprovalState{pending, expired} {
 		if r, err := watch.Recv(); err != nil || r.GetApproval().GetState() != want {
 			t.Errorf("watched %v %v, want %v", r, err, want)
+		}
+	}
+}
+
+// Who watches is told of a new question however many are kept.
+func TestWatchBehindManyQuestions(t *testing.T) {
+	w := newWorld(t, filepath.Join(t.TempDir(), "h"), registry.Config{})
+	w.create("a1")
+	w.push("a1", "bob", "hi", "")
+	ctx := w.leased("a1", "r1")
+	for i := range 450 {
+		a := w.ask(ctx, question(fmt.Sprint("old ", i), "ls", 0))
+		if err := w.resolve(a.GetApprovalId(), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watch, err := w.approvals.WatchApprovals(t.Context(), &registryv1.WatchApprovalsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"one", "two"} {
+		w.ask(ctx, question(key, "ls", 0))
+		if r, err := watch.Recv(); err != nil || r.GetApproval().GetKey() != key || r.GetApproval().GetState() != pending {
+			t.Fatalf("watched %v %v, want %s", r, err, key)
 		}
 	}
 }

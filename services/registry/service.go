@@ -161,8 +161,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Able answers nil when the registry can do its work: its databases answer. One that is
-// alone with its home always can; what is wrong with an agent is that agent's.
+// Able answers nil when the registry can do its work: a database of its own answers. One
+// that is alone with its home always can; what is wrong with an agent is that agent's.
 func (s *Service) Able(ctx context.Context) error {
 	if s.core.Shared == nil {
 		return nil

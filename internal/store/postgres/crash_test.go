@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/theclaw/agents/internal/store"
 )
 
@@ -136,6 +138,62 @@ func TestServerRestarted(t *testing.T) {
 		t.Errorf("without a server: %v", err)
 	}
 	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server becomes one that only reads, as the first of two does when the other was
+// promoted: writes say that it cannot be reached, the probe says why, and when a server
+// that writes is in its place the same connections of the engine are made again.
+func TestServerOnlyReads(t *testing.T) {
+	c := cluster(t, "fsync = off")
+	url := c.Database(t)
+	e := open(t, Options{DSNs: []string{url}, Live: anyLease})
+	admin, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := admin.Exec(t.Context(), "SET default_transaction_read_only = off"); err != nil {
+		t.Fatal(err)
+	}
+	write := func(key string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := e.Append(ctx, store.Inbox("a"), []store.NewEvent{message}, store.AppendOptions{Key: key})
+		return err
+	}
+	become := func(readOnly string) {
+		t.Helper()
+		for _, sql := range []string{"ALTER SYSTEM SET default_transaction_read_only = " + readOnly, "SELECT pg_reload_conf()"} {
+			if _, err := admin.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for is := ""; is != readOnly; { // the server takes its settings some time after it was told to
+			other, err := pgx.Connect(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(other.QueryRow(t.Context(), "SHOW default_transaction_read_only").Scan(&is), other.Close(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := write("before"); err != nil {
+		t.Fatal(err)
+	}
+	become("on")
+	for range 2 { // by a connection that was there, and by a new one
+		if err := write("meanwhile"); !errors.Is(err, store.ErrIO) {
+			t.Errorf("a server that only reads: %v", err)
+		}
+		if err := e.Shards().Able(t.Context()); err == nil {
+			t.Error("a server that only reads is able")
+		}
+	}
+	become("off")
+	if err := errors.Join(write("after"), e.Shards().Able(t.Context())); err != nil {
 		t.Error(err)
 	}
 }

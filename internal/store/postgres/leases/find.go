@@ -2,6 +2,7 @@ package leases
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -46,14 +47,16 @@ type Found struct {
 const maxFound = 256
 
 // Find answers what there is to do for a worker: of agents whose lease it has, what it
-// was not told of, and new leases up to MaxNew. Waiting is how many more it could have.
+// was not told of, and new leases up to MaxNew. Waiting is how many more it could have. Of
+// several databases those that answer do; an error is that of all that were asked.
 func (t *Table) Find(ctx context.Context, a Ask) (found []Found, waiting int, err error) {
 	if a.TTL == 0 {
 		a.TTL = lease.DefaultTTL
 	}
-	all := t.shards.All()
+	all := t.shards.Up()
 	first := rand.IntN(len(all)) // no database is always asked last
-	room := a.MaxNew
+	room, answered := a.MaxNew, 0
+	var failed error
 	for i := range all {
 		ask, pool := a, all[(first+i)%len(all)]
 		ask.MaxNew, ask.Mine, ask.Free = room, t.within(pool, a.Mine), t.within(pool, a.Free)
@@ -62,14 +65,19 @@ func (t *Table) Find(ctx context.Context, a Ask) (found []Found, waiting int, er
 		}
 		part, more, err := find(ctx, pool, ask)
 		if err != nil {
-			return found, 0, fmt.Errorf("find work: %w", unit.Problem(err))
+			failed = errors.Join(failed, unit.Problem(err))
+			continue
 		}
 		for _, f := range part {
 			if f.granted {
 				room--
 			}
 		}
+		answered++
 		found, waiting = append(found, part...), waiting+more
+	}
+	if failed != nil && answered == 0 {
+		return nil, 0, fmt.Errorf("find work: %w", failed)
 	}
 	if room > 0 {
 		waiting = 0 // who came meanwhile is found the next time
@@ -242,17 +250,19 @@ func (t *Table) Reopen(ctx context.Context, agent, threadID string) error {
 // Reap ends the terms whose time is over and those of holders that died on this
 // machine, and answers each of them to one registry alone: their work is due again.
 // next is how long until the first live term ends if nobody renews it; 0: there is none.
+// A database that does not answer keeps nobody from the others; err says that there was one.
 func (t *Table) Reap(ctx context.Context) (ended []lease.Record, next time.Duration, err error) {
-	for _, pool := range t.shards.All() {
-		part, soon, err := t.reap(ctx, pool)
-		if err != nil {
-			return ended, next, problem("reap", "", err)
+	for _, pool := range t.shards.Up() {
+		part, soon, failed := t.reap(ctx, pool)
+		if failed != nil {
+			err = errors.Join(err, problem("reap", "", failed))
+			continue
 		}
 		if ended = append(ended, part...); soon > 0 && (next == 0 || soon < next) {
 			next = soon
 		}
 	}
-	return ended, next, nil
+	return ended, next, err
 }
 
 func (t *Table) reap(ctx context.Context, pool *pgxpool.Pool) (ended []lease.Record, next time.Duration, err error) {

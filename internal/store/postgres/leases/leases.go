@@ -38,12 +38,13 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
-// Shards are the databases: that of an agent as far as is known, that where it is, and
-// all (package shard).
+// Shards are the databases: that of an agent as far as is known, that where it is, all,
+// and those that work on all shall not wait for in vain (package shard).
 type Shards interface {
 	Of(agent string) *pgxpool.Pool
 	On(ctx context.Context, agent string, do func(*pgxpool.Pool) error) error
 	All() []*pgxpool.Pool
+	Up() []*pgxpool.Pool
 }
 
 // Table is the authority. It is safe for concurrent use and keeps nothing.

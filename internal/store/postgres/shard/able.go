@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -52,23 +55,75 @@ type probe struct {
 	conns []*pgx.Conn
 }
 
-// Able answers nil when every database can be reached. One that takes connections and
-// does not answer within ctx has too much to do, for all registries alike: if each of them
-// turned its callers away, nobody would be served by a database that works. One call at a
-// time asks.
+// errTakesNone is of a server that only reads: a standby.
+var errTakesNone = errors.New("the server takes no writes")
+
+// Able asks every database, and answers nil when one of them can be worked with: who is
+// turned away finds the others no better anywhere else. What cannot be reached is not Up
+// until it is asked again. A database that takes connections and does not answer within
+// ctx has too much to do, for all registries alike: if each of them turned its callers
+// away, nobody would be served by a database that works. One call at a time asks.
 func (s *Set) Able(ctx context.Context) error {
 	s.probe.mu.Lock()
 	defer s.probe.mu.Unlock()
 	if s.probe.conns == nil {
 		s.probe.conns = make([]*pgx.Conn, len(s.pools))
 	}
+	failed := make([]error, len(s.pools))
+	var all sync.WaitGroup
 	for i, p := range s.pools {
-		conf := p.Config().ConnConfig
-		if err := s.probe.ask(ctx, i, conf); err != nil && (!errors.Is(ctx.Err(), context.DeadlineExceeded) || !takes(ctx, conf)) {
-			return fmt.Errorf("ask database %d of %d: %w", i+1, len(s.pools), err)
+		all.Go(func() { failed[i] = s.probe.able(ctx, i, p.Config().ConnConfig) })
+	}
+	all.Wait()
+	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ctx.Err() // nobody wants to know, and nothing was learned
+	}
+	was, down := s.down.Load(), map[int]error{}
+	for i, err := range failed {
+		if err != nil {
+			down[i] = fmt.Errorf("ask database %d of %d: %w", i+1, len(s.pools), err)
+		}
+		if before := was != nil && (*was)[i] != nil; before != (err != nil) && s.onDown != nil {
+			s.onDown(i, down[i])
 		}
 	}
+	s.down.Store(&down)
+	if len(down) == len(s.pools) {
+		return errors.Join(slices.Collect(maps.Values(down))...)
+	}
 	return nil
+}
+
+// OnDown sets who is told, one change at a time, of a database that cannot be reached any
+// more, and, with nil, of one that can be again. It is set before Able is asked.
+func (s *Set) OnDown(fn func(place int, err error)) { s.onDown = fn }
+
+// Up are the databases for work on all of them, which shall not wait for one that could
+// not be reached when it was last asked (Able); all of them when none could be.
+func (s *Set) Up() []*pgxpool.Pool {
+	down := s.down.Load()
+	if down == nil || len(*down) == 0 || len(*down) == len(s.pools) {
+		return s.pools
+	}
+	var up []*pgxpool.Pool
+	for i, p := range s.pools {
+		if (*down)[i] == nil {
+			up = append(up, p)
+		}
+	}
+	return up
+}
+
+func (p *probe) able(ctx context.Context, i int, conf *pgx.ConnConfig) error {
+	known := p.conns[i] != nil
+	err := p.ask(ctx, i, conf)
+	if err != nil && known && ctx.Err() == nil { // the server may have ended, and be there again
+		err = p.ask(ctx, i, conf)
+	}
+	if err != nil && !errors.Is(err, errTakesNone) && errors.Is(ctx.Err(), context.DeadlineExceeded) && takes(ctx, conf) {
+		return nil
+	}
+	return err
 }
 
 func (p *probe) ask(ctx context.Context, i int, conf *pgx.ConnConfig) (err error) {
@@ -79,7 +134,30 @@ func (p *probe) ask(ctx context.Context, i int, conf *pgx.ConnConfig) (err error
 		}
 		p.conns[i] = c
 	}
-	return c.Ping(ctx)
+	reads := ""
+	if err := c.QueryRow(ctx, "SHOW transaction_read_only", pgx.QueryExecModeSimpleProtocol).Scan(&reads); err != nil {
+		return err
+	}
+	if reads == "on" {
+		_ = c.Close(ctx) // another server may have this address, or be in its place
+		return errTakesNone
+	}
+	return nil
+}
+
+// readOnly is the SQLSTATE of what a standby refuses.
+const readOnly = "25006"
+
+// writable lets connections be to a server that writes alone. One that was such a server
+// and is a standby now is left as soon as it refuses a write: another may be in its place.
+func writable(c *pgx.ConnConfig) {
+	if c.ValidateConnect == nil { // target_session_attrs is not said, or any
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	keep := c.OnPgError
+	c.OnPgError = func(conn *pgconn.PgConn, e *pgconn.PgError) bool {
+		return e.Code != readOnly && (keep == nil || keep(conn, e))
+	}
 }
 
 // takes tells whether the servers of a URL, all of them, take a connection.

@@ -36,6 +36,9 @@ import (
 type Set struct {
 	pools []*pgxpool.Pool
 	probe probe
+	// down is what Able found, by place; onDown is told of each change.
+	down   atomic.Pointer[map[int]error]
+	onDown func(place int, err error)
 
 	mu     sync.Mutex                     // of who changes places
 	places atomic.Pointer[map[string]int] // agents that are elsewhere than their ids hash to
@@ -46,6 +49,8 @@ type Set struct {
 const conns = 16
 
 // session is how a connection is set up:
+//   - the isolation is the one that package unit counts on, whatever the default of the
+//     server, the database or the role;
 //   - what was acknowledged survives a crash of the server, also where its default is
 //     otherwise;
 //   - a thread is not held for hours by a registry whose machine has vanished in the
@@ -55,7 +60,7 @@ const conns = 16
 //     what is read is found by an index.
 const session = `SELECT set_config(name, value, false) FROM (VALUES
 	('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on' ELSE current_setting('synchronous_commit') END),
-	('idle_in_transaction_session_timeout', '15s'),
+	('default_transaction_isolation', 'read committed'), ('idle_in_transaction_session_timeout', '15s'),
 	('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), ('jit', 'off')) AS settings(name, value)`
 
 // Open connects to databases, brings each to the newest format and checks that it is
@@ -111,6 +116,7 @@ func connect(ctx context.Context, url string, index, count int) (*pgxpool.Pool, 
 	c.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn(), DeadlineDelay: linger}
 	}
+	writable(c.ConnConfig)
 	c.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, session, pgx.QueryExecModeSimpleProtocol)
 		return err

@@ -58,8 +58,8 @@ func named(code string) error {
 	switch code {
 	case "53100":
 		return store.ErrDiskFull
-	case "25006": // of a read-only transaction: a standby
-		return store.ErrReadOnly
+	case "25006": // a server that became a standby: its connections are given up (package shard)
+		return store.ErrIO
 	case "57014": // a timeout of the server
 		return store.ErrBusy
 	case "23503": // the agent or the thread is being removed

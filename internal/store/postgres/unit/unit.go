@@ -10,13 +10,14 @@
 // here, from the thread's row, which the transaction holds locked; so a write never
 // waits for an answer. The package knows no turn and no delivery.
 //
-// READ COMMITTED is enough, because a step decides on nothing but rows of its own
-// thread, and who writes those holds the lock on the thread's row. Every statement
+// READ COMMITTED is enough, because a step decides on nothing but rows of the threads it
+// has locked, and who writes those holds the lock on their thread's row. Every statement
 // behind that lock takes its snapshot after the lock was got, so it sees all that the
 // holder before has committed: there is no write skew to prevent. The fence is the one
 // row read from outside: FOR SHARE, so that who takes the lease over waits for the
-// commit, and then compared with the greatest token the thread has seen. No transaction
-// locks two threads, so none waits in a circle.
+// commit, and then compared with the greatest token the thread has seen. Locks are taken
+// in one order, so none waits in a circle: the lease, a conversation, and then, by the
+// step that ends a turn (Joint), the inbox of the same agent.
 package unit
 
 import (

@@ -263,14 +263,14 @@ func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out regist
 	ctx, told := out.Context(), map[string]registryv1.ApprovalState{}
 	for first := true; ; first = false {
 		woken, done := s.Questions.Wait(struct{}{})
-		list, err := s.Approvals.Approvals(ctx, "", "", "", 1000)
-		for _, a := range list {
+		err := s.each(ctx, func(a store.Approval) error {
 			m := message(a)
-			if told[a.ID] != m.GetState() && (!first || a.State == pending) && err == nil {
-				err = out.Send(&registryv1.WatchApprovalsResponse{Approval: m})
+			news := told[a.ID] != m.GetState() && (!first || a.State == pending)
+			if told[a.ID] = m.GetState(); news {
+				return out.Send(&registryv1.WatchApprovalsResponse{Approval: m})
 			}
-			told[a.ID] = m.GetState()
-		}
+			return nil
+		})
 		if err == nil {
 			select {
 			case <-woken:
@@ -283,6 +283,26 @@ func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out regist
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// each shows all questions that are kept, oldest first.
+func (s *Service) each(ctx context.Context, show func(store.Approval) error) error {
+	const page = 200
+	for after := ""; ; {
+		list, err := s.Approvals.Approvals(ctx, after, "", "", page)
+		if err != nil {
+			return err
+		}
+		for _, a := range list {
+			if err := show(a); err != nil {
+				return err
+			}
+		}
+		if len(list) < page {
+			return nil
+		}
+		after = list[page-1].ID
 	}
 }
 

@@ -42,7 +42,7 @@ type Shared struct {
 	Lapsed func(holder string)
 	// Abort is told of a run that somebody wants ended, as another registry was told.
 	Abort func(what string)
-	Able  func(context.Context) error // nil when every database answers
+	Able  func(context.Context) error // nil when there is a database that can be worked with
 
 	c   *Core
 	dbs *shard.Set
@@ -64,6 +64,15 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	}
 	s.dbs, s.Able = e.Shards(), e.Shards().Able
 	dbs, holders := e.Shards(), o.Home.HoldersDir()
+	if n := len(dbs.All()); n > 1 { // of a single one the server says that it does not serve
+		dbs.OnDown(func(i int, err error) {
+			if err != nil {
+				o.Logger.Error("a database cannot be reached: the agents in it wait, all others go on", "database", i+1, "of", n, "error", err)
+				return
+			}
+			o.Logger.Info("a database can be reached again", "database", i+1, "of", n)
+		})
+	}
 	dbs.OnMoved(func(id string) { s.Tell(notify.Item{Kind: notify.Place, Name: id}) })
 	kept := agents.New(dbs)
 	s.Leases = leases.New(dbs, func(h string) bool { return lease.HolderDead(holders, h) })
@@ -72,7 +81,7 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	beside := home.New(dbs)
 	s.Story = story.New(dbs, func(err error) { o.Logger.Warn("agent log not written", "error", err) })
 	o.Metrics.LookForLag(func(ctx context.Context) (l obs.Lags, err error) {
-		l.Inbox, l.Acked, l.Outbound, err = lag.Look(ctx, dbs.All())
+		l.Inbox, l.Acked, l.Outbound, err = lag.Look(ctx, dbs.Up())
 		return l, err
 	})
 	c.Store, c.Leases, c.Agents, c.Approvals, c.Quota = e, s.Leases, s.Agents, beside, quota.Shared(beside)
