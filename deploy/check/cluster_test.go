@@ -131,6 +131,9 @@ func checkPod(t *testing.T, part string, pod corev1.PodTemplateSpec, databases i
 	if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GODEBUG" && strings.HasPrefix(e.Value, "schedtrace=") }) {
 		t.Errorf("%s: GODEBUG is not in %v", part, c.Env)
 	}
+	if p := c.LivenessProbe; p == nil || !slices.Equal(p.Exec.Command[1:5], []string{"log", "level", "--service", part}) {
+		t.Errorf("%s: liveness %+v", part, p)
+	}
 	for _, c := range append(s.InitContainers, c) {
 		if !*c.SecurityContext.ReadOnlyRootFilesystem || *c.SecurityContext.AllowPrivilegeEscalation || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 			t.Errorf("%s: %+v", part, c.SecurityContext)
@@ -221,6 +224,9 @@ func TestClusterCompose(t *testing.T) {
 			t.Errorf("%s has %v", name, s.Volumes)
 		}
 		homes[s.Volumes[0].Source] = true
+		if v := s.Environment["GODEBUG"]; v == nil || !strings.HasPrefix(*v, "schedtrace=") {
+			t.Errorf("%s: GODEBUG is not in %v", name, s.Environment)
+		}
 		_, knows := s.Environment["THECLAW_DSN"]
 		_, reaches := s.Networks["database"]
 		_, outside := s.Networks["outside"]

@@ -136,6 +136,14 @@ spec:
           command: [/usr/local/bin/agentctl, ready, --service, {{ .part }}, --timeout, 4s]
         periodSeconds: 15
         timeoutSeconds: 5
+      # Only what a restart can cure: a process that answers nothing at all. One that does
+      # not serve, since its database is away, answers this.
+      livenessProbe:
+        exec:
+          command: [/usr/local/bin/agentctl, log, level, --service, {{ .part }}, --timeout, 9s]
+        periodSeconds: 30
+        timeoutSeconds: 10
+        failureThreshold: 4
       resources: {{- toYaml (dig .part "resources" $v.resources $v.cluster) | nindent 8 }}
       volumeMounts:
         - name: home

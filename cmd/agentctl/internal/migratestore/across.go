@@ -7,7 +7,6 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store/postgres/relocate"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
 )
 
 // relocated is what became of one agent that goes from one database to another.
@@ -18,7 +17,7 @@ type relocated struct {
 
 // across moves agents to another database of the list.
 func (m *migration) across(ctx context.Context) error {
-	shards, err := shard.Open(ctx, m.dsns)
+	shards, err := m.open(ctx)
 	if err != nil {
 		return away(err)
 	}

@@ -2,7 +2,8 @@
 // and a database that registries share.
 //
 // Without --apply it does everything but the last step, and leaves both sides as they
-// were: what it says was shown with the agent's own rows. Both ways it takes the home's
+// were, but for the tables of an empty database: what it says was shown with the agent's
+// own rows. Both ways it takes the home's
 // lock, so that no registry has the agents open meanwhile.
 //
 // With --to-shard it moves agents between databases of one list, and needs neither the
@@ -43,7 +44,8 @@ func Command(e *command.Env) *cobra.Command {
 		Long: `Move agents from this home into a PostgreSQL database that registries share, or
 back. Without --apply everything is done but the last step: the agent is copied,
 its hash chains are checked event by event, all rows are read back and compared,
-and then the copy is given up. With --apply it stays, and the source is put away:
+and then the copy is given up; an empty database has its tables after that, and
+nothing in them. With --apply it stays, and the source is put away:
 a directory is renamed and kept, rows of a database are removed.
 
 An agent moves whole or not at all, and must be stopped; the services of this home
@@ -138,7 +140,7 @@ func (m *migration) run(ctx context.Context) (err error) {
 	if pid != "" {
 		return fault.New(codes.FailedPrecondition, fault.HomeLocked, fmt.Sprintf("a registry serves %s (pid %s)", at.Path(), pid), "stop the services, then try again")
 	}
-	shards, err := shard.Open(ctx, m.dsns)
+	shards, err := m.open(ctx)
 	if err != nil {
 		return away(err)
 	}
@@ -184,6 +186,15 @@ func (m *migration) run(ctx context.Context) (err error) {
 		return &command.Said{}
 	}
 	return nil
+}
+
+// open connects to the databases. Before a rehearsal none of them gets what its list or
+// its registries would have to live with.
+func (m *migration) open(ctx context.Context) (*shard.Set, error) {
+	if m.apply {
+		return shard.Open(ctx, m.dsns)
+	}
+	return shard.Rehearse(ctx, m.dsns)
 }
 
 func (m *migration) list(ctx context.Context, home *agentdir.Home, shards *shard.Set) ([]string, error) {

@@ -21,6 +21,7 @@ func (s single) On(_ context.Context, _ string, do func(*pgxpool.Pool) error) er
 	return do(s.Pool)
 }
 func (s single) All() []*pgxpool.Pool { return []*pgxpool.Pool{s.Pool} }
+func (s single) Up() []*pgxpool.Pool  { return s.All() }
 
 // database answers an empty one with its tables.
 func database(t testing.TB, c *pgtest.Cluster) single {

@@ -60,6 +60,25 @@ func Migrate(ctx context.Context, c *pgx.Conn) (format int, err error) {
 	return format, nil
 }
 
+// Newest refuses a database of an older format with FORMAT_MISMATCH; an empty one has none.
+func Newest(ctx context.Context, c *pgx.Conn) error {
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return err
+	}
+	var made bool
+	if err := c.QueryRow(ctx, "SELECT to_regclass('format') IS NOT NULL").Scan(&made); err != nil || !made {
+		return err
+	}
+	var format int
+	if err := c.QueryRow(ctx, "SELECT COALESCE(MAX(version), 0) FROM format").Scan(&format); err != nil || format == 0 || format >= len(names) {
+		return err
+	}
+	return fault.New(codes.FailedPrecondition, fault.FormatMismatch,
+		fmt.Sprintf("the database has format %d, and this build would bring it to %d", format, len(names)),
+		"use the version of the registries that serve it, or start one of this version first")
+}
+
 func step(ctx context.Context, c *pgx.Conn, name string, to int) error {
 	text, err := files.ReadFile(name)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -65,12 +66,21 @@ const session = `SELECT set_config(name, value, false) FROM (VALUES
 
 // Open connects to databases, brings each to the newest format and checks that it is
 // the one of its place in the list. Errors: FORMAT_MISMATCH, CONFIG_INVALID.
-func Open(ctx context.Context, urls []string) (*Set, error) { return Await(ctx, urls, nil) }
+func Open(ctx context.Context, urls []string) (*Set, error) { return open(ctx, urls, nil, true) }
+
+// Rehearse is Open for whoever will take back what he writes: an empty database gets its
+// tables, and no place in a list yet; one of an older format is refused, for those who
+// serve it may not know the newest.
+func Rehearse(ctx context.Context, urls []string) (*Set, error) { return open(ctx, urls, nil, false) }
 
 // Await is Open for whoever may have been started before its databases, or while one
 // takes over from another: it tries again for a minute. absent, when set, is told of each
 // database that is waited for, once. Errors also: REGISTRY_UNAVAILABLE.
 func Await(ctx context.Context, urls []string, absent func(error)) (*Set, error) {
+	return open(ctx, urls, absent, true)
+}
+
+func open(ctx context.Context, urls []string, absent func(error), keep bool) (*Set, error) {
 	s := &Set{}
 	s.places.Store(&map[string]int{})
 	if len(urls) == 0 {
@@ -78,7 +88,7 @@ func Await(ctx context.Context, urls []string, absent func(error)) (*Set, error)
 	}
 	for i, url := range urls {
 		p, err := patient(ctx, absent, func() (*pgxpool.Pool, error) {
-			p, err := connect(ctx, url, i, len(urls))
+			p, err := connect(ctx, url, i, len(urls), keep)
 			if err != nil {
 				err = fmt.Errorf("open database %d of %d: %w", i+1, len(urls), err)
 			}
@@ -97,7 +107,7 @@ func Await(ctx context.Context, urls []string, absent func(error)) (*Set, error)
 	return s, nil
 }
 
-func connect(ctx context.Context, url string, index, count int) (*pgxpool.Pool, error) {
+func connect(ctx context.Context, url string, index, count int, keep bool) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		// The text of the error may hold the URL, and that a password.
@@ -126,10 +136,15 @@ func connect(ctx context.Context, url string, index, count int) (*pgxpool.Pool, 
 		return nil, err
 	}
 	if err := p.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		if !keep {
+			if err := schema.Newest(ctx, c.Conn()); err != nil {
+				return err
+			}
+		}
 		if _, err := schema.Migrate(ctx, c.Conn()); err != nil {
 			return err
 		}
-		return place(ctx, c.Conn(), index, count)
+		return place(ctx, c.Conn(), index, count, keep)
 	}); err != nil {
 		p.Close()
 		return nil, err
@@ -137,13 +152,17 @@ func connect(ctx context.Context, url string, index, count int) (*pgxpool.Pool, 
 	return p, nil
 }
 
-// place gives a new database its place, and checks that of another.
-func place(ctx context.Context, c *pgx.Conn, index, count int) error {
-	if _, err := c.Exec(ctx, "INSERT INTO shard(one, index, count) VALUES(1, $1, $2) ON CONFLICT (one) DO NOTHING", index, count); err != nil {
-		return fmt.Errorf("give database its place: %w", err)
+// place gives a new database its place, when that is to be kept, and checks that of another.
+func place(ctx context.Context, c *pgx.Conn, index, count int, keep bool) error {
+	if keep {
+		if _, err := c.Exec(ctx, "INSERT INTO shard(one, index, count) VALUES(1, $1, $2) ON CONFLICT (one) DO NOTHING", index, count); err != nil {
+			return fmt.Errorf("give database its place: %w", err)
+		}
 	}
 	var i, n int
-	if err := c.QueryRow(ctx, "SELECT index, count FROM shard").Scan(&i, &n); err != nil {
+	if err := c.QueryRow(ctx, "SELECT index, count FROM shard").Scan(&i, &n); errors.Is(err, pgx.ErrNoRows) && !keep {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("read place of database: %w", err)
 	}
 	if i != index || n != count {

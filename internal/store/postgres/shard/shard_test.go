@@ -84,16 +84,51 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// What is acknowledged is on disk, whatever the default of the server.
+// A rehearsal gives an empty database no place that a later list would have to keep, keeps
+// to the place it has, and leaves its format to those who serve it.
+func TestRehearse(t *testing.T) {
+	c := pgtest.Start(t, "fsync = off")
+	one, two := c.Database(t), c.Database(t)
+	rehearse := func(urls ...string) error {
+		s, err := shard.Rehearse(t.Context(), urls)
+		if err == nil {
+			s.Close()
+		}
+		return err
+	}
+	if err := rehearse(one); err != nil {
+		t.Fatal(err)
+	}
+	s, err := shard.Open(t.Context(), []string{two, one})
+	if err != nil {
+		t.Fatalf("after a rehearsal with another list: %v", err)
+	}
+	defer s.Close()
+	if err := rehearse(one); !fault.Is(err, fault.ConfigInvalid) {
+		t.Errorf("a list that it is not in: %v", err)
+	}
+	if err := rehearse(two, one); err != nil {
+		t.Errorf("its list: %v", err)
+	}
+	if _, err := s.All()[1].Exec(t.Context(), "UPDATE format SET version = version - 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := rehearse(two, one); !fault.Is(err, fault.FormatMismatch) {
+		t.Errorf("an older format: %v", err)
+	}
+}
+
+// What is acknowledged is on disk, and transactions are what they are thought to be,
+// whatever the default of the server.
 func TestSession(t *testing.T) {
 	for value, want := range map[string]string{"off": "on", "local": "on", "remote_apply": "remote_apply"} {
-		s, err := shard.Open(t.Context(), []string{pgtest.Start(t, "synchronous_commit = "+value).Database(t)})
+		s, err := shard.Open(t.Context(), []string{pgtest.Start(t, "synchronous_commit = "+value, "default_transaction_isolation = 'serializable'").Database(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got, plans string
-		if err := s.Of("a").QueryRow(t.Context(), "SELECT current_setting('synchronous_commit'), current_setting('plan_cache_mode')").Scan(&got, &plans); err != nil || got != want || plans != "force_generic_plan" {
-			t.Errorf("with %s: %s, %s, %v", value, got, plans, err)
+		var got, plans, isolation string
+		if err := s.Of("a").QueryRow(t.Context(), "SELECT current_setting('synchronous_commit'), current_setting('plan_cache_mode'), current_setting('transaction_isolation')").Scan(&got, &plans, &isolation); err != nil || got != want || plans != "force_generic_plan" || isolation != "read committed" {
+			t.Errorf("with %s: %s, %s, %s, %v", value, got, plans, isolation, err)
 		}
 		s.Close()
 	}
