@@ -61,7 +61,7 @@ func (c *Cluster) Gone(t testing.TB, application string) {
 
 // Failover is the address of a database at whichever of two servers takes writes.
 func Failover(first, second *Cluster, db string) string {
-	return "postgres://claw@/" + db + "?host=" + first.dir + "," + second.dir + "&port=5432,5432&target_session_attrs=read-write&connect_timeout=2"
+	return "postgres://claw@/" + db + "?host=" + first.dir + "," + second.dir + "&port=5432,5432&connect_timeout=2"
 }
 
 // configure adds lines to postgresql.conf.

@@ -1,5 +1,6 @@
--- Everything belongs to one agent: its id leads every table, key and index, so that
--- the tables can be spread over databases by it. Texts compare byte by byte.
+-- Everything belongs to one agent: its id leads its tables and keys, so that agents can
+-- be spread over databases by it. An index that begins otherwise is for a look at all
+-- agents of a database (docs/decisions/017). Texts compare byte by byte.
 
 -- Which of how many databases this is: an agent is in the one that its id hashes to.
 CREATE TABLE shard (one INT PRIMARY KEY CHECK (one = 1), index INT NOT NULL, count INT NOT NULL);
