@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/theclaw/agents/internal/store"
 )
 
@@ -147,43 +145,17 @@ func TestServerRestarted(t *testing.T) {
 // that writes is in its place the same connections of the engine are made again.
 func TestServerOnlyReads(t *testing.T) {
 	c := cluster(t, "fsync = off")
-	url := c.Database(t)
-	e := open(t, Options{DSNs: []string{url}, Live: anyLease})
-	admin, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
-	if _, err := admin.Exec(t.Context(), "SET default_transaction_read_only = off"); err != nil {
-		t.Fatal(err)
-	}
+	e := open(t, Options{DSNs: []string{c.Database(t)}, Live: anyLease})
 	write := func(key string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := e.Append(ctx, store.Inbox("a"), []store.NewEvent{message}, store.AppendOptions{Key: key})
 		return err
 	}
-	become := func(readOnly string) {
-		t.Helper()
-		for _, sql := range []string{"ALTER SYSTEM SET default_transaction_read_only = " + readOnly, "SELECT pg_reload_conf()"} {
-			if _, err := admin.Exec(t.Context(), sql); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for is := ""; is != readOnly; { // the server takes its settings some time after it was told to
-			other, err := pgx.Connect(t.Context(), url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(other.QueryRow(t.Context(), "SHOW default_transaction_read_only").Scan(&is), other.Close(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	if err := write("before"); err != nil {
 		t.Fatal(err)
 	}
-	become("on")
+	c.OnlyReads(t, true)
 	for range 2 { // by a connection that was there, and by a new one
 		if err := write("meanwhile"); !errors.Is(err, store.ErrIO) {
 			t.Errorf("a server that only reads: %v", err)
@@ -192,7 +164,7 @@ func TestServerOnlyReads(t *testing.T) {
 			t.Error("a server that only reads is able")
 		}
 	}
-	become("off")
+	c.OnlyReads(t, false)
 	if err := errors.Join(write("after"), e.Shards().Able(t.Context())); err != nil {
 		t.Error(err)
 	}

@@ -3,8 +3,8 @@
 //
 // Without --apply it does everything but the last step, and leaves both sides as they
 // were, but for the tables of an empty database: what it says was shown with the agent's
-// own rows. Both ways it takes the home's
-// lock, so that no registry has the agents open meanwhile.
+// own rows. Both ways it takes the home's lock, so that no registry has the agents open
+// meanwhile.
 //
 // With --to-shard it moves agents between databases of one list, and needs neither the
 // home nor its lock: the registries go on.

@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -64,6 +65,15 @@ func Failover(first, second *Cluster, db string) string {
 	return "postgres://claw@/" + db + "?host=" + first.dir + "," + second.dir + "&port=5432,5432&connect_timeout=2"
 }
 
+// OnlyReads lets the server take no writes, of whoever is connected too, as one that became
+// a standby; or take them again.
+func (c *Cluster) OnlyReads(t testing.TB, yes bool) {
+	t.Helper()
+	c.configure(t, fmt.Sprint("default_transaction_read_only = ", yes))
+	c.exec(t, "SELECT pg_reload_conf()")
+	c.await(t, fmt.Sprintf("SELECT current_setting('default_transaction_read_only')::bool = %v", yes))
+}
+
 // configure adds lines to postgresql.conf.
 func (c *Cluster) configure(t testing.TB, lines ...string) {
 	t.Helper()
@@ -92,16 +102,18 @@ func (c *Cluster) exec(t testing.TB, sql string) {
 	}
 }
 
+// await asks on a new connection each time: who connects sees a setting of which all who
+// are connected were told before.
 func (c *Cluster) await(t testing.TB, sql string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), c.url("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
 	for end := time.Now().Add(time.Minute); ; {
+		conn, err := pgx.Connect(t.Context(), c.url("postgres"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		var ok bool
-		if err := conn.QueryRow(t.Context(), sql).Scan(&ok); err != nil {
+		err = conn.QueryRow(t.Context(), sql).Scan(&ok)
+		if err := errors.Join(err, conn.Close(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		if ok {

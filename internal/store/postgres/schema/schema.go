@@ -30,6 +30,16 @@ const lock = 0x746865636c6177
 // Migrate brings the database behind c to the newest format and answers it.
 // Errors: FORMAT_MISMATCH for one of a newer build.
 func Migrate(ctx context.Context, c *pgx.Conn) (format int, err error) {
+	return migrate(ctx, c, true)
+}
+
+// Make is Migrate for an empty database; one that has an older format is refused with
+// FORMAT_MISMATCH, and nothing was changed.
+func Make(ctx context.Context, c *pgx.Conn) (format int, err error) {
+	return migrate(ctx, c, false)
+}
+
+func migrate(ctx context.Context, c *pgx.Conn, older bool) (format int, err error) {
 	names, err := fs.Glob(files, "*.sql") // in order: the names are numbers
 	if err != nil {
 		return 0, err
@@ -52,31 +62,17 @@ func Migrate(ctx context.Context, c *pgx.Conn) (format int, err error) {
 			fmt.Sprintf("the database has format %d, this build knows %d: a newer version has served it", format, len(names)),
 			"use that version, or another database")
 	}
+	if !older && format > 0 && format < len(names) {
+		return format, fault.New(codes.FailedPrecondition, fault.FormatMismatch,
+			fmt.Sprintf("the database has format %d, and this build would bring it to %d", format, len(names)),
+			"use the version of the registries that serve it, or start one of this version first")
+	}
 	for ; format < len(names); format++ {
 		if err := step(ctx, c, names[format], format+1); err != nil {
 			return format, fmt.Errorf("migrate to format %d: %w", format+1, err)
 		}
 	}
 	return format, nil
-}
-
-// Newest refuses a database of an older format with FORMAT_MISMATCH; an empty one has none.
-func Newest(ctx context.Context, c *pgx.Conn) error {
-	names, err := fs.Glob(files, "*.sql")
-	if err != nil {
-		return err
-	}
-	var made bool
-	if err := c.QueryRow(ctx, "SELECT to_regclass('format') IS NOT NULL").Scan(&made); err != nil || !made {
-		return err
-	}
-	var format int
-	if err := c.QueryRow(ctx, "SELECT COALESCE(MAX(version), 0) FROM format").Scan(&format); err != nil || format == 0 || format >= len(names) {
-		return err
-	}
-	return fault.New(codes.FailedPrecondition, fault.FormatMismatch,
-		fmt.Sprintf("the database has format %d, and this build would bring it to %d", format, len(names)),
-		"use the version of the registries that serve it, or start one of this version first")
 }
 
 func step(ctx context.Context, c *pgx.Conn, name string, to int) error {

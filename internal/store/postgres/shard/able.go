@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -14,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
 const (
@@ -69,29 +70,29 @@ func (s *Set) Able(ctx context.Context) error {
 	if s.probe.conns == nil {
 		s.probe.conns = make([]*pgx.Conn, len(s.pools))
 	}
-	failed := make([]error, len(s.pools))
+	down := make([]error, len(s.pools))
 	var all sync.WaitGroup
 	for i, p := range s.pools {
-		all.Go(func() { failed[i] = s.probe.able(ctx, i, p.Config().ConnConfig) })
+		all.Go(func() {
+			if err := s.probe.able(ctx, i, p.Config().ConnConfig); err != nil {
+				down[i] = fmt.Errorf("ask database %d of %d: %w", i+1, len(s.pools), err)
+			}
+		})
 	}
 	all.Wait()
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err() // nobody wants to know, and nothing was learned
 	}
-	was, down := s.down.Load(), map[int]error{}
-	for i, err := range failed {
-		if err != nil {
-			down[i] = fmt.Errorf("ask database %d of %d: %w", i+1, len(s.pools), err)
-		}
-		if before := was != nil && (*was)[i] != nil; before != (err != nil) && s.onDown != nil {
-			s.onDown(i, down[i])
+	was := *s.down.Swap(&down)
+	for i, err := range down {
+		if (was[i] != nil) != (err != nil) && s.onDown != nil {
+			s.onDown(i, err)
 		}
 	}
-	s.down.Store(&down)
-	if len(down) == len(s.pools) {
-		return errors.Join(slices.Collect(maps.Values(down))...)
+	if slices.Contains(down, nil) {
+		return nil
 	}
-	return nil
+	return errors.Join(down...)
 }
 
 // OnDown sets who is told, one change at a time, of a database that cannot be reached any
@@ -101,15 +102,14 @@ func (s *Set) OnDown(fn func(place int, err error)) { s.onDown = fn }
 // Up are the databases for work on all of them, which shall not wait for one that could
 // not be reached when it was last asked (Able); all of them when none could be.
 func (s *Set) Up() []*pgxpool.Pool {
-	down := s.down.Load()
-	if down == nil || len(*down) == 0 || len(*down) == len(s.pools) {
-		return s.pools
-	}
 	var up []*pgxpool.Pool
-	for i, p := range s.pools {
-		if (*down)[i] == nil {
-			up = append(up, p)
+	for i, err := range *s.down.Load() {
+		if err == nil {
+			up = append(up, s.pools[i])
 		}
+	}
+	if up == nil {
+		return s.pools
 	}
 	return up
 }
@@ -145,9 +145,6 @@ func (p *probe) ask(ctx context.Context, i int, conf *pgx.ConnConfig) (err error
 	return nil
 }
 
-// readOnly is the SQLSTATE of what a standby refuses.
-const readOnly = "25006"
-
 // writable lets connections be to a server that writes alone. One that was such a server
 // and is a standby now is left as soon as it refuses a write: another may be in its place.
 func writable(c *pgx.ConnConfig) {
@@ -156,7 +153,7 @@ func writable(c *pgx.ConnConfig) {
 	}
 	keep := c.OnPgError
 	c.OnPgError = func(conn *pgconn.PgConn, e *pgconn.PgError) bool {
-		return e.Code != readOnly && (keep == nil || keep(conn, e))
+		return e.Code != unit.OnlyReads && (keep == nil || keep(conn, e))
 	}
 }
 

@@ -38,7 +38,7 @@ type Set struct {
 	pools []*pgxpool.Pool
 	probe probe
 	// down is what Able found, by place; onDown is told of each change.
-	down   atomic.Pointer[map[int]error]
+	down   atomic.Pointer[[]error]
 	onDown func(place int, err error)
 
 	mu     sync.Mutex                     // of who changes places
@@ -100,6 +100,8 @@ func open(ctx context.Context, urls []string, absent func(error), keep bool) (*S
 		}
 		s.pools = append(s.pools, p)
 	}
+	up := make([]error, len(s.pools)) // all of them: they have just answered
+	s.down.Store(&up)
 	if err := s.Load(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -136,12 +138,11 @@ func connect(ctx context.Context, url string, index, count int, keep bool) (*pgx
 		return nil, err
 	}
 	if err := p.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		migrate := schema.Migrate
 		if !keep {
-			if err := schema.Newest(ctx, c.Conn()); err != nil {
-				return err
-			}
+			migrate = schema.Make
 		}
-		if _, err := schema.Migrate(ctx, c.Conn()); err != nil {
+		if _, err := migrate(ctx, c.Conn()); err != nil {
 			return err
 		}
 		return place(ctx, c.Conn(), index, count, keep)

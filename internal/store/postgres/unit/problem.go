@@ -53,12 +53,15 @@ func problem(ctx context.Context, err error, dead bool) error {
 	return err
 }
 
+// OnlyReads is the SQLSTATE of a write to a server that takes none, such as a standby.
+const OnlyReads = "25006"
+
 // named is the contract's error for a SQLSTATE.
 func named(code string) error {
 	switch code {
 	case "53100":
 		return store.ErrDiskFull
-	case "25006": // a server that became a standby: its connections are given up (package shard)
+	case OnlyReads: // its connections are given up (package shard)
 		return store.ErrIO
 	case "57014": // a timeout of the server
 		return store.ErrBusy
