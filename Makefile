@@ -95,7 +95,8 @@ install: build ## put the programs into PREFIX/bin, or where `go install` would
 
 .PHONY: test
 test: ## run every test of every module (BUT=regexp leaves packages out, SKIP=regexp tests)
-	@go test -timeout 30m $(if $(SKIP),-skip '$(SKIP)') $$(go list $(MODULES:%=%/...) | { grep -Ev '$(or $(BUT),^$$)'; })
+	@packages=$$(go run ./proofs/tests list -but '$(BUT)' -skip '$(SKIP)' $(MODULES:%=%/...)); \
+	go test -timeout 30m $(if $(SKIP),-skip '$(SKIP)') $$packages
 
 .PHONY: race
 race: ## the same with the race detector (needs a C compiler)
@@ -174,12 +175,9 @@ define PROVE
 	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) STRIKES=$(STRIKES) TTL=$(TTL) STORE=$(STORE) $(BIN)/$@$(STORE).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
 endef
 
-# A promise whose tests stand with the code: they are run again and counted.
-define AGAIN
-@out=$$(go test -count=1 -v -run '^($(1))$$' $(addprefix ./,$(2)) 2>&1) || { printf '%s\n' "$$out"; exit 1; }; \
-	passed=$$(grep -c '^--- PASS' <<<"$$out" || true); skipped=$$(grep -c -e '--- SKIP' <<<"$$out" || true); \
-	echo "$@ tests=$$passed skipped=$$skipped$$(sed -n 's/^ *[a-z_]*_test\.go:[0-9]*: figures://p' <<<"$$out" | tr -d '\n') violations=0"; ((passed > 0))
-endef
+# A promise whose tests stand with the code: they are run again and counted, and each
+# name must have passed.
+AGAIN = @go run ./proofs/tests run $@ '$(1)' $(2)
 
 .PHONY: crash-matrix
 crash-matrix: ## kill agentd at every labelled instant: KILLS=150 SEED= STORE=postgres
