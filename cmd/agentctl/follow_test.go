@@ -13,7 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"

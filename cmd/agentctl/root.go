@@ -15,7 +15,6 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/audit"
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
 	"github.com/theclaw/agents/cmd/agentctl/internal/cmds"
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/deadletter"
 	"github.com/theclaw/agents/cmd/agentctl/internal/doctor"
 	"github.com/theclaw/agents/cmd/agentctl/internal/drill"
@@ -37,6 +36,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
 	"github.com/theclaw/agents/cmd/agentctl/internal/up"
 	"github.com/theclaw/agents/cmd/agentctl/internal/usage"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 )
 

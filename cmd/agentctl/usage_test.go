@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 )
 
 // outcome is what one command line did.

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"

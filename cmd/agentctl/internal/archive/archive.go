@@ -19,7 +19,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/backup"
 	"github.com/theclaw/agents/internal/backup/archive"
 	"github.com/theclaw/agents/internal/fault"

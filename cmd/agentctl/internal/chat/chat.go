@@ -24,8 +24,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/lines"
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/internal/command"
 )
 
 // Command answers the command chat.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/transcript"
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/rpc/mtls"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"

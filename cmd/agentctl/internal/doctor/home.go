@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/handlerlock"
 )
 

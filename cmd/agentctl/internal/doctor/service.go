@@ -6,7 +6,7 @@ import (
 
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"

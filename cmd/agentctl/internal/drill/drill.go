@@ -29,9 +29,9 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/drill/site"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/pause"
 )

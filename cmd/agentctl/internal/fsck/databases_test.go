@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/world"
 	"github.com/theclaw/agents/services/registry"

@@ -7,8 +7,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/homelock"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/audit"
 	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"

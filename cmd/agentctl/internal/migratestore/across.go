@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store/postgres/relocate"
 )

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"

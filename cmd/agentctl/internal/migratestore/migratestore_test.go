@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/homelock"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/sqlite/db"

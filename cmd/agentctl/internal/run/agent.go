@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/agent"
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/thread"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )

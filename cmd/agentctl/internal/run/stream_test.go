@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 

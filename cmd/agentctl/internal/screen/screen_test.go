@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 )
 
 // Text of others cannot touch the terminal.

@@ -20,7 +20,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 )
 
 // Table collects rows and prints them in columns.

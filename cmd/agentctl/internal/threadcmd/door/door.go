@@ -28,7 +28,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/command"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/pause"

@@ -1,4 +1,4 @@
-// Package command owns what every command of agentctl has in common: its
+// Package command owns what every command of a program for people has in common: its
 // streams, the global flags, the connections to the services, the checks of
 // its arguments and the way an error reaches the person at the keyboard.
 //
