@@ -23,13 +23,6 @@ var (
 	spoken = []allowance{
 		{"internal/sandbox", "os.Args", "a sandboxed child is this program started again; its first words say so"},
 	}
-	// files over maxFile, packages over maxPackage
-	large = []allowance{
-		{"internal/store/storetest", "internal/store/storetest", "a test suite in all but name: engines call it from theirs"},
-		{"internal/lease", "internal/lease", "168 of its lines are its specification; both sides of a lease are read together"},
-		{"internal/agentdir", "internal/agentdir/agentdir_test.go", "one scenario per row of the layout, read against the rows"},
-		{"internal/agentdir/layer", "internal/agentdir/layer/layer_test.go", "one table"},
-	}
 )
 
 // badNames say where code was put, not what it is.

@@ -78,11 +78,6 @@ var forbidden = strings.Fields(`print println
 	fmt.Print fmt.Printf fmt.Println fmt.Scan fmt.Scanf fmt.Scanln
 	log.Print log.Printf log.Println log.Fatal log.Fatalf log.Fatalln log.Panic log.Panicf log.Panicln`)
 
-const (
-	maxFile    = 350  // lines, tests too: beyond this a reader scrolls instead of reads
-	maxPackage = 1000 // lines without tests
-)
-
 // A room is one package: a folder with its parsed files.
 type room struct {
 	dir   string
@@ -91,7 +86,6 @@ type room struct {
 
 type file struct {
 	name  string // relative to the repository, with slashes
-	lines int
 	test  bool
 	ast   *ast.File
 }
@@ -131,7 +125,7 @@ func rooms(t *testing.T) []*room {
 		if _, ok := byDir[dir]; !ok {
 			byDir[dir] = &room{dir: dir}
 		}
-		byDir[dir].files = append(byDir[dir].files, file{name, strings.Count(string(src), "\n"), strings.HasSuffix(name, "_test.go"), parsed})
+		byDir[dir].files = append(byDir[dir].files, file{name, strings.HasSuffix(name, "_test.go"), parsed})
 		return nil
 	})
 	if err != nil {
@@ -328,23 +322,4 @@ func TestPackageDocs(t *testing.T) {
 			t.Errorf("%s: %q says nothing about what the package owns", r.dir, badNames[i])
 		}
 	}
-}
-
-func TestPackageSizes(t *testing.T) {
-	used := map[int]bool{}
-	for _, r := range rooms(t) {
-		total := 0
-		for _, f := range r.files {
-			if !f.test {
-				total += f.lines
-			}
-			if f.lines > maxFile && !allows(large, used, r.dir, f.name) {
-				t.Errorf("%s has %d lines, more than %d: split it", f.name, f.lines, maxFile)
-			}
-		}
-		if total > maxPackage && !allows(large, used, r.dir, r.dir) {
-			t.Errorf("%s has %d lines without tests, more than %d: split it", r.dir, total, maxPackage)
-		}
-	}
-	reportUnused(t, large, used)
 }
