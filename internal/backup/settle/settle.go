@@ -22,8 +22,7 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
-	"github.com/theclaw/agents/internal/store/sqlite/inbox"
-	"github.com/theclaw/agents/internal/store/sqlite/outbox"
+	"github.com/theclaw/agents/internal/store/sqlite/journal"
 	"github.com/theclaw/agents/internal/store/sqlite/snapshot"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -77,7 +76,7 @@ func Below(ctx context.Context, dir, scratch string) (Floor, error) {
 	var st store.InboxState
 	err = within(ctx, scratch, func(tx *db.Tx) error {
 		var err error
-		if st, err = inbox.State(tx); err != nil {
+		if st, err = journal.State(tx); err != nil {
 			return err
 		}
 		f.id, err = handedOut(tx)
@@ -198,7 +197,7 @@ func conversation(tx *db.Tx, head int64, f *Floor, out *Account) (int64, error) 
 	if _, err := tx.Exec("UPDATE x_delivery SET boot_id = 'restored' WHERE state = 'pending'"); err != nil {
 		return 0, err
 	}
-	due, err := outbox.Head(tx)
+	due, err := journal.OpenHead(tx)
 	return due, errors.Join(err, fences(tx, *f), whole(tx, out))
 }
 
@@ -233,7 +232,7 @@ func goOn(tx *db.Tx, f Floor, due map[string]int64, stop bool) error {
 		}
 	}
 	if err == nil && stop {
-		_, err = inbox.SetStarted(tx, false, "")
+		_, err = journal.SetStarted(tx, false, "")
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/consumer"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
-	"github.com/theclaw/agents/internal/store/sqlite/inbox"
+	"github.com/theclaw/agents/internal/store/sqlite/journal"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -114,7 +114,7 @@ func checkDepth(tx *db.Tx, source string, o store.AppendOptions) error {
 		if bound.most <= 0 || head-acked < bound.most {
 			continue
 		}
-		n, err := inbox.Waiting(tx, acked, bound.source)
+		n, err := journal.Waiting(tx, acked, bound.source)
 		if err != nil {
 			return err
 		}

@@ -4,24 +4,26 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/machine"
+	"github.com/theclaw/agents/internal/store/sqlite/consumer"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
-	"github.com/theclaw/agents/internal/store/sqlite/inbox"
 	"github.com/theclaw/agents/internal/store/sqlite/journal"
-	"github.com/theclaw/agents/internal/store/sqlite/outbox"
+	"github.com/theclaw/agents/internal/store/sqlite/memory"
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// State answers what dispatch must know of an inbox.
+// State answers what dispatch must know of an journal.
 func (e *Engine) State(ctx context.Context, agent string) (store.InboxState, error) {
-	return view(ctx, e, store.Inbox(agent), inbox.State)
+	return view(ctx, e, store.Inbox(agent), journal.State)
 }
 
 // InboxEvent answers one inbox event and its key.
 func (e *Engine) InboxEvent(ctx context.Context, agent string, id int64) (ev thread.Event, key string, err error) {
 	err = e.pool.View(ctx, store.Inbox(agent), func(tx *db.Tx) error {
-		ev, key, err = inbox.Event(tx, id)
+		ev, key, err = journal.Event(tx, id)
 		return err
 	})
 	return ev, key, err
@@ -30,7 +32,7 @@ func (e *Engine) InboxEvent(ctx context.Context, agent string, id int64) (ev thr
 // SetStarted stores the desired state and makes the subscription agree.
 func (e *Engine) SetStarted(ctx context.Context, agent string, started bool, handler string) (changed bool, err error) {
 	err = e.do(ctx, store.Inbox(agent), true, func(tx *db.Tx) error {
-		changed, err = inbox.SetStarted(tx, started, handler)
+		changed, err = journal.SetStarted(tx, started, handler)
 		return err
 	})
 	return changed, err
@@ -39,7 +41,7 @@ func (e *Engine) SetStarted(ctx context.Context, agent string, started bool, han
 // OpenBatch seals the inbox and answers events that have no fate.
 func (e *Engine) OpenBatch(ctx context.Context, agent string, f store.Fence, o store.OpenBatch) (b store.Batch, err error) {
 	err = e.fenced(ctx, store.Inbox(agent), f, false, func(tx *db.Tx) error {
-		b, err = inbox.Open(ctx, tx, o)
+		b, err = journal.Open(ctx, tx, o)
 		return err
 	})
 	return b, err
@@ -48,21 +50,26 @@ func (e *Engine) OpenBatch(ctx context.Context, agent string, f store.Fence, o s
 // Settle gives an inbox event its fate and moves the ack (T8).
 func (e *Engine) Settle(ctx context.Context, agent string, f store.Fence, s store.Settlement) (acked int64, err error) {
 	err = e.fenced(ctx, store.Inbox(agent), f, false, func(tx *db.Tx) error {
-		acked, err = inbox.Settle(tx, s)
+		acked, err = journal.Settle(tx, s)
 		return err
 	})
 	return acked, err
 }
 
-// MarkOutbox keeps a thread's delivery progress beside the inbox.
+// MarkOutbox keeps a thread's delivery progress beside the journal.
 func (e *Engine) MarkOutbox(ctx context.Context, agent string, m store.OutboxMark) error {
-	return e.do(ctx, store.Inbox(agent), false, func(tx *db.Tx) error { return inbox.MarkOutbox(tx, m) })
+	return e.do(ctx, store.Inbox(agent), false, func(tx *db.Tx) error { return journal.MarkOutbox(tx, m) })
+}
+
+// transition runs a step of the state machine under a lease.
+func (e *Engine) transition(ctx context.Context, r store.Ref, f store.Fence, durable bool, n machine.Needs, decide func(*machine.Thread) error) error {
+	return e.fenced(ctx, r, f, durable, func(tx *db.Tx) error { return journal.Run(tx, f.Token, n, decide) })
 }
 
 // Begin claims an event and records it (T1, T2).
 func (e *Engine) Begin(ctx context.Context, r store.Ref, f store.Fence, b store.Begin) (out store.Begun, err error) {
 	err = e.fenced(ctx, r, f, false, func(tx *db.Tx) error {
-		out, err = journal.Begin(tx, f, b)
+		out, err = begin(tx, f, b)
 		return err
 	})
 	return out, err
@@ -74,8 +81,8 @@ func (e *Engine) Record(ctx context.Context, r store.Ref, f store.Fence, rec sto
 	durable := slices.ContainsFunc(rec.Steps, func(s store.Step) bool {
 		return s.State == store.StepIntent && s.Class == store.ClassEffect
 	})
-	err = e.fenced(ctx, r, f, durable, func(tx *db.Tx) error {
-		attempts, err = journal.Record(tx, f, rec)
+	err = e.transition(ctx, r, f, durable, machine.RecordNeeds(rec), func(t *machine.Thread) error {
+		attempts, err = machine.Record(t, rec)
 		return err
 	})
 	return attempts, err
@@ -84,8 +91,8 @@ func (e *Engine) Record(ctx context.Context, r store.Ref, f store.Fence, rec sto
 // Steer puts members into a running turn. Like a model's answer it may be lost to
 // a power cut, and is then done again.
 func (e *Engine) Steer(ctx context.Context, r store.Ref, f store.Fence, s store.Steer) (out store.Step, err error) {
-	err = e.fenced(ctx, r, f, false, func(tx *db.Tx) error {
-		out, err = journal.Steer(tx, f, s)
+	err = e.transition(ctx, r, f, false, machine.SteerNeeds(s), func(t *machine.Thread) error {
+		out, err = machine.Steer(t, s)
 		return err
 	})
 	return out, err
@@ -93,8 +100,8 @@ func (e *Engine) Steer(ctx context.Context, r store.Ref, f store.Fence, s store.
 
 // Finish gives the turn its fate, durably (T7 or T9).
 func (e *Engine) Finish(ctx context.Context, r store.Ref, f store.Fence, fin store.Finish) (out store.Finished, err error) {
-	err = e.fenced(ctx, r, f, true, func(tx *db.Tx) error {
-		out, err = journal.Finish(tx, f, fin)
+	err = e.transition(ctx, r, f, true, machine.FinishNeeds(fin), func(t *machine.Thread) error {
+		out, err = machine.Finish(t, fin)
 		return err
 	})
 	return out, err
@@ -102,7 +109,9 @@ func (e *Engine) Finish(ctx context.Context, r store.Ref, f store.Fence, fin sto
 
 // ResetCrashes forgets the claims of turns that were given back cleanly.
 func (e *Engine) ResetCrashes(ctx context.Context, r store.Ref, keys []string) error {
-	return e.do(ctx, r, false, func(tx *db.Tx) error { return journal.ResetCrashes(tx, keys) })
+	return e.do(ctx, r, false, func(tx *db.Tx) error {
+		return journal.Run(tx, 0, machine.ReleaseNeeds(keys), func(t *machine.Thread) error { machine.Release(t); return nil })
+	})
 }
 
 // Claimed tells whether the thread has a turn under key.
@@ -113,7 +122,7 @@ func (e *Engine) Claimed(ctx context.Context, r store.Ref, key string) (bool, er
 // Turn answers the account of an inbox event from the inbox and, when the event
 // was claimed, from its conversation thread.
 func (e *Engine) Turn(ctx context.Context, agent string, q store.TurnQuery) (store.Turn, error) {
-	t, err := view(ctx, e, store.Inbox(agent), func(tx *db.Tx) (store.Turn, error) { return inbox.Turn(tx, agent, q) })
+	t, err := view(ctx, e, store.Inbox(agent), func(tx *db.Tx) (store.Turn, error) { return journal.Turn(tx, agent, q) })
 	if err != nil || t.Thread == "" {
 		return t, err
 	}
@@ -126,7 +135,7 @@ func (e *Engine) Turn(ctx context.Context, agent string, q store.TurnQuery) (sto
 
 // ListTurns answers turns from the inbox alone; their threads stay closed.
 func (e *Engine) ListTurns(ctx context.Context, agent string, q store.ListTurns) ([]store.Turn, error) {
-	return view(ctx, e, store.Inbox(agent), func(tx *db.Tx) ([]store.Turn, error) { return inbox.Turns(tx, agent, q) })
+	return view(ctx, e, store.Inbox(agent), func(tx *db.Tx) ([]store.Turn, error) { return journal.Turns(tx, agent, q) })
 }
 
 // SumUsage adds up the journalled answers of a thread.
@@ -137,7 +146,7 @@ func (e *Engine) SumUsage(ctx context.Context, r store.Ref, q store.SumUsage) ([
 // ResolveTurn takes a dead turn off the dead letters.
 func (e *Engine) ResolveTurn(ctx context.Context, agent string, inboxID int64, how string) (ev thread.Event, key string, err error) {
 	err = e.do(ctx, store.Inbox(agent), true, func(tx *db.Tx) error {
-		ev, key, err = inbox.Resolve(tx, inboxID, how)
+		ev, key, err = journal.Resolve(tx, inboxID, how)
 		return err
 	})
 	return ev, key, err
@@ -146,16 +155,22 @@ func (e *Engine) ResolveTurn(ctx context.Context, agent string, inboxID int64, h
 // NextDelivery answers the first undelivered event and counts the attempt (D1).
 func (e *Engine) NextDelivery(ctx context.Context, r store.Ref, f store.Fence, n store.NextDelivery) (out store.DueDelivery, err error) {
 	err = e.fenced(ctx, r, f, false, func(tx *db.Tx) error {
-		out, err = outbox.Next(tx, f, n)
-		return err
+		needs := machine.NextNeeds(n)
+		for more := &needs; more != nil; needs = *more {
+			if err := journal.Run(tx, f.Token, needs, func(t *machine.Thread) error { out, more = machine.Next(t, n); return nil }); err != nil || more == nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return out, err
 }
 
 // FinishDelivery records what became of a send (D3, D4).
 func (e *Engine) FinishDelivery(ctx context.Context, r store.Ref, f store.Fence, fin store.FinishDelivery) (out store.Delivery, err error) {
-	err = e.fenced(ctx, r, f, false, func(tx *db.Tx) error {
-		out, err = outbox.Finish(tx, r, f, fin)
+	err = e.transition(ctx, r, f, false, machine.SentNeeds(fin.EventID), func(t *machine.Thread) error {
+		out, err = machine.Sent(t, fin)
+		out.Thread = r.Thread
 		return err
 	})
 	return out, err
@@ -163,14 +178,51 @@ func (e *Engine) FinishDelivery(ctx context.Context, r store.Ref, f store.Fence,
 
 // ListDeliveries answers rows after an event id, oldest first.
 func (e *Engine) ListDeliveries(ctx context.Context, r store.Ref, state string, after int64, limit int) ([]store.Delivery, error) {
-	return view(ctx, e, r, func(tx *db.Tx) ([]store.Delivery, error) { return outbox.List(tx, r, state, after, limit) })
+	return view(ctx, e, r, func(tx *db.Tx) ([]store.Delivery, error) { return journal.Deliveries(tx, r, state, after, limit) })
 }
 
 // ResolveDelivery retries or drops a dead delivery.
 func (e *Engine) ResolveDelivery(ctx context.Context, r store.Ref, eventID int64, how string) (out store.Delivery, err error) {
 	err = e.do(ctx, r, true, func(tx *db.Tx) error {
-		out, err = outbox.Resolve(tx, r, eventID, how)
-		return err
+		return journal.Run(tx, 0, machine.SentNeeds(eventID), func(t *machine.Thread) error {
+			out, err = machine.Resolve(t, how)
+			out.Thread = r.Thread
+			return err
+		})
 	})
+	return out, err
+}
+
+// begin claims an event and answers what its turn is made from.
+func begin(tx *db.Tx, f store.Fence, b store.Begin) (store.Begun, error) {
+	t := machine.Thread{Token: f.Token, Now: time.Now()}
+	if err := journal.Load(tx, machine.BeginNeeds(b), &t); err != nil {
+		return store.Begun{}, err
+	}
+	if more, again := machine.ReclaimNeeds(&t, b); again {
+		if err := journal.Load(tx, more, &t); err != nil {
+			return store.Begun{}, err
+		}
+	}
+	out, err := machine.Begin(&t, b)
+	if err != nil {
+		return out, err
+	}
+	if b.Subscribe && machine.Recorded(out.Outcome) {
+		filter := thread.OutboundFilter
+		if err := consumer.Keep(tx, thread.Outbound, b.Handler, &filter); err != nil {
+			return out, err
+		}
+	}
+	if err := journal.Save(tx, &t); err != nil || out.Outcome != store.BeginGo {
+		return out, err
+	}
+	if out.Inbound, _, err = tx.Event(t.Used(machine.InboundKey(b.Key))); err != nil {
+		return out, err
+	}
+	if out.Memory, err = memory.Marks(tx, b.Layers); err != nil {
+		return out, err
+	}
+	out.Tail, err = journal.Tail(tx, out.Inbound.ID, b.Tail)
 	return out, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/machine"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/journal"
 	"github.com/theclaw/agents/internal/store/sqlite/memory"
@@ -35,7 +36,7 @@ func (e *Engine) Compact(ctx context.Context, r store.Ref, f store.Fence, c stor
 			return err
 		}
 		if c.Decision.Content != "" {
-			if err := journal.Decide(tx, f, c.Decision); err != nil {
+			if err := decide(tx, f, c.Decision); err != nil {
 				return err
 			}
 		}
@@ -60,7 +61,11 @@ func (e *Engine) UnseenThreads(ctx context.Context, agent string, limit int) (ou
 
 // Decide tells of a decision once.
 func (e *Engine) Decide(ctx context.Context, r store.Ref, f store.Fence, d store.Decision) error {
-	return e.fenced(ctx, r, f, false, func(tx *db.Tx) error { return journal.Decide(tx, f, d) })
+	return e.fenced(ctx, r, f, false, func(tx *db.Tx) error { return decide(tx, f, d) })
+}
+
+func decide(tx *db.Tx, f store.Fence, d store.Decision) error {
+	return journal.Run(tx, f.Token, machine.DecideNeeds(d), func(t *machine.Thread) error { return machine.Decide(t, d) })
 }
 
 // MemoryWritten forgets a text that its file holds.

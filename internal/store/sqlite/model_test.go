@@ -17,8 +17,8 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// machine drives an engine and keeps, beside it, what it must have kept.
-type machine struct {
+// model drives an engine and keeps what it must have kept.
+type model struct {
 	e     *Engine
 	root  string
 	fresh func() string // a new directory
@@ -35,20 +35,20 @@ type machine struct {
 
 var ctx = context.Background()
 
-func (m *machine) fence(resource string) store.Fence {
+func (m *model) fence(resource string) store.Fence {
 	return store.Fence{Resource: resource, Token: m.token}
 }
 
-func (m *machine) ref(thread string) store.Ref { return store.Ref{Agent: "a", Thread: thread} }
+func (m *model) ref(thread string) store.Ref { return store.Ref{Agent: "a", Thread: thread} }
 
-func (m *machine) live(_ string, token uint64) error {
+func (m *model) live(_ string, token uint64) error {
 	if token != m.token {
 		return store.ErrLeaseLost
 	}
 	return nil
 }
 
-func (m *machine) start() {
+func (m *model) start() {
 	m.e = New(Options{Path: layout(m.root), Live: m.live})
 	m.token++
 	m.batch, m.begun = nil, map[string]bool{}
@@ -60,7 +60,7 @@ func check(t *rapid.T, err error) {
 	}
 }
 
-func (m *machine) Push(t *rapid.T) {
+func (m *model) Push(t *rapid.T) {
 	n := rapid.IntRange(1, 3).Draw(t, "n")
 	var list []store.NewEvent
 	for range n {
@@ -78,7 +78,7 @@ func (m *machine) Push(t *rapid.T) {
 	m.pushed += int64(n)
 }
 
-func (m *machine) Open(t *rapid.T) {
+func (m *model) Open(t *rapid.T) {
 	b, err := m.e.OpenBatch(ctx, "a", m.fence("agent/a"), store.OpenBatch{
 		Limit: 8, Mode: rapid.SampledFrom([]string{"m", "n"}).Draw(t, "mode"),
 		Claimed: func(ctx context.Context, e thread.Event, key, mode string) (bool, error) {
@@ -115,14 +115,14 @@ func (m *machine) Open(t *rapid.T) {
 	m.ack(t, b.Acked)
 }
 
-func (m *machine) pick(t *rapid.T) store.Pending {
+func (m *model) pick(t *rapid.T) store.Pending {
 	if len(m.batch) == 0 {
 		t.Skip("nothing open")
 	}
 	return rapid.SampledFrom(m.batch).Draw(t, "event")
 }
 
-func (m *machine) Begin(t *rapid.T) {
+func (m *model) Begin(t *rapid.T) {
 	p := m.pick(t)
 	_, err := m.e.Ensure(ctx, m.ref(p.Thread), "")
 	check(t, err)
@@ -146,7 +146,7 @@ func (m *machine) Begin(t *rapid.T) {
 	}
 }
 
-func (m *machine) Finish(t *rapid.T) {
+func (m *model) Finish(t *rapid.T) {
 	p := m.pick(t)
 	if !m.begun[p.Key] {
 		t.Skip("not begun")
@@ -162,7 +162,7 @@ func (m *machine) Finish(t *rapid.T) {
 	}
 }
 
-func (m *machine) Settle(t *rapid.T) {
+func (m *model) Settle(t *rapid.T) {
 	p := m.pick(t)
 	fate := m.fates[p.Key]
 	if fate == "" {
@@ -175,14 +175,14 @@ func (m *machine) Settle(t *rapid.T) {
 }
 
 // Check runs after each step.
-func (m *machine) Check(t *rapid.T) {
+func (m *model) Check(t *rapid.T) {
 	s, err := m.e.State(ctx, "a")
 	check(t, err)
 	m.ack(t, s.Acked)
 }
 
 // ack checks I7.
-func (m *machine) ack(t *rapid.T, got int64) {
+func (m *model) ack(t *rapid.T, got int64) {
 	want := int64(0)
 	for m.settled[want+1] {
 		want++
@@ -192,7 +192,7 @@ func (m *machine) ack(t *rapid.T, got int64) {
 	}
 }
 
-func (m *machine) Deliver(t *rapid.T) {
+func (m *model) Deliver(t *rapid.T) {
 	if len(m.thread) == 0 {
 		t.Skip("no thread")
 	}
@@ -213,7 +213,7 @@ func (m *machine) Deliver(t *rapid.T) {
 }
 
 // Crash goes on from the files as they are, as after SIGKILL.
-func (m *machine) Crash(t *rapid.T) {
+func (m *model) Crash(t *rapid.T) {
 	to := m.fresh()
 	check(t, os.CopyFS(to, os.DirFS(m.root)))
 	check(t, m.e.Close())
@@ -232,7 +232,7 @@ func TestModel(t *testing.T) {
 	dirs := t.TempDir()
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &machine{fates: map[string]store.Fate{}, thread: map[string]string{}, settled: map[int64]bool{}, sent: map[string]int{}}
+		m := &model{fates: map[string]store.Fate{}, thread: map[string]string{}, settled: map[int64]bool{}, sent: map[string]int{}}
 		m.fresh = func() string { n++; return filepath.Join(dirs, fmt.Sprint(n)) }
 		m.root = m.fresh()
 		check(rt, os.MkdirAll(filepath.Join(m.root, "a", "inbox"), 0o700))
@@ -245,7 +245,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-func (m *machine) final(t *rapid.T) {
+func (m *model) final(t *rapid.T) {
 	replies := map[string]int{} // by thread
 	for key, fate := range m.fates {
 		if fate == store.FateReplied {

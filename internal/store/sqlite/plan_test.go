@@ -14,7 +14,7 @@ import (
 )
 
 // small are the tables with a few rows, which may be scanned.
-var small = []string{"x_meta", "subscriptions", "s", "x_outbox", "x_fence", "x_dead", "x_route", "x_memory", "CONSTANT", "1"}
+var small = []string{"x_meta", "sqlite_sequence", "subscriptions", "s", "x_outbox", "x_fence", "x_dead", "x_route", "x_memory", "CONSTANT", "1"}
 
 // reasons for the other scans: a part of the plan or of the query that has one.
 var reasons = []string{

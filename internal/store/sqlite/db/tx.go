@@ -137,23 +137,36 @@ func (t *Tx) Head() (int64, error) {
 	return head, err
 }
 
-// Insert appends an event and chains it.
+// Last answers the greatest event id and the id that the next event gets, which is
+// greater: ids of a removed or restored thread are not given again.
+func (t *Tx) Last() (head, next int64, err error) {
+	_, err = t.Row("SELECT COALESCE(MAX(id), 0), COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0) FROM events", nil, &head, &next)
+	return head, max(head, next) + 1, err
+}
+
+// Insert appends an event with the next id.
 func (t *Tx) Insert(n store.NewEvent) (thread.Event, error) {
-	if err := t.ChainForeign(); err != nil {
-		return thread.Event{}, err
-	}
-	e := thread.Event{CreatedAt: thread.Stamp(time.Now()), Source: n.Source, Type: n.Type, Subtype: n.Subtype, Content: n.Content}
-	r, err := t.d.run("INSERT INTO events(created_at, source, type, subtype, content) VALUES(?,?,?,?,?)",
-		[]any{e.CreatedAt, e.Source, e.Type, e.Subtype, e.Content})
+	_, next, err := t.Last()
+	e := thread.Event{ID: next, CreatedAt: thread.Stamp(time.Now()), Source: n.Source, Type: n.Type, Subtype: n.Subtype, Content: n.Content}
 	if err != nil {
 		return e, err
 	}
-	e.ID = r.LastID
-	if err := t.link(e); err != nil {
-		return e, err
+	return e, t.Store(e)
+}
+
+// Store appends an event whose id is that of Last, and chains it.
+func (t *Tx) Store(e thread.Event) error {
+	if e.ID != t.d.chain.ID+1 { // else nothing foreign is before it
+		if err := t.ChainForeign(); err != nil {
+			return err
+		}
+	}
+	if _, err := t.Exec("INSERT INTO events(id, created_at, source, type, subtype, content) VALUES(?,?,?,?,?,?)",
+		e.ID, e.CreatedAt, e.Source, e.Type, e.Subtype, e.Content); err != nil {
+		return err
 	}
 	t.events = append(t.events, e)
-	return e, nil
+	return t.link(e)
 }
 
 // Deduped answers the event id committed under key; 0 when there is none.

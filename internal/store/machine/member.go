@@ -1,0 +1,129 @@
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/theclaw/agents/internal/store"
+)
+
+// dissolveAfter is the number of crash attempts from which a leader that has made no
+// progress goes on without the members of its claim: one of them may be what kills the
+// process, and they must not die with it.
+const dissolveAfter = 3
+
+// SteerNeeds are the rows of members that join a running turn.
+func SteerNeeds(s store.Steer) Needs {
+	n := Needs{Turns: []string{s.Key}, Turn: s.Key, Steps: []string{s.Step}}
+	n.members(s.Members)
+	return n
+}
+
+// Steer puts members into a running turn and answers the step that holds them;
+// store.ErrNoTurn.
+func Steer(t *Thread, s store.Steer) (store.Step, error) {
+	r := t.turn(s.Key)
+	switch {
+	case r == nil:
+		return store.Step{}, store.ErrNoTurn
+	case r.State == store.TurnDone:
+		return store.Step{}, nil
+	}
+	return join(t, s)
+}
+
+// join records the members as events of the thread, each under its leader, and the step
+// that holds them: all of it or nothing. An event that the thread knows already has a
+// turn of its own, and so have those after it. No member: no step.
+func join(t *Thread, s store.Steer) (store.Step, error) {
+	if old := t.step(s.Key, s.Step); old != nil {
+		return old.Step, nil
+	}
+	var joined store.Joined
+	for _, m := range s.Members {
+		if r := t.turn(m.Key); r != nil && r.Leader == s.Key {
+			continue // it joined before
+		} else if r != nil {
+			break
+		}
+		id, _ := recordInbound(t, m.Key, m.Event)
+		t.addTurn(Turn{Key: m.Key, InboxID: m.Event.ID, State: store.TurnClaimed, Leader: s.Key, InboundID: id, ClaimedAt: t.Now.UnixMilli()})
+		joined.Messages = append(joined.Messages, store.JoinedMessage{
+			Key: m.Key, InboxID: m.Event.ID, EventID: id, CreatedAt: m.Event.CreatedAt, Source: m.Event.Source, Content: m.Event.Content,
+		})
+	}
+	if len(joined.Messages) == 0 {
+		return store.Step{}, nil
+	}
+	result, err := json.Marshal(joined)
+	if err != nil {
+		return store.Step{}, fmt.Errorf("encode members: %w", err)
+	}
+	st := store.Step{Seq: s.Seq, Kind: store.StepSteer, Key: s.Step, State: store.StepDone, Result: result}
+	t.put(s.Key, st)
+	return st, nil
+}
+
+// Members answers the keys of the messages that a steer step holds, whether or not they
+// have left the turn since.
+func Members(result []byte) (store.Joined, error) {
+	var j store.Joined
+	if err := json.Unmarshal(result, &j); err != nil {
+		return j, fmt.Errorf("decode members: %w", err)
+	}
+	return j, nil
+}
+
+// members are those who joined a turn and have not left it.
+func members(t *Thread, leader string) ([]store.Merged, error) {
+	var out []store.Merged
+	for _, s := range t.Steps {
+		if s.Turn != leader || s.Kind != store.StepSteer || s.Change == Deleted {
+			continue
+		}
+		j, err := Members(s.Result)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range j.Messages {
+			if r := t.turn(m.Key); r != nil && r.Leader == leader {
+				out = append(out, store.Merged{InboxID: m.InboxID, Key: m.Key})
+			}
+		}
+	}
+	return out, nil
+}
+
+// endMembers gives the members of a turn their fate with it. Nothing is a member of a
+// dead turn: they are tried again, each alone.
+func endMembers(t *Thread, leader string, fate store.Fate) ([]store.Merged, error) {
+	list, err := members(t, leader)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range list {
+		r := t.turn(m.Key)
+		if fate == store.FateDead {
+			r.Leader, r.State = "", store.TurnWaiting
+		} else {
+			r.State, r.Fate, r.FinishedAt = store.TurnDone, store.FateMerged, t.Now.UnixMilli()
+		}
+		r.touch()
+	}
+	if fate == store.FateDead {
+		return nil, nil
+	}
+	return list, nil
+}
+
+// dissolve frees the members of the claim, as long as nothing was said to them.
+func dissolve(t *Thread, leader string) error {
+	if list := t.steps(leader); len(list) != 1 || list[0].Key != store.StepCollect {
+		return nil
+	}
+	if _, err := endMembers(t, leader, store.FateDead); err != nil {
+		return err
+	}
+	t.step(leader, store.StepCollect).Change = Deleted
+	return nil
+}
