@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 BIN := $(CURDIR)/.bin
-PROGRAMS := agentctl agent agentd
+PROGRAMS := agentctl agent agentd thread
 # The Go modules of the workspace.
 MODULES := . ./proto
 # The imports of proto/ that other people own.
@@ -26,6 +26,7 @@ GO_BUILD := go build -ldflags '-s -w -X main.version=$(VERSION)'
 BUF_FROM ?= $(if $(and $(filter Linux/x86_64,$(shell uname -s)/$(shell uname -m)),$(shell command -v npm)),npm,go)
 AGAINST ?=
 PREFIX ?=
+WITH_THREAD ?=
 FUZZTIME ?= 1m
 FUZZRUNS ?= 20000
 BENCH ?= .
@@ -63,7 +64,7 @@ help: ## say what can be made
 ##@ Programs
 
 .PHONY: build
-build: ## build agentctl, agent and agentd into .bin
+build: ## build agentctl, agent, agentd and thread into .bin
 	@mkdir -p $(BIN)
 	@$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%) >&2
 
@@ -86,10 +87,13 @@ release: ## build the programs of a release into .bin/release: VERSION=v1.0.0
 	@cd $(RELEASE) && find . -type f ! -name SHA256SUMS | LC_ALL=C sort | sed 's#^\./##' | xargs sha256sum >SHA256SUMS
 	@cd $(RELEASE) && cat SHA256SUMS
 
+# thread has the name of an external tool, which may be on the PATH.
+INSTALLED := $(if $(filter 1,$(WITH_THREAD)),$(PROGRAMS),$(filter-out thread,$(PROGRAMS)))
+
 .PHONY: install
-install: build ## put the programs into PREFIX/bin, or where `go install` would
+install: build ## put the programs into PREFIX/bin, or where `go install` would; thread only with WITH_THREAD=1
 	@dir='$(if $(PREFIX),$(PREFIX)/bin)'; dir=$${dir:-$$(go env GOBIN)}; dir=$${dir:-$$(go env GOPATH)/bin}; \
-	mkdir -p "$$dir" && install -m 0755 $(PROGRAMS:%=$(BIN)/%) "$$dir/" && echo "installed $(PROGRAMS) into $$dir"
+	mkdir -p "$$dir" && install -m 0755 $(INSTALLED:%=$(BIN)/%) "$$dir/" && echo "installed $(INSTALLED) into $$dir"
 
 ##@ Tests
 

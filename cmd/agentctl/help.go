@@ -3,13 +3,9 @@ package main
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
-
-// columns is the width that help fits into; examples stay as they are pasted.
-const columns = 80
 
 // sections are the commands in the order in which one needs them.
 var sections = []struct{ id, title, commands string }{
@@ -30,43 +26,4 @@ func sortIn(root *cobra.Command) {
 			}
 		}
 	}
-}
-
-// fit breaks the texts of a command and of all below it where the columns end.
-func fit(c *cobra.Command) {
-	if !c.HasParent() {
-		c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 80"))
-	}
-	parts := strings.Split(c.Long, "\n\n")
-	for i, p := range parts {
-		if !strings.Contains("\n"+p, "\n ") { // lines that are indented stand as they are
-			parts[i] = fill(p)
-		}
-	}
-	c.Long = strings.Join(parts, "\n\n")
-	for _, sub := range c.Commands() {
-		fit(sub)
-	}
-}
-
-// fill is a paragraph in lines of at most columns-1, so that no terminal adds an
-// empty one.
-func fill(text string) string {
-	var b strings.Builder
-	wide := 0
-	for _, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case wide == 0:
-		case wide+1+n < columns:
-			b.WriteByte(' ')
-			wide++
-		default:
-			b.WriteByte('\n')
-			wide = 0
-		}
-		b.WriteString(word)
-		wide += n
-	}
-	return b.String()
 }

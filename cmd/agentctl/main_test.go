@@ -40,7 +40,7 @@ func (c cleanUp) Run() int {
 	return c.m.Run()
 }
 
-// built is a folder with agentctl, agent and agentd as a user would have them.
+// built is a folder with agentctl, agent, agentd and thread as a user would have them.
 func built(t interface{ Fatalf(string, ...any) }) string {
 	programs.once.Do(func() {
 		if programs.dir, programs.err = os.MkdirTemp("", "claw"); programs.err != nil {
@@ -61,13 +61,13 @@ func built(t interface{ Fatalf(string, ...any) }) string {
 func programsInto(dir string) error {
 	from := os.Getenv("PROGRAMS")
 	if from == "" {
-		c := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "../agent", "../agentd")
+		c := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "../agent", "../agentd", "../thread")
 		if out, err := c.CombinedOutput(); err != nil {
 			return &buildError{string(out)}
 		}
 		return nil
 	}
-	for _, name := range []string{"agentctl", "agent", "agentd"} {
+	for _, name := range []string{"agentctl", "agent", "agentd", "thread"} {
 		if out, err := exec.Command("cp", filepath.Join(from, name), dir).CombinedOutput(); err != nil {
 			return &buildError{string(out)}
 		}

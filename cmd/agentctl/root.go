@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,33 +28,12 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/prune"
 	"github.com/theclaw/agents/cmd/agentctl/internal/run"
 	"github.com/theclaw/agents/cmd/agentctl/internal/setting"
-	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd"
 	"github.com/theclaw/agents/cmd/agentctl/internal/top"
 	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
 	"github.com/theclaw/agents/cmd/agentctl/internal/up"
 	"github.com/theclaw/agents/cmd/agentctl/internal/usage"
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/internal/fault"
 )
-
-// execute runs the command line. Whatever cobra itself refuses is a usage error.
-func execute(ctx context.Context, root *cobra.Command, args []string) error {
-	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	var f *fault.Error
-	if err != nil && !ran(root, args) && !errors.As(err, &f) {
-		return fault.Usage(err.Error(), "see '"+root.Name()+" --help'")
-	}
-	return err
-}
-
-// ran tells whether an error came out of a command and not out of cobra's own
-// reading of the line; cobra only fails that way for required flags and groups,
-// which are not used here.
-func ran(root *cobra.Command, args []string) bool {
-	_, _, err := root.Find(args)
-	return err == nil
-}
 
 func wantsJSON(args []string) bool {
 	for _, a := range args {
@@ -86,7 +62,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
   agentctl explain alice 1             what became of message 1`,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	prepare(root, e)
+	command.Prepare(root, e)
 	f := root.PersistentFlags()
 	f.StringVar(&e.Flags.Home, "home", "", "home directory (else $THECLAW_HOME, ~/.theclaw)")
 	f.StringVar(&e.Flags.Registry, "registry", "", "address of the registry (unix:/// or dns:///)")
@@ -103,7 +79,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, message.Command(e), chat.Command(e), top.Command(e))
 	subs = append(subs, run.Commands(e)...)
 	subs = append(subs, event.Commands(e)...)
-	subs = append(subs, threadcmd.Command(e))
+	subs = append(subs, threadCommand())
 	subs = append(subs, turn.Commands(e)...)
 	subs = append(subs, deadletter.Command(e))
 	subs = append(subs, setting.Commands(e)...)
@@ -119,34 +95,8 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e))
 	command.Group(e, root, subs...)
 	sortIn(root)
-	root.SetHelpCommand(helpCommand(root))
-	fit(root)
+	command.Help(root, "send")
 	return root
-}
-
-// newThread is the root of the program `thread`.
-func newThread(e *command.Env) *cobra.Command {
-	root := threadcmd.Program(e)
-	prepare(root, e)
-	root.SetHelpCommand(helpCommand(root))
-	fit(root)
-	return root
-}
-
-// prepare gives a root command its streams and its errors.
-func prepare(root *cobra.Command, e *command.Env) {
-	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetIn(e.In)
-	root.SetOut(e.Out)
-	root.SetErr(e.Err)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return command.Usage(c, "%s", flagText(err))
-	})
-}
-
-// flagText says "the value of --kind ..." instead of pflag's longer words.
-func flagText(err error) string {
-	return strings.Replace(err.Error(), "flag needs an argument", "missing value", 1)
 }
 
 func checkFlags(c *cobra.Command, e *command.Env) error {
@@ -201,26 +151,6 @@ func completionCommand(e *command.Env) *cobra.Command {
 				return command.Usage(c, "there is no completion for %q: use bash, zsh, fish or powershell", args[0])
 			}
 			return print(c.Root(), e.Out)
-		},
-	}
-}
-
-// helpCommand is cobra's, except that a topic it does not know is an error.
-func helpCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use:     "help [COMMAND...]",
-		Short:   "Show the help of a command",
-		Example: `  agentctl help send`,
-		RunE: func(_ *cobra.Command, args []string) error {
-			c, rest, err := root.Find(args)
-			if err != nil || len(rest) > 0 {
-				if c == nil {
-					c = root
-				}
-				return command.Unknown(c, append(rest, args...)[0])
-			}
-			c.InitDefaultHelpFlag()
-			return c.Help()
 		},
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// commands are command lines of agentctl in which ID stands for a hostile text. No
+// commands are command lines of agentctl, or of the program thread, in which ID stands for a hostile text. No
 // shell is between: an argument is what a shell would have made of it already.
 var commands = [][]string{
 	{"init", "ID"},
@@ -60,9 +60,9 @@ func message(id string) (source, content string) {
 	return fmt.Sprintf("external:telegram:%s:dm:%s:%s", id, id, id), string(b)
 }
 
-// run starts agentctl once for each command line with each id that an argument of
-// a program can hold.
-func (c *count) run(t testing.TB, ctl, home, dir string, env, ids []string) {
+// run starts a program of the folder bin once for each command line with each id that
+// an argument of a program can hold.
+func (c *count) run(t testing.TB, bin, home, dir string, env, ids []string) {
 	t.Helper()
 	for _, id := range ids {
 		if strings.Contains(id, "\x00") {
@@ -70,21 +70,23 @@ func (c *count) run(t testing.TB, ctl, home, dir string, env, ids []string) {
 		}
 		for _, line := range commands {
 			fill := strings.NewReplacer("ID", id, "HOME", home, "INBOX", filepath.Join(home, "agents/a1/inbox"))
-			argv := make([]string, 0, len(line)+2)
-			argv = append(argv, "--home", home)
+			argv := []string{"agentctl"}
+			if line[0] == "thread" {
+				argv = nil
+			}
 			for _, word := range line {
 				argv = append(argv, fill.Replace(word))
 			}
-			c.command(t, ctl, dir, env, argv, id)
+			c.command(t, bin, dir, env, argv, id)
 		}
 	}
 }
 
-func (c *count) command(t testing.TB, ctl, dir string, env, argv []string, id string) {
+func (c *count) command(t testing.TB, bin, dir string, env, argv []string, id string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, ctl, argv...)
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, argv[0]), argv[1:]...)
 	cmd.Env, cmd.Dir = env, dir
 	source, content := message(id)
 	event, err := json.Marshal(map[string]string{"source": source, "type": "message", "content": content})
@@ -97,7 +99,7 @@ func (c *count) command(t testing.TB, ctl, dir string, env, argv []string, id st
 	err = cmd.Run()
 	c.commands++
 	c.calls++
-	what := strings.Join(argv[2:min(4, len(argv))], " ")
+	what := strings.Join(argv[:min(3, len(argv))], " ")
 	var exit *exec.ExitError
 	switch {
 	case err == nil:

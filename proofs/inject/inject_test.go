@@ -1,7 +1,7 @@
 // Package inject_test proves S8: an id that means something to a shell, a path, a
 // database, a template or a terminal is an id or is refused. Hostile texts, the
 // same in each run, go through every text of every method of the descriptors,
-// through arguments and standard input of agentctl, and through messages whose
+// through arguments and standard input of agentctl and thread, and through messages whose
 // sender, conversation and way back they are. Then it is looked for from outside:
 // nothing around the home has changed, no command within a text ran, no file of
 // the home has a name that leads anywhere, no answer held a file that it should
@@ -94,7 +94,7 @@ func TestInject(t *testing.T) {
 	}
 	// A program is slow to start: some of the ids, each of another kind.
 	some := ids[:min(len(ids), max(12, n/5))]
-	c.run(t, filepath.Join(filepath.Dir(p.Path), "agentctl"), site.Home, dir, append([]string{"NO_COLOR=1"}, p.Env...), some)
+	c.run(t, filepath.Dir(p.Path), site.Home, dir, append([]string{"NO_COLOR=1", "THECLAW_HOME=" + site.Home}, p.Env...), some)
 	if last > 0 {
 		site.Await(t, "well", last)
 	}

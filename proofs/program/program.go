@@ -22,7 +22,7 @@ var built struct {
 }
 
 // Agentd is agentd as `make build` makes it: no failpoint, nothing of a test; its
-// agentctl stands beside it. AGENTD names one that is built already.
+// agentctl and thread stand beside it. AGENTD names one that is built already.
 func Agentd(t testing.TB) world.Program {
 	t.Helper()
 	if path := os.Getenv("AGENTD"); path != "" {
@@ -32,7 +32,7 @@ func Agentd(t testing.TB) world.Program {
 		if built.dir, built.err = os.MkdirTemp("", "proof"); built.err != nil {
 			return
 		}
-		build := exec.Command("go", "build", "-o", built.dir, "github.com/theclaw/agents/cmd/agentd", "github.com/theclaw/agents/cmd/agentctl")
+		build := exec.Command("go", "build", "-o", built.dir, "github.com/theclaw/agents/cmd/agentd", "github.com/theclaw/agents/cmd/agentctl", "github.com/theclaw/agents/cmd/thread")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("build the programs: %w\n%s", err, out)

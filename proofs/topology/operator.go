@@ -11,7 +11,7 @@ import (
 // local are the commands that work on the files of a home or on the sockets in it: they
 // are run on the machine of the registry, as its user. So is doctor, which asks the other
 // services too, unless the home has certificates of its own for it to look at.
-var local = []string{"audit", "backup", "certs", "fsck", "log", "migrate", "migrate-store", "profile", "restore", "thread", "token"}
+var local = []string{"audit", "backup", "certs", "fsck", "log", "migrate", "migrate-store", "profile", "restore", "token"}
 
 // Bin answers a directory for the PATH, with the programs as the operator of the site has
 // them: agentctl calls over TCP with the operator's certificate, and is the operator's
@@ -26,10 +26,9 @@ func (s *Site) Bin(t testing.TB) string {
 	check(t, os.MkdirAll(dir, 0o755))
 	real := filepath.Join(s.o.Root, "programs")
 	check(t, os.MkdirAll(real, 0o755))
-	for _, name := range []string{"agentctl", "agent", "agentd"} {
+	for _, name := range []string{"agentctl", "agent", "agentd", "thread"} {
 		check(t, os.Symlink(filepath.Join(s.o.Programs, name), filepath.Join(real, name)))
 	}
-	check(t, os.Symlink(filepath.Join(s.o.Programs, "agentctl"), filepath.Join(real, "thread")))
 	script := fmt.Sprintf(`#!/bin/sh
 case ${0##*/},$1 in
 agentctl,doctor) test -d "$THECLAW_HOME/tls" || set -- --runner %[4]s --deliverer %[5]s --tls %[6]s "$@"
@@ -44,6 +43,7 @@ exec %[8]s%[3]s/agentctl %[9]s "$@"
 `, strings.Join(local, " | agentctl,"), as(s.Parts[0]), real, s.Target("runner"), s.Target("deliverer"), s.Parts[0].TLS,
 		s.operator.Home, as(s.operator), strings.Join(s.Flags(), " "))
 	check(t, os.WriteFile(filepath.Join(dir, "agentctl"), []byte(script), 0o755))
+	check(t, os.Symlink("agentctl", filepath.Join(dir, "thread"))) // the script tells them apart
 	for _, name := range []string{"agent", "agentd"} {
 		check(t, os.Symlink(filepath.Join(real, name), filepath.Join(dir, name)))
 	}

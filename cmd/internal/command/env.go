@@ -39,6 +39,8 @@ type Env struct {
 	// Impatient commands do not wait for a service that may be starting: that
 	// it is away is what they want to know.
 	Impatient bool
+	// TextErrors programs report an error as a line of text with --json too.
+	TextErrors bool
 
 	stdin, stdout, stderr any // as given to New: a terminal is recognised there
 	written               *sink
@@ -162,7 +164,7 @@ func (e *Env) Report(err error) int {
 		return 0
 	case errors.As(err, &said):
 		return code
-	case e.Flags.JSON:
+	case e.Flags.JSON && !e.TextErrors:
 		fmt.Fprintf(e.Out, "%s\n", fault.JSON(brief(err)))
 		return code
 	default:

@@ -1,4 +1,4 @@
-package threadcmd
+package main
 
 import (
 	"fmt"

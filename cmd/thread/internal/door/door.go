@@ -149,9 +149,6 @@ func reach(ctx context.Context, e *command.Env, p Place, direct func(unlock func
 		return direct(nil)
 	}
 	e.Flags.Home = p.Home
-	if e.Flags.Registry != "" {
-		return &remote{e, p}, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, e.Flags.Timeout)
 	defer cancel()
 	for {

@@ -13,10 +13,7 @@ import (
 // program take. CPU time is the figure that a busy machine leaves alone.
 func BenchmarkThreadStart(b *testing.B) {
 	dir := b.TempDir()
-	bin := filepath.Join(dir, "thread")
-	if err := os.Symlink(filepath.Join(built(b), "agentctl"), bin); err != nil {
-		b.Fatal(err)
-	}
+	bin := filepath.Join(built(b), "thread")
 	empty := filepath.Join(dir, "empty")
 	if err := os.WriteFile(empty+".go", []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
 		b.Fatal(err)

@@ -15,17 +15,9 @@ import (
 
 	"github.com/gofrs/flock"
 	"golang.org/x/sync/errgroup"
-)
 
-// binaries is a folder with this program under the name thread.
-func binaries(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.Symlink(filepath.Join(built(t), "agentctl"), filepath.Join(dir, "thread")); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
+	"github.com/theclaw/agents/cmd/internal/command"
+)
 
 // pipe is a named pipe for what handlers tell, and its lines.
 func pipe(t *testing.T, path string) *bufio.Reader {
@@ -77,10 +69,10 @@ func locks(t *testing.T, path string) bool {
 // S0-61, S0-62: of a burst of pushes, each with its dispatch, the handlers run
 // one after the other, told nothing but their words, and all events are seen.
 func TestThreadBurst(t *testing.T) {
-	bin, dir := binaries(t), newThreadDir(t)
+	bin, dir := built(t), newThreadDir(t)
 	said := filepath.Join(t.TempDir(), "said")
 	lines := pipe(t, said)
-	script := filepath.Join(bin, "handler.sh")
+	script := filepath.Join(t.TempDir(), "handler.sh")
 	if err := os.WriteFile(script, []byte(handler), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -164,12 +156,12 @@ func TestThreadBurst(t *testing.T) {
 // CONTRACTS 1.5, 2.1, S0-70: pushes leave one whole task, and its command, given
 // to sh as the notifier gives it, dispatches a thread whose path has a blank.
 func TestThreadSchedules(t *testing.T) {
-	bin, home := binaries(t), t.TempDir()
+	bin, home := built(t), t.TempDir()
 	dir, said := filepath.Join(t.TempDir(), "with blank"), filepath.Join(t.TempDir(), "said")
 	lines := pipe(t, said)
 	push := func(source string) {
 		var out, errs bytes.Buffer
-		code := Thread([]string{"push", "--thread", dir, "--source", source, "--type", "message", "--content", "x"}, strings.NewReader(""), &out, &errs,
+		code := Main([]string{"push", "--thread", dir, "--source", source, "--type", "message", "--content", "x"}, strings.NewReader(""), &out, &errs,
 			func(name string) string { return map[string]string{"NOTIFIER_HOME": home}[name] })
 		if code != 0 || out.Len()+errs.Len() > 0 {
 			t.Fatalf("push: exit %d, %s%s", code, &out, &errs)
@@ -235,9 +227,9 @@ func TestThreadHomeTaken(t *testing.T) {
 	}
 	l := flock.New(filepath.Join(home, "run/registry.lock"))
 	for _, taken := range []bool{true, false} {
-		timeout := "1m"
+		timeout := time.Minute
 		if taken {
-			timeout = "300ms"
+			timeout = 300 * time.Millisecond
 			if ok, err := l.TryLock(); err != nil || !ok {
 				t.Fatal(ok, err)
 			}
@@ -245,7 +237,9 @@ func TestThreadHomeTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out, errs bytes.Buffer // THECLAW_HOME is not set: the home shows in the path
-		code := Main([]string{"--timeout", timeout, "thread", "peek", "--thread", dir, "--last-event-id", "0"}, strings.NewReader(""), &out, &errs, func(string) string { return "" })
+		env := command.New(strings.NewReader(""), &out, &errs, func(string) string { return "" }, "test")
+		env.Flags.Timeout = timeout
+		code := command.Run(env, newRoot(env), []string{"peek", "--thread", dir, "--last-event-id", "0"})
 		if taken && (code != 1 || !errorLine.MatchString(errs.String()) || !strings.Contains(errs.String(), home)) || !taken && code != 0 {
 			t.Errorf("taken %v: exit %d, %s", taken, code, &errs)
 		}

@@ -1,4 +1,4 @@
-package threadcmd
+package main
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd/door"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/cmd/thread/internal/door"
 	"github.com/theclaw/agents/internal/store"
 )
 
@@ -35,8 +35,8 @@ func peekCommand(e *command.Env) *cobra.Command {
 		Use:   "peek",
 		Short: "Print events and change nothing",
 		Long:  `Print the events after an id, one JSON object a line, and change nothing.`,
-		Example: `  agentctl thread peek --thread ./t --last-event-id 0
-  agentctl thread peek --thread ./t --last-event-id 42 --limit 10 --filter "type = 'message'"`,
+		Example: `  thread peek --thread ./t --last-event-id 0
+  thread peek --thread ./t --last-event-id 42 --limit 10 --filter "type = 'message'"`,
 		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.check(c); err != nil {
@@ -67,8 +67,8 @@ func popCommand(e *command.Env) *cobra.Command {
 		Long: `Acknowledge every event up to an id for a consumer, and print those after it that
 its filter selects, one JSON object a line. The id is that of the last event that
 was processed: what was printed and not acknowledged is printed again.`,
-		Example: `  agentctl thread pop --thread ./t --consumer worker --last-event-id 0
-  agentctl thread pop --thread ./t --consumer worker --last-event-id 42 --limit 10`,
+		Example: `  thread pop --thread ./t --consumer worker --last-event-id 0
+  thread pop --thread ./t --consumer worker --last-event-id 42 --limit 10`,
 		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if consumer == "" {

@@ -22,7 +22,7 @@ var deviations = map[string]int{
 // S0-52 to S0-64, S0-136: the recorded session of the tool, replayed: the same
 // exit codes and, where it succeeds, the same bytes but for times.
 func TestThreadRecorded(t *testing.T) {
-	a, err := txtar.ParseFile("testdata/thread/recorded.txtar")
+	a, err := txtar.ParseFile("testdata/recorded.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

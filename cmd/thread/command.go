@@ -1,19 +1,4 @@
-// Package threadcmd owns the commands of the external thread tool: init, push,
-// peek, pop, subscribe, unsubscribe, info and dispatch, on the path of any thread
-// directory, with its flags, its output and its exit codes. They are subcommands
-// of agentctl, and a program of their own under the name `thread`.
-//
-// It promises that push answers 0 only for what is on disk, that a batch is
-// stored whole or not at all, and that events go to the registry where one
-// serves the thread (package door).
-//
-// Where it is not that tool, on purpose: errors are in English; types other than
-// message and record are refused; filters are those of package filter, checked
-// when subscribing too; a content that is no string is kept as its JSON text; one
-// bad subscription does not stop a dispatch; logs/thread.log is appended to.
-// Through a registry its rules hold as well: who may write what where, the limits
-// of a push, and that a pop whose filter is wrong moves nothing.
-package threadcmd
+package main
 
 import (
 	"context"
@@ -24,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd/door"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/cmd/thread/internal/door"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/filter"
 )
@@ -34,26 +19,7 @@ import (
 // contract this keeps. Others decide by it what they can ask for.
 const Version = "1.0.9"
 
-// Command answers the command group of agentctl.
-func Command(e *command.Env) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "thread",
-		Short: "Read and write any thread directory, as the thread tool does",
-		Long: `Read and write a thread directory with the words of the external thread tool.
-Where a registry serves the thread it does the work; otherwise the database is
-opened here, for the time of the command.
-
-Called under the name thread (a symbolic link to agentctl is enough) the program
-is that tool.`,
-		Example: `  agentctl thread init ./t
-  agentctl thread push --thread ./t --source self --type message --content hello
-  ln -s "$(command -v agentctl)" ~/bin/thread`,
-	}
-	return command.Group(e, c, subs(e)...)
-}
-
-// Program answers the root command of the program `thread`.
-func Program(e *command.Env) *cobra.Command {
+func newRoot(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "thread",
 		Short: "Read and write thread directories",
@@ -66,22 +32,13 @@ Exit codes: 0 done, 1 it failed, 2 the command line, a filter or the database is
 		Version:           Version,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
+	command.Prepare(c, e)
 	c.SetVersionTemplate("{{.Version}}\n")
 	c.Flags().BoolP("version", "V", false, "print the version of the contract that is kept")
-	command.Group(e, c, subs(e)...)
-	for _, sub := range c.Commands() {
-		sub.Example = strings.ReplaceAll(sub.Example, "agentctl thread", "thread")
-		if sub.Name() == "info" {
-			sub.Flags().BoolVar(&e.Flags.JSON, "json", false, "answer in JSON")
-		}
-	}
+	command.Group(e, c,
+		initCommand(e), pushCommand(e), peekCommand(e), popCommand(e), subscribeCommand(e), unsubscribeCommand(e), infoCommand(e), dispatchCommand(e))
+	command.Help(c, "push")
 	return c
-}
-
-func subs(e *command.Env) []*cobra.Command {
-	return []*cobra.Command{
-		initCommand(e), pushCommand(e), peekCommand(e), popCommand(e), subscribeCommand(e), unsubscribeCommand(e), infoCommand(e), dispatchCommand(e),
-	}
 }
 
 // target is the flag --thread.

@@ -25,7 +25,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd/door"
+	"github.com/theclaw/agents/cmd/thread/internal/door"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/store"

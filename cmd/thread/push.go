@@ -1,4 +1,4 @@
-package threadcmd
+package main
 
 import (
 	"bufio"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd/door"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/cmd/thread/internal/door"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/notifier"
 	"github.com/theclaw/agents/internal/store"
@@ -43,9 +43,9 @@ source, type, subtype and content; all of them are stored in one transaction, or
 none.
 
 If there is a notifier it is asked to dispatch the thread.`,
-		Example: `  agentctl thread push --thread ./t --source external:tui:main:dm:bob:bob --type message --content '{"text":"hi"}'
-  agentctl thread push --thread ./t --source self --type record --subtype decision --content keep
-  agentctl thread push --thread ./t --batch < events.ndjson`,
+		Example: `  thread push --thread ./t --source external:tui:main:dm:bob:bob --type message --content '{"text":"hi"}'
+  thread push --thread ./t --source self --type record --subtype decision --content keep
+  thread push --thread ./t --batch < events.ndjson`,
 		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			events, err := p.events(c, e)

@@ -20,7 +20,7 @@ import (
 func tool(t *testing.T, in string, args ...string) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := Thread(args, strings.NewReader(in), &out, &errs, func(string) string { return "" })
+	code := Main(args, strings.NewReader(in), &out, &errs, func(string) string { return "" })
 	return outcome{code, out.String(), errs.String()}
 }
 
@@ -81,10 +81,10 @@ func execute1(t *testing.T, c *sql.DB, q string, args ...any) {
 // printed byte for byte, and looking changes nothing.
 func TestThreadGolden(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "golden-thread")
-	if err := os.CopyFS(dir, os.DirFS("testdata/thread/golden")); err != nil {
+	if err := os.CopyFS(dir, os.DirFS("testdata/golden")); err != nil {
 		t.Fatal(err)
 	}
-	recorded := func(name string) string { return file(t, filepath.Join("testdata/thread", name)) }
+	recorded := func(name string) string { return file(t, filepath.Join("testdata", name)) }
 	same(t, "peek", recorded("golden-peek.ndjson"), succeeds(t, "", "peek", "--thread", dir, "--last-event-id", "0"))
 	// The recorded info is older than the recorded pop, whose time is in the directory.
 	info := strings.Replace(recorded("golden-info.json"), "10:49:33.659Z", "10:49:34.036Z", 1)
@@ -115,7 +115,7 @@ func schemaOf(t *testing.T, dir string) string {
 	}
 	// In the recorded order, then whatever is left.
 	var out strings.Builder
-	for _, stmt := range strings.SplitAfter(file(t, "testdata/thread/61-schema.sql"), ";\n") {
+	for _, stmt := range strings.SplitAfter(file(t, "testdata/61-schema.sql"), ";\n") {
 		if all[stmt] {
 			out.WriteString(stmt)
 			delete(all, stmt)
@@ -138,7 +138,7 @@ func TestThreadInit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	same(t, "schema", file(t, "testdata/thread/61-schema.sql"), schemaOf(t, dir))
+	same(t, "schema", file(t, "testdata/61-schema.sql"), schemaOf(t, dir))
 	there := t.TempDir()
 	if err := os.WriteFile(filepath.Join(there, "mine"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package threadcmd
+package main
 
 import (
 	"cmp"
@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd/dispatch"
-	"github.com/theclaw/agents/cmd/agentctl/internal/threadcmd/door"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/cmd/thread/internal/dispatch"
+	"github.com/theclaw/agents/cmd/thread/internal/door"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 )
@@ -22,7 +22,7 @@ func initCommand(e *command.Env) *cobra.Command {
 		Short: "Make a thread directory",
 		Long: `Make a thread directory: events.db, events.jsonl, run/ and logs/. The directory may
 be there already, but not as a thread.`,
-		Example: `  agentctl thread init ./t`,
+		Example: `  thread init ./t`,
 		Args:    command.Args("PATH"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
@@ -58,8 +58,8 @@ func subscribeCommand(e *command.Env) *cobra.Command {
 		Long: `Add a consumer to a thread. Dispatch starts its handler with 'sh -c' when there are
 events that it has not acknowledged and that its filter selects. The handler
 reads with pop until there is nothing, and removes run/CONSUMER.lock.`,
-		Example: `  agentctl thread subscribe --thread ./t --consumer worker --handler 'work.sh'
-  agentctl thread subscribe --thread ./t --consumer mail --handler 'mail.sh' --filter "type = 'message'"`,
+		Example: `  thread subscribe --thread ./t --consumer worker --handler 'work.sh'
+  thread subscribe --thread ./t --consumer mail --handler 'mail.sh' --filter "type = 'message'"`,
 		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
@@ -99,7 +99,7 @@ func unsubscribeCommand(e *command.Env) *cobra.Command {
 		Use:     "unsubscribe",
 		Short:   "Remove a consumer",
 		Long:    `Remove a consumer. How far it has read is kept, for the case that it comes back.`,
-		Example: `  agentctl thread unsubscribe --thread ./t --consumer worker`,
+		Example: `  thread unsubscribe --thread ./t --consumer worker`,
 		Args:    command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if consumer == "" {
@@ -139,8 +139,8 @@ func infoCommand(e *command.Env) *cobra.Command {
 		Use:   "info",
 		Short: "Show how many events there are and who reads them how far",
 		Long:  `Show the number of events of a thread, and its consumers with how far each has read.`,
-		Example: `  agentctl thread info --thread ./t
-  agentctl thread info --thread ./t --json | jq '.subscriptions[].last_acked_id'`,
+		Example: `  thread info --thread ./t
+  thread info --thread ./t --json | jq '.subscriptions[].last_acked_id'`,
 		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return at.with(c, e, func(d door.Door, p door.Place) error {
@@ -153,6 +153,7 @@ func infoCommand(e *command.Env) *cobra.Command {
 		},
 	}
 	at.flag(c)
+	c.Flags().BoolVar(&e.Flags.JSON, "json", false, "answer in JSON")
 	return c
 }
 
@@ -188,7 +189,7 @@ func dispatchCommand(e *command.Env) *cobra.Command {
 		Long: `Start the handler of each consumer that has events to read, unless run/CONSUMER.lock
 says that it was started already, and do not wait for it. A consumer that cannot
 be dispatched is reported after the others were.`,
-		Example: `  agentctl thread dispatch --thread ./t`,
+		Example: `  thread dispatch --thread ./t`,
 		Args:    command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			var due []store.Subscription

@@ -1,0 +1,131 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"os/signal"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/internal/fault"
+)
+
+// Columns is the width that help fits into; examples stay as they are pasted.
+const Columns = 80
+
+// Prepare gives a root command its streams and its errors.
+func Prepare(root *cobra.Command, e *Env) {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetIn(e.In)
+	root.SetOut(e.Out)
+	root.SetErr(e.Err)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return Usage(c, "%s", flagText(err))
+	})
+}
+
+// flagText says "the value of --kind ..." instead of pflag's longer words.
+func flagText(err error) string {
+	return strings.Replace(err.Error(), "flag needs an argument", "missing value", 1)
+}
+
+// Help gives a root command that has all its commands its help: the command help,
+// whose example is about topic, and texts that fit into [Columns].
+func Help(root *cobra.Command, topic string) {
+	root.SetHelpCommand(helpCommand(root, topic))
+	fit(root)
+}
+
+// Run runs one command line and answers its exit code: 0, 1 for a failure, 2 for a
+// wrong command line. SIGINT and SIGTERM cancel what it waits for.
+func Run(e *Env, root *cobra.Command, args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	code := e.Report(execute(ctx, root, args))
+	if err := e.Close(); err != nil && code == 0 {
+		e.Flags.JSON = false // standard output is what failed
+		code = e.Report(err)
+	}
+	return code
+}
+
+// execute makes a usage error of whatever cobra itself refuses.
+func execute(ctx context.Context, root *cobra.Command, args []string) error {
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var f *fault.Error
+	if err != nil && !ran(root, args) && !errors.As(err, &f) {
+		return fault.Usage(err.Error(), "see '"+root.Name()+" --help'")
+	}
+	return err
+}
+
+// ran tells whether an error came out of a command and not out of cobra's own
+// reading of the line; cobra only fails that way for required flags and groups,
+// which are not used here.
+func ran(root *cobra.Command, args []string) bool {
+	_, _, err := root.Find(args)
+	return err == nil
+}
+
+// helpCommand is cobra's, except that a topic it does not know is an error.
+func helpCommand(root *cobra.Command, topic string) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND...]",
+		Short:   "Show the help of a command",
+		Example: "  " + root.Name() + " help " + topic,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				if c == nil {
+					c = root
+				}
+				return Unknown(c, append(rest, args...)[0])
+			}
+			c.InitDefaultHelpFlag()
+			return c.Help()
+		},
+	}
+}
+
+// fit breaks the texts of a command and of all below it where the columns end.
+func fit(c *cobra.Command) {
+	if !c.HasParent() {
+		c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 80"))
+	}
+	parts := strings.Split(c.Long, "\n\n")
+	for i, p := range parts {
+		if !strings.Contains("\n"+p, "\n ") { // lines that are indented stand as they are
+			parts[i] = fill(p)
+		}
+	}
+	c.Long = strings.Join(parts, "\n\n")
+	for _, sub := range c.Commands() {
+		fit(sub)
+	}
+}
+
+// fill is a paragraph in lines of at most Columns-1, so that no terminal adds an
+// empty one.
+func fill(text string) string {
+	var b strings.Builder
+	wide := 0
+	for _, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case wide == 0:
+		case wide+1+n < Columns:
+			b.WriteByte(' ')
+			wide++
+		default:
+			b.WriteByte('\n')
+			wide = 0
+		}
+		b.WriteString(word)
+		wide += n
+	}
+	return b.String()
+}

@@ -1,0 +1,37 @@
+// Command thread has the commands of the external thread tool: init, push, peek,
+// pop, subscribe, unsubscribe, info and dispatch, on the path of any thread
+// directory, with its flags, its output and its exit codes.
+//
+// It promises that push answers 0 only for what is on disk, that a batch is
+// stored whole or not at all, and that events go to the registry where one
+// serves the thread (package door).
+//
+// Where it is not that tool, on purpose: errors are in English; types other than
+// message and record are refused; filters are those of package filter, checked
+// when subscribing too; a content that is no string is kept as its JSON text; one
+// bad subscription does not stop a dispatch; logs/thread.log is appended to.
+// Through a registry its rules hold as well: who may write what where, the limits
+// of a push, and that a pop whose filter is wrong moves nothing.
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/theclaw/agents/cmd/internal/command"
+)
+
+// version is set by the linker. What `thread --version` prints is [Version].
+var version = "devel"
+
+func main() {
+	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+}
+
+// Main runs one command line and answers its exit code: 0, 1 for a failure, 2
+// for a wrong command line. Its errors are text, with --json too.
+func Main(args []string, in io.Reader, out, errs io.Writer, getenv func(string) string) int {
+	env := command.New(in, out, errs, getenv, version)
+	env.TextErrors = true
+	return command.Run(env, newRoot(env), args)
+}
