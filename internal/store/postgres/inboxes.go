@@ -5,21 +5,22 @@ import (
 	"fmt"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/postgres/inbox"
+	"github.com/theclaw/agents/internal/store/machine"
+	"github.com/theclaw/agents/internal/store/postgres/journal"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// State answers what dispatch must know of an inbox.
+// State answers what dispatch must know of an journal.
 func (e *Engine) State(ctx context.Context, agent string) (store.InboxState, error) {
-	s := inbox.State()
+	s := journal.State()
 	err := e.view(ctx, store.Inbox(agent), s)
 	return s.Out, err
 }
 
 // InboxEvent answers one inbox event and its key.
 func (e *Engine) InboxEvent(ctx context.Context, agent string, id int64) (thread.Event, string, error) {
-	s := inbox.Event(id)
+	s := journal.Event(id)
 	err := e.view(ctx, store.Inbox(agent), s)
 	return s.Out, s.Key, err
 }
@@ -27,7 +28,7 @@ func (e *Engine) InboxEvent(ctx context.Context, agent string, id int64) (thread
 // SetStarted stores the desired state and makes the subscription agree. A claim under
 // way commits before a stop is answered, and a later one sees it.
 func (e *Engine) SetStarted(ctx context.Context, agent string, started bool, handler string) (bool, error) {
-	s := inbox.SetStarted(started, handler)
+	s := journal.SetStarted(started, handler)
 	err := e.at(ctx, agent, func(u *unit.Pool) error { return u.Alone(ctx, store.Inbox(agent), "agent/"+agent, s) })
 	return s.Out, err
 }
@@ -35,19 +36,19 @@ func (e *Engine) SetStarted(ctx context.Context, agent string, started bool, han
 // OpenBatch seals the inbox and answers events that have no fate. Whether an event was
 // begun under an earlier mode is asked between two transactions, because it is asked of
 // other threads: none is held meanwhile. The seal of the first keeps those that could
-// begin one out, as far as it could in one transaction: a thread is not the inbox.
+// begin one out, as far as it could in one transaction: a thread is not the journal.
 func (e *Engine) OpenBatch(ctx context.Context, agent string, f store.Fence, o store.OpenBatch) (store.Batch, error) {
 	r := store.Inbox(agent)
-	var begun *inbox.Begun
+	var begun *machine.Begun
 	for range modeChanges {
-		s := inbox.Open(o, begun)
+		s := journal.Open(o, begun)
 		done := false
 		err := e.at(ctx, agent, func(u *unit.Pool) (err error) {
 			done, err = u.Peek(ctx, r, f, s) // a batch in the middle of its term writes nothing
 			return err
 		})
 		if err == nil && !done {
-			s = inbox.Open(o, begun)
+			s = journal.Open(o, begun)
 			err = e.fenced(ctx, r, f, s)
 		}
 		if err != nil || s.Ask == "" {
@@ -57,7 +58,7 @@ func (e *Engine) OpenBatch(ctx context.Context, agent string, f store.Fence, o s
 		if err != nil {
 			return store.Batch{}, err
 		}
-		begun = &inbox.Begun{Mode: s.Ask, From: from}
+		begun = &machine.Begun{Mode: s.Ask, From: from}
 	}
 	return store.Batch{}, fmt.Errorf("the routing mode of %s changes all the time: %w", agent, store.ErrBusy)
 }
@@ -67,9 +68,9 @@ const modeChanges = 8
 
 // firstUnclaimed is the id after the last open event that was begun; 0 when none was.
 func (e *Engine) firstUnclaimed(ctx context.Context, r store.Ref, o store.OpenBatch) (int64, error) {
-	from, after, left := int64(0), int64(0), inbox.MaxAhead
+	from, after, left := int64(0), int64(0), machine.MaxAhead
 	for more := true; more && left > 0; {
-		s := inbox.Ahead(after, left)
+		s := journal.Ahead(after, left)
 		if err := e.view(ctx, r, s); err != nil {
 			return 0, err
 		}
@@ -90,26 +91,26 @@ func (e *Engine) firstUnclaimed(ctx context.Context, r store.Ref, o store.OpenBa
 
 // Settle gives an inbox event its fate and moves the ack (T8).
 func (e *Engine) Settle(ctx context.Context, agent string, f store.Fence, s store.Settlement) (int64, error) {
-	step := inbox.Settle(s)
+	step := journal.Settle(s)
 	err := e.fenced(ctx, store.Inbox(agent), f, step)
 	return step.Out, err
 }
 
-// MarkOutbox keeps a thread's delivery progress beside the inbox.
+// MarkOutbox keeps a thread's delivery progress beside the journal.
 func (e *Engine) MarkOutbox(ctx context.Context, agent string, m store.OutboxMark) error {
-	return e.do(ctx, store.Inbox(agent), inbox.Mark(m))
+	return e.do(ctx, store.Inbox(agent), journal.Mark(m))
 }
 
 // ListTurns answers turns from the inbox alone.
 func (e *Engine) ListTurns(ctx context.Context, agent string, q store.ListTurns) ([]store.Turn, error) {
-	s := inbox.Turns(q)
+	s := journal.Turns(q)
 	err := e.view(ctx, store.Inbox(agent), s)
 	return s.Out, err
 }
 
 // ResolveTurn takes a dead turn off the dead letters.
 func (e *Engine) ResolveTurn(ctx context.Context, agent string, inboxID int64, how string) (thread.Event, string, error) {
-	s := inbox.Resolve(inboxID, how)
+	s := journal.Resolve(inboxID, how)
 	err := e.do(ctx, store.Inbox(agent), s)
 	return s.Out, s.Key, err
 }

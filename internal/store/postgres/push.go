@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/postgres/inbox"
+	"github.com/theclaw/agents/internal/store/postgres/journal"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -105,7 +105,7 @@ func (s *pushStep) checkDepth(ctx context.Context, tx *unit.Tx) error {
 		if bound.most <= 0 || tx.Head-tx.Acked < bound.most {
 			continue
 		}
-		full, err := inbox.Full(ctx, tx, bound.source, bound.most)
+		full, err := journal.Full(ctx, tx, bound.source, bound.most)
 		if err != nil {
 			return err
 		}

@@ -4,9 +4,7 @@ import (
 	"context"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/postgres/inbox"
 	"github.com/theclaw/agents/internal/store/postgres/journal"
-	"github.com/theclaw/agents/internal/store/postgres/outbox"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -41,7 +39,7 @@ func (e *Engine) Finish(ctx context.Context, r store.Ref, f store.Fence, fin sto
 		err := e.fenced(ctx, r, f, s)
 		return s.Out, err
 	}
-	end := &endStep{FinishStep: s, settle: inbox.Settle(store.Settlement{InboxID: fin.InboxID}), fin: fin}
+	end := &endStep{Step: s, settle: journal.Settle(store.Settlement{InboxID: fin.InboxID}), fin: fin}
 	err := e.fenced(ctx, r, f, end)
 	s.Out.Settled, s.Out.Acked = err == nil, end.settle.Out
 	return s.Out, err
@@ -50,20 +48,20 @@ func (e *Engine) Finish(ctx context.Context, r store.Ref, f store.Fence, fin sto
 // endStep ends a turn in its conversation and in the inbox at once: one commit, and no
 // instant at which one has ended and the other has not.
 type endStep struct {
-	*journal.FinishStep
-	settle *inbox.SettleStep
+	*journal.Step[store.Finished]
+	settle *journal.SettleStep
 	fin    store.Finish
 }
 
 func (s *endStep) Joint() string { return thread.Inbox }
 
 func (s *endStep) Load(tx *unit.Tx) {
-	s.FinishStep.Load(tx)
+	s.Step.Load(tx)
 	s.settle.Load(tx.Beside())
 }
 
 func (s *endStep) Decide(ctx context.Context, tx *unit.Tx) error {
-	if err := s.FinishStep.Decide(ctx, tx); err != nil {
+	if err := s.Step.Decide(ctx, tx); err != nil {
 		return err
 	}
 	out := s.Out
@@ -76,7 +74,7 @@ func (s *endStep) Decide(ctx context.Context, tx *unit.Tx) error {
 
 // ResetCrashes forgets the claims of turns that were given back cleanly.
 func (e *Engine) ResetCrashes(ctx context.Context, r store.Ref, keys []string) error {
-	return e.do(ctx, r, journal.ResetCrashes(keys))
+	return e.do(ctx, r, journal.Release(keys))
 }
 
 // Claimed tells whether the thread has a turn under key.
@@ -89,7 +87,7 @@ func (e *Engine) Claimed(ctx context.Context, r store.Ref, key string) (bool, er
 // Turn answers the account of an inbox event from the inbox and, when the event was
 // claimed, from its conversation thread.
 func (e *Engine) Turn(ctx context.Context, agent string, q store.TurnQuery) (store.Turn, error) {
-	s := inbox.Turn(q)
+	s := journal.Turn(q)
 	if err := e.view(ctx, store.Inbox(agent), s); err != nil || s.Out.Thread == "" {
 		return s.Out, err
 	}
@@ -110,28 +108,30 @@ func (e *Engine) SumUsage(ctx context.Context, r store.Ref, q store.SumUsage) ([
 
 // NextDelivery answers the first undelivered event and counts the attempt (D1).
 func (e *Engine) NextDelivery(ctx context.Context, r store.Ref, f store.Fence, n store.NextDelivery) (store.DueDelivery, error) {
-	s := outbox.Next(n)
+	s := journal.Next(n)
 	err := e.fenced(ctx, r, f, s)
 	return s.Out, err
 }
 
 // FinishDelivery records what became of a send (D3, D4).
 func (e *Engine) FinishDelivery(ctx context.Context, r store.Ref, f store.Fence, fin store.FinishDelivery) (store.Delivery, error) {
-	s := outbox.Finish(fin)
+	s := journal.Sent(fin)
 	err := e.fenced(ctx, r, f, s)
+	s.Out.Thread = r.Thread
 	return s.Out, err
 }
 
 // ListDeliveries answers rows after an event id, oldest first.
 func (e *Engine) ListDeliveries(ctx context.Context, r store.Ref, state string, after int64, limit int) ([]store.Delivery, error) {
-	s := outbox.List(state, after, limit)
+	s := journal.Deliveries(state, after, limit)
 	err := e.view(ctx, r, s)
 	return s.Out, err
 }
 
 // ResolveDelivery retries or drops a dead delivery.
 func (e *Engine) ResolveDelivery(ctx context.Context, r store.Ref, eventID int64, how string) (store.Delivery, error) {
-	s := outbox.Resolve(eventID, how)
+	s := journal.ResolveDelivery(eventID, how)
 	err := e.do(ctx, r, s)
+	s.Out.Thread = r.Thread
 	return s.Out, err
 }

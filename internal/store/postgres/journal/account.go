@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/postgres/outbox"
+	"github.com/theclaw/agents/internal/store/machine"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
@@ -19,7 +19,7 @@ func Claimed(key string) *ClaimedStep { return &ClaimedStep{key: key} }
 
 // Load queues the read.
 func (s *ClaimedStep) Load(tx *unit.Tx) {
-	tx.One("SELECT EXISTS (SELECT 1 FROM turn WHERE "+ofThread+" AND key = $3)", []any{s.key}, nil, &s.Out)
+	tx.One("SELECT EXISTS (SELECT 1 FROM turn WHERE "+inThread+" AND key = $3)", []any{s.key}, nil, &s.Out)
 }
 
 // Decide has nothing to decide.
@@ -28,50 +28,40 @@ func (s *ClaimedStep) Decide(context.Context, *unit.Tx) error { return nil }
 // ExplainStep completes the account of an inbox event from its thread.
 type ExplainStep struct {
 	t     *store.Turn
-	found bool
+	turn  machine.Turn
+	steps []store.Step
+	reply *store.Delivery
 }
 
-// Explain makes the step; it changes t as it reads.
+// Explain makes the step; it changes t.
 func Explain(t *store.Turn) *ExplainStep { return &ExplainStep{t: t} }
 
 // Load queues the reads.
 func (s *ExplainStep) Load(tx *unit.Tx) {
-	t := s.t
-	tx.Read(`SELECT state, fate, crash_attempts, error_attempts, error, inbound_id, reply_id, error_id, not_before, claimed_at, finished_at, leader
-		FROM turn WHERE `+ofThread+" AND key = $3", []any{t.Key}, s.turn)
-	tx.Read("SELECT "+stepColumns+" FROM step WHERE "+ofThread+" AND turn = $3 ORDER BY seq, key", []any{t.Key}, func(scan func(...any) error) error {
-		st, err := scanStep(scan)
-		if !s.found { // what stands under its key is no turn's
-			return err
-		}
-		t.Steps = append(t.Steps, st)
-		t.Usage.Add(st.Usage)
+	key := s.t.Key
+	tx.Read("SELECT "+turnColumns+", claimed_at FROM turn WHERE "+inThread+" AND key = $3", []any{key}, func(scan func(...any) error) (err error) {
+		var claimed int64
+		s.turn, err = scanTurn(scan, &claimed)
+		s.turn.ClaimedAt = claimed
 		return err
 	})
-	outbox.Of(tx, "(SELECT t.reply_id FROM turn t WHERE t.agent_id = $1 AND t.thread_id = $2 AND t.key = $3 AND t.reply_id <> 0)", []any{t.Key}, &t.Delivery)
+	loadAllSteps(tx, key, func(st store.Step) { s.steps = append(s.steps, st) })
+	tx.Read("SELECT "+deliveryColumns+" FROM delivery d WHERE "+ofDelivery+" AND d.event_id = (SELECT t.reply_id FROM turn t WHERE t.agent_id = $1 AND t.thread_id = $2 AND t.key = $3 AND t.reply_id <> 0)",
+		[]any{key}, func(scan func(...any) error) error {
+			var d machine.Delivery
+			err := scanDelivery(scan, &d, nil)
+			d.Thread, s.reply = tx.Ref.Thread, &d.Delivery
+			return err
+		})
 }
 
-func (s *ExplainStep) turn(scan func(...any) error) error {
-	var state, fate, why string
-	var notBefore, claimed, finished int64
-	t := s.t
-	s.found = true
-	err := scan(&state, &fate, &t.CrashAttempts, &t.ErrorAttempts, &why, &t.InboundID, &t.ReplyID, &t.ErrorEventID, &notBefore, &claimed, &finished, &t.Leader)
-	t.ClaimedAt = store.FromMillis(claimed)
-	if t.Fate == store.FateNone || state == store.TurnDone { // what the inbox says is settled
-		t.State, t.Fate, t.Error = state, store.Fate(fate), why
+// Decide puts it together. Steps under the key of what is no turn are none of its own.
+func (s *ExplainStep) Decide(context.Context, *unit.Tx) error {
+	if s.turn.Key != "" {
+		machine.Account(s.t, s.turn, s.steps, s.reply)
 	}
-	if finished > 0 {
-		t.FinishedAt = store.FromMillis(finished)
-	}
-	if t.State == store.TurnWaiting {
-		t.NextAt = store.FromMillis(notBefore)
-	}
-	return err
+	return nil
 }
-
-// Decide has nothing to decide.
-func (s *ExplainStep) Decide(context.Context, *unit.Tx) error { return nil }
 
 const aDay = 24 * 60 * 60 * 1000 // of recorded_at, in milliseconds
 
@@ -94,7 +84,7 @@ func (s *SumUsageStep) Load(tx *unit.Tx) {
 	}
 	tx.Read(`SELECT CASE WHEN $3 THEN recorded_at / $4 ELSE 0 END AS day, CASE WHEN $5 THEN turn ELSE '' END AS of, name,
 			COUNT(*), SUM(input)::bigint, SUM(output)::bigint, SUM(cached_input)::bigint, SUM(reasoning)::bigint, SUM(cache_write)::bigint
-		FROM step WHERE `+ofThread+` AND (kind = 'model' OR kind = 'compaction' AND name <> '') AND recorded_at >= $6 AND ($7 OR turn = ANY($8))
+		FROM step WHERE `+inThread+` AND (kind = 'model' OR kind = 'compaction' AND name <> '') AND recorded_at >= $6 AND ($7 OR turn = ANY($8))
 		GROUP BY 1, 2, 3 ORDER BY 1, 2, name COLLATE "C"`,
 		[]any{s.q.ByDay, int64(aDay), s.q.ByRun, since, s.q.Turns == nil, s.q.Turns}, func(scan func(...any) error) error {
 			var u store.UsageSum

@@ -12,7 +12,6 @@ import (
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/journal"
-	"github.com/theclaw/agents/internal/store/postgres/outbox"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/postgres/schema"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
@@ -113,8 +112,8 @@ func steps(n int64) map[string]unit.Step {
 		"begin":  journal.Begin(store.Begin{Event: ev, Key: key, ReplyContext: "{}", Alone: true, Tail: 20, Subscribe: true, Handler: "deliver", Layers: []string{"memory/a", "memory/b"}, IfStarted: true, Files: []string{"IDENTITY.md", "memory/USER.md"}}),
 		"record": journal.Record(store.Record{Key: key, Steps: []store.Step{answer}, Deliver: true}),
 		"finish": journal.Finish(store.Finish{Key: key, Fate: store.FateReplied, Reply: "it is raining", Deliver: true, BootID: "boot"}),
-		"next":   outbox.Next(store.NextDelivery{BootID: "boot", MaxAge: time.Hour, MaxAttempts: 3}),
-		"sent":   outbox.Finish(store.FinishDelivery{EventID: 2 * n, Outcome: store.OutcomeSent, Channel: "c", ProviderID: "p", MaxAttempts: 3}),
+		"next":   journal.Next(store.NextDelivery{BootID: "boot", MaxAge: time.Hour, MaxAttempts: 3}),
+		"sent":   journal.Sent(store.FinishDelivery{EventID: 2 * n, Outcome: store.OutcomeSent, Channel: "c", ProviderID: "p", MaxAttempts: 3}),
 	}
 }
 
@@ -146,10 +145,10 @@ func TestTrips(t *testing.T) {
 		for _, name := range names {
 			do(2, fence(name), name, list[name])
 		}
-		if next := list["next"].(*outbox.NextStep).Out; next.Outcome != store.DueSend {
+		if next := list["next"].(*journal.NextStep).Out; next.Outcome != store.DueSend {
 			t.Errorf("next: %+v", next)
 		}
-		if sent := list["sent"].(*outbox.FinishStep).Out; sent.State != store.DeliverySent {
+		if sent := list["sent"].(*journal.Step[store.Delivery]).Out; sent.State != store.DeliverySent {
 			t.Errorf("sent: %+v", sent)
 		}
 	}
@@ -165,7 +164,7 @@ func TestTrips(t *testing.T) {
 	if b := again.Out; b.Outcome != store.BeginGo || b.CrashAttempts != 2 || b.Inbound.Content == "" || len(b.Tail) != 20 || b.Tail[19].ID != b.Inbound.ID {
 		t.Errorf("claimed again: %+v", b)
 	}
-	old := outbox.Next(store.NextDelivery{BootID: "boot", MaxAge: time.Nanosecond})
+	old := journal.Next(store.NextDelivery{BootID: "boot", MaxAge: time.Nanosecond})
 	do(2+2*3, &sender, "twenty that are too old", old) // after the first sixteen, three, none
 	if old.Out.Dead != 20 || old.Out.Outcome != store.DueIdle {
 		t.Errorf("%+v", old.Out)

@@ -118,9 +118,15 @@ func (t *Tx) each(rows pgx.Rows, each func(scan func(...any) error) error) error
 	return rows.Err()
 }
 
-// Insert appends an event and chains it; it is written with the second trip.
+// Insert appends an event with the next id.
 func (t *Tx) Insert(n store.NewEvent) thread.Event {
 	e := thread.Event{ID: t.Head + 1, CreatedAt: thread.Stamp(t.Time), Source: n.Source, Type: n.Type, Subtype: n.Subtype, Content: n.Content}
+	t.Append(e)
+	return e
+}
+
+// Append chains an event whose id follows Head; it is written with the second trip.
+func (t *Tx) Append(e thread.Event) {
 	prev := t.chain
 	sum := e.Hash(prev)
 	if prev == nil {
@@ -130,7 +136,6 @@ func (t *Tx) Insert(n store.NewEvent) thread.Event {
 		e.ID, e.CreatedAt, e.Source, e.Type, e.Subtype, e.Content, prev, sum[:])
 	t.Head, t.chain, t.LastAt = e.ID, sum[:], e.CreatedAt
 	t.events = append(t.events, e)
-	return e
 }
 
 // Dedupe remembers that an event was committed under key.

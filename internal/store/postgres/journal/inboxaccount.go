@@ -1,4 +1,4 @@
-package inbox
+package journal
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/machine"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -39,31 +40,29 @@ func (s *EventStep) Decide(_ context.Context, tx *unit.Tx) error {
 	return nil
 }
 
-// fate is a row of the table.
-type fate struct {
-	found                         bool
-	thread, fate, error, resolved string
-	at                            int64
+// fateRow is the fate of an event; its InboxID is 0 when there is none.
+type fateRow struct {
+	machine.Fate
+	resolved string
 }
 
-func (f *fate) load(tx *unit.Tx, id int64) {
-	tx.One("SELECT thread, fate, at, error, resolved FROM fate WHERE agent_id = $1 AND thread_id = $2 AND inbox_id = $3", []any{id}, &f.found,
-		&f.thread, &f.fate, &f.at, &f.error, &f.resolved)
-}
-
-func (f fate) tell(t *store.Turn) {
-	t.State, t.Fate, t.FinishedAt, t.Settled = store.TurnDone, store.Fate(f.fate), store.FromMillis(f.at), true
-	t.Thread, t.Error, t.Resolved = f.thread, f.error, f.resolved
+func (f *fateRow) load(tx *unit.Tx, id int64) {
+	tx.Read("SELECT inbox_id, thread, fate, at, error, resolved FROM fate WHERE agent_id = $1 AND thread_id = $2 AND inbox_id = $3", []any{id}, func(scan func(...any) error) error {
+		var fate string
+		err := scan(&f.InboxID, &f.Thread, &fate, &f.At, &f.Error, &f.resolved)
+		f.Fate.Fate = store.Fate(fate)
+		return err
+	})
 }
 
 // TurnStep answers what the inbox knows of an event. Its thread is that of its fate, or
 // where it will go; empty when neither can be told.
 type TurnStep struct {
-	event  *EventStep
-	q      store.TurnQuery
-	fate   fate
-	routes routes
-	Out    store.Turn
+	event *EventStep
+	q     store.TurnQuery
+	fate  fateRow
+	in    machine.Inbox
+	Out   store.Turn
 }
 
 // Turn is a view.
@@ -73,7 +72,7 @@ func Turn(q store.TurnQuery) *TurnStep { return &TurnStep{event: Event(q.InboxID
 func (s *TurnStep) Load(tx *unit.Tx) {
 	s.event.Load(tx)
 	s.fate.load(tx, s.q.InboxID)
-	s.routes.load(tx)
+	loadRoutes(tx, &s.in.Routes)
 }
 
 // Decide puts it together.
@@ -88,11 +87,11 @@ func (s *TurnStep) Decide(ctx context.Context, tx *unit.Tx) error {
 		return store.ErrNoTurn
 	}
 	t.Key, t.Source, t.QueuedAt = key, ev.Source, thread.ParseStamp(ev.CreatedAt)
-	if s.fate.found {
-		s.fate.tell(t)
+	if s.fate.InboxID != 0 {
+		machine.SettleAccount(t, s.fate.Fate, s.fate.resolved)
 		return nil
 	}
-	mode := s.routes.at(ev.ID)
+	mode := s.in.ModeAt(ev.ID)
 	if mode == "" || ev.Type != thread.TypeMessage {
 		return nil
 	}
@@ -133,13 +132,14 @@ func (s *TurnsStep) Load(tx *unit.Tx) {
 	tx.Read(sql, append(args, s.q.Limit), func(scan func(...any) error) error {
 		t := store.Turn{Agent: tx.Agent, State: store.TurnQueued}
 		var ev thread.Event
-		var f fate
-		if err := scan(&ev.ID, &ev.CreatedAt, &ev.Source, &ev.Type, &ev.Subtype, &ev.Content, &t.Key, &f.thread, &f.fate, &f.at, &f.error, &f.resolved); err != nil {
+		var f machine.Fate
+		var fate, resolved string
+		if err := scan(&ev.ID, &ev.CreatedAt, &ev.Source, &ev.Type, &ev.Subtype, &ev.Content, &t.Key, &f.Thread, &fate, &f.At, &f.Error, &resolved); err != nil {
 			return err
 		}
 		t.InboxID, t.Source, t.QueuedAt = ev.ID, ev.Source, thread.ParseStamp(ev.CreatedAt)
-		if f.fate != "" {
-			f.tell(&t)
+		if f.Fate = store.Fate(fate); f.Fate != store.FateNone {
+			machine.SettleAccount(&t, f, resolved)
 		} else {
 			t.Key = ev.Key(tx.UUID) // the thread's row was read before
 		}
@@ -155,7 +155,7 @@ func (s *TurnsStep) Decide(context.Context, *unit.Tx) error { return nil }
 type ResolveStep struct {
 	EventStep
 	how  string
-	fate fate
+	fate fateRow
 }
 
 // Resolve is a step; store.ErrNoTurn, ErrNotDead.
@@ -174,7 +174,7 @@ func (s *ResolveStep) Decide(ctx context.Context, tx *unit.Tx) error {
 	if err := s.EventStep.Decide(ctx, tx); err != nil {
 		return err
 	}
-	if s.fate.fate != string(store.FateDead) || (s.fate.resolved != "" && s.fate.resolved != s.how) {
+	if s.fate.Fate.Fate != store.FateDead || (s.fate.resolved != "" && s.fate.resolved != s.how) {
 		return store.ErrNotDead
 	}
 	tx.Exec("UPDATE fate SET resolved = $4 WHERE agent_id = $1 AND thread_id = $2 AND inbox_id = $3", s.id, s.how)

@@ -1,11 +1,4 @@
-// Package inbox owns what an inbox knows beyond its events: the desired state, the
-// routing mode of each event, the fate of each event, how far all have one, and which
-// threads have something left to deliver.
-//
-// An event's fate is written once. The ack is the end of the contiguous prefix of
-// events with a fate and never moves back. The steps run in a transaction on the
-// inbox; where a lease is needed, that has checked the fence.
-package inbox
+package journal
 
 import (
 	"context"
