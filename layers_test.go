@@ -70,6 +70,7 @@ var onlyIn = []struct {
 var never = []allowance{
 	{"internal/invariant", "services", "a checker that shares code with what it checks shares its mistakes; its tests run the services"},
 	{"internal/invariant", "internal/world", "the harness starts services"},
+	{"internal/invariant", "internal/store/machine", "it judges what the state machine decides"},
 }
 
 // forbidden is what only programs say.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
@@ -134,6 +135,12 @@ func (n *Needs) journal(turn string, steps []store.Step, toolcalls map[string]st
 			n.Keys = append(n.Keys, toolcallKey(turn, s.Key))
 		}
 	}
+}
+
+// DurableRecord tells whether a record must be on disk before it is answered: after an
+// intent of class effect the outside world may change.
+func DurableRecord(rec store.Record) bool {
+	return slices.ContainsFunc(rec.Steps, func(s store.Step) bool { return s.State == store.StepIntent && s.Class == store.ClassEffect })
 }
 
 func toolcallKey(turn, step string) string { return turn + ":" + step }

@@ -11,7 +11,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// State answers what dispatch must know of an journal.
+// State answers what dispatch must know of an inbox.
 func (e *Engine) State(ctx context.Context, agent string) (store.InboxState, error) {
 	s := journal.State()
 	err := e.view(ctx, store.Inbox(agent), s)
@@ -36,7 +36,7 @@ func (e *Engine) SetStarted(ctx context.Context, agent string, started bool, han
 // OpenBatch seals the inbox and answers events that have no fate. Whether an event was
 // begun under an earlier mode is asked between two transactions, because it is asked of
 // other threads: none is held meanwhile. The seal of the first keeps those that could
-// begin one out, as far as it could in one transaction: a thread is not the journal.
+// begin one out, as far as it could in one transaction: a thread is not the inbox.
 func (e *Engine) OpenBatch(ctx context.Context, agent string, f store.Fence, o store.OpenBatch) (store.Batch, error) {
 	r := store.Inbox(agent)
 	var begun *machine.Begun
@@ -96,7 +96,7 @@ func (e *Engine) Settle(ctx context.Context, agent string, f store.Fence, s stor
 	return step.Out, err
 }
 
-// MarkOutbox keeps a thread's delivery progress beside the journal.
+// MarkOutbox keeps a thread's delivery progress beside the inbox.
 func (e *Engine) MarkOutbox(ctx context.Context, agent string, m store.OutboxMark) error {
 	return e.do(ctx, store.Inbox(agent), journal.Mark(m))
 }

@@ -3,19 +3,15 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"slices"
-	"time"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/machine"
-	"github.com/theclaw/agents/internal/store/sqlite/consumer"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/journal"
-	"github.com/theclaw/agents/internal/store/sqlite/memory"
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// State answers what dispatch must know of an journal.
+// State answers what dispatch must know of an inbox.
 func (e *Engine) State(ctx context.Context, agent string) (store.InboxState, error) {
 	return view(ctx, e, store.Inbox(agent), journal.State)
 }
@@ -56,7 +52,7 @@ func (e *Engine) Settle(ctx context.Context, agent string, f store.Fence, s stor
 	return acked, err
 }
 
-// MarkOutbox keeps a thread's delivery progress beside the journal.
+// MarkOutbox keeps a thread's delivery progress beside the inbox.
 func (e *Engine) MarkOutbox(ctx context.Context, agent string, m store.OutboxMark) error {
 	return e.do(ctx, store.Inbox(agent), false, func(tx *db.Tx) error { return journal.MarkOutbox(tx, m) })
 }
@@ -69,7 +65,7 @@ func (e *Engine) transition(ctx context.Context, r store.Ref, f store.Fence, dur
 // Begin claims an event and records it (T1, T2).
 func (e *Engine) Begin(ctx context.Context, r store.Ref, f store.Fence, b store.Begin) (out store.Begun, err error) {
 	err = e.fenced(ctx, r, f, false, func(tx *db.Tx) error {
-		out, err = begin(tx, f, b)
+		out, err = journal.Begin(tx, f, b)
 		return err
 	})
 	return out, err
@@ -78,10 +74,7 @@ func (e *Engine) Begin(ctx context.Context, r store.Ref, f store.Fence, b store.
 // Record journals steps and failed tries (T3, T4, T6). An intent of class effect
 // is made durable: after it the outside world may change.
 func (e *Engine) Record(ctx context.Context, r store.Ref, f store.Fence, rec store.Record) (attempts int, err error) {
-	durable := slices.ContainsFunc(rec.Steps, func(s store.Step) bool {
-		return s.State == store.StepIntent && s.Class == store.ClassEffect
-	})
-	err = e.transition(ctx, r, f, durable, machine.RecordNeeds(rec), func(t *machine.Thread) error {
+	err = e.transition(ctx, r, f, machine.DurableRecord(rec), machine.RecordNeeds(rec), func(t *machine.Thread) error {
 		attempts, err = machine.Record(t, rec)
 		return err
 	})
@@ -190,39 +183,5 @@ func (e *Engine) ResolveDelivery(ctx context.Context, r store.Ref, eventID int64
 			return err
 		})
 	})
-	return out, err
-}
-
-// begin claims an event and answers what its turn is made from.
-func begin(tx *db.Tx, f store.Fence, b store.Begin) (store.Begun, error) {
-	t := machine.Thread{Token: f.Token, Now: time.Now()}
-	if err := journal.Load(tx, machine.BeginNeeds(b), &t); err != nil {
-		return store.Begun{}, err
-	}
-	if more, again := machine.ReclaimNeeds(&t, b); again {
-		if err := journal.Load(tx, more, &t); err != nil {
-			return store.Begun{}, err
-		}
-	}
-	out, err := machine.Begin(&t, b)
-	if err != nil {
-		return out, err
-	}
-	if b.Subscribe && machine.Recorded(out.Outcome) {
-		filter := thread.OutboundFilter
-		if err := consumer.Keep(tx, thread.Outbound, b.Handler, &filter); err != nil {
-			return out, err
-		}
-	}
-	if err := journal.Save(tx, &t); err != nil || out.Outcome != store.BeginGo {
-		return out, err
-	}
-	if out.Inbound, _, err = tx.Event(t.Used(machine.InboundKey(b.Key))); err != nil {
-		return out, err
-	}
-	if out.Memory, err = memory.Marks(tx, b.Layers); err != nil {
-		return out, err
-	}
-	out.Tail, err = journal.Tail(tx, out.Inbound.ID, b.Tail)
 	return out, err
 }
