@@ -105,8 +105,11 @@ func someone(t testing.TB) *syscall.Credential {
 	return nil
 }
 
+// Program is the path of a program of the server's version, such as pg_dump.
+func (c *Cluster) Program(name string) string { return filepath.Join(c.bin, name) }
+
 func (c *Cluster) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(c.bin, name), args...)
+	cmd := exec.Command(c.Program(name), args...)
 	cmd.Dir = c.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as, Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd
