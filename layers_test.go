@@ -86,9 +86,9 @@ type room struct {
 }
 
 type file struct {
-	name  string // relative to the repository, with slashes
-	test  bool
-	ast   *ast.File
+	name string // relative to the repository, with slashes
+	test bool
+	ast  *ast.File
 }
 
 // rooms parses every Go file of the workspace that people write: not generated
@@ -146,7 +146,7 @@ func underAny(dir string, rooms []string) bool {
 }
 
 // forTests are the rooms that programs never import.
-var forTests = []string{"*test", "internal/world", "bench", "proofs"}
+var forTests = []string{"*test", "internal/testing", "internal/world", "bench", "proofs"}
 
 // layerOf answers the index into layers, or -1 when there is no room for dir.
 func layerOf(dir string) int {

@@ -16,21 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/testing/need"
 )
-
-// need answers the path of a program; CI installs each (.ci/run, needs).
-func need(t *testing.T, name, debian string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("there is no %s here; the package is %s", name, debian)
-	}
-	return path
-}
 
 // systemd-analyze answers 0 for keys it does not know, so what it prints decides.
 func TestUnits(t *testing.T) {
-	analyze := need(t, "systemd-analyze", "systemd")
+	analyze := need.Program(t, "systemd-analyze", "systemd")
 	units, err := filepath.Glob("systemd/*.[st]*[er]")
 	if err != nil || len(units) != 4 {
 		t.Fatal(units, err)
@@ -73,7 +64,7 @@ func TestUnits(t *testing.T) {
 }
 
 func TestAlertsCompileAndFire(t *testing.T) {
-	promtool := need(t, "promtool", "prometheus")
+	promtool := need.Program(t, "promtool", "prometheus")
 	for _, args := range [][]string{{"check", "rules", "theclaw.rules.yml"}, {"check", "config", "prometheus.yml"}, {"test", "rules", "theclaw.test.yml"}} {
 		c := exec.Command(promtool, args...)
 		c.Dir = "prometheus"

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/theclaw/agents/internal/testing/need"
 )
 
 // instructions answers the lines of the last stage of the Dockerfile, joined.
@@ -50,11 +52,10 @@ func value(t *testing.T, list [][]string, name string) []string {
 // else, as another user, on a root that cannot be written. There is no engine for
 // images here: the root is laid out by the COPY lines and entered with chroot.
 func TestImageRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to enter another root")
-	}
-	unshare := need(t, "unshare", "util-linux")
-	need(t, "chroot", "coreutils")
+	need.Root(t) // to enter another root
+	namespaces := []string{"--mount", "--pid", "--fork", "--mount-proc"}
+	need.Namespaces(t, namespaces...)
+	need.Program(t, "chroot", "coreutils")
 	list := instructions(t)
 	if user := value(t, list, "USER"); user[0] != "65532:65532" {
 		t.Errorf("it runs as %s", user)
@@ -133,20 +134,17 @@ kill -TERM $daemon
 wait $daemon
 echo "agentd ended with $?"
 `
-	c := exec.Command(unshare, "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c", script, "bash", root)
+	c := exec.Command("unshare", append(namespaces, "--kill-child", "bash", "-c", script, "bash", root)...)
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "THECLAW_HOME=" + home, "HOME=" + path.Dir(home)}
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	if err := c.Start(); err != nil {
-		t.Skipf("no namespaces here: %v", err)
+		t.Fatal(err)
 	}
 	stuck := time.AfterFunc(2*time.Minute, func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })
 	err := c.Wait()
 	stuck.Stop()
-	if err != nil && strings.Contains(out.String(), "unshare failed") {
-		t.Skipf("no namespaces here: %s", out.String())
-	}
 	for _, want := range []string{"0 findings: 1 agents", "agentd ended with 0"} {
 		if err != nil || !strings.Contains(out.String(), want) {
 			t.Fatalf("%v, without %q:\n%s", err, want, out.String())

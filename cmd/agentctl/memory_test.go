@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+
+	"github.com/theclaw/agents/internal/testing/need"
 )
 
 // notes reads the agent's own memory.
@@ -61,9 +63,7 @@ func TestMemoryEdit(t *testing.T) {
 		}
 	})
 	t.Run("at a terminal", func(t *testing.T) {
-		if _, err := exec.LookPath("tmux"); err != nil {
-			t.Skip("tmux is not installed: an editor at a terminal was not tried")
-		}
+		need.Tmux(t)
 		note(t, home, "old\n")
 		editor := filepath.Join(t.TempDir(), "editor")
 		if err := os.WriteFile(editor, []byte("#!/bin/sh\necho \"editing $(cat \"$2\")\"\necho \"$1\" >> \"$2\"\n"), 0o700); err != nil {

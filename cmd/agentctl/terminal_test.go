@@ -11,6 +11,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/testing/need"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -72,9 +73,7 @@ func (m tmux) hides(texts ...string) {
 // terminal runs a shell line in a terminal of its own.
 func terminal(t *testing.T, shell string) tmux {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("tmux is not installed: nothing was tried at a terminal")
-	}
+	need.Tmux(t)
 	m := tmux{t, filepath.Join(t.TempDir(), "s")}
 	m.do("new-session", "-d", "-x", "100", "-y", "30", shell)
 	t.Cleanup(func() { _ = exec.Command("tmux", "-S", m.socket, "kill-server").Run() })

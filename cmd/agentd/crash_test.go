@@ -24,9 +24,6 @@ func seed(t testing.TB) (uint64, *rand.Rand) {
 // no finished tool runs again.
 func TestKillDuringLoad(t *testing.T) {
 	n := int(setting(t, "KILLS", 50))
-	if testing.Short() {
-		n = 10
-	}
 	seed, chance := seed(t)
 	site, sink := world.NewSite(t, program(t)), world.NewSink(t)
 	agents := []string{"a1", "a2", "a3"}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/theclaw/agents/internal/testing/need"
 )
 
 // BenchmarkThreadStart measures whole processes of the program `thread`, which
@@ -28,19 +30,18 @@ func BenchmarkThreadStart(b *testing.B) {
 		}
 	}
 	for _, c := range []struct {
-		name string
-		argv []string
+		name   string
+		debian string // what has the program
+		argv   []string
 	}{
-		{"empty", []string{empty}},
-		{"peek", []string{bin, "peek", "--thread", t, "--last-event-id", "0"}},
-		{"info", []string{bin, "info", "--thread", t}},
-		{"push", []string{bin, "push", "--thread", t, "--source", "s", "--type", "message", "--content", "x"}},
-		{"node", []string{"node", "-e", "0"}},
+		{"empty", "", []string{empty}},
+		{"peek", "", []string{bin, "peek", "--thread", t, "--last-event-id", "0"}},
+		{"info", "", []string{bin, "info", "--thread", t}},
+		{"push", "", []string{bin, "push", "--thread", t, "--source", "s", "--type", "message", "--content", "x"}},
+		{"node", "nodejs", []string{"node", "-e", "0"}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			if _, err := exec.LookPath(c.argv[0]); err != nil {
-				b.Skip(err)
-			}
+			need.Program(b, c.argv[0], c.debian)
 			least := time.Hour
 			for b.Loop() {
 				p := exec.Command(c.argv[0], c.argv[1:]...)

@@ -15,10 +15,7 @@ import (
 // delays, loses and breaks; the registry restarts. At no instant do two of them
 // trust the resource, and a trusted holder's token is the table's.
 func TestSimulatedHolders(t *testing.T) {
-	seeds := 6
-	if testing.Short() {
-		seeds = 2
-	}
+	const seeds = 6
 	grants, losses := 0, 0
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {

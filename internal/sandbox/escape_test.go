@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/theclaw/agents/internal/testing/need"
 )
 
 // attemptArg makes the test binary one attempt, inside the sandbox.
@@ -92,9 +94,7 @@ func TestEscape(t *testing.T) {
 // breakIdmap makes id-mapped mounts fail, as some file systems do.
 func breakIdmap(t *testing.T, s *Sandbox) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root maps ids")
-	}
+	need.Root(t) // others map no ids
 	f, err := os.Open("/dev/null")
 	if err != nil {
 		t.Fatal(err)

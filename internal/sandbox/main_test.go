@@ -3,11 +3,14 @@
 package sandbox
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/theclaw/agents/internal/testing/need"
 )
 
 func TestMain(m *testing.M) {
@@ -63,6 +66,12 @@ func only(tb testing.TB, l Level) *Sandbox {
 
 func with(tb testing.TB, l Level, o Options) *Sandbox {
 	tb.Helper()
+	switch l {
+	case LevelBubblewrap:
+		need.Bubblewrap(tb)
+	case LevelPrivileged:
+		need.Root(tb)
+	}
 	o.levels = []Level{l}
 	o.ScratchDir = outside(tb)
 	binary, err := self()
@@ -79,7 +88,7 @@ func with(tb testing.TB, l Level, o Options) *Sandbox {
 		if _, err := exec.LookPath("bwrap"); err == nil && os.Geteuid() == 0 {
 			tb.Fatalf("root with bubblewrap installed has no %s: %q", l, s.Report().Problems)
 		}
-		tb.Skipf("no %s on this host: %q", l, s.Report().Problems)
+		need.Missing(tb, fmt.Sprintf("the sandbox %s (%q)", l, s.Report().Problems), "run the tests as root, or permit namespaces to users")
 	}
 	return s
 }

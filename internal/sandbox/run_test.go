@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/testing/need"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -103,9 +104,7 @@ func TestOwner(t *testing.T) {
 // As root, programs are another user even where the workdir is root's, and a
 // workdir of another user is that user's.
 func TestIdentityOfRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	need.Root(t)
 	for _, l := range []Level{LevelFull, LevelPrivileged} {
 		for _, uid := range []int{0, 12345} {
 			t.Run(string(l)+"/"+itoa(uid), func(t *testing.T) {
@@ -189,7 +188,7 @@ exec 3<>/dev/tcp/127.0.0.1/9 || echo refused`})
 func TestNetwork(t *testing.T) {
 	eachLevel(t, func(t *testing.T, l Level) {
 		if l == LevelReduced || l == LevelOff {
-			t.Skip("no network namespace at this level")
+			need.Inapplicable(t, "this level has no network namespace")
 		}
 		s := only(t, l)
 		w := newWorld(t)

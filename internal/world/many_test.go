@@ -18,9 +18,6 @@ const many = 20_000
 // hands over and answers a message without reading what it does not answer: the server
 // counts the rows, whatever its plans were.
 func TestManyAgentsStayFlat(t *testing.T) {
-	if testing.Short() {
-		t.Skip("makes many agents")
-	}
 	c := pgtest.Start(t, "fsync = off", "autovacuum = off")
 	url := c.Database(t)
 	o := world.Options{Runners: 1}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/proofs/drill"
+	"github.com/theclaw/agents/internal/testing/need"
 	"github.com/theclaw/agents/proofs/program"
 )
 
@@ -29,19 +29,14 @@ func apart(t *testing.T) bool {
 	if os.Getenv("APART") != "" {
 		return true
 	}
-	for _, need := range []string{"ip", "unshare"} {
-		if _, err := exec.LookPath(need); err != nil {
-			drill.Line("partition skipped: there is no %s here: install iproute2 and util-linux", need)
-			t.SkipNow()
-		}
-	}
+	need.Program(t, "ip", "iproute2")
+	need.Namespaces(t, "--net", "--mount")
 	// The names of namespaces are files: ours are in a directory of our own, too.
 	const inside = "mkdir -p /run/netns && mount -t tmpfs netns /run/netns && "
 	// A kernel may have namespaces and no cables.
 	probe := inside + "ip netns add probe && ip link add name one type veth peer name two netns probe && ip link add name hub type bridge"
 	if out, err := exec.Command("unshare", "--net", "--mount", "sh", "-c", probe).CombinedOutput(); err != nil {
-		drill.Line("partition skipped: this machine permits no network namespaces: %v: %s", err, strings.TrimSpace(string(out)))
-		t.SkipNow()
+		need.Missing(t, fmt.Sprintf("a network between namespaces (%v: %s)", err, strings.TrimSpace(string(out))), "run the tests as root, on a kernel with veth and bridge")
 	}
 	cmd := exec.Command("unshare", "--net", "--mount", "sh", "-c", inside+`exec "$0" "$@"`, os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.timeout", "1h")
 	cmd.Env = append(os.Environ(), "APART=1", "AGENTD="+program.Agentd(t).Path)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/testing/need"
 	"github.com/theclaw/agents/internal/world"
 	"github.com/theclaw/agents/proofs/drill"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -23,12 +24,7 @@ import (
 // and to the last byte: pushes are refused with the reason, what was accepted is
 // answered, and work resumes by itself.
 func TestDiskFull(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {
-		drill.Line("diskfull skipped: a small file system needs root: %v", err)
-		t.Skipf("mount: %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	dir := need.Disk(t, "size=24m")
 	refused, accepted, answered := 0, 0, 0
 	for round, floor := range []int64{4 << 20, -1} { // ours refuses first; only the disk itself refuses
 		o := world.Options{Home: filepath.Join(dir, fmt.Sprint("home", round))}
@@ -104,11 +100,7 @@ var page = strings.Repeat("x", 20<<10)
 // claimed, also not what another program pushed; replies still go out, and work
 // resumes by itself.
 func TestDiskFullFloor(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {
-		t.Skipf("mount: %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	dir := need.Disk(t, "size=24m")
 	sink, begun, low := world.NewSink(t), make(chan struct{}, 100), make(chan struct{})
 	gate := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		begun <- struct{}{}

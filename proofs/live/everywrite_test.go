@@ -17,6 +17,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/invariant"
+	"github.com/theclaw/agents/internal/testing/need"
 	"github.com/theclaw/agents/internal/world"
 	"github.com/theclaw/agents/proofs/drill"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -119,12 +120,7 @@ var silent = map[string]bool{"T8.after": true, "D3.after": true, "D4.after": tru
 // part, nothing new is accepted, and when there is room again all that was
 // accepted comes to its end by itself.
 func TestDiskFullAtEveryWrite(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
-		drill.Line("diskfull skipped: a small file system needs root: %v", err)
-		t.Skipf("mount: %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	dir := need.Disk(t, "size=64m")
 	o := world.Options{Home: filepath.Join(dir, "home"), TTL: drill.Span(t, "TTL", 5*time.Second)}
 	o.Registry.MinFree = -1 // only the disk itself refuses
 	sink := world.NewSink(t)

@@ -86,9 +86,6 @@ func (p proof) catches(t *testing.T, root, overlay string) (string, bool) {
 
 // TestMutants tries MUTANTS of them, chosen by SEED when that is not all.
 func TestMutants(t *testing.T) {
-	if testing.Short() {
-		t.Skip("each mutant is built")
-	}
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

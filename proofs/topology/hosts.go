@@ -18,6 +18,7 @@ import (
 
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/mtls"
+	"github.com/theclaw/agents/internal/testing/need"
 )
 
 const (
@@ -42,7 +43,7 @@ func (s *Site) addresses(t testing.TB) {
 		}
 		return
 	}
-	t.Skip("no network below 127.0.0.0/8 is free here: only Linux has them without setting up")
+	need.Missing(t, "a free network below 127.0.0.0/8", "run it on Linux, which has them without setting up")
 }
 
 // certificates makes the authority, which stays with the test, and a directory with a

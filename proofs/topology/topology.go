@@ -27,6 +27,7 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/rpc/mtls"
+	"github.com/theclaw/agents/internal/testing/need"
 	"github.com/theclaw/agents/internal/world"
 )
 
@@ -55,8 +56,10 @@ func (k Kind) Check(t testing.TB) {
 	switch {
 	case !slices.Contains([]Kind{Embedded, Split, Cluster}, k):
 		t.Fatalf("there is no topology %q: use embedded, split or cluster", k)
-	case k == Split && os.Geteuid() != 0:
-		t.Skip("the topology split needs root: its services run as users of their own")
+	case k == Split:
+		need.Root(t) // its services run as users of their own
+	case k == Cluster:
+		need.Postgres(t)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/testing/need"
 	"github.com/theclaw/agents/internal/world"
 	"github.com/theclaw/agents/proofs/drill"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -26,7 +27,7 @@ import (
 func TestWrite(t *testing.T) {
 	build, doomed := os.Getenv("BUILD"), os.Getenv("DOOMED")
 	if build == "" {
-		t.Skip("fixtures are made by `make fixtures`")
+		need.Inapplicable(t, "fixtures are made by `make fixtures`")
 	}
 	if _, err := os.Stat(filepath.Join("testdata", build)); err == nil {
 		t.Fatalf("testdata/%s is there: fixtures are never made again", build)

@@ -5,34 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/testing/need"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
 )
-
-// readOnly lays a read-only view over a directory; root is stopped by it too.
-func readOnly(t *testing.T, dir string) (lift func()) {
-	t.Helper()
-	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
-		t.Skipf("no read-only directory can be made here: bind mount: %v", err)
-	}
-	lifted := false
-	lift = func() {
-		if !lifted {
-			lifted = true
-			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	t.Cleanup(lift)
-	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
-		t.Skipf("no read-only directory can be made here: remount: %v", err)
-	}
-	return lift
-}
 
 // health is what status and list say, which must be the same.
 func (w *world) health(id string) registryv1.AgentHealth {
@@ -61,7 +38,7 @@ func TestReadOnlyAgent(t *testing.T) {
 	w.create("a2")
 	w.push("a1", "bob", "waits", "")
 	w.stop()
-	lift := readOnly(t, filepath.Join(home, "agents", "a1"))
+	lift := need.ReadOnly(t, filepath.Join(home, "agents", "a1"))
 	w = newWorld(t, home, registry.Config{Sweep: 20 * time.Millisecond})
 	if _, err := w.threads.PushEvents(t.Context(), pushRequest("a1", "bob", "refused", "")); !fault.Is(err, fault.ReadOnly) {
 		t.Errorf("push: %v", err)
@@ -95,7 +72,7 @@ func TestReadOnlyInMidTurn(t *testing.T) {
 	ctx := under(t.Context(), l)
 	e := must2(w.turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: "a1"})).GetEvents()[0]
 	must2(w.turns.BeginTurn(ctx, &registryv1.BeginTurnRequest{AgentId: "a1", InboxId: 1, Key: e.GetKey(), ThreadId: e.GetThreadId()}))
-	lift := readOnly(t, filepath.Join(home, "agents", "a1"))
+	lift := need.ReadOnly(t, filepath.Join(home, "agents", "a1"))
 	w.push("a2", "bob", "the only database that may be open", "") // a file that is open already can be written
 	fin := &registryv1.FinishTurnRequest{AgentId: "a1", InboxId: 1, Key: e.GetKey(), ThreadId: e.GetThreadId(), Fate: registryv1.Fate_FATE_REPLIED, Text: "hi"}
 	if _, err := w.turns.FinishTurn(ctx, fin); !fault.Is(err, fault.ReadOnly) {

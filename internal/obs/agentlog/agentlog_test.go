@@ -17,6 +17,7 @@ import (
 
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/obs/redact"
+	"github.com/theclaw/agents/internal/testing/need"
 )
 
 const childDir = "AGENTLOG_TEST_AGENT_LOG_DIR"
@@ -287,7 +288,7 @@ func descriptors(t *testing.T) int {
 	t.Helper()
 	e, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		t.Skip("no /proc")
+		need.Missing(t, "/proc", "run it on Linux")
 	}
 	return len(e)
 }

@@ -3,7 +3,6 @@ package serve_test
 import (
 	"context"
 	"net"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
+	"github.com/theclaw/agents/internal/testing/need"
 )
 
 // S3: a registered method without a rule stops the start and is named.
@@ -164,9 +164,7 @@ func TestIdentityReachesTheHandler(t *testing.T) {
 // S2, S3: the right token in the hands of another user is worth nothing. The
 // socket stands open here (abstract, no file mode) so that only the check is left.
 func TestAnotherUserIsRefused(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to become somebody else")
-	}
+	need.Root(t) // to become somebody else
 	name := "@theclaw-test-" + strings.ReplaceAll(t.TempDir(), "/", "-")
 	l, err := net.Listen("unix", name)
 	if err != nil {
@@ -214,9 +212,7 @@ func dialAs(uid int, name string) (net.Conn, error) {
 
 // The client does not show its token to a service of another user.
 func TestClientRefusesAForeignServer(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to become somebody else")
-	}
+	need.Root(t) // to become somebody else
 	name := "@theclaw-foreign-" + strings.ReplaceAll(t.TempDir(), "/", "-")
 	runtime.LockOSThread()
 	if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), 65534, ^uintptr(0)); e != 0 {

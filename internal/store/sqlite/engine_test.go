@@ -9,10 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/testing/need"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -89,11 +88,7 @@ func TestTurnOutlivesItsThread(t *testing.T) {
 
 // RELIABILITY 5, disk full: told as such, nobody's fault, and over by itself.
 func TestDiskFull(t *testing.T) {
-	root := t.TempDir()
-	if err := unix.Mount("tmpfs", root, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("cannot mount a file system (needs root): %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) })
+	root := need.Disk(t, "size=1m")
 	dir := filepath.Join(root, "a", "inbox")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)

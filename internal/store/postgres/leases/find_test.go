@@ -171,9 +171,6 @@ func TestFindRace(t *testing.T) {
 // With many agents (100,000 was tried), what is done for each message reads by index only: its cost is
 // that of what it answers.
 func TestFindStaysFlat(t *testing.T) {
-	if testing.Short() {
-		t.Skip("makes many agents")
-	}
 	db := database(t, pgtest.Start(t, "fsync = off", "autovacuum = off"))
 	config := db.Config()
 	config.MaxConns = 1 // one session counts what it reads

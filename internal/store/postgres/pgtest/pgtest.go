@@ -11,9 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -21,6 +19,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/theclaw/agents/internal/testing/need"
 )
 
 // Cluster is one running server.
@@ -40,7 +40,8 @@ type Cluster struct {
 // postgresql.conf. fsync is on unless they turn it off.
 func Start(t testing.TB, settings ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{bin: programs(t), as: someone(t), port: 5432}
+	bin, as := needed(t)
+	c := &Cluster{bin: bin, as: as, port: 5432}
 	// Short: a socket's path has 107 bytes. Not t.TempDir: it belongs to root.
 	dir, err := os.MkdirTemp("", "pg")
 	if err != nil {
@@ -65,44 +66,19 @@ func Start(t testing.TB, settings ...string) *Cluster {
 	return c
 }
 
-// programs answers the directory of the server programs.
-func programs(t testing.TB) string {
+// needed are the server programs, and who runs them.
+func needed(t testing.TB) (bin string, as *syscall.Credential) {
 	t.Helper()
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
-	if p, err := exec.LookPath("initdb"); err == nil {
-		found = append(found, filepath.Dir(p))
+	bin, u := need.Postgres(t)
+	if u == nil {
+		return bin, nil
 	}
-	slices.Reverse(found)
-	for _, dir := range found {
-		_, noInit := os.Stat(filepath.Join(dir, "initdb"))
-		_, noCopy := os.Stat(filepath.Join(dir, "pg_basebackup"))
-		if noInit == nil && noCopy == nil {
-			return dir
-		}
+	uid, errU := strconv.ParseUint(u.Uid, 10, 32)
+	gid, errG := strconv.ParseUint(u.Gid, 10, 32)
+	if err := errors.Join(errU, errG); err != nil {
+		t.Fatal(err)
 	}
-	t.Skip("no PostgreSQL server programs here: install the package postgresql to run this test")
-	return ""
-}
-
-// someone is who runs the server: it refuses root.
-func someone(t testing.TB) *syscall.Credential {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, errU := strconv.ParseUint(u.Uid, 10, 32)
-		gid, errG := strconv.ParseUint(u.Gid, 10, 32)
-		if errU == nil && errG == nil {
-			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		}
-	}
-	t.Skip("PostgreSQL refuses to run as root, and there is no user postgres or nobody")
-	return nil
+	return bin, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
 // Program is the path of a program of the server's version, such as pg_dump.

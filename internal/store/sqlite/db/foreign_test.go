@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/testing/need"
 )
 
 // The external tool writes whenever it likes: nobody sees an error.
@@ -106,25 +107,10 @@ func TestDirectoryTakenAway(t *testing.T) {
 
 func createAt(dir string) error { _, err := Create(dir); return err }
 
-// tmpfs mounts a small file system, or skips.
-func tmpfs(t *testing.T, options string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		t.Skipf("cannot mount a file system (needs root): %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 // RELIABILITY 5, disk full: the transaction aborts whole, and work resumes by
 // itself once there is space.
 func TestDiskFull(t *testing.T) {
-	root := tmpfs(t, "size=1m")
+	root := need.Disk(t, "size=1m")
 	dir := filepath.Join(root, "thread")
 	_, err := Create(dir)
 	must(t, err)
@@ -189,7 +175,7 @@ func fill(t *testing.T, path string) {
 }
 
 func TestReadOnlyDirectory(t *testing.T) {
-	root := tmpfs(t, "size=4m")
+	root := need.Disk(t, "size=4m")
 	dir := filepath.Join(root, "thread")
 	_, err := Create(dir)
 	must(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/testing/need"
 	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
@@ -141,7 +143,7 @@ func TestReal(t *testing.T) {
 	}
 	defer s.Close()
 	if s.Report().Level == sandbox.LevelNone {
-		t.Skipf("no sandbox here: %v", s.Report().Problems)
+		need.Missing(t, fmt.Sprintf("a sandbox (%v)", s.Report().Problems), "run the tests as root, or install the package bubblewrap")
 	}
 	place := at(t)
 	var r tool.Result
