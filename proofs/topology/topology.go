@@ -88,6 +88,9 @@ type Part struct {
 	Home    string
 	Address string // dns:///host:port; all has none
 	TLS     string // directory of its certificate
+	// Programs is the directory of its agentd where that is another than the site's: a
+	// test sets it before the part starts.
+	Programs string
 	*world.Process
 
 	user uint32 // 0: the test's own
@@ -197,9 +200,10 @@ func (s *Site) Start(t testing.TB, p *Part) {
 			args = append(args, "--name", p.Name)
 		}
 	}
+	dir := cmp.Or(p.Programs, s.o.Programs)
 	program := world.Program{
-		Path: filepath.Join(s.o.Programs, "agentd"),
-		Env:  append([]string{"THECLAW_HOME=" + p.Home, "HOME=" + p.Home, "PATH=" + s.o.Programs + ":" + os.Getenv("PATH")}, s.o.Env...),
+		Path: filepath.Join(dir, "agentd"),
+		Env:  append([]string{"THECLAW_HOME=" + p.Home, "HOME=" + p.Home, "PATH=" + dir + ":" + os.Getenv("PATH")}, s.o.Env...),
 	}
 	if p.user != 0 {
 		program.User = &syscall.Credential{Uid: p.user, Gid: p.user}
