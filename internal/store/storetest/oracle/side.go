@@ -1,0 +1,189 @@
+package oracle
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// A Side is one of those that are compared: a model or an engine, and the agent in it.
+type Side struct {
+	Engine
+	Agent   string
+	Subject int64 // inbox id of the event that the calls are about
+	events  map[int64]store.Pending
+}
+
+// NewSide is agent of e.
+func NewSide(e Engine, agent string) *Side {
+	return &Side{Engine: e, Agent: agent, Subject: 1, events: map[int64]store.Pending{}}
+}
+
+// A Call is one call of the contract, made to any side.
+type Call struct {
+	Name string
+	Make func(ctx context.Context, s *Side) (any, error)
+}
+
+// threadID is the conversation thread that every event of mode "x" belongs to.
+const threadID = "threads/x"
+
+func (s *Side) inbox() store.Ref { return store.Inbox(s.Agent) }
+
+func (s *Side) thread() store.Ref { return store.Ref{Agent: s.Agent, Thread: threadID} }
+
+// Tokens of both leases: calls carry the one in the middle unless their name says more.
+const (
+	lower  = 4
+	usual  = 5
+	higher = 6
+)
+
+func (s *Side) runner(token uint64) store.Fence {
+	return store.Fence{Resource: "agent/" + s.Agent, Token: token}
+}
+
+func (s *Side) sender(token uint64) store.Fence {
+	return store.Fence{Resource: "deliver/" + s.Agent, Token: token}
+}
+
+// event answers an inbox event and its key.
+func (s *Side) event(ctx context.Context, id int64) (store.Pending, error) {
+	if p, ok := s.events[id]; ok {
+		return p, nil
+	}
+	e, key, err := s.InboxEvent(ctx, s.Agent, id)
+	if err == nil {
+		s.events[id] = store.Pending{Event: e, Key: key}
+	}
+	return s.events[id], err
+}
+
+// errs are the errors of the contract, by which answers are compared.
+var errs = []error{
+	store.ErrNotFound, store.ErrLeaseLost, store.ErrNoTurn, store.ErrNoDelivery, store.ErrNotDead, store.ErrKeyReused, store.ErrKeyMismatch,
+	store.ErrNoConsumer, store.ErrStopped,
+}
+
+// Answer makes a call and puts its answer in words, without what two sides cannot have in
+// common: uuids, hashes, the agent, and the value of a time that is set.
+func (s *Side) Answer(ctx context.Context, c Call) string {
+	out, err := c.Make(ctx, s)
+	for _, e := range errs {
+		if errors.Is(err, e) {
+			return "error: " + e.Error()
+		}
+	}
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return s.words(out)
+}
+
+// Account is everything that can be asked, in words, a line for each question.
+func (s *Side) Account(ctx context.Context) string {
+	var b strings.Builder
+	for _, c := range s.questions(ctx) {
+		fmt.Fprintf(&b, "%s: %s\n", c.Name, s.Answer(ctx, c))
+	}
+	return b.String()
+}
+
+func (s *Side) questions(ctx context.Context) []Call {
+	all := store.Query{Limit: 1000}
+	list := []Call{
+		{"state", func(ctx context.Context, s *Side) (any, error) { return s.State(ctx, s.Agent) }},
+		{"turns", func(ctx context.Context, s *Side) (any, error) {
+			return s.ListTurns(ctx, s.Agent, store.ListTurns{Limit: 20})
+		}},
+		{"dead turns", func(ctx context.Context, s *Side) (any, error) {
+			return s.ListTurns(ctx, s.Agent, store.ListTurns{Limit: 20, Fate: store.FateDead, Unresolved: true})
+		}},
+		{"deliveries", func(ctx context.Context, s *Side) (any, error) { return s.ListDeliveries(ctx, s.thread(), "", 0, 100) }},
+		{"dead deliveries", func(ctx context.Context, s *Side) (any, error) {
+			return s.ListDeliveries(ctx, s.thread(), store.DeliveryDead, 0, 100)
+		}},
+		{"info of inbox", func(ctx context.Context, s *Side) (any, error) { return s.Info(ctx, s.inbox()) }},
+		{"info of thread", func(ctx context.Context, s *Side) (any, error) { return s.Info(ctx, s.thread()) }},
+		{"inbox", func(ctx context.Context, s *Side) (any, error) { return s.Read(ctx, s.inbox(), all) }},
+		{"thread", func(ctx context.Context, s *Side) (any, error) { return s.Read(ctx, s.thread(), all) }},
+	}
+	for id := int64(1); ; id++ {
+		if _, err := s.event(ctx, id); err != nil {
+			return list
+		}
+		list = append(list, Call{fmt.Sprint("turn ", id), func(ctx context.Context, s *Side) (any, error) {
+			return s.Turn(ctx, s.Agent, store.TurnQuery{InboxID: id, Route: routeOf})
+		}})
+	}
+}
+
+// routeOf is the thread of an event: that of mode "x", or of another one.
+func routeOf(e thread.Event, mode string) (string, error) {
+	if strings.HasPrefix(e.Content, "bad") {
+		return "", errors.New("no such peer")
+	}
+	return "threads/" + mode, nil
+}
+
+var (
+	zero   = regexp.MustCompile(`"0001-01-01T00:00:00Z"`)
+	moment = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:[0-9.:+-]+Z?`)
+	hash   = regexp.MustCompile(`[0-9a-f]{64}`)
+	uuid   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	key    = regexp.MustCompile(`U:(\d+):[0-9a-f]{16}`)
+	wait   = regexp.MustCompile(`"Wait":[1-9]\d*`)
+	waited = regexp.MustCompile(`"Waited":\d+`) // an outage that has begun just now
+)
+
+func (s *Side) words(out any) string {
+	raw, err := json.Marshal(out)
+	if err != nil {
+		return err.Error()
+	}
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return err.Error()
+	}
+	raw, err = json.Marshal(bare(v))
+	if err != nil {
+		return err.Error()
+	}
+	text := uuid.ReplaceAllString(strings.ReplaceAll(string(raw), s.Agent, "AGENT"), "U")
+	text = moment.ReplaceAllString(zero.ReplaceAllString(text, `""`), "T")
+	text = key.ReplaceAllString(hash.ReplaceAllString(text, "H"), "U:$1")
+	return waited.ReplaceAllString(wait.ReplaceAllString(text, `"Wait":1`), `"Waited":0`)
+}
+
+// bare shows what is inside of results, and takes what is empty for none.
+func bare(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			if text, ok := x.(string); ok && k == "Result" {
+				b, err := base64.StdEncoding.DecodeString(text)
+				if x = string(b); err != nil || len(b) == 0 {
+					x = nil
+				}
+			}
+			if v[k] = bare(x); v[k] == nil || v[k] == "" || v[k] == 0.0 || v[k] == false {
+				delete(v, k)
+			}
+		}
+	case []any:
+		if len(v) == 0 {
+			return nil
+		}
+		for i := range v {
+			v[i] = bare(v[i])
+		}
+	}
+	return v
+}

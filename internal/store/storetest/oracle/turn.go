@@ -1,0 +1,412 @@
+package oracle
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// turn is a row of x_turn with its rows of x_step.
+type turn struct {
+	key            string
+	inboxID        int64
+	leader         string // set while another turn answers it too, and after
+	state          string
+	fate           store.Fate
+	crashes, fails int
+	notBefore      time.Time
+	outage         time.Time // since when no try of the running outage has had an answer
+	claimed, done  time.Time
+	err            string
+	inbound        int64
+	reply          int64
+	errorEvent     int64
+	steps          []store.Step // by Seq
+}
+
+// collectCrashes is from how many crash attempts on a leader that has done nothing yet
+// goes on without its members: not in RELIABILITY.
+const collectCrashes = 3
+
+// died is the end of an event whose turns crash.
+const died = "the process died each time this message was worked on"
+
+// Begin is T1 and T2; past the crash limit it is T9.
+func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Begin) (store.Begun, error) {
+	if !m.conv.exists {
+		return store.Begun{}, store.ErrNotFound
+	}
+	if err := m.conv.fence(f); err != nil {
+		return store.Begun{}, err
+	}
+	m.conv.seal(f)
+	now, t := m.now(), m.turns[b.Key]
+	first := t == nil
+	switch {
+	case first:
+		t = &turn{key: b.Key, inboxID: b.Event.ID}
+		m.turns[b.Key] = t
+	case t.state == store.TurnDone:
+		out := store.Begun{Outcome: store.BeginFinished, Finished: m.finished(t)}
+		out.Finished.Already = true
+		return out, nil
+	case t.state == store.TurnWaiting && now.Before(t.notBefore):
+		return store.Begun{Outcome: store.BeginWait, Wait: t.notBefore.Sub(now)}, nil
+	case t.crashes >= store.MaxCrashAttempts:
+		m.end(now, t, store.Finish{Fate: store.FateDead, Error: died, Record: `{"error":"` + died + `","context":"crash attempts used up"}`})
+		return store.Begun{Outcome: store.BeginExhausted, Finished: m.finished(t)}, nil
+	case t.crashes >= store.AloneAfter && !b.Alone:
+		return store.Begun{Outcome: store.BeginAlone}, nil
+	}
+	t.state, t.claimed, t.leader = store.TurnClaimed, now, "" // a member that is claimed leaves its leader: not in RELIABILITY
+	t.crashes++
+	m.record(now, t, b.Event, b.Opening)
+	if b.Subscribe {
+		m.subscribe(b.Handler)
+	}
+	if first {
+		m.join(now, t, store.StepCollect, 1, b.Members)
+	} else if t.crashes > collectCrashes && len(t.steps) == 1 && t.steps[0].Key == store.StepCollect {
+		m.release(t)
+		t.steps = nil
+	}
+	out := store.Begun{
+		Outcome: store.BeginGo, Inbound: m.conv.events[t.inbound-1], Steps: slices.Clone(t.steps), Tail: m.tail(t, b.Tail),
+		CrashAttempts: t.crashes, ErrorAttempts: t.fails,
+	}
+	if !t.outage.IsZero() {
+		out.Waited = now.Sub(t.outage)
+	}
+	return out, nil
+}
+
+// record is T2: the inbound message stands in the thread once. Behind the first event of
+// a thread follows why the thread is there.
+func (m *Model) record(now time.Time, t *turn, e thread.Event, opening string) {
+	id, fresh := m.conv.put(now, t.key+":in", store.NewEvent{Source: e.Source, Type: e.Type, Subtype: e.Subtype, Content: e.Content})
+	t.inbound = id
+	if fresh && id == 1 && opening != "" {
+		m.conv.put(now, "", self(thread.TypeRecord, thread.SubtypeDecision, opening))
+	}
+}
+
+// subscribe upserts the outbound subscription.
+func (m *Model) subscribe(handler string) {
+	filter := thread.OutboundFilter
+	if s := m.conv.sub(thread.Outbound); s != nil {
+		s.Handler, s.Filter = handler, &filter
+		return
+	}
+	m.conv.subs = append(m.conv.subs, store.Subscription{Consumer: thread.Outbound, Handler: handler, Filter: &filter, Acked: m.progress})
+}
+
+// tail is the newest message events up to the inbound one, which is the last of them.
+func (m *Model) tail(t *turn, n int) []thread.Event {
+	var out []thread.Event
+	for _, e := range m.conv.events[:t.inbound] {
+		if e.Type == thread.TypeMessage {
+			out = append(out, e)
+		}
+	}
+	return out[max(0, len(out)-n):]
+}
+
+// join puts those members that have no turn yet into the turn of a leader, under one
+// steer step; the zero Step when nobody joins.
+func (m *Model) join(now time.Time, t *turn, key string, seq int, members []store.Member) store.Step {
+	var joined store.Joined
+	for _, o := range members {
+		if m.turns[o.Key] != nil {
+			continue
+		}
+		n := &turn{key: o.Key, inboxID: o.Event.ID, leader: t.key, state: store.TurnClaimed, claimed: now}
+		m.turns[o.Key] = n
+		m.record(now, n, o.Event, "")
+		in := m.conv.events[n.inbound-1]
+		joined.Messages = append(joined.Messages, store.JoinedMessage{
+			Key: o.Key, InboxID: o.Event.ID, EventID: in.ID, CreatedAt: in.CreatedAt, Source: in.Source, Content: in.Content,
+		})
+	}
+	if joined.Messages == nil {
+		return store.Step{}
+	}
+	result, err := json.Marshal(joined)
+	if err != nil {
+		panic(err)
+	}
+	s := store.Step{Seq: seq, Kind: store.StepSteer, Key: key, State: store.StepDone, Result: result, RecordedAt: now}
+	t.put(s) // it forgets no crash: not in RELIABILITY
+	s.RecordedAt = time.Time{}
+	return s
+}
+
+func (t *turn) put(s store.Step) {
+	t.steps = append(t.steps, s)
+	slices.SortFunc(t.steps, func(a, b store.Step) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Key, b.Key)) })
+}
+
+func (t *turn) step(key string) *store.Step {
+	for i := range t.steps {
+		if t.steps[i].Key == key {
+			return &t.steps[i]
+		}
+	}
+	return nil
+}
+
+// release makes the members of a turn go alone, for good.
+func (m *Model) release(t *turn) {
+	for _, o := range m.led(t) {
+		o.leader, o.state = "", store.TurnWaiting
+	}
+}
+
+// led are the members of a turn in the order of their events.
+func (m *Model) led(t *turn) (out []*turn) {
+	for _, o := range m.turns {
+		if o.leader == t.key {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b *turn) int { return cmp.Compare(a.inboxID, b.inboxID) })
+	return out
+}
+
+// Steer is the later way to become a member.
+func (m *Model) Steer(_ context.Context, _ store.Ref, f store.Fence, s store.Steer) (store.Step, error) {
+	if !m.conv.exists {
+		return store.Step{}, store.ErrNotFound
+	}
+	if err := m.conv.fence(f); err != nil {
+		return store.Step{}, err
+	}
+	t := m.turns[s.Key]
+	if t == nil {
+		return store.Step{}, store.ErrNoTurn
+	}
+	m.conv.seal(f)
+	if t.state == store.TurnDone {
+		return store.Step{}, nil
+	}
+	if old := t.step(s.Step); old != nil {
+		return *old, nil
+	}
+	return m.join(m.now(), t, s.Step, s.Seq, s.Members), nil
+}
+
+// Record is T3, T4, T6 and a try without an answer.
+func (m *Model) Record(_ context.Context, _ store.Ref, f store.Fence, rec store.Record) (int, error) {
+	if !m.conv.exists {
+		return 0, store.ErrNotFound
+	}
+	if err := m.conv.fence(f); err != nil {
+		return 0, err
+	}
+	t := m.turns[rec.Key]
+	if t == nil {
+		return 0, store.ErrNoTurn
+	}
+	m.conv.seal(f)
+	if t.state == store.TurnDone {
+		return 0, nil
+	}
+	now := m.now()
+	if m.journal(now, t, rec.Steps, rec.Toolcalls) {
+		t.crashes, t.outage = 0, time.Time{}
+	}
+	for _, s := range rec.Says {
+		if id, fresh := m.conv.put(now, s.Key(t.key), self(thread.TypeMessage, "", s.Content)); fresh {
+			m.deliver(now, id, rec.Deliver, rec.Console, rec.BootID)
+		}
+	}
+	if rec.Failed != nil {
+		m.failed(now, t, *rec.Failed)
+	}
+	return t.fails, nil
+}
+
+// journal writes each step once: a new row is progress, an intent gets its result, and
+// what has a result stays as it is.
+func (m *Model) journal(now time.Time, t *turn, steps []store.Step, toolcalls map[string]string) (progress bool) {
+	for _, s := range steps {
+		s.RecordedAt = now
+		old := t.step(s.Key)
+		switch {
+		case old == nil:
+			t.put(s)
+			progress = progress || s.Kind != store.StepModel || s.Class != store.ClassEffect // that a program is called is none
+		case old.State == store.StepIntent && s.State != store.StepIntent:
+			// What it has cost is that of a new row alone: not in RELIABILITY.
+			old.State, old.Result, old.Duration, old.RecordedAt = s.State, s.Result, s.Duration, now
+		default:
+			continue
+		}
+		if text := toolcalls[s.Key]; text != "" && s.State != store.StepIntent {
+			m.conv.put(now, t.key+":"+s.Key, self(thread.TypeRecord, thread.SubtypeToolcall, text))
+		}
+	}
+	return progress
+}
+
+func (m *Model) failed(now time.Time, t *turn, f store.FailedTry) {
+	t.state, t.err, t.notBefore, t.crashes = store.TurnWaiting, f.Error, now.Add(f.Wait), 0 // its process lives
+	if f.Counted {
+		t.fails += max(1, f.Tries)
+		t.outage = time.Time{}
+	} else if t.outage.IsZero() {
+		t.outage = now
+	}
+}
+
+// Finish is T7, or T9.
+func (m *Model) Finish(_ context.Context, _ store.Ref, f store.Fence, fin store.Finish) (store.Finished, error) {
+	if !m.conv.exists {
+		return store.Finished{}, store.ErrNotFound
+	}
+	if err := m.conv.fence(f); err != nil {
+		return store.Finished{}, err
+	}
+	t := m.turns[fin.Key]
+	if t == nil {
+		return store.Finished{}, store.ErrNoTurn
+	}
+	m.conv.seal(f)
+	if t.state == store.TurnDone {
+		out := m.finished(t)
+		out.Already = true
+		return out, nil
+	}
+	m.end(m.now(), t, fin)
+	return m.finished(t), nil
+}
+
+// end gives a turn its fate with all that the fate brings.
+func (m *Model) end(now time.Time, t *turn, fin store.Finish) {
+	m.journal(now, t, fin.Steps, fin.Toolcalls)
+	t.state, t.fate, t.done = store.TurnDone, fin.Fate, now
+	if fin.Error != "" {
+		t.err = fin.Error // else that of the last try stays: not in RELIABILITY
+	}
+	switch fin.Fate {
+	case store.FateReplied:
+		t.reply, _ = m.conv.put(now, t.key+":out", self(thread.TypeMessage, "", fin.Reply))
+		m.deliver(now, t.reply, fin.Deliver, fin.Console, fin.BootID)
+	case store.FateDead:
+		t.errorEvent, _ = m.conv.put(now, t.key+":err", self(thread.TypeRecord, thread.SubtypeError, fin.Record))
+		if fin.Apology != "" {
+			id, _ := m.conv.put(now, t.key+":apology", self(thread.TypeMessage, "", fin.Apology))
+			m.deliver(now, id, fin.Deliver, fin.Console, fin.BootID)
+		}
+	case store.FateSilent, store.FateAborted:
+		if fin.Decision != "" {
+			m.conv.put(now, "", self(thread.TypeRecord, thread.SubtypeDecision, fin.Decision))
+		}
+	case store.FateMerged:
+	default:
+		panic(unknown("fate", fin.Fate))
+	}
+	if fin.Fate == store.FateDead {
+		m.release(t)
+		return
+	}
+	for _, o := range m.led(t) {
+		o.state, o.fate, o.done = store.TurnDone, store.FateMerged, now
+	}
+}
+
+// finished is the fate that stands.
+func (m *Model) finished(t *turn) store.Finished {
+	out := store.Finished{Fate: t.fate, ReplyID: t.reply, InboundID: t.inbound, ErrorEventID: t.errorEvent}
+	for _, o := range m.led(t) {
+		out.Merged = append(out.Merged, store.Merged{InboxID: o.inboxID, Key: o.key})
+	}
+	for id, d := range m.deliveries {
+		if d.open() {
+			out.OutboxHead = max(out.OutboxHead, id)
+		}
+	}
+	return out
+}
+
+// ResetCrashes is a clean release.
+func (m *Model) ResetCrashes(_ context.Context, _ store.Ref, keys []string) error {
+	if !m.conv.exists {
+		return store.ErrNotFound
+	}
+	for _, k := range keys {
+		if t := m.turns[k]; t != nil && t.state != store.TurnDone {
+			t.crashes = 0
+		}
+	}
+	return nil
+}
+
+// Claimed tells whether there is a turn.
+func (m *Model) Claimed(_ context.Context, _ store.Ref, key string) (bool, error) {
+	return m.turns[key] != nil, nil
+}
+
+// Turn answers the account of an inbox event.
+func (m *Model) Turn(_ context.Context, _ string, q store.TurnQuery) (store.Turn, error) {
+	if q.InboxID < 1 || q.InboxID > m.inbox.head() || q.Key != "" && q.Key != m.key(q.InboxID) {
+		return store.Turn{}, store.ErrNoTurn
+	}
+	out := m.listed(q.InboxID)
+	e := m.inbox.events[q.InboxID-1]
+	if out.Fate == store.FateNone && e.Type == thread.TypeMessage && m.mode(e.ID) != "" {
+		if id, err := q.Route(e, m.mode(e.ID)); err == nil {
+			out.Thread = id
+		}
+	}
+	t := m.turns[out.Key]
+	if t == nil || out.Thread != threadID {
+		return out, nil
+	}
+	if t.state == store.TurnDone || !out.Settled {
+		out.State, out.Fate, out.FinishedAt, out.Error = t.state, t.fate, t.done, t.err
+	}
+	out.CrashAttempts, out.ErrorAttempts = t.crashes, t.fails
+	out.InboundID, out.ReplyID, out.ErrorEventID, out.Leader, out.Steps = t.inbound, t.reply, t.errorEvent, t.leader, slices.Clone(t.steps)
+	out.ClaimedAt = t.claimed
+	if out.State == store.TurnWaiting {
+		out.NextAt = t.notBefore
+	}
+	for _, s := range t.steps {
+		out.Usage.Add(s.Usage)
+	}
+	if d := m.deliveries[t.reply]; d != nil {
+		row := m.row(t.reply, d)
+		row.Thread = out.Thread
+		out.Delivery = &row
+	}
+	return out, nil
+}
+
+// listed is what the inbox knows of an event.
+func (m *Model) listed(id int64) store.Turn {
+	e := m.inbox.events[id-1]
+	out := store.Turn{Agent: m.agent, InboxID: id, Key: m.key(id), State: store.TurnQueued, Source: e.Source, QueuedAt: thread.ParseStamp(e.CreatedAt)}
+	if f := m.fates[id]; f != nil {
+		out.State, out.Fate, out.Settled, out.Thread, out.Error, out.Resolved = store.TurnDone, f.fate, true, f.thread, f.err, f.resolved
+		out.FinishedAt = f.at
+	}
+	return out
+}
+
+// ListTurns answers the newest first.
+func (m *Model) ListTurns(_ context.Context, _ string, q store.ListTurns) ([]store.Turn, error) {
+	var out []store.Turn
+	for id := m.inbox.head(); id > 0 && len(out) < q.Limit; id-- {
+		t := m.listed(id)
+		if q.Before > 0 && id >= q.Before || q.Fate != "" && q.Fate != t.Fate || q.Unresolved && t.Resolved != "" {
+			continue
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
