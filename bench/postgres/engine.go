@@ -29,7 +29,7 @@ type yardstick struct {
 // yardstick makes them ready, each in a database of its own.
 func (b *bench) yardstick(r *run, c *pgtest.Cluster) *yardstick {
 	y := &yardstick{writers: b.writers(r, b.within(r, c), conversations)}
-	e, err := postgres.New(r.ctx, postgres.Options{DSNs: []string{bare.Pooled(b.within(r, c), conversations)}})
+	e, err := postgres.New(r.ctx, postgres.Options{DSN: bare.Pooled(b.within(r, c), conversations)})
 	r.check(err)
 	r.Cleanup(func() {
 		if err := e.Close(); err != nil {
@@ -74,13 +74,13 @@ func (b *bench) within(r *run, c *pgtest.Cluster) string {
 
 // holdAgent makes an agent that works, and takes the first term of its lease.
 func holdAgent(ctx context.Context, e *postgres.Engine, id string) error {
-	if err := agents.New(e.Shards()).Create(ctx, id, nil); err != nil {
+	if err := agents.New(e.Pool()).Create(ctx, id, nil); err != nil {
 		return err
 	}
 	if _, err := e.SetStarted(ctx, id, true, "bench"); err != nil {
 		return err
 	}
-	_, err := leases.New(e.Shards(), nil).Acquire(ctx, lease.AcquireRequest{Resource: lease.AgentResource(id), Holder: "bench", Address: "bench", RequestID: "bench", TTL: time.Hour})
+	_, err := leases.New(e.Pool(), nil).Acquire(ctx, lease.AcquireRequest{Resource: lease.AgentResource(id), Holder: "bench", Address: "bench", RequestID: "bench", TTL: time.Hour})
 	return err
 }
 

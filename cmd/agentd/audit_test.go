@@ -72,7 +72,7 @@ func (a *audit) settled(id string) {
 // invariants runs the checker over the databases themselves (RELIABILITY 6).
 func (a *audit) invariants() {
 	a.Helper()
-	o := invariant.Options{Live: true, Drained: true, Runs: a.ran, History: &invariant.History{}, Sink: drill.Arrivals(a.sink), DSNs: a.dsns}
+	o := invariant.Options{Live: true, Drained: true, Runs: a.ran, History: &invariant.History{}, Sink: drill.Arrivals(a.sink), DSN: a.dsn}
 	for _, m := range a.sent {
 		if m.id > 0 {
 			o.History.Pushes = append(o.History.Pushes, invariant.Push{Agent: m.agent, Key: m.key(), IDs: []int64{m.id}})

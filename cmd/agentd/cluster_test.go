@@ -195,7 +195,7 @@ func (c *cluster) of(kind string) (out []*part) {
 
 // load is messages to this cluster.
 func (c *cluster) load(mode string) *load {
-	l := &load{site: c.Site, mode: mode, dsns: []string{c.dsn}}
+	l := &load{site: c.Site, mode: mode, dsn: c.dsn}
 	for _, p := range c.of("runner") {
 		l.homes = append(l.homes, p.home)
 	}

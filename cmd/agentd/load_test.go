@@ -49,7 +49,7 @@ type load struct {
 	sent []*message
 	wg   sync.WaitGroup
 
-	dsns  []string // where several registries keep the agents; none: in the site's home
+	dsn   string   // where several registries keep the agents; empty: in the site's home
 	homes []string // where tools run; none: the site's home
 }
 

@@ -220,7 +220,7 @@ func some(l *load) []*message {
 		for i := range kinds {
 			kind := kinds[(i+peer+len(l.sent)/9)%3]
 			m := &message{agent: "a1", peer: fmt.Sprintf("p%d", peer), n: len(l.sent) + len(ms), kind: kind}
-			if l.dsns != nil {
+			if l.dsn != "" {
 				m.agent = fmt.Sprintf("a%d", peer+1)
 			}
 			ms = append(ms, m)

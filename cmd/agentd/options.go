@@ -25,7 +25,7 @@ type options struct {
 	services  []service
 	home      string
 	registry  string   // target of the registry, or of several
-	dsns      []string // of the registry's databases; none: as theclaw.yaml says
+	dsns      []string // of the registry's database, one at most; none: as theclaw.yaml says
 	listen    string   // TCP address beside the socket; empty: none
 	advertise string   // TCP address of a worker in its leases; empty: as it listens
 	tls       string   // directory of certificates
@@ -63,7 +63,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	var showVersion bool
 	f.StringVar(&o.home, "home", "", "home `directory`; default $THECLAW_HOME, else ~/.theclaw")
 	f.StringVar(&o.registry, "registry", "", "`target` of the registry, or a comma list of several; default its socket in the home")
-	f.Func("dsn", "keep agents in PostgreSQL: a `reference` (env:NAME, file:PATH) or URL, once for each database; default storage.dsns of theclaw.yaml", func(dsn string) error {
+	f.Func("dsn", "keep agents in PostgreSQL: a `reference` (env:NAME, file:PATH) or URL; default storage.dsns of theclaw.yaml", func(dsn string) error {
 		if problem := layer.CheckDSN(dsn); problem != "" {
 			return errors.New(problem)
 		}

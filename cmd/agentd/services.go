@@ -48,13 +48,13 @@ func choose(word string) []service {
 }
 
 func makeRegistry(ctx context.Context, e *env, name string) (component, error) {
-	dsns, err := e.databases()
+	dsn, err := e.database()
 	if err != nil {
 		return component{}, err
 	}
 	log := agentlog.New(e.redactor)
 	log.Delay(50 * time.Millisecond)
-	s, err := registry.New(ctx, registry.Config{BootID: bootID(), DSNs: dsns}, registry.Deps{
+	s, err := registry.New(ctx, registry.Config{BootID: bootID(), DSN: dsn}, registry.Deps{
 		Home: e.homeDir, Logger: e.log.With("service", "registry"), Metrics: obs.NewRegistryMetrics(e.metrics), Log: log,
 		Trace:    e.traced[name].Tracer,
 		Notifier: func() (string, bool) { return notifier.Home(e.getenv) },

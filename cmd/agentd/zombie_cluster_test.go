@@ -96,7 +96,7 @@ func (c *cluster) held(t *testing.T, delivers bool) *registryv1.Lease {
 	if delivers {
 		resource = lease.DeliverResource("a1")
 	}
-	h, err := database.Read(t.Context(), []string{c.dsn}, snapshot.Options{Agent: "a1"})
+	h, err := database.Read(t.Context(), c.dsn, snapshot.Options{Agent: "a1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,10 +46,10 @@ type Options struct {
 	Live     bool   // services may be at work in the home
 	Drained  bool   // nothing may be without a fate or unsent any more
 	UserHome string // what ~/ stands for in inbox.path
-	// DSNs are the URLs of the databases where several registries keep the agents; of
-	// the home only files are looked at.
-	DSNs []string
-	Now  time.Time
+	// DSN is the URL of the database where several registries keep the agents; of the
+	// home only files are looked at. Empty: they are in the home.
+	DSN string
+	Now time.Time
 
 	Sink     []Arrival // what receivers saw, in order; nil: not known
 	History  *History  // what clients were told; nil: not known
@@ -130,8 +130,8 @@ func Check(ctx context.Context, home layout.Home, o Options) ([]Finding, Stats, 
 		read.Search = append(read.Search, k.Text)
 	}
 	var err error
-	if len(o.DSNs) > 0 {
-		c.home, err = database.Read(ctx, o.DSNs, read)
+	if o.DSN != "" {
+		c.home, err = database.Read(ctx, o.DSN, read)
 	} else {
 		c.home, err = snapshot.Read(ctx, home, read)
 	}

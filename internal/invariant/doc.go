@@ -20,8 +20,8 @@
 // What is harmless by itself is a warning: a line that a crash left out of
 // events.jsonl, a file of a cut-off write. It is looked for where nobody works.
 //
-// The same holds where several registries keep their agents in PostgreSQL: Options.DSNs
-// names the databases, and the same functions judge what package database reads there. All
+// The same holds where several registries keep their agents in PostgreSQL: Options.DSN
+// names the database, and the same functions judge what package database reads there. All
 // but the file of I17, I18 and what I19 finds in directories is asked of them.
 //
 // Nothing is ever changed here; package repair does that. A database that cannot

@@ -37,20 +37,29 @@ func Read(getenv func(string) string, ref string) (string, error) {
 	return "", ErrPlain
 }
 
-// Databases answers the URLs of databases, each given as one or as a reference, in their
-// order. Errors: CONFIG_INVALID.
-func Databases(getenv func(string) string, given []string) ([]string, error) {
-	out := make([]string, len(given))
-	for i, ref := range given {
-		url, err := Read(getenv, ref)
-		if errors.Is(err, ErrPlain) {
-			url, err = ref, nil
-		}
-		if err != nil {
-			return nil, fault.Wrap(fault.New(codes.FailedPrecondition, fault.ConfigInvalid,
-				"the address of the database cannot be read: "+err.Error(), "see storage.dsns in theclaw.yaml, or --dsn"), err)
-		}
-		out[i] = url
+// Gather is how the agents of several databases come into one, which only builds before
+// this one do.
+const Gather = "with the build before this one stop the agents and run 'agentctl migrate-store ID... --to-shard 1 --dsn URL1 --dsn URL2 --apply', " +
+	"with every agent and every database in its order; then stop the services, run \"psql URL1 -c 'TRUNCATE shard, moved'\" and leave URL1 alone in storage.dsns (docs/operations.md)"
+
+// Database answers the URL of the database, which is given as one or as a reference; ""
+// when none is given. Errors: CONFIG_INVALID, also for more than one.
+func Database(getenv func(string) string, given []string) (string, error) {
+	switch len(given) {
+	case 0:
+		return "", nil
+	case 1:
+	default:
+		return "", fault.New(codes.FailedPrecondition, fault.ConfigInvalid,
+			fmt.Sprintf("%d databases are given, and an installation has one", len(given)), Gather)
 	}
-	return out, nil
+	url, err := Read(getenv, given[0])
+	if errors.Is(err, ErrPlain) {
+		return given[0], nil
+	}
+	if err != nil {
+		return "", fault.Wrap(fault.New(codes.FailedPrecondition, fault.ConfigInvalid,
+			"the address of the database cannot be read: "+err.Error(), "see storage.dsns in theclaw.yaml, or --dsn"), err)
+	}
+	return url, nil
 }

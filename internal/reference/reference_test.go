@@ -3,7 +3,6 @@ package reference_test
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -29,11 +28,20 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: %q %v, want %q %q", c.ref, got, err, c.want, c.problem)
 		}
 	}
-	got, err := reference.Databases(func(n string) string { return env[n] }, []string{"postgres://db/claw", "env:KEY"})
-	if want := []string{"postgres://db/claw", "of the environment"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%q %v, want %q", got, err, want)
-	}
-	if _, err := reference.Databases(os.Getenv, []string{"env:THECLAW_NO_SUCH_VARIABLE"}); !fault.Is(err, fault.ConfigInvalid) {
-		t.Errorf("%v, want CONFIG_INVALID", err)
+	for _, c := range []struct {
+		given  []string
+		want   string
+		failed bool
+	}{
+		{nil, "", false},
+		{[]string{"postgres://db/claw"}, "postgres://db/claw", false},
+		{[]string{"env:KEY"}, "of the environment", false},
+		{[]string{"env:NONE"}, "", true},
+		{[]string{"postgres://db/one", "postgres://db/two"}, "", true},
+	} {
+		got, err := reference.Database(func(n string) string { return env[n] }, c.given)
+		if got != c.want || c.failed != fault.Is(err, fault.ConfigInvalid) || !c.failed && err != nil {
+			t.Errorf("%q: %q %v, want %q", c.given, got, err, c.want)
+		}
 	}
 }

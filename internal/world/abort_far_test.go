@@ -24,7 +24,7 @@ import (
 func TestAbortFromAfar(t *testing.T) {
 	t.Run("home", func(t *testing.T) { abortFromAfar(t, Options{}) })
 	t.Run("database", func(t *testing.T) {
-		abortFromAfar(t, Options{Registries: 2, Registry: registry.Config{DSNs: []string{pgtest.Start(t, "fsync = off").Database(t)}}})
+		abortFromAfar(t, Options{Registries: 2, Registry: registry.Config{DSN: pgtest.Start(t, "fsync = off").Database(t)}})
 	})
 }
 

@@ -45,7 +45,7 @@ type Options struct {
 	Runner   runner.Config
 	Deliver  deliverer.Config
 	Runners  int // default 1
-	// Registries is how many serve the databases of Registry.DSNs; default 1. Runners
+	// Registries is how many serve the database of Registry.DSN; default 1. Runners
 	// are spread over them, and the deliverer is at the last.
 	Registries int
 	Env        map[string]string // environment of runners and secrets of deliverers
@@ -228,7 +228,7 @@ func (w *World) startRunner(p *place, name string) error {
 	c := w.o.Runner
 	c.TTL, c.ProvidersFile = w.o.TTL, filepath.Join(w.Home, "providers.yaml")
 	c.Sandbox = sandbox.Options{Forbidden: []string{p.dir.RunDir()}}
-	if len(w.o.Registry.DSNs) > 0 {
+	if w.o.Registry.DSN != "" {
 		c.Root = filepath.Join(w.Home, "agents")
 	}
 	s, err := runner.New(c, runner.Deps{Registry: conn, Holder: holder, Getenv: w.getenv, Logger: w.o.Logger, Trace: trace})

@@ -194,7 +194,7 @@ func (l *load) arrived(t *testing.T, f figures) figures {
 // themselves (I1 to I20 as far as they are about messages).
 func (l *load) judge(t *testing.T, home, dsn string) (violations int) {
 	t.Helper()
-	o := invariant.Options{Live: true, Drained: true, DSNs: []string{dsn}, Sink: drill.Arrivals(l.sink), History: &invariant.History{}}
+	o := invariant.Options{Live: true, Drained: true, DSN: dsn, Sink: drill.Arrivals(l.sink), History: &invariant.History{}}
 	for _, m := range l.sent {
 		o.History.Pushes = append(o.History.Pushes, invariant.Push{Agent: m.agent, Key: m.key, IDs: []int64{m.id}})
 	}

@@ -86,7 +86,7 @@ func (f *figures) open(t *testing.T, path string, db *pgtest.Cluster) {
 	if db != nil {
 		dsn := db.Database(t)
 		restore(t, dsn, dump, r.Sink, sink.URL)
-		args, o.DSNs, o.Live = append(args, "--dsn", dsn), []string{dsn}, true
+		args, o.DSN, o.Live = append(args, "--dsn", dsn), dsn, true
 	} else {
 		readdress(t, site.Home, r.Sink, sink.URL)
 	}

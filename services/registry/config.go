@@ -25,9 +25,9 @@ type Config struct {
 	// DeliveryWaits are the waits before the second and each later try of a send;
 	// default store.DeliveryWaits (5 s, 60 s).
 	DeliveryWaits []time.Duration
-	// DSNs are the URLs of the databases that this registry shares with others, in the
-	// order in which they were set up; none: it is alone with its home.
-	DSNs []string
+	// DSN is the URL of the database that this registry shares with others; empty: it is
+	// alone with its home.
+	DSN string
 }
 
 // Deps are the live things a registry works with.

@@ -15,7 +15,7 @@
 //
 // One registry serves a home: it holds an OS lock on run/registry.lock for its
 // life. Several may serve one database, each with a home for its own sockets
-// (Config.DSNs): then each decision is the database's, see package core. Here are its configuration, its access table, and its start and end;
+// (Config.DSN): then each decision is the database's, see package core. Here are its configuration, its access table, and its start and end;
 // below internal/ there is a room for each gRPC service (agentapi, threadapi,
 // leaseapi, turnapi, deliveryapi,
 // approvalapi), one for what comes from outside (watch), one

@@ -83,7 +83,7 @@ func TestErasePeerShared(t *testing.T) {
 	const bobs, carols = "xyzzy-of-bob", "plugh-of-carol"
 	url, w, other := beside(t)
 	check := func() []invariant.Finding {
-		found, _, err := invariant.Check(t.Context(), layout.At(w.home), invariant.Options{DSNs: []string{url}, Live: true})
+		found, _, err := invariant.Check(t.Context(), layout.At(w.home), invariant.Options{DSN: url, Live: true})
 		return must(t, found, err)
 	}
 	w.create("a1")

@@ -50,7 +50,7 @@ type Service struct {
 
 // New takes the home's lock, opens the registry's tables, and learns which
 // agents there are; what their inboxes hold is read in Run, after it serves.
-// With Config.DSNs the agents are in databases that others serve too, and the home has
+// With Config.DSN the agents are in a database that others serve too, and the home has
 // the sockets, certificates and the audit log of this registry alone.
 // Errors: HOME_LOCKED names the process that has the home.
 func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
@@ -70,8 +70,8 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, MaxOpen: cfg.MaxOpen, Idle: cfg.Idle, MinFree: cfg.MinFree,
 	}
 	var c *core.Core
-	if len(cfg.DSNs) > 0 {
-		c, err = core.NewShared(ctx, o, cfg.DSNs)
+	if cfg.DSN != "" {
+		c, err = core.NewShared(ctx, o, cfg.DSN)
 	} else {
 		c, err = core.New(ctx, o)
 	}

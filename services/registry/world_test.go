@@ -142,7 +142,7 @@ func pushRequest(agent, peer, text, key string) *registryv1.PushEventsRequest {
 func beside(t *testing.T) (url string, w, other *world) {
 	t.Helper()
 	url = pgtest.Start(t, "fsync = off").Database(t)
-	return url, newWorld(t, t.TempDir(), registry.Config{DSNs: []string{url}}), newWorld(t, t.TempDir(), registry.Config{DSNs: []string{url}})
+	return url, newWorld(t, t.TempDir(), registry.Config{DSN: url}), newWorld(t, t.TempDir(), registry.Config{DSN: url})
 }
 
 // due asks for work like a runner or deliverer named holder, under leases that outlast

@@ -21,7 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/bench/load"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 )
 
 // Statements of bare transactions. The agent is $1, the thread $2 wherever there is one.
@@ -66,11 +66,11 @@ type One func(ctx context.Context, c *pgxpool.Conn, agent string, n int64) error
 
 // Open prepares a database for so many writers, with the settings the runtime has.
 func Open(ctx context.Context, url string, writers int) (*Writers, error) {
-	s, err := shard.Open(ctx, []string{Pooled(url, writers)})
+	db, err := pool.Open(ctx, Pooled(url, writers))
 	if err != nil {
 		return nil, err
 	}
-	b := &Writers{Close: s.Close, pool: s.All()[0], run: "bare-" + strings.ToLower(rand.Text()) + "-", sum: make([]byte, 32), next: map[string]int64{}}
+	b := &Writers{Close: db.Close, pool: db, run: "bare-" + strings.ToLower(rand.Text()) + "-", sum: make([]byte, 32), next: map[string]int64{}}
 	for _, q := range []string{
 		"INSERT INTO agent(agent_id) SELECT $2 || i FROM generate_series(0, $1::int - 1) i",
 		"INSERT INTO thread(agent_id, thread_id, uuid, desired) SELECT $2 || i, t, 'u', 'started' FROM generate_series(0, $1::int - 1) i, unnest(ARRAY['" + inbox + "', '" + peers + "']) t",
@@ -78,7 +78,7 @@ func Open(ctx context.Context, url string, writers int) (*Writers, error) {
 			SELECT $2 || i, 'agent/' || $2 || i, 1, 'bare', '', '', 0, 'infinity' FROM generate_series(0, $1::int - 1) i`,
 	} {
 		if _, err := b.pool.Exec(ctx, q, writers, b.run); err != nil {
-			s.Close()
+			db.Close()
 			return nil, err
 		}
 	}

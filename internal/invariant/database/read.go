@@ -1,10 +1,9 @@
 // Package database owns what the invariant checker reads where several registries share
-// PostgreSQL: every database, each as of one instant, turned into the same plain values
-// that package snapshot makes of the files of a home.
+// PostgreSQL: the database as of one instant, turned into the same plain values that
+// package snapshot makes of the files of a home.
 //
 // It promises to change nothing and to hold nobody up: it reads in one read-only
-// transaction for each database and locks no row. With several databases the instants
-// differ by a moment. A text that cannot be what a registry has stored damages the
+// transaction and locks no row. A text that cannot be what a registry has stored damages the
 // thread it stands in, and does not hide the others; a database that cannot be read to
 // its end is an error.
 //
@@ -27,14 +26,12 @@ import (
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 )
 
-// Read reads the agents of all databases, or only one. Errors: fs.ErrNotExist for an
-// agent that is in none.
-func Read(ctx context.Context, urls []string, o snapshot.Options) (*snapshot.Home, error) {
+// Read reads all agents of a database, or only one. Errors: fs.ErrNotExist for an agent
+// that is not there.
+func Read(ctx context.Context, url string, o snapshot.Options) (*snapshot.Home, error) {
 	out := &snapshot.Home{Shared: true}
-	for i, url := range urls {
-		if err := one(ctx, url, o, out); err != nil {
-			return nil, fmt.Errorf("read database %d of %d: %w", i+1, len(urls), err)
-		}
+	if err := read(ctx, url, o, out); err != nil {
+		return nil, fmt.Errorf("read database: %w", err)
 	}
 	slices.SortFunc(out.Agents, func(a, b *snapshot.Agent) int { return strings.Compare(a.ID, b.ID) })
 	if o.Agent != "" && len(out.Agents) == 0 {
@@ -43,7 +40,7 @@ func Read(ctx context.Context, urls []string, o snapshot.Options) (*snapshot.Hom
 	return out, nil
 }
 
-func one(ctx context.Context, url string, o snapshot.Options, out *snapshot.Home) error {
+func read(ctx context.Context, url string, o snapshot.Options, out *snapshot.Home) error {
 	conf, err := pgx.ParseConfig(url)
 	if err != nil {
 		return errors.New("its URL cannot be read") // the text of the error may hold it, and that a password
@@ -84,10 +81,9 @@ type loader struct {
 	threads map[[2]string]*snapshot.DB
 }
 
-// each calls fn for the rows of a query over the agents that are asked for. What a killed
-// move has left of one that is elsewhere is none.
+// each calls fn for the rows of a query over the agents that are asked for.
 func (l *loader) each(table, columns, order string, fn func(scan func(...any) error) error) error {
-	rows, err := l.tx.Query(l.ctx, "SELECT "+columns+" FROM "+table+" WHERE ($1 = '' OR agent_id = $1) AND agent_id NOT IN (SELECT agent_id FROM arriving) ORDER BY "+order, l.o.Agent)
+	rows, err := l.tx.Query(l.ctx, "SELECT "+columns+" FROM "+table+" WHERE ($1 = '' OR agent_id = $1) ORDER BY "+order, l.o.Agent)
 	if err != nil {
 		return fmt.Errorf("%s: %w", table, err)
 	}

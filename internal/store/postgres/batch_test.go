@@ -12,7 +12,7 @@ import (
 // What another thread knows is asked for while no thread is held: one connection is
 // enough for a batch under a changed mode, and no two batches can wait in a circle.
 func TestClaimedIsAskedOutside(t *testing.T) {
-	e := open(t, Options{DSNs: []string{cluster(t, "fsync = off").Database(t) + "&pool_max_conns=1"}, Live: anyLease})
+	e := open(t, Options{DSN: cluster(t, "fsync = off").Database(t) + "&pool_max_conns=1", Live: anyLease})
 	f, talk := store.Fence{Resource: "agent/a", Token: 1}, store.Ref{Agent: "a", Thread: "threads/m1"}
 	if _, err := e.Append(t.Context(), store.Inbox("a"), []store.NewEvent{message, message, message}, store.AppendOptions{}); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestClaimedIsAskedOutside(t *testing.T) {
 
 // After a stop was answered nothing is begun, whichever registry is asked.
 func TestStopped(t *testing.T) {
-	e := open(t, Options{DSNs: []string{cluster(t, "fsync = off").Database(t)}, Live: anyLease})
+	e := open(t, Options{DSN: cluster(t, "fsync = off").Database(t), Live: anyLease})
 	f, talk := store.Fence{Resource: "agent/a", Token: 1}, store.Ref{Agent: "a", Thread: "threads/x"}
 	if _, err := e.Append(t.Context(), store.Inbox("a"), []store.NewEvent{message}, store.AppendOptions{}); err != nil {
 		t.Fatal(err)

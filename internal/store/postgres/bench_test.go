@@ -47,7 +47,7 @@ func BenchmarkUnit(b *testing.B) {
 					agent, thread.Inbox, serial.Add(1), "now", message.Source, message.Type, message.Subtype, message.Content, sum, sum)
 				t.Queue("INSERT INTO dedupe(agent_id, thread_id, key, event_id, token) VALUES($1,$2,$3,$4,0)", agent, thread.Inbox, fmt.Sprint(serial.Add(1)), 1)
 				t.Queue("COMMIT")
-				if err := e.Shards().Of(agent).SendBatch(b.Context(), t).Close(); err != nil {
+				if err := e.Pool().SendBatch(b.Context(), t).Close(); err != nil {
 					return err
 				}
 			}
@@ -73,7 +73,7 @@ var (
 // bench is an engine over a durable server, with an agent for each writer.
 func bench(b *testing.B) (*Engine, *pgtest.Cluster) {
 	c := cluster(b)
-	e := open(b, Options{DSNs: []string{c.Database(b)}, Live: anyLease})
+	e := open(b, Options{DSN: c.Database(b), Live: anyLease})
 	b.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			b.Error(err)

@@ -25,7 +25,7 @@ func TestVerifyChain(t *testing.T) {
 		{"UPDATE thread SET chain = 'x'", "ends with event 3"},
 		{"INSERT INTO event SELECT agent_id, thread_id, 4, created_at, source, type, subtype, content, prev, sha256 FROM event WHERE id = 3", "event 4 does not match"},
 	} {
-		e := open(t, Options{DSNs: []string{c.Database(t)}})
+		e := open(t, Options{DSN: c.Database(t)})
 		var list []store.NewEvent
 		for i := range 3 {
 			list = append(list, store.NewEvent{Source: "s", Type: thread.TypeMessage, Content: fmt.Sprintf("%d \x00\xff\x01", i)})

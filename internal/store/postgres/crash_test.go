@@ -35,7 +35,7 @@ func (p *pushed) put(key string, id int64) {
 // was told anything but an error of the way to the server.
 func TestServerKilled(t *testing.T) {
 	c := cluster(t)
-	e := open(t, Options{DSNs: []string{c.Database(t)}, Live: anyLease})
+	e := open(t, Options{DSN: c.Database(t), Live: anyLease})
 	refs := []store.Ref{store.Inbox("a"), store.Inbox("b")}
 	told := map[store.Ref]*pushed{}
 	ctx, stop := context.WithCancel(t.Context())
@@ -117,7 +117,7 @@ func push(ctx context.Context, t *testing.T, e *Engine, r store.Ref, key string,
 // however many connections it has taken with it.
 func TestServerRestarted(t *testing.T) {
 	c := cluster(t, "fsync = off")
-	e := open(t, Options{DSNs: []string{c.Database(t)}})
+	e := open(t, Options{DSN: c.Database(t)})
 	var wg sync.WaitGroup
 	for range 16 { // as many connections
 		wg.Go(func() { _, _ = e.State(t.Context(), "a") })
@@ -145,7 +145,7 @@ func TestServerRestarted(t *testing.T) {
 // that writes is in its place the same connections of the engine are made again.
 func TestServerOnlyReads(t *testing.T) {
 	c := cluster(t, "fsync = off")
-	e := open(t, Options{DSNs: []string{c.Database(t)}, Live: anyLease})
+	e := open(t, Options{DSN: c.Database(t), Live: anyLease})
 	write := func(key string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -160,12 +160,12 @@ func TestServerOnlyReads(t *testing.T) {
 		if err := write("meanwhile"); !errors.Is(err, store.ErrIO) {
 			t.Errorf("a server that only reads: %v", err)
 		}
-		if err := e.Shards().Able(t.Context()); err == nil {
+		if err := e.Able(t.Context()); err == nil {
 			t.Error("a server that only reads is able")
 		}
 	}
 	c.OnlyReads(t, false)
-	if err := errors.Join(write("after"), e.Shards().Able(t.Context())); err != nil {
+	if err := errors.Join(write("after"), e.Able(t.Context())); err != nil {
 		t.Error(err)
 	}
 }

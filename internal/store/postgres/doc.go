@@ -1,6 +1,5 @@
 // Package postgres keeps the storage contract in PostgreSQL, for more than one machine:
-// any number of registries serve it at once. An agent is in one database with all it
-// has; where one is too small, agents are spread over several.
+// any number of registries serve it at once. An installation has one database.
 //
 // It owns which transaction does what. Each method of the contract is one
 // transaction on one thread, the end of a turn on two, and goes to the server twice:
@@ -15,7 +14,7 @@
 // lock was got, and the fence is compared under a lock that a change of holder waits
 // for. What happens inside is told by noun:
 //
-//	Engine -> shard (which database) -> schema (its tables)
+//	Engine -> pool (connections) -> schema (tables)
 //	   +-----> unit (transaction, fence, events, chain)
 //	   +-----> inbox, journal, outbox, consumer, memory, prune, erase
 //	   +-----> leases, agents, home (tables that belong to no thread)

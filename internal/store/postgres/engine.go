@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
 // Options of an engine.
 type Options struct {
-	// DSNs are the URLs of the databases; agents are spread over them by their ids.
-	DSNs []string
-	// Absent, when set, is told of a database that does not answer yet; New then waits for
+	// DSN is the URL of the database.
+	DSN string
+	// Absent, when set, is notified of a database that does not answer yet; New then waits for
 	// it, a minute at most.
 	Absent func(error)
 	// Live, when set, judges a lease in place of the table lease.
@@ -25,50 +27,44 @@ type Options struct {
 
 // Engine is a store.Engine over PostgreSQL.
 type Engine struct {
-	shards *shard.Set
-	units  []*unit.Pool // in the order of the shards
+	db    *pgxpool.Pool
+	probe *pool.Probe
+	unit  *unit.Pool
 }
 
-// New opens the databases, and makes their tables where there are none; Close ends it.
+// New opens the database, and makes its tables where there are none; Close ends it.
 func New(ctx context.Context, o Options) (*Engine, error) {
-	s, err := shard.Await(ctx, o.DSNs, o.Absent)
+	db, err := pool.Await(ctx, o.DSN, o.Absent)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{shards: s}
-	for _, p := range s.All() {
-		e.units = append(e.units, unit.New(unit.Options{Pool: p, Live: o.Live, OnCommit: o.OnCommit}))
-	}
-	return e, nil
+	return &Engine{db: db, probe: pool.NewProbe(db), unit: unit.New(unit.Options{Pool: db, Live: o.Live, OnCommit: o.OnCommit})}, nil
 }
 
 // Close ends the connections; operations under way are finished first.
 func (e *Engine) Close() error {
-	for _, u := range e.units {
-		u.Close()
-	}
-	e.shards.Close()
+	e.unit.Close()
+	e.probe.Close()
+	e.db.Close()
 	return nil
 }
 
-// Shards are the databases, for tables that belong to no thread.
-func (e *Engine) Shards() *shard.Set { return e.shards }
+// Pool is the connections to the database, for tables that belong to no thread.
+func (e *Engine) Pool() *pgxpool.Pool { return e.db }
 
-// at does something in the database of an agent (shard.Set.On).
-func (e *Engine) at(ctx context.Context, agent string, do func(*unit.Pool) error) error {
-	return e.shards.At(ctx, agent, func(i int) error { return do(e.units[i]) })
-}
+// Able answers nil when the database can be worked with.
+func (e *Engine) Able(ctx context.Context) error { return e.probe.Able(ctx) }
 
 func (e *Engine) do(ctx context.Context, r store.Ref, s unit.Step) error {
-	return e.at(ctx, r.Agent, func(u *unit.Pool) error { return u.Do(ctx, r, nil, s) })
+	return e.unit.Do(ctx, r, nil, s)
 }
 
 func (e *Engine) fenced(ctx context.Context, r store.Ref, f store.Fence, s unit.Step) error {
-	return e.at(ctx, r.Agent, func(u *unit.Pool) error { return u.Do(ctx, r, &f, s) })
+	return e.unit.Do(ctx, r, &f, s)
 }
 
 func (e *Engine) view(ctx context.Context, r store.Ref, s unit.Step) error {
-	return e.at(ctx, r.Agent, func(u *unit.Pool) error { return u.View(ctx, r, s) })
+	return e.unit.View(ctx, r, s)
 }
 
 // VerifyChain checks every event of a thread and answers their number; the first that
@@ -86,11 +82,7 @@ func (e *Engine) Seal(ctx context.Context, agent string, f store.Fence) error {
 
 // Ensure makes the thread when it is absent; store.ErrNotFound when its agent is.
 func (e *Engine) Ensure(ctx context.Context, r store.Ref, tuple string) (made bool, err error) {
-	err = e.at(ctx, r.Agent, func(u *unit.Pool) (err error) {
-		made, err = u.Make(ctx, r, tuple)
-		return err
-	})
-	return made, err
+	return e.unit.Make(ctx, r, tuple)
 }
 
 // Tuple answers whom a thread was made for.

@@ -19,7 +19,7 @@ func cluster(t testing.TB, settings ...string) *pgtest.Cluster {
 	t.Helper()
 	c := pgtest.Start(t, settings...)
 	c.Template(t, func(url string) {
-		e := open(t, Options{DSNs: []string{url}})
+		e := open(t, Options{DSN: url})
 		agents(t, e, "a", "b")
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func agents(t testing.TB, e *Engine, ids ...string) {
 // exec changes the database of an agent from outside; no connection remembers it.
 func exec(t testing.TB, e *Engine, agent, sql string, args ...any) {
 	t.Helper()
-	if _, err := e.Shards().Of(agent).Exec(t.Context(), sql, append([]any{pgx.QueryExecModeExec}, args...)...); err != nil {
+	if _, err := e.Pool().Exec(t.Context(), sql, append([]any{pgx.QueryExecModeExec}, args...)...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -62,7 +62,7 @@ func TestContract(t *testing.T) {
 	said := statements{seen: map[string]bool{}}
 	storetest.Run(t, storetest.Suite{
 		New: func(t *testing.T, o storetest.Options) store.Engine {
-			e := open(t, Options{DSNs: []string{c.Database(t)}, Live: o.Live, OnCommit: o.OnCommit})
+			e := open(t, Options{DSN: c.Database(t), Live: o.Live, OnCommit: o.OnCommit})
 			return noted{e, func() { said.note(t, e) }}
 		},
 		Pass: func(t *testing.T, e store.Engine, d time.Duration) {
@@ -80,7 +80,7 @@ func TestContract(t *testing.T) {
 		},
 	})
 	t.Run("statements", func(t *testing.T) {
-		e := open(t, Options{DSNs: []string{c.Database(t)}})
+		e := open(t, Options{DSN: c.Database(t)})
 		said.check(t, e)
 		fill(t, e)
 		said.check(t, e)
@@ -99,37 +99,4 @@ type noted struct {
 func (n noted) Close() error {
 	n.note()
 	return n.Engine.Close()
-}
-
-// Agents are spread over databases by their ids, each with all it has; the contract
-// does not see it.
-func TestShards(t *testing.T) {
-	c := pgtest.Start(t, "fsync = off")
-	urls := []string{c.Database(t), c.Database(t), c.Database(t)}
-	e := open(t, Options{DSNs: urls, Live: anyLease})
-	agents(t, e, "a", "b", "c", "d", "e", "f")
-	for _, agent := range []string{"a", "b", "c", "d", "e", "f"} {
-		out, err := e.Append(t.Context(), store.Inbox(agent), []store.NewEvent{message}, store.AppendOptions{})
-		if err != nil || out.IDs[0] != 1 {
-			t.Fatalf("%s: %v, %v", agent, out, err)
-		}
-		acked, err := e.Settle(t.Context(), agent, store.Fence{Resource: "agent/" + agent, Token: 1}, store.Settlement{InboxID: 1, Key: "k", Fate: store.FateSilent})
-		if err != nil || acked != 1 {
-			t.Errorf("%s: acked %d, %v", agent, acked, err)
-		}
-	}
-	sum := 0
-	for i, p := range e.Shards().All() {
-		var here, elsewhere int
-		if err := p.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM fate f WHERE NOT EXISTS (SELECT 1 FROM event e WHERE e.agent_id = f.agent_id))").Scan(&here, &elsewhere); err != nil || here == 0 || elsewhere != 0 {
-			t.Errorf("database %d has %d events, and %d fates of others, %v", i, here, elsewhere, err)
-		}
-		sum += here
-	}
-	if sum != 6 {
-		t.Errorf("%d events in all", sum)
-	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
 }

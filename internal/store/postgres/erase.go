@@ -6,7 +6,6 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/erase"
-	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
 // Share answers what of a thread is a peer's.
@@ -19,7 +18,5 @@ func (e *Engine) Share(ctx context.Context, r store.Ref, q store.PeerQuery) (sto
 // Erase replaces contents, under the lock of the agent's lease: with several registries
 // nobody else could tell that the agent is at rest.
 func (e *Engine) Erase(ctx context.Context, r store.Ref, s store.PeerShare) error {
-	return e.at(ctx, r.Agent, func(u *unit.Pool) error {
-		return u.Alone(ctx, r, lease.AgentResource(r.Agent), erase.Contents(s))
-	})
+	return e.unit.Alone(ctx, r, lease.AgentResource(r.Agent), erase.Contents(s))
 }

@@ -11,7 +11,7 @@ import (
 // transaction itself sees to it, whatever its registry believed.
 func TestEraseAtRest(t *testing.T) {
 	c := cluster(t, "fsync = off")
-	e := open(t, Options{DSNs: []string{c.Database(t)}})
+	e := open(t, Options{DSN: c.Database(t)})
 	defer func() { _ = e.Close() }()
 	inbox := store.Inbox("a")
 	if _, err := e.Append(t.Context(), inbox, []store.NewEvent{message}, store.AppendOptions{}); err != nil {

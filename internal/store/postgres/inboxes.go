@@ -7,7 +7,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/machine"
 	"github.com/theclaw/agents/internal/store/postgres/journal"
-	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -29,7 +28,7 @@ func (e *Engine) InboxEvent(ctx context.Context, agent string, id int64) (thread
 // way commits before a stop is answered, and a later one sees it.
 func (e *Engine) SetStarted(ctx context.Context, agent string, started bool, handler string) (bool, error) {
 	s := journal.SetStarted(started, handler)
-	err := e.at(ctx, agent, func(u *unit.Pool) error { return u.Alone(ctx, store.Inbox(agent), "agent/"+agent, s) })
+	err := e.unit.Alone(ctx, store.Inbox(agent), "agent/"+agent, s)
 	return s.Out, err
 }
 
@@ -42,11 +41,7 @@ func (e *Engine) OpenBatch(ctx context.Context, agent string, f store.Fence, o s
 	var begun *machine.Begun
 	for range modeChanges {
 		s := journal.Open(o, begun)
-		done := false
-		err := e.at(ctx, agent, func(u *unit.Pool) (err error) {
-			done, err = u.Peek(ctx, r, f, s) // a batch in the middle of its term writes nothing
-			return err
-		})
+		done, err := e.unit.Peek(ctx, r, f, s) // a batch in the middle of its term writes nothing
 		if err == nil && !done {
 			s = journal.Open(o, begun)
 			err = e.fenced(ctx, r, f, s)

@@ -15,7 +15,7 @@ func (e *Engine) Append(ctx context.Context, r store.Ref, events []store.NewEven
 		return store.Appended{}, nil
 	}
 	s := &pushStep{events: events, o: o}
-	if err := e.at(ctx, r.Agent, func(u *unit.Pool) error { return u.Do(ctx, r, o.Fence, s) }); err != nil {
+	if err := e.unit.Do(ctx, r, o.Fence, s); err != nil {
 		return store.Appended{}, err
 	}
 	return s.out, nil

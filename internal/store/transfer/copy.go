@@ -13,17 +13,16 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/store/transfer/files"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/workdir"
 )
 
-// Lay makes the directory of an agent of the databases in a home where nobody works: a
+// Lay makes the directory of an agent of a database in a home where nobody works: a
 // copy of one instant, while the agent works on. tokens are the greatest that were granted
 // for its leases by then. Errors: AGENT_NOT_FOUND, DATABASE_CORRUPT.
-func Lay(ctx context.Context, set *shard.Set, home *agentdir.Home, agent string, withWorkdir bool) (tokens map[string]uint64, err error) {
+func Lay(ctx context.Context, db *pgxpool.Pool, home *agentdir.Home, agent string, withWorkdir bool) (tokens map[string]uint64, err error) {
 	dir, err := home.Agent(agent)
 	if err != nil {
 		return nil, err
@@ -34,18 +33,16 @@ func Lay(ctx context.Context, set *shard.Set, home *agentdir.Home, agent string,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	err = set.On(ctx, agent, func(pool *pgxpool.Pool) error {
-		return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-			from := &database{tx: tx, agent: agent}
-			if tokens, err = from.granted(ctx); err != nil {
-				return err
-			}
-			if err := m.arrive(ctx, dir, from, scratch, &Report{}); err != nil || !withWorkdir {
-				return err
-			}
-			_, err := files.Give(ctx, tx, agent, dir.Path)
+	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		from := &database{tx: tx, agent: agent}
+		if tokens, err = from.granted(ctx); err != nil {
 			return err
-		})
+		}
+		if err := m.arrive(ctx, dir, from, scratch, &Report{}); err != nil || !withWorkdir {
+			return err
+		}
+		_, err := files.Give(ctx, tx, agent, dir.Path)
+		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		err = fault.New(codes.NotFound, fault.AgentNotFound, "agent '"+agent+"' not found", "see 'agentctl list'")
@@ -53,17 +50,16 @@ func Lay(ctx context.Context, set *shard.Set, home *agentdir.Home, agent string,
 	return tokens, m.unless(err)
 }
 
-// granted are the tokens of an agent that may be used; store.ErrNotFound when it is not
-// here.
+// granted are the tokens of an agent; store.ErrNotFound when it is not there.
 func (d *database) granted(ctx context.Context) (map[string]uint64, error) {
 	if _, err := d.tx.Exec(ctx, patient); err != nil {
 		return nil, unit.Problem(err)
 	}
-	var here bool
-	if err := d.tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM agent WHERE agent_id = $1) AND NOT EXISTS (SELECT 1 FROM arriving WHERE agent_id = $1)", d.agent).Scan(&here); err != nil {
+	var there bool
+	if err := d.tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM agent WHERE agent_id = $1)", d.agent).Scan(&there); err != nil {
 		return nil, unit.Problem(err)
 	}
-	if !here {
+	if !there {
 		return nil, store.ErrNotFound
 	}
 	found, err := d.tx.Query(ctx, "SELECT resource, token FROM lease WHERE agent_id = $1 AND token > 0", d.agent)
@@ -80,11 +76,11 @@ func (d *database) granted(ctx context.Context) (map[string]uint64, error) {
 	return out, unit.Problem(err)
 }
 
-// Absent answers nil when no database has an agent of the name. Errors: AGENT_EXISTS.
-func Absent(ctx context.Context, set *shard.Set, agent string) error {
-	at, err := set.Look(ctx, agent)
-	if err != nil || !at.There {
-		return err
+// Absent answers nil when the database has no agent of the name. Errors: AGENT_EXISTS.
+func Absent(ctx context.Context, db *pgxpool.Pool, agent string) error {
+	var there bool
+	if err := db.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM agent WHERE agent_id = $1)", agent).Scan(&there); err != nil || !there {
+		return unit.Problem(err)
 	}
 	return exists(agent)
 }
@@ -94,32 +90,19 @@ func exists(agent string) error {
 		"give the restored one another name with --as; or back it up and remove it with 'agentctl rm "+agent+"', then try again")
 }
 
-// Put brings agents that lie in a home where nobody works into the databases; one that
-// is started works as soon as it is there. In each database all of them come or none.
-// left says by agent why its working directory was not taken. Errors: AGENT_EXISTS,
-// DATABASE_CORRUPT.
-func Put(ctx context.Context, set *shard.Set, home *agentdir.Home, agents []string) (left map[string]string, err error) {
+// Put brings agents that lie in a home where nobody works into the database, all of them
+// or none; one that is started works as soon as it is there. left says by agent why its
+// working directory was not taken. Errors: AGENT_EXISTS, DATABASE_CORRUPT.
+func Put(ctx context.Context, db *pgxpool.Pool, home *agentdir.Home, agents []string) (left map[string]string, err error) {
 	left = map[string]string{}
-	at := map[int]pgx.Tx{}
-	defer func() {
-		for _, tx := range at { // of one that is committed nothing is taken back
-			_ = tx.Rollback(context.WithoutCancel(ctx))
-		}
-	}()
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return nil, unit.Problem(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // of one that is committed nothing is taken back
 	for _, id := range agents {
-		if err := Absent(ctx, set, id); err != nil {
-			return nil, err
-		}
-		place := set.Place(id)
-		if at[place] == nil {
-			tx, err := set.All()[place].Begin(ctx)
-			if err != nil {
-				return nil, unit.Problem(err)
-			}
-			at[place] = tx
-		}
 		m := Move{Home: home, Agent: id, live: true}
-		why, err := m.put(ctx, at[place])
+		why, err := m.put(ctx, tx)
 		if err != nil {
 			return nil, m.unless(err)
 		}
@@ -128,10 +111,8 @@ func Put(ctx context.Context, set *shard.Set, home *agentdir.Home, agents []stri
 		}
 	}
 	fault.Point("transfer:before-put")
-	for _, tx := range at {
-		if err := tx.Commit(ctx); err != nil {
-			return nil, unit.Problem(err)
-		}
+	if err := tx.Commit(ctx); err != nil {
+		return nil, unit.Problem(err)
 	}
 	return left, nil
 }

@@ -26,7 +26,7 @@ func TestLayAndPut(t *testing.T) {
 	ok(t, err)
 	_, err = w.pg.SetStarted(ctx, "alice", true, "h")
 	ok(t, err)
-	set := w.pg.Shards()
+	set := w.pg.Pool()
 	table := leases.New(set, nil)
 	l, err := table.Acquire(ctx, lease.AcquireRequest{Resource: lease.AgentResource("alice"), Holder: "runner", RequestID: "q", TTL: time.Minute})
 	ok(t, err)
@@ -73,7 +73,7 @@ func TestLayAndPut(t *testing.T) {
 		t.Errorf("put:\n %s\nwas\n %s", is, was)
 	}
 	due := 0
-	ok(t, set.Of("alice").QueryRow(ctx, "SELECT count(*) FROM due").Scan(&due))
+	ok(t, set.QueryRow(ctx, "SELECT count(*) FROM due").Scan(&due))
 	again, err := table.Acquire(ctx, lease.AcquireRequest{Resource: l.Resource, Holder: "runner", RequestID: "r", TTL: time.Minute})
 	if err != nil || again.Token <= l.Token || due != 1 {
 		t.Errorf("token %d after %d, %v; %d due", again.Token, l.Token, err, due)

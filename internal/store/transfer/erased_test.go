@@ -58,7 +58,7 @@ func TestErasedMoves(t *testing.T) {
 	}
 	change := func(sql string) {
 		t.Helper()
-		_, err := w.pg.Shards().Of("alice").Exec(ctx, sql+" WHERE thread_id = 'inbox' AND id = 1")
+		_, err := w.pg.Pool().Exec(ctx, sql+" WHERE thread_id = 'inbox' AND id = 1")
 		ok(t, err)
 	}
 	change("UPDATE event SET erased_key = 'x' || erased_key")

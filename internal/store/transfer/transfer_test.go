@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 	var err error
 	w.home, err = agentdir.OpenHome(filepath.Join(t.TempDir(), "home"))
 	ok(t, err)
-	w.pg, err = postgres.New(t.Context(), postgres.Options{DSNs: []string{pgtest.Start(t, "fsync = off").Database(t)}, Live: anyLease})
+	w.pg, err = postgres.New(t.Context(), postgres.Options{DSN: pgtest.Start(t, "fsync = off").Database(t), Live: anyLease})
 	ok(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(w.home.Close(), w.pg.Close()); err != nil {
@@ -55,7 +55,7 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) move(agent string, yes bool) transfer.Move {
-	return transfer.Move{Home: w.home, Pool: w.pg.Shards().Of(agent), Agent: agent, Confirm: func(transfer.Report) bool { return yes }}
+	return transfer.Move{Home: w.home, Pool: w.pg.Pool(), Agent: agent, Confirm: func(transfer.Report) bool { return yes }}
 }
 
 // lite answers the engine of the home for a while.
@@ -234,7 +234,7 @@ func TestThereAndBack(t *testing.T) {
 		t.Errorf("fences %v: a token that was granted would be again", s.Fences)
 	}
 	var run string
-	ok(t, w.pg.Shards().Of("alice").QueryRow(ctx, "SELECT run FROM delivery WHERE agent_id = 'alice' ORDER BY event_id LIMIT 1").Scan(&run))
+	ok(t, w.pg.Pool().QueryRow(ctx, "SELECT run FROM delivery WHERE agent_id = 'alice' ORDER BY event_id LIMIT 1").Scan(&run))
 	if _, found := thread.KeyID(run); !found {
 		t.Errorf("run of a reply: %q", run)
 	}
@@ -242,7 +242,7 @@ func TestThereAndBack(t *testing.T) {
 	ok(t, os.Remove(w.home.RegistryDB())) // as in a home that has never seen the agent
 	conf := func(from, to string) {
 		t.Helper()
-		_, err := w.pg.Shards().Of("alice").Exec(ctx, "UPDATE agent_file SET content = replace(convert_from(content, 'UTF8'), $1, $2)::bytea WHERE name = 'config.yaml'", from, to)
+		_, err := w.pg.Pool().Exec(ctx, "UPDATE agent_file SET content = replace(convert_from(content, 'UTF8'), $1, $2)::bytea WHERE name = 'config.yaml'", from, to)
 		ok(t, err)
 	}
 	conf("kind: user", "kind: user\ninbox:\n  path: box")

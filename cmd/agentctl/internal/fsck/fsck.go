@@ -48,9 +48,9 @@ a new one with everything that can still be read and proved. The damaged file is
 kept as events.db.corrupt-<time>. The exit code is 1 when there is a finding
 (with --repair: when one is left).
 
-Where several registries keep the agents in PostgreSQL the databases are checked,
-each at one instant, while they work; of the home only the files are. Nothing
-repairs a database.`,
+Where several registries keep the agents in PostgreSQL the database is checked, at
+one instant, while they work; of the home only the files are. Nothing repairs a
+database.`,
 		Example: `  agentctl fsck
   agentctl fsck --agent alice --repair
   agentctl fsck --dsn postgres://claw@db/claw
@@ -87,12 +87,12 @@ func (x *examination) run(ctx context.Context) (err error) {
 	if x.home, err = x.env.Home(); err != nil {
 		return err
 	}
-	urls, err := x.databases()
+	url, err := x.database()
 	if err != nil {
 		return err
 	}
-	if len(urls) > 0 {
-		return x.shared(ctx, urls)
+	if url != "" {
+		return x.shared(ctx, url)
 	}
 	if _, err := os.Stat(x.home.Path()); errors.Is(err, fs.ErrNotExist) {
 		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "there is no home at "+x.home.Path(), "set THECLAW_HOME or --home to the directory that 'agentd all' serves")
@@ -124,14 +124,14 @@ func (x *examination) run(ctx context.Context) (err error) {
 	return x.report()
 }
 
-// shared checks databases; who else works in them cannot be told from here.
-func (x *examination) shared(ctx context.Context, urls []string) (err error) {
+// shared checks a database; who else works in it cannot be told from here.
+func (x *examination) shared(ctx context.Context, url string) (err error) {
 	if x.repair {
 		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "nothing repairs a database", "check it without --repair, and restore what is damaged from the database's own backup")
 	}
 	x.live = true
-	x.env.Note("checking %d databases as registries work in them", len(urls))
-	x.findings, x.stats, err = invariant.Check(ctx, x.home, invariant.Options{Agent: x.agent, Live: true, UserHome: x.env.Getenv("HOME"), DSNs: urls})
+	x.env.Note("checking the database as registries work in it")
+	x.findings, x.stats, err = invariant.Check(ctx, x.home, invariant.Options{Agent: x.agent, Live: true, UserHome: x.env.Getenv("HOME"), DSN: url})
 	if errors.Is(err, fs.ErrNotExist) {
 		return x.known(err)
 	}

@@ -6,10 +6,7 @@
 // own rows. Both ways it takes the home's lock, so that no registry has the agents open
 // meanwhile.
 //
-// With --to-shard it moves agents between databases of one list, and needs neither the
-// home nor its lock: the registries go on.
-//
-// What moves, and what is promised of it, is packages transfer's and relocate's.
+// What moves, and what is promised of it, is package transfer's.
 package migratestore
 
 import (
@@ -26,7 +23,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/reference"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 	"github.com/theclaw/agents/internal/store/transfer"
 )
 
@@ -38,6 +35,7 @@ const (
 // Command answers the command.
 func Command(e *command.Env) *cobra.Command {
 	m := &migration{env: e, to: command.Choice{Values: []string{toDatabase, toHome}}}
+	var dsns []string
 	c := &cobra.Command{
 		Use:   "migrate-store [ID...]",
 		Short: "Move agents between this home and shared databases",
@@ -52,35 +50,22 @@ An agent moves whole or not at all, and must be stopped; the services of this ho
 must be too. A move that was killed is finished by the same command. The working
 directory goes with it, within workdir.max_mib; sessions and logs stay where they are.
 
-With --to-shard N agents go to database N of the list of --dsn, counted from 1, from
-whichever they are in; that list is storage.dsns, whole and in its order. Registries
-run on and find them there: an agent must be stopped, the services not. Who still holds
-it, such as a deliverer with replies to send, is asked to give it back, and waited for,
-half a minute at most. Wherever it is killed, the agent is in one database, and the same
-command finishes it.
-
 A URL with a password belongs into the environment (--dsn env:NAME) or into a file
 (--dsn file:PATH), as in storage.dsns; or the password into PGPASSWORD or ~/.pgpass.
 The exit code is 1 when an agent could not be moved; the others are.`,
 		Example: `  agentctl migrate-store alice --to database --dsn postgres://claw@db/claw
   agentctl migrate-store --all --to database --dsn postgres://claw@db/claw --apply
   agentctl migrate-store alice --to home --dsn postgres://claw@db/claw --apply
-  agentctl migrate-store --all --to home --dsn env:THECLAW_DSN --json | jq '.agents[].digest'
-  agentctl migrate-store alice bob --to-shard 2 --dsn URL1 --dsn URL2 --apply`,
+  agentctl migrate-store --all --to home --dsn env:THECLAW_DSN --json | jq '.agents[].digest'`,
 		Args: command.Args("[ID...]"),
 		RunE: func(c *cobra.Command, args []string) error {
-			across := c.Flags().Changed("to-shard")
 			switch {
 			case m.all == (len(args) > 0):
 				return command.Usage(c, "name agents, or give --all")
-			case across == (m.to.Value != ""):
-				return command.Usage(c, "say where to with --to database, --to home or --to-shard N")
-			case across && m.all:
-				return command.Usage(c, "name the agents that go to a database of several")
-			case len(m.dsns) == 0:
+			case m.to.Value == "":
+				return command.Usage(c, "say where to with --to database or --to home")
+			case len(dsns) == 0:
 				return command.Usage(c, "name the database with --dsn")
-			case across && (m.shard < 1 || m.shard > len(m.dsns)):
-				return command.Usage(c, "--to-shard is 1 to %d, the number of a --dsn", len(m.dsns))
 			}
 			for _, id := range args {
 				if err := command.ID(id); err != nil {
@@ -89,18 +74,14 @@ The exit code is 1 when an agent could not be moved; the others are.`,
 			}
 			m.agents = args
 			var err error
-			if m.dsns, err = reference.Databases(e.Getenv, m.dsns); err != nil {
+			if m.dsn, err = reference.Database(e.Getenv, dsns); err != nil {
 				return err
-			}
-			if across {
-				return m.across(c.Context())
 			}
 			return m.run(c.Context())
 		},
 	}
 	c.Flags().Var(&m.to, "to", "where the agents go")
-	c.Flags().IntVar(&m.shard, "to-shard", 0, "number of the database the agents go to, of several")
-	c.Flags().StringArrayVar(&m.dsns, "dsn", nil, "the database, by URL, env:NAME or file:PATH; of several, one flag each in their order")
+	c.Flags().StringArrayVar(&dsns, "dsn", nil, "the database, by URL, env:NAME or file:PATH")
 	c.Flags().BoolVar(&m.all, "all", false, "every agent of the source")
 	c.Flags().BoolVar(&m.apply, "apply", false, "do it; without, all but the last step is done")
 	return c
@@ -109,8 +90,7 @@ The exit code is 1 when an agent could not be moved; the others are.`,
 type migration struct {
 	env        *command.Env
 	to         command.Choice
-	dsns       []string
-	shard      int
+	dsn        string
 	agents     []string
 	all, apply bool
 }
@@ -140,13 +120,17 @@ func (m *migration) run(ctx context.Context) (err error) {
 	if pid != "" {
 		return fault.New(codes.FailedPrecondition, fault.HomeLocked, fmt.Sprintf("a registry serves %s (pid %s)", at.Path(), pid), "stop the services, then try again")
 	}
-	shards, err := m.open(ctx)
+	open := pool.Open
+	if !m.apply { // a rehearsal brings it to no format that the registries may not know
+		open = pool.Rehearse
+	}
+	db, err := open(ctx, m.dsn)
 	if err != nil {
 		return away(err)
 	}
-	defer shards.Close()
+	defer db.Close()
 	if m.all {
-		if m.agents, err = m.list(ctx, home, shards); err != nil {
+		if m.agents, err = m.list(ctx, home, agents.New(db)); err != nil {
 			return err
 		}
 	}
@@ -154,7 +138,7 @@ func (m *migration) run(ctx context.Context) (err error) {
 	failed := false
 	for i, id := range m.agents {
 		m.env.Note("%d of %d: %s ...", i+1, len(m.agents), id)
-		move := transfer.Move{Home: home, Pool: shards.Of(id), Agent: id, Confirm: func(transfer.Report) bool { return m.apply }}
+		move := transfer.Move{Home: home, Pool: db, Agent: id, Confirm: func(transfer.Report) bool { return m.apply }}
 		one := move.ToDatabase
 		if m.to.Value == toHome {
 			one = move.ToHome
@@ -188,23 +172,14 @@ func (m *migration) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// open connects to the databases. Before a rehearsal none of them gets what its list or
-// its registries would have to live with.
-func (m *migration) open(ctx context.Context) (*shard.Set, error) {
-	if m.apply {
-		return shard.Open(ctx, m.dsns)
-	}
-	return shard.Rehearse(ctx, m.dsns)
-}
-
-func (m *migration) list(ctx context.Context, home *agentdir.Home, shards *shard.Set) ([]string, error) {
+func (m *migration) list(ctx context.Context, home *agentdir.Home, db *agents.DB) ([]string, error) {
 	if m.to.Value == toDatabase {
 		return home.IDs()
 	}
 	const page = 1000
 	var out []string
 	for after := ""; ; after = out[len(out)-1] {
-		list, err := agents.New(shards).List(ctx, after, page)
+		list, err := db.List(ctx, after, page)
 		if err != nil {
 			return nil, away(err)
 		}

@@ -20,7 +20,6 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
@@ -31,33 +30,17 @@ var (
 	ErrNoFile = errors.New("agent has no such file")
 )
 
-// Shards are the databases: that of an agent as far as is known, that where it is, and
-// all (package shard).
-type Shards interface {
-	Of(agent string) *pgxpool.Pool
-	On(ctx context.Context, agent string, do func(*pgxpool.Pool) error) error
-	Look(ctx context.Context, agent string) (shard.Place, error)
-	All() []*pgxpool.Pool
-}
-
 // DB keeps agents. It is safe for concurrent use and keeps nothing in memory.
-type DB struct{ shards Shards }
+type DB struct{ pool *pgxpool.Pool }
 
-// New makes it over databases, which stay the caller's.
-func New(s Shards) *DB { return &DB{s} }
+// New makes it over a database, which stays the caller's.
+func New(p *pgxpool.Pool) *DB { return &DB{p} }
 
 const insertFile = "INSERT INTO agent_file(agent_id, name, content, version) VALUES($1, $2, $3, $4)"
 
-// used is the agent, or nobody while what is here is a copy of it that nobody may use.
-const (
-	used      = "COALESCE((SELECT '' FROM arriving WHERE agent_id = $1), $1)"
-	writeFile = "INSERT INTO agent_file(agent_id, name, content, version) VALUES(" + used + ", $2, $3, $4)"
-)
-
-// Create makes an agent with its files. Errors: ErrExists. One of a name that was moved
-// before is made where that one was.
+// Create makes an agent with its files. Errors: ErrExists.
 func (d *DB) Create(ctx context.Context, id string, files map[string][]byte) error {
-	err := d.shards.On(ctx, id, func(pool *pgxpool.Pool) error { return create(ctx, pool, id, files) })
+	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error { return create(ctx, tx, id, files) })
 	switch {
 	case errors.Is(err, ErrExists):
 		return fmt.Errorf("make agent %s: %w", id, ErrExists)
@@ -67,42 +50,34 @@ func (d *DB) Create(ctx context.Context, id string, files map[string][]byte) err
 	return nil
 }
 
-func create(ctx context.Context, pool *pgxpool.Pool, id string, files map[string][]byte) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, "INSERT INTO agent(agent_id) VALUES($1) ON CONFLICT DO NOTHING", id)
-		if err == nil && tag.RowsAffected() == 0 {
-			err = ErrExists
-		}
-		if err != nil {
-			return err
-		}
-		b, elsewhere := &pgx.Batch{}, false
-		b.Queue("SELECT EXISTS (SELECT 1 FROM moved WHERE agent_id = $1)", id).QueryRow(func(row pgx.Row) error { return row.Scan(&elsewhere) })
-		b.Queue("INSERT INTO thread(agent_id, thread_id, uuid) VALUES($1, 'inbox', gen_random_uuid()::text)", id)
-		for _, res := range []string{lease.AgentResource(id), lease.DeliverResource(id)} {
-			b.Queue(`INSERT INTO lease(agent_id, resource, token, holder, address, request_id, ttl_ms, expires_at, released)
-				VALUES($1, $2, 0, '', '', '', 0, clock_timestamp(), true) ON CONFLICT DO NOTHING`, id, res)
-		}
-		for name, data := range files {
-			b.Queue(insertFile, id, name, data, agentdir.Version(data))
-		}
-		if err := tx.SendBatch(ctx, b).Close(); err != nil || !elsewhere {
-			return err
-		}
-		return store.ErrNotFound // not here
-	})
+func create(ctx context.Context, tx pgx.Tx, id string, files map[string][]byte) error {
+	tag, err := tx.Exec(ctx, "INSERT INTO agent(agent_id) VALUES($1) ON CONFLICT DO NOTHING", id)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrExists
+	}
+	if err != nil {
+		return err
+	}
+	b := &pgx.Batch{}
+	b.Queue("INSERT INTO thread(agent_id, thread_id, uuid) VALUES($1, 'inbox', gen_random_uuid()::text)", id)
+	for _, res := range []string{lease.AgentResource(id), lease.DeliverResource(id)} {
+		b.Queue(`INSERT INTO lease(agent_id, resource, token, holder, address, request_id, ttl_ms, expires_at, released)
+			VALUES($1, $2, 0, '', '', '', 0, clock_timestamp(), true) ON CONFLICT DO NOTHING`, id, res)
+	}
+	for name, data := range files {
+		b.Queue(insertFile, id, name, data, agentdir.Version(data))
+	}
+	return tx.SendBatch(ctx, b).Close()
 }
 
 // Remove forgets an agent with all its rows; of its leases the tokens stay, above which
 // those of a new agent of the name begin. One that is not there is store.ErrNotFound.
 func (d *DB) Remove(ctx context.Context, id string) error {
-	return wrap("remove rows", id, d.shards.On(ctx, id, func(pool *pgxpool.Pool) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return remove(ctx, tx, id) })
-	}))
+	return wrap("remove rows", id, pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error { return remove(ctx, tx, id) }))
 }
 
 func remove(ctx context.Context, tx pgx.Tx, id string) error {
-	tag, err := tx.Exec(ctx, "DELETE FROM agent a WHERE agent_id = $1 AND NOT EXISTS (SELECT 1 FROM arriving WHERE agent_id = $1)", id) // threads, files and what hangs on them go with it
+	tag, err := tx.Exec(ctx, "DELETE FROM agent WHERE agent_id = $1", id) // threads, files and what hangs on them go with it
 	if err != nil {
 		return err
 	}
@@ -121,12 +96,12 @@ func remove(ctx context.Context, tx pgx.Tx, id string) error {
 
 // Has answers nil, or store.ErrNotFound.
 func (d *DB) Has(ctx context.Context, id string) error {
-	return wrap("read agent", id, d.shards.On(ctx, id, func(pool *pgxpool.Pool) error { return has(ctx, pool, id) }))
+	return wrap("read agent", id, d.has(ctx, id))
 }
 
-func has(ctx context.Context, pool *pgxpool.Pool, id string) error {
+func (d *DB) has(ctx context.Context, id string) error {
 	var one int
-	err := pool.QueryRow(ctx, "SELECT 1 FROM agent WHERE agent_id = $1", id).Scan(&one)
+	err := d.pool.QueryRow(ctx, "SELECT 1 FROM agent WHERE agent_id = $1", id).Scan(&one)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return store.ErrNotFound
 	}
@@ -135,28 +110,19 @@ func has(ctx context.Context, pool *pgxpool.Pool, id string) error {
 
 // Read answers a file and its version. Errors: ErrNoFile, store.ErrNotFound.
 func (d *DB) Read(ctx context.Context, id, name string) (data []byte, version string, err error) {
-	err = d.shards.On(ctx, id, func(pool *pgxpool.Pool) error {
-		err := pool.QueryRow(ctx, "SELECT content, version FROM agent_file WHERE agent_id = $1 AND name = $2", id, name).Scan(&data, &version)
-		if errors.Is(err, pgx.ErrNoRows) {
-			if err = has(ctx, pool, id); err == nil {
-				err = ErrNoFile
-			}
+	err = d.pool.QueryRow(ctx, "SELECT content, version FROM agent_file WHERE agent_id = $1 AND name = $2", id, name).Scan(&data, &version)
+	if errors.Is(err, pgx.ErrNoRows) {
+		if err = d.has(ctx, id); err == nil {
+			err = ErrNoFile
 		}
-		return err
-	})
+	}
 	return data, version, wrap("read "+name, id, err)
 }
 
 // Version answers the version of a file; "" when it is not there.
 func (d *DB) Version(ctx context.Context, id, name string) (version string, err error) {
-	err = d.shards.On(ctx, id, func(pool *pgxpool.Pool) error {
-		err := pool.QueryRow(ctx, "SELECT version FROM agent_file WHERE agent_id = $1 AND name = $2", id, name).Scan(&version)
-		if errors.Is(err, pgx.ErrNoRows) {
-			err = has(ctx, pool, id) // not here: On looks elsewhere
-		}
-		return err
-	})
-	if errors.Is(err, store.ErrNotFound) {
+	err = d.pool.QueryRow(ctx, "SELECT version FROM agent_file WHERE agent_id = $1 AND name = $2", id, name).Scan(&version)
+	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
 	}
 	return version, wrap("read version of "+name, id, err)
@@ -166,22 +132,19 @@ func (d *DB) Version(ctx context.Context, id, name string) (version string, err 
 // answers its new one. Errors: store.ErrMoved, store.ErrNotFound.
 func (d *DB) Write(ctx context.Context, id, name string, data []byte, expect string) (version string, err error) {
 	version = agentdir.Version(data)
-	sql, args := "UPDATE agent_file SET content = $3, version = $4, updated_at = now() WHERE agent_id = "+used+" AND name = $2 AND version = $5", []any{id, name, data, version, expect}
+	sql, args := "UPDATE agent_file SET content = $3, version = $4, updated_at = now() WHERE agent_id = $1 AND name = $2 AND version = $5", []any{id, name, data, version, expect}
 	switch expect {
 	case agentdir.NoFile:
-		sql, args = writeFile+" ON CONFLICT DO NOTHING", args[:4]
+		sql, args = insertFile+" ON CONFLICT DO NOTHING", args[:4]
 	case "":
-		sql, args = writeFile+" ON CONFLICT (agent_id, name) DO UPDATE SET content = excluded.content, version = excluded.version, updated_at = now()", args[:4]
+		sql, args = insertFile+" ON CONFLICT (agent_id, name) DO UPDATE SET content = excluded.content, version = excluded.version, updated_at = now()", args[:4]
 	}
-	err = d.shards.On(ctx, id, func(pool *pgxpool.Pool) error {
-		tag, err := pool.Exec(ctx, sql, args...)
-		if err == nil && tag.RowsAffected() == 0 {
-			if err = has(ctx, pool, id); err == nil {
-				err = store.ErrMoved
-			}
+	tag, err := d.pool.Exec(ctx, sql, args...)
+	if err == nil && tag.RowsAffected() == 0 {
+		if err = d.has(ctx, id); err == nil {
+			err = store.ErrMoved
 		}
-		return err
-	})
+	}
 	return version, wrap("write "+name, id, err)
 }
 
@@ -190,7 +153,7 @@ func (d *DB) Threads(ctx context.Context, id, after string, limit int) ([]string
 	if err := d.Has(ctx, id); err != nil {
 		return nil, err
 	}
-	rows, err := d.shards.Of(id).Query(ctx, "SELECT thread_id FROM thread WHERE agent_id = $1 AND thread_id > $2 AND thread_id <> 'inbox' ORDER BY thread_id LIMIT $3", id, after, limit)
+	rows, err := d.pool.Query(ctx, "SELECT thread_id FROM thread WHERE agent_id = $1 AND thread_id > $2 AND thread_id <> 'inbox' ORDER BY thread_id LIMIT $3", id, after, limit)
 	if err != nil {
 		return nil, wrap("list threads", id, err)
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 )
 
 // A file of no agent is told as that, and a server that has gone as an input/output
 // error, which a caller repeats: at a connection that stood, and at a new one.
 func TestProblems(t *testing.T) {
 	c := pgtest.Start(t, "fsync = off")
-	s, err := shard.Open(t.Context(), []string{c.Database(t)})
+	s, err := pool.Open(t.Context(), c.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,17 +43,16 @@ const anyRow = `SELECT format('INSERT INTO %I(%s) VALUES(%s)', $1::text, string_
 		ELSE '1' END, ', '))
 	FROM information_schema.columns WHERE table_schema = 'public' AND table_name = $1 AND is_identity = 'NO'`
 
-// A removed agent has no row in any table but the tokens of its leases, and where it was
-// moved to, which holds nothing of it; one of the name comes whole again, with tokens
-// above them. A copy that is arriving is nobody's to remove.
+// A removed agent has no row in any table but the tokens of its leases; one of the name
+// comes whole again, with tokens above them.
 func TestRemove(t *testing.T) {
 	c := pgtest.Start(t, "fsync = off")
-	s, err := shard.Open(t.Context(), []string{c.Database(t)})
+	s, err := pool.Open(t.Context(), c.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	d, pool := agents.New(s), s.Of("a1")
+	d, pool := agents.New(s), s
 	do := func(err error) {
 		t.Helper()
 		if err != nil {

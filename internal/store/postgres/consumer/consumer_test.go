@@ -15,7 +15,7 @@ import (
 // passed over by the next of them. What is shown is in the contract (store/storetest).
 func TestAckWritesNoRow(t *testing.T) {
 	ctx := t.Context()
-	e, err := postgres.New(ctx, postgres.Options{DSNs: []string{pgtest.Start(t, "fsync = off").Database(t)}, Live: func(string, uint64) error { return nil }})
+	e, err := postgres.New(ctx, postgres.Options{DSN: pgtest.Start(t, "fsync = off").Database(t), Live: func(string, uint64) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestAckWritesNoRow(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := agents.New(e.Shards()).Create(ctx, "a", nil); err != nil {
+	if err := agents.New(e.Pool()).Create(ctx, "a", nil); err != nil {
 		t.Fatal(err)
 	}
 	var list []store.NewEvent
@@ -49,7 +49,7 @@ func TestAckWritesNoRow(t *testing.T) {
 	check := func(rows int, shown ...int64) {
 		t.Helper()
 		var n int
-		if err := e.Shards().Of("a").QueryRow(ctx, "SELECT count(*) FROM progress").Scan(&n); err != nil || n != rows {
+		if err := e.Pool().QueryRow(ctx, "SELECT count(*) FROM progress").Scan(&n); err != nil || n != rows {
 			t.Errorf("%d rows of progress, not %d, %v", n, rows, err)
 		}
 		subs, err := e.Subscriptions(ctx, store.Inbox("a"))

@@ -137,7 +137,7 @@ func TestSameAnswers(t *testing.T) {
 		}
 	}
 	url := pgtest.Start(t, "fsync = off").Database(t)
-	pg, err := postgres.New(ctx, postgres.Options{DSNs: []string{url}, Live: anyLease})
+	pg, err := postgres.New(ctx, postgres.Options{DSN: url, Live: anyLease})
 	if err != nil {
 		t.Fatal(err)
 	}

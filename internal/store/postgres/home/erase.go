@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
@@ -18,9 +17,7 @@ import (
 // ErasePeer implements store.Approvals: questions, lines of the log and files of a peer
 // go in one transaction, in which nobody can begin to work on the agent.
 func (d *DB) ErasePeer(ctx context.Context, agent string, s beside.Share) error {
-	err := d.shards.On(ctx, agent, func(pool *pgxpool.Pool) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return erasePeer(ctx, tx, agent, s) })
-	})
+	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error { return erasePeer(ctx, tx, agent, s) })
 	if err == nil {
 		return nil
 	}
@@ -68,7 +65,7 @@ func erasePeer(ctx context.Context, tx pgx.Tx, agent string, s beside.Share) err
 		return err
 	})
 	if err := tx.SendBatch(ctx, b).Close(); errors.Is(err, pgx.ErrNoRows) {
-		return store.ErrNotFound // not here
+		return store.ErrNotFound
 	} else if err != nil {
 		return err
 	}

@@ -2,16 +2,13 @@
 // questions asked of people, and what agents and their peers have used today.
 //
 // Every change is a compare-and-set in the database, so that two registries cannot both
-// take the same approval, or both give the last message of a quota away. Rows of one
-// agent are in its database; questions are found by their id in all of them.
+// take the same approval, or both give the last message of a quota away.
 package home
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,28 +18,20 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
-// Shards are the databases: that of an agent, and all (package shard).
-type Shards interface {
-	Of(agent string) *pgxpool.Pool
-	On(ctx context.Context, agent string, do func(*pgxpool.Pool) error) error
-	All() []*pgxpool.Pool
-}
-
 // DB keeps them. It is safe for concurrent use.
-type DB struct{ shards Shards }
+type DB struct{ pool *pgxpool.Pool }
 
 var _ store.Approvals = (*DB)(nil)
 
-// New makes it over databases, which stay the caller's.
-func New(s Shards) *DB { return &DB{s} }
+// New makes it over a database, which stays the caller's.
+func New(p *pgxpool.Pool) *DB { return &DB{p} }
 
 const columns = "id, agent_id, thread, key, command, cwd, reason, digest, state, token, requested, expires"
 
 // PutApproval implements store.Approvals. Old ones are forgotten.
 func (d *DB) PutApproval(ctx context.Context, a store.Approval, was string) error {
-	pool := d.shards.Of(a.Agent)
 	if was != "" {
-		tag, err := pool.Exec(ctx, "UPDATE approval SET state = $3, token = $4 WHERE agent_id = $1 AND id = $2 AND state = $5", a.Agent, a.ID, a.State, int64(a.Token), was)
+		tag, err := d.pool.Exec(ctx, "UPDATE approval SET state = $3, token = $4 WHERE agent_id = $1 AND id = $2 AND state = $5", a.Agent, a.ID, a.State, int64(a.Token), was)
 		return put(tag.RowsAffected(), err)
 	}
 	b := &pgx.Batch{}
@@ -56,7 +45,7 @@ func (d *DB) PutApproval(ctx context.Context, a store.Approval, was string) erro
 			}
 			return rows.Err()
 		})
-	err := pool.SendBatch(ctx, b).Close()
+	err := d.pool.SendBatch(ctx, b).Close()
 	return put(n, err)
 }
 
@@ -72,27 +61,19 @@ func put(rows int64, err error) error {
 
 // Approval implements store.Approvals.
 func (d *DB) Approval(ctx context.Context, id, agent, key string) (store.Approval, bool, error) {
+	where, args := "id = $1", []any{id}
 	if id == "" {
-		return first(ctx, d.shards.Of(agent), "agent_id = $1 AND key = $2", agent, key)
+		where, args = "agent_id = $1 AND key = $2", []any{agent, key}
 	}
-	for _, pool := range d.shards.All() {
-		if a, there, err := first(ctx, pool, "id = $1", id); err != nil || there {
-			return a, there, err
-		}
-	}
-	return store.Approval{}, false, nil
-}
-
-func first(ctx context.Context, pool *pgxpool.Pool, where string, args ...any) (store.Approval, bool, error) {
-	all, err := read(ctx, pool, where, args...)
+	all, err := d.read(ctx, where, args...)
 	if err != nil || len(all) == 0 {
 		return store.Approval{}, false, err
 	}
 	return all[0], true, nil
 }
 
-func read(ctx context.Context, pool *pgxpool.Pool, where string, args ...any) ([]store.Approval, error) {
-	rows, err := pool.Query(ctx, "SELECT "+columns+" FROM approval a WHERE NOT EXISTS (SELECT 1 FROM arriving r WHERE r.agent_id = a.agent_id) AND "+where, args...)
+func (d *DB) read(ctx context.Context, where string, args ...any) ([]store.Approval, error) {
+	rows, err := d.pool.Query(ctx, "SELECT "+columns+" FROM approval WHERE "+where, args...)
 	if err == nil {
 		var out []store.Approval
 		out, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Approval, error) {
@@ -111,20 +92,7 @@ func read(ctx context.Context, pool *pgxpool.Pool, where string, args ...any) ([
 
 // Approvals implements store.Approvals.
 func (d *DB) Approvals(ctx context.Context, after, agent, state string, limit int) ([]store.Approval, error) {
-	pools := d.shards.All()
-	if agent != "" {
-		pools = []*pgxpool.Pool{d.shards.Of(agent)}
-	}
-	var out []store.Approval
-	for _, pool := range pools {
-		part, err := read(ctx, pool, "id > $1 AND ($2 = '' OR agent_id = $2) AND ($3 = '' OR state = $3) ORDER BY id LIMIT $4", after, agent, state, limit)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, part...)
-	}
-	slices.SortFunc(out, func(a, b store.Approval) int { return strings.Compare(a.ID, b.ID) })
-	return out[:min(len(out), limit)], nil
+	return d.read(ctx, "id > $1 AND ($2 = '' OR agent_id = $2) AND ($3 = '' OR state = $3) ORDER BY id LIMIT $4", after, agent, state, limit)
 }
 
 // Count changes what an agent and one of its peers have used in a day: decide is shown
@@ -133,7 +101,7 @@ func (d *DB) Approvals(ctx context.Context, after, agent, state string, limit in
 // before are forgotten.
 func (d *DB) Count(ctx context.Context, day, agent, peer string, decide func(all, one store.Used) (store.Used, error)) error {
 	var refused error
-	err := pgx.BeginFunc(ctx, d.shards.Of(agent), func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		b.Queue("DELETE FROM usage WHERE agent_id = $1 AND day < $2", agent, day)
 		b.Queue("INSERT INTO usage(agent_id, day, peer, messages, tokens, micros) VALUES($1, $2, '', 0, 0, 0) ON CONFLICT DO NOTHING", agent, day)

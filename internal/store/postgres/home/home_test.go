@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/beside"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/home"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 	"github.com/theclaw/agents/internal/store/postgres/story"
 )
 
@@ -23,11 +25,10 @@ func open(t *testing.T) *home.DB {
 	return d
 }
 
-func opened(t *testing.T) (*home.DB, *shard.Set) {
+func opened(t *testing.T) (*home.DB, *pgxpool.Pool) {
 	t.Helper()
 	c := pgtest.Start(t, "fsync = off")
-	// Two databases: what belongs to no agent is looked for in both.
-	s, err := shard.Open(t.Context(), []string{c.Database(t), c.Database(t)})
+	s, err := pool.Open(t.Context(), c.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestEraseLines(t *testing.T) {
 			t.Errorf("left %q, %v", got, err)
 		}
 		var rows int
-		if err := set.Of("a").QueryRow(ctx, "SELECT count(*) FROM agent_log").Scan(&rows); err != nil || rows != 2 {
+		if err := set.QueryRow(ctx, "SELECT count(*) FROM agent_log").Scan(&rows); err != nil || rows != 2 {
 			t.Errorf("%d rows, %v", rows, err)
 		}
 	}

@@ -47,7 +47,7 @@ func (d *DB) Pace(ctx context.Context, from, to string, step, most time.Duration
 		over = time.Duration(us)*time.Microsecond + step - most
 		return err
 	})
-	if err := d.shards.Of(to).SendBatch(ctx, b).Close(); err != nil {
+	if err := d.pool.SendBatch(ctx, b).Close(); err != nil {
 		return 0, fmt.Errorf("count messages of a pair: %w", unit.Problem(err))
 	}
 	if let {

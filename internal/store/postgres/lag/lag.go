@@ -16,7 +16,7 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
-// Most is the most rows of each table and database that one look reads.
+// Most is the most rows of each table that one look reads.
 const Most = 1000
 
 const (
@@ -29,15 +29,13 @@ const (
 
 // Look answers by agent the messages of its inbox behind the ack, the ack, and the conversations
 // that have something to send. Agents that have none, or are stopped, are left out.
-func Look(ctx context.Context, pools []*pgxpool.Pool) (inbox, acked, outbound map[string]int64, err error) {
+func Look(ctx context.Context, pool *pgxpool.Pool) (inbox, acked, outbound map[string]int64, err error) {
 	inbox, acked, outbound = map[string]int64{}, map[string]int64{}, map[string]int64{}
-	for _, pool := range pools {
-		b := &pgx.Batch{}
-		b.Queue(waits, Most).Query(into(inbox, acked))
-		b.Queue(sends, Most).Query(into(outbound, map[string]int64{}))
-		if err := pool.SendBatch(ctx, b).Close(); err != nil {
-			return nil, nil, nil, fmt.Errorf("look at lag: %w", unit.Problem(err))
-		}
+	b := &pgx.Batch{}
+	b.Queue(waits, Most).Query(into(inbox, acked))
+	b.Queue(sends, Most).Query(into(outbound, map[string]int64{}))
+	if err := pool.SendBatch(ctx, b).Close(); err != nil {
+		return nil, nil, nil, fmt.Errorf("look at lag: %w", unit.Problem(err))
 	}
 	return inbox, acked, outbound, nil
 }

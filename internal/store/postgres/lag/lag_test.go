@@ -9,18 +9,18 @@ import (
 
 	"github.com/theclaw/agents/internal/store/postgres/lag"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 )
 
 // Agents with work are told, with none are not, and of very many those that wait
 // longest; idle ones cost nothing.
 func TestLook(t *testing.T) {
-	s, err := shard.Open(t.Context(), []string{pgtest.Start(t, "fsync = off").Database(t)})
+	s, err := pool.Open(t.Context(), pgtest.Start(t, "fsync = off").Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	db := s.All()[0]
+	db := s
 	exec := func(sql string) {
 		t.Helper()
 		if _, err := db.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -32,13 +32,13 @@ func TestLook(t *testing.T) {
 		INSERT INTO due(agent_id, since) VALUES('a7', now() - interval '1 hour'), ('a8', now());
 		INSERT INTO outbox(agent_id, thread_id, thread, head, acked) VALUES('a7', 'inbox', 'threads/x', 3, 1), ('a7', 'inbox', 'threads/y', 9, 1), ('a9', 'inbox', 'threads/x', 3, 3);
 		ANALYZE`)
-	in, acked, out, err := lag.Look(t.Context(), s.All())
+	in, acked, out, err := lag.Look(t.Context(), s)
 	if err != nil || fmt.Sprint(in, acked, out) != "map[a7:5 a8:5] map[a7:4 a8:4] map[a7:2]" {
 		t.Errorf("%v %v %v %v", in, acked, out, err)
 	}
 	exec(`INSERT INTO due(agent_id) SELECT agent_id FROM agent ON CONFLICT DO NOTHING;
 		INSERT INTO outbox(agent_id, thread_id, thread, head) SELECT agent_id, 'inbox', 'threads/z', 1 FROM agent; ANALYZE`)
-	in, _, out, err = lag.Look(t.Context(), s.All())
+	in, _, out, err = lag.Look(t.Context(), s)
 	if err != nil || len(in) != lag.Most || in["a7"] != 5 || out["a7"] == 0 {
 		t.Errorf("%d and %d agents, %v", len(in), len(out), err)
 	}

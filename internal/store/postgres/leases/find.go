@@ -2,15 +2,12 @@ package leases
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
@@ -47,37 +44,22 @@ type Found struct {
 const maxFound = 256
 
 // Find answers what there is to do for a worker: of agents whose lease it has, what it
-// was not told of, and new leases up to MaxNew. Waiting is how many more it could have. Of
-// several databases those that answer do; an error is that of all that were asked.
+// was not told of, and new leases up to MaxNew. Waiting is how many more it could have.
 func (t *Table) Find(ctx context.Context, a Ask) (found []Found, waiting int, err error) {
 	if a.TTL == 0 {
 		a.TTL = lease.DefaultTTL
 	}
-	all := t.shards.Up()
-	first := rand.IntN(len(all)) // no database is always asked last
-	room, answered := a.MaxNew, 0
-	var failed error
-	for i := range all {
-		ask, pool := a, all[(first+i)%len(all)]
-		ask.MaxNew, ask.Mine, ask.Free = room, t.within(pool, a.Mine), t.within(pool, a.Free)
-		if !a.All && len(ask.Mine)+len(ask.Free) == 0 {
-			continue
-		}
-		part, more, err := find(ctx, pool, ask)
-		if err != nil {
-			failed = errors.Join(failed, unit.Problem(err))
-			continue
-		}
-		for _, f := range part {
-			if f.granted {
-				room--
-			}
-		}
-		answered++
-		found, waiting = append(found, part...), waiting+more
+	if !a.All && len(a.Mine)+len(a.Free) == 0 {
+		return nil, 0, nil
 	}
-	if failed != nil && answered == 0 {
-		return nil, 0, fmt.Errorf("find work: %w", failed)
+	if found, waiting, err = t.find(ctx, a); err != nil {
+		return nil, 0, fmt.Errorf("find work: %w", unit.Problem(err))
+	}
+	room := a.MaxNew
+	for _, f := range found {
+		if f.granted {
+			room--
+		}
 	}
 	if room > 0 {
 		waiting = 0 // who came meanwhile is found the next time
@@ -85,22 +67,11 @@ func (t *Table) Find(ctx context.Context, a Ask) (found []Found, waiting int, er
 	return found, waiting, nil
 }
 
-// within are the agents that are in a database.
-func (t *Table) within(pool *pgxpool.Pool, agents []string) []string {
-	var out []string
-	for _, a := range agents {
-		if t.shards.Of(a) == pool {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
-// find asks one database. What is granted is committed on its disk before it is answered: a
+// find asks the database. What is granted is committed on its disk before it is answered: a
 // token that a crash of the server took back would be given once more. So it is not in one
 // transaction with what the holder is told, which waits for no disk. It comes first: what was
 // granted and not answered is found again by the name of the question, what was told is not.
-func find(ctx context.Context, pool *pgxpool.Pool, a Ask) (found []Found, waiting int, err error) {
+func (t *Table) find(ctx context.Context, a Ask) (found []Found, waiting int, err error) {
 	own, fresh, more := ownRun, newRun, moreRun
 	if a.Deliver {
 		own, fresh, more = ownDeliver, newDeliver, moreDeliver
@@ -118,7 +89,7 @@ func find(ctx context.Context, pool *pgxpool.Pool, a Ask) (found []Found, waitin
 		b.Queue(more, maxFound).QueryRow(func(row pgx.Row) error { return row.Scan(&waiting) })
 	}
 	if b.Len() > 0 {
-		if err := pool.SendBatch(ctx, b).Close(); err != nil {
+		if err := t.pool.SendBatch(ctx, b).Close(); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -134,7 +105,7 @@ func find(ctx context.Context, pool *pgxpool.Pool, a Ask) (found []Found, waitin
 		}
 		told = append(told, mine)
 	}
-	rows, err := pool.Query(ctx, own[form], told...)
+	rows, err := t.pool.Query(ctx, own[form], told...)
 	if err == nil {
 		err = got.take(false)(rows)
 	}
@@ -238,35 +209,21 @@ var (
 // Reopen makes a thread of an agent due again for whoever has, or gets, its deliver
 // lease: something is to be sent in it of which the inbox does not know yet.
 func (t *Table) Reopen(ctx context.Context, agent, threadID string) error {
-	err := t.shards.On(ctx, agent, func(pool *pgxpool.Pool) error {
-		_, err := pool.Exec(ctx, `INSERT INTO outbox AS o (agent_id, thread_id, thread, head)
-			VALUES(COALESCE((SELECT '' FROM arriving WHERE agent_id = $1), $1), 'inbox', $2, 1)
-			ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET told = 0, head = GREATEST(o.head, 1), acked = LEAST(o.acked, GREATEST(o.head, 1) - 1)`, agent, threadID)
-		return err
-	})
+	_, err := t.pool.Exec(ctx, `INSERT INTO outbox AS o (agent_id, thread_id, thread, head) VALUES($1, 'inbox', $2, 1)
+		ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET told = 0, head = GREATEST(o.head, 1), acked = LEAST(o.acked, GREATEST(o.head, 1) - 1)`, agent, threadID)
 	return problem("reopen", lease.DeliverResource(agent), err)
 }
 
 // Reap ends the terms whose time is over and those of holders that died on this
 // machine, and answers each of them to one registry alone: their work is due again.
 // next is how long until the first live term ends if nobody renews it; 0: there is none.
-// A database that does not answer keeps nobody from the others; err says that there was one.
 func (t *Table) Reap(ctx context.Context) (ended []lease.Record, next time.Duration, err error) {
-	for _, pool := range t.shards.Up() {
-		part, soon, failed := t.reap(ctx, pool)
-		if failed != nil {
-			err = errors.Join(err, problem("reap", "", failed))
-			continue
-		}
-		if ended = append(ended, part...); soon > 0 && (next == 0 || soon < next) {
-			next = soon
-		}
-	}
-	return ended, next, err
+	ended, next, err = t.reap(ctx)
+	return ended, next, problem("reap", "", err)
 }
 
-func (t *Table) reap(ctx context.Context, pool *pgxpool.Pool) (ended []lease.Record, next time.Duration, err error) {
-	rows, err := pool.Query(ctx, "SELECT DISTINCT holder FROM lease WHERE NOT released")
+func (t *Table) reap(ctx context.Context) (ended []lease.Record, next time.Duration, err error) {
+	rows, err := t.pool.Query(ctx, "SELECT DISTINCT holder FROM lease WHERE NOT released")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -292,7 +249,7 @@ func (t *Table) reap(ctx context.Context, pool *pgxpool.Pool) (ended []lease.Rec
 	var left *int64
 	b.Queue("SELECT min((EXTRACT(EPOCH FROM expires_at - clock_timestamp()) * 1000)::bigint) FROM lease WHERE NOT released").
 		QueryRow(func(row pgx.Row) error { return row.Scan(&left) })
-	if err := pool.SendBatch(ctx, b).Close(); err != nil {
+	if err := t.pool.SendBatch(ctx, b).Close(); err != nil {
 		return nil, 0, err
 	}
 	if left != nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 )
 
-func (s single) exec(t testing.TB, sql string, args ...any) {
+func exec(t testing.TB, db *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
-	if _, err := s.Exec(t.Context(), sql, args...); err != nil {
+	if _, err := db.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// agents makes started agents a000000... with their rows, none of them due.
-func (s single) agents(t testing.TB, n int) {
+// makeAgents makes started agents a000000... with their rows, none of them due.
+func makeAgents(t testing.TB, db *pgxpool.Pool, n int) {
 	t.Helper()
 	for _, q := range []string{
 		"INSERT INTO agent(agent_id) SELECT 'a' || to_char(i, 'FM000000') FROM generate_series(0, $1::int - 1) i",
@@ -31,15 +31,15 @@ func (s single) agents(t testing.TB, n int) {
 			SELECT 'a' || to_char(i, 'FM000000'), k || '/a' || to_char(i, 'FM000000'), 0, '', '', '', 0, clock_timestamp(), true
 			FROM generate_series(0, $1::int - 1) i, unnest(ARRAY['agent', 'deliver']) k`,
 	} {
-		s.exec(t, q, n)
+		exec(t, db, q, n)
 	}
 }
 
 // push makes an agent due, as a commit in its inbox does.
-func (s single) push(t testing.TB, agent string) {
+func push(t testing.TB, db *pgxpool.Pool, agent string) {
 	t.Helper()
-	s.exec(t, "UPDATE thread SET head = head + 1 WHERE agent_id = $1 AND thread_id = 'inbox'", agent)
-	s.exec(t, "INSERT INTO due(agent_id) VALUES($1) ON CONFLICT DO NOTHING", agent)
+	exec(t, db, "UPDATE thread SET head = head + 1 WHERE agent_id = $1 AND thread_id = 'inbox'", agent)
+	exec(t, db, "INSERT INTO due(agent_id) VALUES($1) ON CONFLICT DO NOTHING", agent)
 }
 
 func find(t testing.TB, l *leases.Table, a leases.Ask) (names []string, found []leases.Found, waiting int) {
@@ -58,10 +58,10 @@ func find(t testing.TB, l *leases.Table, a leases.Ask) (names []string, found []
 // the question gets the same; who was served stands behind those who wait.
 func TestFindRun(t *testing.T) {
 	db := database(t, pgtest.Start(t, "fsync = off"))
-	db.agents(t, 4)
+	makeAgents(t, db, 4)
 	l := leases.New(db, nil)
 	for _, a := range []string{"a000002", "a000000", "a000001"} {
-		db.push(t, a)
+		push(t, db, a)
 	}
 	ask := func(holder, request string, n int, only ...string) leases.Ask {
 		return leases.Ask{Holder: holder, Address: "at-" + holder, RequestID: request, TTL: time.Minute, MaxNew: n, All: len(only) == 0, Free: only}
@@ -82,10 +82,10 @@ func TestFindRun(t *testing.T) {
 	if names, _, _ := find(t, l, ask("h1", "q4", 5)); len(names) != 0 {
 		t.Errorf("told twice: %v", names)
 	}
-	db.push(t, "a000000")
+	push(t, db, "a000000")
 	mine := ask("h1", "q5", 1)
 	mine.All, mine.Mine = false, []string{"a000000", "a000003"}
-	db.push(t, "a000003") // free, and nobody said so
+	push(t, db, "a000003") // free, and nobody said so
 	for i, want := range []int{1, 0} {
 		if names, found, _ := find(t, l, mine); len(names) != want || want > 0 && (found[0].Fresh || found[0].Head != 2 || found[0].Lease.Token != 1) {
 			t.Errorf("look %d at what is new: %+v", i, found)
@@ -103,11 +103,11 @@ func TestFindRun(t *testing.T) {
 
 func TestFindDeliver(t *testing.T) {
 	db := database(t, pgtest.Start(t, "fsync = off"))
-	db.agents(t, 3)
+	makeAgents(t, db, 3)
 	l := leases.New(db, nil)
 	ask := leases.Ask{Deliver: true, Holder: "d1", RequestID: "q1", TTL: time.Minute, MaxNew: 1, All: true}
 	reply := func(agent, thread string) {
-		db.exec(t, "INSERT INTO outbox(agent_id, thread_id, thread, head) VALUES($1, 'inbox', $2, 1) ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET head = outbox.head + 1", agent, thread)
+		exec(t, db, "INSERT INTO outbox(agent_id, thread_id, thread, head) VALUES($1, 'inbox', $2, 1) ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET head = outbox.head + 1", agent, thread)
 	}
 	reply("a000001", "t1")
 	reply("a000001", "t2")
@@ -133,9 +133,9 @@ func TestFindDeliver(t *testing.T) {
 func TestFindRace(t *testing.T) {
 	db := database(t, pgtest.Start(t, "fsync = off"))
 	const agents, holders = 200, 8
-	db.agents(t, agents)
+	makeAgents(t, db, agents)
 	for i := range agents {
-		db.push(t, fmt.Sprintf("a%06d", i))
+		push(t, db, fmt.Sprintf("a%06d", i))
 	}
 	l := leases.New(db, nil)
 	var mu sync.Mutex
@@ -179,12 +179,12 @@ func TestFindStaysFlat(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	db = single{pool}
-	db.agents(t, 20_000)
+	db = pool
+	makeAgents(t, db, 20_000)
 	for i := range 50 {
-		db.push(t, fmt.Sprintf("a%06d", i*397))
+		push(t, db, fmt.Sprintf("a%06d", i*397))
 	}
-	db.exec(t, "ANALYZE")
+	exec(t, db, "ANALYZE")
 	l := leases.New(db, nil)
 	begun := time.Now()
 	names, _, _ := find(t, l, leases.Ask{Holder: "h", RequestID: "q", TTL: time.Minute, MaxNew: 20, All: true})
@@ -199,7 +199,7 @@ func TestFindStaysFlat(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What was read is counted by the server, whatever its plans were.
-	db.exec(t, "SELECT pg_stat_force_next_flush()")
+	exec(t, db, "SELECT pg_stat_force_next_flush()")
 	rows, err := db.Query(t.Context(), "SELECT relname, seq_scan, seq_tup_read FROM pg_stat_user_tables WHERE relname IN ('lease', 'thread', 'due')")
 	if err != nil {
 		t.Fatal(err)
@@ -224,9 +224,9 @@ func TestFindStaysFlat(t *testing.T) {
 func TestGrantsOutliveTheServer(t *testing.T) {
 	c := pgtest.Start(t)
 	db := database(t, c)
-	db.agents(t, 4)
+	makeAgents(t, db, 4)
 	l := leases.New(db, nil)
-	db.exec(t, "INSERT INTO outbox(agent_id, thread_id, thread, head) SELECT agent_id, 'inbox', 'main', 1 FROM agent")
+	exec(t, db, "INSERT INTO outbox(agent_id, thread_id, thread, head) SELECT agent_id, 'inbox', 'main', 1 FROM agent")
 	for i, a := range []leases.Ask{
 		{All: true},
 		{Free: []string{"a000001"}},
@@ -235,7 +235,7 @@ func TestGrantsOutliveTheServer(t *testing.T) {
 	} {
 		a.Holder, a.Address, a.RequestID, a.TTL, a.MaxNew = "h", "at", fmt.Sprint("q", i), time.Minute, 1
 		if !a.Deliver {
-			db.push(t, fmt.Sprintf("a%06d", i))
+			push(t, db, fmt.Sprintf("a%06d", i))
 		}
 		_, found, _ := find(t, l, a)
 		if len(found) != 1 || !found[0].Fresh {

@@ -24,9 +24,7 @@ package leases
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,28 +36,19 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
-// Shards are the databases: that of an agent as far as is known, that where it is, all,
-// and those that work on all shall not wait for in vain (package shard).
-type Shards interface {
-	Of(agent string) *pgxpool.Pool
-	On(ctx context.Context, agent string, do func(*pgxpool.Pool) error) error
-	All() []*pgxpool.Pool
-	Up() []*pgxpool.Pool
-}
-
 // Table is the authority. It is safe for concurrent use and keeps nothing.
 type Table struct {
-	shards Shards
-	dead   func(holder string) bool
+	pool *pgxpool.Pool
+	dead func(holder string) bool
 }
 
-// New makes the table over databases, which stay the caller's. dead answers true only
+// New makes the table over a database, which stays the caller's. dead answers true only
 // for a holder that certainly runs no more (lease.HolderDead); nil: nobody knows.
-func New(s Shards, dead func(holder string) bool) *Table {
+func New(p *pgxpool.Pool, dead func(holder string) bool) *Table {
 	if dead == nil {
 		dead = func(string) bool { return false }
 	}
-	return &Table{s, dead}
+	return &Table{p, dead}
 }
 
 const (
@@ -105,13 +94,11 @@ func agentOf(resource string) string {
 }
 
 // acquire makes a row or a new term in it, or moves the deadline of the same one. The
-// row is locked before anything of it is judged. Where the agent is not any more, and
-// where it is not yet, nothing is granted.
+// row is locked before anything of it is judged.
 const acquire = `INSERT INTO lease AS l (agent_id, resource, holder, address, request_id, ttl_ms, token, expires_at)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint, GREATEST($7::bigint,
 	COALESCE((SELECT f.token FROM fence f WHERE f.agent_id = $1 AND f.thread_id = 'inbox' AND f.resource = $2), 0)) + 1,
 	clock_timestamp() + $6::bigint * interval '1 ms'
-WHERE NOT EXISTS (SELECT 1 FROM arriving WHERE agent_id = $1) AND NOT EXISTS (SELECT 1 FROM moved WHERE agent_id = $1)
 ON CONFLICT (agent_id, resource) DO UPDATE SET
 	token = CASE WHEN ` + same + ` THEN l.token ELSE GREATEST(l.token + 1, excluded.token) END,
 	yield = l.yield AND ` + same + `, holder = excluded.holder, address = excluded.address, request_id = excluded.request_id,
@@ -129,18 +116,14 @@ func (t *Table) Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Re
 		return lease.Record{}, err
 	}
 	for tries := 0; ; tries++ {
-		var got, other *term
-		err := t.shards.On(ctx, agentOf(req.Resource), func(pool *pgxpool.Pool) (err error) {
-			got, other, err = t.try(ctx, pool, req)
-			return err
-		})
+		got, other, err := t.try(ctx, req)
 		if err != nil || got != nil {
 			return got.orZero(), problem("acquire", req.Resource, err)
 		}
 		if tries == 3 || other.Holder == req.Holder || !t.dead(other.Holder) {
 			return lease.Record{}, other.held()
 		}
-		if _, err := t.of(req.Resource).Exec(ctx, "UPDATE lease SET released = true WHERE agent_id = $1 AND resource = $2 AND token = $3",
+		if _, err := t.pool.Exec(ctx, "UPDATE lease SET released = true WHERE agent_id = $1 AND resource = $2 AND token = $3",
 			agentOf(req.Resource), req.Resource, other.Token); err != nil {
 			return lease.Record{}, problem("acquire", req.Resource, err)
 		}
@@ -155,7 +138,7 @@ func (t *term) orZero() lease.Record {
 }
 
 // try answers the granted term, or the one that stands in the way.
-func (t *Table) try(ctx context.Context, pool *pgxpool.Pool, req lease.AcquireRequest) (got, other *term, err error) {
+func (t *Table) try(ctx context.Context, req lease.AcquireRequest) (got, other *term, err error) {
 	b := &pgx.Batch{}
 	agent := agentOf(req.Resource)
 	b.Queue(acquire, agent, req.Resource, req.Holder, req.Address, req.RequestID, req.TTL.Milliseconds(), int64(req.Floor)).Query(each(func(rows pgx.Rows) error {
@@ -166,7 +149,7 @@ func (t *Table) try(ctx context.Context, pool *pgxpool.Pool, req lease.AcquireRe
 		other = &term{}
 		return rows.Scan(other.into()...)
 	}))
-	err = pool.SendBatch(ctx, b).Close()
+	err = t.pool.SendBatch(ctx, b).Close()
 	if err == nil && got == nil && other == nil {
 		err = store.ErrNotFound // the row is gone
 	}
@@ -185,26 +168,16 @@ func each(f func(pgx.Rows) error) func(pgx.Rows) error {
 	}
 }
 
-func (t *Table) of(resource string) *pgxpool.Pool { return t.shards.Of(agentOf(resource)) }
-
 // one reads at most one term; $1 and $2 are the agent and the resource.
 func (t *Table) one(ctx context.Context, resource, sql string, args ...any) (out *term, err error) {
-	err = t.shards.On(ctx, agentOf(resource), func(pool *pgxpool.Pool) error {
-		rows, err := pool.Query(ctx, sql, append([]any{agentOf(resource), resource}, args...)...)
-		if err != nil {
-			return err
-		}
-		if err := each(func(rows pgx.Rows) error {
-			out = &term{}
-			return rows.Scan(out.into()...)
-		})(rows); err != nil || out != nil {
-			return err
-		}
-		return pgx.ErrNoRows
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+	rows, err := t.pool.Query(ctx, sql, append([]any{agentOf(resource), resource}, args...)...)
+	if err != nil {
+		return nil, err
 	}
+	err = each(func(rows pgx.Rows) error {
+		out = &term{}
+		return rows.Scan(out.into()...)
+	})(rows)
 	return out, err
 }
 
@@ -276,21 +249,16 @@ func (t *Table) Get(ctx context.Context, resource string) (lease.Record, bool, e
 
 // List answers the live terms after a resource, at most limit, in order.
 func (t *Table) List(ctx context.Context, after string, limit int) ([]lease.Record, error) {
-	var out []lease.Record
-	for _, pool := range t.shards.All() {
-		rows, err := pool.Query(ctx, "SELECT "+columns+" FROM lease l WHERE "+live+" AND l.resource > $1 ORDER BY l.resource LIMIT $2", after, limit)
-		if err != nil {
-			return nil, problem("list", "", err)
-		}
-		if err := each(func(rows pgx.Rows) error {
-			var r term
-			err := rows.Scan(r.into()...)
-			out = append(out, r.record())
-			return err
-		})(rows); err != nil {
-			return nil, problem("list", "", err)
-		}
+	rows, err := t.pool.Query(ctx, "SELECT "+columns+" FROM lease l WHERE "+live+" AND l.resource > $1 ORDER BY l.resource LIMIT $2", after, limit)
+	if err != nil {
+		return nil, problem("list", "", err)
 	}
-	slices.SortFunc(out, func(a, b lease.Record) int { return strings.Compare(a.Resource, b.Resource) })
-	return out[:min(len(out), limit)], nil
+	var out []lease.Record
+	err = each(func(rows pgx.Rows) error {
+		var r term
+		err := rows.Scan(r.into()...)
+		out = append(out, r.record())
+		return err
+	})(rows)
+	return out, problem("list", "", err)
 }

@@ -1,7 +1,6 @@
 package leases_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,18 +12,8 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/schema"
 )
 
-// single is one database.
-type single struct{ *pgxpool.Pool }
-
-func (s single) Of(string) *pgxpool.Pool { return s.Pool }
-func (s single) On(_ context.Context, _ string, do func(*pgxpool.Pool) error) error {
-	return do(s.Pool)
-}
-func (s single) All() []*pgxpool.Pool { return []*pgxpool.Pool{s.Pool} }
-func (s single) Up() []*pgxpool.Pool  { return s.All() }
-
 // database answers an empty one with its tables.
-func database(t testing.TB, c *pgtest.Cluster) single {
+func database(t testing.TB, c *pgtest.Cluster) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), c.Database(t))
 	if err != nil {
@@ -37,7 +26,7 @@ func database(t testing.TB, c *pgtest.Cluster) single {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return single{pool}
+	return pool
 }
 
 func TestAuthority(t *testing.T) {

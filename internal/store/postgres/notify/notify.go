@@ -33,7 +33,7 @@ import (
 // Kind is what changed.
 type Kind byte
 
-// The kinds, with what the name is.
+// The kinds, with what the name is. 'p' is of builds that moved agents between databases.
 const (
 	Inbox     Kind = 'i' // agent: its inbox has new events
 	Held      Kind = 'h' // agent and holder, a blank between: the same while the holder has its lease
@@ -46,7 +46,6 @@ const (
 	Settings  Kind = 's' // agent: a file of it was changed
 	Approvals Kind = 'a' // nothing: a question or an answer
 	Lapse     Kind = 'l' // holder: a lease of it ran out
-	Place     Kind = 'p' // agent: it is in another database
 	Abort     Kind = 'x' // agent, run and token, blanks between: who has that lease shall end the run
 )
 
@@ -70,7 +69,6 @@ const (
 	firstWait = 50 * time.Millisecond
 	lastWait  = 2 * time.Second
 	patience  = 10 * time.Second
-	tries     = 4
 )
 
 // Bus is one registry's connection to the others.
@@ -149,23 +147,6 @@ func (b *Bus) answered(err error) {
 	if b.hurry {
 		b.say()
 	}
-}
-
-// Once tells all registries, for who is none; err is nil when they were told.
-func Once(ctx context.Context, pool *pgxpool.Pool, items ...Item) (err error) {
-	call, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	b := New(Options{Pool: pool})
-	b.Tell(items...)
-	for text := b.payload(); text != "" && err == nil; text = b.payload() {
-		// Connections that a restart of the server has broken are found broken one by one.
-		for range tries {
-			if _, err = pool.Exec(call, "SELECT pg_notify($1, $2)", channel, text); err == nil {
-				break
-			}
-		}
-	}
-	return err
 }
 
 // Run says and hears until ctx ends.

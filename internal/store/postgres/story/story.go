@@ -44,15 +44,9 @@ type Line struct {
 	Text  string
 }
 
-// Shards are the databases: that of an agent, and all (package shard).
-type Shards interface {
-	Of(agent string) *pgxpool.Pool
-	All() []*pgxpool.Pool
-}
-
 // Book keeps the lines. It is safe for concurrent use.
 type Book struct {
-	shards Shards
+	pool   *pgxpool.Pool
 	failed func(error) // told of lines that were lost
 	soon   time.Duration
 
@@ -70,10 +64,10 @@ type said struct {
 	Line
 }
 
-// New makes it over databases, which stay the caller's; failed is told when lines could
+// New makes it over a database, which stays the caller's; failed is told when lines could
 // not be written.
-func New(s Shards, failed func(error)) *Book {
-	return &Book{shards: s, failed: failed, soon: soon, since: map[string]int{}}
+func New(p *pgxpool.Pool, failed func(error)) *Book {
+	return &Book{pool: p, failed: failed, soon: soon, since: map[string]int{}}
 }
 
 // Say keeps lines of an agent, soon. It never waits.
@@ -112,14 +106,8 @@ func (b *Book) Flush() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	byPool := map[*pgxpool.Pool][]said{}
-	for _, s := range all {
-		byPool[b.shards.Of(s.agent)] = append(byPool[b.shards.Of(s.agent)], s)
-	}
-	for pool, part := range byPool {
-		if err := write(ctx, pool, part, old); err != nil {
-			b.failed(fmt.Errorf("write %d lines: %w", len(part), unit.Problem(err)))
-		}
+	if err := b.write(ctx, all, old); err != nil {
+		b.failed(fmt.Errorf("write %d lines: %w", len(all), unit.Problem(err)))
 	}
 }
 
@@ -143,7 +131,7 @@ func (b *Book) count(all []said) []string {
 // newer than all of its own.
 const counted = "SELECT *, sum(cardinality(at)) OVER (ORDER BY id DESC) - cardinality(at) AS newer FROM agent_log WHERE agent_id = $1 ORDER BY id DESC"
 
-func write(ctx context.Context, pool *pgxpool.Pool, all []said, old []string) error {
+func (b *Book) write(ctx context.Context, all []said, old []string) error {
 	agents, pages, seen := make([]string, len(all)), make([]int, len(all)), map[string]int{}
 	at, levels, texts := make([]time.Time, len(all)), make([]string, len(all)), make([]string, len(all))
 	for i, s := range all {
@@ -160,13 +148,13 @@ func write(ctx context.Context, pool *pgxpool.Pool, all []said, old []string) er
 	for _, id := range slices.Compact(old) {
 		q.Queue("DELETE FROM agent_log WHERE agent_id = $1 AND id <= (SELECT id FROM ("+counted+") c WHERE newer >= $2 LIMIT 1)", id, Kept)
 	}
-	return pool.SendBatch(ctx, q).Close()
+	return b.pool.SendBatch(ctx, q).Close()
 }
 
 // Read answers the newest lines of an agent, at most limit, in their order.
 func (b *Book) Read(ctx context.Context, agent string, limit int) ([]Line, error) {
 	// A row has a line at least, so no more than limit rows are looked at.
-	rows, err := b.shards.Of(agent).Query(ctx, `SELECT l.at, l.level, l.text
+	rows, err := b.pool.Query(ctx, `SELECT l.at, l.level, l.text
 		FROM (`+counted+` LIMIT $2) c, unnest(c.at, c.level, c.text) WITH ORDINALITY AS l(at, level, text, n)
 		WHERE c.newer < $2 ORDER BY c.id DESC, l.n DESC LIMIT $2`, agent, limit)
 	if err != nil {

@@ -5,26 +5,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 	"github.com/theclaw/agents/internal/store/postgres/story"
 )
 
 // rows is how many rows hold the lines of an agent.
-func rows(t *testing.T, s *shard.Set, agent string) (n int) {
+func rows(t *testing.T, s *pgxpool.Pool, agent string) (n int) {
 	t.Helper()
-	if err := s.Of(agent).QueryRow(t.Context(), "SELECT count(*) FROM agent_log WHERE agent_id = $1", agent).Scan(&n); err != nil {
+	if err := s.QueryRow(t.Context(), "SELECT count(*) FROM agent_log WHERE agent_id = $1", agent).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-// Lines of many agents in two databases are kept in their order, the newest of each,
+// Lines of many agents are kept in their order, the newest of each,
 // and an agent that is not there costs nobody a line. What is written at once is one row.
 func TestStory(t *testing.T) {
 	c := pgtest.Start(t, "fsync = off")
-	s, err := shard.Open(t.Context(), []string{c.Database(t), c.Database(t)})
+	s, err := pool.Open(t.Context(), c.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +97,7 @@ func TestStory(t *testing.T) {
 // An agent that says a line now and then keeps the newest Kept, too: by lines, not by
 // rows, and of rows of one line, as an older format had them, some.
 func TestTrim(t *testing.T) {
-	s, err := shard.Open(t.Context(), []string{pgtest.Start(t, "fsync = off").Database(t)})
+	s, err := pool.Open(t.Context(), pgtest.Start(t, "fsync = off").Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +105,7 @@ func TestTrim(t *testing.T) {
 	if err := agents.New(s).Create(t.Context(), "a", nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Of("a").Exec(t.Context(), "INSERT INTO agent_log(agent_id, at, level, text) SELECT 'a', ARRAY[now()], '{INFO}', ARRAY['old ' || i] FROM generate_series(1, $1::int) i", story.Kept); err != nil {
+	if _, err := s.Exec(t.Context(), "INSERT INTO agent_log(agent_id, at, level, text) SELECT 'a', ARRAY[now()], '{INFO}', ARRAY['old ' || i] FROM generate_series(1, $1::int) i", story.Kept); err != nil {
 		t.Fatal(err)
 	}
 	b := story.Patient(story.New(s, func(err error) { t.Error(err) }))

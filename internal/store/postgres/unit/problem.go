@@ -61,7 +61,7 @@ func named(code string) error {
 	switch code {
 	case "53100":
 		return store.ErrDiskFull
-	case OnlyReads: // its connections are given up (package shard)
+	case OnlyReads: // its connections are given up (package pool)
 		return store.ErrIO
 	case "57014": // a timeout of the server
 		return store.ErrBusy

@@ -228,7 +228,7 @@ func (t *Tx) Flush(ctx context.Context) error {
 func (p *Pool) Make(ctx context.Context, r store.Ref, tuple string) (made bool, err error) {
 	err = p.on(ctx, r, func(t *Tx) error {
 		tag, err := t.conn.Exec(ctx, `INSERT INTO thread(agent_id, thread_id, uuid, tuple)
-			VALUES(COALESCE((SELECT '' FROM arriving WHERE agent_id = $1), $1), $2, gen_random_uuid()::text, $3)
+			VALUES($1, $2, gen_random_uuid()::text, $3)
 			ON CONFLICT (agent_id, thread_id) DO NOTHING`, t.bind([]any{tuple})...)
 		made = tag.RowsAffected() == 1
 		return err

@@ -282,10 +282,7 @@ func (p *Pool) load(t *Tx, f *store.Fence, s *seen, lock string, lazy bool) {
 	if t.alone != "" {
 		t.reads.Queue("SELECT 1 FROM lease WHERE agent_id = $1 AND resource = $2 FOR UPDATE", t.Agent, t.alone)
 	}
-	where := "thread t WHERE agent_id = $1 AND thread_id = $2"
-	if lock != "" && f == nil {
-		where += " AND NOT EXISTS (SELECT 1 FROM arriving WHERE agent_id = $1)" // a lease of a copy is nobody's anyway
-	}
+	const where = "thread t WHERE agent_id = $1 AND thread_id = $2"
 	t.One("SELECT "+ofThread+", "+who+", "+seal+from+where+lock, args, &s.found, append(t.row(), &t.holder, &s.sealed)...)
 }
 

@@ -23,27 +23,17 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
-// Shards are the databases: that of an agent as far as is known, that where it is, and
-// all (package shard).
-type Shards interface {
-	Of(agent string) *pgxpool.Pool
-	On(ctx context.Context, agent string, do func(*pgxpool.Pool) error) error
-	All() []*pgxpool.Pool
-}
-
 // DB keeps them. It is safe for concurrent use.
-type DB struct{ shards Shards }
+type DB struct{ pool *pgxpool.Pool }
 
 var _ store.Workdirs = (*DB)(nil)
 
-// New makes it over databases, which stay the caller's.
-func New(s Shards) *DB { return &DB{s} }
+// New makes it over a database, which stays the caller's.
+func New(p *pgxpool.Pool) *DB { return &DB{p} }
 
 // Workdir implements store.Workdirs.
 func (d *DB) Workdir(ctx context.Context, agent string) (hash string, manifest []byte, err error) {
-	err = d.shards.On(ctx, agent, func(pool *pgxpool.Pool) error {
-		return pool.QueryRow(ctx, "SELECT hash, manifest FROM workdir WHERE agent_id = $1", agent).Scan(&hash, &manifest)
-	})
+	err = d.pool.QueryRow(ctx, "SELECT hash, manifest FROM workdir WHERE agent_id = $1", agent).Scan(&hash, &manifest)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil, nil
 	}
@@ -52,7 +42,7 @@ func (d *DB) Workdir(ctx context.Context, agent string) (hash string, manifest [
 
 // Pieces implements store.Workdirs.
 func (d *DB) Pieces(ctx context.Context, agent string, hashes []string, found func(hash string, data []byte) error) error {
-	rows, err := d.shards.Of(agent).Query(ctx, "SELECT hash, data FROM workdir_piece WHERE agent_id = $1 AND hash = ANY($2)", agent, hashes)
+	rows, err := d.pool.Query(ctx, "SELECT hash, data FROM workdir_piece WHERE agent_id = $1 AND hash = ANY($2)", agent, hashes)
 	if err != nil {
 		return problem("read pieces", agent, err)
 	}
@@ -72,20 +62,18 @@ func (d *DB) Pieces(ctx context.Context, agent string, hashes []string, found fu
 
 // PutPieces implements store.Workdirs.
 func (d *DB) PutPieces(ctx context.Context, agent string, pieces map[string][]byte) error {
-	return problem("write pieces", agent, d.shards.On(ctx, agent, func(pool *pgxpool.Pool) error {
-		b := &pgx.Batch{}
-		for hash, data := range pieces {
-			b.Queue("INSERT INTO workdir_piece(agent_id, hash, data) VALUES($1, $2, $3) ON CONFLICT DO NOTHING", agent, hash, data)
-		}
-		return pool.SendBatch(ctx, b).Close()
-	}))
+	b := &pgx.Batch{}
+	for hash, data := range pieces {
+		b.Queue("INSERT INTO workdir_piece(agent_id, hash, data) VALUES($1, $2, $3) ON CONFLICT DO NOTHING", agent, hash, data)
+	}
+	return problem("write pieces", agent, d.pool.SendBatch(ctx, b).Close())
 }
 
 // PutWorkdir implements store.Workdirs. The lease's row is locked first, as everywhere:
 // who takes it over waits for the commit, and whoever has lost it is refused.
 func (d *DB) PutWorkdir(ctx context.Context, agent string, f store.Fence, s store.Snapshot) error {
 	s.Pieces = append([]string{}, s.Pieces...) // none is an empty list, not NULL
-	err := pgx.BeginFunc(ctx, d.shards.Of(agent), func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
 		live, base, pieces := false, "", 0
 		b := &pgx.Batch{}
 		b.Queue("SELECT count(*) > 0 FROM ("+unit.Leased+" FOR SHARE) l",

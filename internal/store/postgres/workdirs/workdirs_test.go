@@ -10,7 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 	"github.com/theclaw/agents/internal/store/postgres/workdirs"
 )
 
@@ -18,7 +18,7 @@ import (
 // only one it has seen, and pieces that nobody names are removed.
 func TestWorkdirs(t *testing.T) {
 	c := pgtest.Start(t, "fsync = off")
-	s, err := shard.Open(t.Context(), []string{c.Database(t)})
+	s, err := pool.Open(t.Context(), c.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestWorkdirs(t *testing.T) {
 	}
 	f := store.Fence{Resource: lease.AgentResource("alice"), Token: 7}
 	hold := func(token uint64, left time.Duration) {
-		if _, err := s.Of("alice").Exec(ctx, "UPDATE lease SET token = $2, released = false, expires_at = clock_timestamp() + $3 * interval '1 ms' WHERE agent_id = 'alice' AND resource = $1", f.Resource, int64(token), left.Milliseconds()); err != nil {
+		if _, err := s.Exec(ctx, "UPDATE lease SET token = $2, released = false, expires_at = clock_timestamp() + $3 * interval '1 ms' WHERE agent_id = 'alice' AND resource = $1", f.Resource, int64(token), left.Milliseconds()); err != nil {
 			t.Fatal(err)
 		}
 	}

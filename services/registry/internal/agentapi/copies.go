@@ -53,7 +53,7 @@ func (s *Service) writeShared(ctx context.Context, out io.Writer, what backup.Se
 		return backup.Write(ctx, out, backup.Source{
 			Home: home,
 			Bring: func(ctx context.Context, id string) error {
-				tokens, err := transfer.Lay(ctx, s.Shared.Databases(), home, id, what.Workdir)
+				tokens, err := transfer.Lay(ctx, s.Shared.Engine().Pool(), home, id, what.Workdir)
 				maps.Copy(granted, tokens)
 				return err
 			},
@@ -85,7 +85,7 @@ func (s *Service) restoreShared(ctx context.Context, in io.Reader, what backup.C
 		return nil, fault.New(codes.FailedPrecondition, fault.AgentExists, "agents in a database are not exchanged, for the old ones could not be kept",
 			"back the old one up, remove it with 'agentctl rm', then restore without --replace")
 	}
-	what.Absent = func(ctx context.Context, id string) error { return transfer.Absent(ctx, s.Shared.Databases(), id) }
+	what.Absent = func(ctx context.Context, id string) error { return transfer.Absent(ctx, s.Shared.Engine().Pool(), id) }
 	err = s.within(func(home *agentdir.Home) error {
 		if done, err = backup.Restore(ctx, in, home, what); err != nil {
 			return err
@@ -96,7 +96,7 @@ func (s *Service) restoreShared(ctx context.Context, in io.Reader, what backup.C
 		}
 		s.making.RLock() // nobody is removed of a name that comes
 		defer s.making.RUnlock()
-		left, err := transfer.Put(ctx, s.Shared.Databases(), home, ids)
+		left, err := transfer.Put(ctx, s.Shared.Engine().Pool(), home, ids)
 		for i, r := range done {
 			done[i].Left = left[r.Agent]
 			s.Shared.Agents.Forget(r.Agent)

@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/lag"
 	"github.com/theclaw/agents/internal/store/postgres/leases"
 	"github.com/theclaw/agents/internal/store/postgres/notify"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
 	"github.com/theclaw/agents/internal/store/postgres/story"
 	"github.com/theclaw/agents/internal/store/postgres/workdirs"
 	"github.com/theclaw/agents/internal/thread"
@@ -44,48 +42,37 @@ type Shared struct {
 	Abort func(what string)
 	Able  func(context.Context) error // nil when there is a database that can be worked with
 
-	c   *Core
-	dbs *shard.Set
-	log *slog.Logger
+	c      *Core
+	engine *postgres.Engine
 }
 
-// NewShared makes the core of one of several registries over databases; Run of its
+// NewShared makes the core of one of several registries over a database; Run of its
 // Shared must run. Nothing of the home but sockets, certificates and the audit log is
 // used.
-func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
+func NewShared(ctx context.Context, o Options, dsn string) (*Core, error) {
 	c := &Core{Home: o.Home, Log: o.Logger, Metrics: o.Metrics, agentLogs: o.Log}
-	s := &Shared{c: c, log: o.Logger, Lapsed: func(string) {}, Abort: func(string) {}}
+	s := &Shared{c: c, Lapsed: func(string) {}, Abort: func(string) {}}
 	c.Shared = s
-	e, err := postgres.New(ctx, postgres.Options{DSNs: dsns, OnCommit: c.committed, Absent: func(err error) {
-		o.Logger.Warn("a database does not answer: waiting for it, a minute at most", "error", err)
+	e, err := postgres.New(ctx, postgres.Options{DSN: dsn, OnCommit: c.committed, Absent: func(err error) {
+		o.Logger.Warn("the database does not answer: waiting for it, a minute at most", "error", err)
 	}})
 	if err != nil {
 		return nil, err
 	}
-	s.dbs, s.Able = e.Shards(), e.Shards().Able
-	dbs, holders := e.Shards(), o.Home.HoldersDir()
-	if n := len(dbs.All()); n > 1 { // of a single one the server says that it does not serve
-		dbs.OnDown(func(i int, err error) {
-			if err != nil {
-				o.Logger.Error("a database cannot be reached: the agents in it wait, all others go on", "database", i+1, "of", n, "error", err)
-				return
-			}
-			o.Logger.Info("a database can be reached again", "database", i+1, "of", n)
-		})
-	}
-	dbs.OnMoved(func(id string) { s.Tell(notify.Item{Kind: notify.Place, Name: id}) })
-	kept := agents.New(dbs)
-	s.Leases = leases.New(dbs, func(h string) bool { return lease.HolderDead(holders, h) })
+	s.engine, s.Able = e, e.Able
+	db, holders := e.Pool(), o.Home.HoldersDir()
+	kept := agents.New(db)
+	s.Leases = leases.New(db, func(h string) bool { return lease.HolderDead(holders, h) })
 	s.Agents = rows.New(kept, o.Home, func(id string) { s.Tell(notify.Item{Kind: notify.Settings, Name: id}) })
-	s.Bus = notify.New(notify.Options{Pool: dbs.All()[0], Logger: o.Logger, On: s.told, Lost: s.lost})
-	beside := home.New(dbs)
-	s.Story = story.New(dbs, func(err error) { o.Logger.Warn("agent log not written", "error", err) })
+	s.Bus = notify.New(notify.Options{Pool: db, Logger: o.Logger, On: s.told, Lost: s.lost})
+	beside := home.New(db)
+	s.Story = story.New(db, func(err error) { o.Logger.Warn("agent log not written", "error", err) })
 	o.Metrics.LookForLag(func(ctx context.Context) (l obs.Lags, err error) {
-		l.Inbox, l.Acked, l.Outbound, err = lag.Look(ctx, dbs.Up())
+		l.Inbox, l.Acked, l.Outbound, err = lag.Look(ctx, db)
 		return l, err
 	})
 	c.Store, c.Leases, c.Agents, c.Approvals, c.Quota = e, s.Leases, s.Agents, beside, quota.Shared(beside)
-	c.Workdirs = workdirs.New(dbs)
+	c.Workdirs = workdirs.New(db)
 	c.Dir = directory.NewShared(o.Home, func(id string) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
 		defer cancel()
@@ -94,11 +81,10 @@ func NewShared(ctx context.Context, o Options, dsns []string) (*Core, error) {
 	return c, nil
 }
 
-// Databases are where the agents are.
-func (s *Shared) Databases() *shard.Set { return s.dbs }
+// Engine is where the agents are.
+func (s *Shared) Engine() *postgres.Engine { return s.engine }
 
-// lookPatience bounds the look whether an agent is there, which only words an error, and
-// that where it is.
+// lookPatience bounds the look whether an agent is there, which only words an error.
 const lookPatience = 5 * time.Second
 
 // committed wakes who waits for a thread, here and at the other registries. What came to
@@ -172,24 +158,12 @@ func (s *Shared) told(items []notify.Item) {
 			s.Lapsed(i.Name)
 		case notify.Abort:
 			s.Abort(i.Name)
-		case notify.Place:
-			s.look(func(ctx context.Context) error { _, err := s.dbs.Look(ctx, i.Name); return err })
 		}
-	}
-}
-
-// look looks where agents are. Who cannot learn it now does when it misses one.
-func (s *Shared) look(fn func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
-	defer cancel()
-	if err := fn(ctx); err != nil {
-		s.log.Warn("does not know which agents were moved to another database", "error", err)
 	}
 }
 
 // lost lets everybody look who waits for something.
 func (s *Shared) lost() {
-	s.look(s.dbs.Load)
 	s.Runs.MarkAll()
 	s.Deliveries.MarkAll()
 	s.Agents.Forget("")

@@ -17,26 +17,26 @@ import (
 	"github.com/theclaw/agents/internal/reference"
 )
 
-// databases are the URLs of those that the registry of this home shares with others;
-// none: the agents are in the home.
-func (x *examination) databases() ([]string, error) {
+// database is the URL of the one that the registry of this home shares with others;
+// empty: the agents are in the home.
+func (x *examination) database() (string, error) {
 	given := x.dsns
 	if len(given) == 0 {
 		data, err := os.ReadFile(x.home.DefaultsFile())
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
+			return "", nil
 		}
 		if err != nil {
-			return nil, agentdir.Fault(fmt.Errorf("read settings: %w", err))
+			return "", agentdir.Fault(fmt.Errorf("read settings: %w", err))
 		}
 		s, err := layer.ReadStorage(layer.File{Name: layout.DefaultsName, Data: data})
 		if err != nil { // of an agent in the home the check says what is wrong with it
 			x.env.Note("theclaw.yaml cannot be read, the agents of the home are checked: %s", strings.ReplaceAll(err.Error(), "\n", " "))
-			return nil, nil
+			return "", nil
 		}
 		given = s.DSNs
 	}
-	return reference.Databases(x.env.Getenv, given)
+	return reference.Database(x.env.Getenv, given)
 }
 
 // away is the error of a database that cannot be read. Its text may hold the URL, and

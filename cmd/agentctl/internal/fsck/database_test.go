@@ -19,7 +19,7 @@ import (
 func TestSharedDatabases(t *testing.T) {
 	url := pgtest.Start(t, "fsync = off").Database(t)
 	at := filepath.Join(t.TempDir(), "h")
-	w := world.Start(t, world.Options{Home: at, Registry: registry.Config{DSNs: []string{url}}, Registries: 2})
+	w := world.Start(t, world.Options{Home: at, Registry: registry.Config{DSN: url}, Registries: 2})
 	w.Create(t, "a1", "outbound: []")
 	w.Say(t, "a1", world.Peer("bob"), "say: one")
 	if err := os.WriteFile(filepath.Join(at, "theclaw.yaml"), []byte("storage: {engine: postgres, dsns: ['env:CLAW']}\n"), 0o600); err != nil {

@@ -1,4 +1,4 @@
-package shard
+package pool
 
 import (
 	"context"
@@ -24,11 +24,13 @@ const (
 	again = 250 * time.Millisecond
 )
 
-// patient opens a database, which may not be there yet.
-func patient(ctx context.Context, absent func(error), open func() (*pgxpool.Pool, error)) (*pgxpool.Pool, error) {
+// Await is Open for a caller that may have been started before its database, or while one
+// takes over from another: it tries again for a minute. absent, when set, is notified once
+// of a database that is waited for. Errors also: REGISTRY_UNAVAILABLE.
+func Await(ctx context.Context, url string, absent func(error)) (*pgxpool.Pool, error) {
 	end := time.Now().Add(patience)
-	for told := false; ; told = true {
-		p, err := open()
+	for reported := false; ; reported = true {
+		p, err := Open(ctx, url)
 		if err == nil || absent == nil {
 			return p, err
 		}
@@ -40,7 +42,7 @@ func patient(ctx context.Context, absent func(error), open func() (*pgxpool.Pool
 			return p, fault.Wrap(fault.New(codes.Unavailable, fault.RegistryUnavailable, err.Error(),
 				"see that the database runs and that its URL in storage.dsns is right"), err)
 		}
-		if !told {
+		if !reported {
 			absent(err)
 		}
 		if ended := pause.For(ctx, again); ended != nil {

@@ -1,4 +1,4 @@
-package shard_test
+package pool_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/store/postgres/shard"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 )
 
 // A database that takes connections and answers nothing is able still, whether it is known
@@ -15,15 +15,17 @@ import (
 func TestAble(t *testing.T) {
 	db := pgtest.Start(t, "fsync = off")
 	url := db.Database(t)
-	s, err := shard.Open(t.Context(), []string{url})
+	p, err := pool.Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer p.Close()
+	probe := pool.NewProbe(p)
+	defer probe.Close()
 	able := func(patience time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		return s.Able(ctx)
+		return probe.Able(ctx)
 	}
 	const plenty, little = time.Minute, 100 * time.Millisecond
 	if err := able(plenty); err != nil {

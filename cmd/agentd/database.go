@@ -1,29 +1,25 @@
 package main
 
 import (
-	"slices"
-
 	"github.com/theclaw/agents/internal/reference"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// databases are the URLs that the registry shares with others; none: it is alone.
-func (e *env) databases() ([]string, error) {
+// database is the URL of the one that the registry shares with others; empty: it is alone.
+func (e *env) database() (string, error) {
 	given := e.dsns
 	if len(given) == 0 {
 		s, err := e.homeDir.Storage()
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		given = s.DSNs
 	}
-	urls, err := reference.Databases(e.getenv, given)
-	for _, u := range urls {
-		if !slices.Contains(given, u) {
-			e.redactor.Add(u) // it may hold a password
-		}
+	url, err := reference.Database(e.getenv, given)
+	if url != "" && url != given[0] {
+		e.redactor.Add(url) // it may hold a password
 	}
-	return urls, err
+	return url, err
 }
 
 // safe are the calls of workers that are made again, at another registry if there is
