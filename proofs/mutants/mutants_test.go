@@ -1,124 +1,184 @@
-// Package mutants_test proves the proofs: ten things that hold the promises up are
-// taken out of the source one by one, and each time a test must notice.
+// Package mutants_test proves the tests: what holds the promises up is taken out of the
+// source, one thing after another, and each time a test must notice.
 //
-// A mutant is a change of text, built with `go test -overlay`, so that the tree is
-// never touched. One whose old text is not found fails too, and so does one that is
-// noticed for another reason than the right one: both would prove nothing.
+// A mutant is a change of text, built with `go test -overlay`, so that the tree is never
+// touched. Each of its proofs must fail, and for the reason that the guard is there for:
+// a mutant whose text is not found, that does not build, or that is noticed by other
+// words proves nothing. A mutant of the state machine is in both engines at once, and the
+// contract of the engines must notice it in both.
 package mutants_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/theclaw/agents/proofs/drill"
 )
 
-// A mutant replaces Old, which stands once in File, by New. Each of its Proofs must
-// fail, and for the reason that the guard is there for.
+// A mutant replaces Old, which is in File once, by New. Tests of Contract notice it in
+// both engines.
 type mutant struct {
 	Name, File, Old, New string
-	Proofs               []proof
+	Contract, Proofs     []proof
 }
 
 // A proof is a test, and the words with which it must fail.
 type proof struct{ Package, Test, Says string }
 
+// engines are the packages whose tests run the contract.
+var engines = []string{"internal/store/sqlite", "internal/store/postgres"}
+
 // size makes the proofs that are drills big enough to notice, and no bigger.
 var size = []string{"SEED=5", "SEEDS=2", "MESSAGES=100", "N=40"}
 
-// overlay writes a mutant beside the tree and answers the file that tells go.
+// TestMutants tries all of them, or MUTANTS of them chosen by SEED.
+func TestMutants(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	check(t, err)
+	data, err := os.ReadFile("testdata/mutants.json")
+	check(t, err)
+	var all []mutant
+	check(t, json.Unmarshal(data, &all))
+	seed, chance := drill.Seed(t)
+	chance.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	there := len(all)
+	if os.Getenv("MUTANTS") != "all" {
+		all = all[:min(drill.Size(t, "MUTANTS", 1), there)]
+	}
+	var mu sync.Mutex
+	caught := 0
+	t.Run("of", func(t *testing.T) {
+		for _, m := range all {
+			t.Run(m.Name, func(t *testing.T) {
+				t.Parallel()
+				m.try(t, root)
+				mu.Lock()
+				defer mu.Unlock()
+				if !t.Failed() {
+					caught++
+				}
+			})
+		}
+	})
+	drill.Line("mutants caught=%d/%d of=%d seed=%d", caught, len(all), there, seed)
+}
+
+// try runs the proofs of a mutant, those of one test together.
+func (m mutant) try(t *testing.T, root string) {
+	overlay := m.overlay(t, root)
+	proofs := slices.Clone(m.Proofs)
+	for _, p := range m.Contract {
+		for _, e := range engines {
+			proofs = append(proofs, proof{e, p.Test, p.Says})
+		}
+	}
+	if len(proofs) == 0 {
+		t.Fatal("no proof")
+	}
+	tests := map[[2]string][]proof{}
+	for _, p := range proofs {
+		top, _, _ := strings.Cut(p.Test, "/")
+		key := [2]string{p.Package, top}
+		tests[key] = append(tests[key], p)
+	}
+	for _, group := range tests {
+		outputs := run(t, root, overlay, group)
+		for _, p := range group {
+			if said, ok := p.judge(t, outputs); ok {
+				drill.Line("mutants removed=%s caught_by=%s %s: %s", strings.ReplaceAll(m.Name, " ", "-"), p.Package, p.Test, said)
+			}
+		}
+	}
+}
+
+// overlay writes a mutant next to the tree and answers the file that tells go.
 func (m mutant) overlay(t *testing.T, root string) string {
 	t.Helper()
 	path := filepath.Join(root, m.File)
 	src, err := os.ReadFile(path)
-	if err != nil {
-		t.Errorf("%s: %v", m.Name, err)
-		return ""
-	}
+	check(t, err)
 	if n := strings.Count(string(src), m.Old); n != 1 {
-		t.Errorf("%s: the text to take out stands %d times in %s", m.Name, n, m.File)
-		return ""
+		t.Fatalf("the text to take out is %d times in %s", n, m.File)
 	}
 	dir := t.TempDir()
 	changed, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
 	spec, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range map[string][]byte{changed: []byte(strings.Replace(string(src), m.Old, m.New, 1)), overlay: spec} {
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	check(t, err)
+	check(t, os.WriteFile(changed, []byte(strings.Replace(string(src), m.Old, m.New, 1)), 0o600))
+	check(t, os.WriteFile(overlay, spec, 0o600))
 	return overlay
 }
 
-// catches runs one proof over a mutant and answers the line that gave it away.
-func (p proof) catches(t *testing.T, root, overlay string) (string, bool) {
+// output is what a test printed, and how it ended: pass, fail, or nothing.
+type output struct{ text, end string }
+
+// run runs the tests of a group, which are all below one, and answers what each printed;
+// under "" is what the build and the program printed.
+func run(t *testing.T, root, overlay string, group []proof) map[string]output {
+	t.Helper()
+	var pattern string
+	top, _, _ := strings.Cut(group[0].Test, "/")
+	var below []string
+	for _, p := range group {
+		if _, sub, ok := strings.Cut(p.Test, "/"); ok {
+			below = append(below, regexp.QuoteMeta(sub))
+		}
+	}
+	if pattern = "^" + top + "$"; len(below) > 0 {
+		pattern += "/^(" + strings.Join(below, "|") + ")$"
+	}
+	test := exec.Command("go", "test", "-json", "-vet=off", "-overlay", overlay, "-count=1", "-timeout=2m", "-run", pattern, "./"+group[0].Package)
+	test.Dir, test.Env = root, append(os.Environ(), size...)
+	var stderr bytes.Buffer
+	test.Stderr = &stderr
+	raw, _ := test.Output() // that it fails is what is wanted
+	outputs := map[string]output{"": {text: stderr.String()}}
+	for line := range bytes.Lines(raw) {
+		var e struct{ Action, Test, Output string }
+		if json.Unmarshal(line, &e) != nil {
+			e.Output = string(line)
+		}
+		o := outputs[e.Test]
+		o.text += e.Output
+		if e.Action == "pass" || e.Action == "fail" {
+			o.end = e.Action
+		}
+		outputs[e.Test] = o
+	}
+	return outputs
+}
+
+// judge tells whether a proof failed as it must, and answers its words.
+func (p proof) judge(t *testing.T, outputs map[string]output) (string, bool) {
 	t.Helper()
 	says, err := regexp.Compile(p.Says)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := "^" + strings.ReplaceAll(p.Test, "/", "$/^") + "$"
-	test := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-timeout=2m", "-v", "-run", run, "./"+p.Package)
-	test.Dir, test.Env = root, append(os.Environ(), size...)
-	out, err := test.CombinedOutput()
-	failed := strings.Contains(string(out), "--- FAIL: "+p.Test+" ")
-	said := says.Find(out)
+	check(t, err)
+	out := outputs[p.Test]
+	said := says.FindString(out.text)
 	switch {
-	case err == nil:
+	case out.end == "" || strings.Contains(out.text, "panic: "):
+		t.Errorf("%s of %s did not end:\n%.4000s%.4000s", p.Test, p.Package, outputs[""].text, out.text)
+	case out.end == "pass":
 		t.Errorf("%s of %s passes", p.Test, p.Package)
-	case !failed: // it did not build, or its end was no test's word
-		t.Errorf("%s of %s did not fail by itself:\n%.4000s", p.Test, p.Package, out)
-	case said == nil:
-		t.Errorf("%s of %s failed for another reason than %q:\n%.4000s", p.Test, p.Package, p.Says, out)
+	case said == "":
+		t.Errorf("%s of %s failed for another reason than %q:\n%.4000s", p.Test, p.Package, p.Says, out.text)
 	default:
-		return strings.Join(strings.Fields(string(said)), " "), true
+		return strings.Join(strings.Fields(said), " "), true
 	}
 	return "", false
 }
 
-// TestMutants tries MUTANTS of them, chosen by SEED when that is not all.
-func TestMutants(t *testing.T) {
-	root, err := filepath.Abs("../..")
+func check(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile("testdata/mutants.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []mutant
-	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatal(err)
-	}
-	seed, chance := drill.Seed(t)
-	chance.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	all = all[:min(drill.Size(t, "MUTANTS", 2), len(all))]
-	caught := 0
-	for _, m := range all {
-		overlay := m.overlay(t, root)
-		bad := overlay == ""
-		for _, p := range m.Proofs {
-			if bad {
-				break
-			}
-			said, ok := p.catches(t, root, overlay)
-			if bad = !ok; ok {
-				drill.Line("mutants removed=%s caught_by=%s %s: %s", m.Name, p.Package, p.Test, said)
-			}
-		}
-		if bad || len(m.Proofs) == 0 {
-			t.Errorf("the mutant %s survived", m.Name)
-			continue
-		}
-		caught++
-	}
-	drill.Line("mutants caught=%d/%d seed=%d", caught, len(all), seed)
 }
