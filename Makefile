@@ -172,7 +172,8 @@ ci: ## everything the merge gate runs, in its order
 ##@ Proofs
 
 # Each prints one line of figures and fails on a broken promise. The test program
-# is run by itself, since `go test` is silent about what passes.
+# is run by itself, since `go test` is silent about what passes; grep
+# fails when nothing is left, so a name that matches no test fails.
 define PROVE
 @mkdir -p $(BIN)
 @go test -c -o $(BIN)/$@$(STORE).test ./$(2)
