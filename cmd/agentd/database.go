@@ -1,8 +1,14 @@
 package main
 
 import (
+	"context"
+
 	"github.com/theclaw/agents/internal/reference"
+	"github.com/theclaw/agents/internal/store/postgres"
+	"github.com/theclaw/agents/internal/store/sqlite"
+	"github.com/theclaw/agents/internal/store/transfer"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry"
 )
 
 // database is the URL of the one that the registry shares with others; empty: it is alone.
@@ -20,6 +26,22 @@ func (e *env) database() (string, error) {
 		e.redactor.Add(url) // it may hold a password
 	}
 	return url, err
+}
+
+// openRegistry opens the storage engine, and makes the registry over it: one of several
+// over a database, or the one of the home.
+func (e *env) openRegistry(ctx context.Context, dsn string, cfg registry.Config, d registry.Deps) (*registry.Service, error) {
+	if dsn == "" {
+		return registry.NewStandalone(ctx, sqlite.New(sqlite.Options{Home: d.Home.RegistryDB()}), cfg, d)
+	}
+	engine, err := postgres.New(ctx, postgres.Options{DSN: dsn, Logger: d.Logger, Absent: func(err error) {
+		d.Logger.Warn("the database does not answer: waiting for it, a minute at most", "error", err)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	d.Copies = transfer.Of(engine)
+	return registry.NewCluster(ctx, engine, cfg, d)
 }
 
 // safe are the calls of workers that are made again, at another registry if there is

@@ -54,7 +54,7 @@ func makeRegistry(ctx context.Context, e *env, name string) (component, error) {
 	}
 	log := agentlog.New(e.redactor)
 	log.Delay(50 * time.Millisecond)
-	s, err := registry.New(ctx, registry.Config{BootID: bootID(), DSN: dsn}, registry.Deps{
+	s, err := e.openRegistry(ctx, dsn, registry.Config{BootID: bootID()}, registry.Deps{
 		Home: e.homeDir, Logger: e.log.With("service", "registry"), Metrics: obs.NewRegistryMetrics(e.metrics), Log: log,
 		Trace:    e.traced[name].Tracer,
 		Notifier: func() (string, bool) { return notifier.Home(e.getenv) },

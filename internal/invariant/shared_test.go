@@ -51,7 +51,7 @@ func TestSharedDatabase(t *testing.T) {
 	c := pgtest.Start(t, "fsync = off")
 	c.Template(t, func(url string) {
 		homes = filepath.Join(t.TempDir(), "h")
-		told, bob, _ = live(t, world.Options{Home: homes, Registry: registry.Config{BootID: "boot", DSN: url}, Registries: 2})
+		told, bob, _ = live(t, world.Options{Home: homes, Registry: registry.Config{BootID: "boot"}, DSN: url, Registries: 2})
 	})
 	told.Drained = false // a2 is stopped, and has the answer in its inbox
 	check := func(t *testing.T, url string) ([]invariant.Finding, invariant.Stats) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -32,6 +33,12 @@ func AgentResource(agentID string) string { return "agent/" + agentID }
 // DeliverResource names the right to send for an agent: one resource for all of
 // its outbound consumers.
 func DeliverResource(agentID string) string { return "deliver/" + agentID }
+
+// AgentOf is the agent of a resource.
+func AgentOf(resource string) string {
+	_, id, _ := strings.Cut(resource, "/")
+	return id
+}
 
 // ErrLost says that a token is not, or no longer, the current unexpired one of
 // its resource. It is final for that token: no later answer turns it around.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store/beside"
 )
 
@@ -41,6 +42,34 @@ type Approvals interface {
 	// ErasePeer forgets what is kept of a peer beside threads: questions, and whatever
 	// else of the share lies with them. It may be repeated, and refuses as Erase does.
 	ErasePeer(ctx context.Context, agent string, s beside.Share) error
+}
+
+// Home is what one registry keeps beside the threads of its home.
+type Home interface {
+	lease.Ledger
+	Approvals
+	// Usage answers what was used in a day. SaveUsage replaces rows of one day, and
+	// forgets the days before.
+	Usage(ctx context.Context, day string) ([]Used, error)
+	SaveUsage(ctx context.Context, rows []Used) error
+	// Inboxes answers what the last run knew of inboxes, by agent. SaveInboxes replaces
+	// all of it.
+	Inboxes(ctx context.Context) (map[string]KnownInbox, error)
+	SaveInboxes(ctx context.Context, all []KnownInbox) error
+	// Forget removes what is kept of an agent but the tokens of its leases.
+	Forget(ctx context.Context, agent string) error
+	Close() error
+}
+
+// KnownInbox is what was known of an inbox when its files had Signature.
+type KnownInbox struct {
+	Agent, Signature string
+	// Settings is what the settings' files looked like when the inbox was at Path.
+	Settings, Path string
+	Started        bool
+	Head, Acked    int64
+	Dead           int64
+	LastAt         string // when the newest event came; empty: not known
 }
 
 // Used is what an agent, or with a peer that peer's part of it, used in a day.

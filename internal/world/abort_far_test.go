@@ -14,7 +14,6 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
-	"github.com/theclaw/agents/services/registry"
 )
 
 // S1-16: who cannot reach the runner of a run aborts it all the same: the registry tells
@@ -24,7 +23,7 @@ import (
 func TestAbortFromAfar(t *testing.T) {
 	t.Run("home", func(t *testing.T) { abortFromAfar(t, Options{}) })
 	t.Run("database", func(t *testing.T) {
-		abortFromAfar(t, Options{Registries: 2, Registry: registry.Config{DSN: pgtest.Start(t, "fsync = off").Database(t)}})
+		abortFromAfar(t, Options{Registries: 2, DSN: pgtest.Start(t, "fsync = off").Database(t)})
 	})
 }
 

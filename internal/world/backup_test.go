@@ -107,7 +107,7 @@ func TestBackupUnderLoad(t *testing.T) {
 			var at [2]Options
 			for i, shared := range kinds {
 				if shared {
-					at[i].Registry.DSN, at[i].Registries = c.Database(t), 2
+					at[i].DSN, at[i].Registries = c.Database(t), 2
 				}
 			}
 			backUpUnderLoad(t, at[0], at[1])
@@ -192,7 +192,7 @@ func backUpUnderLoad(t *testing.T, from, to Options) {
 	if left, err := filepath.Glob(filepath.Join(v.Home, "*", "run", "backup-*")); err != nil || len(left) != 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
-	sound(t, v.Home, invariant.Options{DSN: to.Registry.DSN})
+	sound(t, v.Home, invariant.Options{DSN: to.DSN})
 }
 
 // A restore that fails leaves nothing; one that replaces keeps the old agent and

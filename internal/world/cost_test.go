@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/theclaw/agents/internal/world"
-	"github.com/theclaw/agents/services/registry"
 )
 
 // What a message costs is counted, not timed: fsyncs, transactions, calls and
@@ -23,21 +22,21 @@ func TestCostOfAMessage(t *testing.T) {
 		w.Say(t, "a1", source, fmt.Sprint("say: warm ", i))
 	}
 	var before, after runtime.MemStats
-	durable, lazy, ops := w.Registry.Stats()
+	was := w.Engine.Stats()
 	answered := handled(t, calls)
 	runtime.ReadMemStats(&before)
 	for i := range messages {
 		w.Say(t, "a1", source, fmt.Sprint("say: ", i))
 	}
 	runtime.ReadMemStats(&after)
-	d, l, o := w.Registry.Stats()
+	is := w.Engine.Stats()
 	for _, c := range []struct {
 		what      string
 		got, most float64
 	}{
-		{"fsyncs", float64(d - durable), 2.1},
-		{"transactions", float64(d - durable + l - lazy), 5.2},
-		{"operations", float64(o - ops), 5.2},
+		{"fsyncs", float64(is.Durable - was.Durable), 2.1},
+		{"transactions", float64(is.Durable - was.Durable + is.Lazy - was.Lazy), 5.2},
+		{"operations", float64(is.Ops - was.Ops), 5.2},
 		{"calls", handled(t, calls) - answered, 5.5},
 		{"allocations", float64(after.Mallocs - before.Mallocs), 1700},
 		{"bytes allocated", float64(after.TotalAlloc - before.TotalAlloc), 148 << 10},
@@ -72,7 +71,7 @@ func handled(t *testing.T, from *prometheus.Registry) float64 {
 // An agent at rest costs no goroutine, nor does one that was looked at a while ago.
 func TestIdleAgentsHaveNoGoroutines(t *testing.T) {
 	const agents = 100 // one goroutine for each would show as clearly as with a thousand
-	w := world.Start(t, world.Options{TTL: time.Minute, Registry: registry.Config{Idle: 100 * time.Millisecond, MaxOpen: 16}})
+	w := world.Start(t, world.Options{TTL: time.Minute, Idle: 100 * time.Millisecond, MaxOpen: 16})
 	w.Create(t, "first", "")
 	w.Say(t, "first", "external:console:cli:dm:cli:cli", "say: hello")
 	before := runtime.NumGoroutine()

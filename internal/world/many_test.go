@@ -21,7 +21,7 @@ func TestManyAgentsStayFlat(t *testing.T) {
 	c := pgtest.Start(t, "fsync = off", "autovacuum = off")
 	url := c.Database(t)
 	o := world.Options{Runners: 1}
-	o.Registry.DSN = url
+	o.DSN = url
 	w := world.Start(t, o)
 	w.Create(t, "template-agent", "")
 	w.Stop()

@@ -32,6 +32,9 @@ import (
 	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/store/postgres"
+	"github.com/theclaw/agents/internal/store/sqlite"
+	"github.com/theclaw/agents/internal/store/transfer"
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	"github.com/theclaw/agents/services/deliverer"
 	"github.com/theclaw/agents/services/registry"
@@ -44,10 +47,13 @@ type Options struct {
 	Registry registry.Config
 	Runner   runner.Config
 	Deliver  deliverer.Config
-	Runners  int // default 1
-	// Registries is how many serve the database of Registry.DSN; default 1. Runners
-	// are spread over them, and the deliverer is at the last.
+	Runners  int    // default 1
+	DSN      string // of the database that registries share; "": one is alone with Home
+	// Registries is how many serve the database; default 1. Runners are spread over
+	// them, and the deliverer is at the last.
 	Registries int
+	MaxOpen    int               // databases of a home that stay open at rest; default 256
+	Idle       time.Duration     // how long one stays open at rest; default 60 s
 	Env        map[string]string // environment of runners and secrets of deliverers
 	Environ    []string          // environment of the programs that deliverers start
 	Notifier   func() (home string, ok bool)
@@ -64,6 +70,7 @@ type World struct {
 	Client
 	Home      string
 	Registry  *registry.Service
+	Engine    *sqlite.Engine // of a home
 	Runners   []*runner.Service
 	Deliverer delivererv1.DelivererServiceClient
 	At        []Client // what a user calls at each registry; the first is Client
@@ -187,7 +194,7 @@ func (w *World) startRegistry(ctx context.Context, p *place) error {
 	log := agentlog.New(redact.New())
 	w.stops = append(w.stops, func() { _ = log.Close(); _ = h.Close() })
 	trace, server, _ := w.o.Traces("registry")
-	p.registry, err = registry.New(ctx, w.o.Registry, registry.Deps{Home: h, Trace: trace, Logger: w.o.Logger, Metrics: obs.NewRegistryMetrics(nil), Log: log, Notifier: w.o.Notifier})
+	p.registry, err = w.open(ctx, registry.Deps{Home: h, Trace: trace, Logger: w.o.Logger, Metrics: obs.NewRegistryMetrics(nil), Log: log, Notifier: w.o.Notifier})
 	if err != nil {
 		return err
 	}
@@ -199,6 +206,20 @@ func (w *World) startRegistry(ctx context.Context, p *place) error {
 		p.desk = direct.NewDesk()
 	}
 	return w.serve(p, "registry", server, p.registry.Register, registry.Policy(), p.registry.Run)
+}
+
+// open opens the storage engine and makes a registry over it.
+func (w *World) open(ctx context.Context, d registry.Deps) (*registry.Service, error) {
+	if w.o.DSN == "" {
+		w.Engine = sqlite.New(sqlite.Options{Home: d.Home.RegistryDB(), MaxOpen: w.o.MaxOpen, Idle: w.o.Idle})
+		return registry.NewStandalone(ctx, w.Engine, w.o.Registry, d)
+	}
+	e, err := postgres.New(ctx, postgres.Options{DSN: w.o.DSN, Logger: d.Logger})
+	if err != nil {
+		return nil, err
+	}
+	d.Copies = transfer.Of(e)
+	return registry.NewCluster(ctx, e, w.o.Registry, d)
 }
 
 // worker is the connection to a registry and the name in its leases.
@@ -228,7 +249,7 @@ func (w *World) startRunner(p *place, name string) error {
 	c := w.o.Runner
 	c.TTL, c.ProvidersFile = w.o.TTL, filepath.Join(w.Home, "providers.yaml")
 	c.Sandbox = sandbox.Options{Forbidden: []string{p.dir.RunDir()}}
-	if w.o.Registry.DSN != "" {
+	if w.o.DSN != "" {
 		c.Root = filepath.Join(w.Home, "agents")
 	}
 	s, err := runner.New(c, runner.Deps{Registry: conn, Holder: holder, Getenv: w.getenv, Logger: w.o.Logger, Trace: trace})

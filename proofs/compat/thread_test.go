@@ -166,7 +166,7 @@ func TestDeliveredOnce(t *testing.T) {
 // conversations and agents there are. Its memory is measured by `make bench`.
 func TestNothingRunsAtRest(t *testing.T) {
 	o := quick("")
-	o.Registry.Idle, o.Registry.MaxOpen = 50*time.Millisecond, 8
+	o.Idle, o.MaxOpen = 50*time.Millisecond, 8
 	w := world.Start(t, o)
 	sink := world.NewSink(t)
 	files := func() int {

@@ -8,13 +8,13 @@ import (
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/obs/tracing"
+	"github.com/theclaw/agents/services/registry/internal/cluster"
+	"github.com/theclaw/agents/services/registry/internal/standalone"
 )
 
 // Config of a registry; zero values take the defaults.
 type Config struct {
-	Sweep      time.Duration // how often inboxes are looked at; default 30 s
-	MaxOpen    int           // databases open at rest; default 256
-	Idle       time.Duration // how long one stays open at rest; default 60 s
+	Sweep      time.Duration // how often the inboxes of a home are scanned; default 30 s
 	MaxPending int64         // events an inbox takes beyond its ack; default 10,000
 	MaxPerPeer int64         // the same for one source; default 200
 	MinFree    int64         // bytes free on disk below which pushes are refused; default 64 MiB
@@ -25,10 +25,15 @@ type Config struct {
 	// DeliveryWaits are the waits before the second and each later try of a send;
 	// default store.DeliveryWaits (5 s, 60 s).
 	DeliveryWaits []time.Duration
-	// DSN is the URL of the database that this registry shares with others; empty: it is
-	// alone with its home.
-	DSN string
 }
+
+// HomeEngine is the storage of NewStandalone, as package sqlite makes it; ClusterEngine
+// that of NewCluster, as package postgres opens it.
+type (
+	HomeEngine    = standalone.Engine
+	ClusterEngine = cluster.Engine
+	Copies        = cluster.Copies
+)
 
 // Deps are the live things a registry works with.
 type Deps struct {
@@ -41,6 +46,8 @@ type Deps struct {
 	// nil: there is none.
 	Notifier func() (home string, ok bool)
 	Redact   func(string) string // takes secrets out of the audit log; nil: none are known
+	// Copies takes agents out of the database and back, for backups; NewCluster needs it.
+	Copies Copies
 }
 
 func (c Config) withDefaults() Config {
@@ -55,7 +62,6 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	def(&c.Sweep, 30*time.Second)
-	def(&c.Idle, time.Minute)
 	def(&c.ApprovalLife, 5*time.Minute)
 	num(&c.MaxPending, 10_000)
 	num(&c.MaxPerPeer, 200)

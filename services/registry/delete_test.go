@@ -105,7 +105,7 @@ func (w *world) held(resource string) *registryv1.Lease {
 // under it is another agent, and nobody else has lost anything.
 func TestDeleteAgent(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	w := newWorld(t, filepath.Join(t.TempDir(), "h"), registry.Config{}, func(d *registry.Deps) { d.Metrics = obs.NewRegistryMetrics(metrics) })
+	w := newWorld(t, filepath.Join(t.TempDir(), "h"), registry.Config{}, func(d *setup) { d.Metrics = obs.NewRegistryMetrics(metrics) })
 	shared := t.TempDir()
 	w.lived("goner", shared)
 	w.create("a2")

@@ -13,12 +13,18 @@
 // whoever asks for work is told of it without polling. It runs no model, no
 // tool and no channel, and starts no program.
 //
-// One registry serves a home: it holds an OS lock on run/registry.lock for its
-// life. Several may serve one database, each with a home for its own sockets
-// (Config.DSN): then each decision is the database's, see package core. Here are its configuration, its access table, and its start and end;
-// below internal/ there is a room for each gRPC service (agentapi, threadapi,
-// leaseapi, turnapi, deliveryapi,
-// approvalapi), one for what comes from outside (watch), one
-// for programs that others start (outside), one for what all of them share (core),
-// and the nouns.
+// One registry serves a home (NewStandalone): it holds an OS lock on run/registry.lock for
+// its life. Several may serve one database (NewCluster), each with a home for its own
+// sockets; then each decision is the database's. The program opens the storage engine and
+// passes it in.
+//
+//	agentapi  threadapi  leaseapi  turnapi  deliveryapi  approvalapi  workdirapi
+//	    \         |          |        |          |            |          /
+//	     +--- the interfaces that each edge declares for what it needs --+
+//	                 |                                  |
+//	             standalone                          cluster
+//
+// Here are its configuration, its access table, its start and its end. Below internal/
+// there is a package for each gRPC service, one for each of the two implementations of
+// what the services need, and the nouns.
 package registry

@@ -58,7 +58,7 @@ func tasks(t *testing.T, home string) []string {
 // commits as of the external tool's; a filter that does not work stops nobody.
 func TestForeignSubscription(t *testing.T) {
 	told := t.TempDir()
-	w := newWorld(t, filepath.Join(t.TempDir(), "home"), registry.Config{Sweep: 50 * time.Millisecond}, func(d *registry.Deps) {
+	w := newWorld(t, filepath.Join(t.TempDir(), "home"), registry.Config{Sweep: 50 * time.Millisecond}, func(d *setup) {
 		d.Notifier = func() (string, bool) { return told, true }
 	})
 	w.create("plain")
@@ -127,7 +127,7 @@ func TestLocksOfDeadHandlers(t *testing.T) {
 // the next look, however soon it comes, and by the next run when this one ends before.
 func TestForeignMessageToAnInboxAtRest(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
-	w := newWorld(t, home, registry.Config{Idle: 5 * time.Millisecond, Sweep: time.Hour})
+	w := newWorld(t, home, registry.Config{Sweep: time.Hour}, func(s *setup) { s.sqlite.Idle = 5 * time.Millisecond })
 	w.create("a1")
 	inbox := filepath.Join(home, "agents", "a1", "inbox")
 	head := func(w *world) int64 {

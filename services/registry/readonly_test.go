@@ -64,7 +64,7 @@ func TestReadOnlyAgent(t *testing.T) {
 // written again.
 func TestReadOnlyInMidTurn(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "h")
-	w := newWorld(t, home, registry.Config{MaxOpen: 1, Sweep: 20 * time.Millisecond})
+	w := newWorld(t, home, registry.Config{Sweep: 20 * time.Millisecond}, func(s *setup) { s.sqlite.MaxOpen = 1 })
 	w.create("a1")
 	w.create("a2")
 	w.push("a1", "bob", "hello", "")

@@ -225,7 +225,7 @@ func TestVanishedDirectory(t *testing.T) {
 func TestHomeIsLocked(t *testing.T) {
 	home := t.TempDir()
 	w := newWorld(t, home, registry.Config{})
-	_, err := registry.New(context.Background(), registry.Config{}, depsOf(t, home))
+	_, err := depsOf(t, home).open(context.Background(), registry.Config{})
 	if !fault.Is(err, fault.HomeLocked) {
 		t.Fatalf("second registry: %v", err)
 	}

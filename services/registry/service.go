@@ -18,16 +18,23 @@ import (
 	"github.com/theclaw/agents/internal/audit"
 	"github.com/theclaw/agents/internal/backup"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease/authority"
+	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/agentapi"
 	"github.com/theclaw/agents/services/registry/internal/approvalapi"
-	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/cluster"
 	"github.com/theclaw/agents/services/registry/internal/deliveryapi"
 	"github.com/theclaw/agents/services/registry/internal/leaseapi"
-	"github.com/theclaw/agents/services/registry/internal/outside"
+	"github.com/theclaw/agents/services/registry/internal/memory"
+	"github.com/theclaw/agents/services/registry/internal/peer"
+	"github.com/theclaw/agents/services/registry/internal/prune"
+	"github.com/theclaw/agents/services/registry/internal/quota"
+	"github.com/theclaw/agents/services/registry/internal/standalone"
 	"github.com/theclaw/agents/services/registry/internal/threadapi"
 	"github.com/theclaw/agents/services/registry/internal/turnapi"
-	"github.com/theclaw/agents/services/registry/internal/watch"
+	"github.com/theclaw/agents/services/registry/internal/usage"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 	"github.com/theclaw/agents/services/registry/internal/workdirapi"
 )
 
@@ -35,26 +42,105 @@ import (
 type Service struct {
 	lock    *flock.Flock
 	auditor *auditor
-	core    *core.Core
-	watch   *watch.Watch
+	backend backend
 
-	outside    *outside.Outside
 	agents     *agentapi.Service
 	threads    *threadapi.Service
 	leases     *leaseapi.Service
 	turns      *turnapi.Service
 	deliveries *deliveryapi.Service
 	approvals  *approvalapi.Service
-	workdirs   *workdirapi.Service
+	workdirs   registryv1.WorkdirServiceServer
 }
 
-// New takes the home's lock, opens the registry's tables, and learns which
-// agents there are; what their inboxes hold is read in Run, after it serves.
-// With Config.DSN the agents are in a database that others serve too, and the home has
-// the sockets, certificates and the audit log of this registry alone.
+// backend is what has a life of its own: standalone.Registry or cluster.Registry.
+type backend interface {
+	Run(ctx context.Context)
+	Able(ctx context.Context) error
+	Close() error
+}
+
+// parts are what the edges are made of, each as those need it that use it.
+type parts struct {
+	wire.Faults
+	backend   backend
+	engine    store.Engine
+	approvals store.Approvals
+	quota     *quota.Quota
+	workdirs  registryv1.WorkdirServiceServer
+	table     authority.Authority
+	leases    leaseapi.Leases
+	due       leaseapi.Due
+	aborts    leaseapi.Aborts
+	log       agentapi.Log
+	agents    interface {
+		agentapi.Agents
+		threadapi.Agents
+		turnapi.Agents
+		turnapi.Turns
+		turnapi.Replies
+		deliveryapi.Agents
+		prune.Agents
+		peer.Agents
+		agentapi.Backups
+		memory.Agents
+		agentapi.Files
+		Term(f store.Fence) uint64
+	}
+	wakes interface {
+		approvalapi.Wakes
+		threadapi.Wakes
+		turnapi.Wakes
+		leaseapi.Wakes
+		deliveryapi.Wakes
+		peer.Wakes
+	}
+}
+
+// NewStandalone makes the registry that is alone with its home: it takes the home's lock,
+// opens the registry's tables, and learns which agents there are; what their inboxes hold
+// is read in Run, after it serves. It closes the engine, also when it fails.
 // Errors: HOME_LOCKED names the process that has the home.
-func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
+func NewStandalone(ctx context.Context, e HomeEngine, cfg Config, d Deps) (*Service, error) {
 	cfg = cfg.withDefaults()
+	s, err := begin(ctx, d)
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	r, err := standalone.New(ctx, e, standalone.Options{
+		Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, MinFree: cfg.MinFree, Sweep: cfg.Sweep, Notifier: d.Notifier,
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.end())
+	}
+	s.serve(cfg, d, parts{
+		Faults: r.Faults, backend: r, engine: e, approvals: r.Approvals, quota: r.Quota, workdirs: workdirapi.None{},
+		table: r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
+	})
+	return s, nil
+}
+
+// NewCluster makes one of several registries over a database. Its home has the sockets,
+// certificates and the audit log of this registry alone. It closes the engine, also when
+// it fails.
+// Errors: HOME_LOCKED names the process that has the home.
+func NewCluster(ctx context.Context, e ClusterEngine, cfg Config, d Deps) (*Service, error) {
+	cfg = cfg.withDefaults()
+	s, err := begin(ctx, d)
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	r := cluster.New(e, cluster.Options{Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, Copies: d.Copies})
+	s.serve(cfg, d, parts{
+		Faults: r.Faults, backend: r, engine: e, approvals: r.Approvals, quota: r.Quota,
+		workdirs: workdirapi.New(workdirapi.Deps{Faults: r.Faults, Agents: r, Leases: r.Table, Workdirs: r.Workdirs}),
+		table:    r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
+	})
+	return s, nil
+}
+
+// begin takes the home, and opens the audit log.
+func begin(ctx context.Context, d Deps) (*Service, error) {
 	lock, err := takeLock(ctx, d.Home)
 	if err != nil {
 		return nil, err
@@ -66,46 +152,36 @@ func New(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err != nil {
 		return nil, errors.Join(agentdir.Fault(err), lock.Unlock())
 	}
-	o := core.Options{
-		Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, MaxOpen: cfg.MaxOpen, Idle: cfg.Idle, MinFree: cfg.MinFree,
-	}
-	var c *core.Core
-	if cfg.DSN != "" {
-		c, err = core.NewShared(ctx, o, cfg.DSN)
-	} else {
-		c, err = core.New(ctx, o)
-	}
-	if err != nil {
-		return nil, errors.Join(err, log.Close(), lock.Unlock())
-	}
-	c.Trace = d.Trace
-	s := &Service{lock: lock, core: c, auditor: &auditor{log: log, warn: c.Log}}
-	if c.Shared == nil { // nobody writes rows behind our back
-		s.watch, s.outside = watch.New(c, cfg.Sweep), outside.New(c, cfg.Sweep, d.Notifier)
-	}
-	s.serve(cfg)
-	if c.Shared != nil {
-		return s, nil
-	}
-	if err := c.Settle(ctx); err != nil { // an agent that is gone stops nobody
-		c.Log.Error("what is left of a removed agent stays", "error", err)
-	}
-	if _, _, err := c.Dir.Scan(); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return &Service{lock: lock, auditor: &auditor{log: log, warn: d.Logger}}, nil
 }
 
+// end closes the audit log and gives the home back.
+func (s *Service) end() error { return errors.Join(s.auditor.log.Close(), s.lock.Unlock()) }
+
 // serve makes the edges.
-func (s *Service) serve(cfg Config) {
-	c := s.core
-	s.agents = agentapi.New(c, s.watch)
-	s.threads = threadapi.New(c, threadapi.Limits{Pending: cfg.MaxPending, PerPeer: cfg.MaxPerPeer})
-	s.leases = leaseapi.New(c)
-	s.turns = turnapi.New(c, cfg.BootID)
-	s.deliveries = deliveryapi.New(c, cfg.DeliveryWaits)
-	s.workdirs = workdirapi.New(c)
-	s.approvals = approvalapi.New(c, cfg.ApprovalLife, s.makeFor)
+func (s *Service) serve(cfg Config, d Deps, p parts) {
+	s.backend, s.workdirs = p.backend, p.workdirs
+	s.agents = agentapi.New(agentapi.Deps{
+		Faults: p.Faults, Store: p.engine, Agents: p.agents, Files: p.agents, Leases: p.table, Log: p.log, Backups: p.agents,
+		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Log: p.log},
+		Prune: prune.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents},
+	})
+	s.threads = threadapi.New(threadapi.Deps{
+		Faults: p.Faults, Store: p.engine, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Quota: p.quota,
+		Limits: threadapi.Limits{Pending: cfg.MaxPending, PerPeer: cfg.MaxPerPeer}, Metrics: d.Metrics, Trace: d.Trace, Log: d.Logger,
+	})
+	s.leases = leaseapi.New(leaseapi.Deps{
+		Faults: p.Faults, Agents: p.agents, Leases: p.leases, Due: p.due, Aborts: p.aborts, Wakes: p.wakes, Turns: p.engine, AgentLog: p.log, Log: d.Logger,
+	})
+	s.turns = turnapi.New(turnapi.Deps{
+		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, BootID: cfg.BootID,
+		Memory: &memory.Files{Faults: p.Faults, Store: p.engine, Agents: p.agents, Term: p.agents.Term, Log: d.Logger},
+		Usage:  &usage.Journals{Faults: p.Faults, Store: p.engine, Agents: p.agents, Quota: p.quota},
+	})
+	s.deliveries = deliveryapi.New(deliveryapi.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Wakes: p.wakes, Log: p.log, Waits: cfg.DeliveryWaits})
+	s.approvals = approvalapi.New(approvalapi.Deps{
+		Faults: p.Faults, Home: d.Home, Agents: p.agents, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor,
+	})
 }
 
 // lockPatience is how long a start waits for the home's lock. A process that was
@@ -147,43 +223,18 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterIdentityServiceServer(r, identities{})
 }
 
-// Run watches, sweeps, reaps and tells others until ctx ends.
+// Run ends leases, and does what the registry does without a call, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	var g sync.WaitGroup
 	g.Go(func() { s.leases.Run(ctx) })
-	if s.core.Shared != nil {
-		g.Go(func() { s.core.Shared.Run(ctx) })
-	} else {
-		g.Go(func() { s.watch.Run(ctx) })
-		g.Go(func() { s.outside.Run(ctx) })
-	}
+	g.Go(func() { s.backend.Run(ctx) })
 	g.Wait()
 	return nil
 }
 
-// Able answers nil when the registry can do its work: a database of its own answers. One
-// that is alone with its home always can; what is wrong with an agent is that agent's.
-func (s *Service) Able(ctx context.Context) error {
-	if s.core.Shared == nil {
-		return nil
-	}
-	return s.core.Shared.Able(ctx)
-}
+// Able answers nil when the registry can do its work: a database that it shares answers.
+// What is wrong with an agent is that agent's.
+func (s *Service) Able(ctx context.Context) error { return s.backend.Able(ctx) }
 
 // Close closes every database and gives the home back. No call may be under way.
-func (s *Service) Close() error {
-	var watching error
-	if s.watch != nil {
-		watching = s.watch.Close()
-	}
-	return errors.Join(watching, s.core.Close(), s.leases.Close(), s.auditor.log.Close(), s.lock.Unlock())
-}
-
-// Stats answers the store's commit counters: durable ones cost an fsync each.
-func (s *Service) Stats() (durable, lazy, ops int64) {
-	if s.core.Embedded == nil {
-		return 0, 0, 0 // the database counts its own
-	}
-	st := s.core.Embedded.Stats()
-	return st.Durable, st.Lazy, st.Ops
-}
+func (s *Service) Close() error { return errors.Join(s.backend.Close(), s.end()) }

@@ -15,7 +15,10 @@ import (
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
+	"github.com/theclaw/agents/internal/store/postgres"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/store/sqlite"
+	"github.com/theclaw/agents/internal/store/transfer"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
 )
@@ -35,21 +38,38 @@ type world struct {
 	requests   int
 }
 
-func newWorld(t *testing.T, home string, cfg registry.Config, more ...func(*registry.Deps)) *world {
+// setup is what a test may change of a registry.
+type setup struct {
+	registry.Deps
+	dsn    string // of the database that it shares; "": it is alone with its home
+	sqlite sqlite.Options
+}
+
+func (s setup) open(ctx context.Context, cfg registry.Config) (*registry.Service, error) {
+	if s.dsn == "" {
+		s.sqlite.Home = s.Home.RegistryDB()
+		return registry.NewStandalone(ctx, sqlite.New(s.sqlite), cfg, s.Deps)
+	}
+	e, err := postgres.New(ctx, postgres.Options{DSN: s.dsn, Logger: s.Logger})
+	if err != nil {
+		return nil, err
+	}
+	s.Copies = transfer.Of(e)
+	return registry.NewCluster(ctx, e, cfg, s.Deps)
+}
+
+func newWorld(t *testing.T, home string, cfg registry.Config, more ...func(*setup)) *world {
 	t.Helper()
 	h, err := agentdir.OpenHome(home)
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := agentlog.New(nil)
-	deps := registry.Deps{Home: h, Logger: slog.New(slog.DiscardHandler), Metrics: obs.NewRegistryMetrics(nil), Log: log}
+	s := setup{Deps: registry.Deps{Home: h, Logger: slog.New(slog.DiscardHandler), Metrics: obs.NewRegistryMetrics(nil), Log: log}}
 	for _, set := range more {
-		set(&deps)
+		set(&s)
 	}
-	svc, err := registry.New(t.Context(), cfg, deps)
-	if err != nil {
-		t.Fatal(err)
-	}
+	svc := must(t, must2(s.open(t.Context(), cfg)), nil)
 	l := bufconn.Listen(1 << 20)
 	srv, err := serve.New(serve.Options{Listener: l, Insecure: true, Services: []serve.Registrar{svc.Register}, Policy: registry.Policy(), Audit: svc.Auditor(), Grace: -1})
 	if err != nil {
@@ -142,7 +162,8 @@ func pushRequest(agent, peer, text, key string) *registryv1.PushEventsRequest {
 func beside(t *testing.T) (url string, w, other *world) {
 	t.Helper()
 	url = pgtest.Start(t, "fsync = off").Database(t)
-	return url, newWorld(t, t.TempDir(), registry.Config{DSN: url}), newWorld(t, t.TempDir(), registry.Config{DSN: url})
+	over := func(s *setup) { s.dsn = url }
+	return url, newWorld(t, t.TempDir(), registry.Config{}, over), newWorld(t, t.TempDir(), registry.Config{}, over)
 }
 
 // due asks for work like a runner or deliverer named holder, under leases that outlast
@@ -172,11 +193,11 @@ func under(ctx context.Context, l *registryv1.Lease) context.Context {
 	return rpc.WithFence(ctx, l.GetResource(), l.GetToken(), l.GetHolder())
 }
 
-func depsOf(t *testing.T, home string) registry.Deps {
+func depsOf(t *testing.T, home string) setup {
 	h, err := agentdir.OpenHome(home)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Close() })
-	return registry.Deps{Home: h, Logger: slog.New(slog.DiscardHandler), Metrics: obs.NewRegistryMetrics(nil)}
+	return setup{Deps: registry.Deps{Home: h, Logger: slog.New(slog.DiscardHandler), Metrics: obs.NewRegistryMetrics(nil)}}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/store/sqlite"
 	"github.com/theclaw/agents/proofs/standin/pai/chat"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
@@ -60,7 +61,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	log := agentlog.New(redact.New())
-	reg, err := registry.New(t.Context(), registry.Config{}, registry.Deps{
+	reg, err := registry.NewStandalone(t.Context(), sqlite.New(sqlite.Options{Home: home.RegistryDB()}), registry.Config{}, registry.Deps{
 		Home: home, Logger: slog.New(slog.DiscardHandler), Metrics: obs.NewRegistryMetrics(nil), Log: log,
 	})
 	if err != nil {

@@ -3,11 +3,15 @@ package postgres
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/leases"
+	"github.com/theclaw/agents/internal/store/postgres/notify"
 	"github.com/theclaw/agents/internal/store/postgres/pool"
+	"github.com/theclaw/agents/internal/store/postgres/story"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
@@ -20,16 +24,22 @@ type Options struct {
 	Absent func(error)
 	// Live, when set, judges a lease in place of the table lease.
 	Live func(resource string, token uint64) error
-	// OnCommit is told of events that became visible through this engine; it must not
-	// block.
+	// OnCommit is that of store.Hooks, for who attaches none.
 	OnCommit func(store.Commit)
+	// Logger for what goes on without a call; nil: none.
+	Logger *slog.Logger
 }
 
 // Engine is a store.Engine over PostgreSQL.
 type Engine struct {
-	db    *pgxpool.Pool
-	probe *pool.Probe
-	unit  *unit.Pool
+	db       *pgxpool.Pool
+	probe    *pool.Probe
+	unit     *unit.Pool
+	onCommit func(store.Commit)
+	log      *slog.Logger
+	leases   *leases.Table
+	lines    *story.Book
+	notices  *notify.Bus
 }
 
 // New opens the database, and makes its tables where there are none; Close ends it.
@@ -38,7 +48,15 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{db: db, probe: pool.NewProbe(db), unit: unit.New(unit.Options{Pool: db, Live: o.Live, OnCommit: o.OnCommit})}, nil
+	e := &Engine{db: db, probe: pool.NewProbe(db), onCommit: o.OnCommit, log: o.Logger}
+	if e.onCommit == nil {
+		e.onCommit = func(store.Commit) {}
+	}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	e.unit = unit.New(unit.Options{Pool: db, Live: o.Live, OnCommit: func(c store.Commit) { e.onCommit(c) }})
+	return e, nil
 }
 
 // Close ends the connections; operations under way are finished first.

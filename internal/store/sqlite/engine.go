@@ -13,13 +13,16 @@ import (
 	"github.com/theclaw/agents/internal/store/sqlite/cause"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/homedb"
 	"github.com/theclaw/agents/internal/store/sqlite/pool"
-	"github.com/theclaw/agents/internal/store/sqlite/rest"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
+	"github.com/theclaw/agents/internal/thread"
 )
 
-// Options of an engine.
+// Options of an engine. The functions may be attached later (Engine.Attach).
 type Options struct {
+	// Home is the path of registry.db, with what is kept beside threads.
+	Home string
 	// Path answers the directory of a thread; required.
 	Path func(r store.Ref) (string, error)
 	// Live answers nil while a token is the current one of a live lease: the
@@ -32,7 +35,7 @@ type Options struct {
 	OnFault func(store.Ref, error)
 	// OnRest is told what an inbox that was written looks like once it is closed; it
 	// must not block.
-	OnRest func(agent string, l rest.Look)
+	OnRest func(agent string, r store.AtRest)
 	// MaxOpen is the most databases kept open at rest; 0 means 256.
 	MaxOpen int
 	// Idle is how long a database stays open at rest; 0 means 60 s.
@@ -60,6 +63,21 @@ func New(o Options) *Engine {
 	return &Engine{o: o, pool: pool.New(pool.Options{Path: o.Path, OnCommit: o.OnCommit, OnFault: o.OnFault, OnRest: o.OnRest, MaxOpen: o.MaxOpen, Idle: o.Idle, Connect: o.Connect})}
 }
 
+// Attach replaces the functions of the options, before the first call.
+func (e *Engine) Attach(h store.Hooks) {
+	e.o.Path, e.o.Live = h.Path, h.Live
+	e.pool.Attach(h)
+}
+
+// Home opens what is kept beside threads; the caller closes it. The home's lock is held.
+func (e *Engine) Home(ctx context.Context) (store.Home, error) { return homedb.Open(ctx, e.o.Home) }
+
+// MakeInbox makes the inbox of a new agent in its directory.
+func (e *Engine) MakeInbox(dir string) error {
+	_, err := db.Make(filepath.Join(dir, thread.Inbox), schema.Prepare)
+	return err
+}
+
 // Close closes every database; operations under way are finished first.
 func (e *Engine) Close() error { return e.pool.Close() }
 
@@ -67,7 +85,7 @@ func (e *Engine) Close() error { return e.pool.Close() }
 func (e *Engine) Open() int { return e.pool.Open() }
 
 // Stats sums the commit counters of all databases since the start.
-func (e *Engine) Stats() db.Stats { return e.pool.Stats() }
+func (e *Engine) Stats() store.Commits { return e.pool.Stats() }
 
 // IsOpen tells whether a thread's database is open.
 func (e *Engine) IsOpen(r store.Ref) bool { return e.pool.IsOpen(r) }

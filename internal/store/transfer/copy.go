@@ -13,16 +13,23 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/store/transfer/files"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/workdir"
 )
 
+// Copies takes agents out of the database of an engine and into it, for backups.
+type Copies struct{ db *pgxpool.Pool }
+
+// Of makes it.
+func Of(e *postgres.Engine) Copies { return Copies{e.Pool()} }
+
 // Lay makes the directory of an agent of a database in a home where nobody works: a
 // copy of one instant, while the agent works on. tokens are the greatest that were granted
 // for its leases by then. Errors: AGENT_NOT_FOUND, DATABASE_CORRUPT.
-func Lay(ctx context.Context, db *pgxpool.Pool, home *agentdir.Home, agent string, withWorkdir bool) (tokens map[string]uint64, err error) {
+func (c Copies) Lay(ctx context.Context, home *agentdir.Home, agent string, withWorkdir bool) (tokens map[string]uint64, err error) {
 	dir, err := home.Agent(agent)
 	if err != nil {
 		return nil, err
@@ -33,7 +40,7 @@ func Lay(ctx context.Context, db *pgxpool.Pool, home *agentdir.Home, agent strin
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, c.db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		from := &database{tx: tx, agent: agent}
 		if tokens, err = from.granted(ctx); err != nil {
 			return err
@@ -77,9 +84,9 @@ func (d *database) granted(ctx context.Context) (map[string]uint64, error) {
 }
 
 // Absent answers nil when the database has no agent of the name. Errors: AGENT_EXISTS.
-func Absent(ctx context.Context, db *pgxpool.Pool, agent string) error {
+func (c Copies) Absent(ctx context.Context, agent string) error {
 	var there bool
-	if err := db.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM agent WHERE agent_id = $1)", agent).Scan(&there); err != nil || !there {
+	if err := c.db.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM agent WHERE agent_id = $1)", agent).Scan(&there); err != nil || !there {
 		return unit.Problem(err)
 	}
 	return exists(agent)
@@ -93,9 +100,9 @@ func exists(agent string) error {
 // Put brings agents that lie in a home where nobody works into the database, all of them
 // or none; one that is started works as soon as it is there. left says by agent why its
 // working directory was not taken. Errors: AGENT_EXISTS, DATABASE_CORRUPT.
-func Put(ctx context.Context, db *pgxpool.Pool, home *agentdir.Home, agents []string) (left map[string]string, err error) {
+func (c Copies) Put(ctx context.Context, home *agentdir.Home, agents []string) (left map[string]string, err error) {
 	left = map[string]string{}
-	tx, err := db.Begin(ctx)
+	tx, err := c.db.Begin(ctx)
 	if err != nil {
 		return nil, unit.Problem(err)
 	}

@@ -36,12 +36,12 @@ func TestLayAndPut(t *testing.T) {
 	other.home, err = agentdir.OpenHome(filepath.Join(t.TempDir(), "home"))
 	ok(t, err)
 	defer func() { ok(t, other.home.Close()) }()
-	tokens, err := transfer.Lay(ctx, set, other.home, "alice", true)
+	tokens, err := transfer.Of(w.pg).Lay(ctx, other.home, "alice", true)
 	ok(t, err)
 	if tokens[l.Resource] != l.Token {
 		t.Errorf("tokens %v, granted %d", tokens, l.Token)
 	}
-	if _, err := transfer.Lay(ctx, set, other.home, "nobody", true); !fault.Is(err, fault.AgentNotFound) {
+	if _, err := transfer.Of(w.pg).Lay(ctx, other.home, "nobody", true); !fault.Is(err, fault.AgentNotFound) {
 		t.Errorf("nobody: %v", err)
 	}
 	other.lite(t, func(e store.Engine) {
@@ -53,7 +53,7 @@ func TestLayAndPut(t *testing.T) {
 		t.Errorf("after it was laid:\n %s\nwas\n %s", is, was)
 	}
 	put := func() error {
-		_, err := transfer.Put(ctx, set, other.home, []string{"alice"})
+		_, err := transfer.Of(w.pg).Put(ctx, other.home, []string{"alice"})
 		return err
 	}
 	if err := put(); !fault.Is(err, fault.AgentExists) {

@@ -11,7 +11,6 @@ import (
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/world"
-	"github.com/theclaw/agents/services/registry"
 )
 
 // Where registries share a database fsck checks that, by the settings of the home or by
@@ -19,7 +18,7 @@ import (
 func TestSharedDatabases(t *testing.T) {
 	url := pgtest.Start(t, "fsync = off").Database(t)
 	at := filepath.Join(t.TempDir(), "h")
-	w := world.Start(t, world.Options{Home: at, Registry: registry.Config{DSN: url}, Registries: 2})
+	w := world.Start(t, world.Options{Home: at, DSN: url, Registries: 2})
 	w.Create(t, "a1", "outbound: []")
 	w.Say(t, "a1", world.Peer("bob"), "say: one")
 	if err := os.WriteFile(filepath.Join(at, "theclaw.yaml"), []byte("storage: {engine: postgres, dsns: ['env:CLAW']}\n"), 0o600); err != nil {

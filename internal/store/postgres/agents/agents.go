@@ -23,13 +23,6 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
-// Errors; compare with errors.Is. An agent that is not there is store.ErrNotFound, a
-// file with another version than the expected one store.ErrMoved.
-var (
-	ErrExists = errors.New("agent exists")
-	ErrNoFile = errors.New("agent has no such file")
-)
-
 // DB keeps agents. It is safe for concurrent use and keeps nothing in memory.
 type DB struct{ pool *pgxpool.Pool }
 
@@ -38,12 +31,12 @@ func New(p *pgxpool.Pool) *DB { return &DB{p} }
 
 const insertFile = "INSERT INTO agent_file(agent_id, name, content, version) VALUES($1, $2, $3, $4)"
 
-// Create makes an agent with its files. Errors: ErrExists.
+// Create makes an agent with its files. Errors: store.ErrAgentExists.
 func (d *DB) Create(ctx context.Context, id string, files map[string][]byte) error {
 	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error { return create(ctx, tx, id, files) })
 	switch {
-	case errors.Is(err, ErrExists):
-		return fmt.Errorf("make agent %s: %w", id, ErrExists)
+	case errors.Is(err, store.ErrAgentExists):
+		return fmt.Errorf("make agent %s: %w", id, store.ErrAgentExists)
 	case err != nil:
 		return fmt.Errorf("make agent %s: %w", id, unit.Problem(err))
 	}
@@ -53,7 +46,7 @@ func (d *DB) Create(ctx context.Context, id string, files map[string][]byte) err
 func create(ctx context.Context, tx pgx.Tx, id string, files map[string][]byte) error {
 	tag, err := tx.Exec(ctx, "INSERT INTO agent(agent_id) VALUES($1) ON CONFLICT DO NOTHING", id)
 	if err == nil && tag.RowsAffected() == 0 {
-		err = ErrExists
+		err = store.ErrAgentExists
 	}
 	if err != nil {
 		return err
@@ -108,12 +101,12 @@ func (d *DB) has(ctx context.Context, id string) error {
 	return err
 }
 
-// Read answers a file and its version. Errors: ErrNoFile, store.ErrNotFound.
+// Read answers a file and its version. Errors: store.ErrNoFile, store.ErrNotFound.
 func (d *DB) Read(ctx context.Context, id, name string) (data []byte, version string, err error) {
 	err = d.pool.QueryRow(ctx, "SELECT content, version FROM agent_file WHERE agent_id = $1 AND name = $2", id, name).Scan(&data, &version)
 	if errors.Is(err, pgx.ErrNoRows) {
 		if err = d.has(ctx, id); err == nil {
-			err = ErrNoFile
+			err = store.ErrNoFile
 		}
 	}
 	return data, version, wrap("read "+name, id, err)

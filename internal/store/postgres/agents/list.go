@@ -5,23 +5,17 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/theclaw/agents/internal/store"
 )
 
-// Entry is an agent in a list.
-type Entry struct {
-	ID      string
-	Started bool
-	Config  []byte // config.yaml
-	Version string // of it
-}
-
 // List answers the agents after an id, at most limit, in order.
-func (d *DB) List(ctx context.Context, after string, limit int) ([]Entry, error) {
+func (d *DB) List(ctx context.Context, after string, limit int) ([]store.AgentRow, error) {
 	rows, err := d.pool.Query(ctx, page, after, limit)
 	if err != nil {
 		return nil, wrap("list agents", "", err)
 	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[store.AgentRow])
 	return all, wrap("list agents", "", err)
 }
 

@@ -196,7 +196,7 @@ func TestEraseLines(t *testing.T) {
 		{"of nobody"},
 	} {
 		for i, text := range list {
-			b.Say("a", story.Line{At: at.Add(time.Duration(i) * time.Second), Level: fmt.Sprint("L", i), Text: text})
+			b.Say("a", store.LogLine{At: at.Add(time.Duration(i) * time.Second), Level: fmt.Sprint("L", i), Text: text})
 		}
 		b.Flush()
 	}
@@ -205,8 +205,8 @@ func TestEraseLines(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := b.Read(ctx, "a", 10)
-		want := []story.Line{{At: at.Add(time.Second), Level: "L1", Text: "inbox event 2 \x00\x01\xff"}, {At: at.Add(3 * time.Second), Level: "L3", Text: "of nobody, {\"x\"}"}, {At: at, Level: "L0", Text: "of nobody"}}
-		if err != nil || !slices.EqualFunc(got, want, func(a, b story.Line) bool { return a.At.Equal(b.At) && a.Level == b.Level && a.Text == b.Text }) {
+		want := []store.LogLine{{At: at.Add(time.Second), Level: "L1", Text: "inbox event 2 \x00\x01\xff"}, {At: at.Add(3 * time.Second), Level: "L3", Text: "of nobody, {\"x\"}"}, {At: at, Level: "L0", Text: "of nobody"}}
+		if err != nil || !slices.EqualFunc(got, want, func(a, b store.LogLine) bool { return a.At.Equal(b.At) && a.Level == b.Level && a.Text == b.Text }) {
 			t.Errorf("left %q, %v", got, err)
 		}
 		var rows int

@@ -10,58 +10,27 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
-
-// Ask is what a worker wants: agents with work, under leases of its own.
-type Ask struct {
-	Deliver         bool // replies to send; else messages to work on
-	Holder, Address string
-	// RequestID names the question over its repeats: what it was granted is answered
-	// again, as long as it lives.
-	RequestID string
-	TTL       time.Duration
-	MaxNew    int // new leases at most
-	// All is to look at all agents; else at Mine, whose leases the worker has, and at
-	// Free, which it may have or get.
-	All        bool
-	Mine, Free []string
-}
-
-// Found is an agent with work that the worker has the lease of.
-type Found struct {
-	Lease   lease.Record
-	Agent   string
-	Head    int64    // of the inbox
-	Threads []string // with replies to send
-	Fresh   bool     // granted by this question, or by the same before
-	Since   time.Time
-
-	granted bool
-}
 
 // maxFound is the most agents of one answer.
 const maxFound = 256
 
 // Find answers what there is to do for a worker: of agents whose lease it has, what it
 // was not told of, and new leases up to MaxNew. Waiting is how many more it could have.
-func (t *Table) Find(ctx context.Context, a Ask) (found []Found, waiting int, err error) {
+func (t *Table) Find(ctx context.Context, a store.DueQuery) (found []store.DueAgent, waiting int, err error) {
 	if a.TTL == 0 {
 		a.TTL = lease.DefaultTTL
 	}
 	if !a.All && len(a.Mine)+len(a.Free) == 0 {
 		return nil, 0, nil
 	}
-	if found, waiting, err = t.find(ctx, a); err != nil {
+	found, granted, waiting, err := t.find(ctx, a)
+	if err != nil {
 		return nil, 0, fmt.Errorf("find work: %w", unit.Problem(err))
 	}
-	room := a.MaxNew
-	for _, f := range found {
-		if f.granted {
-			room--
-		}
-	}
-	if room > 0 {
+	if a.MaxNew > granted {
 		waiting = 0 // who came meanwhile is found the next time
 	}
 	return found, waiting, nil
@@ -71,12 +40,12 @@ func (t *Table) Find(ctx context.Context, a Ask) (found []Found, waiting int, er
 // token that a crash of the server took back would be given once more. So it is not in one
 // transaction with what the holder is told, which waits for no disk. It comes first: what was
 // granted and not answered is found again by the name of the question, what was told is not.
-func (t *Table) find(ctx context.Context, a Ask) (found []Found, waiting int, err error) {
+func (t *Table) find(ctx context.Context, a store.DueQuery) (found []store.DueAgent, granted, waiting int, err error) {
 	own, fresh, more := ownRun, newRun, moreRun
 	if a.Deliver {
 		own, fresh, more = ownDeliver, newDeliver, moreDeliver
 	}
-	got := &answers{request: a.RequestID, at: map[string]int{}}
+	got := &answers{request: a.RequestID, at: map[string]int{}, granted: map[string]bool{}}
 	form, grant, told := everything, []any{a.Holder, a.Address, a.RequestID, a.TTL.Milliseconds(), min(a.MaxNew, maxFound)}, []any{a.Holder, a.RequestID}
 	if !a.All {
 		form, grant = some, append(grant, a.Free)
@@ -90,7 +59,7 @@ func (t *Table) find(ctx context.Context, a Ask) (found []Found, waiting int, er
 	}
 	if b.Len() > 0 {
 		if err := t.pool.SendBatch(ctx, b).Close(); err != nil {
-			return nil, 0, err
+			return nil, 0, 0, err
 		}
 	}
 	if !a.All {
@@ -101,7 +70,7 @@ func (t *Table) find(ctx context.Context, a Ask) (found []Found, waiting int, er
 			}
 		}
 		if len(mine) == 0 {
-			return got.found, 0, nil
+			return got.found, len(got.granted), 0, nil
 		}
 		told = append(told, mine)
 	}
@@ -109,30 +78,34 @@ func (t *Table) find(ctx context.Context, a Ask) (found []Found, waiting int, er
 	if err == nil {
 		err = got.take(false)(rows)
 	}
-	return got.found, waiting, err
+	return got.found, len(got.granted), waiting, err
 }
 
 // answers puts together what the statements found.
 type answers struct {
 	request string
-	found   []Found
-	at      map[string]int // index in found, by agent
+	found   []store.DueAgent
+	granted map[string]bool // agents of which the lease was granted by this very question
+	at      map[string]int  // index in found, by agent
 }
 
 func (s *answers) take(granted bool) func(pgx.Rows) error {
 	return each(func(rows pgx.Rows) error {
 		var r term
-		var f Found
+		var f store.DueAgent
 		var thread *string
 		if err := rows.Scan(r.into(&f.Agent, &f.Head, &thread, &f.Since)...); err != nil {
 			return err
 		}
 		i, there := s.at[f.Agent]
-		if there && s.found[i].granted && !granted {
+		if there && s.granted[f.Agent] && !granted {
 			return nil // by this very question, and told then
 		}
 		if !there {
-			f.Lease, f.granted = r.record(), granted
+			f.Lease = r.record()
+			if granted {
+				s.granted[f.Agent] = true
+			}
 			f.Fresh = granted || f.Lease.RequestID == s.request+"/"+f.Agent
 			i, s.at[f.Agent] = len(s.found), len(s.found)
 			s.found = append(s.found, f)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/leases"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 )
@@ -42,7 +43,7 @@ func push(t testing.TB, db *pgxpool.Pool, agent string) {
 	exec(t, db, "INSERT INTO due(agent_id) VALUES($1) ON CONFLICT DO NOTHING", agent)
 }
 
-func find(t testing.TB, l *leases.Table, a leases.Ask) (names []string, found []leases.Found, waiting int) {
+func find(t testing.TB, l *leases.Table, a store.DueQuery) (names []string, found []store.DueAgent, waiting int) {
 	t.Helper()
 	found, waiting, err := l.Find(t.Context(), a)
 	if err != nil {
@@ -63,8 +64,8 @@ func TestFindRun(t *testing.T) {
 	for _, a := range []string{"a000002", "a000000", "a000001"} {
 		push(t, db, a)
 	}
-	ask := func(holder, request string, n int, only ...string) leases.Ask {
-		return leases.Ask{Holder: holder, Address: "at-" + holder, RequestID: request, TTL: time.Minute, MaxNew: n, All: len(only) == 0, Free: only}
+	ask := func(holder, request string, n int, only ...string) store.DueQuery {
+		return store.DueQuery{Holder: holder, Address: "at-" + holder, RequestID: request, TTL: time.Minute, MaxNew: n, All: len(only) == 0, Free: only}
 	}
 	names, found, waiting := find(t, l, ask("h1", "q1", 2))
 	if !slices.Equal(names, []string{"a000002", "a000000"}) || waiting != 1 || !found[0].Fresh || found[0].Lease.Token != 1 || found[0].Head != 1 || found[0].Lease.Holder != "h1" {
@@ -105,7 +106,7 @@ func TestFindDeliver(t *testing.T) {
 	db := database(t, pgtest.Start(t, "fsync = off"))
 	makeAgents(t, db, 3)
 	l := leases.New(db, nil)
-	ask := leases.Ask{Deliver: true, Holder: "d1", RequestID: "q1", TTL: time.Minute, MaxNew: 1, All: true}
+	ask := store.DueQuery{Deliver: true, Holder: "d1", RequestID: "q1", TTL: time.Minute, MaxNew: 1, All: true}
 	reply := func(agent, thread string) {
 		exec(t, db, "INSERT INTO outbox(agent_id, thread_id, thread, head) VALUES($1, 'inbox', $2, 1) ON CONFLICT (agent_id, thread_id, thread) DO UPDATE SET head = outbox.head + 1", agent, thread)
 	}
@@ -145,7 +146,7 @@ func TestFindRace(t *testing.T) {
 		g.Go(func() {
 			name := fmt.Sprint("h", h)
 			for i := 0; ; i++ {
-				found, _, err := l.Find(t.Context(), leases.Ask{Holder: name, RequestID: fmt.Sprint(i), TTL: time.Minute, MaxNew: 7, All: true})
+				found, _, err := l.Find(t.Context(), store.DueQuery{Holder: name, RequestID: fmt.Sprint(i), TTL: time.Minute, MaxNew: 7, All: true})
 				if err != nil {
 					t.Error(err)
 					return
@@ -187,7 +188,7 @@ func TestFindStaysFlat(t *testing.T) {
 	exec(t, db, "ANALYZE")
 	l := leases.New(db, nil)
 	begun := time.Now()
-	names, _, _ := find(t, l, leases.Ask{Holder: "h", RequestID: "q", TTL: time.Minute, MaxNew: 20, All: true})
+	names, _, _ := find(t, l, store.DueQuery{Holder: "h", RequestID: "q", TTL: time.Minute, MaxNew: 20, All: true})
 	t.Logf("%d of 50 due of 20,000 granted in %v", len(names), time.Since(begun))
 	if len(names) != 20 {
 		t.Errorf("found %d", len(names))
@@ -227,7 +228,7 @@ func TestGrantsOutliveTheServer(t *testing.T) {
 	makeAgents(t, db, 4)
 	l := leases.New(db, nil)
 	exec(t, db, "INSERT INTO outbox(agent_id, thread_id, thread, head) SELECT agent_id, 'inbox', 'main', 1 FROM agent")
-	for i, a := range []leases.Ask{
+	for i, a := range []store.DueQuery{
 		{All: true},
 		{Free: []string{"a000001"}},
 		{All: true, Deliver: true},

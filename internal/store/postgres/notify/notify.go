@@ -28,34 +28,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/pause"
-)
-
-// Kind is what changed.
-type Kind byte
-
-// The kinds, with what the name is. 'p' is of builds that moved agents between databases.
-const (
-	Inbox     Kind = 'i' // agent: its inbox has new events
-	Held      Kind = 'h' // agent and holder, a blank between: the same while the holder has its lease
-	Heard     Kind = 'H' // agent and holder: the same, and the holder was told already, as it looks
-	Read      Kind = 'r' // agent: the same, and its holder reads it already
-	Thread    Kind = 't' // agent/thread: the same of another thread
-	Work      Kind = 'w' // agent: it may be free, or shall work
-	Replies   Kind = 'o' // agent: it has replies to send
-	Fate      Kind = 'f' // agent: an event or a delivery came to its end
-	Settings  Kind = 's' // agent: a file of it was changed
-	Approvals Kind = 'a' // nothing: a question or an answer
-	Lapse     Kind = 'l' // holder: a lease of it ran out
-	Abort     Kind = 'x' // agent, run and token, blanks between: who has that lease shall end the run
+	"github.com/theclaw/agents/internal/store"
 )
 
 // mayWait tells of a kind that nobody's work begins with.
-func (k Kind) mayWait() bool { return k == Thread || k == Fate || k == Heard || k == Read }
-
-// Item is one thing that changed.
-type Item struct {
-	Kind Kind
-	Name string
+func mayWait(k store.NoticeKind) bool {
+	return k == store.NoticeThread || k == store.NoticeFate || k == store.NoticeHeard || k == store.NoticeRead
 }
 
 const (
@@ -76,14 +54,14 @@ type Bus struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
 	id   string
-	on   func([]Item) // of others
+	on   func([]store.Notice) // of others
 	lost func()
 
 	mu       sync.Mutex
 	line     *line  // nil: there is none
 	underWay string // what is said, until it is answered
-	pending  map[Item]struct{}
-	order    []Item
+	pending  map[store.Notice]struct{}
+	order    []store.Notice
 	hurry    bool // something is pending that may not wait
 	ahead    bool // a look at what may wait
 }
@@ -92,24 +70,24 @@ type Bus struct {
 type Options struct {
 	Pool   *pgxpool.Pool // the caller's
 	Logger *slog.Logger
-	On     func([]Item) // what others told
-	Lost   func()       // something may have been told meanwhile
+	On     func([]store.Notice) // what others told
+	Lost   func()               // something may have been told meanwhile
 }
 
 // New makes a bus; Run must run for it to carry anything.
 func New(o Options) *Bus {
-	return &Bus{pool: o.Pool, log: o.Logger, id: rand.Text(), on: o.On, lost: o.Lost, pending: map[Item]struct{}{}}
+	return &Bus{pool: o.Pool, log: o.Logger, id: rand.Text(), on: o.On, lost: o.Lost, pending: map[store.Notice]struct{}{}}
 }
 
 // Tell tells the others, soon. It waits for nobody.
-func (b *Bus) Tell(items ...Item) {
+func (b *Bus) Tell(items ...store.Notice) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, i := range items {
 		if _, there := b.pending[i]; !there && len(b.order) < maxPending && !strings.ContainsAny(i.Name, "\n\x00") {
 			b.pending[i] = struct{}{}
 			b.order = append(b.order, i)
-			b.hurry = b.hurry || !i.Kind.mayWait()
+			b.hurry = b.hurry || !mayWait(i.Kind)
 		}
 	}
 	switch {
@@ -228,15 +206,15 @@ func (b *Bus) payload() string {
 }
 
 // parse reads a payload; our own has nothing to tell.
-func (b *Bus) parse(text string) []Item {
+func (b *Bus) parse(text string) []store.Notice {
 	lines := strings.Split(text, "\n")
 	if lines[0] == b.id {
 		return nil
 	}
-	out := make([]Item, 0, len(lines)-1)
+	out := make([]store.Notice, 0, len(lines)-1)
 	for _, l := range lines[1:] {
 		if l != "" {
-			out = append(out, Item{Kind(l[0]), l[1:]})
+			out = append(out, store.Notice{Kind: store.NoticeKind(l[0]), Name: l[1:]})
 		}
 	}
 	return out

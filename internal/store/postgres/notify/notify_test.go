@@ -9,18 +9,19 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/notify"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 )
 
 type ear struct {
 	mu    sync.Mutex
-	heard map[notify.Item]int
+	heard map[store.Notice]int
 	news  chan struct{}
 	ready chan struct{}
 }
 
-func (e *ear) on(items []notify.Item) {
+func (e *ear) on(items []store.Notice) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, i := range items {
@@ -55,7 +56,7 @@ func bus(t *testing.T, url string) (*notify.Bus, *ear) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &ear{heard: map[notify.Item]int{}, news: make(chan struct{}, 1), ready: make(chan struct{}, 100)}
+	e := &ear{heard: map[store.Notice]int{}, news: make(chan struct{}, 1), ready: make(chan struct{}, 100)}
 	b := notify.New(notify.Options{Pool: pool, Logger: slog.New(slog.DiscardHandler), On: e.on, Lost: func() { e.ready <- struct{}{} }})
 	var g sync.WaitGroup
 	g.Go(func() { b.Run(t.Context()) })
@@ -74,7 +75,7 @@ func TestBus(t *testing.T) {
 	_, other := bus(t, url)
 	const n = 3000
 	for i := range n {
-		item := notify.Item{Kind: notify.Thread, Name: fmt.Sprintf("agent-%d/threads/peers/main-%d", i, i)}
+		item := store.Notice{Kind: store.NoticeThread, Name: fmt.Sprintf("agent-%d/threads/peers/main-%d", i, i)}
 		a.Tell(item, item)
 	}
 	other.await(t, n)
@@ -82,7 +83,7 @@ func TestBus(t *testing.T) {
 	c.Up(t)
 	<-own.ready
 	<-other.ready
-	a.Tell(notify.Item{Kind: notify.Approvals})
+	a.Tell(store.Notice{Kind: store.NoticeApprovals})
 	other.await(t, n+1)
 	own.mu.Lock()
 	defer own.mu.Unlock()
@@ -105,7 +106,7 @@ func TestBrokenLine(t *testing.T) {
 	const breaks, each = 3, 500
 	for i := range breaks {
 		for j := range each {
-			a.Tell(notify.Item{Kind: notify.Work, Name: fmt.Sprintf("it's-%d-%d", i, j)})
+			a.Tell(store.Notice{Kind: store.NoticeWork, Name: fmt.Sprintf("it's-%d-%d", i, j)})
 		}
 		for cut := false; !cut; { // the one that told
 			if err := pool.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE query LIKE 'NOTIFY%'").Scan(&cut); err != nil {
@@ -118,7 +119,7 @@ func TestBrokenLine(t *testing.T) {
 	if !func() bool {
 		other.mu.Lock()
 		defer other.mu.Unlock()
-		return other.heard[notify.Item{Kind: notify.Work, Name: "it's-0-0"}] > 0
+		return other.heard[store.Notice{Kind: store.NoticeWork, Name: "it's-0-0"}] > 0
 	}() {
 		t.Error("a name was changed on its way")
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
@@ -36,13 +37,6 @@ const (
 	// patience bounds one write.
 	patience = 10 * time.Second
 )
-
-// Line is what is said of an agent.
-type Line struct {
-	At    time.Time
-	Level string
-	Text  string
-}
 
 // Book keeps the lines. It is safe for concurrent use.
 type Book struct {
@@ -61,7 +55,7 @@ type Book struct {
 
 type said struct {
 	agent string
-	Line
+	store.LogLine
 }
 
 // New makes it over a database, which stays the caller's; failed is told when lines could
@@ -71,7 +65,7 @@ func New(p *pgxpool.Pool, failed func(error)) *Book {
 }
 
 // Say keeps lines of an agent, soon. It never waits.
-func (b *Book) Say(agent string, lines ...Line) {
+func (b *Book) Say(agent string, lines ...store.LogLine) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range lines {
@@ -152,7 +146,7 @@ func (b *Book) write(ctx context.Context, all []said, old []string) error {
 }
 
 // Read answers the newest lines of an agent, at most limit, in their order.
-func (b *Book) Read(ctx context.Context, agent string, limit int) ([]Line, error) {
+func (b *Book) Read(ctx context.Context, agent string, limit int) ([]store.LogLine, error) {
 	// A row has a line at least, so no more than limit rows are looked at.
 	rows, err := b.pool.Query(ctx, `SELECT l.at, l.level, l.text
 		FROM (`+counted+` LIMIT $2) c, unnest(c.at, c.level, c.text) WITH ORDINALITY AS l(at, level, text, n)
@@ -160,7 +154,7 @@ func (b *Book) Read(ctx context.Context, agent string, limit int) ([]Line, error
 	if err != nil {
 		return nil, fmt.Errorf("read log of agent: %w", unit.Problem(err))
 	}
-	out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Line])
+	out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[store.LogLine])
 	if err != nil {
 		return nil, fmt.Errorf("read log of agent: %w", unit.Problem(err))
 	}

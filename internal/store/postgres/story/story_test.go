@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/postgres/pool"
@@ -40,7 +41,7 @@ func TestStory(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	for i := range 9 {
 		for _, id := range []string{"alice", "nobody", "bob", "carol"} {
-			b.Say(id, story.Line{At: now.Add(time.Duration(i) * time.Second), Level: fmt.Sprint("L", i), Text: fmt.Sprint(id, " \x00 ", i)})
+			b.Say(id, store.LogLine{At: now.Add(time.Duration(i) * time.Second), Level: fmt.Sprint("L", i), Text: fmt.Sprint(id, " \x00 ", i)})
 		}
 		if i%5 == 4 {
 			b.Flush()
@@ -68,7 +69,7 @@ func TestStory(t *testing.T) {
 		t.Errorf("nobody: %v, %v", got, err)
 	}
 	for i := range story.Kept * 3 / 2 {
-		b.Say("alice", story.Line{At: now, Level: "INFO", Text: fmt.Sprint(i)})
+		b.Say("alice", store.LogLine{At: now, Level: "INFO", Text: fmt.Sprint(i)})
 		if i%1500 == 1499 {
 			b.Flush()
 		}
@@ -110,7 +111,7 @@ func TestTrim(t *testing.T) {
 	}
 	b := story.Patient(story.New(s, func(err error) { t.Error(err) }))
 	for i := range story.Kept / 10 {
-		b.Say("a", story.Line{At: time.Now(), Level: "INFO", Text: fmt.Sprint(i)})
+		b.Say("a", store.LogLine{At: time.Now(), Level: "INFO", Text: fmt.Sprint(i)})
 		if i%100 == 99 {
 			b.Flush()
 		}

@@ -48,11 +48,11 @@ func TestGroupCommit(t *testing.T) {
 	for _, err := range wait() {
 		must(t, err)
 	}
-	if s := d.Stats(); s != (Stats{Durable: 1, Ops: 100}) {
+	if s := d.Stats(); s != (store.Commits{Durable: 1, Ops: 100}) {
 		t.Errorf("100 waiting operations: %+v, want one commit", s)
 	}
 	must(t, d.Do(t.Context(), false, insert("x")))
-	if s := d.Stats(); s != (Stats{Durable: 1, Lazy: 1, Ops: 101}) {
+	if s := d.Stats(); s != (store.Commits{Durable: 1, Lazy: 1, Ops: 101}) {
 		t.Errorf("one more, lazy: %+v", s)
 	}
 	for i, e := range told {

@@ -35,14 +35,6 @@ type Options struct {
 	Guest bool
 }
 
-// Stats counts commits since open.
-type Stats struct{ Durable, Lazy, Ops int64 }
-
-// Plus is the sum of two.
-func (s Stats) Plus(o Stats) Stats {
-	return Stats{s.Durable + o.Durable, s.Lazy + o.Lazy, s.Ops + o.Ops}
-}
-
 // DB is one open events.db.
 type DB struct {
 	dir, name string // the directory, and events.db in it
@@ -179,8 +171,10 @@ func (d *DB) Broken() error {
 	return nil
 }
 
-// Stats answers the commit counters.
-func (d *DB) Stats() Stats { return Stats{d.durable.Load(), d.lazy.Load(), d.ops.Load()} }
+// Stats answers the commit counters since open.
+func (d *DB) Stats() store.Commits {
+	return store.Commits{Durable: d.durable.Load(), Lazy: d.lazy.Load(), Ops: d.ops.Load()}
+}
 
 // Do runs fn in a transaction; durable commits are on disk before it returns.
 // An error of fn undoes fn alone. The caller's context bounds the wait for its

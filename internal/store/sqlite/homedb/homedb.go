@@ -24,6 +24,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store"
 )
 
 // format is the version of these tables, kept as user_version: one of a newer build
@@ -51,7 +52,7 @@ type DB struct {
 	db *sql.DB
 }
 
-var _ lease.Ledger = (*DB)(nil)
+var _ store.Home = (*DB)(nil)
 
 // Open opens or makes the database at path, mode 0600.
 func Open(ctx context.Context, path string) (*DB, error) {
@@ -151,27 +152,16 @@ func (d *DB) Save(ctx context.Context, r lease.Record) error {
 	return nil
 }
 
-// Inbox is what was known of an inbox when its files had Signature.
-type Inbox struct {
-	Agent, Signature string
-	// Settings is what the settings' files looked like when the inbox was at Path.
-	Settings, Path string
-	Started        bool
-	Head, Acked    int64
-	Dead           int64
-	LastAt         string // when the newest event came; empty: not known
-}
-
 // Inboxes answers what is known, by agent.
-func (d *DB) Inboxes(ctx context.Context) (map[string]Inbox, error) {
+func (d *DB) Inboxes(ctx context.Context) (map[string]store.KnownInbox, error) {
 	rows, err := d.db.QueryContext(ctx, "SELECT agent, settings, path, signature, started, head, acked, dead, last_at FROM inbox")
 	if err != nil {
 		return nil, fmt.Errorf("load inboxes: %w", err)
 	}
 	defer func() { _ = rows.Close() }()
-	out := map[string]Inbox{}
+	out := map[string]store.KnownInbox{}
 	for rows.Next() {
-		var i Inbox
+		var i store.KnownInbox
 		if err := rows.Scan(&i.Agent, &i.Settings, &i.Path, &i.Signature, &i.Started, &i.Head, &i.Acked, &i.Dead, &i.LastAt); err != nil {
 			return nil, fmt.Errorf("load inboxes: %w", err)
 		}
@@ -201,7 +191,7 @@ func (d *DB) Forget(ctx context.Context, agent string) error {
 }
 
 // SaveInboxes replaces all rows.
-func (d *DB) SaveInboxes(ctx context.Context, put []Inbox) error {
+func (d *DB) SaveInboxes(ctx context.Context, put []store.KnownInbox) error {
 	tx, err := d.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("save inboxes: %w", err)

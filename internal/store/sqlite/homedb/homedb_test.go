@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
 )
 
@@ -63,8 +64,8 @@ func TestLeases(t *testing.T) {
 
 func TestInboxes(t *testing.T) {
 	d := open(t, filepath.Join(t.TempDir(), "registry.db"))
-	first := []homedb.Inbox{{Agent: "a", Signature: "s", Started: true, Head: 3, Acked: 2, Dead: 1}, {Agent: "b"}}
-	for _, put := range [][]homedb.Inbox{first, first[:1], nil} {
+	first := []store.KnownInbox{{Agent: "a", Signature: "s", Started: true, Head: 3, Acked: 2, Dead: 1}, {Agent: "b"}}
+	for _, put := range [][]store.KnownInbox{first, first[:1], nil} {
 		if err := d.SaveInboxes(t.Context(), put); err != nil {
 			t.Fatal(err)
 		}

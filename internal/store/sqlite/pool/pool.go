@@ -24,7 +24,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
-	"github.com/theclaw/agents/internal/store/sqlite/rest"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -39,7 +38,7 @@ type Options struct {
 	OnFault func(store.Ref, error)
 	// OnRest is told what an inbox that was written looks like once it is closed, if
 	// that can be told; see package rest. It must not block.
-	OnRest  func(agent string, l rest.Look)
+	OnRest  func(agent string, r store.AtRest)
 	MaxOpen int           // databases kept open at rest
 	Idle    time.Duration // how long one stays open at rest
 	// Connect is that of db.Options.
@@ -55,7 +54,7 @@ type Pool struct {
 	leaving map[store.Ref]*handle // taken out, not closed yet; the newest of each
 	left    map[*handle]struct{}  // all that were taken out and are not closed yet
 	closed  bool
-	stats   db.Stats // of databases closed since
+	stats   store.Commits // of databases closed since
 
 	stop chan struct{}
 	full chan struct{}  // too many are open: the janitor need not wait for its tick
@@ -84,6 +83,13 @@ func New(o Options) *Pool {
 	p := empty(o)
 	p.wg.Go(p.janitor)
 	return p
+}
+
+// Attach replaces what is asked and reported, before the first call.
+func (p *Pool) Attach(h store.Hooks) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.o.Path, p.o.OnCommit, p.o.OnFault, p.o.OnRest = h.Path, h.OnCommit, h.OnFault, h.OnRest
 }
 
 func empty(o Options) *Pool {
@@ -161,7 +167,7 @@ func (p *Pool) IsOpen(r store.Ref) bool {
 
 // Stats sums the commit counters of all databases since the start. It never
 // falls: a database that is just being closed counts too.
-func (p *Pool) Stats() db.Stats {
+func (p *Pool) Stats() store.Commits {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sum := p.stats

@@ -89,7 +89,7 @@ func (p *Pool) rest(h *handle) error {
 	}
 	err := h.db.Close()
 	if known && err == nil && look.Holds() {
-		p.o.OnRest(h.ref.Agent, look)
+		p.o.OnRest(h.ref.Agent, look.AtRest)
 	}
 	return err
 }

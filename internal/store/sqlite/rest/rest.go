@@ -24,10 +24,7 @@ import (
 
 // Look is what a database holds and looks like.
 type Look struct {
-	Head    int64
-	LastAt  string // when the newest event came; empty when there is none
-	Written time.Time
-	Size    int64
+	store.AtRest
 
 	path string
 	ino  uint64

@@ -3,42 +3,121 @@
 //
 // It promises that the desired state is stored before it is answered, and that no
 // event is claimed after the answer to a stop. It starts no work itself: what is
-// due is on the core's lists.
+// due is on the lists of work.
 package agentapi
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
+	"io"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/texts"
+	"github.com/theclaw/agents/internal/backup"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/directory"
-	"github.com/theclaw/agents/services/registry/internal/watch"
+	"github.com/theclaw/agents/services/registry/internal/peer"
+	"github.com/theclaw/agents/services/registry/internal/prune"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
+
+// Agents answers what is known of agents, makes them and removes them.
+type Agents interface {
+	Get(id string) (*directory.Agent, error)
+	// Agent answers one whose inbox has been read, Find one that is there, broken or not.
+	Agent(ctx context.Context, id string) (*directory.Agent, error)
+	Find(ctx context.Context, id string) (*directory.Agent, error)
+	// List answers a page in order; next is where the next page begins, "" at the end.
+	List(ctx context.Context, after string, limit int) (page []*directory.Agent, next string, err error)
+	State(ctx context.Context, a *directory.Agent) (store.InboxState, error)
+	// Missing tells whether there is no such agent.
+	Missing(id string) bool
+	Create(ctx context.Context, id string, spec agentdir.Spec) (*directory.Agent, error)
+	// Remove takes away an agent whose leases the caller has, and all that is kept of it.
+	Remove(ctx context.Context, id string) error
+	// Idle answers a *lease.HeldError while a program outside works on an agent.
+	Idle(ctx context.Context, id string) error
+	Places
+	Due
+}
+
+// Places answers the directories of agents and threads; "" where there are none.
+type Places interface {
+	Place(id string) string
+	Path(r store.Ref) (string, error)
+}
+
+// Due is told who may have work.
+type Due interface {
+	MarkDue(a *directory.Agent)
+	DropDue(id string)
+}
+
+// Files are the files of agents. Errors: AGENT_NOT_FOUND, those of agentdir.
+type Files interface {
+	// Settings answers the settings that are in force.
+	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
+	// Read answers a file and its version; the cause is fs.ErrNotExist when it is
+	// missing. Write and Set are those of agentdir.Dir.
+	Read(ctx context.Context, id, name string) (data []byte, version string, err error)
+	Write(ctx context.Context, id, name string, data []byte, expect string) (version string, err error)
+	Set(ctx context.Context, id, key, value string) (version string, err error)
+}
+
+// Backups writes backups and makes agents of them, which work when they are there.
+type Backups interface {
+	Backup(ctx context.Context, w io.Writer, what backup.Selection) error
+	Restore(ctx context.Context, r io.Reader, what backup.Choice) ([]backup.Restored, error)
+}
+
+// Leases judges who may act now; see lease/authority.
+type Leases interface {
+	Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Record, error)
+	Release(ctx context.Context, resource string, token uint64) error
+	Get(ctx context.Context, resource string) (lease.Record, bool, error)
+	RequestYield(ctx context.Context, resource string) (bool, error)
+}
+
+// Store keeps whether an agent shall work.
+type Store interface {
+	SetStarted(ctx context.Context, agent string, started bool, handler string) (changed bool, err error)
+}
+
+// Log is what is said of an agent, for people.
+type Log interface {
+	wire.Log
+	// Tail answers the newest lines, at most limit, in their order.
+	Tail(ctx context.Context, id string, limit int) ([]string, error)
+}
+
+// Deps of the edge.
+type Deps struct {
+	wire.Faults
+	Store   Store
+	Agents  Agents
+	Files   Files
+	Leases  Leases
+	Log     Log
+	Backups Backups
+	Peers   peer.Deps
+	Prune   prune.Deps
+}
 
 // Service is the edge. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedAgentServiceServer
-	*core.Core
-	watch *watch.Watch
-	// making keeps a name that is being removed from getting a new agent.
-	making sync.RWMutex
+	Deps
 }
 
-// New makes the edge; w is told of agents that come and go here, nil where they are not
-// directories.
-func New(c *core.Core, w *watch.Watch) *Service { return &Service{Core: c, watch: w} }
+// New makes the edge.
+func New(d Deps) *Service { return &Service{Deps: d} }
 
 // CreateAgent makes an agent directory.
 func (s *Service) CreateAgent(ctx context.Context, req *registryv1.CreateAgentRequest) (*registryv1.CreateAgentResponse, error) {
@@ -46,7 +125,7 @@ func (s *Service) CreateAgent(ctx context.Context, req *registryv1.CreateAgentRe
 	if req.GetKind() == registryv1.AgentKind_AGENT_KIND_SYSTEM {
 		kind = "system"
 	}
-	a, err := s.create(ctx, req.GetAgentId(), agentdir.Spec{Kind: kind, Provider: req.GetProvider(), Model: req.GetModel()})
+	a, err := s.Agents.Create(ctx, req.GetAgentId(), agentdir.Spec{Kind: kind, Provider: req.GetProvider(), Model: req.GetModel()})
 	if err != nil {
 		return nil, err
 	}
@@ -55,44 +134,24 @@ func (s *Service) CreateAgent(ctx context.Context, req *registryv1.CreateAgentRe
 
 // Make makes an agent for another one, and answers its directory, if it has one.
 func (s *Service) Make(ctx context.Context, id string, spec agentdir.Spec) (string, error) {
-	a, err := s.create(ctx, id, spec)
-	if err != nil || s.Shared != nil {
+	a, err := s.Agents.Create(ctx, id, spec)
+	if err != nil {
 		return "", err
 	}
-	dir, err := s.Home.Agent(a.ID)
-	return dir.Path, err
-}
-
-func (s *Service) create(ctx context.Context, id string, spec agentdir.Spec) (*directory.Agent, error) {
-	s.making.RLock()
-	defer s.making.RUnlock()
-	if s.watch != nil {
-		defer s.watch.Making(id)()
-	}
-	if err := s.Agents.Create(ctx, id, spec); err != nil {
-		return nil, s.Fault(id, thread.Inbox, err)
-	}
-	a, err := s.Dir.Get(id)
-	if err == nil && s.watch != nil {
-		s.watch.Add(a)
-	}
-	return a, err
+	return s.Agents.Place(a.ID), nil
 }
 
 // describe answers what is known of an agent; a problem is part of the answer.
 func (s *Service) describe(ctx context.Context, a *directory.Agent) *registryv1.Agent {
 	k := a.Known()
-	out := &registryv1.Agent{AgentId: a.ID, Started: k.Started, Health: registryv1.AgentHealth_AGENT_HEALTH_OK, Problem: k.Problem}
+	out := &registryv1.Agent{AgentId: a.ID, Dir: s.Agents.Place(a.ID), Started: k.Started, Health: registryv1.AgentHealth_AGENT_HEALTH_OK, Problem: k.Problem}
 	switch {
 	case k.Degraded:
 		out.Health = registryv1.AgentHealth_AGENT_HEALTH_DEGRADED
 	case k.Problem != "":
 		out.Health = registryv1.AgentHealth_AGENT_HEALTH_FAILED
 	}
-	if dir, err := s.Home.Agent(a.ID); err == nil && s.Shared == nil {
-		out.Dir = dir.Path
-	}
-	set, err := s.Agents.Settings(ctx, a)
+	set, err := s.Files.Settings(ctx, a)
 	if err != nil {
 		out.Health, out.Problem = registryv1.AgentHealth_AGENT_HEALTH_FAILED, fault.From(err).What
 		return out
@@ -118,68 +177,38 @@ func modelText(set *agentdir.Agent) string {
 
 // GetAgent answers one agent.
 func (s *Service) GetAgent(ctx context.Context, req *registryv1.GetAgentRequest) (*registryv1.GetAgentResponse, error) {
-	a, err := s.Dir.Get(req.GetAgentId())
+	a, err := s.Agents.Find(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Present(a.ID); err != nil {
-		return nil, err
-	}
-	if _, err := s.Agent(ctx, a.ID); err != nil && s.Shared != nil {
-		return nil, err
-	} // a broken directory is described with its problem
 	return &registryv1.GetAgentResponse{Agent: s.describe(ctx, a)}, nil
 }
 
 // ListAgents answers every agent, broken ones too.
 func (s *Service) ListAgents(ctx context.Context, req *registryv1.ListAgentsRequest) (*registryv1.ListAgentsResponse, error) {
-	if s.Shared != nil {
-		return s.listShared(ctx, req)
-	}
-	if req.GetPageToken() == "" {
-		if err := s.watch.Rescan(); err != nil {
-			return nil, err
-		}
-	}
-	ids, next := wire.Page(s.Dir.IDs(), req.GetPageToken(), int(req.GetPageSize()), 1000)
-	out := &registryv1.ListAgentsResponse{NextPageToken: next}
-	for _, id := range ids {
-		if a, err := s.Dir.Get(id); err == nil {
-			out.Agents = append(out.Agents, s.describe(ctx, a))
-		}
-	}
-	return out, nil
-}
-
-// listShared lists the agents of a database, a page in one look.
-func (s *Service) listShared(ctx context.Context, req *registryv1.ListAgentsRequest) (*registryv1.ListAgentsResponse, error) {
-	size := min(wire.Limit(req.GetPageSize(), 1000), 1000)
-	page, err := s.Shared.List(ctx, req.GetPageToken(), size)
+	page, next, err := s.Agents.List(ctx, req.GetPageToken(), min(wire.Limit(req.GetPageSize(), 1000), 1000))
 	if err != nil {
 		return nil, err
 	}
-	out := &registryv1.ListAgentsResponse{}
+	out := &registryv1.ListAgentsResponse{NextPageToken: next}
 	for _, a := range page {
 		out.Agents = append(out.Agents, s.describe(ctx, a))
-	}
-	if len(page) == size {
-		out.NextPageToken = page[size-1].ID
 	}
 	return out, nil
 }
 
 // StartAgent stores the desired state and makes queued events due.
 func (s *Service) StartAgent(ctx context.Context, req *registryv1.StartAgentRequest) (*registryv1.StartAgentResponse, error) {
-	a, err := s.Agent(ctx, req.GetAgentId())
+	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Agents.Settings(ctx, a); err != nil { // an agent that cannot run is not started
+	if _, err := s.Files.Settings(ctx, a); err != nil { // an agent that cannot run is not started
 		return nil, err
 	}
 	a.Life.Lock()
 	a.Wrote()
-	changed, err := s.Store.SetStarted(ctx, a.ID, true, core.Handler(a.ID))
+	changed, err := s.Store.SetStarted(ctx, a.ID, true, directory.Handler(a.ID))
 	if err == nil {
 		a.SetStarted(true)
 	}
@@ -188,15 +217,15 @@ func (s *Service) StartAgent(ctx context.Context, req *registryv1.StartAgentRequ
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	if changed {
-		s.LogAgent(a.ID, "agent started")
+		wire.LogAgent(s.Log, a.ID, "agent started")
 	}
-	s.MarkDue(a)
+	s.Agents.MarkDue(a)
 	return &registryv1.StartAgentResponse{Already: !changed}, nil
 }
 
 // StopAgent stores the desired state; after its answer nothing is claimed.
 func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentRequest) (*registryv1.StopAgentResponse, error) {
-	a, err := s.Agent(ctx, req.GetAgentId())
+	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -210,27 +239,22 @@ func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentReques
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	if s.Shared == nil {
-		s.DueRuns.Drop(a.ID)
-	}
+	s.Agents.DropDue(a.ID)
 	if changed {
-		s.LogAgent(a.ID, "agent stopped")
+		wire.LogAgent(s.Log, a.ID, "agent stopped")
 	}
 	return &registryv1.StopAgentResponse{Already: !changed}, nil
 }
 
 // GetAgentStatus answers state and progress.
 func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentStatusRequest) (*registryv1.GetAgentStatusResponse, error) {
-	a, err := s.Dir.Get(req.GetAgentId())
+	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Present(a.ID); err != nil {
-		return nil, err
-	}
-	st, err := s.State(ctx, a)
+	st, err := s.Agents.State(ctx, a)
 	if errors.Is(err, store.ErrReadOnly) {
-		core.Trouble(a, s.Fault(a.ID, thread.Inbox, err))
+		a.Trouble(s.Fault(a.ID, thread.Inbox, err))
 	}
 	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrReadOnly) { // that is its state
 		return &registryv1.GetAgentStatusResponse{Agent: s.describe(ctx, a)}, nil
@@ -238,11 +262,9 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	path := ""
-	if s.Shared == nil {
-		if path, err = s.Dir.Path(store.Inbox(a.ID)); err != nil {
-			return nil, s.Fault(a.ID, thread.Inbox, err)
-		}
+	path, err := s.Agents.Path(store.Inbox(a.ID))
+	if err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	out := &registryv1.GetAgentStatusResponse{
 		Agent: s.describe(ctx, a), InboxPath: path, OutboundPending: int64(a.Known().Outbound), Dead: st.Dead,
@@ -263,7 +285,7 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 func (s *Service) BootstrapAgents(ctx context.Context, req *registryv1.BootstrapAgentsRequest) (*registryv1.BootstrapAgentsResponse, error) {
 	out := &registryv1.BootstrapAgentsResponse{}
 	for _, p := range texts.SystemAgents() {
-		_, err := s.create(ctx, p.ID, agentdir.Spec{Kind: p.Kind, Provider: req.GetProvider(), Model: req.GetModel()})
+		_, err := s.Agents.Create(ctx, p.ID, agentdir.Spec{Kind: p.Kind, Provider: req.GetProvider(), Model: req.GetModel()})
 		switch {
 		case err == nil:
 			out.Created = append(out.Created, p.ID)

@@ -2,15 +2,14 @@ package agentapi
 
 import (
 	"bufio"
-	"context"
 	"io"
-	"math"
 
 	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/internal/backup"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // maxChunk is the size of a piece of a backup in bytes.
@@ -21,27 +20,11 @@ func (s *Service) BackupAgents(req *registryv1.BackupAgentsRequest, out grpc.Ser
 	w := bufio.NewWriterSize(sending(func(b []byte) error {
 		return out.Send(&registryv1.BackupAgentsResponse{Chunk: b})
 	}), maxChunk)
-	what := backup.Selection{Agents: req.GetAgentIds(), Workdir: req.GetWorkdir()}
-	var err error
-	if s.Shared != nil {
-		err = s.writeShared(out.Context(), w, what)
-	} else {
-		err = backup.Write(out.Context(), w, backup.Source{Home: s.Home, Tokens: s.tokens}, what)
-	}
+	err := s.Backups.Backup(out.Context(), w, backup.Selection{Agents: req.GetAgentIds(), Workdir: req.GetWorkdir()})
 	if err == nil {
 		err = w.Flush()
 	}
 	return s.Fault("", thread.Inbox, err)
-}
-
-// tokens are the greatest tokens granted.
-func (s *Service) tokens(ctx context.Context) (map[string]uint64, error) {
-	out := map[string]uint64{}
-	live, err := s.Leases.List(ctx, "", math.MaxInt)
-	for _, r := range live {
-		out[r.Resource] = r.Token
-	}
-	return out, err
 }
 
 // sending makes a writer of a stream; a message may be kept by the transport.
@@ -62,34 +45,14 @@ func (s *Service) RestoreAgents(in grpc.ClientStreamingServer[registryv1.Restore
 	if err != nil {
 		return err
 	}
-	ctx := in.Context()
 	tar := &receiving{in: in, rest: first.GetChunk()}
-	what := backup.Choice{Agents: first.GetAgentIds(), As: first.GetNewAgentId(), Replace: first.GetReplace()}
-	var done []backup.Restored
-	if s.Shared != nil {
-		done, err = s.restoreShared(ctx, tar, what)
-	} else {
-		done, err = backup.Restore(ctx, tar, s.Home, what)
-	}
+	done, err := s.Backups.Restore(in.Context(), tar, backup.Choice{Agents: first.GetAgentIds(), As: first.GetNewAgentId(), Replace: first.GetReplace()})
 	if err != nil {
 		return s.Fault("", thread.Inbox, err)
 	}
 	out := &registryv1.RestoreAgentsResponse{}
 	for _, r := range done {
-		if r.Kept != "" {
-			s.Forget(r.Agent)
-			s.watch.Drop(s.Home.AgentDir(r.Agent))
-		}
-		if a, err := s.Dir.Get(r.Agent); err == nil {
-			if s.watch != nil {
-				s.watch.Add(a)
-			}
-			_, _ = s.Agent(ctx, r.Agent) // makes its work due; a problem is in its status
-			if s.Shared != nil {
-				s.MarkDue(a)
-			}
-		}
-		s.LogAgent(r.Agent, "agent restored from a backup")
+		wire.LogAgent(s.Log, r.Agent, "agent restored from a backup")
 		out.Agents = append(out.Agents, &registryv1.RestoredAgent{
 			AgentId: r.Agent, Threads: r.Threads, Events: r.Events, LastInboxId: r.LastInboxID, Aborted: r.Aborted, Kept: r.Kept, WorkdirLeft: r.Left,
 		})

@@ -15,7 +15,6 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/directory"
-	"github.com/theclaw/agents/services/registry/internal/runfile"
 )
 
 // again is how long a removal that waits for a holder waits between two looks.
@@ -25,13 +24,10 @@ const again = 250 * time.Millisecond
 // nobody works on the agent, and nobody can begin.
 func (s *Service) DeleteAgent(ctx context.Context, req *registryv1.DeleteAgentRequest) (*registryv1.DeleteAgentResponse, error) {
 	id := req.GetAgentId()
-	a, err := s.Dir.Get(id)
+	a, err := s.Agents.Find(ctx, id) // one that is damaged may go too
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Agent(ctx, id); fault.Is(err, fault.AgentNotFound) || err != nil && s.Shared != nil {
-		return nil, err
-	} // one that is damaged may go too
 	started := a.Started()
 	if started && !req.GetForce() {
 		return nil, fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+id+"' is started", "stop it first: agentctl stop "+id)
@@ -50,10 +46,7 @@ func (s *Service) DeleteAgent(ctx context.Context, req *registryv1.DeleteAgentRe
 	if err != nil {
 		return nil, s.Fault(id, thread.Inbox, err)
 	}
-	// Nobody makes an agent of the name between the two steps.
-	s.making.Lock()
-	defer s.making.Unlock()
-	if err := s.Remove(ctx, id); err != nil {
+	if err := s.Agents.Remove(ctx, id); err != nil {
 		return nil, s.Fault(id, thread.Inbox, err)
 	}
 	return &registryv1.DeleteAgentResponse{Stopped: started}, nil
@@ -62,17 +55,9 @@ func (s *Service) DeleteAgent(ctx context.Context, req *registryv1.DeleteAgentRe
 // holdAll takes the leases of an agent, and sees that no program outside works on it.
 // With patience it waits for their holders as long as the caller does.
 func (s *Service) holdAll(ctx context.Context, a *directory.Agent, patience bool) (held []lease.Record, err error) {
-	if dir, err := s.Home.Agent(a.ID); err == nil && s.Shared == nil {
-		var foreign runfile.Files
-		err := s.waiting(ctx, patience, func() error {
-			if _, live, err := s.Leases.Get(ctx, lease.AgentResource(a.ID)); err != nil || live {
-				return err // the file is ours
-			}
-			return errors.Join(foreign.Take(a.ID, dir.RunLock()), foreign.Close())
-		})
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
+	err = s.waiting(ctx, patience, func() error { return s.Agents.Idle(ctx, a.ID) })
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
 	}
 	for _, res := range []string{lease.AgentResource(a.ID), lease.DeliverResource(a.ID)} {
 		req := lease.AcquireRequest{Resource: res, Holder: "removal/" + rand.Text(), RequestID: rand.Text(), Floor: a.Fence(res)}

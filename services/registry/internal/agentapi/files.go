@@ -6,18 +6,17 @@ import (
 	"errors"
 	"io/fs"
 
-	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // ReadAgentFile answers a file of the allow-list.
 func (s *Service) ReadAgentFile(ctx context.Context, req *registryv1.ReadAgentFileRequest) (*registryv1.ReadAgentFileResponse, error) {
-	if _, err := s.Dir.Get(req.GetAgentId()); err != nil {
+	if _, err := s.Agents.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
-	data, version, err := s.Agents.Read(ctx, req.GetAgentId(), req.GetName())
-	if errors.Is(err, fs.ErrNotExist) && !s.Dir.Missing(req.GetAgentId()) {
+	data, version, err := s.Files.Read(ctx, req.GetAgentId(), req.GetName())
+	if errors.Is(err, fs.ErrNotExist) && !s.Agents.Missing(req.GetAgentId()) {
 		return &registryv1.ReadAgentFileResponse{}, nil
 	}
 	if err != nil {
@@ -28,10 +27,10 @@ func (s *Service) ReadAgentFile(ctx context.Context, req *registryv1.ReadAgentFi
 
 // WriteAgentFile replaces such a file.
 func (s *Service) WriteAgentFile(ctx context.Context, req *registryv1.WriteAgentFileRequest) (*registryv1.WriteAgentFileResponse, error) {
-	if _, err := s.Dir.Get(req.GetAgentId()); err != nil {
+	if _, err := s.Agents.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
-	version, err := s.Agents.Write(ctx, req.GetAgentId(), req.GetName(), req.GetContent(), req.GetIfVersion())
+	version, err := s.Files.Write(ctx, req.GetAgentId(), req.GetName(), req.GetContent(), req.GetIfVersion())
 	if err != nil {
 		return nil, s.Fault(req.GetAgentId(), thread.Inbox, err)
 	}
@@ -40,11 +39,11 @@ func (s *Service) WriteAgentFile(ctx context.Context, req *registryv1.WriteAgent
 
 // GetAgentConfig answers every setting with its origin.
 func (s *Service) GetAgentConfig(ctx context.Context, req *registryv1.GetAgentConfigRequest) (*registryv1.GetAgentConfigResponse, error) {
-	a, err := s.Dir.Get(req.GetAgentId())
+	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	set, err := s.Agents.Settings(ctx, a)
+	set, err := s.Files.Settings(ctx, a)
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
@@ -57,15 +56,15 @@ func (s *Service) GetAgentConfig(ctx context.Context, req *registryv1.GetAgentCo
 
 // SetAgentConfig changes one key.
 func (s *Service) SetAgentConfig(ctx context.Context, req *registryv1.SetAgentConfigRequest) (*registryv1.SetAgentConfigResponse, error) {
-	a, err := s.Dir.Get(req.GetAgentId())
+	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	version, err := s.Agents.Set(ctx, a.ID, req.GetKey(), req.GetValue())
+	version, err := s.Files.Set(ctx, a.ID, req.GetKey(), req.GetValue())
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	s.MarkDue(a) // what the change allows may have work
+	s.Agents.MarkDue(a) // what the change allows may have work
 	return &registryv1.SetAgentConfigResponse{Version: version}, nil
 }
 
@@ -77,11 +76,11 @@ const (
 
 // ReadAgentLog answers the end of an agent's log.
 func (s *Service) ReadAgentLog(ctx context.Context, req *registryv1.ReadAgentLogRequest) (*registryv1.ReadAgentLogResponse, error) {
-	a, err := s.Agent(ctx, req.GetAgentId())
+	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	lines, err := s.readLog(ctx, a.ID, cmp.Or(int(req.GetLines()), someLines))
+	lines, err := s.Log.Tail(ctx, a.ID, cmp.Or(int(req.GetLines()), someLines))
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
@@ -91,22 +90,4 @@ func (s *Service) ReadAgentLog(ctx context.Context, req *registryv1.ReadAgentLog
 		size += len(lines[from])
 	}
 	return &registryv1.ReadAgentLogResponse{Lines: lines[from:]}, nil
-}
-
-// readLog answers the newest lines of an agent's log, at most limit, in their order.
-func (s *Service) readLog(ctx context.Context, id string, limit int) ([]string, error) {
-	if s.Shared == nil {
-		dir, err := s.DirOf(id)
-		if err != nil {
-			return nil, err
-		}
-		return agentlog.Tail(dir.Logs(), limit)
-	}
-	s.Shared.Story.Flush()
-	lines, err := s.Shared.Story.Read(ctx, id, limit)
-	out := make([]string, len(lines))
-	for i, l := range lines {
-		out[i] = agentlog.Text(agentlog.Line{At: l.At, Level: agentlog.Level(l.Level), Text: l.Text})
-	}
-	return out, err
 }

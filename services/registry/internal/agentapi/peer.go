@@ -7,19 +7,18 @@ import (
 	"google.golang.org/grpc"
 
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/peer"
 )
 
 // ExportPeer streams what is kept of a peer; see package peer.
 func (s *Service) ExportPeer(req *registryv1.ExportPeerRequest, out grpc.ServerStreamingServer[registryv1.ExportPeerResponse]) error {
-	found, err := peer.Find(out.Context(), s.Core, req.GetAgentId(), req.GetPeer())
+	found, err := s.Peers.Find(out.Context(), req.GetAgentId(), req.GetPeer())
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriterSize(sending(func(b []byte) error {
 		return out.Send(&registryv1.ExportPeerResponse{Chunk: b})
 	}), maxChunk)
-	if err := found.Export(out.Context(), s.Core, w); err != nil {
+	if err := found.Export(out.Context(), s.Peers, w); err != nil {
 		return err
 	}
 	return w.Flush()
@@ -27,12 +26,12 @@ func (s *Service) ExportPeer(req *registryv1.ExportPeerRequest, out grpc.ServerS
 
 // ErasePeer forgets a peer, or says what that would be.
 func (s *Service) ErasePeer(ctx context.Context, req *registryv1.ErasePeerRequest) (*registryv1.ErasePeerResponse, error) {
-	found, err := peer.Find(ctx, s.Core, req.GetAgentId(), req.GetPeer())
+	found, err := s.Peers.Find(ctx, req.GetAgentId(), req.GetPeer())
 	if err != nil {
 		return nil, err
 	}
 	if req.GetApply() {
-		if err := found.Erase(ctx, s.Core); err != nil {
+		if err := found.Erase(ctx, s.Peers); err != nil {
 			return nil, err
 		}
 	}

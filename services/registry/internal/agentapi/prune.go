@@ -13,7 +13,7 @@ import (
 // PruneAgent removes what is old and needed by nobody, a page of threads a call.
 func (s *Service) PruneAgent(ctx context.Context, req *registryv1.PruneAgentRequest) (*registryv1.PruneAgentResponse, error) {
 	id := req.GetAgentId()
-	sums, next, err := prune.Page(ctx, s.Core, id, prune.Options{
+	sums, next, err := s.Prune.Page(ctx, id, prune.Options{
 		Before: time.Now().Add(-req.GetOlderThan().AsDuration()), Apply: req.GetApply(),
 		After: req.GetPageToken(), Size: wire.Limit(req.GetPageSize(), 100),
 	})
@@ -35,7 +35,7 @@ func (s *Service) PruneAgent(ctx context.Context, req *registryv1.PruneAgentRequ
 		out.Sums = append(out.Sums, &registryv1.PruneSum{Kind: k.kind, Removed: k.sum.Gone, Bytes: k.sum.Bytes, Kept: k.sum.Kept})
 	}
 	if req.GetApply() && gone > 0 {
-		s.LogAgent(id, fmt.Sprintf("pruned what is older than %s: %d results, %d keys, %d parts of events.jsonl, %d parts of logs",
+		wire.LogAgent(s.Log, id, fmt.Sprintf("pruned what is older than %s: %d results, %d keys, %d parts of events.jsonl, %d parts of logs",
 			req.GetOlderThan().AsDuration(), sums.Results.Gone, sums.Keys.Gone, sums.Lines.Gone, sums.Logs.Gone))
 	}
 	return out, nil

@@ -30,12 +30,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
@@ -60,22 +61,47 @@ var states = map[string]registryv1.ApprovalState{
 	used: registryv1.ApprovalState_APPROVAL_STATE_USED,
 }
 
+// Agents answers what is known of agents.
+type Agents interface {
+	Get(id string) (*directory.Agent, error)
+}
+
+// Leases judges who may act.
+type Leases interface {
+	Check(ctx context.Context, resource string, token uint64) error
+}
+
+// Wakes are those of the calls that wait for a question or an answer.
+type Wakes interface {
+	AwaitQuestion() (woken <-chan struct{}, done func())
+	Asked()
+	Again() <-chan time.Time
+}
+
+// Deps of the edge.
+type Deps struct {
+	wire.Faults
+	Home      *agentdir.Home
+	Agents    Agents
+	Leases    Leases
+	Approvals store.Approvals
+	Wakes     Wakes
+	Life      time.Duration // how long a question waits and its answer holds
+	Make      Make
+}
+
 // Service is the edge. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedApprovalServiceServer
-	*core.Core
-	life time.Duration // of a question and its answer
-	make Make
+	Deps
 }
 
-// New makes the edge; life is how long a question waits and its answer holds.
-func New(c *core.Core, life time.Duration, m Make) *Service {
-	return &Service{Core: c, life: life, make: m}
-}
+// New makes the edge.
+func New(d Deps) *Service { return &Service{Deps: d} }
 
 // RequestApproval asks and waits.
 func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestApprovalRequest) (*registryv1.RequestApprovalResponse, error) {
-	if _, err := s.Dir.Get(req.GetAgentId()); err != nil {
+	if _, err := s.Agents.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
 	fence, err := fenced.Under(ctx, lease.AgentResource(req.GetAgentId()))
@@ -95,7 +121,7 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 	left := time.NewTimer(min(max(req.GetWait().AsDuration(), 0), maxWait, max(time.Until(asked.Expires), 0)))
 	defer left.Stop()
 	for over := false; ; {
-		woken, done := s.Questions.Wait(struct{}{})
+		woken, done := s.Wakes.AwaitQuestion()
 		a, first, err := s.take(ctx, asked.ID, fence.Token)
 		if err != nil || a.State != pending || over {
 			done()
@@ -107,7 +133,7 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 		}
 		select {
 		case <-woken:
-		case <-s.Again():
+		case <-s.Wakes.Again():
 		case <-left.C:
 			over = true
 		case <-rpc.Draining(ctx):
@@ -145,7 +171,7 @@ func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalReques
 		now := time.Now()
 		a = store.Approval{
 			ID: newID(now), Agent: req.GetAgentId(), Thread: req.GetThreadId(), Key: req.GetKey(), Command: req.GetCommand(), Cwd: req.GetCwd(),
-			Reason: req.GetReason(), Digest: req.GetDigest(), State: pending, Requested: now, Expires: now.Add(s.life),
+			Reason: req.GetReason(), Digest: req.GetDigest(), State: pending, Requested: now, Expires: now.Add(s.Life),
 		}
 		if err := s.put(ctx, a, ""); !errors.Is(err, store.ErrMoved) { // else it was asked meanwhile
 			return a, err
@@ -165,7 +191,7 @@ func newID(now time.Time) string {
 func (s *Service) put(ctx context.Context, a store.Approval, was string) error {
 	err := s.Approvals.PutApproval(ctx, a, was)
 	if err == nil {
-		s.Asked()
+		s.Wakes.Asked()
 		return nil
 	}
 	if errors.Is(err, store.ErrMoved) {
@@ -262,7 +288,7 @@ func (s *Service) ListApprovals(ctx context.Context, req *registryv1.ListApprova
 func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out registryv1.ApprovalService_WatchApprovalsServer) error {
 	ctx, told := out.Context(), map[string]registryv1.ApprovalState{}
 	for first := true; ; first = false {
-		woken, done := s.Questions.Wait(struct{}{})
+		woken, done := s.Wakes.AwaitQuestion()
 		err := s.each(ctx, func(a store.Approval) error {
 			m := message(a)
 			news := told[a.ID] != m.GetState() && (!first || a.State == pending)
@@ -274,7 +300,7 @@ func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out regist
 		if err == nil {
 			select {
 			case <-woken:
-			case <-s.Again():
+			case <-s.Wakes.Again():
 			case <-ctx.Done():
 				err = ctx.Err()
 			}

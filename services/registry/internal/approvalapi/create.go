@@ -32,7 +32,7 @@ func (s *Service) propose(req *registryv1.RequestApprovalRequest) error {
 	if req.GetCreateAgent() == nil {
 		return nil
 	}
-	by, err := s.Dir.Get(req.GetAgentId())
+	by, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *Service) free(n *registryv1.NewAgent) error {
 	if n == nil {
 		return nil
 	}
-	if _, err := s.Dir.Get(n.GetAgentId()); err != nil {
+	if _, err := s.Agents.Get(n.GetAgentId()); err != nil {
 		return nil // making it says what is wrong, if something is
 	}
 	d, err := s.Home.Agent(n.GetAgentId())
@@ -73,7 +73,7 @@ func (s *Service) free(n *registryv1.NewAgent) error {
 // create makes what was approved. In the repeat of a call whose answer was lost it is
 // there, or is made now.
 func (s *Service) create(ctx context.Context, a store.Approval, n *registryv1.NewAgent, first bool) (string, error) {
-	dir, err := s.make(ctx, a.Agent, a.ID, wanted(n))
+	dir, err := s.Make(ctx, a.Agent, a.ID, wanted(n))
 	if !first && fault.Is(err, fault.AgentExists) {
 		d, err := s.Home.Agent(n.GetAgentId())
 		return d.Path, err

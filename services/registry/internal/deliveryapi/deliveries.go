@@ -21,22 +21,50 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
+// Agents answers what is known of agents.
+type Agents interface {
+	Get(id string) (*directory.Agent, error)
+	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
+	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
+	// ToDeliver makes the replies of a thread due that reach up to head.
+	ToDeliver(a *directory.Agent, threadID string, head int64)
+}
+
+// Wakes are those of the calls that wait for a fate.
+type Wakes interface{ FateOf(agent string) }
+
+// Store keeps deliveries.
+type Store interface {
+	store.Deliveries
+	Seal(ctx context.Context, agent string, f store.Fence) error
+	MarkOutbox(ctx context.Context, agent string, m store.OutboxMark) error
+}
+
+// Deps of the edge.
+type Deps struct {
+	wire.Faults
+	Store  Store
+	Agents Agents
+	Wakes  Wakes
+	Log    wire.Log
+	// Waits are those before the second and each later try of a send; nil for the store's
+	// own.
+	Waits []time.Duration
+}
+
 // Service is the edge. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedDeliveryServiceServer
-	*core.Core
-	waits []time.Duration
+	Deps
 }
 
-// New makes the edge; waits are those before the second and each later try of a
-// send, nil for the store's own.
-func New(c *core.Core, waits []time.Duration) *Service { return &Service{Core: c, waits: waits} }
+// New makes the edge.
+func New(d Deps) *Service { return &Service{Deps: d} }
 
 // BeginDelivery takes the next undelivered event of a thread (D1).
 func (s *Service) BeginDelivery(ctx context.Context, req *registryv1.BeginDeliveryRequest) (*registryv1.BeginDeliveryResponse, error) {
@@ -48,7 +76,7 @@ func (s *Service) BeginDelivery(ctx context.Context, req *registryv1.BeginDelive
 }
 
 func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent, store.Fence, *agentdir.Agent, error) {
-	a, err := s.Dir.Get(id)
+	a, err := s.Agents.Get(id)
 	if err != nil {
 		return nil, store.Fence{}, nil, err
 	}
@@ -65,7 +93,7 @@ func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent
 	}
 	set, err := s.Agents.Settings(ctx, a)
 	if err != nil {
-		core.Trouble(a, err)
+		a.Trouble(err)
 	}
 	return a, fence, set, err
 }
@@ -107,9 +135,7 @@ func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence st
 
 // mark keeps a thread's delivery progress beside the inbox.
 func (s *Service) mark(ctx context.Context, a *directory.Agent, threadID string, acked, dead int64) error {
-	if s.Shared == nil {
-		a.Delivered(threadID, acked)
-	}
+	a.Delivered(threadID, acked)
 	return s.Fault(a.ID, threadID, s.Store.MarkOutbox(ctx, a.ID, store.OutboxMark{Thread: threadID, Acked: acked, Dead: dead}))
 }
 
@@ -119,7 +145,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 	if err != nil {
 		return nil, err
 	}
-	s.AppendLog(a.ID, req.GetLogs())
+	s.Log.Append(a.ID, req.GetLogs())
 	label := "D3"
 	if o := req.GetOutcome(); o == registryv1.DeliveryOutcome_DELIVERY_OUTCOME_FAILED || o == registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED {
 		label = "D4"
@@ -127,7 +153,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 	fault.Point(label + ".before")
 	d, err := s.Store.FinishDelivery(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, store.FinishDelivery{
 		EventID: req.GetEventId(), Outcome: wire.ReadOutcome(req.GetOutcome()), Channel: req.GetChannel(), ProviderID: req.GetProviderId(),
-		Parts: int(req.GetParts()), Reach: req.GetReach(), Error: req.GetError(), RetryAfter: req.GetRetryAfter().AsDuration(), MaxAttempts: set.Config.Deliver.MaxAttempts, Waits: s.waits,
+		Parts: int(req.GetParts()), Reach: req.GetReach(), Error: req.GetError(), RetryAfter: req.GetRetryAfter().AsDuration(), MaxAttempts: set.Config.Deliver.MaxAttempts, Waits: s.Waits,
 	})
 	if err != nil {
 		return nil, s.Fault(a.ID, req.GetThreadId(), err)
@@ -138,7 +164,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 			return nil, err
 		}
 	}
-	s.FateOf(a.ID)
+	s.Wakes.FateOf(a.ID)
 	out := &registryv1.FinishDeliveryResponse{Delivery: wire.Delivery(a.ID, d)}
 	if req.GetNext() {
 		out.Next, err = s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), store.NextDelivery{BootID: req.GetBootId(), WithRun: req.GetWithRun()})
@@ -148,7 +174,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 
 // ListDeliveries answers deliveries by thread and event id.
 func (s *Service) ListDeliveries(ctx context.Context, req *registryv1.ListDeliveriesRequest) (*registryv1.ListDeliveriesResponse, error) {
-	if _, err := s.Dir.Get(req.GetAgentId()); err != nil {
+	if _, err := s.Agents.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
 	size := wire.Limit(req.GetPageSize(), 100)
@@ -215,7 +241,7 @@ func (s *Service) RetryDelivery(ctx context.Context, req *registryv1.RetryDelive
 	if err != nil {
 		return nil, err
 	}
-	s.ToDeliver(a, req.GetThreadId(), req.GetEventId())
+	s.Agents.ToDeliver(a, req.GetThreadId(), req.GetEventId())
 	return &registryv1.RetryDeliveryResponse{Delivery: wire.Delivery(a.ID, d)}, nil
 }
 
@@ -229,7 +255,7 @@ func (s *Service) DropDelivery(ctx context.Context, req *registryv1.DropDelivery
 }
 
 func (s *Service) resolveDelivery(ctx context.Context, agentID, threadID string, eventID int64, how string) (store.Delivery, *directory.Agent, error) {
-	a, err := s.Dir.Get(agentID)
+	a, err := s.Agents.Get(agentID)
 	if err != nil {
 		return store.Delivery{}, nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -56,7 +57,8 @@ type settings struct {
 	err       error
 }
 
-func newAgent(id string) *Agent { return &Agent{ID: id} }
+// NewAgent makes an agent of which nothing is known.
+func NewAgent(id string) *Agent { return &Agent{ID: id} }
 
 // Known is a copy of what is known of an agent now.
 type Known struct {
@@ -218,6 +220,13 @@ func (a *Agent) Fail(problem string, degraded bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.problem, a.degraded = problem, degraded
+}
+
+// Trouble notes what is wrong with an agent. One that can only not be written is
+// degraded: it takes up its work when it can be written again.
+func (a *Agent) Trouble(err error) {
+	f := fault.From(err)
+	a.Fail(f.What, f.Reason == fault.ReadOnly || f.Reason == fault.DiskFull)
 }
 
 // Troubled tells whether a problem was noted that may pass; damage does not.

@@ -33,8 +33,6 @@ import (
 type Directory struct {
 	home *agentdir.Home
 
-	has func(id string) bool // where agents are not directories; nil: they are
-
 	mu     sync.RWMutex
 	agents map[string]*Agent
 }
@@ -42,17 +40,9 @@ type Directory struct {
 // Usage introduces an agent to others.
 type Usage struct{ Agent, Text string }
 
-// maxShared is the most agents that are remembered of a database: it has the rest.
-const maxShared = 100_000
-
-// NewShared makes a directory of agents that are kept in a database, which has tells
-// of: what is in memory of them is what this registry happens to know. Home has the
-// rules for their names.
-func NewShared(home *agentdir.Home, has func(id string) bool) *Directory {
-	d := New(home)
-	d.has = has
-	return d
-}
+// Handler is the text of the inbox subscription: what an external dispatcher
+// runs when a message arrives.
+func Handler(agentID string) string { return "agent run " + agentID }
 
 // New makes an empty directory of home.
 func New(home *agentdir.Home) *Directory {
@@ -75,7 +65,7 @@ func (d *Directory) Scan() (fresh, gone []string, err error) {
 	for _, id := range ids {
 		seen[id] = true
 		if d.agents[id] == nil {
-			d.agents[id] = newAgent(id)
+			d.agents[id] = NewAgent(id)
 			fresh = append(fresh, id)
 		}
 	}
@@ -100,7 +90,7 @@ func (d *Directory) Look(id string) (fresh, gone bool) {
 	fresh = err == nil && info.IsDir() && !known
 	gone = errors.Is(err, fs.ErrNotExist) && known
 	if fresh {
-		d.agents[id] = newAgent(id)
+		d.agents[id] = NewAgent(id)
 	} else if gone {
 		delete(d.agents, id)
 	}
@@ -132,20 +122,15 @@ func (d *Directory) Get(id string) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.has != nil {
-		// Who asks for one that is not there is told by what he asks.
-	} else if _, err := os.Stat(dir.Path); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(dir.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil, d.notFound(id)
 	} else if err != nil {
 		return nil, agentdir.Fault(err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.has != nil && len(d.agents) >= maxShared {
-		clear(d.agents)
-	}
 	if d.agents[id] == nil {
-		d.agents[id] = newAgent(id)
+		d.agents[id] = NewAgent(id)
 	}
 	return d.agents[id], nil
 }
@@ -169,14 +154,11 @@ func (d *Directory) Forget(id string) {
 	delete(d.agents, id)
 }
 
-// Path answers the directory of a thread; one in a database has none.
+// Path answers the directory of a thread.
 func (d *Directory) Path(r store.Ref) (string, error) {
 	dir, err := d.home.Agent(r.Agent)
 	if err != nil {
 		return "", err
-	}
-	if d.has != nil {
-		return "", layout.ValidThread(r.Thread)
 	}
 	if !r.IsInbox() {
 		return dir.Thread(r.Thread)
@@ -193,9 +175,6 @@ func (d *Directory) Missing(id string) bool {
 	dir, err := d.home.Agent(id)
 	if err != nil {
 		return true
-	}
-	if d.has != nil {
-		return !d.has(id)
 	}
 	_, err = os.Stat(dir.Path)
 	return errors.Is(err, fs.ErrNotExist)

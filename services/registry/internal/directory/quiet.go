@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/sqlite/rest"
 )
 
 // Recall takes over a quiet state kept from the last run, valid because the
@@ -30,19 +29,19 @@ func (a *Agent) Quiet(signature string) (store.InboxState, bool) {
 
 // Rested notes what an inbox looks like that was just closed, so that nobody need open it
 // to learn that nothing has come.
-func (d *Directory) Rested(agent string, l rest.Look) {
+func (d *Directory) Rested(agent string, r store.AtRest) {
 	if a, err := d.Get(agent); err == nil {
-		a.rest(l)
+		a.rest(r)
 	}
 }
 
 // rest notes it unless there is more in it than is known: a look will find that.
-func (a *Agent) rest(l rest.Look) {
+func (a *Agent) rest(r store.AtRest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.loaded && a.head == l.Head {
-		a.rested = stampAt(l.Written, l.Size)
-		a.signature, a.lastAt, a.lastOf = a.rested, l.LastAt, l.Head
+	if a.loaded && a.head == r.Head {
+		a.rested = stampAt(r.Written, r.Size)
+		a.signature, a.lastAt, a.lastOf = a.rested, r.LastAt, r.Head
 	}
 }
 

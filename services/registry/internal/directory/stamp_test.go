@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/sqlite/rest"
 )
 
 // Two writes in one step of the file system's clock look alike, so a stamp taken that
@@ -62,12 +61,12 @@ func TestAsLeft(t *testing.T) {
 	}
 	now := time.Now()
 	write(at, "12", now)
-	a := newAgent("a")
+	a := NewAgent("a")
 	a.Load(store.InboxState{}, "")
-	if a.rest(rest.Look{Head: 1, Written: now, Size: 2}); a.AsLeft(Stamp(dir)) {
+	if a.rest(store.AtRest{Head: 1, Written: now, Size: 2}); a.AsLeft(Stamp(dir)) {
 		t.Error("an unknown event is taken for known")
 	}
-	if a.rest(rest.Look{Written: now, Size: 2}); !a.AsLeft(Stamp(dir)) {
+	if a.rest(store.AtRest{Written: now, Size: 2}); !a.AsLeft(Stamp(dir)) {
 		t.Error("just closed, and not as left")
 	}
 	if _, quiet := a.Quiet(Stamp(dir)); !quiet {

@@ -7,7 +7,7 @@
 //
 // An agent stands on the list at most once. Whether a taker may have it is asked
 // of the offer function: it may be held by somebody else, and then it stays where
-// it is. The package knows neither leases nor databases, and starts no
+// it is. The package grants no leases and knows no databases, and starts no
 // goroutines: waiting is on a channel that Mark closes.
 package dispatch
 

@@ -17,7 +17,7 @@ import (
 // waits is woken by each grant and each fate here, and looks again by himself where
 // other registries grant leases too.
 func (s *Service) FindRunner(ctx context.Context, req *registryv1.FindRunnerRequest) (*registryv1.FindRunnerResponse, error) {
-	a, err := s.Agent(ctx, req.GetAgentId())
+	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (s *Service) FindRunner(ctx context.Context, req *registryv1.FindRunnerRequ
 		over = t.C
 	}
 	for {
-		woken, done := s.Fates.Wait(a.ID) // before the look, so that nothing is missed
+		woken, done := s.Wakes.AwaitFate(a.ID) // before the look, so that nothing is missed
 		out, err := s.whoRuns(ctx, a, req.GetRunId())
 		if err != nil || over == nil || out.GetEnded() || out.GetLease().GetToken() > req.GetAfterToken() {
 			done()
@@ -36,7 +36,7 @@ func (s *Service) FindRunner(ctx context.Context, req *registryv1.FindRunnerRequ
 		}
 		select {
 		case <-woken:
-		case <-s.Again():
+		case <-s.Wakes.Again():
 		case <-over:
 			over = nil
 		case <-rpc.Draining(ctx):
@@ -57,7 +57,7 @@ func (s *Service) whoRuns(ctx context.Context, a *directory.Agent, run string) (
 		if !ok {
 			return nil, wire.Bad("run_id is not one", "give the run id that was answered at the start")
 		}
-		t, err := s.Store.Turn(ctx, a.ID, store.TurnQuery{InboxID: id, Key: run, Route: wire.ThreadOf})
+		t, err := s.Turns.Turn(ctx, a.ID, store.TurnQuery{InboxID: id, Key: run, Route: wire.ThreadOf})
 		if err != nil {
 			return nil, s.Fault(a.ID, thread.Inbox, err)
 		}

@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"strings"
 
 	"github.com/theclaw/agents/internal/agentdir"
@@ -37,12 +38,28 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
+// Agents keeps the files of agents.
+type Agents interface {
+	Read(ctx context.Context, id, name string) (data []byte, version string, err error)
+	Write(ctx context.Context, id, name string, data []byte, expect string) (version string, err error)
+	Each(ctx context.Context, id string, names []string, found func(name string, data []byte, err error))
+	Usages(ctx context.Context, but string, limit int) ([]directory.Usage, error)
+}
+
 // Files are the memory files of all agents.
-type Files struct{ *core.Core }
+type Files struct {
+	wire.Faults
+	Store  store.Engine
+	Agents Agents
+	// Term tells terms of a lease apart, if anybody else could change an agent's layer
+	// between two of them.
+	Term func(store.Fence) uint64
+	Log  *slog.Logger
+}
 
 const agentLayer = "memory/" + route.MemoryAgentFile
 
@@ -122,7 +139,7 @@ func (s *Files) Count(ctx context.Context, fence store.Fence, r store.Ref, m sto
 
 // writeDigest replaces the file. A person who changed it since the digest was
 // made keeps the change: the digest goes below it, and the next one merges both.
-func writeDigest(ctx context.Context, files core.Agents, agent string, m store.MemoryMark) error {
+func writeDigest(ctx context.Context, files Agents, agent string, m store.MemoryMark) error {
 	for {
 		data, have, err := files.Read(ctx, agent, m.Layer)
 		if errors.Is(err, fs.ErrNotExist) {

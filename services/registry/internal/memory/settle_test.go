@@ -5,7 +5,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/services/registry/internal/local"
+	"github.com/theclaw/agents/services/registry/internal/standalone"
 )
 
 // A committed digest reaches its file once, whatever was there; a person who
@@ -30,7 +30,7 @@ func TestWriteDigest(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := store.MemoryMark{Layer: name, Text: "digest\n", Base: agentdir.Version([]byte(c.base))}
-		if err := writeDigest(t.Context(), local.New(home), "a1", m); err != nil {
+		if err := writeDigest(t.Context(), standalone.NewFiles(home), "a1", m); err != nil {
 			t.Fatal(err)
 		}
 		if got, _, err := dir.ReadFile(name); err != nil || string(got) != c.want {
@@ -38,7 +38,7 @@ func TestWriteDigest(t *testing.T) {
 		}
 	}
 	m := store.MemoryMark{Layer: "memory/agent.md", Text: "first\n", Base: agentdir.NoFile}
-	if err := writeDigest(t.Context(), local.New(home), "a1", m); err != nil {
+	if err := writeDigest(t.Context(), standalone.NewFiles(home), "a1", m); err != nil {
 		t.Fatal(err)
 	}
 	if got, _, err := dir.ReadFile(m.Layer); err != nil || string(got) != "first\n" {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
-	"github.com/theclaw/agents/services/registry/internal/core"
 )
 
 // maxPart is the size in bytes at which a file of lines is continued in the next, so
@@ -35,7 +34,7 @@ type archive struct {
 //	turns-1.jsonl                  what became of each message, with every step
 //	deliveries-1.jsonl             what became of each reply
 //	memory/*.md, sessions/*.jsonl  as they are
-func (f *Found) Export(ctx context.Context, c *core.Core, w io.Writer) error {
+func (f *Found) Export(ctx context.Context, c Deps, w io.Writer) error {
 	a := &archive{tar: tar.NewWriter(w), now: time.Now().UTC().Truncate(time.Second)}
 	var threads []string
 	for _, p := range f.Threads {
@@ -48,7 +47,7 @@ func (f *Found) Export(ctx context.Context, c *core.Core, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, *core.Core, *archive) error{f.events, f.turns, f.deliveries, f.copies} {
+	for _, step := range []func(context.Context, Deps, *archive) error{f.events, f.turns, f.deliveries, f.copies} {
 		if err := step(ctx, c, a); err != nil {
 			return err
 		}
@@ -56,7 +55,7 @@ func (f *Found) Export(ctx context.Context, c *core.Core, w io.Writer) error {
 	return a.tar.Close()
 }
 
-func (f *Found) events(ctx context.Context, c *core.Core, a *archive) error {
+func (f *Found) events(ctx context.Context, c Deps, a *archive) error {
 	for _, p := range f.Threads {
 		a.begin(p.ID + "/events")
 		r, after := store.Ref{Agent: f.agent.ID, Thread: p.ID}, int64(0)
@@ -83,7 +82,7 @@ func (f *Found) events(ctx context.Context, c *core.Core, a *archive) error {
 	return nil
 }
 
-func (f *Found) turns(ctx context.Context, c *core.Core, a *archive) error {
+func (f *Found) turns(ctx context.Context, c Deps, a *archive) error {
 	a.begin("turns")
 	for _, p := range f.Threads {
 		if p.ID != thread.Inbox {
@@ -111,7 +110,7 @@ func (f *Found) turns(ctx context.Context, c *core.Core, a *archive) error {
 	return a.flush()
 }
 
-func (f *Found) deliveries(ctx context.Context, c *core.Core, a *archive) error {
+func (f *Found) deliveries(ctx context.Context, c Deps, a *archive) error {
 	a.begin("deliveries")
 	for _, p := range f.Threads {
 		if p.ID == thread.Inbox {
@@ -142,9 +141,9 @@ func (f *Found) deliveries(ctx context.Context, c *core.Core, a *archive) error 
 	return a.flush()
 }
 
-func (f *Found) copies(ctx context.Context, c *core.Core, a *archive) error {
+func (f *Found) copies(ctx context.Context, c Deps, a *archive) error {
 	for _, n := range f.Files {
-		b, err := f.read(ctx, c, n)
+		b, err := c.Agents.OwnFile(ctx, f.agent.ID, n)
 		if err != nil {
 			return err
 		}

@@ -28,14 +28,14 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/beside"
 	"github.com/theclaw/agents/internal/thread"
-	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // page is how many conversations are looked at in one go.
@@ -48,7 +48,6 @@ type Found struct {
 	Files   []string    // below the agent's directory, those that are there
 	Open    int64       // see store.PeerShare
 	agent   *directory.Agent
-	dir     agentdir.Dir
 }
 
 // Part is what of one thread is the peer's.
@@ -74,9 +73,45 @@ func same(a, b route.Tuple) bool {
 	return a.Internal == b.Internal && a.ChannelType == b.ChannelType && a.ChannelID == b.ChannelID && a.PeerID == b.PeerID
 }
 
+// Agents answers what is known of agents, and what lies beside their threads.
+type Agents interface {
+	Agent(ctx context.Context, id string) (*directory.Agent, error)
+	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
+	// Visit is called before a thread is read in passing, leave after it.
+	Visit(r store.Ref) (leave func())
+	Files
+}
+
+// Files are those that an agent and its runner keep.
+type Files interface {
+	// OwnFile answers one; the cause of one that is missing is fs.ErrNotExist.
+	OwnFile(ctx context.Context, id, name string) ([]byte, error)
+	// ErasePeer forgets what is kept of a peer beside threads: files by their names, and
+	// what else the share tells.
+	ErasePeer(ctx context.Context, id string, s beside.Share, files []string) error
+}
+
+// Leases judges who may act.
+type Leases interface {
+	Get(ctx context.Context, resource string) (lease.Record, bool, error)
+}
+
+// Wakes are those of the calls that wait for a question or an answer.
+type Wakes interface{ Asked() }
+
+// Deps are what peers are found with.
+type Deps struct {
+	wire.Faults
+	Store  store.Engine
+	Agents Agents
+	Leases Leases
+	Wakes  Wakes
+	Log    wire.Log
+}
+
 // Find looks for a peer of an agent.
-func Find(ctx context.Context, c *core.Core, agentID, ask string) (*Found, error) {
-	a, err := c.Agent(ctx, agentID)
+func (c Deps) Find(ctx context.Context, agentID, ask string) (*Found, error) {
+	a, err := c.Agents.Agent(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +120,6 @@ func Find(ctx context.Context, c *core.Core, agentID, ask string) (*Found, error
 		return nil, err
 	}
 	f := &Found{agent: a}
-	if f.dir, err = c.DirOf(agentID); err != nil {
-		return nil, err
-	}
 	var peers []route.Tuple
 	meet := func(t route.Tuple) bool {
 		if !match(t) {
@@ -135,7 +167,7 @@ func list(peers []route.Tuple) string {
 
 // conversations goes through all of the agent's: one that was made for the peer is the
 // peer's as a whole, whatever became of the inbox; of the others, its turns.
-func (f *Found) conversations(ctx context.Context, c *core.Core, inbox store.PeerShare, meet func(route.Tuple) bool) error {
+func (f *Found) conversations(ctx context.Context, c Deps, inbox store.PeerShare, meet func(route.Tuple) bool) error {
 	for after := ""; ; {
 		ids, err := c.Agents.Threads(ctx, f.agent.ID, after, page)
 		if err != nil {
@@ -153,11 +185,9 @@ func (f *Found) conversations(ctx context.Context, c *core.Core, inbox store.Pee
 	}
 }
 
-func (f *Found) conversation(ctx context.Context, c *core.Core, id string, inbox store.PeerShare, meet func(route.Tuple) bool) error {
+func (f *Found) conversation(ctx context.Context, c Deps, id string, inbox store.PeerShare, meet func(route.Tuple) bool) error {
 	r := store.Ref{Agent: f.agent.ID, Thread: id}
-	if c.Embedded != nil && !c.Embedded.IsOpen(r) { // ten thousand of them need not stay open
-		defer c.Embedded.Forget(func(other store.Ref) bool { return other == r })
-	}
+	defer c.Agents.Visit(r)()
 	text, err := c.Store.Tuple(ctx, r)
 	if errors.Is(err, store.ErrNotFound) { // removed since it was listed
 		return nil
@@ -180,7 +210,7 @@ func (f *Found) conversation(ctx context.Context, c *core.Core, id string, inbox
 }
 
 // Erase forgets what was found.
-func (f *Found) Erase(ctx context.Context, c *core.Core) error {
+func (f *Found) Erase(ctx context.Context, c Deps) error {
 	if err := f.atRest(ctx, c); err != nil {
 		return err
 	}
@@ -192,12 +222,12 @@ func (f *Found) Erase(ctx context.Context, c *core.Core) error {
 			return c.Fault(f.agent.ID, p.ID, err)
 		}
 	}
-	c.LogAgent(f.agent.ID, fmt.Sprintf("erased a peer: %d threads, %d files", len(f.Threads), len(f.Files)))
+	wire.LogAgent(c.Log, f.agent.ID, fmt.Sprintf("erased a peer: %d threads, %d files", len(f.Threads), len(f.Files)))
 	return nil
 }
 
 // atRest refuses while somebody could read, or write, what is about to go.
-func (f *Found) atRest(ctx context.Context, c *core.Core) error {
+func (f *Found) atRest(ctx context.Context, c Deps) error {
 	if f.agent.Started() {
 		return fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+f.agent.ID+"' is started", "stop it first: agentctl stop "+f.agent.ID)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/rotated"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
-	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // Options say what is old and which threads are looked at.
@@ -62,9 +62,27 @@ func (s *Share) files(dir, prefix, suffix string, spare int, o Options) error {
 	return agentdir.Fault(rotated.Remove(dir, old))
 }
 
+// Agents answers where the threads of agents are.
+type Agents interface {
+	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
+	// Place answers the directory of an agent, Path that of a thread; "" where there are
+	// none, and so no files.
+	Place(id string) string
+	Path(r store.Ref) (string, error)
+	// Visit is called before a thread is read in passing, leave after it.
+	Visit(r store.Ref) (leave func())
+}
+
+// Deps are what pages are cleared with.
+type Deps struct {
+	wire.Faults
+	Store  store.Pruner
+	Agents Agents
+}
+
 // Page clears a page of an agent's threads and answers where the next begins;
 // empty is the end.
-func Page(ctx context.Context, c *core.Core, agent string, o Options) (s Sums, next string, err error) {
+func (c Deps) Page(ctx context.Context, agent string, o Options) (s Sums, next string, err error) {
 	threads, err := c.Agents.Threads(ctx, agent, o.After, o.Size)
 	if err != nil {
 		return s, "", c.Fault(agent, thread.Inbox, err)
@@ -75,12 +93,8 @@ func Page(ctx context.Context, c *core.Core, agent string, o Options) (s Sums, n
 	if o.After == "" {
 		threads = append([]string{thread.Inbox}, threads...)
 	}
-	if o.After == "" && c.Shared == nil {
-		dir, err := c.DirOf(agent)
-		if err != nil {
-			return s, "", err
-		}
-		if err := s.Logs.files(dir.Logs(), "agent", "log", 0, o); err != nil {
+	if at := c.Agents.Place(agent); o.After == "" && at != "" {
+		if err := s.Logs.files(agentdir.Dir{ID: agent, Path: at}.Logs(), "agent", "log", 0, o); err != nil {
 			return s, "", err
 		}
 	}
@@ -92,8 +106,8 @@ func Page(ctx context.Context, c *core.Core, agent string, o Options) (s Sums, n
 	return s, next, nil
 }
 
-func (s *Sums) thread(ctx context.Context, c *core.Core, r store.Ref, o Options) error {
-	open := c.Embedded == nil || c.Embedded.IsOpen(r)
+func (s *Sums) thread(ctx context.Context, c Deps, r store.Ref, o Options) error {
+	leave := c.Agents.Visit(r)
 	p, err := c.Store.Prune(ctx, r, store.Prune{Before: o.Before, Apply: o.Apply})
 	if errors.Is(err, store.ErrNotFound) { // removed since it was listed
 		return nil
@@ -101,16 +115,11 @@ func (s *Sums) thread(ctx context.Context, c *core.Core, r store.Ref, o Options)
 	if err != nil {
 		return err
 	}
-	if !open { // ten thousand of them need not stay open
-		c.Embedded.Forget(func(other store.Ref) bool { return other == r })
-	}
+	leave()
 	s.Results.add(p.Results)
 	s.Keys.add(p.Keys)
-	if c.Shared != nil {
-		return nil // it has no files
-	}
-	path, err := c.Dir.Path(r)
-	if err != nil {
+	path, err := c.Agents.Path(r)
+	if err != nil || path == "" {
 		return err
 	}
 	if err := s.Lines.files(path, "events", "jsonl", 1, o); err != nil {

@@ -24,13 +24,19 @@ func ledger(t *testing.T) *homedb.DB {
 	return db
 }
 
-func start(t *testing.T, db *homedb.DB) *quota.Quota {
+// counted is a quota with its counts.
+type counted struct {
+	*quota.Quota
+	*quota.Memory
+}
+
+func start(t *testing.T, db *homedb.DB) counted {
 	t.Helper()
-	q, err := quota.New(t.Context(), db)
+	m, err := quota.Load(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return q
+	return counted{quota.New(m), m}
 }
 
 // refused checks a refusal and answers the wait it advises.

@@ -19,7 +19,7 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 	if err != nil {
 		return err
 	}
-	if _, err := s.Dir.Get(r.Agent); err != nil {
+	if _, err := s.Agents.Get(r.Agent); err != nil {
 		return err
 	}
 	after := req.GetAfterId()
@@ -39,7 +39,7 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 	if err := out.Send(&registryv1.WatchEventsResponse{AfterId: after}); err != nil {
 		return err
 	}
-	told := s.Events.Follow(r)
+	told := s.Wakes.Follow(r)
 	defer told.Close()
 	for look := true; ; {
 		news, unsure := told.Take()
@@ -51,7 +51,7 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 		if err == nil && !look {
 			select {
 			case <-told.Woken():
-			case <-s.Again():
+			case <-s.Wakes.Again():
 				look = true
 			case <-beat:
 				err = out.Send(&registryv1.WatchEventsResponse{AfterId: after})

@@ -25,7 +25,7 @@ import (
 // PushEvents appends events durably (T0).
 func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequest) (*registryv1.PushEventsResponse, error) {
 	r := ref(req.GetThread())
-	a, err := s.Dir.Get(r.Agent)
+	a, err := s.Agents.Get(r.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +46,9 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 		return nil, err
 	}
 	if r.IsInbox() {
-		o.MaxPending, o.MaxPerPeer = s.limits.Pending, s.limits.PerPeer
+		o.MaxPending, o.MaxPerPeer = s.Limits.Pending, s.Limits.PerPeer
 	}
-	if err := s.CheckDisk(); err != nil {
+	if err := s.Agents.Space(); err != nil {
 		return nil, err
 	}
 	back := func() {}
@@ -65,7 +65,7 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 		back()
 	}
 	// After the commit: an acknowledged message must have a directory to be in.
-	if gone := s.Present(r.Agent); gone != nil {
+	if gone := s.Agents.Present(r.Agent); gone != nil {
 		return nil, gone
 	}
 	if err != nil {
@@ -78,9 +78,8 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 		s.Metrics.Pushes.Inc()
 		s.trace(ctx, r, out.IDs, begun)
 	}
-	if r.IsInbox() && s.Shared == nil && !a.Known().Loaded {
-		// A push to an agent not looked at yet: its start-up load makes it due.
-		_ = s.Load(ctx, a)
+	if r.IsInbox() {
+		s.Agents.Pushed(ctx, a)
 	}
 	return &registryv1.PushEventsResponse{EventIds: out.IDs, Duplicate: out.Duplicate}, nil
 }

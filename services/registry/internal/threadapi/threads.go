@@ -9,11 +9,19 @@ package threadapi
 
 import (
 	"context"
+	"log/slog"
+	"time"
 
+	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/filter"
+	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/hub"
+	"github.com/theclaw/agents/services/registry/internal/quota"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -23,15 +31,65 @@ type Limits struct {
 	PerPeer int64 // the same for one source; a push counts once
 }
 
+// Store keeps threads.
+type Store interface {
+	store.Threads
+	InboxEvent(ctx context.Context, agent string, id int64) (thread.Event, string, error)
+}
+
+// Agents answers what is known of agents.
+type Agents interface {
+	Get(id string) (*directory.Agent, error)
+	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
+	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
+	// Path answers the directory of a thread; "" where it has none.
+	Path(r store.Ref) (string, error)
+	Pushes
+}
+
+// Pushes looks after messages before and after they are stored.
+type Pushes interface {
+	// Space refuses new messages while there is no space for them.
+	Space() error
+	// Present answers an error when the agent went away while it was written to.
+	Present(id string) error
+	// Pushed comes after a message was stored.
+	Pushed(ctx context.Context, a *directory.Agent)
+}
+
+// Leases judges who may act.
+type Leases interface {
+	Check(ctx context.Context, resource string, token uint64) error
+}
+
+// Wakes are those of the calls that follow a thread.
+type Wakes interface {
+	Follow(r store.Ref) *hub.Follower[store.Ref, thread.Event]
+	Again() <-chan time.Time
+}
+
+// Deps of the edge.
+type Deps struct {
+	wire.Faults
+	Store   Store
+	Agents  Agents
+	Leases  Leases
+	Wakes   Wakes
+	Quota   *quota.Quota
+	Limits  Limits
+	Metrics *obs.RegistryMetrics
+	Trace   *tracing.Tracer // nil: no traces
+	Log     *slog.Logger
+}
+
 // Service is the edge. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedThreadServiceServer
-	*core.Core
-	limits Limits
+	Deps
 }
 
 // New makes the edge.
-func New(c *core.Core, limits Limits) *Service { return &Service{Core: c, limits: limits} }
+func New(d Deps) *Service { return &Service{Deps: d} }
 
 func ref(t *registryv1.ThreadRef) store.Ref {
 	return store.Ref{Agent: t.GetAgentId(), Thread: t.GetThreadId()}
@@ -47,10 +105,10 @@ func parseFilter(text string) (*filter.Filter, error) {
 // EnsureThread makes a thread when it is absent.
 func (s *Service) EnsureThread(ctx context.Context, req *registryv1.EnsureThreadRequest) (*registryv1.EnsureThreadResponse, error) {
 	r := ref(req.GetThread())
-	if _, err := s.Dir.Get(r.Agent); err != nil {
+	if _, err := s.Agents.Get(r.Agent); err != nil {
 		return nil, err
 	}
-	path, err := s.Dir.Path(r)
+	path, err := s.Agents.Path(r)
 	if err != nil {
 		return nil, s.Fault(r.Agent, r.Thread, err)
 	}
@@ -68,7 +126,7 @@ func (s *Service) PeekEvents(ctx context.Context, req *registryv1.PeekEventsRequ
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Dir.Get(r.Agent); err != nil {
+	if _, err := s.Agents.Get(r.Agent); err != nil {
 		return nil, err
 	}
 	p, err := s.Store.Read(ctx, r, store.Query{After: req.GetAfterId(), Limit: wire.Limit(req.GetLimit(), 100), Filter: f, Tail: req.GetTail()})
@@ -81,7 +139,7 @@ func (s *Service) PeekEvents(ctx context.Context, req *registryv1.PeekEventsRequ
 // PopEvents acknowledges, then reads through the consumer's filter.
 func (s *Service) PopEvents(ctx context.Context, req *registryv1.PopEventsRequest) (*registryv1.PopEventsResponse, error) {
 	r := ref(req.GetThread())
-	if _, err := s.Dir.Get(r.Agent); err != nil {
+	if _, err := s.Agents.Get(r.Agent); err != nil {
 		return nil, err
 	}
 	in, err := s.Store.Info(ctx, r)
@@ -109,7 +167,7 @@ func (s *Service) PopEvents(ctx context.Context, req *registryv1.PopEventsReques
 // AckEvents moves a consumer forward.
 func (s *Service) AckEvents(ctx context.Context, req *registryv1.AckEventsRequest) (*registryv1.AckEventsResponse, error) {
 	r := ref(req.GetThread())
-	if _, err := s.Dir.Get(r.Agent); err != nil {
+	if _, err := s.Agents.Get(r.Agent); err != nil {
 		return nil, err
 	}
 	id, err := s.Store.Ack(ctx, r, req.GetConsumer(), req.GetId(), true)
@@ -126,7 +184,7 @@ func (s *Service) Subscribe(ctx context.Context, req *registryv1.SubscribeReques
 	if _, err := parseFilter(req.GetFilter()); err != nil {
 		return nil, err
 	}
-	if _, err := s.Dir.Get(r.Agent); err != nil {
+	if _, err := s.Agents.Get(r.Agent); err != nil {
 		return nil, err
 	}
 	sub := store.Subscription{Consumer: req.GetConsumer(), Handler: req.GetHandler()}
@@ -139,7 +197,7 @@ func (s *Service) Subscribe(ctx context.Context, req *registryv1.SubscribeReques
 // Unsubscribe removes a consumer.
 func (s *Service) Unsubscribe(ctx context.Context, req *registryv1.UnsubscribeRequest) (*registryv1.UnsubscribeResponse, error) {
 	r := ref(req.GetThread())
-	if _, err := s.Dir.Get(r.Agent); err != nil {
+	if _, err := s.Agents.Get(r.Agent); err != nil {
 		return nil, err
 	}
 	return &registryv1.UnsubscribeResponse{}, s.Fault(r.Agent, r.Thread, s.Store.Unsubscribe(ctx, r, req.GetConsumer()))
@@ -148,14 +206,14 @@ func (s *Service) Unsubscribe(ctx context.Context, req *registryv1.UnsubscribeRe
 // GetThread describes a thread.
 func (s *Service) GetThread(ctx context.Context, req *registryv1.GetThreadRequest) (*registryv1.GetThreadResponse, error) {
 	r := ref(req.GetThread())
-	if _, err := s.Dir.Get(r.Agent); err != nil {
+	if _, err := s.Agents.Get(r.Agent); err != nil {
 		return nil, err
 	}
 	in, err := s.Store.Info(ctx, r)
 	if err != nil {
 		return nil, s.Fault(r.Agent, r.Thread, err)
 	}
-	path, err := s.Dir.Path(r)
+	path, err := s.Agents.Path(r)
 	if err != nil {
 		return nil, s.Fault(r.Agent, r.Thread, err)
 	}
@@ -170,7 +228,7 @@ func (s *Service) GetThread(ctx context.Context, req *registryv1.GetThreadReques
 
 // ListThreads answers the conversation threads of an agent.
 func (s *Service) ListThreads(ctx context.Context, req *registryv1.ListThreadsRequest) (*registryv1.ListThreadsResponse, error) {
-	if _, err := s.Dir.Get(req.GetAgentId()); err != nil {
+	if _, err := s.Agents.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
 	size := wire.Limit(req.GetPageSize(), 1000)

@@ -17,7 +17,7 @@ const maxTurnWait = 10 * time.Minute
 
 // GetTurn explains one inbox event, and waits for its fate if asked to.
 func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (*registryv1.GetTurnResponse, error) {
-	a, err := s.Dir.Get(req.GetAgentId())
+	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 		deadline = t.C
 	}
 	for {
-		woken, done := s.Fates.Wait(a.ID)
+		woken, done := s.Wakes.AwaitFate(a.ID)
 		t, err := s.Store.Turn(ctx, a.ID, q)
 		// Who waits finds the inbox acknowledged as well.
 		if err != nil || t.Settled || deadline == nil {
@@ -47,7 +47,7 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 		}
 		select {
 		case <-woken:
-		case <-s.Again():
+		case <-s.Wakes.Again():
 		case <-deadline:
 			deadline = nil
 		case <-rpc.Draining(ctx):
@@ -62,7 +62,7 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 
 // ListTurns answers turns, newest inbox event first.
 func (s *Service) ListTurns(ctx context.Context, req *registryv1.ListTurnsRequest) (*registryv1.ListTurnsResponse, error) {
-	a, err := s.Dir.Get(req.GetAgentId())
+	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (s *Service) ListTurns(ctx context.Context, req *registryv1.ListTurnsReques
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	if req.GetWithUsage() {
-		if err := s.used.Fill(ctx, a.ID, turns); err != nil {
+		if err := s.Usage.Fill(ctx, a.ID, turns); err != nil {
 			return nil, err
 		}
 	}
@@ -95,7 +95,7 @@ func (s *Service) ListTurns(ctx context.Context, req *registryv1.ListTurnsReques
 // RetryTurn pushes the event of a dead turn again, as a new event with a key of
 // its own, so that asking twice retries once.
 func (s *Service) RetryTurn(ctx context.Context, req *registryv1.RetryTurnRequest) (*registryv1.RetryTurnResponse, error) {
-	a, err := s.Dir.Get(req.GetAgentId())
+	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *Service) RetryTurn(ctx context.Context, req *registryv1.RetryTurnReques
 
 // DropTurn takes a dead turn off the dead letters.
 func (s *Service) DropTurn(ctx context.Context, req *registryv1.DropTurnRequest) (*registryv1.DropTurnResponse, error) {
-	a, err := s.Dir.Get(req.GetAgentId())
+	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}

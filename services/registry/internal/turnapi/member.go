@@ -66,7 +66,7 @@ func (s *Service) steer(ctx context.Context, a *directory.Agent, fence store.Fen
 // WithdrawTurn ends an event that no turn has begun. Only the holder of the run
 // lease begins turns, so that none can begin between the two looks.
 func (s *Service) WithdrawTurn(ctx context.Context, req *registryv1.WithdrawTurnRequest) (*registryv1.WithdrawTurnResponse, error) {
-	a, err := s.Dir.Get(req.GetAgentId())
+	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (s *Service) WithdrawTurn(ctx context.Context, req *registryv1.WithdrawTurn
 	case begun:
 		return nil, fault.New(codes.FailedPrecondition, fault.TurnBegun, "the turn of this message has begun", "its turn ends it, when it is its turn")
 	}
-	s.AppendLog(a.ID, req.GetLogs())
+	s.Log.Append(a.ID, req.GetLogs())
 	a.Wrote()
 	acked, err := s.Store.Settle(ctx, a.ID, fence, store.Settlement{InboxID: req.GetInboxId(), Key: req.GetKey(), Fate: store.FateAborted})
 	if err != nil {

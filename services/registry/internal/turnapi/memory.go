@@ -24,7 +24,7 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 	if err != nil {
 		return nil, err
 	}
-	s.AppendLog(a.ID, req.GetLogs())
+	s.Log.Append(a.ID, req.GetLogs())
 	p := memory.Place{Agent: a, Thread: store.Ref{Agent: a.ID, Thread: req.GetThreadId()}}
 	ofAgent := req.GetLayer() == registryv1.MemoryLayer_MEMORY_LAYER_AGENT
 	if req.GetThreadId() == "" && !ofAgent || req.GetThreadId() == thread.Inbox {
@@ -48,7 +48,7 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 		c.Mark.Seen = now[1].N
 	}
 	if repeated := now[0].N == c.Mark.N; !repeated {
-		if err := s.files.Unchanged(ctx, a, c.Mark); err != nil {
+		if err := s.Memory.Unchanged(ctx, a, c.Mark); err != nil {
 			return nil, err
 		}
 	}
@@ -76,19 +76,19 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 		return nil, s.Fault(a.ID, r.Thread, err)
 	}
 	fault.Point("compaction.committed")
-	if err := s.files.SettleMark(ctx, a, fence, r, m); err != nil {
+	if err := s.Memory.SettleMark(ctx, a, fence, r, m); err != nil {
 		return nil, err
 	}
 	if ofAgent {
-		a.SettleMemory(s.Term(fence))
+		a.SettleMemory(s.Memory.Term(fence))
 	}
 	if m.Text == "" { // nothing for a file, so that it was not settled
-		if err := s.files.Count(ctx, fence, r, m); err != nil {
+		if err := s.Memory.Count(ctx, fence, r, m); err != nil {
 			return nil, err
 		}
 	}
 	out := &registryv1.RecordCompactionResponse{}
-	out.Memory, out.Threads, err = s.files.Layers(ctx, p)
+	out.Memory, out.Threads, err = s.Memory.Layers(ctx, p)
 	return out, err
 }
 
@@ -118,7 +118,7 @@ func (s *Service) madeFor(ctx context.Context, r store.Ref) (t route.Tuple, err 
 
 // GetMemory answers the layers for people and for a digest that is asked for.
 func (s *Service) GetMemory(ctx context.Context, req *registryv1.GetMemoryRequest) (*registryv1.GetMemoryResponse, error) {
-	a, err := s.Agent(ctx, req.GetAgentId())
+	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +138,8 @@ func (s *Service) GetMemory(ctx context.Context, req *registryv1.GetMemoryReques
 			return nil, err
 		}
 	}
-	out := &registryv1.GetMemoryResponse{Agents: s.files.OtherAgents(ctx, set)}
-	out.Memory, out.Threads, err = s.files.Layers(ctx, p)
+	out := &registryv1.GetMemoryResponse{Agents: s.Memory.OtherAgents(ctx, set)}
+	out.Memory, out.Threads, err = s.Memory.Layers(ctx, p)
 	return out, err
 }
 
@@ -152,5 +152,5 @@ func (s *Service) settleLayers(ctx context.Context, p memory.Place, fence store.
 			return s.Fault(p.Agent.ID, p.Thread.Thread, err)
 		}
 	}
-	return s.files.Settle(ctx, p.Agent, fence, p.Thread, marks)
+	return s.Memory.Settle(ctx, p.Agent, fence, p.Thread, marks)
 }

@@ -11,28 +11,80 @@ package turnapi
 
 import (
 	"context"
+	"time"
 
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/memory"
 	"github.com/theclaw/agents/services/registry/internal/usage"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
+
+// Agents answers what is known of agents.
+type Agents interface {
+	Get(id string) (*directory.Agent, error)
+	Agent(ctx context.Context, id string) (*directory.Agent, error)
+	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
+	// Path answers the directory of a thread; "" where it has none.
+	Path(r store.Ref) (string, error)
+	// Stopped tells whether an agent is known to be stopped; where only the claim itself
+	// can know, it is not.
+	Stopped(a *directory.Agent) bool
+	// Space refuses new work while there is no space for it.
+	Space() error
+}
+
+// Turns begins turns, and waits for messages.
+type Turns interface {
+	// Begin makes the thread when it is absent, and begins a turn in it.
+	Begin(ctx context.Context, r store.Ref, tuple string, f store.Fence, b store.Begin) (store.Begun, error)
+	// Follow calls read when there may be events after one in the inbox of an agent, until
+	// it has read some; false when it was not, or in vain, in the time to wait.
+	Follow(ctx context.Context, a *directory.Agent, f store.Fence, after int64, wait time.Duration, read func() (scanned int64, some bool, err error)) (bool, error)
+}
+
+// Replies is told of what is to be sent.
+type Replies interface {
+	// ReplyStored comes before the message is acknowledged, ReplyAcked after it.
+	ReplyStored(a *directory.Agent, threadID string, head int64)
+	ReplyAcked(a *directory.Agent, threadID string, head int64)
+	// Said comes for what was said within a turn.
+	Said(ctx context.Context, a *directory.Agent, threadID string)
+}
+
+// Wakes are those of the calls that wait for a fate.
+type Wakes interface {
+	AwaitFate(agent string) (woken <-chan struct{}, done func())
+	FateOf(agent string)
+	Again() <-chan time.Time
+}
+
+// Deps of the edge.
+type Deps struct {
+	wire.Faults
+	Store   store.Engine
+	Agents  Agents
+	Turns   Turns
+	Replies Replies
+	Wakes   Wakes
+	Log     wire.Log
+	Memory  *memory.Files
+	Usage   *usage.Journals
+	BootID  string // of this boot of this machine, see agentd
+}
 
 // Service is the edge. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedTurnServiceServer
-	*core.Core
-	bootID string
-	files  *memory.Files
-	used   usage.Journals
+	Deps
 }
 
-// New makes the edge; bootID names this boot of this machine, see agentd.
-func New(c *core.Core, bootID string) *Service {
-	return &Service{Core: c, bootID: bootID, files: &memory.Files{Core: c}, used: usage.Journals{Core: c}}
-}
+// New makes the edge.
+func New(d Deps) *Service { return &Service{Deps: d} }
 
 // SumUsage adds up the answers in an agent's threads, a page of threads a call.
 func (s *Service) SumUsage(ctx context.Context, req *registryv1.SumUsageRequest) (*registryv1.SumUsageResponse, error) {
-	return s.used.Sum(ctx, req)
+	return s.Usage.Sum(ctx, req)
 }

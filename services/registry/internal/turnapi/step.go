@@ -18,7 +18,7 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 	if err != nil {
 		return nil, err
 	}
-	s.AppendLog(a.ID, req.GetLogs())
+	s.Log.Append(a.ID, req.GetLogs())
 	rec := store.Record{Key: req.GetKey()}
 	rec.Steps, rec.Toolcalls = wire.ReadSteps(req.GetSteps())
 	if ft := req.GetFailedTry(); ft != nil {
@@ -43,7 +43,7 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 	}
 	point(label, ".after")
 	if len(rec.Says) > 0 {
-		s.toDeliver(ctx, a, req.GetThreadId())
+		s.Replies.Said(ctx, a, req.GetThreadId())
 	}
 	out.ErrorAttempts = int32(n)
 	return out, nil
@@ -57,22 +57,11 @@ func (s *Service) say(ctx context.Context, a *directory.Agent, set *agentdir.Age
 		return err
 	}
 	rec.Deliver, rec.Console = delivery(set, c.Tuple, req.GetThreadId())
-	rec.BootID = s.bootID
+	rec.BootID = s.BootID
 	for _, said := range req.GetSays() {
 		rec.Says = append(rec.Says, store.Say{Step: said.GetStepKey(), Content: replyContent(said.GetText(), c.ReplyContext)})
 	}
 	return nil
-}
-
-// toDeliver makes a thread due for what was said in it. Its end finds out how far
-// that is; after a crash of ours the next claim of the turn, or its end, asks again.
-func (s *Service) toDeliver(ctx context.Context, a *directory.Agent, threadID string) {
-	if s.Shared != nil {
-		if err := s.Shared.Leases.Reopen(ctx, a.ID, threadID); err != nil {
-			s.Log.WarnContext(ctx, "said, and sent with the turn's end", "agent_id", a.ID, "thread_id", threadID, "error", err)
-		}
-	}
-	s.ToDeliver(a, threadID, 1)
 }
 
 // stepLabel is the failpoint a set of steps passes: T6 with a result, T4 with an

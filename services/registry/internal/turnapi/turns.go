@@ -16,7 +16,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/core"
 	"github.com/theclaw/agents/services/registry/internal/decision"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/door"
@@ -27,7 +26,7 @@ import (
 
 // turnCall is what the four calls of a turn have in common.
 func (s *Service) turnCall(ctx context.Context, id string) (*directory.Agent, store.Fence, *agentdir.Agent, error) {
-	a, err := s.Dir.Get(id)
+	a, err := s.Agents.Get(id)
 	if err != nil {
 		return nil, store.Fence{}, nil, err
 	}
@@ -37,7 +36,7 @@ func (s *Service) turnCall(ctx context.Context, id string) (*directory.Agent, st
 	}
 	set, err := s.Agents.Settings(ctx, a)
 	if err != nil {
-		core.Trouble(a, err)
+		a.Trouble(err)
 		return nil, fence, nil, err
 	}
 	return a, fence, set, nil
@@ -49,15 +48,15 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	if err != nil {
 		return nil, err
 	}
-	if err := s.CheckDisk(); err != nil {
+	if err := s.Agents.Space(); err != nil {
 		return nil, err // the runner asks again: what is begun may need the room that is left
 	}
 	a.Life.RLock()
 	defer a.Life.RUnlock()
-	if s.Shared == nil && !a.Started() { // else the claim itself looks
+	if s.Agents.Stopped(a) {
 		return nil, fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+a.ID+"' is stopped", "start it with 'agentctl start "+a.ID+"'")
 	}
-	s.AppendLog(a.ID, req.GetLogs())
+	s.Log.Append(a.ID, req.GetLogs())
 	ev, known := a.TakeRead(req.GetInboxId(), req.GetKey())
 	if !known {
 		if ev, err = s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey()); err != nil {
@@ -80,16 +79,10 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			return &registryv1.BeginTurnResponse{Outcome: registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED}, err
 		}
 	}
-	who := tupleText(tuple)
-	if s.Shared == nil { // else it is made when it turns out to be missing: that saves a trip
-		if _, err := s.Store.Ensure(ctx, r, who); err != nil {
-			return nil, s.Fault(a.ID, r.Thread, err)
-		}
-	}
 	deliver, _ := delivery(set, tuple, r.Thread)
 	var handler string
 	if deliver {
-		path, err := s.Dir.Path(r)
+		path, err := s.Agents.Path(r)
 		if err != nil {
 			return nil, s.Fault(a.ID, r.Thread, err)
 		}
@@ -102,19 +95,14 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	fault.Point("T1.before")
 	fault.Point("T2.before")
 	begin := store.Begin{
-		Event: ev, Key: req.GetKey(), Tuple: who, ReplyContext: string(rc), Alone: req.GetAlone(),
+		Event: ev, Key: req.GetKey(), Tuple: tupleText(tuple), ReplyContext: string(rc), Alone: req.GetAlone(),
 		Tail: set.Config.Context.RecentMessages + 1, Subscribe: deliver,
 		Handler: handler,
 		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
-		Members: members, IfStarted: s.Shared != nil, Files: memory.Names(tuple, r.Thread),
+		Members: members, IfStarted: true, Files: memory.Names(tuple, r.Thread),
 		Opening: decision.Opened(r.Thread, set.Config.Routing.Default, ev.ID),
 	}
-	b, err := s.Store.Begin(ctx, r, fence, begin)
-	if errors.Is(err, store.ErrNotFound) && s.Shared != nil {
-		if _, err = s.Store.Ensure(ctx, r, who); err == nil {
-			b, err = s.Store.Begin(ctx, r, fence, begin)
-		}
-	}
+	b, err := s.Turns.Begin(ctx, r, tupleText(tuple), fence, begin)
 	if err != nil {
 		return nil, s.Fault(a.ID, r.Thread, err)
 	}
@@ -130,19 +118,19 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		out.Inbound, out.Steps, out.Tail = wire.Event(b.Inbound), wire.Steps(b.Steps), wire.Events(b.Tail)
 		out.ErrorAttempts, out.CrashAttempts = int32(b.ErrorAttempts), int32(b.CrashAttempts)
 		out.ReplyContext, out.Waited = string(rc), durationpb.New(b.Waited)
-		if !s.files.Settled(a, fence, b.Memory) {
-			if err := s.files.Settle(ctx, a, fence, r, b.Memory); err != nil {
+		if !s.Memory.Settled(a, fence, b.Memory) {
+			if err := s.Memory.Settle(ctx, a, fence, r, b.Memory); err != nil {
 				return nil, err
 			}
 			b.Files = nil // they may be others now
 		}
-		out.Config, out.Files = wire.TurnConfig(set), s.files.Read(ctx, a.ID, begin.Files, b.Files)
+		out.Config, out.Files = wire.TurnConfig(set), s.Memory.Read(ctx, a.ID, begin.Files, b.Files)
 		out.Memory = []*registryv1.MemoryState{
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
 		}
-		out.Agents = s.files.OtherAgents(ctx, set)
+		out.Agents = s.Memory.OtherAgents(ctx, set)
 		if len(b.Steps) > 0 {
-			s.toDeliver(ctx, a, r.Thread)
+			s.Replies.Said(ctx, a, r.Thread)
 		}
 	}
 	return out, nil
@@ -172,14 +160,14 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	if err != nil {
 		return nil, err
 	}
-	s.AppendLog(a.ID, req.GetLogs())
+	s.Log.Append(a.ID, req.GetLogs())
 	r := store.Ref{Agent: a.ID, Thread: req.GetThreadId()}
 	c, err := s.claimOf(ctx, a, req)
 	if err != nil {
 		return nil, err
 	}
 	key, tuple, rc := req.GetKey(), c.Tuple, c.ReplyContext
-	fin := store.Finish{Key: key, Fate: wire.ReadFate(req.GetFate()), Error: req.GetError(), BootID: s.bootID, InboxID: req.GetInboxId()}
+	fin := store.Finish{Key: key, Fate: wire.ReadFate(req.GetFate()), Error: req.GetError(), BootID: s.BootID, InboxID: req.GetInboxId()}
 	fin.Steps, fin.Toolcalls = wire.ReadSteps(req.GetSteps())
 	fin.Deliver, fin.Console = delivery(set, tuple, r.Thread)
 	label := "T7"
@@ -202,7 +190,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	}
 	point(label, ".after")
 	if !done.Already {
-		s.used.Spend(ctx, set, c.Source, req)
+		s.Usage.Spend(ctx, set, c.Source, req)
 	}
 	acked, err := s.settle(ctx, a, fence, req.GetInboxId(), key, r.Thread, done, req.GetError())
 	if err != nil {
@@ -240,9 +228,8 @@ func errorContent(what, where string) string {
 
 // settle acknowledges (T8) and makes the delivery due.
 func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string) (int64, error) {
-	if done.OutboxHead > 0 && s.Shared == nil {
-		// Before T8: the reply is committed, and its delivery need not wait.
-		s.ToDeliver(a, threadID, done.OutboxHead)
+	if done.OutboxHead > 0 {
+		s.Replies.ReplyStored(a, threadID, done.OutboxHead)
 	}
 	fault.Point("T8.before")
 	a.Wrote()
@@ -256,8 +243,8 @@ func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fe
 		}
 	}
 	fault.Point("T8.after")
-	if done.OutboxHead > 0 && s.Shared != nil { // T8 has put it onto the list
-		s.ToDeliver(a, threadID, done.OutboxHead)
+	if done.OutboxHead > 0 {
+		s.Replies.ReplyAcked(a, threadID, done.OutboxHead)
 	}
 	a.Unclaim(threadID, key)
 	if done.Fate == store.FateDead && !done.Already {
@@ -269,8 +256,6 @@ func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fe
 
 // settled tells those who wait for fates, and the metrics.
 func (s *Service) settled(a *directory.Agent, acked int64) {
-	if s.Shared == nil {
-		a.Acked(acked)
-	}
-	s.FateOf(a.ID)
+	a.Acked(acked)
+	s.Wakes.FateOf(a.ID)
 }

@@ -12,16 +12,28 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/quota"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
+// Agents answers what agents and threads there are.
+type Agents interface {
+	Get(id string) (*directory.Agent, error)
+	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
+}
+
 // Journals are those of the agents of a registry.
-type Journals struct{ *core.Core }
+type Journals struct {
+	wire.Faults
+	Store  store.Engine
+	Agents Agents
+	Quota  *quota.Quota
+}
 
 // Sum adds up the answers in an agent's threads, a page of threads a call.
-func (j Journals) Sum(ctx context.Context, req *registryv1.SumUsageRequest) (*registryv1.SumUsageResponse, error) {
-	if _, err := j.Dir.Get(req.GetAgentId()); err != nil {
+func (j *Journals) Sum(ctx context.Context, req *registryv1.SumUsageRequest) (*registryv1.SumUsageResponse, error) {
+	if _, err := j.Agents.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
 	size := wire.Limit(req.GetPageSize(), 100)
@@ -56,7 +68,7 @@ func (j Journals) Sum(ctx context.Context, req *registryv1.SumUsageRequest) (*re
 
 // Fill tells what each of the turns has cost, with one look into each of
 // their threads.
-func (j Journals) Fill(ctx context.Context, agent string, turns []store.Turn) error {
+func (j *Journals) Fill(ctx context.Context, agent string, turns []store.Turn) error {
 	keys := map[string][]string{}
 	for _, t := range turns {
 		if t.Thread != "" {
@@ -86,7 +98,7 @@ func (j Journals) Fill(ctx context.Context, agent string, turns []store.Turn) er
 
 // Spend counts what a finished turn has used, for agents that have a quota. A
 // turn that cannot be read now is not counted: a quota stops no work.
-func (j Journals) Spend(ctx context.Context, set *agentdir.Agent, from string, req *registryv1.FinishTurnRequest) {
+func (j *Journals) Spend(ctx context.Context, set *agentdir.Agent, from string, req *registryv1.FinishTurnRequest) {
 	if !set.Config.Quota.Daily() {
 		return
 	}

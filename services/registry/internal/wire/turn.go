@@ -1,5 +1,5 @@
 // Package wire owns the passage between what the store answers and the messages
-// of the registry's services: words, events, turns, deliveries, pages.
+// of the registry's services: words, events, turns, deliveries, pages, faults.
 //
 // It promises that whatever another program wrote can be sent, and that a word it
 // does not know becomes the unspecified one. It decides nothing and reads nothing.

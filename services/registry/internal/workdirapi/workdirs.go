@@ -17,13 +17,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/internal/workdir"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/core"
+	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
@@ -31,22 +32,62 @@ import (
 // atOnce is how many bytes of pieces are written in one transaction.
 const atOnce = 4 << 20
 
+// Agents answers what is known of agents.
+type Agents interface {
+	Get(id string) (*directory.Agent, error)
+	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
+}
+
+// Leases judges who may act.
+type Leases interface {
+	Check(ctx context.Context, resource string, token uint64) error
+}
+
+// Deps of the edge.
+type Deps struct {
+	wire.Faults
+	Agents   Agents
+	Leases   Leases
+	Workdirs store.Workdirs
+}
+
 // Service is the edge. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedWorkdirServiceServer
-	*core.Core
+	Deps
 }
 
 // New makes the edge.
-func New(c *core.Core) *Service { return &Service{Core: c} }
+func New(d Deps) *Service { return &Service{Deps: d} }
 
-// kept refuses where working directories are not kept.
-func (s *Service) kept() error {
-	if s.Workdirs != nil {
-		return nil
-	}
+// None is the edge of a registry that keeps no working directories.
+type None struct {
+	registryv1.UnimplementedWorkdirServiceServer
+}
+
+func none() error {
 	return fault.New(codes.FailedPrecondition, fault.ConfigInvalid, "this registry keeps no working directories: they are in its home",
 		"set workdir.sync to off, or workdir.shared to a directory that all runners have, or use storage.engine postgres")
+}
+
+// GetWorkdir refuses.
+func (None) GetWorkdir(context.Context, *registryv1.GetWorkdirRequest) (*registryv1.GetWorkdirResponse, error) {
+	return nil, none()
+}
+
+// ReadPieces refuses.
+func (None) ReadPieces(*registryv1.ReadPiecesRequest, grpc.ServerStreamingServer[registryv1.ReadPiecesResponse]) error {
+	return none()
+}
+
+// WritePieces refuses.
+func (None) WritePieces(grpc.ClientStreamingServer[registryv1.WritePiecesRequest, registryv1.WritePiecesResponse]) error {
+	return none()
+}
+
+// CommitWorkdir refuses.
+func (None) CommitWorkdir(context.Context, *registryv1.CommitWorkdirRequest) (*registryv1.CommitWorkdirResponse, error) {
+	return nil, none()
 }
 
 // under answers the fence of a call that writes for an agent.
@@ -60,9 +101,6 @@ func (s *Service) under(ctx context.Context, agent string) (store.Fence, error) 
 
 // GetWorkdir answers the newest manifest.
 func (s *Service) GetWorkdir(ctx context.Context, req *registryv1.GetWorkdirRequest) (*registryv1.GetWorkdirResponse, error) {
-	if err := s.kept(); err != nil {
-		return nil, err
-	}
 	hash, manifest, err := s.Workdirs.Workdir(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, s.Fault(req.GetAgentId(), thread.Inbox, err)
@@ -75,9 +113,6 @@ func (s *Service) GetWorkdir(ctx context.Context, req *registryv1.GetWorkdirRequ
 
 // ReadPieces streams pieces.
 func (s *Service) ReadPieces(req *registryv1.ReadPiecesRequest, out grpc.ServerStreamingServer[registryv1.ReadPiecesResponse]) error {
-	if err := s.kept(); err != nil {
-		return err
-	}
 	for part := range slices.Chunk(req.GetSha256(), atOnce/workdir.Piece) {
 		if err := s.Workdirs.Pieces(out.Context(), req.GetAgentId(), part, func(hash string, data []byte) error {
 			return out.Send(&registryv1.ReadPiecesResponse{Piece: &registryv1.Piece{Sha256: hash, Data: data}})
@@ -90,9 +125,6 @@ func (s *Service) ReadPieces(req *registryv1.ReadPiecesRequest, out grpc.ServerS
 
 // WritePieces keeps pieces.
 func (s *Service) WritePieces(in grpc.ClientStreamingServer[registryv1.WritePiecesRequest, registryv1.WritePiecesResponse]) error {
-	if err := s.kept(); err != nil {
-		return err
-	}
 	ctx, agent, size, n := in.Context(), "", 0, int64(0)
 	pieces := map[string][]byte{}
 	flush := func() error {
@@ -136,10 +168,7 @@ func (s *Service) WritePieces(in grpc.ClientStreamingServer[registryv1.WritePiec
 
 // CommitWorkdir replaces the manifest.
 func (s *Service) CommitWorkdir(ctx context.Context, req *registryv1.CommitWorkdirRequest) (*registryv1.CommitWorkdirResponse, error) {
-	if err := s.kept(); err != nil {
-		return nil, err
-	}
-	a, err := s.Dir.Get(req.GetAgentId())
+	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}

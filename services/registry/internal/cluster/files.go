@@ -1,14 +1,4 @@
-// Package rows owns where agents are when several registries share a database: rows,
-// with their files beside them.
-//
-// What an agent's settings mean is read once for each version of its config.yaml and of
-// the home's defaults, and kept. Another registry may change the file: it tells of that
-// (Forget), and since what is told may be lost, the version is compared with the
-// database's after Fresh. So a change holds at once here, within milliseconds at the
-// other registries, and within Fresh in the worst case.
-//
-// Home-wide defaults (theclaw.yaml) are each registry's own file: give all the same.
-package rows
+package cluster
 
 import (
 	"context"
@@ -26,7 +16,6 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/gone"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 )
 
@@ -39,9 +28,17 @@ const (
 	configFile = "config.yaml"
 )
 
-// Agents are those of a database.
-type Agents struct {
-	db      *agents.DB
+// Files are the files of the agents, in the database.
+//
+// What an agent's settings mean is read once for each version of its config.yaml and of
+// the home's defaults, and kept. Another registry may change the file: it tells of that
+// (forget), and since what is told may be lost, the version is compared with the
+// database's after Fresh. So a change holds at once here, within milliseconds at the
+// other registries, and within Fresh in the worst case.
+//
+// Home-wide defaults (theclaw.yaml) are each registry's own file: give all the same.
+type Files struct {
+	db      store.AgentRows
 	home    *agentdir.Home // its defaults and its rules
 	changed func(agent string)
 
@@ -49,7 +46,7 @@ type Agents struct {
 	known map[string]*entry                     // the newest; when they are kept, they become the older
 	older map[string]*entry                     // ones, and those before are forgotten
 	alike map[[sha256.Size]byte]*agentdir.Agent // by what is below the name
-	told  uint64                                // how often Forget was called
+	told  uint64                                // how often forget was called
 }
 
 type entry struct {
@@ -59,13 +56,13 @@ type entry struct {
 	at                time.Time // when the version was last compared
 }
 
-// New makes it of a database; changed is told of each file that was changed here.
-func New(db *agents.DB, home *agentdir.Home, changed func(agent string)) *Agents {
-	return &Agents{db: db, home: home, changed: changed, known: map[string]*entry{}, alike: map[[sha256.Size]byte]*agentdir.Agent{}}
+// newFiles makes it of a database; changed is told of each file that was changed here.
+func newFiles(db store.AgentRows, home *agentdir.Home, changed func(agent string)) *Files {
+	return &Files{db: db, home: home, changed: changed, known: map[string]*entry{}, alike: map[[sha256.Size]byte]*agentdir.Agent{}}
 }
 
-// Forget makes the next look at an agent's settings ask the database; "" of all.
-func (s *Agents) Forget(id string) {
+// forget makes the next look at an agent's settings ask the database; "" of all.
+func (s *Files) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told++
@@ -81,15 +78,15 @@ func (s *Agents) Forget(id string) {
 }
 
 // find answers what is known of an agent's settings; nil when nothing is.
-func (s *Agents) find(id string) *entry {
+func (s *Files) find(id string) *entry {
 	if e := s.known[id]; e != nil {
 		return e
 	}
 	return s.older[id]
 }
 
-// Create is that of core.Agents.
-func (s *Agents) Create(ctx context.Context, id string, spec agentdir.Spec) error {
+// create makes an agent with its files.
+func (s *Files) create(ctx context.Context, id string, spec agentdir.Spec) error {
 	dir, err := s.home.Agent(id)
 	if err != nil {
 		return err
@@ -99,16 +96,16 @@ func (s *Agents) Create(ctx context.Context, id string, spec agentdir.Spec) erro
 		return err
 	}
 	err = s.db.Create(ctx, id, files)
-	if errors.Is(err, agents.ErrExists) {
+	if errors.Is(err, store.ErrAgentExists) {
 		return dir.Exists()
 	}
 	return err
 }
 
-// Remove is that of core.Agents. What runners of this home kept for its programs goes
-// with it. A working directory that all runners have goes first: the rows say where it is,
+// remove takes an agent away, and answers how to clear what is left of it: what runners of
+// this home kept for its programs goes with it. A working directory that all runners have goes first: the rows say where it is,
 // and who is killed in between is asked again.
-func (s *Agents) Remove(ctx context.Context, id string) (func() error, error) {
+func (s *Files) remove(ctx context.Context, id string) (func() error, error) {
 	data, _, err := s.db.Read(ctx, id, configFile)
 	if err == nil {
 		if set, bad := s.home.Judge(id, data); bad == nil { // by settings that are wrong nobody has worked
@@ -117,7 +114,7 @@ func (s *Agents) Remove(ctx context.Context, id string) (func() error, error) {
 				e.Fix += `, then 'agentctl config set ` + id + ` workdir.shared ""', then again`
 			}
 		}
-	} else if errors.Is(err, agents.ErrNoFile) {
+	} else if errors.Is(err, store.ErrNoFile) {
 		err = nil
 	}
 	if err != nil {
@@ -143,8 +140,8 @@ func (s *Agents) Remove(ctx context.Context, id string) (func() error, error) {
 	}, nil
 }
 
-// Settings is that of core.Agents.
-func (s *Agents) Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error) {
+// Settings answers the settings that are in force.
+func (s *Files) Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error) {
 	defaults := stamp(s.home.DefaultsFile())
 	s.mu.Lock()
 	e, told := s.find(a.ID), s.told
@@ -180,7 +177,7 @@ func (s *Agents) Settings(ctx context.Context, a *directory.Agent) (*agentdir.Ag
 
 // keep notes what the database had at an instant; something that was told since may
 // have been about it.
-func (s *Agents) keep(id string, e entry, at time.Time, told uint64) {
+func (s *Files) keep(id string, e entry, at time.Time, told uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.known) >= kept && s.known[id] == nil {
@@ -202,7 +199,7 @@ func stamp(path string) string {
 }
 
 // fault gives an error of the database the words that agentdir has for it.
-func (s *Agents) fault(id, name string, err error) error {
+func (s *Files) fault(id, name string, err error) error {
 	dir, bad := s.home.Agent(id)
 	switch {
 	case err == nil:
@@ -211,7 +208,7 @@ func (s *Agents) fault(id, name string, err error) error {
 		return bad
 	case errors.Is(err, store.ErrNotFound):
 		return dir.NotFound()
-	case errors.Is(err, agents.ErrNoFile):
+	case errors.Is(err, store.ErrNoFile):
 		return fault.Wrap(dir.Lacks(name), fs.ErrNotExist)
 	case errors.Is(err, store.ErrMoved):
 		return dir.Moved(name)
@@ -219,8 +216,8 @@ func (s *Agents) fault(id, name string, err error) error {
 	return err
 }
 
-// Read is that of core.Agents.
-func (s *Agents) Read(ctx context.Context, id, name string) ([]byte, string, error) {
+// Read answers a file and its version; the cause is fs.ErrNotExist when it is missing.
+func (s *Files) Read(ctx context.Context, id, name string) ([]byte, string, error) {
 	if err := agentdir.ValidFile(name); err != nil {
 		return nil, "", err
 	}
@@ -228,8 +225,8 @@ func (s *Agents) Read(ctx context.Context, id, name string) ([]byte, string, err
 	return data, version, s.fault(id, name, err)
 }
 
-// Write is that of core.Agents.
-func (s *Agents) Write(ctx context.Context, id, name string, data []byte, expect string) (string, error) {
+// Write replaces a file; see agentdir.Dir.
+func (s *Files) Write(ctx context.Context, id, name string, data []byte, expect string) (string, error) {
 	dir, err := s.home.Agent(id)
 	if err != nil {
 		return "", err
@@ -245,14 +242,14 @@ func (s *Agents) Write(ctx context.Context, id, name string, data []byte, expect
 		return "", s.fault(id, name, err)
 	}
 	if name == configFile {
-		s.Forget(id)
+		s.forget(id)
 		s.changed(id)
 	}
 	return version, nil
 }
 
-// Set is that of core.Agents. Of two who change a key at once none loses the change.
-func (s *Agents) Set(ctx context.Context, id, key, value string) (string, error) {
+// Set changes a setting; see agentdir.Dir. Of two who change a key at once none loses the change.
+func (s *Files) Set(ctx context.Context, id, key, value string) (string, error) {
 	dir, err := s.home.Agent(id)
 	if err != nil {
 		return "", err
@@ -271,8 +268,8 @@ func (s *Agents) Set(ctx context.Context, id, key, value string) (string, error)
 	}
 }
 
-// Each is that of core.Agents.
-func (s *Agents) Each(ctx context.Context, id string, names []string, found func(name string, data []byte, err error)) {
+// Each reads those of several files that are there, in their order.
+func (s *Files) Each(ctx context.Context, id string, names []string, found func(name string, data []byte, err error)) {
 	all, err := s.db.ReadAll(ctx, id, names)
 	if err != nil {
 		found(strings.Join(names, " "), nil, err)
@@ -285,8 +282,8 @@ func (s *Agents) Each(ctx context.Context, id string, names []string, found func
 	}
 }
 
-// Usages is that of core.Agents.
-func (s *Agents) Usages(ctx context.Context, but string, limit int) ([]directory.Usage, error) {
+// Usages answers USAGE.md of other agents than one, at most limit, in order.
+func (s *Files) Usages(ctx context.Context, but string, limit int) ([]directory.Usage, error) {
 	all, err := s.db.Firsts(ctx, "USAGE.md", limit+1)
 	if err != nil {
 		return nil, err
@@ -301,14 +298,14 @@ func (s *Agents) Usages(ctx context.Context, but string, limit int) ([]directory
 	return out[:min(len(out), limit)], nil
 }
 
-// Threads is that of core.Agents.
-func (s *Agents) Threads(ctx context.Context, id, after string, limit int) ([]string, error) {
+// Threads answers the conversation threads after one, at most limit, in order.
+func (s *Files) Threads(ctx context.Context, id, after string, limit int) ([]string, error) {
 	ids, err := s.db.Threads(ctx, id, after, limit)
 	return ids, s.fault(id, "", err)
 }
 
-// List answers a page of the agents, and takes over what it read of their settings.
-func (s *Agents) List(ctx context.Context, after string, limit int) ([]agents.Entry, error) {
+// list answers a page of the agents, and takes over what it read of their settings.
+func (s *Files) list(ctx context.Context, after string, limit int) ([]store.AgentRow, error) {
 	began, defaults := time.Now(), stamp(s.home.DefaultsFile())
 	s.mu.Lock()
 	told := s.told

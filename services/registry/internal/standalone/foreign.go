@@ -1,18 +1,4 @@
-// Package outside owns what the registry does for programs it does not know: those
-// that have subscribed to a thread and are started by the external dispatcher.
-//
-//	our commit --Committed--> subscriptions not ours? --> a task for the notifier
-//	sweep --> locks of inbox and outbound that a dead handler left --> removed
-//
-// A push of the external tool asks the notifier for a dispatch; ours must do the
-// same, or a foreign consumer would not hear of it. Our own consumers need none of
-// this: they are made due by the commit itself. So nothing here can hold them up, a
-// subscription with a broken filter included: no foreign filter is ever evaluated.
-//
-// It promises one task for each thread that waits for a dispatch, written whole,
-// and that no lock of a living handler is touched. It starts no program, and
-// promises no dispatch: that is the notifier's.
-package outside
+package standalone
 
 import (
 	"context"
@@ -25,7 +11,6 @@ import (
 	"github.com/theclaw/agents/internal/notifier"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
-	"github.com/theclaw/agents/services/registry/internal/core"
 )
 
 const (
@@ -35,9 +20,22 @@ const (
 	perRound = 500
 )
 
-// Outside serves the programs of others.
-type Outside struct {
-	*core.Core
+// foreign serves programs that the registry does not know: those that have subscribed to
+// a thread and are started by the external dispatcher.
+//
+//	our commit --committed--> subscriptions not ours? --> a task for the notifier
+//	sweep --> locks of inbox and outbound that a dead handler left --> removed
+//
+// A push of the external tool asks the notifier for a dispatch; ours must do the
+// same, or a foreign consumer would not hear of it. Our own consumers need none of
+// this: they are made due by the commit itself. So nothing here can hold them up, a
+// subscription with a broken filter included: no foreign filter is ever evaluated.
+//
+// It promises one task for each thread that waits for a dispatch, written whole,
+// and that no lock of a living handler is touched. It starts no program, and
+// promises no dispatch: that is the notifier's.
+type foreign struct {
+	r     *Registry
 	every time.Duration
 	find  func() (home string, ok bool)
 	wake  chan struct{}
@@ -51,20 +49,18 @@ type Outside struct {
 	after string // the agent at which the last round for locks ended
 }
 
-// New makes it for a core; every is the interval of the sweep and find says whether
+// newForeign makes it; every is the interval of the sweep and find says whether
 // there is a notifier, nil for never.
-func New(c *core.Core, every time.Duration, find func() (home string, ok bool)) *Outside {
-	o := &Outside{
-		Core: c, every: every, find: find, wake: make(chan struct{}, 1),
+func newForeign(r *Registry, every time.Duration, find func() (home string, ok bool)) *foreign {
+	return &foreign{
+		r: r, every: every, find: find, wake: make(chan struct{}, 1),
 		written: map[store.Ref]string{}, queued: map[store.Ref]string{},
 	}
-	c.Told = o.committed
-	return o
 }
 
 // committed notes that a thread has new events. It is called by the goroutine that
 // writes, so it does no more.
-func (o *Outside) committed(c store.Commit) {
+func (o *foreign) committed(c store.Commit) {
 	if len(c.Events) == 0 {
 		return
 	}
@@ -81,7 +77,7 @@ func (o *Outside) committed(c store.Commit) {
 }
 
 // notifier answers the notifier's directory. mu is held.
-func (o *Outside) notifier() string {
+func (o *foreign) notifier() string {
 	if now := time.Now(); now.Sub(o.looked) > lookAgain {
 		o.looked, o.home = now, ""
 		if home, ok := o.find(); ok {
@@ -91,8 +87,8 @@ func (o *Outside) notifier() string {
 	return o.home
 }
 
-// Run schedules and sweeps until ctx ends.
-func (o *Outside) Run(ctx context.Context) {
+// run schedules and sweeps until ctx ends.
+func (o *foreign) run(ctx context.Context) {
 	tick := time.NewTicker(o.every)
 	defer tick.Stop()
 	o.clear(ctx)
@@ -110,7 +106,7 @@ func (o *Outside) Run(ctx context.Context) {
 	}
 }
 
-func (o *Outside) take(from *map[store.Ref]string) map[store.Ref]string {
+func (o *foreign) take(from *map[store.Ref]string) map[store.Ref]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all := *from
@@ -119,16 +115,16 @@ func (o *Outside) take(from *map[store.Ref]string) map[store.Ref]string {
 }
 
 // schedule asks the notifier to dispatch the threads to which others have subscribed.
-func (o *Outside) schedule(ctx context.Context, threads map[store.Ref]string) {
+func (o *foreign) schedule(ctx context.Context, threads map[store.Ref]string) {
 	o.mu.Lock()
 	home := o.home
 	o.mu.Unlock()
 	for r, author := range threads {
-		subs, err := o.Store.Subscriptions(ctx, r)
-		if err != nil || !foreign(r, subs) {
+		subs, err := o.r.Engine.Subscriptions(ctx, r)
+		if err != nil || !subscribed(r, subs) {
 			continue // a thread that cannot be read is told of elsewhere
 		}
-		path, err := o.Dir.Path(r)
+		path, err := o.r.dir.Path(r)
 		if err != nil {
 			continue
 		}
@@ -138,13 +134,13 @@ func (o *Outside) schedule(ctx context.Context, threads map[store.Ref]string) {
 			o.queued[r] = author
 			o.mu.Unlock()
 		case err != nil:
-			o.Log.Warn("the notifier is not told of new events", "agent_id", r.Agent, "thread_id", r.Thread, "error", err)
+			o.r.log.Warn("the notifier is not told of new events", "agent_id", r.Agent, "thread_id", r.Thread, "error", err)
 		}
 	}
 }
 
-// foreign tells whether a thread has a subscription that is not ours.
-func foreign(r store.Ref, subs []store.Subscription) bool {
+// subscribed tells whether a thread has a subscription that is not ours.
+func subscribed(r store.Ref, subs []store.Subscription) bool {
 	own := thread.Outbound
 	if r.IsInbox() {
 		own = thread.Inbox
@@ -159,8 +155,8 @@ func foreign(r store.Ref, subs []store.Subscription) bool {
 
 // clear removes locks that stop the dispatch of our own consumers because their
 // handler was killed.
-func (o *Outside) clear(ctx context.Context) {
-	ids, looked := o.Dir.IDs(), 0
+func (o *foreign) clear(ctx context.Context) {
+	ids, looked := o.r.dir.IDs(), 0
 	for _, id := range ids {
 		if id <= o.after {
 			continue
@@ -175,11 +171,11 @@ func (o *Outside) clear(ctx context.Context) {
 	o.after = ""
 }
 
-func (o *Outside) clearAgent(id string) {
-	if path, err := o.Dir.Path(store.Inbox(id)); err == nil && handlerlock.Clear(path, thread.Inbox) {
-		o.Log.Info("removed the lock of a dead handler", "agent_id", id, "thread_id", thread.Inbox)
+func (o *foreign) clearAgent(id string) {
+	if path, err := o.r.dir.Path(store.Inbox(id)); err == nil && handlerlock.Clear(path, thread.Inbox) {
+		o.r.log.Info("removed the lock of a dead handler", "agent_id", id, "thread_id", thread.Inbox)
 	}
-	dir, err := o.DirOf(id)
+	dir, err := o.r.home.Agent(id)
 	if err != nil {
 		return
 	}
@@ -190,7 +186,7 @@ func (o *Outside) clearAgent(id string) {
 		}
 		for _, lock := range locks {
 			if path := filepath.Dir(filepath.Dir(lock)); handlerlock.Clear(path, thread.Outbound) {
-				o.Log.Info("removed the lock of a dead handler", "agent_id", id, "thread_id", path[len(dir.Path)+1:])
+				o.r.log.Info("removed the lock of a dead handler", "agent_id", id, "thread_id", path[len(dir.Path)+1:])
 			}
 		}
 	}

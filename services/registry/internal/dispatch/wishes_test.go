@@ -1,4 +1,4 @@
-package leaseapi
+package dispatch
 
 import (
 	"slices"
@@ -11,26 +11,26 @@ import (
 // else; what other registries say that is none makes none.
 func TestWishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w wishes
-		w.add("agent/a", 3, "r2")
-		w.told("a r1 3")
-		w.told("a r3 4")
+		var w Wishes
+		w.Add("agent/a", 3, "r2")
+		w.Told("a r1 3")
+		w.Told("a r3 4")
 		for _, none := range []string{"", "a r9", "a r9 x", "a r9 3 4"} {
-			w.told(none)
+			w.Told(none)
 		}
 		for token, want := range map[uint64][]string{3: {"r1", "r2"}, 4: {"r3"}, 5: nil} {
-			if got := w.of("agent/a", token); !slices.Equal(got, want) {
+			if got := w.Of("agent/a", token); !slices.Equal(got, want) {
 				t.Errorf("token %d: %v, want %v", token, got, want)
 			}
 		}
-		if got := w.of("deliver/a", 3); got != nil {
+		if got := w.Of("deliver/a", 3); got != nil {
 			t.Errorf("of another lease: %v", got)
 		}
 		time.Sleep(wishLife + time.Second)
-		if got := w.of("agent/a", 3); got != nil {
+		if got := w.Of("agent/a", 3); got != nil {
 			t.Errorf("past its time: %v", got)
 		}
-		w.add("agent/b", 1, "r")
+		w.Add("agent/b", 1, "r")
 		if len(w.by) != 1 {
 			t.Errorf("kept: %v", w.by)
 		}

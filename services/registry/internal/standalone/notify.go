@@ -1,4 +1,4 @@
-package watch
+package standalone
 
 import (
 	"context"
@@ -23,24 +23,24 @@ var looksAgain = []time.Duration{
 const ownWrite = 20 * time.Millisecond
 
 // notify asks the kernel to tell of the agents' folder.
-func (w *Watch) notify() {
+func (w *watch) notify() {
 	fs, err := fsnotify.NewBufferedWatcher(4096)
 	if err != nil {
-		w.Log.Warn("inboxes are not watched; the sweep finds foreign messages", "error", err)
+		w.r.log.Warn("inboxes are not watched; the sweep finds foreign messages", "error", err)
 		return
 	}
 	w.fs = fs
-	if err := fs.Add(w.Home.AgentsDir()); err != nil {
-		w.Log.Warn("new agents are found by the sweep only", "error", err)
+	if err := fs.Add(w.r.home.AgentsDir()); err != nil {
+		w.r.log.Warn("new agents are found by the sweep only", "error", err)
 	}
 }
 
-// Add watches the inbox of an agent.
-func (w *Watch) Add(a *directory.Agent) {
+// add watches the inbox of an agent.
+func (w *watch) add(a *directory.Agent) {
 	if w.fs == nil {
 		return
 	}
-	path, err := w.Dir.Path(store.Inbox(a.ID))
+	path, err := w.r.dir.Path(store.Inbox(a.ID))
 	if err != nil {
 		return
 	}
@@ -58,9 +58,9 @@ func (w *Watch) Add(a *directory.Agent) {
 	}
 }
 
-// Drop ends the watches below a directory that another has taken the place of:
+// drop ends the watches below a directory that another has taken the place of:
 // they stand on what was there, not on the name.
-func (w *Watch) Drop(dir string) {
+func (w *watch) drop(dir string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for path := range w.byPath {
@@ -71,7 +71,7 @@ func (w *Watch) Drop(dir string) {
 	}
 }
 
-func (w *Watch) notifyLoop(ctx context.Context) {
+func (w *watch) notifyLoop(ctx context.Context) {
 	if w.fs == nil {
 		<-ctx.Done()
 		return
@@ -90,7 +90,7 @@ func (w *Watch) notifyLoop(ctx context.Context) {
 				return
 			}
 			// The kernel's queue ran over: look everywhere.
-			w.Log.Warn("watch lost events; looking at all inboxes", "error", err)
+			w.r.log.Warn("watch lost events; looking at all inboxes", "error", err)
 			w.sweep(ctx)
 		}
 	}
@@ -98,40 +98,40 @@ func (w *Watch) notifyLoop(ctx context.Context) {
 
 // named looks for the agent of a name in the agents' folder. One that is being made
 // here is known when it is done.
-func (w *Watch) named(id string) {
+func (w *watch) named(id string) {
 	w.mu.Lock()
-	making := w.making[id] > 0
+	making := w.made[id] > 0
 	w.mu.Unlock()
 	if making {
 		return
 	}
-	switch fresh, gone := w.Dir.Look(id); {
+	switch fresh, gone := w.r.dir.Look(id); {
 	case fresh:
 		w.found(id)
-	case gone && w.Dir.Missing(id): // else it is back already, as a new agent
-		w.Forget(id)
+	case gone && w.r.dir.Missing(id): // else it is back already, as a new agent
+		w.r.forget(id)
 	}
 }
 
-// Making says that an agent is being made here, until done is called.
-func (w *Watch) Making(id string) (done func()) {
+// making says that an agent is being made here, until done is called.
+func (w *watch) making(id string) (done func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.making[id]++
+	w.made[id]++
 	return func() {
 		w.mu.Lock()
-		if w.making[id]--; w.making[id] == 0 {
-			delete(w.making, id)
+		if w.made[id]--; w.made[id] == 0 {
+			delete(w.made, id)
 		}
 		w.mu.Unlock()
 		w.named(id) // another may have made or removed it meanwhile
 	}
 }
 
-func (w *Watch) event(e fsnotify.Event) {
+func (w *watch) event(e fsnotify.Event) {
 	dir, file := filepath.Split(e.Name)
 	dir = filepath.Clean(dir)
-	if dir == w.Home.AgentsDir() {
+	if dir == w.r.home.AgentsDir() {
 		if e.Has(fsnotify.Create | fsnotify.Remove | fsnotify.Rename) {
 			w.named(file)
 		}
@@ -162,8 +162,8 @@ func writes(file string, op fsnotify.Op) bool {
 
 // written looks at once, unless the write is most likely our own: then the later
 // looks are enough for a foreign one that hides behind it.
-func (w *Watch) written(id string) {
-	if a, err := w.Dir.Get(id); err == nil && a.WroteWithin(ownWrite) {
+func (w *watch) written(id string) {
+	if a, err := w.r.dir.Get(id); err == nil && a.WroteWithin(ownWrite) {
 		w.lookAgain(id, looksAgain[1:])
 		return
 	}
@@ -173,7 +173,7 @@ func (w *Watch) written(id string) {
 
 // lookAgain looks at an inbox after each time given, and once more around
 // when it was written meanwhile.
-func (w *Watch) lookAgain(id string, after []time.Duration) {
+func (w *watch) lookAgain(id string, after []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, soon := w.again[id]; soon {
@@ -191,7 +191,7 @@ func (w *Watch) lookAgain(id string, after []time.Duration) {
 	}
 }
 
-func (w *Watch) endRound(id string) {
+func (w *watch) endRound(id string) {
 	w.mu.Lock()
 	written := w.again[id]
 	delete(w.again, id)

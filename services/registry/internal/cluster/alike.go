@@ -1,4 +1,4 @@
-package rows
+package cluster
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ var plain = regexp.MustCompile(`^[a-z]+(-[a-z0-9]+)+$`)
 // judge reads what settings mean. Most agents are made by a program: their files differ in
 // the name alone, above which there are comments at most, and what such a file means is
 // read once, however many there are.
-func (s *Agents) judge(id string, data []byte, defaults string) (*agentdir.Agent, error) {
+func (s *Files) judge(id string, data []byte, defaults string) (*agentdir.Agent, error) {
 	lines, rest := 0, data
 	for bytes.HasPrefix(rest, []byte("#")) {
 		_, rest, _ = bytes.Cut(rest, []byte("\n"))

@@ -1,4 +1,4 @@
-package core
+package wire
 
 import (
 	"context"
@@ -13,11 +13,20 @@ import (
 	"github.com/theclaw/agents/internal/store"
 )
 
-// full is how long a caller whose push was refused should wait.
-const full = 5 * time.Second
+// RetryFull is how long a caller whose push was refused should wait.
+const RetryFull = 5 * time.Second
 
-// Fault turns what a room below answered into what a caller is told.
-func (c *Core) Fault(agentID, threadID string, err error) error {
+// Faults turns the errors of the layers below into those that callers get.
+type Faults struct {
+	// Missing tells whether an agent does not exist.
+	Missing func(agentID string) bool
+	// Engine answers the faults of one storage engine that others do not have, or mean
+	// something else by; nil for any other error. Nil: there are none.
+	Engine func(error) *fault.Error
+}
+
+// Fault is what a caller gets for an error about a thread of an agent.
+func (s Faults) Fault(agentID, threadID string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -32,17 +41,17 @@ func (c *Core) Fault(agentID, threadID string, err error) error {
 		f.RetryAfter, f.Meta = held.RetryAfter, map[string]string{"holder": held.Holder, "address": held.Address}
 		return f
 	}
-	return fault.Wrap(c.known(agentID, threadID, err), err)
+	return fault.Wrap(s.known(agentID, threadID, err), err)
 }
 
-func (c *Core) known(agentID, threadID string, err error) *fault.Error {
+func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 	where := "thread '" + threadID + "' of agent '" + agentID + "'"
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case is(store.ErrLeaseLost), is(lease.ErrLost):
 		return fault.New(codes.Aborted, fault.LeaseLost, "the lease is no longer current", "stop working on it; another process has it or will")
 	case is(store.ErrNotFound):
-		if c.Dir.Missing(agentID) {
+		if s.Missing(agentID) {
 			return fault.New(codes.NotFound, fault.AgentNotFound, "agent '"+agentID+"' not found", "run 'agentctl init "+agentID+"' first")
 		}
 		return fault.New(codes.NotFound, fault.ThreadNotFound, where+" does not exist", "see 'agentctl threads "+agentID+"'")
@@ -66,15 +75,15 @@ func (c *Core) known(agentID, threadID string, err error) *fault.Error {
 		return fault.New(codes.Aborted, fault.InvalidArgument, "another event stands under this id now", "open the batch again")
 	case is(store.ErrInboxFull):
 		f := fault.New(codes.ResourceExhausted, fault.InboxFull, "the inbox of agent '"+agentID+"' is full", "wait until the agent has caught up")
-		f.RetryAfter = full
+		f.RetryAfter = RetryFull
 		return f
 	case is(store.ErrPeerFull):
 		f := fault.New(codes.ResourceExhausted, fault.InboxFull, "too many messages of one sender wait in the inbox of agent '"+agentID+"'", "wait until some have been answered; others may still write")
-		f.RetryAfter = full
+		f.RetryAfter = RetryFull
 		return f
 	case is(store.ErrDiskFull):
 		f := fault.New(codes.ResourceExhausted, fault.DiskFull, "the disk is full", "free some space; nothing was stored and nothing is lost")
-		f.RetryAfter = full
+		f.RetryAfter = RetryFull
 		return f
 	case is(store.ErrReadOnly):
 		return fault.New(codes.FailedPrecondition, fault.ReadOnly, where+" cannot be written", "give the files back their write permission")
@@ -82,17 +91,13 @@ func (c *Core) known(agentID, threadID string, err error) *fault.Error {
 		return fault.New(codes.DataLoss, fault.DatabaseCorrupt, where+" has a damaged database", "stop the services, run 'agentctl fsck --repair --agent "+agentID+"' and start them; all other agents go on")
 	case is(store.ErrFormat):
 		return fault.New(codes.FailedPrecondition, fault.FormatMismatch, where+" was written by a newer version", "use that version, or restore a backup")
-	case c.Shared != nil && (is(store.ErrIO) || is(store.ErrBusy)):
-		f := fault.New(codes.Unavailable, fault.RegistryUnavailable, "the registry cannot reach its database now", "try again; another registry may reach it")
-		f.RetryAfter = time.Second
-		return f
-	case c.Shared != nil && is(store.ErrMoved):
-		return fault.New(codes.Aborted, fault.InvalidArgument, "somebody else changed it meanwhile", "read it again and repeat the change")
+	case s.ofEngine(err) != nil:
+		return s.ofEngine(err)
 	case is(store.ErrNoPiece):
 		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "a piece of the working directory of agent '"+agentID+"' is not there", "write all of them again; nothing was changed")
 	case is(store.ErrBusy):
 		f := fault.New(codes.Unavailable, fault.AgentFailed, "another program holds "+where+" locked", "try again when it is done")
-		f.RetryAfter = full
+		f.RetryAfter = RetryFull
 		return f
 	case is(store.ErrIO):
 		return fault.New(codes.Unavailable, fault.AgentFailed, where+" had an input/output error", "check the disk; the next call looks again")
@@ -103,4 +108,11 @@ func (c *Core) known(agentID, threadID string, err error) *fault.Error {
 		return f
 	}
 	return fault.New(codes.Internal, fault.Internal, "internal error", "see the registry's log")
+}
+
+func (s Faults) ofEngine(err error) *fault.Error {
+	if s.Engine == nil {
+		return nil
+	}
+	return s.Engine(err)
 }

@@ -1,4 +1,4 @@
-package rows
+package cluster
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ func TestAlike(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(nil, home, nil)
+	s := newFiles(nil, home, nil)
 	for _, c := range []struct {
 		id, data string
 		kept     int

@@ -1,0 +1,196 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/beside"
+	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+)
+
+// Get answers what is known of an agent. Who asks for one that is not there is told by
+// what he asks. Errors: INVALID_ARGUMENT for a name that is none.
+func (r *Registry) Get(id string) (*directory.Agent, error) {
+	r.mu.RLock()
+	a := r.agents[id]
+	r.mu.RUnlock()
+	if a != nil {
+		return a, nil
+	}
+	if _, err := r.home.Agent(id); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.agents) >= maxKnown {
+		clear(r.agents)
+	}
+	if r.agents[id] == nil {
+		r.agents[id] = directory.NewAgent(id)
+	}
+	return r.agents[id], nil
+}
+
+// Agent answers an agent whose inbox has been read.
+func (r *Registry) Agent(ctx context.Context, id string) (*directory.Agent, error) {
+	a, err := r.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	_, err = r.State(ctx, a)
+	return a, r.Fault(id, thread.Inbox, err)
+}
+
+// Find is Agent.
+func (r *Registry) Find(ctx context.Context, id string) (*directory.Agent, error) {
+	a, err := r.Agent(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// List answers a page of the agents in order, with what is known of each, in one look;
+// next is where the next page begins, "" at the end.
+func (r *Registry) List(ctx context.Context, after string, limit int) (page []*directory.Agent, next string, err error) {
+	all, err := r.Files.list(ctx, after, limit)
+	if err != nil {
+		return nil, "", r.Fault("", thread.Inbox, err)
+	}
+	for _, e := range all {
+		a, err := r.Get(e.ID)
+		if err != nil {
+			return nil, "", err
+		}
+		a.SetStarted(e.Started)
+		page = append(page, a)
+	}
+	if len(page) == limit {
+		next = page[limit-1].ID
+	}
+	return page, next, nil
+}
+
+// Present answers nil: rows do not go away under a commit.
+func (r *Registry) Present(string) error { return nil }
+
+// Pushed takes note of a push: nothing is to be done, the row says that there is work.
+func (r *Registry) Pushed(context.Context, *directory.Agent) {}
+
+// Stopped answers false: the transaction that claims judges.
+func (r *Registry) Stopped(*directory.Agent) bool { return false }
+
+// State answers the state of an inbox, as it was a moment ago.
+func (r *Registry) State(ctx context.Context, a *directory.Agent) (store.InboxState, error) {
+	st, err := r.Engine.State(ctx, a.ID)
+	if err == nil {
+		a.Take(st)
+	}
+	return st, err
+}
+
+// Visit is called before a thread is read in passing.
+func (r *Registry) Visit(store.Ref) (leave func()) { return func() {} }
+
+// Term tells terms of a lease apart in what is known of an agent: between two of them
+// another registry may have changed it.
+func (r *Registry) Term(f store.Fence) uint64 { return f.Token }
+
+// Missing tells whether there is no such agent.
+func (r *Registry) Missing(id string) bool {
+	if _, err := r.home.Agent(id); err != nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
+	defer cancel()
+	return errors.Is(r.db.Has(ctx, id), store.ErrNotFound)
+}
+
+// Path checks the names of a thread; it has no directory.
+func (r *Registry) Path(ref store.Ref) (string, error) {
+	if _, err := r.home.Agent(ref.Agent); err != nil {
+		return "", err
+	}
+	return "", layout.ValidThread(ref.Thread)
+}
+
+// Place answers "": an agent has no directory.
+func (r *Registry) Place(string) string { return "" }
+
+// Create makes an agent.
+func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*directory.Agent, error) {
+	r.making.RLock()
+	defer r.making.RUnlock()
+	if err := r.Files.create(ctx, id, spec); err != nil {
+		return nil, r.Fault(id, thread.Inbox, err)
+	}
+	return r.Get(id)
+}
+
+// Idle answers nil: nobody works on an agent without its lease.
+func (r *Registry) Idle(context.Context, string) error { return nil }
+
+// Remove takes away an agent whose leases the caller has, with all its rows, and what
+// runners of this home kept of it.
+func (r *Registry) Remove(ctx context.Context, id string) error {
+	r.making.Lock() // nobody makes an agent of the name between the two steps
+	defer r.making.Unlock()
+	clearRest, err := r.Files.remove(ctx, id)
+	if err != nil {
+		return err
+	}
+	fault.Point("remove:named")
+	r.mu.Lock()
+	delete(r.agents, id)
+	r.mu.Unlock()
+	r.mayWork(id) // who waits for it is told that it is gone
+	r.Wakes.FateOf(id)
+	return clearRest()
+}
+
+// row tells whether a file that the agent or its runner keeps is a row: memory is.
+// Sessions are with the runner that keeps them, in this home as far as it is its own.
+func row(name string) bool { return strings.HasPrefix(name, "memory/") }
+
+// OwnFile answers such a file; the cause of one that is missing is fs.ErrNotExist.
+func (r *Registry) OwnFile(ctx context.Context, id, name string) ([]byte, error) {
+	if row(name) {
+		b, _, err := r.Read(ctx, id, name)
+		return b, err
+	}
+	dir, err := r.home.Agent(id)
+	if err != nil {
+		return nil, err
+	}
+	b, err := dir.OwnFile(name)
+	if fault.Is(err, fault.AgentNotFound) { // no runner of this home has worked for it
+		return nil, fs.ErrNotExist
+	}
+	return b, err
+}
+
+// ErasePeer forgets what is kept of a peer beside the threads of an agent: files by
+// their names, questions and lines of the log.
+func (r *Registry) ErasePeer(ctx context.Context, id string, s beside.Share, files []string) error {
+	dir, err := r.home.Agent(id)
+	if err != nil {
+		return err
+	}
+	s.Files = []string{}
+	for _, n := range files {
+		if row(n) {
+			s.Files = append(s.Files, n)
+		} else if err := dir.RemoveFile(n); err != nil {
+			return err
+		}
+	}
+	r.Log.lines.Flush() // what was said here of late is among the lines
+	return r.Approvals.ErasePeer(ctx, id, s)
+}

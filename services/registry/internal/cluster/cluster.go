@@ -1,0 +1,247 @@
+// Package cluster is one of several registries over one PostgreSQL database (Engine).
+// Each has a home of its own, with nothing in it but sockets, certificates and the audit
+// log.
+//
+// What a decision rests on is in the database, and each transaction judges by it; what
+// is known here of an agent is a hint that nothing rests on:
+//
+//	threads         rows; a step is two round trips
+//	leases          the table lease; the database's clock judges
+//	agents, files   rows with a version (Files)
+//	who has work    the tables due and outbox; dispatch.Hints say where to look
+//	waking          hub.Wakes for what happens here, notices from the others, and a
+//	                recheck now and then (Again), because a notice may be lost
+//	a stop          the thread's row, which each claim reads
+//	the agent's log rows
+//
+// It promises that a call at any of the registries is answered as by a single one, that
+// each commit wakes those who wait for it here and tells the other registries, and that
+// an agent's news goes to the holder of its lease alone while there is one. It answers no
+// call: the edges do, which declare what they need of it. The other implementation of
+// that is package standalone.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/lease/authority"
+	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/dispatch"
+	"github.com/theclaw/agents/services/registry/internal/quota"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// Engine is a database that several registries share, as package postgres opens it.
+type Engine interface {
+	store.Engine
+	Attach(h store.Hooks)
+	// Able answers nil when the database can be worked with.
+	Able(ctx context.Context) error
+	Agents() store.AgentRows
+	Leases() store.Leases
+	Counts() store.Counts
+	Lines() store.LogLines
+	Workdirs() store.Workdirs
+	Notices() store.Notices
+	// Lag answers by agent the messages of its inbox behind the ack, the ack, and the
+	// conversations that have something to send.
+	Lag(ctx context.Context) (inbox, acked, outbound map[string]int64, err error)
+}
+
+// Copies takes agents out of the database into a home where nobody works, and back, for
+// backups; see package store/transfer.
+type Copies interface {
+	Lay(ctx context.Context, home *agentdir.Home, agent string, withWorkdir bool) (tokens map[string]uint64, err error)
+	Put(ctx context.Context, home *agentdir.Home, agents []string) (left map[string]string, err error)
+	// Absent answers nil when there is no agent of the name. Errors: AGENT_EXISTS.
+	Absent(ctx context.Context, agent string) error
+}
+
+// Options of a registry.
+type Options struct {
+	Home    *agentdir.Home
+	Logger  *slog.Logger
+	Metrics *obs.RegistryMetrics
+	Log     *agentlog.Log // takes secrets out of agents' logs; nil writes none
+	Copies  Copies
+}
+
+// Registry is what the edges work with.
+type Registry struct {
+	*Files
+	wire.Faults
+	Engine    Engine
+	Approvals store.Approvals
+	Workdirs  store.Workdirs
+	Quota     *quota.Quota
+	Table     authority.Authority // who may act
+	Leases    *Leases
+	Wakes     Wakes
+	Aborts    Aborts
+	Log       *Log
+
+	log     *slog.Logger
+	metrics *obs.RegistryMetrics
+	copies  Copies
+	table   store.Leases
+	notices store.Notices
+	making  sync.RWMutex // keeps a name that is being removed from getting a new agent
+
+	mu     sync.RWMutex
+	agents map[string]*directory.Agent // what this registry happens to know of them
+
+	runs, deliveries dispatch.Hints   // where there may be work
+	follows          dispatch.Follows // those who read the inbox of their agent here as it comes
+	lapses           dispatch.Lapses
+}
+
+const (
+	// maxKnown is the most agents that are remembered: the database has the rest.
+	maxKnown = 100_000
+	// lookPatience bounds the look whether an agent is there, which only words an error.
+	lookPatience = 5 * time.Second
+)
+
+// New makes it over an engine, which it closes.
+func New(e Engine, o Options) *Registry {
+	r := &Registry{
+		Engine: e, Workdirs: e.Workdirs(), log: o.Logger, metrics: o.Metrics, copies: o.Copies, agents: map[string]*directory.Agent{},
+	}
+	holders := o.Home.HoldersDir()
+	e.Attach(store.Hooks{
+		OnCommit: r.committed, OnNotices: r.told, OnMissed: r.missed,
+		Dead: func(h string) bool { return lease.HolderDead(holders, h) },
+	})
+	r.table, r.notices = e.Leases(), e.Notices()
+	counts := e.Counts()
+	r.Table, r.Approvals, r.Quota = r.table, counts, quota.New(counts)
+	r.Files = newFiles(e.Agents(), o.Home, func(id string) { r.tell(store.NoticeSettings, id) })
+	r.Faults = wire.Faults{Missing: r.Missing, Engine: unreachable}
+	r.Leases = &Leases{Authority: r.table, of: r, changed: make(chan struct{}, 1)}
+	r.Wakes.tell = r.tell
+	r.Aborts.tell = r.tell
+	r.Log = &Log{lines: e.Lines(), clean: o.Log}
+	r.metrics.LookForLag(func(ctx context.Context) (l obs.Lags, err error) {
+		l.Inbox, l.Acked, l.Outbound, err = e.Lag(ctx)
+		return l, err
+	})
+	return r
+}
+
+// unreachable are the faults that concern the one database of all agents.
+func unreachable(err error) *fault.Error {
+	switch {
+	case errors.Is(err, store.ErrIO), errors.Is(err, store.ErrBusy):
+		f := fault.New(codes.Unavailable, fault.RegistryUnavailable, "the registry cannot reach its database now", "try again; another registry may reach it")
+		f.RetryAfter = time.Second
+		return f
+	case errors.Is(err, store.ErrMoved):
+		return fault.New(codes.Aborted, fault.InvalidArgument, "somebody else changed it meanwhile", "read it again and repeat the change")
+	}
+	return nil
+}
+
+// Run carries what registries tell each other, until ctx ends.
+func (r *Registry) Run(ctx context.Context) { r.notices.Run(ctx) }
+
+// Able answers nil when the database answers.
+func (r *Registry) Able(ctx context.Context) error { return r.Engine.Able(ctx) }
+
+// Close closes the database. No call may be under way.
+func (r *Registry) Close() error {
+	r.metrics.LookForLag(nil)
+	r.Log.lines.Flush()
+	return r.Engine.Close()
+}
+
+func (r *Registry) tell(kind store.NoticeKind, name string) {
+	r.notices.Tell(store.Notice{Kind: kind, Name: name})
+}
+
+// committed is called by the engine for events that became visible.
+func (r *Registry) committed(c store.Commit) {
+	r.announce(c)
+	r.Wakes.Committed(c)
+}
+
+// announce tells those who wait for work here and the other registries. What came to
+// an agent that somebody works on concerns nobody else who waits for work: when that one
+// gives it back, or dies, all are told.
+func (r *Registry) announce(c store.Commit) {
+	ref := c.Ref
+	switch {
+	case ref.IsInbox() && c.Holder != "":
+		if r.follows.Mark(ref.Agent, c.Holder) {
+			r.tell(store.NoticeRead, ref.Agent)
+			return
+		}
+		kind := store.NoticeHeld
+		if r.runs.MarkFor(c.Holder, ref.Agent) {
+			kind = store.NoticeHeard
+		}
+		r.tell(kind, ref.Agent+" "+c.Holder)
+	case ref.IsInbox():
+		r.runs.Mark(ref.Agent)
+		r.tell(store.NoticeInbox, ref.Agent)
+	default:
+		r.tell(store.NoticeThread, ref.String())
+	}
+}
+
+// told takes what other registries say.
+func (r *Registry) told(news []store.Notice) {
+	for _, n := range news {
+		switch n.Kind {
+		case store.NoticeInbox:
+			r.runs.Mark(n.Name)
+			r.Wakes.Changed(store.Inbox(n.Name))
+		case store.NoticeRead:
+			r.Wakes.Changed(store.Inbox(n.Name))
+		case store.NoticeHeld, store.NoticeHeard:
+			if agent, holder, ok := strings.Cut(n.Name, " "); ok {
+				r.runs.MarkFor(holder, agent)
+				r.Wakes.Changed(store.Inbox(agent))
+			}
+		case store.NoticeThread:
+			if agent, id, ok := strings.Cut(n.Name, "/"); ok {
+				r.Wakes.Changed(store.Ref{Agent: agent, Thread: id})
+			}
+		case store.NoticeWork:
+			r.runs.Mark(n.Name)
+			r.deliveries.Mark(n.Name)
+		case store.NoticeReplies:
+			r.deliveries.Mark(n.Name)
+		case store.NoticeFate:
+			r.Wakes.Wakes.FateOf(n.Name)
+		case store.NoticeSettings:
+			r.Files.forget(n.Name)
+		case store.NoticeApprovals:
+			r.Wakes.Wakes.Asked()
+		case store.NoticeLapse:
+			r.lapses.Note(n.Name)
+		case store.NoticeAbort:
+			r.Aborts.Told(n.Name)
+		}
+	}
+}
+
+// missed lets everybody look who waits for something.
+func (r *Registry) missed() {
+	r.runs.MarkAll()
+	r.deliveries.MarkAll()
+	r.Files.forget("")
+	r.Wakes.All()
+}

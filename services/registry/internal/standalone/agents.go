@@ -1,0 +1,299 @@
+package standalone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/gone"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/runfile"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// Get answers a known agent; see directory.Directory.Get.
+func (r *Registry) Get(id string) (*directory.Agent, error) { return r.dir.Get(id) }
+
+// Agent answers a known agent whose inbox has been read.
+func (r *Registry) Agent(ctx context.Context, id string) (*directory.Agent, error) {
+	a, err := r.dir.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	if a.Known().Loaded {
+		return a, nil
+	}
+	return a, r.load(ctx, a)
+}
+
+// Find answers an agent that is there, with what is known of it when it can be read: a
+// broken one too.
+func (r *Registry) Find(ctx context.Context, id string) (*directory.Agent, error) {
+	a, err := r.dir.Get(id)
+	if err == nil {
+		err = r.Present(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.Agent(ctx, id); fault.Is(err, fault.AgentNotFound) {
+		return nil, err
+	}
+	return a, nil
+}
+
+// List answers a page of the agents in order, broken ones too; next is where the next
+// page begins, "" at the end.
+func (r *Registry) List(_ context.Context, after string, limit int) (page []*directory.Agent, next string, err error) {
+	if after == "" {
+		if err := r.watch.rescan(); err != nil {
+			return nil, "", err
+		}
+	}
+	ids, next := wire.Page(r.dir.IDs(), after, limit, limit)
+	for _, id := range ids {
+		if a, err := r.dir.Get(id); err == nil {
+			page = append(page, a)
+		}
+	}
+	return page, next, nil
+}
+
+// Present answers the truth about a directory that may be gone while its database
+// is still open here: a file that has no name any more takes writes gladly.
+func (r *Registry) Present(id string) error {
+	if !r.dir.Missing(id) {
+		return nil
+	}
+	r.forget(id)
+	_, err := r.dir.Get(id)
+	return err
+}
+
+// Pushed takes note of a push to an agent that nobody has looked at yet: its load makes
+// it due.
+func (r *Registry) Pushed(ctx context.Context, a *directory.Agent) {
+	if !a.Known().Loaded {
+		_ = r.load(ctx, a) // a problem is in its status
+	}
+}
+
+// Stopped tells whether an agent shall not work.
+func (r *Registry) Stopped(a *directory.Agent) bool { return !a.Started() }
+
+// State answers the state of an inbox to who only wants to know it: from memory where
+// nothing waits and nobody has written since, and without leaving a database open that
+// was not. Its errors are the store's, or AGENT_NOT_FOUND.
+func (r *Registry) State(ctx context.Context, a *directory.Agent) (store.InboxState, error) {
+	if err := r.Present(a.ID); err != nil {
+		return store.InboxState{}, err
+	}
+	return r.read(ctx, a, true)
+}
+
+// load reads an agent's inbox and makes it due if it has work.
+func (r *Registry) load(ctx context.Context, a *directory.Agent) error {
+	_, err := r.read(ctx, a, false)
+	if err == nil {
+		return nil
+	}
+	if gone := r.Present(a.ID); gone != nil {
+		return gone
+	}
+	err = r.Fault(a.ID, thread.Inbox, err)
+	a.Trouble(err)
+	return err
+}
+
+func (r *Registry) read(ctx context.Context, a *directory.Agent, lightly bool) (store.InboxState, error) {
+	inbox := store.Inbox(a.ID)
+	path, err := r.dir.Path(inbox)
+	if err != nil {
+		return store.InboxState{}, err
+	}
+	before, open := directory.Stamp(path), r.Engine.IsOpen(inbox)
+	if st, ok := a.Quiet(before); lightly && ok {
+		return st, nil
+	}
+	st, err := r.Engine.State(ctx, a.ID)
+	if err != nil {
+		return st, err
+	}
+	a.Load(st, before)
+	r.MarkDue(a)
+	if lightly && !open && !a.HasWork() { // ten thousand of these need not stay open
+		r.rest(inbox)
+	}
+	return st, nil
+}
+
+// rest closes the database of a thread.
+func (r *Registry) rest(ref store.Ref) {
+	r.Engine.Forget(func(other store.Ref) bool { return other == ref })
+}
+
+// Visit is called before a thread is read in passing; leave closes its database if that
+// was not open: ten thousand of them need not stay open.
+func (r *Registry) Visit(ref store.Ref) (leave func()) {
+	if r.Engine.IsOpen(ref) {
+		return func() {}
+	}
+	return func() { r.rest(ref) }
+}
+
+// Begin makes the thread of a turn when it is absent, and begins the turn.
+func (r *Registry) Begin(ctx context.Context, ref store.Ref, tuple string, f store.Fence, b store.Begin) (store.Begun, error) {
+	if _, err := r.Engine.Ensure(ctx, ref, tuple); err != nil {
+		return store.Begun{}, err
+	}
+	return r.Engine.Begin(ctx, ref, f, b)
+}
+
+// Term tells terms of a lease apart in what is known of an agent: nobody else changes it.
+func (r *Registry) Term(store.Fence) uint64 { return 1 }
+
+// Missing tells whether the directory of an agent is gone.
+func (r *Registry) Missing(id string) bool { return r.dir.Missing(id) }
+
+// Path answers the directory of a thread.
+func (r *Registry) Path(ref store.Ref) (string, error) { return r.dir.Path(ref) }
+
+// Place answers the directory of an agent.
+func (r *Registry) Place(id string) string {
+	dir, err := r.home.Agent(id)
+	if err != nil {
+		return ""
+	}
+	return dir.Path
+}
+
+// Create makes an agent; its inbox is made with its directory.
+func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*directory.Agent, error) {
+	r.making.RLock()
+	defer r.making.RUnlock()
+	defer r.watch.making(id)()
+	spec.Prepare = r.Engine.MakeInbox
+	if _, err := r.home.Create(id, spec); err != nil {
+		return nil, r.Fault(id, thread.Inbox, err)
+	}
+	a, err := r.dir.Get(id)
+	if err == nil {
+		r.watch.add(a)
+	}
+	return a, err
+}
+
+// Idle answers a *lease.HeldError while a program outside works on an agent: it has
+// run.lock.
+func (r *Registry) Idle(ctx context.Context, id string) error {
+	dir, err := r.home.Agent(id)
+	if err != nil {
+		return nil // nobody can
+	}
+	if _, live, err := r.Table.Get(ctx, lease.AgentResource(id)); err != nil || live {
+		return err // the file is ours
+	}
+	var foreign runfile.Files
+	return errors.Join(foreign.Take(id, dir.RunLock()), foreign.Close())
+}
+
+// Remove takes away an agent whose leases the caller has, and all that is kept of it:
+// its name, from where on there is no such agent; the rows of the home's own; the files.
+// A registry that is killed after the first step does the others when it starts
+// (settle). Databases are closed first and last: an open one takes writes without a name.
+func (r *Registry) Remove(ctx context.Context, id string) error {
+	r.making.Lock() // nobody makes an agent of the name between the two steps
+	defer r.making.Unlock()
+	r.Engine.Forget(func(ref store.Ref) bool { return ref.Agent == id })
+	away, err := gone.Put(r.home, id)
+	if err != nil {
+		return err
+	}
+	fault.Point("remove:named")
+	ctx = context.WithoutCancel(ctx) // it has begun
+	r.counts.Forget(id)
+	r.forget(id)
+	r.Log.forget(id)
+	err = r.kept.Forget(ctx, id)
+	fault.Point("remove:rows")
+	if err == nil {
+		err = gone.Clear(r.home, away)
+	}
+	fault.Point("remove:cleared")
+	if err != nil {
+		return agentdir.Fault(fmt.Errorf("agent %s is removed, and the registry removes what is left of it when it starts: %w", id, err))
+	}
+	return nil
+}
+
+// settle finishes removals that a killed registry left.
+func (r *Registry) settle(ctx context.Context) error {
+	away, err := gone.Left(r.home)
+	for _, g := range away {
+		one := r.kept.Forget(ctx, g.Agent)
+		if one == nil {
+			one = gone.Clear(r.home, g)
+		}
+		err = errors.Join(err, one)
+	}
+	return err
+}
+
+// forget drops everything about an agent whose directory is gone.
+func (r *Registry) forget(id string) {
+	r.dir.Forget(id)
+	r.runs.Drop(id)
+	r.deliveries.Drop(id)
+	r.Engine.Forget(func(ref store.Ref) bool { return ref.Agent == id })
+	for _, res := range []string{lease.AgentResource(id), lease.DeliverResource(id)} {
+		if rec, ok, _ := r.Table.Get(context.Background(), res); ok {
+			// The holder's next call is told; the row costs nothing.
+			_ = r.Table.Release(context.Background(), res, rec.Token)
+		}
+	}
+	r.metrics.LookForLag(r.dir.Lags) // the next scrape does not take what was seen a moment ago
+	r.log.Warn("agent directory is gone", "agent_id", id)
+}
+
+// recall takes over what the last run knew of inboxes that nobody has written
+// since; found is called with each agent once it is known where its inbox is.
+func (r *Registry) recall(ctx context.Context, found func(*directory.Agent)) {
+	known, err := r.kept.Inboxes(ctx)
+	if err != nil {
+		r.log.Warn("nothing is known of the inboxes", "error", err)
+	}
+	r.dir.Each(ctx, func(a *directory.Agent) {
+		i, ok := known[a.ID]
+		if ok {
+			a.RecallPlace(i.Settings, i.Path)
+		}
+		found(a)
+		if !ok || i.Head != i.Acked {
+			return
+		}
+		if path, err := r.dir.Path(store.Inbox(a.ID)); err == nil && directory.Stamp(path) == i.Signature {
+			a.Recall(store.InboxState{Started: i.Started, Head: i.Head, Acked: i.Acked, Dead: i.Dead, LastAt: i.LastAt}, i.Signature)
+		}
+	})
+}
+
+// saveInboxes keeps what is known for the next start; the databases said at their end what they look like.
+func (r *Registry) saveInboxes() {
+	var put []store.KnownInbox
+	r.dir.Each(context.Background(), func(a *directory.Agent) {
+		k := a.Known()
+		if !k.Loaded || k.Outbound > 0 || k.Problem != "" {
+			return
+		}
+		sig, place := a.Place()
+		put = append(put, store.KnownInbox{Agent: a.ID, Settings: sig, Path: place, Signature: a.Signature(), Started: k.Started, Head: k.Head, Acked: k.Acked, Dead: k.Dead, LastAt: a.LastAt()})
+	})
+	if err := r.kept.SaveInboxes(context.Background(), put); err != nil {
+		r.log.Warn("what is known of the inboxes is not kept", "error", err)
+	}
+}

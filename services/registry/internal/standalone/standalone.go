@@ -1,0 +1,201 @@
+// Package standalone is a registry that is alone with its home: one process, one
+// directory for each agent and each thread, a SQLite database in each (Engine).
+//
+// It has the databases, the table of leases and the lists of work in its own hands, and
+// what it knows of an agent is so:
+//
+//	threads         a database each, opened on demand
+//	leases          lease.Table in memory above registry.db; run.lock in the directory
+//	agents, files   directories of the home, as people and other programs edit them
+//	who has work    dispatch.Board, marked by each commit and by the watch
+//	waking          hub.Wakes, by what happens here
+//	a stop          directory.Agent.Life: no claim follows its answer
+//	foreign pushes  fsnotify and a sweep (watch); the notifier is asked for a dispatch
+//	                where other programs have subscribed
+//	the agent's log logs/agent.log
+//
+// It promises that each commit makes its agent due and wakes those who wait for it, that
+// an agent whose database breaks or whose directory goes away is marked and nobody else
+// is, and that our own writes are not taken for foreign ones twice. It answers no call:
+// the edges do, which declare what they need of it. The other implementation of that is
+// package cluster.
+package standalone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/lease/authority"
+	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/dispatch"
+	"github.com/theclaw/agents/services/registry/internal/hub"
+	"github.com/theclaw/agents/services/registry/internal/quota"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// Engine is the storage of one home, as package sqlite makes it.
+type Engine interface {
+	store.Engine
+	Attach(h store.Hooks)
+	// Home opens what is kept beside threads.
+	Home(ctx context.Context) (store.Home, error)
+	// MakeInbox makes the inbox of a new agent in its directory.
+	MakeInbox(dir string) error
+
+	// IsOpen tells whether the database of a thread is open, Open how many are; Forget
+	// closes some.
+	IsOpen(r store.Ref) bool
+	Open() int
+	Forget(match func(store.Ref) bool)
+	Stats() store.Commits
+}
+
+// Options of a registry.
+type Options struct {
+	Home    *agentdir.Home
+	Logger  *slog.Logger
+	Metrics *obs.RegistryMetrics
+	Log     *agentlog.Log // agents' logs/agent.log; nil writes none
+	MinFree int64         // bytes free on disk below which pushes are refused
+	Sweep   time.Duration // how often inboxes are scanned
+	// Notifier answers where the external notifier keeps its tasks, if there is one;
+	// nil: there is none.
+	Notifier func() (home string, ok bool)
+}
+
+// Registry is what the edges work with.
+type Registry struct {
+	Files
+	wire.Faults
+	Engine    Engine
+	Approvals store.Approvals
+	Quota     *quota.Quota
+	Table     authority.Authority // who may act; Leases keeps run.lock besides
+	Leases    *Leases
+	Wakes     hub.Wakes
+	Aborts    dispatch.Wishes
+	Log       *Log
+
+	log     *slog.Logger
+	metrics *obs.RegistryMetrics
+	minFree int64
+	kept    store.Home
+	counts  *quota.Memory
+	dir     *directory.Directory
+	making  sync.RWMutex // keeps a name that is being removed from getting a new agent
+
+	runs       *dispatch.Board // agents with events without a fate
+	deliveries *dispatch.Board // agents with replies to send
+	lapses     dispatch.Lapses
+	polls      polls
+
+	watch   *watch
+	foreign *foreign
+}
+
+// New makes it over an engine, which it closes, also when it fails. The home's lock is
+// held by the caller.
+func New(ctx context.Context, e Engine, o Options) (*Registry, error) {
+	kept, err := e.Home(ctx)
+	if err != nil {
+		return nil, errors.Join(agentdir.Fault(err), e.Close())
+	}
+	holders := o.Home.HoldersDir()
+	table, err := lease.NewTable(ctx, kept, func(h string) bool { return lease.HolderDead(holders, h) })
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("load leases: %w", err), kept.Close(), e.Close())
+	}
+	counts, err := quota.Load(ctx, kept)
+	if err != nil {
+		return nil, errors.Join(err, kept.Close(), e.Close())
+	}
+	r := &Registry{
+		Files: NewFiles(o.Home), Engine: e, Approvals: kept, Quota: quota.New(counts), Table: authority.Embedded(table),
+		log: o.Logger, metrics: o.Metrics, minFree: o.MinFree, kept: kept, counts: counts, dir: directory.New(o.Home),
+		runs: dispatch.New(), deliveries: dispatch.New(), polls: polls{last: map[string]poll{}},
+	}
+	r.Faults = wire.Faults{Missing: r.dir.Missing}
+	r.Leases = &Leases{Authority: r.Table, of: r, changed: make(chan struct{}, 1)}
+	r.Log = &Log{home: o.Home, lines: o.Log, log: o.Logger}
+	e.Attach(store.Hooks{Path: r.dir.Path, Live: table.Check, OnCommit: r.committed, OnFault: r.broken, OnRest: r.dir.Rested})
+	r.metrics.LookForLag(r.dir.Lags)
+	r.watch, r.foreign = newWatch(r, o.Sweep), newForeign(r, o.Sweep, o.Notifier)
+	if err := r.settle(ctx); err != nil { // an agent that is gone stops nobody
+		r.log.Error("what is left of a removed agent stays", "error", err)
+	}
+	if _, _, err := r.dir.Scan(); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// Run watches and sweeps until ctx ends.
+func (r *Registry) Run(ctx context.Context) {
+	var g sync.WaitGroup
+	g.Go(func() { r.watch.run(ctx) })
+	g.Go(func() { r.foreign.run(ctx) })
+	g.Wait()
+}
+
+// Able answers nil: what is wrong with an agent is that agent's.
+func (r *Registry) Able(context.Context) error { return nil }
+
+// Close closes every database, and gives the agents' run.lock files back. No call may be
+// under way.
+func (r *Registry) Close() error {
+	err := r.watch.close()
+	r.metrics.LookForLag(nil)
+	err = errors.Join(err, r.Engine.Close())
+	r.saveInboxes()
+	return errors.Join(err, r.counts.Close(), r.kept.Close(), r.Leases.files.Close())
+}
+
+// committed is called by the engine, from the database's own goroutine, for events that
+// became visible.
+func (r *Registry) committed(c store.Commit) {
+	if c.Ref.IsInbox() {
+		if a, err := r.dir.Get(c.Ref.Agent); err == nil {
+			a.Wrote()
+			r.pushed(a, c.Events[len(c.Events)-1].ID)
+		}
+	}
+	r.Wakes.Committed(c)
+	r.foreign.committed(c)
+}
+
+// broken is called for a database that cannot be used: its agent alone is marked.
+func (r *Registry) broken(ref store.Ref, err error) {
+	r.log.Error("database broke", "agent_id", ref.Agent, "thread_id", ref.Thread, "error", err)
+	a, getErr := r.dir.Get(ref.Agent)
+	switch {
+	case getErr != nil:
+	case errors.Is(err, store.ErrCorrupt):
+		r.quarantine(a, ref, err)
+	default:
+		a.Trouble(r.Fault(ref.Agent, ref.Thread, err))
+	}
+}
+
+// quarantine sets an agent aside whose database is damaged: it is FAILED and
+// gets no work while this registry runs. All others go on.
+//
+// The file keeps its name here. A thread without events.db is one that the next
+// message makes anew, empty: what was answered and sent would be forgotten, and
+// done again. Under its name the damage answers every call, also after a restart,
+// until 'agentctl fsck --repair' renames it and puts the salvaged one in its
+// place, with the home's lock held.
+func (r *Registry) quarantine(a *directory.Agent, ref store.Ref, err error) {
+	f := fault.From(r.Fault(ref.Agent, ref.Thread, err))
+	a.Damage(ref.Thread, f.What+": "+f.Fix)
+	r.runs.Drop(a.ID)
+}

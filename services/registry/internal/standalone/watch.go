@@ -1,0 +1,84 @@
+package standalone
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// watch notices what no call has told: messages that another
+// program wrote into an inbox, directories that came, went or broke, and work that
+// lost its mark.
+//
+//	kernel (fsnotify) --hint, milliseconds--> look --+
+//	sweep, once per interval, finds the rest --------+--> head risen: agent is due
+//
+// The hint may miss and may come too early; the sweep does neither. It changes nothing
+// in an inbox but the subscription that must agree with the desired state.
+type watch struct {
+	r     *Registry
+	every time.Duration
+	fs    *fsnotify.Watcher // nil where the kernel has no more to give
+	looks chan string       // agents whose inbox another program may have written
+
+	mu     sync.Mutex
+	byPath map[string]string // inbox directory -> agent
+	again  map[string]bool   // agents looked at again soon; true: written meanwhile
+	made   map[string]int    // agents being made here
+
+	sweeping sync.Mutex
+	counted  [2]int64 // commits the metrics know of: full, lazy; the sweep's own
+}
+
+// newWatch makes the watch of a home; from now on the kernel keeps what it tells until
+// run reads it. Every is the interval of the sweep.
+func newWatch(r *Registry, every time.Duration) *watch {
+	w := &watch{r: r, every: every, looks: make(chan string, 1024), byPath: map[string]string{}, again: map[string]bool{}, made: map[string]int{}}
+	w.notify()
+	return w
+}
+
+// run watches and sweeps until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	var g sync.WaitGroup
+	for _, loop := range []func(context.Context){w.sweepLoop, w.lookLoop, w.notifyLoop} {
+		g.Go(func() { loop(ctx) })
+	}
+	g.Wait()
+}
+
+// close ends what the kernel tells.
+func (w *watch) close() error {
+	if w.fs == nil {
+		return nil
+	}
+	return w.fs.Close()
+}
+
+// rescan reads the names of the agents: new ones are watched, those that are gone
+// are forgotten.
+func (w *watch) rescan() error {
+	fresh, gone, err := w.r.dir.Scan()
+	if err != nil {
+		return w.r.Fault("", "", err)
+	}
+	for _, id := range gone {
+		if w.r.dir.Missing(id) { // else it is back already, as a new agent
+			w.r.forget(id)
+		}
+	}
+	for _, id := range fresh {
+		w.found(id)
+	}
+	return nil
+}
+
+// found takes up an agent that is new.
+func (w *watch) found(id string) {
+	if a, err := w.r.dir.Get(id); err == nil {
+		w.add(a)
+		w.look(id)
+	}
+}

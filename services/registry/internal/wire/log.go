@@ -1,0 +1,13 @@
+package wire
+
+import registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+
+// Log is what is said of an agent, for people.
+type Log interface {
+	Append(id string, lines []*registryv1.LogLine)
+}
+
+// LogAgent writes one line to an agent's log.
+func LogAgent(l Log, id, text string) {
+	l.Append(id, []*registryv1.LogLine{{Level: "INFO", Text: text}})
+}
