@@ -38,6 +38,7 @@ type journal struct {
 	crashes, errors  int
 	fates            int
 	logs             []string
+	says             []*pb.Saying
 	notBefore, since time.Time
 
 	// kill, when set, ends the process at a call: before it did anything, or
@@ -129,6 +130,7 @@ func (j *journal) RecordStep(ctx context.Context, in *pb.RecordStepRequest, _ ..
 	out := &pb.RecordStepResponse{}
 	err := j.call(ctx, "record", in.GetLogs(), func() {
 		j.put(in.GetSteps())
+		j.says = append(j.says, in.GetSays()...)
 		if f := in.GetFailedTry(); f != nil {
 			j.crashes, j.notBefore = 0, time.Now().Add(f.GetWait().AsDuration())
 			switch {
