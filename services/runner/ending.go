@@ -6,7 +6,6 @@ import (
 	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
-	"github.com/theclaw/agents/services/runner/internal/outcome"
 )
 
 // ending is the end of a run as its caller is told (S1-13). The reply to a run
@@ -18,7 +17,7 @@ func (s *Service) ending(ctx context.Context, t *registrypb.Turn) *runnerpb.Wait
 	}
 	switch t.GetFate() {
 	case registrypb.Fate_FATE_DEAD, registrypb.Fate_FATE_ABORTED:
-		out.Status, out.Error, out.ErrorCode = runnerpb.RunStatus_RUN_STATUS_ERROR, t.GetError(), outcome.Code(t)
+		out.Status, out.Error, out.ErrorCode = runnerpb.RunStatus_RUN_STATUS_ERROR, t.GetError(), endCode(t)
 		if out.GetError() == "" {
 			out.Error = wording.Early
 		}
@@ -30,8 +29,8 @@ func (s *Service) ending(ctx context.Context, t *registrypb.Turn) *runnerpb.Wait
 		}
 	case registrypb.Fate_FATE_REPLIED, registrypb.Fate_FATE_SILENT:
 		// A turn that ends in silence may have said all it had to say before.
-		if list := outcome.Payloads(t); outcome.Text(list) != "" {
-			out.Payloads, out.Text = list, outcome.Text(list)
+		if list := payloads(s.driver.Tools, t); lastText(list) != "" {
+			out.Payloads, out.Text = list, lastText(list)
 		}
 	default:
 	}

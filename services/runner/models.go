@@ -12,7 +12,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
 	"github.com/theclaw/agents/services/runner/internal/traced"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
@@ -80,7 +80,7 @@ func newBoxes(o sandbox.Options, base *sandbox.Sandbox) *boxes {
 }
 
 // box answers the sandbox of a mode, and probes it the first time.
-func (b *boxes) box(mode string) (tool.Sandbox, error) {
+func (b *boxes) box(mode string) (shell.Sandbox, error) {
 	m := sandbox.Mode(mode)
 	if m == "" {
 		m = sandbox.Required

@@ -1,7 +1,4 @@
-// Package outcome owns what a finished turn is to the caller of its run: the parts
-// of its reply, and which kind of end it had. It promises the same answer for the
-// same journal, and asks nobody.
-package outcome
+package runner
 
 import (
 	"strings"
@@ -9,19 +6,19 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/step"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
-// Payloads are what a turn has brought forth: what it thought last, which tools
-// ran, and what it has said, on the way and at the end (S1-53).
-func Payloads(t *registrypb.Turn) (out []*runnerpb.Payload) {
+// payloads are the parts of a finished turn's reply, from its journal: what it thought last,
+// which tools ran, and what it has said, on the way and at the end (S1-53).
+func payloads(tools *toolset.Tools, t *registrypb.Turn) (out []*runnerpb.Payload) {
 	add := func(kind runnerpb.PayloadKind, text string) {
 		if text != "" {
 			out = append(out, &runnerpb.Payload{Kind: kind, Text: text})
 		}
 	}
 	var last step.Answer
-	var book step.Book
+	book := step.Book{Tools: tools}
 	for _, st := range t.GetSteps() {
 		book.Learn(st)
 		switch st.GetKind() {
@@ -33,13 +30,14 @@ func Payloads(t *registrypb.Turn) (out []*runnerpb.Payload) {
 				}
 			}
 		case registrypb.StepKind_STEP_KIND_TOOL:
-			why := tool.Failure(st.GetResult())
-			if _, says := step.Send(st.GetKey(), []byte(st.GetArguments())); st.GetName() == tool.Send && why == "" && len(says) > 0 {
-				add(runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, says[0].GetText())
+			if sent := tools.Sent(st); len(sent) > 0 {
+				for _, m := range sent {
+					add(runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, m.Text)
+				}
 				continue
 			}
 			line := st.GetName()
-			if why != "" {
+			if why := toolset.Failure(st.GetResult()); why != "" {
 				line += ": " + why
 			}
 			add(runnerpb.PayloadKind_PAYLOAD_KIND_TOOL, line)
@@ -51,8 +49,8 @@ func Payloads(t *registrypb.Turn) (out []*runnerpb.Payload) {
 	return out
 }
 
-// Text is the last thing that was said; empty when nothing was.
-func Text(list []*runnerpb.Payload) (text string) {
+// lastText is the last thing that was said; empty when nothing was.
+func lastText(list []*runnerpb.Payload) (text string) {
 	for _, p := range list {
 		if p.GetKind() == runnerpb.PayloadKind_PAYLOAD_KIND_TEXT {
 			text = p.GetText()
@@ -61,7 +59,7 @@ func Text(list []*runnerpb.Payload) (text string) {
 	return text
 }
 
-var codes = []struct {
+var endCodes = []struct {
 	class string
 	code  runnerpb.RunError
 }{
@@ -73,12 +71,12 @@ var codes = []struct {
 	{"journal: ", runnerpb.RunError_RUN_ERROR_OTHER},
 }
 
-// Code tells ends apart by the class that their error begins with (S1-61).
-func Code(t *registrypb.Turn) runnerpb.RunError {
+// endCode tells ends apart by the class that their error begins with (S1-61).
+func endCode(t *registrypb.Turn) runnerpb.RunError {
 	if t.GetFate() == registrypb.Fate_FATE_ABORTED {
 		return runnerpb.RunError_RUN_ERROR_ABORTED
 	}
-	for _, c := range codes {
+	for _, c := range endCodes {
 		if strings.HasPrefix(t.GetError(), c.class) {
 			return c.code
 		}

@@ -1,11 +1,10 @@
-package outcome_test
+package runner
 
 import (
 	"testing"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
-	"github.com/theclaw/agents/services/runner/internal/outcome"
 )
 
 // S1-61: ends that are no answer can be told apart.
@@ -24,7 +23,7 @@ func TestCodes(t *testing.T) {
 		"the process died each time this message was": {dead, runnerpb.RunError_RUN_ERROR_CRASHED},
 		"journal: refused":                            {dead, runnerpb.RunError_RUN_ERROR_OTHER},
 	} {
-		if got := outcome.Code(&registrypb.Turn{Fate: c.fate, Error: why, ThreadId: "t"}); got != c.want {
+		if got := endCode(&registrypb.Turn{Fate: c.fate, Error: why, ThreadId: "t"}); got != c.want {
 			t.Errorf("%q is %v, want %v", why, got, c.want)
 		}
 	}

@@ -16,13 +16,14 @@ import (
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/batch"
 	"github.com/theclaw/agents/services/runner/internal/claim"
-	"github.com/theclaw/agents/services/runner/internal/kept"
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/session"
-	"github.com/theclaw/agents/services/runner/internal/shell"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+	"github.com/theclaw/agents/services/runner/internal/toolset/message"
+	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
 	"github.com/theclaw/agents/services/runner/internal/traced"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
@@ -70,10 +71,16 @@ func New(c Config, d Deps) (*Service, error) {
 	}
 	journal := elsewhere{s.turns, c.Root}
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes, d.Trace}
+	tools, err := toolset.New( // each tool is one line here
+		&shell.Tool{Sandbox: s.boxes.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Agent: agent, Logger: d.Logger, Workdirs: shell.NewKeeper(registrypb.NewWorkdirServiceClient(d.Registry), d.Logger)},
+		message.Tool{},
+	)
+	if err != nil {
+		return nil, fmt.Errorf("list tools: %w", err)
+	}
 	s.driver = &turn.Driver{
-		Journal: traced.Journal(d.Trace, journal), Models: s.models, Meter: d.Metrics, Logger: d.Logger,
-		Shell:    &shell.Shell{Sandbox: s.boxes.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Trace: d.Trace, Agent: agent, Logger: d.Logger, Files: kept.New(registrypb.NewWorkdirServiceClient(d.Registry), d.Logger)},
-		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns},
+		Journal: traced.Journal(d.Trace, journal), Models: s.models, Tools: tools, Trace: d.Trace, Meter: d.Metrics, Logger: d.Logger,
+		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns, Tools: tools},
 		Sessions: &session.Later{},
 	}
 	s.claims = claim.New(claim.Config{

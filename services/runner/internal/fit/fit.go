@@ -15,7 +15,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/run"
-	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
 // Fit is one claimed turn. It belongs to one goroutine.
@@ -23,6 +22,8 @@ type Fit struct {
 	// Begun is the claim; digests made here become part of it.
 	Begun *registrypb.BeginTurnResponse
 	Model answer.Model
+	// Tools are offered in every request.
+	Tools []model.Tool
 	Meter answer.Meter
 	// Trusted answers nil while the lease is.
 	Trusted func(context.Context) error
@@ -61,7 +62,7 @@ func (f *Fit) Request(said []model.Message) (model.Request, prompt.Prompt) {
 func (f *Fit) scope(said []model.Message) prompt.Scope {
 	c := f.Begun.GetConfig()
 	s := prompt.Scope{
-		ReplyContext: f.Begun.GetReplyContext(), Turn: said, Tools: tool.Offered(c.GetMessageTool()),
+		ReplyContext: f.Begun.GetReplyContext(), Turn: said, Tools: f.Tools,
 		ContextWindow: c.GetContextWindow(), MaxOutput: c.GetMaxOutputTokens(),
 		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork() || f.Model.Program != nil, Walled: c.GetSandboxMode() != "off",
 		Inbound: event(f.Begun.GetInbound()), Most: f.most, Room: f.room,

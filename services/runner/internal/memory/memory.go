@@ -34,6 +34,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/compact"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // Threads is the part of the registry's ThreadService that digests need.
@@ -56,6 +57,8 @@ type Registry struct {
 	Threads Threads
 	Files   Files
 	Journal Journal
+	// Tools are those of this runner, whose calls may be named.
+	Tools *toolset.Tools
 }
 
 // Job is a conversation to digest, or with no thread the agent's own layer.

@@ -5,7 +5,15 @@ import (
 	"testing"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
+
+// named is a tool that is only looked up.
+type named struct{ toolset.Tool }
+
+func (named) Spec() toolset.Spec {
+	return toolset.Spec{Name: "bash_exec", Description: "x", Schema: []byte(`{}`)}
+}
 
 // I14: the agent's own layer counts what was done; whatever a peer or a model
 // wrote into a record, even as the name of a tool, stays out.
@@ -13,7 +21,11 @@ func TestTallyHoldsNoWords(t *testing.T) {
 	record := func(id int64, subtype, content string) *registrypb.Event {
 		return &registrypb.Event{Id: id, Type: "record", Subtype: &subtype, Content: content}
 	}
-	text, last := tally([]*registrypb.Event{
+	tools, err := toolset.New(named{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, last := Registry{Tools: tools}.tally([]*registrypb.Event{
 		record(3, "toolcall", `{"name":"bash_exec","arguments":{"command":"echo canary"},"result":{"stdout":"canary","exitCode":0}}`),
 		record(4, "toolcall", `{"name":"bash_exec","arguments":{"command":"false canary"},"result":{"exitCode":1}}`),
 		record(5, "toolcall", `{"name":"canary","arguments":"canary","result":"canary"}`),

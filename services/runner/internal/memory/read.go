@@ -13,7 +13,6 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/compact"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
-	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
 const (
@@ -91,7 +90,7 @@ func (r Registry) done(ctx context.Context, j Job) (lines []compact.Line, seen [
 		if err != nil {
 			return nil, nil, fmt.Errorf("read %s: %w", t.GetThreadId(), err)
 		}
-		text, last := tally(page.GetEvents())
+		text, last := r.tally(page.GetEvents())
 		if j.Config.GetShare() {
 			file, err := r.Files.ReadAgentFile(ctx, &registrypb.ReadAgentFileRequest{AgentId: j.AgentID, Name: "memory/" + route.MemoryThreadFile(t.GetThreadId())})
 			if err != nil {
@@ -109,14 +108,14 @@ func (r Registry) done(ctx context.Context, j Job) (lines []compact.Line, seen [
 
 // tally counts records without their words: a command, a result or an error can
 // quote a peer, and so can the name of a tool that a model made up.
-func tally(events []*registrypb.Event) (text string, last int64) {
+func (r Registry) tally(events []*registrypb.Event) (text string, last int64) {
 	calls, failed := map[string]int{}, map[string]int{}
 	var digests, errs int
 	for _, e := range events {
 		last = e.GetId()
 		switch e.GetSubtype() {
 		case thread.SubtypeToolcall:
-			name, ok := outcome(e.GetContent())
+			name, ok := r.outcome(e.GetContent())
 			calls[name]++
 			if !ok {
 				failed[name]++
@@ -141,7 +140,7 @@ func tally(events []*registrypb.Event) (text string, last int64) {
 
 // outcome reads a record of a tool call: a tool that is really ours, and whether
 // its program ended well.
-func outcome(content string) (name string, ok bool) {
+func (r Registry) outcome(content string) (name string, ok bool) {
 	var c struct {
 		Name   string `json:"name"`
 		Result struct {
@@ -150,10 +149,8 @@ func outcome(content string) (name string, ok bool) {
 	}
 	err := json.Unmarshal([]byte(content), &c)
 	name = "an unknown tool"
-	for _, t := range tool.Offered(true) {
-		if err == nil && t.Name == c.Name {
-			name = c.Name
-		}
+	if err == nil && r.Tools.Has(c.Name) {
+		name = c.Name
 	}
 	return name, c.Result.ExitCode != nil && *c.Result.ExitCode == 0
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/fit"
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // Service answers with the calls that anybody may make, but for the lease.
@@ -34,6 +34,7 @@ type Service struct {
 	Claims  *claim.Set
 	Memory  *memory.Registry
 	Meter   answer.Meter
+	Tools   *toolset.Tools
 }
 
 // BuildContext answers what the model would get for a message of a conversation
@@ -60,7 +61,7 @@ func (s Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) (
 	if err != nil {
 		return scope, err
 	}
-	scope.Tools = tool.Offered(value["reply.message_tool"] == "true")
+	scope.Tools = s.Tools.Set(&registrypb.TurnConfig{MessageTool: value["reply.message_tool"] == "true"}).Offered()
 	scope.ContextWindow, scope.MaxOutput = number(value["context_window"]), number(value["max_output_tokens"])
 	scope.Walled, scope.Network = value["sandbox.mode"] != "off", value["sandbox.network"] == "true"
 	recent := number(value["context.recent_messages"])

@@ -5,21 +5,18 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
-// What the journal and the model read about what nobody knows the end of.
-const (
-	// Unknown is about a tool.
-	Unknown = "outcome unknown, verify before repeating: the program that ran this command was interrupted"
-	// CutShort is about a call of a program that was ended in the middle, by
-	// whomever.
-	CutShort = "interrupted in the middle: what it was doing then may have happened or not"
-)
+// CutShort is what the journal says about a call of a program that was interrupted.
+const CutShort = "interrupted in the middle: what it was doing then may have happened or not"
 
 // Book is what the journal holds of one turn, as far as it is known here. The
-// zero value is an empty one.
+// zero value with Tools is an empty one.
 type Book struct {
+	// Tools answer what the calls of the turn have sent to the peer.
+	Tools *toolset.Tools
+
 	answers, tools map[string]*registrypb.Step
 	steers         map[string]*registrypb.Step
 	order          []string // keys of tools in the order of the journal
@@ -82,7 +79,7 @@ func (b *Book) Open() (open []*registrypb.Step) {
 // them: in doubt.
 func (b *Book) Doubtful() (rows []*registrypb.Step) {
 	for _, s := range b.Open() {
-		rows = append(rows, Settled(s, registrypb.StepState_STEP_STATE_IN_DOUBT, tool.Problem(Unknown)))
+		rows = append(rows, Settled(s, registrypb.StepState_STEP_STATE_IN_DOUBT, toolset.Problem(toolset.Unknown)))
 	}
 	return rows
 }

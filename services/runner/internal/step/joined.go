@@ -7,7 +7,7 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // SteerKey is the key of the messages that join before a round's call.
@@ -41,7 +41,7 @@ func (b *Book) Fallback() string {
 		return ""
 	}
 	last := b.tools[b.order[len(b.order)-1]]
-	if why := tool.Failure(last.GetResult()); why != "" {
+	if why := toolset.Failure(last.GetResult()); why != "" {
 		return "I have no answer: " + last.GetName() + " failed, " + Clip(why, 300) + "."
 	}
 	return ""

@@ -8,7 +8,7 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // programs is how keys of calls of a program begin.
@@ -43,8 +43,8 @@ func NoAnswer(why string) []byte {
 // ProgramTool is the journal row of a tool that a program begins.
 func ProgramTool(seq int32, n, j int, c model.ToolCall) *registrypb.Step {
 	args := c.Arguments
-	if len(args) > tool.MaxArguments {
-		args, _ = json.Marshal(map[string]string{"cut": Clip(string(args), tool.MaxArguments/8)})
+	if len(args) > toolset.MaxArguments {
+		args, _ = json.Marshal(map[string]string{"cut": Clip(string(args), toolset.MaxArguments/8)})
 	}
 	sum := sha256.Sum256(c.Arguments)
 	return &registrypb.Step{

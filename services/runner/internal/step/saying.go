@@ -1,7 +1,6 @@
 package step
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -9,7 +8,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/hush"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/run"
-	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
 // What becomes of the text of an answer that calls tools (reply.break). It is
@@ -36,30 +34,11 @@ func (a Answer) Says(key string) []*registrypb.Saying {
 	return []*registrypb.Saying{{StepKey: key, Text: hush.Text(a.Text)}}
 }
 
-// Send is a call of the tool that speaks to the peer: what it says and its result,
-// which belong into one transaction. It says nothing when the call is wrong.
-func Send(key string, arguments json.RawMessage) (result []byte, says []*registrypb.Saying) {
-	var a struct {
-		Text string `json:"text"`
-	}
-	switch err := json.Unmarshal(arguments, &a); {
-	case err != nil:
-		return tool.Problem("the arguments are not understood: text is a string"), nil
-	case strings.TrimSpace(hush.Text(a.Text)) == "":
-		return tool.Problem("text is missing: nothing was sent"), nil
-	}
-	return []byte(`{"sent":true}`), []*registrypb.Saying{{StepKey: key, Text: hush.Text(a.Text)}}
-}
-
 // Sent are the texts that tools of the turn have sent to the peer, in their order.
 func (b *Book) Sent() (texts []string) {
 	for _, key := range b.order {
-		s := b.tools[key]
-		if s.GetName() != tool.Send || s.GetState() != registrypb.StepState_STEP_STATE_DONE || tool.Failure(s.GetResult()) != "" {
-			continue
-		}
-		if _, says := Send(key, json.RawMessage(s.GetArguments())); len(says) > 0 {
-			texts = append(texts, says[0].GetText())
+		for _, m := range b.Tools.Sent(b.tools[key]) {
+			texts = append(texts, m.Text)
 		}
 	}
 	return texts

@@ -2,7 +2,7 @@
 // JSON of their results.
 //
 //	model:1    an answer, with its tool calls      [Answer]
-//	tool:1:1   the first tool call of that answer  JSON of package tool
+//	tool:1:1   the first tool call of that answer  JSON of package toolset
 //	tool:1:2   ...
 //	steer:2    messages that joined before it      [Joined]
 //	model:2    ...
@@ -30,7 +30,7 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/run"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // Sizes in bytes, as JSON.
@@ -93,8 +93,8 @@ func NewAnswer(r model.Response, at *run.Span) (Answer, []byte, *model.Error) {
 func newAnswer(r model.Response, at *run.Span, mode string) (Answer, []byte, *model.Error) {
 	a := Answer{Stream: at, Break: mode, Text: capText(r.Text), Reasoning: r.Reasoning, Replay: r.Replay, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID}
 	for _, c := range r.ToolCalls {
-		if len(c.Arguments) > tool.MaxArguments || len(c.Name) > 128 || len(c.ID) > 256 {
-			return a, nil, model.Errorf(model.BadResponse, "the arguments of a tool call are larger than %d KiB", tool.MaxArguments>>10)
+		if len(c.Arguments) > toolset.MaxArguments || len(c.Name) > 128 || len(c.ID) > 256 {
+			return a, nil, model.Errorf(model.BadResponse, "the arguments of a tool call are larger than %d KiB", toolset.MaxArguments>>10)
 		}
 		a.ToolCalls = append(a.ToolCalls, Call{c.ID, c.Name, c.Arguments})
 	}
@@ -149,22 +149,6 @@ func Model(seq int32, round int, provider string, req model.Request, resp model.
 		},
 		Duration: durationpb.New(resp.Duration),
 	}
-}
-
-// Intent is the journal row of a call before it is run (T4).
-func Intent(seq int32, round, n int, c Call) *registrypb.Step {
-	sum := sha256.Sum256(c.Arguments)
-	return &registrypb.Step{
-		Seq: seq, Kind: registrypb.StepKind_STEP_KIND_TOOL, Key: ToolKey(round, n), RequestSha256: sum[:],
-		Class: classes[tool.ClassOf(c.Name)], State: registrypb.StepState_STEP_STATE_INTENT,
-		Name: c.Name, CallId: c.ID, Arguments: string(c.Arguments),
-	}
-}
-
-var classes = map[tool.Class]registrypb.ToolClass{
-	tool.Read:       registrypb.ToolClass_TOOL_CLASS_READ,
-	tool.Idempotent: registrypb.ToolClass_TOOL_CLASS_IDEMPOTENT,
-	tool.Effect:     registrypb.ToolClass_TOOL_CLASS_EFFECT,
 }
 
 // capText bounds a reply by its size as JSON.

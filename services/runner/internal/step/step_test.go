@@ -11,7 +11,7 @@ import (
 
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/step"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // A journalled answer comes back whole.
@@ -55,11 +55,11 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%s: %v, %d bytes, text of %d", name, problem, len(result), len(a.Text))
 		}
 	}
-	big := json.RawMessage(`{"command":"` + strings.Repeat("x", tool.MaxArguments) + `"}`)
+	big := json.RawMessage(`{"command":"` + strings.Repeat("x", toolset.MaxArguments) + `"}`)
 	if _, _, problem := step.NewAnswer(model.Response{ToolCalls: []model.ToolCall{{ID: "1", Name: "bash_exec", Arguments: big}}}, nil); problem == nil || !problem.Recoverable() {
 		t.Errorf("arguments too large: %v", problem)
 	}
-	fits := json.RawMessage(`{"command":"` + strings.Repeat("x", tool.MaxArguments-100) + `"}`)
+	fits := json.RawMessage(`{"command":"` + strings.Repeat("x", toolset.MaxArguments-100) + `"}`)
 	many := model.Response{}
 	for range 8 {
 		many.ToolCalls = append(many.ToolCalls, model.ToolCall{ID: "1", Name: "bash_exec", Arguments: fits})

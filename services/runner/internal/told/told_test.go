@@ -35,6 +35,14 @@ func shown(b string, items []run.Item) string {
 	return b
 }
 
+// intent is the row of a call before it is made.
+func intent(seq int32, key string, c model.ToolCall) *pb.Step {
+	return &pb.Step{
+		Seq: seq, Kind: pb.StepKind_STEP_KIND_TOOL, Key: key, Class: pb.ToolClass_TOOL_CLASS_EFFECT,
+		State: pb.StepState_STEP_STATE_INTENT, Name: c.Name, CallId: c.ID, Arguments: string(c.Arguments),
+	}
+}
+
 // S1-15: whatever a watcher has got, from whichever process and whichever try, it
 // gets the rest from the journal: no gap, and nothing twice.
 func TestJournalTellsWhatWasHeard(t *testing.T) {
@@ -110,13 +118,13 @@ func TestJournalTellsWhatWasHeard(t *testing.T) {
 			}
 			for n := 1; n <= tools; n++ {
 				c := model.ToolCall{ID: fmt.Sprintf("%d.%d", round, n), Name: "bash_exec", Arguments: []byte("{}")}
-				row := step.Intent(int32(len(journal)+1), round, n, step.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
+				row := intent(int32(len(journal)+1), step.ToolKey(round, n), c)
 				journal = append(journal, row)
 				if chance.IntN(4) == 0 {
 					process()
 				}
 				v.ToolStart(n, c)
-				v.Output(n, c)([]byte("printed"))
+				v.Progress(n, c)("printed")
 				look()
 				journal[len(journal)-1] = step.Settled(row, pb.StepState_STEP_STATE_DONE, []byte("{}"))
 				v.ToolEnd(n, c, []byte("{}"))
@@ -147,12 +155,12 @@ func TestUpdatesAreLive(t *testing.T) {
 	c := model.ToolCall{ID: "c1", Name: "bash_exec", Arguments: []byte("{}")}
 	resp := model.Response{Text: "let me look", ToolCalls: []model.ToolCall{c}}
 	_, result, _ := step.NewAnswer(resp, v.Answered())
-	row := step.Intent(2, 1, 1, step.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
+	row := intent(2, step.ToolKey(1, 1), c)
 	v.Settled()
 	v.ToolStart(1, c)
-	print := v.Output(1, c)
-	print([]byte("one"))
-	print([]byte("two"))
+	print := v.Progress(1, c)
+	print("one")
+	print("two")
 	row = step.Settled(row, pb.StepState_STEP_STATE_DONE, []byte(`{"stdout":"onetwo"}`))
 	v.ToolEnd(1, c, row.GetResult())
 	live, err := s.Next(t.Context(), 0)

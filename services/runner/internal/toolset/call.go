@@ -1,57 +1,87 @@
-package turn
+package toolset
 
 import (
 	"context"
+	"crypto/sha256"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs/tracing"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/step"
-	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
-// plan journals an answer together with all its intents, in one call (T3, T4).
-func (t *turn) plan(ctx context.Context, round int, a step.Answer, answer *registrypb.Step) error {
-	steps := []*registrypb.Step{answer}
-	for n, c := range a.ToolCalls {
-		steps = append(steps, step.Intent(t.book.NextSeq(), round, n+1, c))
-	}
-	if err := t.keepSaid(ctx, a.Says(answer.GetKey()), steps...); err != nil {
-		return err
-	}
-	t.voice.Settled()
-	return nil
+// Unknown is what the journal and the model read about a call whose end is not known.
+const Unknown = "outcome unknown, verify before repeating: the program that ran this command was interrupted"
+
+// Journal holds the steps of one turn.
+type Journal interface {
+	// Tool is the step of a call; nil: there is none.
+	Tool(key string) *registrypb.Step
+	// NextSeq is the number of the next step.
+	NextSeq() int32
+	// Keep writes steps and what they say to the peer, in one transaction.
+	Keep(ctx context.Context, says []*registrypb.Saying, rows ...*registrypb.Step) error
+	// Later keeps a step for the next write, of a call that ended with the turn's work.
+	Later(row *registrypb.Step)
 }
 
-// joined adds the messages that join before a round's call: those the journal
-// has, or those that wait now, when the call is still to be made.
-func (t *turn) joined(ctx context.Context, round int, said []model.Message, open bool) ([]model.Message, error) {
-	row := t.book.Steer(step.SteerKey(round))
-	if row == nil && open && round > 1 {
-		if members := t.w.Slot.Steer(); len(members) > 0 {
-			var err error
-			if row, err = t.steer(ctx, step.SteerKey(round), members); err != nil {
-				return said, err
-			}
-		}
-	}
-	messages, err := step.Joined(row)
-	return append(said, messages...), err
+// Watcher is notified of calls; n is the place of a call in its answer, from 1.
+type Watcher interface {
+	ToolStart(n int, c model.ToolCall)
+	// Progress is what a call may print to, from any goroutine.
+	Progress(n int, c model.ToolCall) func(text string)
+	ToolEnd(n int, c model.ToolCall, result []byte)
 }
 
-// use answers the result of a tool call: from the journal, or by running it
-// (T5) and journalling what came out (T6). begunBefore is the step that may have
-// run already.
-func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore string) (string, error) {
-	key := step.ToolKey(round, n)
-	row := t.book.Tool(key)
+// Meter counts.
+type Meter interface {
+	ObserveStep(kind string, d time.Duration)
+}
+
+// Calls makes the calls of one turn. All fields but Trace are required.
+type Calls struct {
+	Set     Set
+	Place   Place
+	Key     string // of the turn
+	Journal Journal
+	Watcher Watcher
+	Meter   Meter
+	Trace   *tracing.Tracer // nil: no traces
+	// Logf writes a line of the agent's log.
+	Logf func(level, format string, args ...any)
+}
+
+// Intent is the journal row of a call before it is made (T4).
+func (c *Calls) Intent(key string, made model.ToolCall) *registrypb.Step {
+	sum := sha256.Sum256(made.Arguments)
+	return &registrypb.Step{
+		Seq: c.Journal.NextSeq(), Kind: registrypb.StepKind_STEP_KIND_TOOL, Key: key, RequestSha256: sum[:],
+		Class: classes[c.Set.Class(c.call(key, made))], State: registrypb.StepState_STEP_STATE_INTENT,
+		Name: made.Name, CallId: made.ID, Arguments: string(made.Arguments),
+	}
+}
+
+var classes = map[Class]registrypb.ToolClass{
+	Read:       registrypb.ToolClass_TOOL_CLASS_READ,
+	Idempotent: registrypb.ToolClass_TOOL_CLASS_IDEMPOTENT,
+	Effect:     registrypb.ToolClass_TOOL_CLASS_EFFECT,
+}
+
+func (c *Calls) call(key string, made model.ToolCall) Call {
+	return Call{Key: c.Key + ":" + key, Name: made.Name, Args: made.Arguments, Place: c.Place}
+}
+
+// Use answers the result of the nth call of an answer: from the journal, or by making it
+// (T5) and journaling what came out (T6). begun: it may have been made already.
+func (c *Calls) Use(ctx context.Context, key string, n int, made model.ToolCall, begun bool) (string, error) {
+	row := c.Journal.Tool(key)
 	if row == nil { // an answer and its intents are one transaction; this is for journals of others
-		row = step.Intent(t.book.NextSeq(), round, n, c)
-		if err := t.keep(ctx, row); err != nil {
+		row = c.Intent(key, made)
+		if err := c.Journal.Keep(ctx, nil, row); err != nil {
 			return "", err
 		}
 	}
@@ -60,40 +90,44 @@ func (t *turn) use(ctx context.Context, round, n int, c step.Call, begunBefore s
 	}
 	var says []*registrypb.Saying
 	done := proto.CloneOf(row)
-	told := model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
-	t.voice.ToolStart(n, told)
-	if key == begunBefore && row.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT {
-		done.State, done.Result = registrypb.StepState_STEP_STATE_IN_DOUBT, tool.Problem(step.Unknown)
-		t.logf("WARN", "tool: %s (%s) is in doubt, it was interrupted", c.Name, key)
+	c.Watcher.ToolStart(n, made)
+	if begun && row.GetClass() == registrypb.ToolClass_TOOL_CLASS_EFFECT {
+		done.State, done.Result = registrypb.StepState_STEP_STATE_IN_DOUBT, Problem(Unknown)
+		c.Logf("WARN", "tool: %s (%s) is in doubt, it was interrupted", made.Name, key)
 	} else {
-		if err := t.trusted(ctx); err != nil {
+		if err := c.Place.Trusted(ctx); err != nil {
 			return "", err
 		}
-		start := time.Now()
+		call, start := c.call(key, made), time.Now()
+		call.Progress = c.Watcher.Progress(n, made)
 		fault.Point("T5.before")
-		if c.Name == tool.Send && t.begun.GetConfig().GetMessageTool() {
-			done.Result, says = step.Send(key, c.Arguments)
-		} else {
-			done.Result = t.Shell.Run(ctx, t.trusted, t.begun.GetConfig(), tool.Place{AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Fence: t.w.Fence},
-				tool.Call{Key: t.w.Key + ":" + key, Name: c.Name, Arguments: c.Arguments, Output: t.voice.Output(n, told)})
-		}
+		result := c.run(ctx, call)
 		fault.Point("T5.after")
 		took := time.Since(start)
-		done.State, done.Duration = registrypb.StepState_STEP_STATE_DONE, durationpb.New(took)
-		t.Meter.ObserveStep("tool", took)
-		t.logf("INFO", "tool: %s (%s) %d ms", c.Name, key, took.Milliseconds())
+		done.State, done.Result, done.Duration = registrypb.StepState_STEP_STATE_DONE, result.encode(), durationpb.New(took)
+		for _, m := range result.Messages {
+			says = append(says, &registrypb.Saying{StepKey: key, Text: m.Text})
+		}
+		c.Meter.ObserveStep("tool", took)
+		c.Logf("INFO", "tool: %s (%s) %d ms", made.Name, key, took.Milliseconds())
 	}
 	if ctx.Err() != nil {
-		// It was killed in the middle. That much is known, and goes with the fate;
+		// It was ended in the middle. That much is known, and goes with the fate;
 		// what it would have said does not.
 		if says == nil {
-			t.unwritten = append(t.unwritten, done)
+			c.Journal.Later(done)
 		}
 		return "", context.Cause(ctx)
 	}
-	if err := t.keepSaid(ctx, says, done); err != nil {
+	if err := c.Journal.Keep(ctx, says, done); err != nil {
 		return "", err
 	}
-	t.voice.ToolEnd(n, told, done.GetResult())
+	c.Watcher.ToolEnd(n, made, done.GetResult())
 	return string(done.GetResult()), nil
+}
+
+func (c *Calls) run(ctx context.Context, call Call) Result {
+	ctx, span := c.Trace.Tool(ctx, call.Name, call.Key)
+	defer span.End()
+	return c.Set.Run(ctx, call)
 }

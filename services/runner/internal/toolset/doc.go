@@ -1,18 +1,16 @@
-// Package tool owns the tools a model may call and what one call answers.
+// Package toolset is the port through which a model's calls of tools are made: what a
+// tool is, which tools a turn offers, and what happens to one call.
 //
-// There is one tool, bash_exec (S0-103): a shell command in the sandbox, in the
-// agent's working directory. Its class is effect: after a crash in the middle
-// nobody knows what it did, so it is never run again by itself.
+//	answer --> Plan: name, class --> intents, journaled with the answer (T4)
+//	intent --> Use:  nothing begun, or repeatable --> Run (T5) --> result (T6)
+//	                 an effect that may have begun --> in doubt, nothing runs
 //
-// It promises: a call that cannot be understood runs nothing and gets an answer
-// that tells the model why; the environment of a command is the sandbox's, the
-// four variables below and those of its place; an answer is JSON of at most [MaxResult] bytes.
+// The tools are packages below this one; the runner lists them ([New]). Each passes
+// the suite of package toolsettest.
 //
-//	TOOL_IDEMPOTENCY_KEY   key of the turn and of the call: the same after a crash
-//	THECLAW_FENCE          resource=token of the lease the command runs under
-//	XAR_AGENT_ID           the agent
-//	XAR_CONV_ID            the conversation thread
-//
-// It does not journal, does not count, and does not decide whether a call may be
-// repeated: the turn does.
-package tool
+// It promises: a call that cannot be understood runs nothing, and its result tells the
+// model why; a call with a result in the journal is not made again; a result is JSON of
+// at most [MaxResult] bytes; what a call says to the peer is written in one transaction
+// with its result. A tool does not journal, does not count, and does not decide whether
+// a call may be repeated: its class does.
+package toolset

@@ -1,4 +1,4 @@
-package tool
+package toolset
 
 import (
 	"fmt"
@@ -25,22 +25,8 @@ func withoutPictures(s string) string {
 
 func note(m string) string { return fmt.Sprintf("[picture left out, %d bytes]", len(m)) }
 
-// Printed is a piece of output as a watcher may read it, in at most n bytes. A
-// piece may hold a part of a picture only, so that all that looks like one goes.
-func Printed(b []byte, n int) string {
-	return cut(solid.ReplaceAllStringFunc(withoutPictures(sandbox.Text(b)), note), n)
-}
-
-// Failure is what went wrong in a call, in a few words; empty: nothing did.
-func Failure(result []byte) string {
-	r, problem := decode(result)
-	switch {
-	case problem != "":
-		return problem
-	case r.TimedOut:
-		return "it took too long"
-	case r.ExitCode != 0:
-		return fmt.Sprintf("it ended with exit code %d", r.ExitCode)
-	}
-	return ""
+// Printed is a piece of output as a watcher may read it. A piece may hold a part of a
+// picture only, so that all that looks like one is left out.
+func Printed(b []byte) string {
+	return solid.ReplaceAllStringFunc(withoutPictures(sandbox.Text(b)), note)
 }

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/limit"
 	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
@@ -19,11 +18,11 @@ const apology = "Sorry, I could not answer your message."
 // reply ends the turn with the model's last word (T7); row is its journal row,
 // which goes with it when it is not written yet.
 func (t *turn) reply(ctx context.Context, a step.Answer, row *registrypb.Step) (Result, error) {
-	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_REPLIED, Text: t.book.Reply(a)}
+	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_REPLIED, Text: t.steps.Reply(a)}
 	if strings.TrimSpace(in.GetText()) == "" {
 		in.Fate, in.Text = registrypb.Fate_FATE_SILENT, ""
 	}
-	if known := t.book.Answer(row.GetKey()); known == nil || known.GetState() == registrypb.StepState_STEP_STATE_INTENT {
+	if known := t.steps.Answer(row.GetKey()); known == nil || known.GetState() == registrypb.StepState_STEP_STATE_INTENT {
 		in.Steps = append(in.Steps, row)
 	}
 	if !step.OfProgram(row) { // a program has written its session itself
@@ -112,10 +111,10 @@ func (t *turn) failed(ctx context.Context, f *Try) (result Result, done bool, er
 	t.unwritten = nil
 	t.tries = max(attempts, t.tries)
 	switch {
-	case f.Counts && t.tries >= limit.Tries(t.begun.GetConfig()):
+	case f.Counts && t.tries >= maxTries(t.begun.GetConfig()):
 		result, err = t.die(ctx, class, fmt.Sprintf("%s (tried %d times)", why, t.tries))
 		return result, true, err
-	case !f.Counts && now.Sub(t.down)+f.Wait > limit.Age(t.begun.GetConfig()):
+	case !f.Counts && now.Sub(t.down)+f.Wait > maxAge(t.begun.GetConfig()):
 		result, err = t.die(ctx, class, fmt.Sprintf("%s (waited %s)", why, now.Sub(t.down).Round(time.Second)))
 		return result, true, err
 	}

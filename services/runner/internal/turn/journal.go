@@ -6,6 +6,7 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/journal"
+	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
 // logf keeps a line for the next call to the journal.
@@ -47,14 +48,14 @@ func (t *turn) record(ctx context.Context, failed *registrypb.FailedTry, says []
 // steer journals the messages that join before a round's call, and answers the
 // step that holds them; nil when none of them can.
 func (t *turn) steer(ctx context.Context, key string, members []*registrypb.Member) (*registrypb.Step, error) {
-	seq := t.book.NextSeq()
+	seq := t.steps.NextSeq()
 	r, err := call(ctx, t, func(ctx context.Context, logs []*registrypb.LogLine) (*registrypb.RecordStepResponse, error) {
 		return t.Journal.RecordStep(ctx, &registrypb.RecordStepRequest{
 			AgentId: t.w.AgentID, ThreadId: t.w.ThreadID, Key: t.w.Key, Members: members, SteerKey: key, SteerSeq: seq, Logs: logs,
 		})
 	})
 	if r.GetSteer() != nil {
-		t.book.Learn(r.GetSteer())
+		t.steps.Learn(r.GetSteer())
 	}
 	return r.GetSteer(), err
 }
@@ -75,3 +76,23 @@ func call[R any](ctx context.Context, t *turn, do func(context.Context, []*regis
 	}
 	return r, err
 }
+
+// steps are what the journal holds of the turn. Writes go through its calls.
+type steps struct {
+	step.Book
+	t *turn
+}
+
+// Keep implements [toolset.Journal].
+func (s *steps) Keep(ctx context.Context, says []*registrypb.Saying, rows ...*registrypb.Step) error {
+	if _, err := s.t.record(ctx, nil, says, rows...); err != nil {
+		return err
+	}
+	for _, row := range rows {
+		s.Learn(row)
+	}
+	return nil
+}
+
+// Later implements [toolset.Journal].
+func (s *steps) Later(row *registrypb.Step) { s.t.unwritten = append(s.t.unwritten, row) }

@@ -20,8 +20,9 @@ import (
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/run"
-	"github.com/theclaw/agents/services/runner/internal/shell"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+	"github.com/theclaw/agents/services/runner/internal/toolset/message"
+	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -285,9 +286,12 @@ func (b *bench) run(ctx context.Context) (turn.Result, error) {
 	if b.models != nil {
 		models = b.models
 	}
+	tools, err := toolset.New(&shell.Tool{Sandbox: func(string) (shell.Sandbox, error) { return b.box, nil }}, message.Tool{})
+	if err != nil {
+		return turn.Result{}, err
+	}
 	d := &turn.Driver{
-		Journal: b.journal, Models: models, Meter: obs.NewRunnerMetrics(nil), Logger: slog.New(slog.DiscardHandler),
-		Shell: &shell.Shell{Sandbox: func(string) (tool.Sandbox, error) { return b.box, nil }},
+		Journal: b.journal, Models: models, Meter: obs.NewRunnerMetrics(nil), Logger: slog.New(slog.DiscardHandler), Tools: tools,
 	}
 	return d.Run(ctx, turn.Work{
 		AgentID: "a1", ThreadID: "threads/peers/tui-main-alice", Key: "k", InboxID: 7, Source: "external:tui:tui-main:dm:s1:alice",

@@ -1,6 +1,4 @@
-// Package limit owns the bounds of one turn, with what holds when a registry does
-// not say. It counts nothing.
-package limit
+package turn
 
 import (
 	"time"
@@ -8,24 +6,24 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// Tries is how many failed tries of a model end a turn; default 3.
-func Tries(c *registrypb.TurnConfig) int {
+// maxTries is how many failed tries of a model end a turn; default 3.
+func maxTries(c *registrypb.TurnConfig) int {
 	if n := int(c.GetMaxAttempts()); n > 0 {
 		return n
 	}
 	return 3
 }
 
-// Timeout is how long a turn may take; default 10 min (S1-12).
-func Timeout(c *registrypb.TurnConfig) time.Duration {
+// maxTime is how long a turn may take; default 10 min (S1-12).
+func maxTime(c *registrypb.TurnConfig) time.Duration {
 	if d := c.GetTimeout().AsDuration(); d > 0 {
 		return d
 	}
 	return 10 * time.Minute
 }
 
-// Age is how long a message waits for a provider that is down; default 24 h.
-func Age(c *registrypb.TurnConfig) time.Duration {
+// maxAge is how long a message waits for a provider that is down; default 24 h.
+func maxAge(c *registrypb.TurnConfig) time.Duration {
 	if d := c.GetRetryMaxAge().AsDuration(); d > 0 {
 		return d
 	}

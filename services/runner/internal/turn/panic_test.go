@@ -1,4 +1,4 @@
-package broke_test
+package turn
 
 import (
 	"bytes"
@@ -6,12 +6,10 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-
-	"github.com/theclaw/agents/services/runner/internal/broke"
 )
 
 // S7: the log has all of it, everybody else only what the runtime itself says.
-func TestTell(t *testing.T) {
+func TestReportPanic(t *testing.T) {
 	none := []int{}
 	for name, c := range map[string]struct {
 		breaks func()
@@ -25,11 +23,11 @@ func TestTell(t *testing.T) {
 			var log bytes.Buffer
 			defer func() {
 				p := recover()
-				told := broke.Tell(slog.New(slog.NewTextHandler(&log, nil)), p, "agent_id", "a1")
+				told := reportPanic(slog.New(slog.NewTextHandler(&log, nil)), p, "agent_id", "a1")
 				if told != c.told {
 					t.Errorf("told %q", told)
 				}
-				for _, want := range []string{"agent_id=a1", "broke_test.go"} {
+				for _, want := range []string{"agent_id=a1", "panic_test.go"} {
 					if !strings.Contains(log.String(), want) {
 						t.Errorf("the log lacks %q: %s", want, log.String())
 					}

@@ -11,12 +11,11 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/fit"
-	"github.com/theclaw/agents/services/runner/internal/limit"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/step"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 const stepDone = registrypb.StepState_STEP_STATE_DONE
@@ -25,42 +24,40 @@ const stepDone = registrypb.StepState_STEP_STATE_DONE
 // effect, begun in the journal before it starts. What its tools do is journalled
 // while it runs, so a call that fails goes on, at the next try, after the tools
 // that have run; one that was cut off is in doubt and is not made again.
-func (t *turn) program(ctx context.Context) (Result, *Try, error) {
-	if rows := t.book.Doubtful(); len(rows) > 0 { // begun by another model of this turn
-		if err := t.keep(ctx, rows...); err != nil {
-			return Result{}, nil, err
+func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *Try, error) {
+	if rows := t.steps.Doubtful(); len(rows) > 0 { // begun by another model of this turn
+		if err := t.steps.Keep(ctx, nil, rows...); err != nil {
+			return step.Answer{}, nil, nil, err
 		}
 	}
-	said, err := t.joined(ctx, 1, nil, false)
+	said, err := t.joined(ctx, 1, false)
 	if err != nil {
-		return Result{}, nil, err
+		return step.Answer{}, nil, nil, err
 	}
-	all := func() []model.Message { return append(slices.Clip(said), t.book.Ran(false)...) }
+	all := func() []model.Message { return append(slices.Clip(said), t.steps.Ran(false)...) }
 	if err := t.fit.Due(ctx, all()); err != nil {
-		return Result{}, nil, err
+		return step.Answer{}, nil, nil, err
 	}
 	for {
 		req, p := t.fit.Request(all())
 		req.Try = t.tries + 1
 		a, row, try, err := t.callProgram(ctx, req)
-		switch {
-		case err != nil:
-			return Result{}, nil, err
-		case try.Err == nil:
-			r, err := t.reply(ctx, a, row)
-			return r, nil, err
+		if err != nil || try.Err == nil {
+			return a, row, nil, err
 		}
-		result, failed, err := t.noAnswer(ctx, row, try)
-		if failed == nil || err != nil || failed.Err.Class != model.ContextTooLong {
-			return result, failed, err
+		if err := t.noAnswer(row, try); err != nil {
+			return step.Answer{}, nil, nil, err
+		}
+		if try.Err.Class != model.ContextTooLong {
+			return step.Answer{}, nil, &try, nil
 		}
 		// That it has failed is known: it must not look cut off while a digest is made.
-		if err := t.keep(ctx, t.unwritten...); err != nil {
-			return Result{}, nil, err
+		if err := t.steps.Keep(ctx, nil, t.unwritten...); err != nil {
+			return step.Answer{}, nil, nil, err
 		}
 		t.unwritten = nil
 		if again, err := t.fit.Squeeze(ctx, all(), p); err != nil || !again {
-			return Result{}, failed, err
+			return step.Answer{}, nil, &try, err
 		}
 	}
 }
@@ -73,14 +70,14 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 	t.voice.Call()
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	n, uses, begun := t.book.Calls()+1, 0, time.Time{}
+	n, uses, begun := t.steps.Calls()+1, 0, time.Time{}
 	var row *registrypb.Step
 	at := fit.Place(t.begun.GetConfig(), t.w.AgentID, t.w.ThreadID)
 	at.Key, at.Fence = t.w.Key+":"+step.CallKey(n), t.w.Fence
-	at.Spare = req.Try < limit.Tries(t.begun.GetConfig())
+	at.Spare = req.Try < maxTries(t.begun.GetConfig())
 	at.Begin = func() error {
-		row = step.ProgramCall(t.book.NextSeq(), n, t.model.Provider, req)
-		if err := t.keep(ctx, row); err != nil {
+		row = step.ProgramCall(t.steps.NextSeq(), n, t.model.Provider, req)
+		if err := t.steps.Keep(ctx, nil, row); err != nil {
 			stop(err)
 			return err
 		}
@@ -103,7 +100,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 	})
 	fault.Point("T3.after")
 	if work.Err() != nil {
-		t.unwritten = t.book.CutOff()
+		t.unwritten = t.steps.CutOff()
 		return step.Answer{}, nil, Try{}, context.Cause(work)
 	}
 	if try.Err == nil && strings.TrimSpace(resp.Text) == "" {
@@ -130,33 +127,32 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 // noAnswer settles a call that failed; row is nil when it was never begun. Where
 // a tool of it has no end the call is in doubt; else the failure is known, and
 // another try may be made.
-func (t *turn) noAnswer(ctx context.Context, row *registrypb.Step, failed Try) (Result, *Try, error) {
-	if len(t.book.Open()) > 0 {
+func (t *turn) noAnswer(row *registrypb.Step, failed Try) error {
+	if len(t.steps.Open()) > 0 {
 		t.logf("WARN", "model: %s broke off in the middle of a tool: %s", row.GetKey(), failed.Err.Error())
-		result, err := t.inDoubt(ctx)
-		return result, nil, err
+		return errInDoubt
 	}
 	if row != nil {
 		row = step.Settled(row, stepDone, step.NoAnswer(failed.Err.Error()))
-		t.book.Learn(row)
+		t.steps.Learn(row)
 		t.unwritten = append(t.unwritten, row)
 	}
-	return Result{}, &failed, nil
+	return nil
 }
 
 // used journals what a program's tool does: its beginning (T4), or its end with
 // the record event (T6).
 func (t *turn) used(ctx context.Context, n, j int, u model.ToolUse, took time.Duration) error {
-	row := t.book.Tool(step.UseKey(n, j))
+	row := t.steps.Tool(step.UseKey(n, j))
 	if u.Result == nil {
-		row = step.ProgramTool(t.book.NextSeq(), n, j, u.Call)
+		row = step.ProgramTool(t.steps.NextSeq(), n, j, u.Call)
 	} else {
-		row = step.Settled(row, stepDone, tool.Fit(u.Result))
+		row = step.Settled(row, stepDone, toolset.Fit(u.Result))
 		row.Duration = durationpb.New(took)
 		t.Meter.ObserveStep("tool", took)
 		t.logf("INFO", "tool: %s (%s) %d ms, run by %s", u.Call.Name, row.GetKey(), took.Milliseconds(), t.model.Provider)
 	}
-	if err := t.keep(ctx, row); err != nil {
+	if err := t.steps.Keep(ctx, nil, row); err != nil {
 		return err
 	}
 	if u.Result == nil {
@@ -167,25 +163,10 @@ func (t *turn) used(ctx context.Context, n, j int, u model.ToolUse, took time.Du
 	return nil
 }
 
-// keep journals steps and learns them; keepSaid with what they say to the peer.
-func (t *turn) keep(ctx context.Context, rows ...*registrypb.Step) error {
-	return t.keepSaid(ctx, nil, rows...)
-}
-
-func (t *turn) keepSaid(ctx context.Context, says []*registrypb.Saying, rows ...*registrypb.Step) error {
-	if _, err := t.record(ctx, nil, says, rows...); err != nil {
-		return err
-	}
-	for _, s := range rows {
-		t.book.Learn(s)
-	}
-	return nil
-}
-
 // inDoubt ends the turn because a call of a program was cut off: only a person
 // can know whether it may be made again.
 func (t *turn) inDoubt(ctx context.Context) (Result, error) {
-	t.unwritten = append(t.unwritten, t.book.CutOff()...)
+	t.unwritten = append(t.unwritten, t.steps.CutOff()...)
 	if dir := t.begun.GetConfig().GetSessionsDir(); dir != "" {
 		session.At(dir, t.w.ThreadID).Tidy() // a runner that was killed could not
 	}

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -9,67 +10,77 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/answer"
 	"github.com/theclaw/agents/services/runner/internal/journal"
+	"github.com/theclaw/agents/services/runner/internal/loop"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
+
+// errInDoubt ends the rounds because a call of a program was interrupted.
+var errInDoubt = errors.New("a program was interrupted")
 
 // rounds asks the model and runs its tools until it answers with text alone.
 // What the journal has is replayed. failed is a try of the model that gave no
 // answer.
 func (t *turn) rounds(ctx context.Context) (result Result, failed *Try, err error) {
-	if len(t.book.CutOff()) > 0 {
+	if len(t.steps.CutOff()) > 0 {
 		result, err = t.inDoubt(ctx)
 		return result, nil, err
 	}
-	// The one tool step that may have begun and has no result: the first intent,
-	// since a tool begins after the one before it ended.
-	begunBefore := ""
-	if open := t.book.Open(); len(open) > 0 {
-		begunBefore = open[0].GetKey()
+	l := loop.Loop{Steps: t.steps, Model: asker{t}, Calls: t.calls(), Join: t.joined}
+	a, row, failed, err := l.Run(ctx, t.steps.Ran(true))
+	switch {
+	case errors.Is(err, loop.ErrRounds):
+		result, err = t.die(ctx, "tool loop", fmt.Sprintf("the model called tools in %d rounds without an answer", MaxRounds))
+	case errors.Is(err, errInDoubt):
+		result, err = t.inDoubt(ctx)
+	case err == nil && failed == nil:
+		result, err = t.reply(ctx, a, row)
 	}
-	said := t.book.Ran(true)
-	for round := 1; round <= MaxRounds; round++ {
-		row := t.book.Answer(step.ModelKey(round))
-		if said, err = t.joined(ctx, round, said, row == nil); err != nil {
-			return Result{}, nil, err
-		}
-		var a step.Answer
-		if row != nil {
-			if a, err = step.Decode(row.GetResult()); err != nil {
-				return Result{}, nil, err
+	return result, failed, err
+}
+
+// calls makes the calls of this turn.
+func (t *turn) calls() *toolset.Calls {
+	return &toolset.Calls{
+		Set: t.tools, Key: t.w.Key, Journal: t.steps, Watcher: t.voice, Meter: t.Meter, Trace: t.Trace, Logf: t.logf,
+		Place: toolset.Place{
+			AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Fence: t.w.Fence, Config: t.begun.GetConfig(), Trusted: t.trusted,
+		},
+	}
+}
+
+// joined are the messages that join before a round's call: those the journal
+// has, or those that wait now, when the call is still to be made.
+func (t *turn) joined(ctx context.Context, round int, open bool) ([]model.Message, error) {
+	row := t.steps.Steer(step.SteerKey(round))
+	if row == nil && open && round > 1 {
+		if members := t.w.Slot.Steer(); len(members) > 0 {
+			var err error
+			if row, err = t.steer(ctx, step.SteerKey(round), members); err != nil {
+				return nil, err
 			}
-		} else {
-			if failed = t.find(); failed != nil {
-				return Result{}, failed, nil
-			}
-			if t.model.Program != nil {
-				return t.program(ctx)
-			}
-			if a, row, failed, err = t.ask(ctx, round, said); failed != nil || err != nil {
-				return Result{}, failed, err
-			}
-			if len(a.ToolCalls) > 0 {
-				if err := t.plan(ctx, round, a, row); err != nil {
-					return Result{}, nil, err
-				}
-			}
-		}
-		said = append(said, a.Message())
-		if len(a.ToolCalls) == 0 {
-			result, err := t.reply(ctx, a, row)
-			return result, nil, err
-		}
-		for n, c := range a.ToolCalls {
-			text, err := t.use(ctx, round, n+1, c, begunBefore)
-			if err != nil {
-				return Result{}, nil, err
-			}
-			said = append(said, model.Message{Role: model.RoleTool, ToolCallID: c.ID, Name: c.Name, Text: text})
 		}
 	}
-	result, err = t.die(ctx, "tool loop", fmt.Sprintf("the model called tools in %d rounds without an answer", MaxRounds))
-	return result, nil, err
+	return step.Joined(row)
+}
+
+// asker is the model of a turn.
+type asker struct{ *turn }
+
+// Settled implements [loop.Model].
+func (t asker) Settled() { t.voice.Settled() }
+
+// Ask implements [loop.Model]. A program that runs tools itself gives the last answer.
+func (t asker) Ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *Try, error) {
+	if failed := t.find(); failed != nil {
+		return step.Answer{}, nil, failed, nil
+	}
+	if t.model.Program != nil {
+		return t.program(ctx)
+	}
+	return t.ask(ctx, round, said)
 }
 
 // find finds the agent's model, once in a turn.
@@ -101,7 +112,7 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 	t.logf("INFO", "model: %s/%s %d ms, %d tokens in, %d out, %d tool calls", t.model.Provider, req.Model,
 		resp.Duration.Milliseconds(), resp.Usage.Input, resp.Usage.Output, len(resp.ToolCalls))
 	if len(resp.ToolCalls) == 0 && strings.TrimSpace(resp.Text) == "" {
-		if resp.Text = t.book.Fallback(); resp.Text == "" && len(t.book.Sent()) == 0 {
+		if resp.Text = t.steps.Fallback(); resp.Text == "" && len(t.steps.Sent()) == 0 {
 			return step.Answer{}, nil, bad(model.Errorf(model.BadResponse, "the model answered nothing")), nil
 		}
 		t.voice.Delta(model.Delta{Text: resp.Text})
@@ -110,7 +121,7 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 	if tooLarge != nil {
 		return step.Answer{}, nil, bad(tooLarge), nil
 	}
-	return a, step.Model(t.book.NextSeq(), round, t.model.Provider, req, resp, result), nil, nil
+	return a, step.Model(t.steps.NextSeq(), round, t.model.Provider, req, resp, result), nil, nil
 }
 
 // call asks the model. A prompt that the provider finds too long is made smaller

@@ -9,19 +9,21 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/answer"
-	"github.com/theclaw/agents/services/runner/internal/broke"
 	"github.com/theclaw/agents/services/runner/internal/journal"
+	"github.com/theclaw/agents/services/runner/internal/loop"
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/session"
-	"github.com/theclaw/agents/services/runner/internal/shell"
+	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/voice"
 )
 
 // MaxRounds bounds the model calls of one turn (S0-106).
-const MaxRounds = 100
+const MaxRounds = loop.MaxRounds
 
 // What ends a turn before its fate. All leave the journal as it is.
 var (
@@ -71,7 +73,8 @@ type Slot interface {
 	Steer() []*registrypb.Member
 }
 
-// Driver works on turns. All fields but Memory and Sessions are required and shared by all turns.
+// Driver works on turns. All fields but Memory, Sessions and Trace are required and shared by
+// all turns.
 type Driver struct {
 	Journal Journal
 	Models  Models
@@ -79,8 +82,9 @@ type Driver struct {
 	Memory *memory.Registry
 	// Sessions writes the session files; nil writes them at once.
 	Sessions *session.Later
-	// Shell runs tools.
-	Shell  *shell.Shell
+	// Tools are those that turns may offer.
+	Tools  *toolset.Tools
+	Trace  *tracing.Tracer // nil: no traces
 	Meter  Meter
 	Logger *slog.Logger
 }
@@ -119,10 +123,11 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 	defer func() {
 		if p := recover(); p != nil { // outside of an attempt: a defect of ours
 			w.Panicked()
-			result, err = Result{}, fmt.Errorf("turn panicked: %s", broke.Tell(d.Logger, p, "agent_id", w.AgentID, "event_id", w.InboxID))
+			result, err = Result{}, fmt.Errorf("turn panicked: %s", reportPanic(d.Logger, p, "agent_id", w.AgentID, "event_id", w.InboxID))
 		}
 	}()
 	t := &turn{Driver: d, w: w, voice: voice.New(w.Stream)}
+	t.steps = &steps{Book: step.Book{Tools: d.Tools}, t: t}
 	t.logf("INFO", "route: inbox event %d from %s -> %s", w.InboxID, w.Source, w.ThreadID)
 	alone := false
 	for {

@@ -7,12 +7,10 @@ import (
 	"time"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/broke"
 	"github.com/theclaw/agents/services/runner/internal/fit"
 	"github.com/theclaw/agents/services/runner/internal/journal"
-	"github.com/theclaw/agents/services/runner/internal/limit"
 	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/voice"
 )
 
@@ -23,7 +21,8 @@ type turn struct {
 	logs  []*registrypb.LogLine
 	begun *registrypb.BeginTurnResponse
 
-	book step.Book
+	steps *steps
+	tools toolset.Set // of this turn, from its claim
 
 	model   Model
 	found   bool // model is set
@@ -52,8 +51,9 @@ func (t *turn) claim(b *registrypb.BeginTurnResponse) {
 	if w := b.GetWaited().AsDuration(); w > 0 {
 		t.down = t.started.Add(-w)
 	}
+	t.tools = t.Tools.Set(b.GetConfig())
 	for _, s := range b.GetSteps() {
-		t.book.Learn(s)
+		t.steps.Learn(s)
 	}
 	t.voice.Begin(b.GetSteps())
 	if n := len(b.GetSteps()); n > 0 {
@@ -63,7 +63,7 @@ func (t *turn) claim(b *registrypb.BeginTurnResponse) {
 
 // work makes attempts until the event has its fate.
 func (t *turn) work(ctx context.Context) (Result, error) {
-	if t.tries >= limit.Tries(t.begun.GetConfig()) {
+	if t.tries >= maxTries(t.begun.GetConfig()) {
 		return t.die(ctx, "retry", fmt.Sprintf("all %d tries were used up before", t.tries))
 	}
 	for {
@@ -94,13 +94,13 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *Try, err err
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.w.Abort, func() { cancel(context.Cause(t.w.Abort)) })()
-	left := limit.Timeout(t.begun.GetConfig()) - (time.Since(t.started) - t.waited)
+	left := maxTime(t.begun.GetConfig()) - (time.Since(t.started) - t.waited)
 	work, stop := context.WithTimeoutCause(ctx, left, errTimeout)
 	defer stop()
 	defer func() {
 		if p := recover(); p != nil {
 			t.w.Panicked()
-			e := model.Errorf(model.BadResponse, "panic: %s", broke.Tell(t.Logger, p, "agent_id", t.w.AgentID, "event_id", t.w.InboxID))
+			e := model.Errorf(model.BadResponse, "panic: %s", reportPanic(t.Logger, p, "agent_id", t.w.AgentID, "event_id", t.w.InboxID))
 			result, err, failed = Result{}, nil, &Try{Err: e, Counts: true, Again: true, Wait: time.Second}
 			t.panicked = true
 		}
@@ -118,7 +118,7 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *Try, err err
 func (t *turn) stopped(ctx context.Context, cause error) (Result, error) {
 	switch {
 	case errors.Is(cause, errTimeout):
-		return t.die(ctx, "timeout", fmt.Sprintf("the turn took longer than %s", limit.Timeout(t.begun.GetConfig())))
+		return t.die(ctx, "timeout", fmt.Sprintf("the turn took longer than %s", maxTime(t.begun.GetConfig())))
 	case errors.Is(cause, ErrAborted):
 		return t.aborted(ctx)
 	case journal.Refused(cause):

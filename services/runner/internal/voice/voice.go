@@ -15,8 +15,8 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/hush"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/told"
-	"github.com/theclaw/agents/services/runner/internal/tool"
 )
 
 // maxPartial is how much of an unfinished answer is kept, in bytes.
@@ -99,18 +99,18 @@ func (v *Voice) ToolEnd(n int, c model.ToolCall, result []byte) {
 	v.to.Publish(item(n, c, run.End, string(result)))
 }
 
-// Output passes on what a tool prints, up to a bound. It may be called from any
+// Progress passes on what a tool prints, up to a bound. It may be called from any
 // goroutine.
-func (v *Voice) Output(n int, c model.ToolCall) func([]byte) {
+func (v *Voice) Progress(n int, c model.ToolCall) func(string) {
 	var mu sync.Mutex
 	left := run.MaxUpdates
-	return func(b []byte) {
+	return func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if left == 0 {
 			return
 		}
-		text := tool.Printed(b, left)
+		text = step.Clip(text, left)
 		if left -= len(text); text != "" {
 			v.to.Publish(item(n, c, run.Update, text))
 		}

@@ -1,13 +1,4 @@
-// Package approval owns how a runner asks a person before a command runs outside
-// of the sandbox, or with the network open, and before an agent is made that a
-// program has asked for.
-//
-// It promises that a command runs only after the registry said that its approval
-// is used, now, for exactly this command: its words, its directory and the names
-// of its environment. No answer, a no, and an answer for anything else are all a
-// no, with words for the model. While the registry is away it waits, as long as
-// the lease is trusted.
-package approval
+package shell
 
 import (
 	"context"
@@ -29,86 +20,79 @@ import (
 	"github.com/theclaw/agents/internal/sandbox"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/journal"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // poll is how long one call waits for the answer.
 const poll = 20 * time.Second
 
-// Client is the part of the registry's ApprovalService that is needed.
-type Client interface {
+// Approvals asks a person before a command runs outside of the sandbox, or with the
+// network open, and before an agent is made that a program has asked for; the registry's
+// ApprovalService does. A command runs only after the registry said that its approval is
+// used, now, for exactly this command: its words, its directory and the names of its
+// environment. No answer, a no, and an answer for anything else are all a no. While the
+// registry is away the call waits, as long as the lease is trusted.
+type Approvals interface {
 	RequestApproval(ctx context.Context, in *registrypb.RequestApprovalRequest, opts ...grpc.CallOption) (*registrypb.RequestApprovalResponse, error)
 }
 
-// Question is about one call of a tool.
-type Question struct {
-	tool.Place
-	tool.Call
-	Mode string // of the sandbox
-}
+// errRefused means that the command must not run; its text is for the model.
+var errRefused = errors.New("the owner of this agent did not approve of the command; do not try it again unasked, say what you wanted to do")
 
-// ErrRefused means that the command must not run; its text is for the model.
-var ErrRefused = errors.New("the owner of this agent did not approve of the command; do not try it again unasked, say what you wanted to do")
-
-// Ask asks and waits. It answers nil when the command may run now, ErrRefused
-// when not, and any other error when nobody can say. Of a call that runs nothing
-// nobody is asked.
-func Ask(ctx context.Context, c Client, trusted func(context.Context) error, q Question) error {
-	command, runs := tool.Command(q.Place, q.Call)
-	switch {
-	case !runs:
-		return nil
-	case c == nil:
-		return ErrRefused
+// ask asks and waits. It answers nil when the command may run now, errRefused
+// when not, and any other error when nobody can say.
+func ask(ctx context.Context, a Approvals, c toolset.Call, command sandbox.Command) error {
+	if a == nil {
+		return errRefused
 	}
 	reason := "it runs outside of the sandbox"
-	if q.Mode != string(sandbox.Off) {
+	if c.Place.Config.GetSandboxMode() != string(sandbox.Off) {
 		reason = "it runs with the network open"
 	}
-	_, err := wait(ctx, c, trusted, &registrypb.RequestApprovalRequest{
-		AgentId: q.AgentID, ThreadId: q.ThreadID, Key: q.Key, Command: command.Shell, Cwd: command.Workdir,
-		Reason: reason, Digest: Digest(command), Wait: durationpb.New(poll),
+	_, err := wait(ctx, a, c.Place.Trusted, &registrypb.RequestApprovalRequest{
+		AgentId: c.Place.AgentID, ThreadId: c.Place.ThreadID, Key: c.Key, Command: command.Shell, Cwd: command.Workdir,
+		Reason: reason, Digest: digest(command), Wait: durationpb.New(poll),
 	})
 	return err
 }
 
-// Create asks for an agent and waits until the registry has made it; it answers its
+// create asks for an agent and waits until the registry has made it; it answers its
 // directory. The same agent asked for again in one call is the same question.
-func Create(ctx context.Context, c Client, trusted func(context.Context) error, at tool.Place, key string, r broker.Request) (string, error) {
+func create(ctx context.Context, a Approvals, c toolset.Call, workdir string, r broker.Request) (string, error) {
 	refused := fault.New(codes.PermissionDenied, fault.ApprovalClosed, "the owner did not approve of agent '"+r.AgentID+"'",
 		"do not ask again unasked; say what the agent is wanted for")
-	if c == nil {
+	if a == nil {
 		return "", refused
 	}
 	kind := registrypb.AgentKind_AGENT_KIND_USER
 	if r.System {
 		kind = registrypb.AgentKind_AGENT_KIND_SYSTEM
 	}
-	resp, err := wait(ctx, c, trusted, &registrypb.RequestApprovalRequest{
-		AgentId: at.AgentID, ThreadId: at.ThreadID, Key: key + ":create:" + r.Digest()[:16], Command: r.Words(), Cwd: at.Workdir,
-		Reason: CreateReason, Digest: r.Digest(), Wait: durationpb.New(poll),
+	resp, err := wait(ctx, a, c.Place.Trusted, &registrypb.RequestApprovalRequest{
+		AgentId: c.Place.AgentID, ThreadId: c.Place.ThreadID, Key: c.Key + ":create:" + r.Digest()[:16], Command: r.Words(), Cwd: workdir,
+		Reason: createReason, Digest: r.Digest(), Wait: durationpb.New(poll),
 		CreateAgent: &registrypb.NewAgent{AgentId: r.AgentID, Kind: kind, Provider: r.Provider, Model: r.Model},
 	})
-	if errors.Is(err, ErrRefused) {
+	if errors.Is(err, errRefused) {
 		return "", refused
 	}
 	return resp.GetCreatedDir(), err
 }
 
-// CreateReason is why it is asked.
-const CreateReason = "it makes a new agent"
+// createReason is why it is asked.
+const createReason = "it makes a new agent"
 
 // wait asks until there is an answer; nil is a yes, which is used now.
-func wait(ctx context.Context, c Client, trusted func(context.Context) error, req *registrypb.RequestApprovalRequest) (*registrypb.RequestApprovalResponse, error) {
+func wait(ctx context.Context, a Approvals, trusted func(context.Context) error, req *registrypb.RequestApprovalRequest) (*registrypb.RequestApprovalResponse, error) {
 	for {
 		r, err := journal.Call(ctx, trusted, func(ctx context.Context) (*registrypb.RequestApprovalResponse, error) {
 			ctx, cancel := context.WithTimeout(ctx, 2*poll)
 			defer cancel()
-			return c.RequestApproval(ctx, req)
+			return a.RequestApproval(ctx, req)
 		})
 		if err != nil {
 			if f := fault.From(err); f.Reason == fault.ApprovalClosed || f.Reason == fault.InvalidArgument && req.GetCreateAgent() == nil {
-				return nil, ErrRefused
+				return nil, errRefused
 			}
 			return nil, err
 		}
@@ -117,14 +101,14 @@ func wait(ctx context.Context, c Client, trusted func(context.Context) error, re
 		case a.GetState() == registrypb.ApprovalState_APPROVAL_STATE_USED && a.GetDigest() == req.GetDigest():
 			return r, nil
 		default:
-			return nil, ErrRefused
+			return nil, errRefused
 		}
 	}
 }
 
-// Digest binds an approval to a command: what runs, where, and which variables it
+// digest binds an approval to a command: what runs, where, and which variables it
 // is given. Each part is counted, so that no two commands look the same.
-func Digest(c sandbox.Command) string {
+func digest(c sandbox.Command) string {
 	var b strings.Builder
 	for _, part := range append([]string{c.Shell, c.Workdir, strconv.FormatBool(c.Network)}, slices.Sorted(maps.Keys(c.Env))...) {
 		b.WriteString(strconv.Itoa(len(part)) + ":" + part + "\n")

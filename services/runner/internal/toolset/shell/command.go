@@ -1,17 +1,17 @@
-package tool
+package shell
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 // SpillDir is where the rest of a long output goes, in the working directory.
@@ -24,13 +24,13 @@ type arguments struct {
 	Timeout *float64 `json:"timeout_seconds"`
 }
 
-// parse reads a call's arguments; its errors are words for the model.
-func parse(at Place, c Call) (sandbox.Command, error) {
+// parse reads the arguments of a call; its errors are words for the model.
+func (t *Tool) parse(c toolset.Call) (sandbox.Command, error) {
 	var a arguments
 	switch {
-	case len(c.Arguments) > MaxArguments:
-		return sandbox.Command{}, fmt.Errorf("the arguments are larger than %d KiB: write long text to a file in several calls", MaxArguments>>10)
-	case json.Unmarshal(c.Arguments, &a) != nil:
+	case len(c.Args) > toolset.MaxArguments:
+		return sandbox.Command{}, fmt.Errorf("the arguments are larger than %d KiB: write long text to a file in several calls", toolset.MaxArguments>>10)
+	case json.Unmarshal(c.Args, &a) != nil:
 		return sandbox.Command{}, errors.New("the arguments are not understood: command, comment and cwd are strings, timeout_seconds is a number")
 	case strings.TrimSpace(a.Command) == "":
 		return sandbox.Command{}, errors.New("command is missing")
@@ -42,20 +42,26 @@ func parse(at Place, c Call) (sandbox.Command, error) {
 		}
 		timeout = time.Duration(*a.Timeout * float64(time.Second))
 	}
-	shell, err := inside(at.Workdir, a.Cwd, a.Command)
+	workdir := c.Place.Config.GetWorkdir()
+	line, err := inside(workdir, a.Cwd, a.Command)
 	if err != nil {
 		return sandbox.Command{}, err
 	}
 	env := map[string]string{
 		"TOOL_IDEMPOTENCY_KEY": c.Key,
-		"THECLAW_FENCE":        at.Fence,
-		"XAR_AGENT_ID":         at.AgentID,
-		"XAR_CONV_ID":          at.ThreadID,
+		"THECLAW_FENCE":        c.Place.Fence,
+		"XAR_AGENT_ID":         c.Place.AgentID,
+		"XAR_CONV_ID":          c.Place.ThreadID,
 	}
-	maps.Copy(env, at.Env)
+	if c.Place.Config.GetCreatesAgents() { // also for the approval, which is bound to the names
+		env[broker.Variable] = ""
+		if t.Agent != "" {
+			env["PATH"] = sandbox.Path + ":" + filepath.Dir(t.Agent)
+		}
+	}
 	return sandbox.Command{
-		Shell: shell, Workdir: at.Workdir, Network: at.Network, Timeout: timeout,
-		SpillDir: filepath.Join(at.Workdir, SpillDir), Env: env,
+		Shell: line, Workdir: workdir, Network: c.Place.Config.GetSandboxNetwork(), Timeout: timeout,
+		SpillDir: filepath.Join(workdir, SpillDir), Env: env,
 	}, nil
 }
 
@@ -88,15 +94,4 @@ func makeWorkdir(dir string) error {
 		return errors.New("the path is not absolute")
 	}
 	return os.MkdirAll(dir, 0o700)
-}
-
-// cut shortens a text to at most n bytes of whole characters.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }

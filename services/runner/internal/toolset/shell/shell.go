@@ -1,97 +1,142 @@
-// Package shell owns how a turn runs one call of its model: in which sandbox, after
-// whose approval, and with what beside it.
+// Package shell is the tool that runs a command line in a sandbox, in the working
+// directory of the agent (S0-103).
 //
 //	call --> sandbox of the agent's mode --> approval, where one is needed --> run
 //	                                  +-- before and after it, the working directory
 //	                                      is brought and kept, where it moves
-//	                                  +-- a socket for new agents, while it runs
-//	                                      (package broker), for who may make them
+//	                                  +-- while it runs, a socket for new agents
+//	                                      (package broker), for agents that may make them
 //
-// It promises that a command runs only where and when the agent's settings let it,
-// and that what goes wrong on the way is an answer for the model, never an error of
-// the turn. It journals nothing and repeats nothing: the turn does.
+// Its class is effect: after a crash in the middle nobody knows what a command did. It
+// promises that a command runs only where and when the agent's settings let it; that its
+// environment is the sandbox's, the variables below, and what the agent's settings add:
+//
+//	TOOL_IDEMPOTENCY_KEY   key of the turn and of the call: the same after a crash
+//	THECLAW_FENCE          resource=token of the lease the command runs under
+//	XAR_AGENT_ID           the agent
+//	XAR_CONV_ID            the conversation thread
 package shell
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
-	"path/filepath"
 
 	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/fault"
-	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/sandbox"
-	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/approval"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
-// Shell runs the calls of all turns.
-type Shell struct {
+// Name of the tool.
+const Name = "bash_exec"
+
+// Sandbox runs a command; [sandbox.Sandbox] does.
+type Sandbox interface {
+	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
+}
+
+// Tool implements [toolset.Tool].
+type Tool struct {
 	// Sandbox answers the sandbox for a mode of the configuration.
-	Sandbox func(mode string) (tool.Sandbox, error)
+	Sandbox func(mode string) (Sandbox, error)
 	// Approvals asks people; nil refuses what has to be asked.
-	Approvals approval.Client
-	Trace     *tracing.Tracer // nil: no traces
+	Approvals Approvals
 	// Agent is the program `agent`, as programs in the sandbox see it; empty: they
 	// look for it in the usual places.
 	Agent  string
 	Logger *slog.Logger
-	// Files brings and keeps working directories that move between machines; nil: they
+	// Workdirs brings and keeps working directories that move between machines; nil: they
 	// do not.
-	Files Files
+	Workdirs *Keeper
 }
 
-// Files keeps working directories; see package kept.
-type Files interface {
-	// Ready makes the working directory what was kept last; an error is for the model.
-	Ready(ctx context.Context, c *registrypb.TurnConfig, at tool.Place) error
-	// Keep keeps what a command has left in it; an error is for the model too.
-	Keep(ctx context.Context, c *registrypb.TurnConfig, at tool.Place) error
+var spec = toolset.Spec{
+	Name:        Name,
+	Description: "Runs a shell command in the working directory and answers its stdout, stderr and exit code.",
+	Schema: json.RawMessage(`{"type":"object","properties":{` +
+		`"command":{"type":"string","description":"the command line for bash -c"},` +
+		`"comment":{"type":"string","description":"why you run it, in a few words"},` +
+		`"cwd":{"type":"string","description":"directory to run in, inside the working directory"},` +
+		`"timeout_seconds":{"type":"number","description":"seconds until it is killed; 600 unless given, at most 3600"}},` +
+		`"required":["command"]}`),
+	Needs: toolset.Program,
 }
 
-// Run makes one call under the settings of its agent and answers its result.
-// trusted answers nil while the lease is.
-func (s *Shell) Run(ctx context.Context, trusted func(context.Context) error, c *registrypb.TurnConfig, at tool.Place, made tool.Call) []byte {
-	ctx, span := s.Trace.Tool(ctx, made.Name, made.Key)
-	defer span.End()
-	box, err := s.Sandbox(c.GetSandboxMode())
+// Spec implements [toolset.Tool].
+func (*Tool) Spec() toolset.Spec { return spec }
+
+// Class implements [toolset.Tool].
+func (*Tool) Class(toolset.Call) toolset.Class { return toolset.Effect }
+
+// Run implements [toolset.Tool].
+func (t *Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
+	config := c.Place.Config
+	box, err := t.Sandbox(config.GetSandboxMode())
 	if err != nil {
-		return tool.Problem(fault.From(err).What)
+		return toolset.Failed(fault.From(err).What)
 	}
-	at.Workdir, at.Network = c.GetWorkdir(), c.GetSandboxNetwork()
-	if c.GetCreatesAgents() { // also for the approval, which is bound to the names
-		at.Env = map[string]string{broker.Variable: ""}
-		if s.Agent != "" {
-			at.Env["PATH"] = sandbox.Path + ":" + filepath.Dir(s.Agent)
+	command, err := t.parse(c)
+	if err != nil {
+		return toolset.Failed(err.Error())
+	}
+	if config.GetAskApproval() {
+		if err := ask(ctx, t.Approvals, c, command); err != nil {
+			return toolset.Failed(err.Error())
 		}
 	}
-	if c.GetAskApproval() {
-		if err := approval.Ask(ctx, s.Approvals, trusted, approval.Question{Place: at, Call: made, Mode: c.GetSandboxMode()}); err != nil {
-			return tool.Problem(err.Error())
-		}
-	}
-	_, runs := tool.Command(at, made)
-	if c.GetCreatesAgents() && runs {
-		door, err := broker.Listen(ctx, at.Workdir, func(ctx context.Context, r broker.Request) (string, error) {
-			return approval.Create(ctx, s.Approvals, trusted, at, made.Key, r)
+	if config.GetCreatesAgents() {
+		socket, err := broker.Listen(ctx, command.Workdir, func(ctx context.Context, r broker.Request) (string, error) {
+			return create(ctx, t.Approvals, c, command.Workdir, r)
 		})
 		if err == nil {
-			defer door.Close()
-			at.Env[broker.Variable] = door.Path()
+			defer socket.Close()
+			command.Env[broker.Variable] = socket.Path()
 		} else { // the command may not want it
-			s.Logger.WarnContext(ctx, "no socket for new agents", "agent_id", at.AgentID, "error", err)
+			t.Logger.WarnContext(ctx, "no socket for new agents", "agent_id", c.Place.AgentID, "error", err)
 		}
 	}
-	if s.Files == nil || !c.GetWorkdirSync() || !runs {
-		return tool.Run(ctx, box, at, made)
+	if t.Workdirs == nil || !config.GetWorkdirSync() {
+		return run(ctx, box, command, c.Progress)
 	}
-	if err := s.Files.Ready(ctx, c, at); err != nil {
-		return tool.Problem("nothing was run: " + err.Error())
+	if err := t.Workdirs.Ready(ctx, c.Place); err != nil {
+		return toolset.Failed("nothing was run: " + err.Error())
 	}
-	result := tool.Run(ctx, box, at, made)
-	if err := s.Files.Keep(ctx, c, at); err != nil {
-		return tool.Note(result, err.Error())
+	result := run(ctx, box, command, c.Progress)
+	if err := t.Workdirs.Keep(ctx, c.Place); err != nil && !result.IsError {
+		result.JSON = toolset.Note(result.JSON, err.Error())
 	}
 	return result
+}
+
+// run runs a command. When ctx ends, the whole tree of processes is killed first.
+func run(ctx context.Context, box Sandbox, command sandbox.Command, progress func(string)) toolset.Result {
+	if err := makeWorkdir(command.Workdir); err != nil {
+		return toolset.Failed("the working directory cannot be made: " + err.Error())
+	}
+	if progress != nil {
+		command.OnStdout = func(b []byte) { progress(toolset.Printed(b)) }
+		command.OnStderr = command.OnStdout
+	}
+	r, err := box.Run(ctx, command)
+	if err != nil {
+		e := fault.From(err)
+		text := e.What
+		if e.Fix != "" {
+			text += " - " + e.Fix
+		}
+		return toolset.Failed(text)
+	}
+	out := toolset.Output{
+		Stdout: sandbox.Text(r.Stdout), Stderr: sandbox.Text(r.Stderr), ExitCode: r.ExitCode,
+		TimedOut: r.TimedOut, Truncated: r.Truncated, Spill: r.Spill,
+	}
+	switch {
+	case r.TimedOut:
+		out.Stderr += fmt.Sprintf("\n[killed: it ran longer than %s]", command.Timeout)
+	case r.Canceled:
+		out.Stderr += "\n[killed: the turn was ended]"
+	}
+	return toolset.Result{JSON: out.JSON()}
 }

@@ -1,22 +1,4 @@
-// Package kept owns how a working directory comes to the machine where a tool runs, and
-// how what the tool has left in it is kept, when an agent is worked on by many machines
-// (workdir.sync: snapshot).
-//
-//	first tool under a lease       after each tool, before its result is journalled
-//	  Ready: the newest snapshot     Keep: scan, write the pieces that are new,
-//	  is laid into the directory     commit the manifest under the lease's fence
-//
-// So whoever goes on with a turn after a crash has the files of every tool whose result
-// is in the journal. It promises that a directory which has not changed costs one scan
-// and no transfer; that a holder whose lease is over keeps nothing; and that no file of
-// this machine is lost: what was never kept, because it is too large or because the
-// process was killed, stays in the directory as long as nobody has kept anything since,
-// and is else put aside beside it (workdir.unkept-<time>).
-//
-// Beside the directory, <workdir>.kept names the snapshot that it was made of. Tools of
-// one agent run at the same time; they share the directory, as without this package, and
-// one of them keeps it at a time.
-package kept
+package shell
 
 import (
 	"context"
@@ -38,7 +20,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/workdir"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/tool"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
 const (
@@ -50,25 +32,42 @@ const (
 	most = 4096
 )
 
-// Client is the registry's WorkdirService.
-type Client interface {
+// Workdirs is the registry's WorkdirService.
+type Workdirs interface {
 	GetWorkdir(ctx context.Context, in *registrypb.GetWorkdirRequest, opts ...grpc.CallOption) (*registrypb.GetWorkdirResponse, error)
 	ReadPieces(ctx context.Context, in *registrypb.ReadPiecesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[registrypb.ReadPiecesResponse], error)
 	WritePieces(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[registrypb.WritePiecesRequest, registrypb.WritePiecesResponse], error)
 	CommitWorkdir(ctx context.Context, in *registrypb.CommitWorkdirRequest, opts ...grpc.CallOption) (*registrypb.CommitWorkdirResponse, error)
 }
 
-// Keeper keeps the directories of all agents.
+// Keeper brings working directories to the machine where a command runs, and keeps what
+// the command has left in them, when an agent is worked on by many machines
+// (workdir.sync: snapshot).
+//
+//	first command under a lease    after each command, before its result is journaled
+//	  Ready: the newest snapshot     Keep: scan, write the pieces that are new,
+//	  is laid into the directory     commit the manifest under the lease's fence
+//
+// So the holder that goes on with a turn after a crash has the files of every command whose
+// result is in the journal. It promises that a directory which has not changed costs one
+// scan and no transfer; that a holder whose lease is over keeps nothing; and that no file
+// of this machine is lost: what was never kept, because it is too large or because the
+// process was killed, stays in the directory as long as nobody has kept anything since,
+// and is else put aside next to it (workdir.unkept-<time>).
+//
+// Next to the directory, <workdir>.kept names the snapshot that it was made of. Commands of
+// one agent run at the same time; they share the directory, and one of them keeps it at a
+// time.
 type Keeper struct {
-	client Client
+	client Workdirs
 	log    *slog.Logger
 
 	mu   sync.Mutex
 	dirs map[string]*dir // by path
 }
 
-// New makes a keeper.
-func New(c Client, log *slog.Logger) *Keeper {
+// NewKeeper makes a keeper.
+func NewKeeper(c Workdirs, log *slog.Logger) *Keeper {
 	return &Keeper{client: c, log: log, dirs: map[string]*dir{}}
 }
 
@@ -103,16 +102,16 @@ func limits(c *registrypb.TurnConfig) workdir.Limits {
 }
 
 // Ready lays the newest snapshot, once under a lease.
-func (k *Keeper) Ready(ctx context.Context, c *registrypb.TurnConfig, at tool.Place) error {
+func (k *Keeper) Ready(ctx context.Context, at toolset.Place) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	d := k.dir(at.Workdir)
+	d := k.dir(at.Config.GetWorkdir())
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fence == at.Fence {
 		return nil
 	}
-	if err := d.ready(ctx, c, at.AgentID); err != nil {
+	if err := d.ready(ctx, at.Config, at.AgentID); err != nil {
 		k.log.WarnContext(ctx, "working directory not brought", "agent_id", at.AgentID, "error", fault.Chain(err))
 		return fmt.Errorf("the working directory could not be brought to this machine: %s", words(err))
 	}
@@ -194,16 +193,16 @@ func (d *dir) fetch(agent string) workdir.Fetch {
 
 // Keep keeps what is in the directory now. It goes on when the turn is ended meanwhile:
 // what a command has done is kept whatever becomes of its message.
-func (k *Keeper) Keep(ctx context.Context, c *registrypb.TurnConfig, at tool.Place) error {
+func (k *Keeper) Keep(ctx context.Context, at toolset.Place) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	d := k.dir(at.Workdir)
+	d := k.dir(at.Config.GetWorkdir())
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fence != at.Fence {
 		return nil // it was made ready for another holder meanwhile: this lease is over
 	}
-	err := d.keep(ctx, c, at.AgentID)
+	err := d.keep(ctx, at.Config, at.AgentID)
 	if err == nil {
 		return nil
 	}

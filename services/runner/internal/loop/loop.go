@@ -1,0 +1,126 @@
+// Package loop asks a model and makes the calls of tools in its answers, round by round,
+// until it answers without one.
+//
+//	         Ask                    Plan, Use
+//	round i ----> answer, no calls ----> end
+//	   ^              |
+//	   |              +-- calls: journal the answer with all intents, in one write
+//	   |                         (T3, T4), then make each and journal its result (T6)
+//	   +-------------------------+
+//
+// A step with a result in the journal is not done again: an answer is replayed, a
+// finished call is not made. Calls of one answer are made one after the other, so at most
+// the first one without a result can have begun.
+//
+// It knows steps, a model and tools, and nothing of inbox events, leases or replies: that
+// is why it is a package of its own. What else works in rounds, such as a planner or a
+// sub-agent, brings its own Steps and Model.
+package loop
+
+import (
+	"context"
+	"errors"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/answer"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+)
+
+// MaxRounds bounds the answers of one loop (S0-106).
+const MaxRounds = 100
+
+// ErrRounds means that the model called tools in each of MaxRounds rounds.
+var ErrRounds = errors.New("too many rounds")
+
+// Steps is the journal of the work.
+type Steps interface {
+	toolset.Journal
+	// Answer is the step of an answer; nil: there is none.
+	Answer(key string) *registrypb.Step
+	// Open are the calls that have no result, in their order.
+	Open() []*registrypb.Step
+}
+
+// Model answers.
+type Model interface {
+	// Ask makes one try of a round's call: the answer and its step, which is not in the
+	// journal yet, or a failed try. said is all that was said and done since the beginning.
+	Ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *answer.Try, error)
+	// Settled is called when an answer with calls is in the journal.
+	Settled()
+}
+
+// Loop is one piece of work. All fields but Join are required.
+type Loop struct {
+	Steps Steps
+	Model Model
+	Calls *toolset.Calls
+	// Join answers the messages that join the work before a round's call, which is still to
+	// be made when open is true.
+	Join func(ctx context.Context, round int, open bool) ([]model.Message, error)
+}
+
+// Run works until the model answers without a call, and returns that answer with its step,
+// which is not in the journal yet unless it was replayed. failed is a try of the model that
+// gave no answer; Run may be called again after it. said is what was said and done before.
+func (l *Loop) Run(ctx context.Context, said []model.Message) (a step.Answer, row *registrypb.Step, failed *answer.Try, err error) {
+	// The one call that may have begun and has no result: the first intent, since a
+	// call begins after the one before it ended.
+	begun := ""
+	if open := l.Steps.Open(); len(open) > 0 {
+		begun = open[0].GetKey()
+	}
+	for round := 1; round <= MaxRounds; round++ {
+		row = l.Steps.Answer(step.ModelKey(round))
+		if l.Join != nil {
+			joined, err := l.Join(ctx, round, row == nil)
+			if err != nil {
+				return step.Answer{}, nil, nil, err
+			}
+			said = append(said, joined...)
+		}
+		if row != nil {
+			if a, err = step.Decode(row.GetResult()); err != nil {
+				return step.Answer{}, nil, nil, err
+			}
+		} else {
+			if a, row, failed, err = l.Model.Ask(ctx, round, said); failed != nil || err != nil {
+				return step.Answer{}, nil, failed, err
+			}
+			if len(a.ToolCalls) > 0 {
+				if err := l.plan(ctx, round, a, row); err != nil {
+					return step.Answer{}, nil, nil, err
+				}
+			}
+		}
+		m := a.Message()
+		said = append(said, m)
+		if len(m.ToolCalls) == 0 {
+			return a, row, nil, nil
+		}
+		for n, c := range m.ToolCalls {
+			key := step.ToolKey(round, n+1)
+			text, err := l.Calls.Use(ctx, key, n+1, c, key == begun)
+			if err != nil {
+				return step.Answer{}, nil, nil, err
+			}
+			said = append(said, model.Message{Role: model.RoleTool, ToolCallID: c.ID, Name: c.Name, Text: text})
+		}
+	}
+	return step.Answer{}, nil, nil, ErrRounds
+}
+
+// plan journals an answer together with all its intents, in one write (T3, T4).
+func (l *Loop) plan(ctx context.Context, round int, a step.Answer, row *registrypb.Step) error {
+	steps := []*registrypb.Step{row}
+	for n, c := range a.Message().ToolCalls {
+		steps = append(steps, l.Calls.Intent(step.ToolKey(round, n+1), c))
+	}
+	if err := l.Steps.Keep(ctx, a.Says(row.GetKey()), steps...); err != nil {
+		return err
+	}
+	l.Model.Settled()
+	return nil
+}

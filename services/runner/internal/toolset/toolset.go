@@ -1,0 +1,199 @@
+package toolset
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/model"
+)
+
+// MaxArguments bounds the arguments of a call, in bytes. Arguments and result become one
+// event of at most 1 MiB.
+const MaxArguments = 192 << 10
+
+// Class says what may be done with a call whose end is not known.
+type Class int
+
+// The classes.
+const (
+	Read       Class = iota + 1 // changes nothing: run it again
+	Idempotent                  // may be repeated: run it again
+	Effect                      // must not be repeated blindly
+)
+
+// Needs are what a tool uses.
+type Needs uint
+
+// Program: the tool starts programs.
+const Program Needs = 1
+
+// Tool is one tool. It is used by all turns of a runner at once.
+type Tool interface {
+	// Spec is fixed for the life of the tool.
+	Spec() Spec
+	// Class is that of a call, before it is run.
+	Class(c Call) Class
+	// Run makes a call. It never fails: what went wrong is the result. When ctx ends,
+	// everything that it started has ended before it returns.
+	Run(ctx context.Context, c Call) Result
+}
+
+// Sender is a tool whose results have Messages. The journal holds a call and its result,
+// and not what it said, so the tool answers that again.
+type Sender interface {
+	// Sent are the Messages of the result of a call that did not fail.
+	Sent(arguments json.RawMessage) []Message
+}
+
+// Spec describes a tool. Name, Description and Schema are what a model gets; their bytes
+// are part of every prompt.
+type Spec struct {
+	Name, Description string
+	// Schema of the arguments, which are a JSON object.
+	Schema json.RawMessage
+	Needs  Needs
+	// Offered answers whether a turn with these settings has the tool; nil: every turn.
+	Offered func(*registrypb.TurnConfig) bool
+}
+
+// Place is where the calls of one turn are made.
+type Place struct {
+	AgentID, ThreadID string
+	// Fence is resource=token of the lease.
+	Fence string
+	// Config holds the settings of the agent at the claim of the turn.
+	Config *registrypb.TurnConfig
+	// Trusted answers nil while the lease is held.
+	Trusted func(context.Context) error
+}
+
+// Call is one call of the model.
+type Call struct {
+	// Key is the key of the turn and of the step: stable over crashes.
+	Key   string
+	Name  string
+	Args  json.RawMessage
+	Place Place
+	// Progress is given what the call prints while it runs, from any goroutine; nil: nobody
+	// reads it.
+	Progress func(text string)
+}
+
+// Result is what a call answers.
+type Result struct {
+	// Text is for the model: the result, or with IsError why there is none.
+	Text string
+	// JSON, when set, is the result instead of Text.
+	JSON json.RawMessage
+	// IsError: nothing was done.
+	IsError bool
+	// Messages are sent to the peer when the result is journaled, and only then.
+	Messages []Message
+}
+
+// Message is a message to the peer of the turn.
+type Message struct{ Text string }
+
+// Failed is the result of a call that did nothing; why is for the model.
+func Failed(why string) Result { return Result{Text: why, IsError: true} }
+
+// Tools are all tools of a runner, sorted by name.
+type Tools struct {
+	tools []Tool
+	specs []Spec
+}
+
+// New checks the tools.
+func New(tools ...Tool) (*Tools, error) {
+	t := &Tools{tools: slices.Clone(tools)}
+	slices.SortFunc(t.tools, func(a, b Tool) int { return strings.Compare(a.Spec().Name, b.Spec().Name) })
+	for n, tool := range t.tools {
+		s := tool.Spec()
+		switch {
+		case s.Name == "" || s.Description == "":
+			return nil, errors.New("a tool has no name or no description")
+		case !json.Valid(s.Schema):
+			return nil, fmt.Errorf("the schema of tool %s is no JSON", s.Name)
+		case n > 0 && t.specs[n-1].Name == s.Name:
+			return nil, fmt.Errorf("two tools have the name %s", s.Name)
+		}
+		t.specs = append(t.specs, s)
+	}
+	return t, nil
+}
+
+// find answers a tool by name; false when there is none.
+func (t *Tools) find(name string) (Tool, bool) {
+	n, ok := slices.BinarySearchFunc(t.specs, name, func(s Spec, name string) int { return strings.Compare(s.Name, name) })
+	if !ok {
+		return nil, false
+	}
+	return t.tools[n], true
+}
+
+// Has answers whether there is a tool of this name.
+func (t *Tools) Has(name string) bool {
+	_, ok := t.find(name)
+	return ok
+}
+
+// Sent are the messages that a finished call of a turn has sent to the peer.
+func (t *Tools) Sent(s *registrypb.Step) []Message {
+	tool, _ := t.find(s.GetName())
+	sender, ok := tool.(Sender)
+	if !ok || s.GetState() != registrypb.StepState_STEP_STATE_DONE || Failure(s.GetResult()) != "" {
+		return nil
+	}
+	return sender.Sent(json.RawMessage(s.GetArguments()))
+}
+
+// Set is the tools of one turn. It does not change while the turn lasts.
+type Set struct {
+	all     *Tools
+	offered []model.Tool
+}
+
+// Set answers the tools of a turn with these settings.
+func (t *Tools) Set(c *registrypb.TurnConfig) Set {
+	s := Set{all: t}
+	for _, spec := range t.specs {
+		if spec.Offered == nil || spec.Offered(c) {
+			s.offered = append(s.offered, model.Tool{Name: spec.Name, Description: spec.Description, Schema: spec.Schema})
+		}
+	}
+	return s
+}
+
+// Offered are the tools as a model gets them, by name.
+func (s Set) Offered() []model.Tool { return s.offered }
+
+// Class is that of a call. What is not known runs nothing and reads.
+func (s Set) Class(c Call) Class {
+	if tool, ok := s.all.find(c.Name); ok {
+		return tool.Class(c)
+	}
+	return Read
+}
+
+// Run makes one call; the result of a name that is not offered says so.
+func (s Set) Run(ctx context.Context, c Call) Result {
+	if tool, ok := s.all.find(c.Name); ok && s.has(c.Name) {
+		return tool.Run(ctx, c)
+	}
+	why := fmt.Sprintf("there is no tool %q here", c.Name)
+	for n, spec := range s.all.specs {
+		if spec.Needs&Program != 0 && s.has(spec.Name) {
+			return Failed(why + "; to run a command there is " + s.all.specs[n].Name)
+		}
+	}
+	return Failed(why)
+}
+
+func (s Set) has(name string) bool {
+	return slices.ContainsFunc(s.offered, func(t model.Tool) bool { return t.Name == name })
+}
