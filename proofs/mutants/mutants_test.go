@@ -20,6 +20,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/theclaw/agents/internal/testing/need"
 	"github.com/theclaw/agents/proofs/drill"
 )
 
@@ -82,6 +83,9 @@ func (m mutant) try(t *testing.T, root string) {
 	}
 	if len(proofs) == 0 {
 		t.Fatal("no proof")
+	}
+	if slices.ContainsFunc(proofs, func(p proof) bool { return strings.Contains(p.Package, "postgres") }) {
+		need.Postgres(t)
 	}
 	tests := map[[2]string][]proof{}
 	for _, p := range proofs {
