@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/store"
@@ -118,6 +119,39 @@ func TestFence(t *testing.T) {
 	f.Token = 1
 	if err := do(); !errors.Is(err, store.ErrLeaseLost) {
 		t.Errorf("below the seal: %v", err)
+	}
+}
+
+// during is a step that does something else while it is under way.
+type during struct {
+	say
+	do func()
+}
+
+func (d during) Decide(ctx context.Context, tx *unit.Tx) error {
+	d.do()
+	return d.say.Decide(ctx, tx)
+}
+
+// Who takes a lease over waits for the steps under it: until they have committed, their
+// token may still be written.
+func TestTakeoverWaits(t *testing.T) {
+	p, db := open(t, unit.Options{})
+	if _, err := db.Exec(t.Context(), "INSERT INTO lease VALUES('a', 'agent/a', 2, 'h', '', 'r', 1000, now() + interval '1 hour')"); err != nil {
+		t.Fatal(err)
+	}
+	take := func() error {
+		_, err := db.Exec(t.Context(), "SELECT 1 FROM lease WHERE agent_id = 'a' FOR UPDATE NOWAIT")
+		return err
+	}
+	var locked *pgconn.PgError
+	err := p.Do(t.Context(), inbox, &store.Fence{Resource: "agent/a", Token: 2}, during{say{text: "x"}, func() {
+		if err := take(); !errors.As(err, &locked) || locked.Code != "55P03" {
+			t.Errorf("a takeover during a step: %v, want that it waits", err)
+		}
+	}})
+	if err := errors.Join(err, take()); err != nil {
+		t.Error(err)
 	}
 }
 
