@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -79,27 +78,6 @@ type buildError struct{ out string }
 
 func (e *buildError) Error() string { return e.out }
 
-// try runs a program whose exit code depends on the machine.
-func try(ts *testscript.TestScript, _ bool, args []string) {
-	if err := ts.Exec(args[0], args[1:]...); err != nil {
-		ts.Logf("%v", err)
-	}
-}
-
-// await runs a program until a line of what it prints matches: for what comes by itself.
-func await(ts *testscript.TestScript, _ bool, args []string) {
-	rule := regexp.MustCompile("(?m)" + args[0])
-	for end := time.Now().Add(time.Minute); ; {
-		try(ts, false, args[1:])
-		if rule.MatchString(ts.ReadFile("stdout")) {
-			return
-		}
-		if time.Now().After(end) {
-			ts.Fatalf("%s never prints %s", strings.Join(args[1:], " "), args[0])
-		}
-	}
-}
-
 // What differs from run to run, and what stands for it in a golden file.
 var varying = []struct {
 	is *regexp.Regexp
@@ -126,19 +104,6 @@ func normal(text, work string) string {
 		text = v.is.ReplaceAllString(text, v.by)
 	}
 	return text
-}
-
-// golden compares a stream of the last command with a golden file, without what
-// varies: golden stdout NAME. Where a topology has a file of that name of its own, that
-// one counts.
-func golden(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: golden stdout|stderr NAME")
-	}
-	got := normal(ts.ReadFile(args[0]), ts.Getenv("WORK"))
-	if diff := goldenDiff(ts.Value(siteKey{}).(*site).suite.golden(args[1], got), got); diff != "" {
-		ts.Fatalf("%s differs (-want +got; go test -update writes it):\n%s", args[1], diff)
-	}
 }
 
 func goldenDiff(name, got string) string {

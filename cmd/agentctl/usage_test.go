@@ -54,21 +54,6 @@ func failsWith(t *testing.T, code int, in string, args ...string) {
 	}
 }
 
-// leaves are all commands that do something themselves.
-func leaves(c *cobra.Command) []*cobra.Command {
-	if !c.HasSubCommands() {
-		return []*cobra.Command{c}
-	}
-	var all []*cobra.Command
-	if c.Name() == "agent" { // it runs a turn, and has a command below it
-		all = append(all, c)
-	}
-	for _, sub := range c.Commands() {
-		all = append(all, leaves(sub)...)
-	}
-	return all
-}
-
 func tree() *cobra.Command {
 	root := newRoot(command.New(nil, nil, nil, func(string) string { return "" }, "test"))
 	root.InitDefaultHelpCmd()
@@ -77,91 +62,6 @@ func tree() *cobra.Command {
 
 // words are the command line of c without arguments.
 func words(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1:] }
-
-// good are arguments with which each command gets as far as its first call. The
-// keys are checked against the command tree: a new command needs a row.
-var good = map[string][]string{
-	"agent": {"--message=hi", "--agent=a1"}, "agent rm": {"--yes", "a1"}, "rm": {"--yes", "a1"}, "cancel": {"a1", "1"}, "run abort": {"a1", "r"}, "run stream": {"a1", "r"}, "run wait": {"a1", "r"}, "top": {},
-	"approvals approve": {"x"}, "approvals deny": {"x"}, "approvals list": {}, "approvals watch": {}, "audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
-	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
-	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
-	"cmds find": {"nothing of the kind"}, "cmds info": {"x"}, "cmds list": {},
-	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "drill": {}, "erase": {"--peer", "bob", "a1"}, "export": {"--peer", "bob", "a1", "-"}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"}, "fsck": {},
-	"file get": {"a1", "USAGE.md"}, "file put": {"a1", "USAGE.md"}, "help": {"send"}, "init": {"a1"}, "lease list": {}, "list": {}, "memory compact": {"a1"}, "memory edit": {"a1"}, "memory show": {"a1"}, "restore": {"x.tar"},
-	"migrate": {"a1"}, "migrate-store": {"--to=database", "--dsn=postgres:///none?host=/no/such", "a1"}, "send": {"a1", "hello"}, "start": {"a1"}, "status": {}, "stop": {"a1"},
-	"thread":  {},
-	"threads": {"a1"}, "token rotate": {}, "turns": {"a1"}, "up": {}, "version": {},
-	"log level": {}, "log show": {"a1"}, "profile": {"heap", "x.pprof"}, "prune": {}, "ready": {},
-	"providers list": {}, "providers test": {"openai"}, "usage": {},
-}
-
-// offline commands need no service.
-var offline = map[string]bool{"certs init": true, "completion": true, "help": true, "version": true}
-
-// works are the commands that need no service but a home, a file or a program.
-var works = map[string]bool{
-	"audit show": true, "audit verify": true, "backup": true, "certs issue": true, "certs rotate": true, "certs show": true, "restore": true, "drill": true, "migrate": true, "migrate-store": true,
-	"token rotate": true,
-	"cmds find":    true, "cmds info": true, "cmds list": true,
-}
-
-// TestExitCodes is the table over all commands (S0-136): 2 for a wrong command
-// line, 1 when it fails, and always the two forms of an error, with and without
-// --json (S0-134, S0-135, S0-137, S0-138).
-func TestExitCodes(t *testing.T) {
-	for _, c := range leaves(tree()) {
-		name := strings.Join(words(c), " ")
-		t.Run(name, func(t *testing.T) {
-			t.Parallel() // most of the time is spent on trying again
-			args, ok := good[name]
-			if !ok {
-				t.Fatalf("no row for %q in the table", name)
-			}
-			with := func(more ...string) []string { return append(words(c), more...) }
-			failsWith(t, 2, "", with(append(args, "--no-such-flag")...)...)
-			if name != "help" && !strings.Contains(c.Use, "...") {
-				most := strings.Count(c.Use, " ") + len(flagged(args))
-				failsWith(t, 2, "", with(append(args, strings.Fields("w x y z")[:most-len(args)+1]...)...)...)
-			}
-			if strings.Contains(c.Use, " ID") {
-				failsWith(t, 2, "", words(c)...)
-			}
-			if strings.Contains(c.Use, "ID") {
-				for _, id := range []string{"../x", "", "A/B", "é"} {
-					failsWith(t, 2, "", with(append([]string{id}, args[min(1, len(args)):]...)...)...)
-				}
-			}
-			switch {
-			case offline[name]:
-				if o := call(t, "", with(args...)...); o.code != 0 || o.err != "" || o.out == "" {
-					t.Errorf("exit %d, stdout %q, stderr %q", o.code, o.out, o.err)
-				}
-			case name == "doctor", name == "ready", name == "fsck", name == "up": // they say more than that; see their own tests
-			case name == "thread":
-				failsWith(t, 2, "", with(args...)...)
-			case works[name]:
-				failsWith(t, 1, "", with(args...)...)
-			default:
-				failsWith(t, 1, "hello\n", with(args...)...)
-				o := call(t, "hello\n", with(args...)...)
-				if !strings.Contains(o.err, "does not answer at unix://") || !strings.Contains(o.err, "start it with 'agentd all'") {
-					t.Errorf("no hint that a service is missing (S0-137): %s", o.err)
-				}
-			}
-		})
-	}
-	if n := len(leaves(tree())); n != len(good) {
-		t.Errorf("%d commands, %d rows", n, len(good))
-	}
-}
-
-// flagged are the words of a command line that are flags and their values.
-func flagged(args []string) []string {
-	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		return args
-	}
-	return nil
-}
 
 // TestUsageErrors are the ways to get a command line wrong that are not the same
 // for all commands (S0-03, S0-136).

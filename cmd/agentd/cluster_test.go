@@ -1,3 +1,5 @@
+//go:build proof
+
 package main
 
 import (
@@ -8,13 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 
-	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/mtls"
 	"github.com/theclaw/agents/internal/rpc/several"
@@ -22,36 +22,6 @@ import (
 	"github.com/theclaw/agents/internal/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
-
-// traps names a directory that the processes of a cluster look into whenever they pass
-// a label, so that nobody need be started again to be killed there, and of several
-// processes that pass it exactly one is. In a directory of the label's name lies a file
-// for each time that somebody may pass, and then one that says what happens: kill or
-// stop. Who removes a file has passed it.
-const traps = "THECLAW_FAILPOINTS"
-
-func lookOut(dir string) {
-	fault.SetPoint(func(label string) {
-		at := filepath.Join(dir, label)
-		names, _ := os.ReadDir(at) // sorted; none: no trap is set
-		for _, n := range names {
-			if os.Remove(filepath.Join(at, n.Name())) != nil {
-				continue // another process was here before
-			}
-			sig, armed := map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP}[n.Name()]
-			if !armed {
-				return
-			}
-			fmt.Fprintln(os.Stderr, "failpoint", label)
-			_ = os.WriteFile(at+".pid", []byte(strconv.Itoa(os.Getpid())), 0o600)
-			_ = syscall.Kill(os.Getpid(), sig)
-			if sig == syscall.SIGKILL {
-				select {} // the signal is on its way; nothing may happen any more
-			}
-			return
-		}
-	})
-}
 
 // onPostgres tells whether a drill runs over PostgreSQL: STORE in the environment.
 func onPostgres(t testing.TB) bool {

@@ -1,3 +1,5 @@
+//go:build proof
+
 package main
 
 import (
@@ -18,8 +20,6 @@ import (
 	"github.com/theclaw/agents/internal/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
-
-var everything = []string{"registry", "runner", "deliverer"}
 
 // say is the environment in which agentd tells that it is at a label.
 func say(label string) []string { return []string{failpoint + "=" + label + ":1:say"} }
@@ -48,13 +48,6 @@ func bob(t *testing.T, site *world.Site, text string) (wait func() *registryv1.T
 			t.Fatalf("%q comes to no end: %v %v", text, err, turn)
 		}
 		return turn
-	}
-}
-
-func replied(t *testing.T, site *world.Site, turn *registryv1.Turn, want string) {
-	t.Helper()
-	if got := site.Reply(t, turn); turn.GetFate() != registryv1.Fate_FATE_REPLIED || !strings.Contains(got, want) {
-		t.Fatalf("%v, %q; want a reply with %q", turn, got, want)
 	}
 }
 

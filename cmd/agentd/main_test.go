@@ -91,3 +91,39 @@ func setting(t testing.TB, name string, def int64) int64 {
 	}
 	return n
 }
+
+// flags give leases that a stalled process does not lose, and that a killed one does not
+// keep for long where nobody sees that it is dead.
+var flags = []string{"--lease-ttl", "3s", "--log-level", "debug"}
+
+var everything = []string{"registry", "runner", "deliverer"}
+
+// traps names a directory that the processes of a cluster look into whenever they pass
+// a label, so that nobody need be started again to be killed there, and of several
+// processes that pass it exactly one is. In a directory of the label's name lies a file
+// for each time that somebody may pass, and then one that says what happens: kill or
+// stop. Who removes a file has passed it.
+const traps = "THECLAW_FAILPOINTS"
+
+func lookOut(dir string) {
+	fault.SetPoint(func(label string) {
+		at := filepath.Join(dir, label)
+		names, _ := os.ReadDir(at) // sorted; none: no trap is set
+		for _, n := range names {
+			if os.Remove(filepath.Join(at, n.Name())) != nil {
+				continue // another process was here before
+			}
+			sig, armed := map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP}[n.Name()]
+			if !armed {
+				return
+			}
+			fmt.Fprintln(os.Stderr, "failpoint", label)
+			_ = os.WriteFile(at+".pid", []byte(strconv.Itoa(os.Getpid())), 0o600)
+			_ = syscall.Kill(os.Getpid(), sig)
+			if sig == syscall.SIGKILL {
+				select {} // the signal is on its way; nothing may happen any more
+			}
+			return
+		}
+	})
+}

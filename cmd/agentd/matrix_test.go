@@ -1,3 +1,5 @@
+//go:build proof
+
 package main
 
 import (
@@ -234,10 +236,6 @@ type running struct {
 	doomed *world.Process // the one with the failpoint
 	others []*world.Process
 }
-
-// flags give leases that a stalled process does not lose, and that a killed one does not
-// keep for long where nobody sees that it is dead.
-var flags = []string{"--lease-ttl", "3s", "--log-level", "debug"}
 
 func start(t *testing.T, site *world.Site, b blow, armed bool) *running {
 	p := &running{}

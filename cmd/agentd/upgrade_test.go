@@ -136,3 +136,10 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 	p.Signal(syscall.SIGTERM)
 	p.Exit()
 }
+
+func replied(t *testing.T, site *world.Site, turn *registryv1.Turn, want string) {
+	t.Helper()
+	if got := site.Reply(t, turn); turn.GetFate() != registryv1.Fate_FATE_REPLIED || !strings.Contains(got, want) {
+		t.Fatalf("%v, %q; want a reply with %q", turn, got, want)
+	}
+}

@@ -35,6 +35,9 @@ type attempt struct {
 	moot bool
 }
 
+// counts are attempts that are no escapes: they count how far they get.
+var counts []attempt
+
 // What an attempt knows of the world outside, as variables.
 const (
 	envSecret   = "T_SECRET"   // a file

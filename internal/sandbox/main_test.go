@@ -13,16 +13,13 @@ import (
 	"github.com/theclaw/agents/internal/testing/need"
 )
 
+// children are what the test binary is as a child, by its first argument.
+var children = map[string]func(string) int{attemptArg: runAttempt}
+
 func TestMain(m *testing.M) {
 	Main()
-	if len(os.Args) == 3 && os.Args[1] == attemptArg {
-		os.Exit(runAttempt(os.Args[2]))
-	}
-	if len(os.Args) == 3 && os.Args[1] == runnerArg {
-		os.Exit(runRunner(os.Args[2]))
-	}
-	if len(os.Args) == 3 && os.Args[1] == victimArg {
-		os.Exit(runVictim(os.Args[2]))
+	if len(os.Args) == 3 && children[os.Args[1]] != nil {
+		os.Exit(children[os.Args[1]](os.Args[2]))
 	}
 	code := m.Run()
 	if p, err := self(); err == nil {
@@ -67,6 +64,8 @@ func only(tb testing.TB, l Level) *Sandbox {
 func with(tb testing.TB, l Level, o Options) *Sandbox {
 	tb.Helper()
 	switch l {
+	case LevelFull:
+		need.Namespaces(tb, "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork")
 	case LevelBubblewrap:
 		need.Bubblewrap(tb)
 	case LevelPrivileged:

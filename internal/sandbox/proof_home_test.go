@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && proof
 
 package sandbox
 
@@ -163,6 +163,8 @@ func (w *home) listen(network, address string) net.Addr {
 
 // victimArg makes the test binary a process that waits to be harmed.
 const victimArg = "sandbox-victim"
+
+func init() { children[victimArg] = runVictim }
 
 // runVictim holds the secret in its memory, environment and a descriptor, says
 // where it is in memory, and waits.

@@ -1,3 +1,5 @@
+//go:build proof
+
 // Package canary_test proves S7: a secret stands where its reference points, and
 // nowhere else. Secrets are put into every place that can hold one, an agent lives a
 // whole life with them, badly, and then every byte of the home and everything that was

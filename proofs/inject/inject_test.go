@@ -1,3 +1,5 @@
+//go:build proof
+
 // Package inject_test proves S8: an id that means something to a shell, a path, a
 // database, a template or a terminal is an id or is refused. Hostile texts, the
 // same in each run, go through every text of every method of the descriptors,

@@ -1,3 +1,5 @@
+//go:build proof
+
 package inject_test
 
 import (

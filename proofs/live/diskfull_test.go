@@ -1,3 +1,5 @@
+//go:build proof
+
 package live_test
 
 import (

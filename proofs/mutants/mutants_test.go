@@ -1,3 +1,5 @@
+//go:build proof
+
 // Package mutants_test proves the tests: what holds the promises up is taken out of the
 // source, one thing after another, and each time a test must notice.
 //
@@ -97,7 +99,7 @@ func (m mutant) try(t *testing.T, root string) {
 		outputs := run(t, root, overlay, group)
 		for _, p := range group {
 			if said, ok := p.judge(t, outputs); ok {
-				drill.Line("%s: caught by %s %s: %s", m.Name, p.Package, p.Test, said)
+				drill.Line("mutants removed=%s caught_by=%s %s: %s", strings.ReplaceAll(m.Name, " ", "-"), p.Package, p.Test, said)
 			}
 		}
 	}
@@ -139,7 +141,7 @@ func run(t *testing.T, root, overlay string, group []proof) map[string]output {
 	if pattern = "^" + top + "$"; len(below) > 0 {
 		pattern += "/^(" + strings.Join(below, "|") + ")$"
 	}
-	test := exec.Command("go", "test", "-json", "-vet=off", "-overlay", overlay, "-count=1", "-timeout=2m", "-run", pattern, "./"+group[0].Package)
+	test := exec.Command("go", "test", "-tags=proof", "-json", "-vet=off", "-overlay", overlay, "-count=1", "-timeout=2m", "-run", pattern, "./"+group[0].Package)
 	test.Dir, test.Env = root, append(os.Environ(), size...)
 	var stderr bytes.Buffer
 	test.Stderr = &stderr

@@ -1,3 +1,5 @@
+//go:build proof
+
 package powerloss_test
 
 import (

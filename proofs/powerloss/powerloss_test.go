@@ -1,3 +1,5 @@
+//go:build proof
+
 // Package powerloss_test proves promise P2: what our own code acknowledged
 // survives a power cut at any instant, and the work goes on from there.
 //

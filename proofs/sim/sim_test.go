@@ -1,3 +1,5 @@
+//go:build proof
+
 // Package sim_test simulates two runners and two deliverers of one agent over
 // years of bad luck in a synctest bubble: the real lease table, the real keeper
 // and the real engine, with calls that are lost before or after they had their

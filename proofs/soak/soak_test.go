@@ -1,3 +1,5 @@
+//go:build proof
+
 // Package soak_test lets a home live for a while as it does with its users: the
 // services as processes of their own, many agents, steady messages from many
 // people, tools, a receiver of webhooks, a provider that fails now and then, and a

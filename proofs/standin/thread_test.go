@@ -1,11 +1,11 @@
+//go:build proof
+
 package standin
 
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -126,13 +126,6 @@ func TestThreadDispatch(t *testing.T) {
 	if _, err := run(t, e, "thread", "dispatch", "--thread", dir); exit(err) != 2 {
 		t.Errorf("a consumer with a slash: %v", err)
 	}
-}
-
-func exit(err error) int {
-	if e, ok := errors.AsType[*exec.ExitError](err); ok {
-		return e.ExitCode()
-	}
-	return 0
 }
 
 func await(t *testing.T, is func() bool) {

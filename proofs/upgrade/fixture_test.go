@@ -1,3 +1,5 @@
+//go:build proof
+
 // Package upgrade_test proves that this build takes over what an earlier build left: homes
 // and PostgreSQL databases of which the earlier build was killed at each labeled instant
 // of a message's and a delivery's life (fault.Labels). Each message that it had accepted

@@ -1,3 +1,5 @@
+//go:build proof
+
 package upgrade_test
 
 import (
