@@ -70,6 +70,9 @@ var onlyIn = []struct {
 var never = []allowance{
 	{"internal/invariant", "services", "a checker that shares code with what it checks shares its mistakes; its tests run the services"},
 	{"internal/invariant", "internal/world", "the harness starts services"},
+	{"services", "internal/store/sqlite", "the program opens the engine and passes it in"},
+	{"services", "internal/store/postgres", "the program opens the engine and passes it in"},
+	{"services", "internal/store/transfer", "it knows both engines; the program passes what a service needs of it"},
 	{"internal/invariant", "internal/store/machine", "it judges what the state machine decides"},
 }
 
@@ -247,6 +250,14 @@ func TestLayerRules(t *testing.T) {
 		{"services/runner", "services/registry", false},
 		{"services/runner/internal/turn", "services/deliverer", false},
 		{"services/registry", "internal/world", false},
+		{"services/registry", "internal/store", true},
+		{"services/registry", "internal/store/sqlite", false},
+		{"services/registry/internal/standalone", "internal/store/sqlite/homedb", false},
+		{"services/registry/internal/cluster", "internal/store/postgres/leases", false},
+		{"services/registry/internal/cluster", "internal/store/transfer", false},
+		{"services/runner", "internal/store/postgres", false},
+		{"cmd/agentd", "internal/store/postgres", true},
+		{"internal/world", "internal/store/sqlite", true},
 		{"internal/world", "services/registry", true},
 		{"internal/invariant/record", "services/registry", false},
 		{"internal/rpc", "services/registry", false},

@@ -29,33 +29,33 @@ type Authority interface {
 	RequestYield(ctx context.Context, resource string) (bool, error)
 }
 
-// Embedded is the table of this process as an authority.
-func Embedded(t *lease.Table) Authority { return embedded{t} }
+// Of is the table of this process as an authority.
+func Of(t *lease.Table) Authority { return own{t} }
 
-type embedded struct{ t *lease.Table }
+type own struct{ t *lease.Table }
 
-func (e embedded) Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Record, error) {
+func (e own) Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Record, error) {
 	return e.t.Acquire(ctx, req)
 }
 
-func (e embedded) Renew(_ context.Context, resource, holder string, token uint64) (lease.Record, error) {
+func (e own) Renew(_ context.Context, resource, holder string, token uint64) (lease.Record, error) {
 	return e.t.Renew(resource, holder, token)
 }
 
-func (e embedded) Check(_ context.Context, resource string, token uint64) error {
+func (e own) Check(_ context.Context, resource string, token uint64) error {
 	return e.t.Check(resource, token)
 }
 
-func (e embedded) Release(ctx context.Context, resource string, token uint64) error {
+func (e own) Release(ctx context.Context, resource string, token uint64) error {
 	return e.t.Release(ctx, resource, token)
 }
 
-func (e embedded) Get(_ context.Context, resource string) (lease.Record, bool, error) {
+func (e own) Get(_ context.Context, resource string) (lease.Record, bool, error) {
 	r, live := e.t.Get(resource)
 	return r, live, nil
 }
 
-func (e embedded) List(_ context.Context, after string, limit int) ([]lease.Record, error) {
+func (e own) List(_ context.Context, after string, limit int) ([]lease.Record, error) {
 	all := e.t.List()
 	for len(all) > 0 && all[0].Resource <= after {
 		all = all[1:]
@@ -63,7 +63,7 @@ func (e embedded) List(_ context.Context, after string, limit int) ([]lease.Reco
 	return all[:min(len(all), limit)], nil
 }
 
-func (e embedded) Reap(ctx context.Context) ([]lease.Record, time.Duration, error) {
+func (e own) Reap(ctx context.Context) ([]lease.Record, time.Duration, error) {
 	ended := e.t.Reap(ctx)
 	at, ok := e.t.NextExpiry()
 	if !ok {
@@ -72,6 +72,6 @@ func (e embedded) Reap(ctx context.Context) ([]lease.Record, time.Duration, erro
 	return ended, max(time.Until(at), time.Millisecond), nil
 }
 
-func (e embedded) RequestYield(_ context.Context, resource string) (bool, error) {
+func (e own) RequestYield(_ context.Context, resource string) (bool, error) {
 	return e.t.RequestYield(resource), nil
 }

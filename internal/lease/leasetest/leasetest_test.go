@@ -23,7 +23,7 @@ func TestEmbedded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return authority.Embedded(table)
+			return authority.Of(table)
 		}
 		return open(), open
 	})

@@ -120,11 +120,11 @@ func New(ctx context.Context, e Engine, o Options) (*Registry, error) {
 		return nil, errors.Join(err, kept.Close(), e.Close())
 	}
 	r := &Registry{
-		Files: NewFiles(o.Home), Engine: e, Approvals: kept, Quota: quota.New(counts), Table: authority.Embedded(table),
+		Files: NewFiles(o.Home), Engine: e, Approvals: kept, Quota: quota.New(counts), Table: authority.Of(table),
 		log: o.Logger, metrics: o.Metrics, minFree: o.MinFree, kept: kept, counts: counts, dir: directory.New(o.Home),
 		runs: dispatch.New(), deliveries: dispatch.New(), polls: polls{last: map[string]poll{}},
 	}
-	r.Faults = wire.Faults{Missing: r.dir.Missing}
+	r.Faults = wire.Faults{Missing: r.dir.Missing, Engine: func(error) *fault.Error { return nil }}
 	r.Leases = &Leases{Authority: r.Table, of: r, changed: make(chan struct{}, 1)}
 	r.Log = &Log{home: o.Home, lines: o.Log, log: o.Logger}
 	e.Attach(store.Hooks{Path: r.dir.Path, Live: table.Check, OnCommit: r.committed, OnFault: r.broken, OnRest: r.dir.Rested})

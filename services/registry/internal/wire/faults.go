@@ -21,7 +21,7 @@ type Faults struct {
 	// Missing tells whether an agent does not exist.
 	Missing func(agentID string) bool
 	// Engine answers the faults of one storage engine that others do not have, or mean
-	// something else by; nil for any other error. Nil: there are none.
+	// something else by; nil for any other error.
 	Engine func(error) *fault.Error
 }
 
@@ -91,8 +91,11 @@ func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 		return fault.New(codes.DataLoss, fault.DatabaseCorrupt, where+" has a damaged database", "stop the services, run 'agentctl fsck --repair --agent "+agentID+"' and start them; all other agents go on")
 	case is(store.ErrFormat):
 		return fault.New(codes.FailedPrecondition, fault.FormatMismatch, where+" was written by a newer version", "use that version, or restore a backup")
-	case s.ofEngine(err) != nil:
-		return s.ofEngine(err)
+	}
+	if f := s.Engine(err); f != nil {
+		return f
+	}
+	switch {
 	case is(store.ErrNoPiece):
 		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "a piece of the working directory of agent '"+agentID+"' is not there", "write all of them again; nothing was changed")
 	case is(store.ErrBusy):
@@ -108,11 +111,4 @@ func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 		return f
 	}
 	return fault.New(codes.Internal, fault.Internal, "internal error", "see the registry's log")
-}
-
-func (s Faults) ofEngine(err error) *fault.Error {
-	if s.Engine == nil {
-		return nil
-	}
-	return s.Engine(err)
 }
