@@ -42,6 +42,9 @@ func TestMutants(t *testing.T) {
 	check(t, err)
 	var all []mutant
 	check(t, json.Unmarshal(data, &all))
+	for _, m := range all { // those that are not tried too
+		m.changed(t, root)
+	}
 	seed, chance := drill.Seed(t)
 	chance.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	there := len(all)
@@ -69,6 +72,9 @@ func TestMutants(t *testing.T) {
 // try runs the proofs of a mutant, those of one test together.
 func (m mutant) try(t *testing.T, root string) {
 	overlay := m.overlay(t, root)
+	if t.Failed() {
+		return
+	}
 	proofs := slices.Clone(m.Proofs)
 	for _, p := range m.Contract {
 		for _, e := range engines {
@@ -97,20 +103,26 @@ func (m mutant) try(t *testing.T, root string) {
 	}
 }
 
+// changed is the source with the change.
+func (m mutant) changed(t *testing.T, root string) []byte {
+	t.Helper()
+	src, err := os.ReadFile(filepath.Join(root, m.File))
+	if err != nil {
+		t.Errorf("%s: %v", m.Name, err)
+	} else if n := bytes.Count(src, []byte(m.Old)); n != 1 {
+		t.Errorf("%s: the text to take out is %d times in %s", m.Name, n, m.File)
+	}
+	return bytes.Replace(src, []byte(m.Old), []byte(m.New), 1)
+}
+
 // overlay writes a mutant next to the tree and answers the file that tells go.
 func (m mutant) overlay(t *testing.T, root string) string {
 	t.Helper()
-	path := filepath.Join(root, m.File)
-	src, err := os.ReadFile(path)
-	check(t, err)
-	if n := strings.Count(string(src), m.Old); n != 1 {
-		t.Fatalf("the text to take out is %d times in %s", n, m.File)
-	}
 	dir := t.TempDir()
 	changed, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
-	spec, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
+	spec, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, m.File): changed}})
 	check(t, err)
-	check(t, os.WriteFile(changed, []byte(strings.Replace(string(src), m.Old, m.New, 1)), 0o600))
+	check(t, os.WriteFile(changed, m.changed(t, root), 0o600))
 	check(t, os.WriteFile(overlay, spec, 0o600))
 	return overlay
 }
