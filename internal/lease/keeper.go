@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/theclaw/agents/internal/pause"
 )
 
 // Grant is what a holder got from Acquire.
@@ -193,7 +194,7 @@ func (k *Keeper) renew() {
 			if k.opts.OnError != nil {
 				k.opts.OnError(err)
 			}
-			next.Reset(retryDelay(ttl, failures))
+			next.Reset(pause.Backoff{First: max(ttl/60, time.Millisecond), Last: max(ttl/20, time.Millisecond)}.Wait(failures))
 			failures++
 		}
 	}
@@ -204,10 +205,4 @@ func (k *Keeper) every(ttl time.Duration) time.Duration {
 		return k.opts.Every
 	}
 	return ttl / 3
-}
-
-// retryDelay doubles from ttl/60 to ttl/20, of which the upper half is random.
-func retryDelay(ttl time.Duration, failures int) time.Duration {
-	ceiling := max(min(ttl/60<<min(failures, 8), ttl/20), time.Millisecond)
-	return ceiling/2 + rand.N(ceiling/2+1)
 }

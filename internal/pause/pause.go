@@ -1,4 +1,5 @@
-// Package pause waits for a while, or until the caller has no use for it any more.
+// Package pause waits for a while, or until the caller has no use for it any more,
+// and says how long a wait before another try is.
 package pause
 
 import (

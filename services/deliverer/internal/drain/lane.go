@@ -2,18 +2,21 @@ package drain
 
 import (
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/tracing"
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
 )
 
 // burst is how many messages a lane sends before it lets others have its place.
 const burst = 32
+
+// backoff is before the journal is called again.
+var backoff = pause.Backoff{First: 50 * time.Millisecond, Last: 2 * time.Second}
 
 type laneState uint8
 
@@ -221,9 +224,8 @@ func (l *lane) trouble(what string, err error) verdict {
 	if l.failures == 0 {
 		l.log(what+" failed, will be repeated", err)
 	}
-	ceiling := min(50*time.Millisecond<<min(l.failures, 6), 2*time.Second)
 	l.failures++
-	return verdict{wait: time.Millisecond + rand.N(ceiling), err: err}
+	return verdict{wait: backoff.Wait(l.failures - 1), err: err}
 }
 
 func (l *lane) log(what string, err error) {

@@ -4,24 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/source"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/fair"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
-// Waits before work that failed for a reason of ours is begun again.
-const (
-	firstWait = 100 * time.Millisecond
-	lastWait  = 30 * time.Second
-)
+// backoff is before work that failed for a reason of ours is begun again.
+var backoff = pause.Backoff{First: 100 * time.Millisecond, Last: 30 * time.Second}
 
 // costUnit is how much content counts as one more message of its peer.
 const costUnit = 64 << 10
@@ -43,7 +40,7 @@ func peerOf(address string) string {
 
 // open reads the inbox, and again until it can be read.
 func (b *Batch) open(ctx context.Context, after int64, limit int32, logs []*registrypb.LogLine) (*registrypb.OpenBatchResponse, error) {
-	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+	for failures := 0; ; failures++ {
 		r, err := b.deps.Inbox.OpenBatch(ctx, &registrypb.OpenBatchRequest{AgentId: b.cfg.AgentID, AfterId: after, Limit: limit, Logs: logs})
 		if err == nil {
 			return r, nil
@@ -58,15 +55,15 @@ func (b *Batch) open(ctx context.Context, after int64, limit int32, logs []*regi
 		if f.Code != codes.Unavailable {
 			b.deps.Logger.WarnContext(ctx, "inbox not read", "agent_id", b.cfg.AgentID, "error", fault.Chain(err))
 		}
-		if err := b.sleep(ctx, wait); err != nil {
+		if err := b.sleep(ctx, failures); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// sleep waits with jitter. The end of the batch is no reason to wait on.
-func (b *Batch) sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d/2 + rand.N(d/2))
+// sleep waits after failures earlier ones. The end of the batch is no reason to wait on.
+func (b *Batch) sleep(ctx context.Context, failures int) error {
+	timer := time.NewTimer(backoff.Wait(failures))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -158,7 +155,7 @@ func (b *Batch) lane(ctx context.Context, threadID string, lost context.CancelCa
 func (b *Batch) work(ctx context.Context, w *entry) error {
 	e := w.event
 	defer b.parted(e.GetThreadId())
-	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+	for failures := 0; ; failures++ {
 		s := &slot{
 			agentID: b.cfg.AgentID, peer: peerOf(e.GetEvent().GetSource()), agent: b.agent, all: b.deps.Slots,
 			weight: 1, cost: 1 + int64(len(e.GetEvent().GetContent()))/costUnit, stop: b.stop,
@@ -176,14 +173,14 @@ func (b *Batch) work(ctx context.Context, w *entry) error {
 			b.Stop() // the rest waits for its start
 			return turn.ErrYield
 		case errors.Is(err, turn.ErrStale):
-			if ended := b.sleep(ctx, firstWait); ended != nil {
+			if ended := b.sleep(ctx, 0); ended != nil {
 				return ended
 			}
 			return err
 		}
 		b.deps.Logger.WarnContext(ctx, "turn not finished", "agent_id", b.cfg.AgentID, "thread_id", e.GetThreadId(),
 			"event_id", e.GetEvent().GetId(), "error", fault.Chain(err))
-		if err := b.sleep(ctx, wait); err != nil {
+		if err := b.sleep(ctx, failures); err != nil {
 			return err
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
 )
 
 var (
@@ -26,19 +26,17 @@ var (
 	ErrStale = errors.New("turn dropped: the inbox has another event under this id")
 )
 
-// FirstWait and lastWait bound the waits between repeats of a call that the
+// FirstWait is the ceiling of the wait before the first repeat of a call that the
 // registry could not answer.
-const (
-	FirstWait = 50 * time.Millisecond
-	lastWait  = 2 * time.Second
-)
+const FirstWait = 50 * time.Millisecond
+
+var backoff = pause.Backoff{First: FirstWait, Last: 2 * time.Second}
 
 // Call makes a call, and again while the registry is away. trusted is asked
 // before each.
 func Call[R any](ctx context.Context, trusted func(context.Context) error, do func(context.Context) (R, error)) (R, error) {
 	var none R
-	wait := FirstWait
-	for {
+	for failures := 0; ; failures++ {
 		if err := trusted(ctx); err != nil {
 			return none, err
 		}
@@ -60,14 +58,9 @@ func Call[R any](ctx context.Context, trusted func(context.Context) error, do fu
 		default:
 			return none, fmt.Errorf("call journal: %w", err)
 		}
-		timer := time.NewTimer(wait/2 + rand.N(wait/2))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, backoff.Wait(failures)) != nil {
 			return none, context.Cause(ctx)
-		case <-timer.C:
 		}
-		wait = min(2*wait, lastWait)
 	}
 }
 

@@ -2,12 +2,12 @@ package retry
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 
+	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
@@ -188,6 +188,5 @@ func (c *Caller) record(reached, unreachable bool) {
 
 // backoff is full jitter within 1, 2, 4, 4, ... s before try+1.
 func (w Waits) backoff(try int) time.Duration {
-	top := w.Backoff << min(max(try-1, 0), doublings)
-	return rand.N(top) + 1
+	return pause.Backoff{First: w.Backoff, Last: w.Backoff << doublings}.Wait(max(try-1, 0))
 }
