@@ -100,12 +100,12 @@ func (s *Service) Hint() string { return s.models.settings.Hint() }
 func (s *Service) Run(ctx context.Context) error {
 	var probe sync.WaitGroup
 	probe.Go(s.probe) // not waited for: messages without tools need no sandbox
-	s.claims.Run(ctx)
+	err := s.claims.Run(ctx)
 	s.driver.Sessions.Flush()
 	probe.Wait()
 	s.models.settings.Close()
 	s.boxes.close()
-	return nil
+	return err
 }
 
 // probe finds out once, by really starting a program, how well tools can be

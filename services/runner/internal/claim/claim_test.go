@@ -30,11 +30,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type desk struct {
 	mu       sync.Mutex
 	requests []string // ids of the long polls
-	times    []time.Time
 	answers  []func() (*pb.AcquireDueLeaseResponse, error)
 	renewed  []uint64
 	released []uint64
-	renewErr error
 	events   int  // in the inbox
 	apart    bool // each in a conversation of its own
 	opened   int
@@ -42,7 +40,7 @@ type desk struct {
 
 func (d *desk) AcquireDueLease(ctx context.Context, in *pb.AcquireDueLeaseRequest, _ ...grpc.CallOption) (*pb.AcquireDueLeaseResponse, error) {
 	d.mu.Lock()
-	d.requests, d.times = append(d.requests, in.GetRequestId()), append(d.times, time.Now())
+	d.requests = append(d.requests, in.GetRequestId())
 	if len(d.answers) > 0 {
 		answer := d.answers[0]
 		d.answers = d.answers[1:]
@@ -66,7 +64,7 @@ func (d *desk) RenewLease(_ context.Context, in *pb.RenewLeaseRequest, _ ...grpc
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.renewed = append(d.renewed, in.GetToken())
-	return &pb.RenewLeaseResponse{Ttl: durationpb.New(15 * time.Second)}, d.renewErr
+	return &pb.RenewLeaseResponse{Ttl: durationpb.New(15 * time.Second)}, nil
 }
 
 func (d *desk) ReleaseLease(_ context.Context, in *pb.ReleaseLeaseRequest, _ ...grpc.CallOption) (*pb.ReleaseLeaseResponse, error) {
@@ -112,10 +110,6 @@ func due(token uint64, fresh bool) func() (*pb.AcquireDueLeaseResponse, error) {
 	}
 }
 
-func away() (*pb.AcquireDueLeaseResponse, error) {
-	return nil, fault.New(codes.Unavailable, fault.RegistryUnavailable, "away", "")
-}
-
 // start runs a set until the function it returns is called.
 func start(d *desk, do claim.Turn) (*claim.Set, func()) {
 	s := claim.New(claim.Config{
@@ -128,40 +122,6 @@ func start(d *desk, do claim.Turn) (*claim.Set, func()) {
 }
 
 func fine(context.Context, claim.Lease, *pb.PendingEvent, turn.Slot) error { return nil }
-
-// A poll without an answer is repeated under its id with growing waits; one that
-// was answered gets a new id.
-func TestPollIsRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{}
-		for range 8 {
-			d.answers = append(d.answers, away)
-		}
-		_, stop := start(d, fine)
-		time.Sleep(40 * time.Second)
-		synctest.Wait()
-		stop()
-		if ids := slices.Compact(slices.Clone(d.requests)); len(ids) != 2 || len(d.requests) != 10 {
-			t.Errorf("%d calls under %d ids", len(d.requests), len(ids))
-		}
-		if took := d.times[8].Sub(d.times[0]); took < time.Second || took > 8*time.Second {
-			t.Errorf("8 repeats in %v", took)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) { // a registry that is ending answers nothing at once
-		d := &desk{}
-		for range 8 {
-			d.answers = append(d.answers, func() (*pb.AcquireDueLeaseResponse, error) { return &pb.AcquireDueLeaseResponse{}, nil })
-		}
-		_, stop := start(d, fine)
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		stop()
-		if took := d.times[8].Sub(d.times[0]); took < time.Second {
-			t.Errorf("8 empty answers in %v", took)
-		}
-	})
-}
 
 // The life of a claim: work, keep, give back; work for a lease that nobody here
 // has is given back at once.
@@ -213,57 +173,6 @@ func TestNews(t *testing.T) {
 		stop()
 		if r := d.requests; len(r) != 5 || r[2] != r[3] || len(slices.Compact(slices.Clone(r))) != 4 || d.gone()[0] != 5 {
 			t.Errorf("asked as %q, released %v", r, d.gone())
-		}
-	})
-}
-
-// A grant that took long to arrive is renewed before it is trusted.
-func TestOldGrant(t *testing.T) {
-	for _, lost := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			d := &desk{events: 1}
-			if lost {
-				d.renewErr = fault.New(codes.Aborted, fault.LeaseLost, "lost", "")
-			}
-			worked := false
-			d.answers = append(d.answers, func() (*pb.AcquireDueLeaseResponse, error) {
-				time.Sleep(20 * time.Second)
-				return due(7, true)()
-			})
-			_, stop := start(d, func(context.Context, claim.Lease, *pb.PendingEvent, turn.Slot) error { worked = true; return nil })
-			time.Sleep(21 * time.Second)
-			synctest.Wait()
-			if worked == lost || d.renewals() == 0 {
-				t.Errorf("lost %v: worked %v, renewed %d times", lost, worked, d.renewals())
-			}
-			stop()
-			if lost == slices.Contains(d.gone(), 7) {
-				t.Errorf("lost %v: released %v", lost, d.gone())
-			}
-		})
-	}
-}
-
-// A newer token of the same agent ends the older claim before it begins.
-func TestNewToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{events: 1, answers: []func() (*pb.AcquireDueLeaseResponse, error){due(7, true), due(8, true)}}
-		var tokens []uint64
-		running := 0
-		_, stop := start(d, func(_ context.Context, l claim.Lease, _ *pb.PendingEvent, _ turn.Slot) error {
-			if running++; running > 1 {
-				t.Error("two claims of one agent work")
-			}
-			tokens = append(tokens, l.Token)
-			time.Sleep(time.Second)
-			running--
-			return nil
-		})
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		stop()
-		if len(tokens) == 0 || tokens[len(tokens)-1] != 8 {
-			t.Errorf("worked under %v", tokens)
 		}
 	})
 }

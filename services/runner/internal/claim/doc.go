@@ -1,22 +1,15 @@
-// Package claim owns which agents this process works on: it asks the registry
-// for agents that have work, keeps their leases while there is some, and gives
-// every one of them back.
+// Package claim does the work of agents under their leases: the loop over leases is
+// package worker's, a claim is what runs under one of them.
 //
-//	AcquireDueLease <--- long poll, one at a time, repeated under its id
-//	     | fresh                | held already, or news of it
-//	     v                      v
-//	  claim: Keep, batch      poke the batch of that token; none: release, and of
-//	     |                    news: ask again under the id, to be told the lease
-//	     |
-//	     +-- idle, yield, stop --> turns under way finish --> release
-//	     +-- others wait, and it is idle or had 32 events or 60 s --> the same
-//	     +-- lost              --> everything stops at once
+//	grant --> claim: batch --idle, yield, close--> turns under way finish --> release
+//	            |      |
+//	            |      +-- others wait, and it is idle or had 32 events or 60 s --> the same
+//	            |      +-- lease lost --> everything stops at once
+//	            +-- 3 panics --> quarantine, with the lease kept
 //
-// It promises: at most one claim of an agent runs here, also when its lease
-// changed tokens under it; a call without an answer is repeated with a growing
-// wait, never in a busy loop; an agent whose work panicked three times in a
-// minute is left alone for a while; when Run returns nothing runs and every
-// lease was given back.
+// It promises: an agent whose work panicked three times in a minute is left alone
+// for a while; who joins a batch that ends joins the next one; work that is no event
+// runs in the claim that is there, and a drain waits for it as for a turn.
 //
 // It does not decide what is due, and does not know what a turn does.
 package claim

@@ -4,27 +4,21 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
-	"sync"
 	"time"
 
-	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/lease/worker"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/batch"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
-var errDrained = errors.New("the runner is ending")
-
-// Leases is the part of the registry's LeaseService that claims need.
-type Leases interface {
-	AcquireLease(ctx context.Context, in *registrypb.AcquireLeaseRequest, opts ...grpc.CallOption) (*registrypb.AcquireLeaseResponse, error)
-	AcquireDueLease(ctx context.Context, in *registrypb.AcquireDueLeaseRequest, opts ...grpc.CallOption) (*registrypb.AcquireDueLeaseResponse, error)
-	RenewLease(ctx context.Context, in *registrypb.RenewLeaseRequest, opts ...grpc.CallOption) (*registrypb.RenewLeaseResponse, error)
-	ReleaseLease(ctx context.Context, in *registrypb.ReleaseLeaseRequest, opts ...grpc.CallOption) (*registrypb.ReleaseLeaseResponse, error)
-}
+var errEnding = fault.New(codes.Unavailable, fault.ServiceUnavailable, "the runner is ending", "try again")
 
 // Turn works on one event under a lease until it has its fate.
 type Turn func(ctx context.Context, l Lease, e *registrypb.PendingEvent, s turn.Slot) error
@@ -44,19 +38,21 @@ func (l Lease) Fence() string {
 	return lease.AgentResource(l.AgentID) + "=" + strconv.FormatUint(l.Token, 10)
 }
 
-// Config of a Set; every field is set.
+// Config of a Set.
 type Config struct {
 	Holder, Address string
 	// Agents is how many are worked on at a time.
 	Agents int
-	// TTL of leases, Keep of one without work, Poll of one call for work, Grace of
-	// a drain, Quarantine of an agent.
-	TTL, Keep, Poll, Grace, Quarantine time.Duration
+	// TTL of leases, Poll of one call for work, Grace of a drain; 0: those of package
+	// worker.
+	TTL, Poll, Grace time.Duration
+	// Keep of a lease without work, Quarantine of an agent.
+	Keep, Quarantine time.Duration
 }
 
 // Deps are the live things of a Set.
 type Deps struct {
-	Leases Leases
+	Leases worker.Leases
 	Inbox  batch.Inbox
 	Turn   Turn
 	// End ends a run that a person wants ended, as if he had asked here; nil: nobody does.
@@ -74,69 +70,148 @@ type Set struct {
 	cfg    Config
 	deps   Deps
 	panics *quarantine
-
-	// life is what claims live in: it ends when a drain is over, not when it
-	// begins, so it belongs to no call.
-	life context.Context //nolint:containedctx // see above
-	end  context.CancelCauseFunc
-
-	mu       sync.Mutex
-	claims   map[string]*claim // by agent
-	asking   map[string]int    // agents whose lease Join is asking for
-	draining bool
-	changed  chan struct{} // closed when claims change
-	wg       sync.WaitGroup
+	worker *worker.Worker[*claim]
 }
 
 // New makes an empty set; it calls nobody.
 func New(c Config, d Deps) *Set {
-	s := &Set{
-		cfg: c, deps: d, panics: newQuarantine(c.Quarantine),
-		claims: map[string]*claim{}, asking: map[string]int{}, changed: make(chan struct{}),
-	}
-	s.life, s.end = context.WithCancelCause(context.Background())
+	s := &Set{cfg: c, deps: d, panics: newQuarantine(c.Quarantine)}
+	s.worker = worker.New(worker.Config{
+		Kind: registrypb.LeaseKind_LEASE_KIND_RUN, Holder: c.Holder, Address: c.Address, TTL: c.TTL, Poll: c.Poll, Grace: c.Grace,
+	}, worker.Deps[*claim]{
+		Leases: d.Leases, Begin: s.begin, Room: func(_ context.Context, held int) int { return c.Agents - held },
+		GiveWay: s.giveWay, EndRuns: (*claim).endRuns, Abort: d.Abort, Logger: d.Logger,
+	})
 	return s
 }
 
 // Run takes work until ctx ends, then drains: turns under way finish within the
 // grace, the rest is left to the next holder, and every lease is given back.
-func (s *Set) Run(ctx context.Context) {
-	s.dispatch(ctx)
-	s.drain()
+func (s *Set) Run(ctx context.Context) error { return s.worker.Run(ctx) }
+
+// Join works until every inbox event of the agent up to head has its fate, in
+// the claim that is there or in one of its own, and answers how many got theirs.
+// may is asked before each claim; its error, such as that the agent was stopped
+// meanwhile, ends the wait.
+// Errors: FAILED_PRECONDITION, LEASE_HELD when another process has the lease and
+// AGENT_FAILED in a quarantine; UNAVAILABLE in a drain.
+func (s *Set) Join(ctx context.Context, agentID string, head int64, may func(context.Context) error) (processed int64, err error) {
+	err = s.with(ctx, agentID, may, func(_ *claim, b *batch.Batch) error {
+		n, err := b.Join(ctx, head)
+		processed += n
+		return err
+	})
+	return processed, err
 }
 
-func (s *Set) drain() {
-	s.mu.Lock()
-	s.draining = true
-	for _, c := range s.claims {
-		c.stop()
+// Withdraw ends an event that no turn has begun, in the claim that is there or in
+// one of its own. False when its turn has begun here, or it has its fate. Errors
+// as of Join.
+func (s *Set) Withdraw(ctx context.Context, agentID, key string) (ok bool, err error) {
+	err = s.with(ctx, agentID, nil, func(_ *claim, b *batch.Batch) (err error) {
+		ok, err = b.Withdraw(ctx, key)
+		return err
+	})
+	return ok, err
+}
+
+// Do does a piece of work that is no event under the lease of an agent, in the
+// claim that is there or in one of its own. Its context ends with the lease, and
+// with the caller's; a drain waits for it as it does for a turn.
+// Errors: those of [Set.Join], and those of work.
+func (s *Set) Do(ctx context.Context, agentID string, work func(context.Context, Lease) error) error {
+	return s.with(ctx, agentID, nil, func(c *claim, b *batch.Batch) error {
+		release, ok := b.Hold()
+		if !ok {
+			return batch.ErrEnded
+		}
+		defer release()
+		held, cancel := context.WithCancelCause(c.ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+		return work(held, c.lease)
+	})
+}
+
+// with calls do with the batch of an agent, and takes the lease for one if need be:
+// again when that batch ended first. may is asked before each; nil: nobody is.
+func (s *Set) with(ctx context.Context, id string, may func(context.Context) error, do func(*claim, *batch.Batch) error) error {
+	var (
+		over    <-chan struct{} // of the claim whose batch ended
+		changed <-chan struct{} // or it has another one
+	)
+	for {
+		if may != nil {
+			if err := may(ctx); err != nil {
+				return err
+			}
+		}
+		if left := s.panics.left(id); left > 0 {
+			f := fault.New(codes.FailedPrecondition, fault.AgentFailed, "agent '"+id+"' is set aside after repeated panics", "wait, and look into the runner's log")
+			f.RetryAfter = left
+			return f
+		}
+		if over != nil {
+			select {
+			case <-over:
+			case <-changed:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		t, err := s.worker.Take(ctx, id)
+		if errors.Is(err, worker.ErrEnding) {
+			return errEnding
+		}
+		if err != nil {
+			return err
+		}
+		c := t.Work
+		var b *batch.Batch
+		b, changed = c.current()
+		if err := do(c, b); !errors.Is(err, batch.ErrEnded) {
+			return err
+		}
+		over = t.Done()
 	}
-	s.mu.Unlock()
-	ended := make(chan struct{})
-	go func() { defer close(ended); s.wg.Wait() }()
-	grace := time.NewTimer(s.cfg.Grace)
-	defer grace.Stop()
-	select {
-	case <-ended:
-	case <-grace.C:
-	case <-s.deps.Abort:
+}
+
+// giveWay ends as many claims as agents wait for a place here: first those that
+// have nothing to do, then those that had their share, the oldest first. What they
+// leave is due again at once, behind those who wait.
+func (s *Set) giveWay(waiting int) {
+	var idle, had []*worker.Term[*claim]
+	for _, t := range s.worker.Terms() {
+		b, _ := t.Work.current()
+		if s.panics.left(t.Work.agentID) > 0 {
+			continue // set aside: its place is not free soon
+		}
+		if t.Closed() || b.Ended() {
+			waiting--
+			continue
+		}
+		switch b.Share() {
+		case batch.Idle:
+			idle = append(idle, t)
+		case batch.Had:
+			had = append(had, t)
+		case batch.Working:
+		}
 	}
-	s.end(errDrained)
-	<-ended
+	slices.SortFunc(had, func(a, b *worker.Term[*claim]) int { return a.Work.since.Compare(b.Work.since) })
+	for _, t := range append(idle, had...) {
+		if waiting--; waiting < 0 {
+			return
+		}
+		t.Close()
+	}
 }
 
 // Waiting is how many events stand behind others in their lanes.
 func (s *Set) Waiting() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.claims {
-		n += c.current().Waiting()
+	for _, t := range s.worker.Terms() {
+		b, _ := t.Work.current()
+		n += b.Waiting()
 	}
 	return n
-}
-
-// changedLocked wakes those who wait for a claim. The caller holds mu.
-func (s *Set) changedLocked() {
-	close(s.changed)
-	s.changed = make(chan struct{})
 }

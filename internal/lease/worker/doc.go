@@ -1,0 +1,57 @@
+// Package worker runs the loop of a process that works under leases: it polls the
+// registry for agents that have work, starts the work of each under its lease,
+// renews the lease meanwhile, and gives it back. The runner and the deliverer are
+// its two users; what they do under a lease is their [Work].
+//
+// # One lease
+//
+//	       AcquireDueLease, AcquireLease
+//	idle ---------------------------------> granted --renewal refused--+
+//	 ^                                        |   |                    |
+//	 |                  Close: nothing begun  |   | grant trusted      |
+//	 |  +-------------------------------------+   v                    |
+//	 |  |     more to do: Wake                 working <--+            |
+//	 |  |                                       |  |      | Wake       |
+//	 |  |                          out of work  |  |      |            |
+//	 |  |                                       v  |      |            |
+//	 |  |                                     keeping ----+            |
+//	 |  |         yield requested, Close,       |  |                   |
+//	 |  |         or GrantKeep without work     |  | lease lost        |
+//	 |  v                                       v  v                   v
+//	 +-- released <-- ReleaseLease -------- yielded  lost: all stops at once
+//	 +-----------------------------------------------+
+//
+// The lease is renewed in the states working and keeping, by a [lease.Keeper]. How
+// long it is kept without work is lease.GrantKeep, which the Work counts.
+//
+// # The poll
+//
+// One long poll at a time is open at the registry. It grants new leases, and names
+// held ones that have more to do.
+//
+//	answer                        what follows
+//	fresh grant                   the Work of the agent starts
+//	work or news of a held lease  Wake
+//	work of an unknown lease      ReleaseLease: its work is due again
+//	news of an unknown lease      the same request again, which returns the lease
+//	empty, long before its time   a wait: the registry is shutting down
+//	error                         a wait, then the same request again
+//
+// A request that is repeated keeps its id, so a lost answer loses no grant. Waits
+// are pause.Backoff from 50 ms to 2 s with full jitter. Without room for another
+// lease a poll asks for news only, waits 250 ms, and ends as soon as there is room.
+//
+// # Promises
+//
+//   - At most one Work of an agent runs here, also when its lease changed tokens:
+//     the next one begins after the earlier one has returned.
+//   - The trust in a grant is counted from the instant before it was first asked
+//     for. A grant for which a renewal is due already is renewed before its Work
+//     begins.
+//   - One call per grant, renewal and release.
+//   - When Run returns nothing runs here, and each lease was given back or is lost.
+//     A release that fails is not repeated: the lease expires.
+//
+// It does not decide what is due, does not know what the work is, and does not
+// bound it: how many leases there is room for is its user's answer.
+package worker
