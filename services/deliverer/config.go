@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing"
@@ -16,17 +15,14 @@ import (
 	"github.com/theclaw/agents/services/deliverer/internal/drain"
 )
 
-// DefaultGrace is how long sends under way may take to finish at a stop.
-const DefaultGrace = 30 * time.Second
-
 // Config is how a deliverer works; the zero value is right.
 type Config struct {
 	Address     string        // where this deliverer can be called; for those who find a lease held
 	BootID      string        // of this machine; a send of another boot may have left
 	Concurrency int           // threads at a time; 0: 64
-	Grace       time.Duration // for sends under way at a stop; 0: DefaultGrace
+	Grace       time.Duration // for sends under way at a stop; 0: worker.DefaultGrace
 	TTL         time.Duration // of leases; 0: lease.DefaultTTL; 100 ms to 10 min
-	Poll        time.Duration // of one wait for work; 0: 25 s, at most 60 s
+	Poll        time.Duration // of one wait for work; 0: worker.DefaultPoll; at most 60 s
 	Keep        time.Duration // of a lease whose work ran out; 0: lease.GrantKeep
 	Probe       time.Duration // between probes of a channel that is down; 0: 30 s
 	XGW         XGW
@@ -57,15 +53,6 @@ type Deps struct {
 func (c Config) withDefaults() Config {
 	if c.Concurrency <= 0 {
 		c.Concurrency = drain.DefaultConcurrency
-	}
-	if c.Grace <= 0 {
-		c.Grace = DefaultGrace
-	}
-	if c.TTL <= 0 {
-		c.TTL = lease.DefaultTTL
-	}
-	if c.Poll <= 0 {
-		c.Poll = 25 * time.Second
 	}
 	return c
 }

@@ -79,10 +79,7 @@ type Deps struct {
 func (c Config) withDefaults() Config {
 	set(&c.Slots, 512)
 	set(&c.Agents, 1024)
-	set(&c.TTL, lease.DefaultTTL)
 	set(&c.Keep, lease.GrantKeep)
-	set(&c.Poll, 25*time.Second)
-	set(&c.Grace, 30*time.Second)
 	set(&c.Quarantine, 5*time.Minute)
 	set(&c.Sandbox.Mode, sandbox.Required)
 	return c

@@ -38,11 +38,12 @@ type Agent struct {
 	opened channel.Settings
 }
 
-// Agent makes the drain of an agent whose deliver lease the keeper keeps. It
-// works once Run is called; the caller stops the keeper after that.
-func (p *Pool) Agent(agentID string, keeper *lease.Keeper) *Agent {
+// Agent makes the drain of an agent whose deliver lease the keeper keeps; ctx is
+// that of the keeper, for calls of the journal. It works once Run is called; the
+// caller stops the keeper after that.
+func (p *Pool) Agent(ctx context.Context, agentID string, keeper *lease.Keeper) *Agent {
 	a := &Agent{pool: p, id: agentID, keeper: keeper, changed: make(chan struct{}, 1), lanes: make(map[string]*lane)}
-	a.term, a.lose = context.WithCancelCause(keeper.Context())
+	a.term, a.lose = context.WithCancelCause(ctx)
 	a.sends, a.abort = context.WithCancel(a.term)
 	return a
 }
@@ -99,18 +100,17 @@ func (a *Agent) check() error {
 	return context.Cause(a.term)
 }
 
-// Wake drains threads, or tells running lanes to look once more. It reports
-// false when the drain is closed; the work then is the next lease's.
-func (a *Agent) Wake(threadIDs ...string) bool {
+// Wake drains threads, or tells running lanes to look once more. When the drain is
+// closed the work is the next lease's.
+func (a *Agent) Wake(threadIDs ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closing {
-		return false
+		return
 	}
 	for _, id := range threadIDs {
 		a.wake(id)
 	}
-	return true
 }
 
 // wake queues the lane of a thread. The caller holds mu.

@@ -40,7 +40,8 @@ func TestHotPath(t *testing.T) {
 		if begins, peeks, finishes := w.journal.calls(); begins != 1 || peeks != 0 || finishes != 3 {
 			t.Errorf("begins %d peeks %d finishes %d", begins, peeks, finishes)
 		}
-		if w.agent.Wake("threads/a") {
+		w.agent.Wake("threads/a")
+		if _, err := w.agent.Deliver(t.Context(), "threads/a", 3); !errors.Is(err, ErrClosed) {
 			t.Error("a closed drain takes work")
 		}
 		if log := w.journal.row("threads/a", 1).logs; !slices.Equal(log, []string{"outbound: channel=xgw event=1 outcome=sent ms=0"}) {

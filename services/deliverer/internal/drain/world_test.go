@@ -113,7 +113,7 @@ func (w *world) start() {
 	w.registry, w.ended = new(registry), make(chan error, 1)
 	ctx := context.WithValue(context.Background(), tokenKey{}, w.journal.token)
 	keeper := lease.Keep(ctx, w.registry, lease.Grant{Resource: "deliver/a1", Token: w.journal.token, Sent: time.Now()}, lease.Options{})
-	agent := w.pool.Agent("a1", keeper)
+	agent := w.pool.Agent(keeper.Context(), "a1", keeper)
 	w.agent = agent
 	go func(ended chan error) {
 		err := agent.Run()
