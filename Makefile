@@ -332,6 +332,12 @@ skew: build ## run a registry of one revision with workers of another, N=20 mess
 	@tools/previous $(REV) >/dev/null
 	$(call PROVE,TestSkew,proofs/skew)
 
+.PHONY: gather
+gather: export PREVIOUS = $(shell tools/previous $(REV))
+gather: build ## gather the agents of two databases with an earlier build, as the refusal of several says: REV=revision
+	@tools/previous $(REV) >/dev/null
+	$(call PROVE,TestGather,proofs/upgrade)
+
 .PHONY: fixtures
 fixtures: ## make the homes and dumps for it once: of tools/previous.rev, or REV=revision
 	@build=$$(tools/previous -test $(REV)) && cd proofs/upgrade && BUILD=$${build##*/} DOOMED=$$build/agentd.test go test $(PROOF_TAG) -count=1 -v -run '^TestWrite$$' .
@@ -373,7 +379,7 @@ PROOFS_CI := 'crash-matrix KILLS=105' 'zombie N=20' 'race-runners ROUNDS=5' 'bit
 PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bitrot N=2000' 'sim SEEDS=200' \
 	'linearizability HISTORIES=40' 'powerloss N=2000' diskfull 'poison N=20' 'long-turn STRIKES=40' \
 	'run-ids KILLS=280' 'lostwake N=200' 'id-reuse N=20' 'ack-rewind N=200' 'outside N=200' sandbox-escape canary \
-	'inject N=500' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' mutants upgrade 'skew N=1000' \
+	'inject N=500' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' mutants upgrade 'skew N=1000' gather \
 	'cluster DURATION=60s KILL_EVERY=2s' 'streams DURATION=30s KILL_EVERY=2s' \
 	'registries DURATION=30s KILL_EVERY=2s' 'partition N=6' 'crash-matrix STORE=postgres KILLS=150' \
 	'zombie STORE=postgres N=26' 'race-runners STORE=postgres ROUNDS=20' \
@@ -386,7 +392,7 @@ PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUND
 	'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' \
 	'run-ids KILLS=2800' 'lostwake N=2000' 'id-reuse N=200' 'ack-rewind N=1000' 'outside N=2000' sandbox-escape \
 	canary 'inject N=500' 'fuzz-ci FUZZRUNS=1000000' outage route-change deliver-dup restore-move \
-	'fsck-size THREADS=1000' mutants upgrade 'skew N=10000' 'cluster DURATION=180s KILL_EVERY=2s' \
+	'fsck-size THREADS=1000' mutants upgrade 'skew N=10000' gather 'cluster DURATION=180s KILL_EVERY=2s' \
 	'streams DURATION=180s KILL_EVERY=2s' 'registries DURATION=180s KILL_EVERY=2s' 'partition N=40' \
 	'crash-matrix STORE=postgres KILLS=1500' 'zombie STORE=postgres N=260' \
 	'race-runners STORE=postgres ROUNDS=200' 'linearizability STORE=postgres HISTORIES=200' 'e2e TOPOLOGY=split' \

@@ -6,4 +6,6 @@
 // A fixture is testdata/BUILD/STORE/LABEL.tar.gz: record.json and either the files below
 // home/ or dump.sql. TestWrite makes the fixtures (`make fixtures`); they are only ever
 // added, never made again for a build that is there.
+//
+// TestGather does with an earlier build what the refusal of several databases says.
 package upgrade
