@@ -15,10 +15,10 @@ import (
 //
 //	storage:
 //	  engine: postgres        # or sqlite, the default: this home
-//	  dsns: ["env:THECLAW_DSN"] # each a reference (env:NAME, file:PATH) or a URL
+//	  dsns: ["env:THECLAW_DSN"] # one: a reference (env:NAME, file:PATH) or a URL
 type Storage struct {
 	Postgres bool
-	DSNs     []string // as given
+	DSNs     []string // as given; the opening of more than one is refused
 }
 
 // ReadStorage answers what theclaw.yaml says of it. Every error is an [*Error].

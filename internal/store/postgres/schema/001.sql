@@ -1,8 +1,9 @@
--- Everything belongs to one agent: its id leads its tables and keys, so that agents can
--- be spread over databases by it. An index that begins otherwise is for a look at all
--- agents of a database (docs/decisions/017). Texts compare byte by byte.
+-- Everything belongs to one agent: its id leads its tables and keys, so that a distributed
+-- PostgreSQL can spread agents by it. An index that begins otherwise is for a look at all
+-- agents of a database (docs/decisions/018). Texts compare byte by byte.
 
--- Which of how many databases this is: an agent is in the one that its id hashes to.
+-- Which of how many databases this is. It is 0 of 1: earlier builds spread agents over
+-- several, and a database of those is refused (package pool).
 CREATE TABLE shard (one INT PRIMARY KEY CHECK (one = 1), index INT NOT NULL, count INT NOT NULL);
 
 CREATE TABLE agent (
