@@ -48,7 +48,6 @@ func clustered(t *testing.T, change func(cluster map[string]any)) map[string]any
 func TestClusterChart(t *testing.T) {
 	for _, change := range []func(map[string]any){nil, func(c map[string]any) {
 		c["spread"], c["settings"], c["providers"] = "preferred", "workdir:\n  sync: snapshot\n", "providers: {}\n"
-		c["database"].(map[string]any)["secrets"] = []any{map[string]any{"name": "one", "key": "dsn"}, map[string]any{"name": "two", "key": "dsn"}}
 		c["runner"].(map[string]any)["workdirClaim"] = "workdirs"
 	}} {
 		values := clustered(t, change)
@@ -65,13 +64,12 @@ func TestClusterChart(t *testing.T) {
 		if (len(settings.Data) == 2) != (change != nil) {
 			t.Errorf("settings %v", settings.Data)
 		}
-		databases := len(values["cluster"].(map[string]any)["database"].(map[string]any)["secrets"].([]any))
 		for part, n := range many {
 			pod, replicas, selector := podOf(t, objects, part)
 			if replicas != n {
 				t.Errorf("%d of %s", replicas, part)
 			}
-			checkPod(t, part, pod, databases)
+			checkPod(t, part, pod)
 			for name, s := range map[string]map[string]string{
 				"service": objects["Service x-"+part].(*corev1.Service).Spec.Selector, "set": selector,
 				"budget": objects["PodDisruptionBudget x-"+part].(*policyv1.PodDisruptionBudget).Spec.Selector.MatchLabels,
@@ -91,6 +89,10 @@ func TestClusterChart(t *testing.T) {
 	}
 	for what, change := range map[string]func(map[string]any){
 		"cluster.database.secrets names": func(c map[string]any) { c["database"].(map[string]any)["secrets"] = []any{} },
+		"for more databases": func(c map[string]any) {
+			one := map[string]any{"name": "one", "key": "dsn"}
+			c["database"].(map[string]any)["secrets"] = []any{one, one}
+		},
 		"cluster.database.to says":       func(c map[string]any) { c["database"].(map[string]any)["to"] = []any{} },
 	} {
 		chart, err := loader.LoadDir("../helm")
@@ -122,7 +124,7 @@ func podOf(t *testing.T, objects map[string]any, part string) (pod corev1.PodTem
 	return d.Spec.Template, *d.Spec.Replicas, d.Spec.Selector.MatchLabels
 }
 
-func checkPod(t *testing.T, part string, pod corev1.PodTemplateSpec, databases int) {
+func checkPod(t *testing.T, part string, pod corev1.PodTemplateSpec) {
 	t.Helper()
 	s, c := pod.Spec, pod.Spec.Containers[0]
 	if !*s.SecurityContext.RunAsNonRoot || *s.SecurityContext.RunAsUser != 65532 || *s.AutomountServiceAccountToken || *s.TerminationGracePeriodSeconds <= 30 {
@@ -162,13 +164,11 @@ func checkPod(t *testing.T, part string, pod corev1.PodTemplateSpec, databases i
 		}
 	}
 	args := strings.Join(c.Args, " ")
-	want := "--registry dns:///x-registry:7443"
+	want, database := "--registry dns:///x-registry:7443", 0
 	if part == "registry" {
-		want = "--dsn env:THECLAW_DSN_0"
-	} else {
-		databases = 0
+		want, database = "--dsn env:THECLAW_DSN", 1
 	}
-	if secrets != databases || c.Args[0] != part || !strings.Contains(args, want) || !strings.Contains(args, "--listen $(POD_IP):7443") || !strings.Contains(args, "--tls /run/theclaw/tls") {
+	if secrets != database || c.Args[0] != part || !strings.Contains(args, want) || !strings.Contains(args, "--listen $(POD_IP):7443") || !strings.Contains(args, "--tls /run/theclaw/tls") {
 		t.Errorf("%s: args %q, %d Secrets", part, args, secrets)
 	}
 	if c.StartupProbe == nil || c.ReadinessProbe == nil || !slices.Contains(c.ReadinessProbe.Exec.Command, part) {

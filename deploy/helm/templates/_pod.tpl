@@ -104,12 +104,12 @@ spec:
             fieldRef:
               fieldPath: status.podIP
         {{- if eq .part "registry" }}
-        {{- range $i, $s := $v.cluster.database.secrets }}
-        - name: THECLAW_DSN_{{ $i }}
+        {{- with first $v.cluster.database.secrets }}
+        - name: THECLAW_DSN
           valueFrom:
             secretKeyRef:
-              name: {{ required "cluster.database.secrets name a Secret each" $s.name }}
-              key: {{ required "cluster.database.secrets name a key each" $s.key }}
+              name: {{ required "cluster.database.secrets name a Secret" .name }}
+              key: {{ required "cluster.database.secrets name a key" .key }}
         {{- end }}
         {{- end }}
       {{- if and $v.keysSecret (ne .part "registry") }}
