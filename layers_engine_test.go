@@ -402,3 +402,49 @@ type Service struct { eng store.Engine; dirs store.Workdirs; both interface { st
 		}
 	}
 }
+
+// Each test of the registry runs over both implementations: it is nothing but a call of
+// backendtest.Each. What concerns one of them alone is tested where that is.
+func TestRegistryTestsRunOverBoth(t *testing.T) {
+	n := 0
+	for _, r := range rooms(t) {
+		if r.dir != "services/registry" {
+			continue
+		}
+		for _, f := range r.files {
+			for _, d := range f.ast.Decls {
+				test, ok := d.(*ast.FuncDecl)
+				if !ok || !f.test || test.Recv != nil || !strings.HasPrefix(test.Name.Name, "Test") {
+					continue
+				}
+				n++
+				if !isEach(test.Body) {
+					t.Errorf("%s: %s is not a call of backendtest.Each", f.name, test.Name.Name)
+				}
+			}
+		}
+	}
+	if n < 15 {
+		t.Errorf("only %d tests", n)
+	}
+}
+
+func isEach(body *ast.BlockStmt) bool {
+	if len(body.List) != 1 {
+		return false
+	}
+	x, ok := body.List[0].(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	call, ok := x.X.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	p, ok := f.X.(*ast.Ident)
+	return ok && p.Name == "backendtest" && f.Sel.Name == "Each"
+}

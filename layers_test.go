@@ -40,7 +40,7 @@ var layers = []struct {
 	{"service", []string{"services"}},
 	// The checker and the harness look at whole services, so they stand above
 	// them: agentctl's fsck needs the one, tests and benchmarks the other.
-	{"checker and harness", []string{"internal/invariant", "internal/world"}},
+	{"checker and harness", []string{"internal/invariant", "internal/world", "internal/testing/backendtest"}},
 	// Examples and proofs are programs too: they print and read their environment.
 	{"program", []string{"cmd", "bench", "examples", "proofs"}},
 }

@@ -12,33 +12,28 @@ import (
 
 	"github.com/theclaw/agents/internal/audit"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/testing/backendtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
 )
 
-func (w *world) config(agent, key, value string) {
-	w.Helper()
-	_, err := w.agents.SetAgentConfig(w.Context(), &registryv1.SetAgentConfigRequest{AgentId: agent, Key: key, Value: value})
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
 // A peer that has used its quota is told when to come again, nobody else notices,
 // and a repeat of what was stored costs nothing.
-func TestQuotaOfAPeer(t *testing.T) {
-	w := newWorld(t, filepath.Join(t.TempDir(), "h"), registry.Config{})
-	w.create("a1")
-	w.config("a1", "quota.peer_messages_per_day", "3")
-	w.push("a1", "bob", "1", "k1")
+func TestQuotaOfAPeer(t *testing.T) { backendtest.Each(t, testQuotaOfAPeer) }
+
+func testQuotaOfAPeer(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a1")
+	w.Config("a1", "quota.peer_messages_per_day", "3")
+	w.Push("a1", "bob", "1", "k1")
 	for range 5 {
-		if !w.push("a1", "bob", "1", "k1").GetDuplicate() {
+		if !w.Push("a1", "bob", "1", "k1").GetDuplicate() {
 			t.Error("a repeat is not one")
 		}
 	}
-	w.push("a1", "bob", "2", "k2")
-	w.push("a1", "bob", "3", "k3")
-	_, err := w.threads.PushEvents(t.Context(), pushRequest("a1", "bob", "4", "k4"))
+	w.Push("a1", "bob", "2", "k2")
+	w.Push("a1", "bob", "3", "k3")
+	_, err := w.Threads.PushEvents(t.Context(), backendtest.PushRequest("a1", "bob", "4", "k4"))
 	if status.Code(err) != codes.ResourceExhausted || !fault.Is(err, fault.QuotaExceeded) ||
 		!slices.ContainsFunc(status.Convert(err).Details(), func(d any) bool {
 			r, ok := d.(*errdetails.RetryInfo)
@@ -46,27 +41,28 @@ func TestQuotaOfAPeer(t *testing.T) {
 		}) {
 		t.Errorf("the fourth: %v %v", err, status.Convert(err).Details())
 	}
-	w.push("a1", "carol", "1", "")
-	w.config("a1", "quota.peer_messages_per_day", "4")
-	w.push("a1", "bob", "4", "k4")
+	w.Push("a1", "carol", "1", "")
+	w.Config("a1", "quota.peer_messages_per_day", "4")
+	w.Push("a1", "bob", "4", "k4")
 }
 
 // S6, and the record of SECURITY: changes are on record before they happen, with
 // what came of them; a refusal names the reason; no secret is in it; the chain holds.
-func TestChangesAreOnRecord(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "h")
-	w := newWorld(t, home, registry.Config{})
-	w.create("a1")
-	w.config("a1", "run.timeout", "5m")
-	if _, err := w.agents.SetAgentConfig(t.Context(), &registryv1.SetAgentConfigRequest{AgentId: "a1", Key: "run.timeout", Value: "never"}); err == nil {
+func TestChangesAreOnRecord(t *testing.T) { backendtest.Each(t, testChangesAreOnRecord) }
+
+func testChangesAreOnRecord(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a1")
+	w.Config("a1", "run.timeout", "5m")
+	if _, err := w.Agents.SetAgentConfig(t.Context(), &registryv1.SetAgentConfigRequest{AgentId: "a1", Key: "run.timeout", Value: "never"}); err == nil {
 		t.Error("a wrong value was taken")
 	}
-	if _, err := w.agents.StopAgent(t.Context(), &registryv1.StopAgentRequest{AgentId: "a1"}); err != nil {
+	if _, err := w.Agents.StopAgent(t.Context(), &registryv1.StopAgentRequest{AgentId: "a1"}); err != nil {
 		t.Fatal(err)
 	}
-	w.stop()
+	w.Stop()
 	var got []string
-	if err := audit.Read(filepath.Join(home, "audit"), func(e audit.Entry) error {
+	if err := audit.Read(filepath.Join(o.Home, "audit"), func(e audit.Entry) error {
 		got = append(got, strings.Join([]string{e.Actor, e.Action, e.Agent, e.Outcome, e.Detail}, " "))
 		return nil
 	}); err != nil {
@@ -81,7 +77,7 @@ func TestChangesAreOnRecord(t *testing.T) {
 			t.Fatalf("entry %d is not %q; all of them:\n%s", i+1, want, strings.Join(got, "\n"))
 		}
 	}
-	if r, err := audit.Verify(filepath.Join(home, "audit"), ""); err != nil || r.Entries != int64(len(got)) {
+	if r, err := audit.Verify(filepath.Join(o.Home, "audit"), ""); err != nil || r.Entries != int64(len(got)) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theclaw/agents/internal/testing/backendtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
 )
@@ -15,27 +16,29 @@ type opened struct {
 }
 
 // follows makes a batch's call that waits.
-func (w *world) follows(ctx context.Context, agent string, after int64) <-chan opened {
+func follows(w *backendtest.World, ctx context.Context, agent string, after int64) <-chan opened {
 	out := make(chan opened, 1)
 	go func() {
-		r, err := w.turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: agent, AfterId: after, Wait: durationOf(30 * time.Second)})
+		r, err := w.Turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: agent, AfterId: after, Wait: backendtest.DurationOf(30 * time.Second)})
 		out <- opened{r, err}
 	}()
 	return out
 }
 
 // A batch that waits is answered with what is pushed; it is told to nobody else.
-func TestBatchFollowsItsInbox(t *testing.T) {
-	w := newWorld(t, t.TempDir(), registry.Config{})
-	w.create("a1")
-	first := w.push("a1", "bob", "one", "").GetEventIds()[0]
-	lease := w.due(kindRun, "r1", time.Minute)[0].GetLease()
-	ctx := under(w.Context(), lease)
-	if now := <-w.follows(ctx, "a1", 0); now.err != nil || len(now.r.GetEvents()) != 1 {
+func TestBatchFollowsItsInbox(t *testing.T) { backendtest.Each(t, testBatchFollowsItsInbox) }
+
+func testBatchFollowsItsInbox(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a1")
+	first := w.Push("a1", "bob", "one", "").GetEventIds()[0]
+	lease := w.Due(backendtest.KindRun, "r1", time.Minute)[0].GetLease()
+	ctx := backendtest.Under(w.Context(), lease)
+	if now := <-follows(w, ctx, "a1", 0); now.err != nil || len(now.r.GetEvents()) != 1 {
 		t.Fatalf("what is there is answered at once: %v", now)
 	}
-	answer := w.follows(ctx, "a1", first)
-	second := w.push("a1", "bob", "two", "").GetEventIds()[0]
+	answer := follows(w, ctx, "a1", first)
+	second := w.Push("a1", "bob", "two", "").GetEventIds()[0]
 	got := <-answer
 	if got.err != nil || len(got.r.GetEvents()) != 1 || got.r.GetEvents()[0].GetEvent().GetId() != second || got.r.GetScannedId() != second {
 		t.Fatalf("%v", got)
@@ -44,16 +47,18 @@ func TestBatchFollowsItsInbox(t *testing.T) {
 
 // What comes while a batch leaves, or after it died, is due again: a wait that is
 // ended has lost nothing (RELIABILITY: no message is forgotten).
-func TestEndedWaitMakesDue(t *testing.T) {
-	w := newWorld(t, t.TempDir(), registry.Config{})
-	w.create("a1")
-	last := w.push("a1", "bob", "one", "").GetEventIds()[0]
-	lease := w.due(kindRun, "r1", time.Minute)[0].GetLease()
+func TestEndedWaitMakesDue(t *testing.T) { backendtest.Each(t, testEndedWaitMakesDue) }
+
+func testEndedWaitMakesDue(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a1")
+	last := w.Push("a1", "bob", "one", "").GetEventIds()[0]
+	lease := w.Due(backendtest.KindRun, "r1", time.Minute)[0].GetLease()
 	for range 20 { // the push meets every part of the ending
-		ctx, cancel := context.WithCancel(under(w.Context(), lease))
-		answer := w.follows(ctx, "a1", last)
+		ctx, cancel := context.WithCancel(backendtest.Under(w.Context(), lease))
+		answer := follows(w, ctx, "a1", last)
 		pushed := make(chan int64, 1)
-		go func() { pushed <- w.push("a1", "bob", "more", "").GetEventIds()[0] }()
+		go func() { pushed <- w.Push("a1", "bob", "more", "").GetEventIds()[0] }()
 		cancel()
 		got := <-answer
 		id := <-pushed
@@ -61,7 +66,7 @@ func TestEndedWaitMakesDue(t *testing.T) {
 			last = id // it had it already
 			continue
 		}
-		due := w.due(kindRun, "r1", time.Minute)
+		due := w.Due(backendtest.KindRun, "r1", time.Minute)
 		if len(due) != 1 || due[0].GetHeadId() < id {
 			t.Fatalf("event %d is not due: %v", id, due)
 		}
@@ -70,12 +75,14 @@ func TestEndedWaitMakesDue(t *testing.T) {
 }
 
 // Without anything new the wait ends by its time, with nothing.
-func TestWaitEnds(t *testing.T) {
-	w := newWorld(t, t.TempDir(), registry.Config{})
-	w.create("a1")
-	id := w.push("a1", "bob", "one", "").GetEventIds()[0]
-	ctx := under(w.Context(), w.due(kindRun, "r1", time.Minute)[0].GetLease())
-	r, err := w.turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: "a1", AfterId: id, Wait: durationOf(20 * time.Millisecond)})
+func TestWaitEnds(t *testing.T) { backendtest.Each(t, testWaitEnds) }
+
+func testWaitEnds(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a1")
+	id := w.Push("a1", "bob", "one", "").GetEventIds()[0]
+	ctx := backendtest.Under(w.Context(), w.Due(backendtest.KindRun, "r1", time.Minute)[0].GetLease())
+	r, err := w.Turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: "a1", AfterId: id, Wait: backendtest.DurationOf(20 * time.Millisecond)})
 	if err != nil || len(r.GetEvents()) != 0 || r.GetScannedId() != id {
 		t.Errorf("%v, %v", r, err)
 	}

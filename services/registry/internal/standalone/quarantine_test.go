@@ -1,4 +1,4 @@
-package registry_test
+package standalone_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/testing/backendtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
 )
@@ -34,10 +35,10 @@ func flip(t *testing.T, path, text string) {
 // problem answers what status and list say about an agent.
 func (w *world) problem(id string) string {
 	w.Helper()
-	st, err := w.agents.GetAgentStatus(w.Context(), &registryv1.GetAgentStatusRequest{AgentId: id})
-	status := must(w.T, st, err).GetAgent()
-	l, err := w.agents.ListAgents(w.Context(), &registryv1.ListAgentsRequest{})
-	for _, a := range must(w.T, l, err).GetAgents() {
+	st, err := w.Agents.GetAgentStatus(w.Context(), &registryv1.GetAgentStatusRequest{AgentId: id})
+	status := backendtest.Must(w.T, st, err).GetAgent()
+	l, err := w.Agents.ListAgents(w.Context(), &registryv1.ListAgentsRequest{})
+	for _, a := range backendtest.Must(w.T, l, err).GetAgents() {
 		if a.GetAgentId() == id && (a.GetHealth() != status.GetHealth() || a.GetProblem() != status.GetProblem()) {
 			w.Errorf("status says %v %q, list %v %q", status.GetHealth(), status.GetProblem(), a.GetHealth(), a.GetProblem())
 		}
@@ -55,13 +56,13 @@ func TestDamagedDatabaseFailsItsAgentOnly(t *testing.T) {
 	for _, damaged := range []string{"inbox", "threads/peers/main-bob"} {
 		t.Run(damaged, func(t *testing.T) {
 			home := filepath.Join(t.TempDir(), "h")
-			w := newWorld(t, home, registry.Config{})
-			w.create("a1")
-			w.create("a2")
-			w.push("a1", "bob", "first words", "")
-			w.work("runner")
-			w.release(w.held("agent/a1"))
-			w.stop()
+			w := start(t, backendtest.Options{Home: home}, registry.Config{})
+			w.Create("a1")
+			w.Create("a2")
+			w.Push("a1", "bob", "first words", "")
+			w.Work("runner")
+			w.Release(w.Held("agent/a1"))
+			w.Stop()
 
 			dir := filepath.Join(home, "agents", "a1", filepath.FromSlash(damaged))
 			path := filepath.Join(dir, "events.db")
@@ -72,21 +73,21 @@ func TestDamagedDatabaseFailsItsAgentOnly(t *testing.T) {
 			flip(t, path, "first words")
 
 			for round := range 2 { // the second in a registry that has just started
-				w = newWorld(t, home, registry.Config{Sweep: 20 * time.Millisecond})
+				w = start(t, backendtest.Options{Home: home}, registry.Config{Sweep: 20 * time.Millisecond})
 				if damaged != "inbox" && round == 0 {
-					w.push("a1", "bob", "second words", "") // its inbox is sound
+					w.Push("a1", "bob", "second words", "") // its inbox is sound
 				}
 				w.touch("a1", damaged)
 				if p := w.problem("a1"); !strings.Contains(p, "damaged database") || !strings.Contains(p, "agentctl fsck --repair --agent a1") {
 					t.Errorf("problem %q", p)
 				}
-				w.push("a2", "bob", "words", "")
-				due := w.due(registryv1.LeaseKind_LEASE_KIND_RUN, "runner2", time.Minute)
+				w.Push("a2", "bob", "words", "")
+				due := w.Due(registryv1.LeaseKind_LEASE_KIND_RUN, "runner2", time.Minute)
 				if len(due) != 1 || due[0].GetAgentId() != "a2" {
 					t.Errorf("due: %v", due)
 				}
 				if round == 0 {
-					w.stop()
+					w.Stop()
 				}
 			}
 			if names, _ := filepath.Glob(filepath.Join(dir, "events.db*corrupt*")); len(names) > 0 {
@@ -94,20 +95,20 @@ func TestDamagedDatabaseFailsItsAgentOnly(t *testing.T) {
 			}
 
 			// A sound file under the name, as fsck puts it there while nobody serves.
-			w.stop()
+			w.Stop()
 			for _, side := range []string{"-wal", "-shm"} {
 				_ = os.Remove(path + side)
 			}
 			if err := os.WriteFile(path, good, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			w = newWorld(t, home, registry.Config{})
-			w.push("a1", "bob", "third words", "")
+			w = start(t, backendtest.Options{Home: home}, registry.Config{})
+			w.Push("a1", "bob", "third words", "")
 			w.touch("a1", damaged)
 			if p := w.problem("a1"); p != "" {
 				t.Errorf("problem after the repair: %q", p)
 			}
-			due := w.due(registryv1.LeaseKind_LEASE_KIND_RUN, "runner3", time.Minute)
+			due := w.Due(registryv1.LeaseKind_LEASE_KIND_RUN, "runner3", time.Minute)
 			if !slices.ContainsFunc(due, func(d *registryv1.DueWork) bool { return d.GetAgentId() == "a1" }) {
 				t.Errorf("due after the repair: %v", due)
 			}
@@ -115,26 +116,10 @@ func TestDamagedDatabaseFailsItsAgentOnly(t *testing.T) {
 	}
 }
 
-// work does what a runner does with one event: it is begun and answered.
-func (w *world) work(holder string) {
-	w.Helper()
-	due := w.due(registryv1.LeaseKind_LEASE_KIND_RUN, holder, time.Minute)
-	if len(due) != 1 {
-		w.Fatalf("due: %v", due)
-	}
-	ctx := under(w.Context(), due[0].GetLease())
-	b, err := w.turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: due[0].GetAgentId()})
-	ev := must(w.T, b, err).GetEvents()[0]
-	_, err = w.turns.BeginTurn(ctx, &registryv1.BeginTurnRequest{AgentId: due[0].GetAgentId(), InboxId: ev.GetEvent().GetId(), Key: ev.GetKey(), ThreadId: ev.GetThreadId()})
-	must(w.T, 0, err)
-	_, err = w.turns.FinishTurn(ctx, &registryv1.FinishTurnRequest{AgentId: due[0].GetAgentId(), InboxId: ev.GetEvent().GetId(), Key: ev.GetKey(), ThreadId: ev.GetThreadId(), Fate: registryv1.Fate_FATE_REPLIED, Text: "yes"})
-	must(w.T, 0, err)
-}
-
 // touch reads a thread; only damage may be in the way.
 func (w *world) touch(agent, thread string) {
 	w.Helper()
-	_, err := w.threads.PeekEvents(w.Context(), &registryv1.PeekEventsRequest{Thread: &registryv1.ThreadRef{AgentId: agent, ThreadId: thread}})
+	_, err := w.Threads.PeekEvents(w.Context(), &registryv1.PeekEventsRequest{Thread: &registryv1.ThreadRef{AgentId: agent, ThreadId: thread}})
 	if err != nil && fault.From(err).Reason != fault.DatabaseCorrupt {
 		w.Errorf("read %s of %s: %v", thread, agent, err)
 	}

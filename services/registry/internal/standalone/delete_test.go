@@ -1,4 +1,4 @@
-package registry_test
+package standalone_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/testing/backendtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
 )
@@ -39,7 +40,7 @@ func anywhere(t *testing.T, dir, words string) (names []string) {
 		}
 		return err
 	})
-	must(t, 0, err)
+	backendtest.Must(t, 0, err)
 	return names
 }
 
@@ -47,7 +48,7 @@ func anywhere(t *testing.T, dir, words string) (names []string) {
 func seen(t *testing.T, r *prometheus.Registry) string {
 	t.Helper()
 	families, err := r.Gather()
-	must(t, 0, err)
+	backendtest.Must(t, 0, err)
 	var out strings.Builder
 	for _, f := range families {
 		if strings.Contains(f.GetName(), "_inbox_") {
@@ -58,58 +59,46 @@ func seen(t *testing.T, r *prometheus.Registry) string {
 }
 
 func (w *world) remove(id string, force bool) (*registryv1.DeleteAgentResponse, error) {
-	return w.agents.DeleteAgent(w.Context(), &registryv1.DeleteAgentRequest{AgentId: id, Force: force})
+	return w.Agents.DeleteAgent(w.Context(), &registryv1.DeleteAgentRequest{AgentId: id, Force: force})
 }
 
 // lived makes an agent with something everywhere: words of a peer in both directions, a
 // question, counts, memory, files, a working directory among those of all runners.
 func (w *world) lived(id, shared string) {
 	w.Helper()
-	w.create(id)
-	w.config(id, "quota.messages_per_day", "100")
-	w.config(id, "workdir.shared", shared)
+	w.Create(id)
+	w.Config(id, "quota.messages_per_day", "100")
+	w.Config(id, "workdir.shared", shared)
 	for _, of := range []string{id, "another"} {
-		must(w.T, 0, os.MkdirAll(filepath.Join(shared, of, "deep"), 0o700))
-		must(w.T, 0, os.WriteFile(filepath.Join(shared, of, "deep", "file"), []byte(canary), 0o600))
+		backendtest.Must(w.T, 0, os.MkdirAll(filepath.Join(shared, of, "deep"), 0o700))
+		backendtest.Must(w.T, 0, os.WriteFile(filepath.Join(shared, of, "deep", "file"), []byte(canary), 0o600))
 	}
-	w.push(id, canary, "I say "+canary, "")
-	ctx := w.leased(id, "r9")
-	q := question("k", canary, 0)
+	w.Push(id, canary, "I say "+canary, "")
+	ctx := w.Leased(id, "r9")
+	q := backendtest.Question("k", canary, 0)
 	q.AgentId = id
-	w.ask(ctx, q)
-	w.release(w.held("agent/" + id))
-	w.reply(id, canary)
-	w.deliver(id, "threads/peers/main-"+canary)
-	w.push(id, canary, "I wait "+canary, "")
+	w.Ask(ctx, q)
+	w.Release(w.Held("agent/" + id))
+	w.Reply(id, canary)
+	w.Deliver(id, "threads/peers/main-"+canary)
+	w.Push(id, canary, "I wait "+canary, "")
 	for _, name := range []string{"memory/agent.md", "sessions/s.jsonl", "workdir/deep/file", "logs/agent.log", "IDENTITY.md"} {
-		path := filepath.Join(w.home, "agents", id, name)
-		must(w.T, 0, os.MkdirAll(filepath.Dir(path), 0o700))
-		must(w.T, 0, os.WriteFile(path, []byte(canary+"\n"), 0o600))
+		path := filepath.Join(w.Home, "agents", id, name)
+		backendtest.Must(w.T, 0, os.MkdirAll(filepath.Dir(path), 0o700))
+		backendtest.Must(w.T, 0, os.WriteFile(path, []byte(canary+"\n"), 0o600))
 	}
-	must(w.T, 0, os.Chmod(filepath.Join(w.home, "agents", id, "workdir/deep"), 0o500))
-}
-
-func (w *world) held(resource string) *registryv1.Lease {
-	w.Helper()
-	r, err := w.leases.ListLeases(w.Context(), &registryv1.ListLeasesRequest{})
-	for _, l := range must(w.T, r, err).GetLeases() {
-		if l.GetResource() == resource {
-			return l
-		}
-	}
-	w.Fatalf("nobody has %s", resource)
-	return nil
+	backendtest.Must(w.T, 0, os.Chmod(filepath.Join(w.Home, "agents", id, "workdir/deep"), 0o500))
 }
 
 // A removed agent is nowhere in the home but by its name; the name is free, what comes
 // under it is another agent, and nobody else has lost anything.
 func TestDeleteAgent(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	w := newWorld(t, filepath.Join(t.TempDir(), "h"), registry.Config{}, func(d *setup) { d.Metrics = obs.NewRegistryMetrics(metrics) })
+	w := start(t, backendtest.Options{Home: filepath.Join(t.TempDir(), "h"), Change: func(d *registry.Deps) { d.Metrics = obs.NewRegistryMetrics(metrics) }}, registry.Config{})
 	shared := t.TempDir()
 	w.lived("goner", shared)
-	w.create("a2")
-	w.push("a2", "carol", "hello", "")
+	w.Create("a2")
+	w.Push("a2", "carol", "hello", "")
 
 	if got := seen(t, metrics); !strings.Contains(got, `"goner"`) { // nobody works on it, which is what the alert is for
 		t.Errorf("no series of a message that waits: %s", got)
@@ -117,20 +106,20 @@ func TestDeleteAgent(t *testing.T) {
 	if _, err := w.remove("goner", false); !fault.Is(err, fault.LeaseHeld) {
 		t.Fatalf("while it is started: %v", err)
 	}
-	w.stopAgent("goner")
-	must(t, must2(w.agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "goner"})), nil)
-	work := w.due(kindRun, "r1", time.Minute)
+	w.StopAgent("goner")
+	backendtest.Must(t, backendtest.Must2(w.Agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "goner"})), nil)
+	work := w.Due(backendtest.KindRun, "r1", time.Minute)
 	i := slices.IndexFunc(work, func(d *registryv1.DueWork) bool { return d.GetLease().GetResource() == "agent/goner" })
 	for i < 0 { // the other one's came first
-		work = w.due(kindRun, "r1", time.Minute)
+		work = w.Due(backendtest.KindRun, "r1", time.Minute)
 		i = slices.IndexFunc(work, func(d *registryv1.DueWork) bool { return d.GetLease().GetResource() == "agent/goner" })
 	}
 	old := work[i].GetLease()
-	w.stopAgent("goner")
+	w.StopAgent("goner")
 	if _, err := w.remove("goner", false); !fault.Is(err, fault.LeaseHeld) {
 		t.Fatalf("while somebody works on it: %v", err)
 	}
-	if before := anywhere(t, w.home, canary); len(before) < 8 {
+	if before := anywhere(t, w.Home, canary); len(before) < 8 {
 		t.Fatalf("the words are only in %q", before)
 	}
 	waits := make(chan error, 1)
@@ -143,16 +132,16 @@ func TestDeleteAgent(t *testing.T) {
 		t.Fatalf("did not wait for the one who works: %v", err)
 	case <-time.After(300 * time.Millisecond):
 	}
-	w.release(old)
-	must(t, 0, <-waits)
+	w.Release(old)
+	backendtest.Must(t, 0, <-waits)
 
-	if left := anywhere(t, w.home, canary); len(left) != 0 {
+	if left := anywhere(t, w.Home, canary); len(left) != 0 {
 		t.Errorf("still in %q", left)
 	}
 	if left := anywhere(t, shared, canary); !slices.Equal(left, []string{"another/deep/file"}) {
 		t.Errorf("among the working directories of all runners: %q", left)
 	}
-	for _, name := range anywhere(t, w.home, "goner") {
+	for _, name := range anywhere(t, w.Home, "goner") {
 		if !strings.HasPrefix(name, "registry.db") { // the tokens of its leases
 			t.Errorf("its name is in %s", name)
 		}
@@ -163,26 +152,26 @@ func TestDeleteAgent(t *testing.T) {
 	if _, err := w.remove("goner", false); !fault.Is(err, fault.AgentNotFound) {
 		t.Errorf("removed again: %v", err)
 	}
-	if _, err := w.threads.PushEvents(t.Context(), pushRequest("goner", "bob", "anybody?", "")); !fault.Is(err, fault.AgentNotFound) {
+	if _, err := w.Threads.PushEvents(t.Context(), backendtest.PushRequest("goner", "bob", "anybody?", "")); !fault.Is(err, fault.AgentNotFound) {
 		t.Errorf("who speaks to it: %v", err)
 	}
-	if _, err := w.turns.OpenBatch(under(t.Context(), old), &registryv1.OpenBatchRequest{AgentId: "goner"}); !fault.Is(err, fault.AgentNotFound) {
+	if _, err := w.Turns.OpenBatch(backendtest.Under(t.Context(), old), &registryv1.OpenBatchRequest{AgentId: "goner"}); !fault.Is(err, fault.AgentNotFound) {
 		t.Errorf("who worked for it: %v", err)
 	}
 
 	// The name again: another agent, with tokens above those of the old one.
-	w.create("goner")
-	w.push("goner", "bob", "hello", "")
-	if _, err := w.turns.OpenBatch(under(t.Context(), old), &registryv1.OpenBatchRequest{AgentId: "goner"}); !fault.Is(err, fault.LeaseLost) {
+	w.Create("goner")
+	w.Push("goner", "bob", "hello", "")
+	if _, err := w.Turns.OpenBatch(backendtest.Under(t.Context(), old), &registryv1.OpenBatchRequest{AgentId: "goner"}); !fault.Is(err, fault.LeaseLost) {
 		t.Errorf("who worked for the old one works for the new one: %v", err)
 	}
-	fresh := w.due(kindRun, "r2", time.Minute)
+	fresh := w.Due(backendtest.KindRun, "r2", time.Minute)
 	for _, d := range fresh {
 		if l := d.GetLease(); l.GetResource() == old.GetResource() && l.GetToken() <= old.GetToken() {
 			t.Errorf("token %d, the old one had %d", l.GetToken(), old.GetToken())
 		}
 	}
-	if status, err := w.agents.GetAgentStatus(t.Context(), &registryv1.GetAgentStatusRequest{AgentId: "goner"}); must(t, status, err).GetInbox().GetHeadId() != 1 {
+	if status, err := w.Agents.GetAgentStatus(t.Context(), &registryv1.GetAgentStatusRequest{AgentId: "goner"}); backendtest.Must(t, status, err).GetInbox().GetHeadId() != 1 {
 		t.Errorf("the new one begins at %v", status.GetInbox())
 	}
 	w.sound()
@@ -193,7 +182,7 @@ func TestDeleteAgent(t *testing.T) {
 
 func (w *world) audit() (string, error) {
 	var out strings.Builder
-	names, err := filepath.Glob(filepath.Join(w.home, "audit", "*"))
+	names, err := filepath.Glob(filepath.Join(w.Home, "audit", "*"))
 	for _, n := range names {
 		b, _ := os.ReadFile(n)
 		out.Write(b)
@@ -204,7 +193,7 @@ func (w *world) audit() (string, error) {
 // private gives a copy the modes that a home has.
 func private(t *testing.T, dir string) {
 	t.Helper()
-	must(t, 0, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	backendtest.Must(t, 0, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -215,15 +204,15 @@ func private(t *testing.T, dir string) {
 // Killed anywhere, a removal is finished by the next start, or was not begun.
 func TestDeleteAgentKilled(t *testing.T) {
 	homes := map[string]string{}
-	w := newWorld(t, filepath.Join(t.TempDir(), "h"), registry.Config{})
+	w := start(t, backendtest.Options{Home: filepath.Join(t.TempDir(), "h")}, registry.Config{})
 	shared := t.TempDir()
 	w.lived("goner", shared)
-	w.create("a2")
-	w.push("a2", "carol", "hello", "")
-	w.stopAgent("goner")
+	w.Create("a2")
+	w.Push("a2", "carol", "hello", "")
+	w.StopAgent("goner")
 	copied := func(label string) {
 		home := filepath.Join(t.TempDir(), "h")
-		if err := os.CopyFS(home, os.DirFS(w.home)); err != nil {
+		if err := os.CopyFS(home, os.DirFS(w.Home)); err != nil {
 			t.Error(label, err)
 		}
 		homes[label] = home
@@ -235,19 +224,19 @@ func TestDeleteAgentKilled(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { fault.SetPoint(nil) })
-	must(t, must2(w.remove("goner", false)), nil)
+	backendtest.Must(t, backendtest.Must2(w.remove("goner", false)), nil)
 	fault.SetPoint(nil)
-	w.stop()
+	w.Stop()
 	if len(homes) != 4 {
 		t.Fatalf("killed at %v", homes)
 	}
 	for label, home := range homes {
 		private(t, home)
 		if label != "remove:cleared" {
-			must(t, 0, os.MkdirAll(filepath.Join(shared, "goner"), 0o700))
+			backendtest.Must(t, 0, os.MkdirAll(filepath.Join(shared, "goner"), 0o700))
 		}
-		next := newWorld(t, home, registry.Config{})
-		_, err := next.agents.GetAgent(t.Context(), &registryv1.GetAgentRequest{AgentId: "goner"})
+		next := start(t, backendtest.Options{Home: home}, registry.Config{})
+		_, err := next.Agents.GetAgent(t.Context(), &registryv1.GetAgentRequest{AgentId: "goner"})
 		found := anywhere(t, home, canary)
 		if label == "before" {
 			if err != nil || len(found) < 8 {
@@ -256,13 +245,13 @@ func TestDeleteAgentKilled(t *testing.T) {
 		} else if !fault.Is(err, fault.AgentNotFound) || len(found) != 0 {
 			t.Errorf("%s: %v, still in %q", label, err, found)
 		}
-		if _, err := next.agents.GetAgent(t.Context(), &registryv1.GetAgentRequest{AgentId: "a2"}); err != nil {
+		if _, err := next.Agents.GetAgent(t.Context(), &registryv1.GetAgentRequest{AgentId: "a2"}); err != nil {
 			t.Errorf("%s: the other one: %v", label, err)
 		}
 		if left, err := os.ReadDir(shared); err != nil || len(left) != map[bool]int{true: 2, false: 1}[label == "before"] {
 			t.Errorf("%s: among the working directories of all runners: %v, %v", label, left, err)
 		}
 		next.sound()
-		next.stop()
+		next.Stop()
 	}
 }

@@ -1,4 +1,4 @@
-package registry_test
+package cluster_test
 
 import (
 	"bytes"
@@ -6,40 +6,15 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/invariant"
+	"github.com/theclaw/agents/internal/testing/backendtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry"
 )
-
-// asks pushes a message and asks a question about it, in the conversation with a peer,
-// under a lease that is given back.
-func (w *world) asks(agent, peer, words string) {
-	w.Helper()
-	w.push(agent, peer, "I say "+words, "")
-	due := w.due(kindRun, "r1", time.Minute)
-	q := question("q:"+words, "echo "+words, 0)
-	q.ThreadId = "threads/peers/main-" + peer
-	w.ask(under(w.Context(), due[0].GetLease()), q)
-	w.release(due[0].GetLease())
-	w.reply(agent, words)
-	w.deliver(agent, "threads/peers/main-"+peer)
-}
-
-// questions are the commands of an agent's questions.
-func (w *world) questions(agent string) (commands []string) {
-	w.Helper()
-	r, err := w.approvals.ListApprovals(w.Context(), &registryv1.ListApprovalsRequest{AgentId: agent})
-	for _, a := range must(w.T, r, err).GetApprovals() {
-		commands = append(commands, a.GetCommand())
-	}
-	return commands
-}
 
 // everywhere is every text of a database, in which words may stand.
 const everywhere = `SELECT 'event', e::text FROM event e UNION ALL SELECT 'step', s::text || convert_from(COALESCE(s.result, ''), 'UTF8') FROM step s
@@ -51,17 +26,17 @@ const everywhere = `SELECT 'event', e::text FROM event e UNION ALL SELECT 'step'
 func inDatabase(t *testing.T, url, q string) (rows [][2]string) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
-	must(t, 0, err)
+	backendtest.Must(t, 0, err)
 	defer func() { _ = c.Close(t.Context()) }()
 	if !strings.HasPrefix(q, "SELECT") {
 		_, err = c.Exec(t.Context(), q)
-		must(t, 0, err)
+		backendtest.Must(t, 0, err)
 		return nil
 	}
 	r, err := c.Query(t.Context(), q)
-	must(t, 0, err)
+	backendtest.Must(t, 0, err)
 	rows, err = pgx.CollectRows(r, func(row pgx.CollectableRow) (v [2]string, err error) { return v, row.Scan(&v[0], &v[1]) })
-	return must(t, rows, err)
+	return backendtest.Must(t, rows, err)
 }
 
 // tablesWith counts by table what holds words.
@@ -83,48 +58,48 @@ func TestErasePeerShared(t *testing.T) {
 	const bobs, carols = "xyzzy-of-bob", "plugh-of-carol"
 	url, w, other := beside(t)
 	check := func() []invariant.Finding {
-		found, _, err := invariant.Check(t.Context(), layout.At(w.home), invariant.Options{DSN: url, Live: true})
-		return must(t, found, err)
+		found, _, err := invariant.Check(t.Context(), layout.At(w.Home), invariant.Options{DSN: url, Live: true})
+		return backendtest.Must(t, found, err)
 	}
-	w.create("a1")
-	w.asks("a1", "bob", bobs)
-	w.asks("a1", "bob", bobs+" again")
-	w.asks("a1", "carol", carols)
+	w.Create("a1")
+	w.Asks("a1", "bob", bobs)
+	w.Asks("a1", "bob", bobs+" again")
+	w.Asks("a1", "carol", carols)
 	for name, words := range map[string]string{"memory/user-main-bob.md": bobs, "memory/thread-threads%2Fpeers%2Fmain-bob.md": bobs, "memory/user-main-carol.md": carols} {
-		must(t, must2(w.agents.WriteAgentFile(t.Context(), &registryv1.WriteAgentFileRequest{AgentId: "a1", Name: name, Content: []byte(words)})), nil)
+		backendtest.Must(t, backendtest.Must2(w.Agents.WriteAgentFile(t.Context(), &registryv1.WriteAgentFileRequest{AgentId: "a1", Name: name, Content: []byte(words)})), nil)
 	}
 	// Lines of bob alone, and beside one of carol.
 	inDatabase(t, url, `INSERT INTO agent_log(agent_id, at, level, text) VALUES
 		('a1', ARRAY[now(), now()], '{INFO,WARN}', ARRAY['route: inbox event 1 from bob, `+bobs+`', 'threads/peers/main-bob: `+bobs+`']),
 		('a1', ARRAY[now(), now(), now()], '{INFO,WARN,INFO}', ARRAY['route: inbox event 1, `+bobs+`', 'route: inbox event 3, `+carols+`', 'threads/peers/main-bob: `+bobs+`'])`)
 
-	in, err := other.agents.ExportPeer(t.Context(), &registryv1.ExportPeerRequest{AgentId: "a1", Peer: "bob"})
-	must(t, in, err)
+	in, err := other.Agents.ExportPeer(t.Context(), &registryv1.ExportPeerRequest{AgentId: "a1", Peer: "bob"})
+	backendtest.Must(t, in, err)
 	var all bytes.Buffer
 	for {
 		m, err := in.Recv()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		all.Write(must(t, m, err).GetChunk())
+		all.Write(backendtest.Must(t, m, err).GetChunk())
 	}
 	if strings.Contains(all.String(), carols) || strings.Count(all.String(), bobs) < 2*5+2 || !strings.Contains(all.String(), "deliveries-1.jsonl") {
 		t.Errorf("exported %d of bob's words, or some of carol's", strings.Count(all.String(), bobs))
 	}
 
-	if _, err := other.erase("a1", "bob", true); !fault.Is(err, fault.LeaseHeld) {
+	if _, err := other.Erase("a1", "bob", true); !fault.Is(err, fault.LeaseHeld) {
 		t.Errorf("erased at work: %v", err)
 	}
-	w.stopAgent("a1")
+	w.StopAgent("a1")
 	before, hers := tablesWith(t, url, bobs), tablesWith(t, url, carols)
 	t.Log(before, hers)
-	dry, err := other.erase("a1", "bob", false)
-	if must(t, dry, err); len(before) < 5 || len(tablesWith(t, url, bobs)) != len(before) || len(dry.GetThreads()) != 2 || len(dry.GetFiles()) != 2 || len(w.questions("a1")) != 3 {
-		t.Fatalf("counted %v; in %v; questions %q", dry, before, w.questions("a1"))
+	dry, err := other.Erase("a1", "bob", false)
+	if backendtest.Must(t, dry, err); len(before) < 5 || len(tablesWith(t, url, bobs)) != len(before) || len(dry.GetThreads()) != 2 || len(dry.GetFiles()) != 2 || len(w.Questions("a1")) != 3 {
+		t.Fatalf("counted %v; in %v; questions %q", dry, before, w.Questions("a1"))
 	}
 	// One that ends before the inbox has done the rest, and is finished by the next.
 	inDatabase(t, url, "ALTER TABLE event ADD CONSTRAINT ends CHECK (thread_id <> 'inbox' OR content <> '[erased]')")
-	if _, err := w.erase("a1", "bob", true); err == nil {
+	if _, err := w.Erase("a1", "bob", true); err == nil {
 		t.Error("erased against a constraint")
 	}
 	if left := tablesWith(t, url, bobs); len(left) != 1 || left["event"] != 2 {
@@ -135,7 +110,7 @@ func TestErasePeerShared(t *testing.T) {
 	}
 	inDatabase(t, url, "ALTER TABLE event DROP CONSTRAINT ends")
 	for range 2 { // a repetition changes nothing
-		must(t, must2(other.erase("a1", "bob", true)), nil)
+		backendtest.Must(t, backendtest.Must2(other.Erase("a1", "bob", true)), nil)
 		if left := tablesWith(t, url, bobs); len(left) > 0 {
 			t.Fatalf("still in %v", left)
 		}
@@ -146,22 +121,22 @@ func TestErasePeerShared(t *testing.T) {
 	if log := inDatabase(t, url, "SELECT level::text, text::text FROM agent_log WHERE text::text LIKE '%"+carols+"%'"); len(log) != 1 || log[0] != [2]string{"{WARN}", `{"route: inbox event 3, ` + carols + `"}`} {
 		t.Errorf("carol's row of the log is %q", log)
 	}
-	if q := w.questions("a1"); len(q) != 1 || !strings.Contains(q[0], carols) {
+	if q := w.Questions("a1"); len(q) != 1 || !strings.Contains(q[0], carols) {
 		t.Errorf("questions %q", q)
 	}
 	if found := check(); len(found) > 0 {
 		t.Errorf("found %v", found)
 	}
-	turn, err := w.turns.GetTurn(t.Context(), &registryv1.GetTurnRequest{AgentId: "a1", InboxId: 1})
-	if got := must(t, turn, err).GetTurn(); got.GetFate() != registryv1.Fate_FATE_REPLIED || len(got.GetSteps()) != 2 {
+	turn, err := w.Turns.GetTurn(t.Context(), &registryv1.GetTurnRequest{AgentId: "a1", InboxId: 1})
+	if got := backendtest.Must(t, turn, err).GetTurn(); got.GetFate() != registryv1.Fate_FATE_REPLIED || len(got.GetSteps()) != 2 {
 		t.Errorf("the turn is %v", got)
 	}
 
-	must(t, must2(w.agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "a1"})), nil)
-	w.push("a1", "bob", "hello again", "")
-	w.reply("a1", "hi")
-	w.deliver("a1", "threads/peers/main-bob")
-	w.stopAgent("a1")
+	backendtest.Must(t, backendtest.Must2(w.Agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "a1"})), nil)
+	w.Push("a1", "bob", "hello again", "")
+	w.Reply("a1", "hi")
+	w.Deliver("a1", "threads/peers/main-bob")
+	w.StopAgent("a1")
 	if found := check(); len(found) > 0 {
 		t.Errorf("found later %v", found)
 	}
@@ -181,28 +156,5 @@ func TestErasePeerShared(t *testing.T) {
 				inDatabase(t, url, "UPDATE event SET "+change[1]+one)
 			}
 		}
-	}
-}
-
-// The questions that were asked for a peer go with it, and their bytes from the files.
-func TestEraseQuestions(t *testing.T) {
-	const bobs, carols = "xyzzy-of-bob", "plugh-of-carol"
-	w := newWorld(t, t.TempDir(), registry.Config{})
-	w.create("a1")
-	w.asks("a1", "bob", bobs)
-	w.asks("a1", "carol", carols)
-	w.stopAgent("a1")
-	if q := w.questions("a1"); len(q) != 2 {
-		t.Fatalf("questions %q", q)
-	}
-	for range 2 {
-		must(t, must2(w.erase("a1", "bob", true)), nil)
-		if q := w.questions("a1"); len(q) != 1 || !strings.Contains(q[0], carols) {
-			t.Errorf("questions %q", q)
-		}
-	}
-	left := w.inHome(bobs)
-	if len(left) > 0 || len(w.inHome(carols)) == 0 {
-		t.Errorf("still in %q", left)
 	}
 }

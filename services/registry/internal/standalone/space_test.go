@@ -1,4 +1,4 @@
-package registry_test
+package standalone_test
 
 import (
 	"os"
@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/testing/backendtest"
 	"github.com/theclaw/agents/internal/testing/need"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
@@ -46,46 +47,46 @@ func ballast(t *testing.T, dir string, size int64) (drop func()) {
 // was answered is delivered; with space again the work goes on by itself.
 func TestLittleSpace(t *testing.T) {
 	dir, gap := need.Disk(t, "size=256m"), int64(32<<20)
-	w := newWorld(t, filepath.Join(dir, "h"), registry.Config{MinFree: free(t, dir) - gap, Sweep: time.Hour})
-	w.create("a1")
-	w.push("a1", "bob", "one", "")
-	w.work("runner")
-	w.push("a1", "bob", "two", "")
-	w.push("a1", "eve", "three", "")
-	held := w.due(kindRun, "runner", time.Minute)[0]
-	ctx := under(t.Context(), held.GetLease())
-	events := must2(w.turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: "a1"})).GetEvents()
+	w := start(t, backendtest.Options{Home: filepath.Join(dir, "h")}, registry.Config{MinFree: free(t, dir) - gap, Sweep: time.Hour})
+	w.Create("a1")
+	w.Push("a1", "bob", "one", "")
+	w.Work("runner")
+	w.Push("a1", "bob", "two", "")
+	w.Push("a1", "eve", "three", "")
+	held := w.Due(backendtest.KindRun, "runner", time.Minute)[0]
+	ctx := backendtest.Under(t.Context(), held.GetLease())
+	events := backendtest.Must2(w.Turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: "a1"})).GetEvents()
 	begin := func(i int) error {
 		e := events[i]
-		_, err := w.turns.BeginTurn(ctx, &registryv1.BeginTurnRequest{AgentId: "a1", InboxId: e.GetEvent().GetId(), Key: e.GetKey(), ThreadId: e.GetThreadId()})
+		_, err := w.Turns.BeginTurn(ctx, &registryv1.BeginTurnRequest{AgentId: "a1", InboxId: e.GetEvent().GetId(), Key: e.GetKey(), ThreadId: e.GetThreadId()})
 		return err
 	}
-	must(t, 0, begin(0))
-	w.create("a2")
-	w.push("a2", "bob", "hello", "")
+	backendtest.Must(t, 0, begin(0))
+	w.Create("a2")
+	w.Push("a2", "bob", "hello", "")
 
 	drop := ballast(t, dir, 2*gap)
-	_, err := w.threads.PushEvents(t.Context(), pushRequest("a2", "bob", "refused", ""))
-	w.full("push", err, fault.DiskFull)
-	w.full("claim", begin(1), fault.DiskFull)
-	if d := w.due(kindRun, "other", 100*time.Millisecond); len(d) != 0 {
+	_, err := w.Threads.PushEvents(t.Context(), backendtest.PushRequest("a2", "bob", "refused", ""))
+	w.Full("push", err, fault.DiskFull)
+	w.Full("claim", begin(1), fault.DiskFull)
+	if d := w.Due(backendtest.KindRun, "other", 100*time.Millisecond); len(d) != 0 {
 		t.Errorf("leased without space: %v", d)
 	}
-	must2(w.turns.FinishTurn(ctx, &registryv1.FinishTurnRequest{
+	backendtest.Must2(w.Turns.FinishTurn(ctx, &registryv1.FinishTurnRequest{
 		AgentId: "a1", InboxId: events[0].GetEvent().GetId(), Key: events[0].GetKey(), ThreadId: events[0].GetThreadId(), Fate: registryv1.Fate_FATE_REPLIED, Text: "done",
 	}))
-	out := w.due(kindDeliver, "d1", time.Minute)[0]
-	send := under(t.Context(), out.GetLease())
-	b := must2(w.deliveries.BeginDelivery(send, &registryv1.BeginDeliveryRequest{AgentId: "a1", ThreadId: out.GetThreadIds()[0], BootId: "b"}))
-	must2(w.deliveries.FinishDelivery(send, &registryv1.FinishDeliveryRequest{
+	out := w.Due(backendtest.KindDeliver, "d1", time.Minute)[0]
+	send := backendtest.Under(t.Context(), out.GetLease())
+	b := backendtest.Must2(w.Deliveries.BeginDelivery(send, &registryv1.BeginDeliveryRequest{AgentId: "a1", ThreadId: out.GetThreadIds()[0], BootId: "b"}))
+	backendtest.Must2(w.Deliveries.FinishDelivery(send, &registryv1.FinishDeliveryRequest{
 		AgentId: "a1", ThreadId: out.GetThreadIds()[0], EventId: b.GetEvent().GetId(), Outcome: registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SENT, BootId: "b",
 	}))
 
 	waiting := make(chan []*registryv1.DueWork)
-	go func() { waiting <- w.due(kindRun, "other", time.Minute) }() // asks before there is space
+	go func() { waiting <- w.Due(backendtest.KindRun, "other", time.Minute) }() // asks before there is space
 	drop()
 	if d := <-waiting; len(d) == 0 {
 		t.Error("nothing is due after there is space")
 	}
-	must2(w.threads.PushEvents(t.Context(), pushRequest("a2", "bob", "accepted", "")))
+	backendtest.Must2(w.Threads.PushEvents(t.Context(), backendtest.PushRequest("a2", "bob", "accepted", "")))
 }

@@ -1,0 +1,136 @@
+// Package backendtest opens real registries behind real gRPC servers, in memory, over each
+// of the two implementations of what a registry needs, and is their client, as workers and
+// people are.
+//
+// A test that is not about one implementation runs over both with Each. The helpers that
+// fail a test do so through the test of the registry that they are called for.
+package backendtest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/obs/agentlog"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/serve"
+	"github.com/theclaw/agents/internal/store/postgres"
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/store/sqlite"
+	"github.com/theclaw/agents/internal/store/transfer"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry"
+)
+
+// Options of a registry.
+type Options struct {
+	Home string // its directory
+	DSN  string // of the database that it shares; "": it is alone with its home
+	// MaxOpen and Idle are those of the engine of a home.
+	MaxOpen int
+	Idle    time.Duration
+	Change  func(*registry.Deps) // nil: nothing
+}
+
+// Each runs a test over SQLite and over PostgreSQL. What is opened again with the same
+// options finds what was there.
+func Each(t *testing.T, test func(t *testing.T, o Options)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, Options{Home: filepath.Join(t.TempDir(), "h")}) })
+	t.Run("postgres", func(t *testing.T) {
+		test(t, Options{Home: filepath.Join(t.TempDir(), "h"), DSN: pgtest.Start(t, "fsync = off").Database(t)})
+	})
+}
+
+// Open opens the storage engine and makes a registry over it.
+func (o Options) Open(ctx context.Context, cfg registry.Config, d registry.Deps) (*registry.Service, error) {
+	if o.DSN == "" {
+		return registry.NewStandalone(ctx, sqlite.New(sqlite.Options{Home: d.Home.RegistryDB(), MaxOpen: o.MaxOpen, Idle: o.Idle}), cfg, d)
+	}
+	e, err := postgres.New(ctx, postgres.Options{DSN: o.DSN, Logger: d.Logger})
+	if err != nil {
+		return nil, err
+	}
+	d.Copies = transfer.Of(e)
+	return registry.NewCluster(ctx, e, cfg, d)
+}
+
+// World is a registry behind a server.
+type World struct {
+	*testing.T
+	Home       string
+	Agents     registryv1.AgentServiceClient
+	Threads    registryv1.ThreadServiceClient
+	Leases     registryv1.LeaseServiceClient
+	Turns      registryv1.TurnServiceClient
+	Deliveries registryv1.DeliveryServiceClient
+	Approvals  registryv1.ApprovalServiceClient
+	Stop       func() // ends it before the test does
+	requests   int
+}
+
+// Start opens a registry and serves it; it ends with the test.
+func (o Options) Start(t *testing.T, cfg registry.Config) *World {
+	t.Helper()
+	h, err := agentdir.OpenHome(o.Home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := agentlog.New(nil)
+	deps := registry.Deps{Home: h, Logger: slog.New(slog.DiscardHandler), Metrics: obs.NewRegistryMetrics(nil), Log: log}
+	if o.Change != nil {
+		o.Change(&deps)
+	}
+	svc, err := o.Open(t.Context(), cfg, deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := bufconn.Listen(1 << 20)
+	srv, err := serve.New(serve.Options{Listener: l, Insecure: true, Services: []serve.Registrar{svc.Register}, Policy: registry.Policy(), Audit: svc.Auditor(), Grace: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	go func() { done <- srv.Run(ctx) }()
+	go func() { done <- svc.Run(ctx) }()
+	conn, err := rpc.Dial("passthrough:///registry", rpc.DialOptions{
+		Insecure: true, Dialer: func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &World{
+		T: t, Home: o.Home,
+		Agents: registryv1.NewAgentServiceClient(conn), Threads: registryv1.NewThreadServiceClient(conn),
+		Leases: registryv1.NewLeaseServiceClient(conn), Turns: registryv1.NewTurnServiceClient(conn), Deliveries: registryv1.NewDeliveryServiceClient(conn),
+		Approvals: registryv1.NewApprovalServiceClient(conn),
+	}
+	stopped := false
+	w.Stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		_ = conn.Close()
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := svc.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = log.Close()
+		_ = h.Close()
+	}
+	t.Cleanup(w.Stop)
+	return w
+}

@@ -1,0 +1,24 @@
+// Package cluster_test holds the tests of the registry that concern several over one
+// database alone: what one of them does for who asks at another, and what its tables
+// hold. What is true of a registry over any storage is tested in package registry_test,
+// over both implementations.
+package cluster_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/theclaw/agents/internal/store/postgres/pgtest"
+	"github.com/theclaw/agents/internal/testing/backendtest"
+	"github.com/theclaw/agents/services/registry"
+)
+
+// beside are two registries over one database.
+func beside(t *testing.T) (url string, w, other *backendtest.World) {
+	t.Helper()
+	url = pgtest.Start(t, "fsync = off").Database(t)
+	one := func() *backendtest.World {
+		return backendtest.Options{Home: filepath.Join(t.TempDir(), "h"), DSN: url}.Start(t, registry.Config{})
+	}
+	return url, one(), one()
+}

@@ -1,0 +1,64 @@
+package standalone_test
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/testing/backendtest"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry"
+)
+
+// A message written with plain SQLite makes the agent due by the watch alone:
+// the sweep of this registry comes once an hour.
+func TestForeignPushIsSeen(t *testing.T) {
+	home := t.TempDir()
+	w := start(t, backendtest.Options{Home: home}, registry.Config{Sweep: time.Hour})
+	w.Create("a1")
+	w.Push("a1", "bob", "first", "")
+	w.Answer("a1", "1") // the inbox is open and watched now
+	db, err := sql.Open("sqlite", filepath.Join(home, "agents/a1/inbox/events.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO events(source,type,content) VALUES('external:telegram:main:dm:eve:eve','message','{\"text\":\"behind our back\"}')"); err != nil {
+		t.Fatal(err)
+	}
+	w.Answer("a1", "2")
+	st := backendtest.Must2(w.Agents.GetAgentStatus(t.Context(), &registryv1.GetAgentStatusRequest{AgentId: "a1"}))
+	if st.GetInbox().GetLastAckedId() != 2 {
+		t.Fatalf("status %v", st)
+	}
+}
+
+// S0-11: a directory that vanishes is told and stops nobody else.
+func TestVanishedDirectory(t *testing.T) {
+	home := t.TempDir()
+	w := start(t, backendtest.Options{Home: home}, registry.Config{})
+	w.Create("a1")
+	w.Create("a2")
+	w.Push("a1", "bob", "1", "")
+	if err := os.RemoveAll(filepath.Join(home, "agents", "a1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Agents.GetAgentStatus(t.Context(), &registryv1.GetAgentStatusRequest{AgentId: "a1"}); !fault.Is(err, fault.AgentNotFound) {
+		t.Fatalf("status: %v", err)
+	}
+	if _, err := w.Threads.PushEvents(t.Context(), backendtest.PushRequest("a1", "bob", "2", "")); !fault.Is(err, fault.AgentNotFound) {
+		t.Fatalf("push: %v", err)
+	}
+	l := backendtest.Must2(w.Agents.ListAgents(t.Context(), &registryv1.ListAgentsRequest{}))
+	if len(l.GetAgents()) != 1 || l.GetAgents()[0].GetAgentId() != "a2" {
+		t.Fatalf("list %v", l)
+	}
+	w.Push("a2", "bob", "1", "")
+	w.Answer("a2", "still here")
+	w.Create("a1")
+	w.Push("a1", "bob", "new life", "")
+	w.Answer("a1", "hi")
+}
