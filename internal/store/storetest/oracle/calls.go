@@ -53,6 +53,7 @@ func open(mode string, claimed ...int64) Call {
 
 func batch(name string, token uint64, o store.OpenBatch, claimed ...int64) Call {
 	return Call{name, func(ctx context.Context, s *Side) (any, error) {
+		o := o
 		o.Route = routeOf
 		o.Claimed = func(_ context.Context, e thread.Event, _, _ string) (bool, error) {
 			if slices.Contains(claimed, -1) {
@@ -71,6 +72,7 @@ func begin(name string, token uint64, b store.Begin, members ...int64) Call {
 		if err != nil {
 			return nil, err
 		}
+		b := b
 		b.Event, b.Key, b.ReplyContext, b.Handler, b.Tuple = p.Event, p.Key, "{}", "deliver", "t"
 		if b.Members, err = s.members(ctx, members); err != nil {
 			return nil, err
@@ -194,7 +196,7 @@ func finish(name string, token uint64, fin store.Finish) Call {
 		}
 		out.Settled = true
 		out.Acked, err = s.Settle(ctx, s.Agent, s.runner(token), store.Settlement{
-			InboxID: s.Subject, Key: o.Key, Thread: threadID, Fate: out.Fate, Error: o.Error, OutboxHead: out.OutboxHead, Merged: out.Merged,
+			InboxID: s.Subject, Key: o.Key, Thread: ThreadID, Fate: out.Fate, Error: o.Error, OutboxHead: out.OutboxHead, Merged: out.Merged,
 		})
 		return out, err
 	}}
@@ -213,7 +215,7 @@ func settle(name string, token uint64, set store.Settlement, merged ...int64) Ca
 		if err != nil {
 			return nil, err
 		}
-		o.InboxID, o.Key, o.Thread = s.Subject, p.Key, threadID
+		o.InboxID, o.Key, o.Thread = s.Subject, p.Key, ThreadID
 		members, err := s.members(ctx, merged)
 		if err != nil {
 			return nil, err
@@ -248,7 +250,8 @@ func resolveTurn(how string) Call {
 
 func mark(name string, m store.OutboxMark) Call {
 	return Call{"mark " + name, func(ctx context.Context, s *Side) (any, error) {
-		m.Thread = threadID
+		m := m
+		m.Thread = ThreadID
 		return nil, s.MarkOutbox(ctx, s.Agent, m)
 	}}
 }
@@ -265,16 +268,17 @@ func next(name string, token uint64, n store.NextDelivery) Call {
 
 var due = next("", usual, store.NextDelivery{WithRun: true})
 
-// newest is the subject of calls about a delivery: the first row; or event 1, which has none.
+// delivery is the subject of calls about a delivery: the first row for event 1, the second
+// for event 2, and so on; event 1, which has none, where there is no row.
 func (s *Side) delivery(ctx context.Context) (int64, error) {
-	list, err := s.ListDeliveries(ctx, s.thread(), "", 0, 1)
+	list, err := s.ListDeliveries(ctx, s.thread(), "", 0, int(s.Subject))
 	if err != nil || len(list) == 0 {
 		return 1, err
 	}
-	return list[0].EventID, nil
+	return list[len(list)-1].EventID, nil
 }
 
-// send ends a send of the first delivery.
+// send ends a send.
 func send(name string, token uint64, fin store.FinishDelivery) Call {
 	return Call{"delivery " + name, func(ctx context.Context, s *Side) (any, error) {
 		o := fin

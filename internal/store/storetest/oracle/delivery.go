@@ -51,10 +51,14 @@ func (m *Model) ids() []int64 { return slices.Sorted(maps.Keys(m.deliveries)) }
 
 // row is a delivery as answered.
 func (m *Model) row(id int64, d *delivery) store.Delivery {
-	return store.Delivery{
+	out := store.Delivery{
 		EventID: id, Key: m.conv.events[id-1].DeliveryKey(m.conv.uuid), State: d.state, Attempts: d.attempts, Channel: d.channel, ProviderID: d.provider,
-		Error: d.err, MaybeDuplicate: d.maybe, Parts: d.parts, Reach: d.reach, NextAt: d.notBefore, CreatedAt: d.made, UpdatedAt: d.change, Resolved: d.resolved,
+		Error: d.err, MaybeDuplicate: d.maybe, Parts: d.parts, Reach: d.reach, CreatedAt: d.made, UpdatedAt: d.change, Resolved: d.resolved,
 	}
+	if d.state == store.DeliveryPending {
+		out.NextAt = d.notBefore
+	}
+	return out
 }
 
 func (m *Model) dead() (n int64) {
@@ -76,16 +80,16 @@ func (m *Model) foreign(e thread.Event) bool {
 func (m *Model) advance(now time.Time) {
 	next := m.conv.head() + 1
 	for _, e := range m.conv.events {
-		if d := m.deliveries[e.ID]; d != nil && d.open() || m.foreign(e) {
+		if d := m.deliveries[e.ID]; e.ID > m.progress && (d != nil && d.open() || m.foreign(e)) {
 			next = min(next, e.ID)
 		}
 	}
 	if next-1 <= m.progress {
 		return
 	}
-	m.progress = next - 1
+	m.progress, m.moved = next-1, thread.Stamp(now)
 	if s := m.conv.sub(thread.Outbound); s != nil {
-		s.Acked, s.UpdatedAt = m.progress, thread.Stamp(now)
+		s.Acked, s.UpdatedAt = m.progress, m.moved
 	}
 }
 
@@ -116,15 +120,14 @@ func (m *Model) NextDelivery(_ context.Context, _ store.Ref, f store.Fence, n st
 		if d == nil || !d.open() {
 			continue
 		}
-		if n.MaxAge > 0 && now.Sub(d.made) > n.MaxAge {
-			m.kill(now, id, d, fmt.Sprint("not delivered within ", n.MaxAge))
-			continue
-		}
-		if n.MaxAttempts > 0 && d.state == store.DeliveryPending && d.attempts >= n.MaxAttempts {
+		switch {
+		case n.MaxAttempts > 0 && d.state == store.DeliveryPending && d.attempts >= n.MaxAttempts:
 			m.kill(now, id, d, d.err)
 			continue
-		}
-		if d.state == store.DeliverySending && d.crashes >= sendCrashes {
+		case n.MaxAge > 0 && now.Sub(d.made) > n.MaxAge:
+			m.kill(now, id, d, fmt.Sprint("not delivered within ", n.MaxAge))
+			continue
+		case d.crashes >= sendCrashes: // also when the last one has failed: not in RELIABILITY
 			m.kill(now, id, d, "the process died each time this was sent")
 			continue
 		}
@@ -188,6 +191,9 @@ func (m *Model) FinishDelivery(_ context.Context, r store.Ref, f store.Fence, fi
 }
 
 func (m *Model) outcome(now time.Time, d *delivery, fin store.FinishDelivery) {
+	if fin.Outcome == store.OutcomePart && fin.Parts <= d.parts {
+		return // late news
+	}
 	d.change, d.channel, d.provider, d.err = now, fin.Channel, fin.ProviderID, fin.Error
 	switch fin.Outcome {
 	case store.OutcomeSent:
@@ -210,9 +216,7 @@ func (m *Model) outcome(now time.Time, d *delivery, fin store.FinishDelivery) {
 		}
 		d.wait(now, max(fin.RetryAfter, waits[min(d.attempts, len(waits))-1]))
 	case store.OutcomePart:
-		if fin.Parts > d.parts {
-			d.parts, d.reach, d.attempts = fin.Parts, fin.Reach, 1
-		}
+		d.parts, d.reach, d.attempts, d.crashes = fin.Parts, fin.Reach, 1, 0 // what is left was not tried before
 	default:
 		panic(unknown("outcome", fin.Outcome))
 	}
@@ -259,6 +263,7 @@ func (m *Model) ResolveDelivery(_ context.Context, r store.Ref, id int64, how st
 		d.state, d.attempts, d.crashes, d.notBefore, d.resolved = store.DeliveryPending, 0, 0, time.Time{}, ""
 		d.made = d.change // its age counts from now: not in RELIABILITY
 	}
+	m.advance(d.change)
 	out := m.row(id, d)
 	out.Thread = r.Thread
 	out.Acked, out.Dead = m.progress, m.dead()

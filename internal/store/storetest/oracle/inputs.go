@@ -1,10 +1,19 @@
 package oracle
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
 )
+
+// Inputs are the calls that decide something, for random sequences: no change of tokens,
+// after which most calls are refused.
+func Inputs() []Call {
+	all := slices.Concat(TurnInputs(), DeliveryInputs(), InboxInputs(), []Call{ensure()})
+	return slices.DeleteFunc(all, func(c Call) bool { return strings.Contains(c.Name, " token") })
+}
 
 // TurnInputs are the calls that a turn can get.
 func TurnInputs() []Call {
@@ -43,6 +52,8 @@ func TurnInputs() []Call {
 		record("under a lower token", lower, store.Record{Steps: []store.Step{step(1, model, "", store.StepDone)}}),
 		record("of no turn", usual, store.Record{Key: "u:9:0"}),
 		steer("a member", usual, store.Steer{Step: "steer:3", Seq: 5}, 1),
+		begin("with two members", usual, store.Begin{Subscribe: true}, 1, 2),
+		steer("two members", usual, store.Steer{Step: "steer:4", Seq: 6}, 1, 2),
 		steer("a member under the step of the claim", usual, store.Steer{Step: store.StepCollect, Seq: 5}, 1),
 		steer("no turn", usual, store.Steer{Key: "u:9:0", Step: "steer:3"}, 1),
 		steer("under a lower token", lower, store.Steer{Step: "steer:3", Seq: 5}, 1),

@@ -1,16 +1,16 @@
 package oracle_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres"
@@ -33,7 +33,7 @@ func clock() func() time.Time {
 // engine is one of those that are compared with the model.
 type engine struct {
 	name string
-	made func(agent string) *oracle.Side // a new agent that has an empty inbox
+	made func(t *testing.T, agent string) *oracle.Side // a new agent that has an empty inbox
 }
 
 func made(t *testing.T, e oracle.Engine, agent string) *oracle.Side {
@@ -57,7 +57,7 @@ func in(t *testing.T, engines []engine, agent string, state oracle.State) (group
 	g := group{want: made(t, oracle.New(agent, clock()), agent)}
 	g.want.Subject = state.Subject
 	for _, e := range engines {
-		s := e.made(agent)
+		s := e.made(t, agent)
 		s.Subject = state.Subject
 		g.names, g.got = append(g.names, e.name), append(g.got, s)
 	}
@@ -99,52 +99,51 @@ func (g group) account(t *testing.T) (string, bool) {
 // accounts of engines with those of the model. A pair that has changed nothing leaves its
 // state to the next input.
 func matrix(t *testing.T, nth int, engines ...engine) {
-	pairs, of, states, agents, begun := 0, 0, 0, 0, time.Now()
-	name := func() string {
-		agents++
-		return fmt.Sprintf("agent%06d", agents)
-	}
-	for _, kind := range []struct {
-		name   string
-		states []oracle.State
-		inputs []oracle.Call
-	}{
-		{"turn", oracle.Turns(), oracle.TurnInputs()},
-		{"delivery", oracle.Deliveries(), oracle.DeliveryInputs()},
-		{"inbox", oracle.Inboxes(), oracle.InboxInputs()},
-	} {
-		for _, state := range kind.states {
-			states++
-			t.Run(kind.name+" "+state.Name, func(t *testing.T) {
-				g, ok := in(t, engines, name(), state)
-				before, same := g.account(t)
-				if !ok || !same {
-					t.Fatal("another state")
-				}
-				fresh := true
-				for _, input := range kind.inputs {
-					if of++; (of+states)%nth != 0 {
-						continue
-					}
-					if !fresh {
-						g, _ = in(t, engines, name(), state)
-					}
-					pairs++
-					ok := g.same(t, input)
-					after, same := g.account(t)
+	var pairs, agents atomic.Int64
+	name := func() string { return fmt.Sprintf("agent%06d", agents.Add(1)) }
+	of, states, begun := 0, 0, time.Now()
+	t.Run("of", func(t *testing.T) {
+		for _, kind := range []struct {
+			name   string
+			states []oracle.State
+			inputs []oracle.Call
+		}{
+			{"turn", oracle.Turns(), oracle.TurnInputs()},
+			{"delivery", oracle.Deliveries(), oracle.DeliveryInputs()},
+			{"inbox", oracle.Inboxes(), oracle.InboxInputs()},
+		} {
+			for _, state := range kind.states {
+				first := states % nth
+				states, of = states+1, of+len(kind.inputs)
+				t.Run(kind.name+" "+state.Name, func(t *testing.T) {
+					t.Parallel()
+					g, ok := in(t, engines, name(), state)
+					before, same := g.account(t)
 					if !ok || !same {
-						t.Errorf("after %q in %q", input.Name, state.Name)
+						t.Fatal("another state")
 					}
-					fresh = same && after == before
-				}
-			})
+					fresh := true
+					for i := first; i < len(kind.inputs); i += nth {
+						if !fresh {
+							g, _ = in(t, engines, name(), state)
+						}
+						pairs.Add(1)
+						ok := g.same(t, kind.inputs[i])
+						after, same := g.account(t)
+						if !ok || !same {
+							t.Errorf("after %q in %q", kind.inputs[i].Name, state.Name)
+						}
+						fresh = same && after == before
+					}
+				})
+			}
 		}
-	}
+	})
 	names := ""
 	for _, e := range engines {
 		names += "," + e.name
 	}
-	fmt.Printf("matrix engines=%s pairs=%d of=%d states=%d duration=%v\n", names[1:], pairs, of, states, time.Since(begun).Round(time.Millisecond))
+	fmt.Printf("state-matrix engines=%s pairs=%d of=%d states=%d duration=%v\n", names[1:], pairs.Load(), of, states, time.Since(begun).Round(time.Millisecond))
 }
 
 // lines are those that differ, from where they do.
@@ -186,7 +185,7 @@ func lite(t *testing.T) engine {
 			t.Error(err)
 		}
 	})
-	return engine{"sqlite", func(agent string) *oracle.Side { return made(t, e, agent) }}
+	return engine{"sqlite", func(t *testing.T, agent string) *oracle.Side { return made(t, e, agent) }}
 }
 
 // TestMatrixSQLite is the part of the matrix that needs no server: every third pair.
@@ -199,17 +198,18 @@ func TestMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := pgx.Connect(t.Context(), url)
+	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(e.Close(), c.Close(context.Background())); err != nil {
+		pool.Close()
+		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	matrix(t, 1, lite(t), engine{"postgres", func(agent string) *oracle.Side {
-		if _, err := c.Exec(t.Context(), "INSERT INTO agent(agent_id) VALUES($1)", agent); err != nil {
+	matrix(t, 1, lite(t), engine{"postgres", func(t *testing.T, agent string) *oracle.Side {
+		if _, err := pool.Exec(t.Context(), "INSERT INTO agent(agent_id) VALUES($1)", agent); err != nil {
 			t.Fatal(err)
 		}
 		return made(t, e, agent)

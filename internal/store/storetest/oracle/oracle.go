@@ -47,6 +47,12 @@ type Engine interface {
 	ResolveDelivery(ctx context.Context, r store.Ref, eventID int64, how string) (store.Delivery, error)
 }
 
+// UUIDs of the databases of a model.
+const (
+	InboxUUID  = "00000000-0000-7000-8000-000000000001"
+	ThreadUUID = "00000000-0000-7000-8000-000000000002"
+)
+
 // Model is an inbox and a conversation thread of one agent in memory.
 type Model struct {
 	agent string
@@ -63,13 +69,14 @@ type Model struct {
 	// Of the conversation thread.
 	turns      map[string]*turn
 	deliveries map[int64]*delivery
-	progress   int64 // of the outbound consumer
+	progress   int64  // of the outbound consumer
+	moved      string // when it moved
 }
 
 // New is a model of an agent that has nothing yet. The clock rises with each reading.
 func New(agent string, now func() time.Time) *Model {
 	return &Model{
-		agent: agent, now: now, inbox: database{uuid: "00000000-0000-7000-8000-000000000001"}, conv: database{uuid: "00000000-0000-7000-8000-000000000002"},
+		agent: agent, now: now, inbox: database{uuid: InboxUUID}, conv: database{uuid: ThreadUUID},
 		fates: map[int64]*fate{}, outbox: map[string]*outbox{}, turns: map[string]*turn{}, deliveries: map[int64]*delivery{},
 	}
 }

@@ -32,12 +32,12 @@ type Call struct {
 	Make func(ctx context.Context, s *Side) (any, error)
 }
 
-// threadID is the conversation thread that every event of mode "x" belongs to.
-const threadID = "threads/x"
+// ThreadID is the conversation thread that every event of mode "x" belongs to.
+const ThreadID = "threads/x"
 
 func (s *Side) inbox() store.Ref { return store.Inbox(s.Agent) }
 
-func (s *Side) thread() store.Ref { return store.Ref{Agent: s.Agent, Thread: threadID} }
+func (s *Side) thread() store.Ref { return store.Ref{Agent: s.Agent, Thread: ThreadID} }
 
 // Tokens of both leases: calls carry the one in the middle unless their name says more.
 const (
@@ -72,31 +72,46 @@ var errs = []error{
 	store.ErrNoConsumer, store.ErrStopped,
 }
 
-// Answer makes a call and puts its answer in words, without what two sides cannot have in
+// Answer makes a call and puts its answer in words, without what two engines cannot have in
 // common: uuids, hashes, the agent, and the value of a time that is set.
 func (s *Side) Answer(ctx context.Context, c Call) string {
 	out, err := c.Make(ctx, s)
+	return s.words(Exact(out, err))
+}
+
+// Exact puts an answer in words; what is empty is left out.
+func Exact(out any, err error) string {
 	for _, e := range errs {
 		if errors.Is(err, e) {
 			return "error: " + e.Error()
 		}
 	}
+	var v any
+	raw, bad := json.Marshal(out)
+	if bad == nil {
+		bad = json.Unmarshal(raw, &v)
+	}
+	if err = errors.Join(err, bad); err != nil {
+		return "error: " + err.Error()
+	}
+	raw, err = json.Marshal(bare(v))
 	if err != nil {
 		return "error: " + err.Error()
 	}
-	return s.words(out)
+	return string(raw)
 }
 
 // Account is everything that can be asked, in words, a line for each question.
 func (s *Side) Account(ctx context.Context) string {
 	var b strings.Builder
-	for _, c := range s.questions(ctx) {
+	for _, c := range s.Questions(ctx) {
 		fmt.Fprintf(&b, "%s: %s\n", c.Name, s.Answer(ctx, c))
 	}
 	return b.String()
 }
 
-func (s *Side) questions(ctx context.Context) []Call {
+// Questions are the calls that make up an account.
+func (s *Side) Questions(ctx context.Context) []Call {
 	all := store.Query{Limit: 1000}
 	list := []Call{
 		{"state", func(ctx context.Context, s *Side) (any, error) { return s.State(ctx, s.Agent) }},
@@ -143,20 +158,8 @@ var (
 	waited = regexp.MustCompile(`"Waited":\d+`) // an outage that has begun just now
 )
 
-func (s *Side) words(out any) string {
-	raw, err := json.Marshal(out)
-	if err != nil {
-		return err.Error()
-	}
-	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return err.Error()
-	}
-	raw, err = json.Marshal(bare(v))
-	if err != nil {
-		return err.Error()
-	}
-	text := uuid.ReplaceAllString(strings.ReplaceAll(string(raw), s.Agent, "AGENT"), "U")
+func (s *Side) words(exact string) string {
+	text := uuid.ReplaceAllString(strings.ReplaceAll(exact, s.Agent, "AGENT"), "U")
 	text = moment.ReplaceAllString(zero.ReplaceAllString(text, `""`), "T")
 	text = key.ReplaceAllString(hash.ReplaceAllString(text, "H"), "U:$1")
 	return waited.ReplaceAllString(wait.ReplaceAllString(text, `"Wait":1`), `"Waited":0`)

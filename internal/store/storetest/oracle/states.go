@@ -75,6 +75,7 @@ func Turns() []State {
 		at("leader that goes on alone", lead, alone, alone, alone),
 		at("leader with an answer, crash attempts 3", lead, put("", step(2, model, "", store.StepDone)), claim, alone, alone),
 		at("leader that its member has left", lead, on(1, claim)),
+		at("queued before one that is claimed", on(1, claim)),
 		at("leader that waits", lead, fail("", store.FailedTry{Wait: later, Counted: true})),
 		at("leader that has replied", lead, reply),
 		at("leader that is aborted", lead, finish("", usual, store.Finish{Fate: store.FateAborted, Error: "why"})),

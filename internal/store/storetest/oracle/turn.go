@@ -58,12 +58,18 @@ func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Beg
 	case t.state == store.TurnWaiting && now.Before(t.notBefore):
 		return store.Begun{Outcome: store.BeginWait, Wait: t.notBefore.Sub(now)}, nil
 	case t.crashes >= store.MaxCrashAttempts:
+		if b.Subscribe {
+			m.subscribe(b.Handler) // every time
+		}
 		m.end(now, t, store.Finish{Fate: store.FateDead, Error: died, Record: `{"error":"` + died + `","context":"crash attempts used up"}`})
 		return store.Begun{Outcome: store.BeginExhausted, Finished: m.finished(t)}, nil
 	case t.crashes >= store.AloneAfter && !b.Alone:
 		return store.Begun{Outcome: store.BeginAlone}, nil
 	}
-	t.state, t.claimed, t.leader = store.TurnClaimed, now, "" // a member that is claimed leaves its leader: not in RELIABILITY
+	if first {
+		t.claimed = now // for the first time: not in RELIABILITY
+	}
+	t.state, t.leader = store.TurnClaimed, "" // a member that is claimed leaves its leader: not in RELIABILITY
 	t.crashes++
 	m.record(now, t, b.Event, b.Opening)
 	if b.Subscribe {
@@ -102,7 +108,7 @@ func (m *Model) subscribe(handler string) {
 		s.Handler, s.Filter = handler, &filter
 		return
 	}
-	m.conv.subs = append(m.conv.subs, store.Subscription{Consumer: thread.Outbound, Handler: handler, Filter: &filter, Acked: m.progress})
+	m.conv.subs = append(m.conv.subs, store.Subscription{Consumer: thread.Outbound, Handler: handler, Filter: &filter, Acked: m.progress, UpdatedAt: m.moved})
 }
 
 // tail is the newest message events up to the inbound one, which is the last of them.
@@ -121,15 +127,16 @@ func (m *Model) tail(t *turn, n int) []thread.Event {
 func (m *Model) join(now time.Time, t *turn, key string, seq int, members []store.Member) store.Step {
 	var joined store.Joined
 	for _, o := range members {
-		if m.turns[o.Key] != nil {
+		if old := m.turns[o.Key]; old != nil && old.leader == t.key {
 			continue
+		} else if old != nil {
+			break // nobody overtakes it: I11
 		}
 		n := &turn{key: o.Key, inboxID: o.Event.ID, leader: t.key, state: store.TurnClaimed, claimed: now}
 		m.turns[o.Key] = n
 		m.record(now, n, o.Event, "")
-		in := m.conv.events[n.inbound-1]
 		joined.Messages = append(joined.Messages, store.JoinedMessage{
-			Key: o.Key, InboxID: o.Event.ID, EventID: in.ID, CreatedAt: in.CreatedAt, Source: in.Source, Content: in.Content,
+			Key: o.Key, InboxID: o.Event.ID, EventID: n.inbound, CreatedAt: o.Event.CreatedAt, Source: o.Event.Source, Content: o.Event.Content,
 		})
 	}
 	if joined.Messages == nil {
@@ -177,6 +184,15 @@ func (m *Model) led(t *turn) (out []*turn) {
 	return out
 }
 
+// IsMember tells whether an event is answered by the turn of another one that goes on.
+func (m *Model) IsMember(id int64) bool {
+	if id < 1 || id > m.inbox.head() {
+		return false
+	}
+	t := m.turns[m.key(id)]
+	return t != nil && t.leader != "" && t.state != store.TurnDone
+}
+
 // Steer is the later way to become a member.
 func (m *Model) Steer(_ context.Context, _ store.Ref, f store.Fence, s store.Steer) (store.Step, error) {
 	if !m.conv.exists {
@@ -213,7 +229,7 @@ func (m *Model) Record(_ context.Context, _ store.Ref, f store.Fence, rec store.
 	}
 	m.conv.seal(f)
 	if t.state == store.TurnDone {
-		return 0, nil
+		return t.fails, nil
 	}
 	now := m.now()
 	if m.journal(now, t, rec.Steps, rec.Toolcalls) {
@@ -239,13 +255,14 @@ func (m *Model) journal(now time.Time, t *turn, steps []store.Step, toolcalls ma
 		switch {
 		case old == nil:
 			t.put(s)
-			progress = progress || s.Kind != store.StepModel || s.Class != store.ClassEffect // that a program is called is none
 		case old.State == store.StepIntent && s.State != store.StepIntent:
 			// What it has cost is that of a new row alone: not in RELIABILITY.
 			old.State, old.Result, old.Duration, old.RecordedAt = s.State, s.Result, s.Duration, now
 		default:
 			continue
 		}
+		// That a program is called is no progress; a result for an intent is: not in RELIABILITY.
+		progress = progress || s.Kind != store.StepModel || s.Class != store.ClassEffect
 		if text := toolcalls[s.Key]; text != "" && s.State != store.StepIntent {
 			m.conv.put(now, t.key+":"+s.Key, self(thread.TypeRecord, thread.SubtypeToolcall, text))
 		}
@@ -364,7 +381,7 @@ func (m *Model) Turn(_ context.Context, _ string, q store.TurnQuery) (store.Turn
 		}
 	}
 	t := m.turns[out.Key]
-	if t == nil || out.Thread != threadID {
+	if t == nil || out.Thread != ThreadID {
 		return out, nil
 	}
 	if t.state == store.TurnDone || !out.Settled {
