@@ -44,6 +44,7 @@ SEEDS ?= 8
 MESSAGES ?= 100
 HISTORIES ?= 4
 MUTANTS ?= all
+FAULTS ?= all
 DURATION ?= 20s
 KILL_EVERY ?= 4s
 AGENTS ?= 20
@@ -189,7 +190,7 @@ define PROVE
 @mkdir -p $(BIN)
 @go test -c $(PROOF_TAG) -o $(BIN)/$@$(STORE).test ./$(2)
 @cd $(2) && THECLAW_TARGET=$@ AGENTD=$(BIN)/agentd TOPOLOGY=$(TOPOLOGY) KILLS=$(KILLS) N=$(N) ROUNDS=$(ROUNDS) SEED=$(SEED) SEEDS=$(SEEDS) MESSAGES=$(MESSAGES) \
-	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) STRIKES=$(STRIKES) TTL=$(TTL) STORE=$(STORE) $(BIN)/$@$(STORE).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
+	HISTORIES=$(HISTORIES) MUTANTS=$(MUTANTS) FAULTS=$(FAULTS) DURATION=$(DURATION) KILL_EVERY=$(KILL_EVERY) AGENTS=$(AGENTS) THREADS=$(THREADS) STRIKES=$(STRIKES) TTL=$(TTL) STORE=$(STORE) $(BIN)/$@$(STORE).test -test.timeout 4h -test.run '^$(1)$$' | grep -v '^PASS$$'
 endef
 
 # A promise whose tests stand with the code: they are run again and counted, and each
@@ -346,6 +347,14 @@ fixtures: ## make the homes and dumps for it once: of tools/previous.rev, or REV
 mutants: ## take out what holds the promises up, one by one, over both engines; each is caught: MUTANTS=n chooses some by SEED=
 	$(call PROVE,TestMutants,proofs/mutants)
 
+.PHONY: fuzz-faults
+fuzz-faults: ## seed faults in the state machine, one by one; the fuzz target finds each within a minute: FAULTS=n chooses some by SEED=
+	$(call PROVE,TestFaults,proofs/mutants)
+
+.PHONY: state-matrix
+state-matrix: ## every call in every state of turns, deliveries and inboxes, on both engines and a model
+	$(call PROVE,TestMatrix,internal/store/storetest/oracle)
+
 .PHONY: cluster
 cluster: build ## 2 registries over PostgreSQL, 4 runners, 2 deliverers; kill each, the database, and fail over: DURATION=20s of each KILL_EVERY=2s SEED=
 	$(call PROVE,TestCluster.*,proofs/cluster)
@@ -371,7 +380,7 @@ soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20
 PROOFS_CI := 'crash-matrix KILLS=105' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200' 'sim SEEDS=24' \
 	'linearizability HISTORIES=4' 'powerloss N=60' diskfull 'poison N=10' 'long-turn STRIKES=8' \
 	'run-ids KILLS=28' 'lostwake N=20' 'id-reuse N=3' 'ack-rewind N=20' 'outside N=4' sandbox-escape canary \
-	'inject N=60' 'fuzz-ci FUZZRUNS=5000' 'mutants MUTANTS=6' upgrade \
+	'inject N=60' 'fuzz-ci FUZZRUNS=5000' 'mutants MUTANTS=6' 'fuzz-faults FAULTS=2' upgrade \
 	'cluster DURATION=5s KILL_EVERY=2s' 'streams DURATION=5s KILL_EVERY=2s' \
 	'registries DURATION=5s KILL_EVERY=2s' 'partition N=2' 'crash-matrix STORE=postgres KILLS=14' \
 	'zombie STORE=postgres N=6' 'race-runners STORE=postgres ROUNDS=2' \
@@ -379,7 +388,7 @@ PROOFS_CI := 'crash-matrix KILLS=105' 'zombie N=20' 'race-runners ROUNDS=5' 'bit
 PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bitrot N=2000' 'sim SEEDS=200' \
 	'linearizability HISTORIES=40' 'powerloss N=2000' diskfull 'poison N=20' 'long-turn STRIKES=40' \
 	'run-ids KILLS=280' 'lostwake N=200' 'id-reuse N=20' 'ack-rewind N=200' 'outside N=200' sandbox-escape canary \
-	'inject N=500' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' mutants upgrade 'skew N=1000' gather \
+	'inject N=500' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' mutants fuzz-faults state-matrix upgrade 'skew N=1000' gather \
 	'cluster DURATION=60s KILL_EVERY=2s' 'streams DURATION=30s KILL_EVERY=2s' \
 	'registries DURATION=30s KILL_EVERY=2s' 'partition N=6' 'crash-matrix STORE=postgres KILLS=150' \
 	'zombie STORE=postgres N=26' 'race-runners STORE=postgres ROUNDS=20' \
@@ -392,7 +401,7 @@ PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUND
 	'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' \
 	'run-ids KILLS=2800' 'lostwake N=2000' 'id-reuse N=200' 'ack-rewind N=1000' 'outside N=2000' sandbox-escape \
 	canary 'inject N=500' 'fuzz-ci FUZZRUNS=1000000' outage route-change deliver-dup restore-move \
-	'fsck-size THREADS=1000' mutants upgrade 'skew N=10000' gather 'cluster DURATION=180s KILL_EVERY=2s' \
+	'fsck-size THREADS=1000' mutants fuzz-faults state-matrix upgrade 'skew N=10000' gather 'cluster DURATION=180s KILL_EVERY=2s' \
 	'streams DURATION=180s KILL_EVERY=2s' 'registries DURATION=180s KILL_EVERY=2s' 'partition N=40' \
 	'crash-matrix STORE=postgres KILLS=1500' 'zombie STORE=postgres N=260' \
 	'race-runners STORE=postgres ROUNDS=200' 'linearizability STORE=postgres HISTORIES=200' 'e2e TOPOLOGY=split' \
