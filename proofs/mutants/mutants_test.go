@@ -97,7 +97,7 @@ func (m mutant) try(t *testing.T, root string) {
 		outputs := run(t, root, overlay, group)
 		for _, p := range group {
 			if said, ok := p.judge(t, outputs); ok {
-				drill.Line("mutants removed=%s caught_by=%s %s: %s", strings.ReplaceAll(m.Name, " ", "-"), p.Package, p.Test, said)
+				drill.Line("%s: caught by %s %s: %s", m.Name, p.Package, p.Test, said)
 			}
 		}
 	}
