@@ -20,6 +20,7 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
+	"github.com/theclaw/agents/services/runner/internal/toolset/toolsettest"
 )
 
 func TestMain(m *testing.M) {
@@ -172,4 +173,20 @@ func TestReal(t *testing.T) {
 	if got := run(ctx, t, s, place, `{"command":"sleep 60"}`); !strings.Contains(got, "the turn was ended") {
 		t.Errorf("cancelled: %s", got)
 	}
+}
+
+func TestTool(t *testing.T) {
+	tool := &shell.Tool{Sandbox: func(string) (shell.Sandbox, error) { return silent{}, nil }}
+	toolsettest.Run(t, tool, toolsettest.Cases{
+		Good:   []string{`{"command":"ls"}`, `{"command":"ls","comment":"look","cwd":"sub","timeout_seconds":2}`},
+		Bad:    []string{`{}`, `{"command":7}`, `{"command":" "}`, `{"command":"ls","cwd":"../.."}`, `{"command":"ls","timeout_seconds":0}`},
+		Config: &registrypb.TurnConfig{Workdir: t.TempDir()},
+	})
+}
+
+// silent is a sandbox that runs nothing.
+type silent struct{}
+
+func (silent) Run(context.Context, sandbox.Command) (sandbox.Result, error) {
+	return sandbox.Result{Stdout: []byte("ok")}, nil
 }

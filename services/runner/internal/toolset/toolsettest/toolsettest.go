@@ -1,0 +1,281 @@
+// Package toolsettest is the suite that every tool passes (package toolset), and a journal
+// in memory for tests of what calls tools.
+package toolsettest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/step"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+)
+
+// Cases are calls of one tool, by their arguments.
+type Cases struct {
+	// Good do something; Bad must do nothing and say why.
+	Good, Bad []string
+	// Config holds the settings under which the tool is offered; nil: the zero value.
+	Config *registrypb.TurnConfig
+}
+
+// Run runs the suite on a tool.
+func Run(t *testing.T, tool toolset.Tool, c Cases) {
+	if len(c.Good) == 0 || len(c.Bad) == 0 {
+		t.Fatal("a suite needs good and bad calls")
+	}
+	if c.Config == nil {
+		c.Config = &registrypb.TurnConfig{}
+	}
+	s := &suite{tool: tool, name: tool.Spec().Name, Cases: c}
+	t.Run("spec", s.spec)
+	t.Run("good", s.good)
+	t.Run("bad", s.bad)
+	t.Run("unfinished", s.unfinished)
+	t.Run("ended", s.ended)
+	t.Run("at once", s.atOnce)
+}
+
+type suite struct {
+	Cases
+	tool toolset.Tool
+	name string
+}
+
+// counted counts the calls that reach a tool.
+type counted struct {
+	toolset.Tool
+	runs atomic.Int32
+}
+
+func (c *counted) Run(ctx context.Context, call toolset.Call) toolset.Result {
+	c.runs.Add(1)
+	return c.Tool.Run(ctx, call)
+}
+
+// Sent implements [toolset.Sender], as the tool below does or not.
+func (c *counted) Sent(arguments json.RawMessage) []toolset.Message {
+	if s, ok := c.Tool.(toolset.Sender); ok {
+		return s.Sent(arguments)
+	}
+	return nil
+}
+
+// Calls are those of a turn with these tools, over a new journal.
+func Calls(t *testing.T, config *registrypb.TurnConfig, tools ...toolset.Tool) (*toolset.Calls, *Journal) {
+	t.Helper()
+	list, err := toolset.New(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &Journal{Book: step.Book{Tools: list}}
+	return &toolset.Calls{
+		Set: list.Set(config), Key: "turn", Journal: j, Watcher: j, Meter: j,
+		Place: toolset.Place{
+			AgentID: "a1", ThreadID: "threads/main", Fence: "agent/a1=3", Config: config,
+			Trusted: func(ctx context.Context) error { return context.Cause(ctx) },
+		},
+		Logf: func(level, format string, args ...any) { t.Logf(level+" "+format, args...) },
+	}, j
+}
+
+var name = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+
+// spec: what a model gets is fixed and well formed.
+func (s *suite) spec(t *testing.T) {
+	a, b := s.tool.Spec(), s.tool.Spec()
+	if a.Name != b.Name || a.Description != b.Description || !bytes.Equal(a.Schema, b.Schema) || a.Needs != b.Needs {
+		t.Error("the spec changes")
+	}
+	if !name.MatchString(a.Name) || strings.TrimSpace(a.Description) != a.Description || a.Description == "" {
+		t.Errorf("name %q, description %q", a.Name, a.Description)
+	}
+	var schema struct {
+		Type       string                     `json:"type"`
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
+	}
+	if err := json.Unmarshal(a.Schema, &schema); err != nil || schema.Type != "object" {
+		t.Fatalf("the schema is no object's: %v", err)
+	}
+	for _, key := range schema.Required {
+		if schema.Properties[key] == nil {
+			t.Errorf("the schema requires %s and does not describe it", key)
+		}
+	}
+	if a.Offered != nil && !a.Offered(s.Config) {
+		t.Error("the settings of the cases do not offer the tool")
+	}
+}
+
+func (s *suite) call(arguments string) model.ToolCall {
+	return model.ToolCall{ID: "c1", Name: s.name, Arguments: json.RawMessage(arguments)}
+}
+
+// use makes a call from its intent on and answers its row.
+func (s *suite) use(ctx context.Context, t *testing.T, tool toolset.Tool, arguments string, begun bool) (*registrypb.Step, *Journal, error) {
+	t.Helper()
+	const key = "tool:1:1"
+	calls, j := Calls(t, s.Config, tool)
+	if err := j.Keep(ctx, nil, calls.Intent(key, s.call(arguments))); err != nil {
+		return nil, j, err
+	}
+	text, err := calls.Use(ctx, key, 1, s.call(arguments), begun)
+	row := j.Tool(key)
+	if err == nil && text != string(row.GetResult()) {
+		t.Errorf("answered %q, journaled %q", text, row.GetResult())
+	}
+	return row, j, err
+}
+
+// good: a call is journaled with its result, and with what it says; it is not made again.
+func (s *suite) good(t *testing.T) {
+	for _, arguments := range s.Good {
+		tool := &counted{Tool: s.tool}
+		row, j, err := s.use(t.Context(), t, tool, arguments, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.GetState() != registrypb.StepState_STEP_STATE_DONE || tool.runs.Load() != 1 {
+			t.Errorf("%s: %v after %d runs", arguments, row.GetState(), tool.runs.Load())
+		}
+		if result := row.GetResult(); len(result) > toolset.MaxResult || !json.Valid(result) || !utf8.Valid(result) || toolset.Failure(result) != "" {
+			t.Errorf("%s: result of %d bytes, %.300s", arguments, len(result), result)
+		}
+		var sent []string
+		for _, m := range j.Tools.Sent(row) {
+			sent = append(sent, m.Text)
+		}
+		if !slices.Equal(sent, j.Said) {
+			t.Errorf("%s: said %q, and its row says %q", arguments, j.Said, sent)
+		}
+		calls, _ := Calls(t, s.Config, tool)
+		calls.Journal = j
+		if _, err := calls.Use(t.Context(), row.GetKey(), 1, s.call(arguments), true); err != nil || tool.runs.Load() != 1 {
+			t.Errorf("%s: a finished call was made again (%v)", arguments, err)
+		}
+	}
+}
+
+// bad: a call that is not understood does nothing, and the model is told why.
+func (s *suite) bad(t *testing.T) {
+	for _, arguments := range append(s.Bad, `{"x":"`+strings.Repeat("x", toolset.MaxArguments)+`"}`) {
+		row, j, err := s.use(t.Context(), t, s.tool, arguments, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if toolset.Failure(row.GetResult()) == "" || row.GetState() != registrypb.StepState_STEP_STATE_DONE || len(j.Said) > 0 {
+			t.Errorf("%.80s: %v, %.300s, said %q", arguments, row.GetState(), row.GetResult(), j.Said)
+		}
+	}
+}
+
+// unfinished: a call that may have begun is made again, or is in doubt, by its class.
+func (s *suite) unfinished(t *testing.T) {
+	for _, arguments := range s.Good {
+		tool := &counted{Tool: s.tool}
+		row, _, err := s.use(t.Context(), t, tool, arguments, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, runs := registrypb.StepState_STEP_STATE_DONE, int32(1)
+		switch row.GetClass() {
+		case registrypb.ToolClass_TOOL_CLASS_READ, registrypb.ToolClass_TOOL_CLASS_IDEMPOTENT:
+		case registrypb.ToolClass_TOOL_CLASS_EFFECT:
+			want, runs = registrypb.StepState_STEP_STATE_IN_DOUBT, 0
+		default:
+			t.Errorf("%s: class %v", arguments, row.GetClass())
+		}
+		if row.GetState() != want || tool.runs.Load() != runs {
+			t.Errorf("%s of class %v: %v after %d runs", arguments, row.GetClass(), row.GetState(), tool.runs.Load())
+		}
+	}
+}
+
+// ended: when the turn's work ends in a call, it returns, and says nothing.
+func (s *suite) ended(t *testing.T) {
+	cause := errors.New("the work has ended")
+	for _, arguments := range s.Good {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		tool := &ends{Tool: s.tool, end: func() { cancel(cause) }}
+		row, j, err := s.use(ctx, t, tool, arguments, false)
+		if !errors.Is(err, cause) || row.GetState() != registrypb.StepState_STEP_STATE_INTENT || len(j.Said) > 0 {
+			t.Errorf("%s: %v, %v, said %q", arguments, err, row.GetState(), j.Said)
+		}
+	}
+}
+
+// ends is a tool that is called as the work ends.
+type ends struct {
+	toolset.Tool
+	end func()
+}
+
+func (e *ends) Run(ctx context.Context, c toolset.Call) toolset.Result {
+	e.end()
+	return e.Tool.Run(ctx, c)
+}
+
+// atOnce: one tool serves all turns of a runner.
+func (s *suite) atOnce(t *testing.T) {
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if row, _, err := s.use(t.Context(), t, s.tool, s.Good[0], false); err != nil || toolset.Failure(row.GetResult()) != "" {
+				t.Errorf("%v, %s", err, row.GetResult())
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Journal is a journal in memory. It is also a watcher and a meter that keep nothing.
+type Journal struct {
+	step.Book
+	// Said are the messages to the peer, Writes the writes, and Unwritten the steps that
+	// were kept for the next.
+	Said      []string
+	Writes    int
+	Unwritten []*registrypb.Step
+}
+
+// Keep implements [toolset.Journal].
+func (j *Journal) Keep(ctx context.Context, says []*registrypb.Saying, rows ...*registrypb.Step) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	j.Writes++
+	for _, s := range says {
+		j.Said = append(j.Said, s.GetText())
+	}
+	for _, row := range rows {
+		j.Learn(row)
+	}
+	return nil
+}
+
+// Later implements [toolset.Journal].
+func (j *Journal) Later(row *registrypb.Step) { j.Unwritten = append(j.Unwritten, row) }
+
+// ToolStart implements [toolset.Watcher].
+func (*Journal) ToolStart(int, model.ToolCall) {}
+
+// Progress implements [toolset.Watcher].
+func (*Journal) Progress(int, model.ToolCall) func(string) { return func(string) {} }
+
+// ToolEnd implements [toolset.Watcher].
+func (*Journal) ToolEnd(int, model.ToolCall, []byte) {}
+
+// ObserveStep implements [toolset.Meter].
+func (*Journal) ObserveStep(string, time.Duration) {}
