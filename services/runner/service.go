@@ -21,8 +21,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/session"
-	"github.com/theclaw/agents/services/runner/internal/toolset"
-	"github.com/theclaw/agents/services/runner/internal/toolset/message"
 	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
 	"github.com/theclaw/agents/services/runner/internal/traced"
 	"github.com/theclaw/agents/services/runner/internal/turn"
@@ -71,10 +69,7 @@ func New(c Config, d Deps) (*Service, error) {
 	}
 	journal := elsewhere{s.turns, c.Root}
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes, d.Trace}
-	tools, err := toolset.New( // each tool is one line here
-		&shell.Tool{Sandbox: s.boxes.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Agent: agent, Logger: d.Logger, Workdirs: shell.NewKeeper(registrypb.NewWorkdirServiceClient(d.Registry), d.Logger)},
-		message.Tool{},
-	)
+	tools, err := newTools(d, s.boxes, agent)
 	if err != nil {
 		return nil, fmt.Errorf("list tools: %w", err)
 	}

@@ -1,0 +1,18 @@
+package runner
+
+import (
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/toolset"
+	"github.com/theclaw/agents/services/runner/internal/toolset/message"
+	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
+)
+
+// newTools lists the tools of a runner, one a line. agent is the program `agent` as programs
+// in the sandbox see it.
+func newTools(d Deps, b *boxes, agent string) (*toolset.Tools, error) {
+	workdirs := shell.NewKeeper(registrypb.NewWorkdirServiceClient(d.Registry), d.Logger)
+	return toolset.New(
+		&shell.Tool{Sandbox: b.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Agent: agent, Logger: d.Logger, Workdirs: workdirs},
+		message.Tool{},
+	)
+}
