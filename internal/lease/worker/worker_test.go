@@ -179,9 +179,10 @@ func (s *site) notes() []string {
 	return slices.Clone(s.log)
 }
 
-// begin runs a worker with room for so many leases until stop is called.
-func begin(d *desk, room int) *site {
-	s := &site{}
+// begin runs a worker with room for so many leases until stop is called; its work
+// takes a while to end.
+func begin(d *desk, room int, takes time.Duration) *site {
+	s := &site{takes: takes}
 	s.Worker = worker.New(worker.Config{Kind: pb.LeaseKind_LEASE_KIND_RUN, Holder: "h"}, worker.Deps[*job]{
 		Leases: d, Logger: slog.New(slog.DiscardHandler),
 		Room: func(_ context.Context, held int) int { return room - held },
@@ -205,7 +206,7 @@ func begin(d *desk, room int) *site {
 func TestPollIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{answers: slices.Repeat([]answer{away}, 12)}
-		s := begin(d, 1)
+		s := begin(d, 1, 0)
 		time.Sleep(41 * time.Second)
 		synctest.Wait()
 		s.stop()
@@ -219,7 +220,7 @@ func TestPollIsRepeated(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // a registry that is ending answers nothing at once
 		d := &desk{answers: slices.Repeat([]answer{empty}, 12)}
-		s := begin(d, 1)
+		s := begin(d, 1, 0)
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		s.stop()
@@ -238,7 +239,7 @@ func TestOldGrant(t *testing.T) {
 			if lost {
 				d.renewErr = fault.New(codes.Aborted, fault.LeaseLost, "lost", "")
 			}
-			s := begin(d, 1)
+			s := begin(d, 1, 0)
 			time.Sleep(21 * time.Second)
 			synctest.Wait()
 			if worked := slices.Contains(s.notes(), "run 7"); worked == lost || d.renewals() != 1 {
@@ -256,8 +257,7 @@ func TestOldGrant(t *testing.T) {
 func TestNewToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{answers: []answer{due(7, true), after(time.Second, due(8, true))}}
-		s := begin(d, 10)
-		s.takes = time.Second
+		s := begin(d, 10, time.Second)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		s.stop()
@@ -278,7 +278,7 @@ func TestLost(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &desk{answers: []answer{due(7, true)}, renewErr: c.err}
-			s := begin(d, 1)
+			s := begin(d, 1, 0)
 			began := time.Now()
 			synctest.Wait()
 			term, err := s.Take(t.Context(), "a1")
@@ -301,7 +301,7 @@ func TestLost(t *testing.T) {
 func TestCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{answers: []answer{due(7, true)}, runs: []string{"r1"}}
-		s := begin(d, 1)
+		s := begin(d, 1, 0)
 		time.Sleep(lease.DefaultTTL + time.Second)
 		synctest.Wait()
 		s.stop()
@@ -318,8 +318,7 @@ func TestDrain(t *testing.T) {
 	for _, takes := range []time.Duration{10 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &desk{answers: []answer{due(7, true)}}
-			s := begin(d, 1)
-			s.takes = takes
+			s := begin(d, 1, takes)
 			synctest.Wait()
 			began := time.Now()
 			s.stop()
@@ -341,7 +340,7 @@ func TestNoRoom(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 			return &pb.AcquireDueLeaseResponse{Waiting: 3}, nil
 		}}}
-		s := begin(d, 1)
+		s := begin(d, 1, 0)
 		time.Sleep(300 * time.Millisecond)
 		synctest.Wait()
 		term, err := s.Take(t.Context(), "a1")
@@ -370,7 +369,7 @@ func TestTakeIsOwed(t *testing.T) {
 			time.Sleep(1500 * time.Millisecond)
 			return &pb.AcquireLeaseResponse{Lease: grant(7)}, nil
 		}
-		s := begin(d, 1)
+		s := begin(d, 1, 0)
 		first, err := s.Take(t.Context(), "a1")
 		if err != nil {
 			t.Fatal(err)
@@ -400,7 +399,7 @@ func TestTakeOfAHeldLease(t *testing.T) {
 			f.Meta = map[string]string{"holder": holder}
 			return nil, f
 		}
-		s := begin(d, 1)
+		s := begin(d, 1, 0)
 		began := time.Now()
 		if _, err := s.Take(t.Context(), "a1"); err != nil || time.Since(began) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,12 +162,12 @@ func TestNews(t *testing.T) {
 			}
 		}
 		d.answers = []func() (*pb.AcquireDueLeaseResponse, error){due(7, true), news("a1"), news("a1", "a2"), due(5, false)}
-		worked := 0
-		_, stop := start(d, func(context.Context, claim.Lease, *pb.PendingEvent, turn.Slot) error { worked++; return nil })
+		var worked atomic.Int32
+		_, stop := start(d, func(context.Context, claim.Lease, *pb.PendingEvent, turn.Slot) error { worked.Add(1); return nil })
 		for want := 1; want <= 3; want++ {
 			synctest.Wait()
-			if worked != want {
-				t.Errorf("after %d s: %d events of %d", want-1, worked, want)
+			if n := worked.Load(); int(n) != want {
+				t.Errorf("after %d s: %d events of %d", want-1, n, want)
 			}
 			time.Sleep(time.Second)
 		}
