@@ -5,21 +5,18 @@
 //
 // # One lease
 //
-//	       AcquireDueLease, AcquireLease
-//	idle ---------------------------------> granted --renewal refused--+
-//	 ^                                        |   |                    |
-//	 |                  Close: nothing begun  |   | grant trusted      |
-//	 |  +-------------------------------------+   v                    |
-//	 |  |     more to do: Wake                 working <--+            |
-//	 |  |                                       |  |      | Wake       |
-//	 |  |                          out of work  |  |      |            |
-//	 |  |                                       v  |      |            |
-//	 |  |                                     keeping ----+            |
-//	 |  |         yield requested, Close,       |  |                   |
-//	 |  |         or GrantKeep without work     |  | lease lost        |
-//	 |  v                                       v  v                   v
-//	 +-- released <-- ReleaseLease -------- yielded  lost: all stops at once
-//	 +-----------------------------------------------+
+//	      AcquireDueLease,
+//	      AcquireLease           Begin           out of work
+//	idle -----------------> granted --> working ------------> keeping
+//	 ^                         |        |     ^                |  |
+//	 |                         |        |     +----- Wake -----+  |
+//	 |                         | Close  | yield,                  | yield, Close, or
+//	 |                         |        | Close                   | GrantKeep is over
+//	 |                         v        v                         v
+//	released <-ReleaseLease- yielded: what is under way finishes, nothing begins
+//
+//	granted, working, keeping --renewal refused, or none in time--> lost: all stops
+//	                            at once, nothing is released, the agent is idle here
 //
 // The lease is renewed in the states working and keeping, by a [lease.Keeper]. How
 // long it is kept without work is lease.GrantKeep, which the Work counts.
