@@ -162,3 +162,26 @@ func testHomeIsLocked(t *testing.T, o backendtest.Options) {
 	}
 	w.Stop()
 }
+
+// What is not done is not erased, and a name that means two people means nobody.
+func TestEraseRefused(t *testing.T) { backendtest.Each(t, testEraseRefused) }
+
+func testEraseRefused(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a1")
+	w.Push("a1", "bob", "waiting", "")
+	w.StopAgent("a1")
+	if _, err := w.Erase("a1", "bob", true); !fault.Is(err, fault.TurnBegun) {
+		t.Errorf("a waiting message: %v", err)
+	}
+	if _, err := w.Erase("a1", "nobody", false); !fault.Is(err, fault.ThreadNotFound) {
+		t.Errorf("nobody: %v", err)
+	}
+	if _, err := w.Erase("a1", "external:", false); err == nil {
+		t.Error("an address of nobody")
+	}
+	r, err := w.Erase("a1", "external:telegram:main:dm:12:bob", false)
+	if err == nil && r.GetPeerId() != "bob" {
+		t.Errorf("by address: %v", r)
+	}
+}

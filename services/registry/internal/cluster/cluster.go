@@ -1,4 +1,4 @@
-// Package cluster is one of several registries over one PostgreSQL database (Engine).
+// Package cluster implements one of several registries over one PostgreSQL database (Engine).
 // Each has a home of its own, with nothing in it but sockets, certificates and the audit
 // log.
 //

@@ -12,7 +12,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/directory"
-	"github.com/theclaw/agents/services/registry/internal/runfile"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -198,8 +197,8 @@ func (r *Registry) Idle(ctx context.Context, id string) error {
 	if _, live, err := r.Table.Get(ctx, lease.AgentResource(id)); err != nil || live {
 		return err // the file is ours
 	}
-	var foreign runfile.Files
-	return errors.Join(foreign.Take(id, dir.RunLock()), foreign.Close())
+	var locks runLocks
+	return errors.Join(locks.take(id, dir.RunLock()), locks.close())
 }
 
 // Remove takes away an agent whose leases the caller has, and all that is kept of it:

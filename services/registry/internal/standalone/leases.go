@@ -10,7 +10,6 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/lease/authority"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/services/registry/internal/runfile"
 )
 
 const (
@@ -25,7 +24,7 @@ const (
 type Leases struct {
 	authority.Authority
 	of      *Registry
-	files   runfile.Files
+	files   runLocks
 	changed chan struct{} // see Changed
 	again   atomic.Bool   // those who wait for work will look again
 }
@@ -98,7 +97,7 @@ func (l *Leases) takeRunLock(id string) error {
 	if err != nil {
 		return err
 	}
-	err = l.files.Take(id, dir.RunLock())
+	err = l.files.take(id, dir.RunLock())
 	if _, held := errors.AsType[*lease.HeldError](err); held {
 		l.offerAgain(runLockRetry)
 	}
@@ -110,7 +109,7 @@ func (l *Leases) dropRunLock(ctx context.Context, id string) {
 	if _, live, _ := l.Get(ctx, lease.AgentResource(id)); live {
 		return
 	}
-	if err := l.files.Release(id); err != nil {
+	if err := l.files.release(id); err != nil {
 		l.of.log.Warn("run.lock not removed", "agent_id", id, "error", err)
 	}
 }

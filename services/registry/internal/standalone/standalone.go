@@ -1,4 +1,4 @@
-// Package standalone is a registry that is alone with its home: one process, one
+// Package standalone implements a registry that is alone with its home: one process, one
 // directory for each agent and each thread, a SQLite database in each (Engine).
 //
 // It has the databases, the table of leases and the lists of work in its own hands, and
@@ -157,7 +157,7 @@ func (r *Registry) Close() error {
 	r.metrics.LookForLag(nil)
 	err = errors.Join(err, r.Engine.Close())
 	r.saveInboxes()
-	return errors.Join(err, r.counts.Close(), r.kept.Close(), r.Leases.files.Close())
+	return errors.Join(err, r.counts.Close(), r.kept.Close(), r.Leases.files.close())
 }
 
 // committed is called by the engine, from the database's own goroutine, for events that

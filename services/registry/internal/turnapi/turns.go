@@ -16,7 +16,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/decision"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/door"
 	"github.com/theclaw/agents/services/registry/internal/fenced"
@@ -100,7 +99,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		Handler: handler,
 		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
 		Members: members, IfStarted: true, Files: memory.Names(tuple, r.Thread),
-		Opening: decision.Opened(r.Thread, set.Config.Routing.Default, ev.ID),
+		Opening: opened(r.Thread, set.Config.Routing.Default, ev.ID),
 	}
 	b, err := s.Turns.Begin(ctx, r, tupleText(tuple), fence, begin)
 	if err != nil {
@@ -173,7 +172,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	label := "T7"
 	switch fin.Fate {
 	case store.FateSilent:
-		fin.Decision = decision.Silent(req.GetInboxId())
+		fin.Decision = silent(req.GetInboxId())
 	case store.FateReplied:
 		fin.Reply = replyContent(req.GetText(), rc)
 	case store.FateDead:

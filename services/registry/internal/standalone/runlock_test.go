@@ -1,4 +1,4 @@
-package runfile_test
+package standalone
 
 import (
 	"errors"
@@ -7,24 +7,23 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/lease"
-	"github.com/theclaw/agents/services/registry/internal/runfile"
 )
 
 // S0-37: the file is there while the agent is leased, a foreign holder keeps it
 // from being leased, and what a dead one left is taken over.
-func TestFiles(t *testing.T) {
+func TestRunLocks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.lock")
-	var a, b runfile.Files
+	var a, b runLocks
 	for range 2 {
-		if err := a.Take("x", path); err != nil {
+		if err := a.take("x", path); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var held *lease.HeldError
-	if err := b.Take("x", path); !errors.As(err, &held) || held.RetryAfter <= 0 {
+	if err := b.take("x", path); !errors.As(err, &held) || held.RetryAfter <= 0 {
 		t.Fatalf("a held file was taken: %v", err)
 	}
-	if err := a.Release("x"); err != nil {
+	if err := a.release("x"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
@@ -33,10 +32,10 @@ func TestFiles(t *testing.T) {
 	if err := os.WriteFile(path, []byte("2147483646"), 0o600); err != nil { // no such process
 		t.Fatal(err)
 	}
-	if err := b.Take("x", path); err != nil {
+	if err := b.take("x", path); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.Close(), b.Release("x")); err != nil {
+	if err := errors.Join(b.close(), b.release("x")); err != nil {
 		t.Fatal(err)
 	}
 }
