@@ -196,3 +196,15 @@ func FuzzCut(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkBuild(b *testing.B) {
+	s := scope()
+	s.ContextWindow = 0
+	for n := range 1000 {
+		s.Tail = append(s.Tail, prompt.Event{ID: int64(n - 1000), Source: []string{"external:x", "self"}[n%2], Content: `{"text":"a word and another, and a few more of them"}`})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		prompt.Build(s)
+	}
+}

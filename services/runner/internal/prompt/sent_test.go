@@ -27,7 +27,7 @@ func scopes() map[string]prompt.Scope {
 	with("no files", func(s *prompt.Scope) { s.Files = nil })
 	with("blank file", func(s *prompt.Scope) { s.Files[1].Content = " \n" })
 	with("another file", func(s *prompt.Scope) {
-		s.Files = append(s.Files, prompt.File{Name: "memory/notes.md", Content: "n"}, prompt.File{Name: "SOUL.md", Content: "kind"})
+		s.Files = append(slices.Insert(s.Files, 1, prompt.File{Name: "SOUL.md", Content: "kind"}), prompt.File{Name: "memory/notes.md", Content: "n"})
 	})
 	with("no tools", func(s *prompt.Scope) { s.Tools = nil })
 	with("open", func(s *prompt.Scope) { s.Walled, s.Network = false, true })
