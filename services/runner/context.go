@@ -9,7 +9,7 @@ import (
 
 // memory answers what a model is told, and digests on demand; see memoryapi.
 func (s *Service) memory() memoryapi.Service {
-	return memoryapi.Service{Agents: s.agents, Threads: s.threads, Turns: s.turns, Models: s.models, Claims: s.claims, Memory: s.driver.Memory, Meter: s.deps.Metrics, Tools: s.driver.Tools}
+	return memoryapi.Service{Agents: s.agents, Threads: s.threads, Turns: s.turns, Models: s.models, Claims: s.claims, Memory: s.driver.Memory, Meter: s.deps.Metrics, Tools: s.driver.Tools, Sources: s.driver.Sources}
 }
 
 // BuildContext answers what the model would get for a message of a conversation.

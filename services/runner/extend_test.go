@@ -46,7 +46,7 @@ func (o *overlay) line(path, before, line, imported string) {
 		o.t.Fatalf("%s has no line %q", path, before)
 	}
 	if imported != "" {
-		text = strings.Replace(text, "import (\n", "import (\n\t\"github.com/theclaw/agents/services/runner/internal/"+imported+"\"\n", 1)
+		text = strings.Replace(text, "import ", "import \"github.com/theclaw/agents/services/runner/internal/"+imported+"\"\nimport ", 1)
 	}
 	to := filepath.Join(o.t.TempDir(), filepath.Base(path))
 	if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
@@ -76,8 +76,11 @@ func (o *overlay) test(pattern string, tests int) {
 // are built into a runner and answer a message there.
 func TestExtensions(t *testing.T) {
 	o := newOverlay(t)
-	o.add("internal/toolset/reverse/reverse.go", "reverse.go")
+	o.add("internal/toolset/reverse/reverse.go", "reverse/reverse.go")
 	o.line("tools.go", "\t\tmessage.Tool{},", "\t\treverse.Tool{},", "toolset/reverse")
-	o.add("toy_tool_test.go", "tool_test.txt")
-	o.test("^TestToy", 2)
+	o.add("toy_tool_test.go", "reverse/runner_test.txt")
+	o.add("internal/motto/motto.go", "motto/motto.go")
+	o.line("sources.go", "\t)", "\t\tmotto.Source{},", "motto")
+	o.add("toy_source_test.go", "motto/runner_test.txt")
+	o.test("^TestToy", 3)
 }

@@ -22,6 +22,8 @@ type Fit struct {
 	// Begun is the claim; digests made here become part of it.
 	Begun *registrypb.BeginTurnResponse
 	Model answer.Model
+	// Sources make the prompt.
+	Sources prompt.Sources
 	// Tools are offered in every request.
 	Tools []model.Tool
 	Meter answer.Meter
@@ -52,7 +54,7 @@ func (f *Fit) Request(said []model.Message) (model.Request, prompt.Prompt) {
 		return b.request, b.prompt
 	}
 	s := f.scope(said)
-	p := prompt.Build(s)
+	p := f.Sources.Build(s)
 	return model.Request{
 		Model: f.Model.Name, System: p.System, Messages: p.Messages, Tools: s.Tools,
 		MaxOutputTokens: int(f.Begun.GetConfig().GetMaxOutputTokens()),

@@ -35,6 +35,7 @@ type Service struct {
 	Memory  *memory.Registry
 	Meter   answer.Meter
 	Tools   *toolset.Tools
+	Sources prompt.Sources
 }
 
 // BuildContext answers what the model would get for a message of a conversation
@@ -45,7 +46,7 @@ func (s Service) BuildContext(ctx context.Context, req *runnerpb.BuildContextReq
 	if err != nil {
 		return nil, err
 	}
-	p := prompt.Build(scope)
+	p := s.Sources.Build(scope)
 	out := &runnerpb.BuildContextResponse{Tokens: p.Tokens, Budget: p.Budget}
 	for _, part := range p.Parts {
 		out.Parts = append(out.Parts, &runnerpb.ContextPart{

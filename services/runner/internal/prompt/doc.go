@@ -1,5 +1,7 @@
-// Package prompt owns what the model gets to read: it turns what the claim of a
-// turn brought into a system text and messages that fit the model's window.
+// Package prompt makes what a model gets to read: a system text and messages that fit the
+// model's window, out of what the claim of a turn brought. Their parts come from sources
+// ([Source]), in one ordered list ([Standard]); those that stay the same from message to
+// message come first.
 //
 //	IDENTITY.md, memory/agent.md, user-*, thread-*   --> system
 //	tool hints, who speaks, other agents             --> system

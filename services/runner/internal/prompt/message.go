@@ -18,27 +18,51 @@ const (
 	toolNote = `{"note":"the result was left out: it does not fit into the model's context any more"}`
 )
 
-// entries are the messages of a scope: what came before, the inbound, the turn.
-func entries(s Scope) (history, inbound, turn []entry) {
-	history = make([]entry, 0, len(s.Tail))
+// history are the messages before the inbound one.
+type history struct{}
+
+func (history) group() group { return oldest }
+
+func (history) Parts(s *Scope) []Part {
+	parts := make([]Part, 0, len(s.Tail))
 	for _, e := range s.Tail {
 		if s.Inbound.ID == 0 || e.ID < s.Inbound.ID {
-			entry := newEntry(Message(e), "message "+strconv.FormatInt(e.ID, 10))
-			entry.id = e.ID
-			history = append(history, entry)
+			part := newPart(Message(e), "message "+strconv.FormatInt(e.ID, 10), "it is in no digest")
+			if part.id = e.ID; s.digested(part) {
+				part.Why = "among the newest messages"
+			}
+			parts = append(parts, part)
 		}
 	}
-	if s.Inbound.ID != 0 {
-		inbound = append(inbound, newEntry(Message(s.Inbound), fmt.Sprintf("message %d (inbound)", s.Inbound.ID)))
-	}
-	for i, m := range s.Turn {
-		turn = append(turn, newEntry(m, fmt.Sprintf("turn %d", i+1)))
-	}
-	return history, inbound, turn
+	return parts
 }
 
-func newEntry(m model.Message, name string) entry {
-	return entry{message: m, name: name, tokens: cost(model.Request{Messages: []model.Message{m}})}
+// inbound is the message to answer.
+type inbound struct{}
+
+func (inbound) group() group { return end }
+
+func (inbound) Parts(s *Scope) []Part {
+	if s.Inbound.ID == 0 {
+		return nil
+	}
+	return []Part{newPart(Message(s.Inbound), fmt.Sprintf("message %d (inbound)", s.Inbound.ID), "the message to answer")}
+}
+
+// turn is what was said and done since.
+type turn struct{}
+
+func (turn) group() group { return results }
+
+func (turn) Parts(s *Scope) (parts []Part) {
+	for i, m := range s.Turn {
+		parts = append(parts, newPart(m, fmt.Sprintf("turn %d", i+1), "said or done since the message"))
+	}
+	return parts
+}
+
+func newPart(m model.Message, name, why string) Part {
+	return Part{Name: name, Role: m.Role, Why: why, message: m, Tokens: cost(model.Request{Messages: []model.Message{m}})}
 }
 
 // Message is an event as the model reads it: the agent's own words are the
@@ -88,7 +112,7 @@ func decoded(content string) string {
 
 // shrinkTools leaves out the results of the oldest tools until need tokens are
 // gained; it answers how many were. The newest result stays.
-func shrinkTools(turn []entry, need int64) (gained int64) {
+func shrinkTools(turn []Part, need int64) (gained int64) {
 	last := len(turn) - 1
 	for last >= 0 && turn[last].message.Role != model.RoleTool {
 		last--
@@ -98,10 +122,10 @@ func shrinkTools(turn []entry, need int64) (gained int64) {
 		if e.message.Role != model.RoleTool || len(e.message.Text) <= len(toolNote) {
 			continue
 		}
-		before := e.tokens
-		e.message.Text, e.cut = toolNote, true
-		e.tokens = cost(model.Request{Messages: []model.Message{e.message}})
-		gained += before - e.tokens
+		before := e.Tokens
+		e.message.Text, e.Cut = toolNote, true
+		e.Tokens = cost(model.Request{Messages: []model.Message{e.message}})
+		gained += before - e.Tokens
 	}
 	if last >= 0 && gained < need {
 		gained += shrinkText(&turn[last], need-gained)
@@ -111,17 +135,17 @@ func shrinkTools(turn []entry, need int64) (gained int64) {
 
 // shrinkText cuts the end of a message so that need tokens are gained, but for
 // a first part that always stays.
-func shrinkText(e *entry, need int64) (gained int64) {
+func shrinkText(e *Part, need int64) (gained int64) {
 	const least = 64
-	keep := max(e.tokens-need-model.EstimateTokens(cutNote), least)
+	keep := max(e.Tokens-need-model.EstimateTokens(cutNote), least)
 	text := Cut(e.message.Text, keep)
 	if len(text)+len(cutNote) >= len(e.message.Text) {
 		return 0
 	}
-	before := e.tokens
-	e.message.Text, e.cut = text+cutNote, true
-	e.tokens = cost(model.Request{Messages: []model.Message{e.message}})
-	return before - e.tokens
+	before := e.Tokens
+	e.message.Text, e.Cut = text+cutNote, true
+	e.Tokens = cost(model.Request{Messages: []model.Message{e.message}})
+	return before - e.Tokens
 }
 
 // Cut is the longest beginning of text that costs at most tokens.

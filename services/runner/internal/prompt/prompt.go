@@ -56,15 +56,6 @@ type Scope struct {
 // Agent is another agent and the beginning of its USAGE.md.
 type Agent struct{ ID, Usage string }
 
-// Part is one named piece of a prompt, as BuildContext shows it.
-type Part struct {
-	Name   string
-	Role   model.Role
-	Text   string
-	Tokens int64
-	Cut    bool
-}
-
 // Prompt is what the model gets.
 type Prompt struct {
 	System   string
@@ -85,22 +76,13 @@ type Prompt struct {
 	Dropped int
 }
 
-// entry is a message before it is known whether it fits.
-type entry struct {
-	message model.Message
-	name    string
-	id      int64
-	tokens  int64
-	cut     bool
-}
-
 // Build assembles the prompt of a scope.
-func Build(s Scope) Prompt {
+func (list Sources) Build(s Scope) Prompt {
 	p := Prompt{Budget: s.ContextWindow - s.MaxOutput - Reserve}
 	if s.ContextWindow <= 0 {
 		p.Budget = 1 << 40
 	}
-	p.Parts = systemParts(s)
+	said := p.collect(list, &s)
 	var system []string
 	for _, part := range p.Parts {
 		system = append(system, part.Text)
@@ -108,8 +90,8 @@ func Build(s Scope) Prompt {
 	p.System = strings.Join(system, "\n\n")
 	fixed := cost(model.Request{System: p.System, Tools: s.Tools})
 
-	history, inbound, turn := entries(s)
-	p.measure(s, history)
+	history, inbound, turn := said[oldest], said[end], said[results]
+	p.measure(&s, history)
 	p.Wanted += fixed + sum(inbound) + sum(turn)
 	budget := p.Budget
 	if s.Room > 0 {
@@ -124,48 +106,85 @@ func Build(s Scope) Prompt {
 	}
 	kept := len(history)
 	for raw := int64(0); kept > 0; kept-- {
-		e := history[kept-1]
-		raw += e.tokens
-		if room -= e.tokens; room < 0 || s.Most > 0 && raw > s.Most || s.digested(e) && raw > s.Keep {
+		e := &history[kept-1]
+		raw += e.Tokens
+		if room -= e.Tokens; room < 0 || s.Most > 0 && raw > s.Most || s.digested(*e) && raw > s.Keep {
 			break
 		}
 	}
-	for _, e := range history[:kept] {
-		if !s.digested(e) {
+	for i := range history[:kept] {
+		if !s.digested(history[i]) {
 			p.Dropped++
 		}
 	}
 
 	p.Tokens = fixed
-	sent := slices.Concat(history[kept:], inbound, turn)
-	p.Messages, p.Parts = make([]model.Message, 0, len(sent)), slices.Grow(p.Parts, len(sent))
-	for _, e := range sent {
-		p.Messages = append(p.Messages, e.message)
-		p.Parts = append(p.Parts, Part{Name: e.name, Role: e.message.Role, Text: shown(e.message), Tokens: e.tokens, Cut: e.cut})
-		p.Tokens += e.tokens
+	sent := [][]Part{history[kept:], inbound, turn}
+	n := len(sent[0]) + len(sent[1]) + len(sent[2])
+	p.Messages, p.Parts = make([]model.Message, 0, n), slices.Grow(p.Parts, n)
+	for _, parts := range sent {
+		for i := range parts {
+			part := &parts[i]
+			part.Text = shown(part.message)
+			p.Messages = append(p.Messages, part.message)
+			p.Parts = append(p.Parts, *part)
+			p.Tokens += part.Tokens
+		}
 	}
 	return p
 }
 
-func (s Scope) digested(e entry) bool { return s.Digested > 0 && e.id <= s.Digested }
+// collect asks the sources. Those of the system text become parts of the prompt, the
+// stable ones first; messages are answered by their group.
+func (p *Prompt) collect(list Sources, s *Scope) (said [groups][]Part) {
+	for _, source := range list {
+		parts := source.Parts(s)
+		if m, ok := source.(messages); ok {
+			if said[m.group()] == nil { // history is long
+				said[m.group()] = parts
+			} else {
+				said[m.group()] = append(said[m.group()], parts...)
+			}
+			continue
+		}
+		for _, part := range parts {
+			if part.Text = strings.TrimSpace(part.Text); part.Text != "" {
+				part.Role, part.Tokens = model.RoleSystem, model.EstimateTokens(part.Text)
+				p.Parts = append(p.Parts, part)
+			}
+		}
+	}
+	slices.SortStableFunc(p.Parts, func(a, b Part) int {
+		switch {
+		case a.Stable == b.Stable:
+			return 0
+		case a.Stable:
+			return -1
+		}
+		return 1
+	})
+	return said
+}
+
+func (s *Scope) digested(e Part) bool { return s.Digested > 0 && e.id <= s.Digested }
 
 // measure counts what no digest holds, and what would be shown of the rest.
-func (p *Prompt) measure(s Scope, history []entry) {
+func (p *Prompt) measure(s *Scope, history []Part) {
 	if p.Turns = 1; s.Digested > 0 {
 		p.Turns = 0
 	}
 	for i := len(history) - 1; i >= 0; i-- {
-		e := history[i]
+		e := &history[i]
 		p.Upto = max(p.Upto, e.id)
-		if !s.digested(e) {
+		if !s.digested(*e) {
 			p.Undigested++
 			if e.message.Role != model.RoleAssistant {
 				p.Turns++
 			}
-		} else if p.Wanted+e.tokens > s.Keep {
+		} else if p.Wanted+e.Tokens > s.Keep {
 			break
 		}
-		p.Wanted += e.tokens
+		p.Wanted += e.Tokens
 	}
 }
 
@@ -184,10 +203,10 @@ func shown(m model.Message) string {
 
 func cost(r model.Request) int64 { return model.EstimateRequest(r) }
 
-func sum(list []entry) int64 {
+func sum(list []Part) int64 {
 	var n int64
-	for _, e := range list {
-		n += e.tokens
+	for i := range list {
+		n += list[i].Tokens
 	}
 	return n
 }

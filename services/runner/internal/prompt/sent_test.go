@@ -67,7 +67,7 @@ func TestSentBytes(t *testing.T) {
 	var lines []string
 	all := scopes()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		p := prompt.Build(all[name])
+		p := prompt.Standard().Build(all[name])
 		data, err := json.Marshal([]any{p.System, p.Messages})
 		if err != nil {
 			t.Fatal(err)

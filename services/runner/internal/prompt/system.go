@@ -6,34 +6,10 @@ import (
 
 	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/services/runner/internal/hush"
-	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
 // NoReply as the whole answer means that the agent stays silent.
 const NoReply = hush.Word
-
-// systemParts are the pieces of the system text in their order.
-func systemParts(s Scope) []Part {
-	var parts []Part
-	add := func(name, text string) {
-		if text = strings.TrimSpace(text); text != "" {
-			parts = append(parts, Part{Name: name, Role: model.RoleSystem, Text: text, Tokens: model.EstimateTokens(text)})
-		}
-	}
-	for _, f := range s.Files {
-		text := strings.TrimSpace(f.Content)
-		if text != "" && strings.HasPrefix(f.Name, "memory/") {
-			text = "## " + memoryTitle(f.Name) + "\n\n" + text
-		}
-		add(f.Name, text)
-	}
-	if len(s.Tools) > 0 {
-		add("tools", toolHints(s))
-	}
-	add("conversation", conversation(s))
-	add("agents", others(s))
-	return parts
-}
 
 func memoryTitle(name string) string {
 	name = strings.TrimPrefix(name, "memory/")
@@ -48,7 +24,7 @@ func memoryTitle(name string) string {
 	return "Memory: " + name
 }
 
-func toolHints(s Scope) string {
+func toolText(s *Scope) string {
 	var b strings.Builder
 	b.WriteString("## Tools\n\nThe tool bash_exec runs a shell command")
 	if s.Walled {
@@ -70,8 +46,8 @@ func toolHints(s Scope) string {
 	return b.String()
 }
 
-// conversation says who speaks and what becomes of the answer (S0-108).
-func conversation(s Scope) string {
+// peerText says who speaks and what becomes of the answer (S0-108).
+func peerText(s *Scope) string {
 	var c struct {
 		ChannelType string `json:"channel_type"`
 		ChannelID   string `json:"channel_id"`
@@ -103,9 +79,9 @@ func conversation(s Scope) string {
 	return b.String()
 }
 
-// others introduces the agents that work may be handed to, in what they say
+// othersText introduces the agents that work may be handed to, in what they say
 // about themselves to callers (S0-24).
-func others(s Scope) string {
+func othersText(s *Scope) string {
 	var b strings.Builder
 	for _, a := range s.Agents {
 		b.WriteString("\n- " + quote(a.ID) + ": " + strings.ReplaceAll(a.Usage, "\n", "\n  "))

@@ -12,7 +12,7 @@ import (
 // fitted makes the prompts of this turn, from when its model is known.
 func (t *turn) fitted() *fit.Fit {
 	return &fit.Fit{
-		Begun: t.begun, Model: t.model, Tools: t.tools.Offered(), Meter: t.Meter, Trusted: t.trusted, Memory: t.Memory, Emit: t.w.Stream.Publish,
+		Begun: t.begun, Model: t.model, Tools: t.tools.Offered(), Sources: t.Sources, Meter: t.Meter, Trusted: t.trusted, Memory: t.Memory, Emit: t.w.Stream.Publish,
 		Job: memory.Job{
 			AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Key: t.w.Key, InboxID: t.w.InboxID, Seq: t.steps.NextSeq, Logf: t.logf,
 			Commit: func(ctx context.Context, in *registrypb.RecordCompactionRequest) (*registrypb.RecordCompactionResponse, error) {

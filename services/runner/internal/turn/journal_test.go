@@ -19,6 +19,7 @@ import (
 	"github.com/theclaw/agents/internal/sandbox"
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/toolset/message"
@@ -291,7 +292,7 @@ func (b *bench) run(ctx context.Context) (turn.Result, error) {
 		return turn.Result{}, err
 	}
 	d := &turn.Driver{
-		Journal: b.journal, Models: models, Meter: obs.NewRunnerMetrics(nil), Logger: slog.New(slog.DiscardHandler), Tools: tools,
+		Journal: b.journal, Models: models, Meter: obs.NewRunnerMetrics(nil), Logger: slog.New(slog.DiscardHandler), Tools: tools, Sources: prompt.Standard(),
 	}
 	return d.Run(ctx, turn.Work{
 		AgentID: "a1", ThreadID: "threads/peers/tui-main-alice", Key: "k", InboxID: 7, Source: "external:tui:tui-main:dm:s1:alice",

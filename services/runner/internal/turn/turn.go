@@ -16,6 +16,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/loop"
 	"github.com/theclaw/agents/services/runner/internal/memory"
+	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
@@ -83,10 +84,12 @@ type Driver struct {
 	// Sessions writes the session files; nil writes them at once.
 	Sessions *session.Later
 	// Tools are those that turns may offer.
-	Tools  *toolset.Tools
-	Trace  *tracing.Tracer // nil: no traces
-	Meter  Meter
-	Logger *slog.Logger
+	Tools *toolset.Tools
+	// Sources make prompts.
+	Sources prompt.Sources
+	Trace   *tracing.Tracer // nil: no traces
+	Meter   Meter
+	Logger  *slog.Logger
 }
 
 // Work is one event under a lease.
