@@ -23,10 +23,22 @@ const maxCalls = 32
 // begins in. Two bytes are one call: which one; about which event, how long it is until
 // then, and how many times it is made.
 func FuzzMachine(f *testing.F) {
-	inputs := oracle.Inputs()
-	states := slices.Concat(oracle.Turns(), oracle.Deliveries(), oracle.Inboxes())
-	for i := range states {
-		f.Add([]byte{byte(i), byte(i), 0, byte(2 * i), 0})
+	var states []oracle.State
+	var inputs []oracle.Call
+	for _, kind := range oracle.Kinds() {
+		// No change of tokens, after which most calls are refused.
+		calls := slices.DeleteFunc(kind.Inputs, func(c oracle.Call) bool { return strings.Contains(c.Name, " token") })
+		for n := range kind.States {
+			first := byte(len(states) + n)
+			forth, back := []byte{first}, []byte{first} // through the calls of its kind
+			for i := range min(maxCalls, len(calls)) {
+				forth = append(forth, byte(len(inputs)+i), 0)
+				back = append(back, byte(len(inputs)+(len(calls)-i+n)%len(calls)), 0)
+			}
+			f.Add(forth)
+			f.Add(back)
+		}
+		states, inputs = append(states, kind.States...), append(inputs, calls...)
 	}
 	f.Fuzz(func(t *testing.T, calls []byte) {
 		now := time.UnixMilli(1767225600000)

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -114,7 +113,7 @@ func (m *Model) NextDelivery(_ context.Context, _ store.Ref, f store.Fence, n st
 	for _, e := range slices.Clone(m.conv.events) {
 		id, d := e.ID, m.deliveries[e.ID]
 		if m.foreign(e) {
-			d = &delivery{state: store.DeliveryPending, boot: n.BootID, made: thread.ParseStamp(e.CreatedAt), change: now}
+			d = &delivery{state: store.DeliveryPending, boot: n.BootID, made: thread.ParseStamp(e.CreatedAt).Local(), change: now}
 			m.deliveries[id] = d // by a peek, too: not in RELIABILITY
 		}
 		if d == nil || !d.open() {
@@ -245,7 +244,6 @@ func (m *Model) ListDeliveries(_ context.Context, r store.Ref, state string, aft
 		row.Thread = r.Thread
 		out = append(out, row)
 	}
-	slices.SortFunc(out, func(a, b store.Delivery) int { return cmp.Compare(a.EventID, b.EventID) })
 	return out, nil
 }
 

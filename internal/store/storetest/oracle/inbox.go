@@ -43,9 +43,9 @@ func (m *Model) mode(id int64) string {
 }
 
 // settled gives an event its fate, once, and moves the ack to the end of the done prefix.
-func (m *Model) settled(id int64, f fate) bool {
+func (m *Model) settled(id int64, f fate) {
 	if m.fates[id] != nil {
-		return false
+		return
 	}
 	if f.fate != store.FateDead {
 		f.err = ""
@@ -58,7 +58,6 @@ func (m *Model) settled(id int64, f fate) bool {
 	if s := m.inbox.sub(thread.Inbox); s != nil {
 		s.Acked = m.acked // the mirror
 	}
-	return true
 }
 
 // OpenBatch answers the events without a fate after the ack, and settles those that can

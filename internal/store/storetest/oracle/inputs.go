@@ -1,22 +1,29 @@
 package oracle
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
 )
 
-// Inputs are the calls that decide something, for random sequences: no change of tokens,
-// after which most calls are refused.
-func Inputs() []Call {
-	all := slices.Concat(TurnInputs(), DeliveryInputs(), InboxInputs(), []Call{ensure()})
-	return slices.DeleteFunc(all, func(c Call) bool { return strings.Contains(c.Name, " token") })
+// A Kind is the states of one thing, and the calls that it can get.
+type Kind struct {
+	Name   string
+	States []State
+	Inputs []Call
 }
 
-// TurnInputs are the calls that a turn can get.
-func TurnInputs() []Call {
+// Kinds are those of the matrix.
+func Kinds() []Kind {
+	return []Kind{
+		{"turn", turns(), turnInputs()},
+		{"delivery", deliveries(), deliveryInputs()},
+		{"inbox", inboxes(), inboxInputs()},
+	}
+}
+
+// turnInputs are the calls that a turn can get.
+func turnInputs() []Call {
 	model, tool := store.StepModel, store.StepTool
 	say := func(name string, deliver, console bool) Call {
 		return record(name, usual, store.Record{
@@ -76,8 +83,8 @@ func TurnInputs() []Call {
 	}
 }
 
-// DeliveryInputs are the calls that a delivery can get.
-func DeliveryInputs() []Call {
+// deliveryInputs are the calls that a delivery can get.
+func deliveryInputs() []Call {
 	return []Call{
 		due,
 		next("without a run", usual, store.NextDelivery{}),
@@ -106,8 +113,8 @@ func DeliveryInputs() []Call {
 	}
 }
 
-// InboxInputs are the calls that an inbox can get.
-func InboxInputs() []Call {
+// inboxInputs are the calls that an inbox can get.
+func inboxInputs() []Call {
 	return []Call{
 		push("k", "1", "2", "3"), push("k", "1", "2", "4"), push("", "4"),
 		open("x"), open("y"), open("y", 2), open("y", 1, 3), open("y", -1),

@@ -76,11 +76,16 @@ var errs = []error{
 // common: uuids, hashes, the agent, and the value of a time that is set.
 func (s *Side) Answer(ctx context.Context, c Call) string {
 	out, err := c.Make(ctx, s)
-	return s.words(Exact(out, err))
+	return words(out, err, s.common)
 }
 
 // Exact puts an answer in words; what is empty is left out.
 func Exact(out any, err error) string {
+	return words(out, err, func(_ string, v any) any { return v })
+}
+
+// words is an answer as JSON, with each value that is no list or object seen by value.
+func words(out any, err error, value func(name string, v any) any) string {
 	for _, e := range errs {
 		if errors.Is(err, e) {
 			return "error: " + e.Error()
@@ -94,7 +99,7 @@ func Exact(out any, err error) string {
 	if err = errors.Join(err, bad); err != nil {
 		return "error: " + err.Error()
 	}
-	raw, err = json.Marshal(bare(v))
+	raw, err = json.Marshal(bare("", v, value))
 	if err != nil {
 		return "error: " + err.Error()
 	}
@@ -149,44 +154,62 @@ func routeOf(e thread.Event, mode string) (string, error) {
 }
 
 var (
-	zero   = regexp.MustCompile(`"0001-01-01T00:00:00Z"`)
-	moment = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:[0-9.:+-]+Z?`)
+	uuid   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(:\d+:[0-9a-f]{16})?`)
 	hash   = regexp.MustCompile(`[0-9a-f]{64}`)
-	uuid   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	key    = regexp.MustCompile(`U:(\d+):[0-9a-f]{16}`)
-	wait   = regexp.MustCompile(`"Wait":[1-9]\d*`)
-	waited = regexp.MustCompile(`"Waited":\d+`) // an outage that has begun just now
+	moment = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:[0-9.:+-]+Z?`)
 )
 
-func (s *Side) words(exact string) string {
-	text := uuid.ReplaceAllString(strings.ReplaceAll(exact, s.Agent, "AGENT"), "U")
-	text = moment.ReplaceAllString(zero.ReplaceAllString(text, `""`), "T")
-	text = key.ReplaceAllString(hash.ReplaceAllString(text, "H"), "U:$1")
-	return waited.ReplaceAllString(wait.ReplaceAllString(text, `"Wait":1`), `"Waited":0`)
+// common is a value without what two engines cannot have in common.
+func (s *Side) common(name string, v any) any {
+	text, ok := v.(string)
+	switch {
+	case name == "Wait" && v != 0.0:
+		return 1
+	case name == "Waited": // of an outage that may have begun in this millisecond
+		return nil
+	case !ok:
+		return v
+	}
+	text = strings.ReplaceAll(text, s.Agent, "AGENT")
+	if len(text) < len("2026-01-01T00:00:00Z") {
+		return text
+	}
+	text = uuid.ReplaceAllStringFunc(text, func(found string) string { // of a key the id stays
+		id, _, _ := strings.Cut(strings.TrimPrefix(found[36:], ":"), ":")
+		return "U" + id
+	})
+	return moment.ReplaceAllString(hash.ReplaceAllString(text, "H"), "T")
 }
 
-// bare shows what is inside of results, and takes what is empty for none.
-func bare(v any) any {
-	switch v := v.(type) {
+// noTime is a time that is not set, as JSON.
+const noTime = "0001-01-01T00:00:00Z"
+
+// bare shows what is inside of results, and leaves out what is empty.
+func bare(name string, v any, value func(name string, v any) any) any {
+	switch list := v.(type) {
 	case map[string]any:
-		for k, x := range v {
-			if text, ok := x.(string); ok && k == "Result" {
-				b, err := base64.StdEncoding.DecodeString(text)
-				if x = string(b); err != nil || len(b) == 0 {
-					x = nil
-				}
-			}
-			if v[k] = bare(x); v[k] == nil || v[k] == "" || v[k] == 0.0 || v[k] == false {
-				delete(v, k)
+		for k, x := range list {
+			if list[k] = bare(k, x, value); list[k] == nil {
+				delete(list, k)
 			}
 		}
+		return list
 	case []any:
-		if len(v) == 0 {
+		if len(list) == 0 {
 			return nil
 		}
-		for i := range v {
-			v[i] = bare(v[i])
+		for i := range list {
+			list[i] = bare("", list[i], value)
+		}
+		return list
+	}
+	if text, ok := v.(string); ok && name == "Result" {
+		if b, err := base64.StdEncoding.DecodeString(text); err == nil {
+			v = string(b)
 		}
 	}
-	return v
+	if v == "" || v == 0.0 || v == false || v == noTime {
+		return nil
+	}
+	return value(name, v)
 }

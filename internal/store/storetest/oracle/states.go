@@ -34,8 +34,8 @@ func back(calls ...Call) (out []Call) {
 	return out
 }
 
-// Turns are the states of a turn.
-func Turns() []State {
+// turns are the states of a turn.
+func turns() []State {
 	model, tool := store.StepModel, store.StepTool
 	out := []State{
 		{"no thread", 1, inboxed[:2]},
@@ -100,8 +100,8 @@ func Turns() []State {
 	)
 }
 
-// Deliveries are the states of a delivery.
-func Deliveries() []State {
+// deliveries are the states of a delivery.
+func deliveries() []State {
 	replied := []Call{claim, reply}
 	d := func(name string, calls ...Call) State { return at(name, slices.Concat(replied, calls)...) }
 	lowerBoot := next("under another boot", usual, store.NextDelivery{BootID: "later"})
@@ -140,8 +140,8 @@ func Deliveries() []State {
 	}
 }
 
-// Inboxes are the states of an inbox.
-func Inboxes() []State {
+// inboxes are the states of an inbox.
+func inboxes() []State {
 	in := func(name string, calls ...Call) State {
 		return State{name, 2, slices.Concat([]Call{push("k", "1", "2", "3")}, calls)}
 	}
