@@ -16,7 +16,7 @@ type opened struct {
 }
 
 // follows makes a batch's call that waits.
-func follows(w *backendtest.World, ctx context.Context, agent string, after int64) <-chan opened {
+func follows(ctx context.Context, w *backendtest.World, agent string, after int64) <-chan opened {
 	out := make(chan opened, 1)
 	go func() {
 		r, err := w.Turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: agent, AfterId: after, Wait: backendtest.DurationOf(30 * time.Second)})
@@ -34,10 +34,10 @@ func testBatchFollowsItsInbox(t *testing.T, o backendtest.Options) {
 	first := w.Push("a1", "bob", "one", "").GetEventIds()[0]
 	lease := w.Due(backendtest.KindRun, "r1", time.Minute)[0].GetLease()
 	ctx := backendtest.Under(w.Context(), lease)
-	if now := <-follows(w, ctx, "a1", 0); now.err != nil || len(now.r.GetEvents()) != 1 {
+	if now := <-follows(ctx, w, "a1", 0); now.err != nil || len(now.r.GetEvents()) != 1 {
 		t.Fatalf("what is there is answered at once: %v", now)
 	}
-	answer := follows(w, ctx, "a1", first)
+	answer := follows(ctx, w, "a1", first)
 	second := w.Push("a1", "bob", "two", "").GetEventIds()[0]
 	got := <-answer
 	if got.err != nil || len(got.r.GetEvents()) != 1 || got.r.GetEvents()[0].GetEvent().GetId() != second || got.r.GetScannedId() != second {
@@ -56,7 +56,7 @@ func testEndedWaitMakesDue(t *testing.T, o backendtest.Options) {
 	lease := w.Due(backendtest.KindRun, "r1", time.Minute)[0].GetLease()
 	for range 20 { // the push meets every part of the ending
 		ctx, cancel := context.WithCancel(backendtest.Under(w.Context(), lease))
-		answer := follows(w, ctx, "a1", last)
+		answer := follows(ctx, w, "a1", last)
 		pushed := make(chan int64, 1)
 		go func() { pushed <- w.Push("a1", "bob", "more", "").GetEventIds()[0] }()
 		cancel()
