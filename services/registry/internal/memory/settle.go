@@ -53,7 +53,7 @@ type Agents interface {
 // Files are the memory files of all agents.
 type Files struct {
 	wire.Faults
-	Store  store.Engine
+	Store  store.Memories
 	Agents Agents
 	// Term tells terms of a lease apart, if anybody else could change an agent's layer
 	// between two of them.

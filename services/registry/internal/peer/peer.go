@@ -99,10 +99,19 @@ type Leases interface {
 // Wakes are those of the calls that wait for a question or an answer.
 type Wakes interface{ Asked() }
 
+// Store keeps threads, and forgets what of them is a peer's.
+type Store interface {
+	store.Eraser
+	Tuple(ctx context.Context, r store.Ref) (string, error)
+	Read(ctx context.Context, r store.Ref, q store.Query) (store.Page, error)
+	Turn(ctx context.Context, agent string, q store.TurnQuery) (store.Turn, error)
+	ListDeliveries(ctx context.Context, r store.Ref, state string, after int64, limit int) ([]store.Delivery, error)
+}
+
 // Deps are what peers are found with.
 type Deps struct {
 	wire.Faults
-	Store  store.Engine
+	Store  Store
 	Agents Agents
 	Leases Leases
 	Wakes  Wakes

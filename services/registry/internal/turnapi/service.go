@@ -15,6 +15,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/memory"
@@ -34,6 +35,16 @@ type Agents interface {
 	Stopped(a *directory.Agent) bool
 	// Space refuses new work while there is no space for it.
 	Space() error
+}
+
+// Store keeps turns, memory and inboxes.
+type Store interface {
+	store.Turns
+	store.Memories
+	Append(ctx context.Context, r store.Ref, events []store.NewEvent, o store.AppendOptions) (store.Appended, error)
+	InboxEvent(ctx context.Context, agent string, id int64) (thread.Event, string, error)
+	OpenBatch(ctx context.Context, agent string, f store.Fence, o store.OpenBatch) (store.Batch, error)
+	Settle(ctx context.Context, agent string, f store.Fence, s store.Settlement) (acked int64, err error)
 }
 
 // Turns begins turns, and waits for messages.
@@ -64,7 +75,7 @@ type Wakes interface {
 // Deps of the edge.
 type Deps struct {
 	wire.Faults
-	Store   store.Engine
+	Store   Store
 	Agents  Agents
 	Turns   Turns
 	Replies Replies

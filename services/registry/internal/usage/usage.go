@@ -23,10 +23,16 @@ type Agents interface {
 	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
 }
 
+// Store keeps the journals.
+type Store interface {
+	Turn(ctx context.Context, agent string, q store.TurnQuery) (store.Turn, error)
+	SumUsage(ctx context.Context, r store.Ref, q store.SumUsage) ([]store.UsageSum, error)
+}
+
 // Journals are those of the agents of a registry.
 type Journals struct {
 	wire.Faults
-	Store  store.Engine
+	Store  Store
 	Agents Agents
 	Quota  *quota.Quota
 }
