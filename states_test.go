@@ -122,9 +122,9 @@ func TestEnginesNameNoStateRule(t *testing.T) {
 		`if t.State == store.TurnDone { return }`:                true,
 		`tx.Exec("UPDATE turn SET state = 'done'")`:              true,
 		"tx.Exec(`... WHERE d.state IN ('pending', 'sending')`)": true,
-		`x := "in_doubt"`:                                        true,
-		`return store.ErrNoTurn`:                                 false,
-		`x := "the turn is done"`:                                false,
+		`x := "in_doubt"`:         true,
+		`return store.ErrNoTurn`:  false,
+		`x := "the turn is done"`: false,
 	} {
 		f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\nfunc f() {\n"+src+"\n}", parser.SkipObjectResolution)
 		if err != nil {

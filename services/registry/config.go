@@ -27,12 +27,13 @@ type Config struct {
 	DeliveryWaits []time.Duration
 }
 
-// HomeEngine is the storage of NewStandalone, as package sqlite makes it; ClusterEngine
-// that of NewCluster, as package postgres opens it.
 type (
-	HomeEngine    = standalone.Engine
+	// HomeEngine is the storage of NewStandalone, as package sqlite makes it.
+	HomeEngine = standalone.Engine
+	// ClusterEngine is the storage of NewCluster, as package postgres opens it.
 	ClusterEngine = cluster.Engine
-	Copies        = cluster.Copies
+	// Copies takes agents out of the database and back.
+	Copies = cluster.Copies
 )
 
 // Deps are the live things a registry works with.

@@ -158,7 +158,7 @@ func (m *rows) MarkOutbox(_ context.Context, _ string, o store.OutboxMark) error
 	if o.Acked < old.Acked {
 		o.Acked, o.Reopen = old.Acked, old.Reopen || o.Reopen
 	}
-	m.outbox[o.Thread], m.heads[o.Thread] = o, m.heads[o.Thread]
+	m.outbox[o.Thread] = o
 	return nil
 }
 
