@@ -13,7 +13,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
 	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
-	"github.com/theclaw/agents/services/runner/internal/traced"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -48,7 +47,7 @@ func (m *models) Find(providerName, name string) (turn.Model, error) {
 }
 
 func (m *models) try(provider string, c *retry.Caller) turn.TryFunc {
-	return traced.Try(m.trace, provider, func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, turn.Try) {
+	return tracedTry(m.trace, provider, func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, turn.Try) {
 		r, o := c.Try(ctx, req, onDelta)
 		return r, turn.Try{Err: o.Err, Counts: o.Counts, Again: o.Retry, Wait: o.Wait}
 	})

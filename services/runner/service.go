@@ -22,7 +22,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
-	"github.com/theclaw/agents/services/runner/internal/traced"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -74,7 +73,7 @@ func New(c Config, d Deps) (*Service, error) {
 		return nil, fmt.Errorf("list tools: %w", err)
 	}
 	s.driver = &turn.Driver{
-		Journal: traced.Journal(d.Trace, journal), Models: s.models, Tools: tools, Sources: newSources(), Trace: d.Trace, Meter: d.Metrics, Logger: d.Logger,
+		Journal: tracedJournal(d.Trace, journal), Models: s.models, Tools: tools, Sources: newSources(), Trace: d.Trace, Meter: d.Metrics, Logger: d.Logger,
 		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns, Tools: tools},
 		Sessions: &session.Later{},
 	}

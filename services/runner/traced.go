@@ -1,10 +1,4 @@
-// Package traced owns the spans around what a turn does with others: the claim and
-// the reply in the journal, and the calls of a model.
-//
-// It promises that a turn works the same with and without traces, and that no text
-// of a prompt, an answer or an error is in a span. The spans of the tools are the
-// turn's; what a span is called and holds is package obs/tracing's.
-package traced
+package runner
 
 import (
 	"context"
@@ -18,33 +12,34 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
-// Journal is j with a span around the claim and the reply; a nil tracer answers j.
-func Journal(t *tracing.Tracer, j turn.Journal) turn.Journal {
+// tracedJournal is j with a span around the claim and the reply; a nil tracer answers j. No text of a
+// prompt, an answer or an error is in a span.
+func tracedJournal(t *tracing.Tracer, j turn.Journal) turn.Journal {
 	if t == nil {
 		return j
 	}
-	return journal{j, t}
+	return journalSpans{j, t}
 }
 
-type journal struct {
+type journalSpans struct {
 	turn.Journal
 	trace *tracing.Tracer
 }
 
-func (j journal) BeginTurn(ctx context.Context, in *registrypb.BeginTurnRequest, opts ...grpc.CallOption) (*registrypb.BeginTurnResponse, error) {
+func (j journalSpans) BeginTurn(ctx context.Context, in *registrypb.BeginTurnRequest, opts ...grpc.CallOption) (*registrypb.BeginTurnResponse, error) {
 	ctx, span := j.trace.Start(ctx, "claim")
 	defer span.End()
 	return j.Journal.BeginTurn(ctx, in, opts...)
 }
 
-func (j journal) FinishTurn(ctx context.Context, in *registrypb.FinishTurnRequest, opts ...grpc.CallOption) (*registrypb.FinishTurnResponse, error) {
+func (j journalSpans) FinishTurn(ctx context.Context, in *registrypb.FinishTurnRequest, opts ...grpc.CallOption) (*registrypb.FinishTurnResponse, error) {
 	ctx, span := j.trace.Start(ctx, "reply")
 	defer span.End()
 	return j.Journal.FinishTurn(ctx, in, opts...)
 }
 
-// Try is f with a span around each call; a nil tracer answers f.
-func Try(t *tracing.Tracer, provider string, f answer.TryFunc) answer.TryFunc {
+// tracedTry is f with a span around each call; a nil tracer answers f.
+func tracedTry(t *tracing.Tracer, provider string, f answer.TryFunc) answer.TryFunc {
 	if t == nil {
 		return f
 	}

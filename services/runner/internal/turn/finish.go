@@ -45,7 +45,7 @@ func (t *turn) die(ctx context.Context, class, why string) (Result, error) {
 // (S1-16).
 func (t *turn) aborted(ctx context.Context) (Result, error) {
 	why := ErrAborted.Error()
-	if said := t.voice.Said(); said != "" {
+	if said := t.out.Said(); said != "" {
 		why += "; said so far: " + said
 	}
 	return t.end(ctx, &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_ABORTED, Error: step.ErrorText(why), Steps: t.unwritten})
@@ -63,9 +63,9 @@ func (t *turn) end(ctx context.Context, in *registrypb.FinishTurnRequest) (Resul
 	}
 	switch r.GetFate() { // the one that stands, which may be an earlier one
 	case registrypb.Fate_FATE_DEAD, registrypb.Fate_FATE_ABORTED:
-		t.voice.End(cmp.Or(in.GetError(), "the run had ended before"))
+		t.out.End(cmp.Or(in.GetError(), "the run had ended before"))
 	default:
-		t.voice.End("")
+		t.out.End("")
 	}
 	if dir := t.begun.GetConfig().GetSessionsDir(); dir != "" && len(t.last.messages) > 0 {
 		t.Sessions.Write(dir, t.w.ThreadID, t.last.system, t.last.messages, func(err error) {

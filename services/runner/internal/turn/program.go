@@ -67,7 +67,7 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *Try
 func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer, *registrypb.Step, Try, error) {
 	t.last = transcript{}
 	t.Sessions.Drop(t.begun.GetConfig().GetSessionsDir(), t.w.ThreadID)
-	t.voice.Call()
+	t.out.Call()
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	n, uses, begun := t.steps.Calls()+1, 0, time.Time{}
@@ -87,7 +87,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 	resp, try := t.model.Program(at)(work, req, func(d model.Delta) {
 		switch {
 		case d.Tool == nil:
-			t.voice.Delta(d)
+			t.out.Delta(d)
 			return
 		case work.Err() != nil:
 			return // what it says while it is being ended is not journalled
@@ -120,7 +120,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 	if sign := pai.BrokenOff(resp.Text); sign != "" { // and there was no other try to make
 		t.logf("WARN", "model: the answer of %s %s: it may be cut", row.GetKey(), sign)
 	}
-	t.voice.Answered()
+	t.out.Answered()
 	return a, row, Try{}, nil
 }
 
@@ -156,9 +156,9 @@ func (t *turn) used(ctx context.Context, n, j int, u model.ToolUse, took time.Du
 		return err
 	}
 	if u.Result == nil {
-		t.voice.ToolStart(0, u.Call)
+		t.out.ToolStart(0, u.Call)
 	} else {
-		t.voice.ToolEnd(0, u.Call, row.GetResult())
+		t.out.ToolEnd(0, u.Call, row.GetResult())
 	}
 	return nil
 }

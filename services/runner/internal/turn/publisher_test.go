@@ -1,4 +1,4 @@
-package told_test
+package turn
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/told"
-	"github.com/theclaw/agents/services/runner/internal/voice"
 )
 
 // shown is what a person would see of items: a restart takes back what was said
@@ -58,11 +57,11 @@ func TestJournalTellsWhatWasHeard(t *testing.T) {
 		gen := uint64(1)
 		var hub *run.Hub
 		var s *run.Stream
-		var v *voice.Voice
+		var v *publisher
 		process := func() { // a new one, or the first
 			hub = &run.Hub{}
 			s = hub.Open("k", gen)
-			v = voice.New(s)
+			v = &publisher{to: s}
 			v.Begin(journal)
 			gen++
 		}
@@ -148,7 +147,7 @@ func TestJournalTellsWhatWasHeard(t *testing.T) {
 // end from the journal, under the number at which those who stayed have seen it.
 func TestUpdatesAreLive(t *testing.T) {
 	s := (&run.Hub{}).Open("k", 1)
-	v := voice.New(s)
+	v := &publisher{to: s}
 	v.Begin(nil)
 	v.Call()
 	v.Delta(model.Delta{Text: "let me look"})

@@ -44,7 +44,7 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *Try, err erro
 // calls makes the calls of this turn.
 func (t *turn) calls() *toolset.Calls {
 	return &toolset.Calls{
-		Set: t.tools, Key: t.w.Key, Journal: t.steps, Watcher: t.voice, Meter: t.Meter, Trace: t.Trace, Logf: t.logf,
+		Set: t.tools, Key: t.w.Key, Journal: t.steps, Watcher: t.out, Meter: t.Meter, Trace: t.Trace, Logf: t.logf,
 		Place: toolset.Place{
 			AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Fence: t.w.Fence, Config: t.begun.GetConfig(), Trusted: t.trusted,
 		},
@@ -70,7 +70,7 @@ func (t *turn) joined(ctx context.Context, round int, open bool) ([]model.Messag
 type asker struct{ *turn }
 
 // Settled implements [loop.Model].
-func (t asker) Settled() { t.voice.Settled() }
+func (t asker) Settled() { t.out.Settled() }
 
 // Ask implements [loop.Model]. A program that runs tools itself gives the last answer.
 func (t asker) Ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *Try, error) {
@@ -115,9 +115,9 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 		if resp.Text = t.steps.Fallback(); resp.Text == "" && len(t.steps.Sent()) == 0 {
 			return step.Answer{}, nil, bad(model.Errorf(model.BadResponse, "the model answered nothing")), nil
 		}
-		t.voice.Delta(model.Delta{Text: resp.Text})
+		t.out.Delta(model.Delta{Text: resp.Text})
 	}
-	a, result, tooLarge := step.NewBroken(resp, t.voice.Answered(), t.begun.GetConfig().GetReplyBreak())
+	a, result, tooLarge := step.NewBroken(resp, t.out.Answered(), t.begun.GetConfig().GetReplyBreak())
 	if tooLarge != nil {
 		return step.Answer{}, nil, bad(tooLarge), nil
 	}
@@ -138,9 +138,9 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 		if err := t.trusted(ctx); err != nil {
 			return req, resp, try, err
 		}
-		t.voice.Call()
+		t.out.Call()
 		fault.Point("T3.before")
-		resp, try = t.model.Try(ctx, req, t.voice.Delta)
+		resp, try = t.model.Try(ctx, req, t.out.Delta)
 		fault.Point("T3.after")
 		if try.Err == nil || try.Err.Class != model.ContextTooLong {
 			return req, resp, try, nil

@@ -20,7 +20,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
-	"github.com/theclaw/agents/services/runner/internal/voice"
 )
 
 // MaxRounds bounds the model calls of one turn (S0-106).
@@ -103,7 +102,7 @@ type Work struct {
 	Check func() error
 	Slot  Slot
 	// Stream is told what happens.
-	Stream voice.Stream
+	Stream Stream
 	// Panicked is told each panic that was caught.
 	Panicked func()
 	// Abort ends when a person ends the turn, with the cause ErrAborted.
@@ -129,7 +128,7 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 			result, err = Result{}, fmt.Errorf("turn panicked: %s", reportPanic(d.Logger, p, "agent_id", w.AgentID, "event_id", w.InboxID))
 		}
 	}()
-	t := &turn{Driver: d, w: w, voice: voice.New(w.Stream)}
+	t := &turn{Driver: d, w: w, out: &publisher{to: w.Stream}}
 	t.steps = &steps{Book: step.Book{Tools: d.Tools}, t: t}
 	t.logf("INFO", "route: inbox event %d from %s -> %s", w.InboxID, w.Source, w.ThreadID)
 	alone := false
@@ -148,7 +147,7 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED:
 			return Result{Already: true}, nil
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_EXHAUSTED:
-			t.voice.End("the process died each time this message was worked on")
+			t.out.End("the process died each time this message was worked on")
 			return Result{Fate: registrypb.Fate_FATE_DEAD}, nil
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_ALONE:
 			if err := w.Slot.Alone(ctx); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
-	"github.com/theclaw/agents/services/runner/internal/voice"
 )
 
 // turn is one claimed event. It belongs to one goroutine.
@@ -30,7 +29,7 @@ type turn struct {
 	down    time.Time
 	started time.Time
 	waited  time.Duration // for outages, which the turn's time does not count
-	voice   *voice.Voice
+	out     *publisher
 	// panicked: the last attempt ended in a panic.
 	panicked bool
 	last     transcript
@@ -55,7 +54,7 @@ func (t *turn) claim(b *registrypb.BeginTurnResponse) {
 	for _, s := range b.GetSteps() {
 		t.steps.Learn(s)
 	}
-	t.voice.Begin(b.GetSteps())
+	t.out.Begin(b.GetSteps())
 	if n := len(b.GetSteps()); n > 0 {
 		t.logf("INFO", "turn: goes on after %d journalled steps (claim %d)", n, b.GetCrashAttempts())
 	}
