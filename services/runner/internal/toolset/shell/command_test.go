@@ -70,9 +70,9 @@ func TestCommand(t *testing.T) {
 		timeout time.Duration
 	}{
 		`{"command":"ls"}`: {"ls", 600 * time.Second},
-		`{"command":"ls","comment":"look","timeout_seconds":1.5}`:                                      {"ls", 1500 * time.Millisecond},
-		`{"command":"ls","cwd":"a/it's"}`:                                                              {"cd -- 'a/it'\\''s' || exit 1\nls", 600 * time.Second},
-		`{"command":"ls","cwd":"."}`:                                                                   {"ls", 600 * time.Second},
+		`{"command":"ls","comment":"look","timeout_seconds":1.5}`: {"ls", 1500 * time.Millisecond},
+		`{"command":"ls","cwd":"a/it's"}`:                         {"cd -- 'a/it'\\''s' || exit 1\nls", 600 * time.Second},
+		`{"command":"ls","cwd":"."}`:                              {"ls", 600 * time.Second},
 		`{"command":"ls","cwd":` + string(quoted(filepath.Join(place.Config.GetWorkdir(), "b"))) + `}`: {"cd -- 'b' || exit 1\nls", 600 * time.Second},
 	} {
 		b := &box{result: sandbox.Result{Stdout: []byte("out"), Stderr: []byte("err"), ExitCode: 3}}
