@@ -65,6 +65,7 @@ func run(ctx context.Context, t *testing.T, b shell.Sandbox, at toolset.Place, a
 func TestCommand(t *testing.T) {
 	place := at(t)
 	place.Config.SandboxNetwork = true
+	sub := string(quoted(filepath.Join(place.Config.GetWorkdir(), "b")))
 	for arguments, want := range map[string]struct {
 		shell   string
 		timeout time.Duration
@@ -73,7 +74,7 @@ func TestCommand(t *testing.T) {
 		`{"command":"ls","comment":"look","timeout_seconds":1.5}`: {"ls", 1500 * time.Millisecond},
 		`{"command":"ls","cwd":"a/it's"}`:                         {"cd -- 'a/it'\\''s' || exit 1\nls", 600 * time.Second},
 		`{"command":"ls","cwd":"."}`:                              {"ls", 600 * time.Second},
-		`{"command":"ls","cwd":` + string(quoted(filepath.Join(place.Config.GetWorkdir(), "b"))) + `}`: {"cd -- 'b' || exit 1\nls", 600 * time.Second},
+		`{"command":"ls","cwd":` + sub + `}`:                      {"cd -- 'b' || exit 1\nls", 600 * time.Second},
 	} {
 		b := &box{result: sandbox.Result{Stdout: []byte("out"), Stderr: []byte("err"), ExitCode: 3}}
 		got := run(t.Context(), t, b, place, arguments)
