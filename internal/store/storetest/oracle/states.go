@@ -155,6 +155,7 @@ func inboxes() []State {
 		in("fate replied", open("x"), settleReplied),
 		in("fate silent", open("x"), settleSilent),
 		in("fate aborted", open("x"), settle("", usual, store.Settlement{Fate: store.FateAborted, Error: "why"})),
+		in("fate not a message", open("x"), settle("", usual, store.Settlement{Fate: store.FateNotAMessage})),
 		in("fate merged", open("x"), on(-1, settle("", usual, store.Settlement{Fate: store.FateReplied, OutboxHead: 3}, 1))),
 		in("fate dead", open("x"), settleDead),
 		in("fate dead, retried", open("x"), settleDead, resolveTurn("retried")),
