@@ -159,6 +159,9 @@ func (m *rows) MarkOutbox(_ context.Context, _ string, o store.OutboxMark) error
 		o.Acked, o.Reopen = old.Acked, old.Reopen || o.Reopen
 	}
 	m.outbox[o.Thread] = o
+	if _, known := m.heads[o.Thread]; !known {
+		m.heads[o.Thread] = 0 // a thread without events is one of the threads, too
+	}
 	return nil
 }
 
