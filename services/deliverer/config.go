@@ -8,10 +8,10 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
 	"github.com/theclaw/agents/services/deliverer/internal/drain"
 )
 

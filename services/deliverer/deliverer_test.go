@@ -11,13 +11,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs/redact"
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
 	"github.com/theclaw/agents/services/deliverer/internal/drain"
 )
 

@@ -7,14 +7,14 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/channel/catalog"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/lease/worker"
 	"github.com/theclaw/agents/internal/rpc"
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
-	"github.com/theclaw/agents/services/deliverer/internal/channel/catalog"
 	"github.com/theclaw/agents/services/deliverer/internal/drain"
 )
 

@@ -27,7 +27,7 @@ import (
 
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
+	"github.com/theclaw/agents/internal/channel"
 )
 
 const (

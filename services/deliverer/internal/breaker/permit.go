@@ -3,7 +3,7 @@ package breaker
 import (
 	"time"
 
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
+	"github.com/theclaw/agents/internal/channel"
 )
 
 // Permit is the leave to send once. It sees to it that what was allowed is

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/lease"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
 )
 
 // ErrClosed says that the drain takes no more work: its lease is going back.

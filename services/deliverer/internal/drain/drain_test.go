@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/lease"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
 )
 
 var failed = &channel.Error{Class: channel.Failed, InDoubt: true, What: "server error 500"}

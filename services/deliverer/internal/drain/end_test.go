@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
 )
 
 // stopped is a send that ends only when it is stopped, and cannot tell whether

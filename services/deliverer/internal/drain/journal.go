@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/thread"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
 )
 
 // Journal is where deliveries are on record. Calls run under the context of

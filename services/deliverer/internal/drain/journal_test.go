@@ -9,9 +9,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/thread"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

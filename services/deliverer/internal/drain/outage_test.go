@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
 )
 
 // TestOutage is RELIABILITY 5: an hour without the channel spends no attempt,

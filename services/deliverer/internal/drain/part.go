@@ -3,8 +3,8 @@ package drain
 import (
 	"fmt"
 
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/chunk"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
 )
 
 // part makes a way that of the next part, where the message has to go in parts.

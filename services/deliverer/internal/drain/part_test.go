@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
 )
 
 // parted is a text of three paragraphs, of which no two fit into a message.

@@ -8,11 +8,11 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
 )
 
 const (

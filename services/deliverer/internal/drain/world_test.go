@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/lease"
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
 )
 
 // sink is the receiver at the far end: it answers by a script.

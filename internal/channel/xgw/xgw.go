@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
+	"github.com/theclaw/agents/internal/channel"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
+	"github.com/theclaw/agents/internal/channel"
 )
 
 // classify is what an answer other than 2xx means. inDoubt: the receiver may

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
+	"github.com/theclaw/agents/internal/channel"
 )
 
 // TestFor is row S0-44 at the level of real channels.

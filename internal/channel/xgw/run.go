@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
+	"github.com/theclaw/agents/internal/channel"
 )
 
 const (

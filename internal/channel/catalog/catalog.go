@@ -10,9 +10,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/theclaw/agents/services/deliverer/internal/channel"
-	"github.com/theclaw/agents/services/deliverer/internal/channel/webhook"
-	"github.com/theclaw/agents/services/deliverer/internal/channel/xgw"
+	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/channel/webhook"
+	"github.com/theclaw/agents/internal/channel/xgw"
 )
 
 // Deps are the live things the channels need.
