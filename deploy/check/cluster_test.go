@@ -93,7 +93,7 @@ func TestClusterChart(t *testing.T) {
 			one := map[string]any{"name": "one", "key": "dsn"}
 			c["database"].(map[string]any)["secrets"] = []any{one, one}
 		},
-		"cluster.database.to says":       func(c map[string]any) { c["database"].(map[string]any)["to"] = []any{} },
+		"cluster.database.to says": func(c map[string]any) { c["database"].(map[string]any)["to"] = []any{} },
 	} {
 		chart, err := loader.LoadDir("../helm")
 		if err != nil {
