@@ -2,6 +2,8 @@
 
 package sandbox
 
+import "github.com/theclaw/agents/internal/testing/need"
+
 // attempts are those a shell can make. New ones go at the end of their group.
 var attempts = []attempt{
 	// Files outside.
@@ -67,6 +69,6 @@ var attempts = []attempt{
 	{name: "groups of the runner", shell: `id -G | grep -qw 0`, moot: true},
 	{name: "hostname", shell: `hostname sandbox-test`},
 	{name: "unshare program", shell: `unshare --user --map-root-user true`},
-	{name: "nested bwrap", shell: `bwrap --unshare-user --ro-bind / / true 2>/dev/null`},
+	{name: "nested bwrap", shell: `bwrap --unshare-user --ro-bind / / true 2>/dev/null`, needs: need.Bubblewrap},
 	{name: "raise limits", shell: `ulimit -n 100000`},
 }

@@ -33,6 +33,8 @@ type attempt struct {
 	leaks []Level
 	// moot: nothing is gained where the program is uid 0 without any right already.
 	moot bool
+	// needs asks for what the attempt needs of the machine; nil: nothing.
+	needs func(t testing.TB)
 }
 
 // counts are attempts that are no escapes: they count how far they get.
@@ -236,6 +238,9 @@ func (w *world) run(t *testing.T, s *Sandbox, l Level, a attempt) Result {
 }
 
 func (w *world) try(t *testing.T, s *Sandbox, l Level, a attempt) {
+	if a.needs != nil {
+		a.needs(t)
+	}
 	r := w.run(t, s, l, a)
 	said := strings.TrimSpace(Text(r.Stdout) + Text(r.Stderr))
 	switch {
