@@ -82,7 +82,7 @@ func TestBadInput(t *testing.T) {
 func TestForeignNonsense(t *testing.T) {
 	w := world.Start(t, quick())
 	w.Create(t, "a1", "outbound: []")
-	db, err := sql.Open("sqlite", filepath.Join(w.Home, "agents/a1/inbox/events.db"))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.Home, "agents/a1/inbox/events.db")+"?_pragma=busy_timeout(5000)") // waits, as the external program does
 	if err != nil {
 		t.Fatal(err)
 	}
