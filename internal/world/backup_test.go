@@ -268,7 +268,7 @@ func TestRestoreWholeOrNot(t *testing.T) {
 		t.Errorf("after the replacement: %v", turn)
 	}
 	// The watch stands on the new inbox: a push behind our back is seen in it.
-	db, err := sql.Open("sqlite", filepath.Join(w.Home, "agents/a1/inbox/events.db"))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.Home, "agents/a1/inbox/events.db")+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
 	}

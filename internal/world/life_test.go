@@ -138,7 +138,7 @@ func TestForeignPush(t *testing.T) {
 	w.Create(t, "a2", "outbound: []")
 	w.Say(t, "a1", world.Peer("bob"), "say: one") // a1's inbox is open here, a2's is not
 	for _, agent := range []string{"a1", "a2"} {
-		db, err := sql.Open("sqlite", filepath.Join(w.Home, "agents", agent, "inbox/events.db"))
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(w.Home, "agents", agent, "inbox/events.db")+"?_pragma=busy_timeout(5000)")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func TestForeignPushIsSeen(t *testing.T) {
 	w.Create("a1")
 	w.Push("a1", "bob", "first", "")
 	w.Answer("a1", "1") // the inbox is open and watched now
-	db, err := sql.Open("sqlite", filepath.Join(home, "agents/a1/inbox/events.db"))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(home, "agents/a1/inbox/events.db")+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
 	}
