@@ -64,8 +64,8 @@ func join(t *Thread, s store.Steer) (store.Step, error) {
 	return st, nil
 }
 
-// Members answers the keys of the messages that a steer step holds, whether or not they
-// have left the turn since.
+// Members decodes the result of a steer step: the messages that joined a turn there,
+// whether or not they have left it since.
 func Members(result []byte) (store.Joined, error) {
 	var j store.Joined
 	if err := json.Unmarshal(result, &j); err != nil {

@@ -36,7 +36,7 @@ type Turn struct {
 	Token                        uint64 // of the last claim; an engine may leave it out
 	FinishedAt                   int64
 	ReplyContext                 string // written with a new row, not loaded
-	ClaimedAt                    int64  // written with a new row, not loaded
+	ClaimedAt                    int64  // written with a new row; a transition does not read it
 	Change                       Change
 }
 

@@ -90,13 +90,13 @@ func each(table string) string {
 func load(tx *unit.Tx, n machine.Needs, t *machine.Thread) {
 	loadTurns(tx, n, t)
 	loadSteps(tx, n, t)
-	switch used := func(key string, id int64) { t.Use(key, id) }; len(n.Keys) {
+	switch len(n.Keys) {
 	case 0:
 	case 1:
 		tx.Read(unit.Deduped, []any{n.Keys[0]}, func(scan func(...any) error) error {
 			var id int64
 			err := scan(&id)
-			used(n.Keys[0], id)
+			t.Use(n.Keys[0], id)
 			return err
 		})
 	default:
@@ -104,7 +104,7 @@ func load(tx *unit.Tx, n machine.Needs, t *machine.Thread) {
 			var key string
 			var id int64
 			err := scan(&key, &id)
-			used(key, id)
+			t.Use(key, id)
 			return err
 		})
 	}

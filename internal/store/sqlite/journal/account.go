@@ -24,9 +24,6 @@ func Explain(tx *db.Tx, out *store.Turn) error {
 	if err != nil || !ok {
 		return err
 	}
-	if _, err := tx.Row("SELECT claimed_at FROM x_turn WHERE key = ?", []any{out.Key}, &r.ClaimedAt); err != nil {
-		return err
-	}
 	var steps []store.Step
 	if err := eachStep(tx, out.Key, func(s store.Step) { steps = append(steps, s) }); err != nil {
 		return err

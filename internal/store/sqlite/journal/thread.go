@@ -67,8 +67,8 @@ func loadTurn(tx *db.Tx, key string, t *machine.Thread) error {
 func turn(tx *db.Tx, key string) (machine.Turn, bool, error) {
 	r := machine.Turn{Key: key}
 	var fate string
-	ok, err := tx.Row("SELECT "+turnColumns+" FROM x_turn WHERE key = ?", []any{key}, &r.InboxID, &r.State, &fate, &r.CrashAttempts, &r.ErrorAttempts,
-		&r.Error, &r.NotBefore, &r.WaitingSince, &r.Leader, &r.InboundID, &r.ReplyID, &r.ErrorID, &r.FinishedAt)
+	ok, err := tx.Row("SELECT "+turnColumns+", claimed_at FROM x_turn WHERE key = ?", []any{key}, &r.InboxID, &r.State, &fate, &r.CrashAttempts, &r.ErrorAttempts,
+		&r.Error, &r.NotBefore, &r.WaitingSince, &r.Leader, &r.InboundID, &r.ReplyID, &r.ErrorID, &r.FinishedAt, &r.ClaimedAt)
 	r.Fate = store.Fate(fate)
 	return r, ok, err
 }
