@@ -290,7 +290,7 @@ s1:
 s2:
 	$(call AGAIN,TestTokenFile|TestReadTokenRefuses.*|TestAWrongTokenIsNotRepeated|TestAnotherUserIsRefused|TestClientFollowsARotatedToken|TestTokenRotatesUnderLoad,internal/rpc internal/rpc/serve cmd/agentd)
 s3:
-	$(call AGAIN,TestEveryMethodRefusesEveryWrongCaller|TestEveryCallRefusesEveryWrongCaller|TestNewRefusesAMethodWithoutARule,internal/rpc/serve internal/world)
+	$(call AGAIN,TestEveryMethodRefusesEveryWrongCaller|TestEveryCallRefusesEveryWrongCaller|TestNewRefusesAMethodWithoutARule,internal/rpc/serve internal/testing/world)
 s4: sandbox-escape
 s5:
 	$(call AGAIN,TestApproval.*|TestNoAnswerIsNo|TestCommandsAskFirst|TestTheSandboxAsksNobody,services/registry services/runner)
@@ -308,19 +308,19 @@ safety: ## each check of SECURITY.md, S1 to S10, in its order (minutes; N=500: S
 
 .PHONY: outage
 outage: ## model provider and receiver are away: no attempt is spent
-	$(call AGAIN,TestOutage|TestOutageOfAnHour|TestReceiverAway|TestOldWhileDown,services/runner services/runner/internal/turn services/deliverer/internal/drain services/deliverer/internal/breaker internal/world)
+	$(call AGAIN,TestOutage|TestOutageOfAnHour|TestReceiverAway|TestOldWhileDown,services/runner services/runner/internal/turn services/deliverer/internal/delivery services/deliverer/internal/breaker internal/testing/world)
 
 .PHONY: route-change
 route-change: ## a changed routing mode never routes one message twice
-	$(call AGAIN,TestRouteChangedInBetween|TestContract,internal/world internal/store/sqlite)
+	$(call AGAIN,TestRouteChangedInBetween|TestContract,internal/testing/world internal/store/sqlite)
 
 .PHONY: deliver-dup
 deliver-dup: ## what is sent again carries its key and the flag
-	$(call AGAIN,TestCrashBetweenSendAndFinish|TestLeaseLostInMidSend|TestThirdTry,services/deliverer/internal/drain internal/world)
+	$(call AGAIN,TestCrashBetweenSendAndFinish|TestLeaseLostInMidSend|TestThirdTry,services/deliverer/internal/delivery internal/testing/world)
 
 .PHONY: restore-move
 restore-move: ## an agent that is copied, moved or restored elsewhere works there at once
-	$(call AGAIN,TestMoved|TestCopiedAtWork|TestRestoredElsewhere|TestBackupUnderLoad|TestRestoreWholeOrNot|TestRestoreOfWhatTheInboxDoesNotKnow,cmd/agentd internal/world)
+	$(call AGAIN,TestMoved|TestCopiedAtWork|TestRestoredElsewhere|TestBackupUnderLoad|TestRestoreWholeOrNot|TestRestoreOfWhatTheInboxDoesNotKnow,cmd/agentd internal/testing/world)
 
 .PHONY: upgrade
 upgrade: N := 35
@@ -385,17 +385,17 @@ PROOFS_CI := 'crash-matrix KILLS=105' 'zombie N=20' 'race-runners ROUNDS=5' 'bit
 	'registries DURATION=5s KILL_EVERY=2s' 'partition N=2' 'crash-matrix STORE=postgres KILLS=14' \
 	'zombie STORE=postgres N=6' 'race-runners STORE=postgres ROUNDS=2' \
 	'linearizability STORE=postgres HISTORIES=1' 'soak DURATION=15s KILL_EVERY=2s AGENTS=20'
-PROOFS := 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=50' 'bitrot N=2000' 'sim SEEDS=200' \
-	'linearizability HISTORIES=40' 'powerloss N=2000' diskfull 'poison N=20' 'long-turn STRIKES=40' \
-	'run-ids KILLS=280' 'lostwake N=200' 'id-reuse N=20' 'ack-rewind N=200' 'outside N=200' sandbox-escape canary \
-	'inject N=500' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' mutants fuzz-faults state-matrix upgrade 'skew N=1000' gather \
-	'cluster DURATION=60s KILL_EVERY=2s' 'streams DURATION=30s KILL_EVERY=2s' \
-	'registries DURATION=30s KILL_EVERY=2s' 'partition N=6' 'crash-matrix STORE=postgres KILLS=150' \
-	'zombie STORE=postgres N=26' 'race-runners STORE=postgres ROUNDS=20' \
-	'linearizability STORE=postgres HISTORIES=20' 'e2e TOPOLOGY=split' 'e2e TOPOLOGY=cluster' \
-	'poison TOPOLOGY=split N=20' 'poison TOPOLOGY=cluster N=20' 'long-turn TOPOLOGY=split STRIKES=20' \
-	'long-turn TOPOLOGY=cluster STRIKES=20' 'lostwake TOPOLOGY=cluster N=50' 'ack-rewind TOPOLOGY=cluster N=50' \
-	'rotation TOPOLOGY=split N=50' 'rotation TOPOLOGY=cluster N=50' 'soak DURATION=5m KILL_EVERY=5s AGENTS=200'
+PROOFS := 'soak DURATION=5m KILL_EVERY=5s AGENTS=200' 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=20' \
+	'bitrot N=2000' 'sim SEEDS=80' 'linearizability HISTORIES=20' 'powerloss N=2000' diskfull 'poison N=20' \
+	'long-turn STRIKES=20' 'run-ids KILLS=84' 'lostwake N=100' 'id-reuse N=10' 'ack-rewind N=100' 'outside N=20' \
+	sandbox-escape canary 'inject N=120' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' \
+	mutants fuzz-faults state-matrix upgrade 'skew N=1000' gather 'cluster DURATION=20s KILL_EVERY=2s' \
+	'streams DURATION=20s KILL_EVERY=2s' 'registries DURATION=20s KILL_EVERY=2s' 'partition N=4' \
+	'crash-matrix STORE=postgres KILLS=105' 'zombie STORE=postgres N=13' 'race-runners STORE=postgres ROUNDS=5' \
+	'linearizability STORE=postgres HISTORIES=10' 'e2e TOPOLOGY=split' 'e2e TOPOLOGY=cluster' \
+	'poison TOPOLOGY=split N=20' 'poison TOPOLOGY=cluster N=20' 'long-turn TOPOLOGY=split STRIKES=10' \
+	'long-turn TOPOLOGY=cluster STRIKES=10' 'lostwake TOPOLOGY=cluster N=50' 'ack-rewind TOPOLOGY=cluster N=50' \
+	'rotation TOPOLOGY=split N=20' 'rotation TOPOLOGY=cluster N=20'
 
 PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUNDS=500' 'bitrot N=20000' 'sim SEEDS=2000' \
 	'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' \
@@ -416,7 +416,7 @@ proofs-ci: ## every proof in the size of the merge gate (minutes)
 
 .PHONY: proofs
 proofs: ## every proof in the size of a nightly run (a third of an hour); writes docs/reliability.md
-	@go run ./proofs/record -page docs/reliability.md $(PROOFS)
+	@go run ./proofs/record -jobs 2 -page docs/reliability.md $(PROOFS)
 
 .PHONY: proofs-release
 proofs-release: ## every proof in the size of a release (many hours); prints only

@@ -12,7 +12,7 @@ var (
 		{"bench", "bench/counted", "the program shows what tests count"},
 		{"bench", "bench/curve", "the program draws its curves"},
 		{"bench", "bench/fake", "the program stands in for a peer and for a provider"},
-		{"bench", "bench/site", "the program runs what it measures"},
+		{"bench", "bench/server", "the program runs what it measures"},
 		{"bench", "bench/table", "the program prints a table"},
 		{"bench/curve", "bench/plot", "curves are drawn"},
 		{"cmd/agentctl", "cmd/internal/command", "programs for people share their flags, connections and errors"},

@@ -334,7 +334,7 @@ func TestNoModes(t *testing.T) {
 	}
 	for _, want := range []string{
 		"internal/store.Engine", "internal/store.Leases", "internal/store.Workdirs", "internal/lease/authority.Authority", "services/registry.ClusterEngine", "services/registry.backend",
-		"services/registry/internal/standalone.Engine", "services/registry/internal/cluster.Engine", "services/registry/internal/agentapi.Agents", "services/registry/internal/leaseapi.Due",
+		"services/registry/internal/standalone.Engine", "services/registry/internal/cluster.Engine", "services/registry/internal/agents.Agents", "services/registry/internal/leases.Due",
 	} {
 		if !known[want] {
 			t.Errorf("%s is not known as a backend", want)
@@ -378,7 +378,7 @@ func f() { _, _ = open().(error) }`},
 		{"", `func f(e *held) { if e == nil { return } }
 func g(e store.Engine) { _ = e }`},
 	} {
-		src := `package turnapi
+		src := `package turns
 import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/leases"
@@ -393,7 +393,7 @@ type Service struct { eng store.Engine; dirs store.Workdirs; both interface { st
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := modeProblems(&room{dir: "services/registry/internal/turnapi", files: []file{{name: "snippet.go", ast: parsed}}}, known, map[int]bool{})
+		found := modeProblems(&room{dir: "services/registry/internal/turns", files: []file{{name: "snippet.go", ast: parsed}}}, known, map[int]bool{})
 		switch {
 		case c.rule == "" && len(found) > 0:
 			t.Errorf("refused: %s\n%s", c.code, strings.Join(found, "\n"))

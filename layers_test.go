@@ -40,7 +40,7 @@ var layers = []struct {
 	{"service", []string{"services"}},
 	// The checker and the harness look at whole services, so they stand above
 	// them: agentctl's fsck needs the one, tests and benchmarks the other.
-	{"checker and harness", []string{"internal/invariant", "internal/world", "internal/testing/backendtest"}},
+	{"checker and harness", []string{"internal/invariant", "internal/testing/world", "internal/testing/backendtest"}},
 	// Examples and proofs are programs too: they print and read their environment.
 	{"program", []string{"cmd", "bench", "examples", "proofs"}},
 }
@@ -69,7 +69,7 @@ var onlyIn = []struct {
 // never are imports that the layers would allow.
 var never = []allowance{
 	{"internal/invariant", "services", "a checker that shares code with what it checks shares its mistakes; its tests run the services"},
-	{"internal/invariant", "internal/world", "the harness starts services"},
+	{"internal/invariant", "internal/testing/world", "the harness starts services"},
 	{"services", "internal/store/sqlite", "the program opens the engine and passes it in"},
 	{"services", "internal/store/postgres", "the program opens the engine and passes it in"},
 	{"services", "internal/store/transfer", "it knows both engines; the program passes what a service needs of it"},
@@ -149,7 +149,7 @@ func underAny(dir string, rooms []string) bool {
 }
 
 // forTests are the rooms that programs never import.
-var forTests = []string{"*test", "internal/testing", "internal/world", "bench", "proofs"}
+var forTests = []string{"*test", "internal/testing", "internal/testing/world", "bench", "proofs"}
 
 // layerOf answers the index into layers, or -1 when there is no room for dir.
 func layerOf(dir string) int {
@@ -249,7 +249,7 @@ func TestLayerRules(t *testing.T) {
 		{"services/runner", "services/runner/internal/turn", true},
 		{"services/runner", "services/registry", false},
 		{"services/runner/internal/turn", "services/deliverer", false},
-		{"services/registry", "internal/world", false},
+		{"services/registry", "internal/testing/world", false},
 		{"services/registry", "internal/store", true},
 		{"services/registry", "internal/store/sqlite", false},
 		{"services/registry/internal/standalone", "internal/store/sqlite/homedb", false},
@@ -257,8 +257,8 @@ func TestLayerRules(t *testing.T) {
 		{"services/registry/internal/cluster", "internal/store/transfer", false},
 		{"services/runner", "internal/store/postgres", false},
 		{"cmd/agentd", "internal/store/postgres", true},
-		{"internal/world", "internal/store/sqlite", true},
-		{"internal/world", "services/registry", true},
+		{"internal/testing/world", "internal/store/sqlite", true},
+		{"internal/testing/world", "services/registry", true},
 		{"internal/invariant/record", "services/registry", false},
 		{"internal/rpc", "services/registry", false},
 		{"internal/store/sqlite", "internal/store", true},

@@ -251,7 +251,7 @@ func TestNameRules(t *testing.T) {
 		`if i.Tool == "run" {}`:                             "cmd/agentctl",
 		`switch c.Name { case "a", "other": }`:              "services/runner",
 		`switch { case name == "run": }`:                    "services/runner",
-		`switch name { case shell.Name: }`:                  "internal/world",
+		`switch name { case shell.Name: }`:                  "internal/testing/world",
 		`_ = strings.EqualFold(c.Name, "other")`:            "services/runner",
 		`_ = strings.HasPrefix(name, "run")`:                "internal/explain",
 		`_ = slices.Contains([]string{"a"}, string("run"))`: "internal/explain",

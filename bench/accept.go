@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/bench/load"
-	"github.com/theclaw/agents/bench/site"
+	"github.com/theclaw/agents/bench/server"
 	"github.com/theclaw/agents/bench/table"
 	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -15,7 +15,7 @@ import (
 // measureStart times how long a caller waits for the durable id of a run whose model
 // takes its time (S1-02), n times in conversations of their own.
 func measureStart(ctx context.Context, home, agent string, n int, t *table.Table) error {
-	conn, err := site.Dial(home, "runner")
+	conn, err := server.Dial(home, "runner")
 	if err != nil {
 		return err
 	}

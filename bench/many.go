@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/theclaw/agents/bench/site"
+	"github.com/theclaw/agents/bench/server"
 	"github.com/theclaw/agents/bench/table"
 	"github.com/theclaw/agents/internal/pause"
 )
@@ -38,7 +38,7 @@ type many struct {
 
 func (r *run) many(ctx context.Context, m many) (err error) {
 	home := filepath.Join(r.dir, fmt.Sprint("many", m.n))
-	s, err := site.Start(ctx, r.agentd, home)
+	s, err := server.Start(ctx, r.agentd, home)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (r *run) many(ctx context.Context, m many) (err error) {
 	if err := s.Stop(); err != nil {
 		return err
 	}
-	if s, err = site.Start(ctx, r.agentd, home); err != nil {
+	if s, err = server.Start(ctx, r.agentd, home); err != nil {
 		return err
 	}
 	r.AtMost(name+"start to SERVING", s.Ready, 200*time.Millisecond)
@@ -89,14 +89,14 @@ func (r *run) many(ctx context.Context, m many) (err error) {
 }
 
 // idle measures a process that nobody asked anything.
-func (r *run) idle(ctx context.Context, home string, m many, s **site.Server) (err error) {
-	if *s, err = site.Start(ctx, r.agentd, home); err != nil {
+func (r *run) idle(ctx context.Context, home string, m many, s **server.Server) (err error) {
+	if *s, err = server.Start(ctx, r.agentd, home); err != nil {
 		return err
 	}
 	if err := (*s).Settle(ctx); err != nil {
 		return err
 	}
-	if err := site.Rest(ctx); err != nil {
+	if err := server.Rest(ctx); err != nil {
 		return err
 	}
 	rss, err := (*s).RSS()

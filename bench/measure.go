@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/bench/counted"
 	"github.com/theclaw/agents/bench/limits"
 	"github.com/theclaw/agents/bench/load"
-	"github.com/theclaw/agents/bench/site"
+	"github.com/theclaw/agents/bench/server"
 	"github.com/theclaw/agents/bench/table"
 )
 
@@ -141,7 +141,7 @@ func (r *run) counts(ctx context.Context) error {
 
 // conversations measures turns, from one conversation to 32, and the shim beside them.
 func (r *run) conversations(ctx context.Context) (err error) {
-	s, err := site.Start(ctx, r.agentd, filepath.Join(r.dir, "home"))
+	s, err := server.Start(ctx, r.agentd, filepath.Join(r.dir, "home"))
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (r *run) conversations(ctx context.Context) (err error) {
 		}
 	}()
 	r.AtMost("start to SERVING, no agents", s.Ready, 200*time.Millisecond)
-	if err := site.Rest(ctx); err != nil {
+	if err := server.Rest(ctx); err != nil {
 		return err
 	}
 	rss, _ := s.RSS()
@@ -180,7 +180,7 @@ func (r *run) conversations(ctx context.Context) (err error) {
 
 // turns measures one number of conversations: the middle of three rounds, each beside
 // the bare engine.
-func (r *run) turns(ctx context.Context, s *site.Server, conversations int, goal float64) error {
+func (r *run) turns(ctx context.Context, s *server.Server, conversations int, goal float64) error {
 	per := max(r.size(1000, 150)/conversations, 10)
 	type round struct {
 		load.Result

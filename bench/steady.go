@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/bench/load"
-	"github.com/theclaw/agents/bench/site"
+	"github.com/theclaw/agents/bench/server"
 	"github.com/theclaw/agents/bench/table"
 )
 
@@ -23,7 +23,7 @@ func steady(ctx context.Context, agentd string, length time.Duration, progress i
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	s, err := site.Start(ctx, agentd, filepath.Join(dir, "home"))
+	s, err := server.Start(ctx, agentd, filepath.Join(dir, "home"))
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/theclaw/agents/bench/curve"
 	"github.com/theclaw/agents/bench/fake"
 	"github.com/theclaw/agents/bench/load"
-	"github.com/theclaw/agents/bench/site"
+	"github.com/theclaw/agents/bench/server"
 	"github.com/theclaw/agents/bench/table"
 	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -39,7 +39,7 @@ func (r *run) ways(ctx context.Context) (err error) {
 	if err := os.WriteFile(filepath.Join(home, "providers.yaml"), []byte(providers), 0o600); err != nil {
 		return err
 	}
-	s, err := site.Start(ctx, r.agentd, home)
+	s, err := server.Start(ctx, r.agentd, home)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (r *run) ways(ctx context.Context) (err error) {
 }
 
 // delivery: push -> channel driver called, seen by a receiver.
-func (r *run) delivery(ctx context.Context, s *site.Server, receiver *fake.Server) error {
+func (r *run) delivery(ctx context.Context, s *server.Server, receiver *fake.Server) error {
 	err := s.AgentWith(ctx, "sends", "offline",
 		[2]string{"channels.sink", `{type: webhook, url: "` + receiver.URL + `", allow_private: true}`},
 		[2]string{"outbound", `[{thread_pattern: "**", via: sink}]`})
@@ -71,11 +71,11 @@ func (r *run) delivery(ctx context.Context, s *site.Server, receiver *fake.Serve
 }
 
 // stream: how much later than the provider said it a watcher has the first token.
-func (r *run) stream(ctx context.Context, s *site.Server, provider *fake.Server, begin chan<- struct{}) error {
+func (r *run) stream(ctx context.Context, s *server.Server, provider *fake.Server, begin chan<- struct{}) error {
 	if err := s.AgentWith(ctx, "streams", "scripted", [2]string{"outbound", "[]"}); err != nil {
 		return err
 	}
-	conn, err := site.Dial(s.Home, "runner")
+	conn, err := server.Dial(s.Home, "runner")
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func firstToken(ctx context.Context, runner runnerv1.RunnerServiceClient, peer s
 
 // lanes: many conversations of one agent, each with a model that takes its time. If one
 // waited for another's call, the last reply would take two of them.
-func (r *run) lanes(ctx context.Context, s *site.Server) error {
+func (r *run) lanes(ctx context.Context, s *server.Server) error {
 	const model = 3 * time.Second
 	const n = 200
 	if err := s.AgentWith(ctx, "lanes", "offline", [2]string{"outbound", "[]"}, [2]string{"run.concurrency", fmt.Sprint(n)}); err != nil {

@@ -25,7 +25,7 @@ func test(ctx context.Context, args ...string) (string, error) {
 
 // PerMessage answers what TestCostOfAMessage counts of a message, such as fsyncs.
 func PerMessage(ctx context.Context, what string) (float64, error) {
-	out, err := test(ctx, "-v", "-run", "^TestCostOfAMessage$", "./internal/world")
+	out, err := test(ctx, "-v", "-run", "^TestCostOfAMessage$", "./internal/testing/world")
 	if err != nil {
 		return 0, err
 	}

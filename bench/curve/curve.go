@@ -19,7 +19,7 @@ import (
 	"github.com/theclaw/agents/bench/limits"
 	"github.com/theclaw/agents/bench/load"
 	"github.com/theclaw/agents/bench/plot"
-	"github.com/theclaw/agents/bench/site"
+	"github.com/theclaw/agents/bench/server"
 	"github.com/theclaw/agents/bench/table"
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
@@ -92,7 +92,7 @@ func add(s *plot.Series, x int, y float64) {
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func overConversations(ctx context.Context, agentd, dir, out string, n sizes, say func(string, ...any)) (err error) {
-	s, err := site.Start(ctx, agentd, filepath.Join(dir, "conversations"))
+	s, err := server.Start(ctx, agentd, filepath.Join(dir, "conversations"))
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func agentName(i int) string { return fmt.Sprintf("agent-%05d", i) }
 // idleWith starts all agents of a home, starts agentd anew, and answers what it holds
 // at rest and how long that start took.
 func idleWith(ctx context.Context, agentd, home string, n int) (rss float64, ready time.Duration, err error) {
-	s, err := site.Start(ctx, agentd, home)
+	s, err := server.Start(ctx, agentd, home)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -199,14 +199,14 @@ func idleWith(ctx context.Context, agentd, home string, n int) (rss float64, rea
 	if err := errors.Join(g.Wait(), s.Stop()); err != nil {
 		return 0, 0, err
 	}
-	if s, err = site.Start(ctx, agentd, home); err != nil {
+	if s, err = server.Start(ctx, agentd, home); err != nil {
 		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
 	if err := s.Settle(ctx); err != nil {
 		return 0, 0, err
 	}
-	if err := site.Rest(ctx); err != nil {
+	if err := server.Rest(ctx); err != nil {
 		return 0, 0, err
 	}
 	rss, err = s.RSS()
@@ -236,7 +236,7 @@ func overLength(ctx context.Context, agentd, dir, out string, n sizes, say func(
 
 // TurnAt measures messages to a conversation that has so many events.
 func TurnAt(ctx context.Context, agentd, home string, length, messages int) (cpu, p50 time.Duration, err error) {
-	s, err := site.Start(ctx, agentd, home)
+	s, err := server.Start(ctx, agentd, home)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -247,7 +247,7 @@ func TurnAt(ctx context.Context, agentd, home string, length, messages int) (cpu
 	if err := fill(ctx, filepath.Join(home, "agents", "bench"), "threads/peers/bench-long0", length); err != nil {
 		return 0, 0, err
 	}
-	if s, err = site.Start(ctx, agentd, home); err != nil {
+	if s, err = server.Start(ctx, agentd, home); err != nil {
 		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()

@@ -13,9 +13,9 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/balance"
 	"github.com/theclaw/agents/internal/rpc/mtls"
-	"github.com/theclaw/agents/internal/rpc/several"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // site is processes over one database that reach each other by TCP with mTLS alone, as
@@ -97,7 +97,7 @@ func (s *site) serving(p *world.Process, address, kind string) {
 func (s *site) dial(target, service string) *grpc.ClientConn {
 	owner, err := mtls.Open(filepath.Join(s.root, "tls"), "owner", nil)
 	s.r.check(err)
-	c, err := several.Dial(target, rpc.DialOptions{Creds: mtls.Client(owner, service), DefaultTimeout: time.Minute})
+	c, err := balance.Dial(target, rpc.DialOptions{Creds: mtls.Client(owner, service), DefaultTimeout: time.Minute})
 	s.r.check(err)
 	return c
 }

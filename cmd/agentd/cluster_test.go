@@ -16,10 +16,10 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/balance"
 	"github.com/theclaw/agents/internal/rpc/mtls"
-	"github.com/theclaw/agents/internal/rpc/several"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -142,7 +142,7 @@ func (c *cluster) dialAs(t *testing.T, name, target string) *grpc.ClientConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cc, err := several.Dial(target, rpc.DialOptions{
+	cc, err := balance.Dial(target, rpc.DialOptions{
 		Creds: mtls.Client(own, "registry"), WaitForReady: true, DefaultTimeout: 2 * time.Minute, // a registry that is stopped is found out after half a minute
 		Safe: append([]string{registryv1.ThreadService_PushEvents_FullMethodName}, safe...),
 	})

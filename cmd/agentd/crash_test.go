@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // seed answers the seed of a drill, SEED in the environment or a new one, and a

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // More than one database is refused before any server is asked, and the refusal says what

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // cluster is site for several registries over PostgreSQL: at each label one of the

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/fault"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // A blow is one way to kill: at the hit-th passing of a label, and then at its

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // TestRaceRunners lets four runner processes race for the agents of fresh homes,

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // SECURITY "unauthenticated loopback": beside the metrics stand health and

@@ -23,11 +23,11 @@ import (
 	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing/export"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/balance"
 	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/rpc/mtls"
 	"github.com/theclaw/agents/internal/rpc/process"
 	"github.com/theclaw/agents/internal/rpc/serve"
-	"github.com/theclaw/agents/internal/rpc/several"
 )
 
 // env is what services are made of.
@@ -269,7 +269,7 @@ func (e *env) dialRegistry(as string) (*grpc.ClientConn, error) {
 		o.TokenPath, o.As = e.homeDir.TokenFile(), rpc.Identity{Kind: rpc.Service, Name: as}
 	}
 	o.Safe = safe
-	return several.Dial(target, o)
+	return balance.Dial(target, o)
 }
 
 // certificate follows the certificate of one of our services.

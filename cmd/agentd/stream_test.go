@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/obs/tracing/tracetest"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // P1: the process is killed between the tool and its result; the next one goes on in

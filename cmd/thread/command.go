@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/cmd/thread/internal/door"
+	"github.com/theclaw/agents/cmd/thread/internal/access"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/filter"
 )
@@ -50,12 +50,12 @@ func (t *target) flag(c *cobra.Command) {
 }
 
 // with opens the thread and gives it to do.
-func (t *target) with(c *cobra.Command, e *command.Env, do func(door.Door, door.Place) error) (err error) {
+func (t *target) with(c *cobra.Command, e *command.Env, do func(access.Door, access.Place) error) (err error) {
 	p, err := place(c, e, t.path)
 	if err != nil {
 		return err
 	}
-	d, err := door.Open(c.Context(), e, p)
+	d, err := access.Open(c.Context(), e, p)
 	if err != nil {
 		return exit(err)
 	}
@@ -63,14 +63,14 @@ func (t *target) with(c *cobra.Command, e *command.Env, do func(door.Door, door.
 	return do(d, p)
 }
 
-func place(c *cobra.Command, e *command.Env, path string) (door.Place, error) {
+func place(c *cobra.Command, e *command.Env, path string) (access.Place, error) {
 	switch {
 	case path == "":
-		return door.Place{}, command.Usage(c, "--thread is missing")
+		return access.Place{}, command.Usage(c, "--thread is missing")
 	case strings.ContainsRune(path, 0):
-		return door.Place{}, command.Usage(c, "a path has no NUL")
+		return access.Place{}, command.Usage(c, "a path has no NUL")
 	}
-	return door.At(e, path)
+	return access.At(e, path)
 }
 
 // databases are the reasons for which the tool's exit code is 2: what it gets

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/cmd/thread/internal/access"
 	"github.com/theclaw/agents/cmd/thread/internal/dispatch"
-	"github.com/theclaw/agents/cmd/thread/internal/door"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 )
@@ -35,7 +35,7 @@ be there already, but not as a thread.`,
 			if err != nil {
 				return err
 			}
-			created, err := door.Create(c.Context(), e, p)
+			created, err := access.Create(c.Context(), e, p)
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ reads with pop until there is nothing, and removes run/CONSUMER.lock.`,
 			if where != "" {
 				s.Filter = &where
 			}
-			return at.with(c, e, func(d door.Door, _ door.Place) error {
+			return at.with(c, e, func(d access.Door, _ access.Place) error {
 				if err := d.Subscribe(c.Context(), s); err != nil {
 					return err
 				}
@@ -105,7 +105,7 @@ func unsubscribeCommand(e *command.Env) *cobra.Command {
 			if consumer == "" {
 				return command.Usage(c, "--consumer is missing")
 			}
-			return at.with(c, e, func(d door.Door, _ door.Place) error {
+			return at.with(c, e, func(d access.Door, _ access.Place) error {
 				if err := d.Unsubscribe(c.Context(), consumer); err != nil {
 					return err
 				}
@@ -143,7 +143,7 @@ func infoCommand(e *command.Env) *cobra.Command {
   thread info --thread ./t --json | jq '.subscriptions[].last_acked_id'`,
 		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return at.with(c, e, func(d door.Door, p door.Place) error {
+			return at.with(c, e, func(d access.Door, p access.Place) error {
 				in, err := d.Info(c.Context())
 				if err != nil {
 					return err
@@ -195,7 +195,7 @@ be dispatched is reported after the others were.`,
 			var due []store.Subscription
 			var problems []error
 			var dir string
-			err := at.with(c, e, func(d door.Door, p door.Place) (err error) {
+			err := at.with(c, e, func(d access.Door, p access.Place) (err error) {
 				dir = p.Dir
 				due, problems, err = dispatch.Due(c.Context(), d)
 				return err

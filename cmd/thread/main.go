@@ -4,7 +4,7 @@
 //
 // It promises that push answers 0 only for what is on disk, that a batch is
 // stored whole or not at all, and that events go to the registry where one
-// serves the thread (package door).
+// serves the thread (package access).
 //
 // Where it is not that tool, on purpose: errors are in English; types other than
 // message and record are refused; filters are those of package filter, checked

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/cmd/thread/internal/door"
+	"github.com/theclaw/agents/cmd/thread/internal/access"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/notifier"
 	"github.com/theclaw/agents/internal/store"
@@ -170,7 +170,7 @@ func text(raw json.RawMessage) string {
 
 func (p *pushing) run(c *cobra.Command, e *command.Env, events []store.NewEvent) error {
 	var dir string
-	err := p.with(c, e, func(d door.Door, at door.Place) error {
+	err := p.with(c, e, func(d access.Door, at access.Place) error {
 		dir = at.Dir
 		if len(events) == 0 {
 			return nil

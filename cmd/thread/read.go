@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/cmd/thread/internal/door"
+	"github.com/theclaw/agents/cmd/thread/internal/access"
 	"github.com/theclaw/agents/internal/store"
 )
 
@@ -46,8 +46,8 @@ func peekCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return at.with(c, e, func(d door.Door, _ door.Place) error {
-				return printEvents(c.Context(), e, d, door.Query{After: s.after.value, Limit: int(s.limit.value), Filter: f})
+			return at.with(c, e, func(d access.Door, _ access.Place) error {
+				return printEvents(c.Context(), e, d, access.Query{After: s.after.value, Limit: int(s.limit.value), Filter: f})
 			})
 		},
 	}
@@ -77,7 +77,7 @@ was processed: what was printed and not acknowledged is printed again.`,
 			if err := s.check(c); err != nil {
 				return err
 			}
-			return at.with(c, e, func(d door.Door, p door.Place) error {
+			return at.with(c, e, func(d access.Door, p access.Place) error {
 				return pop(c, e, d, p, consumer, s)
 			})
 		},
@@ -88,15 +88,15 @@ was processed: what was printed and not acknowledged is printed again.`,
 	return c
 }
 
-func pop(c *cobra.Command, e *command.Env, d door.Door, p door.Place, consumer string, s span) error {
+func pop(c *cobra.Command, e *command.Env, d access.Door, p access.Place, consumer string, s span) error {
 	in, err := d.Info(c.Context())
 	if err != nil {
 		return err
 	}
-	q := door.Query{After: s.after.value, Limit: int(s.limit.value)}
+	q := access.Query{After: s.after.value, Limit: int(s.limit.value)}
 	i := slices.IndexFunc(in.Subscriptions, func(sub store.Subscription) bool { return sub.Consumer == consumer })
 	if i < 0 {
-		return door.Fault(p, store.ErrNoConsumer)
+		return access.Fault(p, store.ErrNoConsumer)
 	}
 	// What was processed is processed, whatever becomes of the rest.
 	if err := d.Ack(c.Context(), consumer, q.After); err != nil {
@@ -111,7 +111,7 @@ func pop(c *cobra.Command, e *command.Env, d door.Door, p door.Place, consumer s
 }
 
 // printEvents prints a query, page by page.
-func printEvents(ctx context.Context, e *command.Env, d door.Door, q door.Query) error {
+func printEvents(ctx context.Context, e *command.Env, d access.Door, q access.Query) error {
 	for {
 		events, more, err := d.Peek(ctx, q)
 		if err != nil {

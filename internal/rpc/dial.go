@@ -39,7 +39,7 @@ type DialOptions struct {
 	Safe           []string      // full methods ("/package.Service/Method") that may be repeated on UNAVAILABLE
 	WaitForReady   bool          // calls wait for a connection (until their deadline) instead of failing at once
 	UserAgent      string        // program and version
-	Several        string        // the target stands for several servers, chosen by this balancer of gRPC; see rpc/several
+	Several        string        // the target stands for several servers, chosen by this balancer of gRPC; see rpc/balance
 	More           []grpc.DialOption
 	Stats          stats.Handler // sees each call, for traces; nil: none
 

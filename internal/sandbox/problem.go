@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/theclaw/agents/internal/sandbox/wall"
+	"github.com/theclaw/agents/internal/sandbox/isolation"
 )
 
 // setupError is a step of the set-up that failed in the trampoline or in init.
@@ -29,7 +29,7 @@ func (e *setupError) Unwrap() error {
 }
 
 func driverText(l Level) string {
-	abi := fmt.Sprintf("Landlock ABI %d, seccomp", wall.LandlockABI())
+	abi := fmt.Sprintf("Landlock ABI %d, seccomp", isolation.LandlockABI())
 	switch l {
 	case LevelFull:
 		return "built-in: user namespace, private root, " + abi
@@ -100,7 +100,7 @@ func (s *Sandbox) weak(l Level) []string {
 	case LevelReduced:
 		out = append(out, "reduced: stat, chmod and utimes reach files outside the workdir, and command lines of other processes can be read")
 	case LevelBubblewrap, LevelPrivileged:
-		if wall.LandlockABI() == 0 {
+		if isolation.LandlockABI() == 0 {
 			out = append(out, "landlock: not in this kernel; boot with landlock in the lsm= list")
 		}
 	}

@@ -26,7 +26,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/sandbox"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 	"github.com/theclaw/agents/proofs/program"
 )
 

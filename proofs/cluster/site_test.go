@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/balance"
 	"github.com/theclaw/agents/internal/rpc/mtls"
-	"github.com/theclaw/agents/internal/rpc/several"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 	"github.com/theclaw/agents/proofs/program"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -166,7 +166,7 @@ func (s *site) dial(t *testing.T, target, service string) *grpc.ClientConn {
 
 func dialWith(t *testing.T, target string, o rpc.DialOptions) *grpc.ClientConn {
 	t.Helper()
-	cc, err := several.Dial(target, o)
+	cc, err := balance.Dial(target, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/fault"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )

@@ -2,7 +2,7 @@ package drill
 
 import (
 	"github.com/theclaw/agents/internal/invariant"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // Arrivals is what reached a sink, as the checker wants it. A zombie's send may arrive

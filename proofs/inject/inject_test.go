@@ -20,7 +20,7 @@ import (
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/sandbox"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 	"github.com/theclaw/agents/proofs/program"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/notifier"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 	"github.com/theclaw/agents/proofs/drill"
 )
 

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/theclaw/agents/internal/testing/need"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 	"github.com/theclaw/agents/proofs/drill"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )

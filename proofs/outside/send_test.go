@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 	"github.com/theclaw/agents/proofs/drill"
 )
 

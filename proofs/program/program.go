@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // built is agentd, once for a test binary; Main removes it.

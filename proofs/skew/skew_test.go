@@ -15,7 +15,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/testing/need"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 	"github.com/theclaw/agents/proofs/drill"
 	"github.com/theclaw/agents/proofs/program"
 	"github.com/theclaw/agents/proofs/topology"

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/invariant/running"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // ttl of leases: two for each agent are renewed three times in it, by a machine

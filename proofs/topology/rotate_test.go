@@ -16,7 +16,7 @@ import (
 
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/testing/need"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 	"github.com/theclaw/agents/proofs/drill"
 	"github.com/theclaw/agents/proofs/program"
 	"github.com/theclaw/agents/proofs/topology"

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/invariant"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 const agent = "a1"

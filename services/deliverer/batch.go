@@ -14,7 +14,7 @@ import (
 	"github.com/theclaw/agents/internal/lease/worker"
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/deliverer/internal/drain"
+	"github.com/theclaw/agents/services/deliverer/internal/delivery"
 )
 
 // DeliverBatch drains one thread to the head it has now, or to where it has to
@@ -26,7 +26,7 @@ func (s *Service) DeliverBatch(ctx context.Context, req *delivererv1.DeliverBatc
 	if err != nil {
 		return nil, fmt.Errorf("get thread: %w", err)
 	}
-	var total drain.Counts
+	var total delivery.Counts
 	for {
 		t, err := s.worker.Take(ctx, req.GetAgentId())
 		if errors.Is(err, worker.ErrEnding) {
@@ -43,7 +43,7 @@ func (s *Service) DeliverBatch(ctx context.Context, req *delivererv1.DeliverBatc
 			return &delivererv1.DeliverBatchResponse{Sent: total.Sent, Dead: total.Dead}, nil
 		case errors.Is(err, lease.ErrLost):
 			return nil, fault.Wrap(fault.New(codes.Aborted, fault.LeaseLost, "the lease was lost during the delivery", "run it again: what was sent is on record"), err)
-		case !errors.Is(err, drain.ErrClosed):
+		case !errors.Is(err, delivery.ErrClosed):
 			return nil, fmt.Errorf("deliver: %w", err)
 		}
 		select { // the drain is giving its lease back: take the next one

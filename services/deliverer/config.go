@@ -12,7 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing"
-	"github.com/theclaw/agents/services/deliverer/internal/drain"
+	"github.com/theclaw/agents/services/deliverer/internal/delivery"
 )
 
 // Config is how a deliverer works; the zero value is right.
@@ -52,7 +52,7 @@ type Deps struct {
 
 func (c Config) withDefaults() Config {
 	if c.Concurrency <= 0 {
-		c.Concurrency = drain.DefaultConcurrency
+		c.Concurrency = delivery.DefaultConcurrency
 	}
 	return c
 }

@@ -18,7 +18,7 @@ import (
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
-	"github.com/theclaw/agents/services/deliverer/internal/drain"
+	"github.com/theclaw/agents/services/deliverer/internal/delivery"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -81,7 +81,7 @@ func TestMeaning(t *testing.T) {
 		{status.Error(codes.Unavailable, "away"), false, false},
 	} {
 		err := meaning(c.err)
-		if errors.Is(err, lease.ErrLost) != c.lost || errors.Is(err, drain.ErrRefused) != c.refused {
+		if errors.Is(err, lease.ErrLost) != c.lost || errors.Is(err, delivery.ErrRefused) != c.refused {
 			t.Errorf("%v: %v", c.err, err)
 		}
 		if !errors.Is(err, c.err) {

@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/deliverer/internal/drain"
+	"github.com/theclaw/agents/services/deliverer/internal/delivery"
 )
 
 // callLimit bounds a call of the registry that waits for nothing.
@@ -27,17 +27,17 @@ type journal struct {
 	runs   bool // ask which message a reply answers
 }
 
-func (j journal) Begin(ctx context.Context, agentID, threadID string, peek bool) (drain.Due, error) {
+func (j journal) Begin(ctx context.Context, agentID, threadID string, peek bool) (delivery.Due, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	resp, err := j.client.BeginDelivery(ctx, &registryv1.BeginDeliveryRequest{AgentId: agentID, ThreadId: threadID, BootId: j.bootID, Peek: peek, WithRun: j.runs})
 	if err != nil {
-		return drain.Due{}, fmt.Errorf("begin delivery: %w", meaning(err))
+		return delivery.Due{}, fmt.Errorf("begin delivery: %w", meaning(err))
 	}
 	return j.due(resp), nil
 }
 
-func (j journal) Finish(ctx context.Context, agentID, threadID string, f drain.Finish) (drain.Finished, error) {
+func (j journal) Finish(ctx context.Context, agentID, threadID string, f delivery.Finish) (delivery.Finished, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	req := &registryv1.FinishDeliveryRequest{
@@ -50,9 +50,9 @@ func (j journal) Finish(ctx context.Context, agentID, threadID string, f drain.F
 	}
 	resp, err := j.client.FinishDelivery(ctx, req)
 	if err != nil {
-		return drain.Finished{}, fmt.Errorf("finish delivery: %w", meaning(err))
+		return delivery.Finished{}, fmt.Errorf("finish delivery: %w", meaning(err))
 	}
-	done := drain.Finished{Dead: resp.GetDelivery().GetState() == registryv1.DeliveryState_DELIVERY_STATE_DEAD}
+	done := delivery.Finished{Dead: resp.GetDelivery().GetState() == registryv1.DeliveryState_DELIVERY_STATE_DEAD}
 	if resp.GetNext() != nil {
 		due := j.due(resp.GetNext())
 		done.Next = &due
@@ -60,26 +60,26 @@ func (j journal) Finish(ctx context.Context, agentID, threadID string, f drain.F
 	return done, nil
 }
 
-var outcomes = map[drain.Outcome]registryv1.DeliveryOutcome{
-	drain.Sent:        registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SENT,
-	drain.Failed:      registryv1.DeliveryOutcome_DELIVERY_OUTCOME_FAILED,
-	drain.Unavailable: registryv1.DeliveryOutcome_DELIVERY_OUTCOME_UNAVAILABLE,
-	drain.Rejected:    registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED,
-	drain.Skipped:     registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SKIPPED,
-	drain.Part:        registryv1.DeliveryOutcome_DELIVERY_OUTCOME_PART,
+var outcomes = map[delivery.Outcome]registryv1.DeliveryOutcome{
+	delivery.Sent:        registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SENT,
+	delivery.Failed:      registryv1.DeliveryOutcome_DELIVERY_OUTCOME_FAILED,
+	delivery.Unavailable: registryv1.DeliveryOutcome_DELIVERY_OUTCOME_UNAVAILABLE,
+	delivery.Rejected:    registryv1.DeliveryOutcome_DELIVERY_OUTCOME_REJECTED,
+	delivery.Skipped:     registryv1.DeliveryOutcome_DELIVERY_OUTCOME_SKIPPED,
+	delivery.Part:        registryv1.DeliveryOutcome_DELIVERY_OUTCOME_PART,
 }
 
-func (j journal) due(r *registryv1.BeginDeliveryResponse) drain.Due {
+func (j journal) due(r *registryv1.BeginDeliveryResponse) delivery.Due {
 	switch r.GetOutcome() {
 	case registryv1.BeginDeliveryOutcome_BEGIN_DELIVERY_OUTCOME_SEND:
 	case registryv1.BeginDeliveryOutcome_BEGIN_DELIVERY_OUTCOME_WAIT:
-		return drain.Due{Found: drain.Wait, Wait: r.GetWait().AsDuration()}
+		return delivery.Due{Found: delivery.Wait, Wait: r.GetWait().AsDuration()}
 	default:
-		return drain.Due{Found: drain.Idle}
+		return delivery.Due{Found: delivery.Idle}
 	}
 	e := r.GetEvent()
-	return drain.Due{
-		Found: drain.Send, Key: r.GetKey(), RunID: r.GetRunId(), Attempt: int(r.GetAttempt()), MaybeDuplicate: r.GetMaybeDuplicate(),
+	return delivery.Due{
+		Found: delivery.Send, Key: r.GetKey(), RunID: r.GetRunId(), Attempt: int(r.GetAttempt()), MaybeDuplicate: r.GetMaybeDuplicate(),
 		Event: thread.Event{
 			ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Type: e.GetType(),
 			Subtype: e.Subtype, Content: e.GetContent(),
@@ -115,7 +115,7 @@ func meaning(err error) error {
 	switch e.Code {
 	case codes.NotFound, codes.InvalidArgument, codes.OutOfRange, codes.FailedPrecondition, codes.AlreadyExists,
 		codes.PermissionDenied, codes.Unimplemented, codes.DataLoss:
-		return fmt.Errorf("%w: %w", drain.ErrRefused, err)
+		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
 	}
 	return err
 }

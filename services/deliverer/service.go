@@ -15,7 +15,7 @@ import (
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
-	"github.com/theclaw/agents/services/deliverer/internal/drain"
+	"github.com/theclaw/agents/services/deliverer/internal/delivery"
 )
 
 // Service is one deliverer.
@@ -25,8 +25,8 @@ type Service struct {
 	deps     Deps
 	threads  registryv1.ThreadServiceClient
 	breakers *breaker.Set
-	pool     *drain.Pool
-	worker   *worker.Worker[*drain.Agent]
+	pool     *delivery.Pool
+	worker   *worker.Worker[*delivery.Agent]
 	born     time.Time
 }
 
@@ -40,14 +40,14 @@ func New(cfg Config, deps Deps) *Service {
 	}
 	s.breakers.OnChange = func(channel string) { deps.Metrics.SetBreaker(channel, s.breakers.State(channel)) }
 	ways := catalog.Deps{Pusher: pusher{s.threads, deps.Redactor}, Resolve: deps.resolve, Env: deps.Environ}
-	s.pool = drain.NewPool(drain.Config{Concurrency: cfg.Concurrency, Keep: cfg.Keep}, drain.Deps{
+	s.pool = delivery.NewPool(delivery.Config{Concurrency: cfg.Concurrency, Keep: cfg.Keep}, delivery.Deps{
 		Journal:  journal{registryv1.NewDeliveryServiceClient(deps.Registry), cfg.BootID, cfg.XGW.settings(), deps.Trace != nil},
-		Open:     func(settings channel.Settings) (drain.Ways, error) { return open(settings, ways) },
+		Open:     func(settings channel.Settings) (delivery.Ways, error) { return open(settings, ways) },
 		Breakers: s.breakers, Metrics: deps.Metrics, Logger: deps.Logger, Redactor: deps.Redactor, Trace: deps.Trace,
 	})
 	s.worker = worker.New(worker.Config{
 		Kind: registryv1.LeaseKind_LEASE_KIND_DELIVER, Holder: deps.Holder, Address: cfg.Address, TTL: cfg.TTL, Poll: cfg.Poll, Grace: cfg.Grace,
-	}, worker.Deps[*drain.Agent]{
+	}, worker.Deps[*delivery.Agent]{
 		Leases: registryv1.NewLeaseServiceClient(deps.Registry), Begin: s.begin,
 		Room:  func(ctx context.Context, _ int) int { return s.pool.Free(ctx) },
 		Abort: deps.Abort, Logger: deps.Logger,
@@ -56,7 +56,7 @@ func New(cfg Config, deps Deps) *Service {
 }
 
 // open keeps a nil catalog from becoming a non-nil interface.
-func open(s channel.Settings, d catalog.Deps) (drain.Ways, error) {
+func open(s channel.Settings, d catalog.Deps) (delivery.Ways, error) {
 	c, err := catalog.Open(s, d)
 	if err != nil {
 		return nil, err
@@ -80,6 +80,6 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // begin makes the drain of an agent. Its calls carry the fence of the lease.
-func (s *Service) begin(agentID string, k *lease.Keeper) *drain.Agent {
+func (s *Service) begin(agentID string, k *lease.Keeper) *delivery.Agent {
 	return s.pool.Agent(rpc.WithFence(k.Context(), lease.DeliverResource(agentID), k.Token(), s.deps.Holder), agentID, k)
 }

@@ -18,9 +18,9 @@
 // sockets; then each decision is the database's. The program opens the storage engine and
 // passes it in.
 //
-//	agentapi  threadapi  leaseapi  turnapi  deliveryapi  approvalapi  workdirapi
-//	    \         |          |        |          |            |          /
-//	     +--- the interfaces that each edge declares for what it needs --+
+//	agents  threads  leases  turns  deliveries  approvals  workdirs
+//	   \       |       |       |        |           |         /
+//	    +--- the interfaces that each service declares for what it needs --+
 //	                 |                                  |
 //	             standalone                          cluster
 //

@@ -21,21 +21,21 @@ import (
 	"github.com/theclaw/agents/internal/lease/authority"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/agentapi"
-	"github.com/theclaw/agents/services/registry/internal/approvalapi"
+	"github.com/theclaw/agents/services/registry/internal/admission"
+	"github.com/theclaw/agents/services/registry/internal/agents"
+	"github.com/theclaw/agents/services/registry/internal/approvals"
 	"github.com/theclaw/agents/services/registry/internal/cluster"
-	"github.com/theclaw/agents/services/registry/internal/deliveryapi"
-	"github.com/theclaw/agents/services/registry/internal/leaseapi"
+	"github.com/theclaw/agents/services/registry/internal/deliveries"
+	"github.com/theclaw/agents/services/registry/internal/leases"
 	"github.com/theclaw/agents/services/registry/internal/memory"
 	"github.com/theclaw/agents/services/registry/internal/peer"
 	"github.com/theclaw/agents/services/registry/internal/prune"
-	"github.com/theclaw/agents/services/registry/internal/quota"
 	"github.com/theclaw/agents/services/registry/internal/standalone"
-	"github.com/theclaw/agents/services/registry/internal/threadapi"
-	"github.com/theclaw/agents/services/registry/internal/turnapi"
+	"github.com/theclaw/agents/services/registry/internal/threads"
+	"github.com/theclaw/agents/services/registry/internal/turns"
 	"github.com/theclaw/agents/services/registry/internal/usage"
 	"github.com/theclaw/agents/services/registry/internal/wire"
-	"github.com/theclaw/agents/services/registry/internal/workdirapi"
+	"github.com/theclaw/agents/services/registry/internal/workdirs"
 )
 
 // Service is the registry.
@@ -44,12 +44,12 @@ type Service struct {
 	auditor *auditor
 	backend backend
 
-	agents     *agentapi.Service
-	threads    *threadapi.Service
-	leases     *leaseapi.Service
-	turns      *turnapi.Service
-	deliveries *deliveryapi.Service
-	approvals  *approvalapi.Service
+	agents     *agents.Service
+	threads    *threads.Service
+	leases     *leases.Service
+	turns      *turns.Service
+	deliveries *deliveries.Service
+	approvals  *approvals.Service
 	workdirs   registryv1.WorkdirServiceServer
 }
 
@@ -66,33 +66,33 @@ type parts struct {
 	backend   backend
 	engine    store.Engine
 	approvals store.Approvals
-	quota     *quota.Quota
+	quota     *admission.Quota
 	workdirs  registryv1.WorkdirServiceServer
 	table     authority.Authority
-	leases    leaseapi.Leases
-	due       leaseapi.Due
-	aborts    leaseapi.Aborts
-	log       agentapi.Log
+	leases    leases.Leases
+	due       leases.Due
+	aborts    leases.Aborts
+	log       agents.Log
 	agents    interface {
-		agentapi.Agents
-		threadapi.Agents
-		turnapi.Agents
-		turnapi.Turns
-		turnapi.Replies
-		deliveryapi.Agents
+		agents.Agents
+		threads.Agents
+		turns.Agents
+		turns.Turns
+		turns.Replies
+		deliveries.Agents
 		prune.Agents
 		peer.Agents
-		agentapi.Backups
+		agents.Backups
 		memory.Agents
-		agentapi.Files
+		agents.Files
 		Term(f store.Fence) uint64
 	}
 	wakes interface {
-		approvalapi.Wakes
-		threadapi.Wakes
-		turnapi.Wakes
-		leaseapi.Wakes
-		deliveryapi.Wakes
+		approvals.Wakes
+		threads.Wakes
+		turns.Wakes
+		leases.Wakes
+		deliveries.Wakes
 		peer.Wakes
 	}
 }
@@ -114,7 +114,7 @@ func NewStandalone(ctx context.Context, e HomeEngine, cfg Config, d Deps) (*Serv
 		return nil, errors.Join(err, s.end())
 	}
 	s.serve(cfg, d, parts{
-		Faults: r.Faults, backend: r, engine: e, approvals: r.Approvals, quota: r.Quota, workdirs: workdirapi.None{},
+		Faults: r.Faults, backend: r, engine: e, approvals: r.Approvals, quota: r.Quota, workdirs: workdirs.None{},
 		table: r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
 	})
 	return s, nil
@@ -133,7 +133,7 @@ func NewCluster(ctx context.Context, e ClusterEngine, cfg Config, d Deps) (*Serv
 	r := cluster.New(e, cluster.Options{Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, Copies: d.Copies})
 	s.serve(cfg, d, parts{
 		Faults: r.Faults, backend: r, engine: e, approvals: r.Approvals, quota: r.Quota,
-		workdirs: workdirapi.New(workdirapi.Deps{Faults: r.Faults, Agents: r, Leases: r.Table, Workdirs: r.Workdirs}),
+		workdirs: workdirs.New(workdirs.Deps{Faults: r.Faults, Agents: r, Leases: r.Table, Workdirs: r.Workdirs}),
 		table:    r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
 	})
 	return s, nil
@@ -161,25 +161,25 @@ func (s *Service) end() error { return errors.Join(s.auditor.log.Close(), s.lock
 // serve makes the edges.
 func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.backend, s.workdirs = p.backend, p.workdirs
-	s.agents = agentapi.New(agentapi.Deps{
+	s.agents = agents.New(agents.Deps{
 		Faults: p.Faults, Store: p.engine, Agents: p.agents, Files: p.agents, Leases: p.table, Log: p.log, Backups: p.agents,
 		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Log: p.log},
 		Prune: prune.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents},
 	})
-	s.threads = threadapi.New(threadapi.Deps{
+	s.threads = threads.New(threads.Deps{
 		Faults: p.Faults, Store: p.engine, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Quota: p.quota,
-		Limits: threadapi.Limits{Pending: cfg.MaxPending, PerPeer: cfg.MaxPerPeer}, Metrics: d.Metrics, Trace: d.Trace, Log: d.Logger,
+		Limits: threads.Limits{Pending: cfg.MaxPending, PerPeer: cfg.MaxPerPeer}, Metrics: d.Metrics, Trace: d.Trace, Log: d.Logger,
 	})
-	s.leases = leaseapi.New(leaseapi.Deps{
+	s.leases = leases.New(leases.Deps{
 		Faults: p.Faults, Agents: p.agents, Leases: p.leases, Due: p.due, Aborts: p.aborts, Wakes: p.wakes, Turns: p.engine, AgentLog: p.log, Log: d.Logger,
 	})
-	s.turns = turnapi.New(turnapi.Deps{
+	s.turns = turns.New(turns.Deps{
 		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, BootID: cfg.BootID,
 		Memory: &memory.Files{Faults: p.Faults, Store: p.engine, Agents: p.agents, Term: p.agents.Term, Log: d.Logger},
 		Usage:  &usage.Journals{Faults: p.Faults, Store: p.engine, Agents: p.agents, Quota: p.quota},
 	})
-	s.deliveries = deliveryapi.New(deliveryapi.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Wakes: p.wakes, Log: p.log, Waits: cfg.DeliveryWaits})
-	s.approvals = approvalapi.New(approvalapi.Deps{
+	s.deliveries = deliveries.New(deliveries.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Wakes: p.wakes, Log: p.log, Waits: cfg.DeliveryWaits})
+	s.approvals = approvals.New(approvals.Deps{
 		Faults: p.Faults, Home: d.Home, Agents: p.agents, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor,
 	})
 }

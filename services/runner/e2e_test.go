@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	server "github.com/theclaw/agents/internal/world"
+	server "github.com/theclaw/agents/internal/testing/world"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner"
 	"github.com/theclaw/agents/services/runner/internal/model/modeltest"

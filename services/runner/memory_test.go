@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	server "github.com/theclaw/agents/internal/world"
+	server "github.com/theclaw/agents/internal/testing/world"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"

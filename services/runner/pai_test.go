@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	server "github.com/theclaw/agents/internal/world"
+	server "github.com/theclaw/agents/internal/testing/world"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner"

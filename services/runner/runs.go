@@ -14,7 +14,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
-	"github.com/theclaw/agents/services/runner/internal/answer"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 )
 
 const (
@@ -64,7 +64,7 @@ func (s *Service) StartRun(ctx context.Context, req *runnerpb.StartRunRequest) (
 	}
 	content := thread.AppendString([]byte(`{"text":`), req.GetText())
 	if how := req.GetThinking(); how != "" {
-		if problem := answer.BadThinking(how); problem != "" {
+		if problem := modelcall.BadThinking(how); problem != "" {
 			return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, problem, "correct thinking, or leave it out")
 		}
 		content = thread.AppendString(append(content, `,"thinking":`...), how)

@@ -8,8 +8,8 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+	"github.com/theclaw/agents/services/runner/internal/replay"
 	"github.com/theclaw/agents/services/runner/internal/run"
-	"github.com/theclaw/agents/services/runner/internal/told"
 )
 
 var streams = map[run.Kind]runnerpb.RunStream{
@@ -102,7 +102,7 @@ func (w *watch) catchUp(ctx context.Context, upto uint64) error {
 	if err != nil {
 		return err
 	}
-	if tale := told.Of(t.GetSteps()); tale.Exact {
+	if tale := replay.Of(t.GetSteps()); tale.Exact {
 		if err := w.send(tale.After(w.seq)...); err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (w *watch) catchUp(ctx context.Context, upto uint64) error {
 // replay tells a finished run from its journal, as far as the reader has not got
 // it.
 func (w *watch) replay(ctx context.Context, t *registrypb.Turn) error {
-	tale := told.Of(t.GetSteps())
+	tale := replay.Of(t.GetSteps())
 	if err := w.send(tale.After(w.seq)...); err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/theclaw/agents/internal/obs/tracing"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/answer"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -39,11 +39,11 @@ func (j journalSpans) FinishTurn(ctx context.Context, in *registrypb.FinishTurnR
 }
 
 // tracedTry is f with a span around each call; a nil tracer answers f.
-func tracedTry(t *tracing.Tracer, provider string, f answer.TryFunc) answer.TryFunc {
+func tracedTry(t *tracing.Tracer, provider string, f modelcall.TryFunc) modelcall.TryFunc {
 	if t == nil {
 		return f
 	}
-	return func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, answer.Try) {
+	return func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, modelcall.Try) {
 		ctx, span := t.Model(ctx, provider, req.Model)
 		defer span.End()
 		resp, try := f(ctx, req, onDelta)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/balance"
 	"github.com/theclaw/agents/internal/rpc/mtls"
-	"github.com/theclaw/agents/internal/rpc/several"
 	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	process "github.com/theclaw/agents/proto/gen/theclaw/process/v1"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -172,7 +172,7 @@ func (c *conn) dial() (*grpc.ClientConn, error) {
 			}
 			o.Creds = mtls.Client(store, c.service)
 		}
-		c.cc, err = several.Dial(c.target, o)
+		c.cc, err = balance.Dial(c.target, o)
 		if err != nil {
 			c.err = fault.Usage(err.Error(), "use unix:///path/to/"+c.service+".sock, or dns:///host:port with TLS, a comma list of them for several registries")
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/invariant/running"
 	"github.com/theclaw/agents/internal/sandbox"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 

@@ -4,7 +4,7 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/theclaw/agents/internal/sandbox/wall"
+	"github.com/theclaw/agents/internal/sandbox/isolation"
 	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
@@ -23,7 +23,7 @@ func bwrapArgs(o wire.Order) []string {
 	if o.Network {
 		a = append(a, "--share-net")
 	}
-	for _, p := range wall.Shown(o) {
+	for _, p := range isolation.Shown(o) {
 		st, err := os.Lstat(p)
 		switch {
 		case err != nil:
@@ -36,7 +36,7 @@ func bwrapArgs(o wire.Order) []string {
 		}
 	}
 	if o.Network {
-		for _, p := range wall.NetworkFiles {
+		for _, p := range isolation.NetworkFiles {
 			a = append(a, "--ro-bind-try", p, p)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/theclaw/agents/internal/sandbox/wall"
+	"github.com/theclaw/agents/internal/sandbox/isolation"
 	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
@@ -52,7 +52,7 @@ func build(o wire.Order) error {
 				return wire.Step("loopback", err)
 			}
 		}
-		if err := wall.Enter(o, fdTree); err != nil {
+		if err := isolation.Enter(o, fdTree); err != nil {
 			return err
 		}
 	default:
@@ -61,9 +61,9 @@ func build(o wire.Order) error {
 		}
 	}
 	if o.Driver == wire.Off {
-		return wire.Step("rlimits", wall.SetLimits(o))
+		return wire.Step("rlimits", isolation.SetLimits(o))
 	}
-	if err := wall.Harden(o); err != nil {
+	if err := isolation.Harden(o); err != nil {
 		return err
 	}
 	// Again, as the user we are now: in a directory it may not enter nothing works.

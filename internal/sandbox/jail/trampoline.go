@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/theclaw/agents/internal/sandbox/wall"
+	"github.com/theclaw/agents/internal/sandbox/isolation"
 	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
@@ -47,7 +47,7 @@ func launch(o wire.Order, status wire.FD) error {
 		// the kernel translates it to the owner and back, so that what it creates
 		// belongs to the owner. File systems that cannot (overlayfs in some
 		// containers) leave the owner's uid itself; then the pids cgroup counts.
-		if tree, err := wall.IdmappedTree(o.Workdir, fdUserns); err == nil {
+		if tree, err := isolation.IdmappedTree(o.Workdir, fdUserns); err == nil {
 			files = append(files, uintptr(tree))
 		} else {
 			o.Idmap, o.UID, o.GID = false, o.OwnerUID, o.OwnerGID

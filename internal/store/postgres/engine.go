@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/agentlog"
 	"github.com/theclaw/agents/internal/store/postgres/leases"
 	"github.com/theclaw/agents/internal/store/postgres/notify"
 	"github.com/theclaw/agents/internal/store/postgres/pool"
-	"github.com/theclaw/agents/internal/store/postgres/story"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
@@ -38,7 +38,7 @@ type Engine struct {
 	onCommit func(store.Commit)
 	log      *slog.Logger
 	leases   *leases.Table
-	lines    *story.Book
+	lines    *agentlog.Book
 	notices  *notify.Bus
 }
 

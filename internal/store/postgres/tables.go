@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/postgres/agentlog"
 	agentrows "github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/home"
 	"github.com/theclaw/agents/internal/store/postgres/lag"
 	"github.com/theclaw/agents/internal/store/postgres/leases"
 	"github.com/theclaw/agents/internal/store/postgres/notify"
-	"github.com/theclaw/agents/internal/store/postgres/story"
 	"github.com/theclaw/agents/internal/store/postgres/workdirs"
 )
 
@@ -17,7 +17,7 @@ import (
 func (e *Engine) Attach(h store.Hooks) {
 	e.onCommit = h.OnCommit
 	e.leases = leases.New(e.db, h.Dead)
-	e.lines = story.New(e.db, func(err error) { e.log.Warn("agent log not written", "error", err) })
+	e.lines = agentlog.New(e.db, func(err error) { e.log.Warn("agent log not written", "error", err) })
 	e.notices = notify.New(notify.Options{Pool: e.db, Logger: e.log, On: h.OnNotices, Lost: h.OnMissed})
 }
 

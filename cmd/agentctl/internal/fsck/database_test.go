@@ -10,7 +10,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // Where registries share a database fsck checks that, by the settings of the home or by

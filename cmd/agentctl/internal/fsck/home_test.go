@@ -20,7 +20,7 @@ import (
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/invariant/repair"
 	"github.com/theclaw/agents/internal/sandbox"
-	"github.com/theclaw/agents/internal/world"
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 func TestMain(m *testing.M) {

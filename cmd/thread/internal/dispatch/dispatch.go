@@ -25,7 +25,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/theclaw/agents/cmd/thread/internal/door"
+	"github.com/theclaw/agents/cmd/thread/internal/access"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/store"
@@ -33,7 +33,7 @@ import (
 
 // Due answers the subscriptions with unread events that they want, in the order
 // they were made, and what is wrong with others.
-func Due(ctx context.Context, d door.Door) (due []store.Subscription, problems []error, err error) {
+func Due(ctx context.Context, d access.Door) (due []store.Subscription, problems []error, err error) {
 	in, err := d.Info(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -44,7 +44,7 @@ func Due(ctx context.Context, d door.Door) (due []store.Subscription, problems [
 			problems = append(problems, err)
 			continue
 		}
-		unread, _, err := d.Peek(ctx, door.Query{After: s.Acked, Limit: 1, Filter: f})
+		unread, _, err := d.Peek(ctx, access.Query{After: s.Acked, Limit: 1, Filter: f})
 		if err != nil {
 			return due, problems, err
 		}

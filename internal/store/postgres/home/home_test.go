@@ -13,11 +13,11 @@ import (
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/beside"
+	"github.com/theclaw/agents/internal/store/postgres/agentlog"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/home"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/postgres/pool"
-	"github.com/theclaw/agents/internal/store/postgres/story"
 )
 
 func open(t *testing.T) *home.DB {
@@ -188,7 +188,7 @@ func TestEraseLines(t *testing.T) {
 	if err := agents.New(set).Create(ctx, "a", nil); err != nil {
 		t.Fatal(err)
 	}
-	b := story.New(set, func(err error) { t.Error(err) })
+	b := agentlog.New(set, func(err error) { t.Error(err) })
 	at := time.Now().UTC().Truncate(time.Millisecond)
 	for _, list := range [][]string{
 		{"inbox event 1 \x00\x01\xff", "inbox event 2 \x00\x01\xff", "inbox event 1", "of nobody, {\"x\"}"},

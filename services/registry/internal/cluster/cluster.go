@@ -38,9 +38,9 @@ import (
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/services/registry/internal/admission"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
-	"github.com/theclaw/agents/services/registry/internal/quota"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -86,7 +86,7 @@ type Registry struct {
 	Engine    Engine
 	Approvals store.Approvals
 	Workdirs  store.Workdirs
-	Quota     *quota.Quota
+	Quota     *admission.Quota
 	Table     authority.Authority // who may act
 	Leases    *Leases
 	Wakes     Wakes
@@ -127,7 +127,7 @@ func New(e Engine, o Options) *Registry {
 	})
 	r.table, r.notices = e.Leases(), e.Notices()
 	counts := e.Counts()
-	r.Table, r.Approvals, r.Quota = r.table, counts, quota.New(counts)
+	r.Table, r.Approvals, r.Quota = r.table, counts, admission.New(counts)
 	r.Files = newFiles(e.Agents(), o.Home, func(id string) { r.tell(store.NoticeSettings, id) })
 	r.Faults = wire.Faults{Missing: r.Missing, Engine: unreachable}
 	r.Leases = &Leases{Authority: r.table, of: r, changed: make(chan struct{}, 1)}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/agentdir/gone"
+	"github.com/theclaw/agents/internal/agentdir/removal"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/services/registry/internal/directory"
@@ -109,7 +109,7 @@ func (s *Files) remove(ctx context.Context, id string) (func() error, error) {
 	data, _, err := s.db.Read(ctx, id, configFile)
 	if err == nil {
 		if set, bad := s.home.Judge(id, data); bad == nil { // by settings that are wrong nobody has worked
-			err = gone.Workdir(set)
+			err = removal.Workdir(set)
 			if e, ok := errors.AsType[*fault.Error](err); ok {
 				e.Fix += `, then 'agentctl config set ` + id + ` workdir.shared ""', then again`
 			}
@@ -129,12 +129,12 @@ func (s *Files) remove(ctx context.Context, id string) (func() error, error) {
 	s.mu.Unlock()
 	s.changed(id)
 	return func() error {
-		dir, err := gone.Put(s.home, id)
+		dir, err := removal.Put(s.home, id)
 		if fault.Is(err, fault.AgentNotFound) {
 			return nil
 		}
 		if err == nil {
-			err = gone.Clear(s.home, dir)
+			err = removal.Clear(s.home, dir)
 		}
 		return err
 	}, nil

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/agentdir/gone"
+	"github.com/theclaw/agents/internal/agentdir/removal"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
@@ -209,7 +209,7 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 	r.making.Lock() // nobody makes an agent of the name between the two steps
 	defer r.making.Unlock()
 	r.Engine.Forget(func(ref store.Ref) bool { return ref.Agent == id })
-	away, err := gone.Put(r.home, id)
+	away, err := removal.Put(r.home, id)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 	err = r.kept.Forget(ctx, id)
 	fault.Point("remove:rows")
 	if err == nil {
-		err = gone.Clear(r.home, away)
+		err = removal.Clear(r.home, away)
 	}
 	fault.Point("remove:cleared")
 	if err != nil {
@@ -232,11 +232,11 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 
 // settle finishes removals that a killed registry left.
 func (r *Registry) settle(ctx context.Context) error {
-	away, err := gone.Left(r.home)
+	away, err := removal.Left(r.home)
 	for _, g := range away {
 		one := r.kept.Forget(ctx, g.Agent)
 		if one == nil {
-			one = gone.Clear(r.home, g)
+			one = removal.Clear(r.home, g)
 		}
 		err = errors.Join(err, one)
 	}

@@ -36,10 +36,10 @@ import (
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/services/registry/internal/admission"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
 	"github.com/theclaw/agents/services/registry/internal/hub"
-	"github.com/theclaw/agents/services/registry/internal/quota"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -79,7 +79,7 @@ type Registry struct {
 	wire.Faults
 	Engine    Engine
 	Approvals store.Approvals
-	Quota     *quota.Quota
+	Quota     *admission.Quota
 	Table     authority.Authority // who may act; Leases keeps run.lock besides
 	Leases    *Leases
 	Wakes     hub.Wakes
@@ -90,7 +90,7 @@ type Registry struct {
 	metrics *obs.RegistryMetrics
 	minFree int64
 	kept    store.Home
-	counts  *quota.Memory
+	counts  *admission.Memory
 	dir     *directory.Directory
 	making  sync.RWMutex // keeps a name that is being removed from getting a new agent
 
@@ -115,12 +115,12 @@ func New(ctx context.Context, e Engine, o Options) (*Registry, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("load leases: %w", err), kept.Close(), e.Close())
 	}
-	counts, err := quota.Load(ctx, kept)
+	counts, err := admission.Load(ctx, kept)
 	if err != nil {
 		return nil, errors.Join(err, kept.Close(), e.Close())
 	}
 	r := &Registry{
-		Files: NewFiles(o.Home), Engine: e, Approvals: kept, Quota: quota.New(counts), Table: authority.Of(table),
+		Files: NewFiles(o.Home), Engine: e, Approvals: kept, Quota: admission.New(counts), Table: authority.Of(table),
 		log: o.Logger, metrics: o.Metrics, minFree: o.MinFree, kept: kept, counts: counts, dir: directory.New(o.Home),
 		runs: dispatch.New(), deliveries: dispatch.New(), polls: polls{last: map[string]poll{}},
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/admission"
 	"github.com/theclaw/agents/services/registry/internal/directory"
-	"github.com/theclaw/agents/services/registry/internal/quota"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -34,7 +34,7 @@ type Journals struct {
 	wire.Faults
 	Store  Store
 	Agents Agents
-	Quota  *quota.Quota
+	Quota  *admission.Quota
 }
 
 // Sum adds up the answers in an agent's threads, a page of threads a call.

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/fair"
+	"github.com/theclaw/agents/services/runner/internal/fairqueue"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -77,7 +77,7 @@ type Batch struct {
 	wg   sync.WaitGroup // lanes
 	once sync.Once      // stop
 
-	agent *fair.Places // turns of this agent at a time
+	agent *fairqueue.Places // turns of this agent at a time
 	began time.Time
 
 	mu          sync.Mutex

@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/source"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/fair"
+	"github.com/theclaw/agents/services/runner/internal/fairqueue"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -88,7 +88,7 @@ func (b *Batch) take(ctx context.Context, r *registrypb.OpenBatchResponse, lost 
 		if b.cfg.Probe {
 			n = 1
 		}
-		b.agent = fair.New(n)
+		b.agent = fairqueue.New(n)
 	}
 	b.mode = r.GetQueueMode()
 	fresh := 0

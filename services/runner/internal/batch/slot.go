@@ -5,7 +5,7 @@ import (
 	"time"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/fair"
+	"github.com/theclaw/agents/services/runner/internal/fairqueue"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -16,7 +16,7 @@ const DefaultSlots = 512
 // must be alone takes all of them, and those who come after it wait. Agents that
 // wait get them in turn.
 type Slots struct {
-	places *fair.Places
+	places *fairqueue.Places
 	size   int64
 }
 
@@ -25,7 +25,7 @@ func NewSlots(n int) *Slots {
 	if n <= 0 {
 		n = DefaultSlots
 	}
-	return &Slots{fair.New(int64(n)), int64(n)}
+	return &Slots{fairqueue.New(int64(n)), int64(n)}
 }
 
 // slot is what one turn holds: a place in its agent's batch, for which peers wait
@@ -33,7 +33,7 @@ func NewSlots(n int) *Slots {
 // goroutine.
 type slot struct {
 	agentID, peer string
-	agent         *fair.Places
+	agent         *fairqueue.Places
 	all           *Slots
 	weight, cost  int64
 	held          bool

@@ -22,8 +22,8 @@ import (
 	"errors"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/answer"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
@@ -47,7 +47,7 @@ type Steps interface {
 type Model interface {
 	// Ask makes one try of a round's call: the answer and its step, which is not in the
 	// journal yet, or a failed try. said is all that was said and done since the beginning.
-	Ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *answer.Try, error)
+	Ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *modelcall.Try, error)
 	// Settled is called when an answer with calls is in the journal.
 	Settled()
 }
@@ -65,7 +65,7 @@ type Loop struct {
 // Run works until the model answers without a call, and returns that answer with its step,
 // which is not in the journal yet unless it was replayed. failed is a try of the model that
 // gave no answer; Run may be called again after it. said is what was said and done before.
-func (l *Loop) Run(ctx context.Context, said []model.Message) (a step.Answer, row *registrypb.Step, failed *answer.Try, err error) {
+func (l *Loop) Run(ctx context.Context, said []model.Message) (a step.Answer, row *registrypb.Step, failed *modelcall.Try, err error) {
 	// The one call that may have begun and has no result: the first intent, since a
 	// call begins after the one before it ended.
 	begun := ""

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/answer"
 	"github.com/theclaw/agents/services/runner/internal/loop"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/toolset/message"
@@ -39,10 +39,10 @@ func newWork(t *testing.T, script func(round int) model.Response) *work {
 }
 
 // Ask implements [loop.Model].
-func (w *work) Ask(_ context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *answer.Try, error) {
+func (w *work) Ask(_ context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *modelcall.Try, error) {
 	if w.fails > 0 {
 		w.fails--
-		return step.Answer{}, nil, &answer.Try{Err: model.Errorf(model.Unavailable, "busy"), Again: true}, nil
+		return step.Answer{}, nil, &modelcall.Try{Err: model.Errorf(model.Unavailable, "busy"), Again: true}, nil
 	}
 	w.asked, w.last = append(w.asked, round), said
 	resp := w.script(round)

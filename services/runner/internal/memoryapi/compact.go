@@ -15,11 +15,11 @@ import (
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/claim"
 	"github.com/theclaw/agents/services/runner/internal/compact"
-	"github.com/theclaw/agents/services/runner/internal/fit"
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
+	"github.com/theclaw/agents/services/runner/internal/window"
 )
 
 // CompactMemory digests a conversation, or the agent's own layer, because a
@@ -103,9 +103,9 @@ func (s Service) strategy(job *memory.Job, value map[string]string) error {
 	if m.Provider == offline.Name || m.Try == nil {
 		return fault.New(codes.FailedPrecondition, fault.ModelConfig, "the model "+m.Provider+" cannot digest a memory", "configure a provider of models, or set compaction.strategy to truncate")
 	}
-	window := number(value["context_window"])
-	if m.Window > 0 && (window <= 0 || m.Window < window) {
-		window = m.Window
+	size := number(value["context_window"])
+	if m.Window > 0 && (size <= 0 || m.Window < size) {
+		size = m.Window
 	}
 	out := number(value["max_output_tokens"])
 	told := func(ctx context.Context, took time.Duration, u model.Usage) error {
@@ -113,6 +113,6 @@ func (s Service) strategy(job *memory.Job, value map[string]string) error {
 		m.Count(s.Meter, m.Name, u)
 		return ctx.Err()
 	}
-	job.Strategy, job.Model = fit.NewSummarise(m, window-out-prompt.Reserve, out, told), m.Provider+"/"+m.Name
+	job.Strategy, job.Model = window.NewSummarise(m, size-out-prompt.Reserve, out, told), m.Provider+"/"+m.Name
 	return nil
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
-	"github.com/theclaw/agents/services/runner/internal/answer"
 	"github.com/theclaw/agents/services/runner/internal/claim"
-	"github.com/theclaw/agents/services/runner/internal/fit"
 	"github.com/theclaw/agents/services/runner/internal/memory"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
+	"github.com/theclaw/agents/services/runner/internal/window"
 )
 
 // Service answers with the calls that anybody may make, but for the lease.
@@ -30,10 +30,10 @@ type Service struct {
 	Agents  registrypb.AgentServiceClient
 	Threads registrypb.ThreadServiceClient
 	Turns   registrypb.TurnServiceClient
-	Models  answer.Models
+	Models  modelcall.Models
 	Claims  *claim.Set
 	Memory  *memory.Registry
-	Meter   answer.Meter
+	Meter   modelcall.Meter
 	Tools   *toolset.Tools
 	Sources prompt.Sources
 }
@@ -77,7 +77,7 @@ func (s Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) (
 	if m, err := s.Models.Find(value["pai.provider"], value["pai.model"]); err == nil && m.Window > 0 && (scope.ContextWindow <= 0 || m.Window < scope.ContextWindow) {
 		scope.ContextWindow = m.Window
 	}
-	scope.Keep = fit.Keep(compaction(value), scope.ContextWindow-scope.MaxOutput-prompt.Reserve)
+	scope.Keep = window.Keep(compaction(value), scope.ContextWindow-scope.MaxOutput-prompt.Reserve)
 
 	if at := req.GetAtEvent(); at > 0 {
 		if scope.Digested, err = s.digestedAt(ctx, req, at); err != nil {

@@ -5,11 +5,11 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/internal/source"
-	"github.com/theclaw/agents/services/runner/internal/hush"
+	"github.com/theclaw/agents/services/runner/internal/silence"
 )
 
 // NoReply as the whole answer means that the agent stays silent.
-const NoReply = hush.Word
+const NoReply = silence.Word
 
 func memoryTitle(name string) string {
 	name = strings.TrimPrefix(name, "memory/")

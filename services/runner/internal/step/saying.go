@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/hush"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/silence"
 )
 
 // What becomes of the text of an answer that calls tools (reply.break). It is
@@ -20,7 +20,7 @@ const (
 
 // NewBroken is [NewAnswer] for an answer whose text is treated as mode says.
 func NewBroken(r model.Response, at *run.Span, mode string) (Answer, []byte, *model.Error) {
-	if (mode == BreakText || mode == BreakMessage) && len(r.ToolCalls) > 0 && strings.TrimSpace(hush.Text(r.Text)) != "" {
+	if (mode == BreakText || mode == BreakMessage) && len(r.ToolCalls) > 0 && strings.TrimSpace(silence.Text(r.Text)) != "" {
 		return newAnswer(r, at, mode)
 	}
 	return newAnswer(r, at, "")
@@ -31,7 +31,7 @@ func (a Answer) Says(key string) []*registrypb.Saying {
 	if a.Break != BreakText {
 		return nil
 	}
-	return []*registrypb.Saying{{StepKey: key, Text: hush.Text(a.Text)}}
+	return []*registrypb.Saying{{StepKey: key, Text: silence.Text(a.Text)}}
 }
 
 // Sent are the texts that tools of the turn have sent to the peer, in their order.
@@ -48,14 +48,14 @@ func (b *Book) Sent() (texts []string) {
 // back for it. One that a tool has sent before, but for its white space, is not said
 // again (S1-52, S1-55).
 func (b *Book) Reply(last Answer) string {
-	text := hush.Text(last.Text)
+	text := silence.Text(last.Text)
 	if slices.ContainsFunc(b.Sent(), func(sent string) bool { return same(sent, text) }) {
 		text = ""
 	}
 	var parts []string
 	for n := 1; b.answers[ModelKey(n)] != nil; n++ {
 		if a, err := Decode(b.answers[ModelKey(n)].GetResult()); err == nil && a.Break == BreakMessage {
-			parts = append(parts, strings.TrimSpace(hush.Text(a.Text)))
+			parts = append(parts, strings.TrimSpace(silence.Text(a.Text)))
 		}
 	}
 	if len(parts) == 0 {

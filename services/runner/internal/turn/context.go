@@ -5,13 +5,13 @@ import (
 	"errors"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/fit"
 	"github.com/theclaw/agents/services/runner/internal/memory"
+	"github.com/theclaw/agents/services/runner/internal/window"
 )
 
 // fitted makes the prompts of this turn, from when its model is known.
-func (t *turn) fitted() *fit.Fit {
-	return &fit.Fit{
+func (t *turn) fitted() *window.Fit {
+	return &window.Fit{
 		Begun: t.begun, Model: t.model, Tools: t.tools.Offered(), Sources: t.Sources, Meter: t.Meter, Trusted: t.trusted, Memory: t.Memory, Emit: t.w.Stream.Publish,
 		Job: memory.Job{
 			AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Key: t.w.Key, InboxID: t.w.InboxID, Seq: t.steps.NextSeq, Logf: t.logf,

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/journal"
+	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
@@ -70,7 +70,7 @@ func (t *turn) finish(ctx context.Context, in *registrypb.FinishTurnRequest) (*r
 
 // call makes a call to the journal; the log lines go with it once.
 func call[R any](ctx context.Context, t *turn, do func(context.Context, []*registrypb.LogLine) (R, error)) (R, error) {
-	r, err := journal.Call(ctx, t.trusted, func(ctx context.Context) (R, error) { return do(ctx, t.logs) })
+	r, err := registrycall.Call(ctx, t.trusted, func(ctx context.Context) (R, error) { return do(ctx, t.logs) })
 	if err == nil {
 		t.logs = nil
 	}

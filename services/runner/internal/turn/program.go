@@ -10,12 +10,12 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/fit"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
+	"github.com/theclaw/agents/services/runner/internal/window"
 )
 
 const stepDone = registrypb.StepState_STEP_STATE_DONE
@@ -72,7 +72,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 	defer stop(nil)
 	n, uses, begun := t.steps.Calls()+1, 0, time.Time{}
 	var row *registrypb.Step
-	at := fit.Place(t.begun.GetConfig(), t.w.AgentID, t.w.ThreadID)
+	at := window.Place(t.begun.GetConfig(), t.w.AgentID, t.w.ThreadID)
 	at.Key, at.Fence = t.w.Key+":"+step.CallKey(n), t.w.Fence
 	at.Spare = req.Try < maxTries(t.begun.GetConfig())
 	at.Begin = func() error {

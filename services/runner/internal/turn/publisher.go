@@ -5,11 +5,11 @@ import (
 	"sync"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/hush"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/replay"
 	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/silence"
 	"github.com/theclaw/agents/services/runner/internal/step"
-	"github.com/theclaw/agents/services/runner/internal/told"
 )
 
 // maxPartial is how much of an unfinished answer is kept, in bytes.
@@ -30,13 +30,13 @@ type Stream interface {
 // It keeps the beginning of an unfinished answer for the case that nothing more comes.
 type publisher struct {
 	to      Stream
-	quiet   hush.Filter
+	quiet   silence.Filter
 	partial strings.Builder
 }
 
 // Begin tells that the turn is claimed, after what its journal tells.
 func (p *publisher) Begin(steps []*registrypb.Step) {
-	if t := told.Of(steps); t.Exact && len(t.Items) > 1 {
+	if t := replay.Of(steps); t.Exact && len(t.Items) > 1 {
 		p.to.Seed(t.Items, t.Tools)
 	}
 	p.to.Publish(run.Item{Kind: run.Lifecycle, Phase: run.Start})
@@ -44,7 +44,7 @@ func (p *publisher) Begin(steps []*registrypb.Step) {
 
 // Call begins a try of the model.
 func (p *publisher) Call() {
-	p.quiet = hush.Filter{}
+	p.quiet = silence.Filter{}
 	p.partial.Reset()
 	p.to.Call()
 }

@@ -11,9 +11,9 @@ import (
 
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/replay"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/step"
-	"github.com/theclaw/agents/services/runner/internal/told"
 )
 
 // shown is what a person would see of items: a restart takes back what was said
@@ -131,7 +131,7 @@ func TestJournalTellsWhatWasHeard(t *testing.T) {
 				look()
 			}
 		}
-		tale := told.Of(journal)
+		tale := replay.Of(journal)
 		if !tale.Exact {
 			t.Fatalf("seed %d: not exact", seed)
 		}
@@ -166,7 +166,7 @@ func TestUpdatesAreLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tale := told.Of([]*pb.Step{step.Model(1, 1, "p", model.Request{}, resp, result), row})
+	tale := replay.Of([]*pb.Step{step.Model(1, 1, "p", model.Request{}, resp, result), row})
 	updates := 0
 	for n, i := range live {
 		if i.Phase == run.Update {

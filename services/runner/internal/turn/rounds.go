@@ -8,11 +8,11 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/answer"
-	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/loop"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
+	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
@@ -133,7 +133,7 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 	for {
 		var p prompt.Prompt
 		req, p = t.fit.Request(said)
-		req.Try, req.Thinking = t.tries+1, answer.Thinking(t.begun.GetInbound().GetSource(), t.begun.GetInbound().GetContent())
+		req.Try, req.Thinking = t.tries+1, modelcall.Thinking(t.begun.GetInbound().GetSource(), t.begun.GetInbound().GetContent())
 		t.last = transcript{p.System, p.Messages}
 		if err := t.trusted(ctx); err != nil {
 			return req, resp, try, err
@@ -153,5 +153,5 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 }
 
 func bad(e *model.Error) *Try {
-	return &Try{Err: e, Counts: true, Again: true, Wait: journal.FirstWait}
+	return &Try{Err: e, Counts: true, Again: true, Wait: registrycall.FirstWait}
 }

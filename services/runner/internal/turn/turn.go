@@ -12,11 +12,11 @@ import (
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/answer"
-	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/loop"
 	"github.com/theclaw/agents/services/runner/internal/memory"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
+	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
@@ -28,11 +28,11 @@ const MaxRounds = loop.MaxRounds
 // What ends a turn before its fate. All leave the journal as it is.
 var (
 	// ErrLost: the lease is gone; whoever holds it now goes on.
-	ErrLost = journal.ErrLost
+	ErrLost = registrycall.ErrLost
 	// ErrYield: the batch gives the lease back while the turn waits.
 	ErrYield = errors.New("turn put off: the batch ends")
 	// ErrStale: another event stands under the inbox id.
-	ErrStale = journal.ErrStale
+	ErrStale = registrycall.ErrStale
 
 	// ErrAborted is the cause with which a person ends a turn.
 	ErrAborted = errors.New(wording.ByOwner)
@@ -48,15 +48,15 @@ type Journal interface {
 
 type (
 	// Models finds models, see package answer.
-	Models = answer.Models
+	Models = modelcall.Models
 	// Model is one of them.
-	Model = answer.Model
+	Model = modelcall.Model
 	// TryFunc makes one call of it.
-	TryFunc = answer.TryFunc
+	TryFunc = modelcall.TryFunc
 	// Try is what a failed one means.
-	Try = answer.Try
+	Try = modelcall.Try
 	// Meter counts.
-	Meter = answer.Meter
+	Meter = modelcall.Meter
 )
 
 // Slot is the right to work among all turns of this process.

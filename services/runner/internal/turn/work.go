@@ -7,10 +7,10 @@ import (
 	"time"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/fit"
-	"github.com/theclaw/agents/services/runner/internal/journal"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
+	"github.com/theclaw/agents/services/runner/internal/window"
 )
 
 // turn is one claimed event. It belongs to one goroutine.
@@ -33,7 +33,7 @@ type turn struct {
 	// panicked: the last attempt ended in a panic.
 	panicked bool
 	last     transcript
-	fit      *fit.Fit // set with found
+	fit      *window.Fit // set with found
 	// unwritten are results that go with the next call to the journal.
 	unwritten []*registrypb.Step
 }
@@ -120,7 +120,7 @@ func (t *turn) stopped(ctx context.Context, cause error) (Result, error) {
 		return t.die(ctx, "timeout", fmt.Sprintf("the turn took longer than %s", maxTime(t.begun.GetConfig())))
 	case errors.Is(cause, ErrAborted):
 		return t.aborted(ctx)
-	case journal.Refused(cause):
+	case registrycall.Refused(cause):
 		return t.die(ctx, "journal", cause.Error())
 	}
 	return Result{}, cause

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/hush"
+	"github.com/theclaw/agents/services/runner/internal/silence"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -65,7 +65,7 @@ func text(arguments json.RawMessage) (string, error) {
 	if err := json.Unmarshal(arguments, &a); err != nil {
 		return "", err
 	}
-	said := hush.Text(a.Text)
+	said := silence.Text(a.Text)
 	if strings.TrimSpace(said) == "" {
 		return "", nil
 	}

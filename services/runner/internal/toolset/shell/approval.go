@@ -19,7 +19,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/journal"
+	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
@@ -85,7 +85,7 @@ const createReason = "it makes a new agent"
 // wait asks until there is an answer; nil is a yes, which is used now.
 func wait(ctx context.Context, a Approvals, trusted func(context.Context) error, req *registrypb.RequestApprovalRequest) (*registrypb.RequestApprovalResponse, error) {
 	for {
-		r, err := journal.Call(ctx, trusted, func(ctx context.Context) (*registrypb.RequestApprovalResponse, error) {
+		r, err := registrycall.Call(ctx, trusted, func(ctx context.Context) (*registrypb.RequestApprovalResponse, error) {
 			ctx, cancel := context.WithTimeout(ctx, 2*poll)
 			defer cancel()
 			return a.RequestApproval(ctx, req)

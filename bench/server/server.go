@@ -1,0 +1,144 @@
+// Package server owns the running `agentd all` that is measured: its start, its
+// connections, and what the kernel says of it.
+//
+// It promises that what was started is stopped by Stop or with the context, and judges
+// nothing.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/theclaw/agents/internal/pause"
+	"github.com/theclaw/agents/internal/rpc"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+)
+
+// Server is a running `agentd all`.
+type Server struct {
+	Home  string
+	Conn  *grpc.ClientConn // to the registry
+	Ready time.Duration    // from its start to serving
+
+	cmd *exec.Cmd
+}
+
+// Start starts agentd on a home and waits until it serves.
+func Start(ctx context.Context, agentd, home string) (*Server, error) {
+	began := time.Now()
+	cmd := exec.CommandContext(ctx, agentd, "all", "--home", home, "--log-level", "error")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", agentd, err)
+	}
+	conn, err := Dial(home, "registry")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Home: home, Conn: conn, cmd: cmd}
+	// Tight on purpose: the connection's own backoff would be in the figure.
+	for {
+		c, err := rpc.Dial("unix://"+filepath.Join(home, "run", "deliverer.sock"), rpc.DialOptions{})
+		if err != nil {
+			return nil, err
+		}
+		r, err := healthpb.NewHealthClient(c).Check(ctx, &healthpb.HealthCheckRequest{})
+		_ = c.Close()
+		if err == nil && r.GetStatus() == healthpb.HealthCheckResponse_SERVING {
+			s.Ready = time.Since(began)
+			return s, nil
+		}
+		if time.Since(began) > 30*time.Second {
+			return nil, errors.Join(fmt.Errorf("%s does not serve: %w", agentd, err), s.Stop())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Dial connects to a service of a home; it waits until that serves.
+func Dial(home, service string) (*grpc.ClientConn, error) {
+	conn, err := rpc.Dial("unix://"+filepath.Join(home, "run", service+".sock"), rpc.DialOptions{
+		TokenPath: filepath.Join(home, "run", "token"), WaitForReady: true, DefaultTimeout: time.Minute,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", service, err)
+	}
+	return conn, nil
+}
+
+// Settle waits until what is read at the start has been read.
+func (s *Server) Settle(ctx context.Context) error {
+	_, err := registryv1.NewAgentServiceClient(s.Conn).ListAgents(ctx, &registryv1.ListAgentsRequest{})
+	return err
+}
+
+// Agent makes and starts one that answers by itself and sends nothing on.
+func (s *Server) Agent(ctx context.Context, id string) error {
+	return s.AgentWith(ctx, id, "offline", [2]string{"outbound", "[]"})
+}
+
+// AgentWith makes and starts one of a provider with settings.
+func (s *Server) AgentWith(ctx context.Context, id, provider string, settings ...[2]string) error {
+	agents := registryv1.NewAgentServiceClient(s.Conn)
+	if _, err := agents.CreateAgent(ctx, &registryv1.CreateAgentRequest{AgentId: id, Provider: provider}); err != nil {
+		return err
+	}
+	for _, kv := range settings {
+		if _, err := agents.SetAgentConfig(ctx, &registryv1.SetAgentConfigRequest{AgentId: id, Key: kv[0], Value: kv[1]}); err != nil {
+			return err
+		}
+	}
+	_, err := agents.StartAgent(ctx, &registryv1.StartAgentRequest{AgentId: id})
+	return err
+}
+
+// Rest waits until a process has given back what only its start needed, which it
+// does after three seconds: only then it is at rest.
+func Rest(ctx context.Context) error {
+	return pause.For(ctx, 4*time.Second)
+}
+
+// Stop ends it as an operator would.
+func (s *Server) Stop() error {
+	_ = s.Conn.Close()
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	return s.cmd.Wait()
+}
+
+// CPU is the user and system time of the process.
+func (s *Server) CPU() (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	user, err1 := strconv.ParseInt(f[11], 10, 64)
+	sys, err2 := strconv.ParseInt(f[12], 10, 64)
+	return time.Duration(user+sys) * (time.Second / 100), errors.Join(err1, err2)
+}
+
+// RSS is the resident memory in MB.
+func (s *Server) RSS() (float64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range strings.Split(string(b), "\n") {
+		if v, ok := strings.CutPrefix(l, "VmRSS:"); ok {
+			kb, err := strconv.ParseFloat(strings.Fields(v)[0], 64)
+			return kb / 1024, err
+		}
+	}
+	return 0, errors.New("no VmRSS")
+}

@@ -1,0 +1,169 @@
+// Package removal owns how an agent's directory goes: it loses its name at once, and its
+// files after that.
+//
+//	agents/<id> --Put--> agents/.<id>.gone-<random> --Clear--> (absent)
+//
+// It promises that an agent is there whole or not at all, and that what a killed process
+// left can be found (Left) and cleared, with what lies elsewhere by its settings: its
+// inbox, and its working directory among those that all runners have. Who may remove an
+// agent, and what else is kept of it, is the registry's.
+package removal
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/safefile"
+	"github.com/theclaw/agents/internal/fault"
+)
+
+var (
+	goneRule = regexp.MustCompile(`^\.([a-z0-9][a-z0-9_-]{0,63})\.gone-[a-z0-9]+$`)
+	// inboxRule are the names that a thread's directory holds.
+	inboxRule = regexp.MustCompile(`^(\.?events.*\.(db|db-wal|db-shm|db-journal|jsonl)|\.?events\.db.*|run|logs)$`)
+)
+
+// Dir is a directory that lost its name and waits to be cleared.
+type Dir struct{ Agent, Name string }
+
+// Put takes the name from an agent's directory: when it answers there is no such
+// agent any more, whatever happens then, and the name is free.
+func Put(h *agentdir.Home, id string) (Dir, error) {
+	d, err := h.Agent(id)
+	if err != nil {
+		return Dir{}, err
+	}
+	if err := d.Check(); err != nil {
+		return Dir{}, err
+	}
+	agents, err := os.OpenRoot(h.AgentsDir())
+	if err != nil {
+		return Dir{}, agentdir.Fault(err)
+	}
+	defer func() { _ = agents.Close() }()
+	if info, err := agents.Lstat(id); err == nil && !info.IsDir() {
+		return Dir{}, fault.New(codes.FailedPrecondition, fault.InvalidArgument, d.Path+" is a link, and what it leads to is not ours to remove",
+			"remove the link and what it leads to yourself, with the services stopped")
+	}
+	g := Dir{id, "." + id + ".gone-" + strings.ToLower(rand.Text())}
+	if err := agents.Rename(id, g.Name); err != nil {
+		return Dir{}, agentdir.Fault(fmt.Errorf("put agent away: %w", err))
+	}
+	return g, agentdir.Fault(safefile.SyncDir(agents, "."))
+}
+
+// Left answers what was put away and is still there.
+func Left(h *agentdir.Home) ([]Dir, error) {
+	entries, err := os.ReadDir(h.AgentsDir())
+	var out []Dir
+	for _, e := range entries {
+		if m := goneRule.FindStringSubmatch(e.Name()); m != nil {
+			out = append(out, Dir{m[1], e.Name()})
+		}
+	}
+	return out, agentdir.Fault(err)
+}
+
+// Clear removes what was put away, and what lies elsewhere of it. It may be repeated.
+func Clear(h *agentdir.Home, g Dir) error {
+	agents, err := os.OpenRoot(h.AgentsDir())
+	if err != nil {
+		return agentdir.Fault(err)
+	}
+	defer func() { _ = agents.Close() }()
+	// The settings say where the rest is, so they go last. By none, or none that are
+	// right, nothing was ever put elsewhere.
+	if data, err := agents.ReadFile(g.Name + "/config.yaml"); err == nil {
+		if a, err := h.Judge(g.Agent, data); err == nil {
+			if err := clearInbox(a); err != nil {
+				return agentdir.Fault(fmt.Errorf("remove the inbox of agent %s: %w", g.Agent, err))
+			}
+			// What is there when the name is in use again is of another agent.
+			if _, err := agents.Lstat(g.Agent); errors.Is(err, fs.ErrNotExist) {
+				if err := Workdir(a); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return agentdir.Fault(remove(agents, g.Name))
+}
+
+// Workdir removes an agent's working directory from those that all runners have
+// (workdir.shared), if this machine has them. It may be repeated. Errors: READ_ONLY.
+func Workdir(a *agentdir.Agent) error {
+	shared := a.Config.Workdir.Shared
+	if shared == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(shared)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = errors.Join(remove(root, a.ID), root.Close())
+	}
+	switch {
+	case errors.Is(err, fs.ErrPermission): // it belongs to the user of the runners
+		return fault.Wrap(fault.New(codes.FailedPrecondition, fault.ReadOnly, "the registry may not remove "+filepath.Join(shared, a.ID),
+			"remove it yourself"), err)
+	case err != nil:
+		return agentdir.Fault(fmt.Errorf("remove the shared working directory of agent %s: %w", a.ID, err))
+	}
+	return nil
+}
+
+// remove takes a directory away for good. A link goes, and what it leads to stays.
+func remove(root *os.Root, name string) error {
+	err := root.RemoveAll(name)
+	if errors.Is(err, fs.ErrPermission) { // a program took the right to write from a directory of its own
+		_ = fs.WalkDir(root.FS(), name, func(name string, e fs.DirEntry, _ error) error {
+			if e != nil && e.IsDir() {
+				_ = root.Chmod(name, 0o700)
+			}
+			return nil
+		})
+		err = root.RemoveAll(name)
+	}
+	if err == nil {
+		err = safefile.SyncDir(root, ".")
+	}
+	return err
+}
+
+// clearInbox removes the thread's own files from a directory that its owner chose;
+// others in there are not ours.
+func clearInbox(a *agentdir.Agent) error {
+	path := a.Inbox()
+	if rel, err := filepath.Rel(a.Path, path); err == nil && filepath.IsLocal(rel) {
+		return nil
+	}
+	dir, err := os.OpenRoot(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	entries, err := fs.ReadDir(dir.FS(), ".")
+	for _, e := range entries {
+		if inboxRule.MatchString(e.Name()) {
+			err = errors.Join(err, dir.RemoveAll(e.Name()))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_ = os.Remove(path) // stays where it holds something else
+	return nil
+}

@@ -1,0 +1,64 @@
+// Package balance owns connections to one of several registries that serve the same
+// agents: a comma list of targets, or a name that stands for several addresses.
+//
+//	dns:///registries:7443              every address of the name
+//	dns:///a:7443,dns:///b:7443         each of the list
+//
+// Calls go to those that say they serve (grpc.health.v1), so a registry that drains gets
+// no new ones: a call about an agent to the one that is nearest to it, by a hash of both
+// names, any other call to each in turn. A call that finds its registry gone is made again
+// at another one, if it is safe to repeat. One that hangs and is not dead costs a short
+// call some seconds, then another is asked; a long poll waits until the connection is
+// given up, 15 s at most. A target that is neither, such as a socket, is dialled as ever.
+//
+// That an agent has a registry near it saves work and is no promise: the one that wrote
+// something need not read it again, and those who write an inbox wait for each other in
+// one process, not in the database. Two calls in a row may meet two registries; nothing
+// may rely on more.
+package balance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	_ "google.golang.org/grpc/health" // asks those that are connected whether they serve
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/theclaw/agents/internal/rpc"
+)
+
+// Many tells whether a target may stand for several registries. The path of a socket
+// may have a comma in it.
+func Many(target string) bool {
+	if strings.HasPrefix(target, "unix:") {
+		return strings.Contains(target, ",unix:") // meant as a list, which Dial refuses
+	}
+	return strings.Contains(target, ",") || strings.HasPrefix(target, "dns:")
+}
+
+// Dial makes a connection to target, as rpc.Dial does to one. The caller closes it.
+func Dial(target string, o rpc.DialOptions) (*grpc.ClientConn, error) {
+	if !Many(target) {
+		return rpc.Dial(target, o)
+	}
+	o.Several = policy
+	o.More = append(slices.Clone(o.More), grpc.WithChainUnaryInterceptor(nearUnary, hasten(o.Safe)), grpc.WithChainStreamInterceptor(nearStream))
+	if !strings.Contains(target, ",") {
+		return rpc.Dial(target, o)
+	}
+	list := manual.NewBuilderWithScheme("several")
+	var addresses []resolver.Address
+	for part := range strings.SplitSeq(target, ",") {
+		part = strings.TrimSpace(part)
+		if strings.HasPrefix(part, "unix:") {
+			return nil, fmt.Errorf("dial %s: a list is of dns:///host:port; a socket has the token of its own home", target)
+		}
+		addresses = append(addresses, resolver.Address{Addr: strings.TrimPrefix(part, "dns:///")})
+	}
+	list.InitialState(resolver.State{Addresses: addresses})
+	o.More = append(o.More, grpc.WithResolvers(list))
+	return rpc.Dial("several:///registries", o)
+}

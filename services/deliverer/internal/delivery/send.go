@@ -1,0 +1,199 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/obs/tracing"
+	"github.com/theclaw/agents/services/deliverer/internal/breaker"
+)
+
+const (
+	// sendLimit bounds a send whose channel does not bound it.
+	sendLimit = 2 * time.Minute
+	// leastWait is the wait after a send that spent nothing and of which the
+	// breaker learned nothing, so that it is not repeated in a spin.
+	leastWait = time.Second
+)
+
+// way is how an event leaves, or what becomes of it instead.
+type way struct {
+	channel channel.Channel // nil: nothing to send, see outcome
+	message channel.Message
+	key     breaker.Key
+	outcome Outcome
+	name    string // of the channel, also without one to send over
+	fail    *channel.Error
+	rest    *Due // what is left of a message in parts, once this one was sent
+}
+
+// way chooses the channel of an event. It sends nothing and records nothing.
+func (l *lane) way(due Due) way {
+	ways, err := l.agent.open(due.Settings)
+	if err != nil {
+		// The owner's mistake is not the message's: it waits for the correction.
+		return way{outcome: Unavailable, fail: &channel.Error{
+			Class: channel.Unavailable, BeforeSend: true, RetryAfter: l.agent.pool.Breakers.Every(),
+			What: "the configuration of the channels is wrong: " + channel.Clean(err.Error(), 300),
+		}}
+	}
+	text, rc, err := channel.ParseContent(json.RawMessage(due.Event.Content))
+	if err != nil {
+		return way{outcome: Rejected, fail: channel.AsError(err)}
+	}
+	c, ok := ways.For(l.thread, due.Event.Source, rc)
+	switch {
+	case !ok:
+		return way{outcome: Skipped, fail: &channel.Error{What: channel.FateByConfiguration}}
+	case c.Name() == channel.NameConsole:
+		return way{outcome: Sent, name: channel.NameConsole}
+	}
+	w := way{channel: c, name: c.Name(), message: channel.Message{
+		AgentID: l.agent.id, ThreadID: l.thread, EventID: due.Event.ID, Key: due.Key, Attempt: due.Attempt,
+		MaybeDuplicate: due.MaybeDuplicate || l.doubt == due.Event.ID,
+		Text:           text, Content: json.RawMessage(due.Event.Content), ReplyContext: rc, CreatedAt: due.Event.CreatedAt,
+		Fence: channel.Fence{Resource: lease.DeliverResource(l.agent.id), Token: int64(l.agent.keeper.Token())},
+	}}
+	w.key = breaker.KeyOf(c, w.message)
+	return w.part(due)
+}
+
+// send takes what was begun to its end and leaves it as unrecorded; ok is
+// false when nothing may or need be recorded.
+func (l *lane) send() (verdict, bool) {
+	due := *l.due
+	l.due = nil
+	defer l.permit.GiveBack()
+	if err := l.agent.check(); err != nil {
+		return verdict{err: err}, false
+	}
+	w := l.way(due)
+	if w.channel == nil {
+		l.unrecorded = l.outcome(due, w, w.fail, 0)
+		return verdict{}, true
+	}
+	if l.agent.isClosing() {
+		l.unrecorded = l.putBack(due, w, "the deliverer is being stopped, nothing was sent", 0)
+		return verdict{}, true
+	}
+	if !l.permit.For(w.key) {
+		l.permit.GiveBack()
+		var wait time.Duration
+		if l.permit, wait = l.agent.pool.Breakers.Ask(w.key); !l.permit.For(w.key) {
+			l.shut = w.key
+			l.unrecorded = l.putBack(due, w, "the channel is down, nothing was sent", wait)
+			return verdict{}, true
+		}
+	}
+	began := time.Now()
+	receipt, span, err := l.attempt(w, due.RunID)
+	took := time.Since(began)
+	fail := channel.AsError(err)
+	if fail != nil && fail.InDoubt {
+		l.doubt = due.Event.ID
+		if fail.Class == channel.Interrupted {
+			return verdict{wait: leastWait, err: fail}, false // stays sending: see doc.go, Ends
+		}
+	}
+	l.unrecorded = l.outcome(due, w, fail, took)
+	l.unrecorded.span = span
+	l.unrecorded.ProviderID = channel.Clean(receipt.ProviderID, 128)
+	if l.unrecorded.Outcome == Unavailable {
+		l.unrecorded.RetryAfter = l.heldBack(w, fail)
+	}
+	return verdict{}, true
+}
+
+// heldBack is the wait after a send that spent nothing.
+func (l *lane) heldBack(w way, fail *channel.Error) time.Duration {
+	if fail.Class == channel.Interrupted {
+		if l.agent.isClosing() {
+			return 0 // the next holder may send at once
+		}
+		return leastWait
+	}
+	l.shut = w.key
+	return max(l.agent.pool.Breakers.Wait(w.key), min(leastWait, l.agent.pool.Breakers.Every()))
+}
+
+// attempt is D2. A channel that panics has failed: its message is dead after
+// some tries, instead of ending this process each time it comes up.
+func (l *lane) attempt(w way, run string) (r channel.Receipt, span tracing.Span, err error) {
+	m := w.message
+	ctx, span := l.agent.pool.Trace.Deliver(l.agent.sends, run, tracing.Where{AgentID: m.AgentID, ThreadID: m.ThreadID, EventID: m.EventID}, w.name, m.Attempt)
+	defer func() {
+		if p := recover(); p != nil {
+			l.log("send panicked", fmt.Errorf("%v\n%s", p, debug.Stack()))
+			err = &channel.Error{Class: channel.Failed, InDoubt: true, What: "the channel broke off, see the deliverer's log"}
+		}
+		l.permit.Record(err)
+		if fail := channel.AsError(err); fail != nil {
+			span.Fail(fail.Class.String())
+		}
+		span.End()
+	}()
+	fault.Point("D2.before")
+	ctx, cancel := context.WithTimeout(ctx, sendLimit)
+	defer cancel()
+	r, err = w.channel.Send(ctx, m)
+	fault.Point("D2.after")
+	return r, span, err
+}
+
+// putBack records a begun delivery that was not sent.
+func (l *lane) putBack(due Due, w way, why string, wait time.Duration) *record {
+	return l.outcome(due, w, &channel.Error{Class: channel.Unavailable, BeforeSend: true, RetryAfter: wait, What: why}, 0)
+}
+
+// outcome says how the journal shall remember a send.
+func (l *lane) outcome(due Due, w way, fail *channel.Error, took time.Duration) *record {
+	r := &record{took: took, flag: w.message.MaybeDuplicate, Finish: Finish{
+		EventID: due.Event.ID, Outcome: w.outcome, Channel: channel.Clean(w.name, 120), Level: "INFO",
+	}}
+	if w.channel != nil {
+		r.Outcome = outcomeOf(fail)
+	}
+	if r.Outcome == Sent && w.rest != nil {
+		r.Outcome, r.rest, r.Parts, r.Reach = Part, w.rest, w.rest.Parts, w.rest.Reach
+		l.doubt = 0
+	}
+	if fail != nil {
+		r.Error = l.agent.pool.Redactor.Redact(fail.What)
+		r.RetryAfter = fail.RetryAfter
+	}
+	switch r.Outcome {
+	case Failed, Unavailable:
+		r.Level = "WARN"
+	case Rejected:
+		r.Level = "ERROR"
+	}
+	r.Log = fmt.Sprintf("outbound: channel=%s event=%d outcome=%s ms=%d", cmp.Or(r.Channel, "none"), r.EventID, r.Outcome, took.Milliseconds())
+	if w.message.Part > 0 {
+		r.Log += fmt.Sprintf(" part=%d", w.message.Part)
+	}
+	if r.Error != "" {
+		r.Log += fmt.Sprintf(" error=%q", r.Error)
+	}
+	return r
+}
+
+func outcomeOf(fail *channel.Error) Outcome {
+	if fail == nil {
+		return Sent
+	}
+	switch fail.Class {
+	case channel.Rejected:
+		return Rejected
+	case channel.Unavailable, channel.Interrupted:
+		return Unavailable
+	default:
+		return Failed
+	}
+}

@@ -1,0 +1,140 @@
+// Package admission owns how much an agent and each of its peers has used today, and
+// says no when that is all it may.
+//
+// It promises that a message beyond a quota is refused before it is stored, with
+// the time after which it will be taken; that what was stored is always worked on;
+// and that a restart forgets at most the last second. The day is that of UTC. Only
+// agents with a quota are counted. Pairs of agents have a rate, which a restart may
+// forget.
+//
+// Who counts is a Counter: Memory for one registry, above a ledger; the database for
+// several that share one, so that they give no message away twice.
+//
+// It does not know what a message says, and stops no turn under way: a turn has
+// its own limits.
+package admission
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/source"
+	"github.com/theclaw/agents/internal/store"
+)
+
+// Counter keeps the counts.
+type Counter interface {
+	// Count shows decide what an agent and one of its peers have used in a day, and adds
+	// what it answers to both, while nobody else counts for the agent. An error of decide
+	// is passed on, and nothing is added.
+	Count(ctx context.Context, day, agent, peer string, decide func(all, one store.Used) (store.Used, error)) error
+	// Pace lets one agent write to another, or answers how long that has to wait: each
+	// message moves the time that the next would be due by step, to most from now.
+	Pace(ctx context.Context, from, to string, step, most time.Duration) (over time.Duration, err error)
+}
+
+// Quota judges. It is safe for concurrent use.
+type Quota struct{ counter Counter }
+
+// New makes it over the counts.
+func New(c Counter) *Quota { return &Quota{c} }
+
+func today(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+// Peer is who wrote, over all conversations of one channel.
+func Peer(from string) string {
+	a, _, err := source.ParseLenient(from)
+	switch {
+	case err != nil:
+		return from
+	case a.Kind == source.External:
+		return "external:" + a.ChannelType + ":" + a.ChannelID + ":" + a.PeerID
+	case a.Kind == source.Internal:
+		return "internal:" + a.AgentID
+	}
+	return from
+}
+
+// Take counts messages of one source to an agent, or refuses them. Back gives them
+// back when they were not stored after all.
+func (q *Quota) Take(ctx context.Context, c *config.Config, agent, from string, n int64) error {
+	a, _, err := source.ParseLenient(from)
+	now := time.Now()
+	if err == nil && a.Kind == source.Internal {
+		if err := q.pair(ctx, a.AgentID, agent, c.Quota.PairPerMinute, n); err != nil {
+			return err
+		}
+	}
+	if !c.Quota.Daily() {
+		return nil
+	}
+	return q.counter.Count(ctx, today(now), agent, Peer(from), func(all, one store.Used) (store.Used, error) {
+		return store.Used{Messages: n}, within(c, agent, all, one, n, midnight(now).Sub(now))
+	})
+}
+
+// within refuses n messages more than a quota has left.
+func within(c *config.Config, agent string, all, one store.Used, n int64, left time.Duration) error {
+	for _, limit := range []struct {
+		name      string
+		used, max int64
+	}{
+		{"messages of agent '" + agent + "'", all.Messages + n - 1, int64(c.Quota.MessagesPerDay)},
+		{"messages of this peer to agent '" + agent + "'", one.Messages + n - 1, int64(c.Quota.PeerMessagesPerDay)},
+		{"tokens of agent '" + agent + "'", all.Tokens, int64(c.Quota.TokensPerDay)},
+		{"tokens of this peer with agent '" + agent + "'", one.Tokens, int64(c.Quota.PeerTokensPerDay)},
+		{"cost of agent '" + agent + "', in cents,", all.Micros / 10_000, int64(c.Quota.CentsPerDay)},
+		{"cost of this peer with agent '" + agent + "', in cents,", one.Micros / 10_000, int64(c.Quota.PeerCentsPerDay)},
+	} {
+		if limit.max > 0 && limit.used >= limit.max {
+			return refuse(fmt.Sprintf("the %s for today are used up: %d", limit.name, limit.max), left)
+		}
+	}
+	return nil
+}
+
+// Back undoes Take. What cannot be given back now is lost to the day.
+func (q *Quota) Back(ctx context.Context, c *config.Config, agent, from string, n int64) {
+	if c.Quota.Daily() {
+		_ = q.counter.Count(ctx, today(time.Now()), agent, Peer(from), func(store.Used, store.Used) (store.Used, error) { return store.Used{Messages: -n}, nil })
+	}
+}
+
+// Spend counts what a turn for a source has used. A quota stops no work: what cannot
+// be counted now is not.
+func (q *Quota) Spend(ctx context.Context, c *config.Config, agent, from string, input, output int64) {
+	// Cents for a million tokens are hundredths of a millionth of a dollar each.
+	micros := (input*int64(c.Price.InputCents) + output*int64(c.Price.OutputCents)) / 100
+	_ = q.counter.Count(ctx, today(time.Now()), agent, Peer(from), func(store.Used, store.Used) (store.Used, error) {
+		return store.Used{Tokens: input + output, Micros: micros}, nil
+	})
+}
+
+func midnight(now time.Time) time.Time {
+	y, m, d := now.UTC().Date()
+	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
+}
+
+// pair lets one agent write to another so often in a minute, all at once if it
+// likes.
+func (q *Quota) pair(ctx context.Context, from, to string, perMinute int, n int64) error {
+	if perMinute <= 0 {
+		return nil
+	}
+	over, err := q.counter.Pace(ctx, from, to, time.Duration(n)*(time.Minute/time.Duration(perMinute)), time.Minute)
+	if err == nil && over > 0 {
+		err = refuse(fmt.Sprintf("agent '%s' writes to agent '%s' more than %d times a minute", from, to, perMinute), over)
+	}
+	return err
+}
+
+func refuse(what string, wait time.Duration) error {
+	f := fault.New(codes.ResourceExhausted, fault.QuotaExceeded, what, "wait "+wait.Round(time.Second).String()+", or raise quota.* in the agent's settings")
+	f.RetryAfter = wait
+	return f
+}

@@ -1,0 +1,138 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/theclaw/agents/internal/store"
+)
+
+// lazily is how long what was counted may stay in memory only.
+const lazily = time.Second
+
+// Ledger keeps the counts over a restart.
+type Ledger interface {
+	Usage(ctx context.Context, day string) ([]store.Used, error)
+	SaveUsage(ctx context.Context, rows []store.Used) error
+}
+
+// who is an agent, or with a peer that peer's part of it.
+type who struct{ agent, peer string }
+
+// pair is an agent that writes to another one.
+type pair struct{ from, to string }
+
+// Memory counts for one registry. It is safe for concurrent use.
+type Memory struct {
+	ledger Ledger
+
+	mu      sync.Mutex
+	day     string
+	used    map[who]store.Used
+	changed map[who]bool
+	later   *time.Timer
+	pairs   map[pair]time.Time // when the next message of a pair would be due
+}
+
+// Load makes it with what was used today.
+func Load(ctx context.Context, l Ledger) (*Memory, error) {
+	m := &Memory{ledger: l, day: today(time.Now()), used: map[who]store.Used{}, changed: map[who]bool{}, pairs: map[pair]time.Time{}}
+	rows, err := l.Usage(ctx, m.day)
+	if err != nil {
+		return nil, fmt.Errorf("load usage: %w", err)
+	}
+	for _, u := range rows {
+		m.used[who{u.Agent, u.Peer}] = u
+	}
+	return m, nil
+}
+
+// Count implements Counter.
+func (m *Memory) Count(_ context.Context, day, agent, peer string, decide func(all, one store.Used) (store.Used, error)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if day != m.day {
+		m.day, m.used, m.changed = day, map[who]store.Used{}, map[who]bool{}
+	}
+	more, err := decide(m.used[who{agent, ""}], m.used[who{agent, peer}])
+	if err == nil {
+		m.add(agent, peer, more)
+	}
+	return err
+}
+
+func (m *Memory) add(agent, peer string, more store.Used) {
+	for _, k := range []who{{agent, ""}, {agent, peer}} {
+		u := m.used[k]
+		u.Day, u.Agent, u.Peer = m.day, k.agent, k.peer
+		u.Messages, u.Tokens, u.Micros = max(0, u.Messages+more.Messages), u.Tokens+more.Tokens, u.Micros+more.Micros
+		m.used[k], m.changed[k] = u, true
+	}
+	if m.later == nil {
+		m.later = time.AfterFunc(lazily, func() { _ = m.save() }) // tried again with the next count
+	}
+}
+
+// Pace implements Counter.
+func (m *Memory) Pace(_ context.Context, from, to string, step, most time.Duration) (over time.Duration, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, now := pair{from, to}, time.Now()
+	at := m.pairs[p]
+	if at.Before(now) {
+		at = now
+	}
+	at = at.Add(step)
+	if over := at.Sub(now) - most; over > 0 {
+		return over, nil
+	}
+	if len(m.pairs) > 10_000 { // those whose time is past are as good as not there
+		for k, t := range m.pairs {
+			if t.Before(now) {
+				delete(m.pairs, k)
+			}
+		}
+	}
+	m.pairs[p] = at
+	return 0, nil
+}
+
+// Forget drops what was counted of an agent that is removed.
+func (m *Memory) Forget(agent string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.used, func(w who, _ store.Used) bool { return w.agent == agent })
+	maps.DeleteFunc(m.changed, func(w who, _ bool) bool { return w.agent == agent })
+	maps.DeleteFunc(m.pairs, func(p pair, _ time.Time) bool { return p.from == agent || p.to == agent })
+}
+
+// save writes what changed. The ledger is not called under the lock.
+func (m *Memory) save() error {
+	m.mu.Lock()
+	m.later = nil
+	var rows []store.Used
+	for k := range m.changed {
+		rows = append(rows, m.used[k])
+	}
+	m.changed = map[who]bool{}
+	m.mu.Unlock()
+	if len(rows) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return m.ledger.SaveUsage(ctx, rows)
+}
+
+// Close saves.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	if m.later != nil {
+		m.later.Stop()
+	}
+	m.mu.Unlock()
+	return m.save()
+}

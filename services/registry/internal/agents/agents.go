@@ -1,0 +1,299 @@
+// Package agents is the edge of AgentService: agents are made, described, started
+// and stopped, their files and settings read and changed, backed up and restored.
+//
+// It promises that the desired state is stored before it is answered, and that no
+// event is claimed after the answer to a stop. It starts no work itself: what is
+// due is on the lists of work.
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/texts"
+	"github.com/theclaw/agents/internal/backup"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/peer"
+	"github.com/theclaw/agents/services/registry/internal/prune"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// Agents answers what is known of agents, makes them and removes them.
+type Agents interface {
+	Get(id string) (*directory.Agent, error)
+	// Agent answers one whose inbox has been read, Find one that is there, broken or not.
+	Agent(ctx context.Context, id string) (*directory.Agent, error)
+	Find(ctx context.Context, id string) (*directory.Agent, error)
+	// List answers a page in order; next is where the next page begins, "" at the end.
+	List(ctx context.Context, after string, limit int) (page []*directory.Agent, next string, err error)
+	State(ctx context.Context, a *directory.Agent) (store.InboxState, error)
+	// Missing tells whether there is no such agent.
+	Missing(id string) bool
+	Create(ctx context.Context, id string, spec agentdir.Spec) (*directory.Agent, error)
+	// Remove takes away an agent whose leases the caller has, and all that is kept of it.
+	Remove(ctx context.Context, id string) error
+	// Idle answers a *lease.HeldError while a program outside works on an agent.
+	Idle(ctx context.Context, id string) error
+	Places
+	Due
+}
+
+// Places answers the directories of agents and threads; "" where there are none.
+type Places interface {
+	Place(id string) string
+	Path(r store.Ref) (string, error)
+}
+
+// Due is told who may have work.
+type Due interface {
+	MarkDue(a *directory.Agent)
+	DropDue(id string)
+}
+
+// Files are the files of agents. Errors: AGENT_NOT_FOUND, those of agentdir.
+type Files interface {
+	// Settings answers the settings that are in force.
+	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
+	// Read answers a file and its version; the cause is fs.ErrNotExist when it is
+	// missing. Write and Set are those of agentdir.Dir.
+	Read(ctx context.Context, id, name string) (data []byte, version string, err error)
+	Write(ctx context.Context, id, name string, data []byte, expect string) (version string, err error)
+	Set(ctx context.Context, id, key, value string) (version string, err error)
+}
+
+// Backups writes backups and makes agents of them, which work when they are there.
+type Backups interface {
+	Backup(ctx context.Context, w io.Writer, what backup.Selection) error
+	Restore(ctx context.Context, r io.Reader, what backup.Choice) ([]backup.Restored, error)
+}
+
+// Leases judges who may act now; see lease/authority.
+type Leases interface {
+	Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Record, error)
+	Release(ctx context.Context, resource string, token uint64) error
+	Get(ctx context.Context, resource string) (lease.Record, bool, error)
+	RequestYield(ctx context.Context, resource string) (bool, error)
+}
+
+// Store keeps whether an agent shall work.
+type Store interface {
+	SetStarted(ctx context.Context, agent string, started bool, handler string) (changed bool, err error)
+}
+
+// Log is what is said of an agent, for people.
+type Log interface {
+	wire.Log
+	// Tail answers the newest lines, at most limit, in their order.
+	Tail(ctx context.Context, id string, limit int) ([]string, error)
+}
+
+// Deps of the edge.
+type Deps struct {
+	wire.Faults
+	Store   Store
+	Agents  Agents
+	Files   Files
+	Leases  Leases
+	Log     Log
+	Backups Backups
+	Peers   peer.Deps
+	Prune   prune.Deps
+}
+
+// Service is the edge. The zero value is not usable; see New.
+type Service struct {
+	registryv1.UnimplementedAgentServiceServer
+	Deps
+}
+
+// New makes the edge.
+func New(d Deps) *Service { return &Service{Deps: d} }
+
+// CreateAgent makes an agent directory.
+func (s *Service) CreateAgent(ctx context.Context, req *registryv1.CreateAgentRequest) (*registryv1.CreateAgentResponse, error) {
+	kind := "user"
+	if req.GetKind() == registryv1.AgentKind_AGENT_KIND_SYSTEM {
+		kind = "system"
+	}
+	a, err := s.Agents.Create(ctx, req.GetAgentId(), agentdir.Spec{Kind: kind, Provider: req.GetProvider(), Model: req.GetModel()})
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.CreateAgentResponse{Agent: s.describe(ctx, a)}, nil
+}
+
+// Make makes an agent for another one, and answers its directory, if it has one.
+func (s *Service) Make(ctx context.Context, id string, spec agentdir.Spec) (string, error) {
+	a, err := s.Agents.Create(ctx, id, spec)
+	if err != nil {
+		return "", err
+	}
+	return s.Agents.Place(a.ID), nil
+}
+
+// describe answers what is known of an agent; a problem is part of the answer.
+func (s *Service) describe(ctx context.Context, a *directory.Agent) *registryv1.Agent {
+	k := a.Known()
+	out := &registryv1.Agent{AgentId: a.ID, Dir: s.Agents.Place(a.ID), Started: k.Started, Health: registryv1.AgentHealth_AGENT_HEALTH_OK, Problem: k.Problem}
+	switch {
+	case k.Degraded:
+		out.Health = registryv1.AgentHealth_AGENT_HEALTH_DEGRADED
+	case k.Problem != "":
+		out.Health = registryv1.AgentHealth_AGENT_HEALTH_FAILED
+	}
+	set, err := s.Files.Settings(ctx, a)
+	if err != nil {
+		out.Health, out.Problem = registryv1.AgentHealth_AGENT_HEALTH_FAILED, fault.From(err).What
+		return out
+	}
+	out.Kind = registryv1.AgentKind_AGENT_KIND_USER
+	if set.Config.Kind == "system" {
+		out.Kind = registryv1.AgentKind_AGENT_KIND_SYSTEM
+	}
+	out.Model = modelText(set)
+	out.ContextWindow = int64(set.Config.ContextWindow)
+	return out
+}
+
+// modelText is provider/model, or "default" when nobody chose: then the runner
+// takes the one it has a key for.
+func modelText(set *agentdir.Agent) string {
+	c := wire.TurnConfig(set)
+	if c.GetProvider() == "" && c.GetModel() == "" {
+		return "default"
+	}
+	return cmp.Or(c.GetProvider(), "default") + "/" + cmp.Or(c.GetModel(), "default")
+}
+
+// GetAgent answers one agent.
+func (s *Service) GetAgent(ctx context.Context, req *registryv1.GetAgentRequest) (*registryv1.GetAgentResponse, error) {
+	a, err := s.Agents.Find(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.GetAgentResponse{Agent: s.describe(ctx, a)}, nil
+}
+
+// ListAgents answers every agent, broken ones too.
+func (s *Service) ListAgents(ctx context.Context, req *registryv1.ListAgentsRequest) (*registryv1.ListAgentsResponse, error) {
+	page, next, err := s.Agents.List(ctx, req.GetPageToken(), min(wire.Limit(req.GetPageSize(), 1000), 1000))
+	if err != nil {
+		return nil, err
+	}
+	out := &registryv1.ListAgentsResponse{NextPageToken: next}
+	for _, a := range page {
+		out.Agents = append(out.Agents, s.describe(ctx, a))
+	}
+	return out, nil
+}
+
+// StartAgent stores the desired state and makes queued events due.
+func (s *Service) StartAgent(ctx context.Context, req *registryv1.StartAgentRequest) (*registryv1.StartAgentResponse, error) {
+	a, err := s.Agents.Agent(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Files.Settings(ctx, a); err != nil { // an agent that cannot run is not started
+		return nil, err
+	}
+	a.Life.Lock()
+	a.Wrote()
+	changed, err := s.Store.SetStarted(ctx, a.ID, true, directory.Handler(a.ID))
+	if err == nil {
+		a.SetStarted(true)
+	}
+	a.Life.Unlock()
+	if err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	}
+	if changed {
+		wire.LogAgent(s.Log, a.ID, "agent started")
+	}
+	s.Agents.MarkDue(a)
+	return &registryv1.StartAgentResponse{Already: !changed}, nil
+}
+
+// StopAgent stores the desired state; after its answer nothing is claimed.
+func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentRequest) (*registryv1.StopAgentResponse, error) {
+	a, err := s.Agents.Agent(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	a.Life.Lock()
+	a.Wrote()
+	changed, err := s.Store.SetStarted(ctx, a.ID, false, "")
+	if err == nil {
+		a.SetStarted(false)
+	}
+	a.Life.Unlock()
+	if err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	}
+	s.Agents.DropDue(a.ID)
+	if changed {
+		wire.LogAgent(s.Log, a.ID, "agent stopped")
+	}
+	return &registryv1.StopAgentResponse{Already: !changed}, nil
+}
+
+// GetAgentStatus answers state and progress.
+func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentStatusRequest) (*registryv1.GetAgentStatusResponse, error) {
+	a, err := s.Agents.Get(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	st, err := s.Agents.State(ctx, a)
+	if errors.Is(err, store.ErrReadOnly) {
+		a.Trouble(s.Fault(a.ID, thread.Inbox, err))
+	}
+	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrReadOnly) { // that is its state
+		return &registryv1.GetAgentStatusResponse{Agent: s.describe(ctx, a)}, nil
+	}
+	if err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	}
+	path, err := s.Agents.Path(store.Inbox(a.ID))
+	if err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	}
+	out := &registryv1.GetAgentStatusResponse{
+		Agent: s.describe(ctx, a), InboxPath: path, OutboundPending: int64(a.Known().Outbound), Dead: st.Dead,
+		Inbox: &registryv1.ConsumerStatus{LastAckedId: st.Acked, Pending: st.Pending, HeadId: st.Head},
+	}
+	if at := thread.ParseStamp(st.LastAt); !at.IsZero() {
+		out.LastActivity = timestamppb.New(at)
+	}
+	if rec, live, err := s.Leases.Get(ctx, lease.AgentResource(a.ID)); err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	} else if live {
+		out.Holder = rec.Holder
+	}
+	return out, nil
+}
+
+// BootstrapAgents makes the system agents that are absent.
+func (s *Service) BootstrapAgents(ctx context.Context, req *registryv1.BootstrapAgentsRequest) (*registryv1.BootstrapAgentsResponse, error) {
+	out := &registryv1.BootstrapAgentsResponse{}
+	for _, p := range texts.SystemAgents() {
+		_, err := s.Agents.Create(ctx, p.ID, agentdir.Spec{Kind: p.Kind, Provider: req.GetProvider(), Model: req.GetModel()})
+		switch {
+		case err == nil:
+			out.Created = append(out.Created, p.ID)
+		case fault.Is(err, fault.AgentExists):
+			out.Existing = append(out.Existing, p.ID)
+		default:
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,345 @@
+// Package approvals is the edge of ApprovalService: a runner asks whether a
+// command may leave the sandbox, and a person answers.
+//
+//	         approve                begun, once
+//	PENDING ---------> APPROVED ----------------> USED
+//	   |  \                |
+//	   |   `-- deny --> DENIED
+//	   +------ its time ---+--> EXPIRED
+//
+// It promises that a question and its answer are on disk before anybody hears of
+// them, that an approval is for the one command it names, once, under one lease,
+// and that no answer in its time is no. Only the owner may answer (the access
+// table). It runs no command.
+//
+// A question may be about a new agent instead of a command. Then what the owner reads
+// is made here, of the very fields that the agent is made of, and the agent is made
+// here, when the approval is used: the runner, which has the shell, has no right to
+// make agents. Killed between the use and the making: the same call, under the same
+// lease, makes it; once that lease is gone the approval is used up, and the agent is
+// not there.
+package approvals
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/store"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/fenced"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+const (
+	maxWait    = time.Minute
+	maxPending = 100 // of one agent
+)
+
+// The states as they are stored.
+const (
+	pending  = "pending"
+	approved = "approved"
+	denied   = "denied"
+	expired  = "expired"
+	used     = "used"
+)
+
+var states = map[string]registryv1.ApprovalState{
+	pending: registryv1.ApprovalState_APPROVAL_STATE_PENDING, approved: registryv1.ApprovalState_APPROVAL_STATE_APPROVED,
+	denied: registryv1.ApprovalState_APPROVAL_STATE_DENIED, expired: registryv1.ApprovalState_APPROVAL_STATE_EXPIRED,
+	used: registryv1.ApprovalState_APPROVAL_STATE_USED,
+}
+
+// Agents answers what is known of agents.
+type Agents interface {
+	Get(id string) (*directory.Agent, error)
+}
+
+// Leases judges who may act.
+type Leases interface {
+	Check(ctx context.Context, resource string, token uint64) error
+}
+
+// Wakes are those of the calls that wait for a question or an answer.
+type Wakes interface {
+	AwaitQuestion() (woken <-chan struct{}, done func())
+	Asked()
+	Again() <-chan time.Time
+}
+
+// Deps of the edge.
+type Deps struct {
+	wire.Faults
+	Home      *agentdir.Home
+	Agents    Agents
+	Leases    Leases
+	Approvals store.Approvals
+	Wakes     Wakes
+	Life      time.Duration // how long a question waits and its answer holds
+	Make      Make
+}
+
+// Service is the edge. The zero value is not usable; see New.
+type Service struct {
+	registryv1.UnimplementedApprovalServiceServer
+	Deps
+}
+
+// New makes the edge.
+func New(d Deps) *Service { return &Service{Deps: d} }
+
+// RequestApproval asks and waits.
+func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestApprovalRequest) (*registryv1.RequestApprovalResponse, error) {
+	if _, err := s.Agents.Get(req.GetAgentId()); err != nil {
+		return nil, err
+	}
+	fence, err := fenced.Under(ctx, lease.AgentResource(req.GetAgentId()))
+	if err == nil {
+		err = s.Leases.Check(ctx, fence.Resource, fence.Token)
+	}
+	if err != nil {
+		return nil, s.Fault(req.GetAgentId(), "", err)
+	}
+	if err := s.propose(req); err != nil {
+		return nil, err
+	}
+	asked, err := s.ask(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	left := time.NewTimer(min(max(req.GetWait().AsDuration(), 0), maxWait, max(time.Until(asked.Expires), 0)))
+	defer left.Stop()
+	for over := false; ; {
+		woken, done := s.Wakes.AwaitQuestion()
+		a, first, err := s.take(ctx, asked.ID, fence.Token)
+		if err != nil || a.State != pending || over {
+			done()
+			out := &registryv1.RequestApprovalResponse{Approval: message(a)}
+			if err == nil && a.State == used && req.GetCreateAgent() != nil {
+				out.CreatedDir, err = s.create(ctx, a, req.GetCreateAgent(), first)
+			}
+			return out, err
+		}
+		select {
+		case <-woken:
+		case <-s.Wakes.Again():
+		case <-left.C:
+			over = true
+		case <-rpc.Draining(ctx):
+			over = true
+		case <-ctx.Done():
+			done()
+			return nil, ctx.Err()
+		}
+		done()
+	}
+}
+
+// ask stores a question, or finds the one that was asked with this key.
+func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalRequest) (store.Approval, error) {
+	for {
+		a, there, err := s.Approvals.Approval(ctx, "", req.GetAgentId(), req.GetKey())
+		switch {
+		case err != nil:
+			return a, s.Fault(req.GetAgentId(), "", err)
+		case there && (a.Digest != req.GetDigest() || a.Command != req.GetCommand() && req.GetCreateAgent() != nil):
+			return a, wire.Bad("the key was used to ask for another command", "an approval is for one command")
+		case there:
+			return a, nil
+		}
+		if err := s.free(req.GetCreateAgent()); err != nil { // a person need not be asked
+			return a, err
+		}
+		waiting, err := s.Approvals.Approvals(ctx, "", req.GetAgentId(), pending, maxPending)
+		if err != nil {
+			return a, s.Fault(req.GetAgentId(), "", err)
+		}
+		if len(waiting) == maxPending {
+			return a, fault.New(codes.ResourceExhausted, fault.Overloaded, fmt.Sprintf("agent '%s' has %d questions without an answer", req.GetAgentId(), maxPending), "answer some with 'agentctl approvals'")
+		}
+		now := time.Now()
+		a = store.Approval{
+			ID: newID(now), Agent: req.GetAgentId(), Thread: req.GetThreadId(), Key: req.GetKey(), Command: req.GetCommand(), Cwd: req.GetCwd(),
+			Reason: req.GetReason(), Digest: req.GetDigest(), State: pending, Requested: now, Expires: now.Add(s.Life),
+		}
+		if err := s.put(ctx, a, ""); !errors.Is(err, store.ErrMoved) { // else it was asked meanwhile
+			return a, err
+		}
+	}
+}
+
+// newID rises with time, so that a list is in order.
+func newID(now time.Time) string {
+	b := make([]byte, 4)
+	_, _ = rand.Read(b) // never fails, says its documentation
+	return fmt.Sprintf("%011x%x", now.UnixMilli(), b)
+}
+
+// put stores a, which was in a state, and tells who waits; store.ErrMoved when it was
+// not.
+func (s *Service) put(ctx context.Context, a store.Approval, was string) error {
+	err := s.Approvals.PutApproval(ctx, a, was)
+	if err == nil {
+		s.Wakes.Asked()
+		return nil
+	}
+	if errors.Is(err, store.ErrMoved) {
+		return err
+	}
+	return s.Fault(a.Agent, "", err)
+}
+
+// change reads a question and stores what next makes of it, unless it answers the
+// state that it has. Of two who change one at a time one reads it again. A question
+// whose time is over is closed first.
+func (s *Service) change(ctx context.Context, id string, next func(*store.Approval) error) (store.Approval, error) {
+	for {
+		a, there, err := s.Approvals.Approval(ctx, id, "", "")
+		switch {
+		case err != nil:
+			return a, s.Fault("", "", err)
+		case !there:
+			return a, fault.New(codes.NotFound, fault.ApprovalClosed, "there is no such question", "see 'agentctl approvals list'")
+		}
+		was := a.State
+		if (was == pending || was == approved) && time.Now().After(a.Expires) {
+			a.State = expired
+		} else if err := next(&a); err != nil || a.State == was {
+			return a, err
+		}
+		if err := s.put(ctx, a, was); err != nil && !errors.Is(err, store.ErrMoved) {
+			return a, err
+		} else if err == nil && a.State != expired {
+			return a, nil
+		}
+	}
+}
+
+// take answers how a question stands. What was approved is used by it, once; the
+// repeat of a call whose answer was lost, under the same lease, is told again.
+func (s *Service) take(ctx context.Context, id string, token uint64) (a store.Approval, first bool, err error) {
+	a, err = s.change(ctx, id, func(a *store.Approval) error {
+		first = a.State == approved
+		if a.State == used && a.Token != token {
+			return fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the approval was used before", "ask again for a new run of the command")
+		}
+		if first {
+			a.State, a.Token = used, token
+		}
+		return nil
+	})
+	return a, first, err
+}
+
+// ResolveApproval answers a question.
+func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveApprovalRequest) (*registryv1.ResolveApprovalResponse, error) {
+	a, err := s.change(ctx, req.GetApprovalId(), func(a *store.Approval) error {
+		if a.State != pending {
+			return fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the question is "+a.State+" already", "the agent will ask again if it still wants to")
+		}
+		if a.State = denied; req.GetApprove() {
+			a.State = approved
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.ResolveApprovalResponse{Approval: message(a)}, nil
+}
+
+// ListApprovals answers questions, oldest first.
+func (s *Service) ListApprovals(ctx context.Context, req *registryv1.ListApprovalsRequest) (*registryv1.ListApprovalsResponse, error) {
+	size := wire.Limit(req.GetPageSize(), 100)
+	state := ""
+	for name, st := range states {
+		if st == req.GetState() {
+			state = name
+		}
+	}
+	list, err := s.Approvals.Approvals(ctx, req.GetPageToken(), req.GetAgentId(), state, size)
+	if err != nil {
+		return nil, s.Fault(req.GetAgentId(), "", err)
+	}
+	out := &registryv1.ListApprovalsResponse{}
+	for _, a := range list {
+		if m := message(a); req.GetState() == 0 || m.GetState() == req.GetState() {
+			out.Approvals = append(out.Approvals, m)
+		}
+	}
+	if len(list) == size {
+		out.NextPageToken = list[size-1].ID
+	}
+	return out, nil
+}
+
+// WatchApprovals answers what waits, and then what changes.
+func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out registryv1.ApprovalService_WatchApprovalsServer) error {
+	ctx, told := out.Context(), map[string]registryv1.ApprovalState{}
+	for first := true; ; first = false {
+		woken, done := s.Wakes.AwaitQuestion()
+		err := s.each(ctx, func(a store.Approval) error {
+			m := message(a)
+			news := told[a.ID] != m.GetState() && (!first || a.State == pending)
+			if told[a.ID] = m.GetState(); news {
+				return out.Send(&registryv1.WatchApprovalsResponse{Approval: m})
+			}
+			return nil
+		})
+		if err == nil {
+			select {
+			case <-woken:
+			case <-s.Wakes.Again():
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		done()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// each shows all questions that are kept, oldest first.
+func (s *Service) each(ctx context.Context, show func(store.Approval) error) error {
+	const page = 200
+	for after := ""; ; {
+		list, err := s.Approvals.Approvals(ctx, after, "", "", page)
+		if err != nil {
+			return err
+		}
+		for _, a := range list {
+			if err := show(a); err != nil {
+				return err
+			}
+		}
+		if len(list) < page {
+			return nil
+		}
+		after = list[page-1].ID
+	}
+}
+
+// message is a question for the wire; it says of one whose time is over that it is.
+func message(a store.Approval) *registryv1.Approval {
+	st := states[a.State]
+	if (a.State == pending || a.State == approved) && time.Now().After(a.Expires) {
+		st = registryv1.ApprovalState_APPROVAL_STATE_EXPIRED
+	}
+	return &registryv1.Approval{
+		ApprovalId: a.ID, AgentId: a.Agent, ThreadId: a.Thread, Key: a.Key, Command: a.Command, Cwd: a.Cwd, Reason: a.Reason, Digest: a.Digest,
+		State: st, RequestedAt: timestamppb.New(a.Requested), ExpiresAt: timestamppb.New(a.Expires),
+	}
+}

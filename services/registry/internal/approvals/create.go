@@ -1,0 +1,82 @@
+package approvals
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/broker"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// Make makes an agent, for the agent that asked, under the approval; it answers its
+// directory.
+type Make func(ctx context.Context, by, approval string, r broker.Request) (dir string, err error)
+
+// wanted is a new agent as packages beside this one know it.
+func wanted(n *registryv1.NewAgent) broker.Request {
+	return broker.Request{
+		AgentID: n.GetAgentId(), Provider: n.GetProvider(), Model: n.GetModel(),
+		System: n.GetKind() == registryv1.AgentKind_AGENT_KIND_SYSTEM,
+	}
+}
+
+// propose refuses a question about a new agent that could not be made, before a
+// person is bothered, and one that says something else than it would do.
+func (s *Service) propose(req *registryv1.RequestApprovalRequest) error {
+	if req.GetCreateAgent() == nil {
+		return nil
+	}
+	by, err := s.Agents.Get(req.GetAgentId())
+	if err != nil {
+		return err
+	}
+	set, err := by.Settings(s.Home)
+	if err != nil {
+		return err
+	}
+	r := wanted(req.GetCreateAgent())
+	if err = layout.ValidID(r.AgentID); err == nil {
+		err = r.Check()
+	}
+	switch {
+	case !wire.CreatesAgents(set):
+		return fault.New(codes.PermissionDenied, fault.PermissionDenied, fmt.Sprintf("agent '%s' may not make agents", by.ID), "ask the admin agent, or the owner")
+	case err != nil:
+		return err
+	case req.GetCommand() != r.Words() || req.GetDigest() != r.Digest():
+		return wire.Bad("the question is not about the agent that it names", "ask with the words and the digest of the request")
+	}
+	return nil
+}
+
+// free refuses an agent that is there already.
+func (s *Service) free(n *registryv1.NewAgent) error {
+	if n == nil {
+		return nil
+	}
+	if _, err := s.Agents.Get(n.GetAgentId()); err != nil {
+		return nil // making it says what is wrong, if something is
+	}
+	d, err := s.Home.Agent(n.GetAgentId())
+	if err != nil {
+		return err
+	}
+	return d.Exists()
+}
+
+// create makes what was approved. In the repeat of a call whose answer was lost it is
+// there, or is made now.
+func (s *Service) create(ctx context.Context, a store.Approval, n *registryv1.NewAgent, first bool) (string, error) {
+	dir, err := s.Make(ctx, a.Agent, a.ID, wanted(n))
+	if !first && fault.Is(err, fault.AgentExists) {
+		d, err := s.Home.Agent(n.GetAgentId())
+		return d.Path, err
+	}
+	return dir, err
+}

@@ -1,0 +1,161 @@
+package threads
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/source"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/door"
+	"github.com/theclaw/agents/services/registry/internal/fenced"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// PushEvents appends events durably (T0).
+func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequest) (*registryv1.PushEventsResponse, error) {
+	r := ref(req.GetThread())
+	a, err := s.Agents.Get(r.Agent)
+	if err != nil {
+		return nil, err
+	}
+	o := store.AppendOptions{Key: req.GetIdempotencyKey()}
+	if o.Fence, err = s.mayPush(ctx, r, req.GetEvents()); err != nil {
+		return nil, err
+	}
+	set, broken := s.Agents.Settings(ctx, a)
+	if broken == nil && r.IsInbox() { // settings that cannot be read are told when it works
+		for _, e := range req.GetEvents() {
+			if err := door.Refused(set, e.GetSource()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	events, err := newEvents(req.GetEvents())
+	if err != nil {
+		return nil, err
+	}
+	if r.IsInbox() {
+		o.MaxPending, o.MaxPerPeer = s.Limits.Pending, s.Limits.PerPeer
+	}
+	if err := s.Agents.Space(); err != nil {
+		return nil, err
+	}
+	back := func() {}
+	if broken == nil && r.IsInbox() && o.Fence == nil {
+		back, err = s.takeQuota(ctx, set, a.ID, req.GetEvents())
+	}
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	fault.Point("T0.before")
+	out, err := s.Store.Append(ctx, r, events, o)
+	if err != nil || out.Duplicate {
+		back()
+	}
+	// After the commit: an acknowledged message must have a directory to be in.
+	if gone := s.Agents.Present(r.Agent); gone != nil {
+		return nil, gone
+	}
+	if err != nil {
+		return nil, s.Fault(r.Agent, r.Thread, err)
+	}
+	fault.Point("T0.after")
+	if out.Duplicate {
+		s.Metrics.DedupHits.Inc()
+	} else {
+		s.Metrics.Pushes.Inc()
+		s.trace(ctx, r, out.IDs, begun)
+	}
+	if r.IsInbox() {
+		s.Agents.Pushed(ctx, a)
+	}
+	return &registryv1.PushEventsResponse{EventIds: out.IDs, Duplicate: out.Duplicate}, nil
+}
+
+// takeQuota counts messages from outside against the quotas of the agent, or
+// refuses them; back undoes it. An agent whose settings cannot be read takes
+// messages as ever: they wait.
+func (s *Service) takeQuota(ctx context.Context, set *agentdir.Agent, id string, events []*registryv1.NewEvent) (back func(), err error) {
+	var taken []string
+	back = func() {
+		for _, from := range taken {
+			s.Quota.Back(ctx, &set.Config, id, from, 1)
+		}
+	}
+	for _, e := range events {
+		if err := s.Quota.Take(ctx, &set.Config, id, e.GetSource(), 1); err != nil {
+			back()
+			return nil, s.Fault(id, thread.Inbox, err)
+		}
+		taken = append(taken, e.GetSource())
+	}
+	return back, nil
+}
+
+// mayPush says who may write what where. The inbox takes events from anybody
+// the caller may speak for; every other thread, and the name self, belong to the
+// holder of the agent's lease.
+func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1.NewEvent) (*store.Fence, error) {
+	fence, hasFence := fenced.Of(ctx)
+	own := hasFence && (fence.Resource == lease.AgentResource(r.Agent) || fence.Resource == lease.DeliverResource(r.Agent))
+	if !r.IsInbox() && !own {
+		return nil, fault.New(codes.PermissionDenied, fault.PermissionDenied, fmt.Sprintf("only the agent itself writes to thread %q", r.Thread), "push to its inbox instead")
+	}
+	id, _ := rpc.IdentityFrom(ctx)
+	for _, e := range events {
+		a, _, err := source.ParseLenient(e.GetSource())
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case a.Kind == source.Self && !own:
+			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source self needs the agent's lease", "state who speaks, such as external:console:cli:dm:cli:cli")
+		case a.Kind == source.Internal && id.Kind != rpc.Owner && !s.speaksFor(ctx, hasFence, fence, a.AgentID):
+			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source "+e.GetSource()+" is not the caller's own", "push with the lease of the agent that speaks")
+		case a.Kind == source.External && id.Kind != rpc.Owner && id.Role() != "runner": // its StartRun passes on what the owner says
+			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "the caller states no source "+e.GetSource(), "only the owner says that a person wrote, and a runner for him")
+		}
+	}
+	if own {
+		return &fence, nil
+	}
+	return nil, nil
+}
+
+// speaksFor tells whether a live lease of agentID vouches for its name.
+func (s *Service) speaksFor(ctx context.Context, has bool, f store.Fence, agentID string) bool {
+	return has && strings.HasSuffix(f.Resource, "/"+agentID) && s.Leases.Check(ctx, f.Resource, f.Token) == nil
+}
+
+func newEvents(in []*registryv1.NewEvent) ([]store.NewEvent, error) {
+	out, sum := make([]store.NewEvent, len(in)), 0
+	for i, e := range in {
+		if e.GetType() != thread.TypeMessage && e.GetType() != thread.TypeRecord {
+			return nil, wire.Bad(fmt.Sprintf("event type %q is unknown", e.GetType()), "use message or record")
+		}
+		if !utf8.ValidString(e.GetContent()) {
+			return nil, wire.ErrNotText
+		}
+		if len(e.GetContent()) > thread.MaxEvent {
+			return nil, wire.TooLarge(e.GetContent())
+		}
+		out[i] = store.NewEvent{Source: e.GetSource(), Type: e.GetType(), Subtype: e.Subtype, Content: e.GetContent()}
+		sum += len(e.GetContent()) + len(e.GetSource()) + 64
+	}
+	if sum > thread.MaxAnswer {
+		return nil, fault.New(codes.InvalidArgument, fault.EventTooLarge, fmt.Sprintf("the push has %d bytes, the most is %d", sum, thread.MaxAnswer), "push in smaller batches")
+	}
+	return out, nil
+}

@@ -1,0 +1,28 @@
+package threads
+
+import (
+	"context"
+	"time"
+
+	"github.com/theclaw/agents/internal/obs/tracing"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// trace begins the trace of each message that a push has put on disk. Its name is
+// the event's key, which is known when the event is.
+func (s *Service) trace(ctx context.Context, r store.Ref, ids []int64, begun time.Time) {
+	if s.Trace == nil || !r.IsInbox() {
+		return
+	}
+	for _, id := range ids {
+		e, key, err := s.Store.InboxEvent(ctx, r.Agent, id)
+		if err != nil {
+			s.Log.WarnContext(ctx, "push not traced", "agent_id", r.Agent, "event_id", id, "error", err)
+			return
+		}
+		if e.Type == thread.TypeMessage {
+			s.Trace.Pushed(ctx, key, tracing.Where{AgentID: r.Agent, EventID: id}, begun)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package turns
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+const maxTurnWait = 10 * time.Minute
+
+// GetTurn explains one inbox event, and waits for its fate if asked to.
+func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (*registryv1.GetTurnResponse, error) {
+	a, err := s.Agents.Get(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	q := store.TurnQuery{InboxID: req.GetInboxId(), Key: req.GetKey(), Route: wire.ThreadOf}
+	if q.InboxID == 0 {
+		var ok bool
+		if q.InboxID, ok = thread.KeyID(q.Key); !ok {
+			return nil, wire.Bad("no event is named: inbox_id is 0 and key is not one", "give the inbox id, or the run id")
+		}
+	}
+	var deadline <-chan time.Time
+	if w := req.GetWait().AsDuration(); w > 0 {
+		t := time.NewTimer(min(w, maxTurnWait))
+		defer t.Stop()
+		deadline = t.C
+	}
+	for {
+		woken, done := s.Wakes.AwaitFate(a.ID)
+		t, err := s.Store.Turn(ctx, a.ID, q)
+		// Who waits finds the inbox acknowledged as well.
+		if err != nil || t.Settled || deadline == nil {
+			done()
+			if err != nil {
+				return nil, s.Fault(a.ID, thread.Inbox, err)
+			}
+			return &registryv1.GetTurnResponse{Turn: wire.Turn(t)}, nil
+		}
+		select {
+		case <-woken:
+		case <-s.Wakes.Again():
+		case <-deadline:
+			deadline = nil
+		case <-rpc.Draining(ctx):
+			deadline = nil
+		case <-ctx.Done():
+			done()
+			return nil, ctx.Err()
+		}
+		done()
+	}
+}
+
+// ListTurns answers turns, newest inbox event first.
+func (s *Service) ListTurns(ctx context.Context, req *registryv1.ListTurnsRequest) (*registryv1.ListTurnsResponse, error) {
+	a, err := s.Agents.Get(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	before := int64(0)
+	if tok := req.GetPageToken(); tok != "" {
+		if before, err = strconv.ParseInt(tok, 10, 64); err != nil {
+			return nil, wire.Bad("the page token is not one of ours", "pass next_page_token as it was answered")
+		}
+	}
+	size := wire.Limit(req.GetPageSize(), 100)
+	turns, err := s.Store.ListTurns(ctx, a.ID, store.ListTurns{Fate: wire.ReadFate(req.GetFate()), Before: before, Limit: size, Unresolved: req.GetUnresolved()})
+	if err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	}
+	if req.GetWithUsage() {
+		if err := s.Usage.Fill(ctx, a.ID, turns); err != nil {
+			return nil, err
+		}
+	}
+	out := &registryv1.ListTurnsResponse{}
+	for _, t := range turns {
+		out.Turns = append(out.Turns, wire.Turn(t))
+	}
+	if len(turns) == size {
+		out.NextPageToken = strconv.FormatInt(turns[size-1].InboxID, 10)
+	}
+	return out, nil
+}
+
+// RetryTurn pushes the event of a dead turn again, as a new event with a key of
+// its own, so that asking twice retries once.
+func (s *Service) RetryTurn(ctx context.Context, req *registryv1.RetryTurnRequest) (*registryv1.RetryTurnResponse, error) {
+	a, err := s.Agents.Get(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	ev, key, err := s.Store.ResolveTurn(ctx, a.ID, req.GetInboxId(), "retried")
+	if err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	}
+	out, err := s.Store.Append(ctx, store.Inbox(a.ID), []store.NewEvent{{Source: ev.Source, Type: ev.Type, Subtype: ev.Subtype, Content: ev.Content}},
+		store.AppendOptions{Key: fmt.Sprintf("%s:retry:1", key)})
+	if err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	}
+	if !out.Duplicate {
+		a.CountDead(-1)
+	}
+	return &registryv1.RetryTurnResponse{InboxId: out.IDs[0]}, nil
+}
+
+// DropTurn takes a dead turn off the dead letters.
+func (s *Service) DropTurn(ctx context.Context, req *registryv1.DropTurnRequest) (*registryv1.DropTurnResponse, error) {
+	a, err := s.Agents.Get(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := s.Store.ResolveTurn(ctx, a.ID, req.GetInboxId(), "dropped"); err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	}
+	a.CountDead(-1)
+	return &registryv1.DropTurnResponse{}, nil
+}

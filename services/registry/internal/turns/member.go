@@ -1,0 +1,95 @@
+package turns
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/fenced"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// maxJoined is how many bytes of messages may join a turn at once: they become
+// one row of the journal.
+const maxJoined = 256 << 10
+
+// members reads the events that are to join a turn: those of the leader's own
+// speaker, up to the first of another one, because memory and the answer's
+// address are the speaker's.
+func (s *Service) members(ctx context.Context, agentID, source string, who route.Tuple, asked []*registryv1.Member) ([]store.Member, error) {
+	var out []store.Member
+	room := maxJoined
+	for _, m := range asked {
+		ev, err := s.inboxEvent(ctx, agentID, m.GetInboxId(), m.GetKey())
+		if err != nil {
+			return nil, err
+		}
+		tuple, _, err := route.Of(ev.Source, ev.Content)
+		if room -= len(ev.Content); err != nil || tuple != who || ev.Source != source || room < 0 {
+			break
+		}
+		out = append(out, store.Member{Event: ev, Key: m.GetKey()})
+	}
+	return out, nil
+}
+
+// steer puts members into a running turn.
+func (s *Service) steer(ctx context.Context, a *directory.Agent, fence store.Fence, req *registryv1.RecordStepRequest) (*registryv1.Step, error) {
+	inboxID, _ := thread.KeyID(req.GetKey())
+	c, err := s.claimOf(ctx, a, &registryv1.FinishTurnRequest{ThreadId: req.GetThreadId(), Key: req.GetKey(), InboxId: inboxID})
+	if err != nil {
+		return nil, err
+	}
+	members, err := s.members(ctx, a.ID, c.Source, c.Tuple, req.GetMembers())
+	if err != nil || len(members) == 0 {
+		return nil, err
+	}
+	fault.Point("steer.before")
+	st, err := s.Store.Steer(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, store.Steer{
+		Key: req.GetKey(), Step: req.GetSteerKey(), Seq: int(req.GetSteerSeq()), Members: members,
+	})
+	if err != nil || st.Key == "" {
+		return nil, s.Fault(a.ID, req.GetThreadId(), err)
+	}
+	fault.Point("steer.after")
+	return wire.Steps([]store.Step{st})[0], nil
+}
+
+// WithdrawTurn ends an event that no turn has begun. Only the holder of the run
+// lease begins turns, so that none can begin between the two looks.
+func (s *Service) WithdrawTurn(ctx context.Context, req *registryv1.WithdrawTurnRequest) (*registryv1.WithdrawTurnResponse, error) {
+	a, err := s.Agents.Get(req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	fence, err := fenced.Under(ctx, lease.AgentResource(a.ID))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey()); err != nil {
+		return nil, err
+	}
+	begun, err := s.Store.Claimed(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, req.GetKey())
+	switch {
+	case err != nil && !errors.Is(err, store.ErrNotFound):
+		return nil, s.Fault(a.ID, req.GetThreadId(), err)
+	case begun:
+		return nil, fault.New(codes.FailedPrecondition, fault.TurnBegun, "the turn of this message has begun", "its turn ends it, when it is its turn")
+	}
+	s.Log.Append(a.ID, req.GetLogs())
+	a.Wrote()
+	acked, err := s.Store.Settle(ctx, a.ID, fence, store.Settlement{InboxID: req.GetInboxId(), Key: req.GetKey(), Fate: store.FateAborted})
+	if err != nil {
+		return nil, s.Fault(a.ID, req.GetThreadId(), err)
+	}
+	s.settled(a, acked)
+	return &registryv1.WithdrawTurnResponse{}, nil
+}

@@ -1,0 +1,156 @@
+package turns
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/fenced"
+	"github.com/theclaw/agents/services/registry/internal/memory"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// RecordCompaction commits a digest; see package memory for the order.
+func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCompactionRequest) (*registryv1.RecordCompactionResponse, error) {
+	a, fence, _, err := s.turnCall(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Append(a.ID, req.GetLogs())
+	p := memory.Place{Agent: a, Thread: store.Ref{Agent: a.ID, Thread: req.GetThreadId()}}
+	ofAgent := req.GetLayer() == registryv1.MemoryLayer_MEMORY_LAYER_AGENT
+	if req.GetThreadId() == "" && !ofAgent || req.GetThreadId() == thread.Inbox {
+		return nil, wire.Bad("the digest names no conversation thread", "name the thread it was made in")
+	}
+	if p.Tuple, err = s.speaker(ctx, a, req); err != nil {
+		return nil, err
+	}
+	r, name := p.Layer(req.GetLayer())
+	c := store.Compaction{After: req.GetCompactions(), Mark: store.MemoryMark{
+		Layer: name, N: req.GetCompactions() + 1, Digested: req.GetDigestedId(), Base: req.GetBaseVersion(), Text: req.GetText(),
+	}}
+	if !strings.HasPrefix(name, "memory/") || agentdir.ValidFile(name) != nil {
+		return nil, wire.Bad("the conversation has no memory file", "name a thread of the agent")
+	}
+	now, err := s.Store.Memory(ctx, r, name, memory.ThreadLayer(req.GetThreadId()))
+	if err != nil {
+		return nil, s.Fault(a.ID, r.Thread, err)
+	}
+	if req.GetLayer() == registryv1.MemoryLayer_MEMORY_LAYER_PEER {
+		c.Mark.Seen = now[1].N
+	}
+	if repeated := now[0].N == c.Mark.N; !repeated {
+		if err := s.Memory.Unchanged(ctx, a, c.Mark); err != nil {
+			return nil, err
+		}
+	}
+	content := memory.Decision(req, name, c.Mark.N)
+	if ofAgent {
+		c.Mark.Digested = 0
+		c.Mark.Thread = req.GetThreadId()
+		if list := req.GetThreads(); c.Mark.Thread == "" && len(list) > 0 {
+			c.Mark.Thread = list[0].GetThreadId() // a person asked: it is told where the records stand
+		}
+		if c.Mark.Thread != "" {
+			c.Mark.Event = content
+		}
+		for _, t := range req.GetThreads() {
+			c.Threads = append(c.Threads, store.MemoryMark{Layer: t.GetThreadId(), N: t.GetCompactions(), Digested: t.GetDigestedId()})
+		}
+		a.SettleMemory(0)
+	} else {
+		c.Decision = store.Decision{Key: memory.DecisionKey(c.Mark), Content: content, Turn: req.GetKey(), Step: memory.Step(content)}
+		c.Decision.Step.Seq = int(req.GetSeq())
+	}
+	fault.Point("compaction.commit")
+	m, err := s.Store.Compact(ctx, r, fence, c)
+	if err != nil {
+		return nil, s.Fault(a.ID, r.Thread, err)
+	}
+	fault.Point("compaction.committed")
+	if err := s.Memory.SettleMark(ctx, a, fence, r, m); err != nil {
+		return nil, err
+	}
+	if ofAgent {
+		a.SettleMemory(s.Memory.Term(fence))
+	}
+	if m.Text == "" { // nothing for a file, so that it was not settled
+		if err := s.Memory.Count(ctx, fence, r, m); err != nil {
+			return nil, err
+		}
+	}
+	out := &registryv1.RecordCompactionResponse{}
+	out.Memory, out.Threads, err = s.Memory.Layers(ctx, p)
+	return out, err
+}
+
+// speaker is the peer whose layer is meant: the one who speaks in the turn, else
+// the one the thread was made for.
+func (s *Service) speaker(ctx context.Context, a *directory.Agent, req *registryv1.RecordCompactionRequest) (route.Tuple, error) {
+	if req.GetKey() != "" {
+		c, err := s.claimOf(ctx, a, &registryv1.FinishTurnRequest{ThreadId: req.GetThreadId(), Key: req.GetKey(), InboxId: req.GetInboxId()})
+		return c.Tuple, err
+	}
+	return s.madeFor(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()})
+}
+
+func (s *Service) madeFor(ctx context.Context, r store.Ref) (t route.Tuple, err error) {
+	if r.Thread == "" {
+		return t, nil
+	}
+	text, err := s.Store.Tuple(ctx, r)
+	if err != nil {
+		return t, s.Fault(r.Agent, r.Thread, err)
+	}
+	if json.Unmarshal([]byte(text), &t) != nil {
+		return route.Tuple{}, nil // made by another program: it has no peer of its own
+	}
+	return t, nil
+}
+
+// GetMemory answers the layers for people and for a digest that is asked for.
+func (s *Service) GetMemory(ctx context.Context, req *registryv1.GetMemoryRequest) (*registryv1.GetMemoryResponse, error) {
+	a, err := s.Agents.Agent(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	set, err := s.Agents.Settings(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if req.GetThreadId() == thread.Inbox {
+		return nil, wire.Bad("an inbox has no memory", "name a conversation thread")
+	}
+	p := memory.Place{Agent: a, Thread: store.Ref{Agent: a.ID, Thread: req.GetThreadId()}}
+	if p.Tuple, err = s.madeFor(ctx, p.Thread); err != nil {
+		return nil, err
+	}
+	if fence, ok := fenced.Of(ctx); ok && fence.Resource == lease.AgentResource(a.ID) {
+		if err := s.settleLayers(ctx, p, fence); err != nil {
+			return nil, err
+		}
+	}
+	out := &registryv1.GetMemoryResponse{Agents: s.Memory.OtherAgents(ctx, set)}
+	out.Memory, out.Threads, err = s.Memory.Layers(ctx, p)
+	return out, err
+}
+
+// settleLayers is settleAll for a digest outside of a turn.
+func (s *Service) settleLayers(ctx context.Context, p memory.Place, fence store.Fence) error {
+	var marks []store.MemoryMark
+	if p.Thread.Thread != "" {
+		var err error
+		if marks, err = s.Store.Memory(ctx, p.Thread, memory.ThreadLayer(p.Thread.Thread), memory.PeerLayer(p.Tuple)); err != nil {
+			return s.Fault(p.Agent.ID, p.Thread.Thread, err)
+		}
+	}
+	return s.Memory.Settle(ctx, p.Agent, fence, p.Thread, marks)
+}

@@ -1,0 +1,101 @@
+// Package turns is the edge of TurnService: a runner opens a batch, begins a
+// turn, records its steps and finishes it, and people ask what became of a message.
+//
+//	OpenBatch --> BeginTurn (T1, T2) --> RecordStep (T3, T4, T6)* --> FinishTurn
+//	 routes        claims                 journals                    T7 or T9, T8
+//
+// It promises that only the holder of the agent's run lease moves a turn, that an
+// event is routed in one place, and that what a runner is told of an agent's
+// memory is the peer's own. It runs no model and no tool.
+package turns
+
+import (
+	"context"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/memory"
+	"github.com/theclaw/agents/services/registry/internal/usage"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// Agents answers what is known of agents.
+type Agents interface {
+	Get(id string) (*directory.Agent, error)
+	Agent(ctx context.Context, id string) (*directory.Agent, error)
+	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
+	// Path answers the directory of a thread; "" where it has none.
+	Path(r store.Ref) (string, error)
+	// Stopped tells whether an agent is known to be stopped; where only the claim itself
+	// can know, it is not.
+	Stopped(a *directory.Agent) bool
+	// Space refuses new work while there is no space for it.
+	Space() error
+}
+
+// Store keeps turns, memory and inboxes.
+type Store interface {
+	store.Turns
+	store.Memories
+	Append(ctx context.Context, r store.Ref, events []store.NewEvent, o store.AppendOptions) (store.Appended, error)
+	InboxEvent(ctx context.Context, agent string, id int64) (thread.Event, string, error)
+	OpenBatch(ctx context.Context, agent string, f store.Fence, o store.OpenBatch) (store.Batch, error)
+	Settle(ctx context.Context, agent string, f store.Fence, s store.Settlement) (acked int64, err error)
+}
+
+// Turns begins turns, and waits for messages.
+type Turns interface {
+	// Begin makes the thread when it is absent, and begins a turn in it.
+	Begin(ctx context.Context, r store.Ref, tuple string, f store.Fence, b store.Begin) (store.Begun, error)
+	// Follow calls read when there may be events after one in the inbox of an agent, until
+	// it has read some; false when it was not, or in vain, in the time to wait.
+	Follow(ctx context.Context, a *directory.Agent, f store.Fence, after int64, wait time.Duration, read func() (scanned int64, some bool, err error)) (bool, error)
+}
+
+// Replies is told of what is to be sent.
+type Replies interface {
+	// ReplyStored comes before the message is acknowledged, ReplyAcked after it.
+	ReplyStored(a *directory.Agent, threadID string, head int64)
+	ReplyAcked(a *directory.Agent, threadID string, head int64)
+	// Said comes for what was said within a turn.
+	Said(ctx context.Context, a *directory.Agent, threadID string)
+}
+
+// Wakes are those of the calls that wait for a fate.
+type Wakes interface {
+	AwaitFate(agent string) (woken <-chan struct{}, done func())
+	FateOf(agent string)
+	Again() <-chan time.Time
+}
+
+// Deps of the edge.
+type Deps struct {
+	wire.Faults
+	Store   Store
+	Agents  Agents
+	Turns   Turns
+	Replies Replies
+	Wakes   Wakes
+	Log     wire.Log
+	Memory  *memory.Files
+	Usage   *usage.Journals
+	BootID  string // of this boot of this machine, see agentd
+}
+
+// Service is the edge. The zero value is not usable; see New.
+type Service struct {
+	registryv1.UnimplementedTurnServiceServer
+	Deps
+}
+
+// New makes the edge.
+func New(d Deps) *Service { return &Service{Deps: d} }
+
+// SumUsage adds up the answers in an agent's threads, a page of threads a call.
+func (s *Service) SumUsage(ctx context.Context, req *registryv1.SumUsageRequest) (*registryv1.SumUsageResponse, error) {
+	return s.Usage.Sum(ctx, req)
+}

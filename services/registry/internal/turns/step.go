@@ -1,0 +1,87 @@
+package turns
+
+import (
+	"context"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// RecordStep journals progress (T3, T4, T6).
+func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequest) (*registryv1.RecordStepResponse, error) {
+	a, fence, set, err := s.turnCall(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Append(a.ID, req.GetLogs())
+	rec := store.Record{Key: req.GetKey()}
+	rec.Steps, rec.Toolcalls = wire.ReadSteps(req.GetSteps())
+	if ft := req.GetFailedTry(); ft != nil {
+		rec.Failed = &store.FailedTry{Error: ft.GetClass() + ": " + ft.GetError(), Wait: ft.GetWait().AsDuration(), Counted: ft.GetCounted(), Tries: int(ft.GetTries())}
+	}
+	out := &registryv1.RecordStepResponse{}
+	if len(req.GetMembers()) > 0 {
+		if out.Steer, err = s.steer(ctx, a, fence, req); err != nil {
+			return nil, err
+		}
+	}
+	if len(req.GetSays()) > 0 {
+		if err := s.say(ctx, a, set, req, &rec); err != nil {
+			return nil, err
+		}
+	}
+	label := stepLabel(rec.Steps)
+	point(label, ".before")
+	n, err := s.Store.Record(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, rec)
+	if err != nil {
+		return nil, s.Fault(a.ID, req.GetThreadId(), err)
+	}
+	point(label, ".after")
+	if len(rec.Says) > 0 {
+		s.Replies.Said(ctx, a, req.GetThreadId())
+	}
+	out.ErrorAttempts = int32(n)
+	return out, nil
+}
+
+// say puts what steps say to the peer beside them.
+func (s *Service) say(ctx context.Context, a *directory.Agent, set *agentdir.Agent, req *registryv1.RecordStepRequest, rec *store.Record) error {
+	inboxID, _ := thread.KeyID(req.GetKey())
+	c, err := s.claimOf(ctx, a, &registryv1.FinishTurnRequest{ThreadId: req.GetThreadId(), Key: req.GetKey(), InboxId: inboxID})
+	if err != nil {
+		return err
+	}
+	rec.Deliver, rec.Console = delivery(set, c.Tuple, req.GetThreadId())
+	rec.BootID = s.BootID
+	for _, said := range req.GetSays() {
+		rec.Says = append(rec.Says, store.Say{Step: said.GetStepKey(), Content: replyContent(said.GetText(), c.ReplyContext)})
+	}
+	return nil
+}
+
+// stepLabel is the failpoint a set of steps passes: T6 with a result, T4 with an
+// intent.
+func stepLabel(steps []store.Step) string {
+	for _, st := range steps {
+		if st.Kind == store.StepTool && st.State == store.StepIntent {
+			return "T4"
+		}
+	}
+	for _, st := range steps {
+		if st.Kind == store.StepTool {
+			return "T6"
+		}
+	}
+	return ""
+}
+
+func point(label, at string) {
+	if label != "" {
+		fault.Point(label + at)
+	}
+}

@@ -1,0 +1,260 @@
+package turns
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/notifier"
+	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/door"
+	"github.com/theclaw/agents/services/registry/internal/fenced"
+	"github.com/theclaw/agents/services/registry/internal/memory"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// turnCall is what the four calls of a turn have in common.
+func (s *Service) turnCall(ctx context.Context, id string) (*directory.Agent, store.Fence, *agentdir.Agent, error) {
+	a, err := s.Agents.Get(id)
+	if err != nil {
+		return nil, store.Fence{}, nil, err
+	}
+	fence, err := fenced.Under(ctx, lease.AgentResource(id))
+	if err != nil {
+		return nil, fence, nil, err
+	}
+	set, err := s.Agents.Settings(ctx, a)
+	if err != nil {
+		a.Trouble(err)
+		return nil, fence, nil, err
+	}
+	return a, fence, set, nil
+}
+
+// BeginTurn claims an event (T1) and records it (T2).
+func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnRequest) (*registryv1.BeginTurnResponse, error) {
+	a, fence, set, err := s.turnCall(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Agents.Space(); err != nil {
+		return nil, err // the runner asks again: what is begun may need the room that is left
+	}
+	a.Life.RLock()
+	defer a.Life.RUnlock()
+	if s.Agents.Stopped(a) {
+		return nil, fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+a.ID+"' is stopped", "start it with 'agentctl start "+a.ID+"'")
+	}
+	s.Log.Append(a.ID, req.GetLogs())
+	ev, known := a.TakeRead(req.GetInboxId(), req.GetKey())
+	if !known {
+		if ev, err = s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey()); err != nil {
+			return nil, err
+		}
+	}
+	tuple, rc, err := route.Of(ev.Source, ev.Content)
+	if err != nil {
+		return nil, err
+	}
+	r := store.Ref{Agent: a.ID, Thread: req.GetThreadId()}
+	if why := door.Refused(set, ev.Source); why != nil {
+		// Another program wrote it. What was begun when it was allowed goes on.
+		begun, err := s.Store.Claimed(ctx, r, req.GetKey())
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, s.Fault(a.ID, r.Thread, err)
+		}
+		if !begun {
+			_, err := s.settle(ctx, a, fence, req.GetInboxId(), req.GetKey(), "", store.Finished{Fate: store.FateDead}, fault.From(why).What)
+			return &registryv1.BeginTurnResponse{Outcome: registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED}, err
+		}
+	}
+	deliver, _ := delivery(set, tuple, r.Thread)
+	var handler string
+	if deliver {
+		path, err := s.Agents.Path(r)
+		if err != nil {
+			return nil, s.Fault(a.ID, r.Thread, err)
+		}
+		handler = "agent deliver --thread " + notifier.Word(path) + " --consumer " + thread.Outbound
+	}
+	members, err := s.members(ctx, a.ID, ev.Source, tuple, req.GetMembers())
+	if err != nil {
+		return nil, err
+	}
+	fault.Point("T1.before")
+	fault.Point("T2.before")
+	begin := store.Begin{
+		Event: ev, Key: req.GetKey(), Tuple: tupleText(tuple), ReplyContext: string(rc), Alone: req.GetAlone(),
+		Tail: set.Config.Context.RecentMessages + 1, Subscribe: deliver,
+		Handler: handler,
+		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
+		Members: members, IfStarted: true, Files: memory.Names(tuple, r.Thread),
+		Opening: opened(r.Thread, set.Config.Routing.Default, ev.ID),
+	}
+	b, err := s.Turns.Begin(ctx, r, tupleText(tuple), fence, begin)
+	if err != nil {
+		return nil, s.Fault(a.ID, r.Thread, err)
+	}
+	fault.Point("T1.after")
+	fault.Point("T2.after")
+	out := &registryv1.BeginTurnResponse{Outcome: beginOutcomes[b.Outcome], Wait: durationpb.New(b.Wait)}
+	switch b.Outcome {
+	case store.BeginFinished, store.BeginExhausted:
+		_, err := s.settle(ctx, a, fence, req.GetInboxId(), req.GetKey(), r.Thread, b.Finished, "the process died each time this message was worked on")
+		return out, err
+	case store.BeginGo:
+		a.Claim(r.Thread, req.GetKey(), directory.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc})
+		out.Inbound, out.Steps, out.Tail = wire.Event(b.Inbound), wire.Steps(b.Steps), wire.Events(b.Tail)
+		out.ErrorAttempts, out.CrashAttempts = int32(b.ErrorAttempts), int32(b.CrashAttempts)
+		out.ReplyContext, out.Waited = string(rc), durationpb.New(b.Waited)
+		if !s.Memory.Settled(a, fence, b.Memory) {
+			if err := s.Memory.Settle(ctx, a, fence, r, b.Memory); err != nil {
+				return nil, err
+			}
+			b.Files = nil // they may be others now
+		}
+		out.Config, out.Files = wire.TurnConfig(set), s.Memory.Read(ctx, a.ID, begin.Files, b.Files)
+		out.Memory = []*registryv1.MemoryState{
+			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
+		}
+		out.Agents = s.Memory.OtherAgents(ctx, set)
+		if len(b.Steps) > 0 {
+			s.Replies.Said(ctx, a, r.Thread)
+		}
+	}
+	return out, nil
+}
+
+var beginOutcomes = map[store.BeginOutcome]registryv1.BeginTurnOutcome{
+	store.BeginGo:        registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_GO,
+	store.BeginFinished:  registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED,
+	store.BeginAlone:     registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_ALONE,
+	store.BeginWait:      registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_WAIT,
+	store.BeginExhausted: registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_EXHAUSTED,
+}
+
+// inboxEvent reads the event a turn is about, and refuses when another one
+// stands under its id.
+func (s *Service) inboxEvent(ctx context.Context, agentID string, id int64, want string) (thread.Event, error) {
+	ev, key, err := s.Store.InboxEvent(ctx, agentID, id)
+	if err == nil && key != want {
+		err = store.ErrKeyMismatch
+	}
+	return ev, s.Fault(agentID, thread.Inbox, err)
+}
+
+// FinishTurn gives an event its fate (T7 or T9) and acknowledges it (T8).
+func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequest) (*registryv1.FinishTurnResponse, error) {
+	a, fence, set, err := s.turnCall(ctx, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Append(a.ID, req.GetLogs())
+	r := store.Ref{Agent: a.ID, Thread: req.GetThreadId()}
+	c, err := s.claimOf(ctx, a, req)
+	if err != nil {
+		return nil, err
+	}
+	key, tuple, rc := req.GetKey(), c.Tuple, c.ReplyContext
+	fin := store.Finish{Key: key, Fate: wire.ReadFate(req.GetFate()), Error: req.GetError(), BootID: s.BootID, InboxID: req.GetInboxId()}
+	fin.Steps, fin.Toolcalls = wire.ReadSteps(req.GetSteps())
+	fin.Deliver, fin.Console = delivery(set, tuple, r.Thread)
+	label := "T7"
+	switch fin.Fate {
+	case store.FateSilent:
+		fin.Decision = silent(req.GetInboxId())
+	case store.FateReplied:
+		fin.Reply = replyContent(req.GetText(), rc)
+	case store.FateDead:
+		label = "T9"
+		fin.Record = errorContent(req.GetError(), "message from "+c.Source)
+		if req.GetText() != "" {
+			fin.Apology = replyContent(req.GetText(), rc)
+		}
+	}
+	point(label, ".before")
+	done, err := s.Store.Finish(ctx, r, fence, fin)
+	if err != nil {
+		return nil, s.Fault(a.ID, r.Thread, err)
+	}
+	point(label, ".after")
+	if !done.Already {
+		s.Usage.Spend(ctx, set, c.Source, req)
+	}
+	acked, err := s.settle(ctx, a, fence, req.GetInboxId(), key, r.Thread, done, req.GetError())
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.FinishTurnResponse{Fate: wire.Fate(done.Fate), ReplyEventId: done.ReplyID, LastAckedId: acked}, nil
+}
+
+// claimOf answers what is known of a claim; a registry that was restarted since
+// reads the event again.
+func (s *Service) claimOf(ctx context.Context, a *directory.Agent, req *registryv1.FinishTurnRequest) (directory.Claim, error) {
+	if c, ok := a.Claimed(req.GetThreadId(), req.GetKey()); ok {
+		return c, nil
+	}
+	ev, err := s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey())
+	if err != nil {
+		return directory.Claim{}, err
+	}
+	c := directory.Claim{Source: ev.Source}
+	c.Tuple, c.ReplyContext, err = route.Of(ev.Source, ev.Content)
+	return c, err
+}
+
+func replyContent(text string, rc json.RawMessage) string {
+	b := thread.AppendString([]byte(`{"text":`), text)
+	b = append(append(b, `,"reply_context":`...), rc...)
+	return string(append(b, '}'))
+}
+
+func errorContent(what, where string) string {
+	b := thread.AppendString([]byte(`{"error":`), what)
+	b = thread.AppendString(append(b, `,"context":`...), where)
+	return string(append(b, '}'))
+}
+
+// settle acknowledges (T8) and makes the delivery due.
+func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string) (int64, error) {
+	if done.OutboxHead > 0 {
+		s.Replies.ReplyStored(a, threadID, done.OutboxHead)
+	}
+	fault.Point("T8.before")
+	a.Wrote()
+	acked := done.Acked
+	if !done.Settled {
+		var err error
+		if acked, err = s.Store.Settle(ctx, a.ID, fence, store.Settlement{
+			InboxID: inboxID, Key: key, Thread: threadID, Fate: done.Fate, OutboxHead: done.OutboxHead, Error: problem, Merged: done.Merged,
+		}); err != nil {
+			return 0, s.Fault(a.ID, thread.Inbox, err)
+		}
+	}
+	fault.Point("T8.after")
+	if done.OutboxHead > 0 {
+		s.Replies.ReplyAcked(a, threadID, done.OutboxHead)
+	}
+	a.Unclaim(threadID, key)
+	if done.Fate == store.FateDead && !done.Already {
+		a.CountDead(1)
+	}
+	s.settled(a, acked)
+	return acked, nil
+}
+
+// settled tells those who wait for fates, and the metrics.
+func (s *Service) settled(a *directory.Agent, acked int64) {
+	a.Acked(acked)
+	s.Wakes.FateOf(a.ID)
+}

@@ -1,0 +1,94 @@
+// Package modelcall owns what a turn knows of the model that answers it: which one
+// it is, how one try of it is made, what a failed try means, and what it cost.
+//
+// It promises that an answer is counted as it arrives, also one that is lost
+// before it is journalled: it was paid for. It makes no call by itself and
+// repeats none; package retry does the one, a turn the other.
+package modelcall
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/theclaw/agents/internal/price"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
+	"github.com/theclaw/agents/services/runner/internal/model/pai"
+)
+
+// Models finds the model of an agent.
+type Models interface {
+	// Find answers the caller for a provider and model; empty names are the
+	// defaults. Its error is a *model.Error.
+	Find(provider, name string) (Model, error)
+}
+
+// Model is a model with its provider, ready to be tried.
+type Model struct {
+	Provider, Name string
+	// Window is the context window of the provider, in tokens; 0: not known.
+	Window int64
+	// Price is what providers.yaml says; nil: not known.
+	Price *price.Price
+	// Try makes at most one call.
+	Try TryFunc
+	// Program is set, and Try is not, for a program that runs tools itself: what
+	// it answers makes at most one call in that place.
+	Program func(at pai.Place) TryFunc
+}
+
+// TryFunc makes at most one call of a model.
+type TryFunc func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, Try)
+
+// Try is what a failed try means; Err nil means that it did not fail.
+type Try struct {
+	Err    *model.Error
+	Counts bool // charged to the message
+	Again  bool // another try may help
+	Wait   time.Duration
+}
+
+// Thinking is how a message of the owner's asks its run to think; empty: as the
+// provider is set. What anybody else writes there asks for nothing.
+func Thinking(source, content string) string {
+	var c struct {
+		Thinking string `json:"thinking"`
+	}
+	if !strings.HasPrefix(source, consoles) || json.Unmarshal([]byte(content), &c) != nil || BadThinking(c.Thinking) != "" {
+		return ""
+	}
+	return c.Thinking
+}
+
+const consoles = "external:console:"
+
+// BadThinking answers what is wrong with a word that asks for thinking.
+func BadThinking(s string) (problem string) {
+	_, problem = anthropic.ParseThinking(s)
+	return problem
+}
+
+// Meter counts; [obs.RunnerMetrics] does.
+type Meter interface {
+	ObserveStep(kind string, d time.Duration)
+	AddTokens(direction, provider, model string, n int64)
+	AddCost(provider, model string, cost float64)
+	AddRetry(class string)
+}
+
+// Count counts what an answer of the model has cost.
+func (m Model) Count(to Meter, name string, u model.Usage) {
+	for direction, n := range map[string]int64{
+		"input": u.Input, "output": u.Output, "cached": u.CachedInput, "cache_write": u.CacheWrite, "reasoning": u.Reasoning,
+	} {
+		to.AddTokens(direction, m.Provider, name, n)
+	}
+	if m.Price == nil {
+		return
+	}
+	if cost, ok := m.Price.Cost(price.Tokens{Input: u.Input, Output: u.Output, Cached: u.CachedInput, CacheWrite: u.CacheWrite}); ok {
+		to.AddCost(m.Provider, name, cost)
+	}
+}

@@ -1,0 +1,71 @@
+// Package registrycall owns how a turn calls the registry: again and again while it is
+// away, never under a lease that is not trusted.
+//
+// It promises: a call is given up only when the context ends, the lease is lost,
+// or the registry has said that repeating it cannot help; which of these, the
+// error tells. Every call made through it may be repeated. It knows no call
+// itself and keeps nothing.
+package registrycall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
+)
+
+var (
+	// ErrLost means that the lease is gone; whoever holds it now goes on.
+	ErrLost = errors.New("turn stopped: the lease is lost")
+	// ErrStale means that another event stands under the inbox id.
+	ErrStale = errors.New("turn dropped: the inbox has another event under this id")
+)
+
+// FirstWait is the ceiling of the wait before the first repeat of a call that the
+// registry could not answer.
+const FirstWait = 50 * time.Millisecond
+
+var backoff = pause.Backoff{First: FirstWait, Last: 2 * time.Second}
+
+// Call makes a call, and again while the registry is away. trusted is asked
+// before each.
+func Call[R any](ctx context.Context, trusted func(context.Context) error, do func(context.Context) (R, error)) (R, error) {
+	var none R
+	for failures := 0; ; failures++ {
+		if err := trusted(ctx); err != nil {
+			return none, err
+		}
+		r, err := do(ctx)
+		if err == nil {
+			return r, nil
+		}
+		if ctx.Err() != nil {
+			return none, context.Cause(ctx)
+		}
+		f := fault.From(err)
+		switch {
+		case f.Reason == fault.LeaseLost:
+			return none, fmt.Errorf("%w: %w", ErrLost, err)
+		case f.Code == codes.Aborted:
+			return none, fmt.Errorf("%w: %w", ErrStale, err)
+		case f.Code == codes.Unavailable, f.Code == codes.DeadlineExceeded, f.Code == codes.ResourceExhausted,
+			f.Code == codes.Unauthenticated: // a token or certificate that is being rotated is no lost lease
+		default:
+			return none, fmt.Errorf("call journal: %w", err)
+		}
+		if pause.For(ctx, backoff.Wait(failures)) != nil {
+			return none, context.Cause(ctx)
+		}
+	}
+}
+
+// Refused tells that the registry understood a call and will never take it.
+func Refused(err error) bool {
+	f := fault.From(err)
+	return f.Code == codes.InvalidArgument || f.Code == codes.OutOfRange
+}

@@ -1,0 +1,137 @@
+// Package replay owns how the journal tells of a run: the items that a watcher would
+// have seen, under the numbers they had.
+//
+//	model:1        restart, reasoning, text ...   where its span says
+//	tool:1:1       start, end                     counted from the end of model:1
+//	compaction     start, end                     right before the next answer
+//	model:2        ...
+//
+// It promises: the same journal gives the same items, and a piece of text has the
+// number under which it was published, in whichever process that was. The updates
+// of tools are not told; their ends hold what they said. It asks nobody.
+package replay
+
+import (
+	"fmt"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/run"
+	"github.com/theclaw/agents/services/runner/internal/silence"
+	"github.com/theclaw/agents/services/runner/internal/step"
+)
+
+// Tale is what a journal tells.
+type Tale struct {
+	// Items begin with the start of the run; its end is not among them.
+	Items []run.Item
+	// Tools is where the numbers of the last answer's tools begin.
+	Tools uint64
+	// Exact is false when the journal does not say where its answers stood, such
+	// as those of a program: then the numbers are only in their order.
+	Exact bool
+	// digests were made since the last answer; they come right before the next.
+	digests uint64
+}
+
+// Last is the number of the last item.
+func (t Tale) Last() uint64 { return t.Items[len(t.Items)-1].Seq }
+
+// Of tells of the steps of a turn, in their order.
+func Of(steps []*registrypb.Step) Tale {
+	t := Tale{Items: []run.Item{{Seq: 1, Kind: run.Lifecycle, Phase: run.Start}}, Exact: true}
+	for _, s := range steps {
+		switch s.GetKind() {
+		case registrypb.StepKind_STEP_KIND_MODEL:
+			t.answer(s)
+		case registrypb.StepKind_STEP_KIND_COMPACTION:
+			t.digests++
+		case registrypb.StepKind_STEP_KIND_TOOL:
+			t.tool(s)
+		default:
+		}
+	}
+	return t
+}
+
+// answer tells of a model step. One that is not of a round, such as a summary that
+// was made on the way, was never shown.
+func (t *Tale) answer(s *registrypb.Step) {
+	var round int
+	_, err := fmt.Sscanf(s.GetKey(), "model:%d", &round)
+	ofRound := err == nil
+	if !ofRound && !step.OfProgram(s) {
+		return
+	}
+	a, err := step.Decode(s.GetResult())
+	if err != nil {
+		return // a call that has only begun
+	}
+	span := a.Stream
+	if span == nil || span.From <= t.Last() || span.To < span.From {
+		t.Exact = false
+		span = &run.Span{From: t.Last() + 1, Parts: []int{len(a.Reasoning), len(a.Text)}}
+		span.To = span.From + uint64(len(a.Reasoning)+len(a.Text))
+	}
+	for n := min(t.digests, (span.From-t.Last()-1)/2); n > 0; n-- {
+		t.Items = append(t.Items,
+			run.Item{Seq: span.From - 2*n, Kind: run.Compaction, Phase: run.Start},
+			run.Item{Seq: span.From - 2*n + 1, Kind: run.Compaction, Phase: run.End})
+	}
+	t.digests = 0
+	t.Items = append(t.Items, run.Item{Seq: span.From, Kind: run.Lifecycle, Phase: run.Restart, Since: t.Last()})
+	at := span.From
+	thought, text := a.Reasoning, silence.Text(a.Text)
+	for n, size := range span.Parts {
+		kind, rest := run.Reasoning, &thought
+		if n%2 == 1 {
+			kind, rest = run.Assistant, &text
+		}
+		piece := (*rest)[:min(size, len(*rest))]
+		*rest = (*rest)[len(piece):]
+		if at += uint64(size); piece != "" {
+			t.Items = append(t.Items, run.Item{Seq: at, Kind: kind, Phase: run.Delta, Text: piece})
+		}
+	}
+	t.Tools = span.To
+}
+
+// tool tells of a tool step that has ended.
+func (t *Tale) tool(s *registrypb.Step) {
+	if s.GetState() == registrypb.StepState_STEP_STATE_INTENT {
+		return
+	}
+	var round, n int
+	if _, err := fmt.Sscanf(s.GetKey(), "tool:%d:%d", &round, &n); err != nil {
+		t.Exact, n = false, 1
+		t.Tools = t.Last()
+	}
+	i := run.Item{
+		Seq: run.ToolSeq(t.Tools, n-1) + 1, Kind: run.Tool, Phase: run.Start,
+		Tool: s.GetName(), CallID: s.GetCallId(), Text: s.GetArguments(), N: n,
+	}
+	t.Items = append(t.Items, i)
+	i.Seq, i.Phase, i.Text = run.ToolSeq(t.Tools, n), run.End, string(s.GetResult())
+	t.Items = append(t.Items, i)
+}
+
+// After are the items that a reader has not got. Where the numbers are not exact
+// it is told to begin anew, unless it has nothing.
+func (t Tale) After(seq uint64) (out []run.Item) {
+	if !t.Exact && seq > 0 {
+		out = append(out, run.Item{Seq: seq + 1, Kind: run.Lifecycle, Phase: run.Restart, Since: seq})
+		for _, i := range t.Items[1:] {
+			if i.Phase != run.Restart {
+				i.Seq += seq + 1
+				out = append(out, i)
+			}
+		}
+		return out
+	}
+	for _, i := range t.Items {
+		if i, ok := i.After(seq); ok {
+			out = append(out, i)
+			seq = i.Seq
+		}
+	}
+	return out
+}

@@ -1,0 +1,69 @@
+// Package silence owns the word with which a model says that it says nothing.
+//
+// A line that holds only the word is no part of an answer; an answer of which
+// nothing is left is silence. What is said piece by piece is held back as long as
+// it may become the word, so that no reader sees a part of it.
+//
+// It promises that pieces put together are what [Text] makes of the whole. It does
+// not decide what becomes of silence.
+package silence
+
+import "strings"
+
+// Word is the token; the prompt names it.
+const Word = "NO_REPLY"
+
+// longest is how long a line may be and still be the word, blanks included: what
+// is held back stays small.
+const longest = 64
+
+// Text is an answer without the word.
+func Text(s string) string {
+	if !strings.Contains(s, Word) {
+		return s
+	}
+	var f Filter
+	return f.Add(s) + f.Rest()
+}
+
+// Filter takes the word out of an answer that comes in pieces. The zero value is
+// at the beginning of one.
+type Filter struct {
+	held string // the line so far, while it may be the word
+	open bool   // the line is something else
+}
+
+// Add takes a piece and answers what may be shown.
+func (f *Filter) Add(piece string) string {
+	var out strings.Builder
+	for len(piece) > 0 {
+		line, rest, ends := strings.Cut(piece, "\n")
+		piece = rest
+		if !f.open {
+			f.held += line
+			line = ""
+			if word := strings.TrimSpace(f.held); ends && word == Word && len(f.held) <= longest {
+				f.held = ""
+				continue
+			} else if ends || !strings.HasPrefix(Word, word) || len(f.held) > longest {
+				line, f.held, f.open = f.held, "", true
+			}
+		}
+		out.WriteString(line)
+		if ends {
+			out.WriteByte('\n')
+			f.open = false
+		}
+	}
+	return out.String()
+}
+
+// Rest is what was held back and is not the word, at the end.
+func (f *Filter) Rest() string {
+	rest := f.held
+	f.held, f.open = "", false
+	if strings.TrimSpace(rest) == Word {
+		return ""
+	}
+	return rest
+}

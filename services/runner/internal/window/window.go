@@ -1,0 +1,239 @@
+package window
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/compact"
+	"github.com/theclaw/agents/services/runner/internal/memory"
+	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/offline"
+	"github.com/theclaw/agents/services/runner/internal/model/pai"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
+	"github.com/theclaw/agents/services/runner/internal/prompt"
+	"github.com/theclaw/agents/services/runner/internal/run"
+)
+
+// Fit is one claimed turn. It belongs to one goroutine.
+type Fit struct {
+	// Begun is the claim; digests made here become part of it.
+	Begun *registrypb.BeginTurnResponse
+	Model modelcall.Model
+	// Sources make the prompt.
+	Sources prompt.Sources
+	// Tools are offered in every request.
+	Tools []model.Tool
+	Meter modelcall.Meter
+	// Trusted answers nil while the lease is.
+	Trusted func(context.Context) error
+	// Memory digests; nil: the oldest messages are cut.
+	Memory *memory.Registry
+	// Job is the turn's part of a digest: who, where, and how it is committed.
+	Job        memory.Job
+	Emit       func(run.Item)
+	built      *built // what Due found good, until it is asked for
+	digested   bool   // a digest was made, or tried
+	squeezes   int    // answers that the prompt is too long
+	most, room int64
+}
+
+type built struct {
+	said    int
+	request model.Request
+	prompt  prompt.Prompt
+}
+
+// Request is the prompt of a round: what the claim brought, and what was said
+// and done since.
+func (f *Fit) Request(said []model.Message) (model.Request, prompt.Prompt) {
+	if b := f.built; b != nil && b.said == len(said) {
+		f.built = nil
+		return b.request, b.prompt
+	}
+	s := f.scope(said)
+	p := f.Sources.Build(s)
+	return model.Request{
+		Model: f.Model.Name, System: p.System, Messages: p.Messages, Tools: s.Tools,
+		MaxOutputTokens: int(f.Begun.GetConfig().GetMaxOutputTokens()),
+	}, p
+}
+
+func (f *Fit) scope(said []model.Message) prompt.Scope {
+	c := f.Begun.GetConfig()
+	s := prompt.Scope{
+		ReplyContext: f.Begun.GetReplyContext(), Turn: said, Tools: f.Tools,
+		ContextWindow: c.GetContextWindow(), MaxOutput: c.GetMaxOutputTokens(),
+		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork() || f.Model.Program != nil, Walled: c.GetSandboxMode() != "off",
+		Inbound: event(f.Begun.GetInbound()), Most: f.most, Room: f.room,
+		Digested: memory.Layer(f.Begun.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId(),
+	}
+	if w := f.Model.Window; w > 0 && (s.ContextWindow <= 0 || w < s.ContextWindow) {
+		s.ContextWindow = w
+	}
+	s.Keep = Keep(c.GetCompaction(), s.ContextWindow-s.MaxOutput-prompt.Reserve)
+	for _, file := range f.Begun.GetFiles() {
+		s.Files = append(s.Files, prompt.File{Name: file.GetName(), Content: file.GetContent()})
+	}
+	s.Tail = make([]prompt.Event, 0, len(f.Begun.GetTail()))
+	for _, e := range f.Begun.GetTail() {
+		s.Tail = append(s.Tail, event(e))
+	}
+	for _, a := range f.Begun.GetAgents() {
+		s.Agents = append(s.Agents, prompt.Agent{ID: a.GetAgentId(), Usage: a.GetUsage()})
+	}
+	return s
+}
+
+// Keep is how many tokens of the newest messages stay raw: as configured, but
+// never so many that a digest could not bring a prompt below its limit.
+func Keep(c *registrypb.CompactionConfig, budget int64) int64 {
+	keep := c.GetKeepTokens()
+	if budget > 0 && c.GetAtPercent() > 0 {
+		keep = min(keep, budget*int64(c.GetAtPercent())/200)
+	}
+	return keep
+}
+
+func event(e *registrypb.Event) prompt.Event {
+	return prompt.Event{ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Content: e.GetContent()}
+}
+
+// Due digests the conversation before a call of the model, when it is
+// time (S0-113).
+func (f *Fit) Due(ctx context.Context, said []model.Message) error {
+	c := f.Begun.GetConfig().GetCompaction()
+	if f.digested || f.Memory == nil || c == nil {
+		return nil
+	}
+	r, p := f.Request(said)
+	f.built = &built{len(said), r, p}
+	recent := int(c.GetRecentMessages())
+	why := compact.Due(compact.Measure{
+		Tokens: p.Wanted, Budget: p.Budget, Turns: p.Turns, Undigested: p.Undigested, Leaving: recent > 0 && p.Undigested >= recent,
+	}, compact.When{AtPercent: int(c.GetAtPercent()), AfterTurns: int(c.GetAfterTurns())})
+	if why == "" || f.strategy(p) == nil {
+		return nil
+	}
+	f.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: why})
+	defer f.Emit(run.Item{Kind: run.Compaction, Phase: run.End, Text: why})
+	f.built = nil
+	return f.digest(ctx, p)
+}
+
+// Squeeze makes the prompt smaller after the provider refused it for its length:
+// first by a digest of all that came before, then by half. It answers whether
+// there is something new to try; if not, the refusal stands.
+func (f *Fit) Squeeze(ctx context.Context, said []model.Message, refused prompt.Prompt) (again bool, err error) {
+	f.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: "refused"})
+	defer func() {
+		f.Emit(run.Item{Kind: run.Compaction, Phase: run.End, Text: "refused", WillRetry: again && err == nil})
+	}()
+	for f.squeezes < 2 {
+		f.squeezes++
+		keep := max(f.scope(said).Keep, 1)
+		if f.squeezes == 1 {
+			f.most = keep
+			if !f.digested && f.Memory != nil && refused.Undigested > 0 {
+				if err := f.digest(ctx, refused); err != nil {
+					return false, err
+				}
+			}
+		} else {
+			f.most, f.room = max(keep/2, 1), max(refused.Tokens/2, 1)
+		}
+		if _, p := f.Request(said); p.Tokens < refused.Tokens {
+			f.Job.Logf("WARN", "model: prompt of about %d tokens refused as too long, trying about %d", refused.Tokens, p.Tokens)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// digest digests everything before the inbound message, once in a turn.
+func (f *Fit) digest(ctx context.Context, p prompt.Prompt) error {
+	f.digested = true
+	strategy := f.strategy(p)
+	if strategy == nil {
+		return nil
+	}
+	if err := f.Trusted(ctx); err != nil {
+		return err
+	}
+	in, job := f.Begun.GetInbound(), f.Job
+	job.Source, job.Content, job.Upto = in.GetSource(), in.GetContent(), p.Upto
+	job.Config, job.Layers = f.Begun.GetConfig().GetCompaction(), f.Begun.GetMemory()
+	job.Strategy, job.Model = strategy, f.Model.Provider+"/"+f.Model.Name
+	out, err := f.Memory.Thread(ctx, job)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if out.Name != "" { // it stands, whatever came after it
+		f.remember(out)
+	}
+	return err
+}
+
+// Place is where a program that runs tools itself runs, for this agent.
+func Place(c *registrypb.TurnConfig, agentID, threadID string) pai.Place {
+	mode := c.GetSandboxMode()
+	if c.GetAskApproval() {
+		mode += " with approvals: ask" // of its commands nobody could be asked, so it is refused
+	}
+	return pai.Place{AgentID: agentID, ThreadID: threadID, SandboxMode: mode, Workdir: c.GetWorkdir(), Sessions: c.GetSessionsDir()}
+}
+
+// strategy is how this agent digests; nil when its model cannot: the built-in one
+// answers with what it was asked. A program that runs tools itself is asked aside,
+// without them: a digest has no effect and may be made again.
+func (f *Fit) strategy(p prompt.Prompt) compact.Strategy {
+	c := f.Begun.GetConfig()
+	m := f.Model
+	switch {
+	case c.GetCompaction().GetStrategy() == (compact.Truncate{}).Name():
+		return compact.Truncate{}
+	case m.Program != nil:
+		at := Place(c, f.Job.AgentID, f.Job.ThreadID)
+		at.Aside, at.Spare = true, true
+		m.Try = m.Program(at)
+	case m.Provider == offline.Name, m.Try == nil:
+		return nil
+	}
+	return NewSummarise(m, p.Budget, c.GetMaxOutputTokens(), func(ctx context.Context, took time.Duration, u model.Usage) error {
+		f.Meter.ObserveStep("compaction", took)
+		f.Model.Count(f.Meter, f.Model.Name, u)
+		return f.Trusted(ctx)
+	})
+}
+
+// NewSummarise is the strategy that asks a model for digests that leave most of
+// the budget free. told is told of each answer, and ends the digest by an error.
+func NewSummarise(m modelcall.Model, budget, maxOutput int64, told func(context.Context, time.Duration, model.Usage) error) compact.Summarise {
+	return compact.Summarise{
+		Budget: budget, Limit: min(max(budget/16, 64), 2048), MaxOutput: maxOutput,
+		Ask: func(ctx context.Context, req model.Request) (model.Response, *model.Error) {
+			req.Model = m.Name
+			start := time.Now()
+			resp, try := m.Try(ctx, req, func(model.Delta) {})
+			if err := told(ctx, time.Since(start), resp.Usage); err != nil && try.Err == nil {
+				return resp, model.Errorf(model.Canceled, "%v", err)
+			}
+			return resp, try.Err
+		},
+	}
+}
+
+// remember takes the memory after a digest over into what the claim brought, in
+// the order in which a claim brings it.
+func (f *Fit) remember(out memory.Outcome) {
+	f.Begun.Memory = out.Layers
+	files := slices.DeleteFunc(f.Begun.GetFiles(), func(f *registrypb.ContextFile) bool { return strings.HasPrefix(f.GetName(), "memory/") })
+	for _, l := range []registrypb.MemoryLayer{registrypb.MemoryLayer_MEMORY_LAYER_AGENT, registrypb.MemoryLayer_MEMORY_LAYER_PEER, registrypb.MemoryLayer_MEMORY_LAYER_THREAD} {
+		if s := memory.Layer(out.Layers, l); s.GetContent() != "" {
+			files = append(files, &registrypb.ContextFile{Name: s.GetName(), Content: s.GetContent()})
+		}
+	}
+	f.Begun.Files = files
+}
