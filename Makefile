@@ -376,7 +376,8 @@ soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20
 	$(call PROVE,TestSoak,proofs/soak)
 
 # One word list for each size: a target and how big it is. In the merge gate what the tests
-# of packages show anyway (outage, route-change, deliver-dup, restore-move) is not run again.
+# of packages show anyway (outage, route-change, deliver-dup, restore-move) is not run again. Two
+# run side by side, so the longest one stands first.
 PROOFS_CI := 'crash-matrix KILLS=105' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200' 'sim SEEDS=24' \
 	'linearizability HISTORIES=4' 'powerloss N=60' diskfull 'poison N=10' 'long-turn STRIKES=8' \
 	'run-ids KILLS=28' 'lostwake N=20' 'id-reuse N=3' 'ack-rewind N=20' 'outside N=4' sandbox-escape canary \

@@ -149,7 +149,7 @@ func underAny(dir string, rooms []string) bool {
 }
 
 // forTests are the rooms that programs never import.
-var forTests = []string{"*test", "internal/testing", "internal/testing/world", "bench", "proofs"}
+var forTests = []string{"*test", "internal/testing", "bench", "proofs"}
 
 // layerOf answers the index into layers, or -1 when there is no room for dir.
 func layerOf(dir string) int {

@@ -14,6 +14,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/invariant/running"
+	"github.com/theclaw/agents/internal/store/sqlite"
 	"github.com/theclaw/agents/internal/testing/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -189,7 +190,13 @@ func (l *life) until(ctx context.Context, what string, is func() bool) {
 	}
 }
 
-// back is I19: what every process holds is again what it held at rest before.
+// perDatabase is how many descriptors an open database has at most: its file, log and
+// shared memory, and the mirror once an event was written.
+const perDatabase = 4
+
+// back is I19: what every process holds is again what it held at rest before. Which
+// databases stay open at rest, and which of them were written, follows the load; their
+// bound is that of the pool.
 func (l *life) back(ctx context.Context, base map[string]sample) map[string]sample {
 	// Idle connections of the last calls; and the log of each agent, of which a
 	// process holds up to 64 open.
@@ -199,6 +206,7 @@ func (l *life) back(ctx context.Context, base map[string]sample) map[string]samp
 	l.until(ctx, "every process is back at its baseline", func() bool {
 		found, now = nil, l.staff.measure()
 		for name, was := range base {
+			was.Databases = perDatabase * sqlite.MaxOpen
 			for _, f := range running.Compare(was.Resources, now[name].Resources, slack) {
 				f.What = name + ": " + f.What
 				found = append(found, f)
@@ -227,6 +235,6 @@ func (l *life) table() string {
 }
 
 func compared(a, b running.Resources) string {
-	return fmt.Sprintf("goroutines=%d->%d descriptors=%d->%d children=%d->%d temp_files=%d->%d",
-		a.Goroutines, b.Goroutines, a.Descriptors, b.Descriptors, a.Children, b.Children, a.TempFiles, b.TempFiles)
+	return fmt.Sprintf("goroutines=%d->%d descriptors=%d->%d databases=%d->%d children=%d->%d temp_files=%d->%d",
+		a.Goroutines, b.Goroutines, a.Descriptors, b.Descriptors, a.Databases, b.Databases, a.Children, b.Children, a.TempFiles, b.TempFiles)
 }

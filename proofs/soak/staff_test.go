@@ -41,8 +41,7 @@ type post struct {
 // sample is what a process held at one moment.
 type sample struct {
 	running.Resources
-	databases int // of the descriptors, those of databases
-	rss       int // MiB
+	rss int // MiB
 }
 
 // staff is every process of a home. They are started and killed by one goroutine;
@@ -125,7 +124,7 @@ func (s *staff) measure() map[string]sample {
 		if _, err := fmt.Sscan(rest, &r.Goroutines); err != nil {
 			continue
 		}
-		out[p.name] = sample{r, databases(pid), rss(pid)}
+		out[p.name] = sample{r, rss(pid)}
 		s.mu.Lock()
 		p.page = page
 		s.mu.Unlock()
@@ -173,7 +172,7 @@ func (p *post) flat(t *testing.T, agents int) string {
 		of    func(sample) int
 		slack int
 	}{
-		{"descriptors", func(m sample) int { return m.Descriptors - m.databases }, 24},
+		{"descriptors", func(m sample) int { return m.Descriptors }, 24},
 		{"goroutines", func(m sample) int { return m.Goroutines }, 48 + 2*agents},
 		{"rss_mib", func(m sample) int { return m.rss }, 16},
 	} {
@@ -183,8 +182,8 @@ func (p *post) flat(t *testing.T, agents int) string {
 		}
 		said += fmt.Sprintf(" %s=%d->%d", k.what, before, after)
 	}
-	open := func(m sample) int { return m.databases }
-	return said + fmt.Sprintf(" of_databases=%d->%d", median(early, open), median(late, open))
+	open := func(m sample) int { return m.Databases }
+	return said + fmt.Sprintf(" databases=%d->%d", median(early, open), median(late, open))
 }
 
 func median(list []sample, of func(sample) int) int {
@@ -219,21 +218,6 @@ func (s *staff) outputs() map[string]string {
 		}
 	}
 	return out
-}
-
-// databases counts the descriptors of a process that are those of a database.
-func databases(pid int) (n int) {
-	dir := filepath.Join("/proc", fmt.Sprint(pid), "fd")
-	fds, err := os.ReadDir(dir)
-	if err != nil {
-		return 0
-	}
-	for _, fd := range fds {
-		if to, err := os.Readlink(filepath.Join(dir, fd.Name())); err == nil && strings.Contains(filepath.Base(to), "events.db") {
-			n++
-		}
-	}
-	return n
 }
 
 // rss is the resident memory of a process in MiB.

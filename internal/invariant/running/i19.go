@@ -12,7 +12,9 @@ import (
 )
 
 // Resources is what a process holds. Goroutines are known of this process only.
-type Resources struct{ Goroutines, Descriptors, Children, TempFiles int }
+// Databases are the descriptors of the databases of agents and of their mirrors, which
+// a registry keeps open at rest; Descriptors are all others.
+type Resources struct{ Goroutines, Descriptors, Databases, Children, TempFiles int }
 
 // Measure answers what process pid holds now (0: this one), with the files in
 // temp; a directory that is not there has none.
@@ -26,7 +28,13 @@ func Measure(pid int, temp string) (Resources, error) {
 	if err != nil {
 		return r, fmt.Errorf("count descriptors: %w", err)
 	}
-	r.Descriptors = len(fds)
+	for _, fd := range fds {
+		// One that cannot be read was closed meanwhile, or is that of the list itself.
+		if to, err := os.Readlink(filepath.Join(proc, "fd", fd.Name())); err == nil && strings.HasPrefix(filepath.Base(to), "events.") {
+			r.Databases++
+		}
+	}
+	r.Descriptors = len(fds) - r.Databases
 	tasks, err := filepath.Glob(filepath.Join(proc, "task", "*", "children"))
 	if err != nil {
 		return r, err
@@ -54,6 +62,7 @@ func Compare(base, now, slack Resources) []invariant.Finding {
 	}{
 		{"goroutines", base.Goroutines, now.Goroutines, slack.Goroutines},
 		{"descriptors", base.Descriptors, now.Descriptors, slack.Descriptors},
+		{"descriptors of databases", base.Databases, now.Databases, slack.Databases},
 		{"children", base.Children, now.Children, slack.Children},
 		{"temporary files", base.TempFiles, now.TempFiles, slack.TempFiles},
 	} {

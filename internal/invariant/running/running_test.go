@@ -2,6 +2,7 @@ package running_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -91,6 +92,10 @@ func TestResources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	mirror, err := os.Create(filepath.Join(t.TempDir(), "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	end := make(chan struct{})
 	defer close(end)
 	for range 3 {
@@ -101,15 +106,18 @@ func TestResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := fmt.Sprint(running.Compare(base, now, running.Resources{}))
-	for _, want := range []string{"goroutines", "descriptors", "1 temporary files, 0 before"} {
+	for _, want := range []string{"goroutines", "1 descriptors of databases, 0 before", "1 temporary files, 0 before"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("no word of %s: %s", want, said)
 		}
 	}
-	if f := running.Compare(base, now, running.Resources{Goroutines: 3, Descriptors: 1, TempFiles: 1}); len(f) > 0 {
+	if want := base.Descriptors + 1; now.Descriptors != want || !strings.Contains(said, fmt.Sprintf("%d descriptors, %d before", want, base.Descriptors)) {
+		t.Errorf("%d descriptors, want %d: %s", now.Descriptors, want, said)
+	}
+	if f := running.Compare(base, now, running.Resources{Goroutines: 3, Descriptors: 1, Databases: 1, TempFiles: 1}); len(f) > 0 {
 		t.Errorf("within the slack: %v", f)
 	}
-	if err := left.Close(); err != nil {
+	if err := errors.Join(left.Close(), mirror.Close()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -2,7 +2,7 @@
 // Order down, Status messages back, both on pipes.
 //
 // It promises that a message is whole or an error, and that a step which failed is
-// named. It does not interpret orders: packages jail and wall do.
+// named. It does not interpret orders: package isolation does.
 package wire
 
 import (

@@ -36,13 +36,16 @@ type Options struct {
 	// OnRest is told what an inbox that was written looks like once it is closed; it
 	// must not block.
 	OnRest func(agent string, r store.AtRest)
-	// MaxOpen is the most databases kept open at rest; 0 means 256.
+	// MaxOpen is the most databases kept open at rest; 0 means the constant MaxOpen.
 	MaxOpen int
 	// Idle is how long a database stays open at rest; 0 means 60 s.
 	Idle time.Duration
 	// Connect opens a database; nil means conn.Open. See db.Options.
 	Connect func(path string) (conn.Conn, error)
 }
+
+// MaxOpen is how many databases an engine keeps open at rest by default.
+const MaxOpen = 256
 
 // Engine is a store.Engine over SQLite.
 type Engine struct {
@@ -55,7 +58,7 @@ var _ store.Engine = (*Engine)(nil)
 // New makes an engine; Close ends it.
 func New(o Options) *Engine {
 	if o.MaxOpen <= 0 {
-		o.MaxOpen = 256
+		o.MaxOpen = MaxOpen
 	}
 	if o.Idle <= 0 {
 		o.Idle = time.Minute

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -268,18 +267,9 @@ func TestRestoreWholeOrNot(t *testing.T) {
 		t.Errorf("after the replacement: %v", turn)
 	}
 	// The watch stands on the new inbox: a push behind our back is seen in it.
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.Home, "agents/a1/inbox/events.db")+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	r, err := db.ExecContext(t.Context(), "INSERT INTO events(source,type,content) VALUES(?,'message','say: from outside')", Peer("p"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := r.LastInsertId()
-	if turn := w.Await(t, "a1", id); err != nil || turn.GetFate() != registryv1.Fate_FATE_REPLIED {
-		t.Errorf("a push from outside: %v, %v", turn, err)
+	id := w.InsertOutside(t, "a1", "INSERT INTO events(source,type,content) VALUES(?,'message','say: from outside')", Peer("p"))
+	if turn := w.Await(t, "a1", id); turn.GetFate() != registryv1.Fate_FATE_REPLIED {
+		t.Errorf("a push from outside: %v", turn)
 	}
 	sound(t, w.Home, invariant.Options{})
 }

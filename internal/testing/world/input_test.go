@@ -1,8 +1,6 @@
 package world_test
 
 import (
-	"database/sql"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -82,11 +80,6 @@ func TestBadInput(t *testing.T) {
 func TestForeignNonsense(t *testing.T) {
 	w := world.Start(t, quick())
 	w.Create(t, "a1", "outbound: []")
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.Home, "agents/a1/inbox/events.db")+"?_pragma=busy_timeout(5000)") // waits, as the external program does
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
 	bob := world.Peer("bob")
 	for _, c := range []struct {
 		name, source, typ, content string
@@ -101,14 +94,7 @@ func TestForeignNonsense(t *testing.T) {
 		{"over 1 MiB", bob, "message", "hex(zeroblob(600000))", deadTurn},
 		{"no JSON", bob, "message", "'plain words'", replied},
 	} {
-		r, err := db.ExecContext(t.Context(), "INSERT INTO events(source,type,content) VALUES('"+c.source+"','"+c.typ+"',"+c.content+")")
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := r.LastInsertId()
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := w.InsertOutside(t, "a1", "INSERT INTO events(source,type,content) VALUES('"+c.source+"','"+c.typ+"',"+c.content+")")
 		turn := w.Await(t, "a1", id)
 		if turn.GetFate() != c.fate || (c.fate == deadTurn) != (turn.GetError() != "") {
 			t.Errorf("%s: told %v", c.name, turn)

@@ -1,7 +1,6 @@
 package world_test
 
 import (
-	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	_ "modernc.org/sqlite"
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/testing/world"
@@ -138,26 +135,12 @@ func TestForeignPush(t *testing.T) {
 	w.Create(t, "a2", "outbound: []")
 	w.Say(t, "a1", world.Peer("bob"), "say: one") // a1's inbox is open here, a2's is not
 	for _, agent := range []string{"a1", "a2"} {
-		db, err := sql.Open("sqlite", "file:"+filepath.Join(w.Home, "agents", agent, "inbox/events.db")+"?_pragma=busy_timeout(5000)")
-		if err != nil {
-			t.Fatal(err)
-		}
 		begin := time.Now()
-		r, err := db.ExecContext(t.Context(), "INSERT INTO events(source,type,content) VALUES(?,'message',?)", world.Peer("eve"), world.Message("say: found"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := r.LastInsertId()
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := w.InsertOutside(t, agent, "INSERT INTO events(source,type,content) VALUES(?,'message',?)", world.Peer("eve"), world.Message("say: found"))
 		turn := w.Await(t, agent, id)
 		t.Logf("%s answered after %v", agent, time.Since(begin))
 		if got := w.Reply(t, turn); got != "found" {
 			t.Errorf("%s replied %q: %v", agent, got, turn)
-		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ package world
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
+	_ "modernc.org/sqlite" // for programs beside ours
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/lease"
@@ -295,4 +297,24 @@ func (w *World) serve(p *place, name string, stats stats.Handler, reg serve.Regi
 	g.Go(func() { _ = run(ctx) })
 	w.stops = append(w.stops, func() { cancel(); g.Wait() })
 	return nil
+}
+
+// InsertOutside adds an event to the inbox of an agent of a home as a program does
+// that writes the file itself, and answers its id.
+func (w *World) InsertOutside(t testing.TB, agent, insert string, args ...any) int64 {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.Home, "agents", agent, "inbox", "events.db")+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	r, err := db.ExecContext(t.Context(), insert, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := r.LastInsertId()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }

@@ -1,7 +1,6 @@
 package standalone_test
 
 import (
-	"database/sql"
 	"os"
 	"path/filepath"
 	"testing"
@@ -21,14 +20,7 @@ func TestForeignPushIsSeen(t *testing.T) {
 	w.Create("a1")
 	w.Push("a1", "bob", "first", "")
 	w.Answer("a1", "1") // the inbox is open and watched now
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(home, "agents/a1/inbox/events.db")+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), "INSERT INTO events(source,type,content) VALUES('external:telegram:main:dm:eve:eve','message','{\"text\":\"behind our back\"}')"); err != nil {
-		t.Fatal(err)
-	}
+	foreign(t, filepath.Join(home, "agents/a1/inbox"), "INSERT INTO events(source,type,content) VALUES('external:telegram:main:dm:eve:eve','message','{\"text\":\"behind our back\"}')")
 	w.Answer("a1", "2")
 	st := backendtest.Must2(w.Agents.GetAgentStatus(t.Context(), &registryv1.GetAgentStatusRequest{AgentId: "a1"}))
 	if st.GetInbox().GetLastAckedId() != 2 {

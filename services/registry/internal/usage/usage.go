@@ -2,7 +2,7 @@
 // sums over threads, days and runs, and what a finished turn takes of a quota.
 //
 // It promises that a sum is what was recorded, whoever asks at whichever registry, and that
-// a quota stops no work. It prices nothing and decides nothing; see packages price and quota.
+// a quota stops no work. It prices nothing and decides nothing; see packages price and admission.
 package usage
 
 import (

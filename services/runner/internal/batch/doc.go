@@ -13,7 +13,7 @@
 //	                     +--------------+ +--- yield, stop: running turns ---> end
 //	                                           finish, waiting ones are put off
 //
-// Turns wait for a place by peer, in turn (package fair): one peer with hundreds of
+// Turns wait for a place by peer, in turn (package fairqueue): one peer with hundreds of
 // conversations makes another wait for one turn, not for all of them.
 //
 // It promises: a thread's events are worked on one at a time and in id order, a

@@ -47,7 +47,7 @@ type Journal interface {
 }
 
 type (
-	// Models finds models, see package answer.
+	// Models finds models, see package modelcall.
 	Models = modelcall.Models
 	// Model is one of them.
 	Model = modelcall.Model
