@@ -12,7 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -136,15 +138,29 @@ func (c *Cluster) Kill(t testing.TB) {
 	if c.cmd == nil {
 		return
 	}
-	all := c.processes()
-	_ = c.cmd.Process.Kill()
-	for _, p := range all {
+	// A stopped server starts no more children: one that was missed here would live on, wait
+	// for a lock of a killed one and hold the output that the end of the server is read from.
+	_ = c.cmd.Process.Signal(syscall.SIGSTOP)
+	for c.runs() {
+		runtime.Gosched()
+	}
+	for _, p := range c.processes() {
 		_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	}
 	if err := <-c.ends; err == nil {
 		t.Error("the server had ended by itself")
 	}
 	c.cmd = nil
+}
+
+// runs tells whether the server's first process is neither stopped nor ended.
+func (c *Cluster) runs() bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
+	if err != nil {
+		return false
+	}
+	state := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))[0]
+	return !strings.Contains("TZX", state)
 }
 
 // Template makes every database from now on a copy of one that fill has filled: that
