@@ -431,6 +431,10 @@ generate: tools ## rewrite proto/gen and third_party/proto
 	@$(BIN)/buf format -w proto
 	@$(BIN)/buf generate
 
+.PHONY: map
+map: ## write the code map docs/map.md from the package comments
+	@go test -count=1 -run '^TestMap$$' . -args -write-map
+
 .PHONY: fmt
 fmt: $(BIN)/gofumpt $(BIN)/buf ## format Go and proto files
 	@$(BIN)/gofumpt -w .

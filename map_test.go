@@ -1,0 +1,136 @@
+package agents_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The code map is docs/map.md: one line for each package, from its package comment.
+// `make map` writes it.
+var writeMap = flag.Bool("write-map", false, "write docs/map.md instead of comparing it")
+
+const (
+	mapPage  = "docs/map.md"
+	mapBegin = "<!-- make map: begin -->\n"
+	mapEnd   = "<!-- make map: end -->\n"
+)
+
+// TestMap compares the code map with the package comments.
+func TestMap(t *testing.T) {
+	page, err := os.ReadFile(mapPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, begun := bytes.Cut(page, []byte(mapBegin))
+	_, tail, ended := bytes.Cut(rest, []byte(mapEnd))
+	if !begun || !ended {
+		t.Fatalf("%s has no lines %q and %q", mapPage, mapBegin, mapEnd)
+	}
+	want := slices.Concat(head, []byte(mapBegin), []byte(codeMap(t)), []byte(mapEnd), tail)
+	switch {
+	case bytes.Equal(page, want):
+	case *writeMap:
+		if err := os.WriteFile(mapPage, want, 0o644); err != nil { //nolint:gosec // a page that everybody may read
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s differs from the package comments: run make map", mapPage)
+	}
+}
+
+// codeMap is a table of packages for each group of directories.
+func codeMap(t *testing.T) string {
+	t.Helper()
+	all := rooms(t)
+	groups := map[string][]string{}
+	for _, r := range all {
+		if s := firstSentence(r); s != "" && r.dir != "." {
+			g := mapGroup(all, r.dir)
+			groups[g] = append(groups[g], fmt.Sprintf("| [`%s`](../%s) | %s |\n", r.dir, r.dir, strings.ReplaceAll(s, "|", `\|`)))
+		}
+	}
+	var b strings.Builder
+	for _, g := range slices.Sorted(maps.Keys(groups)) {
+		fmt.Fprintf(&b, "\n## %s\n\n| package | what it does |\n|---|---|\n%s", g, strings.Join(groups[g], ""))
+	}
+	return b.String() + "\n"
+}
+
+// firstSentence is that of a package's comment, without the words "Package x". Where there
+// are only tests, it is that of their package.
+func firstSentence(r *room) string {
+	for _, test := range []bool{false, true} {
+		for _, f := range r.files {
+			if f.test != test || f.ast.Doc == nil {
+				continue
+			}
+			s := new(doc.Package).Synopsis(f.ast.Doc.Text())
+			if s = strings.TrimPrefix(s, "Package "+f.ast.Name.Name+" "); s != "" {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+// mapGroup is the heading under which a package stands: the first two elements of its
+// directory, or the first one where no directory is below the second.
+func mapGroup(all []*room, dir string) string {
+	first, _, _ := strings.Cut(dir, "/")
+	family := familyOf(dir)
+	deeper := func(r *room) bool { return strings.HasPrefix(r.dir, family+"/") }
+	if first == "cmd" || first == "services" || slices.ContainsFunc(all, deeper) && first == "internal" {
+		return family
+	}
+	return first
+}
+
+var (
+	// pathSpan is a path of this repository in a page, and a function of that file.
+	pathSpan = regexp.MustCompile("`((?:bench|cmd|deploy|docs|examples|internal|proofs|proto|services|tools)/[A-Za-z0-9_./-]+?)/?(?::([A-Za-z0-9_]+))?`")
+	// pagesOfCode are the pages whose paths are held to the tree.
+	pagesOfCode = []string{"docs/architecture.md", "docs/decisions"}
+)
+
+// TestDocsPaths checks that each path of the pages about the code is there, and that each
+// file:function names a function that the file declares.
+func TestDocsPaths(t *testing.T) {
+	declared := map[string]map[string]bool{}
+	for _, r := range rooms(t) {
+		for _, f := range r.files {
+			declared[f.name] = map[string]bool{}
+			for _, d := range f.ast.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok {
+					declared[f.name][fn.Name.Name] = true
+				}
+			}
+		}
+	}
+	for _, name := range pages(t) {
+		if !underAny(name, pagesOfCode) {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.FromSlash(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range pathSpan.FindAllStringSubmatch(string(raw), -1) {
+			switch _, err := os.Stat(filepath.FromSlash(m[1])); {
+			case err != nil:
+				t.Errorf("%s names %s, which does not exist", name, m[1])
+			case m[2] != "" && !declared[m[1]][m[2]]:
+				t.Errorf("%s names %s:%s, and the file declares no such function", name, m[1], m[2])
+			}
+		}
+	}
+}
