@@ -134,3 +134,36 @@ func TestDocsPaths(t *testing.T) {
 		}
 	}
 }
+
+// Each decision record states in its second line whether it is in force, and the index
+// shows the same state.
+func TestDecisionStates(t *testing.T) {
+	index, err := os.ReadFile("docs/decisions/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob("docs/decisions/[0-9]*.md")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no records, %v", err)
+	}
+	for _, name := range names {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		title, rest, _ := strings.Cut(string(raw), "\n")
+		number, title, _ := strings.Cut(strings.TrimPrefix(title, "# "), ": ")
+		line, _, _ := strings.Cut(rest, "\n")
+		state := decisionState.FindString(strings.TrimPrefix(line, "State: "))
+		if state == "" || !strings.HasPrefix(line, "State: ") {
+			t.Errorf("%s: the second line is %q and not State: in force., superseded by [NNN](...). or withdrawn.", name, line)
+			continue
+		}
+		row := fmt.Sprintf("| [%s](%s) | %s | %s |\n", number, filepath.Base(name), title, state)
+		if !strings.Contains(string(index), row) {
+			t.Errorf("docs/decisions/README.md lacks the row\n%s", row)
+		}
+	}
+}
+
+var decisionState = regexp.MustCompile(`^(in force|superseded by \[\d{3}\]\([^)]+\)|withdrawn)`)
