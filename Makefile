@@ -433,7 +433,7 @@ generate: tools ## rewrite proto/gen and third_party/proto
 
 .PHONY: map
 map: ## write the code map docs/map.md from the package comments
-	@go test -count=1 -run '^TestMap$$' . -args -write-map
+	@go test -count=1 -run '^TestDocsMap$$' . -args -write-map
 
 .PHONY: fmt
 fmt: $(BIN)/gofumpt $(BIN)/buf ## format Go and proto files

@@ -25,8 +25,8 @@ const (
 	mapEnd   = "<!-- make map: end -->\n"
 )
 
-// TestMap compares the code map with the package comments.
-func TestMap(t *testing.T) {
+// TestDocsMap compares the code map with the package comments.
+func TestDocsMap(t *testing.T) {
 	page, err := os.ReadFile(mapPage)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestDocsPaths(t *testing.T) {
 
 // Each decision record states in its second line whether it is in force, and the index
 // shows the same state.
-func TestDecisionStates(t *testing.T) {
+func TestDocsDecisions(t *testing.T) {
 	index, err := os.ReadFile("docs/decisions/README.md")
 	if err != nil {
 		t.Fatal(err)
