@@ -40,7 +40,7 @@ func TestDocsMap(t *testing.T) {
 	switch {
 	case bytes.Equal(page, want):
 	case *writeMap:
-		if err := os.WriteFile(mapPage, want, 0o644); err != nil { //nolint:gosec // a page that everybody may read
+		if err := os.WriteFile(mapPage, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	default:
@@ -98,14 +98,17 @@ func mapGroup(all []*room, dir string) string {
 var (
 	// pathSpan is a path of this repository in a page, and a function of that file.
 	pathSpan = regexp.MustCompile("`((?:bench|cmd|deploy|docs|examples|internal|proofs|proto|services|tools)/[A-Za-z0-9_./-]+?)/?(?::([A-Za-z0-9_]+))?`")
+	// nameSpan is a Go name in a page.
+	nameSpan = regexp.MustCompile("`([A-Z][a-z]+(?:[A-Z][A-Za-z0-9]*)*)`")
 	// pagesOfCode are the pages whose paths are held to the tree.
 	pagesOfCode = []string{"docs/architecture.md", "docs/decisions"}
 )
 
-// TestDocsPaths checks that each path of the pages about the code is there, and that each
-// file:function names a function that the file declares.
+// TestDocsPaths checks that each path of the pages about the code is there, that each
+// file:function names a function that the file declares, and that the Go names of
+// docs/architecture.md are in the source.
 func TestDocsPaths(t *testing.T) {
-	declared := map[string]map[string]bool{}
+	declared, names := map[string]map[string]bool{}, map[string]bool{}
 	for _, r := range rooms(t) {
 		for _, f := range r.files {
 			declared[f.name] = map[string]bool{}
@@ -114,6 +117,12 @@ func TestDocsPaths(t *testing.T) {
 					declared[f.name][fn.Name.Name] = true
 				}
 			}
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				if id, ok := n.(*ast.Ident); ok {
+					names[id.Name] = true
+				}
+				return true
+			})
 		}
 	}
 	for _, name := range pages(t) {
@@ -130,6 +139,11 @@ func TestDocsPaths(t *testing.T) {
 				t.Errorf("%s names %s, which does not exist", name, m[1])
 			case m[2] != "" && !declared[m[1]][m[2]]:
 				t.Errorf("%s names %s:%s, and the file declares no such function", name, m[1], m[2])
+			}
+		}
+		for _, m := range nameSpan.FindAllStringSubmatch(string(raw), -1) {
+			if name == "docs/architecture.md" && !names[m[1]] {
+				t.Errorf("%s names %s, and the source does not", name, m[1])
 			}
 		}
 	}
