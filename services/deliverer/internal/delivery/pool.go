@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/services/deliverer/internal/breaker"
-	"github.com/theclaw/agents/services/deliverer/internal/place"
 )
 
 // DefaultConcurrency is how many threads are drained at a time by default.
@@ -39,13 +37,13 @@ type Deps struct {
 	Trace    *tracing.Tracer
 }
 
-// Pool is what the drains of one process share: the places in which lanes run,
-// the way to the journal, and the judgement which channels are up.
+// Pool is what the drains of one process share: the workers in which lanes run,
+// the connection to the journal, and the circuit breakers of the channels. Free,
+// Active and Wait count lanes.
 type Pool struct {
 	cfg Config
 	Deps
-
-	places *place.Pool
+	*workerPool
 }
 
 // NewPool makes a pool. It starts nothing.
@@ -68,18 +66,8 @@ func NewPool(cfg Config, d Deps) *Pool {
 	if d.Redactor == nil {
 		d.Redactor = redact.New()
 	}
-	return &Pool{cfg: cfg, Deps: d, places: place.New(cfg.Concurrency)}
+	return &Pool{cfg: cfg, Deps: d, workerPool: newWorkerPool(cfg.Concurrency)}
 }
 
 // submit queues a lane.
-func (p *Pool) submit(l *lane) { p.places.Submit(func() { l.agent.run(l) }) }
-
-// Free waits until a lane could run at once and answers how many could; 0 when
-// ctx ends first. One caller at a time.
-func (p *Pool) Free(ctx context.Context) int { return p.places.Free(ctx) }
-
-// Active is the number of lanes that run or wait for a place.
-func (p *Pool) Active() int { return p.places.Active() }
-
-// Wait returns when no lane runs. Call it after the last Agent's Run returned.
-func (p *Pool) Wait() { p.places.Wait() }
+func (p *Pool) submit(l *lane) { p.run(func() { l.agent.run(l) }) }

@@ -1,23 +1,19 @@
-package place
+package delivery
 
 import (
 	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestFirstComeFirstServed: no more than the places run, in the order they came.
 func TestFirstComeFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(2)
+		p := newWorkerPool(2)
 		gate, began := make(chan struct{}), make(chan int, 10)
 		for i := range 5 {
-			p.Submit(func() { began <- i; <-gate })
+			p.run(func() { began <- i; <-gate })
 		}
 		synctest.Wait()
 		if len(began) != 2 || p.Active() != 5 {
@@ -51,9 +47,9 @@ func TestFirstComeFirstServed(t *testing.T) {
 }
 
 func TestFreeEndsWithContext(t *testing.T) {
-	p := New(1)
+	p := newWorkerPool(1)
 	gate := make(chan struct{})
-	p.Submit(func() { <-gate })
+	p.run(func() { <-gate })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if n := p.Free(ctx); n != 0 {
