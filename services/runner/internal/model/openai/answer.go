@@ -8,7 +8,6 @@ import (
 	sdk "github.com/openai/openai-go/v3"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/model/think"
 	"github.com/theclaw/agents/services/runner/internal/model/wire"
 )
 
@@ -23,7 +22,7 @@ type answer struct {
 	sawChoice   bool
 	ended       string
 	text, think strings.Builder
-	split       think.Splitter
+	split       thinkSplitter
 	calls       []*callPieces
 	argBytes    int
 	usage       model.Usage

@@ -19,7 +19,7 @@
 //	other 4xx, a redirect      Config
 //
 // Thinking comes as reasoning_content or reasoning, or inline between tags
-// (package think); all three are Reasoning.
+// (thinkSplitter); all three are Reasoning.
 //
 // What a provider adds to its tool calls as extra_content, such as Gemini's
 // signatures, goes back with them.

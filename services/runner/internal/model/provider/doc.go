@@ -5,7 +5,7 @@
 // default from the first that names one:
 //
 //	1 providers.yaml    $THECLAW_HOME/providers.yaml, written by the user
-//	2 environment       the variables of package known: OPENAI_API_KEY,
+//	2 environment       the variables of [Presets]: OPENAI_API_KEY,
 //	                    ANTHROPIC_API_KEY, DEEPSEEK_API_KEY and so on
 //	3 pai               an existing pai configuration ($PAI_CONFIG, else
 //	                    ~/.config/pai/default.json)
@@ -25,7 +25,7 @@
 //	    thinking: adaptive           # api anthropic: off, adaptive or tokens
 //	    price:                       # per million tokens; none: no cost is shown
 //	      large: {input: 3, output: 15, cache_read: 0.3, cache_write: 3.75}
-//	  anthropic:                     # a name of package known: its address, api
+//	  anthropic:                     # a name of Presets: its address, api
 //	    api_key: file:anthropic.key  # and windows need not be written
 //
 // The names pai and pai/NAME, unless a provider is called so, mean the pai program

@@ -10,15 +10,13 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
-
-	"github.com/theclaw/agents/services/runner/internal/model/provider/known"
 )
 
-func isPreset(name string) bool { _, ok := known.Find(name); return ok }
+func isPreset(name string) bool { _, ok := findPreset(name); return ok }
 
 func loadEnvironment(getenv func(string) string) found {
 	f := found{source: FromEnvironment}
-	for _, w := range known.All {
+	for _, w := range Presets {
 		p, why, note := fromEnvironment(w, getenv)
 		if note != "" {
 			f.notes = append(f.notes, note)
@@ -35,7 +33,7 @@ func loadEnvironment(getenv func(string) string) found {
 }
 
 // fromEnvironment reads the variables; why is empty when the provider is not there.
-func fromEnvironment(w known.Provider, getenv func(string) string) (p Provider, why, note string) {
+func fromEnvironment(w Preset, getenv func(string) string) (p Provider, why, note string) {
 	get := func(name string) string {
 		if name == "" {
 			return ""

@@ -17,7 +17,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
-	"github.com/theclaw/agents/services/runner/internal/model/provider/known"
 	"github.com/theclaw/agents/services/runner/internal/model/wire"
 )
 
@@ -108,7 +107,7 @@ func yamlProblem(err error) string {
 // provider checks an entry; problem is a sentence, or empty.
 func (e fileEntry) provider(name, dir string, getenv func(string) string) (p Provider, problem string) {
 	p = Provider{Name: name, API: e.API, BaseURL: e.BaseURL, Models: e.Models, ContextWindow: e.ContextWindow, strict: true}
-	if k, ok := known.Find(name); ok {
+	if k, ok := findPreset(name); ok {
 		p.replayReasoning = k.ReplayReasoning
 		if p.API == "" {
 			p.API = k.API

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/model/provider/known"
 )
 
 // paiFormat is the part of a pai configuration that is of use here; other keys
@@ -68,7 +67,7 @@ func loadPai(path string, getenv func(string) string, spare bool) (found, error)
 			continue
 		}
 		p := Provider{Name: e.Name, API: paiAPI(e.API), BaseURL: e.BaseURL, ContextWindow: max(e.ContextWindow, 0)}
-		if k, ok := known.Find(e.Name); ok {
+		if k, ok := findPreset(e.Name); ok {
 			p.replayReasoning = k.ReplayReasoning
 			if p.BaseURL == "" {
 				p.BaseURL = k.BaseURL

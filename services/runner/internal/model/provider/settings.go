@@ -15,7 +15,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
 	"github.com/theclaw/agents/services/runner/internal/model/openai"
-	"github.com/theclaw/agents/services/runner/internal/model/provider/known"
 )
 
 // Source says where a provider comes from.
@@ -31,9 +30,7 @@ const (
 
 // The APIs a provider may speak.
 const (
-	apiOpenAI    = known.OpenAI
-	apiAnthropic = known.Anthropic
-	apiOffline   = "offline"
+	apiOffline = "offline"
 )
 
 // DefaultContextWindow is assumed, in tokens, where nothing else is said.
@@ -256,7 +253,7 @@ func (s *Settings) Price(providerName, modelName string) (price.Price, bool) {
 
 // howTo adds the way to a provider that is known but not set up.
 func howTo(name string) string {
-	if p, ok := known.Find(name); ok {
+	if p, ok := findPreset(name); ok {
 		return ": set " + strings.Join(p.Needs(), " and ") + ", or describe it in providers.yaml"
 	}
 	return ": describe it in providers.yaml"

@@ -1,25 +1,15 @@
-// Package known owns the facts about well-known providers: where they are, in
-// which environment variable their key usually stands, and how large the
-// context windows of their common models are.
-//
-// It promises that beside each fact stands where it was read, in autumn 2026;
-// where pages differ or say nothing, the smaller figure stands, since a window
-// that is too small costs history and one that is too large costs the answer.
-// Everything can be overridden in providers.yaml.
-//
-// It makes no call and knows no prices: they change too often to be true here.
-package known
+package provider
 
 import "slices"
 
 // The APIs of providers.
 const (
-	OpenAI    = "openai"
-	Anthropic = "anthropic"
+	apiOpenAI    = "openai"
+	apiAnthropic = "anthropic"
 )
 
-// Provider is a provider that a key is enough for.
-type Provider struct {
+// Preset is a provider that a key is enough for.
+type Preset struct {
 	Name, API string
 	// KeyVar, BaseVar and ModelVar are environment variables: the key, another
 	// base URL, another default model. A provider without KeyVar has no key.
@@ -36,75 +26,79 @@ type Provider struct {
 }
 
 // Needs are the variables without which the provider is not there.
-func (p Provider) Needs() []string {
+func (p Preset) Needs() []string {
 	if p.KeyVar == "" {
 		return []string{p.BaseVar, p.ModelVar}
 	}
 	return []string{p.KeyVar}
 }
 
-// All are the providers in the order in which a key in the environment makes
-// one the default.
-var All = []Provider{
+// Presets are the well-known providers, in the order in which a key in the
+// environment makes one the default. Each entry names the source of its facts, read
+// in autumn 2026; where pages differ or give none, the smaller figure is used,
+// since a window that is too small costs history and one that is too large costs
+// the answer. providers.yaml overrides all of them. Prices are not here: they
+// change too often.
+var Presets = []Preset{
 	{
 		// platform.openai.com/docs/models
-		Name: "openai", API: OpenAI, KeyVar: "OPENAI_API_KEY", BaseVar: "OPENAI_BASE_URL", ModelVar: "OPENAI_MODEL",
+		Name: "openai", API: apiOpenAI, KeyVar: "OPENAI_API_KEY", BaseVar: "OPENAI_BASE_URL", ModelVar: "OPENAI_MODEL",
 		BaseURL: "https://api.openai.com/v1", Model: "gpt-4o", Window: 128_000,
 	},
 	{
 		// api-docs.deepseek.com, docs.pipecat.ai: thinking of a tool round goes back as
 		// reasoning_content.
-		Name: "deepseek", API: OpenAI, KeyVar: "DEEPSEEK_API_KEY", BaseVar: "DEEPSEEK_BASE_URL", ModelVar: "DEEPSEEK_MODEL",
+		Name: "deepseek", API: apiOpenAI, KeyVar: "DEEPSEEK_API_KEY", BaseVar: "DEEPSEEK_BASE_URL", ModelVar: "DEEPSEEK_MODEL",
 		BaseURL: "https://api.deepseek.com/v1", Model: "deepseek-chat", Window: 128_000, ReplayReasoning: true,
 	},
 	{
 		// platform.moonshot.ai/docs, promptfoo.dev/docs/providers/moonshot: the kimi-k2 line has 256k; thinking with
 		// tools is refused without reasoning_content.
-		Name: "moonshot", API: OpenAI, KeyVar: "MOONSHOT_API_KEY", BaseVar: "MOONSHOT_BASE_URL", ModelVar: "MOONSHOT_MODEL",
+		Name: "moonshot", API: apiOpenAI, KeyVar: "MOONSHOT_API_KEY", BaseVar: "MOONSHOT_BASE_URL", ModelVar: "MOONSHOT_MODEL",
 		BaseURL: "https://api.moonshot.ai/v1", Model: "kimi-k2.6", Window: 256_000, ReplayReasoning: true,
 		Windows: map[string]int{"moonshot-v1-8k": 8192, "moonshot-v1-32k": 32_768, "moonshot-v1-128k": 131_072},
 	},
 	{
 		// platform.claude.com/docs/en/about-claude/models/overview: a million for
 		// Sonnet and Opus from 4.6 on, 200k for what was before and for Haiku 4.5.
-		Name: "anthropic", API: Anthropic, KeyVar: "ANTHROPIC_API_KEY", BaseVar: "ANTHROPIC_BASE_URL", ModelVar: "ANTHROPIC_MODEL",
+		Name: "anthropic", API: apiAnthropic, KeyVar: "ANTHROPIC_API_KEY", BaseVar: "ANTHROPIC_BASE_URL", ModelVar: "ANTHROPIC_MODEL",
 		BaseURL: "https://api.anthropic.com", Model: "claude-sonnet-4-6", Window: 200_000,
 		Windows: map[string]int{"claude-sonnet-4-6": 1_000_000, "claude-opus-4-6": 1_000_000, "claude-opus-4-7": 1_000_000, "claude-opus-4-8": 1_000_000},
 	},
 	{
 		// docs.continue.dev and llamaindex on api.minimax.io: an OpenAI-compatible endpoint that thinks
 		// between <think> tags; 204,800 tokens for the M2 line.
-		Name: "minimax", API: OpenAI, KeyVar: "MINIMAX_API_KEY", BaseVar: "MINIMAX_BASE_URL", ModelVar: "MINIMAX_MODEL",
+		Name: "minimax", API: apiOpenAI, KeyVar: "MINIMAX_API_KEY", BaseVar: "MINIMAX_BASE_URL", ModelVar: "MINIMAX_MODEL",
 		BaseURL: "https://api.minimax.io/v1", Model: "MiniMax-M2.7", Window: 204_800,
 	},
 	{
 		// docs.litellm.ai/docs/providers/dashscope: compatible mode of the
 		// international region; openrouter.ai's pages differ between 131,072 and a million for qwen-plus.
-		Name: "qwen", API: OpenAI, KeyVar: "DASHSCOPE_API_KEY", BaseVar: "DASHSCOPE_BASE_URL", ModelVar: "DASHSCOPE_MODEL",
+		Name: "qwen", API: apiOpenAI, KeyVar: "DASHSCOPE_API_KEY", BaseVar: "DASHSCOPE_BASE_URL", ModelVar: "DASHSCOPE_MODEL",
 		BaseURL: "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", Model: "qwen-plus", Window: 131_072,
 	},
 	{
 		// ai.google.dev/gemini-api/docs/openai: a million for 2.5 and later.
-		Name: "gemini", API: OpenAI, KeyVar: "GEMINI_API_KEY", BaseVar: "GEMINI_BASE_URL", ModelVar: "GEMINI_MODEL",
+		Name: "gemini", API: apiOpenAI, KeyVar: "GEMINI_API_KEY", BaseVar: "GEMINI_BASE_URL", ModelVar: "GEMINI_MODEL",
 		BaseURL: "https://generativelanguage.googleapis.com/v1beta/openai", Model: "gemini-3.8-flash", Window: 128_000,
 		Windows: map[string]int{"gemini-2.5-flash": 1_048_576, "gemini-2.5-pro": 1_048_576, "gemini-3.8-flash": 1_048_576},
 	},
 	{
 		// openrouter.ai/docs/quickstart; auto chooses a model by the prompt.
-		Name: "openrouter", API: OpenAI, KeyVar: "OPENROUTER_API_KEY", BaseVar: "OPENROUTER_BASE_URL", ModelVar: "OPENROUTER_MODEL",
+		Name: "openrouter", API: apiOpenAI, KeyVar: "OPENROUTER_API_KEY", BaseVar: "OPENROUTER_BASE_URL", ModelVar: "OPENROUTER_MODEL",
 		BaseURL: "https://openrouter.ai/api/v1", Model: "openrouter/auto", Window: 128_000,
 	},
 	// Ollama has no key and no default model; its window is what the server
 	// was started with, 4096 unless told otherwise, and it cuts longer prompts
 	// without a word, so no more is assumed (docs.ollama.com/context-length).
-	{Name: "ollama", API: OpenAI, BaseVar: "OLLAMA_HOST", ModelVar: "OLLAMA_MODEL", Window: 4096},
+	{Name: "ollama", API: apiOpenAI, BaseVar: "OLLAMA_HOST", ModelVar: "OLLAMA_MODEL", Window: 4096},
 }
 
-// Find answers the provider of a name.
-func Find(name string) (Provider, bool) {
-	i := slices.IndexFunc(All, func(p Provider) bool { return p.Name == name })
+// findPreset answers the provider of a name.
+func findPreset(name string) (Preset, bool) {
+	i := slices.IndexFunc(Presets, func(p Preset) bool { return p.Name == name })
 	if i < 0 {
-		return Provider{}, false
+		return Preset{}, false
 	}
-	return All[i], true
+	return Presets[i], true
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
 	"github.com/theclaw/agents/services/runner/internal/model/openai"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
-	"github.com/theclaw/agents/services/runner/internal/model/provider/known"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
@@ -16,7 +15,7 @@ import (
 // A key in the environment, or in a line of providers.yaml, is enough for every
 // provider that is known.
 func TestKnownProviders(t *testing.T) {
-	for _, k := range known.All {
+	for _, k := range provider.Presets {
 		if k.KeyVar == "" {
 			continue
 		}
@@ -30,7 +29,7 @@ func TestKnownProviders(t *testing.T) {
 				continue
 			}
 			_, messages := d.(*anthropic.Driver)
-			if _, chat := d.(*openai.Driver); messages != (k.API == known.Anthropic) || chat == messages {
+			if _, chat := d.(*openai.Driver); messages != (k.API == "anthropic") || chat == messages {
 				t.Errorf("%s from the %s has the driver %T", k.Name, from, d)
 			}
 		}

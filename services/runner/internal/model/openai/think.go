@@ -1,29 +1,26 @@
-// Package think tells the thinking of a model from its text where an endpoint
-// sends both in one: <think>...</think> at the beginning of the answer, as open
-// models write it.
-//
-// It promises: however the answer is cut into pieces, text and thinking are the
-// same, and each is handed on as soon as it is certain; nothing but the tags
-// and the white space around them is lost. Tags count only before the first
-// word of the text: an answer about <think> keeps the word. A tag that is never
-// closed is thinking to the end.
-//
-// What it does not do: it finds no thinking without an opening tag, since until
-// the closing one comes nobody could tell it from text.
-//
-//	begin --<tag>--> thinking --</tag>--> begin
-//	begin --anything else--> text, to the end
-package think
+package openai
 
 import "strings"
 
-// tags are the words models use; all are matched in any case.
+// tags are the words that models use; all are matched in any case.
 var tags = []string{"think", "thinking", "thought", "reasoning", "reflection", "antthinking"}
 
 const white = " \t\r\n"
 
-// Splitter takes an answer apart. The zero value is ready for one.
-type Splitter struct {
+// thinkSplitter separates the thinking of a model from its text where an endpoint
+// sends both in one: <think>...</think> at the beginning of the answer, as open
+// models write it. The zero value is ready for one answer.
+//
+// However the answer is cut into pieces, text and thinking are the same, and each
+// is handed on as soon as it is certain; only the tags and the white space around
+// them are lost. Tags count only before the first word of the text: an answer
+// about <think> keeps the word. A tag that is never closed is thinking to the end.
+// Thinking without an opening tag is not found: until the closing tag comes it
+// cannot be told from text.
+//
+//	begin --<tag>--> thinking --</tag>--> begin
+//	begin --anything else--> text, to the end
+type thinkSplitter struct {
 	tag  string // of the thinking under way; empty outside
 	text bool   // the text has begun
 	// thought: thinking has ended, so that white space before the text is the
@@ -34,7 +31,7 @@ type Splitter struct {
 
 // Add takes a piece of the answer and gives what is certain of text and
 // thinking.
-func (s *Splitter) Add(piece string) (text, thinking string) {
+func (s *thinkSplitter) Add(piece string) (text, thinking string) {
 	if s.text {
 		return piece, ""
 	}
@@ -49,7 +46,7 @@ func (s *Splitter) Add(piece string) (text, thinking string) {
 }
 
 // End gives what was held back.
-func (s *Splitter) End() (text, thinking string) {
+func (s *thinkSplitter) End() (text, thinking string) {
 	held := s.held
 	s.held = ""
 	switch {
@@ -62,7 +59,7 @@ func (s *Splitter) End() (text, thinking string) {
 }
 
 // step looks at the beginning of what is held; more: it may go on at once.
-func (s *Splitter) step(thinking *string) (text string, more bool) {
+func (s *thinkSplitter) step(thinking *string) (text string, more bool) {
 	if s.tag != "" {
 		return "", s.think(thinking)
 	}
@@ -84,7 +81,7 @@ func (s *Splitter) step(thinking *string) (text string, more bool) {
 }
 
 // think hands thinking on, up to the closing tag or to what may become one.
-func (s *Splitter) think(thinking *string) bool {
+func (s *thinkSplitter) think(thinking *string) bool {
 	closing := "</" + s.tag + ">"
 	lower := asciiLower(s.held)
 	if i := strings.Index(lower, closing); i >= 0 {

@@ -1,16 +1,14 @@
-package think_test
+package openai
 
 import (
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/theclaw/agents/services/runner/internal/model/think"
 )
 
 func split(pieces ...string) (text, thinking string) {
-	var s think.Splitter
+	var s thinkSplitter
 	for _, p := range pieces {
 		a, b := s.Add(p)
 		text, thinking = text+a, thinking+b
@@ -84,13 +82,13 @@ func TestPieces(t *testing.T) {
 
 // Text is not held back longer than a tag could be.
 func TestTextComesAtOnce(t *testing.T) {
-	var s think.Splitter
+	var s thinkSplitter
 	for _, piece := range []string{"I", " th", "ink <", "think>"} {
 		if text, _ := s.Add(piece); text != piece {
 			t.Errorf("%q became %q", piece, text)
 		}
 	}
-	s = think.Splitter{}
+	s = thinkSplitter{}
 	if text, thinking := s.Add("<think>hm"); text != "" || thinking != "hm" {
 		t.Errorf("thinking is held back: %q %q", text, thinking)
 	}
