@@ -12,8 +12,8 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/toolset/shell"
-	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
 // models gives turns the model their agent names.
@@ -24,44 +24,44 @@ type models struct {
 	trace    *tracing.Tracer
 }
 
-// Find implements turn.Models.
-func (m *models) Find(providerName, name string) (turn.Model, error) {
+// Find implements modelcall.Models.
+func (m *models) Find(providerName, name string) (modelcall.Model, error) {
 	if p, ok, err := m.settings.Program(providerName, name); ok {
 		if err != nil {
-			return turn.Model{}, err
+			return modelcall.Model{}, err
 		}
 		return m.program(p), nil
 	}
 	driver, name, window, err := m.settings.Resolve(providerName, name)
 	if err != nil {
-		return turn.Model{}, err
+		return modelcall.Model{}, err
 	}
 	caller := m.pool.Caller(driver)
 	var known *price.Price
 	if p, ok := m.settings.Price(driver.Name(), name); ok {
 		known = &p
 	}
-	return turn.Model{
+	return modelcall.Model{
 		Provider: driver.Name(), Name: name, Window: int64(window), Price: known, Try: m.try(driver.Name(), caller),
 	}, nil
 }
 
-func (m *models) try(provider string, c *retry.Caller) turn.TryFunc {
-	return tracedTry(m.trace, provider, func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, turn.Try) {
+func (m *models) try(provider string, c *retry.Caller) modelcall.TryFunc {
+	return tracedTry(m.trace, provider, func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, modelcall.Try) {
 		r, o := c.Try(ctx, req, onDelta)
-		return r, turn.Try{Err: o.Err, Counts: o.Counts, Again: o.Retry, Wait: o.Wait}
+		return r, modelcall.Try{Err: o.Err, Counts: o.Counts, Again: o.Retry, Wait: o.Wait}
 	})
 }
 
 // program is a model behind the pai program; it runs on the host.
-func (m *models) program(p provider.Program) turn.Model {
+func (m *models) program(p provider.Program) modelcall.Model {
 	config := pai.Config{
 		Name: p.Name, Command: p.Command, Provider: p.Provider, Env: p.Env,
 		Box: func() (pai.Box, error) { return m.boxes.box(string(sandbox.Off)) },
 	}
-	return turn.Model{
+	return modelcall.Model{
 		Provider: p.Name, Name: p.Model, Window: int64(p.ContextWindow),
-		Program: func(at pai.Place) turn.TryFunc { return m.try(p.Name, m.pool.Caller(pai.New(config, at))) },
+		Program: func(at pai.Place) modelcall.TryFunc { return m.try(p.Name, m.pool.Caller(pai.New(config, at))) },
 	}
 }
 

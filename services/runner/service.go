@@ -66,20 +66,19 @@ func New(c Config, d Deps) (*Service, error) {
 		leases: registrypb.NewLeaseServiceClient(d.Registry), turns: registrypb.NewTurnServiceClient(d.Registry),
 		boxes: newBoxes(c.Sandbox, d.Sandbox), began: time.Now(),
 	}
-	journal := elsewhere{s.turns, c.Root}
 	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes, d.Trace}
 	tools, err := newTools(d, s.boxes, agent)
 	if err != nil {
 		return nil, fmt.Errorf("list tools: %w", err)
 	}
 	s.driver = &turn.Driver{
-		Journal: tracedJournal(d.Trace, journal), Models: s.models, Tools: tools, Sources: newSources(), Trace: d.Trace, Meter: d.Metrics, Logger: d.Logger,
+		Journal: s.turns, Root: c.Root, Models: s.models, Tools: tools, Sources: newSources(), Trace: d.Trace, Meter: d.Metrics, Logger: d.Logger,
 		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns, Tools: tools},
 		Sessions: &session.Later{},
 	}
 	s.claims = claim.New(claim.Config{
 		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,
-	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, Withdraw: s.withdraw, End: s.end, Slots: batch.NewSlots(c.Slots), Abort: d.Abort, Logger: d.Logger})
+	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, End: s.end, Slots: batch.NewSlots(c.Slots), Abort: d.Abort, Logger: d.Logger})
 	return s, nil
 }
 

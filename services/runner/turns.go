@@ -40,14 +40,6 @@ func (s *Service) turn(ctx context.Context, l claim.Lease, e *registrypb.Pending
 	return err
 }
 
-// withdraw ends an event that no turn has begun; the batch calls it.
-func (s *Service) withdraw(ctx context.Context, agentID string, e *registrypb.PendingEvent) error {
-	_, err := s.turns.WithdrawTurn(ctx, &registrypb.WithdrawTurnRequest{
-		AgentId: agentID, InboxId: e.GetEvent().GetId(), Key: e.GetKey(), ThreadId: e.GetThreadId(),
-	})
-	return err
-}
-
 // end ends a run that a person wants ended who could not ask here.
 func (s *Service) end(ctx context.Context, agentID, run string) error {
 	_, err := s.AbortRun(ctx, &runnerpb.AbortRunRequest{AgentId: agentID, RunId: run})

@@ -34,11 +34,10 @@ var ErrEnded = errors.New("the batch ended")
 // Inbox is the part of the registry's TurnService that a batch needs.
 type Inbox interface {
 	OpenBatch(ctx context.Context, in *registrypb.OpenBatchRequest, opts ...grpc.CallOption) (*registrypb.OpenBatchResponse, error)
+	// WithdrawTurn ends an event that no turn has begun. An error of the reason
+	// TURN_BEGUN says that only its turn can end it.
+	WithdrawTurn(ctx context.Context, in *registrypb.WithdrawTurnRequest, opts ...grpc.CallOption) (*registrypb.WithdrawTurnResponse, error)
 }
-
-// Withdraw ends an event that no turn has begun. An error of the reason TURN_BEGUN
-// says that only its turn can end it.
-type Withdraw func(ctx context.Context, agentID string, e *registrypb.PendingEvent) error
 
 // Turn works on one event until it has its fate; see turn.Driver.Run.
 type Turn func(ctx context.Context, e *registrypb.PendingEvent, s turn.Slot) error
@@ -56,12 +55,10 @@ type Config struct {
 
 // Deps are the live things of a batch.
 type Deps struct {
-	Inbox Inbox
-	Turn  Turn
-	// Withdraw may be nil: then no event is ever taken out of its lane.
-	Withdraw Withdraw
-	Slots    *Slots
-	Logger   *slog.Logger
+	Inbox  Inbox
+	Turn   Turn
+	Slots  *Slots
+	Logger *slog.Logger
 }
 
 // Batch is the work under one lease. Make it with New and call Work once.

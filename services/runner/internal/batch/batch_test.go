@@ -12,7 +12,9 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/fault"
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/batch"
 	"github.com/theclaw/agents/services/runner/internal/turn"
@@ -59,6 +61,10 @@ func (i *inbox) OpenBatch(_ context.Context, in *pb.OpenBatchRequest, _ ...grpc.
 	}
 	i.threads, i.late = append(i.threads, i.late...), nil // a push right behind the reading
 	return out, nil
+}
+
+func (*inbox) WithdrawTurn(context.Context, *pb.WithdrawTurnRequest, ...grpc.CallOption) (*pb.WithdrawTurnResponse, error) {
+	return nil, fault.New(codes.FailedPrecondition, fault.TurnBegun, "", "")
 }
 
 func (i *inbox) finish(id int64) {

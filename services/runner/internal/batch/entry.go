@@ -163,12 +163,11 @@ func (b *Batch) find(key string) *entry {
 
 // settle ends a withdrawn event, or lets it wait again.
 func (b *Batch) settle(ctx context.Context, w *entry) {
-	err := error(fault.New(0, fault.TurnBegun, "", ""))
-	if b.deps.Withdraw != nil {
-		call, cancel := context.WithTimeout(ctx, 10*time.Second)
-		err = b.deps.Withdraw(call, b.cfg.AgentID, w.event)
-		cancel()
-	}
+	call, cancel := context.WithTimeout(ctx, 10*time.Second)
+	_, err := b.deps.Inbox.WithdrawTurn(call, &registrypb.WithdrawTurnRequest{
+		AgentId: b.cfg.AgentID, InboxId: w.event.GetEvent().GetId(), Key: w.event.GetKey(), ThreadId: w.event.GetThreadId(),
+	})
+	cancel()
 	if err == nil {
 		b.finished(w.event.GetThreadId(), w.event.GetEvent().GetId(), false)
 	} else if ctx.Err() == nil && !fault.Is(err, fault.TurnBegun) {

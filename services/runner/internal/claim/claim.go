@@ -60,12 +60,13 @@ func (s *Set) begin(agentID string, k *lease.Keeper) *claim {
 func (c *claim) newBatch() *batch.Batch {
 	return batch.New(
 		batch.Config{AgentID: c.agentID, Token: c.lease.Token, Keep: c.s.cfg.Keep, Probe: c.s.panics.halfOpen(c.agentID)},
-		batch.Deps{Inbox: c.s.deps.Inbox, Turn: c.turn, Withdraw: c.s.deps.Withdraw, Slots: c.s.deps.Slots, Logger: c.s.deps.Logger},
+		batch.Deps{
+			Inbox: c.s.deps.Inbox, Slots: c.s.deps.Slots, Logger: c.s.deps.Logger,
+			Turn: func(ctx context.Context, e *registrypb.PendingEvent, slot turn.Slot) error {
+				return c.s.deps.Turn(ctx, c.lease, e, slot)
+			},
+		},
 	)
-}
-
-func (c *claim) turn(ctx context.Context, e *registrypb.PendingEvent, slot turn.Slot) error {
-	return c.s.deps.Turn(ctx, c.lease, e, slot)
 }
 
 // panicked counts a panic; one too many, and nothing more is begun.

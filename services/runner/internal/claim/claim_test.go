@@ -103,6 +103,10 @@ func (d *desk) OpenBatch(_ context.Context, in *pb.OpenBatchRequest, _ ...grpc.C
 	return out, nil
 }
 
+func (*desk) WithdrawTurn(context.Context, *pb.WithdrawTurnRequest, ...grpc.CallOption) (*pb.WithdrawTurnResponse, error) {
+	return nil, fault.New(codes.FailedPrecondition, fault.TurnBegun, "", "")
+}
+
 func due(token uint64, fresh bool) func() (*pb.AcquireDueLeaseResponse, error) {
 	return func() (*pb.AcquireDueLeaseResponse, error) {
 		return &pb.AcquireDueLeaseResponse{Due: []*pb.DueWork{{

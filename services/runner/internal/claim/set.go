@@ -56,10 +56,8 @@ type Deps struct {
 	Inbox  batch.Inbox
 	Turn   Turn
 	// End ends a run that a person wants ended, as if he had asked here; nil: nobody does.
-	End func(ctx context.Context, agentID, run string) error
-	// Withdraw ends an event that no turn has begun.
-	Withdraw batch.Withdraw
-	Slots    *batch.Slots
+	End   func(ctx context.Context, agentID, run string) error
+	Slots *batch.Slots
 	// Abort, when closed, ends a drain at once.
 	Abort  <-chan struct{}
 	Logger *slog.Logger

@@ -11,19 +11,19 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/turn"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 )
 
 // threeRounds answers with two tool calls, then one, then text.
-func threeRounds(_ context.Context, round, _ int, req model.Request, emit func(model.Delta)) (model.Response, turn.Try) {
+func threeRounds(_ context.Context, round, _ int, req model.Request, emit func(model.Delta)) (model.Response, modelcall.Try) {
 	call := func(n int) model.ToolCall {
 		return model.ToolCall{ID: fmt.Sprintf("c%d-%d", round, n), Name: "bash_exec", Arguments: json.RawMessage(fmt.Sprintf(`{"command":"echo %d %d"}`, round, n))}
 	}
 	switch round {
 	case 1:
-		return model.Response{Text: "looking", ToolCalls: []model.ToolCall{call(1), call(2)}, FinishReason: model.FinishToolCalls}, turn.Try{}
+		return model.Response{Text: "looking", ToolCalls: []model.ToolCall{call(1), call(2)}, FinishReason: model.FinishToolCalls}, modelcall.Try{}
 	case 2:
-		return model.Response{ToolCalls: []model.ToolCall{call(1)}, FinishReason: model.FinishToolCalls}, turn.Try{}
+		return model.Response{ToolCalls: []model.ToolCall{call(1)}, FinishReason: model.FinishToolCalls}, modelcall.Try{}
 	}
 	emit(model.Delta{Text: "done"})
 	return say("done")

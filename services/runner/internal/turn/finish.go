@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
@@ -84,7 +85,7 @@ func tail(why string) string {
 
 // failed accounts for a try without an answer. done means that the event has
 // its fate; else the wait is over and the next try may begin.
-func (t *turn) failed(ctx context.Context, f *Try) (result Result, done bool, err error) {
+func (t *turn) failed(ctx context.Context, f *modelcall.Try) (result Result, done bool, err error) {
 	class, why := f.Err.Class.String(), f.Err.Error()
 	if t.panicked {
 		class = "panic"

@@ -29,9 +29,15 @@ func (t *turn) trusted(ctx context.Context) error {
 func (t *turn) begin(ctx context.Context, alone bool) (*registrypb.BeginTurnResponse, error) {
 	members := t.w.Slot.Collect()
 	return call(ctx, t, func(ctx context.Context, logs []*registrypb.LogLine) (*registrypb.BeginTurnResponse, error) {
-		return t.Journal.BeginTurn(ctx, &registrypb.BeginTurnRequest{
+		ctx, span := t.Trace.Start(ctx, "claim")
+		defer span.End()
+		r, err := t.Journal.BeginTurn(ctx, &registrypb.BeginTurnRequest{
 			AgentId: t.w.AgentID, InboxId: t.w.InboxID, Key: t.w.Key, ThreadId: t.w.ThreadID, Alone: alone, Logs: logs, Members: members,
 		})
+		if err != nil {
+			return nil, err
+		}
+		return r, localDirs(t.w.AgentID, t.Root, r.GetConfig())
 	})
 }
 
@@ -63,6 +69,8 @@ func (t *turn) steer(ctx context.Context, key string, members []*registrypb.Memb
 func (t *turn) finish(ctx context.Context, in *registrypb.FinishTurnRequest) (*registrypb.FinishTurnResponse, error) {
 	in.AgentId, in.ThreadId, in.Key, in.InboxId = t.w.AgentID, t.w.ThreadID, t.w.Key, t.w.InboxID
 	return call(ctx, t, func(ctx context.Context, logs []*registrypb.LogLine) (*registrypb.FinishTurnResponse, error) {
+		ctx, span := t.Trace.Start(ctx, "reply")
+		defer span.End()
 		in.Logs = logs
 		return t.Journal.FinishTurn(ctx, in)
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/theclaw/agents/internal/sandbox"
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
@@ -167,11 +168,11 @@ type llm struct {
 	asked map[int]int // tool results seen -> paid answers
 	calls int
 	last  model.Request
-	reply func(ctx context.Context, round, call int, req model.Request, emit func(model.Delta)) (model.Response, turn.Try)
+	reply func(ctx context.Context, round, call int, req model.Request, emit func(model.Delta)) (model.Response, modelcall.Try)
 }
 
-func (l *llm) Find(string, string) (turn.Model, error) {
-	return turn.Model{Provider: "fake", Name: "m", Try: func(ctx context.Context, req model.Request, emit func(model.Delta)) (model.Response, turn.Try) {
+func (l *llm) Find(string, string) (modelcall.Model, error) {
+	return modelcall.Model{Provider: "fake", Name: "m", Try: func(ctx context.Context, req model.Request, emit func(model.Delta)) (model.Response, modelcall.Try) {
 		round := 1
 		for _, m := range req.Messages {
 			if m.Role == model.RoleAssistant {
@@ -196,13 +197,13 @@ func (l *llm) Find(string, string) (turn.Model, error) {
 	}}, nil
 }
 
-func say(text string) (model.Response, turn.Try) {
-	return model.Response{Text: text, FinishReason: model.FinishStop}, turn.Try{}
+func say(text string) (model.Response, modelcall.Try) {
+	return model.Response{Text: text, FinishReason: model.FinishStop}, modelcall.Try{}
 }
 
-func fails(class model.Class, wait time.Duration) (model.Response, turn.Try) {
+func fails(class model.Class, wait time.Duration) (model.Response, modelcall.Try) {
 	e := model.Errorf(class, "told to")
-	return model.Response{}, turn.Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable(), Wait: wait}
+	return model.Response{}, modelcall.Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable(), Wait: wait}
 }
 
 // box counts what was run.
@@ -253,7 +254,7 @@ func (e ear) Publish(i run.Item)      { e.items = append(e.items, i) }
 type bench struct {
 	journal *journal
 	llm     *llm
-	models  turn.Models // instead of llm
+	models  modelcall.Models // instead of llm
 	box     *box
 	place   *place
 	items   []run.Item
@@ -283,7 +284,7 @@ func (b *bench) life(ctx context.Context) (r turn.Result, err error, killed bool
 }
 
 func (b *bench) run(ctx context.Context) (turn.Result, error) {
-	var models turn.Models = b.llm
+	var models modelcall.Models = b.llm
 	if b.models != nil {
 		models = b.models
 	}

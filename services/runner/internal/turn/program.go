@@ -12,6 +12,7 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/session"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
@@ -24,7 +25,7 @@ const stepDone = registrypb.StepState_STEP_STATE_DONE
 // effect, begun in the journal before it starts. What its tools do is journalled
 // while it runs, so a call that fails goes on, at the next try, after the tools
 // that have run; one that was cut off is in doubt and is not made again.
-func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *Try, error) {
+func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *modelcall.Try, error) {
 	if rows := t.steps.Doubtful(); len(rows) > 0 { // begun by another model of this turn
 		if err := t.steps.Keep(ctx, nil, rows...); err != nil {
 			return step.Answer{}, nil, nil, err
@@ -64,7 +65,7 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *Try
 
 // callProgram makes one call: its row is journalled before it starts, and answered
 // with its result, which is not.
-func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer, *registrypb.Step, Try, error) {
+func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer, *registrypb.Step, modelcall.Try, error) {
 	t.last = transcript{}
 	t.Sessions.Drop(t.begun.GetConfig().GetSessionsDir(), t.w.ThreadID)
 	t.out.Call()
@@ -101,7 +102,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 	fault.Point("T3.after")
 	if work.Err() != nil {
 		t.unwritten = t.steps.CutOff()
-		return step.Answer{}, nil, Try{}, context.Cause(work)
+		return step.Answer{}, nil, modelcall.Try{}, context.Cause(work)
 	}
 	if try.Err == nil && strings.TrimSpace(resp.Text) == "" {
 		try = *bad(model.Errorf(model.BadResponse, "the model answered nothing"))
@@ -121,13 +122,13 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 		t.logf("WARN", "model: the answer of %s %s: it may be cut", row.GetKey(), sign)
 	}
 	t.out.Answered()
-	return a, row, Try{}, nil
+	return a, row, modelcall.Try{}, nil
 }
 
 // noAnswer settles a call that failed; row is nil when it was never begun. Where
 // a tool of it has no end the call is in doubt; else the failure is known, and
 // another try may be made.
-func (t *turn) noAnswer(row *registrypb.Step, failed Try) error {
+func (t *turn) noAnswer(row *registrypb.Step, failed modelcall.Try) error {
 	if len(t.steps.Open()) > 0 {
 		t.logf("WARN", "model: %s broke off in the middle of a tool: %s", row.GetKey(), failed.Err.Error())
 		return errInDoubt

@@ -14,6 +14,7 @@ import (
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/pai"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
@@ -29,11 +30,11 @@ type outside struct {
 	at func()
 }
 
-func (o *outside) Find(string, string) (turn.Model, error) {
-	return turn.Model{Provider: "pai/p", Name: "m", Program: func(at pai.Place) turn.TryFunc {
-		return func(_ context.Context, req model.Request, emit func(model.Delta)) (model.Response, turn.Try) {
+func (o *outside) Find(string, string) (modelcall.Model, error) {
+	return modelcall.Model{Provider: "pai/p", Name: "m", Program: func(at pai.Place) modelcall.TryFunc {
+		return func(_ context.Context, req model.Request, emit func(model.Delta)) (model.Response, modelcall.Try) {
 			if err := at.Begin(); err != nil {
-				return model.Response{}, turn.Try{Err: model.Errorf(model.Canceled, "%v", err)}
+				return model.Response{}, modelcall.Try{Err: model.Errorf(model.Canceled, "%v", err)}
 			}
 			o.calls++
 			o.told = 0
@@ -54,7 +55,7 @@ func (o *outside) Find(string, string) (turn.Model, error) {
 			}
 			if o.fail != nil {
 				if e := o.fail(o.calls); e != nil {
-					return model.Response{}, turn.Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable(), Wait: time.Second}
+					return model.Response{}, modelcall.Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable(), Wait: time.Second}
 				}
 			}
 			emit(model.Delta{Text: "done"})

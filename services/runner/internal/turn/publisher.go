@@ -79,9 +79,6 @@ func (p *publisher) Answered() *run.Span {
 	return &s
 }
 
-// Settled says that the journal has the answer.
-func (p *publisher) Settled() { p.to.Settle() }
-
 // ToolStart tells that a tool begins; n is its place in its answer.
 func (p *publisher) ToolStart(n int, c model.ToolCall) {
 	p.to.Publish(toolItem(n, c, run.Start, string(c.Arguments)))

@@ -109,7 +109,7 @@ func TestJournalTellsWhatWasHeard(t *testing.T) {
 				_, result, _ := step.NewAnswer(resp, v.Answered())
 				row := step.Model(int32(len(journal)+1), round, "p", model.Request{}, resp, result)
 				journal = append(journal, row)
-				v.Settled()
+				v.to.Settle()
 			}
 			tools := 1 + chance.IntN(3)
 			if round == 4 {
@@ -155,7 +155,7 @@ func TestUpdatesAreLive(t *testing.T) {
 	resp := model.Response{Text: "let me look", ToolCalls: []model.ToolCall{c}}
 	_, result, _ := step.NewAnswer(resp, v.Answered())
 	row := intent(2, step.ToolKey(1, 1), c)
-	v.Settled()
+	v.to.Settle()
 	v.ToolStart(1, c)
 	print := v.Progress(1, c)
 	print("one")

@@ -19,7 +19,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
-	"github.com/theclaw/agents/services/runner/internal/turn"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 )
 
 var update = flag.Bool("update", false, "write the recorded rows")
@@ -35,9 +35,9 @@ type recorded struct {
 }
 
 // everyClass answers with a call of each class, in the order given by name, then text.
-func everyClass(names ...string) func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, turn.Try) {
+func everyClass(names ...string) func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, modelcall.Try) {
 	arguments := map[string]string{"no_such_tool": `{"a":1}`, "message_send": `{"text":"half way <b>"}`, "bash_exec": `{"command":"echo <x>"}`}
-	return func(_ context.Context, round, _ int, _ model.Request, emit func(model.Delta)) (model.Response, turn.Try) {
+	return func(_ context.Context, round, _ int, _ model.Request, emit func(model.Delta)) (model.Response, modelcall.Try) {
 		if round > 1 {
 			emit(model.Delta{Text: "done"})
 			return say("done")
@@ -46,7 +46,7 @@ func everyClass(names ...string) func(context.Context, int, int, model.Request, 
 		for n, name := range names {
 			r.ToolCalls = append(r.ToolCalls, model.ToolCall{ID: fmt.Sprint("c", n+1), Name: name, Arguments: json.RawMessage(arguments[name])})
 		}
-		return r, turn.Try{}
+		return r, modelcall.Try{}
 	}
 }
 

@@ -23,7 +23,7 @@ var errInDoubt = errors.New("a program was interrupted")
 // rounds asks the model and runs its tools until it answers with text alone.
 // What the journal has is replayed. failed is a try of the model that gave no
 // answer.
-func (t *turn) rounds(ctx context.Context) (result Result, failed *Try, err error) {
+func (t *turn) rounds(ctx context.Context) (result Result, failed *modelcall.Try, err error) {
 	if len(t.steps.CutOff()) > 0 {
 		result, err = t.inDoubt(ctx)
 		return result, nil, err
@@ -32,7 +32,7 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *Try, err erro
 	a, row, failed, err := l.Run(ctx, t.steps.Ran(true))
 	switch {
 	case errors.Is(err, loop.ErrRounds):
-		result, err = t.die(ctx, "tool loop", fmt.Sprintf("the model called tools in %d rounds without an answer", MaxRounds))
+		result, err = t.die(ctx, "tool loop", fmt.Sprintf("the model called tools in %d rounds without an answer", loop.MaxRounds))
 	case errors.Is(err, errInDoubt):
 		result, err = t.inDoubt(ctx)
 	case err == nil && failed == nil:
@@ -70,10 +70,10 @@ func (t *turn) joined(ctx context.Context, round int, open bool) ([]model.Messag
 type asker struct{ *turn }
 
 // Settled implements [loop.Model].
-func (t asker) Settled() { t.out.Settled() }
+func (t asker) Settled() { t.out.to.Settle() }
 
 // Ask implements [loop.Model]. A program that runs tools itself gives the last answer.
-func (t asker) Ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *Try, error) {
+func (t asker) Ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *modelcall.Try, error) {
 	if failed := t.find(); failed != nil {
 		return step.Answer{}, nil, failed, nil
 	}
@@ -84,14 +84,14 @@ func (t asker) Ask(ctx context.Context, round int, said []model.Message) (step.A
 }
 
 // find finds the agent's model, once in a turn.
-func (t *turn) find() *Try {
+func (t *turn) find() *modelcall.Try {
 	if t.found {
 		return nil
 	}
 	m, err := t.Models.Find(t.begun.GetConfig().GetProvider(), t.begun.GetConfig().GetModel())
 	if err != nil {
 		e := model.AsError(err)
-		return &Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable()}
+		return &modelcall.Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable()}
 	}
 	t.model, t.found = m, true
 	t.fit = t.fitted()
@@ -99,7 +99,7 @@ func (t *turn) find() *Try {
 }
 
 // ask makes one try of a model call (T3). A good answer is not journalled yet.
-func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *Try, error) {
+func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *modelcall.Try, error) {
 	req, resp, try, err := t.call(ctx, said)
 	if err != nil {
 		return step.Answer{}, nil, nil, err
@@ -126,7 +126,7 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 
 // call asks the model. A prompt that the provider finds too long is made smaller
 // and asked again, which is the same try.
-func (t *turn) call(ctx context.Context, said []model.Message) (req model.Request, resp model.Response, try Try, err error) {
+func (t *turn) call(ctx context.Context, said []model.Message) (req model.Request, resp model.Response, try modelcall.Try, err error) {
 	if err := t.fit.Due(ctx, said); err != nil {
 		return req, resp, try, err
 	}
@@ -152,6 +152,6 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 	}
 }
 
-func bad(e *model.Error) *Try {
-	return &Try{Err: e, Counts: true, Again: true, Wait: registrycall.FirstWait}
+func bad(e *model.Error) *modelcall.Try {
+	return &modelcall.Try{Err: e, Counts: true, Again: true, Wait: registrycall.FirstWait}
 }

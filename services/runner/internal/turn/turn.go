@@ -12,7 +12,6 @@ import (
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/rpc/runs/wording"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/runner/internal/loop"
 	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
@@ -21,9 +20,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
-
-// MaxRounds bounds the model calls of one turn (S0-106).
-const MaxRounds = loop.MaxRounds
 
 // What ends a turn before its fate. All leave the journal as it is.
 var (
@@ -46,19 +42,6 @@ type Journal interface {
 	FinishTurn(ctx context.Context, in *registrypb.FinishTurnRequest, opts ...grpc.CallOption) (*registrypb.FinishTurnResponse, error)
 }
 
-type (
-	// Models finds models, see package modelcall.
-	Models = modelcall.Models
-	// Model is one of them.
-	Model = modelcall.Model
-	// TryFunc makes one call of it.
-	TryFunc = modelcall.TryFunc
-	// Try is what a failed one means.
-	Try = modelcall.Try
-	// Meter counts.
-	Meter = modelcall.Meter
-)
-
 // Slot is the right to work among all turns of this process.
 type Slot interface {
 	// Pause gives the slot away, waits and takes it again. It answers ErrYield
@@ -73,11 +56,14 @@ type Slot interface {
 	Steer() []*registrypb.Member
 }
 
-// Driver works on turns. All fields but Memory, Sessions and Trace are required and shared by
+// Driver works on turns. All fields but Root, Memory, Sessions and Trace are required and shared by
 // all turns.
 type Driver struct {
 	Journal Journal
-	Models  Models
+	// Root holds the directories of agents where the registry's paths mean nothing, on
+	// another machine; empty: the registry's paths.
+	Root   string
+	Models modelcall.Models
 	// Memory digests what a prompt has no room for; nil: the oldest messages are cut.
 	Memory *memory.Registry
 	// Sessions writes the session files; nil writes them at once.
@@ -87,7 +73,7 @@ type Driver struct {
 	// Sources make prompts.
 	Sources prompt.Sources
 	Trace   *tracing.Tracer // nil: no traces
-	Meter   Meter
+	Meter   modelcall.Meter
 	Logger  *slog.Logger
 }
 

@@ -15,7 +15,9 @@ import (
 
 	"github.com/theclaw/agents/internal/sandbox"
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/loop"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/run"
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
@@ -43,7 +45,7 @@ func (b *bench) last(t *testing.T) run.Item {
 func TestTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, "hi")
-		b.llm.reply = func(_ context.Context, _, call int, req model.Request, _ func(model.Delta)) (model.Response, turn.Try) {
+		b.llm.reply = func(_ context.Context, _, call int, req model.Request, _ func(model.Delta)) (model.Response, modelcall.Try) {
 			if req.Try != call {
 				t.Errorf("call %d says try %d", call, req.Try)
 			}
@@ -81,7 +83,7 @@ func TestDead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, "hi")
 				b.journal.config.NotifyPeer = c.class == model.Policy
-				b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, turn.Try) {
+				b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, modelcall.Try) {
 					return fails(c.class, time.Second)
 				}
 				if _, err := b.run(t.Context()); err != nil {
@@ -108,7 +110,7 @@ func TestOutage(t *testing.T) {
 		b := newBench(t, "hi")
 		b.journal.config.RetryMaxAge = durationpb.New(2 * time.Hour)
 		start := time.Now()
-		b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, turn.Try) {
+		b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, modelcall.Try) {
 			if time.Since(start) < time.Hour {
 				return fails(model.Unreachable, 30*time.Second)
 			}
@@ -126,7 +128,7 @@ func TestOutage(t *testing.T) {
 		b.journal.config.RetryMaxAge = durationpb.New(time.Hour)
 		b.journal.since = time.Now().Add(-50 * time.Minute) // waited before a crash
 		start := time.Now()
-		b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, turn.Try) {
+		b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, modelcall.Try) {
 			return fails(model.Unreachable, 30*time.Second)
 		}
 		if _, err := b.run(t.Context()); err != nil {
@@ -144,11 +146,11 @@ func TestTimeout(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, "hi")
 			b.journal.config.Timeout = durationpb.New(time.Second)
-			b.llm.reply = func(ctx context.Context, round, call int, req model.Request, emit func(model.Delta)) (model.Response, turn.Try) {
+			b.llm.reply = func(ctx context.Context, round, call int, req model.Request, emit func(model.Delta)) (model.Response, modelcall.Try) {
 				if where == "model" {
 					<-ctx.Done()
 					e := model.AsError(ctx.Err())
-					return model.Response{}, turn.Try{Err: e, Counts: true, Again: true}
+					return model.Response{}, modelcall.Try{Err: e, Counts: true, Again: true}
 				}
 				return threeRounds(ctx, round, call, req, emit)
 			}
@@ -175,7 +177,7 @@ func TestAbort(t *testing.T) {
 		b := newBench(t, "hi")
 		abort, cancel := context.WithCancelCause(t.Context())
 		b.abort = abort
-		b.llm.reply = func(ctx context.Context, _, _ int, _ model.Request, emit func(model.Delta)) (model.Response, turn.Try) {
+		b.llm.reply = func(ctx context.Context, _, _ int, _ model.Request, emit func(model.Delta)) (model.Response, modelcall.Try) {
 			emit(model.Delta{Text: "half a "})
 			cancel(turn.ErrAborted)
 			<-ctx.Done()
@@ -192,7 +194,7 @@ func TestAbort(t *testing.T) {
 		b := newBench(t, "hi")
 		abort, cancel := context.WithCancelCause(t.Context())
 		b.abort = abort
-		b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, turn.Try) {
+		b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, modelcall.Try) {
 			time.AfterFunc(time.Second, func() { cancel(turn.ErrAborted) })
 			return fails(model.Unreachable, time.Hour)
 		}
@@ -227,7 +229,7 @@ func TestStoppedIsLeftAlone(t *testing.T) {
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, "hi")
-		b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, turn.Try) {
+		b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, modelcall.Try) {
 			panic("poison")
 		}
 		if _, err := b.run(t.Context()); err != nil {
@@ -245,13 +247,13 @@ func TestPanic(t *testing.T) {
 // S0-106: a model that calls tools for ever is stopped.
 func TestToolLoopBound(t *testing.T) {
 	b := newBench(t, "hi")
-	b.llm.reply = func(ctx context.Context, _, _ int, req model.Request, emit func(model.Delta)) (model.Response, turn.Try) {
-		return model.Response{ToolCalls: []model.ToolCall{{ID: "c", Name: "bash_exec", Arguments: json.RawMessage(`{"command":"true"}`)}}}, turn.Try{}
+	b.llm.reply = func(ctx context.Context, _, _ int, req model.Request, emit func(model.Delta)) (model.Response, modelcall.Try) {
+		return model.Response{ToolCalls: []model.ToolCall{{ID: "c", Name: "bash_exec", Arguments: json.RawMessage(`{"command":"true"}`)}}}, modelcall.Try{}
 	}
 	if _, err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if fin := b.journal.fin; fin.GetFate() != pb.Fate_FATE_DEAD || b.llm.calls != turn.MaxRounds || len(b.box.ran) != turn.MaxRounds {
+	if fin := b.journal.fin; fin.GetFate() != pb.Fate_FATE_DEAD || b.llm.calls != loop.MaxRounds || len(b.box.ran) != loop.MaxRounds {
 		t.Errorf("%v after %d calls and %d tools", fin, b.llm.calls, len(b.box.ran))
 	}
 }
@@ -273,7 +275,7 @@ func TestWords(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, "hi")
-				b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, turn.Try) {
+				b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, modelcall.Try) {
 					return say(c.said)
 				}
 				if _, err := b.run(t.Context()); err != nil {

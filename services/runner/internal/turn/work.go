@@ -8,6 +8,7 @@ import (
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/window"
@@ -23,7 +24,7 @@ type turn struct {
 	steps *steps
 	tools toolset.Set // of this turn, from its claim
 
-	model   Model
+	model   modelcall.Model
 	found   bool // model is set
 	tries   int  // failed tries that were charged
 	down    time.Time
@@ -89,7 +90,7 @@ func (t *turn) work(ctx context.Context) (Result, error) {
 
 // attempt walks the rounds under the two ends a turn can have beside the
 // lease's: a person's, and its time. A panic is a failed try.
-func (t *turn) attempt(ctx context.Context) (result Result, failed *Try, err error) {
+func (t *turn) attempt(ctx context.Context) (result Result, failed *modelcall.Try, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.w.Abort, func() { cancel(context.Cause(t.w.Abort)) })()
@@ -100,7 +101,7 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *Try, err err
 		if p := recover(); p != nil {
 			t.w.Panicked()
 			e := model.Errorf(model.BadResponse, "panic: %s", reportPanic(t.Logger, p, "agent_id", t.w.AgentID, "event_id", t.w.InboxID))
-			result, err, failed = Result{}, nil, &Try{Err: e, Counts: true, Again: true, Wait: time.Second}
+			result, err, failed = Result{}, nil, &modelcall.Try{Err: e, Counts: true, Again: true, Wait: time.Second}
 			t.panicked = true
 		}
 	}()
