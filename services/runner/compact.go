@@ -1,4 +1,4 @@
-package memoryapi
+package runner
 
 import (
 	"context"
@@ -25,12 +25,12 @@ import (
 // CompactMemory digests a conversation, or the agent's own layer, because a
 // person asks for it: under the agent's lease, beside the turns. A turn of the
 // same conversation that digests at the same time is no harm; the mark moves once.
-func (s Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemoryRequest) (*runnerpb.CompactMemoryResponse, error) {
+func (s *Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemoryRequest) (*runnerpb.CompactMemoryResponse, error) {
 	if req.GetThreadId() == thread.Inbox {
 		return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, "an inbox has no memory", "name a conversation thread")
 	}
 	var out memory.Outcome
-	err := s.Claims.Do(ctx, req.GetAgentId(), func(ctx context.Context, l claim.Lease) error {
+	err := s.claims.Do(ctx, req.GetAgentId(), func(ctx context.Context, l claim.Lease) error {
 		var err error
 		out, err = s.digest(ctx, l, req)
 		return err
@@ -45,14 +45,14 @@ func (s Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemoryR
 	return &runnerpb.CompactMemoryResponse{Name: out.Name, Messages: int32(out.Messages), DigestedId: out.Digested}, nil
 }
 
-func (s Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.CompactMemoryRequest) (memory.Outcome, error) {
+func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.CompactMemoryRequest) (memory.Outcome, error) {
 	var out memory.Outcome
 	value, err := s.settings(ctx, req.GetAgentId())
 	if err != nil {
 		return out, err
 	}
 	// Under the lease: it finishes what an earlier process has left.
-	now, err := s.Turns.GetMemory(ctx, &registrypb.GetMemoryRequest{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()})
+	now, err := s.turns.GetMemory(ctx, &registrypb.GetMemoryRequest{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()})
 	if err != nil {
 		return out, err
 	}
@@ -70,16 +70,16 @@ func (s Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compac
 			return nil, err
 		}
 		in.Logs, logs = logs, nil
-		return s.Turns.RecordCompaction(ctx, in)
+		return s.turns.RecordCompaction(ctx, in)
 	}
 	if err := s.strategy(&job, value); err != nil {
 		return out, err
 	}
-	r := s.Memory
+	r := s.driver.Memory
 	if req.GetThreadId() == "" {
 		return r.Agent(ctx, job)
 	}
-	head, err := s.Threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
+	head, err := s.threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()}, Filter: "type = 'message'", Tail: true, Limit: 1,
 	})
 	if err != nil || len(head.GetEvents()) == 0 {
@@ -90,12 +90,12 @@ func (s Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compac
 }
 
 // strategy finds the agent's way to digest.
-func (s Service) strategy(job *memory.Job, value map[string]string) error {
+func (s *Service) strategy(job *memory.Job, value map[string]string) error {
 	if strings.EqualFold(job.Config.GetStrategy(), compact.Truncate{}.Name()) {
 		job.Strategy = compact.Truncate{}
 		return nil
 	}
-	m, err := s.Models.Find(value["pai.provider"], value["pai.model"])
+	m, err := s.models.Find(value["pai.provider"], value["pai.model"])
 	if err != nil {
 		e := model.AsError(err)
 		return fault.Wrap(fault.New(codes.FailedPrecondition, e.Reason(), e.Error(), e.Fix()), errors.New("no model"))
@@ -109,8 +109,8 @@ func (s Service) strategy(job *memory.Job, value map[string]string) error {
 	}
 	out := number(value["max_output_tokens"])
 	told := func(ctx context.Context, took time.Duration, u model.Usage) error {
-		s.Meter.ObserveStep("compaction", took)
-		m.Count(s.Meter, m.Name, u)
+		s.deps.Metrics.ObserveStep("compaction", took)
+		m.Count(s.deps.Metrics, m.Name, u)
 		return ctx.Err()
 	}
 	job.Strategy, job.Model = window.NewSummarise(m, size-out-prompt.Reserve, out, told), m.Provider+"/"+m.Name
