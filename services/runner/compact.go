@@ -47,7 +47,7 @@ func (s *Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemory
 
 func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.CompactMemoryRequest) (memory.Outcome, error) {
 	var out memory.Outcome
-	value, err := s.settings(ctx, req.GetAgentId())
+	value, err := s.agentSettings(ctx, req.GetAgentId())
 	if err != nil {
 		return out, err
 	}
@@ -56,9 +56,9 @@ func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compa
 	if err != nil {
 		return out, err
 	}
-	conf := compaction(value)
+	config := turnConfig(value)
 	job := memory.Job{
-		AgentID: req.GetAgentId(), ThreadID: req.GetThreadId(), Config: conf, Layers: now.GetMemory(), Unseen: now.GetThreads(),
+		AgentID: req.GetAgentId(), ThreadID: req.GetThreadId(), Config: config.GetCompaction(), Layers: now.GetMemory(), Unseen: now.GetThreads(),
 		Fatal: func(err error) bool { return fault.Is(err, fault.LeaseLost) },
 	}
 	var logs []*registrypb.LogLine
@@ -72,7 +72,7 @@ func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compa
 		in.Logs, logs = logs, nil
 		return s.turns.RecordCompaction(ctx, in)
 	}
-	if err := s.strategy(&job, value); err != nil {
+	if err := s.setStrategy(&job, config, value); err != nil {
 		return out, err
 	}
 	r := s.driver.Memory
@@ -89,8 +89,8 @@ func (s *Service) digest(ctx context.Context, l claim.Lease, req *runnerpb.Compa
 	return r.Thread(ctx, job)
 }
 
-// strategy finds the agent's way to digest.
-func (s *Service) strategy(job *memory.Job, value map[string]string) error {
+// setStrategy finds how the agent digests.
+func (s *Service) setStrategy(job *memory.Job, config *registrypb.TurnConfig, value map[string]string) error {
 	if strings.EqualFold(job.Config.GetStrategy(), compact.Truncate{}.Name()) {
 		job.Strategy = compact.Truncate{}
 		return nil
@@ -103,16 +103,12 @@ func (s *Service) strategy(job *memory.Job, value map[string]string) error {
 	if m.Provider == offline.Name || m.Try == nil {
 		return fault.New(codes.FailedPrecondition, fault.ModelConfig, "the model "+m.Provider+" cannot digest a memory", "configure a provider of models, or set compaction.strategy to truncate")
 	}
-	size := number(value["context_window"])
-	if m.Window > 0 && (size <= 0 || m.Window < size) {
-		size = m.Window
-	}
-	out := number(value["max_output_tokens"])
+	budget := prompt.Budget(window.ContextWindow(config.GetContextWindow(), m), config.GetMaxOutputTokens())
 	told := func(ctx context.Context, took time.Duration, u model.Usage) error {
 		s.deps.Metrics.ObserveStep("compaction", took)
 		m.Count(s.deps.Metrics, m.Name, u)
 		return ctx.Err()
 	}
-	job.Strategy, job.Model = window.NewSummarise(m, size-out-prompt.Reserve, out, told), m.Provider+"/"+m.Name
+	job.Strategy, job.Model = window.NewSummarise(m, budget, config.GetMaxOutputTokens(), told), m.Provider+"/"+m.Name
 	return nil
 }

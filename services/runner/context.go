@@ -11,7 +11,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
-	"github.com/theclaw/agents/services/runner/internal/memory"
+	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
 	"github.com/theclaw/agents/services/runner/internal/window"
 )
@@ -34,61 +34,60 @@ func (s *Service) BuildContext(ctx context.Context, req *runnerpb.BuildContextRe
 	return out, nil
 }
 
+// scope makes a claim of what the calls answer, and its scope as a turn does.
 func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) (prompt.Scope, error) {
-	var scope prompt.Scope
-	value, err := s.settings(ctx, req.GetAgentId())
+	value, err := s.agentSettings(ctx, req.GetAgentId())
 	if err != nil {
-		return scope, err
+		return prompt.Scope{}, err
 	}
-	scope.Tools = s.driver.Tools.Set(&registrypb.TurnConfig{MessageTool: value["reply.message_tool"] == "true"}).Offered()
-	scope.ContextWindow, scope.MaxOutput = number(value["context_window"]), number(value["max_output_tokens"])
-	scope.Walled, scope.Network = value["sandbox.mode"] != "off", value["sandbox.network"] == "true"
-	recent := number(value["context.recent_messages"])
 	mem, err := s.turns.GetMemory(ctx, &registrypb.GetMemoryRequest{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()})
 	if err != nil {
-		return scope, err
+		return prompt.Scope{}, err
 	}
-	scope.Digested = memory.Layer(mem.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId()
-	for _, a := range mem.GetAgents() {
-		scope.Agents = append(scope.Agents, prompt.Agent{ID: a.GetAgentId(), Usage: a.GetUsage()})
+	claim := &registrypb.BeginTurnResponse{Config: turnConfig(value), Memory: mem.GetMemory(), Agents: mem.GetAgents()}
+	m, err := s.models.Find(value["pai.provider"], value["pai.model"])
+	if err != nil {
+		m = modelcall.Model{} // its window is not known
 	}
-	if m, err := s.models.Find(value["pai.provider"], value["pai.model"]); err == nil && m.Window > 0 && (scope.ContextWindow <= 0 || m.Window < scope.ContextWindow) {
-		scope.ContextWindow = m.Window
-	}
-	scope.Keep = window.Keep(compaction(value), scope.ContextWindow-scope.MaxOutput-prompt.Reserve)
-
+	var digested int64
 	if at := req.GetAtEvent(); at > 0 {
-		if scope.Digested, err = s.digestedAt(ctx, req, at); err != nil {
-			return scope, err
+		if digested, err = s.digestedAt(ctx, req, at); err != nil {
+			return prompt.Scope{}, err
 		}
 	}
 	peek := &registrypb.PeekEventsRequest{
 		Thread: &registrypb.ThreadRef{AgentId: req.GetAgentId(), ThreadId: req.GetThreadId()},
-		Filter: "type = 'message'", Limit: int32(min(recent+1, 1000)), Tail: true,
+		Filter: "type = 'message'", Limit: min(claim.GetConfig().GetCompaction().GetRecentMessages()+1, 1000), Tail: true,
 	}
 	if at := req.GetAtEvent(); at > 0 {
 		peek.Filter += fmt.Sprintf(" AND id <= %d", at)
 	}
 	page, err := s.threads.PeekEvents(ctx, peek)
 	if err != nil {
-		return scope, err
+		return prompt.Scope{}, err
 	}
+	claim.Tail = page.GetEvents()
 	var speaker route.Tuple
 	for _, e := range page.GetEvents() {
-		ev := prompt.Event{ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Content: e.GetContent()}
-		scope.Tail = append(scope.Tail, ev)
 		if e.GetSource() == thread.SourceSelf {
 			continue
 		}
-		scope.Inbound = ev
+		claim.Inbound = e
 		if t, rc, err := route.Of(e.GetSource(), e.GetContent()); err == nil {
-			speaker, scope.ReplyContext = t, string(rc)
+			speaker, claim.ReplyContext = t, string(rc)
 		}
 	}
-	if scope.Files, err = s.files(ctx, req, speaker); err != nil {
-		return scope, err
+	if claim.Files, err = s.contextFiles(ctx, req, speaker); err != nil {
+		return prompt.Scope{}, err
 	}
-	return scope, s.workdir(ctx, req.GetAgentId(), &scope)
+	if claim.Config.Workdir, err = s.workdir(ctx, req.GetAgentId()); err != nil {
+		return prompt.Scope{}, err
+	}
+	scope := window.Scope(claim, modelcall.Model{Window: m.Window}, s.driver.Tools.Set(claim.GetConfig()).Offered())
+	if req.GetAtEvent() > 0 {
+		scope.Digested = digested
+	}
+	return scope, nil
 }
 
 // digestedAt is how far the conversation was digested at an event: the last decision
@@ -111,9 +110,9 @@ func (s *Service) digestedAt(ctx context.Context, req *runnerpb.BuildContextRequ
 	return upto, err
 }
 
-// settings are an agent's, without the model that nobody chose: the runner's
+// agentSettings are those of an agent, without the model that nobody chose: the runner's
 // default answers then, as in a turn.
-func (s *Service) settings(ctx context.Context, agentID string) (map[string]string, error) {
+func (s *Service) agentSettings(ctx context.Context, agentID string) (map[string]string, error) {
 	conf, err := s.agents.GetAgentConfig(ctx, &registrypb.GetAgentConfigRequest{AgentId: agentID})
 	if err != nil {
 		return nil, err
@@ -128,44 +127,46 @@ func (s *Service) settings(ctx context.Context, agentID string) (map[string]stri
 	return value, nil
 }
 
-// files reads the parts that are files, by the names the registry gives a turn:
+// contextFiles reads the parts that are files, by the names the registry gives a turn:
 // no other peer's memory can be among them.
-func (s *Service) files(ctx context.Context, req *runnerpb.BuildContextRequest, speaker route.Tuple) ([]prompt.File, error) {
+func (s *Service) contextFiles(ctx context.Context, req *runnerpb.BuildContextRequest, speaker route.Tuple) ([]*registrypb.ContextFile, error) {
 	names := []string{"IDENTITY.md", "memory/" + route.MemoryAgentFile}
 	if speaker != (route.Tuple{}) {
 		names = append(names, "memory/"+route.MemoryUserFile(speaker))
 	}
 	names = append(names, "memory/"+route.MemoryThreadFile(req.GetThreadId()))
-	var files []prompt.File
+	var files []*registrypb.ContextFile
 	for _, name := range names {
 		r, err := s.agents.ReadAgentFile(ctx, &registrypb.ReadAgentFileRequest{AgentId: req.GetAgentId(), Name: name})
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, prompt.File{Name: name, Content: string(r.GetContent())})
+		files = append(files, &registrypb.ContextFile{Name: name, Content: string(r.GetContent())})
 	}
 	return files, nil
 }
 
-// workdir finds the working directory that the tool hints name.
-func (s *Service) workdir(ctx context.Context, agentID string, scope *prompt.Scope) error {
+// workdir is the working directory that the tool hints name; empty: it is not known.
+func (s *Service) workdir(ctx context.Context, agentID string) (string, error) {
 	a, err := s.agents.GetAgent(ctx, &registrypb.GetAgentRequest{AgentId: agentID})
-	if err != nil {
-		return err
-	}
 	if dir := a.GetAgent().GetDir(); dir != "" {
-		scope.Workdir = dir + "/workdir"
+		return dir + "/workdir", err
 	}
-	return nil
+	return "", err
 }
 
-// compaction is the part of the settings that decides about digests.
-func compaction(value map[string]string) *registrypb.CompactionConfig {
-	return &registrypb.CompactionConfig{
-		Strategy: value["compaction.strategy"], AtPercent: int32(number(value["compaction.at_percent"])),
-		AfterTurns: int32(number(value["compaction.after_turns"])), KeepTokens: number(value["compaction.keep_tokens"]),
-		PeerEvery: int32(number(value["compaction.peer_every"])), AgentEvery: int32(number(value["compaction.agent_every"])),
-		Share: value["memory.share"] == "true", RecentMessages: int32(number(value["context.recent_messages"])),
+// turnConfig is the part of the settings that decides about prompts and digests.
+func turnConfig(value map[string]string) *registrypb.TurnConfig {
+	return &registrypb.TurnConfig{
+		ContextWindow: number(value["context_window"]), MaxOutputTokens: number(value["max_output_tokens"]),
+		SandboxMode: value["sandbox.mode"], SandboxNetwork: value["sandbox.network"] == "true",
+		MessageTool: value["reply.message_tool"] == "true",
+		Compaction: &registrypb.CompactionConfig{
+			Strategy: value["compaction.strategy"], AtPercent: int32(number(value["compaction.at_percent"])),
+			AfterTurns: int32(number(value["compaction.after_turns"])), KeepTokens: number(value["compaction.keep_tokens"]),
+			PeerEvery: int32(number(value["compaction.peer_every"])), AgentEvery: int32(number(value["compaction.agent_every"])),
+			Share: value["memory.share"] == "true", RecentMessages: int32(number(value["context.recent_messages"])),
+		},
 	}
 }
 

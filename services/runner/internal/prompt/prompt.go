@@ -7,8 +7,11 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
-// Reserve is what the budget leaves free for the provider's own framing.
-const Reserve = 512
+// reserve is what the budget leaves free for the provider's own framing, in tokens.
+const reserve = 512
+
+// Budget is what a prompt may take of a context window, in tokens.
+func Budget(contextWindow, maxOutput int64) int64 { return contextWindow - maxOutput - reserve }
 
 // File is a file of the prompt, such as IDENTITY.md or memory/agent.md.
 type File struct{ Name, Content string }
@@ -78,7 +81,7 @@ type Prompt struct {
 
 // Build assembles the prompt of a scope.
 func (list Sources) Build(s Scope) Prompt {
-	p := Prompt{Budget: s.ContextWindow - s.MaxOutput - Reserve}
+	p := Prompt{Budget: Budget(s.ContextWindow, s.MaxOutput)}
 	if s.ContextWindow <= 0 {
 		p.Budget = 1 << 40
 	}

@@ -62,39 +62,53 @@ func (f *Fit) Request(said []model.Message) (model.Request, prompt.Prompt) {
 }
 
 func (f *Fit) scope(said []model.Message) prompt.Scope {
-	c := f.Begun.GetConfig()
+	s := Scope(f.Begun, f.Model, f.Tools)
+	s.Turn, s.Most, s.Room = said, f.most, f.room
+	return s
+}
+
+// Scope is what the prompt of a claim is made of, for one model and the tools it is
+// offered.
+func Scope(claim *registrypb.BeginTurnResponse, m modelcall.Model, tools []model.Tool) prompt.Scope {
+	c := claim.GetConfig()
 	s := prompt.Scope{
-		ReplyContext: f.Begun.GetReplyContext(), Turn: said, Tools: f.Tools,
-		ContextWindow: c.GetContextWindow(), MaxOutput: c.GetMaxOutputTokens(),
-		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork() || f.Model.Program != nil, Walled: c.GetSandboxMode() != "off",
-		Inbound: event(f.Begun.GetInbound()), Most: f.most, Room: f.room,
-		Digested: memory.Layer(f.Begun.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId(),
+		ReplyContext: claim.GetReplyContext(), Tools: tools,
+		ContextWindow: ContextWindow(c.GetContextWindow(), m), MaxOutput: c.GetMaxOutputTokens(),
+		Workdir: c.GetWorkdir(), Network: c.GetSandboxNetwork() || m.Program != nil, Walled: c.GetSandboxMode() != "off",
+		Inbound:  event(claim.GetInbound()),
+		Digested: memory.Layer(claim.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetDigestedId(),
 	}
-	if w := f.Model.Window; w > 0 && (s.ContextWindow <= 0 || w < s.ContextWindow) {
-		s.ContextWindow = w
-	}
-	s.Keep = Keep(c.GetCompaction(), s.ContextWindow-s.MaxOutput-prompt.Reserve)
-	for _, file := range f.Begun.GetFiles() {
+	s.Keep = keep(c.GetCompaction(), prompt.Budget(s.ContextWindow, s.MaxOutput))
+	for _, file := range claim.GetFiles() {
 		s.Files = append(s.Files, prompt.File{Name: file.GetName(), Content: file.GetContent()})
 	}
-	s.Tail = make([]prompt.Event, 0, len(f.Begun.GetTail()))
-	for _, e := range f.Begun.GetTail() {
+	s.Tail = make([]prompt.Event, 0, len(claim.GetTail()))
+	for _, e := range claim.GetTail() {
 		s.Tail = append(s.Tail, event(e))
 	}
-	for _, a := range f.Begun.GetAgents() {
+	for _, a := range claim.GetAgents() {
 		s.Agents = append(s.Agents, prompt.Agent{ID: a.GetAgentId(), Usage: a.GetUsage()})
 	}
 	return s
 }
 
-// Keep is how many tokens of the newest messages stay raw: as configured, but
-// never so many that a digest could not bring a prompt below its limit.
-func Keep(c *registrypb.CompactionConfig, budget int64) int64 {
-	keep := c.GetKeepTokens()
-	if budget > 0 && c.GetAtPercent() > 0 {
-		keep = min(keep, budget*int64(c.GetAtPercent())/200)
+// ContextWindow is the configured context window in tokens, or that of the model where
+// it is smaller or none is configured.
+func ContextWindow(configured int64, m modelcall.Model) int64 {
+	if m.Window > 0 && (configured <= 0 || m.Window < configured) {
+		return m.Window
 	}
-	return keep
+	return configured
+}
+
+// keep is how many tokens of the newest messages stay raw: as configured, but never
+// so many that a digest could not bring a prompt below its limit.
+func keep(c *registrypb.CompactionConfig, budget int64) int64 {
+	tokens := c.GetKeepTokens()
+	if budget > 0 && c.GetAtPercent() > 0 {
+		tokens = min(tokens, budget*int64(c.GetAtPercent())/200)
+	}
+	return tokens
 }
 
 func event(e *registrypb.Event) prompt.Event {
