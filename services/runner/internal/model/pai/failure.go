@@ -14,13 +14,8 @@ import (
 // passes.
 const ownTries = 3
 
-var (
-	leading = regexp.MustCompile(`^([1-5][0-9][0-9])\b`)
-	tooLong = regexp.MustCompile(`(?i)context[ _](length|window|size)|prompt is too long|maximum prompt length|input token count|maximum number of tokens|model token limit`)
-	policy  = regexp.MustCompile(`(?i)content[ _](filter|policy|management policy)|usage policies`)
-	credit  = regexp.MustCompile(`(?i)insufficient[ _](quota|balance)|billing_(not_active|hard_limit)`)
-	secret  = regexp.MustCompile(`\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}`)
-)
+// leading is the status that a message of pai begins with.
+var leading = regexp.MustCompile(`^([1-5][0-9][0-9])\b`)
 
 // judge answers what was wrong with a call that ended by itself; nil when it is
 // an answer.
@@ -76,18 +71,12 @@ func (d *Driver) classify(message string, exit int) *model.Error {
 	}
 	e.Status = status
 	switch {
-	case (status == 400 || status == 413 || status == 422) && tooLong.MatchString(message):
-		e.Class = model.ContextTooLong
-	case policy.MatchString(message):
-		e.Class = model.Policy
-	case status == 401, status == 402, status == 403, status == 429 && credit.MatchString(message):
-		e.Class = model.Auth
-	case status == 429:
-		e.Class, e.Tries = model.RateLimited, ownTries
-	case status == 408, status == 409, status >= 500:
-		e.Class, e.Tries = model.Unavailable, ownTries
 	case status != 0:
-		e.Class = model.Config
+		if e.Class = model.ClassOf(status, message); e.Class == model.RateLimited || e.Class == model.Unavailable {
+			e.Tries = ownTries
+		}
+	case model.ClassOf(0, message) == model.Policy:
+		e.Class = model.Policy
 	case strings.HasPrefix(message, "Connection error"):
 		e.Class = model.Unreachable
 	case strings.HasPrefix(message, "Request timed out"):
@@ -102,12 +91,7 @@ func (d *Driver) classify(message string, exit int) *model.Error {
 
 // clean bounds pai's words and takes keys out of them.
 func clean(s string) string {
-	s = secret.ReplaceAllString(sandbox.Text([]byte(s)), "[key]")
-	s = strings.Join(strings.Fields(s), " ")
-	const longest = 300
-	if len(s) > longest {
-		s = strings.ToValidUTF8(s[:longest], "") + "..."
-	}
+	s = model.CleanWords(sandbox.Text([]byte(s)))
 	if s == "" {
 		return "no reason given"
 	}

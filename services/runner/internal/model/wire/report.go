@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -64,54 +63,18 @@ func scalar(raw json.RawMessage) string {
 	return ""
 }
 
-func (r Report) has(phrases ...string) bool {
-	all := strings.ToLower(r.code + " " + r.kind + " " + r.message)
-	for _, p := range phrases {
-		if strings.Contains(all, p) {
-			return true
-		}
-	}
-	return false
-}
-
-func (r Report) tooLong() bool {
-	return r.has("context_length_exceeded", "exceed_context_size", "maximum context length", "context length",
-		"context window", "context size", "prompt is too long", "maximum prompt length",
-		"input token count", "exceeds the maximum number of tokens", "exceeded model token limit", "request_too_large")
-}
-
-func (r Report) filtered() bool {
-	return r.has("content_filter", "content_policy", "content policy", "content management policy",
-		"responsibleaipolicy", "data_inspection_failed", "usage policies")
-}
-
-func (r Report) noCredit() bool {
-	// Not the word billing: some providers mention it in plain rate limits.
-	return r.has("insufficient_quota", "insufficient balance", "insufficient_balance",
-		"exceeded_current_quota", "billing_not_active", "billing_hard_limit", "credit balance is too low")
-}
+// text is all of it, for [model.ClassOf].
+func (r Report) text() string { return r.code + " " + r.kind + " " + r.message }
 
 // Cleaner makes errors of one provider that are safe to show: without its key,
 // other keys, line breaks and endless text.
 type Cleaner struct{ Provider, Key string }
 
-// keyPattern is what keys of the well-known providers look like, also when
-// half starred out by them.
-var keyPattern = regexp.MustCompile(`\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}`)
-
-// maxMessage bounds the provider's words in our error, in bytes.
-const maxMessage = 300
-
 func (c Cleaner) text(s string) string {
 	if c.Key != "" {
 		s = strings.ReplaceAll(s, c.Key, "[key]")
 	}
-	s = keyPattern.ReplaceAllString(s, "[key]")
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
-	if len(s) > maxMessage {
-		s = strings.ToValidUTF8(s[:maxMessage], "") + "..."
-	}
-	return s
+	return model.CleanWords(s)
 }
 
 // Error is a classified failure in the provider's words.
@@ -141,7 +104,7 @@ func (c Cleaner) Status(status int, header http.Header, r Report) *model.Error {
 	if message == "" {
 		message = http.StatusText(status)
 	}
-	e := c.Error(classOf(status, r), status, message)
+	e := c.Error(model.ClassOf(status, r.text()), status, message)
 	if e.Recoverable() {
 		e.RetryAfter = retryAfter(header, time.Now())
 	}
@@ -158,30 +121,7 @@ func (c Cleaner) Event(r Report) *model.Error {
 	if r.message == "" {
 		r.message = "the provider reported an error in the middle of the answer"
 	}
-	return c.Error(classOf(status, r), status, r.message)
-}
-
-// classOf is the one table from a status (0: unknown) and a report to a class.
-func classOf(status int, r Report) model.Class {
-	refused := status == 0 || status == 400 || status == 403 || status == 413 || status == 422 || status == 451
-	switch {
-	case refused && r.tooLong(), status == http.StatusRequestEntityTooLarge:
-		return model.ContextTooLong
-	case refused && r.filtered(), status == http.StatusUnavailableForLegalReasons:
-		return model.Policy
-	case (status == 0 || status == http.StatusBadRequest || status == http.StatusTooManyRequests) && r.noCredit():
-		return model.Auth // no wait helps an empty account
-	case status == http.StatusTooManyRequests, status == 0 && r.has("rate_limit", "rate limit", "too many requests"):
-		return model.RateLimited
-	case status == http.StatusUnauthorized, status == http.StatusPaymentRequired, status == http.StatusForbidden,
-		status == 0 && r.has("invalid_api_key", "authentication_error", "permission_error"):
-		return model.Auth
-	case status == 0 && r.has("invalid_request_error", "not_found_error"):
-		return model.Config
-	case status == 0, status >= 500, status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly:
-		return model.Unavailable
-	}
-	return model.Config
+	return c.Error(model.ClassOf(status, r.text()), status, r.message)
 }
 
 // maxRetryAfter bounds what is believed of a Retry-After.
