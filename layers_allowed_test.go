@@ -18,6 +18,7 @@ var (
 		{"cmd/agentctl", "cmd/internal/command", "programs for people share their flags, connections and errors"},
 		{"cmd/thread", "cmd/internal/command", "programs for people share their flags, connections and errors"},
 		{"internal/lease", "internal/pause", "all that is tried again waits with the one jitter"},
+		{"internal/agentdir", "internal/channel", "config.yaml names channels by the rules that they have"},
 		{"internal/channel", "internal/source", "a reply_context names a source address"},
 		{"internal/route", "internal/source", "a route is made of a source address"},
 		{"internal/route", "internal/thread", "a reply_context is encoded as events are"},

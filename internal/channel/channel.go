@@ -79,13 +79,6 @@ func Host(c Channel, m Message) string {
 	return ""
 }
 
-// Names of the built-in channels.
-const (
-	NameConsole  = "console"
-	NameInternal = "internal"
-	NameXGW      = "xgw"
-)
-
 // Console is the channel of a client that watches the thread: the committed
 // event is the delivery, there is nothing to send.
 type Console struct{}

@@ -14,9 +14,6 @@ import (
 // channel: it is acknowledged, and nothing is sent.
 const FateByConfiguration = "not delivered by configuration"
 
-// TypeWebhook is the one type a configured channel can have.
-const TypeWebhook = "webhook"
-
 // Settings is what delivery takes from an agent's configuration. It is data
 // and holds references to secrets, never their values.
 type Settings struct {
@@ -29,14 +26,6 @@ type Settings struct {
 type Rule struct {
 	ThreadPattern string // glob over the thread id without its leading threads/
 	Via           string // a built-in name or a key of Settings.Channels
-}
-
-// Definition is one entry of `channels:`.
-type Definition struct {
-	Type         string // webhook
-	URL          string
-	Secret       string // env:NAME or file:PATH; empty: requests are not signed
-	AllowPrivate bool   // allows http:// and addresses that are not public
 }
 
 // XGW is how the xgw program is started.
@@ -54,12 +43,12 @@ func (s Settings) Validate() error {
 		if err := checkPattern(r.ThreadPattern); err != nil {
 			errs = append(errs, fmt.Errorf("outbound[%d].thread_pattern: %w", i, err))
 		}
-		if _, ok := s.Channels[r.Via]; !ok && !builtIn(r.Via) {
+		if _, ok := s.Channels[r.Via]; !ok && !IsBuiltin(r.Via) {
 			errs = append(errs, fmt.Errorf("outbound[%d].via: %q is neither a built-in channel nor an entry of channels", i, Clean(r.Via, 64)))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Channels)) {
-		if builtIn(name) || name == "" {
+		if IsBuiltin(name) || name == "" {
 			errs = append(errs, fmt.Errorf("channels: the name %q is taken", name))
 		}
 		if t := s.Channels[name].Type; t != TypeWebhook {
@@ -67,10 +56,6 @@ func (s Settings) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func builtIn(name string) bool {
-	return name == NameXGW || name == NameInternal || name == NameConsole
 }
 
 // Choose names the channel of a reply in threadID, or reports false when the

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -105,9 +104,8 @@ func Keys() []string {
 }
 
 var (
-	idRule     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
-	nameRule   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:@/+-]{0,127}$`)
-	secretRule = regexp.MustCompile(`^(env:[A-Za-z_][A-Za-z0-9_]{0,127}|file:[^\pC]+)$`)
+	idRule   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+	nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:@/+-]{0,127}$`)
 )
 
 func agentID(v any) string {
@@ -196,11 +194,6 @@ func IsName(s string) bool { return nameRule.MatchString(s) }
 // IsLine answers what is wrong with s as one line of text.
 func IsLine(s string) string { return line(&s) }
 
-// IsBuiltin reports whether a channel needs no entry in channels.
-func IsBuiltin(channel string) bool {
-	return slices.Contains([]string{"xgw", "internal", "console"}, channel)
-}
-
 // CheckPattern answers what is wrong with a thread_pattern.
 func CheckPattern(p string) string {
 	if p == "" || len(p) > 512 || strings.HasPrefix(p, "/") || strings.ContainsFunc(p, unicode.IsControl) {
@@ -212,35 +205,6 @@ func CheckPattern(p string) string {
 		}
 	}
 	return ""
-}
-
-// CheckChannel answers which attribute of a channel is wrong, and why. Neither a
-// secret nor an address is repeated: both may hold what must not be in a log.
-func CheckChannel(c Channel) (attribute, problem string) {
-	if c.Secret != "" && (len(c.Secret) > 1024 || !secretRule.MatchString(c.Secret)) {
-		return "secret", "secret wants a reference, env:NAME or file:PATH, never the secret itself"
-	}
-	switch c.Type {
-	case "webhook":
-		u, err := url.Parse(c.URL)
-		switch {
-		case c.URL == "":
-			return "url", "a webhook needs a url"
-		case err != nil || u.Host == "" || len(c.URL) > 2048 || strings.ContainsFunc(c.URL, unicode.IsControl):
-			return "url", "url wants an address such as https://example.org/hook"
-		case u.User != nil:
-			return "url", "url holds a name or password; use secret: env:NAME instead"
-		case u.Scheme != "https" && (u.Scheme != "http" || !c.AllowPrivate):
-			return "url", "url wants https (http only together with allow_private: true)"
-		}
-	case "xgw", "internal", "console":
-		if c.URL != "" || c.Secret != "" || c.AllowPrivate {
-			return "type", "only a webhook has url, secret and allow_private"
-		}
-	default:
-		return "type", fmt.Sprintf("type %q is not one of webhook, xgw, internal, console", Clip(c.Type))
-	}
-	return "", ""
 }
 
 // Clip keeps a value short enough for a message.

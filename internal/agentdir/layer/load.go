@@ -20,6 +20,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/yamldoc"
+	"github.com/theclaw/agents/internal/channel"
 )
 
 // File is a settings file: the name shown in messages and origins, and its bytes.
@@ -191,7 +192,7 @@ func (l *Loaded) whole(in Layers) (problems []Problem) {
 		add(tight, fmt.Sprintf("context_window %d leaves no room for a prompt beside max_output_tokens %d and %d spare", c.ContextWindow, c.MaxOutputTokens, config.SafetyTokens))
 	}
 	for i, o := range c.Outbound {
-		if _, ok := c.Channels[o.Via]; !ok && !config.IsBuiltin(o.Via) {
+		if _, ok := c.Channels[o.Via]; !ok && !channel.IsBuiltin(o.Via) {
 			add(fmt.Sprintf("outbound[%d]", i), fmt.Sprintf("via: there is no channel %q; add it below channels or use xgw", config.Clip(o.Via)))
 		}
 	}
