@@ -21,8 +21,6 @@ const (
 	// page is how many events one call reads.
 	page = 64
 
-	defaultConcurrency = 64
-
 	// A batch that got so far had its share, if others wait.
 	shareEvents = 32
 	shareTime   = time.Minute

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/source"
@@ -82,7 +83,7 @@ func (b *Batch) take(ctx context.Context, r *registrypb.OpenBatchResponse, lost 
 	if b.agent == nil {
 		n := int64(r.GetConcurrency())
 		if n <= 0 {
-			n = defaultConcurrency
+			n = int64(config.Default().Run.Concurrency)
 		}
 		b.concurrency = n
 		if b.cfg.Probe {

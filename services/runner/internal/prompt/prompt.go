@@ -4,14 +4,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
-// reserve is what the budget leaves free for the provider's own framing, in tokens.
-const reserve = 512
-
-// Budget is what a prompt may take of a context window, in tokens.
-func Budget(contextWindow, maxOutput int64) int64 { return contextWindow - maxOutput - reserve }
+// Budget is what a prompt may take of a context window, in tokens. The rest is for the
+// answer and for the provider's own framing.
+func Budget(contextWindow, maxOutput int64) int64 {
+	return contextWindow - maxOutput - config.SafetyTokens
+}
 
 // File is a file of the prompt, such as IDENTITY.md or memory/agent.md.
 type File struct{ Name, Content string }
