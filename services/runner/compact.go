@@ -30,7 +30,7 @@ func (s *Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemory
 		return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, "an inbox has no memory", "name a conversation thread")
 	}
 	var out memory.Outcome
-	err := s.claims.Do(ctx, req.GetAgentId(), func(ctx context.Context, l claim.Lease) error {
+	err := s.claims.Background(ctx, req.GetAgentId(), func(ctx context.Context, l claim.Lease) error {
 		var err error
 		out, err = s.digest(ctx, l, req)
 		return err

@@ -37,7 +37,7 @@ func (s *Service) RunBatch(ctx context.Context, req *runnerpb.RunBatchRequest) (
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.claims.Join(ctx, id, info.GetHeadId(), func(ctx context.Context) error { return s.started(ctx, id) })
+	n, err := s.claims.RunTo(ctx, id, info.GetHeadId(), func(ctx context.Context) error { return s.started(ctx, id) })
 	if err != nil {
 		return nil, err
 	}

@@ -85,9 +85,10 @@ type Batch struct {
 	done        int64 // events that got their fate here
 	rescan      bool  // an id has another event: read again from the first unfinished
 	ended       bool
-	held        int           // work beside the events
-	sealed      bool          // no more of it
+	background  int           // pieces of background work
 	progress    chan struct{} // closed at the next change of the above
+	// noBackground: no more background work begins.
+	noBackground bool
 }
 
 // New makes a batch.
@@ -116,7 +117,7 @@ func (b *Batch) Stop() { b.once.Do(func() { close(b.stop) }) }
 func (b *Batch) Work(ctx context.Context, yield <-chan struct{}) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer b.end()
-	defer b.unheld()
+	defer b.endBackground()
 	defer b.wg.Wait()
 	defer b.Stop()
 	err := b.loop(ctx, yield, cancel)
@@ -218,9 +219,9 @@ func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.Ca
 	}
 }
 
-// Join waits until every event up to head has its fate and answers how many got
+// WaitTo waits until every event up to head has its fate and returns how many got
 // theirs meanwhile. ErrEnded when the batch ends first.
-func (b *Batch) Join(ctx context.Context, head int64) (processed int64, err error) {
+func (b *Batch) WaitTo(ctx context.Context, head int64) (processed int64, err error) {
 	b.Poke()
 	b.mu.Lock()
 	before := b.done

@@ -193,7 +193,7 @@ func TestWindow(t *testing.T) {
 		}
 		mu.Unlock()
 		close(release)
-		if n, err := b.Join(t.Context(), 3001); err != nil || n == 0 {
+		if n, err := b.WaitTo(t.Context(), 3001); err != nil || n == 0 {
 			t.Errorf("join: %d, %v", n, err)
 		}
 		if err := <-done; err != nil || highest != 3001 {
@@ -216,7 +216,7 @@ func TestNothingIsLeft(t *testing.T) {
 		in.push("b")
 		start := time.Now()
 		b.Poke()
-		if _, err := b.Join(t.Context(), 3); err != nil || time.Since(start) > time.Second {
+		if _, err := b.WaitTo(t.Context(), 3); err != nil || time.Since(start) > time.Second {
 			t.Errorf("poke: %v after %v", err, time.Since(start))
 		}
 		in.push("c")

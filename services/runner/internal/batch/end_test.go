@@ -46,7 +46,7 @@ func TestYieldAndStop(t *testing.T) {
 			if !in.done[1] || in.done[2] || in.done[3] {
 				t.Errorf("%s: done %v", how, in.done)
 			}
-			if _, err := b.Join(t.Context(), 3); !errors.Is(err, batch.ErrEnded) {
+			if _, err := b.WaitTo(t.Context(), 3); !errors.Is(err, batch.ErrEnded) {
 				t.Errorf("join: %v", err)
 			}
 		})

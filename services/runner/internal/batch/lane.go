@@ -235,7 +235,7 @@ func (b *Batch) again() bool {
 func (b *Batch) busy() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.pending) > 0 || b.held > 0
+	return len(b.pending) > 0 || b.background > 0
 }
 
 // Share is how a batch stands when other agents wait for its place.

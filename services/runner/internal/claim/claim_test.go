@@ -203,7 +203,7 @@ func TestDrain(t *testing.T) {
 			if took := time.Since(begin); took != min(long, 30*time.Second) || finished != (long < 30*time.Second) || !slices.Equal(d.gone(), []uint64{7}) {
 				t.Errorf("took %v, finished %v, released %v", took, finished, d.gone())
 			}
-			if _, err := s.Join(t.Context(), "a1", 1, func(context.Context) error { return nil }); !fault.Is(err, fault.ServiceUnavailable) {
+			if _, err := s.RunTo(t.Context(), "a1", 1, func(context.Context) error { return nil }); !fault.Is(err, fault.ServiceUnavailable) {
 				t.Errorf("join after the drain: %v", err)
 			}
 		})
@@ -223,7 +223,7 @@ func TestQuarantine(t *testing.T) {
 		})
 		time.Sleep(11 * time.Minute)
 		synctest.Wait()
-		if _, err := s.Join(t.Context(), "a1", 1, func(context.Context) error { return nil }); !fault.Is(err, fault.AgentFailed) {
+		if _, err := s.RunTo(t.Context(), "a1", 1, func(context.Context) error { return nil }); !fault.Is(err, fault.AgentFailed) {
 			t.Errorf("join: %v", err)
 		}
 		if len(d.gone()) != 0 {

@@ -87,15 +87,15 @@ func New(c Config, d Deps) *Set {
 // grace, the rest is left to the next holder, and every lease is given back.
 func (s *Set) Run(ctx context.Context) error { return s.worker.Run(ctx) }
 
-// Join works until every inbox event of the agent up to head has its fate, in
-// the claim that is there or in one of its own, and answers how many got theirs.
-// may is asked before each claim; its error, such as that the agent was stopped
+// RunTo works until every inbox event of the agent up to head has its fate, in the
+// claim that is there or in one of its own, and returns how many got theirs. may is
+// called before each claim; its error, such as that the agent was stopped
 // meanwhile, ends the wait.
 // Errors: FAILED_PRECONDITION, LEASE_HELD when another process has the lease and
 // AGENT_FAILED in a quarantine; UNAVAILABLE in a drain.
-func (s *Set) Join(ctx context.Context, agentID string, head int64, may func(context.Context) error) (processed int64, err error) {
+func (s *Set) RunTo(ctx context.Context, agentID string, head int64, may func(context.Context) error) (processed int64, err error) {
 	err = s.with(ctx, agentID, may, func(_ *claim, b *batch.Batch) error {
-		n, err := b.Join(ctx, head)
+		n, err := b.WaitTo(ctx, head)
 		processed += n
 		return err
 	})
@@ -104,7 +104,7 @@ func (s *Set) Join(ctx context.Context, agentID string, head int64, may func(con
 
 // Withdraw ends an event that no turn has begun, in the claim that is there or in
 // one of its own. False when its turn has begun here, or it has its fate. Errors
-// as of Join.
+// as of RunTo.
 func (s *Set) Withdraw(ctx context.Context, agentID, key string) (ok bool, err error) {
 	err = s.with(ctx, agentID, nil, func(_ *claim, b *batch.Batch) (err error) {
 		ok, err = b.Withdraw(ctx, key)
@@ -113,21 +113,21 @@ func (s *Set) Withdraw(ctx context.Context, agentID, key string) (ok bool, err e
 	return ok, err
 }
 
-// Do does a piece of work that is no event under the lease of an agent, in the
-// claim that is there or in one of its own. Its context ends with the lease, and
-// with the caller's; a drain waits for it as it does for a turn.
-// Errors: those of [Set.Join], and those of work.
-func (s *Set) Do(ctx context.Context, agentID string, work func(context.Context, Lease) error) error {
+// Background does background work, which answers no event, under the lease of an
+// agent, in the claim that is there or in one of its own. Its context ends with the
+// lease, and with the caller's; a drain waits for it as it does for a turn.
+// Errors: those of [Set.RunTo], and those of work.
+func (s *Set) Background(ctx context.Context, agentID string, work func(context.Context, Lease) error) error {
 	return s.with(ctx, agentID, nil, func(c *claim, b *batch.Batch) error {
-		release, ok := b.Hold()
+		end, ok := b.BeginBackground()
 		if !ok {
 			return batch.ErrEnded
 		}
-		defer release()
-		held, cancel := context.WithCancelCause(c.ctx)
+		defer end()
+		workCtx, cancel := context.WithCancelCause(c.ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-		return work(held, c.lease)
+		return work(workCtx, c.lease)
 	})
 }
 

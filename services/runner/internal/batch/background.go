@@ -1,0 +1,32 @@
+package batch
+
+// BeginBackground keeps the batch from ending when it is idle until end is called: for
+// background work, which runs under the lease and answers no event. False when the
+// batch is ending already.
+func (b *Batch) BeginBackground() (end func(), ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.noBackground {
+		return nil, false
+	}
+	b.background++
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.background--
+		b.notify()
+	}, true
+}
+
+// endBackground lets no more background work begin and waits until there is none.
+func (b *Batch) endBackground() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.noBackground = true
+	for b.background > 0 {
+		progress := b.progress
+		b.mu.Unlock()
+		<-progress
+		b.mu.Lock()
+	}
+}
