@@ -8,8 +8,8 @@ import (
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
-// ending is the end of a run as its caller is told (S1-13). The reply to a run
-// that was answered together with another one is that one's.
+// ending is the end of a run as its caller reads it (S1-13). The reply to a run that
+// was merged into another one is that one's.
 func (s *Service) ending(ctx context.Context, t *registrypb.Turn) *runnerpb.WaitRunResponse {
 	out := &runnerpb.WaitRunResponse{
 		Status: runnerpb.RunStatus_RUN_STATUS_OK, StartedAt: t.GetClaimedAt(), EndedAt: t.GetFinishedAt(),

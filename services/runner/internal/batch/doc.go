@@ -22,9 +22,9 @@
 // there is a goroutine only for a lane that has work. Before it ends idle it
 // looks into the inbox once more, so that a push in that moment is not left.
 //
-// Events that wait in a lane may be answered with the one in work (queue.mode
-// collect, steer): those right behind it and of the same speaker, as far as the
-// journal takes them. One that has not begun may be withdrawn.
+// Events that wait in a lane may be merged into the one in work (queue.mode collect,
+// steer): those right behind it and of the same speaker, as far as the journal takes
+// them. One that has not begun may be withdrawn.
 //
 // It does not renew or release the lease, and does not know what a turn does.
 package batch

@@ -11,15 +11,15 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// maxFollowers is how many events are answered together with one.
-const maxFollowers = 20
+// maxMembers is how many events are merged into one.
+const maxMembers = 20
 
 var errWithdrawn = errors.New("withdrawn before its turn began")
 
 // entry is an event in its lane.
 //
 //	waiting --its turn--> begun
-//	   |  \--an earlier one takes it along--> begun, until that one has ended
+//	   |  \--merged into an earlier one--> begun, until that one has ended
 //	   v
 //	withdrawn --ended--> gone
 //	   \--not to be withdrawn any more--> waiting
@@ -55,10 +55,9 @@ func (b *Batch) enter(ctx context.Context, w *entry, s *slot) error {
 	return err
 }
 
-// follow are the events right behind one that may be answered with it, when the
-// mode of the queue is the asked one: those of the same speaker. They cannot be
-// withdrawn until parted.
-func (b *Batch) follow(first *entry, mode registrypb.QueueMode) (out []*registrypb.Member) {
+// mergeable are the events right behind one that may be merged into it, when the queue
+// has this mode: those of the same speaker. They cannot be withdrawn until release.
+func (b *Batch) mergeable(first *entry, mode registrypb.QueueMode) (out []*registrypb.Member) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.mode != mode {
@@ -68,28 +67,28 @@ func (b *Batch) follow(first *entry, mode registrypb.QueueMode) (out []*registry
 	for _, w := range b.lanes[first.event.GetThreadId()] {
 		switch {
 		case w == first:
-		case w.gone != nil || len(out) == maxFollowers || w.event.GetEvent().GetSource() != first.event.GetEvent().GetSource():
-			return news(fresh, out)
+		case w.gone != nil || len(out) == maxMembers || w.event.GetEvent().GetSource() != first.event.GetEvent().GetSource():
+			return unlessKnown(fresh, out)
 		default:
 			fresh = fresh || !w.begun
 			w.begun = true
 			out = append(out, &registrypb.Member{InboxId: w.event.GetEvent().GetId(), Key: w.event.GetKey()})
 		}
 	}
-	return news(fresh, out)
+	return unlessKnown(fresh, out)
 }
 
-// news leaves out what was answered before, unless there is more: the registry
-// knows who has joined already, and keeps to the order of the rest.
-func news(fresh bool, list []*registrypb.Member) []*registrypb.Member {
+// unlessKnown leaves out members that were returned before, unless there are more: the
+// registry knows which are merged already, and keeps to the order of the rest.
+func unlessKnown(fresh bool, list []*registrypb.Member) []*registrypb.Member {
 	if !fresh {
 		return nil
 	}
 	return list
 }
 
-// parted frees what a turn took along and did not answer.
-func (b *Batch) parted(threadID string) {
+// release lets the members wait again that the turn of a thread did not answer.
+func (b *Batch) release(threadID string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, w := range b.lanes[threadID] {

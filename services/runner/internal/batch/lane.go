@@ -155,7 +155,7 @@ func (b *Batch) lane(ctx context.Context, threadID string, lost context.CancelCa
 // its place in its lane, other lanes go on.
 func (b *Batch) work(ctx context.Context, w *entry) error {
 	e := w.event
-	defer b.parted(e.GetThreadId())
+	defer b.release(e.GetThreadId())
 	for failures := 0; ; failures++ {
 		s := &slot{
 			agentID: b.cfg.AgentID, peer: peerOf(e.GetEvent().GetSource()), agent: b.agent, all: b.deps.Slots,

@@ -105,12 +105,12 @@ func (s *slot) Alone(ctx context.Context) error {
 
 // Collect implements turn.Slot.
 func (s *slot) Collect() []*registrypb.Member {
-	return s.batch.follow(s.entry, registrypb.QueueMode_QUEUE_MODE_COLLECT)
+	return s.batch.mergeable(s.entry, registrypb.QueueMode_QUEUE_MODE_COLLECT)
 }
 
 // Steer implements turn.Slot.
 func (s *slot) Steer() []*registrypb.Member {
-	return s.batch.follow(s.entry, registrypb.QueueMode_QUEUE_MODE_STEER)
+	return s.batch.mergeable(s.entry, registrypb.QueueMode_QUEUE_MODE_STEER)
 }
 
 // afterClose calls f when c is closed, until the function it returns is called.

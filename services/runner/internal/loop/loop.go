@@ -52,14 +52,14 @@ type Model interface {
 	Settled()
 }
 
-// Loop is one piece of work. All fields but Join are required.
+// Loop is one piece of work. All fields but Merge are required.
 type Loop struct {
 	Steps Steps
 	Model Model
 	Calls *toolset.Calls
-	// Join answers the messages that join the work before a round's call, which is still to
-	// be made when open is true.
-	Join func(ctx context.Context, round int, open bool) ([]model.Message, error)
+	// Merge returns the messages that are merged into the work before a round's call, which
+	// is still to be made when open is true.
+	Merge func(ctx context.Context, round int, open bool) ([]model.Message, error)
 }
 
 // Run works until the model answers without a call, and returns that answer with its step,
@@ -74,12 +74,12 @@ func (l *Loop) Run(ctx context.Context, said []model.Message) (a step.Answer, ro
 	}
 	for round := 1; round <= MaxRounds; round++ {
 		row = l.Steps.Answer(step.ModelKey(round))
-		if l.Join != nil {
-			joined, err := l.Join(ctx, round, row == nil)
+		if l.Merge != nil {
+			merged, err := l.Merge(ctx, round, row == nil)
 			if err != nil {
 				return step.Answer{}, nil, nil, err
 			}
-			said = append(said, joined...)
+			said = append(said, merged...)
 		}
 		if row != nil {
 			if a, err = step.Decode(row.GetResult()); err != nil {

@@ -88,7 +88,7 @@ func TestRounds(t *testing.T) {
 	if _, _, failed, err := w.loop.Run(t.Context(), nil); failed == nil || err != nil {
 		t.Fatalf("a failed try gave %v %v", failed, err)
 	}
-	w.loop.Join = func(_ context.Context, round int, open bool) ([]model.Message, error) {
+	w.loop.Merge = func(_ context.Context, round int, open bool) ([]model.Message, error) {
 		if !open {
 			t.Errorf("round %d is not open", round)
 		}
@@ -113,7 +113,7 @@ func TestRounds(t *testing.T) {
 	if err := w.Keep(t.Context(), nil, row); err != nil {
 		t.Fatal(err)
 	}
-	w.loop.Join = nil
+	w.loop.Merge = nil
 	if a, _, _, err := w.loop.Run(t.Context(), nil); err != nil || a.Text != "done" || w.count.runs != 2 || len(w.asked) != 3 {
 		t.Errorf("again: %+v %v, %d runs, asked %v", a, err, w.count.runs, w.asked)
 	}

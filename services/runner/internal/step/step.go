@@ -4,7 +4,7 @@
 //	model:1    an answer, with its tool calls      [Answer]
 //	tool:1:1   the first tool call of that answer  JSON of package toolset
 //	tool:1:2   ...
-//	steer:2    messages that joined before it      [Joined]
+//	steer:2    messages merged before it           [Merged]
 //	model:2    ...
 //
 // A program that runs tools itself leaves, for each of its calls:

@@ -18,7 +18,8 @@
 // the other, each result journalled before the next begins, so at most the first
 // one without a result can have begun.
 //
-// Messages that join a turn are a row of the journal before the call that sees them.
+// Messages that are merged into a turn are a row of the journal before the call that
+// sees them.
 //
 //	model try failed:  record it --> wait --> try again    (counted tries: max_attempts,
 //	                      |                                 outages: retry_max_age)

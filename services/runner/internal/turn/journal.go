@@ -51,8 +51,8 @@ func (t *turn) record(ctx context.Context, failed *registrypb.FailedTry, says []
 	return int(r.GetErrorAttempts()), err
 }
 
-// steer journals the messages that join before a round's call, and answers the
-// step that holds them; nil when none of them can.
+// steer journals the messages that are merged before a round's call, and returns the
+// step that holds them; nil when none of them can be.
 func (t *turn) steer(ctx context.Context, key string, members []*registrypb.Member) (*registrypb.Step, error) {
 	seq := t.steps.NextSeq()
 	r, err := call(ctx, t, func(ctx context.Context, logs []*registrypb.LogLine) (*registrypb.RecordStepResponse, error) {

@@ -31,7 +31,7 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *mod
 			return step.Answer{}, nil, nil, err
 		}
 	}
-	said, err := t.joined(ctx, 1, false)
+	said, err := t.merged(ctx, 1, false)
 	if err != nil {
 		return step.Answer{}, nil, nil, err
 	}

@@ -28,7 +28,7 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *modelcall.Try
 		result, err = t.inDoubt(ctx)
 		return result, nil, err
 	}
-	l := loop.Loop{Steps: t.steps, Model: asker{t}, Calls: t.calls(), Join: t.joined}
+	l := loop.Loop{Steps: t.steps, Model: asker{t}, Calls: t.calls(), Merge: t.merged}
 	a, row, failed, err := l.Run(ctx, t.steps.Ran(true))
 	switch {
 	case errors.Is(err, loop.ErrRounds):
@@ -51,9 +51,9 @@ func (t *turn) calls() *toolset.Calls {
 	}
 }
 
-// joined are the messages that join before a round's call: those the journal
-// has, or those that wait now, when the call is still to be made.
-func (t *turn) joined(ctx context.Context, round int, open bool) ([]model.Message, error) {
+// merged are the messages that are merged before a round's call: those that the
+// journal has, or those that wait now, when the call is still to be made.
+func (t *turn) merged(ctx context.Context, round int, open bool) ([]model.Message, error) {
 	row := t.steps.Steer(step.SteerKey(round))
 	if row == nil && open && round > 1 {
 		if members := t.w.Slot.Steer(); len(members) > 0 {
@@ -63,7 +63,7 @@ func (t *turn) joined(ctx context.Context, round int, open bool) ([]model.Messag
 			}
 		}
 	}
-	return step.Joined(row)
+	return step.Merged(row)
 }
 
 // asker is the model of a turn.

@@ -49,9 +49,9 @@ type Slot interface {
 	Pause(ctx context.Context, d time.Duration) error
 	// Alone exchanges the slot for all slots of the process.
 	Alone(ctx context.Context) error
-	// Collect answers the events that wait behind this one and are to be answered
-	// with it; Steer those that came since and are to be heard now. The mode of
-	// the queue decides which of them ever answers any.
+	// Collect returns the events that wait behind this one and are to be merged into
+	// it; Steer those that came since and are to be merged now. The mode of the queue
+	// decides which of the two ever returns any.
 	Collect() []*registrypb.Member
 	Steer() []*registrypb.Member
 }

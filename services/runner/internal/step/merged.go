@@ -10,11 +10,11 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
-// SteerKey is the key of the messages that join before a round's call.
+// SteerKey is the key of the messages that are merged before a round's call.
 func SteerKey(round int) string { return fmt.Sprintf("steer:%d", round) }
 
-// Joined are the messages of a steer step as a model reads them; none without one.
-func Joined(s *registrypb.Step) ([]model.Message, error) {
+// Merged are the messages of a steer step as a model reads them; none without one.
+func Merged(s *registrypb.Step) ([]model.Message, error) {
 	var j struct {
 		Messages []struct {
 			Source  string `json:"source"`
