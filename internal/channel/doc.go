@@ -1,6 +1,7 @@
-// Package channel owns the nouns of outbound delivery: what is sent
-// ([Message]), what a way out must do ([Channel]), how a send can end
-// ([Error] and its [Class]) and which way a reply takes ([Choose]).
+// Package channel defines outbound delivery: what is sent ([Message]), what a
+// channel must do ([Channel]), how a send can end ([Error] and its [Class]),
+// which channel a reply takes ([Choose]) and how a configuration defines one
+// ([Definition]).
 //
 // Every send ends in one of these ways, and the caller needs nothing but the
 // class to go on:
@@ -9,7 +10,7 @@
 //	Failed       an attempt is spent; try again after the backoff
 //	Unavailable  nothing is spent; the channel's breaker opens
 //	Rejected     dead at once, What is the recorded cause (D4)
-//	Interrupted  we stopped it ourselves; nothing is spent
+//	Interrupted  our own side stopped the send; nothing is spent
 //
 // Promises:
 //   - Error.InDoubt says when the message may have left although the send did
@@ -18,7 +19,7 @@
 //     characters and hold no secret of ours. What may quote the cause a gateway
 //     stated; a longer answer is quoted in Err only, which is meant for logs.
 //
-// It does not retry, does not wait, keeps no state between sends and knows
-// neither leases nor storage. The two channels without a dependency, console
-// and internal, live here; webhook and xgw have their own packages.
+// It does not retry, does not wait, keeps no state between sends and does not
+// depend on leases or storage. The two channels without a dependency, console
+// and internal, are here; webhook and xgw have their own packages.
 package channel

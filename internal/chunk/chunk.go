@@ -1,19 +1,18 @@
-// Package chunk owns how a text is cut into messages that a channel takes.
+// Package chunk cuts a text into messages that a channel takes.
 //
-// A cut stands where a reader expects one: after a paragraph, else after a line, a
-// sentence, a word, else between two characters. A block of code between fences is
-// not torn: where it does not fit, the piece ends with a closing fence and the next
-// begins with the same opening one.
+// A cut is where a reader expects one: after a paragraph, else after a line, a sentence,
+// a word, else between two characters. A block of code between fences stays intact: where
+// it does not fit, the piece ends with a closing fence and the next begins with the same
+// opening one.
 //
 // It promises: no piece is longer than Max characters; in each piece of a text that is
-// cut, fences come in pairs; no character is torn, nor a letter from its accents where
-// they fit. What the pieces hold of the text, [Piece.Raw], is joined the text, byte for
-// byte; what they show is that without the white space at its ends and with the fences
-// that were put in. The same text and bounds give the same pieces, and those behind a
-// cut depend on nothing but where it stands, so that whoever goes on with a message
-// needs to know only that.
+// cut, fences come in pairs; no character is split, and no letter from its accents where
+// they fit. The parts of the text that the pieces hold ([Piece.Raw]) are, joined, the text
+// byte for byte; what they show is that without the white space at its ends and with the
+// added fences. The same text and bounds give the same pieces, and those after a cut
+// depend only on its position, so a caller that continues a message needs only that.
 //
-// It sends nothing and keeps nothing.
+// It sends nothing and keeps no state.
 package chunk
 
 import (

@@ -1,9 +1,7 @@
-// Package price owns what tokens cost: the prices a person wrote down, and the
-// cost of an answer by them.
+// Package price computes what tokens cost by the prices that a person wrote down.
 //
-// It promises never to guess: tokens of a kind without a price have no cost,
-// and then neither has the answer. Prices are per million tokens, in whatever
-// currency they were written down in.
+// It never guesses: tokens of a kind without a price have no cost, and then the answer has
+// none either. Prices are per million tokens, in the currency they were written down in.
 package price
 
 // Tokens of an answer, or of several of one model. Cached and CacheWrite are

@@ -1,6 +1,5 @@
-// Package route owns the way from an inbound event to its conversation: the
-// thread it belongs to, the files named after that thread and its peer, and the
-// context that brings the reply back.
+// Package route maps an inbound event to its conversation: the thread it belongs to, the
+// files named after that thread and its peer, and the context that addresses the reply.
 //
 //	source, content --Of--> Tuple, reply_context
 //	                          |
@@ -9,18 +8,18 @@
 //	     per-channel  threads/channels/<channel_id>
 //	     per-agent    threads/main
 //
-// It promises that different (channel, peer) pairs never share a path, that no
-// id leads out of the agent's directory, and that what the content says about
-// its sender counts only for external events and only when it agrees with the
-// source, which the registry stamped. The directory names of the earlier tools
-// stay as they are wherever they were unambiguous.
+// It promises that different (channel, peer) pairs never share a path, that no id leads
+// out of the agent's directory, and that what the content states about its sender counts
+// only for external events and only when it agrees with the source, which the registry
+// stamped. The directory names of the earlier tools stay as they are wherever they were
+// unambiguous.
 //
-// Ids are encoded, not checked: any byte string is a peer. An error from [Of]
-// means that the event can never be routed; such an event is poison and is
-// accounted for as dead, not retried.
+// Ids are encoded, not checked: any byte string is a peer. An error from [Of] means that
+// the event can never be routed; such an event is poison and is accounted for as dead, not
+// retried.
 //
-// It reads and writes no file and keeps no table; which mode applies to which
-// event is the registry's record (x_route).
+// It reads and writes no file and keeps no table; which mode applies to which event is the
+// registry's record (x_route).
 package route
 
 import (

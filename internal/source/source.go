@@ -1,18 +1,17 @@
-// Package source owns the source address: the text in an event's source column
-// that says who wrote it.
+// Package source parses and prints the source address: the text in an event's source
+// column that names who wrote the event.
 //
 //	external:<channel_type>:<channel_id>:<session_type>:<session_id>:<peer_id>
 //	internal:<conv_type>:<conv_id>:<agent_id>
 //	self
 //
-// It promises that what [Parse] accepts, [Address.String] prints back byte for
-// byte, and that two different valid addresses never print the same text. The
-// external tools define no escaping, so an id that holds a colon has no valid
-// address; [ParseLenient] reads what such tools wrote all the same and says what
-// it had to guess.
+// It promises that [Address.String] prints back byte for byte what [Parse] accepts, and
+// that two different valid addresses never print the same text. The external tools define
+// no escaping, so an id that holds a colon has no valid address; [ParseLenient] reads what
+// such tools wrote, and reports what it had to guess.
 //
-// It does not decide who may state an address (the registry does) and does not
-// turn one into a path (package route does).
+// It does not decide who may state an address (the registry does) and does not turn one
+// into a path (package route does).
 package source
 
 import (

@@ -1,9 +1,12 @@
-// Package catalog owns the set of channels one agent's configuration gives: it
-// builds each once and finds the one a reply takes.
+// Package catalog builds the channels of one agent's configuration, each once, and
+// finds the one that a reply takes.
 //
-// Promises: settings that name an unknown channel are refused when the catalog
-// is opened, not when a message meets them. It does not send, and holds
-// nothing that has to be closed.
+// Settings that name an unknown channel are refused when the catalog is opened, not when
+// a message meets them. The package does not send, and holds nothing that has to be
+// closed.
+//
+// It is a package of its own because it imports every channel: a new one is registered
+// here, in one line.
 package catalog
 
 import (

@@ -1,12 +1,12 @@
-// Package webhook owns delivery by HTTPS POST to a URL of the operator's
-// choice, and the rule which addresses such a request may reach.
+// Package webhook delivers messages by HTTPS POST to a URL of the operator's
+// choice, and decides which addresses such a request may reach.
 //
 // Promises:
-//   - Every send dials anew, and the address is judged after name resolution,
+//   - Every send dials anew, and the address is checked after name resolution,
 //     at the socket: a name that resolves to another address the second time,
 //     an IP written in an odd form and each redirect meet the same check.
 //   - Nothing is sent through a proxy of the environment, and net/http repeats
-//     nothing by itself: a repeat that does not carry the duplicate flag would
+//     nothing on its own: a repeat that does not carry the duplicate flag would
 //     break the contract with the receiver.
 //   - A signed message reaches only the host it was signed for.
 //   - The URL's path and query, which often hold a token, and the secret are in

@@ -1,5 +1,5 @@
-// Package xgw owns delivery through the external xgw program: one process for
-// each message, started as
+// Package xgw delivers messages through the external xgw program: one process
+// for each message, started as
 //
 //	xgw send --channel C --peer P --session S --json      text on stdin
 //
@@ -10,10 +10,10 @@
 //     and, for gateways that understand them, THECLAW_DELIVERY_KEY,
 //     THECLAW_ATTEMPT, THECLAW_MAYBE_DUPLICATE and THECLAW_FENCE; nothing else.
 //   - It runs in a process group of its own, which is killed when ctx ends or
-//     the time is over; Send returns only after the program is gone.
+//     the time is over; Send returns only after the program has ended.
 //   - At most 64 KiB of its output is kept.
 //
-// xgw knows no delivery key and its exit status does not separate transient
+// xgw takes no delivery key and its exit status does not separate transient
 // from permanent, so every failure it reports counts an attempt; only a program
 // that cannot be started makes the channel Unavailable.
 //

@@ -1,6 +1,6 @@
-// Package breaker owns the judgement whether a channel is up: one circuit
-// breaker per channel and host, so that an outage spends no attempt of any
-// message and is noticed by one probe at a time.
+// Package breaker decides whether a channel is up, with one circuit breaker per
+// channel and host, so that an outage spends no attempt of any message and is
+// probed by one message at a time.
 //
 //	          Unavailable                 30 s, or the receiver's Retry-After
 //	closed ------------------> open -----------------------------------+
@@ -8,11 +8,10 @@
 //	  |                          +---- Unavailable, no verdict ---- half-open
 //	  +----------- sent, Failed, Rejected: the channel answers ---- (one message)
 //
-// It opens at the first Unavailable. A higher threshold would buy nothing: an
+// It opens at the first Unavailable. A higher threshold would gain nothing: an
 // Unavailable spends no attempt, so a closed breaker would let the same message
-// be tried again at once, and each of up to hundreds of lanes would pay its own
-// timeout to learn what the first one knew. The price of a false alarm is one
-// probe interval of delay.
+// be tried again at once, and each of up to hundreds of lanes would wait for its
+// own timeout. A false alarm costs one probe interval of delay.
 //
 // It does not send, wait or start goroutines, and forgets a key once its
 // breaker closes: memory is bounded by what is down.

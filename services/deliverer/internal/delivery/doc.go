@@ -1,6 +1,6 @@
-// Package delivery owns how the outbound events of an agent are worked off: in
-// event order within a thread, at the same time across threads, under one
-// lease, until nothing is left to send.
+// Package delivery sends the outbound events of an agent: in event order within
+// a thread, concurrently across threads, under one lease, until nothing is left
+// to send.
 //
 // # State of a lane
 //
@@ -8,7 +8,7 @@
 // while it runs; a thread that is idle has no lane, and one that waits has a
 // timer.
 //
-//	      Wake                place free
+//	      Wake               worker free
 //	none ------> queued ---------------------> running ----+ a burst is over:
 //	 ^             ^                           |  |  ^     | back to the end
 //	 |             +---------------------------|--|--------+ of the queue
@@ -26,9 +26,9 @@
 //
 //	Begin (D1) -> breaker -> D2 send -> Finish (D3, D4) and Begin of the next
 //
-// Once anything is down a lane that starts looks first (Begin with peek, which counts
-// nothing), asks the breaker of the channel it would take, and begins only with
-// its leave. A send that was begun and then finds its breaker open is put back
+// Once anything is down, a lane that starts peeks first (Begin with peek, which counts
+// nothing), asks the breaker of the channel it would take for a permit, and begins
+// only with it. A send that was begun and then finds its breaker open is put back
 // as Unavailable. Either way an outage spends no attempt.
 //
 // # A message in parts
@@ -44,24 +44,24 @@
 //
 // # Promises
 //
-//   - The attempt is on record before anything leaves, and nothing leaves, and
-//     nothing is recorded, under a lease that is not trusted any more.
+//   - The attempt is on record before anything is sent, and nothing is sent or
+//     recorded under a lease that is no longer trusted.
 //   - Each send that a breaker allowed ends in one Record.
 //   - A send whose record did not get through is recorded again and not sent
 //     again for as long as the lease lives.
-//   - Retries never wait for a new event, and nothing here spins: whatever
+//   - Retries never wait for a new event, and nothing here spins: a lane that
 //     cannot go on is parked on a timer of at least a millisecond.
 //
 // # Ends
 //
-// An agent's drain ends by itself when it had nothing to do for the time that
-// a grant is kept, when it is asked to yield, or by Close; the send under way
+// An agent's drain ends when it had nothing to do for the time that a grant is
+// kept, when it is asked to yield, or by Close; the send under way
 // is finished and recorded, none is begun. Abort stops that send too. Then a
-// message that surely has not left is put back; one that may have left stays
-// as it is in the journal, sending, which the next holder takes for the crash
-// it resembles: same key, flagged, no attempt spent (window B). When the lease
-// is lost everything stops at once and nothing is recorded.
+// message that certainly was not sent is put back; one that may have been sent
+// stays as it is in the journal, sending, which the next holder treats as a
+// crash: same key, flagged, no attempt spent (window B). When the lease is lost
+// everything stops at once and nothing is recorded.
 //
-// It knows no gRPC and no database, takes no lease and gives none back, and
+// It depends on no gRPC and no database, takes no lease and gives none back, and
 // leaves attempts, ages and waits between tries to the journal.
 package delivery

@@ -1,11 +1,11 @@
-// Package batch owns the work under one agent's lease: it reads the inbox, keeps
-// the messages of one conversation in order and works on different
+// Package batch works on the inbox of one agent under its lease: it reads the
+// inbox, keeps the messages of one conversation in order and works on different
 // conversations at the same time.
 //
 //	OpenBatch --> events in rising id --> lane of their thread --> turn
 //	    ^                                 serial in a lane,
 //	    |                                 concurrent across lanes
-//	    +-- poke, or more to read, and room in the window
+//	    +-- poke, or more to read, and a free part of the window
 //
 //	           work            poke
 //	  begin ---------> busy <--------- idle --- Keep without work ---> end
@@ -13,18 +13,18 @@
 //	                     +--------------+ +--- yield, stop: running turns ---> end
 //	                                           finish, waiting ones are put off
 //
-// Turns wait for a place by peer, in turn (package fairqueue): one peer with hundreds of
-// conversations makes another wait for one turn, not for all of them.
+// Peers that wait for a slot are served round robin (package fairqueue): one peer with
+// hundreds of conversations makes another wait for one turn, not for all of them.
 //
 // It promises: a thread's events are worked on one at a time and in id order, a
 // turn that waits for its next try included; a thread that waits or fails holds
-// up no other; at most [Window] ids beyond the first unfinished one are in hand;
+// up no other; at most [Window] ids after the first unfinished one are in work;
 // there is a goroutine only for a lane that has work. Before it ends idle it
-// looks into the inbox once more, so that a push in that moment is not left.
+// reads the inbox once more, so that a push in that moment is not missed.
 //
 // Events that wait in a lane may be merged into the one in work (queue.mode collect,
 // steer): those right behind it and of the same speaker, as far as the journal takes
 // them. One that has not begun may be withdrawn.
 //
-// It does not renew or release the lease, and does not know what a turn does.
+// It does not renew or release the lease, and does not depend on what a turn does.
 package batch

@@ -8,8 +8,9 @@
 //	            +-- 3 panics --> quarantine, with the lease kept
 //
 // It promises: an agent whose work panicked three times in a minute is left alone
-// for a while; who joins a batch that ends joins the next one; work that is no event
-// runs in the claim that is there, and a drain waits for it as for a turn.
+// for a while; a caller that waits for a batch that ends waits for the next one;
+// background work runs in the claim that exists, and a drain waits for it as for a
+// turn.
 //
-// It does not decide what is due, and does not know what a turn does.
+// It does not decide what is due, and does not depend on what a turn does.
 package claim

@@ -1,4 +1,4 @@
-// Package compact owns when old messages become a digest, and how.
+// Package compact decides when old messages become a digest, and makes it.
 //
 //	prompt over at_percent of its budget ----+
 //	after_turns messages since the last one -+--> digest, then the model call
@@ -8,9 +8,9 @@
 //	                         and once more ----> the error stands
 //
 // A digest takes the old digest and the messages since, together, and is the new
-// one. Two strategies stand behind one interface: [Summarise] asks a model, in
+// one. Two strategies implement one interface: [Summarise] asks a model, in
 // stages when it is too much for one call; [Truncate] forgets. Which messages are
-// shown raw is the prompt's business: the newest always are, digested or not.
+// shown raw is decided by package prompt: the newest always are, digested or not.
 //
 // It promises: what a model answers is taken for a digest only when it can be one
 // (not empty, not cut off, not longer than it may be); the number of calls is
@@ -18,5 +18,5 @@
 // next turn asks again. A failed digest changes nothing, and the turn goes on
 // with the newest messages that fit (S0-119).
 //
-// It reads and writes nothing: package memory knows the layers.
+// It reads and writes nothing: package memory does, for each layer.
 package compact

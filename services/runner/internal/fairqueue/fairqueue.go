@@ -1,19 +1,18 @@
-// Package fairqueue owns the order in which those who wait for a place get one.
+// Package fairqueue gives out places to waiters in a fair order.
 //
-// A process has places for turns, and an agent a part of them. Whoever floods an
-// agent must not make the others wait for all of it, so those who wait stand in a
-// queue of their own for each key (a peer, an agent), and the queues are served by
-// deficit round robin: on its turn a queue gets one credit, and its first waiter
-// is served when the credits cover his cost.
+// A process has places for turns, and an agent a part of them. A peer that floods an agent
+// must not make the others wait for all of it, so each key (a peer, an agent) has a queue
+// of its own, and the queues are served by deficit round robin: on its turn a queue gets
+// one credit, and its first waiter is served when the credits cover its cost.
 //
 //	bob    [1][1][1][1]...      served: bob, alice, bob, carol(2), bob, carol ...
 //	alice  [1]                          ^ one each round; carol's two-credit
 //	carol  [2][1]                         waiter takes two rounds
 //
-// It promises: first come, first served within a key; among k keys that wait each
-// gets its k-th part of the places by cost, so a newcomer waits for at most one
-// waiter of each other key; nobody passes the one whose turn it is, so that one who
-// needs many places at once gets them. It does not know what a place is for.
+// It promises: first come, first served within a key; among k keys that wait each gets its
+// k-th part of the places by cost, so a newcomer waits for at most one waiter of each other
+// key; no waiter passes the one whose turn it is, so that one that needs many places at
+// once gets them. It does not depend on what a place is for.
 package fairqueue
 
 import (

@@ -8,13 +8,14 @@
 //	   |                         (T3, T4), then make each and journal its result (T6)
 //	   +-------------------------+
 //
-// A step with a result in the journal is not done again: an answer is replayed, a
-// finished call is not made. Calls of one answer are made one after the other, so at most
-// the first one without a result can have begun.
+// A step with a result in the journal is not done again: an answer is replayed, a finished
+// call is not made. Calls of one answer are made one after the other, so at most the first
+// one without a result can have begun.
 //
-// It knows steps, a model and tools, and nothing of inbox events, leases or replies: that
-// is why it is a package of its own. What else works in rounds, such as a planner or a
-// sub-agent, brings its own Steps and Model.
+// It depends on steps, a model and tools, and on no inbox events, leases or replies.
+//
+// It is a package of its own because the planner and sub-agents work in the same rounds:
+// each brings its own Steps and Model.
 package loop
 
 import (

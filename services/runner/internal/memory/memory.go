@@ -1,25 +1,24 @@
-// Package memory owns what goes into each layer of an agent's memory, and in
-// which order the layers are digested.
+// Package memory decides what goes into each layer of an agent's memory, and in which order
+// the layers are digested.
 //
 //	layer    file                 holds                          digested
 //	thread   thread-<id>.md       one conversation               when it is due
 //	peer     user-<chan>-<peer>   one peer's words               every 5 of these
 //	agent    agent.md             the agent's own records        every 20 of these
 //
-// It promises I14: a peer's layer is made of that peer's own conversation or, in a
-// thread that many share, of that peer's own words alone; the agent's layer, which
-// every peer's conversation reads, is made of counts of what was done, never of
-// words or of names, unless memory.share is on.
+// It promises I14: a peer's layer is made of that peer's own conversation or, in a thread
+// that many share, of that peer's own words alone; the agent's layer, which every peer's
+// conversation reads, is made of counts of what was done, never of words or of names,
+// unless memory.share is on.
 //
-// Killed here? Each digest is one call of a model and one call of the registry.
-// Before the second nothing has changed, and the next holder of the lease makes
-// the digest again (window C of a model call). The second is idempotent by the
-// number of the digest; once it is committed the registry alone finishes it. The
-// cut of a prompt is decided by what the claim of the turn read in one
-// transaction, mark and messages together, so that a turn that goes on elsewhere
-// reads the same.
+// Each digest is one call of a model and one call of the registry. A process that is killed
+// before the second has changed nothing, and the next holder of the lease makes the digest
+// again (window C of a model call). The second is idempotent by the number of the digest;
+// once it is committed the registry alone finishes it. The cut of a prompt is decided by
+// what the claim of the turn read in one transaction, mark and messages together, so that a
+// turn that goes on in another process reads the same.
 //
-// It decides neither when nor how: package compact does. It holds nothing.
+// It decides neither when nor how a digest is made: package compact does. It keeps no state.
 package memory
 
 import (

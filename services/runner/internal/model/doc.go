@@ -1,8 +1,8 @@
-// Package model owns the words in which the runner talks to a language model:
-// a request, a stream of deltas, one complete response or one classified error.
+// Package model defines the calls of a language model: a request, a stream of
+// deltas, one complete response or one classified error.
 //
 // What it promises:
-//   - A [Response] is a whole answer. A stream that ended without the
+//   - A [Response] is a complete answer. A stream that ended without the
 //     provider's finish reason is an [*Error] of class [CutStream], whatever
 //     text had already arrived.
 //   - Every error of a [Driver] is an [*Error]; its class alone says whether
@@ -12,18 +12,17 @@
 //     the same answer to the same request, even when the provider sends none.
 //   - No key, header or URL of a provider appears in an error.
 //
-// What it does not do: it never repeats a call (the turn journal owns the
-// tries; package retry says how long to wait before the next one), runs no
+// What it does not do: it never repeats a call (the turn journal counts the
+// tries; package retry decides how long to wait before the next one), runs no
 // tool, builds no prompt and stores nothing.
 //
-// Rooms below this one:
+// Packages below this one:
 //
-//	offline    the built-in deterministic driver, honest about being no model
+//	offline    the built-in deterministic driver, which is no model and says so
 //	openai     chat completions of any OpenAI-compatible endpoint
 //	pai        the pai program, which runs tools itself
 //	anthropic  the Messages API, with signed thinking and prompt caching
-//	wire       what the network drivers have in common: classes of failure, time limits
-//	think      thinking that stands between tags in the text
+//	wire       what the network drivers have in common: errors, time limits
 //	provider   which providers exist on this machine, and which is the default
 //	retry      one try at a time: breaker, backoff, retry budget
 //	modeltest  a scripted provider on loopback

@@ -1,9 +1,9 @@
-// Package modelcall owns what a turn knows of the model that answers it: which one
-// it is, how one try of it is made, what a failed try means, and what it cost.
+// Package modelcall defines the model that answers a turn: which one it is, how one try of
+// it is made, what a failed try means, and what it costs.
 //
-// It promises that an answer is counted as it arrives, also one that is lost
-// before it is journalled: it was paid for. It makes no call by itself and
-// repeats none; package retry does the one, a turn the other.
+// An answer is counted as it arrives, also one that is lost before it is journaled: it was
+// paid for. The package starts no call and repeats none: a turn calls Try, and package
+// retry decides about the next one.
 package modelcall
 
 import (

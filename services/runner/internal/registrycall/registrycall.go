@@ -1,10 +1,9 @@
-// Package registrycall owns how a turn calls the registry: again and again while it is
-// away, never under a lease that is not trusted.
+// Package registrycall repeats the calls of a turn to the registry while the registry is
+// away, and makes none under a lease that is not trusted.
 //
-// It promises: a call is given up only when the context ends, the lease is lost,
-// or the registry has said that repeating it cannot help; which of these, the
-// error tells. Every call made through it may be repeated. It knows no call
-// itself and keeps nothing.
+// A call is given up only when the context ends, the lease is lost, or the registry reports
+// that repeating it cannot help; the error tells which. Every call made through it must be
+// repeatable. It defines no call itself and keeps no state.
 package registrycall
 
 import (

@@ -1,14 +1,14 @@
-// Package replay owns how the journal tells of a run: the items that a watcher would
-// have seen, under the numbers they had.
+// Package replay rebuilds the stream of a run from its journal: the items that a watcher
+// would have seen, under the numbers they had.
 //
 //	model:1        restart, reasoning, text ...   where its span says
 //	tool:1:1       start, end                     counted from the end of model:1
 //	compaction     start, end                     right before the next answer
 //	model:2        ...
 //
-// It promises: the same journal gives the same items, and a piece of text has the
-// number under which it was published, in whichever process that was. The updates
-// of tools are not told; their ends hold what they said. It asks nobody.
+// It promises: the same journal gives the same items, and a piece of text has the number
+// under which it was published, in whichever process that was. The updates of tools are
+// left out; the ends of tools hold their output. It makes no call.
 package replay
 
 import (

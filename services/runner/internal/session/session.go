@@ -1,5 +1,5 @@
-// Package session owns the session file of a conversation: the last prompt and
-// its answer, one JSON message per line, for people and for tools that know the
+// Package session writes the session file of a conversation: the last prompt and
+// its answer, one JSON message per line, for people and for tools that read the
 // format.
 //
 //	sessions/threads%2Fpeers%2Fcli-cli.jsonl
@@ -9,12 +9,12 @@
 //	{"role":"tool","content":"...","name":"bash_exec","tool_call_id":"..."}
 //
 // A program that works with session files is given one that was rebuilt from the
-// thread a moment before, and appends to it what it said and did ([Prepare]).
+// thread just before, and appends to it what it answered and did ([Prepare]).
 //
-// It promises that the file is replaced as a whole or not at all (S0-102), and
+// It promises that the file is replaced completely or not at all (S0-102), and
 // that deleting it loses nothing: it is a projection of the thread and is never
-// read here (S0-101). It does not append, does not sync to disk, and may be a
-// moment behind the thread ([Later]).
+// read here (S0-101). It does not append, does not sync to disk, and may be
+// written shortly after the thread ([Writer]).
 package session
 
 import (

@@ -1,11 +1,11 @@
-// Package silence owns the word with which a model says that it says nothing.
+// Package silence recognizes the word with which a model answers nothing.
 //
-// A line that holds only the word is no part of an answer; an answer of which
-// nothing is left is silence. What is said piece by piece is held back as long as
-// it may become the word, so that no reader sees a part of it.
+// A line that holds only the word is no part of an answer; an answer of which nothing is
+// left is silent. A text that comes in pieces is held back as long as it may become the
+// word, so that no reader sees a part of it.
 //
-// It promises that pieces put together are what [Text] makes of the whole. It does
-// not decide what becomes of silence.
+// It promises that the pieces together are what [Text] makes of the complete text. It does
+// not decide what happens to a silent answer.
 package silence
 
 import "strings"

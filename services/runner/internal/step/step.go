@@ -1,5 +1,5 @@
-// Package step owns the rows a turn leaves in the journal: their keys, and the
-// JSON of their results.
+// Package step defines the rows that a turn writes to the journal: their keys, and
+// the JSON of their results.
 //
 //	model:1    an answer, with its tool calls      [Answer]
 //	tool:1:1   the first tool call of that answer  JSON of package toolset
@@ -7,14 +7,14 @@
 //	steer:2    messages merged before it           [Merged]
 //	model:2    ...
 //
-// A program that runs tools itself leaves, for each of its calls:
+// A program that runs tools itself adds, for each of its calls:
 //
 //	pai:1      the call: begun, then its answer    [Answer]
 //	pai:1:1    its first tool                      JSON of the program
 //
-// It promises: what [Decode] reads is what [NewAnswer] wrote, whole, so that an
-// answer is never asked for twice; no row is larger than the journal takes, and
-// no reply larger than an event. It calls nothing and keeps nothing.
+// It promises: what [Decode] reads is all that [NewAnswer] wrote, so that an answer
+// is never asked for twice; no row is larger than the journal takes, and no reply
+// larger than an event. It makes no call and keeps no state.
 package step
 
 import (

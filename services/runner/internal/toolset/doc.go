@@ -1,5 +1,5 @@
-// Package toolset is the port through which a model's calls of tools are made: what a
-// tool is, which tools a turn offers, and what happens to one call.
+// Package toolset makes the tool calls of a model: it defines what a tool is, which tools
+// a turn offers, and what happens to one call.
 //
 //	answer --> Plan: name, class --> intents, journaled with the answer (T4)
 //	intent --> Use:  nothing begun, or repeatable --> Run (T5) --> result (T6)
@@ -10,7 +10,7 @@
 //
 // It promises: a call that cannot be understood runs nothing, and its result tells the
 // model why; a call with a result in the journal is not made again; a result is JSON of
-// at most [MaxResult] bytes; what a call says to the peer is written in one transaction
+// at most [MaxResult] bytes; what a call sends to the peer is written in one transaction
 // with its result. A tool does not journal, does not count, and does not decide whether
 // a call may be repeated: its class does.
 package toolset

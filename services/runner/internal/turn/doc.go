@@ -1,5 +1,5 @@
-// Package turn owns the work on one inbox event: from the claim to its fate,
-// through a crash at any instant.
+// Package turn works on one inbox event, from the claim to its fate, through a crash
+// at any instant.
 //
 //	        BeginTurn                                 FinishTurn
 //	event ------------> GO --> round i --------------------------> REPLIED, SILENT
@@ -14,7 +14,7 @@
 // A step whose result is in the journal is not done again: a model answer is
 // replayed (T3), a finished tool is not run (T6). A tool that was begun and has
 // no result runs again if that is harmless; otherwise it becomes in doubt, and
-// the model is told to look before it repeats. Tools of one answer run one after
+// the model is told to check before it repeats. Tools of one answer run one after
 // the other, each result journalled before the next begins, so at most the first
 // one without a result can have begun.
 //

@@ -1,7 +1,6 @@
-// Package window owns how the prompt of a turn comes to fit its model: it makes the
-// request of each round out of what the claim brought, has the conversation
-// digested when that is due, and makes the prompt smaller when the provider
-// refuses its length.
+// Package window fits the prompt of a turn to its model: it makes the request of each
+// round from the claim, has the conversation digested when that is due, and makes the
+// prompt smaller when the provider refuses its length.
 //
 //	         Due           Request            refused
 //	round --------> digest --------> model ----------> Squeeze: digest, most recent only
@@ -10,7 +9,7 @@
 //
 // It promises: at most one digest in a turn, whatever fails; a request after a
 // refusal is smaller than the refused one; the same claim gives the same requests,
-// since nothing but the claim and the digests made of it goes in.
+// since they are made of nothing but the claim and its digests.
 //
 // It calls the model for digests only, and commits nothing itself.
 package window

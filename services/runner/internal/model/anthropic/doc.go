@@ -4,7 +4,7 @@
 // What it promises: exactly one HTTP request per Generate (the SDK's retries
 // are off); deltas are handed on as they arrive; an answer counts as complete
 // only after its stop reason and a clean end; all failures are *model.Error by
-// the table of package wire, and the key appears in none. Nothing is read from
+// the table of [model.ClassOf], and the key appears in none. Nothing is read from
 // the environment.
 //
 // Thinking blocks are kept with their signatures, in the order in which the
@@ -15,7 +15,7 @@
 //
 // The prompt is cached by the provider up to the end of what stays the same:
 // one mark after tools and system prompt, one after the newest message, so that
-// each tool round reads what the one before has written.
+// each tool round reads what the previous one has written.
 //
 //	stop reason                      becomes
 //	end_turn, stop_sequence, others  FinishStop

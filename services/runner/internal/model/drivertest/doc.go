@@ -5,7 +5,7 @@
 // It promises that a driver which passes streams text and reasoning as they
 // arrive, puts tool calls and usage together over rounds, gives each failure
 // the class of package model, takes no stream that was cut, wherever that was,
-// for an answer, and lets go of the connection when its caller does.
+// for an answer, and closes the connection when its caller does.
 //
-// It does not look at what only one format has; that is in the driver's tests.
+// It does not test what only one format has; that is in the driver's tests.
 package drivertest

@@ -1,5 +1,5 @@
 // Package offline is the built-in deterministic driver: for a first start
-// without a key, for tests, drills and benchmarks. It is honest about being no
+// without a key, for tests, drills and benchmarks. Its answers say that it is no
 // model.
 //
 // What it promises: the answer depends on the request alone (the last user

@@ -1,5 +1,5 @@
-// Package provider owns the question which model providers exist on this
-// machine, which one is the default, and how to reach each.
+// Package provider finds the model providers of this machine, the default one,
+// and how to reach each.
 //
 // Sources, in this order; a name is taken from the first that has it, and the
 // default from the first that names one:
@@ -29,17 +29,17 @@
 //	    api_key: file:anthropic.key  # and windows need not be written
 //
 // The names pai and pai/NAME, unless a provider is called so, mean the pai program
-// with its default provider or with the one it knows as NAME. They are never a
-// default by themselves; providers.yaml may say default: pai/NAME.
+// with its default provider or with the one it has as NAME. They are a default only
+// where providers.yaml sets default: pai/NAME.
 //
 // What it promises: keys are references, read anew at each Resolve, so a
-// rotated key needs no restart, and a key file that others can read is refused; a key is in no error, no String and no field;
-// a provider that is named and cannot be used is an error, never silently
-// another one: an agent whose key got lost must not answer its peers with the
-// offline model. The name offline is the built-in model, always.
+// rotated key needs no restart, and a key file that others can read is refused;
+// a key is in no error, no String and no field; a provider that is named and
+// cannot be used is an error, never silently another one: an agent whose key got
+// lost must not answer its peers with the offline model. The name offline is the built-in model, always.
 //
 // What it does not do: it makes no call, reads no environment but through the
-// function it is given, and judges no agent configuration. Callers pass empty
+// function it is given, and checks no agent configuration. Callers pass empty
 // names where the agent's owner has chosen none (the built-in defaults of the
 // agent's config.yaml are no choice), so that this package's default applies.
 package provider

@@ -1,4 +1,4 @@
-// Package retry makes one try of a model call and says what to do next; it
+// Package retry makes one try of a model call and reports what to do next; it
 // never makes a second one itself, because tries are persistent and belong to
 // the turn journal.
 //
@@ -23,6 +23,6 @@
 // reached. A call that our own side ended before the first delta proves
 // nothing; as a probe it leaves the breaker open.
 //
-// What it does not do: it counts no tries (max_attempts), knows no turn limit
-// (600 s) and no retry.max_age; the turn owns these and asks before each Try.
+// What it does not do: it counts no tries (max_attempts) and applies no turn
+// limit (600 s) and no retry.max_age; the turn does both before each Try.
 package retry

@@ -1,11 +1,10 @@
-// Package wire owns what the drivers of network providers have in common: which
-// endpoint is acceptable, how long a call may be silent, and the one table from
-// what went wrong to a class of [model.Error].
+// Package wire implements what the drivers of network providers have in common: which
+// endpoint is acceptable, how long a call may be silent, and how an answer or a lost
+// connection becomes a [model.Error].
 //
-// It promises: an error made here shows no key, neither the call's own nor one
-// that looks like a key; what is read of an error answer is bounded; the
-// caller's end of a call (Canceled, Timeout) is told apart from our own timers
-// (Unavailable, CutStream).
+// It promises: an error made here shows no key, neither the call's own nor one that looks
+// like a key; what is read of an error answer is bounded; the end of a call by its caller
+// (Canceled, Timeout) is distinguished from our own timers (Unavailable, CutStream).
 //
-// What it does not do: it speaks no provider's format and makes no request.
+// What it does not do: it reads no provider's format of answers and makes no request.
 package wire

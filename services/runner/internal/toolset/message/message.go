@@ -1,9 +1,11 @@
-// Package message is the tool that speaks to the peer while the turn goes on.
+// Package message implements the tool that sends a message to the peer during a turn.
 //
-// It runs nothing: what it says is the Messages of its result, which are written in one
-// transaction with it. So a call that was begun and has no result was not sent, and may
-// be made again. It is a package of its own, as every tool: the list of the runner's tools
-// names it.
+// It runs nothing: its messages are the Messages of its result, which are written in one
+// transaction with it. So a call that was begun and has no result was not sent, and may be
+// made again.
+//
+// It is a package of its own because each tool is: the list of the runner's tools names it
+// in one line.
 package message
 
 import (

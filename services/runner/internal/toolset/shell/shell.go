@@ -1,4 +1,4 @@
-// Package shell is the tool that runs a command line in a sandbox, in the working
+// Package shell implements the tool that runs a command line in a sandbox, in the working
 // directory of the agent (S0-103).
 //
 //	call --> sandbox of the agent's mode --> approval, where one is needed --> run
@@ -7,7 +7,7 @@
 //	                                  +-- while it runs, a socket for new agents
 //	                                      (package broker), for agents that may make them
 //
-// Its class is effect: after a crash in the middle nobody knows what a command did. It
+// Its class is effect: after a crash in the middle it is unknown what a command did. It
 // promises that a command runs only where and when the agent's settings let it; that its
 // environment is the sandbox's, the variables below, and what the agent's settings add:
 //
