@@ -18,14 +18,14 @@ func payloads(tools *toolset.Tools, t *registrypb.Turn) (out []*runnerpb.Payload
 		}
 	}
 	var last step.Answer
-	book := step.Book{Tools: tools}
+	book := step.Log{Tools: tools}
 	for _, st := range t.GetSteps() {
-		book.Learn(st)
+		book.Add(st)
 		switch st.GetKind() {
 		case registrypb.StepKind_STEP_KIND_MODEL:
 			if a, err := step.Decode(st.GetResult()); err == nil {
 				last = a
-				for _, said := range a.Says(st.GetKey()) {
+				for _, said := range a.Sayings(st.GetKey()) {
 					add(runnerpb.PayloadKind_PAYLOAD_KIND_TEXT, said.GetText())
 				}
 			}

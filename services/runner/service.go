@@ -74,7 +74,7 @@ func New(c Config, d Deps) (*Service, error) {
 	s.driver = &turn.Driver{
 		Journal: s.turns, Root: c.Root, Models: s.models, Tools: tools, Sources: newSources(), Trace: d.Trace, Meter: d.Metrics, Logger: d.Logger,
 		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns, Tools: tools},
-		Sessions: &session.Later{},
+		Sessions: &session.Writer{},
 	}
 	s.claims = claim.New(claim.Config{
 		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,

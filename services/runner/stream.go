@@ -102,8 +102,8 @@ func (w *watch) catchUp(ctx context.Context, upto uint64) error {
 	if err != nil {
 		return err
 	}
-	if tale := replay.Of(t.GetSteps()); tale.Exact {
-		if err := w.send(tale.After(w.seq)...); err != nil {
+	if done := replay.Of(t.GetSteps()); done.Exact {
+		if err := w.send(done.After(w.seq)...); err != nil {
 			return err
 		}
 	}
@@ -116,13 +116,13 @@ func (w *watch) catchUp(ctx context.Context, upto uint64) error {
 // replay tells a finished run from its journal, as far as the reader has not got
 // it.
 func (w *watch) replay(ctx context.Context, t *registrypb.Turn) error {
-	tale := replay.Of(t.GetSteps())
-	if err := w.send(tale.After(w.seq)...); err != nil {
+	done := replay.Of(t.GetSteps())
+	if err := w.send(done.After(w.seq)...); err != nil {
 		return err
 	}
-	seq := tale.Last() + 1
+	seq := done.Last() + 1
 	switch dead := w.ending(ctx, t).GetStatus() == runnerpb.RunStatus_RUN_STATUS_ERROR; {
-	case tale.Exact && w.seq >= seq && !dead:
+	case done.Exact && w.seq >= seq && !dead:
 		return nil // it has all of it
 	default:
 		return w.end(ctx, max(seq, w.seq+1), t)

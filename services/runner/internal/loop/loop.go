@@ -119,7 +119,7 @@ func (l *Loop) plan(ctx context.Context, round int, a step.Answer, row *registry
 	for n, c := range a.Message().ToolCalls {
 		steps = append(steps, l.Calls.Intent(step.ToolKey(round, n+1), c))
 	}
-	if err := l.Steps.Keep(ctx, a.Says(row.GetKey()), steps...); err != nil {
+	if err := l.Steps.Write(ctx, a.Sayings(row.GetKey()), steps...); err != nil {
 		return err
 	}
 	l.Model.Settled()

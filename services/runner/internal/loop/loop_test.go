@@ -110,7 +110,7 @@ func TestRounds(t *testing.T) {
 		t.Errorf("%d runs, said %q, asked %v", w.count.runs, w.Said, w.asked)
 	}
 	// All of it is in the journal: the same work again makes no call.
-	if err := w.Keep(t.Context(), nil, row); err != nil {
+	if err := w.Write(t.Context(), nil, row); err != nil {
 		t.Fatal(err)
 	}
 	w.loop.Merge = nil

@@ -20,8 +20,8 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
-// Tale is what a journal tells.
-type Tale struct {
+// Sequence is the items of a run, as its journal has them.
+type Sequence struct {
 	// Items begin with the start of the run; its end is not among them.
 	Items []run.Item
 	// Tools is where the numbers of the last answer's tools begin.
@@ -34,11 +34,11 @@ type Tale struct {
 }
 
 // Last is the number of the last item.
-func (t Tale) Last() uint64 { return t.Items[len(t.Items)-1].Seq }
+func (t Sequence) Last() uint64 { return t.Items[len(t.Items)-1].Seq }
 
-// Of tells of the steps of a turn, in their order.
-func Of(steps []*registrypb.Step) Tale {
-	t := Tale{Items: []run.Item{{Seq: 1, Kind: run.Lifecycle, Phase: run.Start}}, Exact: true}
+// Of makes the items of the steps of a turn, in their order.
+func Of(steps []*registrypb.Step) Sequence {
+	t := Sequence{Items: []run.Item{{Seq: 1, Kind: run.Lifecycle, Phase: run.Start}}, Exact: true}
 	for _, s := range steps {
 		switch s.GetKind() {
 		case registrypb.StepKind_STEP_KIND_MODEL:
@@ -53,9 +53,9 @@ func Of(steps []*registrypb.Step) Tale {
 	return t
 }
 
-// answer tells of a model step. One that is not of a round, such as a summary that
+// answer adds the items of a model step. One that is not of a round, such as a summary that
 // was made on the way, was never shown.
-func (t *Tale) answer(s *registrypb.Step) {
+func (t *Sequence) answer(s *registrypb.Step) {
 	var round int
 	_, err := fmt.Sscanf(s.GetKey(), "model:%d", &round)
 	ofRound := err == nil
@@ -95,8 +95,8 @@ func (t *Tale) answer(s *registrypb.Step) {
 	t.Tools = span.To
 }
 
-// tool tells of a tool step that has ended.
-func (t *Tale) tool(s *registrypb.Step) {
+// tool adds the items of a tool step that has ended.
+func (t *Sequence) tool(s *registrypb.Step) {
 	if s.GetState() == registrypb.StepState_STEP_STATE_INTENT {
 		return
 	}
@@ -116,7 +116,7 @@ func (t *Tale) tool(s *registrypb.Step) {
 
 // After are the items that a reader has not got. Where the numbers are not exact
 // it is told to begin anew, unless it has nothing.
-func (t Tale) After(seq uint64) (out []run.Item) {
+func (t Sequence) After(seq uint64) (out []run.Item) {
 	if !t.Exact && seq > 0 {
 		out = append(out, run.Item{Seq: seq + 1, Kind: run.Lifecycle, Phase: run.Restart, Since: seq})
 		for _, i := range t.Items[1:] {

@@ -36,11 +36,11 @@ func Merged(s *registrypb.Step) ([]model.Message, error) {
 
 // Fallback is what is said when the model says nothing after a tool that failed
 // (S1-56); empty when none did, or when a tool has spoken to the peer.
-func (b *Book) Fallback() string {
-	if len(b.order) == 0 || len(b.Sent()) > 0 {
+func (l *Log) Fallback() string {
+	if len(l.order) == 0 || len(l.Sent()) > 0 {
 		return ""
 	}
-	last := b.tools[b.order[len(b.order)-1]]
+	last := l.tools[l.order[len(l.order)-1]]
 	if why := toolset.Failure(last.GetResult()); why != "" {
 		return "I have no answer: " + last.GetName() + " failed, " + Clip(why, 300) + "."
 	}

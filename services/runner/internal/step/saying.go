@@ -18,16 +18,16 @@ const (
 	BreakMessage = "message_end" // it stands before the last answer
 )
 
-// NewBroken is [NewAnswer] for an answer whose text is treated as mode says.
-func NewBroken(r model.Response, at *run.Span, mode string) (Answer, []byte, *model.Error) {
+// NewAnswerWithBreak is [NewAnswer] for an answer whose text is treated as mode says.
+func NewAnswerWithBreak(r model.Response, at *run.Span, mode string) (Answer, []byte, *model.Error) {
 	if (mode == BreakText || mode == BreakMessage) && len(r.ToolCalls) > 0 && strings.TrimSpace(silence.Text(r.Text)) != "" {
 		return newAnswer(r, at, mode)
 	}
 	return newAnswer(r, at, "")
 }
 
-// Says is what an answer says to the peer together with its step.
-func (a Answer) Says(key string) []*registrypb.Saying {
+// Sayings is what an answer says to the peer together with its step.
+func (a Answer) Sayings(key string) []*registrypb.Saying {
 	if a.Break != BreakText {
 		return nil
 	}
@@ -35,9 +35,9 @@ func (a Answer) Says(key string) []*registrypb.Saying {
 }
 
 // Sent are the texts that tools of the turn have sent to the peer, in their order.
-func (b *Book) Sent() (texts []string) {
-	for _, key := range b.order {
-		for _, m := range b.Tools.Sent(b.tools[key]) {
+func (l *Log) Sent() (texts []string) {
+	for _, key := range l.order {
+		for _, m := range l.Tools.Sent(l.tools[key]) {
 			texts = append(texts, m.Text)
 		}
 	}
@@ -47,14 +47,14 @@ func (b *Book) Sent() (texts []string) {
 // Reply is what is left to say at the end: the last answer, behind what was held
 // back for it. One that a tool has sent before, but for its white space, is not said
 // again (S1-52, S1-55).
-func (b *Book) Reply(last Answer) string {
+func (l *Log) Reply(last Answer) string {
 	text := silence.Text(last.Text)
-	if slices.ContainsFunc(b.Sent(), func(sent string) bool { return same(sent, text) }) {
+	if slices.ContainsFunc(l.Sent(), func(sent string) bool { return same(sent, text) }) {
 		text = ""
 	}
 	var parts []string
-	for n := 1; b.answers[ModelKey(n)] != nil; n++ {
-		if a, err := Decode(b.answers[ModelKey(n)].GetResult()); err == nil && a.Break == BreakMessage {
+	for n := 1; l.answers[ModelKey(n)] != nil; n++ {
+		if a, err := Decode(l.answers[ModelKey(n)].GetResult()); err == nil && a.Break == BreakMessage {
 			parts = append(parts, strings.TrimSpace(silence.Text(a.Text)))
 		}
 	}

@@ -23,10 +23,10 @@ type Journal interface {
 	Tool(key string) *registrypb.Step
 	// NextSeq is the number of the next step.
 	NextSeq() int32
-	// Keep writes steps and what they say to the peer, in one transaction.
-	Keep(ctx context.Context, says []*registrypb.Saying, rows ...*registrypb.Step) error
-	// Later keeps a step for the next write, of a call that ended with the turn's work.
-	Later(row *registrypb.Step)
+	// Write writes steps and what they send to the peer, in one transaction.
+	Write(ctx context.Context, says []*registrypb.Saying, rows ...*registrypb.Step) error
+	// WriteLater leaves a step for the next write: of a call that ended with the turn's work.
+	WriteLater(row *registrypb.Step)
 }
 
 // Watcher is notified of calls; n is the place of a call in its answer, from 1.
@@ -81,7 +81,7 @@ func (c *Calls) Use(ctx context.Context, key string, n int, made model.ToolCall,
 	row := c.Journal.Tool(key)
 	if row == nil { // an answer and its intents are one transaction; this is for journals of others
 		row = c.Intent(key, made)
-		if err := c.Journal.Keep(ctx, nil, row); err != nil {
+		if err := c.Journal.Write(ctx, nil, row); err != nil {
 			return "", err
 		}
 	}
@@ -115,11 +115,11 @@ func (c *Calls) Use(ctx context.Context, key string, n int, made model.ToolCall,
 		// It was ended in the middle. That much is known, and goes with the fate;
 		// what it would have said does not.
 		if says == nil {
-			c.Journal.Later(done)
+			c.Journal.WriteLater(done)
 		}
 		return "", context.Cause(ctx)
 	}
-	if err := c.Journal.Keep(ctx, says, done); err != nil {
+	if err := c.Journal.Write(ctx, says, done); err != nil {
 		return "", err
 	}
 	c.Watcher.ToolEnd(n, made, done.GetResult())

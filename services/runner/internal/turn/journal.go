@@ -61,7 +61,7 @@ func (t *turn) steer(ctx context.Context, key string, members []*registrypb.Memb
 		})
 	})
 	if r.GetSteer() != nil {
-		t.steps.Learn(r.GetSteer())
+		t.steps.Add(r.GetSteer())
 	}
 	return r.GetSteer(), err
 }
@@ -87,20 +87,20 @@ func call[R any](ctx context.Context, t *turn, do func(context.Context, []*regis
 
 // steps are what the journal holds of the turn. Writes go through its calls.
 type steps struct {
-	step.Book
+	step.Log
 	t *turn
 }
 
-// Keep implements [toolset.Journal].
-func (s *steps) Keep(ctx context.Context, says []*registrypb.Saying, rows ...*registrypb.Step) error {
+// Write implements [toolset.Journal].
+func (s *steps) Write(ctx context.Context, says []*registrypb.Saying, rows ...*registrypb.Step) error {
 	if _, err := s.t.record(ctx, nil, says, rows...); err != nil {
 		return err
 	}
 	for _, row := range rows {
-		s.Learn(row)
+		s.Add(row)
 	}
 	return nil
 }
 
-// Later implements [toolset.Journal].
-func (s *steps) Later(row *registrypb.Step) { s.t.unwritten = append(s.t.unwritten, row) }
+// WriteLater implements [toolset.Journal].
+func (s *steps) WriteLater(row *registrypb.Step) { s.t.unwritten = append(s.t.unwritten, row) }

@@ -26,8 +26,8 @@ const stepDone = registrypb.StepState_STEP_STATE_DONE
 // while it runs, so a call that fails goes on, at the next try, after the tools
 // that have run; one that was cut off is in doubt and is not made again.
 func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *modelcall.Try, error) {
-	if rows := t.steps.Doubtful(); len(rows) > 0 { // begun by another model of this turn
-		if err := t.steps.Keep(ctx, nil, rows...); err != nil {
+	if rows := t.steps.InDoubt(); len(rows) > 0 { // begun by another model of this turn
+		if err := t.steps.Write(ctx, nil, rows...); err != nil {
 			return step.Answer{}, nil, nil, err
 		}
 	}
@@ -35,7 +35,7 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *mod
 	if err != nil {
 		return step.Answer{}, nil, nil, err
 	}
-	all := func() []model.Message { return append(slices.Clip(said), t.steps.Ran(false)...) }
+	all := func() []model.Message { return append(slices.Clip(said), t.steps.Messages(false)...) }
 	if err := t.fit.Due(ctx, all()); err != nil {
 		return step.Answer{}, nil, nil, err
 	}
@@ -53,7 +53,7 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *mod
 			return step.Answer{}, nil, &try, nil
 		}
 		// That it has failed is known: it must not look cut off while a digest is made.
-		if err := t.steps.Keep(ctx, nil, t.unwritten...); err != nil {
+		if err := t.steps.Write(ctx, nil, t.unwritten...); err != nil {
 			return step.Answer{}, nil, nil, err
 		}
 		t.unwritten = nil
@@ -78,7 +78,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 	at.Spare = req.Try < maxTries(t.begun.GetConfig())
 	at.Begin = func() error {
 		row = step.ProgramCall(t.steps.NextSeq(), n, t.model.Provider, req)
-		if err := t.steps.Keep(ctx, nil, row); err != nil {
+		if err := t.steps.Write(ctx, nil, row); err != nil {
 			stop(err)
 			return err
 		}
@@ -101,7 +101,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 	})
 	fault.Point("T3.after")
 	if work.Err() != nil {
-		t.unwritten = t.steps.CutOff()
+		t.unwritten = t.steps.Interrupted()
 		return step.Answer{}, nil, modelcall.Try{}, context.Cause(work)
 	}
 	if try.Err == nil && strings.TrimSpace(resp.Text) == "" {
@@ -114,7 +114,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 	if tooLarge != nil {
 		return a, row, *bad(tooLarge), nil
 	}
-	row = step.Settled(row, stepDone, result)
+	row = step.WithResult(row, stepDone, result)
 	row.Duration = durationpb.New(resp.Duration)
 	t.Meter.ObserveStep("model", resp.Duration)
 	t.logf("INFO", "model: %s/%s %d ms, %d tool calls of its own", t.model.Provider, req.Model, resp.Duration.Milliseconds(), uses)
@@ -134,8 +134,8 @@ func (t *turn) noAnswer(row *registrypb.Step, failed modelcall.Try) error {
 		return errInDoubt
 	}
 	if row != nil {
-		row = step.Settled(row, stepDone, step.NoAnswer(failed.Err.Error()))
-		t.steps.Learn(row)
+		row = step.WithResult(row, stepDone, step.NoAnswer(failed.Err.Error()))
+		t.steps.Add(row)
 		t.unwritten = append(t.unwritten, row)
 	}
 	return nil
@@ -148,12 +148,12 @@ func (t *turn) used(ctx context.Context, n, j int, u model.ToolUse, took time.Du
 	if u.Result == nil {
 		row = step.ProgramTool(t.steps.NextSeq(), n, j, u.Call)
 	} else {
-		row = step.Settled(row, stepDone, toolset.Fit(u.Result))
+		row = step.WithResult(row, stepDone, toolset.Fit(u.Result))
 		row.Duration = durationpb.New(took)
 		t.Meter.ObserveStep("tool", took)
 		t.logf("INFO", "tool: %s (%s) %d ms, run by %s", u.Call.Name, row.GetKey(), took.Milliseconds(), t.model.Provider)
 	}
-	if err := t.steps.Keep(ctx, nil, row); err != nil {
+	if err := t.steps.Write(ctx, nil, row); err != nil {
 		return err
 	}
 	if u.Result == nil {
@@ -167,9 +167,9 @@ func (t *turn) used(ctx context.Context, n, j int, u model.ToolUse, took time.Du
 // inDoubt ends the turn because a call of a program was cut off: only a person
 // can know whether it may be made again.
 func (t *turn) inDoubt(ctx context.Context) (Result, error) {
-	t.unwritten = append(t.unwritten, t.steps.CutOff()...)
+	t.unwritten = append(t.unwritten, t.steps.Interrupted()...)
 	if dir := t.begun.GetConfig().GetSessionsDir(); dir != "" {
 		session.At(dir, t.w.ThreadID).Tidy() // a runner that was killed could not
 	}
-	return t.die(ctx, "in doubt", "the program was "+step.CutShort+"; it is not run again by itself: see the records of its tools, then send the message again or let it be")
+	return t.die(ctx, "in doubt", "the program was "+step.InterruptedText+"; it is not run again by itself: see the records of its tools, then send the message again or let it be")
 }

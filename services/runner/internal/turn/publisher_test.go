@@ -125,7 +125,7 @@ func TestJournalTellsWhatWasHeard(t *testing.T) {
 				v.ToolStart(n, c)
 				v.Progress(n, c)("printed")
 				look()
-				journal[len(journal)-1] = step.Settled(row, pb.StepState_STEP_STATE_DONE, []byte("{}"))
+				journal[len(journal)-1] = step.WithResult(row, pb.StepState_STEP_STATE_DONE, []byte("{}"))
 				v.ToolEnd(n, c, []byte("{}"))
 				want += "{" + c.ID + "}|"
 				look()
@@ -160,7 +160,7 @@ func TestUpdatesAreLive(t *testing.T) {
 	print := v.Progress(1, c)
 	print("one")
 	print("two")
-	row = step.Settled(row, pb.StepState_STEP_STATE_DONE, []byte(`{"stdout":"onetwo"}`))
+	row = step.WithResult(row, pb.StepState_STEP_STATE_DONE, []byte(`{"stdout":"onetwo"}`))
 	v.ToolEnd(1, c, row.GetResult())
 	live, err := s.Next(t.Context(), 0)
 	if err != nil {

@@ -24,12 +24,12 @@ var errInDoubt = errors.New("a program was interrupted")
 // What the journal has is replayed. failed is a try of the model that gave no
 // answer.
 func (t *turn) rounds(ctx context.Context) (result Result, failed *modelcall.Try, err error) {
-	if len(t.steps.CutOff()) > 0 {
+	if len(t.steps.Interrupted()) > 0 {
 		result, err = t.inDoubt(ctx)
 		return result, nil, err
 	}
 	l := loop.Loop{Steps: t.steps, Model: asker{t}, Calls: t.calls(), Merge: t.merged}
-	a, row, failed, err := l.Run(ctx, t.steps.Ran(true))
+	a, row, failed, err := l.Run(ctx, t.steps.Messages(true))
 	switch {
 	case errors.Is(err, loop.ErrRounds):
 		result, err = t.die(ctx, "tool loop", fmt.Sprintf("the model called tools in %d rounds without an answer", loop.MaxRounds))
@@ -117,7 +117,7 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 		}
 		t.out.Delta(model.Delta{Text: resp.Text})
 	}
-	a, result, tooLarge := step.NewBroken(resp, t.out.Answered(), t.begun.GetConfig().GetReplyBreak())
+	a, result, tooLarge := step.NewAnswerWithBreak(resp, t.out.Answered(), t.begun.GetConfig().GetReplyBreak())
 	if tooLarge != nil {
 		return step.Answer{}, nil, bad(tooLarge), nil
 	}

@@ -67,7 +67,7 @@ type Driver struct {
 	// Memory digests what a prompt has no room for; nil: the oldest messages are cut.
 	Memory *memory.Registry
 	// Sessions writes the session files; nil writes them at once.
-	Sessions *session.Later
+	Sessions *session.Writer
 	// Tools are those that turns may offer.
 	Tools *toolset.Tools
 	// Sources make prompts.
@@ -115,7 +115,7 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 		}
 	}()
 	t := &turn{Driver: d, w: w, out: &publisher{to: w.Stream}}
-	t.steps = &steps{Book: step.Book{Tools: d.Tools}, t: t}
+	t.steps = &steps{Log: step.Log{Tools: d.Tools}, t: t}
 	t.logf("INFO", "route: inbox event %d from %s -> %s", w.InboxID, w.Source, w.ThreadID)
 	alone := false
 	for {

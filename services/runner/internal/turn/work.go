@@ -53,7 +53,7 @@ func (t *turn) claim(b *registrypb.BeginTurnResponse) {
 	}
 	t.tools = t.Tools.Set(b.GetConfig())
 	for _, s := range b.GetSteps() {
-		t.steps.Learn(s)
+		t.steps.Add(s)
 	}
 	t.out.Begin(b.GetSteps())
 	if n := len(b.GetSteps()); n > 0 {

@@ -79,7 +79,7 @@ func Calls(t *testing.T, config *registrypb.TurnConfig, tools ...toolset.Tool) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &Journal{Book: step.Book{Tools: list}}
+	j := &Journal{Log: step.Log{Tools: list}}
 	return &toolset.Calls{
 		Set: list.Set(config), Key: "turn", Journal: j, Watcher: j, Meter: j,
 		Place: toolset.Place{
@@ -128,7 +128,7 @@ func (s *suite) use(ctx context.Context, t *testing.T, tool toolset.Tool, argume
 	t.Helper()
 	const key = "tool:1:1"
 	calls, j := Calls(t, s.Config, tool)
-	if err := j.Keep(ctx, nil, calls.Intent(key, s.call(arguments))); err != nil {
+	if err := j.Write(ctx, nil, calls.Intent(key, s.call(arguments))); err != nil {
 		return nil, j, err
 	}
 	text, err := calls.Use(ctx, key, 1, s.call(arguments), begun)
@@ -242,7 +242,7 @@ func (s *suite) atOnce(t *testing.T) {
 
 // Journal is a journal in memory. It is also a watcher and a meter that keep nothing.
 type Journal struct {
-	step.Book
+	step.Log
 	// Said are the messages to the peer, Writes the writes, and Unwritten the steps that
 	// were kept for the next.
 	Said      []string
@@ -250,8 +250,8 @@ type Journal struct {
 	Unwritten []*registrypb.Step
 }
 
-// Keep implements [toolset.Journal].
-func (j *Journal) Keep(ctx context.Context, says []*registrypb.Saying, rows ...*registrypb.Step) error {
+// Write implements [toolset.Journal].
+func (j *Journal) Write(ctx context.Context, says []*registrypb.Saying, rows ...*registrypb.Step) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -260,13 +260,13 @@ func (j *Journal) Keep(ctx context.Context, says []*registrypb.Saying, rows ...*
 		j.Said = append(j.Said, s.GetText())
 	}
 	for _, row := range rows {
-		j.Learn(row)
+		j.Add(row)
 	}
 	return nil
 }
 
-// Later implements [toolset.Journal].
-func (j *Journal) Later(row *registrypb.Step) { j.Unwritten = append(j.Unwritten, row) }
+// WriteLater implements [toolset.Journal].
+func (j *Journal) WriteLater(row *registrypb.Step) { j.Unwritten = append(j.Unwritten, row) }
 
 // ToolStart implements [toolset.Watcher].
 func (*Journal) ToolStart(int, model.ToolCall) {}

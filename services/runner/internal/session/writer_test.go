@@ -13,7 +13,7 @@ import (
 // handed to a program is left alone.
 func TestLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sessions")
-	var l session.Later
+	var l session.Writer
 	for _, text := range []string{"first", "second"} {
 		for _, thread := range []string{"threads/main", "threads/other"} {
 			l.Write(dir, thread, "", []model.Message{{Role: model.RoleUser, Text: text}}, func(err error) { t.Error(err) })
@@ -33,7 +33,7 @@ func TestLater(t *testing.T) {
 // A removed agent does not come back by its session.
 func TestLaterLeavesARemovedAgent(t *testing.T) {
 	agent := filepath.Join(t.TempDir(), "gone")
-	var l session.Later
+	var l session.Writer
 	failed := false
 	l.Write(filepath.Join(agent, "sessions"), "threads/main", "", nil, func(error) { failed = true })
 	l.Flush()

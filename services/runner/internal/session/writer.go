@@ -10,17 +10,17 @@ import (
 // Delay is how long a session file may be behind its thread.
 const Delay = 250 * time.Millisecond
 
-// Later writes session files a moment after their turns: of turns that follow
+// Writer writes session files a moment after their turns: of turns that follow
 // closely on one another only the last is written. A process that is killed leaves
-// the files as they were. A nil Later writes at once.
-type Later struct {
+// the files as they were. A nil Writer writes at once.
+type Writer struct {
 	mu      sync.Mutex
 	waiting map[string]func()
 	writing sync.WaitGroup
 }
 
 // Write replaces the session file of a thread soon; failed is told when it cannot.
-func (l *Later) Write(dir, threadID, system string, messages []model.Message, failed func(error)) {
+func (l *Writer) Write(dir, threadID, system string, messages []model.Message, failed func(error)) {
 	write := func() {
 		if err := Write(dir, threadID, system, messages); err != nil {
 			failed(err)
@@ -44,7 +44,7 @@ func (l *Later) Write(dir, threadID, system string, messages []model.Message, fa
 
 // Drop forgets what is to be written for a thread and waits for what is being
 // written: the file is another's from now on.
-func (l *Later) Drop(dir, threadID string) {
+func (l *Writer) Drop(dir, threadID string) {
 	if l == nil {
 		return
 	}
@@ -55,14 +55,14 @@ func (l *Later) Drop(dir, threadID string) {
 }
 
 // Flush writes all that is waiting.
-func (l *Later) Flush() {
+func (l *Writer) Flush() {
 	for _, path := range l.paths() {
 		l.run(path)
 	}
 	l.writing.Wait()
 }
 
-func (l *Later) paths() []string {
+func (l *Writer) paths() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []string
@@ -72,7 +72,7 @@ func (l *Later) paths() []string {
 	return out
 }
 
-func (l *Later) run(path string) {
+func (l *Writer) run(path string) {
 	l.mu.Lock()
 	write := l.waiting[path]
 	delete(l.waiting, path)
