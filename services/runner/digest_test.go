@@ -30,7 +30,7 @@ func TestDigestsAreCounted(t *testing.T) {
 		}
 	}
 	var paid, sum [2]int64
-	for _, u := range script.Paid() {
+	for _, u := range script.Usages() {
 		paid[0], paid[1] = paid[0]+u.Input, paid[1]+u.Output
 	}
 	sums, err := w.turns.SumUsage(t.Context(), &registrypb.SumUsageRequest{AgentId: "a1", ByRun: true})

@@ -24,7 +24,7 @@ func TestProviderRefusesTheLength(t *testing.T) {
 			left := 0
 			script.Push(modeltest.Step{Repeat: true, Answer: func(q modeltest.Chat) modeltest.Step {
 				if q.WantsDigest() {
-					return modeltest.Rememberer().Answer(q)
+					return modeltest.FactModel().Answer(q)
 				}
 				if left--; left >= 0 {
 					return modeltest.Step{Text: []string{"half "}, Error: &modeltest.APIError{Message: "maximum context length", Code: "context_length_exceeded"}}
@@ -103,7 +103,7 @@ func watch(t *testing.T, w *server.World, run string) (items []*runnerpb.StreamR
 // I14: whatever is digested how often, no request for one peer holds a word that
 // another one said, and no file of one peer does.
 func TestPeersStayApart(t *testing.T) {
-	w, script := play(t, modeltest.Rememberer())
+	w, script := play(t, modeltest.FactModel())
 	w.Create(t, "a1", "compaction:\n  after_turns: 2\n  peer_every: 1\n  agent_every: 1")
 	peers := []string{"alice", "bob", "carol"}
 	for n := range 12 {
@@ -136,7 +136,7 @@ func TestPeersStayApart(t *testing.T) {
 // I14 in a thread that many share: the thread's layer is about all of them, a
 // peer's about that peer alone.
 func TestSharedThread(t *testing.T) {
-	w, _ := play(t, modeltest.Rememberer())
+	w, _ := play(t, modeltest.FactModel())
 	w.Create(t, "a1", "routing:\n  default: per-channel\ncompaction:\n  after_turns: 2\n  peer_every: 1")
 	for n := range 6 {
 		for _, p := range []string{"alice", "bob"} {
@@ -161,7 +161,7 @@ func TestSharedThread(t *testing.T) {
 
 // S0-118: a person may ask for a digest, and another strategy forgets instead.
 func TestDigestOnDemand(t *testing.T) {
-	w, script := play(t, modeltest.Rememberer())
+	w, script := play(t, modeltest.FactModel())
 	w.Create(t, "a1", "")
 	r := &recorder{script: script}
 	w.Say(t, "a1", server.Peer("bob"), "fact-one")
@@ -205,7 +205,7 @@ func TestDigestOnDemand(t *testing.T) {
 // S0-24, S0-108: a system agent is told who else is there, in the words of their
 // USAGE.md; a user agent is not, and nobody reads its own.
 func TestOtherAgents(t *testing.T) {
-	w, script := play(t, modeltest.Rememberer())
+	w, script := play(t, modeltest.FactModel())
 	for _, id := range []string{"boss", "helper"} {
 		w.Create(t, id, "")
 		if _, err := w.Agents.WriteAgentFile(t.Context(), &registrypb.WriteAgentFileRequest{

@@ -62,7 +62,7 @@ const (
 // S0-109, S0-115, S0-116, S0-117: what was said in turn 3 of 200 is known at the
 // end, by each of the three layers alone; nothing of the thread is gone.
 func TestFactsSurviveTwoHundredTurns(t *testing.T) {
-	w, script := play(t, modeltest.Rememberer())
+	w, script := play(t, modeltest.FactModel())
 	w.Create(t, "a1", "memory:\n  share: true")
 	r := &recorder{script: script}
 	for n := 1; n <= 200; n++ {
@@ -131,7 +131,7 @@ func TestThreshold(t *testing.T) {
 	const budget = 20000 - 1000 - 512
 	for _, c := range []struct{ percent, digests int }{{79, 0}, {81, 1}} {
 		t.Run(fmt.Sprint(c.percent), func(t *testing.T) {
-			w, script := play(t, modeltest.Rememberer())
+			w, script := play(t, modeltest.FactModel())
 			w.Create(t, "a1", "context_window: 20000\nmax_output_tokens: 1000")
 			r := &recorder{script: script}
 			for n := range 4 {
@@ -178,7 +178,7 @@ func TestThreshold(t *testing.T) {
 // S0-113: the tenth turn digests, and again ten later; the second digest gets the
 // first and the messages since, and nothing before (S0-114).
 func TestEveryTenthTurn(t *testing.T) {
-	w, script := play(t, modeltest.Rememberer())
+	w, script := play(t, modeltest.FactModel())
 	w.Create(t, "a1", "")
 	r := &recorder{script: script}
 	for n := 1; n <= 20; n++ {
@@ -261,7 +261,7 @@ func TestStages(t *testing.T) {
 			refused = true
 			return modeltest.Step{Status: 400, Error: &modeltest.APIError{Message: "maximum context length", Code: "context_length_exceeded"}}
 		}
-		return modeltest.Rememberer().Answer(c)
+		return modeltest.FactModel().Answer(c)
 	}})
 	w.Create(t, "a1", "compaction:\n  after_turns: 6")
 	r := &recorder{script: script}

@@ -18,10 +18,10 @@ import (
 
 // models gives turns the model their agent names.
 type models struct {
-	settings *provider.Settings
-	pool     *retry.Pool
-	boxes    *boxes
-	trace    *tracing.Tracer
+	settings  *provider.Settings
+	pool      *retry.Pool
+	sandboxes *sandboxes
+	trace     *tracing.Tracer
 }
 
 // Find implements modelcall.Models.
@@ -57,7 +57,7 @@ func (m *models) try(provider string, c *retry.Caller) modelcall.TryFunc {
 func (m *models) program(p provider.Program) modelcall.Model {
 	config := pai.Config{
 		Name: p.Name, Command: p.Command, Provider: p.Provider, Env: p.Env,
-		Box: func() (pai.Box, error) { return m.boxes.box(string(sandbox.Off)) },
+		Sandbox: func() (pai.Sandbox, error) { return m.sandboxes.get(string(sandbox.Off)) },
 	}
 	return modelcall.Model{
 		Provider: p.Name, Name: p.Model, Window: int64(p.ContextWindow),
@@ -65,8 +65,8 @@ func (m *models) program(p provider.Program) modelcall.Model {
 	}
 }
 
-// boxes are the sandboxes of this process, one for each mode that is asked for.
-type boxes struct {
+// sandboxes are the sandboxes of this process, one for each mode that is asked for.
+type sandboxes struct {
 	opts sandbox.Options
 	base *sandbox.Sandbox // not ours to close
 
@@ -74,12 +74,12 @@ type boxes struct {
 	made map[sandbox.Mode]*sandbox.Sandbox
 }
 
-func newBoxes(o sandbox.Options, base *sandbox.Sandbox) *boxes {
-	return &boxes{opts: o, base: base, made: map[sandbox.Mode]*sandbox.Sandbox{}}
+func newSandboxes(o sandbox.Options, base *sandbox.Sandbox) *sandboxes {
+	return &sandboxes{opts: o, base: base, made: map[sandbox.Mode]*sandbox.Sandbox{}}
 }
 
-// box answers the sandbox of a mode, and probes it the first time.
-func (b *boxes) box(mode string) (shell.Sandbox, error) {
+// get returns the sandbox of a mode, and probes it the first time.
+func (b *sandboxes) get(mode string) (shell.Sandbox, error) {
 	m := sandbox.Mode(mode)
 	if m == "" {
 		m = sandbox.Required
@@ -106,7 +106,7 @@ func (b *boxes) box(mode string) (shell.Sandbox, error) {
 }
 
 // report is what was found for the usual mode, if it was looked for.
-func (b *boxes) report() (sandbox.Report, bool) {
+func (b *sandboxes) report() (sandbox.Report, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.base
@@ -119,7 +119,7 @@ func (b *boxes) report() (sandbox.Report, bool) {
 	return s.Report(), true
 }
 
-func (b *boxes) close() {
+func (b *sandboxes) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.made {

@@ -95,7 +95,7 @@ func TestPaiRefusesTheLength(t *testing.T) {
 			left := 0
 			d := withPai(t, modeltest.Step{Repeat: true, Answer: func(q modeltest.Chat) modeltest.Step {
 				if q.WantsDigest() {
-					return modeltest.Rememberer().Answer(q)
+					return modeltest.FactModel().Answer(q)
 				}
 				if left--; left >= 0 {
 					return modeltest.Fail(400, "This model's maximum context length is 8192 tokens.")

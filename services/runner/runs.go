@@ -122,7 +122,7 @@ func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (
 	id, key := req.GetAgentId(), req.GetRunId()
 	ctx, cancel := context.WithTimeout(ctx, abortWait)
 	defer cancel()
-	strike, settled := s.underway.abort(key)
+	cancelRun, settled := s.runs.abort(key)
 	defer settled()
 	look, done := context.WithTimeout(ctx, abortLook)
 	t, err := s.account(look, id, key, 0)
@@ -130,7 +130,7 @@ func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (
 	if t.GetState() == registrypb.TurnState_TURN_STATE_DONE { // known a moment before it is not at work any more
 		return nil, wording.Ended(key)
 	}
-	if !strike() {
+	if !cancelRun() {
 		switch {
 		case err != nil:
 			return nil, err
@@ -157,10 +157,10 @@ func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (
 
 // GetRunnerInfo answers what this runner can do and does.
 func (s *Service) GetRunnerInfo(context.Context, *runnerpb.GetRunnerInfoRequest) (*runnerpb.GetRunnerInfoResponse, error) {
-	if _, err := s.boxes.box(string(s.cfg.Sandbox.Mode)); err != nil {
+	if _, err := s.sandboxes.get(string(s.cfg.Sandbox.Mode)); err != nil {
 		return nil, err
 	}
-	report, _ := s.boxes.report()
+	report, _ := s.sandboxes.report()
 	settings := s.models.settings
 	return &runnerpb.GetRunnerInfoResponse{
 		Holder: s.deps.Holder, Sandbox: string(report.Level), SandboxProblems: report.Problems,

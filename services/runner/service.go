@@ -37,14 +37,14 @@ type Service struct {
 	leases  registrypb.LeaseServiceClient
 	turns   registrypb.TurnServiceClient
 
-	models   *models
-	boxes    *boxes
-	driver   *turn.Driver
-	claims   *claim.Set
-	hub      run.Hub
-	began    time.Time
-	active   atomic.Int32
-	underway underway
+	models    *models
+	sandboxes *sandboxes
+	driver    *turn.Driver
+	claims    *claim.Set
+	hub       run.Hub
+	began     time.Time
+	active    atomic.Int32
+	runs      activeRuns
 }
 
 // New reads the providers and makes a runner; it calls nobody. The error is a
@@ -58,16 +58,16 @@ func New(c Config, d Deps) (*Service, error) {
 		return nil, fmt.Errorf("load providers: %w", err)
 	}
 	if d.Redactor != nil {
-		settings.Tell = d.Redactor.Add
+		settings.OnKey = d.Redactor.Add
 	}
 	s := &Service{
 		cfg: c, deps: d,
 		agents: registrypb.NewAgentServiceClient(d.Registry), threads: registrypb.NewThreadServiceClient(d.Registry),
 		leases: registrypb.NewLeaseServiceClient(d.Registry), turns: registrypb.NewTurnServiceClient(d.Registry),
-		boxes: newBoxes(c.Sandbox, d.Sandbox), began: time.Now(),
+		sandboxes: newSandboxes(c.Sandbox, d.Sandbox), began: time.Now(),
 	}
-	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.boxes, d.Trace}
-	tools, err := newTools(d, s.boxes, agent)
+	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.sandboxes, d.Trace}
+	tools, err := newTools(d, s.sandboxes, agent)
 	if err != nil {
 		return nil, fmt.Errorf("list tools: %w", err)
 	}
@@ -97,18 +97,18 @@ func (s *Service) Run(ctx context.Context) error {
 	s.driver.Sessions.Flush()
 	probe.Wait()
 	s.models.settings.Close()
-	s.boxes.close()
+	s.sandboxes.close()
 	return err
 }
 
 // probe finds out once, by really starting a program, how well tools can be
 // kept in.
 func (s *Service) probe() {
-	if _, err := s.boxes.box(string(s.cfg.Sandbox.Mode)); err != nil {
+	if _, err := s.sandboxes.get(string(s.cfg.Sandbox.Mode)); err != nil {
 		s.deps.Logger.Error("sandbox not set up", "error", fault.Chain(err))
 		return
 	}
-	report, _ := s.boxes.report()
+	report, _ := s.sandboxes.report()
 	s.deps.Metrics.SetSandboxLevel(string(report.Level))
 	if report.Level == sandbox.LevelNone {
 		s.deps.Logger.Error("no sandbox works here: tools that run programs are refused", "problems", report.Problems)

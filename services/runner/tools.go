@@ -9,10 +9,10 @@ import (
 
 // newTools lists the tools of a runner, one a line. agent is the program `agent` as programs
 // in the sandbox see it.
-func newTools(d Deps, b *boxes, agent string) (*toolset.Tools, error) {
-	workdirs := shell.NewKeeper(registrypb.NewWorkdirServiceClient(d.Registry), d.Logger)
+func newTools(d Deps, b *sandboxes, agent string) (*toolset.Tools, error) {
+	workdirs := shell.NewWorkdirSync(registrypb.NewWorkdirServiceClient(d.Registry), d.Logger)
 	return toolset.New(
-		&shell.Tool{Sandbox: b.box, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Agent: agent, Logger: d.Logger, Workdirs: workdirs},
+		&shell.Tool{Sandbox: b.get, Approvals: registrypb.NewApprovalServiceClient(d.Registry), Agent: agent, Logger: d.Logger, Workdirs: workdirs},
 		message.Tool{},
 	)
 }

@@ -23,7 +23,7 @@ func (s *Service) turn(ctx context.Context, l claim.Lease, e *registrypb.Pending
 	}()
 	stream := s.hub.Open(e.GetKey(), l.Token)
 	defer stream.Close()
-	abort, leave := s.underway.enter(e.GetKey())
+	abort, leave := s.runs.enter(e.GetKey())
 	defer leave()
 	ctx, span := s.deps.Trace.Turn(ctx, e.GetKey(), tracing.Where{AgentID: l.AgentID, ThreadID: e.GetThreadId(), EventID: e.GetEvent().GetId()})
 	defer span.End()
@@ -46,57 +46,57 @@ func (s *Service) end(ctx context.Context, agentID, run string) error {
 	return err
 }
 
-// underway are the runs that are being worked on here, by run id. The zero
+// activeRuns are the runs that are worked on here, by run id. The zero
 // value is ready.
-type underway struct {
-	mu     sync.Mutex
-	runs   map[string]context.CancelCauseFunc
-	doomed map[string]int // runs that somebody aborts, begun or not
+type activeRuns struct {
+	mu       sync.Mutex
+	runs     map[string]context.CancelCauseFunc
+	aborting map[string]int // runs that are to be aborted, begun or not
 }
 
-// enter notes a run; the context ends when a person aborts it.
-func (u *underway) enter(key string) (abort context.Context, leave func()) {
+// enter adds a run; the context ends when a person aborts it.
+func (a *activeRuns) enter(key string) (abort context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.runs == nil {
-		u.runs, u.doomed = map[string]context.CancelCauseFunc{}, map[string]int{}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.runs == nil {
+		a.runs, a.aborting = map[string]context.CancelCauseFunc{}, map[string]int{}
 	}
-	u.runs[key] = cancel // a run is worked on once at a time
-	if u.doomed[key] > 0 {
+	a.runs[key] = cancel // a run is worked on once at a time
+	if a.aborting[key] > 0 {
 		cancel(turn.ErrAborted)
 	}
 	return ctx, func() {
 		cancel(nil)
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		delete(u.runs, key)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.runs, key)
 	}
 }
 
-// abort ends a run as soon as it is under way here, until settled is called; strike
-// ends one that is already, and tells whether there is one.
-func (u *underway) abort(key string) (strike func() bool, settled func()) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.runs == nil {
-		u.runs, u.doomed = map[string]context.CancelCauseFunc{}, map[string]int{}
+// abort ends a run as soon as it is active here, until settled is called; cancelRun
+// ends one that already is, and reports whether there is one.
+func (a *activeRuns) abort(key string) (cancelRun func() bool, settled func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.runs == nil {
+		a.runs, a.aborting = map[string]context.CancelCauseFunc{}, map[string]int{}
 	}
-	u.doomed[key]++
-	strike = func() bool {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		cancel := u.runs[key]
+	a.aborting[key]++
+	cancelRun = func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		cancel := a.runs[key]
 		if cancel != nil {
 			cancel(turn.ErrAborted)
 		}
 		return cancel != nil
 	}
-	return strike, func() {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		if u.doomed[key]--; u.doomed[key] == 0 {
-			delete(u.doomed, key)
+	return cancelRun, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.aborting[key]--; a.aborting[key] == 0 {
+			delete(a.aborting, key)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func TestUsageIsTheProvidersCount(t *testing.T) {
 	}
 
 	var paid tokens
-	for _, u := range script.Paid() {
+	for _, u := range script.Usages() {
 		if u != *useless {
 			paid.add(&registrypb.Usage{Input: u.Input, Output: u.Output, CachedInput: u.Cached, CacheWrite: u.CacheWrite, Reasoning: u.Reasoning})
 		}

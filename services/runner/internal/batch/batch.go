@@ -100,8 +100,8 @@ func New(c Config, d Deps) *Batch {
 	}
 }
 
-// Poke says that there may be new events.
-func (b *Batch) Poke() {
+// Wake reports that there may be new events.
+func (b *Batch) Wake() {
 	select {
 	case b.poke <- struct{}{}:
 	default:
@@ -222,7 +222,7 @@ func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.Ca
 // WaitTo waits until every event up to head has its fate and returns how many got
 // theirs meanwhile. ErrEnded when the batch ends first.
 func (b *Batch) WaitTo(ctx context.Context, head int64) (processed int64, err error) {
-	b.Poke()
+	b.Wake()
 	b.mu.Lock()
 	before := b.done
 	for b.prefix() < head && !b.ended {

@@ -215,7 +215,7 @@ func TestNothingIsLeft(t *testing.T) {
 		synctest.Wait()
 		in.push("b")
 		start := time.Now()
-		b.Poke()
+		b.Wake()
 		if _, err := b.WaitTo(t.Context(), 3); err != nil || time.Since(start) > time.Second {
 			t.Errorf("poke: %v after %v", err, time.Since(start))
 		}

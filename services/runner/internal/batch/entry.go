@@ -100,7 +100,7 @@ func (b *Batch) release(threadID string) {
 // when there is none such here: it has begun, or has its fate. What came of it
 // its fate tells.
 func (b *Batch) Withdraw(ctx context.Context, key string) (bool, error) {
-	b.Poke()
+	b.Wake()
 	id, _ := thread.KeyID(key)
 	for {
 		b.mu.Lock()

@@ -89,7 +89,7 @@ func TestPokeEndsTheWait(t *testing.T) {
 		go func() { done <- b.Work(t.Context(), nil) }()
 		time.Sleep(time.Second)
 		in.push("t")
-		b.Poke()
+		b.Wake()
 		synctest.Wait()
 		in.mu.Lock()
 		if len(in.done) != 1 {

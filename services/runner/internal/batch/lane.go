@@ -245,7 +245,7 @@ type Share int
 // has nothing in hand, gives it back.
 const (
 	Working Share = iota
-	Had
+	ShareUsed
 	Idle
 )
 
@@ -257,7 +257,7 @@ func (b *Batch) Share() Share {
 	case b.agent != nil && len(b.pending) == 0 && len(b.poke) == 0 && !b.rescan:
 		return Idle
 	case b.done >= shareEvents, time.Since(b.began) >= shareTime:
-		return Had
+		return ShareUsed
 	}
 	return Working
 }

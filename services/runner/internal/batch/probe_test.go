@@ -62,8 +62,8 @@ func TestShare(t *testing.T) {
 		want         batch.Share
 	}{
 		{"at work", 40, 31, 59 * time.Second, batch.Working},
-		{"32 events", 40, 32, time.Second, batch.Had},
-		{"60 s", 40, 1, time.Minute, batch.Had},
+		{"32 events", 40, 32, time.Second, batch.ShareUsed},
+		{"60 s", 40, 1, time.Minute, batch.ShareUsed},
 		{"nothing left", 3, 3, time.Second, batch.Idle},
 	} {
 		synctest.Test(t, func(t *testing.T) {

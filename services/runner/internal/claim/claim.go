@@ -98,7 +98,7 @@ func (c *claim) change(b *batch.Batch) {
 // Wake implements worker.Work.
 func (c *claim) Wake(...string) {
 	b, _ := c.current()
-	b.Poke()
+	b.Wake()
 }
 
 // Close implements worker.Work: running turns finish.

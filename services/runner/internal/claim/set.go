@@ -191,7 +191,7 @@ func (s *Set) giveWay(waiting int) {
 		switch b.Share() {
 		case batch.Idle:
 			idle = append(idle, t)
-		case batch.Had:
+		case batch.ShareUsed:
 			had = append(had, t)
 		case batch.Working:
 		}

@@ -69,19 +69,19 @@ type Measure struct {
 	Leaving bool
 }
 
-// When are the settings for it.
-type When struct {
+// Limits are the settings that decide when a digest is due.
+type Limits struct {
 	AtPercent, AfterTurns int
 }
 
 // Due answers why it is time for a digest; empty when it is not (S0-113).
-func Due(m Measure, w When) string {
+func Due(m Measure, l Limits) string {
 	switch {
 	case m.Undigested == 0: // nothing to gain
 		return ""
-	case w.AtPercent > 0 && m.Tokens*100 > m.Budget*int64(w.AtPercent):
+	case l.AtPercent > 0 && m.Tokens*100 > m.Budget*int64(l.AtPercent):
 		return "tokens"
-	case w.AfterTurns > 0 && m.Turns >= w.AfterTurns:
+	case l.AfterTurns > 0 && m.Turns >= l.AfterTurns:
 		return "turns"
 	case m.Leaving:
 		return "window"

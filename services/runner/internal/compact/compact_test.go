@@ -14,7 +14,7 @@ import (
 // S0-113: over 80 % of the budget, or the tenth turn, or a message about to leave
 // the raw window; and never when nothing is undigested.
 func TestDue(t *testing.T) {
-	when := compact.When{AtPercent: 80, AfterTurns: 10}
+	when := compact.Limits{AtPercent: 80, AfterTurns: 10}
 	for _, c := range []struct {
 		m    compact.Measure
 		want string

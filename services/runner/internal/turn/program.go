@@ -118,7 +118,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 	row.Duration = durationpb.New(resp.Duration)
 	t.Meter.ObserveStep("model", resp.Duration)
 	t.logf("INFO", "model: %s/%s %d ms, %d tool calls of its own", t.model.Provider, req.Model, resp.Duration.Milliseconds(), uses)
-	if sign := pai.BrokenOff(resp.Text); sign != "" { // and there was no other try to make
+	if sign := pai.Truncated(resp.Text); sign != "" { // and there was no other try to make
 		t.logf("WARN", "model: the answer of %s %s: it may be cut", row.GetKey(), sign)
 	}
 	t.out.Answered()

@@ -127,7 +127,7 @@ func (f *Fit) Due(ctx context.Context, said []model.Message) error {
 	recent := int(c.GetRecentMessages())
 	why := compact.Due(compact.Measure{
 		Tokens: p.Wanted, Budget: p.Budget, Turns: p.Turns, Undigested: p.Undigested, Leaving: recent > 0 && p.Undigested >= recent,
-	}, compact.When{AtPercent: int(c.GetAtPercent()), AfterTurns: int(c.GetAfterTurns())})
+	}, compact.Limits{AtPercent: int(c.GetAtPercent()), AfterTurns: int(c.GetAfterTurns())})
 	if why == "" || f.strategy(p) == nil {
 		return nil
 	}

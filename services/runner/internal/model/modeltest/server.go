@@ -16,8 +16,8 @@ import (
 // that knows its own key can keep it out.
 const Key = "conformance.0123456789"
 
-// Recorded is one request as it came in.
-type Recorded struct {
+// RecordedRequest is one request as it came in.
+type RecordedRequest struct {
 	Method, Path string
 	Header       http.Header
 	Body         json.RawMessage
@@ -28,10 +28,10 @@ type Recorded struct {
 // Chat is a decoded chat completions request. Of a request to the Messages API
 // it holds the model, the tools' names and what was said by whom.
 type Chat struct {
-	Model         string    `json:"model"`
-	Messages      []Said    `json:"messages"`
-	Tools         []Offered `json:"tools"`
-	Stream        bool      `json:"stream"`
+	Model         string        `json:"model"`
+	Messages      []ChatMessage `json:"messages"`
+	Tools         []OfferedTool `json:"tools"`
+	Stream        bool          `json:"stream"`
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
@@ -40,8 +40,8 @@ type Chat struct {
 	Store               *bool    `json:"store"`
 }
 
-// Said is a message of a request.
-type Said struct {
+// ChatMessage is a message of a request.
+type ChatMessage struct {
 	Role       string `json:"role"`
 	Content    string `json:"content"`
 	ToolCallID string `json:"tool_call_id"`
@@ -54,8 +54,8 @@ type Said struct {
 	} `json:"tool_calls"`
 }
 
-// Offered is a tool of a request.
-type Offered struct {
+// OfferedTool is a tool of a request.
+type OfferedTool struct {
 	Function struct {
 		Name string `json:"name"`
 	} `json:"function"`
@@ -93,9 +93,9 @@ func flat(body []byte) (Chat, error) {
 	out := Chat{Model: in.Model, Stream: in.Stream}
 	for _, m := range in.Messages {
 		for _, c := range m.Content {
-			said := Said{Role: m.Role, Content: c.Text}
+			said := ChatMessage{Role: m.Role, Content: c.Text}
 			if c.Type == "tool_result" {
-				said = Said{Role: "tool", ToolCallID: c.ToolUseID}
+				said = ChatMessage{Role: "tool", ToolCallID: c.ToolUseID}
 				for _, text := range c.Content {
 					said.Content += text.Text
 				}
@@ -103,7 +103,7 @@ func flat(body []byte) (Chat, error) {
 			out.Messages = append(out.Messages, said)
 		}
 	}
-	out.Tools = make([]Offered, len(in.Tools))
+	out.Tools = make([]OfferedTool, len(in.Tools))
 	for i, t := range in.Tools {
 		out.Tools[i].Function.Name = t.Name
 	}
@@ -115,16 +115,16 @@ func flat(body []byte) (Chat, error) {
 type Provider struct {
 	mu       sync.Mutex
 	steps    []Step
-	requests []Recorded
-	paid     []Usage
+	requests []RecordedRequest
+	usages   []Usage
 }
 
-// Paid is what the answers cost that were sent whole, in the order in which
+// Usages is what the answers cost that were sent whole, in the order in which
 // they ended: the provider's own count.
-func (p *Provider) Paid() []Usage {
+func (p *Provider) Usages() []Usage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.paid)
+	return slices.Clone(p.usages)
 }
 
 // Push adds steps to the end of the script.
@@ -135,13 +135,13 @@ func (p *Provider) Push(steps ...Step) {
 }
 
 // Requests returns a copy of what came in so far.
-func (p *Provider) Requests() []Recorded {
+func (p *Provider) Requests() []RecordedRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.requests)
 }
 
-func (p *Provider) take(r Recorded) (Step, int, bool) {
+func (p *Provider) take(r RecordedRequest) (Step, int, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.requests = append(p.requests, r)
@@ -170,7 +170,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client went away
 	}
-	recorded := Recorded{Method: r.Method, Path: r.URL.Path, Header: r.Header.Clone(), Body: body}
+	recorded := RecordedRequest{Method: r.Method, Path: r.URL.Path, Header: r.Header.Clone(), Body: body}
 	var api format
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/chat/completions"):
@@ -192,7 +192,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if step.Usage != nil && step.Status == 0 && step.EndAfter == 0 {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.paid = append(p.paid, *step.Usage)
+		p.usages = append(p.usages, *step.Usage)
 	}
 }
 

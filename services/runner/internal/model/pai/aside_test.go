@@ -12,7 +12,7 @@ import (
 )
 
 // at makes a desk with another place.
-func at(t *testing.T, box pai.Box, set func(*pai.Place)) (*pai.Driver, pai.Place) {
+func at(t *testing.T, box pai.Sandbox, set func(*pai.Place)) (*pai.Driver, pai.Place) {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "pai")
@@ -21,7 +21,7 @@ func at(t *testing.T, box pai.Box, set func(*pai.Place)) (*pai.Driver, pai.Place
 	}
 	p := pai.Place{AgentID: "a1", ThreadID: "threads/main", SandboxMode: "off", Workdir: filepath.Join(dir, "workdir"), Sessions: filepath.Join(dir, "sessions")}
 	set(&p)
-	return pai.New(pai.Config{Name: "pai/fake", Provider: "fake", Command: program, Box: func() (pai.Box, error) { return box, nil }}, p), p
+	return pai.New(pai.Config{Name: "pai/fake", Provider: "fake", Command: program, Sandbox: func() (pai.Sandbox, error) { return box, nil }}, p), p
 }
 
 func aside(p *pai.Place) { p.Aside = true }

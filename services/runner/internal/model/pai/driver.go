@@ -25,12 +25,12 @@ type Config struct {
 	Provider string
 	// Env is what pai needs of our environment: HOME, PATH, keys.
 	Env map[string]string
-	// Box runs programs on the host and ends their whole tree.
-	Box func() (Box, error)
+	// Sandbox runs programs on the host and ends their whole tree.
+	Sandbox func() (Sandbox, error)
 }
 
-// Box runs a program; [sandbox.Sandbox] of mode off does.
-type Box interface {
+// Sandbox runs a program; [sandbox.Sandbox] of mode off does.
+type Sandbox interface {
 	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
 }
 
@@ -81,7 +81,7 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 		return model.Response{}, model.Errorf(model.Config, "%s: pai runs its own bash outside of any sandbox, and sandbox.mode of this agent is %s; "+
 			"set sandbox.mode to off if that is wanted, or name a provider without pai/", d.c.Name, d.at.SandboxMode)
 	}
-	box, err := d.c.Box()
+	box, err := d.c.Sandbox()
 	if err != nil {
 		return model.Response{}, d.wrap(model.Config, "no program can be started: "+fault.From(err).What, err)
 	}
@@ -125,7 +125,7 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 }
 
 // call starts pai and follows it to its end.
-func (d *Driver) call(ctx context.Context, box Box, argv []string, req model.Request, onDelta func(model.Delta)) (model.Response, error) {
+func (d *Driver) call(ctx context.Context, box Sandbox, argv []string, req model.Request, onDelta func(model.Delta)) (model.Response, error) {
 	run, stop := context.WithCancel(ctx)
 	defer stop()
 	pipe := newPipe(stop)

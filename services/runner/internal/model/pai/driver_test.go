@@ -65,7 +65,7 @@ func recorded(t *testing.T, name string) string {
 }
 
 // desk is a place with a program that is never really run.
-func desk(t *testing.T, box pai.Box) *pai.Driver {
+func desk(t *testing.T, box pai.Sandbox) *pai.Driver {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "pai")
@@ -73,7 +73,7 @@ func desk(t *testing.T, box pai.Box) *pai.Driver {
 		t.Fatal(err)
 	}
 	return pai.New(pai.Config{
-		Name: "pai/fake", Provider: "fake", Env: map[string]string{"PATH": dir, "FAKE_API_KEY": "k"}, Box: func() (pai.Box, error) { return box, nil },
+		Name: "pai/fake", Provider: "fake", Env: map[string]string{"PATH": dir, "FAKE_API_KEY": "k"}, Sandbox: func() (pai.Sandbox, error) { return box, nil },
 	}, pai.Place{
 		AgentID: "a1", ThreadID: "threads/main", Key: "k1", Fence: "agent/a1=3", SandboxMode: "off",
 		Workdir: filepath.Join(dir, "workdir"), Sessions: filepath.Join(dir, "sessions"),
@@ -276,7 +276,7 @@ func TestCanceled(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "pai"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	d := pai.New(pai.Config{Name: "pai", Provider: "p", Command: filepath.Join(dir, "pai"), Env: map[string]string{"PATH": os.Getenv("PATH")}, Box: func() (pai.Box, error) { return box, nil }},
+	d := pai.New(pai.Config{Name: "pai", Provider: "p", Command: filepath.Join(dir, "pai"), Env: map[string]string{"PATH": os.Getenv("PATH")}, Sandbox: func() (pai.Sandbox, error) { return box, nil }},
 		pai.Place{ThreadID: "threads/main", SandboxMode: "off", Workdir: filepath.Join(dir, "w"), Sessions: filepath.Join(dir, "s")})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

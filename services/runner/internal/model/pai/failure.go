@@ -36,16 +36,16 @@ func (d *Driver) judge(a *answer, r sandbox.Result) *model.Error {
 	case a.finish != "stop" && a.finish != "length":
 		return d.error(model.CutStream, fmt.Sprintf("pai ended with finish reason %q", clean(a.finish)))
 	case d.at.Spare && a.calls == 0 && a.finish == "stop":
-		if sign := BrokenOff(a.text.String()); sign != "" {
+		if sign := Truncated(a.text.String()); sign != "" {
 			return d.error(model.CutStream, "the answer "+sign+", and pai tells of a stream that broke off as of one that ended")
 		}
 	}
 	return nil
 }
 
-// BrokenOff is what only a text that broke off looks like, as a rule; empty: it
+// Truncated reports the sign by which a text looks incomplete; empty: it
 // does not. Most that broke off do not.
-func BrokenOff(text string) string {
+func Truncated(text string) string {
 	fences := 0
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(strings.TrimLeft(line, " "), "```") {

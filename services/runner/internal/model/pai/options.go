@@ -52,7 +52,7 @@ var option = regexp.MustCompile(`--[a-z][a-z_-]*`)
 const probeTime = 30 * time.Second
 
 // options asks the program once per version how it calls its options.
-func (d *Driver) options(ctx context.Context, box Box, path string) (words, error) {
+func (d *Driver) options(ctx context.Context, box Sandbox, path string) (words, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return words{}, d.wrap(model.Config, "the program is gone", err)

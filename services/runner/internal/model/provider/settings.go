@@ -99,8 +99,8 @@ type Settings struct {
 	Why string
 	// Notes are findings for doctor: things set and not used.
 	Notes []string
-	// Tell is told each key before it is used, so that no log shows it; nil: nobody is.
-	Tell func(keys ...string)
+	// OnKey is called with each key before it is used, so that no log shows it; nil: it is not.
+	OnKey func(keys ...string)
 
 	providers map[string]Provider
 	program   program
@@ -228,8 +228,8 @@ func (s *Settings) Resolve(providerName, modelName string) (model.Driver, string
 		if key, err = p.key(); err != nil {
 			return nil, "", 0, &model.Error{Class: model.Auth, Message: fmt.Sprintf("the key of provider %q: %v", p.Name, err), Err: err}
 		}
-		if s.Tell != nil {
-			s.Tell(key)
+		if s.OnKey != nil {
+			s.OnKey(key)
 		}
 	}
 	d, err := s.driver(p, key)

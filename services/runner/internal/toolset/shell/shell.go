@@ -49,7 +49,7 @@ type Tool struct {
 	Logger *slog.Logger
 	// Workdirs brings and keeps working directories that move between machines; nil: they
 	// do not.
-	Workdirs *Keeper
+	Workdirs *WorkdirSync
 }
 
 var spec = toolset.Spec{
@@ -100,11 +100,11 @@ func (t *Tool) Run(ctx context.Context, c toolset.Call) toolset.Result {
 	if t.Workdirs == nil || !config.GetWorkdirSync() {
 		return run(ctx, box, command, c.Progress)
 	}
-	if err := t.Workdirs.Ready(ctx, c.Place); err != nil {
+	if err := t.Workdirs.Restore(ctx, c.Place); err != nil {
 		return toolset.Failed("nothing was run: " + err.Error())
 	}
 	result := run(ctx, box, command, c.Progress)
-	if err := t.Workdirs.Keep(ctx, c.Place); err != nil && !result.IsError {
+	if err := t.Workdirs.Save(ctx, c.Place); err != nil && !result.IsError {
 		result.JSON = toolset.Note(result.JSON, err.Error())
 	}
 	return result

@@ -40,12 +40,12 @@ type Workdirs interface {
 	CommitWorkdir(ctx context.Context, in *registrypb.CommitWorkdirRequest, opts ...grpc.CallOption) (*registrypb.CommitWorkdirResponse, error)
 }
 
-// Keeper brings working directories to the machine where a command runs, and keeps what
+// WorkdirSync brings working directories to the machine where a command runs, and keeps what
 // the command has left in them, when an agent is worked on by many machines
 // (workdir.sync: snapshot).
 //
 //	first command under a lease    after each command, before its result is journaled
-//	  Ready: the newest snapshot     Keep: scan, write the pieces that are new,
+//	  Restore: the newest snapshot   Save: scan, write the pieces that are new,
 //	  is laid into the directory     commit the manifest under the lease's fence
 //
 // So the holder that goes on with a turn after a crash has the files of every command whose
@@ -58,7 +58,7 @@ type Workdirs interface {
 // Next to the directory, <workdir>.kept names the snapshot that it was made of. Commands of
 // one agent run at the same time; they share the directory, and one of them keeps it at a
 // time.
-type Keeper struct {
+type WorkdirSync struct {
 	client Workdirs
 	log    *slog.Logger
 
@@ -66,14 +66,14 @@ type Keeper struct {
 	dirs map[string]*dir // by path
 }
 
-// NewKeeper makes a keeper.
-func NewKeeper(c Workdirs, log *slog.Logger) *Keeper {
-	return &Keeper{client: c, log: log, dirs: map[string]*dir{}}
+// NewWorkdirSync makes one; it makes no call.
+func NewWorkdirSync(c Workdirs, log *slog.Logger) *WorkdirSync {
+	return &WorkdirSync{client: c, log: log, dirs: map[string]*dir{}}
 }
 
 // dir is one working directory.
 type dir struct {
-	*Keeper
+	*WorkdirSync
 	path string
 
 	mu     sync.Mutex
@@ -83,7 +83,7 @@ type dir struct {
 	seen   workdir.Seen
 }
 
-func (k *Keeper) dir(path string) *dir {
+func (k *WorkdirSync) dir(path string) *dir {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	d := k.dirs[path]
@@ -91,7 +91,7 @@ func (k *Keeper) dir(path string) *dir {
 		if len(k.dirs) >= most {
 			clear(k.dirs) // they are read anew
 		}
-		d = &dir{Keeper: k, path: path, seen: workdir.Seen{}}
+		d = &dir{WorkdirSync: k, path: path, seen: workdir.Seen{}}
 		k.dirs[path] = d
 	}
 	return d
@@ -101,8 +101,8 @@ func limits(c *registrypb.TurnConfig) workdir.Limits {
 	return workdir.Limits{MaxBytes: c.GetWorkdirMaxBytes(), Ignore: c.GetWorkdirIgnore()}
 }
 
-// Ready lays the newest snapshot, once under a lease.
-func (k *Keeper) Ready(ctx context.Context, at toolset.Place) error {
+// Restore writes the newest snapshot, once under a lease.
+func (k *WorkdirSync) Restore(ctx context.Context, at toolset.Place) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	d := k.dir(at.Config.GetWorkdir())
@@ -191,9 +191,9 @@ func (d *dir) fetch(agent string) workdir.Fetch {
 	}
 }
 
-// Keep keeps what is in the directory now. It goes on when the turn is ended meanwhile:
+// Save stores what is in the directory now. It goes on when the turn is ended meanwhile:
 // what a command has done is kept whatever becomes of its message.
-func (k *Keeper) Keep(ctx context.Context, at toolset.Place) error {
+func (k *WorkdirSync) Save(ctx context.Context, at toolset.Place) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	d := k.dir(at.Config.GetWorkdir())

@@ -32,10 +32,10 @@ func (c Chat) Text() string {
 	return b.String()
 }
 
-// Rememberer answers as a model that has nothing but its context: its digests keep
+// FactModel answers as a model that has nothing but its context: its digests keep
 // the facts (words that begin with fact-) and nothing else; asked "recall" it says
 // which facts it can see; to all else it says ok.
-func Rememberer() Step {
+func FactModel() Step {
 	return Step{Repeat: true, Answer: func(c Chat) Step {
 		seen := strings.Join(Facts(c.Text()), " ")
 		switch {
