@@ -73,8 +73,8 @@ type entry struct {
 	probe   time.Time // when the probe that is out was allowed; zero: none is out
 }
 
-// Every is the time between probes.
-func (s *Set) Every() time.Duration { return cmp.Or(s.Probe, Interval) }
+// ProbeInterval is the time between probes.
+func (s *Set) ProbeInterval() time.Duration { return cmp.Or(s.Probe, Interval) }
 
 // Allow reports whether a send may start now. Every send allowed must end in
 // one Record. When it may not, wait says when to ask again; the message spends
@@ -117,18 +117,18 @@ func (s *Set) Record(k Key, err error) {
 			if s.down == nil {
 				s.down = make(map[Key]*entry)
 			}
-			e = &entry{circuit: circuitbreaker.NewBuilder[any]().WithFailureThreshold(1).WithSuccessThreshold(1).WithDelay(s.Every()).Build()}
+			e = &entry{circuit: circuitbreaker.NewBuilder[any]().WithFailureThreshold(1).WithSuccessThreshold(1).WithDelay(s.ProbeInterval()).Build()}
 			s.down[k] = e
 		}
 		wasOpen := e.circuit.IsOpen()
 		e.circuit.RecordFailure()
-		e.reopen(fail.RetryAfter, s.Every(), wasOpen)
+		e.reopen(fail.RetryAfter, s.ProbeInterval(), wasOpen)
 	case e == nil || e.probe.IsZero():
 		// Closed, or a send that began before the breaker opened: what it saw
 		// is older than what we know.
 	case fail != nil && (fail.Class == channel.Interrupted || fail.BeforeSend):
 		e.circuit.Open() // no verdict: the permit must not be lost with it
-		e.reopen(probeWait, s.Every(), false)
+		e.reopen(probeWait, s.ProbeInterval(), false)
 	default:
 		e.circuit.RecordSuccess()
 		delete(s.down, k)
@@ -176,8 +176,8 @@ func (e *entry) probing(now time.Time) bool {
 	return !e.probe.IsZero() && now.Sub(e.probe) < probeLimit
 }
 
-// Quiet reports whether every breaker is closed.
-func (s *Set) Quiet() bool {
+// AllClosed reports whether every breaker is closed.
+func (s *Set) AllClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.down) == 0

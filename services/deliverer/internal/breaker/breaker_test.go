@@ -103,7 +103,7 @@ func TestOutageOfAnHour(t *testing.T) {
 		if delivered != 20 || attempts != 0 {
 			t.Errorf("delivered %d of 20, attempts spent %d", delivered, attempts)
 		}
-		if len(s.Down()) != 0 || !s.Quiet() {
+		if len(s.Down()) != 0 || !s.AllClosed() {
 			t.Errorf("still remembered: %v", s.Down())
 		}
 	})
@@ -125,7 +125,7 @@ func TestProbe(t *testing.T) {
 		s.Record(hook, down) // so did this one: it does not lengthen the wait
 		wantAllow(t, &s, false, 20*time.Second)
 		time.Sleep(20 * time.Second)
-		if d := s.Down(); len(d) != 1 || d[0] != (Status{Key: hook}) || s.Quiet() {
+		if d := s.Down(); len(d) != 1 || d[0] != (Status{Key: hook}) || s.AllClosed() {
 			t.Errorf("before the probe: %+v", d)
 		}
 		wantAllow(t, &s, true, 0)

@@ -6,7 +6,7 @@ import (
 	"github.com/theclaw/agents/internal/channel"
 )
 
-// Permit is the leave to send once. It sees to it that what was allowed is
+// Permit is the permission to send once. It ensures that what was allowed is
 // recorded exactly once. The zero value is no permit. It has one owner.
 type Permit struct {
 	set  *Set
@@ -14,10 +14,10 @@ type Permit struct {
 	live bool
 }
 
-// Ask is Allow with a Permit; without one, wait says when to ask again.
-func (s *Set) Ask(k Key) (p Permit, wait time.Duration) {
+// Acquire is Allow with a Permit; without one, wait says when to ask again.
+func (s *Set) Acquire(k Key) (p Permit, wait time.Duration) {
 	ok, wait := s.Allow(k)
-	if !s.Quiet() {
+	if !s.AllClosed() {
 		s.changed(k)
 	}
 	return Permit{set: s, key: k, live: ok}, wait
@@ -32,15 +32,15 @@ func (p *Permit) Record(err error) {
 		return
 	}
 	p.live = false
-	noted := !p.set.Quiet()
+	noted := !p.set.AllClosed()
 	p.set.Record(p.key, err)
-	if noted || !p.set.Quiet() {
+	if noted || !p.set.AllClosed() {
 		p.set.changed(p.key)
 	}
 }
 
-// GiveBack ends a permit that no send used, if there is one.
-func (p *Permit) GiveBack() { p.Record(errUnused) }
+// Release ends a permit that no send used, if there is one.
+func (p *Permit) Release() { p.Record(errUnused) }
 
 var errUnused = &channel.Error{Class: channel.Interrupted, BeforeSend: true, What: "nothing was sent"}
 

@@ -14,7 +14,7 @@ func TestPermit(t *testing.T) {
 		var states []string
 		s.OnChange = func(channel string) { states = append(states, s.State(channel)) }
 
-		p, wait := s.Ask(hook)
+		p, wait := s.Acquire(hook)
 		if !p.For(hook) || p.For(Key{"hook", "example.com"}) || wait != 0 {
 			t.Fatalf("%+v, %v", p, wait)
 		}
@@ -22,28 +22,28 @@ func TestPermit(t *testing.T) {
 		if p.For(hook) || len(states) != 0 {
 			t.Errorf("a used permit is live, or a quiet send was told: %v", states)
 		}
-		p, _ = s.Ask(hook)
+		p, _ = s.Acquire(hook)
 		p.Record(down)
 		p.Record(nil) // the second record does not count
-		if p, wait := s.Ask(hook); p.For(hook) || wait != Interval {
+		if p, wait := s.Acquire(hook); p.For(hook) || wait != Interval {
 			t.Errorf("asked an open breaker: %+v, %v", p, wait)
 		}
 		time.Sleep(Interval)
-		p, _ = s.Ask(hook)
-		p.GiveBack() // the probe sent nothing: soon another one may
-		if p, wait := s.Ask(hook); p.For(hook) || wait != probeWait {
+		p, _ = s.Acquire(hook)
+		p.Release() // the probe sent nothing: soon another one may
+		if p, wait := s.Acquire(hook); p.For(hook) || wait != probeWait {
 			t.Errorf("after a probe given back: %+v, %v", p, wait)
 		}
 		time.Sleep(probeWait)
-		p, _ = s.Ask(hook)
+		p, _ = s.Acquire(hook)
 		p.Record(nil)
 		want := []string{"open", "open", "half_open", "open", "open", "half_open", "closed"}
 		if !slices.Equal(states, want) {
 			t.Errorf("states %v, want %v", states, want)
 		}
 		var none Permit
-		none.GiveBack()
-		if none.For(hook) || !s.Quiet() {
+		none.Release()
+		if none.For(hook) || !s.AllClosed() {
 			t.Error("the zero permit allows something")
 		}
 	})

@@ -33,9 +33,9 @@ type Agent struct {
 	closing bool
 	lanes   map[string]*lane
 
-	waysMu sync.Mutex
-	ways   Ways
-	opened channel.Settings
+	channelsMu sync.Mutex
+	channels   Channels
+	opened     channel.Settings
 }
 
 // Agent makes the drain of an agent whose deliver lease the keeper keeps; ctx is
@@ -250,18 +250,18 @@ func (a *Agent) drop(l *lane, err error) {
 	a.signal()
 }
 
-// open answers the ways out of these settings, and opens them only when the
+// open returns the channels of these settings, and opens them only when the
 // configuration changed.
-func (a *Agent) open(s channel.Settings) (Ways, error) {
-	a.waysMu.Lock()
-	defer a.waysMu.Unlock()
-	if a.ways != nil && reflect.DeepEqual(a.opened, s) {
-		return a.ways, nil
+func (a *Agent) open(s channel.Settings) (Channels, error) {
+	a.channelsMu.Lock()
+	defer a.channelsMu.Unlock()
+	if a.channels != nil && reflect.DeepEqual(a.opened, s) {
+		return a.channels, nil
 	}
 	w, err := a.pool.Open(s)
 	if err != nil {
 		return nil, err
 	}
-	a.ways, a.opened = w, s
+	a.channels, a.opened = w, s
 	return w, nil
 }

@@ -91,7 +91,7 @@ func (l *lane) leave(w *waiter) bool {
 
 // work sends until there is a reason not to.
 func (l *lane) work() verdict {
-	defer l.permit.GiveBack()
+	defer l.permit.Release()
 	for sends := 0; ; sends++ {
 		if l.unrecorded != nil {
 			if v, ok := l.record(sends < burst); !ok {
@@ -123,7 +123,7 @@ func (a *Agent) isClosing() bool {
 // begin sets due to a delivery whose attempt is counted.
 func (l *lane) begin() (verdict, bool) {
 	p := l.agent.pool
-	if !p.Breakers.Quiet() {
+	if !p.Breakers.AllClosed() {
 		if wait := p.Breakers.Wait(l.shut); wait > 0 {
 			return verdict{wait: wait}, false
 		}
@@ -131,9 +131,9 @@ func (l *lane) begin() (verdict, bool) {
 		if !ok {
 			return v, false
 		}
-		if w := l.way(due); w.channel != nil {
+		if w := l.target(due); w.channel != nil {
 			var wait time.Duration
-			if l.permit, wait = p.Breakers.Ask(w.key); !l.permit.For(w.key) {
+			if l.permit, wait = p.Breakers.Acquire(w.key); !l.permit.For(w.key) {
 				l.shut = w.key
 				return verdict{wait: wait}, false
 			}

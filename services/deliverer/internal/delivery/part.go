@@ -7,9 +7,9 @@ import (
 	"github.com/theclaw/agents/internal/chunk"
 )
 
-// part makes a way that of the next part, where the message has to go in parts.
+// part makes a target that of the next part, where the message has to go in parts.
 // Another agent takes a message of any length.
-func (w way) part(due Due) way {
+func (w target) part(due Due) target {
 	if w.name == channel.NameInternal || due.MaxChars == 0 && due.Parts == 0 {
 		return w
 	}
@@ -18,7 +18,7 @@ func (w way) part(due Due) way {
 	case due.Parts == 0 && len(pieces) < 2:
 		return w
 	case len(pieces) == 0: // all that can be seen was sent
-		return way{outcome: Sent, name: w.name}
+		return target{outcome: Sent, name: w.name}
 	}
 	n, p := due.Parts+1, pieces[0]
 	w.message.Text, w.message.Part, w.message.More = p.Text, n, len(pieces) > 1

@@ -141,7 +141,7 @@ func TestPartFails(t *testing.T) {
 
 // Another agent and a person at the console get the whole of it.
 func TestNoPartsInside(t *testing.T) {
-	w := way{name: channel.NameInternal, message: channel.Message{Text: strings.Repeat("x", 200)}}
+	w := target{name: channel.NameInternal, message: channel.Message{Text: strings.Repeat("x", 200)}}
 	if got := w.part(Due{MaxChars: 64}); len(got.message.Text) != 200 || got.rest != nil {
 		t.Errorf("%+v", got)
 	}

@@ -21,15 +21,15 @@ type Config struct {
 	Keep        time.Duration // how long a drain without work keeps its lease; 0: lease.GrantKeep
 }
 
-// Ways finds the channel a reply takes; see package catalog.
-type Ways interface {
+// Channels finds the channel a reply takes; see package catalog.
+type Channels interface {
 	For(threadID, source string, rc channel.ReplyContext) (channel.Channel, bool)
 }
 
 // Deps are the live things a Pool needs. All but Open and Journal may be nil.
 type Deps struct {
 	Journal  Journal
-	Open     func(channel.Settings) (Ways, error)
+	Open     func(channel.Settings) (Channels, error)
 	Breakers *breaker.Set
 	Metrics  *obs.DelivererMetrics
 	Logger   *slog.Logger

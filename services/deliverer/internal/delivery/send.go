@@ -23,8 +23,8 @@ const (
 	leastWait = time.Second
 )
 
-// way is how an event leaves, or what becomes of it instead.
-type way struct {
+// target is the channel and message of an event, or its outcome where nothing is sent.
+type target struct {
 	channel channel.Channel // nil: nothing to send, see outcome
 	message channel.Message
 	key     breaker.Key
@@ -34,28 +34,28 @@ type way struct {
 	rest    *Due // what is left of a message in parts, once this one was sent
 }
 
-// way chooses the channel of an event. It sends nothing and records nothing.
-func (l *lane) way(due Due) way {
-	ways, err := l.agent.open(due.Settings)
+// target chooses the channel of an event. It sends nothing and records nothing.
+func (l *lane) target(due Due) target {
+	channels, err := l.agent.open(due.Settings)
 	if err != nil {
 		// The owner's mistake is not the message's: it waits for the correction.
-		return way{outcome: Unavailable, fail: &channel.Error{
-			Class: channel.Unavailable, BeforeSend: true, RetryAfter: l.agent.pool.Breakers.Every(),
+		return target{outcome: Unavailable, fail: &channel.Error{
+			Class: channel.Unavailable, BeforeSend: true, RetryAfter: l.agent.pool.Breakers.ProbeInterval(),
 			What: "the configuration of the channels is wrong: " + channel.Clean(err.Error(), 300),
 		}}
 	}
 	text, rc, err := channel.ParseContent(json.RawMessage(due.Event.Content))
 	if err != nil {
-		return way{outcome: Rejected, fail: channel.AsError(err)}
+		return target{outcome: Rejected, fail: channel.AsError(err)}
 	}
-	c, ok := ways.For(l.thread, due.Event.Source, rc)
+	c, ok := channels.For(l.thread, due.Event.Source, rc)
 	switch {
 	case !ok:
-		return way{outcome: Skipped, fail: &channel.Error{What: channel.FateByConfiguration}}
+		return target{outcome: Skipped, fail: &channel.Error{What: channel.FateByConfiguration}}
 	case c.Name() == channel.NameConsole:
-		return way{outcome: Sent, name: channel.NameConsole}
+		return target{outcome: Sent, name: channel.NameConsole}
 	}
-	w := way{channel: c, name: c.Name(), message: channel.Message{
+	w := target{channel: c, name: c.Name(), message: channel.Message{
 		AgentID: l.agent.id, ThreadID: l.thread, EventID: due.Event.ID, Key: due.Key, Attempt: due.Attempt,
 		MaybeDuplicate: due.MaybeDuplicate || l.doubt == due.Event.ID,
 		Text:           text, Content: json.RawMessage(due.Event.Content), ReplyContext: rc, CreatedAt: due.Event.CreatedAt,
@@ -70,11 +70,11 @@ func (l *lane) way(due Due) way {
 func (l *lane) send() (verdict, bool) {
 	due := *l.due
 	l.due = nil
-	defer l.permit.GiveBack()
+	defer l.permit.Release()
 	if err := l.agent.check(); err != nil {
 		return verdict{err: err}, false
 	}
-	w := l.way(due)
+	w := l.target(due)
 	if w.channel == nil {
 		l.unrecorded = l.outcome(due, w, w.fail, 0)
 		return verdict{}, true
@@ -84,9 +84,9 @@ func (l *lane) send() (verdict, bool) {
 		return verdict{}, true
 	}
 	if !l.permit.For(w.key) {
-		l.permit.GiveBack()
+		l.permit.Release()
 		var wait time.Duration
-		if l.permit, wait = l.agent.pool.Breakers.Ask(w.key); !l.permit.For(w.key) {
+		if l.permit, wait = l.agent.pool.Breakers.Acquire(w.key); !l.permit.For(w.key) {
 			l.shut = w.key
 			l.unrecorded = l.putBack(due, w, "the channel is down, nothing was sent", wait)
 			return verdict{}, true
@@ -112,7 +112,7 @@ func (l *lane) send() (verdict, bool) {
 }
 
 // heldBack is the wait after a send that spent nothing.
-func (l *lane) heldBack(w way, fail *channel.Error) time.Duration {
+func (l *lane) heldBack(w target, fail *channel.Error) time.Duration {
 	if fail.Class == channel.Interrupted {
 		if l.agent.isClosing() {
 			return 0 // the next holder may send at once
@@ -120,12 +120,12 @@ func (l *lane) heldBack(w way, fail *channel.Error) time.Duration {
 		return leastWait
 	}
 	l.shut = w.key
-	return max(l.agent.pool.Breakers.Wait(w.key), min(leastWait, l.agent.pool.Breakers.Every()))
+	return max(l.agent.pool.Breakers.Wait(w.key), min(leastWait, l.agent.pool.Breakers.ProbeInterval()))
 }
 
 // attempt is D2. A channel that panics has failed: its message is dead after
 // some tries, instead of ending this process each time it comes up.
-func (l *lane) attempt(w way, run string) (r channel.Receipt, span tracing.Span, err error) {
+func (l *lane) attempt(w target, run string) (r channel.Receipt, span tracing.Span, err error) {
 	m := w.message
 	ctx, span := l.agent.pool.Trace.Deliver(l.agent.sends, run, tracing.Where{AgentID: m.AgentID, ThreadID: m.ThreadID, EventID: m.EventID}, w.name, m.Attempt)
 	defer func() {
@@ -148,12 +148,12 @@ func (l *lane) attempt(w way, run string) (r channel.Receipt, span tracing.Span,
 }
 
 // putBack records a begun delivery that was not sent.
-func (l *lane) putBack(due Due, w way, why string, wait time.Duration) *record {
+func (l *lane) putBack(due Due, w target, why string, wait time.Duration) *record {
 	return l.outcome(due, w, &channel.Error{Class: channel.Unavailable, BeforeSend: true, RetryAfter: wait, What: why}, 0)
 }
 
 // outcome says how the journal shall remember a send.
-func (l *lane) outcome(due Due, w way, fail *channel.Error, took time.Duration) *record {
+func (l *lane) outcome(due Due, w target, fail *channel.Error, took time.Duration) *record {
 	r := &record{took: took, flag: w.message.MaybeDuplicate, Finish: Finish{
 		EventID: due.Event.ID, Outcome: w.outcome, Channel: channel.Clean(w.name, 120), Level: "INFO",
 	}}

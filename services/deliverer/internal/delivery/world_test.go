@@ -102,7 +102,7 @@ func newWorld(t *testing.T, j *memory, s *sink) *world {
 	w := &world{T: t, journal: j, sink: s}
 	w.pool = NewPool(Config{Concurrency: 4}, Deps{
 		Journal: j,
-		Open:    func(c channel.Settings) (Ways, error) { return ways{c, s}, c.Validate() },
+		Open:    func(c channel.Settings) (Channels, error) { return ways{c, s}, c.Validate() },
 	})
 	w.start()
 	return w
