@@ -49,8 +49,8 @@ type Model interface {
 	// Ask makes one try of a round's call: the answer and its step, which is not in the
 	// journal yet, or a failed try. said is all that was said and done since the beginning.
 	Ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *modelcall.Try, error)
-	// Settled is called when an answer with calls is in the journal.
-	Settled()
+	// Journaled is called when an answer with calls is in the journal.
+	Journaled()
 }
 
 // Loop is one piece of work. All fields but Merge are required.
@@ -122,6 +122,6 @@ func (l *Loop) plan(ctx context.Context, round int, a step.Answer, row *registry
 	if err := l.Steps.Write(ctx, a.Sayings(row.GetKey()), steps...); err != nil {
 		return err
 	}
-	l.Model.Settled()
+	l.Model.Journaled()
 	return nil
 }

@@ -53,8 +53,8 @@ func (w *work) Ask(_ context.Context, round int, said []model.Message) (step.Ans
 	return a, step.Model(w.NextSeq(), round, "fake", model.Request{}, resp, result), nil, nil
 }
 
-// Settled implements [loop.Model].
-func (*work) Settled() {}
+// Journaled implements [loop.Model].
+func (*work) Journaled() {}
 
 // counter is a tool of class effect that counts.
 type counter struct{ runs int }

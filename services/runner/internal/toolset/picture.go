@@ -25,8 +25,8 @@ func withoutPictures(s string) string {
 
 func note(m string) string { return fmt.Sprintf("[picture left out, %d bytes]", len(m)) }
 
-// Printed is a piece of output as a watcher may read it. A piece may hold a part of a
+// OutputText is a piece of output as a watcher may read it. A piece may hold a part of a
 // picture only, so that all that looks like one is left out.
-func Printed(b []byte) string {
+func OutputText(b []byte) string {
 	return solid.ReplaceAllStringFunc(withoutPictures(sandbox.Text(b)), note)
 }

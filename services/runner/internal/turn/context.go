@@ -9,9 +9,9 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/window"
 )
 
-// fitted makes the prompts of this turn, from when its model is known.
-func (t *turn) fitted() *window.Fit {
-	return &window.Fit{
+// newRequests makes the requests of this turn, from when its model is known.
+func (t *turn) newRequests() *window.Requests {
+	return &window.Requests{
 		Begun: t.begun, Model: t.model, Tools: t.tools.Offered(), Sources: t.Sources, Meter: t.Meter, Trusted: t.trusted, Memory: t.Memory, Emit: t.w.Stream.Publish,
 		Job: memory.Job{
 			AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Key: t.w.Key, InboxID: t.w.InboxID, Seq: t.steps.NextSeq, Logf: t.logf,

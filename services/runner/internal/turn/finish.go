@@ -46,7 +46,7 @@ func (t *turn) die(ctx context.Context, class, why string) (Result, error) {
 // (S1-16).
 func (t *turn) aborted(ctx context.Context) (Result, error) {
 	why := ErrAborted.Error()
-	if said := t.out.Said(); said != "" {
+	if said := t.out.Partial(); said != "" {
 		why += "; said so far: " + said
 	}
 	return t.end(ctx, &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_ABORTED, Error: step.ErrorText(why), Steps: t.unwritten})

@@ -36,11 +36,11 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *mod
 		return step.Answer{}, nil, nil, err
 	}
 	all := func() []model.Message { return append(slices.Clip(said), t.steps.Messages(false)...) }
-	if err := t.fit.Due(ctx, all()); err != nil {
+	if err := t.requests.Due(ctx, all()); err != nil {
 		return step.Answer{}, nil, nil, err
 	}
 	for {
-		req, p := t.fit.Request(all())
+		req, p := t.requests.Request(all())
 		req.Try = t.tries + 1
 		a, row, try, err := t.callProgram(ctx, req)
 		if err != nil || try.Err == nil {
@@ -57,7 +57,7 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *mod
 			return step.Answer{}, nil, nil, err
 		}
 		t.unwritten = nil
-		if again, err := t.fit.Squeeze(ctx, all(), p); err != nil || !again {
+		if again, err := t.requests.Squeeze(ctx, all(), p); err != nil || !again {
 			return step.Answer{}, nil, &try, err
 		}
 	}
@@ -121,7 +121,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 	if sign := pai.Truncated(resp.Text); sign != "" { // and there was no other try to make
 		t.logf("WARN", "model: the answer of %s %s: it may be cut", row.GetKey(), sign)
 	}
-	t.out.Answered()
+	t.out.EndAnswer()
 	return a, row, modelcall.Try{}, nil
 }
 

@@ -69,11 +69,11 @@ func (p *publisher) say(text string) {
 	p.to.Publish(run.Item{Kind: run.Assistant, Phase: run.Delta, Text: text})
 }
 
-// Said is the beginning of the answer under way.
-func (p *publisher) Said() string { return strings.TrimSpace(p.partial.String()) }
+// Partial is the beginning of the answer under way.
+func (p *publisher) Partial() string { return strings.TrimSpace(p.partial.String()) }
 
-// Answered ends an answer and tells where it stands.
-func (p *publisher) Answered() *run.Span {
+// EndAnswer ends an answer and returns where it is in the stream.
+func (p *publisher) EndAnswer() *run.Span {
 	p.say(p.quiet.Rest())
 	s := p.to.Span()
 	return &s

@@ -106,7 +106,7 @@ func TestJournalTellsWhatWasHeard(t *testing.T) {
 				if tries > 0 {
 					continue
 				}
-				_, result, _ := step.NewAnswer(resp, v.Answered())
+				_, result, _ := step.NewAnswer(resp, v.EndAnswer())
 				row := step.Model(int32(len(journal)+1), round, "p", model.Request{}, resp, result)
 				journal = append(journal, row)
 				v.to.Settle()
@@ -153,7 +153,7 @@ func TestUpdatesAreLive(t *testing.T) {
 	v.Delta(model.Delta{Text: "let me look"})
 	c := model.ToolCall{ID: "c1", Name: "bash_exec", Arguments: []byte("{}")}
 	resp := model.Response{Text: "let me look", ToolCalls: []model.ToolCall{c}}
-	_, result, _ := step.NewAnswer(resp, v.Answered())
+	_, result, _ := step.NewAnswer(resp, v.EndAnswer())
 	row := intent(2, step.ToolKey(1, 1), c)
 	v.to.Settle()
 	v.ToolStart(1, c)

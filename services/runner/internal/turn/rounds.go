@@ -28,7 +28,7 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *modelcall.Try
 		result, err = t.inDoubt(ctx)
 		return result, nil, err
 	}
-	l := loop.Loop{Steps: t.steps, Model: asker{t}, Calls: t.calls(), Merge: t.merged}
+	l := loop.Loop{Steps: t.steps, Model: roundModel{t}, Calls: t.calls(), Merge: t.merged}
 	a, row, failed, err := l.Run(ctx, t.steps.Messages(true))
 	switch {
 	case errors.Is(err, loop.ErrRounds):
@@ -66,14 +66,14 @@ func (t *turn) merged(ctx context.Context, round int, open bool) ([]model.Messag
 	return step.Merged(row)
 }
 
-// asker is the model of a turn.
-type asker struct{ *turn }
+// roundModel is the model that answers the rounds of a turn.
+type roundModel struct{ *turn }
 
-// Settled implements [loop.Model].
-func (t asker) Settled() { t.out.to.Settle() }
+// Journaled implements [loop.Model].
+func (t roundModel) Journaled() { t.out.to.Settle() }
 
 // Ask implements [loop.Model]. A program that runs tools itself gives the last answer.
-func (t asker) Ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *modelcall.Try, error) {
+func (t roundModel) Ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *modelcall.Try, error) {
 	if failed := t.find(); failed != nil {
 		return step.Answer{}, nil, failed, nil
 	}
@@ -94,7 +94,7 @@ func (t *turn) find() *modelcall.Try {
 		return &modelcall.Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable()}
 	}
 	t.model, t.found = m, true
-	t.fit = t.fitted()
+	t.requests = t.newRequests()
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 		}
 		t.out.Delta(model.Delta{Text: resp.Text})
 	}
-	a, result, tooLarge := step.NewAnswerWithBreak(resp, t.out.Answered(), t.begun.GetConfig().GetReplyBreak())
+	a, result, tooLarge := step.NewAnswerWithBreak(resp, t.out.EndAnswer(), t.begun.GetConfig().GetReplyBreak())
 	if tooLarge != nil {
 		return step.Answer{}, nil, bad(tooLarge), nil
 	}
@@ -127,12 +127,12 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 // call asks the model. A prompt that the provider finds too long is made smaller
 // and asked again, which is the same try.
 func (t *turn) call(ctx context.Context, said []model.Message) (req model.Request, resp model.Response, try modelcall.Try, err error) {
-	if err := t.fit.Due(ctx, said); err != nil {
+	if err := t.requests.Due(ctx, said); err != nil {
 		return req, resp, try, err
 	}
 	for {
 		var p prompt.Prompt
-		req, p = t.fit.Request(said)
+		req, p = t.requests.Request(said)
 		req.Try, req.Thinking = t.tries+1, modelcall.Thinking(t.begun.GetInbound().GetSource(), t.begun.GetInbound().GetContent())
 		t.last = transcript{p.System, p.Messages}
 		if err := t.trusted(ctx); err != nil {
@@ -145,7 +145,7 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 		if try.Err == nil || try.Err.Class != model.ContextTooLong {
 			return req, resp, try, nil
 		}
-		again, err := t.fit.Squeeze(ctx, said, p)
+		again, err := t.requests.Squeeze(ctx, said, p)
 		if err != nil || !again {
 			return req, resp, try, err
 		}

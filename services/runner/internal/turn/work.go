@@ -34,7 +34,7 @@ type turn struct {
 	// panicked: the last attempt ended in a panic.
 	panicked bool
 	last     transcript
-	fit      *window.Fit // set with found
+	requests *window.Requests // set with found
 	// unwritten are results that go with the next call to the journal.
 	unwritten []*registrypb.Step
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/run"
 )
 
-// Fit is one claimed turn. It belongs to one goroutine.
-type Fit struct {
+// Requests makes the requests of one claimed turn. It belongs to one goroutine.
+type Requests struct {
 	// Begun is the claim; digests made here become part of it.
 	Begun *registrypb.BeginTurnResponse
 	Model modelcall.Model
@@ -48,22 +48,22 @@ type built struct {
 
 // Request is the prompt of a round: what the claim brought, and what was said
 // and done since.
-func (f *Fit) Request(said []model.Message) (model.Request, prompt.Prompt) {
-	if b := f.built; b != nil && b.said == len(said) {
-		f.built = nil
+func (r *Requests) Request(said []model.Message) (model.Request, prompt.Prompt) {
+	if b := r.built; b != nil && b.said == len(said) {
+		r.built = nil
 		return b.request, b.prompt
 	}
-	s := f.scope(said)
-	p := f.Sources.Build(s)
+	s := r.scope(said)
+	p := r.Sources.Build(s)
 	return model.Request{
-		Model: f.Model.Name, System: p.System, Messages: p.Messages, Tools: s.Tools,
-		MaxOutputTokens: int(f.Begun.GetConfig().GetMaxOutputTokens()),
+		Model: r.Model.Name, System: p.System, Messages: p.Messages, Tools: s.Tools,
+		MaxOutputTokens: int(r.Begun.GetConfig().GetMaxOutputTokens()),
 	}, p
 }
 
-func (f *Fit) scope(said []model.Message) prompt.Scope {
-	s := Scope(f.Begun, f.Model, f.Tools)
-	s.Turn, s.Most, s.Room = said, f.most, f.room
+func (r *Requests) scope(said []model.Message) prompt.Scope {
+	s := Scope(r.Begun, r.Model, r.Tools)
+	s.Turn, s.Most, s.Room = said, r.most, r.room
 	return s
 }
 
@@ -117,49 +117,49 @@ func event(e *registrypb.Event) prompt.Event {
 
 // Due digests the conversation before a call of the model, when it is
 // time (S0-113).
-func (f *Fit) Due(ctx context.Context, said []model.Message) error {
-	c := f.Begun.GetConfig().GetCompaction()
-	if f.digested || f.Memory == nil || c == nil {
+func (r *Requests) Due(ctx context.Context, said []model.Message) error {
+	c := r.Begun.GetConfig().GetCompaction()
+	if r.digested || r.Memory == nil || c == nil {
 		return nil
 	}
-	r, p := f.Request(said)
-	f.built = &built{len(said), r, p}
+	req, p := r.Request(said)
+	r.built = &built{len(said), req, p}
 	recent := int(c.GetRecentMessages())
 	why := compact.Due(compact.Measure{
 		Tokens: p.Wanted, Budget: p.Budget, Turns: p.Turns, Undigested: p.Undigested, Leaving: recent > 0 && p.Undigested >= recent,
 	}, compact.Limits{AtPercent: int(c.GetAtPercent()), AfterTurns: int(c.GetAfterTurns())})
-	if why == "" || f.strategy(p) == nil {
+	if why == "" || r.strategy(p) == nil {
 		return nil
 	}
-	f.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: why})
-	defer f.Emit(run.Item{Kind: run.Compaction, Phase: run.End, Text: why})
-	f.built = nil
-	return f.digest(ctx, p)
+	r.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: why})
+	defer r.Emit(run.Item{Kind: run.Compaction, Phase: run.End, Text: why})
+	r.built = nil
+	return r.digest(ctx, p)
 }
 
 // Squeeze makes the prompt smaller after the provider refused it for its length:
 // first by a digest of all that came before, then by half. It answers whether
 // there is something new to try; if not, the refusal stands.
-func (f *Fit) Squeeze(ctx context.Context, said []model.Message, refused prompt.Prompt) (again bool, err error) {
-	f.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: "refused"})
+func (r *Requests) Squeeze(ctx context.Context, said []model.Message, refused prompt.Prompt) (again bool, err error) {
+	r.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: "refused"})
 	defer func() {
-		f.Emit(run.Item{Kind: run.Compaction, Phase: run.End, Text: "refused", WillRetry: again && err == nil})
+		r.Emit(run.Item{Kind: run.Compaction, Phase: run.End, Text: "refused", WillRetry: again && err == nil})
 	}()
-	for f.squeezes < 2 {
-		f.squeezes++
-		keep := max(f.scope(said).Keep, 1)
-		if f.squeezes == 1 {
-			f.most = keep
-			if !f.digested && f.Memory != nil && refused.Undigested > 0 {
-				if err := f.digest(ctx, refused); err != nil {
+	for r.squeezes < 2 {
+		r.squeezes++
+		keep := max(r.scope(said).Keep, 1)
+		if r.squeezes == 1 {
+			r.most = keep
+			if !r.digested && r.Memory != nil && refused.Undigested > 0 {
+				if err := r.digest(ctx, refused); err != nil {
 					return false, err
 				}
 			}
 		} else {
-			f.most, f.room = max(keep/2, 1), max(refused.Tokens/2, 1)
+			r.most, r.room = max(keep/2, 1), max(refused.Tokens/2, 1)
 		}
-		if _, p := f.Request(said); p.Tokens < refused.Tokens {
-			f.Job.Logf("WARN", "model: prompt of about %d tokens refused as too long, trying about %d", refused.Tokens, p.Tokens)
+		if _, p := r.Request(said); p.Tokens < refused.Tokens {
+			r.Job.Logf("WARN", "model: prompt of about %d tokens refused as too long, trying about %d", refused.Tokens, p.Tokens)
 			return true, nil
 		}
 	}
@@ -167,25 +167,25 @@ func (f *Fit) Squeeze(ctx context.Context, said []model.Message, refused prompt.
 }
 
 // digest digests everything before the inbound message, once in a turn.
-func (f *Fit) digest(ctx context.Context, p prompt.Prompt) error {
-	f.digested = true
-	strategy := f.strategy(p)
+func (r *Requests) digest(ctx context.Context, p prompt.Prompt) error {
+	r.digested = true
+	strategy := r.strategy(p)
 	if strategy == nil {
 		return nil
 	}
-	if err := f.Trusted(ctx); err != nil {
+	if err := r.Trusted(ctx); err != nil {
 		return err
 	}
-	in, job := f.Begun.GetInbound(), f.Job
+	in, job := r.Begun.GetInbound(), r.Job
 	job.Source, job.Content, job.Upto = in.GetSource(), in.GetContent(), p.Upto
-	job.Config, job.Layers = f.Begun.GetConfig().GetCompaction(), f.Begun.GetMemory()
-	job.Strategy, job.Model = strategy, f.Model.Provider+"/"+f.Model.Name
-	out, err := f.Memory.Thread(ctx, job)
+	job.Config, job.Layers = r.Begun.GetConfig().GetCompaction(), r.Begun.GetMemory()
+	job.Strategy, job.Model = strategy, r.Model.Provider+"/"+r.Model.Name
+	out, err := r.Memory.Thread(ctx, job)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if out.Name != "" { // it stands, whatever came after it
-		f.remember(out)
+		r.remember(out)
 	}
 	return err
 }
@@ -202,23 +202,23 @@ func Place(c *registrypb.TurnConfig, agentID, threadID string) pai.Place {
 // strategy is how this agent digests; nil when its model cannot: the built-in one
 // answers with what it was asked. A program that runs tools itself is asked aside,
 // without them: a digest has no effect and may be made again.
-func (f *Fit) strategy(p prompt.Prompt) compact.Strategy {
-	c := f.Begun.GetConfig()
-	m := f.Model
+func (r *Requests) strategy(p prompt.Prompt) compact.Strategy {
+	c := r.Begun.GetConfig()
+	m := r.Model
 	switch {
 	case c.GetCompaction().GetStrategy() == (compact.Truncate{}).Name():
 		return compact.Truncate{}
 	case m.Program != nil:
-		at := Place(c, f.Job.AgentID, f.Job.ThreadID)
+		at := Place(c, r.Job.AgentID, r.Job.ThreadID)
 		at.Aside, at.Spare = true, true
 		m.Try = m.Program(at)
 	case m.Provider == offline.Name, m.Try == nil:
 		return nil
 	}
 	return NewSummarise(m, p.Budget, c.GetMaxOutputTokens(), func(ctx context.Context, took time.Duration, u model.Usage) error {
-		f.Meter.ObserveStep("compaction", took)
-		f.Model.Count(f.Meter, f.Model.Name, u)
-		return f.Trusted(ctx)
+		r.Meter.ObserveStep("compaction", took)
+		r.Model.Count(r.Meter, r.Model.Name, u)
+		return r.Trusted(ctx)
 	})
 }
 
@@ -241,13 +241,13 @@ func NewSummarise(m modelcall.Model, budget, maxOutput int64, told func(context.
 
 // remember takes the memory after a digest over into what the claim brought, in
 // the order in which a claim brings it.
-func (f *Fit) remember(out memory.Outcome) {
-	f.Begun.Memory = out.Layers
-	files := slices.DeleteFunc(f.Begun.GetFiles(), func(f *registrypb.ContextFile) bool { return strings.HasPrefix(f.GetName(), "memory/") })
+func (r *Requests) remember(out memory.Outcome) {
+	r.Begun.Memory = out.Layers
+	files := slices.DeleteFunc(r.Begun.GetFiles(), func(f *registrypb.ContextFile) bool { return strings.HasPrefix(f.GetName(), "memory/") })
 	for _, l := range []registrypb.MemoryLayer{registrypb.MemoryLayer_MEMORY_LAYER_AGENT, registrypb.MemoryLayer_MEMORY_LAYER_PEER, registrypb.MemoryLayer_MEMORY_LAYER_THREAD} {
 		if s := memory.Layer(out.Layers, l); s.GetContent() != "" {
 			files = append(files, &registrypb.ContextFile{Name: s.GetName(), Content: s.GetContent()})
 		}
 	}
-	f.Begun.Files = files
+	r.Begun.Files = files
 }

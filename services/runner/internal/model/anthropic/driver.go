@@ -125,7 +125,7 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 	defer func() { _ = stream.Close() }()
 	a := answer{start: start}
 	for !a.stopped && stream.Next() {
-		call.Alive()
+		call.Touch()
 		delta, err := a.add(stream.Current())
 		if err != nil {
 			return model.Response{}, call.Failure(err, a.events)

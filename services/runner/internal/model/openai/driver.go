@@ -96,7 +96,7 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 	defer func() { _ = stream.Close() }()
 	a := answer{start: start}
 	for stream.Next() {
-		call.Alive()
+		call.Touch()
 		delta, err := a.add(stream.Current())
 		if err != nil {
 			return model.Response{}, call.Failure(err, a.chunks)

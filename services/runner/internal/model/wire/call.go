@@ -65,8 +65,8 @@ func Begin(ctx context.Context, c Cleaner, silence, whole time.Duration) *Call {
 	return call
 }
 
-// Alive notes that a piece of the answer has arrived.
-func (c *Call) Alive() { c.idle.Reset(c.silence) }
+// Touch notes that a piece of the answer has arrived.
+func (c *Call) Touch() { c.idle.Reset(c.silence) }
 
 // End stops the timers and lets go of the connection.
 func (c *Call) End() {

@@ -116,7 +116,7 @@ func run(ctx context.Context, box Sandbox, command sandbox.Command, progress fun
 		return toolset.Failed("the working directory cannot be made: " + err.Error())
 	}
 	if progress != nil {
-		command.OnStdout = func(b []byte) { progress(toolset.Printed(b)) }
+		command.OnStdout = func(b []byte) { progress(toolset.OutputText(b)) }
 		command.OnStderr = command.OnStdout
 	}
 	r, err := box.Run(ctx, command)
