@@ -39,7 +39,7 @@ func (c Class) String() string {
 	}
 }
 
-// Reasons a Rejected error can carry beside its text.
+// Reasons that a Rejected error can carry in addition to its text.
 const (
 	ReasonHopLimit       = "HOP_LIMIT"
 	ReasonReplyContext   = "REPLY_CONTEXT_INVALID"

@@ -29,7 +29,7 @@ type Bounds struct {
 	Min int
 }
 
-// Least is the smallest Max: below it a fence and its pair leave no room.
+// Least is the smallest Max: below it a fence and its pair do not fit.
 const Least = 64
 
 // Piece is one message of a text.
@@ -45,7 +45,7 @@ type Piece struct {
 // Split cuts a text into pieces. A text without anything to see has none.
 func Split(text string, b Bounds) []Piece { return From(text, 0, b) }
 
-// From answers the pieces behind the one that reached a place.
+// From returns the pieces behind the one that reached a place.
 func From(text string, reach int, b Bounds) (out []Piece) {
 	b = b.withDefaults()
 	s := scan{text: text, bounds: b}
@@ -149,7 +149,7 @@ func (s *scan) end(rest, head string) int {
 	return one
 }
 
-// fits tells whether a piece leaves room for the fence that has to close it.
+// fits reports whether a piece leaves room for the fence that has to close it.
 func (s *scan) fits(raw string, room int) bool {
 	tail := s.fence.after(raw).closing()
 	if tail == "" {
@@ -158,7 +158,7 @@ func (s *scan) fits(raw string, room int) bool {
 	return runes(strings.TrimRight(raw, "\n"))+1+runes(tail) <= room
 }
 
-// sound tells whether a cut leaves fences as they are: it tears no line that is one,
+// sound reports whether a cut leaves fences as they are: it tears no line that is one,
 // makes none of the rest of a line, and does not part a fence from its code.
 func (s *scan) sound(rest string, at int) bool {
 	if at == len(rest) {

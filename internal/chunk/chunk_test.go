@@ -89,7 +89,7 @@ func bare(s string) string {
 // named is a fence with words behind it, which may be said again.
 var named = regexp.MustCompile("(```|~~~) *[^ \n`~]")
 
-// open tells whether a reader of a text would be inside of a block of code at its end.
+// open reports whether a reader of a text would be inside of a block of code at its end.
 func open(text string) bool {
 	mark, length := byte(0), 0
 	for l := range strings.Lines(text) {

@@ -51,7 +51,7 @@ func previous(s string, at int) int {
 	return at - size
 }
 
-// joined tells whether the characters on both sides of a place are shown as one.
+// joined reports whether the characters on both sides of a place are shown as one.
 func joined(s string, at int) bool {
 	if at <= 0 || at >= len(s) {
 		return false
@@ -71,7 +71,7 @@ func joined(s string, at int) bool {
 
 const joiner = '\u200d'
 
-// flag tells whether a character is half of a flag.
+// flag reports whether a character is half of a flag.
 func flag(r rune) bool { return r >= 0x1F1E6 && r <= 0x1F1FF }
 
 // flags counts the halves at the end of a text, up to a bound.
@@ -137,7 +137,7 @@ func fenceOf(l string) (mark, info string) {
 	return body[:n], info
 }
 
-// mayFence tells whether a line, or a piece of it, could be read as a fence.
+// mayFence reports whether a line, or a piece of it, could be read as a fence.
 func mayFence(l string) bool {
 	body := strings.TrimLeft(l, " ")
 	return strings.HasPrefix(body, "```") || strings.HasPrefix(body, "~~~")

@@ -71,7 +71,7 @@ const (
 
 // Tuple is where an event came from, in the ids as they were given.
 type Tuple struct {
-	// Internal tells that another agent wrote; then ChannelType and ChannelID are
+	// Internal: another agent wrote; then ChannelType and ChannelID are
 	// "internal" and PeerID is the agent's id.
 	Internal    bool   `json:"internal,omitempty"`
 	ChannelType string `json:"channel_type"`

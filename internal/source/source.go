@@ -104,7 +104,7 @@ func (a Address) String() string {
 	return ""
 }
 
-// Validate tells whether the address can be written: INVALID_ARGUMENT if not.
+// Validate reports whether the address can be written: INVALID_ARGUMENT if not.
 func (a Address) Validate() error {
 	switch a.Kind {
 	case Self:
@@ -218,7 +218,7 @@ func unreadable(s string) string {
 	return ""
 }
 
-// word tells whether s is [a-z0-9][a-z0-9_.-]*.
+// word reports whether s is [a-z0-9][a-z0-9_.-]*.
 func word(s string) bool {
 	for i := range len(s) {
 		c := s[i]

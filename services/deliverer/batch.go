@@ -56,7 +56,7 @@ func (s *Service) DeliverBatch(ctx context.Context, req *delivererv1.DeliverBatc
 
 var errStopping = fault.New(codes.Unavailable, fault.ServiceUnavailable, "the deliverer is not running, or is being stopped", "try again, or start it with `agentd deliverer`")
 
-// GetDelivererInfo answers what this deliverer does now.
+// GetDelivererInfo returns what this deliverer does now.
 func (s *Service) GetDelivererInfo(context.Context, *delivererv1.GetDelivererInfoRequest) (*delivererv1.GetDelivererInfoResponse, error) {
 	out := &delivererv1.GetDelivererInfoResponse{
 		Holder: s.deps.Holder, DrainsActive: int32(s.pool.Active()), Uptime: durationpb.New(time.Since(s.born)),

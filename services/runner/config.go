@@ -64,12 +64,12 @@ type Deps struct {
 	// Sandbox runs the tools of agents with the mode of Config.Sandbox; nil is
 	// made, and probed, when first needed.
 	Sandbox *sandbox.Sandbox
-	// Getenv answers for the environment: provider keys and defaults.
+	// Getenv reads the environment: provider keys and defaults.
 	Getenv func(string) string
 	// Abort, when closed, ends a drain at once; nil never does.
 	Abort <-chan struct{}
-	// Redactor is that of the Logger: it is told each key of a provider before it is
-	// used; nil: nobody is.
+	// Redactor is that of the Logger: it gets each key of a provider before the key is
+	// used; nil: no keys are redacted.
 	Redactor *redact.Redactor
 	Metrics  *obs.RunnerMetrics
 	Trace    *tracing.Tracer // nil: no traces

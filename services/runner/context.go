@@ -16,7 +16,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/window"
 )
 
-// BuildContext answers what the model would get for a message of a conversation
+// BuildContext returns what the model would get for a message of a conversation
 // (S0-76, S1-27). It is made by the very code that makes it for a turn; only the
 // parts come over the calls that anybody may make.
 func (s *Service) BuildContext(ctx context.Context, req *runnerpb.BuildContextRequest) (*runnerpb.BuildContextResponse, error) {

@@ -44,7 +44,7 @@ func (s *Service) RunBatch(ctx context.Context, req *runnerpb.RunBatchRequest) (
 	return &runnerpb.RunBatchResponse{Processed: n, HeadId: info.GetHeadId(), InboxPath: info.GetPath()}, nil
 }
 
-// started answers an error unless the agent takes messages.
+// started returns an error unless the agent takes messages.
 func (s *Service) started(ctx context.Context, id string) error {
 	a, err := s.agents.GetAgent(ctx, &registrypb.GetAgentRequest{AgentId: id})
 	if err == nil && !a.GetAgent().GetStarted() {
@@ -155,7 +155,7 @@ func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (
 	}
 }
 
-// GetRunnerInfo answers what this runner can do and does.
+// GetRunnerInfo returns what this runner can do and does.
 func (s *Service) GetRunnerInfo(context.Context, *runnerpb.GetRunnerInfoRequest) (*runnerpb.GetRunnerInfoResponse, error) {
 	if _, err := s.sandboxes.get(string(s.cfg.Sandbox.Mode)); err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ type Service struct {
 	runs      activeRuns
 }
 
-// New reads the providers and makes a runner; it calls nobody. The error is a
+// New reads the providers and makes a runner; it makes no call. The error is a
 // providers.yaml that cannot be used.
 func New(c Config, d Deps) (*Service, error) {
 	c, d = c.withDefaults(), d.withDefaults()

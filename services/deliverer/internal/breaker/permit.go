@@ -26,7 +26,7 @@ func (s *Set) Acquire(k Key) (p Permit, wait time.Duration) {
 // For reports whether the permit may still be used for a send under k.
 func (p *Permit) For(k Key) bool { return p.live && p.key == k }
 
-// Record tells the breaker how the send ended. Only the first call counts.
+// Record records how the send ended. Only the first call counts.
 func (p *Permit) Record(err error) {
 	if !p.live {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 )
 
-// ErrClosed says that the drain takes no more work: its lease is going back.
+// ErrClosed reports that the drain takes no more work: its lease is going back.
 var ErrClosed = errors.New("drain is closed")
 
 // Agent drains one agent under one lease.
@@ -92,7 +92,7 @@ func (a *Agent) signal() {
 	}
 }
 
-// check answers why nothing more may be done under this lease, or nil.
+// check returns why nothing more may be done under this lease, or nil.
 func (a *Agent) check() error {
 	if err := a.keeper.Check(); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (a *Agent) check() error {
 	return context.Cause(a.term)
 }
 
-// Wake drains threads, or tells running lanes to look once more. When the drain is
+// Wake drains threads, or makes running lanes check once more. When the drain is
 // closed the work is the next lease's.
 func (a *Agent) Wake(threadIDs ...string) {
 	a.mu.Lock()

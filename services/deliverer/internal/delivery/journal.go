@@ -14,14 +14,14 @@ import (
 // whole drain; one that wraps ErrRefused ends the lane; every other is asked
 // again. Both methods may be repeated.
 type Journal interface {
-	// Begin answers the next undelivered event of a thread and counts its
+	// Begin returns the next undelivered event of a thread and counts its
 	// attempt (D1). A peek counts nothing.
 	Begin(ctx context.Context, agentID, threadID string, peek bool) (Due, error)
 	// Finish records a send (D3, D4) and begins the next one if f.Next is set.
 	Finish(ctx context.Context, agentID, threadID string, f Finish) (Finished, error)
 }
 
-// ErrRefused says that the journal will not take this call, however often it
+// ErrRefused reports that the journal will not take this call, however often it
 // is made: the thread is gone, or its database is set aside.
 var ErrRefused = errors.New("refused by the journal")
 

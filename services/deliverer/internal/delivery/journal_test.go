@@ -189,14 +189,14 @@ func (m *memory) settle(r *row, f Finish) {
 	}
 }
 
-// row answers a copy of a delivery's row.
+// row returns a copy of a delivery's row.
 func (m *memory) row(threadID string, id int64) row {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return *m.rows[threadID][id-1]
 }
 
-// calls answers how often each call was made.
+// calls returns how often each call was made.
 func (m *memory) calls() (begins, peeks, finishes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -42,7 +42,7 @@ func (s *sink) Send(ctx context.Context, m channel.Message) (channel.Receipt, er
 	return channel.Receipt{ProviderID: fmt.Sprint(n)}, nil
 }
 
-// texts answers what arrived, in order.
+// texts returns what arrived, in order.
 func (s *sink) texts() (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

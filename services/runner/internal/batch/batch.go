@@ -26,7 +26,7 @@ const (
 	shareTime   = time.Minute
 )
 
-// ErrEnded tells a waiter that the batch ended before its head was reached.
+// ErrEnded means that the batch ended before the head of a waiter was reached.
 var ErrEnded = errors.New("the batch ended")
 
 // Inbox is the part of the registry's TurnService that a batch needs.
@@ -246,7 +246,7 @@ func line(level, format string, args ...any) *registrypb.LogLine {
 	return &registrypb.LogLine{Level: level, Text: fmt.Sprintf(format, args...)}
 }
 
-// Ended tells that Work is over, or about to be.
+// Ended reports that Work is over, or about to be.
 func (b *Batch) Ended() bool {
 	select {
 	case <-b.stop:

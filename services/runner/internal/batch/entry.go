@@ -148,7 +148,7 @@ func (b *Batch) Waiting() (n int) {
 	return n
 }
 
-// find answers the entry of a key. The caller holds mu.
+// find returns the entry of a key. The caller holds mu.
 func (b *Batch) find(key string) *entry {
 	for _, lane := range b.lanes {
 		for _, w := range lane {

@@ -249,7 +249,7 @@ const (
 	Idle
 )
 
-// Share tells how the batch stands with those who wait.
+// Share is what the batch has used of its share while others wait.
 func (b *Batch) Share() Share {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -77,7 +77,7 @@ func (c *claim) panicked() {
 	}
 }
 
-// current answers the batch, and what is closed when it is another one or set aside.
+// current returns the batch, and what is closed when it is another one or set aside.
 func (c *claim) current() (*batch.Batch, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -71,7 +71,7 @@ func (q *quarantine) left(agentID string) time.Duration {
 	return 0
 }
 
-// halfOpen tells whether the agent's quarantine ended less than a minute ago: one
+// halfOpen reports whether the agent's quarantine ended less than a minute ago: one
 // turn at a time tries whether it can be worked on again.
 func (q *quarantine) halfOpen(agentID string) bool {
 	q.mu.Lock()

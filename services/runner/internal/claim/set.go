@@ -27,7 +27,7 @@ type Turn func(ctx context.Context, l Lease, e *registrypb.PendingEvent, s turn.
 type Lease struct {
 	AgentID string
 	Token   uint64
-	// Check answers nil while the lease is trusted.
+	// Check returns nil while the lease is trusted.
 	Check func() error
 	// Panicked counts a panic of the agent's work.
 	Panicked func()
@@ -55,7 +55,8 @@ type Deps struct {
 	Leases worker.Leases
 	Inbox  batch.Inbox
 	Turn   Turn
-	// End ends a run that a person wants ended, as if he had asked here; nil: nobody does.
+	// End ends a run that a person aborts, as if the request had come here; nil: no run is
+	// ended.
 	End   func(ctx context.Context, agentID, run string) error
 	Slots *batch.Slots
 	// Abort, when closed, ends a drain at once.
@@ -71,7 +72,7 @@ type Set struct {
 	worker *worker.Worker[*claim]
 }
 
-// New makes an empty set; it calls nobody.
+// New makes an empty set; it makes no call.
 func New(c Config, d Deps) *Set {
 	s := &Set{cfg: c, deps: d, panics: newQuarantine(c.Quarantine)}
 	s.worker = worker.New(worker.Config{

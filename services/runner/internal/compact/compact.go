@@ -52,7 +52,7 @@ type Truncate struct{}
 // Name is "truncate".
 func (Truncate) Name() string { return "truncate" }
 
-// Digest answers the old digest.
+// Digest returns the old digest.
 func (Truncate) Digest(_ context.Context, in Input) (Digest, error) {
 	return Digest{Text: in.Old, Lines: len(in.Lines)}, nil
 }
@@ -74,7 +74,7 @@ type Limits struct {
 	AtPercent, AfterTurns int
 }
 
-// Due answers why it is time for a digest; empty when it is not (S0-113).
+// Due returns why it is time for a digest; empty when it is not (S0-113).
 func Due(m Measure, l Limits) string {
 	switch {
 	case m.Undigested == 0: // nothing to gain

@@ -21,7 +21,7 @@ const (
 	much, few = 1000, 8
 )
 
-// ErrNonsense tells that the model's answer is no digest.
+// ErrNonsense reports that the model's answer is no digest.
 var ErrNonsense = errors.New("the answer is no digest")
 
 // Summarise asks a model.
@@ -123,7 +123,7 @@ func (s Summarise) stage(level Level, old string, lines []Line, budget int64) (r
 	}, n
 }
 
-// accept answers the text of a digest, or why it is none.
+// accept returns the text of a digest, or why it is none.
 func (s Summarise) accept(r model.Response, input int64) (string, error) {
 	text := strings.TrimSpace(r.Text)
 	size := model.EstimateTokens(text)

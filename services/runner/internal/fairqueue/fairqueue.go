@@ -63,7 +63,7 @@ func (p *Places) Resize(n int64) {
 	p.serve()
 }
 
-// TryTake takes n places when nobody waits and they are free.
+// TryTake takes n places when no one waits and they are free.
 func (p *Places) TryTake(n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

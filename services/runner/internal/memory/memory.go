@@ -84,7 +84,7 @@ type Job struct {
 	Seq func() int32
 	// Commit makes a call of the journal and repeats it as turns do.
 	Commit func(context.Context, *registrypb.RecordCompactionRequest) (*registrypb.RecordCompactionResponse, error)
-	// Fatal tells that an error of Commit ends the work; any other costs a digest.
+	// Fatal reports whether an error of Commit ends the work; any other costs a digest.
 	Fatal func(error) bool
 	Logf  func(level, format string, args ...any)
 }

@@ -70,7 +70,7 @@ func peerFile(source, content string) string {
 	return "memory/" + route.MemoryUserFile(t)
 }
 
-// ownThread tells whether nobody but the peer in work speaks in the thread.
+// ownThread reports whether nobody but the peer in work speaks in the thread.
 func ownThread(j Job) bool {
 	t, _, err := route.Of(j.Source, j.Content)
 	return err == nil && route.Thread(route.PerPeer, t) == j.ThreadID

@@ -34,7 +34,7 @@ func EstimateTokens(text string) int64 {
 	return (hundredths + 99) / 100
 }
 
-// ascii tells whether the first eight bytes of a text are.
+// ascii reports whether the first eight bytes of a text are.
 func ascii(s string) bool {
 	const high = 0x8080808080808080
 	return (uint64(s[0])|uint64(s[1])<<8|uint64(s[2])<<16|uint64(s[3])<<24|

@@ -79,7 +79,7 @@ type Request struct {
 type Delta struct {
 	Text      string
 	Reasoning string
-	// Tool is told by drivers whose program runs tools itself.
+	// Tool is set by drivers whose program runs tools itself.
 	Tool *ToolUse
 }
 

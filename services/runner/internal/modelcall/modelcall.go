@@ -20,7 +20,7 @@ import (
 
 // Models finds the model of an agent.
 type Models interface {
-	// Find answers the caller for a provider and model; empty names are the
+	// Find returns the caller for a provider and model; empty names are the
 	// defaults. Its error is a *model.Error.
 	Find(provider, name string) (Model, error)
 }
@@ -64,7 +64,7 @@ func Thinking(source, content string) string {
 
 const consoles = "external:console:"
 
-// BadThinking answers what is wrong with a word that asks for thinking.
+// BadThinking returns what is wrong with a word that asks for thinking.
 func BadThinking(s string) (problem string) {
 	_, problem = anthropic.ParseThinking(s)
 	return problem

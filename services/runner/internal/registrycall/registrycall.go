@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	// ErrLost means that the lease is gone; whoever holds it now goes on.
+	// ErrLost means that the lease is gone; its holder goes on.
 	ErrLost = errors.New("turn stopped: the lease is lost")
 	// ErrStale means that another event stands under the inbox id.
 	ErrStale = errors.New("turn dropped: the inbox has another event under this id")
@@ -63,7 +63,7 @@ func Call[R any](ctx context.Context, trusted func(context.Context) error, do fu
 	}
 }
 
-// Refused tells that the registry understood a call and will never take it.
+// Refused reports that the registry understood a call and will never take it.
 func Refused(err error) bool {
 	f := fault.From(err)
 	return f.Code == codes.InvalidArgument || f.Code == codes.OutOfRange

@@ -43,7 +43,7 @@ func (h *Hub) Open(key string, generation uint64) *Stream {
 	return s
 }
 
-// Find answers the stream of a run, nil when there is none, and a channel that
+// Find returns the stream of a run, nil when there is none, and a channel that
 // is closed when some stream is opened next.
 func (h *Hub) Find(key string) (*Stream, <-chan struct{}) {
 	h.mu.Lock()

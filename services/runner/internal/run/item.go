@@ -17,7 +17,7 @@ const (
 // Phases.
 const (
 	Start = "start"
-	// Restart says that what was said since the last tool or start is void.
+	// Restart reports that what was said since the last tool or start is void.
 	Restart = "restart"
 	Delta   = "delta"
 	Update  = "update"
@@ -55,7 +55,7 @@ type Item struct {
 	WillRetry bool
 }
 
-// Last tells whether the item ends its run.
+// Last reports whether the item ends its run.
 func (i Item) Last() bool { return i.Kind == Lifecycle && (i.Phase == End || i.Phase == Error) }
 
 func (i Item) size() int { return len(i.Text) + len(i.Tool) + len(i.CallID) + 64 }

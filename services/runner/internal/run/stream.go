@@ -14,7 +14,7 @@ const (
 	bigPiece  = 8 << 10
 )
 
-// What a reader is told.
+// Errors of a reader.
 var (
 	// ErrBehind: items after the asked one are gone here; the journal has them.
 	ErrBehind = errors.New("the reader is behind the buffer")
@@ -43,7 +43,7 @@ type Stream struct {
 	more    chan struct{}
 }
 
-// Live tells whether items may still come.
+// Live reports whether items may still come.
 func (s *Stream) Live() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *Stream) First() uint64 {
 	return s.first
 }
 
-// Seed takes over what the journal tells of the run, unless as much is known
+// Seed takes over the items of the journal, unless as much is known
 // here; tools is where the numbers of the last answer's tools begin.
 func (s *Stream) Seed(items []Item, tools uint64) {
 	s.mu.Lock()
@@ -101,7 +101,7 @@ func (s *Stream) Span() Span {
 	return s.span
 }
 
-// Settle says that everything so far is in the journal; the tools of the answer
+// Settle reports that everything so far is in the journal; the tools of the answer
 // come next.
 func (s *Stream) Settle() {
 	s.mu.Lock()

@@ -19,7 +19,8 @@ type Writer struct {
 	writing sync.WaitGroup
 }
 
-// Write replaces the session file of a thread soon; failed is told when it cannot.
+// Write replaces the session file of a thread soon; failed is called when it cannot be
+// written.
 func (l *Writer) Write(dir, threadID, system string, messages []model.Message, failed func(error)) {
 	write := func() {
 		if err := Write(dir, threadID, system, messages); err != nil {

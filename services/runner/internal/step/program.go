@@ -20,7 +20,7 @@ func CallKey(n int) string { return fmt.Sprintf("%s%d", programs, n) }
 // UseKey is the key of the jth tool of a call, both from 1.
 func UseKey(n, j int) string { return fmt.Sprintf("%s%d:%d", programs, n, j) }
 
-// OfProgram tells whether a step is a program's.
+// OfProgram reports whether a step is a program's.
 func OfProgram(s *registrypb.Step) bool { return strings.HasPrefix(s.GetKey(), programs) }
 
 // ProgramCall is the journal row of a call that is about to begin.

@@ -75,7 +75,7 @@ func (c *Calls) call(key string, made model.ToolCall) Call {
 	return Call{Key: c.Key + ":" + key, Name: made.Name, Args: made.Arguments, Place: c.Place}
 }
 
-// Use answers the result of the nth call of an answer: from the journal, or by making it
+// Use returns the result of the nth call of an answer: from the journal, or by making it
 // (T5) and journaling what came out (T6). begun: it may have been made already.
 func (c *Calls) Use(ctx context.Context, key string, n int, made model.ToolCall, begun bool) (string, error) {
 	row := c.Journal.Tool(key)

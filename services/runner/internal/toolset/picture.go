@@ -7,7 +7,7 @@ import (
 	"github.com/theclaw/agents/internal/sandbox"
 )
 
-// A picture in an output is megabytes that nobody reads: as a data URL, or as a
+// A picture in an output is megabytes that no one reads: as a data URL, or as a
 // JSON value of the kinds models use.
 var (
 	dataURL = regexp.MustCompile(`data:(?:image|audio|video)/[a-zA-Z0-9.+-]+;base64,[A-Za-z0-9+/_=-]{64,}(?:\r?\n[A-Za-z0-9+/_=-]{60,})*`)

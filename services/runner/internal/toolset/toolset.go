@@ -57,7 +57,7 @@ type Spec struct {
 	// Schema of the arguments, which are a JSON object.
 	Schema json.RawMessage
 	Needs  Needs
-	// Offered answers whether a turn with these settings has the tool; nil: every turn.
+	// Offered reports whether a turn with these settings has the tool; nil: every turn.
 	Offered func(*registrypb.TurnConfig) bool
 }
 
@@ -68,7 +68,7 @@ type Place struct {
 	Fence string
 	// Config holds the settings of the agent at the claim of the turn.
 	Config *registrypb.TurnConfig
-	// Trusted answers nil while the lease is held.
+	// Trusted returns nil while the lease is held.
 	Trusted func(context.Context) error
 }
 
@@ -79,8 +79,8 @@ type Call struct {
 	Name  string
 	Args  json.RawMessage
 	Place Place
-	// Progress is given what the call prints while it runs, from any goroutine; nil: nobody
-	// reads it.
+	// Progress is given what the call prints while it runs, from any goroutine; nil: it is
+	// not read.
 	Progress func(text string)
 }
 
@@ -127,7 +127,7 @@ func New(tools ...Tool) (*Tools, error) {
 	return t, nil
 }
 
-// find answers a tool by name; false when there is none.
+// find returns a tool by name; false when there is none.
 func (t *Tools) find(name string) (Tool, bool) {
 	n, ok := slices.BinarySearchFunc(t.specs, name, func(s Spec, name string) int { return strings.Compare(s.Name, name) })
 	if !ok {
@@ -136,7 +136,7 @@ func (t *Tools) find(name string) (Tool, bool) {
 	return t.tools[n], true
 }
 
-// Has answers whether there is a tool of this name.
+// Has reports whether there is a tool of this name.
 func (t *Tools) Has(name string) bool {
 	_, ok := t.find(name)
 	return ok
@@ -158,7 +158,7 @@ type Set struct {
 	offered []model.Tool
 }
 
-// Set answers the tools of a turn with these settings.
+// Set returns the tools of a turn with these settings.
 func (t *Tools) Set(c *registrypb.TurnConfig) Set {
 	s := Set{all: t}
 	for _, spec := range t.specs {

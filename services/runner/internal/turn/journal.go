@@ -14,7 +14,7 @@ func (t *turn) logf(level, format string, args ...any) {
 	t.logs = append(t.logs, &registrypb.LogLine{Level: level, Text: fmt.Sprintf(format, args...)})
 }
 
-// trusted answers nil while the lease is; it is asked right before whatever the
+// trusted returns nil while the lease is; it is asked right before whatever the
 // outside world or the journal could see.
 func (t *turn) trusted(ctx context.Context) error {
 	if ctx.Err() != nil {

@@ -34,7 +34,7 @@ type publisher struct {
 	partial strings.Builder
 }
 
-// Begin tells that the turn is claimed, after what its journal tells.
+// Begin reports that the turn is claimed, after the items of its journal.
 func (p *publisher) Begin(steps []*registrypb.Step) {
 	if t := replay.Of(steps); t.Exact && len(t.Items) > 1 {
 		p.to.Seed(t.Items, t.Tools)
@@ -79,12 +79,12 @@ func (p *publisher) EndAnswer() *run.Span {
 	return &s
 }
 
-// ToolStart tells that a tool begins; n is its place in its answer.
+// ToolStart reports that a tool begins; n is its place in its answer.
 func (p *publisher) ToolStart(n int, c model.ToolCall) {
 	p.to.Publish(toolItem(n, c, run.Start, string(c.Arguments)))
 }
 
-// ToolEnd tells its result, which the journal has.
+// ToolEnd publishes its result, which the journal has.
 func (p *publisher) ToolEnd(n int, c model.ToolCall, result []byte) {
 	p.to.Publish(toolItem(n, c, run.End, string(result)))
 }
@@ -107,7 +107,7 @@ func (p *publisher) Progress(n int, c model.ToolCall) func(string) {
 	}
 }
 
-// End tells the end of the run; why is empty when it is a good one.
+// End publishes the end of the run; why is empty when it succeeded.
 func (p *publisher) End(why string) {
 	i := run.Item{Kind: run.Lifecycle, Phase: run.End}
 	if why != "" {

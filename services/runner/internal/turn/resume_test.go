@@ -34,7 +34,7 @@ type recorded struct {
 	Log            []string
 }
 
-// everyClass answers with a call of each class, in the order given by name, then text.
+// everyClass returns with a call of each class, in the order given by name, then text.
 func everyClass(names ...string) func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, modelcall.Try) {
 	arguments := map[string]string{"no_such_tool": `{"a":1}`, "message_send": `{"text":"half way <b>"}`, "bash_exec": `{"command":"echo <x>"}`}
 	return func(_ context.Context, round, _ int, _ model.Request, emit func(model.Delta)) (model.Response, modelcall.Try) {

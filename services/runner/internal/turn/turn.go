@@ -44,7 +44,7 @@ type Journal interface {
 
 // Slot is the right to work among all turns of this process.
 type Slot interface {
-	// Pause gives the slot away, waits and takes it again. It answers ErrYield
+	// Pause returns the slot away, waits and takes it again. It answers ErrYield
 	// when the batch ends meanwhile, and the context's cause when that ends.
 	Pause(ctx context.Context, d time.Duration) error
 	// Alone exchanges the slot for all slots of the process.
@@ -64,7 +64,7 @@ type Driver struct {
 	// another machine; empty: the registry's paths.
 	Root   string
 	Models modelcall.Models
-	// Memory digests what a prompt has no room for; nil: the oldest messages are cut.
+	// Memory digests what does not fit into a prompt; nil: the oldest messages are cut.
 	Memory *memory.Registry
 	// Sessions writes the session files; nil writes them at once.
 	Sessions *session.Writer
@@ -84,12 +84,12 @@ type Work struct {
 	Source                 string
 	// Fence is resource=token, for the environment of tools.
 	Fence string
-	// Check answers nil while the lease is trusted.
+	// Check returns nil while the lease is trusted.
 	Check func() error
 	Slot  Slot
-	// Stream is told what happens.
+	// Stream publishes what happens.
 	Stream Stream
-	// Panicked is told each panic that was caught.
+	// Panicked is called for each panic that was recovered.
 	Panicked func()
 	// Abort ends when a person ends the turn, with the cause ErrAborted.
 	Abort context.Context //nolint:containedctx // a second end of the work, not of the call
@@ -98,7 +98,7 @@ type Work struct {
 // Result is a fate that stands.
 type Result struct {
 	Fate registrypb.Fate
-	// Acked is the inbox's last acknowledged id, 0 when not told.
+	// Acked is the inbox's last acknowledged id; 0 when it is not known.
 	Acked int64
 	// Already is true when the event had its fate before.
 	Already bool

@@ -27,7 +27,7 @@ type Requests struct {
 	// Tools are offered in every request.
 	Tools []model.Tool
 	Meter modelcall.Meter
-	// Trusted answers nil while the lease is.
+	// Trusted returns nil while the lease is.
 	Trusted func(context.Context) error
 	// Memory digests; nil: the oldest messages are cut.
 	Memory *memory.Registry

@@ -18,7 +18,7 @@ func Facts(text string) []string {
 	return slices.Compact(found)
 }
 
-// WantsDigest tells a request for a digest from one for a reply.
+// WantsDigest reports whether the request asks for a digest and not for a reply.
 func (c Chat) WantsDigest() bool {
 	return len(c.Messages) > 0 && strings.HasPrefix(c.Messages[0].Content, digests)
 }

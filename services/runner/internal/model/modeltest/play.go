@@ -58,7 +58,7 @@ type api interface {
 	begin() []event
 	reasoning(piece string) []event
 	text(piece string) []event
-	// calls answers the pieces of all calls, those of parallel calls in turn.
+	// calls returns the pieces of all calls, those of parallel calls in turn.
 	calls() []event
 	failure(APIError) []event
 	finish(reason string) []event

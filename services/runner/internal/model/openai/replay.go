@@ -37,7 +37,7 @@ func replayOf(calls []*callPieces) json.RawMessage {
 	return out
 }
 
-// extras answers the extra_content of the calls of a message of ours.
+// extras returns the extra_content of the calls of a message of ours.
 func extras(m model.Message) []json.RawMessage {
 	var r replay
 	if len(m.Replay) == 0 || json.Unmarshal(m.Replay, &r) != nil || r.API != replayAPI || len(r.Calls) != len(m.ToolCalls) {

@@ -45,7 +45,7 @@ func (s *thinkSplitter) Add(piece string) (text, thinking string) {
 	}
 }
 
-// End gives what was held back.
+// End returns what was held back.
 func (s *thinkSplitter) End() (text, thinking string) {
 	held := s.held
 	s.held = ""

@@ -45,7 +45,7 @@ type Place struct {
 	Workdir, Sessions string
 	// Begin is called right before the program starts; its error prevents that.
 	Begin func() error
-	// Spare says that another try may be made: an answer that looks broken off is
+	// Spare: another try may be made, and an answer that looks broken off is
 	// then an error.
 	Spare bool
 	// Aside is a call without tools, in a session of its own that is gone after it.
@@ -64,7 +64,7 @@ func New(c Config, at Place) *Driver { return &Driver{c, at} }
 // Name implements model.Driver.
 func (d *Driver) Name() string { return d.c.Name }
 
-// Resume is what pai is told instead of a message when the turn goes on after
+// Resume is the text that pai gets instead of a message when the turn goes on after
 // tools that have run.
 const Resume = "[The call before this one broke off. The tools above have run: do not repeat what they did. Go on from here.]"
 

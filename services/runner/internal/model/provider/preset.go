@@ -94,7 +94,7 @@ var Presets = []Preset{
 	{Name: "ollama", API: apiOpenAI, BaseVar: "OLLAMA_HOST", ModelVar: "OLLAMA_MODEL", Window: 4096},
 }
 
-// findPreset answers the provider of a name.
+// findPreset returns the provider of a name.
 func findPreset(name string) (Preset, bool) {
 	i := slices.IndexFunc(Presets, func(p Preset) bool { return p.Name == name })
 	if i < 0 {

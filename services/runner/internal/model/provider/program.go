@@ -44,7 +44,7 @@ var passed = []string{
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
 }
 
-// Program gives the call of the pai program for a provider and a model, when the
+// Program returns the call of the pai program for a provider and a model, when the
 // provider's name means it. Errors are *model.Error of class Config.
 func (s *Settings) Program(providerName, modelName string) (p Program, ok bool, err error) {
 	if providerName == "" {

@@ -192,7 +192,7 @@ func (s *Settings) String() string { return s.Hint() }
 // Close drops idle connections; the Settings stay usable.
 func (s *Settings) Close() { s.client.CloseIdleConnections() }
 
-// Resolve gives the driver for a provider and model, the model's name as the
+// Resolve returns the driver for a provider and model, the model's name as the
 // provider wants it and the context window in tokens. Empty names mean the
 // defaults. Errors are *model.Error of class Config (S0-41) or, for a key that
 // cannot be read, Auth.

@@ -77,7 +77,7 @@ func (c *Call) End() {
 	c.cancel(nil)
 }
 
-// Why our own timers ended a call; told apart from the caller's context.
+// Why our own timers ended a call; distinguished from the caller's context.
 var (
 	errIdle = errors.New("the provider sent nothing for too long")
 	errSlow = errors.New("the call took too long")

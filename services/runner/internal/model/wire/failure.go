@@ -78,7 +78,7 @@ func (c Cleaner) transportFailure(err error) error {
 	return c.Wrap(model.Unavailable, "the connection broke before the answer", err)
 }
 
-// Failure gives every error of a call its class; chunks is how much of the
+// Failure classifies every error of a call; chunks is how much of the
 // answer had arrived.
 func (c *Call) Failure(err error, chunks int) *model.Error {
 	switch {

@@ -10,7 +10,7 @@ import (
 // shown are the directories that every sandbox shows anyway.
 var shown = []string{"/usr/", "/bin/", "/sbin/", "/nix/store/", "/gnu/store/"}
 
-// Locate answers where programs in the sandbox find the program `agent` that is at a
+// Locate returns where programs in the sandbox find the program `agent` that is at a
 // path here, and what has to be shown of the host for that: the one file. Nothing,
 // when it is not there, or is a link to a program of another name.
 func Locate(path string) (seen string, show []string) {

@@ -39,7 +39,7 @@ type Sandbox interface {
 
 // Tool implements [toolset.Tool].
 type Tool struct {
-	// Sandbox answers the sandbox for a mode of the configuration.
+	// Sandbox returns the sandbox for a mode of the configuration.
 	Sandbox func(mode string) (Sandbox, error)
 	// Approvals asks people; nil refuses what has to be asked.
 	Approvals Approvals

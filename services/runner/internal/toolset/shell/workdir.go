@@ -301,7 +301,7 @@ func repeat(ctx context.Context, call func(context.Context) error) error {
 	}
 }
 
-// mark answers of which snapshot the directory was made; "" of none.
+// mark returns of which snapshot the directory was made; "" of none.
 func (d *dir) mark() (string, error) {
 	b, err := os.ReadFile(d.path + ".kept")
 	if errors.Is(err, fs.ErrNotExist) {
