@@ -41,16 +41,16 @@ type Fence struct {
 
 // Message is one outbound event on its way. It is read-only to channels.
 type Message struct {
-	AgentID        string // who speaks
+	AgentID        string // the sender
 	ThreadID       string // relative thread id, threads/...
 	EventID        int64
 	Key            string // stable delivery key, sha256 in lower-case hex; of a part with :part: and which
 	Attempt        int    // 1 for the first send of this event
 	MaybeDuplicate bool   // an earlier send may have arrived
 	Text           string
-	Part           int             // of a message in parts, from 1; 0: it is whole
+	Part           int             // of a message in parts, from 1; 0: it is complete
 	More           bool            // parts follow
-	Content        json.RawMessage // the whole content of the event
+	Content        json.RawMessage // the complete content of the event
 	ReplyContext   ReplyContext
 	CreatedAt      string // as the event has it, ISO-8601 UTC
 	Fence          Fence
@@ -61,7 +61,7 @@ type Receipt struct {
 	ProviderID string // the receiver's own id; empty when it gave none
 }
 
-// Channel is one way out. Send honours ctx, is safe for concurrent use and
+// Channel sends messages to one kind of receiver. Send honours ctx, is safe for concurrent use and
 // returns nil or an *[Error].
 type Channel interface {
 	Name() string
@@ -70,7 +70,7 @@ type Channel interface {
 }
 
 // Host names what is down when a send of m over c is Unavailable: the part of
-// a breaker's key beside the channel's name. Channels that reach one place only
+// a breaker's key next to the channel's name. Channels that reach one place only
 // need no method; for those it is empty.
 func Host(c Channel, m Message) string {
 	if h, ok := c.(interface{ Host(Message) string }); ok {

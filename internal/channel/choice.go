@@ -110,7 +110,7 @@ func checkPattern(pattern string) error {
 	return nil
 }
 
-// matchThread reports whether pattern covers the whole of id. A segment ** is
+// matchThread reports whether pattern covers all of id. A segment ** is
 // any number of segments, none included; any other is a path.Match pattern for
 // exactly one. Only the last ** met is ever widened, so the work is bounded by
 // the product of the two lengths.

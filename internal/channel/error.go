@@ -70,8 +70,8 @@ func Reject(reason, what, fix string) *Error {
 }
 
 // AsError finds the *Error in err. A bare context.Canceled is our own doing
-// (Interrupted); any other stranger counts an attempt, because a cause nobody
-// classified must not be retried for a day. It returns nil for nil.
+// (Interrupted); any other stranger counts an attempt, because an unclassified
+// cause must not be retried for a day. It returns nil for nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil

@@ -149,7 +149,7 @@ func (s *scan) end(rest, head string) int {
 	return one
 }
 
-// fits reports whether a piece leaves room for the fence that has to close it.
+// fits reports whether the fence that has to close a piece fits into it.
 func (s *scan) fits(raw string, room int) bool {
 	tail := s.fence.after(raw).closing()
 	if tail == "" {

@@ -21,7 +21,7 @@ const blank = "%"
 // is empty, `.`, `..` or holds a '/'.
 //
 // The bytes a-z, 0-9 and _.:@+- stay; every other byte becomes %XX. `.` and `..`
-// are encoded as a whole. What would be longer than 120 bytes becomes its first
+// are encoded completely. What would be longer than 120 bytes becomes its first
 // 80 bytes (fewer where that would cut a %XX), a '~', which is otherwise always
 // encoded, and 32 hex digits of the sha256 of s.
 func Segment(s string) string { return encode(s, false, false) }

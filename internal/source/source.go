@@ -35,7 +35,7 @@ const (
 const (
 	// SelfText is the address of the agent's own events.
 	SelfText = "self"
-	// Console is where `agentctl chat` speaks from.
+	// Console is the source of `agentctl chat`.
 	Console = "external:console:cli:dm:cli:cli"
 	// DefaultConv is the conversation of an internal address that names none.
 	DefaultConv = "default"
@@ -51,7 +51,7 @@ const (
 	Self                     // the agent itself
 )
 
-// String is the word as it stands in an address.
+// String is the word in an address.
 func (k Kind) String() string {
 	switch k {
 	case External:
@@ -131,7 +131,7 @@ func Parse(s string) (Address, error) {
 	return parse(s)
 }
 
-// parse reads the exact form; the text as a whole was looked at.
+// parse reads the exact form; the complete text was checked.
 func parse(s string) (Address, error) {
 	if s == SelfText {
 		return Address{Kind: Self}, nil
@@ -161,7 +161,7 @@ func parse(s string) (Address, error) {
 	return a, nil
 }
 
-// problem checks the parts of an address whose text as a whole is fit.
+// problem checks the parts of an address whose complete text is fit.
 func (a Address) problem() string {
 	if a.Kind == Internal {
 		switch {

@@ -70,7 +70,7 @@ func (d Deps) withDefaults() Deps {
 	return d
 }
 
-// resolve also tells the redactor what must never be shown.
+// resolve also adds the secret to the redactor.
 func (d Deps) resolve(ctx context.Context, ref string) (string, error) {
 	if d.Resolve == nil {
 		return "", errors.New("no secrets can be read here")

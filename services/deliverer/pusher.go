@@ -15,12 +15,12 @@ import (
 const (
 	inbox = "inbox"
 	// awayWait is how soon to ask a registry again that does not answer: a
-	// restart takes it a moment, not the half minute of a strange server.
+	// restart takes it a moment, not half a minute as another server.
 	awayWait = time.Second
 )
 
 // pusher writes to other agents' inboxes. The fence of the sender's deliver
-// lease is in the context that the drain works under: it proves who speaks.
+// lease is in the context that the drain works under: it proves who the sender is.
 type pusher struct {
 	client   registryv1.ThreadServiceClient
 	redactor *redact.Redactor

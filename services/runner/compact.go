@@ -23,7 +23,7 @@ import (
 )
 
 // CompactMemory digests a conversation, or the agent's own layer, because a
-// person asks for it: under the agent's lease, beside the turns. A turn of the
+// person asks for it: under the agent's lease, next to the turns. A turn of the
 // same conversation that digests at the same time is no harm; the mark moves once.
 func (s *Service) CompactMemory(ctx context.Context, req *runnerpb.CompactMemoryRequest) (*runnerpb.CompactMemoryResponse, error) {
 	if req.GetThreadId() == thread.Inbox {
@@ -104,11 +104,11 @@ func (s *Service) setStrategy(job *memory.Job, config *registrypb.TurnConfig, va
 		return fault.New(codes.FailedPrecondition, fault.ModelConfig, "the model "+m.Provider+" cannot digest a memory", "configure a provider of models, or set compaction.strategy to truncate")
 	}
 	budget := prompt.Budget(window.ContextWindow(config.GetContextWindow(), m), config.GetMaxOutputTokens())
-	told := func(ctx context.Context, took time.Duration, u model.Usage) error {
+	observe := func(ctx context.Context, took time.Duration, u model.Usage) error {
 		s.deps.Metrics.ObserveStep("compaction", took)
 		m.Count(s.deps.Metrics, m.Name, u)
 		return ctx.Err()
 	}
-	job.Strategy, job.Model = window.NewSummarise(m, budget, config.GetMaxOutputTokens(), told), m.Provider+"/"+m.Name
+	job.Strategy, job.Model = window.NewSummarise(m, budget, config.GetMaxOutputTokens(), observe), m.Provider+"/"+m.Name
 	return nil
 }

@@ -110,7 +110,7 @@ func (s *Service) digestedAt(ctx context.Context, req *runnerpb.BuildContextRequ
 	return upto, err
 }
 
-// agentSettings are those of an agent, without the model that nobody chose: the runner's
+// agentSettings are those of an agent, without the model where none was chosen: the runner's
 // default answers then, as in a turn.
 func (s *Service) agentSettings(ctx context.Context, agentID string) (map[string]string, error) {
 	conf, err := s.agents.GetAgentConfig(ctx, &registrypb.GetAgentConfigRequest{AgentId: agentID})

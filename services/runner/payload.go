@@ -71,7 +71,7 @@ var endCodes = []struct {
 	{"journal: ", runnerpb.RunError_RUN_ERROR_OTHER},
 }
 
-// endCode tells ends apart by the class that their error begins with (S1-61).
+// endCode distinguishes ends by the class that their error begins with (S1-61).
 func endCode(t *registrypb.Turn) runnerpb.RunError {
 	if t.GetFate() == registrypb.Fate_FATE_ABORTED {
 		return runnerpb.RunError_RUN_ERROR_ABORTED

@@ -25,7 +25,7 @@ const (
 	// abortWait bounds an abort; a run that cannot end now ends when it can.
 	abortWait = 30 * time.Second
 	// abortLook bounds the question whether a run is over already: it is ended all the same
-	// when nobody can say.
+	// when the answer is late.
 	abortLook = 2 * time.Second
 )
 
@@ -86,7 +86,7 @@ func (s *Service) StartRun(ctx context.Context, req *runnerpb.StartRunRequest) (
 	}, nil
 }
 
-// WaitRun waits for the fate of a run; the journal knows it after any crash.
+// WaitRun waits for the fate of a run; the journal has it after any crash.
 func (s *Service) WaitRun(ctx context.Context, req *runnerpb.WaitRunRequest) (*runnerpb.WaitRunResponse, error) {
 	wait := req.GetTimeout().AsDuration()
 	if wait <= 0 {
@@ -116,8 +116,8 @@ func (s *Service) account(ctx context.Context, agentID, runID string, wait time.
 	return r.GetTurn(), wording.NoRun(agentID, runID, err)
 }
 
-// AbortRun ends a run and waits for its fate: one that is worked on here at its
-// next breath, one that waits in a queue at once.
+// AbortRun ends a run and waits for its fate: one that is worked on here as soon
+// as it can stop, one that waits in a queue at once.
 func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (*runnerpb.AbortRunResponse, error) {
 	id, key := req.GetAgentId(), req.GetRunId()
 	ctx, cancel := context.WithTimeout(ctx, abortWait)

@@ -23,7 +23,7 @@ var streams = map[run.Kind]runnerpb.RunStream{
 
 // StreamRun sends what happens in a run until its end: from memory while it is
 // worked on here, from the journal what memory has not, and waits in between. A
-// reader sets its own pace and holds up nobody.
+// reader sets its own pace and holds up no other.
 func (s *Service) StreamRun(req *runnerpb.StreamRunRequest, out grpc.ServerStreamingServer[runnerpb.StreamRunResponse]) error {
 	ctx, w := out.Context(), &watch{Service: s, agentID: req.GetAgentId(), runID: req.GetRunId(), seq: req.GetAfterSeq(), out: out}
 	for {
@@ -113,7 +113,7 @@ func (w *watch) catchUp(ctx context.Context, upto uint64) error {
 	return nil
 }
 
-// replay tells a finished run from its journal, as far as the reader has not got
+// replay sends a finished run from its journal, as far as the reader has not got
 // it.
 func (w *watch) replay(ctx context.Context, t *registrypb.Turn) error {
 	done := replay.Of(t.GetSteps())

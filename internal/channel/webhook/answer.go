@@ -19,7 +19,7 @@ import (
 //	                                        worth the minute that the attempts take
 //	other 4xx                 Rejected      the same request will be refused again
 //	other 5xx                 Failed
-//	anything else             Rejected      not HTTP as we speak it
+//	anything else             Rejected      no HTTP that we accept
 func classify(status int) (class channel.Class, inDoubt bool) {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable:

@@ -92,7 +92,7 @@ func New(cfg Config) *XGW {
 // Name returns xgw.
 func (*XGW) Name() string { return channel.NameXGW }
 
-// Guarantee returns [channel.None]: xgw knows no delivery key.
+// Guarantee returns [channel.None]: xgw takes no delivery key.
 func (*XGW) Guarantee() channel.Guarantee { return channel.None }
 
 // Send runs the program once, or twice when the first run refused its options.
@@ -158,7 +158,7 @@ func (x *XGW) outcome(parent context.Context, res result) (channel.Receipt, erro
 	structured := json.Unmarshal([]byte(res.stdout), &said) == nil && said.Success != nil
 	switch {
 	case res.exit == 0 && (!structured || *said.Success):
-		return channel.Receipt{}, nil // xgw tells no id of the message
+		return channel.Receipt{}, nil // xgw reports no id of the message
 	case res.stopped && errors.Is(parent.Err(), context.Canceled):
 		return channel.Receipt{}, &channel.Error{Class: channel.Interrupted, InDoubt: res.started, What: "the send was stopped", Err: res.err}
 	case res.stopped:

@@ -32,12 +32,12 @@ import (
 const (
 	// Interval is the time from an Unavailable to the next probe by default.
 	Interval = 30 * time.Second
-	// maxRetryAfter bounds the receiver's wish: nobody may silence us for a day.
+	// maxRetryAfter bounds the receiver's wish: no receiver may stop us for a day.
 	maxRetryAfter = time.Hour
 	// probeWait is how soon to ask again while a probe is out.
 	probeWait = time.Second
 	// probeLimit is when a probe without verdict is given up, so that a caller
-	// that died between Allow and Record cannot shut a channel for good. It is
+	// that died between Allow and Record cannot close a channel permanently. It is
 	// longer than the longest send.
 	probeLimit = 5 * time.Minute
 )
@@ -58,7 +58,7 @@ func KeyOf(c channel.Channel, m channel.Message) Key {
 type Set struct {
 	// Probe is the time from an Unavailable to the next probe; 0: Interval.
 	Probe time.Duration
-	// OnChange, if set, is told the channel whose breakers may have changed. It
+	// OnChange, if set, is called with the channel whose breakers may have changed. It
 	// is called without a lock held and must not block.
 	OnChange func(channel string)
 

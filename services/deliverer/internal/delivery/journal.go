@@ -78,7 +78,7 @@ type Finish struct {
 	Level      string        // of Log: INFO, WARN or ERROR
 }
 
-// Finished is what stands after Finish.
+// Finished is the state after Finish.
 type Finished struct {
 	Dead bool // the event is a dead letter now
 	Next *Due // when asked for

@@ -40,7 +40,7 @@ type lane struct {
 	// Only the run touches these; runs of one lane follow each other.
 	due        *Due           // begun and not sent
 	permit     breaker.Permit // for due, if the breaker was asked before
-	unrecorded *record        // sent, and the journal does not know
+	unrecorded *record        // sent, and not in the journal
 	failures   int            // journal calls that failed in a row
 	shut       breaker.Key    // what was down when last asked
 	doubt      int64          // event whose last send may have left
@@ -173,7 +173,7 @@ func follow(due Due) (v verdict, ok bool) {
 	}
 }
 
-// record tells the journal what became of the last send; ok is true when the
+// record journals the outcome of the last send; ok is true when the
 // lane goes on at once.
 func (l *lane) record(more bool) (verdict, bool) {
 	a, r := l.agent, l.unrecorded
@@ -187,7 +187,7 @@ func (l *lane) record(more bool) (verdict, bool) {
 	if err != nil {
 		v := l.trouble("finish delivery", err)
 		if v.wait == 0 {
-			l.unrecorded = nil // nobody will ever take it
+			l.unrecorded = nil // it will never be accepted
 		}
 		return v, false
 	}

@@ -14,12 +14,12 @@ import (
 const followWait = 25 * time.Second
 
 // follow is a reading of the inbox that waits at the registry for what comes, so that
-// it need not be told first and read then. It belongs to the batch's loop.
+// no notification has to come before a read. It belongs to the batch's loop.
 type follow struct {
 	answer chan followed // of the call under way; nil: there is none
 	cancel context.CancelFunc
 	// refused: the last call failed, or was answered at once with nothing. Until it is
-	// read as ever, the dispatch tells of new events, as it does of the first.
+	// read as usual, the dispatch reports new events, as it does the first.
 	refused bool
 	// until is when it is tried again where it was answered at once with nothing: one
 	// that drains soon has a successor.
@@ -31,7 +31,7 @@ type followed struct {
 	lost, empty bool                          // with the lease; with nothing, at once
 }
 
-// begin makes the call where there is none, and room; it answers whether the lines
+// begin makes the call where there is none, and the window is not full; it returns whether the lines
 // for the log went with it.
 func (f *follow) begin(ctx context.Context, b *Batch, logs []*registrypb.LogLine) bool {
 	after, limit := b.room()

@@ -24,8 +24,8 @@ var backoff = pause.Backoff{First: 100 * time.Millisecond, Last: 30 * time.Secon
 // costUnit is how much content counts as one more message of its peer.
 const costUnit = 64 << 10
 
-// peerOf names who sent an event, in whatever channel and conversation: whoever
-// floods many of them stands in one queue.
+// peerOf names who sent an event, in whatever channel and conversation: a peer
+// that floods many of them has one queue.
 func peerOf(address string) string {
 	a, _, err := source.ParseLenient(address)
 	switch {
@@ -215,7 +215,7 @@ func (b *Batch) prefix() int64 {
 	return b.scanned
 }
 
-// room is where to read on, and how much.
+// room is where to read on, and how many events.
 func (b *Batch) room() (after int64, limit int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -223,7 +223,7 @@ func (b *Batch) room() (after int64, limit int32) {
 	return b.scanned, int32(min(page, max(left, 0)))
 }
 
-// again tells, once, that the inbox has to be read again.
+// again reports, once, that the inbox has to be read again.
 func (b *Batch) again() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -238,7 +238,7 @@ func (b *Batch) busy() bool {
 	return len(b.pending) > 0 || b.background > 0
 }
 
-// Share is how a batch stands when other agents wait for its place.
+// Share is what a batch has used of its share when other agents wait for its place.
 type Share int
 
 // A batch that works on less than its share keeps its lease; one that had it, or

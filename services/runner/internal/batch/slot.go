@@ -39,7 +39,7 @@ type slot struct {
 	held          bool
 	// stop is closed when the batch starts nothing more.
 	stop <-chan struct{}
-	// batch and entry are where the turn stands in its lane.
+	// batch and entry are the place of the turn in its lane.
 	batch *Batch
 	entry *entry
 }

@@ -130,7 +130,7 @@ func (c *claim) Run() error {
 	}
 }
 
-// sitOut waits for the end of the agent's quarantine, if it is in one, and tells
+// sitOut waits for the end of the agent's quarantine, if it is in one, and reports
 // whether to go on. The lease is kept meanwhile: given back, it would be granted
 // again at once, here or to the next runner that the agent brings down.
 func (c *claim) sitOut() bool {
@@ -159,7 +159,7 @@ func (c *claim) sitOut() bool {
 }
 
 // endRuns ends runs that people want ended who cannot reach this runner: the registry
-// has told it with a renewal, and tells it again with the next.
+// has sent it with a renewal, and sends it again with the next.
 func (c *claim) endRuns(runs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -32,7 +32,7 @@ func newQuarantine(d time.Duration) *quarantine {
 	return &quarantine{time: d, agents: map[string]*strikes{}}
 }
 
-// strike counts a panic and tells whether the agent is set aside now.
+// strike counts a panic and reports whether the agent is set aside now.
 func (q *quarantine) strike(agentID string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -133,7 +133,7 @@ func (s *Set) Background(ctx context.Context, agentID string, work func(context.
 }
 
 // with calls do with the batch of an agent, and takes the lease for one if need be:
-// again when that batch ended first. may is asked before each; nil: nobody is.
+// again when that batch ended first. may is called before each; it may be nil.
 func (s *Set) with(ctx context.Context, id string, may func(context.Context) error, do func(*claim, *batch.Batch) error) error {
 	var (
 		over    <-chan struct{} // of the claim whose batch ended

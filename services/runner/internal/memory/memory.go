@@ -66,13 +66,13 @@ type Job struct {
 	// Key and InboxID of the turn that needs it; empty: a person asked.
 	Key     string
 	InboxID int64
-	// Source and Content of the message in work, which say who speaks.
+	// Source and Content of the message in work, which name its author.
 	Source, Content string
 	// Upto is the last event to digest.
 	Upto int64
 
 	Config *registrypb.CompactionConfig
-	// Layers as they stand; see GetMemory and BeginTurn.
+	// Layers as they are; see GetMemory and BeginTurn.
 	Layers []*registrypb.MemoryState
 	// Unseen threads, for the agent's own layer.
 	Unseen []*registrypb.ThreadRecords
@@ -138,7 +138,7 @@ func (r Registry) Thread(ctx context.Context, j Job) (Outcome, error) {
 	return out, err
 }
 
-// Peer digests the layer of the peer that speaks, after its conversation was.
+// Peer digests the layer of the peer that wrote, after its conversation was.
 func (r Registry) Peer(ctx context.Context, j Job, conversation Outcome) (Outcome, error) {
 	state := Layer(j.Layers, registrypb.MemoryLayer_MEMORY_LAYER_PEER)
 	lines := []compact.Line{{Who: "the conversation so far", Text: conversation.Text}}

@@ -58,7 +58,7 @@ func who(e *registrypb.Event) string {
 	return string(name)
 }
 
-// peerFile is the memory file of who speaks; empty for the agent itself.
+// peerFile is the memory file of the author; empty for the agent itself.
 func peerFile(source, content string) string {
 	if source == thread.SourceSelf {
 		return ""
@@ -70,7 +70,7 @@ func peerFile(source, content string) string {
 	return "memory/" + route.MemoryUserFile(t)
 }
 
-// ownThread reports whether nobody but the peer in work speaks in the thread.
+// ownThread reports whether only the peer in work writes in the thread.
 func ownThread(j Job) bool {
 	t, _, err := route.Of(j.Source, j.Content)
 	return err == nil && route.Thread(route.PerPeer, t) == j.ThreadID

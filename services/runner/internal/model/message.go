@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Role says who speaks in a [Message].
+// Role is the author of a [Message].
 type Role string
 
 // The roles of a conversation. RoleSystem inside Messages is for notes that
@@ -83,7 +83,7 @@ type Delta struct {
 	Tool *ToolUse
 }
 
-// ToolUse is a tool that a program runs by itself: told once when it begins, with
+// ToolUse is a tool that a program runs itself: reported once when it begins, with
 // no Result, and once when it has ended. They come in pairs.
 type ToolUse struct {
 	Call ToolCall
@@ -139,7 +139,7 @@ type Response struct {
 	Duration time.Duration
 }
 
-// Driver speaks to one provider. Generate makes one call and no retries,
+// Driver calls one provider. Generate makes one call and no retries,
 // hands each piece to onDelta (which may be nil, and is called from the
 // calling goroutine only) and returns when the answer is complete. Every error
 // is an [*Error]. A Driver is safe for concurrent use.

@@ -12,7 +12,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
-// Notes that stand where something was cut.
+// Notes at the place of a cut.
 const (
 	cutNote  = "\n[the rest was cut: it does not fit into the model's context]"
 	toolNote = `{"note":"the result was left out: it does not fit into the model's context any more"}`
@@ -76,7 +76,7 @@ func Message(e Event) model.Message {
 }
 
 // Text is what was said in a content: its text and a line for each attachment.
-// Content that is no JSON object with a text is taken as it stands.
+// Content that is no JSON object with a text is taken as it is.
 func Text(content string) string {
 	if text, ok := plain(content); ok {
 		return text

@@ -43,7 +43,7 @@ type Scope struct {
 	// Digested: the memory holds the events up to it. Of those only the newest are
 	// shown raw, up to Keep tokens of all messages; newer ones are as they fit.
 	Digested, Keep int64
-	// Most bounds the messages before Inbound in tokens, and Room the whole prompt
+	// Most bounds the messages before Inbound in tokens, and Room the complete prompt
 	// below its budget, for a provider that found it too long; 0: not bounded.
 	Most, Room int64
 	// Agents that work may be handed to.

@@ -8,7 +8,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/silence"
 )
 
-// NoReply as the whole answer means that the agent stays silent.
+// NoReply as the complete answer means that the agent stays silent.
 const NoReply = silence.Word
 
 func memoryTitle(name string) string {
@@ -46,7 +46,7 @@ func toolText(s *Scope) string {
 	return b.String()
 }
 
-// peerText says who speaks and what becomes of the answer (S0-108).
+// peerText describes who writes and where the answer goes (S0-108).
 func peerText(s *Scope) string {
 	var c struct {
 		ChannelType string `json:"channel_type"`

@@ -21,7 +21,7 @@ import (
 var (
 	// ErrLost means that the lease is gone; its holder goes on.
 	ErrLost = errors.New("turn stopped: the lease is lost")
-	// ErrStale means that another event stands under the inbox id.
+	// ErrStale means that another event has the inbox id.
 	ErrStale = errors.New("turn dropped: the inbox has another event under this id")
 )
 

@@ -115,7 +115,7 @@ func (t *Sequence) tool(s *registrypb.Step) {
 }
 
 // After are the items that a reader has not got. Where the numbers are not exact
-// it is told to begin anew, unless it has nothing.
+// it gets a restart, unless it has nothing.
 func (t Sequence) After(seq uint64) (out []run.Item) {
 	if !t.Exact && seq > 0 {
 		out = append(out, run.Item{Seq: seq + 1, Kind: run.Lifecycle, Phase: run.Restart, Since: seq})

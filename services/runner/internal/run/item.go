@@ -48,7 +48,7 @@ type Item struct {
 	// program's own tool.
 	N int
 	// Since is for a restart: only readers that have more than this hold something
-	// that is void, and are told.
+	// that is void, and get this item.
 	Since uint64
 	// WillRetry at the end of a compaction: the model is asked again, and what its
 	// last try said does not count.
@@ -85,7 +85,7 @@ func (i Item) After(seq uint64) (Item, bool) {
 // which asked for it.
 func ToolSeq(at uint64, n int) uint64 { return at + uint64(n)*Stride }
 
-// Span is where the text of an answer stands in its stream.
+// Span is where the text of an answer is in its stream.
 type Span struct {
 	// From is the number before its first piece, To that of its last.
 	From uint64 `json:"from"`

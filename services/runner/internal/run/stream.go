@@ -19,7 +19,7 @@ var (
 	// ErrBehind: items after the asked one are gone here; the journal has them.
 	ErrBehind = errors.New("the reader is behind the buffer")
 	// ErrClosed: the stream is over here without an end of the run; the journal
-	// and the next holder know more.
+	// and the next holder have more.
 	ErrClosed = errors.New("the run goes on elsewhere")
 )
 
@@ -76,7 +76,7 @@ func (s *Stream) Seed(items []Item, tools uint64) {
 }
 
 // Call begins a model call. What was said since the journal's last word is void:
-// whoever has read some of it gets a restart.
+// a reader that has some of it gets a restart.
 func (s *Stream) Call() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *Stream) Call() {
 	s.add(Item{Kind: Lifecycle, Phase: Restart, Seq: s.pos, Since: s.settled})
 }
 
-// Span is where what was said since Call stands.
+// Span is where the text since Call is in the stream.
 func (s *Stream) Span() Span {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ func At(dir, threadID string) Files {
 }
 
 // Prepare rebuilds the session of a thread from the messages and writes the two
-// texts beside it. Whatever stood there is gone.
+// texts next to it. Their earlier content is lost.
 func Prepare(dir, threadID, system string, messages []model.Message, input string) (Files, error) {
 	f := At(dir, threadID)
 	if err := Write(dir, threadID, system, messages); err != nil {

@@ -75,7 +75,7 @@ func (l *Log) Open() (open []*registrypb.Step) {
 	return open
 }
 
-// InDoubt are the open tools as they are to be journalled when nobody will end
+// InDoubt are the open tools as they are to be journaled when no one will end
 // them: in doubt.
 func (l *Log) InDoubt() (rows []*registrypb.Step) {
 	for _, s := range l.Open() {

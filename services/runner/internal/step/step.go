@@ -59,7 +59,7 @@ type Answer struct {
 	FinishReason model.FinishReason `json:"finish_reason"`
 	Model        string             `json:"model,omitempty"`
 	ProviderID   string             `json:"provider_id,omitempty"`
-	// Stream is where it stands in the stream of its run.
+	// Stream is its place in the stream of its run.
 	Stream *run.Span `json:"stream,omitempty"`
 	// Break is what becomes of a text before tool calls; empty: it is for the stream.
 	Break string `json:"break,omitempty"`
@@ -84,7 +84,7 @@ func Decode(result []byte) (Answer, error) {
 }
 
 // NewAnswer is a response as it will be journalled, with its text cut to what a
-// reply can hold; at is where it stands in its stream. Calls that cannot be
+// reply can hold; at is its place in the stream. Calls that cannot be
 // journalled are a bad response.
 func NewAnswer(r model.Response, at *run.Span) (Answer, []byte, *model.Error) {
 	return newAnswer(r, at, "")
@@ -170,7 +170,7 @@ func shorten(s string, n int) string {
 	return Clip(s, max(n-len(replyNote), 0)) + replyNote
 }
 
-// Clip is the beginning of s in at most n bytes of whole characters.
+// Clip is the beginning of s in at most n bytes of complete characters.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -72,7 +72,7 @@ func Note(result []byte, text string) []byte {
 	return out.JSON()
 }
 
-// Fit is a result as it stands, or what fits of it into MaxResult. It is also for results
+// Fit is a result as it is, or what fits of it into MaxResult. It is also for results
 // that another program has made.
 func Fit(result json.RawMessage) []byte {
 	if small := withoutPictures(string(result)); len(small) <= MaxResult && json.Valid([]byte(small)) {
@@ -111,7 +111,7 @@ func decode(result []byte) (out Output, problem string) {
 	return out, p.Error
 }
 
-// cut shortens a text to at most n bytes of whole characters.
+// cut shortens a text to at most n bytes of complete characters.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -7,7 +7,7 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// defaults stand where a claim gives no limit.
+// defaults apply where a claim has no limit.
 var defaults = config.Default()
 
 // maxTries is how many failed tries of a model end a turn.

@@ -24,7 +24,7 @@ const stepDone = registrypb.StepState_STEP_STATE_DONE
 // program makes one call of a program that runs its own tools: one step of class
 // effect, begun in the journal before it starts. What its tools do is journalled
 // while it runs, so a call that fails goes on, at the next try, after the tools
-// that have run; one that was cut off is in doubt and is not made again.
+// that have run; an interrupted one is in doubt and is not made again.
 func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *modelcall.Try, error) {
 	if rows := t.steps.InDoubt(); len(rows) > 0 { // begun by another model of this turn
 		if err := t.steps.Write(ctx, nil, rows...); err != nil {
@@ -52,7 +52,7 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *mod
 		if try.Err.Class != model.ContextTooLong {
 			return step.Answer{}, nil, &try, nil
 		}
-		// That it has failed is known: it must not look cut off while a digest is made.
+		// That it has failed is known: it must not look interrupted while a digest is made.
 		if err := t.steps.Write(ctx, nil, t.unwritten...); err != nil {
 			return step.Answer{}, nil, nil, err
 		}
@@ -164,8 +164,8 @@ func (t *turn) used(ctx context.Context, n, j int, u model.ToolUse, took time.Du
 	return nil
 }
 
-// inDoubt ends the turn because a call of a program was cut off: only a person
-// can know whether it may be made again.
+// inDoubt ends the turn because a call of a program was interrupted: only a person
+// can decide whether it may be made again.
 func (t *turn) inDoubt(ctx context.Context) (Result, error) {
 	t.unwritten = append(t.unwritten, t.steps.Interrupted()...)
 	if dir := t.begun.GetConfig().GetSessionsDir(); dir != "" {

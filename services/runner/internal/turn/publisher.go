@@ -25,7 +25,7 @@ type Stream interface {
 }
 
 // publisher publishes what one turn does: pieces of answers and thoughts, tools and what
-// they print, the start and the end. The word of silence is left out; what a tool prints is
+// they print, the start and the end. The word of package silence is left out; what a tool prints is
 // text without pictures, up to a bound; a tool's end is published when the journal has it.
 // It keeps the beginning of an unfinished answer for the case that nothing more comes.
 type publisher struct {

@@ -23,11 +23,11 @@ import (
 
 // What ends a turn before its fate. All leave the journal as it is.
 var (
-	// ErrLost: the lease is gone; whoever holds it now goes on.
+	// ErrLost: the lease is lost; its holder goes on.
 	ErrLost = registrycall.ErrLost
 	// ErrYield: the batch gives the lease back while the turn waits.
 	ErrYield = errors.New("turn put off: the batch ends")
-	// ErrStale: another event stands under the inbox id.
+	// ErrStale: another event has the inbox id.
 	ErrStale = registrycall.ErrStale
 
 	// ErrAborted is the cause with which a person ends a turn.
@@ -95,7 +95,7 @@ type Work struct {
 	Abort context.Context //nolint:containedctx // a second end of the work, not of the call
 }
 
-// Result is a fate that stands.
+// Result is the fate of an event.
 type Result struct {
 	Fate registrypb.Fate
 	// Acked is the inbox's last acknowledged id; 0 when it is not known.

@@ -45,7 +45,7 @@ type transcript struct {
 	messages []model.Message
 }
 
-// claim takes over what the journal knows.
+// claim takes over what the journal has.
 func (t *turn) claim(b *registrypb.BeginTurnResponse) {
 	t.begun, t.tries, t.started = b, int(b.GetErrorAttempts()), time.Now()
 	if w := b.GetWaited().AsDuration(); w > 0 {
@@ -88,8 +88,8 @@ func (t *turn) work(ctx context.Context) (Result, error) {
 	}
 }
 
-// attempt walks the rounds under the two ends a turn can have beside the
-// lease's: a person's, and its time. A panic is a failed try.
+// attempt runs the rounds until the lease, the time of the turn or an abort ends
+// them. A panic is a failed try.
 func (t *turn) attempt(ctx context.Context) (result Result, failed *modelcall.Try, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -194,7 +194,7 @@ func (r *Requests) digest(ctx context.Context, p prompt.Prompt) error {
 func Place(c *registrypb.TurnConfig, agentID, threadID string) pai.Place {
 	mode := c.GetSandboxMode()
 	if c.GetAskApproval() {
-		mode += " with approvals: ask" // of its commands nobody could be asked, so it is refused
+		mode += " with approvals: ask" // its commands could not be approved, so it is refused
 	}
 	return pai.Place{AgentID: agentID, ThreadID: threadID, SandboxMode: mode, Workdir: c.GetWorkdir(), Sessions: c.GetSessionsDir()}
 }
@@ -223,15 +223,15 @@ func (r *Requests) strategy(p prompt.Prompt) compact.Strategy {
 }
 
 // NewSummarise is the strategy that asks a model for digests that leave most of
-// the budget free. told is told of each answer, and ends the digest by an error.
-func NewSummarise(m modelcall.Model, budget, maxOutput int64, told func(context.Context, time.Duration, model.Usage) error) compact.Summarise {
+// the budget free. observe is called for each answer, and ends the digest by an error.
+func NewSummarise(m modelcall.Model, budget, maxOutput int64, observe func(context.Context, time.Duration, model.Usage) error) compact.Summarise {
 	return compact.Summarise{
 		Budget: budget, Limit: min(max(budget/16, 64), 2048), MaxOutput: maxOutput,
 		Ask: func(ctx context.Context, req model.Request) (model.Response, *model.Error) {
 			req.Model = m.Name
 			start := time.Now()
 			resp, try := m.Try(ctx, req, func(model.Delta) {})
-			if err := told(ctx, time.Since(start), resp.Usage); err != nil && try.Err == nil {
+			if err := observe(ctx, time.Since(start), resp.Usage); err != nil && try.Err == nil {
 				return resp, model.Errorf(model.Canceled, "%v", err)
 			}
 			return resp, try.Err

@@ -13,7 +13,7 @@ import (
 )
 
 // cutEverywhere breaks one rich answer after each of its events, once with the
-// connection and once with a clean end: it is an answer only when it is whole.
+// connection and once with a clean end: it is an answer only when it is complete.
 func (s suite) cutEverywhere(t *testing.T) {
 	whole := modeltest.Step{
 		Reasoning: []string{"a", "b"}, Text: []string{"c", "d"},
@@ -117,7 +117,7 @@ func (s suite) cancel(t *testing.T) {
 	}
 }
 
-// requests checks what is sent: system first, tools, a whole tool round.
+// requests checks what is sent: system first, tools, a complete tool round.
 func (s suite) requests(t *testing.T) {
 	server := modeltest.New(t, modeltest.Say("fine"))
 	temperature := 0.5

@@ -9,7 +9,7 @@
 // flushed before the next one, so a test can hold a stream open with
 // [Step.Gate]; every request is recorded.
 //
-// What it does not do: it imitates no model and knows no third API. Scripts
+// What it does not do: it imitates no model and implements no third API. Scripts
 // are Go values or JSON files ([LoadScript]), the same type:
 //
 //	{"steps": [

@@ -68,7 +68,7 @@ type api interface {
 // event is one server-sent event; name may be empty.
 type event struct {
 	name string
-	data any // JSON, or a string as it stands
+	data any // JSON, or a string as it is
 }
 
 // sse writes one stream; once a write fails or the client has gone, it is dead.
@@ -84,7 +84,7 @@ type sse struct {
 	ended bool
 }
 
-// run writes the whole script and reports whether the client is still there.
+// run writes the complete script and reports whether the client is still there.
 func (o *sse) run() bool {
 	s := o.step
 	if !o.all(o.api.begin()) {

@@ -8,7 +8,7 @@ import (
 )
 
 // RefusedURL is a base URL where connections are refused for as long as the
-// test runs: the port is bound, so nobody else can have it, and not listened on.
+// test runs: the port is bound, so no other process can have it, and not listened on.
 func RefusedURL(tb testing.TB) string {
 	tb.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -23,13 +23,13 @@ type Step struct {
 	// Status other than 0 and 200 answers with Error or Body instead of a
 	// stream.
 	Status int `json:"status,omitempty"`
-	// RetryAfter is the header's value as it stands.
+	// RetryAfter is the header's value as it is.
 	RetryAfter string            `json:"retry_after,omitempty"`
 	Header     map[string]string `json:"header,omitempty"`
 	// Error is the JSON error of the body; in a stream an error event after
 	// the pieces.
 	Error *APIError `json:"error,omitempty"`
-	// Body is sent instead of Error or of a stream, as it stands.
+	// Body is sent instead of Error or of a stream, as it is.
 	Body string `json:"body,omitempty"`
 	// HangUp closes the connection before any answer.
 	HangUp bool `json:"hang_up,omitempty"`
@@ -39,7 +39,7 @@ type Step struct {
 	Reasoning []string   `json:"reasoning,omitempty"`
 	Text      []string   `json:"text,omitempty"`
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
-	// Raw lines are written after the pieces as they stand.
+	// Raw lines are written after the pieces as they are.
 	Raw []string `json:"raw,omitempty"`
 	// Finish is the finish reason; empty means stop or tool_calls, whichever
 	// fits, FinishNone none at all.
@@ -63,8 +63,8 @@ type Step struct {
 	// PauseMS is a real pause after each piece, in milliseconds, for drills
 	// with slow providers. Tests use Gate.
 	PauseMS int `json:"pause_ms,omitempty"`
-	// Answer, when set, makes the step from the request, for models that know
-	// nothing but what they are told.
+	// Answer, when set, makes the step from the request, for models that answer
+	// from nothing but the request.
 	Answer func(Chat) Step `json:"-"`
 	// Gate, when set, is waited for after the first chunk (before the answer,
 	// if there is no piece).
@@ -97,7 +97,7 @@ type Usage struct {
 	Input  int64 `json:"input"`
 	Output int64 `json:"output"`
 	Cached int64 `json:"cached,omitempty"`
-	// CacheWrite is reported where the API knows it.
+	// CacheWrite is reported where the API has it.
 	CacheWrite int64 `json:"cache_write,omitempty"`
 	Reasoning  int64 `json:"reasoning,omitempty"`
 }

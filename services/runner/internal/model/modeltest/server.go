@@ -119,7 +119,7 @@ type Provider struct {
 	usages   []Usage
 }
 
-// Usages is what the answers cost that were sent whole, in the order in which
+// Usages is what the answers cost that were sent completely, in the order in which
 // they ended: the provider's own count.
 func (p *Provider) Usages() []Usage {
 	p.mu.Lock()

@@ -76,13 +76,13 @@ func (a *answer) add(c sdk.ChatCompletionChunk) (model.Delta, error) {
 	return delta, nil
 }
 
-// usage reads the tokens; what came from the cache stands beside OpenAI's own
+// usage reads the tokens; what came from the cache is next to OpenAI's own
 // field at DeepSeek and Moonshot.
 func usage(u sdk.CompletionUsage) model.Usage {
 	cached := u.PromptTokensDetails.CachedTokens
 	for _, name := range []string{"prompt_cache_hit_tokens", "cached_tokens"} {
 		if f, ok := u.JSON.ExtraFields[name]; ok && cached == 0 {
-			_ = json.Unmarshal([]byte(f.Raw()), &cached) // of another type: not told
+			_ = json.Unmarshal([]byte(f.Raw()), &cached) // of another type: not reported
 		}
 	}
 	return model.Usage{

@@ -44,7 +44,7 @@ func (c Config) String() string { return "openai provider " + c.Name }
 // GoString is String.
 func (c Config) GoString() string { return c.String() }
 
-// Driver speaks to one endpoint. It is safe for concurrent use.
+// Driver calls one endpoint. It is safe for concurrent use.
 type Driver struct {
 	cfg   Config
 	chat  sdk.ChatCompletionService

@@ -58,7 +58,7 @@ func (s *thinkSplitter) End() (text, thinking string) {
 	return held, ""
 }
 
-// step looks at the beginning of what is held; more: it may go on at once.
+// step reads the beginning of what is held; more: there may be more to read.
 func (s *thinkSplitter) step(thinking *string) (text string, more bool) {
 	if s.tag != "" {
 		return "", s.think(thinking)
@@ -102,7 +102,7 @@ func (s *thinkSplitter) think(thinking *string) bool {
 }
 
 // opening finds an opening tag at the beginning of s, and its length; maybe: s
-// is too short to tell.
+// is too short to decide.
 func opening(s string) (tag string, n int, maybe bool) {
 	lower := asciiLower(s)
 	for _, t := range tags {

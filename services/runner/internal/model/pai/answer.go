@@ -21,7 +21,7 @@ type answer struct {
 	messages int
 
 	text  strings.Builder
-	rest  []byte // bytes of stdout that are no whole character yet
+	rest  []byte // bytes of stdout that are no complete character yet
 	line  []byte // of stderr
 	first time.Duration
 
@@ -75,7 +75,7 @@ func (a *answer) flush() {
 	}
 }
 
-// say passes text on in whole characters.
+// say passes text on in complete characters.
 func (a *answer) say(b []byte) {
 	b = append(a.rest, b...)
 	n := len(b)

@@ -25,7 +25,7 @@ type Config struct {
 	Provider string
 	// Env is what pai needs of our environment: HOME, PATH, keys.
 	Env map[string]string
-	// Sandbox runs programs on the host and ends their whole tree.
+	// Sandbox runs programs on the host and ends their process tree.
 	Sandbox func() (Sandbox, error)
 }
 
@@ -68,7 +68,7 @@ func (d *Driver) Name() string { return d.c.Name }
 // tools that have run.
 const Resume = "[The call before this one broke off. The tools above have run: do not repeat what they did. Go on from here.]"
 
-// aside ends the name of a session beside a thread's own. No conversation has it:
+// aside is the end of the name of a session of a side call. No conversation has it:
 // in the names of peers and channels a slash is encoded.
 const aside = "/aside"
 

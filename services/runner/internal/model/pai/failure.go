@@ -17,7 +17,7 @@ const ownTries = 3
 // leading is the status that a message of pai begins with.
 var leading = regexp.MustCompile(`^([1-5][0-9][0-9])\b`)
 
-// judge returns what was wrong with a call that ended by itself; nil when it is
+// judge returns what was wrong with a call that was not ended by us; nil when it is
 // an answer.
 func (d *Driver) judge(a *answer, r sandbox.Result) *model.Error {
 	switch {

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// maxQueued bounds what pai has said and nobody has taken yet, in bytes.
+// maxQueued bounds the output of pai that was not read yet, in bytes.
 const maxQueued = 64 << 20
 
 // piece is some output of one stream.

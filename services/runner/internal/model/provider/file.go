@@ -87,7 +87,7 @@ func loadFile(path string, getenv func(string) string) (found, error) {
 
 // yamlProblem words an error of the YAML package without any of the file's
 // text but the names of keys: the lines around a mistake may hold a key that
-// somebody wrote where a reference belongs.
+// was written where a reference belongs.
 func yamlProblem(err error) string {
 	at := ""
 	if e, ok := errors.AsType[yaml.Error](err); ok && e.GetToken() != nil && e.GetToken().Position != nil {

@@ -89,8 +89,8 @@ var Presets = []Preset{
 		BaseURL: "https://openrouter.ai/api/v1", Model: "openrouter/auto", Window: 128_000,
 	},
 	// Ollama has no key and no default model; its window is what the server
-	// was started with, 4096 unless told otherwise, and it cuts longer prompts
-	// without a word, so no more is assumed (docs.ollama.com/context-length).
+	// was started with, 4096 by default, and it cuts longer prompts without
+	// an error, so no more is assumed (docs.ollama.com/context-length).
 	{Name: "ollama", API: apiOpenAI, BaseVar: "OLLAMA_HOST", ModelVar: "OLLAMA_MODEL", Window: 4096},
 }
 

@@ -64,7 +64,7 @@ func (s *Settings) Program(providerName, modelName string) (p Program, ok bool, 
 	if p.Provider == "" {
 		return p, true, model.Errorf(model.Config, "the pai configuration has no default provider: name one as %s/NAME", ProgramName)
 	}
-	// What our reading of its configuration does not hold, pai may still know.
+	// What we do not find in its configuration, pai may still find.
 	if i := slices.IndexFunc(s.program.providers, func(k Provider) bool { return k.Name == p.Provider }); i >= 0 {
 		known := s.program.providers[i]
 		if p.Model == "" && len(known.Models) > 0 {

@@ -24,7 +24,7 @@ type budget struct {
 	slot  [slots]struct{ calls, retries int }
 }
 
-// allow counts the call when there is room for it. A refused one learns how
+// allow counts the call when the budget has a try left. A refused one learns how
 // long until the oldest slot is forgotten.
 func (b *budget) allow(again bool, now time.Time) (time.Duration, bool) {
 	b.mu.Lock()

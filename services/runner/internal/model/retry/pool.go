@@ -145,7 +145,7 @@ func (c *Caller) held(err *model.Error, wait time.Duration) Outcome {
 	return Outcome{Err: err, Retry: true, Wait: wait + c.pool.waits.backoff(1)}
 }
 
-// call makes the call and tells the breaker what it proved, also when the
+// call makes the call and records in the breaker what it proved, also when the
 // driver panics: a probe's permit must come back.
 func (c *Caller) call(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, *model.Error) {
 	reached, settled := false, false
@@ -175,7 +175,7 @@ func (c *Caller) call(ctx context.Context, req model.Request, onDelta func(model
 	return response, failure
 }
 
-// record tells the breaker that the provider was reached, or was not, or
+// record records in the breaker that the provider was reached, or was not, or
 // (neither) that nothing is known; the last ends only a probe.
 func (c *Caller) record(reached, unreachable bool) {
 	switch {

@@ -36,13 +36,13 @@ func CheckEndpoint(provider, baseURL string, client *http.Client) error {
 	return nil
 }
 
-// Call is one request under way, with our own two ends beside the caller's: a
+// Call is one request in progress, with two timers of ours next to the caller's end: a
 // provider that is silent for too long, and a call that takes too long.
 type Call struct {
 	// Context is the request's.
 	Context context.Context //nolint:containedctx // a call is the lifetime of its context
 
-	parent  context.Context //nolint:containedctx // to tell whose end it was
+	parent  context.Context //nolint:containedctx // to distinguish the caller's end from ours
 	clean   Cleaner
 	cancel  context.CancelCauseFunc
 	silence time.Duration
@@ -68,7 +68,7 @@ func Begin(ctx context.Context, c Cleaner, silence, whole time.Duration) *Call {
 // Touch notes that a piece of the answer has arrived.
 func (c *Call) Touch() { c.idle.Reset(c.silence) }
 
-// End stops the timers and lets go of the connection.
+// End stops the timers and closes the connection.
 func (c *Call) End() {
 	c.idle.Stop()
 	if c.whole != nil {

@@ -19,7 +19,7 @@ import (
 // maxErrorBody is how much of an error answer is read.
 const maxErrorBody = 64 << 10
 
-// Intercept classifies what goes wrong before the stream. It stands outside
+// Intercept classifies what goes wrong before the stream. It runs outside
 // an SDK's own error handling, which drops the status of an error whose body
 // is not the vendor's JSON and reads bodies without a bound. It is a middleware
 // of both SDKs.

@@ -59,7 +59,7 @@ func (Tool) Sent(arguments json.RawMessage) []toolset.Message {
 	return []toolset.Message{{Text: said}}
 }
 
-// text is what a call says, without the word of silence; empty when nothing is left.
+// text is what a call says, without the word of package silence; empty when nothing is left.
 func text(arguments json.RawMessage) (string, error) {
 	var a struct {
 		Text string `json:"text"`

@@ -40,7 +40,7 @@ type Approvals interface {
 var errRefused = errors.New("the owner of this agent did not approve of the command; do not try it again unasked, say what you wanted to do")
 
 // ask asks and waits. It answers nil when the command may run now, errRefused
-// when not, and any other error when nobody can say.
+// when not, and any other error when it is not known.
 func ask(ctx context.Context, a Approvals, c toolset.Call, command sandbox.Command) error {
 	if a == nil {
 		return errRefused

@@ -52,7 +52,7 @@ type Workdirs interface {
 // result is in the journal. It promises that a directory which has not changed costs one
 // scan and no transfer; that a holder whose lease is over keeps nothing; and that no file
 // of this machine is lost: what was never kept, because it is too large or because the
-// process was killed, stays in the directory as long as nobody has kept anything since,
+// process was killed, stays in the directory as long as no later snapshot was stored,
 // and is else put aside next to it (workdir.unkept-<time>).
 //
 // Next to the directory, <workdir>.kept names the snapshot that it was made of. Commands of
@@ -213,7 +213,7 @@ func (k *WorkdirSync) Save(ctx context.Context, at toolset.Place) error {
 	return fmt.Errorf("the files of the working directory could not be kept, and are on this machine alone: %s", words(err))
 }
 
-// words are what a model is told of an error.
+// words are what a model reads of an error.
 func words(err error) string {
 	if _, ok := status.FromError(err); ok {
 		return fault.From(err).What
@@ -284,7 +284,7 @@ func (d *dir) write(ctx context.Context, agent string, tree workdir.Tree, skip m
 func repeat(ctx context.Context, call func(context.Context) error) error {
 	end, wait := time.Now().Add(again), 100*time.Millisecond
 	for {
-		once, cancel := context.WithCancel(ctx) // a stream that broke off is let go
+		once, cancel := context.WithCancel(ctx) // ends a stream that broke off
 		err := call(once)
 		cancel()
 		if code := status.Code(err); err == nil || code != codes.Unavailable && code != codes.Unauthenticated || time.Now().After(end) {
@@ -318,7 +318,7 @@ func (d *dir) setMark(hash string) error {
 	return os.Rename(tmp, d.path+".kept")
 }
 
-// aside puts a directory away that has what nobody has kept.
+// aside moves a directory away that has files of no snapshot.
 func (d *dir) aside(agent string) error {
 	to := d.path + ".unkept-" + time.Now().UTC().Format("20060102T150405.000Z")
 	if err := os.Rename(d.path, to); err != nil {

@@ -168,7 +168,7 @@ func (s *suite) good(t *testing.T) {
 	}
 }
 
-// bad: a call that is not understood does nothing, and the model is told why.
+// bad: a call that is not understood does nothing, and its result says why.
 func (s *suite) bad(t *testing.T) {
 	for _, arguments := range append(s.Bad, `{"x":"`+strings.Repeat("x", toolset.MaxArguments)+`"}`) {
 		row, j, err := s.use(t.Context(), t, s.tool, arguments, false)
