@@ -61,7 +61,7 @@ type Receipt struct {
 	ProviderID string // the receiver's own id; empty when it gave none
 }
 
-// Channel sends messages to one kind of receiver. Send honours ctx, is safe for concurrent use and
+// Channel sends messages to one kind of receiver. Send honors ctx, is safe for concurrent use and
 // returns nil or an *[Error].
 type Channel interface {
 	Name() string

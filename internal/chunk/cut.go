@@ -63,7 +63,7 @@ func joined(s string, at int) bool {
 		return true
 	case unicode.Is(unicode.M, after), unicode.Is(unicode.Variation_Selector, after):
 		return true
-	case after >= 0x1F3FB && after <= 0x1F3FF: // the colour of a skin
+	case after >= 0x1F3FB && after <= 0x1F3FF: // the color of a skin
 		return true
 	}
 	return flag(before) && flag(after) && flags(s[:at])%2 == 1

@@ -12,7 +12,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model/modeltest"
 )
 
-// S1-48: signed thinking is journalled with its answer and goes back with the
+// S1-48: signed thinking is journaled with its answer and goes back with the
 // tool's result, also by the runner that takes over; people see the thinking and
 // never the signature.
 func TestSignedThinkingOutlivesTheRunner(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// maxPieces is how many items are kept before neighbouring pieces of text are put
+// maxPieces is how many items are kept before neighboring pieces of text are put
 // together, and bigPiece how large those may become, in bytes.
 const (
 	maxPieces = 4096
@@ -163,7 +163,7 @@ func (s *Stream) add(i Item) {
 	s.items = append(s.items, i)
 	s.size += i.size()
 	if s.grown++; s.grown > maxPieces {
-		s.join()
+		s.combine()
 	}
 	s.trim()
 	s.wake()
@@ -178,34 +178,34 @@ func (s *Stream) trim() {
 	}
 }
 
-// join puts neighbouring pieces of text together: a reader in the middle of one
+// combine puts neighboring pieces of text together: a reader in the middle of one
 // gets the rest of it. The caller holds mu.
-func (s *Stream) join() {
+func (s *Stream) combine() {
 	s.grown, s.size = 0, 0
-	joined := make([]Item, 0, len(s.items)/2)
+	combined := make([]Item, 0, len(s.items)/2)
 	var text []byte
 	flush := func() {
 		if len(text) > 0 {
-			joined[len(joined)-1].Text, text = string(text), nil
+			combined[len(combined)-1].Text, text = string(text), nil
 		}
 	}
 	for _, i := range s.items {
-		if n := len(joined) - 1; n >= 0 && i.Phase == Delta && joined[n].Phase == Delta && joined[n].Kind == i.Kind && len(text) < bigPiece {
+		if n := len(combined) - 1; n >= 0 && i.Phase == Delta && combined[n].Phase == Delta && combined[n].Kind == i.Kind && len(text) < bigPiece {
 			if text == nil {
-				text = []byte(joined[n].Text)
+				text = []byte(combined[n].Text)
 			}
 			text = append(text, i.Text...)
-			joined[n].Seq = i.Seq
+			combined[n].Seq = i.Seq
 			continue
 		}
 		flush()
-		joined = append(joined, i)
+		combined = append(combined, i)
 	}
 	flush()
-	for _, i := range joined {
+	for _, i := range combined {
 		s.size += i.size()
 	}
-	s.items = joined
+	s.items = combined
 }
 
 func (s *Stream) wake() {

@@ -11,7 +11,7 @@ import (
 )
 
 // What becomes of the text of an answer that calls tools (reply.break). It is
-// journalled with the answer, so that a turn that goes on elsewhere, or under other
+// journaled with the answer, so that a turn that goes on elsewhere, or under other
 // settings, does the same.
 const (
 	BreakText    = "text_end"    // it is a message of its own, together with its step

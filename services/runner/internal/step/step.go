@@ -49,7 +49,7 @@ func ModelKey(round int) string { return fmt.Sprintf("model:%d", round) }
 // ToolKey is the key of the nth call of a round, both from 1.
 func ToolKey(round, n int) string { return fmt.Sprintf("tool:%d:%d", round, n) }
 
-// Answer is the journalled result of a model step: all that is needed to go on
+// Answer is the journaled result of a model step: all that is needed to go on
 // without asking again.
 type Answer struct {
 	Text         string             `json:"text"`
@@ -83,9 +83,9 @@ func Decode(result []byte) (Answer, error) {
 	return a, nil
 }
 
-// NewAnswer is a response as it will be journalled, with its text cut to what a
+// NewAnswer is a response as it will be journaled, with its text cut to what a
 // reply can hold; at is its place in the stream. Calls that cannot be
-// journalled are a bad response.
+// journaled are a bad response.
 func NewAnswer(r model.Response, at *run.Span) (Answer, []byte, *model.Error) {
 	return newAnswer(r, at, "")
 }

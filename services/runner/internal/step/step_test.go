@@ -14,7 +14,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
 
-// A journalled answer comes back whole.
+// A journaled answer comes back whole.
 func TestRoundTrip(t *testing.T) {
 	r := model.Response{
 		Text: "a <b> \u2028 \"c\"", Reasoning: "hm", FinishReason: model.FinishToolCalls, Model: "m1", ProviderID: "x1",

@@ -22,7 +22,7 @@ import (
 const stepDone = registrypb.StepState_STEP_STATE_DONE
 
 // program makes one call of a program that runs its own tools: one step of class
-// effect, begun in the journal before it starts. What its tools do is journalled
+// effect, begun in the journal before it starts. What its tools do is journaled
 // while it runs, so a call that fails goes on, at the next try, after the tools
 // that have run; an interrupted one is in doubt and is not made again.
 func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *modelcall.Try, error) {
@@ -63,7 +63,7 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *mod
 	}
 }
 
-// callProgram makes one call: its row is journalled before it starts, and answered
+// callProgram makes one call: its row is journaled before it starts, and answered
 // with its result, which is not.
 func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer, *registrypb.Step, modelcall.Try, error) {
 	t.last = transcript{}
@@ -91,7 +91,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 			t.out.Delta(d)
 			return
 		case work.Err() != nil:
-			return // what it says while it is being ended is not journalled
+			return // what it says while it is being ended is not journaled
 		case d.Tool.Result == nil:
 			uses, begun = uses+1, time.Now()
 		}

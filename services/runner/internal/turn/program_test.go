@@ -181,7 +181,7 @@ func TestProgramFails(t *testing.T) {
 }
 
 // A lease that is lost while a program runs ends it; what it says after that is
-// not journalled, and nothing is written.
+// not journaled, and nothing is written.
 func TestProgramLosesItsLease(t *testing.T) {
 	b := newBench(t, "do it")
 	o := &outside{at: func() { b.journal.lost = true }}

@@ -98,7 +98,7 @@ func (t *turn) find() *modelcall.Try {
 	return nil
 }
 
-// ask makes one try of a model call (T3). A good answer is not journalled yet.
+// ask makes one try of a model call (T3). A good answer is not journaled yet.
 func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.Answer, *registrypb.Step, *modelcall.Try, error) {
 	req, resp, try, err := t.call(ctx, said)
 	if err != nil {

@@ -115,7 +115,7 @@ func isConnection(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.Is(err, http.ErrBodyReadAfterClose) || isHTTP2(err)
 }
 
-// isHTTP2 recognises a lost HTTP/2 stream; its error types are not exported by
+// isHTTP2 recognizes a lost HTTP/2 stream; its error types are not exported by
 // net/http.
 func isHTTP2(err error) bool {
 	return bytes.Contains([]byte(err.Error()), []byte("http2:")) ||
