@@ -46,11 +46,20 @@ func (m *models) Find(providerName, name string) (modelcall.Model, error) {
 	}, nil
 }
 
+// try makes one call of a model, in a span. No text of a prompt, an answer or an error
+// is in it.
 func (m *models) try(provider string, c *retry.Caller) modelcall.TryFunc {
-	return tracedTry(m.trace, provider, func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, modelcall.Try) {
+	return func(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, modelcall.Try) {
+		ctx, span := m.trace.Model(ctx, provider, req.Model)
+		defer span.End()
 		r, o := c.Try(ctx, req, onDelta)
+		if o.Err != nil {
+			span.Fail(o.Err.Class.String())
+		} else {
+			span.Usage(r.Usage.Input, r.Usage.Output, r.Usage.CachedInput, string(r.FinishReason))
+		}
 		return r, modelcall.Try{Err: o.Err, Counts: o.Counts, Again: o.Retry, Wait: o.Wait}
-	})
+	}
 }
 
 // program is a model behind the pai program; it runs on the host.
