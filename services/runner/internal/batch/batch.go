@@ -149,7 +149,7 @@ func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.Ca
 		}
 		return n
 	}
-	var f follow
+	var f longPoll
 	defer f.end()
 	for read := true; ; {
 		select { // an end comes before more work
@@ -187,7 +187,7 @@ func (b *Batch) loop(ctx context.Context, yield <-chan struct{}, lost context.Ca
 		case w := <-b.leaving:
 			b.wg.Go(func() { b.settle(ctx, w) })
 		case a := <-f.answer:
-			r, again := f.over(a)
+			r, again := f.receive(a)
 			took(r)
 			read = again
 		case <-b.poke:

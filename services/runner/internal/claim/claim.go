@@ -113,7 +113,7 @@ func (c *claim) Abort() { c.cancel(errDrained) }
 
 // Run implements worker.Work.
 func (c *claim) Run() error {
-	defer c.endNoRuns()
+	defer c.stopEndingRuns()
 	for {
 		b, _ := c.current()
 		switch err := b.Work(c.ctx, c.keeper.Yield()); {
@@ -124,16 +124,16 @@ func (c *claim) Run() error {
 		case err != nil:
 			return err
 		}
-		if !c.sitOut() {
+		if !c.waitQuarantine() {
 			return nil
 		}
 	}
 }
 
-// sitOut waits for the end of the agent's quarantine, if it is in one, and reports
+// waitQuarantine waits for the end of the agent's quarantine, if it is in one, and reports
 // whether to go on. The lease is kept meanwhile: given back, it would be granted
 // again at once, here or to the next runner that the agent brings down.
-func (c *claim) sitOut() bool {
+func (c *claim) waitQuarantine() bool {
 	left := c.s.panics.left(c.agentID)
 	if left <= 0 {
 		return false
@@ -182,8 +182,8 @@ func (c *claim) endRuns(runs []string) {
 	}
 }
 
-// endNoRuns ends no more runs and waits for those that are being ended.
-func (c *claim) endNoRuns() {
+// stopEndingRuns begins to end no more runs and waits for those that are being ended.
+func (c *claim) stopEndingRuns() {
 	c.mu.Lock()
 	c.over = true
 	c.mu.Unlock()
