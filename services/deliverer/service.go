@@ -68,7 +68,7 @@ func open(s channel.Settings, d catalog.Deps) (delivery.Channels, error) {
 func (s *Service) Register(r grpc.ServiceRegistrar) { delivererv1.RegisterDelivererServiceServer(r, s) }
 
 // Run takes work until ctx ends, then drains: no send begins, those under way
-// finish within the grace or are stopped, the leases are given back. It answers
+// finish within the grace or are stopped, the leases are given back. It returns
 // nil then. It may be called once.
 func (s *Service) Run(ctx context.Context) error {
 	if s.deps.Holder == "" {

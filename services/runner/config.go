@@ -11,6 +11,7 @@ import (
 	"github.com/theclaw/agents/internal/obs/redact"
 	"github.com/theclaw/agents/internal/obs/tracing"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/services/runner/internal/batch"
 )
 
 // Config of a runner; zero values take the defaults.
@@ -77,7 +78,7 @@ type Deps struct {
 }
 
 func (c Config) withDefaults() Config {
-	set(&c.Slots, 512)
+	set(&c.Slots, batch.DefaultSlots)
 	set(&c.Agents, 1024)
 	set(&c.Keep, lease.GrantKeep)
 	set(&c.Quarantine, 5*time.Minute)

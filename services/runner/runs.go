@@ -53,7 +53,7 @@ func (s *Service) started(ctx context.Context, id string) error {
 	return err
 }
 
-// StartRun pushes a message and answers its durable id.
+// StartRun pushes a message and returns its durable id.
 func (s *Service) StartRun(ctx context.Context, req *runnerpb.StartRunRequest) (*runnerpb.StartRunResponse, error) {
 	from, key := req.GetSource(), req.GetIdempotencyKey()
 	if from == "" {

@@ -96,7 +96,7 @@ func (b *Batch) release(threadID string) {
 	}
 }
 
-// Withdraw asks that an event be ended that no turn has begun. It answers false
+// Withdraw asks that an event be ended that no turn has begun. It returns false
 // when there is none such here: it has begun, or has its fate. What came of it
 // its fate shows.
 func (b *Batch) Withdraw(ctx context.Context, key string) (bool, error) {

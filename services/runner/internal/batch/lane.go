@@ -76,7 +76,7 @@ func (b *Batch) sleep(ctx context.Context, failures int) error {
 	}
 }
 
-// take puts what was read into lanes and answers how many were new.
+// take puts what was read into lanes and returns how many were new.
 func (b *Batch) take(ctx context.Context, r *registrypb.OpenBatchResponse, lost context.CancelCauseFunc) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -44,7 +44,7 @@ type Steps interface {
 	Open() []*registrypb.Step
 }
 
-// Model answers.
+// Model is the model that is asked.
 type Model interface {
 	// Ask makes one try of a round's call: the answer and its step, which is not in the
 	// journal yet, or a failed try. said is all that was said and done since the beginning.

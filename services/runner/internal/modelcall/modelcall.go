@@ -35,7 +35,7 @@ type Model struct {
 	// Try makes at most one call.
 	Try TryFunc
 	// Program is set, and Try is not, for a program that runs tools itself: what
-	// it answers makes at most one call in that place.
+	// it returns makes at most one call in that place.
 	Program func(at pai.Place) TryFunc
 }
 

@@ -111,7 +111,7 @@ func decoded(content string) string {
 }
 
 // shrinkTools leaves out the results of the oldest tools until need tokens are
-// gained; it answers how many were. The newest result stays.
+// gained; it returns how many were. The newest result stays.
 func shrinkTools(turn []Part, need int64) (gained int64) {
 	last := len(turn) - 1
 	for last >= 0 && turn[last].message.Role != model.RoleTool {

@@ -6,7 +6,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
-// Source contributes parts to prompts. It is asked for each request of a turn, and answers
+// Source contributes parts to prompts. It is asked for each request of a turn, and returns
 // the same parts for the same scope.
 type Source interface {
 	// Parts are its parts, in their order. A part without a text leaves no trace.

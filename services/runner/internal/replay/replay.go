@@ -26,7 +26,7 @@ type Sequence struct {
 	Items []run.Item
 	// Tools is where the numbers of the last answer's tools begin.
 	Tools uint64
-	// Exact is false when the journal does not say where its answers stood, such
+	// Exact is false when the journal does not hold the places of its answers, such
 	// as those of a program: then the numbers are only in their order.
 	Exact bool
 	// digests were made since the last answer; they come right before the next.

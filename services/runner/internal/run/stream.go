@@ -213,8 +213,8 @@ func (s *Stream) wake() {
 	s.more = make(chan struct{})
 }
 
-// Next waits for items after a number and answers them all. After the last item
-// it answers ErrClosed, and it does so too when the stream ended without one.
+// Next waits for items after a number and returns them all. After the last item
+// it returns ErrClosed, and it does so too when the stream ended without one.
 func (s *Stream) Next(ctx context.Context, after uint64) ([]Item, error) {
 	for {
 		s.mu.Lock()

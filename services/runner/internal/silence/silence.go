@@ -33,7 +33,7 @@ type Filter struct {
 	open bool   // the line is something else
 }
 
-// Add takes a piece and answers what may be shown.
+// Add takes a piece and returns what may be shown.
 func (f *Filter) Add(piece string) string {
 	var out strings.Builder
 	for len(piece) > 0 {

@@ -44,7 +44,7 @@ type Tool interface {
 }
 
 // Sender is a tool whose results have Messages. The journal holds a call and its result,
-// and not what it said, so the tool answers that again.
+// and not what it said, so the tool returns that again.
 type Sender interface {
 	// Sent are the Messages of the result of a call that did not fail.
 	Sent(arguments json.RawMessage) []Message
@@ -84,7 +84,7 @@ type Call struct {
 	Progress func(text string)
 }
 
-// Result is what a call answers.
+// Result is the result of a call.
 type Result struct {
 	// Text is for the model: the result, or with IsError why there is none.
 	Text string

@@ -41,7 +41,7 @@ func (t *turn) begin(ctx context.Context, alone bool) (*registrypb.BeginTurnResp
 	})
 }
 
-// record journals steps and a failed try; it answers the failed tries so far.
+// record journals steps and a failed try; it returns the failed tries so far.
 func (t *turn) record(ctx context.Context, failed *registrypb.FailedTry, says []*registrypb.Saying, steps ...*registrypb.Step) (int, error) {
 	r, err := call(ctx, t, func(ctx context.Context, logs []*registrypb.LogLine) (*registrypb.RecordStepResponse, error) {
 		return t.Journal.RecordStep(ctx, &registrypb.RecordStepRequest{

@@ -8,7 +8,7 @@ import (
 )
 
 // reportPanic logs the value and the stack of a panic that was recovered, with args, and
-// answers what everybody may read of it: the journal and the peer get nothing of a value
+// returns what everyone may read of it: the journal and the peer get nothing of a value
 // that is not the runtime's own, since it may hold words or keys.
 func reportPanic(log *slog.Logger, p any, args ...any) string {
 	log.With(args...).Error("turn panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))

@@ -44,7 +44,7 @@ type Journal interface {
 
 // Slot is the right to work among all turns of this process.
 type Slot interface {
-	// Pause returns the slot away, waits and takes it again. It answers ErrYield
+	// Pause gives up the slot, waits and takes it again. It returns ErrYield
 	// when the batch ends meanwhile, and the context's cause when that ends.
 	Pause(ctx context.Context, d time.Duration) error
 	// Alone exchanges the slot for all slots of the process.

@@ -138,7 +138,7 @@ func (r *Requests) Due(ctx context.Context, said []model.Message) error {
 }
 
 // Squeeze makes the prompt smaller after the provider refused it for its length:
-// first by a digest of all that came before, then by half. It answers whether
+// first by a digest of all that came before, then by half. It reports whether
 // there is something new to try; if not, the refusal stands.
 func (r *Requests) Squeeze(ctx context.Context, said []model.Message, refused prompt.Prompt) (again bool, err error) {
 	r.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: "refused"})

@@ -39,7 +39,7 @@ type Approvals interface {
 // errRefused means that the command must not run; its text is for the model.
 var errRefused = errors.New("the owner of this agent did not approve of the command; do not try it again unasked, say what you wanted to do")
 
-// ask asks and waits. It answers nil when the command may run now, errRefused
+// ask asks and waits. It returns nil when the command may run now, errRefused
 // when not, and any other error when it is not known.
 func ask(ctx context.Context, a Approvals, c toolset.Call, command sandbox.Command) error {
 	if a == nil {
@@ -56,7 +56,7 @@ func ask(ctx context.Context, a Approvals, c toolset.Call, command sandbox.Comma
 	return err
 }
 
-// create asks for an agent and waits until the registry has made it; it answers its
+// create asks for an agent and waits until the registry has made it; it returns its
 // directory. The same agent asked for again in one call is the same question.
 func create(ctx context.Context, a Approvals, c toolset.Call, workdir string, r broker.Request) (string, error) {
 	refused := fault.New(codes.PermissionDenied, fault.ApprovalClosed, "the owner did not approve of agent '"+r.AgentID+"'",

@@ -280,7 +280,7 @@ func (d *dir) write(ctx context.Context, agent string, tree workdir.Tree, skip m
 	})
 }
 
-// repeat makes a call again while no registry answers; all of them may be repeated.
+// repeat makes a call again while no registry is available; all of them may be repeated.
 func repeat(ctx context.Context, call func(context.Context) error) error {
 	end, wait := time.Now().Add(again), 100*time.Millisecond
 	for {

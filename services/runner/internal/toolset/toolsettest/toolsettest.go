@@ -123,7 +123,7 @@ func (s *suite) call(arguments string) model.ToolCall {
 	return model.ToolCall{ID: "c1", Name: s.name, Arguments: json.RawMessage(arguments)}
 }
 
-// use makes a call from its intent on and answers its row.
+// use makes a call from its intent on and returns its row.
 func (s *suite) use(ctx context.Context, t *testing.T, tool toolset.Tool, arguments string, begun bool) (*registrypb.Step, *Journal, error) {
 	t.Helper()
 	const key = "tool:1:1"
