@@ -19,6 +19,7 @@ var (
 		{"cmd/thread", "cmd/internal/command", "programs for people share their flags, connections and errors"},
 		{"internal/lease", "internal/pause", "all that is tried again waits with the one jitter"},
 		{"internal/agentdir", "internal/channel", "config.yaml names channels by the rules that they have"},
+		{"internal/agentdir", "internal/channel/catalog", "the types of channels check the entries of config.yaml"},
 		{"internal/channel", "internal/source", "a reply_context names a source address"},
 		{"internal/route", "internal/source", "a route is made of a source address"},
 		{"internal/route", "internal/thread", "a reply_context is encoded as events are"},

@@ -28,7 +28,7 @@ func rc(t *testing.T, doc string) ReplyContext {
 func TestChoose(t *testing.T) {
 	rules := Settings{
 		Outbound: []Rule{{"peers/vip-*", "hook"}, {"peers/**", "xgw"}, {"channels/*/side", "hook"}},
-		Channels: map[string]Definition{"hook": {Type: TypeWebhook}},
+		Channels: map[string]Definition{"hook": {Type: "webhook"}},
 	}
 	if err := rules.Validate(); err != nil {
 		t.Fatal(err)
@@ -99,12 +99,12 @@ func TestMatchThread(t *testing.T) {
 func TestValidateNamesEveryMistake(t *testing.T) {
 	err := Settings{
 		Outbound: []Rule{{"peers/[", "xgw"}, {"**", "pigeon"}, {"", "console"}},
-		Channels: map[string]Definition{"xgw": {Type: TypeWebhook}, "hook": {Type: "smtp"}},
+		Channels: map[string]Definition{"xgw": {Type: "webhook"}},
 	}.Validate()
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"outbound[0].thread_pattern", `outbound[1].via: "pigeon"`, "outbound[2].thread_pattern", `"xgw" is taken`, "channels.hook.type"} {
+	for _, want := range []string{"outbound[0].thread_pattern", `outbound[1].via: "pigeon"`, "outbound[2].thread_pattern", `"xgw" is taken`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not name %q", err, want)
 		}

@@ -35,8 +35,8 @@ type XGW struct {
 	Timeout     time.Duration // of one send; default 60 s
 }
 
-// Validate returns every mistake of s, joined. Choose and the channels may
-// rely on settings that passed.
+// Validate returns every mistake of s, joined. Choose may rely on settings that
+// passed. Package catalog checks the entries of Channels.
 func (s Settings) Validate() error {
 	var errs []error
 	for i, r := range s.Outbound {
@@ -50,9 +50,6 @@ func (s Settings) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(s.Channels)) {
 		if IsBuiltin(name) || name == "" {
 			errs = append(errs, fmt.Errorf("channels: the name %q is taken", name))
-		}
-		if t := s.Channels[name].Type; t != TypeWebhook {
-			errs = append(errs, fmt.Errorf("channels.%s.type: %q is unknown, only webhook is", Clean(name, 64), Clean(t, 64)))
 		}
 	}
 	return errors.Join(errs...)

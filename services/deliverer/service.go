@@ -39,7 +39,7 @@ func New(cfg Config, deps Deps) *Service {
 		breakers: &breaker.Set{Probe: cfg.Probe},
 	}
 	s.breakers.OnChange = func(channel string) { deps.Metrics.SetBreaker(channel, s.breakers.State(channel)) }
-	channels := catalog.Deps{Pusher: pusher{s.threads, deps.Redactor}, Resolve: deps.resolve, Env: deps.Environ}
+	channels := channel.Deps{Pusher: pusher{s.threads, deps.Redactor}, Resolve: deps.resolve, Env: deps.Environ}
 	s.pool = delivery.NewPool(delivery.Config{Concurrency: cfg.Concurrency, Keep: cfg.Keep}, delivery.Deps{
 		Journal:  journal{registryv1.NewDeliveryServiceClient(deps.Registry), cfg.BootID, cfg.XGW.settings(), deps.Trace != nil},
 		Open:     func(settings channel.Settings) (delivery.Channels, error) { return open(settings, channels) },
@@ -56,7 +56,7 @@ func New(cfg Config, deps Deps) *Service {
 }
 
 // open keeps a nil catalog from becoming a non-nil interface.
-func open(s channel.Settings, d catalog.Deps) (delivery.Channels, error) {
+func open(s channel.Settings, d channel.Deps) (delivery.Channels, error) {
 	c, err := catalog.Open(s, d)
 	if err != nil {
 		return nil, err

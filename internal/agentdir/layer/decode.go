@@ -13,6 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/agentdir/yamldoc"
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/channel/catalog"
 )
 
 // A layer reads one file into a Config and remembers where each key stands.
@@ -230,7 +231,7 @@ func (l *layer) channels(kv *ast.MappingValueNode) {
 		full := "channels." + name
 		before := len(*l.problems)
 		l.object(entry.Value, full, map[string]any{"type": &c.Type, "url": &c.URL, "secret": &c.Secret, "allow_private": &c.AllowPrivate}, at)
-		if attribute, problem := channel.Definition(c).Check(); problem != "" && len(*l.problems) == before {
+		if attribute, problem := catalog.Check(channel.Definition(c)); problem != "" && len(*l.problems) == before {
 			l.fail(orElse(at[attribute], entry), full, full+": "+problem)
 		}
 		merged[name] = c

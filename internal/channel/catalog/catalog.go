@@ -1,4 +1,4 @@
-// Package catalog builds the channels of one agent's configuration, each once, and
+// Package catalog lists the types of channels, checks the entries that define channels, builds the channels of one agent's configuration, each once, and
 // finds the one that a reply takes.
 //
 // Settings that name an unknown channel are refused when the catalog is opened, not when
@@ -12,17 +12,50 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/theclaw/agents/internal/channel"
 	"github.com/theclaw/agents/internal/channel/webhook"
 	"github.com/theclaw/agents/internal/channel/xgw"
 )
 
-// Deps are the live things the channels need.
-type Deps struct {
-	Pusher  channel.Pusher
-	Resolve webhook.Resolve
-	Env     []string // NAME=value, from which xgw gets its allow-listed part
+// Types are the types that entries of `channels:` can have, each in one line.
+var Types = []channel.Type{
+	webhook.Type,
+}
+
+// Check returns which attribute of an entry of `channels:` is wrong, and why.
+func Check(d channel.Definition) (attribute, problem string) {
+	if problem := d.CheckSecret(); problem != "" {
+		return "secret", problem
+	}
+	if t, ok := find(d.Type); ok {
+		return t.Check(d)
+	}
+	if !channel.IsBuiltin(d.Type) {
+		return "type", fmt.Sprintf("type %q is not one of %s", channel.Clean(d.Type, 57), strings.Join(append(names(), channel.Builtin()...), ", "))
+	}
+	if d.URL != "" || d.Secret != "" || d.AllowPrivate {
+		return "type", "only a webhook has url, secret and allow_private"
+	}
+	return "", ""
+}
+
+func find(name string) (channel.Type, bool) {
+	i := slices.IndexFunc(Types, func(t channel.Type) bool { return t.Name == name })
+	if i < 0 {
+		return channel.Type{}, false
+	}
+	return Types[i], true
+}
+
+func names() (out []string) {
+	for _, t := range Types {
+		out = append(out, t.Name)
+	}
+	return out
 }
 
 // Catalog is immutable; open a new one when the configuration changes.
@@ -32,7 +65,7 @@ type Catalog struct {
 }
 
 // Open builds the channels of s. Its error joins every mistake found.
-func Open(s channel.Settings, d Deps) (*Catalog, error) {
+func Open(s channel.Settings, d channel.Deps) (*Catalog, error) {
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("check channels: %w", err)
 	}
@@ -44,15 +77,20 @@ func Open(s channel.Settings, d Deps) (*Catalog, error) {
 		}),
 	}}
 	var errs []error
-	for name, def := range s.Channels {
-		w, err := webhook.New(webhook.Config{
-			Name: name, URL: def.URL, Secret: def.Secret, AllowPrivate: def.AllowPrivate,
-		}, d.Resolve)
+	for _, name := range slices.Sorted(maps.Keys(s.Channels)) {
+		def := s.Channels[name]
+		t, ok := find(def.Type)
+		if !ok {
+			errs = append(errs, fmt.Errorf("channels.%s.type: %q is unknown, known are: %s",
+				channel.Clean(name, 64), channel.Clean(def.Type, 64), strings.Join(names(), ", ")))
+			continue
+		}
+		opened, err := t.Open(name, def, d)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		c.byName[name] = w
+		c.byName[name] = opened
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("open channels: %w", err)

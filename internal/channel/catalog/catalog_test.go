@@ -13,7 +13,7 @@ func TestFor(t *testing.T) {
 	c, err := Open(channel.Settings{
 		Outbound: []channel.Rule{{ThreadPattern: "peers/vip-*", Via: "hook"}, {ThreadPattern: "peers/**", Via: "xgw"}},
 		Channels: map[string]channel.Definition{"hook": {Type: "webhook", URL: "https://example.org/in", Secret: "env:HOOK"}},
-	}, Deps{Resolve: func(context.Context, string) (string, error) { return "x", nil }})
+	}, channel.Deps{Resolve: func(context.Context, string) (string, error) { return "x", nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,14 +34,14 @@ func TestFor(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	_, err := Open(channel.Settings{Outbound: []channel.Rule{{ThreadPattern: "**", Via: "pigeon"}}}, Deps{})
+	_, err := Open(channel.Settings{Outbound: []channel.Rule{{ThreadPattern: "**", Via: "pigeon"}}}, channel.Deps{})
 	if err == nil || !strings.Contains(err.Error(), "pigeon") {
 		t.Error(err)
 	}
 	_, err = Open(channel.Settings{Channels: map[string]channel.Definition{
-		"a": {Type: "webhook", URL: "http://example.org"}, "b": {Type: "webhook", URL: "nothing"},
-	}}, Deps{})
-	if err == nil || !strings.Contains(err.Error(), "webhook a:") || !strings.Contains(err.Error(), "webhook b:") {
+		"a": {Type: "webhook", URL: "http://example.org"}, "b": {Type: "webhook", URL: "nothing"}, "c": {Type: "smtp"},
+	}}, channel.Deps{})
+	if err == nil || !strings.Contains(err.Error(), "webhook a:") || !strings.Contains(err.Error(), "webhook b:") || !strings.Contains(err.Error(), "channels.c.type") {
 		t.Error(err)
 	}
 }

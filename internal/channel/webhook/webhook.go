@@ -29,10 +29,6 @@ const (
 	maxProviderID  = 200      // characters kept of the receiver's id
 )
 
-// Resolve turns a reference (env:NAME, file:PATH) into the secret. Its error
-// names the reference, never a value.
-type Resolve func(ctx context.Context, ref string) (string, error)
-
 // Config is one webhook.
 type Config struct {
 	Name         string
@@ -47,30 +43,28 @@ type Config struct {
 type Webhook struct {
 	cfg       Config
 	url       *url.URL
-	resolve   Resolve
+	resolve   channel.Resolve
 	transport *http.Transport
 }
 
 // New checks cfg and returns its channel. resolve may be nil when cfg names no
 // secret. The secret itself is read at each send, so a rotation needs no
 // restart.
-func New(cfg Config, resolve Resolve) (*Webhook, error) {
-	u, err := url.Parse(cfg.URL)
-	switch {
-	case err != nil: // the error would quote the URL, which may hold a token
-		return nil, fmt.Errorf("webhook %s: url cannot be read", cfg.Name)
-	case u.Scheme != "https" && u.Scheme != "http":
-		return nil, fmt.Errorf("webhook %s: url must start with https://", cfg.Name)
-	case u.Scheme == "http" && !cfg.AllowPrivate:
-		return nil, fmt.Errorf("webhook %s: http:// needs allow_private", cfg.Name)
-	case u.Hostname() == "":
-		return nil, fmt.Errorf("webhook %s: url names no host", cfg.Name)
-	case u.User != nil:
-		return nil, fmt.Errorf("webhook %s: url holds credentials, use secret", cfg.Name)
-	case cfg.Secret != "" && !strings.HasPrefix(cfg.Secret, "env:") && !strings.HasPrefix(cfg.Secret, "file:"):
-		return nil, fmt.Errorf("webhook %s: secret must be a reference, env:NAME or file:PATH", cfg.Name)
-	case cfg.Secret != "" && resolve == nil:
+func New(cfg Config, resolve channel.Resolve) (*Webhook, error) {
+	d := channel.Definition{URL: cfg.URL, Secret: cfg.Secret, AllowPrivate: cfg.AllowPrivate}
+	problem := d.CheckSecret()
+	if problem == "" {
+		_, problem = check(d)
+	}
+	if problem != "" {
+		return nil, fmt.Errorf("webhook %s: %s", cfg.Name, problem)
+	}
+	if cfg.Secret != "" && resolve == nil {
 		return nil, fmt.Errorf("webhook %s: no way to read its secret", cfg.Name)
+	}
+	u, err := url.Parse(cfg.URL)
+	if err != nil { // the error would quote the URL, which may hold a token
+		return nil, fmt.Errorf("webhook %s: url cannot be read", cfg.Name)
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
