@@ -138,7 +138,7 @@ func (r rescued) write(ctx context.Context, to *sql.Conn) error {
 			continue
 		}
 		// What was erased keeps the key by which its turn is known.
-		for _, q := range []string{schema.Tombs, fmt.Sprintf("UPDATE x_meta SET format = %d", schema.WithTombs)} {
+		for _, q := range []string{schema.Erased, fmt.Sprintf("UPDATE x_meta SET format = %d", schema.FormatErased)} {
 			if _, err := to.ExecContext(ctx, q); err != nil {
 				return err
 			}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/sqlite/cause"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
@@ -165,7 +164,7 @@ func (e *Engine) Ensure(ctx context.Context, r store.Ref, tuple string) (bool, e
 		return false, nil
 	}
 	if err := makeDir(path); err != nil {
-		return false, fmt.Errorf("make thread directory: %w", cause.File(err))
+		return false, fmt.Errorf("make thread directory: %w", db.FileError(err))
 	}
 	created, err := db.Make(path, schema.Make)
 	if err != nil || !created || tuple == "" {

@@ -130,7 +130,7 @@ func (d *directory) thread(ctx context.Context, th string, tokens map[string]int
 		if err := tx.ChainForeign(); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(schema.Tombs); err != nil { // of the copy, which may have none
+		if _, err := tx.Exec(schema.Erased); err != nil { // of the copy, which may have none
 			return err
 		}
 		if err := d.head(tx, th, emit); err != nil {

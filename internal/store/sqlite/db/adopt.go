@@ -3,7 +3,6 @@ package db
 import (
 	"fmt"
 
-	"github.com/theclaw/agents/internal/store/sqlite/cause"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -15,7 +14,7 @@ func Create(dir string) (bool, error) { return Make(dir, schema.Create) }
 // Make is Create in another way: schema.Make or schema.Prepare.
 func Make(dir string, how func(dir string) (bool, error)) (bool, error) {
 	created, err := how(dir)
-	return created, cause.File(err)
+	return created, FileError(err)
 }
 
 // adopt adds our tables to a database of the external tool, or to a fresh

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/sqlite/chain"
 )
 
 // flips are single bit flips in each column of an event and of its link.
@@ -40,7 +39,7 @@ func TestChainFindsEveryFlip(t *testing.T) {
 			_, err := f.Exec("CREATE TABLE e AS SELECT * FROM events; CREATE TABLE c AS SELECT * FROM x_chain; " + fmt.Sprintf(flip, id))
 			must(t, err)
 			d, err := Open(t.Context(), dir, Options{})
-			inTail := id > events-chain.Tail
+			inTail := id > events-chainTail
 			if inTail && !errors.Is(err, store.ErrCorrupt) {
 				t.Errorf("%s: opened: %v", fmt.Sprintf(flip, id), err)
 			}

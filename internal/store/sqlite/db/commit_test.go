@@ -31,7 +31,7 @@ func queued(t *testing.T, d *DB, durable bool, fns ...func(*Tx) error) func() []
 	var wg sync.WaitGroup
 	for i, fn := range fns {
 		o := &op{fn: fn, durable: durable}
-		if free, err := d.line.Enter(o, func() { o.answered = make(chan struct{}) }); free || err != nil {
+		if free, err := d.queue.enter(o, func() { o.answered = make(chan struct{}) }); free || err != nil {
 			t.Fatalf("operation %d does not wait: %v, %v", i, free, err)
 		}
 		wg.Go(func() { <-o.answered; errs[i] = o.err })
@@ -168,7 +168,7 @@ func TestClosed(t *testing.T) {
 	wait := queued(t, d, true, insert("1"), insert("2"))
 	closed := make(chan error)
 	go func() { closed <- d.Close() }()
-	until(d.line.Closed)
+	until(d.queue.isClosed)
 	release()
 	for _, err := range wait() {
 		must(t, err) // what was queued is done
@@ -187,7 +187,7 @@ func TestLeftWhileWaiting(t *testing.T) {
 	gone, cancel := ctx.WithCancel(t.Context())
 	left := make(chan error)
 	go func() { left <- d.Do(gone, true, insert("2")) }()
-	until(func() bool { return d.line.Waiting() == 2 })
+	until(func() bool { return d.queue.length() == 2 })
 	cancel()
 	if err := <-left; !errors.Is(err, ctx.Canceled) {
 		t.Errorf("cancelled while it waits: %v", err)
@@ -219,7 +219,7 @@ func TestWorkerThatLeaves(t *testing.T) {
 	}
 }
 
-// until waits for a state of the line.
+// until waits for a state of the queue.
 func until(is func() bool) {
 	for !is() {
 		runtime.Gosched()

@@ -11,13 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/sqlite/cause"
-	"github.com/theclaw/agents/internal/store/sqlite/chain"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
-	"github.com/theclaw/agents/internal/store/sqlite/line"
 	"github.com/theclaw/agents/internal/store/sqlite/mirror"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
-	"github.com/theclaw/agents/internal/store/sqlite/tomb"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -41,17 +37,17 @@ type DB struct {
 	uuid      string
 	opts      Options
 
-	conn      conn.Conn
-	stmts     map[string]conn.Stmt
-	full      bool    // synchronous in force
-	read      [2]bool // which of its settings were read back
-	chain     chain.Head
-	buried    tomb.Set // see tombs
-	tombsRead bool
-	out       *mirror.Mirror
-	file      unix.Stat_t // what the name meant when we opened it
+	conn       conn.Conn
+	stmts      map[string]conn.Stmt
+	full       bool    // synchronous in force
+	read       [2]bool // which of its settings were read back
+	chain      chainHead
+	erased     tombstones // see DB.tombstones
+	erasedRead bool
+	out        *mirror.Mirror
+	file       unix.Stat_t // what the name meant when we opened it
 
-	line    line.Line[*op]
+	queue   queue[*op]
 	alone   [1]*op // of who leads
 	ended   sync.Once
 	closing error // what closing said
@@ -83,7 +79,7 @@ func Open(_ context.Context, dir string, o Options) (*DB, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("open thread: %w", err)
 	}
-	if err := cause.Writable(dir); err != nil {
+	if err := checkWritable(dir); err != nil {
 		return nil, err
 	}
 	if o.Coalesce <= 0 {
@@ -94,12 +90,12 @@ func Open(_ context.Context, dir string, o Options) (*DB, error) {
 	}
 	c, err := o.Connect(path)
 	if err != nil {
-		return nil, cause.Opening(dir, err)
+		return nil, openError(dir, err)
 	}
 	d := &DB{dir: dir, name: path, opts: o, conn: c, stmts: map[string]conn.Stmt{}, file: file}
 	d.out = mirror.New(dir, d.between)
 	if err := d.prepare(); err != nil {
-		return nil, errors.Join(cause.Opening(dir, err), d.release())
+		return nil, errors.Join(openError(dir, err), d.release())
 	}
 	return d, nil
 }
@@ -118,13 +114,13 @@ func (d *DB) prepare() error {
 	}
 	var format, complete int
 	ok, err := d.ask("SELECT uuid, format, (SELECT COUNT(*) FROM sqlite_master WHERE name = 'x_memory') FROM x_meta", nil, &d.uuid, &format, &complete)
-	if err != nil || !ok || complete == 0 && format <= schema.WithTombs { // of the external tool, a fresh image, or older than the table
+	if err != nil || !ok || complete == 0 && format <= schema.FormatErased { // of the external tool, a fresh image, or older than the table
 		if format, err = d.adopt(); err != nil {
 			return err
 		}
 	}
-	if format > schema.WithTombs {
-		return fmt.Errorf("format %d, this build knows %d: %w", format, schema.WithTombs, store.ErrFormat)
+	if format > schema.FormatErased {
+		return fmt.Errorf("format %d, this build knows %d: %w", format, schema.FormatErased, store.ErrFormat)
 	}
 	if err := d.addColumns(); err != nil {
 		return err
@@ -190,7 +186,7 @@ func (d *DB) View(ctx context.Context, fn func(*Tx) error) error {
 
 // Close waits for queued operations, checkpoints, and closes.
 func (d *DB) Close() error {
-	d.line.Close()
+	d.queue.close()
 	d.ended.Do(func() { d.closing = d.release() })
 	return d.closing
 }

@@ -6,7 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/sqlite/cause"
 )
 
 // note classifies err and remembers one that ends the database's use.
@@ -14,7 +13,7 @@ func (d *DB) note(err error) error {
 	if err == nil {
 		return nil
 	}
-	err = cause.Of(err)
+	err = mapError(err)
 	if errors.Is(err, store.ErrIO) || errors.Is(err, store.ErrCorrupt) {
 		d.breakWith(err)
 	}
@@ -31,5 +30,5 @@ func (d *DB) stillThere() error {
 	if err := unix.Stat(d.name, &now); err == nil && now.Dev == d.file.Dev && now.Ino == d.file.Ino {
 		return nil
 	}
-	return cause.Gone(d.dir)
+	return goneError(d.dir)
 }

@@ -13,7 +13,7 @@ func (d *DB) submit(ctx context.Context, o *op) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	free, err := d.line.Enter(o, func() { o.answered = make(chan struct{}) })
+	free, err := d.queue.enter(o, func() { o.answered = make(chan struct{}) })
 	switch {
 	case err != nil:
 		return err
@@ -24,7 +24,7 @@ func (d *DB) submit(ctx context.Context, o *op) error {
 	select {
 	case <-o.answered:
 	case <-ctx.Done():
-		if d.line.Leave(o) {
+		if d.queue.leave(o) {
 			return ctx.Err()
 		}
 		<-o.answered // its turn has come all the same
@@ -37,7 +37,7 @@ var errLeft = errors.New("who worked on the database left in the middle")
 // lead runs the operation of who found the connection free.
 func (d *DB) lead(o *op) {
 	defer func() {
-		if waiting := d.line.Next(nil, d.opts.Coalesce); len(waiting) > 0 {
+		if waiting := d.queue.next(nil, d.opts.Coalesce); len(waiting) > 0 {
 			go d.follow(waiting)
 		}
 	}()
@@ -49,7 +49,7 @@ func (d *DB) lead(o *op) {
 func (d *DB) follow(batch []*op) {
 	for len(batch) > 0 {
 		d.work(batch)
-		batch = d.line.Next(batch, d.opts.Coalesce)
+		batch = d.queue.next(batch, d.opts.Coalesce)
 	}
 }
 

@@ -86,7 +86,7 @@ func (d *DB) runGroup(group []*op) {
 func (d *DB) commitGroup(group []*op) bool {
 	before, kept := d.chain, 0
 	fail := func(err error) bool {
-		d.chain, d.tombsRead = before, false
+		d.chain, d.erasedRead = before, false
 		_ = d.exec("ROLLBACK") // no transaction left is what we want
 		for _, o := range group {
 			if o.err == nil {

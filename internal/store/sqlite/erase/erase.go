@@ -99,7 +99,7 @@ func ofThread(tx *db.Tx, q store.PeerQuery) (s store.PeerShare, err error) {
 
 // Contents replaces the contents of the share and leaves their tombstones.
 func Contents(tx *db.Tx, s store.PeerShare) error {
-	if err := tx.Bury(s.Events, store.Erased); err != nil {
+	if err := tx.Erase(s.Events, store.Erased); err != nil {
 		return err
 	}
 	for _, k := range s.Turns {

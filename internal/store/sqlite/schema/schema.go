@@ -20,15 +20,15 @@ import (
 	_ "modernc.org/sqlite" // the engine
 )
 
-// Format is the version of our tables in a new database, and WithTombs of one in which
+// Format is the version of our tables in a new database, and FormatErased of one in which
 // something was erased; a database of a newer one is refused.
 const (
-	Format    = 1
-	WithTombs = 2
+	Format       = 1
+	FormatErased = 2
 )
 
-// Tombs is the table of what was erased; the first erasing makes it.
-const Tombs = `CREATE TABLE IF NOT EXISTS x_erased (event_id INTEGER PRIMARY KEY, key TEXT NOT NULL, proof BLOB NOT NULL)`
+// Erased is the table of what was erased; the first erasing makes it.
+const Erased = `CREATE TABLE IF NOT EXISTS x_erased (event_id INTEGER PRIMARY KEY, key TEXT NOT NULL, proof BLOB NOT NULL)`
 
 // Later are columns that databases of the same format may lack; older builds do
 // not look at them. Each is table, column and definition.

@@ -51,7 +51,7 @@ func Write(tx *db.Tx, r rows.Row) error {
 			exec("INSERT INTO events(id, created_at, source, type, subtype, content) VALUES(?,?,?,?,?,?)", v[:6]...),
 			exec("INSERT INTO x_chain(event_id, prev, sha256) VALUES(?,?,?)", v[0], v[6], v[7]))
 		if err == nil && v[9] != nil {
-			err = errors.Join(exec(schema.Tombs), exec("UPDATE x_meta SET format = ?", schema.WithTombs),
+			err = errors.Join(exec(schema.Erased), exec("UPDATE x_meta SET format = ?", schema.FormatErased),
 				exec("INSERT INTO x_erased(event_id, key, proof) VALUES(?,?,?)", v[0], v[8], v[9]))
 		}
 		return err
