@@ -1,18 +1,19 @@
-// Package pool owns which databases are open: they are opened on demand, shared,
-// and closed in the background after a rest or when too many are open.
+// Package pool opens the databases of threads on demand, shares them, and closes them in
+// the background when they are idle or too many are open.
 //
 //	Do/View --get--> handle (open, counted) ----> db.DB
 //	         <-put--
-//	janitor: closes handles at rest
+//	janitor: closes idle handles
 //
-// More than a quarter above the bound there are only databases in use: who opens
-// one more closes one at rest first.
+// More than a quarter above the bound there are only databases in use: a caller that
+// opens one more closes an idle one first.
 //
-// There is at most one connection per database: a new opening waits until the
-// one before is closed, so that the cached chain and the mirror have one owner.
-// A database that broke (I/O error, corruption, its directory gone) is closed at
-// its last put and opened afresh for the next caller, who then sees what is
-// really on disk.
+// There is at most one connection per database: a new opening waits until the previous
+// one is closed, so that the cached chain and the mirror have one owner. A database that
+// broke (I/O error, corruption, its directory gone) is closed at its last put and opened
+// afresh for the next caller, which then sees what is really on disk.
+//
+// The state of an inbox is reported when its database is closed; see fileState.
 package pool
 
 import (
@@ -36,11 +37,11 @@ type Options struct {
 	// OnFault is told once of a database that broke or cannot be opened, not of
 	// one that is not there; it must not block.
 	OnFault func(store.Ref, error)
-	// OnRest is told what an inbox that was written looks like once it is closed, if
-	// that can be told; see package rest. It must not block.
+	// OnRest gets the state of an inbox that was written once it is closed, if that is
+	// known; see fileState. It must not block.
 	OnRest  func(agent string, r store.AtRest)
-	MaxOpen int           // databases kept open at rest
-	Idle    time.Duration // how long one stays open at rest
+	MaxOpen int           // idle databases kept open
+	Idle    time.Duration // how long an idle one stays open
 	// Connect is that of db.Options.
 	Connect func(path string) (conn.Conn, error)
 }
@@ -72,10 +73,10 @@ type handle struct {
 	db     *db.DB
 	err    error
 
-	users  int // the rest is guarded by Pool.mu
-	left   bool
-	told   bool
-	rested time.Time
+	users     int // the rest is guarded by Pool.mu
+	left      bool
+	told      bool
+	idleSince time.Time
 }
 
 // New makes a pool; Close ends it.
@@ -135,15 +136,15 @@ func (p *Pool) Close() error {
 	}
 	p.closed = true
 	close(p.stop)
-	var rest []*handle
+	var unused []*handle
 	for _, h := range p.handles {
 		if p.leave(h) {
-			rest = append(rest, h)
+			unused = append(unused, h)
 		}
 	}
 	p.mu.Unlock()
 	var errs []error
-	for _, h := range rest {
+	for _, h := range unused {
 		errs = append(errs, p.end(h))
 	}
 	p.wg.Wait()
@@ -188,14 +189,14 @@ func (p *Pool) Stats() store.Commits {
 // Forget closes databases, for directories that vanish or move.
 func (p *Pool) Forget(match func(store.Ref) bool) {
 	p.mu.Lock()
-	var rest []*handle
+	var unused []*handle
 	for r, h := range p.handles {
 		if match(r) && p.leave(h) {
-			rest = append(rest, h)
+			unused = append(unused, h)
 		}
 	}
 	p.mu.Unlock()
-	for _, h := range rest {
+	for _, h := range unused {
 		_ = p.end(h) // its directory may be gone; there is nothing left to save
 	}
 }
@@ -286,7 +287,7 @@ func (p *Pool) put(h *handle) {
 	fault := h.fault()
 	p.mu.Lock()
 	h.users--
-	h.rested = time.Now()
+	h.idleSince = time.Now()
 	tell := fault != nil && !h.told && p.o.OnFault != nil && !errors.Is(fault, store.ErrNotFound)
 	h.told = h.told || tell
 	last := h.left && h.users == 0
@@ -323,7 +324,7 @@ func (p *Pool) leave(h *handle) bool {
 func (p *Pool) end(h *handle) error {
 	var err error
 	if h.db != nil {
-		err = p.rest(h)
+		err = p.closeDB(h)
 	}
 	p.mu.Lock()
 	if h.db != nil {

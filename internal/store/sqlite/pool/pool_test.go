@@ -78,7 +78,7 @@ func (f *fixture) count(t *testing.T, r store.Ref) (n int) {
 	return n
 }
 
-func TestRestAndBound(t *testing.T) {
+func TestIdleAndBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := setup(t, Options{MaxOpen: 4, Idle: time.Minute})
 		for i := range 10 {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
-	"github.com/theclaw/agents/internal/store/sqlite/rest"
 )
 
 func (p *Pool) janitor() {
@@ -20,15 +19,15 @@ func (p *Pool) janitor() {
 		case <-p.full:
 		case <-tick.C:
 		}
-		for _, h := range p.atRest() {
+		for _, h := range p.takeIdle() {
 			_ = p.end(h) // a failing checkpoint is redone at the next open
 		}
 	}
 }
 
-// atRest takes the handles to close out of the table: those idle for long, and
+// takeIdle takes the handles to close out of the table: those idle for long, and
 // the longest idle ones past the bound.
-func (p *Pool) atRest() []*handle {
+func (p *Pool) takeIdle() []*handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var out, idle []*handle
@@ -36,7 +35,7 @@ func (p *Pool) atRest() []*handle {
 	for _, h := range p.handles {
 		switch {
 		case h.users > 0:
-		case now.Sub(h.rested) >= p.o.Idle:
+		case now.Sub(h.idleSince) >= p.o.Idle:
 			p.leave(h)
 			out = append(out, h)
 		default:
@@ -47,7 +46,7 @@ func (p *Pool) atRest() []*handle {
 	if over <= 0 {
 		return out
 	}
-	slices.SortFunc(idle, func(a, b *handle) int { return a.rested.Compare(b.rested) })
+	slices.SortFunc(idle, func(a, b *handle) int { return a.idleSince.Compare(b.idleSince) })
 	for _, h := range idle[:over] {
 		p.leave(h)
 		out = append(out, h)
@@ -55,7 +54,7 @@ func (p *Pool) atRest() []*handle {
 	return out
 }
 
-// help closes the database that has rested longest when so many are open that the
+// help closes the database that was idle longest when so many are open that the
 // janitor cannot keep up: who opens one then pays for closing one, so that
 // descriptors and memory stay bounded under any load.
 func (p *Pool) help() {
@@ -63,7 +62,7 @@ func (p *Pool) help() {
 	var oldest *handle
 	if len(p.handles)+len(p.left) > p.o.MaxOpen+p.o.MaxOpen/4 {
 		for _, h := range p.handles {
-			if h.users == 0 && (oldest == nil || h.rested.Before(oldest.rested)) {
+			if h.users == 0 && (oldest == nil || h.idleSince.Before(oldest.idleSince)) {
 				oldest = h
 			}
 		}
@@ -77,19 +76,19 @@ func (p *Pool) help() {
 	}
 }
 
-// rest closes a database.
-func (p *Pool) rest(h *handle) error {
-	var look rest.Look
+// closeDB closes a database, and reports the state of an inbox that was written.
+func (p *Pool) closeDB(h *handle) error {
+	var state fileState
 	known := false
 	if w := h.db.Stats(); p.o.OnRest != nil && h.ref.IsInbox() && w.Durable+w.Lazy > 0 { // else the file is as it was
 		known = h.db.Alone(context.Background(), func(c conn.Conn) (err error) {
-			look, err = rest.Mark(c, filepath.Join(h.db.Dir(), "events.db"))
+			state, err = markClosed(c, filepath.Join(h.db.Dir(), "events.db"))
 			return err
 		}) == nil
 	}
 	err := h.db.Close()
-	if known && err == nil && look.Holds() {
-		p.o.OnRest(h.ref.Agent, look.AtRest)
+	if known && err == nil && state.holds() {
+		p.o.OnRest(h.ref.Agent, state.AtRest)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package rest_test
+package pool
 
 import (
 	"database/sql"
@@ -11,11 +11,10 @@ import (
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
-	"github.com/theclaw/agents/internal/store/sqlite/rest"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 )
 
-const push = "INSERT INTO events(source, type, content) VALUES('s', 'message', 'x')"
+const pushEvent = "INSERT INTO events(source, type, content) VALUES('s', 'message', 'x')"
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -25,29 +24,29 @@ func must(t *testing.T, err error) {
 }
 
 // marked writes an event, marks, and closes; between is done before the closing.
-func marked(t *testing.T, path string, between func()) (rest.Look, error) {
+func marked(t *testing.T, path string, between func()) (fileState, error) {
 	t.Helper()
 	c, err := conn.Open(path)
 	must(t, err)
-	must(t, c.Script(push))
-	l, err := rest.Mark(c, path)
+	must(t, c.Script(pushEvent))
+	l, err := markClosed(c, path)
 	between()
 	must(t, c.Close())
 	return l, err
 }
 
-// theirs writes as another program does.
-func theirs(t *testing.T, path string) {
+// foreignWrite writes as another program does.
+func foreignWrite(t *testing.T, path string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path)
 	must(t, err)
-	_, err = db.ExecContext(t.Context(), push)
+	_, err = db.ExecContext(t.Context(), pushEvent)
 	must(t, errors.Join(err, db.Close()))
 }
 
 // A closed database is as it was left until somebody writes, however soon that is and
-// although he leaves no log.
-func TestLook(t *testing.T) {
+// although it leaves no log.
+func TestFileState(t *testing.T) {
 	dir := t.TempDir()
 	_, err := schema.Create(dir)
 	must(t, err)
@@ -56,31 +55,31 @@ func TestLook(t *testing.T) {
 	for round := range 20 {
 		l, err := marked(t, path, func() {})
 		head++
-		if err != nil || !l.Holds() || l.Head != head || l.LastAt == "" || time.Since(l.Written) > time.Minute {
+		if err != nil || !l.holds() || l.Head != head || l.LastAt == "" || time.Since(l.Written) > time.Minute {
 			t.Fatalf("round %d: %+v, %v", round, l, err)
 		}
-		theirs(t, path)
-		if head++; l.Holds() {
+		foreignWrite(t, path)
+		if head++; l.holds() {
 			t.Fatalf("round %d: another program wrote, and it is as it was", round)
 		}
 		// After the mark, before the closing.
-		l, err = marked(t, path, func() { theirs(t, path) })
-		if head += 2; err != nil || l.Holds() {
+		l, err = marked(t, path, func() { foreignWrite(t, path) })
+		if head += 2; err != nil || l.holds() {
 			t.Fatalf("round %d: another program wrote between, and it is as it was: %v", round, err)
 		}
 	}
 }
 
 // Who reads meanwhile keeps the log, and nothing is said.
-func TestReader(t *testing.T) {
+func TestFileStateWithReader(t *testing.T) {
 	dir := t.TempDir()
 	_, err := schema.Create(dir)
 	must(t, err)
 	path := filepath.Join(dir, "events.db")
 	reader, err := conn.Open(path)
 	must(t, err)
-	must(t, reader.Script(push+"; BEGIN; SELECT * FROM events"))
-	if l, err := marked(t, path, func() {}); !errors.Is(err, store.ErrBusy) || l.Holds() {
+	must(t, reader.Script(pushEvent+"; BEGIN; SELECT * FROM events"))
+	if l, err := marked(t, path, func() {}); !errors.Is(err, store.ErrBusy) || l.holds() {
 		t.Errorf("beside a reader: %+v, %v", l, err)
 	}
 	must(t, reader.Close())
