@@ -18,7 +18,7 @@ type Snapshot struct {
 }
 
 // Workdirs keeps the working directories of agents that are worked on by many machines:
-// one manifest for each, and the pieces it names. Its engine is postgres/workdirs.
+// one manifest for each, and the pieces it names. The PostgreSQL engine has it.
 type Workdirs interface {
 	// Workdir answers the newest manifest and its hash; "" when there is none.
 	Workdir(ctx context.Context, agent string) (hash string, manifest []byte, err error)

@@ -7,7 +7,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/journal"
 	"github.com/theclaw/agents/internal/store/postgres/memory"
-	"github.com/theclaw/agents/internal/store/postgres/prune"
 )
 
 // agentLayer is the one row of an inbox that is not a thread's.
@@ -54,24 +53,4 @@ func (e *Engine) Decide(ctx context.Context, r store.Ref, f store.Fence, d store
 // MemoryWritten forgets a text that its file holds.
 func (e *Engine) MemoryWritten(ctx context.Context, r store.Ref, layer string, n int64) error {
 	return e.do(ctx, r, memory.Written(layer, n))
-}
-
-// Prune counts what is old, and removes it when asked to.
-func (e *Engine) Prune(ctx context.Context, r store.Ref, p store.Prune) (store.Pruned, error) {
-	before := p.Before.UnixMilli()
-	count := prune.Count(before)
-	if err := e.view(ctx, r, count); err != nil || !p.Apply {
-		return count.Out, err
-	}
-	for left := count.Out.Results.Gone + count.Out.Keys.Gone; left > 0; {
-		some := prune.Some(before)
-		if err := e.do(ctx, r, some); err != nil {
-			return count.Out, err
-		}
-		if some.Out == 0 {
-			break
-		}
-		left -= some.Out
-	}
-	return count.Out, nil
 }

@@ -1,16 +1,12 @@
 package postgres
 
 import (
-	"context"
-
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/agentlog"
 	agentrows "github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/home"
-	"github.com/theclaw/agents/internal/store/postgres/lag"
 	"github.com/theclaw/agents/internal/store/postgres/leases"
 	"github.com/theclaw/agents/internal/store/postgres/notify"
-	"github.com/theclaw/agents/internal/store/postgres/workdirs"
 )
 
 // Attach makes the engine one of a registry, before the first call.
@@ -34,13 +30,7 @@ func (e *Engine) Counts() store.Counts { return home.New(e.db) }
 func (e *Engine) Lines() store.LogLines { return e.lines }
 
 // Workdirs are the working directories.
-func (e *Engine) Workdirs() store.Workdirs { return workdirs.New(e.db) }
+func (e *Engine) Workdirs() store.Workdirs { return &workdirs{e.db} }
 
 // Notices are those of the other registries; after Attach.
 func (e *Engine) Notices() store.Notices { return e.notices }
-
-// Lag answers by agent the messages of its inbox behind the ack, the ack, and the
-// conversations that have something to send; see package lag.
-func (e *Engine) Lag(ctx context.Context) (inbox, acked, outbound map[string]int64, err error) {
-	return lag.Look(ctx, e.db)
-}

@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/journal"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/store/postgres/schema"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -82,7 +82,7 @@ func fresh(t testing.TB, c *pgtest.Cluster, seen *trips) *pgxpool.Pool {
 	}
 	t.Cleanup(p.Close)
 	if err := p.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		_, err := schema.Migrate(ctx, c.Conn())
+		_, err := pool.Migrate(ctx, c.Conn())
 		return err
 	}); err != nil {
 		t.Fatal(err)

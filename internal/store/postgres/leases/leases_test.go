@@ -9,24 +9,24 @@ import (
 	"github.com/theclaw/agents/internal/lease/leasetest"
 	"github.com/theclaw/agents/internal/store/postgres/leases"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/store/postgres/schema"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 )
 
 // database answers an empty one with its tables.
 func database(t testing.TB, c *pgtest.Cluster) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), c.Database(t))
+	db, err := pgxpool.New(t.Context(), c.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(pool.Close)
-	if err := pool.AcquireFunc(t.Context(), func(c *pgxpool.Conn) error {
-		_, err := schema.Migrate(t.Context(), c.Conn())
+	t.Cleanup(db.Close)
+	if err := db.AcquireFunc(t.Context(), func(c *pgxpool.Conn) error {
+		_, err := pool.Migrate(t.Context(), c.Conn())
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return pool
+	return db
 }
 
 func TestAuthority(t *testing.T) {

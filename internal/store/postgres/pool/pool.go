@@ -16,7 +16,6 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/reference"
-	"github.com/theclaw/agents/internal/store/postgres/schema"
 )
 
 // conns is the most connections to a database, unless its URL has pool_max_conns.
@@ -77,11 +76,7 @@ func connect(ctx context.Context, url string, keep bool) (*pgxpool.Pool, error) 
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	if err := p.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		migrate := schema.Migrate
-		if !keep {
-			migrate = schema.Make
-		}
-		if _, err := migrate(ctx, c.Conn()); err != nil {
+		if _, err := migrate(ctx, c.Conn(), keep); err != nil {
 			return err
 		}
 		return only(ctx, c.Conn(), keep)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/store/postgres/schema"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 	"github.com/theclaw/agents/internal/thread"
 )
@@ -25,7 +25,7 @@ func open(t *testing.T, o unit.Options) (*unit.Pool, *pgxpool.Pool) {
 	url := pgtest.Start(t).Database(t)
 	c, err := pgx.Connect(ctx, url)
 	if err == nil {
-		_, err = schema.Migrate(ctx, c)
+		_, err = pool.Migrate(ctx, c)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package diff
+package postgres_test
 
 import (
 	"fmt"

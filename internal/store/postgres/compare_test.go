@@ -1,4 +1,4 @@
-package diff
+package postgres_test
 
 import (
 	"context"
@@ -129,7 +129,9 @@ func (s *side) of(id int64) (thread.Event, string) { return s.open[id], s.keys[i
 
 func anyLease(string, uint64) error { return nil }
 
-// TestSameAnswers is the contract without its words: PostgreSQL answers what SQLite does.
+// TestSameAnswers makes random sequences of calls of the storage contract to SQLite and to
+// PostgreSQL and compares every answer. What cannot be equal is removed first: uuids, hashes
+// over times, and times. All else must be equal, to the last id, fate and count.
 func TestSameAnswers(t *testing.T) {
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
 		if err := flag.Set("rapid.checks", "25"); err != nil { // each runs on real databases

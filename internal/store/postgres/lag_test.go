@@ -1,4 +1,4 @@
-package lag_test
+package postgres
 
 import (
 	"fmt"
@@ -7,14 +7,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/theclaw/agents/internal/store/postgres/lag"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/postgres/pool"
 )
 
-// Agents with work are told, with none are not, and of very many those that wait
+// Agents with work are counted, with none are not, and of very many those that wait
 // longest; idle ones cost nothing.
-func TestLook(t *testing.T) {
+func TestLag(t *testing.T) {
 	s, err := pool.Open(t.Context(), pgtest.Start(t, "fsync = off").Database(t))
 	if err != nil {
 		t.Fatal(err)
@@ -32,14 +31,14 @@ func TestLook(t *testing.T) {
 		INSERT INTO due(agent_id, since) VALUES('a7', now() - interval '1 hour'), ('a8', now());
 		INSERT INTO outbox(agent_id, thread_id, thread, head, acked) VALUES('a7', 'inbox', 'threads/x', 3, 1), ('a7', 'inbox', 'threads/y', 9, 1), ('a9', 'inbox', 'threads/x', 3, 3);
 		ANALYZE`)
-	in, acked, out, err := lag.Look(t.Context(), s)
+	in, acked, out, err := (&Engine{db: s}).Lag(t.Context())
 	if err != nil || fmt.Sprint(in, acked, out) != "map[a7:5 a8:5] map[a7:4 a8:4] map[a7:2]" {
 		t.Errorf("%v %v %v %v", in, acked, out, err)
 	}
 	exec(`INSERT INTO due(agent_id) SELECT agent_id FROM agent ON CONFLICT DO NOTHING;
 		INSERT INTO outbox(agent_id, thread_id, thread, head) SELECT agent_id, 'inbox', 'threads/z', 1 FROM agent; ANALYZE`)
-	in, _, out, err = lag.Look(t.Context(), s)
-	if err != nil || len(in) != lag.Most || in["a7"] != 5 || out["a7"] == 0 {
+	in, _, out, err = (&Engine{db: s}).Lag(t.Context())
+	if err != nil || len(in) != lagLimit || in["a7"] != 5 || out["a7"] == 0 {
 		t.Errorf("%d and %d agents, %v", len(in), len(out), err)
 	}
 	for _, sql := range []string{"SELECT agent_id FROM due ORDER BY since, agent_id LIMIT 1000", "SELECT agent_id FROM outbox WHERE acked < head ORDER BY since, agent_id LIMIT 1000"} {

@@ -1,10 +1,4 @@
-// Package prune owns what a thread may forget, as SQL: which rows are old, which
-// of those are still needed, and the removing of the others, a few in each
-// transaction. The rules and their reasons are at store.Pruner.
-//
-// It promises that what is left answers as before: a run that is waited for, a
-// retry that comes again within the age, a delivery, a check of the invariants.
-package prune
+package postgres
 
 import (
 	"context"
@@ -13,9 +7,32 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
+// Prune counts old rows, and removes those that are not needed when asked to, a few in
+// each transaction. The rules and their reasons are at store.Pruner: runs that are waited
+// for, retries that come within the age, deliveries and the checks of the invariants work
+// as before.
+func (e *Engine) Prune(ctx context.Context, r store.Ref, p store.Prune) (store.Pruned, error) {
+	before := p.Before.UnixMilli()
+	count := &countPrunable{before: before}
+	if err := e.view(ctx, r, count); err != nil || !p.Apply {
+		return count.out, err
+	}
+	for left := count.out.Results.Gone + count.out.Keys.Gone; left > 0; {
+		some := &pruneSome{before: before}
+		if err := e.do(ctx, r, some); err != nil {
+			return count.out, err
+		}
+		if some.out == 0 {
+			break
+		}
+		left -= some.out
+	}
+	return count.out, nil
+}
+
 // batch is the most rows changed in one transaction: a writer of the thread waits
 // behind it for some milliseconds at most.
-const batch = 500
+const pruneBatch = 500
 
 // A step is old when its turn is done since then, and has something to lose. What a
 // turn has digested or was told while it ran is no such thing: it may be asked for.
@@ -42,50 +59,45 @@ const (
 		OR EXISTS (SELECT 1 FROM fate x WHERE x.agent_id = $1 AND x.thread_id = $2 AND x.fate = 'dead' AND x.resolved = '' AND x.inbox_id BETWEEN k.event_id AND COALESCE(l.event_id, k.event_id)))`
 )
 
-// CountStep answers what is old in a thread, and how much of it is needed.
-type CountStep struct {
+// countPrunable counts the old rows of a thread, and those of them that are needed.
+type countPrunable struct {
 	before int64
-	Out    store.Pruned
+	out    store.Pruned
 }
 
-// Count makes the step; what ended before, in milliseconds, is old.
-func Count(before int64) *CountStep { return &CountStep{before: before} }
-
 // Load queues the read.
-func (s *CountStep) Load(tx *unit.Tx) {
-	share, needed, size, old := &s.Out.Results, stepNeeded, stepSize, oldStep
+func (s *countPrunable) Load(tx *unit.Tx) {
+	share, needed, size, old := &s.out.Results, stepNeeded, stepSize, oldStep
 	if tx.IsInbox() {
-		share, needed, size, old = &s.Out.Keys, keyNeeded, "octet_length(k.key)", oldKey
+		share, needed, size, old = &s.out.Keys, keyNeeded, "octet_length(k.key)", oldKey
 	}
 	tx.One(`SELECT COUNT(*) FILTER (WHERE NOT needed), COALESCE(SUM(size) FILTER (WHERE NOT needed), 0)::bigint, COUNT(*) FILTER (WHERE needed)
 		FROM (SELECT `+needed+` AS needed, `+size+` AS size `+old+`) x`, []any{s.before}, nil, &share.Gone, &share.Bytes, &share.Kept)
 }
 
 // Decide has nothing to decide.
-func (s *CountStep) Decide(context.Context, *unit.Tx) error { return nil }
+func (s *countPrunable) Decide(context.Context, *unit.Tx) error { return nil }
 
-// SomeStep removes at most a batch of what Count counts; 0 means that nothing is left.
-type SomeStep struct {
+// pruneSome removes at most pruneBatch of the rows that countPrunable counts; out is 0
+// when nothing is left.
+type pruneSome struct {
 	before int64
-	Out    int64
+	out    int64
 }
 
-// Some makes the step.
-func Some(before int64) *SomeStep { return &SomeStep{before: before} }
-
 // Load reads nothing: what is old is found where it is removed.
-func (s *SomeStep) Load(*unit.Tx) {}
+func (s *pruneSome) Load(*unit.Tx) {}
 
 // Decide queues the write.
-func (s *SomeStep) Decide(_ context.Context, tx *unit.Tx) error {
-	changed := func(rows int64) error { s.Out = rows; return nil }
+func (s *pruneSome) Decide(_ context.Context, tx *unit.Tx) error {
+	changed := func(rows int64) error { s.out = rows; return nil }
 	if !tx.IsInbox() {
 		tx.ExecRows(changed, `UPDATE step SET result = NULL, arguments = '' WHERE agent_id = $1 AND thread_id = $2 AND (turn, key) IN
-			(SELECT s.turn, s.key `+oldStep+` AND NOT `+stepNeeded+` LIMIT $4)`, s.before, batch)
+			(SELECT s.turn, s.key `+oldStep+` AND NOT `+stepNeeded+` LIMIT $4)`, s.before, pruneBatch)
 		return nil
 	}
 	tx.ExecRows(changed, `WITH old AS (SELECT k.key AS first, l.key AS last `+oldKey+` AND NOT `+keyNeeded+` LIMIT $4),
 			ends AS (DELETE FROM dedupe WHERE agent_id = $1 AND thread_id = $2 AND key IN (SELECT last FROM old))
-		DELETE FROM dedupe WHERE agent_id = $1 AND thread_id = $2 AND key IN (SELECT first FROM old)`, s.before, batch)
+		DELETE FROM dedupe WHERE agent_id = $1 AND thread_id = $2 AND key IN (SELECT first FROM old)`, s.before, pruneBatch)
 	return nil
 }

@@ -1,11 +1,4 @@
-// Package schema owns the tables of the PostgreSQL engine and how a database comes
-// to have them: migrations that are embedded, numbered and only go forward.
-//
-//	empty --001--> 1 --002--> 2 ...     one transaction each, under one lock
-//
-// Any number of registries may start at once: one migrates, the others wait for it
-// and find nothing to do. A database of a newer format is refused untouched.
-package schema
+package pool
 
 import (
 	"context"
@@ -21,34 +14,36 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 )
 
-//go:embed *.sql
-var files embed.FS
+//go:embed migrations/*.sql
+var migrations embed.FS
 
-// lock is the advisory lock of those who migrate: the bytes of "theclaw".
-const lock = 0x746865636c6177
+// migrationLock is the advisory lock of a migration: the bytes of "theclaw".
+const migrationLock = 0x746865636c6177
 
-// Migrate brings the database behind c to the newest format and answers it.
+// Migrate brings the tables of the database behind c to the newest format and returns the
+// format. Migrations are numbered and only go forward:
+//
+//	empty --001--> 1 --002--> 2 ...     one transaction each, under one lock
+//
+// Any number of registries may start at once: one migrates, the others wait for it and
+// find nothing to do. A database of a newer format is refused unchanged.
 // Errors: FORMAT_MISMATCH for one of a newer build.
 func Migrate(ctx context.Context, c *pgx.Conn) (format int, err error) {
 	return migrate(ctx, c, true)
 }
 
-// Make is Migrate for an empty database; one that has an older format is refused with
-// FORMAT_MISMATCH, and nothing was changed.
-func Make(ctx context.Context, c *pgx.Conn) (format int, err error) {
-	return migrate(ctx, c, false)
-}
-
+// migrate is Migrate; unless older, it refuses a database of an older format with
+// FORMAT_MISMATCH and changes nothing.
 func migrate(ctx context.Context, c *pgx.Conn, older bool) (format int, err error) {
-	names, err := fs.Glob(files, "*.sql") // in order: the names are numbers
+	names, err := fs.Glob(migrations, "migrations/*.sql") // in order: the names are numbers
 	if err != nil {
 		return 0, err
 	}
-	if _, err := c.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(lock)); err != nil {
+	if _, err := c.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock)); err != nil {
 		return 0, fmt.Errorf("lock database for migration: %w", err)
 	}
 	defer func() {
-		_, unlock := c.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(lock))
+		_, unlock := c.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrationLock))
 		err = errors.Join(err, unlock)
 	}()
 	if _, err := c.Exec(ctx, "CREATE TABLE IF NOT EXISTS format (one INT PRIMARY KEY CHECK (one = 1), version INT NOT NULL)"); err != nil {
@@ -68,15 +63,15 @@ func migrate(ctx context.Context, c *pgx.Conn, older bool) (format int, err erro
 			"use the version of the registries that serve it, or start one of this version first")
 	}
 	for ; format < len(names); format++ {
-		if err := step(ctx, c, names[format], format+1); err != nil {
+		if err := migrateTo(ctx, c, names[format], format+1); err != nil {
 			return format, fmt.Errorf("migrate to format %d: %w", format+1, err)
 		}
 	}
 	return format, nil
 }
 
-func step(ctx context.Context, c *pgx.Conn, name string, to int) error {
-	text, err := files.ReadFile(name)
+func migrateTo(ctx context.Context, c *pgx.Conn, name string, to int) error {
+	text, err := migrations.ReadFile(name)
 	if err != nil {
 		return err
 	}

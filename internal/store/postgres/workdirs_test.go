@@ -1,4 +1,4 @@
-package workdirs_test
+package postgres
 
 import (
 	"errors"
@@ -8,10 +8,9 @@ import (
 
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/postgres/agents"
+	agentrows "github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/postgres/pool"
-	"github.com/theclaw/agents/internal/store/postgres/workdirs"
 )
 
 // A snapshot stands whole or not at all, only the holder of the lease replaces it and
@@ -23,8 +22,8 @@ func TestWorkdirs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	ctx, d := t.Context(), workdirs.New(s)
-	if err := agents.New(s).Create(ctx, "alice", nil); err != nil {
+	ctx, d := t.Context(), &workdirs{s}
+	if err := agentrows.New(s).Create(ctx, "alice", nil); err != nil {
 		t.Fatal(err)
 	}
 	f := store.Fence{Resource: lease.AgentResource("alice"), Token: 7}

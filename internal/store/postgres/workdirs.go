@@ -1,15 +1,4 @@
-// Package workdirs owns the working directories of agents in a shared database: the
-// newest manifest of each, and the pieces that it names by their hash.
-//
-//	PutPieces ... PutPieces  PutWorkdir
-//	  pieces alone             lease held, base compared, pieces there,
-//	                           manifest replaced, other pieces removed: one transaction
-//
-// A writer that is killed before the last step leaves pieces that nobody names; the next
-// snapshot removes them. A reader that loses a race with a new snapshot misses pieces,
-// and reads the manifest again. A piece is kept once for an agent, and never shared
-// between two: every row belongs to one agent.
-package workdirs
+package postgres
 
 import (
 	"context"
@@ -23,55 +12,62 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
-// DB keeps them. It is safe for concurrent use.
-type DB struct{ pool *pgxpool.Pool }
+// workdirs keeps the working directories of agents: the newest manifest of each, and the
+// pieces that it names by their hash. It is safe for concurrent use.
+//
+//	PutPieces ... PutPieces  PutWorkdir
+//	  pieces alone             lease held, base compared, pieces there,
+//	                           manifest replaced, other pieces removed: one transaction
+//
+// A writer that is killed before the last step leaves pieces that nobody names; the next
+// snapshot removes them. A reader that loses a race with a new snapshot misses pieces,
+// and reads the manifest again. A piece is kept once for an agent, and never shared
+// between two: every row belongs to one agent.
+type workdirs struct{ pool *pgxpool.Pool }
 
-var _ store.Workdirs = (*DB)(nil)
-
-// New makes it over a database, which stays the caller's.
-func New(p *pgxpool.Pool) *DB { return &DB{p} }
+var _ store.Workdirs = (*workdirs)(nil)
 
 // Workdir implements store.Workdirs.
-func (d *DB) Workdir(ctx context.Context, agent string) (hash string, manifest []byte, err error) {
+func (d *workdirs) Workdir(ctx context.Context, agent string) (hash string, manifest []byte, err error) {
 	err = d.pool.QueryRow(ctx, "SELECT hash, manifest FROM workdir WHERE agent_id = $1", agent).Scan(&hash, &manifest)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil, nil
 	}
-	return hash, manifest, problem("read", agent, err)
+	return hash, manifest, workdirError("read", agent, err)
 }
 
 // Pieces implements store.Workdirs.
-func (d *DB) Pieces(ctx context.Context, agent string, hashes []string, found func(hash string, data []byte) error) error {
+func (d *workdirs) Pieces(ctx context.Context, agent string, hashes []string, found func(hash string, data []byte) error) error {
 	rows, err := d.pool.Query(ctx, "SELECT hash, data FROM workdir_piece WHERE agent_id = $1 AND hash = ANY($2)", agent, hashes)
 	if err != nil {
-		return problem("read pieces", agent, err)
+		return workdirError("read pieces", agent, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var hash string
 		var data []byte
 		if err := rows.Scan(&hash, &data); err != nil {
-			return problem("read pieces", agent, err)
+			return workdirError("read pieces", agent, err)
 		}
 		if err := found(hash, data); err != nil {
 			return err
 		}
 	}
-	return problem("read pieces", agent, rows.Err())
+	return workdirError("read pieces", agent, rows.Err())
 }
 
 // PutPieces implements store.Workdirs.
-func (d *DB) PutPieces(ctx context.Context, agent string, pieces map[string][]byte) error {
+func (d *workdirs) PutPieces(ctx context.Context, agent string, pieces map[string][]byte) error {
 	b := &pgx.Batch{}
 	for hash, data := range pieces {
 		b.Queue("INSERT INTO workdir_piece(agent_id, hash, data) VALUES($1, $2, $3) ON CONFLICT DO NOTHING", agent, hash, data)
 	}
-	return problem("write pieces", agent, d.pool.SendBatch(ctx, b).Close())
+	return workdirError("write pieces", agent, d.pool.SendBatch(ctx, b).Close())
 }
 
 // PutWorkdir implements store.Workdirs. The lease's row is locked first, as everywhere:
 // who takes it over waits for the commit, and whoever has lost it is refused.
-func (d *DB) PutWorkdir(ctx context.Context, agent string, f store.Fence, s store.Snapshot) error {
+func (d *workdirs) PutWorkdir(ctx context.Context, agent string, f store.Fence, s store.Snapshot) error {
 	s.Pieces = append([]string{}, s.Pieces...) // none is an empty list, not NULL
 	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
 		live, base, pieces := false, "", 0
@@ -99,10 +95,10 @@ func (d *DB) PutWorkdir(ctx context.Context, agent string, f store.Fence, s stor
 		w.Queue("DELETE FROM workdir_piece WHERE agent_id = $1 AND hash <> ALL($2)", agent, s.Pieces)
 		return tx.SendBatch(ctx, w).Close()
 	})
-	return problem("write", agent, err)
+	return workdirError("write", agent, err)
 }
 
-func problem(what, agent string, err error) error {
+func workdirError(what, agent string, err error) error {
 	if err == nil {
 		return nil
 	}

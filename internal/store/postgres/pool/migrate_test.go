@@ -1,4 +1,4 @@
-package schema_test
+package pool_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store/postgres/consumer"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
-	"github.com/theclaw/agents/internal/store/postgres/schema"
+	"github.com/theclaw/agents/internal/store/postgres/pool"
 )
 
 // Registries that start at once migrate once; a newer format is refused untouched.
@@ -25,7 +25,7 @@ func TestMigrate(t *testing.T) {
 			return 0, err
 		}
 		defer func() { _ = c.Close(t.Context()) }()
-		return schema.Migrate(t.Context(), c)
+		return pool.Migrate(t.Context(), c)
 	}
 	var wg sync.WaitGroup
 	for range 8 {
@@ -63,7 +63,7 @@ func before(t *testing.T, format int, rows ...string) *pgx.Conn {
 		}
 	}
 	for n := 1; n < format; n++ {
-		text, err := os.ReadFile(fmt.Sprintf("%03d.sql", n))
+		text, err := os.ReadFile(fmt.Sprintf("migrations/%03d.sql", n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func before(t *testing.T, format int, rows ...string) *pgx.Conn {
 // Lines of the log that stood in a row each go on to be read, in their order.
 func TestLinesBefore(t *testing.T) {
 	c := before(t, 6, `INSERT INTO agent_log(agent_id, at, level, text) VALUES('a', '2026-01-01', 'INFO', 'one, {two} "three"'), ('a', '2026-01-02', 'WARN', '')`)
-	if _, err := schema.Migrate(t.Context(), c); err != nil {
+	if _, err := pool.Migrate(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	var now string
@@ -99,7 +99,7 @@ func TestProgressBefore(t *testing.T) {
 			('a', 'inbox', 'u', 9, 5), ('a', 'threads/back', 'u', 9, 5), ('a', 'threads/none', 'u', 9, 5), ('a', 'threads/new', 'u', 9, 0), ('a', 'threads/early', 'u', 9, 0)`,
 		`INSERT INTO progress(agent_id, thread_id, consumer, acked, updated_at) VALUES ('a', 'inbox', 'inbox', 5, 'acked'), ('a', 'inbox', 'outbound', 3, 'foreign'),
 			('a', 'threads/back', 'outbound', 2, 'popped'), ('a', 'threads/back', 'inbox', 0, 'foreign'), ('a', 'threads/early', 'outbound', 7, 'popped')`)
-	if _, err := schema.Migrate(t.Context(), c); err != nil {
+	if _, err := pool.Migrate(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	shown := func() (all []string) {
