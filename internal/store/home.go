@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/lease"
-	"github.com/theclaw/agents/internal/store/beside"
 )
 
 // What belongs to no thread and is kept all the same: what was asked of people, and
@@ -41,7 +40,7 @@ type Approvals interface {
 	Approvals(ctx context.Context, after, agent, state string, limit int) ([]Approval, error)
 	// ErasePeer forgets what is kept of a peer beside threads: questions, and whatever
 	// else of the share lies with them. It may be repeated, and refuses as Erase does.
-	ErasePeer(ctx context.Context, agent string, s beside.Share) error
+	ErasePeer(ctx context.Context, agent string, s PeerRecords) error
 }
 
 // Home is what one registry keeps beside the threads of its home.

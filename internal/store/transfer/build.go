@@ -12,9 +12,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
-	"github.com/theclaw/agents/internal/store/transfer/lite"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
-	"github.com/theclaw/agents/internal/store/transfer/texts"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -22,7 +20,7 @@ import (
 func (d *directory) put(ctx context.Context, r rows.Row) error {
 	switch r.Table {
 	case rows.File:
-		return texts.Write(d.path, r.Values[0].(string), r.Values[1].([]byte))
+		return writeText(d.path, r.Values[0].(string), r.Values[1].([]byte))
 	case rows.Thread:
 		if err := d.next(ctx, r.Thread); err != nil {
 			return err
@@ -71,7 +69,7 @@ func (d *directory) flush(ctx context.Context) error {
 	d.queued, d.size = nil, 0
 	return d.open.Do(ctx, true, func(tx *db.Tx) error {
 		for _, r := range list {
-			if err := lite.Write(tx, r); err != nil {
+			if err := writeThreadRow(tx, r); err != nil {
 				return fmt.Errorf("write %s of %s: %w", r.Table.Name, r.Thread, err)
 			}
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/postgres"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
-	"github.com/theclaw/agents/internal/store/transfer/files"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/workdir"
 )
@@ -48,7 +47,7 @@ func (c Copies) Lay(ctx context.Context, home *agentdir.Home, agent string, with
 		if err := m.arrive(ctx, dir, from, scratch, &Report{}); err != nil || !withWorkdir {
 			return err
 		}
-		_, err := files.Give(ctx, tx, agent, dir.Path)
+		_, err := exportWorkdir(ctx, tx, agent, dir.Path)
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
@@ -150,7 +149,7 @@ func (m Move) put(ctx context.Context, tx pgx.Tx) (left string, err error) {
 	if err := to.wake(ctx); err != nil {
 		return "", err
 	}
-	_, left, err = files.Take(ctx, tx, m.Agent, a.Workdir(), workdir.Limits{MaxBytes: int64(a.Config.Workdir.MaxMiB) << 20, Ignore: strings.Fields(a.Config.Workdir.Ignore)})
+	_, left, err = importWorkdir(ctx, tx, m.Agent, a.Workdir(), workdir.Limits{MaxBytes: int64(a.Config.Workdir.MaxMiB) << 20, Ignore: strings.Fields(a.Config.Workdir.Ignore)})
 	return left, err
 }
 

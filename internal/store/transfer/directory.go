@@ -16,9 +16,7 @@ import (
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
 	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/store/sqlite/snapshot"
-	"github.com/theclaw/agents/internal/store/transfer/lite"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
-	"github.com/theclaw/agents/internal/store/transfer/texts"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -40,7 +38,7 @@ type directory struct {
 // read tells every row of the agent, in the order of the format. It reads copies: the
 // source is not even adopted, repaired or chained.
 func (d *directory) read(ctx context.Context, emit func(rows.Row) error) error {
-	if err := texts.Each(d.path, func(name string, data []byte) error {
+	if err := eachText(d.path, func(name string, data []byte) error {
 		return emit(rows.Row{Table: rows.File, Values: []any{name, data}})
 	}); err != nil {
 		return err
@@ -144,7 +142,7 @@ func (d *directory) thread(ctx context.Context, th string, tokens map[string]int
 			if t == rows.Fence && th == thread.Inbox {
 				err = fences(tx, tokens, emit)
 			} else {
-				err = lite.Each(tx, th, t, emit)
+				err = eachThreadRow(tx, th, t, emit)
 			}
 			if err != nil {
 				return fmt.Errorf("read %s of %s: %w", t.Name, th, err)
@@ -158,7 +156,7 @@ func (d *directory) thread(ctx context.Context, th string, tokens map[string]int
 // token is given twice, wherever it was written.
 func fences(tx *db.Tx, tokens map[string]int64, emit func(rows.Row) error) error {
 	all := maps.Clone(tokens)
-	err := lite.Each(tx, thread.Inbox, rows.Fence, func(r rows.Row) error {
+	err := eachThreadRow(tx, thread.Inbox, rows.Fence, func(r rows.Row) error {
 		res := r.Values[0].(string)
 		all[res] = max(all[res], r.Values[1].(int64))
 		return nil

@@ -39,8 +39,6 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/transfer/files"
-	"github.com/theclaw/agents/internal/store/transfer/ledger"
 	"github.com/theclaw/agents/internal/store/transfer/rows"
 	"github.com/theclaw/agents/internal/workdir"
 )
@@ -101,10 +99,10 @@ func (m Move) ToDatabase(ctx context.Context) (r Report, err error) {
 		if err := m.confirm(r); err != nil {
 			return err
 		}
-		if r.Workdir, r.Left, err = files.Take(ctx, tx, m.Agent, a.Workdir(), workdir.Limits{MaxBytes: int64(a.Config.Workdir.MaxMiB) << 20, Ignore: strings.Fields(a.Config.Workdir.Ignore)}); err != nil {
+		if r.Workdir, r.Left, err = importWorkdir(ctx, tx, m.Agent, a.Workdir(), workdir.Limits{MaxBytes: int64(a.Config.Workdir.MaxMiB) << 20, Ignore: strings.Fields(a.Config.Workdir.Ignore)}); err != nil {
 			return err
 		}
-		return ledger.Take(ctx, tx, m.Agent, m.Home)
+		return importHomeRows(ctx, tx, m.Agent, m.Home)
 	})
 	if err != nil {
 		return r, m.unless(err)
@@ -134,10 +132,10 @@ func (m Move) ToHome(ctx context.Context) (r Report, err error) {
 		if err := m.arrive(ctx, dir, from, scratch, &r); err != nil {
 			return err
 		}
-		if r.Workdir, err = files.Give(ctx, tx, m.Agent, dir.Path); err != nil {
+		if r.Workdir, err = exportWorkdir(ctx, tx, m.Agent, dir.Path); err != nil {
 			return err
 		}
-		if err := ledger.Give(ctx, tx, m.Agent, m.Home); err != nil {
+		if err := exportHomeRows(ctx, tx, m.Agent, m.Home); err != nil {
 			return err
 		}
 		fault.Point("transfer:before-remove")

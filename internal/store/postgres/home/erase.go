@@ -9,14 +9,13 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/beside"
 	"github.com/theclaw/agents/internal/store/postgres/erase"
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
 // ErasePeer implements store.Approvals: questions, lines of the log and files of a peer
 // go in one transaction, in which nobody can begin to work on the agent.
-func (d *DB) ErasePeer(ctx context.Context, agent string, s beside.Share) error {
+func (d *DB) ErasePeer(ctx context.Context, agent string, s store.PeerRecords) error {
 	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error { return erasePeer(ctx, tx, agent, s) })
 	if err == nil {
 		return nil
@@ -27,7 +26,7 @@ func (d *DB) ErasePeer(ctx context.Context, agent string, s beside.Share) error 
 	return fmt.Errorf("forget what is kept of a peer of agent %s: %w", agent, unit.Problem(err))
 }
 
-func erasePeer(ctx context.Context, tx pgx.Tx, agent string, s beside.Share) error {
+func erasePeer(ctx context.Context, tx pgx.Tx, agent string, s store.PeerRecords) error {
 	var desired, holder string
 	var questions []string
 	var told []page
@@ -53,7 +52,7 @@ func erasePeer(ctx context.Context, tx pgx.Tx, agent string, s beside.Share) err
 			}
 			p := page{id: id}
 			for i, text := range texts {
-				if s.Told(text) {
+				if s.Logged(text) {
 					p.lines = append(p.lines, int64(i+1))
 				}
 			}

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/beside"
 	"github.com/theclaw/agents/internal/store/postgres/agentlog"
 	"github.com/theclaw/agents/internal/store/postgres/agents"
 	"github.com/theclaw/agents/internal/store/postgres/home"
@@ -201,7 +200,7 @@ func TestEraseLines(t *testing.T) {
 		b.Flush()
 	}
 	for range 2 { // a repetition changes nothing
-		if err := d.ErasePeer(ctx, "a", beside.Share{Threads: []string{"threads/bob"}, Inbox: []int64{1}}); err != nil {
+		if err := d.ErasePeer(ctx, "a", store.PeerRecords{Threads: []string{"threads/bob"}, Inbox: []int64{1}}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := b.Read(ctx, "a", 10)

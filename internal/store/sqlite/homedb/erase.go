@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/theclaw/agents/internal/store/beside"
+	"github.com/theclaw/agents/internal/store"
 )
 
 // ErasePeer implements store.Approvals: of a peer there are questions here. Their bytes
 // are gone from the files when it returns, also when a killed one removed the rows.
-func (d *DB) ErasePeer(ctx context.Context, agent string, s beside.Share) error {
+func (d *DB) ErasePeer(ctx context.Context, agent string, s store.PeerRecords) error {
 	ids, err := d.asked(ctx, agent, s)
 	for _, id := range ids {
 		if err == nil {
@@ -27,7 +27,7 @@ func (d *DB) ErasePeer(ctx context.Context, agent string, s beside.Share) error 
 	return nil
 }
 
-func (d *DB) asked(ctx context.Context, agent string, s beside.Share) (ids []string, err error) {
+func (d *DB) asked(ctx context.Context, agent string, s store.PeerRecords) (ids []string, err error) {
 	rows, err := d.db.QueryContext(ctx, "SELECT id, thread, key FROM approval WHERE agent = ?", agent)
 	if err != nil {
 		return nil, err

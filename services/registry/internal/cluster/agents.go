@@ -10,7 +10,6 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/beside"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 )
@@ -178,7 +177,7 @@ func (r *Registry) OwnFile(ctx context.Context, id, name string) ([]byte, error)
 
 // ErasePeer forgets what is kept of a peer beside the threads of an agent: files by
 // their names, questions and lines of the log.
-func (r *Registry) ErasePeer(ctx context.Context, id string, s beside.Share, files []string) error {
+func (r *Registry) ErasePeer(ctx context.Context, id string, s store.PeerRecords, files []string) error {
 	dir, err := r.home.Agent(id)
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/theclaw/agents/internal/route"
-	"github.com/theclaw/agents/internal/store/beside"
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -32,8 +32,8 @@ func (f *Found) files(ctx context.Context, c Deps) error {
 }
 
 // beside is what lies beside the threads.
-func (f *Found) beside() beside.Share {
-	var s beside.Share
+func (f *Found) beside() store.PeerRecords {
+	var s store.PeerRecords
 	for _, p := range f.Threads {
 		if p.ID == thread.Inbox {
 			s.Inbox = p.Events

@@ -32,7 +32,6 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/store/beside"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/wire"
@@ -88,7 +87,7 @@ type Files interface {
 	OwnFile(ctx context.Context, id, name string) ([]byte, error)
 	// ErasePeer forgets what is kept of a peer beside threads: files by their names, and
 	// what else the share tells.
-	ErasePeer(ctx context.Context, id string, s beside.Share, files []string) error
+	ErasePeer(ctx context.Context, id string, s store.PeerRecords, files []string) error
 }
 
 // Leases judges who may act.

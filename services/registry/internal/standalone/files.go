@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/store/beside"
+	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/services/registry/internal/directory"
 )
 
@@ -94,7 +94,7 @@ func (f Files) OwnFile(_ context.Context, id, name string) ([]byte, error) {
 
 // ErasePeer forgets what is kept of a peer beside the threads of an agent: files by
 // their names, and questions.
-func (r *Registry) ErasePeer(ctx context.Context, id string, s beside.Share, files []string) error {
+func (r *Registry) ErasePeer(ctx context.Context, id string, s store.PeerRecords, files []string) error {
 	dir, err := r.home.Agent(id)
 	if err != nil {
 		return err

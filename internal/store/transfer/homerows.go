@@ -1,9 +1,4 @@
-// Package ledger owns what moves with an agent beside its directory: what it used today,
-// and what was asked of people. A home keeps both in its own tables.
-//
-// It makes no message and loses none, so it is not in the digest of a move. It is copied
-// in the transaction of the move; a repeat changes nothing.
-package ledger
+package transfer
 
 import (
 	"context"
@@ -26,16 +21,19 @@ const maxApprovals = 10000
 func today() string { return time.Now().UTC().Format(time.DateOnly) }
 
 // of opens the home's own tables; nil where there are none.
-func of(ctx context.Context, home *agentdir.Home, create bool) (*homedb.DB, error) {
+func openHome(ctx context.Context, home *agentdir.Home, create bool) (*homedb.DB, error) {
 	if _, err := os.Stat(home.RegistryDB()); !create && errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	return homedb.Open(ctx, home.RegistryDB())
 }
 
-// Take copies what the home knows of an agent into the database.
-func Take(ctx context.Context, tx pgx.Tx, agent string, home *agentdir.Home) (err error) {
-	h, err := of(ctx, home, false)
+// importHomeRows copies an agent's rows in the tables of the home, its usage of today and
+// its approvals, into the database. They create no message and lose none, so they are not
+// in the digest of a move. They are copied in the transaction of the move; a repeat
+// changes nothing.
+func importHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir.Home) (err error) {
+	h, err := openHome(ctx, home, false)
 	if err != nil || h == nil {
 		return err
 	}
@@ -67,8 +65,9 @@ func Take(ctx context.Context, tx pgx.Tx, agent string, home *agentdir.Home) (er
 	return unit.Problem(tx.SendBatch(ctx, &b).Close())
 }
 
-// Give copies what the database knows of an agent into the home.
-func Give(ctx context.Context, tx pgx.Tx, agent string, home *agentdir.Home) (err error) {
+// exportHomeRows copies the usage of today and the approvals of an agent from the database
+// into the home.
+func exportHomeRows(ctx context.Context, tx pgx.Tx, agent string, home *agentdir.Home) (err error) {
 	var used []store.Used
 	found, err := tx.Query(ctx, "SELECT peer, messages, tokens, micros FROM usage WHERE agent_id = $1 AND day = $2", agent, today())
 	if err != nil {
@@ -100,7 +99,7 @@ func Give(ctx context.Context, tx pgx.Tx, agent string, home *agentdir.Home) (er
 	if len(used)+len(asked) == 0 {
 		return nil
 	}
-	h, err := of(ctx, home, true)
+	h, err := openHome(ctx, home, true)
 	if err != nil {
 		return err
 	}

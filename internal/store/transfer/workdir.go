@@ -1,9 +1,4 @@
-// Package files owns how a working directory goes with an agent into a database and out
-// of it: as a snapshot (package workdir), in the transaction of the move.
-//
-// It decides nothing of a message, so it is not in the digest of a move; a piece is what
-// its hash says.
-package files
+package transfer
 
 import (
 	"context"
@@ -20,11 +15,14 @@ import (
 )
 
 // together is the most bytes that are read at once.
-const together = 4 << 20
+const workdirChunk = 4 << 20
 
-// Take copies the working directory into the database, and answers its size. One
-// that is larger than the agent's settings let be kept stays where it is: left is why.
-func Take(ctx context.Context, tx pgx.Tx, agent, dir string, l workdir.Limits) (size int64, left string, err error) {
+// importWorkdir copies the working directory into the database as a snapshot (package
+// workdir), in the transaction of the move, and returns its size. One that is larger than
+// the agent's settings allow is left out; left is the reason. Working directories decide
+// nothing of a message, so they are not in the digest of a move; the hash of a piece
+// identifies its content.
+func importWorkdir(ctx context.Context, tx pgx.Tx, agent, dir string, l workdir.Limits) (size int64, left string, err error) {
 	tree, _, err := workdir.Scan(ctx, dir, l, workdir.Seen{})
 	if large := (*workdir.TooLarge)(nil); errors.As(err, &large) {
 		return 0, large.What, nil
@@ -53,9 +51,9 @@ func Take(ctx context.Context, tx pgx.Tx, agent, dir string, l workdir.Limits) (
 	return tree.Size(), "", unit.Problem(err)
 }
 
-// Give lays the snapshot of the database into an agent's directory. What is there
-// beside it stays.
-func Give(ctx context.Context, tx pgx.Tx, agent, agentDir string) (size int64, err error) {
+// exportWorkdir writes the snapshot of the database into an agent's directory and keeps
+// the other files there.
+func exportWorkdir(ctx context.Context, tx pgx.Tx, agent, agentDir string) (size int64, err error) {
 	var manifest []byte
 	err = tx.QueryRow(ctx, "SELECT manifest FROM workdir WHERE agent_id = $1", agent).Scan(&manifest)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -69,7 +67,7 @@ func Give(ctx context.Context, tx pgx.Tx, agent, agentDir string) (size int64, e
 		return 0, err
 	}
 	err = workdir.Lay(ctx, filepath.Join(agentDir, "workdir"), workdir.Tree{}, tree, nil, func(ctx context.Context, hashes []string, found func(string, []byte) error) error {
-		for part := range slices.Chunk(hashes, together/workdir.Piece) {
+		for part := range slices.Chunk(hashes, workdirChunk/workdir.Piece) {
 			rows, err := tx.Query(ctx, "SELECT hash, data FROM workdir_piece WHERE agent_id = $1 AND hash = ANY($2)", agent, part)
 			if err != nil {
 				return unit.Problem(err)

@@ -1,9 +1,4 @@
-// Package texts owns the texts that move with an agent between a directory and a
-// database: settings, identity, usage, and memory.
-//
-// It promises to read and to write only what an agent's directory may hold: a name that
-// leads elsewhere is refused. What else lies in the directory is somebody else's.
-package texts
+package transfer
 
 import (
 	"errors"
@@ -16,8 +11,9 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 )
 
-// Each tells the texts that are below dir, in the order of their names.
-func Each(dir string, found func(name string, data []byte) error) error {
+// eachText calls found for the texts of an agent's directory that move with the agent, in
+// the order of their names: settings, identity, usage, and memory. It ignores other files.
+func eachText(dir string, found func(name string, data []byte) error) error {
 	names := []string{"IDENTITY.md", "USAGE.md", "config.yaml"}
 	entries, err := os.ReadDir(filepath.Join(dir, "memory"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -44,8 +40,9 @@ func Each(dir string, found func(name string, data []byte) error) error {
 	return nil
 }
 
-// Write puts a text below dir, on disk when it returns.
-func Write(dir, name string, data []byte) error {
+// writeText writes a text below dir and syncs it. It refuses a name that an agent's
+// directory cannot have.
+func writeText(dir, name string, data []byte) error {
 	if err := agentdir.ValidFile(name); err != nil {
 		return err
 	}

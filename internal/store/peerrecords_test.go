@@ -1,10 +1,10 @@
-package beside
+package store
 
 import "testing"
 
 // What is a peer's is told from what only looks like it.
-func TestShare(t *testing.T) {
-	s := Share{Threads: []string{"threads/peers/main-bob"}, Turns: []string{"u:1:ab"}, Inbox: []int64{3, 12}}
+func TestPeerRecords(t *testing.T) {
+	s := PeerRecords{Threads: []string{"threads/peers/main-bob"}, Turns: []string{"u:1:ab"}, Inbox: []int64{3, 12}}
 	for _, c := range []struct {
 		thread, key string
 		want        bool
@@ -32,7 +32,7 @@ func TestShare(t *testing.T) {
 		"threads/peers/main-bob":                                             true,
 		"inbox event 99999999999999999999999999":                             false,
 	} {
-		if got := s.Told(line); got != want {
+		if got := s.Logged(line); got != want {
 			t.Errorf("%q: %v", line, got)
 		}
 	}

@@ -1,9 +1,4 @@
-// Package lite owns how the rows of a move are read from a thread's own database on one
-// machine, and written into one that is new.
-//
-// It reads and writes within a transaction of the caller's. Rows that are put together
-// from several (a thread's own row, the fences of an inbox) are read elsewhere.
-package lite
+package transfer
 
 import (
 	"errors"
@@ -14,8 +9,10 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Each tells the rows of a table in their order.
-func Each(tx *db.Tx, th string, t *rows.Table, emit func(rows.Row) error) error {
+// eachThreadRow calls emit for the rows of a table of a thread's SQLite database, in their
+// order. Rows that are composed of several (a thread's own row, the fences of an inbox)
+// are read by the caller.
+func eachThreadRow(tx *db.Tx, th string, t *rows.Table, emit func(rows.Row) error) error {
 	return tx.Each(t.Lite, nil, func(scan func(...any) error) error {
 		dest := t.Dest()
 		if err := scan(dest...); err != nil {
@@ -25,8 +22,9 @@ func Each(tx *db.Tx, th string, t *rows.Table, emit func(rows.Row) error) error 
 	})
 }
 
-// Write puts a row into the thread's own database.
-func Write(tx *db.Tx, r rows.Row) error {
+// writeThreadRow inserts a row into a new SQLite database of a thread, in the caller's
+// transaction.
+func writeThreadRow(tx *db.Tx, r rows.Row) error {
 	exec := func(sql string, args ...any) error {
 		_, err := tx.Exec(sql, args...)
 		return err

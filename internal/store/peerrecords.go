@@ -1,10 +1,4 @@
-// Package beside owns what is kept of a peer beside the threads of an agent, and how to
-// tell it from what is somebody else's: questions that people were asked, lines of the
-// agent's log, files.
-//
-// It promises the same answer for every engine, and that a conversation whose name
-// begins like the peer's is not taken for it. It reads and writes nothing.
-package beside
+package store
 
 import (
 	"regexp"
@@ -13,37 +7,39 @@ import (
 	"strings"
 )
 
-// Share is what of a peer lies beside the threads.
-type Share struct {
+// PeerRecords selects what is kept of a peer outside of the threads of an agent: questions
+// that people were asked, lines of the agent's log, files. Every engine selects the same,
+// and a conversation whose name begins like the peer's is not selected.
+type PeerRecords struct {
 	Files   []string // of the agent's, where they are rows
 	Threads []string // conversations that are the peer's alone
 	Turns   []string // keys of the peer's turns
 	Inbox   []int64  // ids of the peer's inbox events, rising
 }
 
-// Asked tells whether a question was asked for the peer: in a conversation that is the
+// Asked reports whether a question was asked for the peer: in a conversation that is the
 // peer's alone, or by one of its turns. What a turn asks has a key that begins with the
 // turn's.
-func (s Share) Asked(thread, key string) bool {
+func (s PeerRecords) Asked(thread, key string) bool {
 	return slices.Contains(s.Threads, thread) || slices.ContainsFunc(s.Turns, func(turn string) bool { return strings.HasPrefix(key, turn+":") })
 }
 
 var inboxEvent = regexp.MustCompile(`\binbox event (\d+)\b`)
 
-// Told tells whether a line of the log names one of the peer's messages or a
+// Logged reports whether a line of the log names one of the peer's messages or a
 // conversation that is the peer's alone.
-func (s Share) Told(line string) bool {
+func (s PeerRecords) Logged(line string) bool {
 	for _, m := range inboxEvent.FindAllStringSubmatch(line, -1) {
 		id, err := strconv.ParseInt(m[1], 10, 64)
 		if _, mine := slices.BinarySearch(s.Inbox, id); err == nil && mine {
 			return true
 		}
 	}
-	return slices.ContainsFunc(s.Threads, func(id string) bool { return names(line, id) })
+	return slices.ContainsFunc(s.Threads, func(id string) bool { return namesThread(line, id) })
 }
 
-// names tells whether id stands in the line as a whole.
-func names(line, id string) bool {
+// namesThread reports whether the line contains id, and not only a name that begins with it.
+func namesThread(line, id string) bool {
 	for {
 		_, rest, found := strings.Cut(line, id)
 		if !found {
