@@ -17,7 +17,6 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/backup/archive"
-	"github.com/theclaw/agents/internal/backup/settle"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 )
@@ -59,7 +58,7 @@ func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (
 		return nil, agentdir.Fault(fmt.Errorf("make room for agents: %w", err))
 	}
 	defer func() { err = agentdir.Fault(errors.Join(err, s.close())) }()
-	floors := map[string]settle.Floor{}
+	floors := map[string]floor{}
 	var ids []string
 	_, m, err := archive.Read(ctx, in, func(h archive.Head) error {
 		if ids, err = c.of(h); err != nil {
@@ -95,7 +94,7 @@ func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (
 		return nil, err
 	}
 	for _, id := range ids {
-		a, err := settle.Agent(ctx, filepath.Join(s.dir, id), id, c.name(id), floors[id].With(m.Tokens, id))
+		a, err := restoreAgent(ctx, filepath.Join(s.dir, id), id, c.name(id), floors[id].with(m.Tokens, id))
 		if err == nil {
 			err = s.sync(id)
 		}
@@ -155,8 +154,8 @@ func (c Choice) name(id string) string {
 
 // floor looks at the agent that has the name now. It must be stopped when it is
 // to be replaced.
-func (s *stage) floor(ctx context.Context, id string, replace bool) (settle.Floor, error) {
-	none := settle.None()
+func (s *stage) floor(ctx context.Context, id string, replace bool) (floor, error) {
+	none := noFloor()
 	dir, err := s.home.Agent(id)
 	if err != nil {
 		return none, err
@@ -169,8 +168,8 @@ func (s *stage) floor(ctx context.Context, id string, replace bool) (settle.Floo
 	if !replace {
 		return none, exists(id)
 	}
-	f, err := settle.Below(ctx, inboxOf(s.home, dir), filepath.Join(s.dir, ".old-"+id))
-	if errors.Is(err, settle.ErrStarted) {
+	f, err := floorOf(ctx, inboxOf(s.home, dir), filepath.Join(s.dir, ".old-"+id))
+	if errors.Is(err, errStarted) {
 		return none, fault.New(codes.FailedPrecondition, fault.AgentExists, "agent '"+id+"' is started", "run 'agentctl stop "+id+"' first")
 	}
 	return f, err

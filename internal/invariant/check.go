@@ -10,7 +10,6 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/invariant/database"
 	"github.com/theclaw/agents/internal/invariant/record"
-	"github.com/theclaw/agents/internal/invariant/setting"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 )
 
@@ -141,7 +140,7 @@ func Check(ctx context.Context, home layout.Home, o Options) ([]Finding, Stats, 
 	c.count()
 	records := record.All(c.home)
 	for _, a := range c.home.Agents {
-		if what, fix := setting.Problem(home, a); what != "" {
+		if what, fix := settingsProblem(home, a); what != "" {
 			c.findings = append(c.findings, Finding{"config", a.ID, "", 0, "the settings cannot be read: " + what, fix, Violation})
 		}
 		for _, d := range a.All() {

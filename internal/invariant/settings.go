@@ -1,9 +1,4 @@
-// Package setting owns whether the settings of an agent can be read: one whose
-// config.yaml is missing or refused answers nobody.
-//
-// It reads config.yaml, of the home or as a shared database has it, and theclaw.yaml,
-// and changes neither.
-package setting
+package invariant
 
 import (
 	"errors"
@@ -17,9 +12,11 @@ import (
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 )
 
-// Problem says what is wrong with an agent's settings and what to do; empty:
-// nothing is.
-func Problem(home layout.Home, a *snapshot.Agent) (what, fix string) {
+// settingsProblem returns what is wrong with an agent's settings and what to do, both empty
+// when the settings are valid. An agent whose config.yaml is missing or refused answers
+// nobody. It reads config.yaml, from the home or as a shared database has it, and
+// theclaw.yaml, and changes neither.
+func settingsProblem(home layout.Home, a *snapshot.Agent) (what, fix string) {
 	id := a.ID
 	in := layer.Layers{AgentID: id, Agent: layer.File{Name: "config.yaml", Data: a.Config}}
 	var err error

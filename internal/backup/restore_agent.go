@@ -1,9 +1,4 @@
-// Package settle owns what makes the copies of a backup one agent again: where
-// its inbox and its leases go on, what is due, and what was cut in two.
-//
-// It works on directories that nobody else has open and knows no tar. What it
-// does and why is said in package backup.
-package settle
+package backup
 
 import (
 	"bytes"
@@ -27,46 +22,47 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-const database = "events.db"
+const databaseName = "events.db"
 
-// Floor is what a restored inbox must go on above.
-type Floor struct {
+// floor is the greatest inbox id and the greatest fencing tokens that were used: a restored
+// inbox continues above them.
+type floor struct {
 	id     int64             // inbox ids handed out
 	tokens map[string]uint64 // of leases, by resource
 }
 
-// ErrStarted is the answer for an agent whose place is wanted and that is not stopped.
-var ErrStarted = errors.New("the agent is started")
+// errStarted is returned for an agent that is to be replaced and is not stopped.
+var errStarted = errors.New("the agent is started")
 
-// room is kept above the last id of an inbox that is replaced: a push may reach
-// it while the two are exchanged, and its id is not given out again either.
-const room = 1024
+// inboxReserve is kept above the last id of an inbox that is replaced: a push may reach
+// it while the two are exchanged, and its id is not used again either.
+const inboxReserve = 1024
 
-// With adds the tokens that a backup ends with.
-func (f Floor) With(tokens map[string]uint64, id string) Floor {
+// with adds the tokens that a backup ends with.
+func (f floor) with(tokens map[string]uint64, id string) floor {
 	for _, r := range []string{lease.AgentResource(id), lease.DeliverResource(id)} {
 		f.raise(r, tokens[r])
 	}
 	return f
 }
 
-func (f Floor) raise(resource string, token uint64) {
+func (f floor) raise(resource string, token uint64) {
 	f.tokens[resource] = max(f.tokens[resource], token)
 }
 
-// None is the floor where no agent was.
-func None() Floor { return Floor{tokens: map[string]uint64{}} }
+// noFloor is the floor of a name that no agent has.
+func noFloor() floor { return floor{tokens: map[string]uint64{}} }
 
-// Below answers the floor that the inbox at dir gives; scratch is a directory that
-// does not exist. Errors: ErrStarted. An inbox that cannot be read gives none, and
-// works on nothing.
-func Below(ctx context.Context, dir, scratch string) (Floor, error) {
-	f := None()
+// floorOf returns the floor of the inbox at dir; scratch is a directory that does not
+// exist. Errors: errStarted. An inbox that cannot be read has no floor, and no holder of a
+// lease uses it.
+func floorOf(ctx context.Context, dir, scratch string) (floor, error) {
+	f := noFloor()
 	// A copy: a registry may have the inbox open, and it opens a database once.
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return f, err
 	}
-	err := snapshot.Copy(ctx, dir, filepath.Join(scratch, database))
+	err := snapshot.Copy(ctx, dir, filepath.Join(scratch, databaseName))
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 		return f, nil
 	}
@@ -74,7 +70,7 @@ func Below(ctx context.Context, dir, scratch string) (Floor, error) {
 		return f, err
 	}
 	var st store.InboxState
-	err = within(ctx, scratch, func(tx *db.Tx) error {
+	err = inCopy(ctx, scratch, func(tx *db.Tx) error {
 		var err error
 		if st, err = journal.State(tx); err != nil {
 			return err
@@ -83,15 +79,15 @@ func Below(ctx context.Context, dir, scratch string) (Floor, error) {
 		return err
 	})
 	if err == nil && st.Started {
-		err = ErrStarted
+		err = errStarted
 	}
-	f.id += room
+	f.id += inboxReserve
 	maps.Copy(f.tokens, st.Fences)
 	return f, err
 }
 
-// within runs fn durably in a copy that nobody else has open.
-func within(ctx context.Context, dir string, fn func(*db.Tx) error) error {
+// inCopy runs fn durably in a copy that no other process has open.
+func inCopy(ctx context.Context, dir string, fn func(*db.Tx) error) error {
 	d, err := db.Open(ctx, dir, db.Options{})
 	if err != nil {
 		return err
@@ -107,7 +103,7 @@ func handedOut(tx *db.Tx) (int64, error) {
 	return id, err
 }
 
-func fences(tx *db.Tx, f Floor) error {
+func fences(tx *db.Tx, f floor) error {
 	return tx.Each("SELECT resource, token FROM x_fence", nil, func(scan func(...any) error) error {
 		var r string
 		var t int64
@@ -117,34 +113,37 @@ func fences(tx *db.Tx, f Floor) error {
 	})
 }
 
-// Account is what an agent has after it was settled.
-type Account struct {
+// restoredAgent counts what a restored agent has.
+type restoredAgent struct {
 	Threads, Events      int64 // the inbox counted in
 	LastInboxID, Aborted int64
 }
 
-// Agent settles the copies at dir of the agent id, which is called as from now on.
-func Agent(ctx context.Context, dir, id, as string, f Floor) (Account, error) {
-	out := Account{Threads: 1}
-	if err := config(dir, id, as); err != nil {
+// restoreAgent makes the copies at dir consistent: it continues the inbox and the leases
+// above the floor, records what is due, and aborts the turns whose message is not in the
+// inbox of the backup. The agent id has the name as from now on. No other process has the
+// directories open; see the package comment.
+func restoreAgent(ctx context.Context, dir, id, as string, f floor) (restoredAgent, error) {
+	out := restoredAgent{Threads: 1}
+	if err := restoreConfig(dir, id, as); err != nil {
 		return out, err
 	}
 	var head int64
 	in := filepath.Join(dir, thread.Inbox)
-	if err := within(ctx, in, func(tx *db.Tx) error {
+	if err := inCopy(ctx, in, func(tx *db.Tx) error {
 		var err error
 		if head, err = tx.Head(); err != nil {
 			return err
 		}
 		last, err := handedOut(tx)
 		f.id = max(f.id, last)
-		return errors.Join(err, fences(tx, f), whole(tx, &out))
+		return errors.Join(err, fences(tx, f), verifyThread(tx, &out))
 	}); err != nil {
 		return out, fmt.Errorf("check inbox: %w", err)
 	}
 	due := map[string]int64{}
 	err := filepath.WalkDir(filepath.Join(dir, "threads"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() != database {
+		if err != nil || d.Name() != databaseName {
 			return err
 		}
 		rel, err := filepath.Rel(dir, filepath.Dir(path))
@@ -152,24 +151,26 @@ func Agent(ctx context.Context, dir, id, as string, f Floor) (Account, error) {
 			return err
 		}
 		out.Threads++
-		if err := within(ctx, filepath.Dir(path), func(tx *db.Tx) error {
-			due[filepath.ToSlash(rel)], err = conversation(tx, head, &f, &out)
-			return errors.Join(err, call(tx, id, as))
+		if err := inCopy(ctx, filepath.Dir(path), func(tx *db.Tx) error {
+			due[filepath.ToSlash(rel)], err = restoreThread(tx, head, &f, &out)
+			return errors.Join(err, renameFences(tx, id, as))
 		}); err != nil {
 			return fmt.Errorf("check thread %s: %w", rel, err)
 		}
-		return furnish(ctx, filepath.Dir(path))
+		return addThreadFiles(ctx, filepath.Dir(path))
 	})
 	if err != nil {
 		return out, err
 	}
 	out.LastInboxID = f.id
-	err = within(ctx, in, func(tx *db.Tx) error { return errors.Join(goOn(tx, f, due, id != as), call(tx, id, as)) })
-	return out, errors.Join(err, furnish(ctx, in))
+	err = inCopy(ctx, in, func(tx *db.Tx) error {
+		return errors.Join(continueInbox(tx, f, due, id != as), renameFences(tx, id, as))
+	})
+	return out, errors.Join(err, addThreadFiles(ctx, in))
 }
 
-// whole verifies every event and counts them.
-func whole(tx *db.Tx, out *Account) error {
+// verifyThread verifies every event and counts them.
+func verifyThread(tx *db.Tx, out *restoredAgent) error {
 	if _, err := tx.VerifyChain(); err != nil {
 		return err
 	}
@@ -179,9 +180,9 @@ func whole(tx *db.Tx, out *Account) error {
 	return err
 }
 
-// conversation settles one thread and answers the newest event to deliver. head
+// restoreThread makes one thread consistent and returns the newest event to deliver. head
 // is the last message that the inbox of the backup has.
-func conversation(tx *db.Tx, head int64, f *Floor, out *Account) (int64, error) {
+func restoreThread(tx *db.Tx, head int64, f *floor, out *restoredAgent) (int64, error) {
 	var last int64
 	if _, err := tx.Row("SELECT COALESCE(MAX(inbox_id),0) FROM x_turn", nil, &last); err != nil {
 		return 0, err
@@ -198,12 +199,12 @@ func conversation(tx *db.Tx, head int64, f *Floor, out *Account) (int64, error) 
 		return 0, err
 	}
 	due, err := journal.OpenHead(tx)
-	return due, errors.Join(err, fences(tx, *f), whole(tx, out))
+	return due, errors.Join(err, fences(tx, *f), verifyThread(tx, out))
 }
 
-// call gives an agent of another name the fences it had: what was written stays
+// renameFences gives an agent of another name the fences it had: what was written stays
 // below them, and so do the tokens to come.
-func call(tx *db.Tx, id, as string) error {
+func renameFences(tx *db.Tx, id, as string) error {
 	if id == as {
 		return nil
 	}
@@ -215,8 +216,8 @@ func call(tx *db.Tx, id, as string) error {
 	return nil
 }
 
-// goOn tells the inbox where the life of before ended.
-func goOn(tx *db.Tx, f Floor, due map[string]int64, stop bool) error {
+// continueInbox sets where the inbox continues, its fences, and what is due.
+func continueInbox(tx *db.Tx, f floor, due map[string]int64, stop bool) error {
 	n, err := tx.Exec("UPDATE sqlite_sequence SET seq = MAX(seq, ?) WHERE name = 'events'", f.id)
 	if err == nil && n == 0 {
 		_, err = tx.Exec("INSERT INTO sqlite_sequence(name, seq) VALUES('events', ?)", f.id)
@@ -237,16 +238,16 @@ func goOn(tx *db.Tx, f Floor, due map[string]int64, stop bool) error {
 	return err
 }
 
-// furnish makes what a thread directory has beside its database, the newest
-// lines of events.jsonl among it.
-func furnish(ctx context.Context, dir string) (err error) {
+// addThreadFiles creates the other files of a thread directory, with the newest lines of
+// events.jsonl.
+func addThreadFiles(ctx context.Context, dir string) (err error) {
 	for _, sub := range []string{"run", "logs"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return err
 		}
 	}
 	var b []byte
-	if err := within(ctx, dir, func(tx *db.Tx) error {
+	if err := inCopy(ctx, dir, func(tx *db.Tx) error {
 		head, err := tx.Head()
 		if err != nil {
 			return err
@@ -265,9 +266,9 @@ func furnish(ctx context.Context, dir string) (err error) {
 
 var ownName = regexp.MustCompile(`(?m)^agent_id:.*$`)
 
-// config gives the settings the agent's name and its inbox the place that it has
-// in every backup. Settings that were wrong stay as they were.
-func config(dir, id, as string) error {
+// restoreConfig sets the agent's name in its settings, and the path that the inbox has in
+// every backup. Invalid settings stay as they were.
+func restoreConfig(dir, id, as string) error {
 	name := filepath.Join(dir, "config.yaml")
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
