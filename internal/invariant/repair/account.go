@@ -58,7 +58,7 @@ func (w *work) account(ctx context.Context, to *sql.Conn, a *snapshot.Agent, d *
 		case e.Type != thread.TypeMessage:
 			fate = string(store.FateNotAMessage)
 		}
-		if _, err := to.ExecContext(ctx, "INSERT INTO x_fate(inbox_id, key, thread, fate, at) VALUES(?,?,?,?,?)", e.ID, e.Key(uuid), where, fate, thread.ParseStamp(e.CreatedAt).UnixMilli()); err != nil {
+		if _, err := to.ExecContext(ctx, "INSERT "+schema.IntoFate, e.ID, e.Key(uuid), where, fate, thread.ParseStamp(e.CreatedAt).UnixMilli()); err != nil {
 			return err
 		}
 		if fate == string(store.FateDead) {

@@ -54,7 +54,7 @@ func writeThreadRow(tx *db.Tx, r rows.Row) error {
 		}
 		return err
 	case rows.Fate:
-		err := exec("INSERT INTO x_fate(inbox_id, key, thread, fate, at) VALUES(?,?,?,?,?)", v[:5]...)
+		err := exec("INSERT "+schema.IntoFate, v[:5]...)
 		if err == nil && v[3] == "dead" {
 			err = exec("INSERT INTO x_dead(inbox_id, error, resolved) VALUES(?,?,?)", v[0], v[5], v[6])
 		}

@@ -62,7 +62,7 @@ func (d *DB) addTables() (int, error) {
 		if e.Type != thread.TypeMessage {
 			fate = "not-a-message"
 		}
-		_, err := tx.Exec("INSERT OR IGNORE INTO x_fate(inbox_id, key, thread, fate, at) VALUES(?,?,'',?,?)", e.ID, e.Key(d.uuid), fate, thread.ParseStamp(e.CreatedAt).UnixMilli())
+		_, err := tx.Exec("INSERT OR IGNORE "+schema.IntoFate, e.ID, e.Key(d.uuid), "", fate, thread.ParseStamp(e.CreatedAt).UnixMilli())
 		return err
 	})
 }

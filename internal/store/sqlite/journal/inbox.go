@@ -8,6 +8,7 @@ import (
 	"github.com/theclaw/agents/internal/store/machine"
 	"github.com/theclaw/agents/internal/store/sqlite/consumer"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -132,7 +133,7 @@ func saveInbox(tx *db.Tx, in *machine.Inbox) (acked int64, err error) {
 }
 
 func saveFate(tx *db.Tx, f machine.Fate) error {
-	n, err := tx.Exec("INSERT OR IGNORE INTO x_fate(inbox_id, key, thread, fate, at) VALUES(?,?,?,?,?)", f.InboxID, f.Key, f.Thread, string(f.Fate), f.At)
+	n, err := tx.Exec("INSERT OR IGNORE "+schema.IntoFate, f.InboxID, f.Key, f.Thread, string(f.Fate), f.At)
 	if err != nil || n == 0 || f.Fate != store.FateDead {
 		return err
 	}

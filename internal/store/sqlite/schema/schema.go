@@ -30,6 +30,10 @@ const (
 // Erased is the table of what was erased; the first erasing makes it.
 const Erased = `CREATE TABLE IF NOT EXISTS x_erased (event_id INTEGER PRIMARY KEY, key TEXT NOT NULL, proof BLOB NOT NULL)`
 
+// IntoFate records the fate of an inbox event, after INSERT or INSERT OR IGNORE: its id, its
+// key, the thread, the fate, and the time in milliseconds.
+const IntoFate = "INTO x_fate(inbox_id, key, thread, fate, at) VALUES(?,?,?,?,?)"
+
 // Later are columns that databases of the same format may lack; older builds do
 // not look at them. Each is table, column and definition.
 var Later = [][3]string{
