@@ -50,7 +50,7 @@ func (c *check) i3Thread(d *snapshot.DB) {
 	for _, of := range d.Unasked() {
 		c.report("I3", d, d.Dedupe[of+":out"].EventID, look(d.Agent), "reply event %d answers no turn (%s)", d.Dedupe[of+":out"].EventID, of)
 	}
-	for _, m := range d.Misled() {
+	for _, m := range d.InvalidMembers() {
 		c.report("I3", d, m.InboxID, look(d.Agent), "inbox event %d %s", m.InboxID, m.Why)
 	}
 	for _, t := range d.Turns {

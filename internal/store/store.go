@@ -220,7 +220,7 @@ type Settlement struct {
 	Fate       Fate
 	Error      string // one line, when dead
 	OutboxHead int64  // newest event to deliver; 0: none
-	Merged     []Merged
+	Merged     []MergedMember
 }
 
 // OutboxMark is a thread's delivery progress. Reopen marks it as having work

@@ -17,7 +17,7 @@ import (
 type Turns interface {
 	Begin(ctx context.Context, r Ref, f Fence, b Begin) (Begun, error)
 	Record(ctx context.Context, r Ref, f Fence, rec Record) (errorAttempts int, err error)
-	// Steer puts members into a running turn; it answers the step that holds them.
+	// Steer adds members to a running turn and returns the step that holds them.
 	Steer(ctx context.Context, r Ref, f Fence, s Steer) (Step, error)
 	Finish(ctx context.Context, r Ref, f Fence, fin Finish) (Finished, error)
 	// ResetCrashes forgets the claims of turns that were given back cleanly.
@@ -55,17 +55,17 @@ type Begin struct {
 	Members []Member
 }
 
-// Member is an event that the turn of another one, its leader, answers too.
+// Member is an event that the turn of another event, its leader, answers too.
 //
-//	alone --Begin, Steer--> led --Finish of the leader--> done (merged)
-//	                         |
-//	                         +--the leader dies--> alone, for good
+//	alone --Begin, Steer--> member --Finish of the leader--> done (merged)
+//	                          |
+//	                          +--the leader dies--> alone, permanently
 type Member struct {
 	Event thread.Event // as in the inbox
 	Key   string
 }
 
-// Steer puts members before the next model call of a running turn.
+// Steer adds members before the next model call of a running turn.
 type Steer struct {
 	Key     string // of the turn
 	Step    string // key of the step that will hold them
@@ -73,13 +73,13 @@ type Steer struct {
 	Members []Member
 }
 
-// Joined is the result of a steer step, as JSON: who joined a turn there.
-type Joined struct {
-	Messages []JoinedMessage `json:"messages"`
+// MemberMessages is the result of a steer step, as JSON: the members that it added.
+type MemberMessages struct {
+	Messages []MemberMessage `json:"messages"`
 }
 
-// JoinedMessage is one member with what it says.
-type JoinedMessage struct {
+// MemberMessage is one member with its content.
+type MemberMessage struct {
 	Key       string `json:"key"`
 	InboxID   int64  `json:"inbox_id"`
 	EventID   int64  `json:"event_id"` // in the conversation thread
@@ -242,13 +242,13 @@ type Finished struct {
 	Already      bool
 	InboundID    int64
 	ErrorEventID int64
-	Merged       []Merged // events that were answered with it
-	Settled      bool     // the inbox has it all, as after Settle; Acked is its ack
+	Merged       []MergedMember // members that were answered with it
+	Settled      bool           // the inbox has it all, as after Settle; Acked is its ack
 	Acked        int64
 }
 
-// Merged names an event that another one's turn has answered.
-type Merged struct {
+// MergedMember names a member that the turn of its leader has answered.
+type MergedMember struct {
 	InboxID int64
 	Key     string
 }

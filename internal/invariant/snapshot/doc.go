@@ -183,7 +183,7 @@ type Turn struct {
 	State, Fate                 string
 	InboundID, ReplyID, ErrorID int64
 	Claimed                     time.Time
-	Leader                      string // key of the turn it joined
+	Leader                      string // key of the turn that answers it too
 }
 
 // Step is a row of x_step.

@@ -35,17 +35,16 @@ func (d *DB) Unasked() (out []string) {
 	return out
 }
 
-// Misled is an inbox event whose turn joined one that cannot have it.
-type Misled struct {
+// InvalidMember is an inbox event whose leader cannot answer it.
+type InvalidMember struct {
 	InboxID int64
 	Why     string
 }
 
-// Misled answers where merged does not mean that the turn of another message of
-// the thread, one that came before and did not die, has answered it too: who
-// joined a turn that is done has its fate with it, and who left a dead one has no
-// leader.
-func (d *DB) Misled() (out []Misled) {
+// InvalidMembers returns the members that no turn answers: the leader of a merged message
+// is the turn of an earlier message of the same thread that is done and not dead. A
+// member of a turn that is done is merged, and one that left a dead turn has no leader.
+func (d *DB) InvalidMembers() (out []InvalidMember) {
 	byKey := map[string]Turn{}
 	for _, t := range d.Turns {
 		byKey[t.Key] = t
@@ -57,9 +56,9 @@ func (d *DB) Misled() (out []Misled) {
 		switch {
 		case !merged && t.Leader == "":
 		case !known || leader.InboxID >= t.InboxID || leader.Leader != "":
-			out = append(out, Misled{t.InboxID, "joined the turn " + strconv.Quote(t.Leader) + ", which cannot lead it"})
+			out = append(out, InvalidMember{t.InboxID, "joined the turn " + strconv.Quote(t.Leader) + ", which cannot lead it"})
 		case merged != over, over && leader.Fate == string(store.FateDead):
-			out = append(out, Misled{t.InboxID, "is " + t.State + " " + t.Fate + ", and the turn it joined is " + leader.State + " " + leader.Fate})
+			out = append(out, InvalidMember{t.InboxID, "is " + t.State + " " + t.Fate + ", and the turn it joined is " + leader.State + " " + leader.Fate})
 		}
 	}
 	return out

@@ -12,14 +12,14 @@ import (
 // process, and they must not die with it.
 const dissolveAfter = 3
 
-// SteerNeeds are the rows of members that join a running turn.
+// SteerNeeds are the rows that Steer needs to add members to a running turn.
 func SteerNeeds(s store.Steer) Needs {
 	n := Needs{Turns: []string{s.Key}, Turn: s.Key, Steps: []string{s.Step}}
 	n.members(s.Members)
 	return n
 }
 
-// Steer puts members into a running turn and answers the step that holds them;
+// Steer adds members to a running turn and returns the step that holds them;
 // store.ErrNoTurn.
 func Steer(t *Thread, s store.Steer) (store.Step, error) {
 	r := t.turn(s.Key)
@@ -29,33 +29,33 @@ func Steer(t *Thread, s store.Steer) (store.Step, error) {
 	case r.State == store.TurnDone:
 		return store.Step{}, nil
 	}
-	return join(t, s)
+	return addMembers(t, s)
 }
 
-// join records the members as events of the thread, each under its leader, and the step
+// addMembers records the members as events of the thread, each under its leader, and the step
 // that holds them: all of it or nothing. An event that the thread knows already has a
-// turn of its own, and so have those after it. No member: no step.
-func join(t *Thread, s store.Steer) (store.Step, error) {
+// turn of its own, and so have those after it. Without members there is no step.
+func addMembers(t *Thread, s store.Steer) (store.Step, error) {
 	if old := t.step(s.Key, s.Step); old != nil {
 		return old.Step, nil
 	}
-	var joined store.Joined
+	var added store.MemberMessages
 	for _, m := range s.Members {
 		if r := t.turn(m.Key); r != nil && r.Leader == s.Key {
-			continue // it joined before
+			continue // it is a member already
 		} else if r != nil {
 			break
 		}
 		id, _ := recordInbound(t, m.Key, m.Event)
 		t.addTurn(Turn{Key: m.Key, InboxID: m.Event.ID, State: store.TurnClaimed, Leader: s.Key, InboundID: id, ClaimedAt: t.Now.UnixMilli()})
-		joined.Messages = append(joined.Messages, store.JoinedMessage{
+		added.Messages = append(added.Messages, store.MemberMessage{
 			Key: m.Key, InboxID: m.Event.ID, EventID: id, CreatedAt: m.Event.CreatedAt, Source: m.Event.Source, Content: m.Event.Content,
 		})
 	}
-	if len(joined.Messages) == 0 {
+	if len(added.Messages) == 0 {
 		return store.Step{}, nil
 	}
-	result, err := json.Marshal(joined)
+	result, err := json.Marshal(added)
 	if err != nil {
 		return store.Step{}, fmt.Errorf("encode members: %w", err)
 	}
@@ -64,39 +64,39 @@ func join(t *Thread, s store.Steer) (store.Step, error) {
 	return st, nil
 }
 
-// Members decodes the result of a steer step: the messages that joined a turn there,
-// whether or not they have left it since.
-func Members(result []byte) (store.Joined, error) {
-	var j store.Joined
+// DecodeMembers decodes the result of a steer step: the members that it added, whether or
+// not they have left the turn since.
+func DecodeMembers(result []byte) (store.MemberMessages, error) {
+	var j store.MemberMessages
 	if err := json.Unmarshal(result, &j); err != nil {
 		return j, fmt.Errorf("decode members: %w", err)
 	}
 	return j, nil
 }
 
-// members are those who joined a turn and have not left it.
-func members(t *Thread, leader string) ([]store.Merged, error) {
-	var out []store.Merged
+// members are the current members of a turn.
+func members(t *Thread, leader string) ([]store.MergedMember, error) {
+	var out []store.MergedMember
 	for _, s := range t.Steps {
 		if s.Turn != leader || s.Kind != store.StepSteer || s.Change == Deleted {
 			continue
 		}
-		j, err := Members(s.Result)
+		j, err := DecodeMembers(s.Result)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range j.Messages {
 			if r := t.turn(m.Key); r != nil && r.Leader == leader {
-				out = append(out, store.Merged{InboxID: m.InboxID, Key: m.Key})
+				out = append(out, store.MergedMember{InboxID: m.InboxID, Key: m.Key})
 			}
 		}
 	}
 	return out, nil
 }
 
-// endMembers gives the members of a turn their fate with it. Nothing is a member of a
-// dead turn: they are tried again, each alone.
-func endMembers(t *Thread, leader string, fate store.Fate) ([]store.Merged, error) {
+// endMembers finishes the members of a turn with it. A dead turn has no members: they are
+// tried again, each alone.
+func endMembers(t *Thread, leader string, fate store.Fate) ([]store.MergedMember, error) {
 	list, err := members(t, leader)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func endMembers(t *Thread, leader string, fate store.Fate) ([]store.Merged, erro
 	return list, nil
 }
 
-// dissolve frees the members of the claim, as long as nothing was said to them.
+// dissolve releases the members of the claim, as long as nothing was sent to them.
 func dissolve(t *Thread, leader string) error {
 	if list := t.steps(leader); len(list) != 1 || list[0].Key != store.StepCollect {
 		return nil

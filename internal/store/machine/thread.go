@@ -91,7 +91,7 @@ type Thread struct {
 // cost does not grow with the thread, no others.
 type Needs struct {
 	Turns    []string // turns by key
-	Leader   string   // turns that this one leads
+	Leader   string   // key of a turn whose members are needed
 	Turn     string   // whose steps
 	AllSteps bool     // all of them, completely
 	Steps    []string // else the states of these

@@ -102,7 +102,7 @@ func claim(t *Thread, b store.Begin, inbound int64) (store.Begun, error) {
 		out.Waited = t.Now.Sub(time.UnixMilli(r.WaitingSince))
 	}
 	if first && len(b.Members) > 0 {
-		if _, err := join(t, store.Steer{Key: b.Key, Step: store.StepCollect, Seq: 1, Members: b.Members}); err != nil {
+		if _, err := addMembers(t, store.Steer{Key: b.Key, Step: store.StepCollect, Seq: 1, Members: b.Members}); err != nil {
 			return store.Begun{}, err
 		}
 	}

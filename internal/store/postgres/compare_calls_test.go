@@ -89,7 +89,7 @@ func (m *pair) begun(t *rapid.T) (int64, string) {
 // followers are later events of the same thread.
 func (m *pair) followers(t *rapid.T, id int64) (list []int64) {
 	for next := id + 1; next <= m.pushed && len(list) < 3; next++ {
-		if m.threads[next] == m.threads[id] && flip(t, "joins") {
+		if m.threads[next] == m.threads[id] && flip(t, "member") {
 			list = append(list, next)
 		}
 	}

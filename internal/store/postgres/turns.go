@@ -25,7 +25,7 @@ func (e *Engine) Record(ctx context.Context, r store.Ref, f store.Fence, rec sto
 	return s.Out, err
 }
 
-// Steer puts members into a running turn.
+// Steer adds members to a running turn.
 func (e *Engine) Steer(ctx context.Context, r store.Ref, f store.Fence, st store.Steer) (store.Step, error) {
 	s := journal.Steer(st)
 	err := e.fenced(ctx, r, f, s)

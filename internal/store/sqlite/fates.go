@@ -81,7 +81,7 @@ func (e *Engine) Record(ctx context.Context, r store.Ref, f store.Fence, rec sto
 	return attempts, err
 }
 
-// Steer puts members into a running turn. Like a model's answer it may be lost to
+// Steer adds members to a running turn. Like a model's answer it may be lost to
 // a power cut, and is then done again.
 func (e *Engine) Steer(ctx context.Context, r store.Ref, f store.Fence, s store.Steer) (out store.Step, err error) {
 	err = e.transition(ctx, r, f, false, machine.SteerNeeds(s), func(t *machine.Thread) error {

@@ -52,7 +52,7 @@ var members = map[string]func(*testing.T, *fixture){
 	"one reply, the others are merged": func(t *testing.T, f *fixture) {
 		list, _ := f.lead(t)
 		done := f.finish(t, store.Finish{Key: list[0].Key, Fate: store.FateReplied, Reply: "re"})
-		equal(t, "merged", done.Merged, []store.Merged{{InboxID: list[1].Event.ID, Key: list[1].Key}, {InboxID: list[2].Event.ID, Key: list[2].Key}})
+		equal(t, "merged", done.Merged, []store.MergedMember{{InboxID: list[1].Event.ID, Key: list[1].Key}, {InboxID: list[2].Event.ID, Key: list[2].Key}})
 		equal(t, "killed before the inbox knew", f.begin(t, list[1], false).Finished.Fate, store.FateMerged)
 		again := f.begin(t, list[0], false)
 		equal(t, "told again", again.Finished.Merged, done.Merged)

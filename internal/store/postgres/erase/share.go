@@ -39,7 +39,7 @@ func (s *ShareStep) Load(tx *unit.Tx) {
 		+ (SELECT COUNT(*) FROM delivery WHERE agent_id = $1 AND thread_id = $2 AND state = 'dead' AND resolved = '')`, nil, nil, &s.Out.Open)
 }
 
-// turnsOf are the turns with the keys $3, and those that led them.
+// turnsOf are the turns with the keys $3, and their leaders.
 const turnsOf = `SELECT key FROM turn WHERE agent_id = $1 AND thread_id = $2 AND key = ANY($3::text[])
 	UNION SELECT leader FROM turn WHERE agent_id = $1 AND thread_id = $2 AND key = ANY($3::text[]) AND leader <> ''`
 

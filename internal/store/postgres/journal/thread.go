@@ -42,7 +42,7 @@ func Record(rec store.Record) *Step[int] {
 	return step(machine.RecordNeeds(rec), func(t *machine.Thread) (int, error) { return machine.Record(t, rec) })
 }
 
-// Steer puts members into a running turn; store.ErrNoTurn.
+// Steer adds members to a running turn; store.ErrNoTurn.
 func Steer(s store.Steer) *Step[store.Step] {
 	return step(machine.SteerNeeds(s), func(t *machine.Thread) (store.Step, error) { return machine.Steer(t, s) })
 }

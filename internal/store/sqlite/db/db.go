@@ -48,7 +48,7 @@ type DB struct {
 	file       unix.Stat_t // what the name meant when we opened it
 
 	queue   queue[*op]
-	alone   [1]*op // of who leads
+	alone   [1]*op // the batch of runFirst
 	ended   sync.Once
 	closing error // what closing said
 	broken  atomic.Pointer[error]

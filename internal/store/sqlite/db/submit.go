@@ -18,7 +18,7 @@ func (d *DB) submit(ctx context.Context, o *op) error {
 	case err != nil:
 		return err
 	case free:
-		d.lead(o)
+		d.runFirst(o)
 		return o.err
 	}
 	select {
@@ -34,19 +34,19 @@ func (d *DB) submit(ctx context.Context, o *op) error {
 
 var errLeft = errors.New("who worked on the database left in the middle")
 
-// lead runs the operation of who found the connection free.
-func (d *DB) lead(o *op) {
+// runFirst runs an operation that found the connection free in its caller's goroutine.
+func (d *DB) runFirst(o *op) {
 	defer func() {
 		if waiting := d.queue.next(nil, d.opts.Coalesce); len(waiting) > 0 {
-			go d.follow(waiting)
+			go d.runQueue(waiting)
 		}
 	}()
 	d.alone[0] = o
 	d.work(d.alone[:])
 }
 
-// follow runs what waits until nothing does.
-func (d *DB) follow(batch []*op) {
+// runQueue runs the waiters until there are none.
+func (d *DB) runQueue(batch []*op) {
 	for len(batch) > 0 {
 		d.work(batch)
 		batch = d.queue.next(batch, d.opts.Coalesce)

@@ -73,17 +73,17 @@ func turn(tx *db.Tx, key string) (machine.Turn, bool, error) {
 	return r, ok, err
 }
 
-// loadMembers reads the turns of those who ever joined a turn, whose steer steps are loaded.
+// loadMembers reads the turns of all members that a turn ever had; its steer steps are loaded.
 func loadMembers(tx *db.Tx, leader string, t *machine.Thread) error {
 	for _, s := range t.Steps {
 		if s.Turn != leader || s.Kind != store.StepSteer {
 			continue
 		}
-		joined, err := machine.Members(s.Result)
+		added, err := machine.DecodeMembers(s.Result)
 		if err != nil {
 			return err
 		}
-		for _, m := range joined.Messages {
+		for _, m := range added.Messages {
 			if slices.ContainsFunc(t.Turns, func(r machine.Turn) bool { return r.Key == m.Key }) {
 				continue
 			}

@@ -221,7 +221,7 @@ func settle(name string, token uint64, set store.Settlement, merged ...int64) Ca
 			return nil, err
 		}
 		for _, m := range members {
-			o.Merged = append(o.Merged, store.Merged{InboxID: m.Event.ID, Key: m.Key})
+			o.Merged = append(o.Merged, store.MergedMember{InboxID: m.Event.ID, Key: m.Key})
 		}
 		return s.Settle(ctx, s.Agent, s.runner(token), o)
 	}}

@@ -76,7 +76,7 @@ func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Beg
 		m.subscribe(b.Handler)
 	}
 	if first {
-		m.join(now, t, store.StepCollect, 1, b.Members)
+		m.addMembers(now, t, store.StepCollect, 1, b.Members)
 	} else if t.crashes > collectCrashes && len(t.steps) == 1 && t.steps[0].Key == store.StepCollect {
 		m.release(t)
 		t.steps = nil
@@ -122,10 +122,10 @@ func (m *Model) tail(t *turn, n int) []thread.Event {
 	return out[max(0, len(out)-n):]
 }
 
-// join puts those members that have no turn yet into the turn of a leader, under one
-// steer step; the zero Step when nobody joins.
-func (m *Model) join(now time.Time, t *turn, key string, seq int, members []store.Member) store.Step {
-	var joined store.Joined
+// addMembers adds those members that have no turn yet to the turn of a leader, under one
+// steer step; the zero Step when there are none.
+func (m *Model) addMembers(now time.Time, t *turn, key string, seq int, members []store.Member) store.Step {
+	var added store.MemberMessages
 	for _, o := range members {
 		if old := m.turns[o.Key]; old != nil && old.leader == t.key {
 			continue
@@ -135,14 +135,14 @@ func (m *Model) join(now time.Time, t *turn, key string, seq int, members []stor
 		n := &turn{key: o.Key, inboxID: o.Event.ID, leader: t.key, state: store.TurnClaimed, claimed: now}
 		m.turns[o.Key] = n
 		m.record(now, n, o.Event, "")
-		joined.Messages = append(joined.Messages, store.JoinedMessage{
+		added.Messages = append(added.Messages, store.MemberMessage{
 			Key: o.Key, InboxID: o.Event.ID, EventID: n.inbound, CreatedAt: o.Event.CreatedAt, Source: o.Event.Source, Content: o.Event.Content,
 		})
 	}
-	if joined.Messages == nil {
+	if added.Messages == nil {
 		return store.Step{}
 	}
-	result, err := json.Marshal(joined)
+	result, err := json.Marshal(added)
 	if err != nil {
 		panic(err)
 	}
@@ -166,15 +166,15 @@ func (t *turn) step(key string) *store.Step {
 	return nil
 }
 
-// release makes the members of a turn go alone, for good.
+// release makes the members of a turn continue alone, permanently.
 func (m *Model) release(t *turn) {
-	for _, o := range m.led(t) {
+	for _, o := range m.members(t) {
 		o.leader, o.state = "", store.TurnWaiting
 	}
 }
 
-// led are the members of a turn in the order of their events.
-func (m *Model) led(t *turn) (out []*turn) {
+// members are the members of a turn in the order of their events.
+func (m *Model) members(t *turn) (out []*turn) {
 	for _, o := range m.turns {
 		if o.leader == t.key {
 			out = append(out, o)
@@ -193,7 +193,7 @@ func (m *Model) IsMember(id int64) bool {
 	return t != nil && t.leader != "" && t.state != store.TurnDone
 }
 
-// Steer is the later way to become a member.
+// Steer adds members after the claim.
 func (m *Model) Steer(_ context.Context, _ store.Ref, f store.Fence, s store.Steer) (store.Step, error) {
 	if !m.conv.exists {
 		return store.Step{}, store.ErrNotFound
@@ -212,7 +212,7 @@ func (m *Model) Steer(_ context.Context, _ store.Ref, f store.Fence, s store.Ste
 	if old := t.step(s.Step); old != nil {
 		return *old, nil
 	}
-	return m.join(m.now(), t, s.Step, s.Seq, s.Members), nil
+	return m.addMembers(m.now(), t, s.Step, s.Seq, s.Members), nil
 }
 
 // Record is T3, T4, T6 and a try without an answer.
@@ -331,7 +331,7 @@ func (m *Model) end(now time.Time, t *turn, fin store.Finish) {
 		m.release(t)
 		return
 	}
-	for _, o := range m.led(t) {
+	for _, o := range m.members(t) {
 		o.state, o.fate, o.done = store.TurnDone, store.FateMerged, now
 	}
 }
@@ -339,8 +339,8 @@ func (m *Model) end(now time.Time, t *turn, fin store.Finish) {
 // finished is the fate that stands.
 func (m *Model) finished(t *turn) store.Finished {
 	out := store.Finished{Fate: t.fate, ReplyID: t.reply, InboundID: t.inbound, ErrorEventID: t.errorEvent}
-	for _, o := range m.led(t) {
-		out.Merged = append(out.Merged, store.Merged{InboxID: o.inboxID, Key: o.key})
+	for _, o := range m.members(t) {
+		out.Merged = append(out.Merged, store.MergedMember{InboxID: o.inboxID, Key: o.key})
 	}
 	for id, d := range m.deliveries {
 		if d.open() {
