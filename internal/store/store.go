@@ -1,30 +1,29 @@
-// Package store owns the storage contract: what an engine must keep, and in
-// which transaction, so that the promises about messages hold whatever keeps
-// them.
+// Package store defines the storage contract: what an engine must keep, and in which
+// transaction, so that the promises about messages hold with every engine.
 //
-// An engine holds, for every agent, an inbox and conversation threads. Beside
-// the events it keeps the journal of turns and deliveries in the same database,
-// so that an event and the fact that it was written commit together. Each write
-// under a lease carries a Fence: the engine compares it with the live lease and
-// with the greatest token seen in that database, inside the transaction, and
-// answers ErrLeaseLost with nothing changed when it is stale. Pushes carry no
-// lease; they are deduplicated by key.
+// An engine holds, for every agent, an inbox and conversation threads. The journal of
+// turns and deliveries is in the same database as the events, so that an event and the
+// fact that it was written commit together. Each write under a lease carries a Fence: the
+// engine compares it with the live lease and with the greatest token seen in that
+// database, inside the transaction, and returns ErrLeaseLost without a change when it is
+// stale. Pushes carry no lease; they are deduplicated by key.
 //
 //	inbox                      conversation thread
 //	  Append ............ T0
 //	  OpenBatch  (seal)          Begin  ......... T1 + T2
 //	                             Record ......... T3, T4, T6
-//	                            Steer .......... members of a turn
+//	                             Steer .......... members of a turn
 //	                             Finish ......... T7 or T9
 //	  Settle ............ T8     NextDelivery ... D1
 //	                             FinishDelivery . D3, D4
 //
-// Two databases never commit together: the order above is what makes a crash
-// between them harmless, because every step is idempotent by the event's key.
+// Two databases never commit together: the order above makes a crash between them
+// harmless, because every step is idempotent by the event's key.
 //
-// Append, Finish and an intent of class effect are on disk before they are
-// answered; the rest may be lost to a power cut and is then done again. The
-// package does no I/O; storetest is the suite every engine passes.
+// Append, Finish and an intent of class effect are on disk before they return; the rest
+// may be lost to a power cut and is then done again.
+//
+// The package does no I/O. Package storetest is the suite that every engine passes.
 package store
 
 import (

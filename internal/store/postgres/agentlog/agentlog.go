@@ -1,14 +1,14 @@
-// Package agentlog owns what is said of the agents of a shared database, for people: the
-// lines that one machine keeps in logs/agent.log.
+// Package agentlog keeps the log lines of the agents of a shared database, which a single
+// machine keeps in logs/agent.log.
 //
-// A line is written soon, with those that came meanwhile, by one statement that waits
-// for no disk: a crash loses the last moment of it, as it does of a file. What is written
-// of an agent at once is one row, so that lines cost little more than their bytes; of
-// very many it is a row for each page of them, so that few lines are read without the
-// others. Of an agent the newest Kept lines or some more stay. Lines of an agent that is
-// gone go with it; what is said of one that never was is dropped.
+// Lines are written in batches, by one statement that does not wait for the disk: a crash
+// loses the most recent lines, as it does of a file. The lines of an agent in one batch are
+// one row, so that a line costs little more than its bytes; a large batch has a row for each
+// page, so that few lines are read without the others. The newest Kept lines of an agent or
+// some more stay. The lines of a removed agent are removed with it; lines of an unknown
+// agent are dropped.
 //
-// It takes no secret out of a line: that is done before.
+// The package does not redact secrets: the caller does.
 package agentlog
 
 import (

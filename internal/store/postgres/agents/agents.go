@@ -1,12 +1,13 @@
-// Package agents owns the agents of registries that share a database: which there are,
-// and the files of each that lie in its directory on one machine (settings, identity,
-// usage, memory), with the version of each.
+// Package agents stores the agents of registries that share a database: which exist, and
+// the files that each has in its directory on a single machine (settings, identity, usage,
+// memory), with the version of each.
 //
-// An agent comes whole: its row, its files, its inbox and the rows of its two leases
-// are one transaction, and of two that make the same one exactly one succeeds. A file
-// is replaced by compare-and-set on its version, which is the sha256 of its content.
+// An agent is created completely: its row, its files, its inbox and the rows of its two
+// leases are one transaction, and of two callers that create the same agent exactly one
+// succeeds. A file is replaced by compare-and-set on its version, which is the sha256 of
+// its content.
 //
-// What a file may hold, and what its content means, is agentdir's.
+// Package agentdir defines what a file may hold and what its content means.
 package agents
 
 import (

@@ -1,10 +1,9 @@
-// Package consumer owns who reads a thread and how far: subscriptions, and their
-// progress.
+// Package consumer stores the subscriptions of a thread and their progress.
 //
-// What our own consumers rely on, inbox and outbound, is thread.acked, which only
-// rises. A reader is shown it, too, so an ack writes no row but the thread's. A pop from
-// outside may move what is shown, forwards or backwards, until our next ack, and changes
-// nothing for us: its row of the table progress says beside which ack it was written.
+// Our own consumers, inbox and outbound, depend on thread.acked, which only rises. Readers
+// see it as well, so an ack writes no row but the thread's. A pop from outside may move the
+// progress that readers see, forwards or backwards, until our next ack, and changes nothing
+// for us: its row of the table progress records the ack during which it was written.
 package consumer
 
 import (

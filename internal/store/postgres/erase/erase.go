@@ -1,18 +1,18 @@
-// Package erase owns the forgetting of what one peer said and was told in a shared
-// database: which events and turns of a thread are the peer's, the replacing of their
-// contents, and the proof that the agent is at rest meanwhile.
+// Package erase replaces what one peer sent and received in a shared database: it finds the
+// events and turns of a thread that belong to the peer, replaces their contents, and
+// verifies that the agent is idle meanwhile.
 //
-//	lease of the agent (FOR UPDATE), the thread's row, at rest?   -- else refused
-//	contents, tombs, journal, errors, memory                      -- one transaction
+//	lease of the agent (FOR UPDATE), the thread's row, idle?      -- else refused
+//	contents, tombstones, journal, errors, memory                 -- one transaction
 //
-// It promises that an erased event keeps all but its content, that its keys, by which
-// turns and deliveries are known, stay what they were, and that its tomb is in the same
-// transaction. While that holds the row of the lease nobody can begin to work on the
-// agent, at whatever registry; whoever works on it already makes it refuse.
+// An erased event keeps everything but its content. Its keys, which identify turns and
+// deliveries, stay what they were, and its tombstone is written in the same transaction.
+// While the transaction holds the row of the lease nobody can begin to work on the agent,
+// at any registry; if somebody already does, it refuses.
 //
-// A thread is a transaction. What a killed registry left is finished by a repetition:
-// what is erased is left as it is. The old rows are in no answer any more; their pages
-// and the log of the server are the server's to clear.
+// Each thread is one transaction. A repetition finishes what a killed registry left, and
+// does not change what is erased. No query returns the old rows; the server removes them
+// from its pages and its log.
 package erase
 
 import (

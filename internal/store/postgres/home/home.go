@@ -1,8 +1,8 @@
-// Package home owns what registries that share a database keep beside the threads: the
-// questions asked of people, and what agents and their peers have used today.
+// Package home stores what registries that share a database keep outside of threads: the
+// approvals that people are asked for, and what agents and their peers have used today.
 //
 // Every change is a compare-and-set in the database, so that two registries cannot both
-// take the same approval, or both give the last message of a quota away.
+// take the same approval, or both spend the last message of a quota.
 package home
 
 import (

@@ -3,11 +3,10 @@
 //
 // Each of its steps queues in Load the rows that a transition needs, and in Decide what
 // the transition changed: two trips. A claim that is not the first takes one more, for
-// what those before it left, and a search for the next delivery two more for every
-// sixteen events that it finds dead. What a state leads to is decided in machine and
-// nowhere here.
+// what the earlier ones left, and a search for the next delivery two more for every
+// sixteen events that it finds dead. Every decision on a state is in machine, none here.
 //
 // A thread's row is locked from before the reads until the commit, so they stay true.
-// The fence is the transaction's business. Each statement finds its rows by an index of
-// the thread, so that no cost grows with it.
+// Each statement finds its rows by an index of the thread, so that no cost grows with it.
+// The transaction of package unit checks the fence.
 package journal

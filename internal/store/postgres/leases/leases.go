@@ -1,25 +1,25 @@
-// Package leases owns who may act now, for registries that share a database: the
-// rows of table lease, and the picking of agents that have work.
+// Package leases grants, renews and ends leases for registries that share a database, in
+// the rows of table lease, and finds agents that have work.
 //
-// Its terms, tokens and promises are those of package lease; what differs is where
-// they are kept and who judges.
+// Its terms, tokens and promises are those of package lease, with these differences in
+// storage:
 //
 //   - The database's clock judges expiry, in the statement that acts on it
 //     (clock_timestamp): no registry's clock takes part, so theirs may differ.
-//   - A token is on disk before it is granted. A renewal is written lazily: what a
-//     crash of the server takes is one renewal, and the term ends a little earlier.
+//   - A token is on disk before it is granted. A renewal is written lazily: a crash of
+//     the server loses at most one renewal, and the term ends a little earlier.
 //   - The fence of a write is the row itself, FOR SHARE in the write's transaction
 //     (package unit): a takeover waits for the writes under way, and later ones find
 //     another token. The lock comes before that of any thread.
-//   - A holder whose process died is only known to be dead where its lock file is. A
-//     registry on that machine says so (Reap); others wait for the end of the term.
+//   - Only the machine of the lock file can see that the process of a holder died. A
+//     registry on that machine reports it (Reap); others wait for the end of the term.
 //
-// Who has work stands in due and outbox, kept by the transactions that make it or end
-// it. Find grants in the statement that finds, so that of several registries that look
-// at once each gets others (SKIP LOCKED), the longest waiting first; a grant puts its
-// agent behind all that wait.
+// The tables due and outbox hold the agents with work. The transactions that create or
+// finish work maintain them. Find grants in the statement that searches, so that several
+// registries that search at once get different agents (SKIP LOCKED), the longest waiting
+// first; a grant moves its agent behind all that wait.
 //
-// The package wakes nobody: see notify.
+// The package notifies nobody: see notify.
 package leases
 
 import (

@@ -1,19 +1,19 @@
-// Package notify owns what registries that share a database tell each other: that
-// something has changed, never what.
+// Package notify reports between registries that share a database that something has
+// changed, never what.
 //
 //	Tell (after a commit here) --> pending, each item once --one NOTIFY--> the others
 //	the others --NOTIFY--> On(items)           all of it over one connection that listens
 //
-// One NOTIFY is under way at a time. Who has something to tell while there is none says it
-// himself, at once; what gathers meanwhile leaves with the next, so that with much to do each
-// carries many. What only those who look on from another registry wait for leaves with the
-// next too, or after some milliseconds: each NOTIFY wakes every registry, and those near an
-// agent know already. It is outside of every transaction that does work, because committing
-// a NOTIFY takes a lock that all who do so share.
+// One NOTIFY is under way at a time. A caller that has an item while there is none sends it
+// at once; items that gather meanwhile are sent with the next, so that under load each
+// NOTIFY carries many. Items that only observers at another registry wait for are sent with
+// the next NOTIFY too, or after some milliseconds: each NOTIFY wakes every registry, and the
+// registry near an agent knows already. It is outside of every transaction that does work,
+// because committing a NOTIFY takes a lock that all who do so share.
 //
-// It promises nothing about delivery: a connection breaks, a pooler drops LISTEN, a
-// server fails over. Whoever waits looks again by itself after a while, and Lost says
-// that it is worth looking now. No decision is made on what is told here.
+// Delivery is not guaranteed: a connection breaks, a pooler drops LISTEN, a server fails
+// over. Waiters poll after a while, and Lost reports that it is worth polling now. No
+// decision depends on a notification.
 package notify
 
 import (

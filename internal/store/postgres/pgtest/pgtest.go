@@ -1,7 +1,6 @@
-// Package pgtest owns PostgreSQL clusters for tests: made, started and removed by
-// the test that wants one, on a Unix socket of its own, durable as in production
-// unless asked otherwise. Where there are no server programs the test is skipped,
-// and says so.
+// Package pgtest runs PostgreSQL clusters for tests: created, started and removed by the
+// test that needs one, on a Unix socket of its own, durable as in production unless
+// requested otherwise. Without the server programs it skips the test and says so.
 package pgtest
 
 import (

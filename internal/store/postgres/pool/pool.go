@@ -1,6 +1,6 @@
-// Package pool does the connections to the database of an installation: how each is set
-// up, the wait for a database that is not there yet, and the question whether it can be
-// worked with.
+// Package pool opens the connections to the database of an installation: it configures
+// each, waits for a database that does not exist yet, migrates its tables, and checks
+// whether it can be used.
 package pool
 
 import (
