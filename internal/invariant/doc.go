@@ -1,6 +1,6 @@
-// Package invariant owns the promises about messages as checks: what must hold
-// in the databases of a home, at the places its messages went, and in what its
-// clients were told, whatever has crashed before.
+// Package invariant checks the promises about messages: what must hold in the databases of
+// a home, at the places where its messages went, and in the answers that its clients got,
+// whatever has crashed before.
 //
 // There is one small function for each invariant, I1 to I20, named by its number
 // in files of the same name. Check runs those that look at a home, at work or

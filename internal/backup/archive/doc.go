@@ -1,7 +1,7 @@
-// Package archive owns what a backup is, entry by entry: its names, its manifest, and
-// reading it.
+// Package archive defines the entries of a backup, its names and its manifest, and reads
+// it.
 //
-// It promises that every entry was compared with the manifest when [Read] ends well,
+// It promises that every entry was compared with the manifest when [Read] succeeds,
 // that nothing is read that has no place in an agent, and that the work is in
 // proportion to the bytes that came. It writes nothing and opens no file.
 package archive

@@ -1,8 +1,8 @@
-// Package database owns what the invariant checker reads where several registries share
-// PostgreSQL: the database as of one instant, turned into the same plain values that
-// package snapshot makes of the files of a home.
+// Package database reads a PostgreSQL database that several registries share for the
+// invariant checker, as of one instant, into the same plain values that package snapshot
+// makes of the files of a home.
 //
-// It promises to change nothing and to hold nobody up: it reads in one read-only
+// It changes nothing and blocks nobody: it reads in one read-only
 // transaction and locks no row. A text that cannot be what a registry has stored damages the
 // thread it stands in, and does not hide the others; a database that cannot be read to
 // its end is an error.

@@ -1,5 +1,5 @@
-// Package exposure owns what others may see of a home: the modes of its files
-// ([PrivateMode]), and whether a text that must stay secret is in one ([Holds]).
+// Package exposure checks what other users may read of a home: the modes of its files
+// ([PrivateMode]), and whether a file contains a text that must stay secret ([Holds]).
 //
 // It changes nothing and knows no agent but by the place of a file ([Walk]).
 package exposure

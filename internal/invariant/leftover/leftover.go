@@ -1,9 +1,8 @@
-// Package leftover owns which files of a home are what a killed process left of a
-// write that never got its name. Nobody was told of what is in them, and nothing
-// refers to them, so that they may go.
+// Package leftover recognizes files of a home that a killed process left of a write that
+// was not finished. No caller was told of their content, and nothing refers to them, so
+// they may be removed.
 //
-// It knows names only, and is asked where nobody works: the same names belong to
-// writes that run.
+// It knows names only. Call it where no process works: running writes use the same names.
 package leftover
 
 import (

@@ -1,8 +1,8 @@
-// Package record owns whether what a thread recorded is what was written: the
-// chain of a database ([Broken]) and the lines of its events.jsonl ([Compare]).
+// Package record verifies what a thread recorded: the chain of a database ([Broken]) and
+// the lines of its events.jsonl ([Compare]).
 //
-// It reads and judges one thread at a time. What a finding is, and what to do
-// about one, is said elsewhere.
+// It reads and judges one thread at a time. It does not make findings: package invariant
+// does.
 package record
 
 import (

@@ -1,10 +1,9 @@
-// Package repair owns what may be put right in a home without asking anybody:
-// modes, missing tables and indexes, fences that were lost with the ledger, the
-// text beside a database, and a database that is damaged.
+// Package repair corrects what may be corrected in a home without a decision of a person:
+// modes, missing tables and indexes, fences that were lost with the ledger, events.jsonl,
+// and a database that is damaged.
 //
-// It promises that nothing is deleted but what a cut-off write has left without a
-// name. A damaged database gets another name, and
-// a new one in its place holds every row that could still be read and every
+// It deletes nothing but the files of unfinished writes. A damaged database gets another
+// name, and a new one in its place holds every row that could still be read and every
 // event that the chain or events.jsonl vouches for; what an inbox no longer
 // knows is taken from its threads. A message that may have been answered is not
 // answered again, one that may have been sent is sent flagged. Each step may be

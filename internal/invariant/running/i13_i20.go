@@ -1,4 +1,4 @@
-// Package running owns the invariants that need a home at work: I13, the backlog
+// Package running checks the invariants that need a running home: I13, the backlog
 // drains; I19, a process leaves nothing behind; I20, stop stops and start starts.
 //
 // They call the services as a client does and wait by calls that are answered

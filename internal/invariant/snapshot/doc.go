@@ -1,7 +1,7 @@
-// Package snapshot owns what the invariant checker reads: every database of a
-// home, each in one read transaction, turned into plain values.
+// Package snapshot reads every database of a home for the invariant checker, each in one
+// read transaction, into plain values.
 //
-// It promises to change nothing: databases are opened read-only, and those of a
+// It changes nothing: databases are opened read-only, and those of a
 // home where nobody works as immutable files, so that no side file appears. A
 // database that cannot be read is part of the answer, with its problem as text,
 // and does not hide the others. On a home at work an agent's inbox is read

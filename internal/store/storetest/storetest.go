@@ -1,5 +1,5 @@
-// Package storetest owns the suite that every storage engine passes: what the
-// contract in package store promises, shown through the contract alone.
+// Package storetest tests that a storage engine keeps the promises of the contract in
+// package store, through the contract alone. Every engine passes this suite.
 //
 // It knows no engine. An engine whose waiting is all Go's own (channels, timers)
 // runs each test in a synctest bubble, where the waits of the contract take no

@@ -1,4 +1,4 @@
-// Package transfer owns how an agent moves from one storage engine to another: from a
+// Package transfer moves an agent from one storage engine to another: from a
 // home on one machine (SQLite and files) to a database that registries share
 // (PostgreSQL), and back.
 //
@@ -12,7 +12,7 @@
 // files (settings, identity, memory). The working directory goes as a snapshot, within
 // the agent's workdir.max_mib; sessions, which are made anew, and logs stay where they are.
 //
-// It promises that an agent is moved whole or not at all; that the chain of every thread
+// An agent is moved completely or not at all. The package promises that the chain of every thread
 // is checked event by event on both sides; that all rows read back from the target have
 // the digest of those of the source; and that a source is not touched before that, and
 // not before the caller has said so. A directory is then renamed and kept; rows of a

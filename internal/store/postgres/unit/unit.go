@@ -1,12 +1,12 @@
-// Package unit owns one transaction on one thread: its two trips to the server, the
-// fence, the ids and the hash chain of the events it appends, the bytes of texts, and
-// what an error of the server means.
+// Package unit runs one transaction on one thread in two trips to the server. It checks the
+// fence, assigns the ids and the hash chain of the events it appends, encodes texts, and
+// maps errors of the server to those of the storage contract.
 //
 //	Load (queues reads) --trip 1--> Decide (queues writes) --trip 2--> committed
 //	                                   |
 //	                                   +-- error: ROLLBACK, nothing has changed
 //
-// A read that could not be foreseen costs a trip of its own (Tx.Now). Ids are given
+// A read that could not be foreseen costs a trip of its own (Tx.Now). Ids are assigned
 // here, from the thread's row, which the transaction holds locked; so a write never
 // waits for an answer. The package knows no turn and no delivery.
 //

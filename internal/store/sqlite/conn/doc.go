@@ -1,12 +1,12 @@
-// Package conn owns one connection to a SQLite database: its statements, and how
-// values go in and come out.
+// Package conn opens one connection to a SQLite database, runs its statements, and converts
+// their values.
 //
 // It calls the engine itself. A call through database/sql costs a lock, a
 // conversion and several allocations for each value, and the names of all columns
 // for each query; a message makes some forty statements, and all of that was
 // more than what the engine did for them.
 //
-// It promises: a value comes back as it was given, a null and a number that is
+// A value comes back as it was given, a null and a number that is
 // none are errors where the caller has no place for them, and an error carries
 // the engine's extended code. Text is not checked for UTF-8. A connection belongs
 // to one goroutine at a time; nothing here locks. Each statement keeps its

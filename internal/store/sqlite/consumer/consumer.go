@@ -1,5 +1,5 @@
-// Package consumer owns who reads a thread and how far: subscriptions and their
-// progress in the tables of the external tool, and x_ack, which is ours.
+// Package consumer stores the subscriptions of a thread and their progress, in the tables
+// of the external tool and in x_ack, which is ours.
 //
 // x_ack decides for our own consumers, inbox and outbound; it only rises. The
 // external tool's consumer_progress is written as its mirror, and a foreign pop

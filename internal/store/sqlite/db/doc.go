@@ -1,11 +1,11 @@
-// Package db owns one open events.db: its connection, the order of its commits
-// and its hash chain.
+// Package db opens one events.db, orders its commits, and keeps its hash chain and the
+// tombstones of its erased events.
 //
 // One goroutine at a time has the one connection. An operation that finds it free runs
 // in its caller's goroutine, which saves waking another one up and being woken. Those
-// that come meanwhile queue up, and a goroutine works for all that wait, in one
-// transaction, each in a savepoint of its own, so that a failing one takes nobody with
-// it, until nobody does:
+// that come meanwhile wait in a queue, and a goroutine runs all that wait in one
+// transaction, each in a savepoint of its own, so that a failing one does not affect the
+// others, until none waits:
 //
 //	Do ---+
 //	Do ---+--> queue --> BEGIN IMMEDIATE  op op op  COMMIT --> answers --> mirror
@@ -17,8 +17,7 @@
 //
 // Every appended event is chained: hash = sha256(previous hash, columns). Events
 // that another program wrote are chained by our next append, and before a batch is
-// opened on them. The tail of the
-// chain is verified at open.
+// opened on them. The tail of the chain is verified at open.
 //
 // A database that answers an I/O or corruption error, or whose file has lost its
 // name, is not used again: the error is sticky, Broken reports it, and the owner

@@ -1,6 +1,6 @@
-// Package homedb owns registry.db, the registry's own tables: the lease ledger,
-// what was last known of each inbox, what was used today where there is a
-// quota, and what was asked of people.
+// Package homedb stores the registry's own tables in registry.db: the lease ledger, the
+// last known state of each inbox, the usage of today where there is a quota, and the
+// approvals that people are asked for.
 //
 // All can be lost without losing a message. A lease's token is also in the
 // inbox it fences, and Acquire starts above that; what is known of inboxes only

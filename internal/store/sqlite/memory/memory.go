@@ -1,13 +1,13 @@
-// Package memory owns x_memory: how far each layer of an agent's memory reaches,
-// and a digest that its file may not hold yet.
+// Package memory stores the progress of each layer of an agent's memory in x_memory, and a
+// digest that its file may not hold yet.
 //
 // A row is keyed by the layer, the name of its file. In a conversation thread
 // these are the thread's and its peers' layers, in an inbox the agent's; there the
 // rows keyed by a thread id count the digests of that thread and those that the
 // agent's layer has seen.
 //
-// It promises that a mark moves by one digest at a time and never back, and that
-// a digest made twice is committed once. The functions run inside a transaction
+// A mark moves by one digest at a time and never back, and a digest made twice is
+// committed once. The functions run inside a transaction
 // whose caller has checked the fence; files are not its business.
 package memory
 

@@ -1,7 +1,7 @@
-// Package mirror owns events.jsonl, the text beside a database: one line per
+// Package mirror writes events.jsonl, the text file next to a database: one line per
 // event, for people and for the external tools that follow it.
 //
-// The database is the truth: an error here drops lines and never an event. The
+// The database is authoritative: an error here drops lines and never an event. The
 // file is opened with the first append, which also catches up on the lines that
 // a crash left out, and opened again when another program rotated it. It holds
 // at most 10,000 lines; then it gets a stamp in its name and a new one begins.

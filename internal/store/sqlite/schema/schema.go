@@ -1,6 +1,6 @@
-// Package schema owns the tables of events.db and the making of a thread
-// directory: the three tables of the external thread tool, to the letter, and
-// beside them the x_ tables, which are ours and which it does not see.
+// Package schema defines the tables of events.db and creates thread directories. It has the
+// three tables of the external thread tool, to the letter, and the x_ tables, which are
+// ours and which the tool does not see.
 package schema
 
 import (

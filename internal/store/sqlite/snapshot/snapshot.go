@@ -1,4 +1,4 @@
-// Package snapshot owns the copying of a database while others write to it.
+// Package snapshot copies a database while others write to it.
 //
 // The copy is made with VACUUM INTO on a connection of its own. That is one read
 // transaction: it sees one committed state, the WAL included, and stops no

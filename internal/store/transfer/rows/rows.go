@@ -1,5 +1,5 @@
-// Package rows owns the form in which an agent moves between storage engines: which
-// kinds of rows there are, in which order, what a column holds, and the digest of all.
+// Package rows defines the form in which an agent moves between storage engines: the kinds
+// of rows, their order, the meaning of their columns, and the digest of all.
 //
 //	agent_file ...  then for each thread, the inbox first:
 //	thread, event ..., subscription ..., progress ..., dedupe ..., and so on

@@ -1,13 +1,13 @@
-// Package wal owns how the frames of a write-ahead log get into its file: those of
-// one transaction in two writes instead of two for each page.
+// Package wal writes the frames of a write-ahead log into its file: those of one
+// transaction in two writes instead of two for each page.
 //
 //	engine: header, page, header, page, ... header of the commit, page
 //	file:   [------------- one write --------------------------]  [---]
 //
 // It is a file system of the engine (a VFS) that passes everything on to the
 // engine's own one, and holds frames back in memory until the header of the frame
-// that commits them, which goes out with them. It promises that nothing is held back
-// that anybody could look for: every other operation on the file (reading, syncing,
+// that commits them, which goes out with them. No frame is held back
+// that a reader could need: every other operation on the file (reading, syncing,
 // asking for its size) writes out first what is held, in order, and a commit is
 // written before the engine makes it visible. What a killed process held back was
 // not committed. A write that fails does so before the commit is answered.
