@@ -18,7 +18,6 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
-	"github.com/theclaw/agents/internal/agentdir/texts"
 	"github.com/theclaw/agents/internal/fault"
 )
 
@@ -362,7 +361,7 @@ func TestMove(t *testing.T) {
 func TestSystemAgents(t *testing.T) {
 	h := openHome(t)
 	var ids []string
-	for _, p := range texts.SystemAgents() {
+	for _, p := range SystemAgents() {
 		ids = append(ids, p.ID)
 		d, err := h.Create(p.ID, Spec{Kind: p.Kind})
 		if err != nil {
@@ -384,7 +383,7 @@ func TestSystemAgents(t *testing.T) {
 	if !slices.Equal(ids, []string{"admin", "warden", "maintainer", "evolver"}) {
 		t.Errorf("system agents %v", ids)
 	}
-	if p := texts.For("bob"); p.Kind != "user" || !strings.Contains(string(p.Identity), "You are bob,") {
+	if p := presetFor("bob"); p.Kind != "user" || !strings.Contains(string(p.Identity), "You are bob,") {
 		t.Errorf("user text: %.80q", p.Identity)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir/safefile"
-	"github.com/theclaw/agents/internal/agentdir/texts"
 	"github.com/theclaw/agents/internal/fault"
 )
 
@@ -74,7 +73,7 @@ func (h *Home) place(agents *os.Root, tmp string, d Dir) error {
 	if err != nil {
 		return err
 	}
-	return h.named.Name(func() error { return safefile.SyncDir(agents, ".") })
+	return h.names.syncEntries(func() error { return safefile.SyncDir(agents, ".") })
 }
 
 // Exists is the error for an agent that is there; it has the words of the command line
@@ -88,8 +87,8 @@ func (d Dir) Exists() *fault.Error {
 
 // Files renders the text files of a new agent, and judges them before anything is made.
 func (s Spec) Files(d Dir) (map[string][]byte, error) {
-	preset := texts.For(d.ID)
-	out := map[string][]byte{"IDENTITY.md": s.Identity, "USAGE.md": s.Usage, configFile: texts.Config(d.ID, s.Kind, s.Provider, s.Model)}
+	preset := presetFor(d.ID)
+	out := map[string][]byte{"IDENTITY.md": s.Identity, "USAGE.md": s.Usage, configFile: configText(d.ID, s.Kind, s.Provider, s.Model)}
 	if s.Identity == nil {
 		out["IDENTITY.md"] = preset.Identity
 	}
@@ -138,5 +137,5 @@ func (h *Home) build(agents *os.Root, tmp string, files map[string][]byte, prepa
 			return fmt.Errorf("prepare agent: %w", err)
 		}
 	}
-	return h.made.Tree(root, hold)
+	return h.trees.syncTree(root, hold)
 }

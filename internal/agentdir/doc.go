@@ -1,5 +1,6 @@
-// Package agentdir owns the files below the home directory: agent ids, where
-// everything lies, the making of an agent's directory, its text files and settings.
+// Package agentdir reads and writes the files below the home directory: it creates an
+// agent's directory, with the texts a new agent starts with, and gives access to the
+// agent's text files and settings.
 //
 //	$THECLAW_HOME/                 0700
 //	├── theclaw.yaml               home-wide defaults (optional)
@@ -12,10 +13,10 @@
 //	    ├── memory/ sessions/ workdir/ logs/ run.lock
 //
 // It promises:
-//   - an agent's directory appears whole or not at all, and of two that make the same
-//     one exactly one succeeds;
-//   - a file is replaced whole or not at all, after an fsync;
-//   - directories are 0700 and files 0600, whatever the umask allows beyond;
+//   - an agent's directory appears completely or not at all, and of two callers who create
+//     the same one exactly one succeeds;
+//   - a file is replaced completely or not at all, and is on disk when the call returns;
+//   - directories are 0700 and files 0600, even where the umask would allow more;
 //   - no id, file name or symbolic link leads outside the agent's directory ([os.Root]).
 //
 // It does not open databases, hold leases or run anything. Only the registry writes

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
-	"github.com/theclaw/agents/internal/agentdir/ondisk"
 	"github.com/theclaw/agents/internal/fault"
 )
 
@@ -25,7 +24,8 @@ type Home struct {
 	root *os.Root
 	mu   sync.Mutex // one compare-and-set of a file at a time
 
-	made, named ondisk.Group // new agents: what is in them, then their names
+	// Concurrent creations share these syncs: first of the new trees, then of agents/.
+	trees, names syncGroup
 }
 
 // OpenHome opens the home directory and makes it, run/, run/holders/ and agents/ with

@@ -6,26 +6,36 @@ import (
 	"testing"
 
 	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/agentdir/texts"
 )
 
-// Files that differ in the name alone mean the same but for it, and each is judged as it
-// is by itself; a mistake is told of each.
+// Files that differ only in the agent's name share one parsed form, and each gives what it
+// gives when it is parsed alone; a mistake is reported for each.
 func TestAlike(t *testing.T) {
 	home, err := agentdir.OpenHome(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
+	}
+	config := func(id, kind string) string {
+		dir, err := home.Agent(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := agentdir.Spec{Kind: kind, Provider: "offline"}.Files(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(files["config.yaml"])
 	}
 	s := newFiles(nil, home, nil)
 	for _, c := range []struct {
 		id, data string
 		kept     int
 	}{
-		{"agent-1", string(texts.Config("agent-1", "", "offline", "")), 1},
-		{"agent-2", string(texts.Config("agent-2", "", "offline", "")), 1},
-		{"agent-3", string(texts.Config("agent-3", "system", "offline", "")), 2},
-		{"agent-4", "\n" + string(texts.Config("agent-4", "", "offline", "")), 2}, // other lines: other origins
-		{"agent-5", string(texts.Config("agent-2", "", "offline", "")), 2},
+		{"agent-1", config("agent-1", ""), 1},
+		{"agent-2", config("agent-2", ""), 1},
+		{"agent-3", config("agent-3", "system"), 2},
+		{"agent-4", "\n" + config("agent-4", ""), 2}, // other lines: other origins
+		{"agent-5", config("agent-2", ""), 2},
 		{"agent-6", "# a\nagent_id: agent-6\nnope: 1\n", 2},
 		{"agent-7", "# a\nagent_id: agent-7\nnope: 1\n", 2},
 		{"null", "agent_id: null\n", 2},

@@ -1,4 +1,4 @@
-package texts
+package agentdir
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 
 // S0-19: every preset is whole, and its summary can stand alone.
 func TestPresets(t *testing.T) {
-	for _, p := range append(SystemAgents(), For("bob")) {
+	for _, p := range append(SystemAgents(), presetFor("bob")) {
 		for _, text := range [][]byte{p.Identity, p.Usage} {
 			lines := strings.Count(string(text), "\n")
 			if !utf8.Valid(text) || lines < 20 || lines > 40 || strings.Contains(string(text), "{{") {

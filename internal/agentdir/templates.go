@@ -1,10 +1,4 @@
-// Package texts owns the words a new agent starts with: IDENTITY.md, which opens its
-// prompt, USAGE.md, which tells others what it is for, and a config.yaml with comments. The first paragraph of a
-// USAGE.md is a summary that can stand alone in a list.
-//
-// They name only what exists: the sandboxed bash_exec tool, the memory files, messages.
-// They are a beginning; the owner edits the copies in the agent's directory.
-package texts
+package agentdir
 
 import (
 	"bytes"
@@ -15,50 +9,51 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/config"
 )
 
-//go:embed */IDENTITY.md */USAGE.md
-var files embed.FS
+//go:embed templates/*/IDENTITY.md templates/*/USAGE.md
+var templates embed.FS
 
-// Preset is an agent as it is first made.
+// Preset holds the texts that a new agent starts with: IDENTITY.md, which opens its
+// prompt, and USAGE.md, which tells others what it is for and whose first paragraph is a
+// summary that can stand alone in a list. They name only what exists: the sandboxed
+// bash_exec tool, the memory files, messages. The owner edits the copies in the agent's
+// directory.
 type Preset struct {
 	ID, Kind        string
 	Identity, Usage []byte
 }
 
-var system = []string{"admin", "warden", "maintainer", "evolver"}
+var systemAgents = []string{"admin", "warden", "maintainer", "evolver"}
 
 // SystemAgents returns the agents that a bootstrap makes, in this order: admin (speaks
 // with people), warden (security), maintainer (upkeep), evolver (improvement).
 func SystemAgents() []Preset {
-	presets := make([]Preset, 0, len(system))
-	for _, id := range system {
-		presets = append(presets, load(id, "system", id))
+	presets := make([]Preset, 0, len(systemAgents))
+	for _, id := range systemAgents {
+		presets = append(presets, presetFor(id))
 	}
 	return presets
 }
 
-// For returns the texts for an id: those of the system agent of this name, else those
-// of a user agent with the id filled in.
-func For(id string) Preset {
-	if slices.Contains(system, id) {
-		return load(id, "system", id)
+// presetFor returns the texts for an id: those of the system agent with this name, else
+// those of a user agent with the id filled in.
+func presetFor(id string) Preset {
+	kind, dir := "user", "user"
+	if slices.Contains(systemAgents, id) {
+		kind, dir = "system", id
 	}
-	return load(id, "user", "user")
-}
-
-func load(id, kind, dir string) Preset {
 	read := func(name string) []byte {
-		data, err := files.ReadFile(dir + "/" + name)
+		data, err := templates.ReadFile("templates/" + dir + "/" + name)
 		if err != nil {
-			panic("texts: " + err.Error()) // embedded: missing only in a broken build
+			panic("agentdir: " + err.Error()) // embedded: missing only in a broken build
 		}
 		return bytes.ReplaceAll(data, []byte("{{id}}"), []byte(id))
 	}
 	return Preset{ID: id, Kind: kind, Identity: read("IDENTITY.md"), Usage: read("USAGE.md")}
 }
 
-// Config writes the settings file of a new agent: only what is given, so that
-// theclaw.yaml can still speak for the rest. An empty kind is user.
-func Config(id, kind, provider, model string) []byte {
+// configText returns the config.yaml of a new agent, with comments. It sets only what is
+// given, so that theclaw.yaml still decides the rest. An empty kind is user.
+func configText(id, kind, provider, model string) []byte {
 	if kind == "" {
 		kind = "user"
 	}
