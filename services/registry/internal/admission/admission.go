@@ -1,17 +1,17 @@
-// Package admission owns how much an agent and each of its peers has used today, and
-// says no when that is all it may.
+// Package admission decides whether an agent takes a message: by its source, and by how
+// much the agent and its peer have used today.
 //
-// It promises that a message beyond a quota is refused before it is stored, with
-// the time after which it will be taken; that what was stored is always worked on;
-// and that a restart forgets at most the last second. The day is that of UTC. Only
+// It promises that a message beyond a quota is refused before it is stored, with the
+// time after which it will be taken; that a stored message is always processed; and that
+// a restart forgets at most the last second of the counts. Days are those of UTC. Only
 // agents with a quota are counted. Pairs of agents have a rate, which a restart may
 // forget.
 //
-// Who counts is a Counter: Memory for one registry, above a ledger; the database for
-// several that share one, so that they give no message away twice.
+// A Counter holds the counts: Memory for one registry, above a Ledger; the database for
+// several registries that share one, so that together they admit no more than a quota.
 //
-// It does not know what a message says, and stops no turn under way: a turn has
-// its own limits.
+// It does not know what a message says and stops no turn under way: a turn has its own
+// limits.
 package admission
 
 import (
@@ -27,26 +27,26 @@ import (
 	"github.com/theclaw/agents/internal/store"
 )
 
-// Counter keeps the counts.
+// Counter holds the counts of a day.
 type Counter interface {
-	// Count shows decide what an agent and one of its peers have used in a day, and adds
-	// what it answers to both, while nobody else counts for the agent. An error of decide
-	// is passed on, and nothing is added.
+	// Count passes to decide what an agent and one of its peers have used in a day and adds
+	// what decide returns to both, while nobody else counts for the agent. An error from
+	// decide is returned, and nothing is added.
 	Count(ctx context.Context, day, agent, peer string, decide func(all, one store.Used) (store.Used, error)) error
-	// Pace lets one agent write to another, or answers how long that has to wait: each
-	// message moves the time that the next would be due by step, to most from now.
+	// Pace lets one agent write to another, or returns how long that has to wait: each
+	// message moves the time at which the next is due by step, up to most from now.
 	Pace(ctx context.Context, from, to string, step, most time.Duration) (over time.Duration, err error)
 }
 
-// Quota judges. It is safe for concurrent use.
+// Quota applies the quotas of agents. It is safe for concurrent use.
 type Quota struct{ counter Counter }
 
-// New makes it over the counts.
+// New returns a Quota over the counts.
 func New(c Counter) *Quota { return &Quota{c} }
 
 func today(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// Peer is who wrote, over all conversations of one channel.
+// Peer names the author of a message, the same in all conversations of one channel.
 func Peer(from string) string {
 	a, _, err := source.ParseLenient(from)
 	switch {
@@ -60,8 +60,8 @@ func Peer(from string) string {
 	return from
 }
 
-// Take counts messages of one source to an agent, or refuses them. Back gives them
-// back when they were not stored after all.
+// Take counts n messages of one source to an agent, or refuses them with the reason
+// QUOTA_EXCEEDED and the time to wait. Back undoes it for messages that were not stored.
 func (q *Quota) Take(ctx context.Context, c *config.Config, agent, from string, n int64) error {
 	a, _, err := source.ParseLenient(from)
 	now := time.Now()
@@ -98,15 +98,15 @@ func within(c *config.Config, agent string, all, one store.Used, n int64, left t
 	return nil
 }
 
-// Back undoes Take. What cannot be given back now is lost to the day.
+// Back undoes Take. A count that cannot be undone now stays for the rest of the day.
 func (q *Quota) Back(ctx context.Context, c *config.Config, agent, from string, n int64) {
 	if c.Quota.Daily() {
 		_ = q.counter.Count(ctx, today(time.Now()), agent, Peer(from), func(store.Used, store.Used) (store.Used, error) { return store.Used{Messages: -n}, nil })
 	}
 }
 
-// Spend counts what a turn for a source has used. A quota stops no work: what cannot
-// be counted now is not.
+// Spend counts the tokens and the cost of a turn for a source. A quota stops no work
+// under way: what cannot be counted now is not counted.
 func (q *Quota) Spend(ctx context.Context, c *config.Config, agent, from string, input, output int64) {
 	// Cents for a million tokens are hundredths of a millionth of a dollar each.
 	micros := (input*int64(c.Price.InputCents) + output*int64(c.Price.OutputCents)) / 100
@@ -120,8 +120,7 @@ func midnight(now time.Time) time.Time {
 	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
 }
 
-// pair lets one agent write to another so often in a minute, all at once if it
-// likes.
+// pair lets one agent write to another perMinute times in a minute, in one burst or not.
 func (q *Quota) pair(ctx context.Context, from, to string, perMinute int, n int64) error {
 	if perMinute <= 0 {
 		return nil

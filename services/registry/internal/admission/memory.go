@@ -10,17 +10,17 @@ import (
 	"github.com/theclaw/agents/internal/store"
 )
 
-// lazily is how long what was counted may stay in memory only.
-const lazily = time.Second
+// saveAfter is how long counts may stay in memory only.
+const saveAfter = time.Second
 
-// Ledger keeps the counts over a restart.
+// Ledger stores the counts, so that they survive a restart.
 type Ledger interface {
 	Usage(ctx context.Context, day string) ([]store.Used, error)
 	SaveUsage(ctx context.Context, rows []store.Used) error
 }
 
-// who is an agent, or with a peer that peer's part of it.
-type who struct{ agent, peer string }
+// counted is an agent, or one peer of it.
+type counted struct{ agent, peer string }
 
 // pair is an agent that writes to another one.
 type pair struct{ from, to string }
@@ -31,21 +31,21 @@ type Memory struct {
 
 	mu      sync.Mutex
 	day     string
-	used    map[who]store.Used
-	changed map[who]bool
+	used    map[counted]store.Used
+	changed map[counted]bool
 	later   *time.Timer
 	pairs   map[pair]time.Time // when the next message of a pair would be due
 }
 
-// Load makes it with what was used today.
+// Load returns a Memory that starts with what was used today.
 func Load(ctx context.Context, l Ledger) (*Memory, error) {
-	m := &Memory{ledger: l, day: today(time.Now()), used: map[who]store.Used{}, changed: map[who]bool{}, pairs: map[pair]time.Time{}}
+	m := &Memory{ledger: l, day: today(time.Now()), used: map[counted]store.Used{}, changed: map[counted]bool{}, pairs: map[pair]time.Time{}}
 	rows, err := l.Usage(ctx, m.day)
 	if err != nil {
 		return nil, fmt.Errorf("load usage: %w", err)
 	}
 	for _, u := range rows {
-		m.used[who{u.Agent, u.Peer}] = u
+		m.used[counted{u.Agent, u.Peer}] = u
 	}
 	return m, nil
 }
@@ -55,9 +55,9 @@ func (m *Memory) Count(_ context.Context, day, agent, peer string, decide func(a
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if day != m.day {
-		m.day, m.used, m.changed = day, map[who]store.Used{}, map[who]bool{}
+		m.day, m.used, m.changed = day, map[counted]store.Used{}, map[counted]bool{}
 	}
-	more, err := decide(m.used[who{agent, ""}], m.used[who{agent, peer}])
+	more, err := decide(m.used[counted{agent, ""}], m.used[counted{agent, peer}])
 	if err == nil {
 		m.add(agent, peer, more)
 	}
@@ -65,14 +65,14 @@ func (m *Memory) Count(_ context.Context, day, agent, peer string, decide func(a
 }
 
 func (m *Memory) add(agent, peer string, more store.Used) {
-	for _, k := range []who{{agent, ""}, {agent, peer}} {
+	for _, k := range []counted{{agent, ""}, {agent, peer}} {
 		u := m.used[k]
 		u.Day, u.Agent, u.Peer = m.day, k.agent, k.peer
 		u.Messages, u.Tokens, u.Micros = max(0, u.Messages+more.Messages), u.Tokens+more.Tokens, u.Micros+more.Micros
 		m.used[k], m.changed[k] = u, true
 	}
 	if m.later == nil {
-		m.later = time.AfterFunc(lazily, func() { _ = m.save() }) // tried again with the next count
+		m.later = time.AfterFunc(saveAfter, func() { _ = m.save() }) // tried again with the next count
 	}
 }
 
@@ -89,7 +89,7 @@ func (m *Memory) Pace(_ context.Context, from, to string, step, most time.Durati
 	if over := at.Sub(now) - most; over > 0 {
 		return over, nil
 	}
-	if len(m.pairs) > 10_000 { // those whose time is past are as good as not there
+	if len(m.pairs) > 10_000 { // those whose time is past limit nothing
 		for k, t := range m.pairs {
 			if t.Before(now) {
 				delete(m.pairs, k)
@@ -100,12 +100,12 @@ func (m *Memory) Pace(_ context.Context, from, to string, step, most time.Durati
 	return 0, nil
 }
 
-// Forget drops what was counted of an agent that is removed.
+// Forget drops the counts of an agent that is removed.
 func (m *Memory) Forget(agent string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.used, func(w who, _ store.Used) bool { return w.agent == agent })
-	maps.DeleteFunc(m.changed, func(w who, _ bool) bool { return w.agent == agent })
+	maps.DeleteFunc(m.used, func(w counted, _ store.Used) bool { return w.agent == agent })
+	maps.DeleteFunc(m.changed, func(w counted, _ bool) bool { return w.agent == agent })
 	maps.DeleteFunc(m.pairs, func(p pair, _ time.Time) bool { return p.from == agent || p.to == agent })
 }
 
@@ -117,7 +117,7 @@ func (m *Memory) save() error {
 	for k := range m.changed {
 		rows = append(rows, m.used[k])
 	}
-	m.changed = map[who]bool{}
+	m.changed = map[counted]bool{}
 	m.mu.Unlock()
 	if len(rows) == 0 {
 		return nil
@@ -127,7 +127,7 @@ func (m *Memory) save() error {
 	return m.ledger.SaveUsage(ctx, rows)
 }
 
-// Close saves.
+// Close saves the counts.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	if m.later != nil {

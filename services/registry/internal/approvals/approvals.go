@@ -37,7 +37,6 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/directory"
-	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -104,7 +103,7 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 	if _, err := s.Agents.Get(req.GetAgentId()); err != nil {
 		return nil, err
 	}
-	fence, err := fenced.Under(ctx, lease.AgentResource(req.GetAgentId()))
+	fence, err := wire.RequireFence(ctx, lease.AgentResource(req.GetAgentId()))
 	if err == nil {
 		err = s.Leases.Check(ctx, fence.Resource, fence.Token)
 	}

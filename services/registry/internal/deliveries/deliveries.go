@@ -22,7 +22,6 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/directory"
-	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -80,7 +79,7 @@ func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent
 	if err != nil {
 		return nil, store.Fence{}, nil, err
 	}
-	fence, err := fenced.Under(ctx, lease.DeliverResource(id))
+	fence, err := wire.RequireFence(ctx, lease.DeliverResource(id))
 	if err != nil {
 		return nil, fence, nil, err
 	}

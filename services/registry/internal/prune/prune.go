@@ -1,14 +1,15 @@
-// Package prune owns the clearing away of what is old: it goes through the
-// databases and directories of one agent, a page of threads at a time, and adds up
-// what went and what is needed still.
+// Package prune removes old data of one agent from its databases and directories, a page
+// of threads at a time, and counts what was removed and what is old but still needed.
 //
 //	inbox            keys of pushes, parts of events.jsonl, logs
 //	conversation     results of steps, parts of events.jsonl, logs
 //	the agent        parts of agent.log
 //
-// It promises that the newest part of each events.jsonl stays, since the writer
-// knows by it that there were older ones, and 'agentctl fsck --repair' makes the
-// end of a lost database of it. What a database may forget is store.Pruner's.
+// It promises that rotated files are removed from the oldest on, without a gap, and that
+// the newest rotated part of each events.jsonl stays: the writer learns from it that there
+// were older ones, and 'agentctl fsck --repair' restores the end of a lost database from
+// it. Files that are still written to, and other files, are never touched. store.Pruner
+// decides what a database may forget.
 package prune
 
 import (
@@ -18,24 +19,23 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/agentdir/rotated"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// Options say what is old and which threads are looked at.
+// Options select what is old and which threads are pruned.
 type Options struct {
 	Before time.Time
 	Apply  bool
-	After  string // the last thread of the page before; empty: begin, with the inbox
-	Size   int    // threads of a page
+	After  string // the last thread of the previous page; empty: begin, with the inbox
+	Size   int    // threads per page
 }
 
-// Sums are what became of an agent's things.
+// Sums are the results of a page, by kind of data.
 type Sums struct{ Results, Keys, Lines, Logs Share }
 
-// Share is a store.Share that others are added to.
+// Share adds up store.Share values.
 type Share struct{ store.Share }
 
 func (s *Share) add(o store.Share) {
@@ -44,44 +44,44 @@ func (s *Share) add(o store.Share) {
 	s.Kept += o.Kept
 }
 
-// files clears the old parts of a file, but the newest few.
+// files removes the old rotated files of one file, except for the newest spare ones.
 func (s *Share) files(dir, prefix, suffix string, spare int, o Options) error {
-	parts, err := rotated.Find(dir, prefix, suffix)
+	files, err := rotatedFiles(dir, prefix, suffix)
 	if err != nil {
 		return agentdir.Fault(err)
 	}
-	old, kept := rotated.Old(parts, o.Before, spare)
+	old, kept := oldest(files, o.Before, spare)
 	sum := store.Share{Gone: int64(len(old)), Kept: int64(kept)}
 	for _, f := range old {
-		sum.Bytes += f.Size
+		sum.Bytes += f.size
 	}
 	s.add(sum)
 	if !o.Apply || len(old) == 0 {
 		return nil
 	}
-	return agentdir.Fault(rotated.Remove(dir, old))
+	return agentdir.Fault(remove(dir, old))
 }
 
-// Agents answers where the threads of agents are.
+// Agents locates the threads of agents.
 type Agents interface {
 	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
-	// Place answers the directory of an agent, Path that of a thread; "" where there are
-	// none, and so no files.
+	// Place returns the directory of an agent, Path that of a thread; "" where agents and
+	// threads have no directories, and so no files.
 	Place(id string) string
 	Path(r store.Ref) (string, error)
-	// Visit is called before a thread is read in passing, leave after it.
+	// Visit is called before a thread is read for pruning only, leave after it.
 	Visit(r store.Ref) (leave func())
 }
 
-// Deps are what pages are cleared with.
+// Deps are the dependencies of Page.
 type Deps struct {
 	wire.Faults
 	Store  store.Pruner
 	Agents Agents
 }
 
-// Page clears a page of an agent's threads and answers where the next begins;
-// empty is the end.
+// Page prunes a page of an agent's threads and returns the token of the next page, empty
+// at the end.
 func (c Deps) Page(ctx context.Context, agent string, o Options) (s Sums, next string, err error) {
 	threads, err := c.Agents.Threads(ctx, agent, o.After, o.Size)
 	if err != nil {

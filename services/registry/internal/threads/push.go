@@ -17,8 +17,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/door"
-	"github.com/theclaw/agents/services/registry/internal/fenced"
+	"github.com/theclaw/agents/services/registry/internal/admission"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -36,7 +35,7 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	set, broken := s.Agents.Settings(ctx, a)
 	if broken == nil && r.IsInbox() { // settings that cannot be read are told when it works
 		for _, e := range req.GetEvents() {
-			if err := door.Refused(set, e.GetSource()); err != nil {
+			if err := admission.CheckSource(&set.Config, e.GetSource()); err != nil {
 				return nil, err
 			}
 		}
@@ -108,7 +107,7 @@ func (s *Service) takeQuota(ctx context.Context, set *agentdir.Agent, id string,
 // the caller may speak for; every other thread, and the name self, belong to the
 // holder of the agent's lease.
 func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1.NewEvent) (*store.Fence, error) {
-	fence, hasFence := fenced.Of(ctx)
+	fence, hasFence := wire.Fence(ctx)
 	own := hasFence && (fence.Resource == lease.AgentResource(r.Agent) || fence.Resource == lease.DeliverResource(r.Agent))
 	if !r.IsInbox() && !own {
 		return nil, fault.New(codes.PermissionDenied, fault.PermissionDenied, fmt.Sprintf("only the agent itself writes to thread %q", r.Thread), "push to its inbox instead")

@@ -13,7 +13,6 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/directory"
-	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -70,7 +69,7 @@ func (s *Service) WithdrawTurn(ctx context.Context, req *registryv1.WithdrawTurn
 	if err != nil {
 		return nil, err
 	}
-	fence, err := fenced.Under(ctx, lease.AgentResource(a.ID))
+	fence, err := wire.RequireFence(ctx, lease.AgentResource(a.ID))
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/directory"
-	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/memory"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
@@ -133,7 +132,7 @@ func (s *Service) GetMemory(ctx context.Context, req *registryv1.GetMemoryReques
 	if p.Tuple, err = s.madeFor(ctx, p.Thread); err != nil {
 		return nil, err
 	}
-	if fence, ok := fenced.Of(ctx); ok && fence.Resource == lease.AgentResource(a.ID) {
+	if fence, ok := wire.Fence(ctx); ok && fence.Resource == lease.AgentResource(a.ID) {
 		if err := s.settleLayers(ctx, p, fence); err != nil {
 			return nil, err
 		}

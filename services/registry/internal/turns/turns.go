@@ -16,9 +16,8 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/admission"
 	"github.com/theclaw/agents/services/registry/internal/directory"
-	"github.com/theclaw/agents/services/registry/internal/door"
-	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/memory"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
@@ -29,7 +28,7 @@ func (s *Service) turnCall(ctx context.Context, id string) (*directory.Agent, st
 	if err != nil {
 		return nil, store.Fence{}, nil, err
 	}
-	fence, err := fenced.Under(ctx, lease.AgentResource(id))
+	fence, err := wire.RequireFence(ctx, lease.AgentResource(id))
 	if err != nil {
 		return nil, fence, nil, err
 	}
@@ -67,7 +66,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		return nil, err
 	}
 	r := store.Ref{Agent: a.ID, Thread: req.GetThreadId()}
-	if why := door.Refused(set, ev.Source); why != nil {
+	if why := admission.CheckSource(&set.Config, ev.Source); why != nil {
 		// Another program wrote it. What was begun when it was allowed goes on.
 		begun, err := s.Store.Claimed(ctx, r, req.GetKey())
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -25,7 +25,6 @@ import (
 	"github.com/theclaw/agents/internal/workdir"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/directory"
-	"github.com/theclaw/agents/services/registry/internal/fenced"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -92,7 +91,7 @@ func (None) CommitWorkdir(context.Context, *registryv1.CommitWorkdirRequest) (*r
 
 // under answers the fence of a call that writes for an agent.
 func (s *Service) under(ctx context.Context, agent string) (store.Fence, error) {
-	f, err := fenced.Under(ctx, lease.AgentResource(agent))
+	f, err := wire.RequireFence(ctx, lease.AgentResource(agent))
 	if err == nil {
 		err = s.Fault(agent, thread.Inbox, s.Leases.Check(ctx, f.Resource, f.Token))
 	}
@@ -172,7 +171,7 @@ func (s *Service) CommitWorkdir(ctx context.Context, req *registryv1.CommitWorkd
 	if err != nil {
 		return nil, err
 	}
-	f, err := fenced.Under(ctx, lease.AgentResource(a.ID))
+	f, err := wire.RequireFence(ctx, lease.AgentResource(a.ID))
 	if err != nil {
 		return nil, err
 	}

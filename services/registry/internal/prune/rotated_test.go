@@ -1,4 +1,4 @@
-package rotated
+package prune
 
 import (
 	"os"
@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-func names(files []File) []string {
+func names(files []rotatedFile) []string {
 	var out []string
 	for _, f := range files {
-		out = append(out, f.Name)
+		out = append(out, f.name)
 	}
 	return out
 }
 
-// Parts are found by their name and put in order; everything else is left alone.
-func TestFindAndRemove(t *testing.T) {
+// Rotated files are found by name and sorted; everything else stays.
+func TestRotatedFiles(t *testing.T) {
 	dir := t.TempDir()
 	day := func(n int) time.Time { return time.Date(2026, 1, n, 12, 0, 0, 0, time.UTC) }
 	write := func(name string, at time.Time) {
@@ -42,24 +42,24 @@ func TestFindAndRemove(t *testing.T) {
 	}
 	write("agent-20260103-120000.log", day(9)) // written to after its name was given
 	write("agent-20260104-120000.log", day(4))
-	files, err := Find(dir, "agent", "log")
+	files, err := rotatedFiles(dir, "agent", "log")
 	want := []string{"agent-20260101-120000.log", "agent-20260102-120000.log", "agent-20260102-120000-2.log", "agent-20260102-120000-10.log", "agent-20260103-120000.log", "agent-20260104-120000.log"}
 	if err != nil || !slices.Equal(names(files), want) {
 		t.Fatalf("found %q, %v", names(files), err)
 	}
 	// The one of the third was changed on the ninth: it stays, and none after it goes.
-	old, kept := Old(files, day(5), 1)
+	old, kept := oldest(files, day(5), 1)
 	if !slices.Equal(names(old), want[:4]) || kept != 0 {
 		t.Fatalf("old %q, kept %d", names(old), kept)
 	}
-	if err := Remove(dir, old); err != nil {
+	if err := remove(dir, old); err != nil {
 		t.Fatal(err)
 	}
-	left, err := Find(dir, "agent", "log")
+	left, err := rotatedFiles(dir, "agent", "log")
 	if err != nil || !slices.Equal(names(left), want[4:]) {
 		t.Fatalf("left %q, %v", names(left), err)
 	}
-	if old, kept = Old(left, day(20), 1); len(old) != 1 || kept != 1 {
+	if old, kept = oldest(left, day(20), 1); len(old) != 1 || kept != 1 {
 		t.Errorf("with all old: %q, kept %d", names(old), kept)
 	}
 	for _, name := range others {
@@ -67,7 +67,7 @@ func TestFindAndRemove(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if none, err := Find(filepath.Join(dir, "nowhere"), "agent", "log"); err != nil || none != nil {
+	if none, err := rotatedFiles(filepath.Join(dir, "nowhere"), "agent", "log"); err != nil || none != nil {
 		t.Errorf("nowhere: %v, %v", none, err)
 	}
 }

@@ -1,6 +1,4 @@
-// Package fenced reads the lease under which a call says it is made. Whether that holds is
-// judged by the transaction that writes.
-package fenced
+package wire
 
 import (
 	"context"
@@ -12,15 +10,17 @@ import (
 	"github.com/theclaw/agents/internal/store"
 )
 
-// Of answers the lease a call says it is made under.
-func Of(ctx context.Context) (store.Fence, bool) {
+// Fence returns the lease that a call names in its metadata. The transaction that writes
+// decides whether that lease is still held.
+func Fence(ctx context.Context) (store.Fence, bool) {
 	res, token, _, ok := rpc.FenceFrom(ctx)
 	return store.Fence{Resource: res, Token: token}, ok
 }
 
-// Under answers the fence of a call that must have one for a resource.
-func Under(ctx context.Context, resource string) (store.Fence, error) {
-	f, ok := Of(ctx)
+// RequireFence returns the fence of a call that must name a lease of a resource. A call
+// without one is an error with code Aborted and reason LEASE_LOST.
+func RequireFence(ctx context.Context, resource string) (store.Fence, error) {
+	f, ok := Fence(ctx)
 	if !ok || f.Resource != resource {
 		return f, fault.New(codes.Aborted, fault.LeaseLost, "the call carries no lease of "+resource, "acquire the lease first")
 	}
