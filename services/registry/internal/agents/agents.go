@@ -21,24 +21,24 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/peer"
 	"github.com/theclaw/agents/services/registry/internal/prune"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // Agents answers what is known of agents, makes them and removes them.
 type Agents interface {
-	Get(id string) (*directory.Agent, error)
+	Get(id string) (*state.Agent, error)
 	// Agent answers one whose inbox has been read, Find one that is there, broken or not.
-	Agent(ctx context.Context, id string) (*directory.Agent, error)
-	Find(ctx context.Context, id string) (*directory.Agent, error)
+	Agent(ctx context.Context, id string) (*state.Agent, error)
+	Find(ctx context.Context, id string) (*state.Agent, error)
 	// List answers a page in order; next is where the next page begins, "" at the end.
-	List(ctx context.Context, after string, limit int) (page []*directory.Agent, next string, err error)
-	State(ctx context.Context, a *directory.Agent) (store.InboxState, error)
+	List(ctx context.Context, after string, limit int) (page []*state.Agent, next string, err error)
+	State(ctx context.Context, a *state.Agent) (store.InboxState, error)
 	// Missing tells whether there is no such agent.
 	Missing(id string) bool
-	Create(ctx context.Context, id string, spec agentdir.Spec) (*directory.Agent, error)
+	Create(ctx context.Context, id string, spec agentdir.Spec) (*state.Agent, error)
 	// Remove takes away an agent whose leases the caller has, and all that is kept of it.
 	Remove(ctx context.Context, id string) error
 	// Idle answers a *lease.HeldError while a program outside works on an agent.
@@ -55,14 +55,14 @@ type Places interface {
 
 // Due is told who may have work.
 type Due interface {
-	MarkDue(a *directory.Agent)
+	MarkDue(a *state.Agent)
 	DropDue(id string)
 }
 
 // Files are the files of agents. Errors: AGENT_NOT_FOUND, those of agentdir.
 type Files interface {
 	// Settings answers the settings that are in force.
-	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
+	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
 	// Read answers a file and its version; the cause is fs.ErrNotExist when it is
 	// missing. Write and Set are those of agentdir.Dir.
 	Read(ctx context.Context, id, name string) (data []byte, version string, err error)
@@ -141,7 +141,7 @@ func (s *Service) Make(ctx context.Context, id string, spec agentdir.Spec) (stri
 }
 
 // describe answers what is known of an agent; a problem is part of the answer.
-func (s *Service) describe(ctx context.Context, a *directory.Agent) *registryv1.Agent {
+func (s *Service) describe(ctx context.Context, a *state.Agent) *registryv1.Agent {
 	k := a.Known()
 	out := &registryv1.Agent{AgentId: a.ID, Dir: s.Agents.Place(a.ID), Started: k.Started, Health: registryv1.AgentHealth_AGENT_HEALTH_OK, Problem: k.Problem}
 	switch {
@@ -207,7 +207,7 @@ func (s *Service) StartAgent(ctx context.Context, req *registryv1.StartAgentRequ
 	}
 	a.Life.Lock()
 	a.Wrote()
-	changed, err := s.Store.SetStarted(ctx, a.ID, true, directory.Handler(a.ID))
+	changed, err := s.Store.SetStarted(ctx, a.ID, true, state.Handler(a.ID))
 	if err == nil {
 		a.SetStarted(true)
 	}

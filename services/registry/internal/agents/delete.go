@@ -14,7 +14,7 @@ import (
 	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
 // again is how long a removal that waits for a holder waits between two looks.
@@ -54,7 +54,7 @@ func (s *Service) DeleteAgent(ctx context.Context, req *registryv1.DeleteAgentRe
 
 // holdAll takes the leases of an agent, and sees that no program outside works on it.
 // With patience it waits for their holders as long as the caller does.
-func (s *Service) holdAll(ctx context.Context, a *directory.Agent, patience bool) (held []lease.Record, err error) {
+func (s *Service) holdAll(ctx context.Context, a *state.Agent, patience bool) (held []lease.Record, err error) {
 	err = s.waiting(ctx, patience, func() error { return s.Agents.Idle(ctx, a.ID) })
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err

@@ -36,7 +36,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -62,7 +62,7 @@ var states = map[string]registryv1.ApprovalState{
 
 // Agents answers what is known of agents.
 type Agents interface {
-	Get(id string) (*directory.Agent, error)
+	Get(id string) (*state.Agent, error)
 }
 
 // Leases judges who may act.

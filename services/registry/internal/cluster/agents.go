@@ -11,12 +11,12 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
 // Get answers what is known of an agent. Who asks for one that is not there is told by
 // what he asks. Errors: INVALID_ARGUMENT for a name that is none.
-func (r *Registry) Get(id string) (*directory.Agent, error) {
+func (r *Registry) Get(id string) (*state.Agent, error) {
 	r.mu.RLock()
 	a := r.agents[id]
 	r.mu.RUnlock()
@@ -32,13 +32,13 @@ func (r *Registry) Get(id string) (*directory.Agent, error) {
 		clear(r.agents)
 	}
 	if r.agents[id] == nil {
-		r.agents[id] = directory.NewAgent(id)
+		r.agents[id] = state.NewAgent(id)
 	}
 	return r.agents[id], nil
 }
 
 // Agent answers an agent whose inbox has been read.
-func (r *Registry) Agent(ctx context.Context, id string) (*directory.Agent, error) {
+func (r *Registry) Agent(ctx context.Context, id string) (*state.Agent, error) {
 	a, err := r.Get(id)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (r *Registry) Agent(ctx context.Context, id string) (*directory.Agent, erro
 }
 
 // Find is Agent.
-func (r *Registry) Find(ctx context.Context, id string) (*directory.Agent, error) {
+func (r *Registry) Find(ctx context.Context, id string) (*state.Agent, error) {
 	a, err := r.Agent(ctx, id)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (r *Registry) Find(ctx context.Context, id string) (*directory.Agent, error
 
 // List answers a page of the agents in order, with what is known of each, in one look;
 // next is where the next page begins, "" at the end.
-func (r *Registry) List(ctx context.Context, after string, limit int) (page []*directory.Agent, next string, err error) {
+func (r *Registry) List(ctx context.Context, after string, limit int) (page []*state.Agent, next string, err error) {
 	all, err := r.Files.list(ctx, after, limit)
 	if err != nil {
 		return nil, "", r.Fault("", thread.Inbox, err)
@@ -81,13 +81,13 @@ func (r *Registry) List(ctx context.Context, after string, limit int) (page []*d
 func (r *Registry) Present(string) error { return nil }
 
 // Pushed takes note of a push: nothing is to be done, the row says that there is work.
-func (r *Registry) Pushed(context.Context, *directory.Agent) {}
+func (r *Registry) Pushed(context.Context, *state.Agent) {}
 
 // Stopped answers false: the transaction that claims judges.
-func (r *Registry) Stopped(*directory.Agent) bool { return false }
+func (r *Registry) Stopped(*state.Agent) bool { return false }
 
 // State answers the state of an inbox, as it was a moment ago.
-func (r *Registry) State(ctx context.Context, a *directory.Agent) (store.InboxState, error) {
+func (r *Registry) State(ctx context.Context, a *state.Agent) (store.InboxState, error) {
 	st, err := r.Engine.State(ctx, a.ID)
 	if err == nil {
 		a.Take(st)
@@ -124,7 +124,7 @@ func (r *Registry) Path(ref store.Ref) (string, error) {
 func (r *Registry) Place(string) string { return "" }
 
 // Create makes an agent.
-func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*directory.Agent, error) {
+func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*state.Agent, error) {
 	r.making.RLock()
 	defer r.making.RUnlock()
 	if err := r.Files.create(ctx, id, spec); err != nil {

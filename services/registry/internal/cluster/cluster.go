@@ -39,8 +39,8 @@ import (
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/services/registry/internal/admission"
-	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -101,7 +101,7 @@ type Registry struct {
 	making  sync.RWMutex // keeps a name that is being removed from getting a new agent
 
 	mu     sync.RWMutex
-	agents map[string]*directory.Agent // what this registry happens to know of them
+	agents map[string]*state.Agent // what this registry happens to know of them
 
 	runs, deliveries dispatch.Hints   // where there may be work
 	follows          dispatch.Follows // those who read the inbox of their agent here as it comes
@@ -118,7 +118,7 @@ const (
 // New makes it over an engine, which it closes.
 func New(e Engine, o Options) *Registry {
 	r := &Registry{
-		Engine: e, Workdirs: e.Workdirs(), log: o.Logger, metrics: o.Metrics, copies: o.Copies, agents: map[string]*directory.Agent{},
+		Engine: e, Workdirs: e.Workdirs(), log: o.Logger, metrics: o.Metrics, copies: o.Copies, agents: map[string]*state.Agent{},
 	}
 	holders := o.Home.HoldersDir()
 	e.Attach(store.Hooks{

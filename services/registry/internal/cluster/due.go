@@ -8,12 +8,12 @@ import (
 
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
+	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
 // MarkDue says that an agent may be free, or shall work now.
-func (r *Registry) MarkDue(a *directory.Agent) { r.mayWork(a.ID) }
+func (r *Registry) MarkDue(a *state.Agent) { r.mayWork(a.ID) }
 
 func (r *Registry) mayWork(id string) {
 	r.runs.Mark(id)
@@ -25,24 +25,24 @@ func (r *Registry) mayWork(id string) {
 func (r *Registry) DropDue(string) {}
 
 // ToDeliver says that an agent has something to send.
-func (r *Registry) ToDeliver(a *directory.Agent, _ string, _ int64) {
+func (r *Registry) ToDeliver(a *state.Agent, _ string, _ int64) {
 	r.deliveries.Mark(a.ID)
 	r.tell(store.NoticeReplies, a.ID)
 }
 
 // ReplyStored is called before the message of a reply is acknowledged: nobody can find it
 // yet.
-func (r *Registry) ReplyStored(*directory.Agent, string, int64) {}
+func (r *Registry) ReplyStored(*state.Agent, string, int64) {}
 
 // ReplyAcked says that there is something to send: the acknowledgment has put it onto the
 // list.
-func (r *Registry) ReplyAcked(a *directory.Agent, threadID string, head int64) {
+func (r *Registry) ReplyAcked(a *state.Agent, threadID string, head int64) {
 	r.ToDeliver(a, threadID, head)
 }
 
 // Said makes a thread due for what was said in it. After a crash of ours the next claim of
 // the turn, or its end, asks again.
-func (r *Registry) Said(ctx context.Context, a *directory.Agent, threadID string) {
+func (r *Registry) Said(ctx context.Context, a *state.Agent, threadID string) {
 	if err := r.table.Reopen(ctx, a.ID, threadID); err != nil {
 		r.log.WarnContext(ctx, "said, and sent with the turn's end", "agent_id", a.ID, "thread_id", threadID, "error", err)
 	}
@@ -52,7 +52,7 @@ func (r *Registry) Said(ctx context.Context, a *directory.Agent, threadID string
 // Follow reads the inbox of an agent for the holder of its lease, at first and whenever
 // something was stored here, until read has read some; false when nothing came in time.
 // What is stored at other registries its holder is told as one who waits for work.
-func (r *Registry) Follow(ctx context.Context, a *directory.Agent, f store.Fence, after int64, wait time.Duration, read func() (scanned int64, some bool, err error)) (answered bool, err error) {
+func (r *Registry) Follow(ctx context.Context, a *state.Agent, f store.Fence, after int64, wait time.Duration, read func() (scanned int64, some bool, err error)) (answered bool, err error) {
 	_, _, holder, _ := rpc.FenceFrom(ctx)
 	err = r.follows.Read(ctx, rpc.Draining(ctx), a.ID, holder, fmt.Sprint(f.Token, " ", after), wait, func() (bool, error) {
 		_, some, err := read()

@@ -16,7 +16,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/removal"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
 const (
@@ -141,7 +141,7 @@ func (s *Files) remove(ctx context.Context, id string) (func() error, error) {
 }
 
 // Settings answers the settings that are in force.
-func (s *Files) Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error) {
+func (s *Files) Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error) {
 	defaults := stamp(s.home.DefaultsFile())
 	s.mu.Lock()
 	e, told := s.find(a.ID), s.told
@@ -283,18 +283,18 @@ func (s *Files) Each(ctx context.Context, id string, names []string, found func(
 }
 
 // Usages answers USAGE.md of other agents than one, at most limit, in order.
-func (s *Files) Usages(ctx context.Context, but string, limit int) ([]directory.Usage, error) {
+func (s *Files) Usages(ctx context.Context, but string, limit int) ([]state.Usage, error) {
 	all, err := s.db.Firsts(ctx, "USAGE.md", limit+1)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]directory.Usage, 0, len(all))
+	out := make([]state.Usage, 0, len(all))
 	for id, data := range all {
 		if id != but {
-			out = append(out, directory.Usage{Agent: id, Text: string(data)})
+			out = append(out, state.Usage{Agent: id, Text: string(data)})
 		}
 	}
-	slices.SortFunc(out, func(a, b directory.Usage) int { return strings.Compare(a.Agent, b.Agent) })
+	slices.SortFunc(out, func(a, b state.Usage) int { return strings.Compare(a.Agent, b.Agent) })
 	return out[:min(len(out), limit)], nil
 }
 

@@ -21,17 +21,17 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // Agents answers what is known of agents.
 type Agents interface {
-	Get(id string) (*directory.Agent, error)
-	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
+	Get(id string) (*state.Agent, error)
+	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
 	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
 	// ToDeliver makes the replies of a thread due that reach up to head.
-	ToDeliver(a *directory.Agent, threadID string, head int64)
+	ToDeliver(a *state.Agent, threadID string, head int64)
 }
 
 // Wakes are those of the calls that wait for a fate.
@@ -74,7 +74,7 @@ func (s *Service) BeginDelivery(ctx context.Context, req *registryv1.BeginDelive
 	return s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), store.NextDelivery{BootID: req.GetBootId(), Peek: req.GetPeek(), WithRun: req.GetWithRun()})
 }
 
-func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent, store.Fence, *agentdir.Agent, error) {
+func (s *Service) deliveryCall(ctx context.Context, id string) (*state.Agent, store.Fence, *agentdir.Agent, error) {
 	a, err := s.Agents.Get(id)
 	if err != nil {
 		return nil, store.Fence{}, nil, err
@@ -97,7 +97,7 @@ func (s *Service) deliveryCall(ctx context.Context, id string) (*directory.Agent
 	return a, fence, set, err
 }
 
-func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence store.Fence, set *agentdir.Agent, threadID string, n store.NextDelivery) (*registryv1.BeginDeliveryResponse, error) {
+func (s *Service) nextDelivery(ctx context.Context, a *state.Agent, fence store.Fence, set *agentdir.Agent, threadID string, n store.NextDelivery) (*registryv1.BeginDeliveryResponse, error) {
 	r := store.Ref{Agent: a.ID, Thread: threadID}
 	if !n.Peek {
 		fault.Point("D1.before")
@@ -133,7 +133,7 @@ func (s *Service) nextDelivery(ctx context.Context, a *directory.Agent, fence st
 }
 
 // mark keeps a thread's delivery progress beside the inbox.
-func (s *Service) mark(ctx context.Context, a *directory.Agent, threadID string, acked, dead int64) error {
+func (s *Service) mark(ctx context.Context, a *state.Agent, threadID string, acked, dead int64) error {
 	a.Delivered(threadID, acked)
 	return s.Fault(a.ID, threadID, s.Store.MarkOutbox(ctx, a.ID, store.OutboxMark{Thread: threadID, Acked: acked, Dead: dead}))
 }
@@ -253,7 +253,7 @@ func (s *Service) DropDelivery(ctx context.Context, req *registryv1.DropDelivery
 	return &registryv1.DropDeliveryResponse{}, nil
 }
 
-func (s *Service) resolveDelivery(ctx context.Context, agentID, threadID string, eventID int64, how string) (store.Delivery, *directory.Agent, error) {
+func (s *Service) resolveDelivery(ctx context.Context, agentID, threadID string, eventID int64, how string) (store.Delivery, *state.Agent, error) {
 	a, err := s.Agents.Get(agentID)
 	if err != nil {
 		return store.Delivery{}, nil, err

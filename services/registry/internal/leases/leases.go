@@ -20,8 +20,8 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -34,7 +34,7 @@ const (
 
 // Agents answers agents whose inbox has been read.
 type Agents interface {
-	Agent(ctx context.Context, id string) (*directory.Agent, error)
+	Agent(ctx context.Context, id string) (*state.Agent, error)
 }
 
 // Leases judges who may act now; see lease/authority.

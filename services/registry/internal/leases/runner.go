@@ -9,7 +9,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -50,7 +50,7 @@ func (s *Service) FindRunner(ctx context.Context, req *registryv1.FindRunnerRequ
 }
 
 // whoRuns is the answer as things stand.
-func (s *Service) whoRuns(ctx context.Context, a *directory.Agent, run string) (*registryv1.FindRunnerResponse, error) {
+func (s *Service) whoRuns(ctx context.Context, a *state.Agent, run string) (*registryv1.FindRunnerResponse, error) {
 	out := &registryv1.FindRunnerResponse{}
 	if run != "" {
 		id, ok := thread.KeyID(run)

@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
 // maxUnseen is the most threads that one digest of the agent's layer reads.
@@ -21,7 +21,7 @@ const maxUnseen = 256
 
 // Place is where a conversation's memory lies.
 type Place struct {
-	Agent  *directory.Agent
+	Agent  *state.Agent
 	Thread store.Ref
 	Tuple  route.Tuple
 }
@@ -39,7 +39,7 @@ func (p Place) Layer(l registryv1.MemoryLayer) (store.Ref, string) {
 }
 
 // Unchanged refuses a digest of a file that somebody has changed since.
-func (s *Files) Unchanged(ctx context.Context, a *directory.Agent, m store.MemoryMark) error {
+func (s *Files) Unchanged(ctx context.Context, a *state.Agent, m store.MemoryMark) error {
 	if m.Text == "" {
 		return nil
 	}

@@ -38,7 +38,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -47,7 +47,7 @@ type Agents interface {
 	Read(ctx context.Context, id, name string) (data []byte, version string, err error)
 	Write(ctx context.Context, id, name string, data []byte, expect string) (version string, err error)
 	Each(ctx context.Context, id string, names []string, found func(name string, data []byte, err error))
-	Usages(ctx context.Context, but string, limit int) ([]directory.Usage, error)
+	Usages(ctx context.Context, but string, limit int) ([]state.Usage, error)
 }
 
 // Files are the memory files of all agents.
@@ -74,7 +74,7 @@ func DecisionKey(m store.MemoryMark) string { return fmt.Sprintf("compact:%s:%d"
 
 // Settle finishes what an earlier process left between a mark and its file,
 // before a prompt is made of them.
-func (s *Files) Settle(ctx context.Context, a *directory.Agent, fence store.Fence, r store.Ref, marks []store.MemoryMark) error {
+func (s *Files) Settle(ctx context.Context, a *state.Agent, fence store.Fence, r store.Ref, marks []store.MemoryMark) error {
 	for _, m := range marks {
 		if err := s.SettleMark(ctx, a, fence, r, m); err != nil {
 			return err
@@ -96,7 +96,7 @@ func (s *Files) Settle(ctx context.Context, a *directory.Agent, fence store.Fenc
 }
 
 // Settled tells that Settle has nothing to do.
-func (s *Files) Settled(a *directory.Agent, fence store.Fence, marks []store.MemoryMark) bool {
+func (s *Files) Settled(a *state.Agent, fence store.Fence, marks []store.MemoryMark) bool {
 	for _, m := range marks {
 		if m.Text != "" || m.Event != "" {
 			return false
@@ -106,7 +106,7 @@ func (s *Files) Settled(a *directory.Agent, fence store.Fence, marks []store.Mem
 }
 
 // SettleMark brings a mark's text into its file and its decision into a thread.
-func (s *Files) SettleMark(ctx context.Context, a *directory.Agent, fence store.Fence, r store.Ref, m store.MemoryMark) error {
+func (s *Files) SettleMark(ctx context.Context, a *state.Agent, fence store.Fence, r store.Ref, m store.MemoryMark) error {
 	if m.Text == "" && m.Event == "" {
 		return nil
 	}

@@ -33,7 +33,7 @@ import (
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -46,7 +46,7 @@ type Found struct {
 	Threads []Part      // conversations first, the inbox last
 	Files   []string    // below the agent's directory, those that are there
 	Open    int64       // see store.PeerShare
-	agent   *directory.Agent
+	agent   *state.Agent
 }
 
 // Part is what of one thread is the peer's.
@@ -74,7 +74,7 @@ func same(a, b route.Tuple) bool {
 
 // Agents answers what is known of agents, and what lies beside their threads.
 type Agents interface {
-	Agent(ctx context.Context, id string) (*directory.Agent, error)
+	Agent(ctx context.Context, id string) (*state.Agent, error)
 	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
 	// Visit is called before a thread is read in passing, leave after it.
 	Visit(r store.Ref) (leave func())

@@ -11,15 +11,15 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// Get answers a known agent; see directory.Directory.Get.
-func (r *Registry) Get(id string) (*directory.Agent, error) { return r.dir.Get(id) }
+// Get answers a known agent; see state.Agents.Get.
+func (r *Registry) Get(id string) (*state.Agent, error) { return r.dir.Get(id) }
 
 // Agent answers a known agent whose inbox has been read.
-func (r *Registry) Agent(ctx context.Context, id string) (*directory.Agent, error) {
+func (r *Registry) Agent(ctx context.Context, id string) (*state.Agent, error) {
 	a, err := r.dir.Get(id)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (r *Registry) Agent(ctx context.Context, id string) (*directory.Agent, erro
 
 // Find answers an agent that is there, with what is known of it when it can be read: a
 // broken one too.
-func (r *Registry) Find(ctx context.Context, id string) (*directory.Agent, error) {
+func (r *Registry) Find(ctx context.Context, id string) (*state.Agent, error) {
 	a, err := r.dir.Get(id)
 	if err == nil {
 		err = r.Present(id)
@@ -48,7 +48,7 @@ func (r *Registry) Find(ctx context.Context, id string) (*directory.Agent, error
 
 // List answers a page of the agents in order, broken ones too; next is where the next
 // page begins, "" at the end.
-func (r *Registry) List(_ context.Context, after string, limit int) (page []*directory.Agent, next string, err error) {
+func (r *Registry) List(_ context.Context, after string, limit int) (page []*state.Agent, next string, err error) {
 	if after == "" {
 		if err := r.watch.rescan(); err != nil {
 			return nil, "", err
@@ -76,19 +76,19 @@ func (r *Registry) Present(id string) error {
 
 // Pushed takes note of a push to an agent that nobody has looked at yet: its load makes
 // it due.
-func (r *Registry) Pushed(ctx context.Context, a *directory.Agent) {
+func (r *Registry) Pushed(ctx context.Context, a *state.Agent) {
 	if !a.Known().Loaded {
 		_ = r.load(ctx, a) // a problem is in its status
 	}
 }
 
 // Stopped tells whether an agent shall not work.
-func (r *Registry) Stopped(a *directory.Agent) bool { return !a.Started() }
+func (r *Registry) Stopped(a *state.Agent) bool { return !a.Started() }
 
 // State answers the state of an inbox to who only wants to know it: from memory where
 // nothing waits and nobody has written since, and without leaving a database open that
 // was not. Its errors are the store's, or AGENT_NOT_FOUND.
-func (r *Registry) State(ctx context.Context, a *directory.Agent) (store.InboxState, error) {
+func (r *Registry) State(ctx context.Context, a *state.Agent) (store.InboxState, error) {
 	if err := r.Present(a.ID); err != nil {
 		return store.InboxState{}, err
 	}
@@ -96,7 +96,7 @@ func (r *Registry) State(ctx context.Context, a *directory.Agent) (store.InboxSt
 }
 
 // load reads an agent's inbox and makes it due if it has work.
-func (r *Registry) load(ctx context.Context, a *directory.Agent) error {
+func (r *Registry) load(ctx context.Context, a *state.Agent) error {
 	_, err := r.read(ctx, a, false)
 	if err == nil {
 		return nil
@@ -109,13 +109,13 @@ func (r *Registry) load(ctx context.Context, a *directory.Agent) error {
 	return err
 }
 
-func (r *Registry) read(ctx context.Context, a *directory.Agent, lightly bool) (store.InboxState, error) {
+func (r *Registry) read(ctx context.Context, a *state.Agent, lightly bool) (store.InboxState, error) {
 	inbox := store.Inbox(a.ID)
 	path, err := r.dir.Path(inbox)
 	if err != nil {
 		return store.InboxState{}, err
 	}
-	before, open := directory.Stamp(path), r.Engine.IsOpen(inbox)
+	before, open := state.Stamp(path), r.Engine.IsOpen(inbox)
 	if st, ok := a.Quiet(before); lightly && ok {
 		return st, nil
 	}
@@ -172,7 +172,7 @@ func (r *Registry) Place(id string) string {
 }
 
 // Create makes an agent; its inbox is made with its directory.
-func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*directory.Agent, error) {
+func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*state.Agent, error) {
 	r.making.RLock()
 	defer r.making.RUnlock()
 	defer r.watch.making(id)()
@@ -261,12 +261,12 @@ func (r *Registry) forget(id string) {
 
 // recall takes over what the last run knew of inboxes that nobody has written
 // since; found is called with each agent once it is known where its inbox is.
-func (r *Registry) recall(ctx context.Context, found func(*directory.Agent)) {
+func (r *Registry) recall(ctx context.Context, found func(*state.Agent)) {
 	known, err := r.kept.Inboxes(ctx)
 	if err != nil {
 		r.log.Warn("nothing is known of the inboxes", "error", err)
 	}
-	r.dir.Each(ctx, func(a *directory.Agent) {
+	r.dir.Each(ctx, func(a *state.Agent) {
 		i, ok := known[a.ID]
 		if ok {
 			a.RecallPlace(i.Settings, i.Path)
@@ -275,7 +275,7 @@ func (r *Registry) recall(ctx context.Context, found func(*directory.Agent)) {
 		if !ok || i.Head != i.Acked {
 			return
 		}
-		if path, err := r.dir.Path(store.Inbox(a.ID)); err == nil && directory.Stamp(path) == i.Signature {
+		if path, err := r.dir.Path(store.Inbox(a.ID)); err == nil && state.Stamp(path) == i.Signature {
 			a.Recall(store.InboxState{Started: i.Started, Head: i.Head, Acked: i.Acked, Dead: i.Dead, LastAt: i.LastAt}, i.Signature)
 		}
 	})
@@ -284,7 +284,7 @@ func (r *Registry) recall(ctx context.Context, found func(*directory.Agent)) {
 // saveInboxes keeps what is known for the next start; the databases said at their end what they look like.
 func (r *Registry) saveInboxes() {
 	var put []store.KnownInbox
-	r.dir.Each(context.Background(), func(a *directory.Agent) {
+	r.dir.Each(context.Background(), func(a *state.Agent) {
 		k := a.Known()
 		if !k.Loaded || k.Outbound > 0 || k.Problem != "" {
 			return

@@ -14,8 +14,8 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -29,7 +29,7 @@ const (
 )
 
 // MarkDue puts an agent that has work onto the lists.
-func (r *Registry) MarkDue(a *directory.Agent) {
+func (r *Registry) MarkDue(a *state.Agent) {
 	if a.HasWork() {
 		r.runs.Mark(a.ID)
 	}
@@ -42,29 +42,29 @@ func (r *Registry) MarkDue(a *directory.Agent) {
 func (r *Registry) DropDue(id string) { r.runs.Drop(id) }
 
 // ToDeliver makes the replies of a thread due that reach up to head.
-func (r *Registry) ToDeliver(a *directory.Agent, threadID string, head int64) {
+func (r *Registry) ToDeliver(a *state.Agent, threadID string, head int64) {
 	a.ToDeliver(threadID, head)
 	r.deliveries.Mark(a.ID, threadID)
 }
 
 // ReplyStored makes a reply due before its message is acknowledged: it is committed, and
 // its delivery need not wait.
-func (r *Registry) ReplyStored(a *directory.Agent, threadID string, head int64) {
+func (r *Registry) ReplyStored(a *state.Agent, threadID string, head int64) {
 	r.ToDeliver(a, threadID, head)
 }
 
 // ReplyAcked is called when its message is acknowledged: it is due already.
-func (r *Registry) ReplyAcked(*directory.Agent, string, int64) {}
+func (r *Registry) ReplyAcked(*state.Agent, string, int64) {}
 
 // Said makes a thread due for what was said in it. Its end finds out how far that is.
-func (r *Registry) Said(_ context.Context, a *directory.Agent, threadID string) {
+func (r *Registry) Said(_ context.Context, a *state.Agent, threadID string) {
 	r.ToDeliver(a, threadID, 1)
 }
 
 // pushed notes the head of an inbox and makes the agent due, unless a batch waits for
 // what is new: it is woken, and marks the agent itself when it leaves before it has
 // read that.
-func (r *Registry) pushed(a *directory.Agent, head int64) (news bool) {
+func (r *Registry) pushed(a *state.Agent, head int64) (news bool) {
 	news = a.Pushed(head)
 	if news && a.Started() && !a.Followed() {
 		r.runs.Mark(a.ID)
@@ -73,7 +73,7 @@ func (r *Registry) pushed(a *directory.Agent, head int64) (news bool) {
 }
 
 // found is pushed for events of another program, and wakes who follows the inbox.
-func (r *Registry) found(a *directory.Agent, head int64) {
+func (r *Registry) found(a *state.Agent, head int64) {
 	if r.pushed(a, head) {
 		r.Wakes.Changed(store.Inbox(a.ID))
 	}
@@ -82,7 +82,7 @@ func (r *Registry) found(a *directory.Agent, head int64) {
 // Follow waits until the inbox of an agent has an event after one, and reads it then:
 // read answers up to where it has read. False when nothing came in time. A batch that
 // leaves before it has read what came makes its agent due.
-func (r *Registry) Follow(ctx context.Context, a *directory.Agent, _ store.Fence, after int64, wait time.Duration, read func() (scanned int64, some bool, err error)) (bool, error) {
+func (r *Registry) Follow(ctx context.Context, a *state.Agent, _ store.Fence, after int64, wait time.Duration, read func() (scanned int64, some bool, err error)) (bool, error) {
 	at := after
 	a.Follow(1)
 	defer func() {
@@ -101,7 +101,7 @@ func (r *Registry) Follow(ctx context.Context, a *directory.Agent, _ store.Fence
 
 // news waits until the inbox of an agent has an event after one, as far as is known
 // here; false when none came.
-func (r *Registry) news(ctx context.Context, a *directory.Agent, after int64, wait time.Duration) (bool, error) {
+func (r *Registry) news(ctx context.Context, a *state.Agent, after int64, wait time.Duration) (bool, error) {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
 // Files are the files of agents: those of their directories. The work is agentdir's.
@@ -16,7 +16,7 @@ type Files struct{ home *agentdir.Home }
 func NewFiles(home *agentdir.Home) Files { return Files{home} }
 
 // Settings answers the settings that are in force: read again when a file has changed.
-func (f Files) Settings(_ context.Context, a *directory.Agent) (*agentdir.Agent, error) {
+func (f Files) Settings(_ context.Context, a *state.Agent) (*agentdir.Agent, error) {
 	return a.Settings(f.home)
 }
 
@@ -59,15 +59,15 @@ func (f Files) Each(_ context.Context, id string, names []string, found func(nam
 
 // Usages answers USAGE.md of other agents than one, at most limit, in order. One that
 // cannot be read is left out.
-func (f Files) Usages(ctx context.Context, but string, limit int) ([]directory.Usage, error) {
+func (f Files) Usages(ctx context.Context, but string, limit int) ([]state.Usage, error) {
 	ids, err := f.home.IDs()
-	var out []directory.Usage
+	var out []state.Usage
 	for _, id := range ids {
 		if id == but || len(out) == limit || ctx.Err() != nil {
 			continue
 		}
 		if data, _, err := f.Read(ctx, id, "USAGE.md"); err == nil {
-			out = append(out, directory.Usage{Agent: id, Text: string(data)})
+			out = append(out, state.Usage{Agent: id, Text: string(data)})
 		}
 	}
 	return out, errors.Join(err, ctx.Err())

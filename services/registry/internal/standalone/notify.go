@@ -9,7 +9,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
 // looksAgain are the times after a write at which an inbox is looked at once
@@ -36,7 +36,7 @@ func (w *watch) notify() {
 }
 
 // add watches the inbox of an agent.
-func (w *watch) add(a *directory.Agent) {
+func (w *watch) add(a *state.Agent) {
 	if w.fs == nil {
 		return
 	}

@@ -9,7 +9,7 @@
 //	agents, files   directories of the home, as people and other programs edit them
 //	who has work    dispatch.Board, marked by each commit and by the watch
 //	waking          hub.Wakes, by what happens here
-//	a stop          directory.Agent.Life: no claim follows its answer
+//	a stop          state.Agent.Life: no claim follows its answer
 //	foreign pushes  fsnotify and a sweep (watch); the notifier is asked for a dispatch
 //	                where other programs have subscribed
 //	the agent's log logs/agent.log
@@ -37,9 +37,9 @@ import (
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/services/registry/internal/admission"
-	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
 	"github.com/theclaw/agents/services/registry/internal/hub"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -91,7 +91,7 @@ type Registry struct {
 	minFree int64
 	kept    store.Home
 	counts  *admission.Memory
-	dir     *directory.Directory
+	dir     *state.Agents
 	making  sync.RWMutex // keeps a name that is being removed from getting a new agent
 
 	runs       *dispatch.Board // agents with events without a fate
@@ -121,7 +121,7 @@ func New(ctx context.Context, e Engine, o Options) (*Registry, error) {
 	}
 	r := &Registry{
 		Files: NewFiles(o.Home), Engine: e, Approvals: kept, Quota: admission.New(counts), Table: authority.Of(table),
-		log: o.Logger, metrics: o.Metrics, minFree: o.MinFree, kept: kept, counts: counts, dir: directory.New(o.Home),
+		log: o.Logger, metrics: o.Metrics, minFree: o.MinFree, kept: kept, counts: counts, dir: state.New(o.Home),
 		runs: dispatch.New(), deliveries: dispatch.New(), polls: polls{last: map[string]poll{}},
 	}
 	r.Faults = wire.Faults{Missing: r.dir.Missing, Engine: func(error) *fault.Error { return nil }}
@@ -194,7 +194,7 @@ func (r *Registry) broken(ref store.Ref, err error) {
 // done again. Under its name the damage answers every call, also after a restart,
 // until 'agentctl fsck --repair' renames it and puts the salvaged one in its
 // place, with the home's lock held.
-func (r *Registry) quarantine(a *directory.Agent, ref store.Ref, err error) {
+func (r *Registry) quarantine(a *state.Agent, ref store.Ref, err error) {
 	f := fault.From(r.Fault(ref.Agent, ref.Thread, err))
 	a.Damage(ref.Thread, f.What+": "+f.Fix)
 	r.runs.Drop(a.ID)

@@ -8,7 +8,7 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
 // sweepLoop looks at every inbox at the start and then once per interval. The
@@ -36,7 +36,7 @@ func (w *watch) sweep(ctx context.Context) {
 	if err := w.rescan(); err != nil {
 		w.r.log.Error("agents not scanned", "error", err)
 	}
-	w.r.dir.Each(ctx, func(a *directory.Agent) {
+	w.r.dir.Each(ctx, func(a *state.Agent) {
 		if _, live, _ := w.r.Table.Get(ctx, lease.AgentResource(a.ID)); !live {
 			a.Rest()
 		}
@@ -45,7 +45,7 @@ func (w *watch) sweep(ctx context.Context) {
 			a.Trouble(err)
 			return
 		}
-		if sig := directory.Stamp(path); sig != a.Signature() || !a.Known().Loaded || a.Troubled() {
+		if sig := state.Stamp(path); sig != a.Signature() || !a.Known().Loaded || a.Troubled() {
 			open := w.r.Engine.IsOpen(store.Inbox(a.ID))
 			if err := w.lookAt(ctx, a, sig); err != nil && ctx.Err() == nil {
 				w.r.log.Warn("inbox not read", "agent_id", a.ID, "error", err)
@@ -91,7 +91,7 @@ func (w *watch) lookLoop(ctx context.Context) {
 			if err != nil {
 				continue
 			}
-			sig := directory.Stamp(path)
+			sig := state.Stamp(path)
 			if a.AsLeft(sig) && a.Known().Loaded && !a.Troubled() {
 				continue
 			}
@@ -104,7 +104,7 @@ func (w *watch) lookLoop(ctx context.Context) {
 
 // lookAt reads the head of an inbox and makes the agent due if it has risen. Our
 // own writes come by here too and are dropped by the head they are known under.
-func (w *watch) lookAt(ctx context.Context, a *directory.Agent, sig string) error {
+func (w *watch) lookAt(ctx context.Context, a *state.Agent, sig string) error {
 	if !a.Known().Loaded || a.Troubled() { // reading it whole also finds that it is well again
 		if err := w.r.load(ctx, a); err != nil {
 			return err
@@ -125,11 +125,11 @@ func (w *watch) lookAt(ctx context.Context, a *directory.Agent, sig string) erro
 }
 
 // reconcile makes the subscription agree with the desired state.
-func (w *watch) reconcile(ctx context.Context, a *directory.Agent) error {
+func (w *watch) reconcile(ctx context.Context, a *state.Agent) error {
 	st, err := w.r.Engine.State(ctx, a.ID)
 	if err != nil || st.Started == st.Subscribed {
 		return err
 	}
-	_, err = w.r.Engine.SetStarted(ctx, a.ID, st.Started, directory.Handler(a.ID))
+	_, err = w.r.Engine.SetStarted(ctx, a.ID, st.Started, state.Handler(a.ID))
 	return err
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/admission"
-	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/hub"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -39,8 +39,8 @@ type Store interface {
 
 // Agents answers what is known of agents.
 type Agents interface {
-	Get(id string) (*directory.Agent, error)
-	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
+	Get(id string) (*state.Agent, error)
+	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
 	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
 	// Path answers the directory of a thread; "" where it has none.
 	Path(r store.Ref) (string, error)
@@ -54,7 +54,7 @@ type Pushes interface {
 	// Present answers an error when the agent went away while it was written to.
 	Present(id string) error
 	// Pushed comes after a message was stored.
-	Pushed(ctx context.Context, a *directory.Agent)
+	Pushed(ctx context.Context, a *state.Agent)
 }
 
 // Leases judges who may act.

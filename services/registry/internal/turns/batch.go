@@ -9,7 +9,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -50,7 +50,7 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 }
 
 // open reads now.
-func (s *Service) open(ctx context.Context, a *directory.Agent, fence store.Fence, set *agentdir.Agent, req *registryv1.OpenBatchRequest) (*registryv1.OpenBatchResponse, error) {
+func (s *Service) open(ctx context.Context, a *state.Agent, fence store.Fence, set *agentdir.Agent, req *registryv1.OpenBatchRequest) (*registryv1.OpenBatchResponse, error) {
 	if s.Agents.Stopped(a) || a.Damaged() {
 		return &registryv1.OpenBatchResponse{}, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -41,7 +41,7 @@ func (s *Service) members(ctx context.Context, agentID, source string, who route
 }
 
 // steer puts members into a running turn.
-func (s *Service) steer(ctx context.Context, a *directory.Agent, fence store.Fence, req *registryv1.RecordStepRequest) (*registryv1.Step, error) {
+func (s *Service) steer(ctx context.Context, a *state.Agent, fence store.Fence, req *registryv1.RecordStepRequest) (*registryv1.Step, error) {
 	inboxID, _ := thread.KeyID(req.GetKey())
 	c, err := s.claimOf(ctx, a, &registryv1.FinishTurnRequest{ThreadId: req.GetThreadId(), Key: req.GetKey(), InboxId: inboxID})
 	if err != nil {

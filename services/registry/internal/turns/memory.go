@@ -12,8 +12,8 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/memory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -93,7 +93,7 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 
 // speaker is the peer whose layer is meant: the one who speaks in the turn, else
 // the one the thread was made for.
-func (s *Service) speaker(ctx context.Context, a *directory.Agent, req *registryv1.RecordCompactionRequest) (route.Tuple, error) {
+func (s *Service) speaker(ctx context.Context, a *state.Agent, req *registryv1.RecordCompactionRequest) (route.Tuple, error) {
 	if req.GetKey() != "" {
 		c, err := s.claimOf(ctx, a, &registryv1.FinishTurnRequest{ThreadId: req.GetThreadId(), Key: req.GetKey(), InboxId: req.GetInboxId()})
 		return c.Tuple, err

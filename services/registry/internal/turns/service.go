@@ -17,22 +17,22 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/memory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/usage"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // Agents answers what is known of agents.
 type Agents interface {
-	Get(id string) (*directory.Agent, error)
-	Agent(ctx context.Context, id string) (*directory.Agent, error)
-	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
+	Get(id string) (*state.Agent, error)
+	Agent(ctx context.Context, id string) (*state.Agent, error)
+	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
 	// Path answers the directory of a thread; "" where it has none.
 	Path(r store.Ref) (string, error)
 	// Stopped tells whether an agent is known to be stopped; where only the claim itself
 	// can know, it is not.
-	Stopped(a *directory.Agent) bool
+	Stopped(a *state.Agent) bool
 	// Space refuses new work while there is no space for it.
 	Space() error
 }
@@ -53,16 +53,16 @@ type Turns interface {
 	Begin(ctx context.Context, r store.Ref, tuple string, f store.Fence, b store.Begin) (store.Begun, error)
 	// Follow calls read when there may be events after one in the inbox of an agent, until
 	// it has read some; false when it was not, or in vain, in the time to wait.
-	Follow(ctx context.Context, a *directory.Agent, f store.Fence, after int64, wait time.Duration, read func() (scanned int64, some bool, err error)) (bool, error)
+	Follow(ctx context.Context, a *state.Agent, f store.Fence, after int64, wait time.Duration, read func() (scanned int64, some bool, err error)) (bool, error)
 }
 
 // Replies is told of what is to be sent.
 type Replies interface {
 	// ReplyStored comes before the message is acknowledged, ReplyAcked after it.
-	ReplyStored(a *directory.Agent, threadID string, head int64)
-	ReplyAcked(a *directory.Agent, threadID string, head int64)
+	ReplyStored(a *state.Agent, threadID string, head int64)
+	ReplyAcked(a *state.Agent, threadID string, head int64)
 	// Said comes for what was said within a turn.
-	Said(ctx context.Context, a *directory.Agent, threadID string)
+	Said(ctx context.Context, a *state.Agent, threadID string)
 }
 
 // Wakes are those of the calls that wait for a fate.

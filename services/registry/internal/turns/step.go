@@ -8,7 +8,7 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -50,7 +50,7 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 }
 
 // say puts what steps say to the peer beside them.
-func (s *Service) say(ctx context.Context, a *directory.Agent, set *agentdir.Agent, req *registryv1.RecordStepRequest, rec *store.Record) error {
+func (s *Service) say(ctx context.Context, a *state.Agent, set *agentdir.Agent, req *registryv1.RecordStepRequest, rec *store.Record) error {
 	inboxID, _ := thread.KeyID(req.GetKey())
 	c, err := s.claimOf(ctx, a, &registryv1.FinishTurnRequest{ThreadId: req.GetThreadId(), Key: req.GetKey(), InboxId: inboxID})
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/admission"
-	"github.com/theclaw/agents/services/registry/internal/directory"
 	"github.com/theclaw/agents/services/registry/internal/memory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // turnCall is what the four calls of a turn have in common.
-func (s *Service) turnCall(ctx context.Context, id string) (*directory.Agent, store.Fence, *agentdir.Agent, error) {
+func (s *Service) turnCall(ctx context.Context, id string) (*state.Agent, store.Fence, *agentdir.Agent, error) {
 	a, err := s.Agents.Get(id)
 	if err != nil {
 		return nil, store.Fence{}, nil, err
@@ -112,7 +112,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		_, err := s.settle(ctx, a, fence, req.GetInboxId(), req.GetKey(), r.Thread, b.Finished, "the process died each time this message was worked on")
 		return out, err
 	case store.BeginGo:
-		a.Claim(r.Thread, req.GetKey(), directory.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc})
+		a.Claim(r.Thread, req.GetKey(), state.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc})
 		out.Inbound, out.Steps, out.Tail = wire.Event(b.Inbound), wire.Steps(b.Steps), wire.Events(b.Tail)
 		out.ErrorAttempts, out.CrashAttempts = int32(b.ErrorAttempts), int32(b.CrashAttempts)
 		out.ReplyContext, out.Waited = string(rc), durationpb.New(b.Waited)
@@ -199,15 +199,15 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 
 // claimOf answers what is known of a claim; a registry that was restarted since
 // reads the event again.
-func (s *Service) claimOf(ctx context.Context, a *directory.Agent, req *registryv1.FinishTurnRequest) (directory.Claim, error) {
+func (s *Service) claimOf(ctx context.Context, a *state.Agent, req *registryv1.FinishTurnRequest) (state.Claim, error) {
 	if c, ok := a.Claimed(req.GetThreadId(), req.GetKey()); ok {
 		return c, nil
 	}
 	ev, err := s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey())
 	if err != nil {
-		return directory.Claim{}, err
+		return state.Claim{}, err
 	}
-	c := directory.Claim{Source: ev.Source}
+	c := state.Claim{Source: ev.Source}
 	c.Tuple, c.ReplyContext, err = route.Of(ev.Source, ev.Content)
 	return c, err
 }
@@ -225,7 +225,7 @@ func errorContent(what, where string) string {
 }
 
 // settle acknowledges (T8) and makes the delivery due.
-func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string) (int64, error) {
+func (s *Service) settle(ctx context.Context, a *state.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string) (int64, error) {
 	if done.OutboxHead > 0 {
 		s.Replies.ReplyStored(a, threadID, done.OutboxHead)
 	}
@@ -253,7 +253,7 @@ func (s *Service) settle(ctx context.Context, a *directory.Agent, fence store.Fe
 }
 
 // settled tells those who wait for fates, and the metrics.
-func (s *Service) settled(a *directory.Agent, acked int64) {
+func (s *Service) settled(a *state.Agent, acked int64) {
 	a.Acked(acked)
 	s.Wakes.FateOf(a.ID)
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/admission"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // Agents answers what agents and threads there are.
 type Agents interface {
-	Get(id string) (*directory.Agent, error)
+	Get(id string) (*state.Agent, error)
 	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
 }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/internal/workdir"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry/internal/directory"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -33,8 +33,8 @@ const atOnce = 4 << 20
 
 // Agents answers what is known of agents.
 type Agents interface {
-	Get(id string) (*directory.Agent, error)
-	Settings(ctx context.Context, a *directory.Agent) (*agentdir.Agent, error)
+	Get(id string) (*state.Agent, error)
+	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
 }
 
 // Leases judges who may act.

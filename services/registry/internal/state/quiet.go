@@ -1,4 +1,4 @@
-package directory
+package state
 
 import (
 	"strings"
@@ -29,7 +29,7 @@ func (a *Agent) Quiet(signature string) (store.InboxState, bool) {
 
 // Rested notes what an inbox looks like that was just closed, so that nobody need open it
 // to learn that nothing has come.
-func (d *Directory) Rested(agent string, r store.AtRest) {
+func (d *Agents) Rested(agent string, r store.AtRest) {
 	if a, err := d.Get(agent); err == nil {
 		a.rest(r)
 	}

@@ -1,4 +1,4 @@
-package directory
+package state
 
 // Damage notes that a thread's database is damaged. The problem stands, whatever
 // else is read, until the registry starts again: only then can the file be

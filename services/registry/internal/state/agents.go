@@ -11,7 +11,7 @@
 // them again. An agent that cannot be read keeps its place with the problem as
 // its text, and does not touch the others. The package opens no database: it is
 // told what they hold.
-package directory
+package state
 
 import (
 	"context"
@@ -29,8 +29,8 @@ import (
 	"github.com/theclaw/agents/internal/store"
 )
 
-// Directory holds the agents of one home.
-type Directory struct {
+// Agents holds the agents of one home.
+type Agents struct {
 	home *agentdir.Home
 
 	mu     sync.RWMutex
@@ -45,16 +45,16 @@ type Usage struct{ Agent, Text string }
 func Handler(agentID string) string { return "agent run " + agentID }
 
 // New makes an empty directory of home.
-func New(home *agentdir.Home) *Directory {
-	return &Directory{home: home, agents: map[string]*Agent{}}
+func New(home *agentdir.Home) *Agents {
+	return &Agents{home: home, agents: map[string]*Agent{}}
 }
 
 // Home the agents live in.
-func (d *Directory) Home() *agentdir.Home { return d.home }
+func (d *Agents) Home() *agentdir.Home { return d.home }
 
 // Scan reads the names of the agents and answers those that are new and those
 // that are gone since the last scan.
-func (d *Directory) Scan() (fresh, gone []string, err error) {
+func (d *Agents) Scan() (fresh, gone []string, err error) {
 	ids, err := d.home.IDs()
 	if err != nil {
 		return nil, nil, err
@@ -79,7 +79,7 @@ func (d *Directory) Scan() (fresh, gone []string, err error) {
 }
 
 // Look looks for one agent as Scan does for all: whether it is new, or gone.
-func (d *Directory) Look(id string) (fresh, gone bool) {
+func (d *Agents) Look(id string) (fresh, gone bool) {
 	if layout.ValidID(id) != nil {
 		return false, false
 	}
@@ -98,7 +98,7 @@ func (d *Directory) Look(id string) (fresh, gone bool) {
 }
 
 // IDs answers the names of all known agents in order.
-func (d *Directory) IDs() []string {
+func (d *Agents) IDs() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	ids := make([]string, 0, len(d.agents))
@@ -111,7 +111,7 @@ func (d *Directory) IDs() []string {
 
 // Get answers a known agent, and finds one that was made since the last scan.
 // Errors: INVALID_ARGUMENT for a name that is none, AGENT_NOT_FOUND.
-func (d *Directory) Get(id string) (*Agent, error) {
+func (d *Agents) Get(id string) (*Agent, error) {
 	d.mu.RLock()
 	a := d.agents[id]
 	d.mu.RUnlock()
@@ -135,7 +135,7 @@ func (d *Directory) Get(id string) (*Agent, error) {
 	return d.agents[id], nil
 }
 
-func (d *Directory) notFound(id string) error {
+func (d *Agents) notFound(id string) error {
 	dir, err := d.home.Agent(id)
 	if err != nil {
 		return err
@@ -148,14 +148,14 @@ func (d *Directory) notFound(id string) error {
 }
 
 // Forget drops an agent whose directory is gone.
-func (d *Directory) Forget(id string) {
+func (d *Agents) Forget(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.agents, id)
 }
 
 // Path answers the directory of a thread.
-func (d *Directory) Path(r store.Ref) (string, error) {
+func (d *Agents) Path(r store.Ref) (string, error) {
 	dir, err := d.home.Agent(r.Agent)
 	if err != nil {
 		return "", err
@@ -171,7 +171,7 @@ func (d *Directory) Path(r store.Ref) (string, error) {
 }
 
 // Missing tells whether the directory of an agent is gone.
-func (d *Directory) Missing(id string) bool {
+func (d *Agents) Missing(id string) bool {
 	dir, err := d.home.Agent(id)
 	if err != nil {
 		return true
@@ -181,7 +181,7 @@ func (d *Directory) Missing(id string) bool {
 }
 
 // Each calls fn for every known agent until the context ends.
-func (d *Directory) Each(ctx context.Context, fn func(*Agent)) {
+func (d *Agents) Each(ctx context.Context, fn func(*Agent)) {
 	for _, id := range d.IDs() {
 		if ctx.Err() != nil {
 			return
