@@ -33,7 +33,6 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/standalone"
 	"github.com/theclaw/agents/services/registry/internal/threads"
 	"github.com/theclaw/agents/services/registry/internal/turns"
-	"github.com/theclaw/agents/services/registry/internal/usage"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 	"github.com/theclaw/agents/services/registry/internal/workdirs"
 )
@@ -174,9 +173,8 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 		Faults: p.Faults, Agents: p.agents, Leases: p.leases, Due: p.due, Aborts: p.aborts, Wakes: p.wakes, Turns: p.engine, AgentLog: p.log, Log: d.Logger,
 	})
 	s.turns = turns.New(turns.Deps{
-		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, BootID: cfg.BootID,
+		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, BootID: cfg.BootID, Quota: p.quota,
 		Memory: &memory.Files{Faults: p.Faults, Store: p.engine, Agents: p.agents, Term: p.agents.Term, Log: d.Logger},
-		Usage:  &usage.Journals{Faults: p.Faults, Store: p.engine, Agents: p.agents, Quota: p.quota},
 	})
 	s.deliveries = deliveries.New(deliveries.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Wakes: p.wakes, Log: p.log, Waits: cfg.DeliveryWaits})
 	s.approvals = approvals.New(approvals.Deps{

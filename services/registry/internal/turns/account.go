@@ -78,7 +78,7 @@ func (s *Service) ListTurns(ctx context.Context, req *registryv1.ListTurnsReques
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	if req.GetWithUsage() {
-		if err := s.Usage.Fill(ctx, a.ID, turns); err != nil {
+		if err := s.fillUsage(ctx, a.ID, turns); err != nil {
 			return nil, err
 		}
 	}

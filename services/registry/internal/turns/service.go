@@ -17,9 +17,9 @@ import (
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/admission"
 	"github.com/theclaw/agents/services/registry/internal/memory"
 	"github.com/theclaw/agents/services/registry/internal/state"
-	"github.com/theclaw/agents/services/registry/internal/usage"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -28,6 +28,7 @@ type Agents interface {
 	Get(id string) (*state.Agent, error)
 	Agent(ctx context.Context, id string) (*state.Agent, error)
 	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
+	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
 	// Path answers the directory of a thread; "" where it has none.
 	Path(r store.Ref) (string, error)
 	// Stopped tells whether an agent is known to be stopped; where only the claim itself
@@ -82,7 +83,7 @@ type Deps struct {
 	Wakes   Wakes
 	Log     wire.Log
 	Memory  *memory.Files
-	Usage   *usage.Journals
+	Quota   *admission.Quota
 	BootID  string // of this boot of this machine, see agentd
 }
 
@@ -94,8 +95,3 @@ type Service struct {
 
 // New makes the edge.
 func New(d Deps) *Service { return &Service{Deps: d} }
-
-// SumUsage adds up the answers in an agent's threads, a page of threads a call.
-func (s *Service) SumUsage(ctx context.Context, req *registryv1.SumUsageRequest) (*registryv1.SumUsageResponse, error) {
-	return s.Usage.Sum(ctx, req)
-}

@@ -188,7 +188,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	}
 	point(label, ".after")
 	if !done.Already {
-		s.Usage.Spend(ctx, set, c.Source, req)
+		s.spend(ctx, set, c.Source, req)
 	}
 	acked, err := s.settle(ctx, a, fence, req.GetInboxId(), key, r.Thread, done, req.GetError())
 	if err != nil {

@@ -1,0 +1,88 @@
+package turns
+
+import (
+	"context"
+	"errors"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/store"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// SumUsage adds up the model usage in the journals of an agent's threads, a page of
+// threads per call. Every registry returns the same sum.
+func (s *Service) SumUsage(ctx context.Context, req *registryv1.SumUsageRequest) (*registryv1.SumUsageResponse, error) {
+	if _, err := s.Agents.Get(req.GetAgentId()); err != nil {
+		return nil, err
+	}
+	size := wire.Limit(req.GetPageSize(), 100)
+	threads, err := s.Agents.Threads(ctx, req.GetAgentId(), req.GetPageToken(), size)
+	if err != nil {
+		return nil, s.Fault(req.GetAgentId(), "", err)
+	}
+	q := store.SumUsage{ByDay: req.GetByDay(), ByRun: req.GetByRun()}
+	if at := req.GetSince(); at != nil {
+		q.Since = at.AsTime()
+	}
+	out := &registryv1.SumUsageResponse{}
+	for _, id := range threads {
+		sums, err := s.Store.SumUsage(ctx, store.Ref{Agent: req.GetAgentId(), Thread: id}, q)
+		if errors.Is(err, store.ErrNotFound) { // removed since it was listed
+			continue
+		}
+		if err != nil {
+			return nil, s.Fault(req.GetAgentId(), id, err)
+		}
+		for _, sum := range sums {
+			out.Sums = append(out.Sums, &registryv1.UsageSum{
+				ThreadId: id, Model: sum.Model, Day: sum.Day, RunId: sum.Turn, Answers: sum.Answers, Usage: wire.ToUsage(sum.Usage),
+			})
+		}
+	}
+	if len(threads) == size {
+		out.NextPageToken = threads[size-1]
+	}
+	return out, nil
+}
+
+// fillUsage sets the usage of each of the turns, with one read of each of their threads.
+func (s *Service) fillUsage(ctx context.Context, agent string, turns []store.Turn) error {
+	keys := map[string][]string{}
+	for _, t := range turns {
+		if t.Thread != "" {
+			keys[t.Thread] = append(keys[t.Thread], t.Key)
+		}
+	}
+	used := map[string]store.Usage{}
+	for id, list := range keys {
+		sums, err := s.Store.SumUsage(ctx, store.Ref{Agent: agent, Thread: id}, store.SumUsage{ByRun: true, Turns: list})
+		if errors.Is(err, store.ErrNotFound) { // its events have their fate, and it was removed since
+			continue
+		}
+		if err != nil {
+			return s.Fault(agent, id, err)
+		}
+		for _, sum := range sums { // one for each model
+			u := used[sum.Turn]
+			u.Add(sum.Usage)
+			used[sum.Turn] = u
+		}
+	}
+	for i := range turns {
+		turns[i].Usage = used[turns[i].Key]
+	}
+	return nil
+}
+
+// spend counts the usage of a finished turn against the quota of its agent, if it has one.
+// A turn that cannot be read now is not counted: a quota stops no work.
+func (s *Service) spend(ctx context.Context, set *agentdir.Agent, from string, req *registryv1.FinishTurnRequest) {
+	if !set.Config.Quota.Daily() {
+		return
+	}
+	t, err := s.Store.Turn(ctx, req.GetAgentId(), store.TurnQuery{InboxID: req.GetInboxId(), Key: req.GetKey(), Route: wire.ThreadOf})
+	if err == nil {
+		s.Quota.Spend(ctx, &set.Config, req.GetAgentId(), from, t.Usage.Input, t.Usage.Output)
+	}
+}
