@@ -49,11 +49,7 @@ func (r *Registry) Agent(ctx context.Context, id string) (*state.Agent, error) {
 
 // Find is Agent.
 func (r *Registry) Find(ctx context.Context, id string) (*state.Agent, error) {
-	a, err := r.Agent(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return a, nil
+	return r.Agent(ctx, id)
 }
 
 // List answers a page of the agents in order, with what is known of each, in one look;

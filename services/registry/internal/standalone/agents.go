@@ -15,12 +15,9 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// Get answers a known agent; see state.Agents.Get.
-func (r *Registry) Get(id string) (*state.Agent, error) { return r.dir.Get(id) }
-
 // Agent answers a known agent whose inbox has been read.
 func (r *Registry) Agent(ctx context.Context, id string) (*state.Agent, error) {
-	a, err := r.dir.Get(id)
+	a, err := r.Get(id)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +30,7 @@ func (r *Registry) Agent(ctx context.Context, id string) (*state.Agent, error) {
 // Find answers an agent that is there, with what is known of it when it can be read: a
 // broken one too.
 func (r *Registry) Find(ctx context.Context, id string) (*state.Agent, error) {
-	a, err := r.dir.Get(id)
+	a, err := r.Get(id)
 	if err == nil {
 		err = r.Present(id)
 	}
@@ -54,9 +51,9 @@ func (r *Registry) List(_ context.Context, after string, limit int) (page []*sta
 			return nil, "", err
 		}
 	}
-	ids, next := wire.Page(r.dir.IDs(), after, limit, limit)
+	ids, next := wire.Page(r.Agents.IDs(), after, limit, limit)
 	for _, id := range ids {
-		if a, err := r.dir.Get(id); err == nil {
+		if a, err := r.Get(id); err == nil {
 			page = append(page, a)
 		}
 	}
@@ -66,11 +63,11 @@ func (r *Registry) List(_ context.Context, after string, limit int) (page []*sta
 // Present answers the truth about a directory that may be gone while its database
 // is still open here: a file that has no name any more takes writes gladly.
 func (r *Registry) Present(id string) error {
-	if !r.dir.Missing(id) {
+	if !r.Missing(id) {
 		return nil
 	}
 	r.forget(id)
-	_, err := r.dir.Get(id)
+	_, err := r.Get(id)
 	return err
 }
 
@@ -111,7 +108,7 @@ func (r *Registry) load(ctx context.Context, a *state.Agent) error {
 
 func (r *Registry) read(ctx context.Context, a *state.Agent, lightly bool) (store.InboxState, error) {
 	inbox := store.Inbox(a.ID)
-	path, err := r.dir.Path(inbox)
+	path, err := r.Path(inbox)
 	if err != nil {
 		return store.InboxState{}, err
 	}
@@ -156,11 +153,9 @@ func (r *Registry) Begin(ctx context.Context, ref store.Ref, tuple string, f sto
 // Term tells terms of a lease apart in what is known of an agent: nobody else changes it.
 func (r *Registry) Term(store.Fence) uint64 { return 1 }
 
-// Missing tells whether the directory of an agent is gone.
-func (r *Registry) Missing(id string) bool { return r.dir.Missing(id) }
-
-// Path answers the directory of a thread.
-func (r *Registry) Path(ref store.Ref) (string, error) { return r.dir.Path(ref) }
+// Missing reports whether the directory of an agent is gone. It selects the method of
+// Agents, as Faults has a field of this name.
+func (r *Registry) Missing(id string) bool { return r.Agents.Missing(id) }
 
 // Place answers the directory of an agent.
 func (r *Registry) Place(id string) string {
@@ -180,7 +175,7 @@ func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*
 	if _, err := r.home.Create(id, spec); err != nil {
 		return nil, r.Fault(id, thread.Inbox, err)
 	}
-	a, err := r.dir.Get(id)
+	a, err := r.Get(id)
 	if err == nil {
 		r.watch.add(a)
 	}
@@ -245,7 +240,7 @@ func (r *Registry) settle(ctx context.Context) error {
 
 // forget drops everything about an agent whose directory is gone.
 func (r *Registry) forget(id string) {
-	r.dir.Forget(id)
+	r.Agents.Forget(id)
 	r.runs.Drop(id)
 	r.deliveries.Drop(id)
 	r.Engine.Forget(func(ref store.Ref) bool { return ref.Agent == id })
@@ -255,7 +250,7 @@ func (r *Registry) forget(id string) {
 			_ = r.Table.Release(context.Background(), res, rec.Token)
 		}
 	}
-	r.metrics.LookForLag(r.dir.Lags) // the next scrape does not take what was seen a moment ago
+	r.metrics.LookForLag(r.Agents.Lags) // the next scrape does not take what was seen a moment ago
 	r.log.Warn("agent directory is gone", "agent_id", id)
 }
 
@@ -266,7 +261,7 @@ func (r *Registry) recall(ctx context.Context, found func(*state.Agent)) {
 	if err != nil {
 		r.log.Warn("nothing is known of the inboxes", "error", err)
 	}
-	r.dir.Each(ctx, func(a *state.Agent) {
+	r.Agents.ForEach(ctx, func(a *state.Agent) {
 		i, ok := known[a.ID]
 		if ok {
 			a.RecallPlace(i.Settings, i.Path)
@@ -275,7 +270,7 @@ func (r *Registry) recall(ctx context.Context, found func(*state.Agent)) {
 		if !ok || i.Head != i.Acked {
 			return
 		}
-		if path, err := r.dir.Path(store.Inbox(a.ID)); err == nil && state.Stamp(path) == i.Signature {
+		if path, err := r.Path(store.Inbox(a.ID)); err == nil && state.Stamp(path) == i.Signature {
 			a.Recall(store.InboxState{Started: i.Started, Head: i.Head, Acked: i.Acked, Dead: i.Dead, LastAt: i.LastAt}, i.Signature)
 		}
 	})
@@ -284,7 +279,7 @@ func (r *Registry) recall(ctx context.Context, found func(*state.Agent)) {
 // saveInboxes keeps what is known for the next start; the databases said at their end what they look like.
 func (r *Registry) saveInboxes() {
 	var put []store.KnownInbox
-	r.dir.Each(context.Background(), func(a *state.Agent) {
+	r.Agents.ForEach(context.Background(), func(a *state.Agent) {
 		k := a.Known()
 		if !k.Loaded || k.Outbound > 0 || k.Problem != "" {
 			return

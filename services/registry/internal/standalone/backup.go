@@ -34,7 +34,7 @@ func (r *Registry) Restore(ctx context.Context, in io.Reader, what backup.Choice
 			r.forget(d.Agent)
 			r.watch.drop(r.home.AgentDir(d.Agent))
 		}
-		if a, err := r.dir.Get(d.Agent); err == nil {
+		if a, err := r.Get(d.Agent); err == nil {
 			r.watch.add(a)
 			_, _ = r.Agent(ctx, d.Agent) // makes its work due; a problem is in its status
 		}

@@ -172,7 +172,7 @@ func (r *Registry) take(ctx context.Context, board *dispatch.Board, q dispatch.R
 	full := sync.OnceValue(func() bool { return r.full(q.Deliver) })
 	granted := map[string]dispatch.Due{}
 	items, wake := board.Take(func(id string) (accept, stop bool) {
-		a, err := r.dir.Get(id)
+		a, err := r.Get(id)
 		if err != nil {
 			return true, false // gone: off the board
 		}
@@ -227,7 +227,7 @@ func (r *Registry) take(ctx context.Context, board *dispatch.Board, q dispatch.R
 // Ended makes the work of an agent due whose lease has ended.
 func (r *Registry) Ended(ctx context.Context, id string) {
 	r.Leases.dropRunLock(ctx, id)
-	if a, err := r.dir.Get(id); err == nil {
+	if a, err := r.Get(id); err == nil {
 		r.MarkDue(a)
 	}
 }

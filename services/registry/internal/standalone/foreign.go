@@ -124,7 +124,7 @@ func (o *foreign) schedule(ctx context.Context, threads map[store.Ref]string) {
 		if err != nil || !subscribed(r, subs) {
 			continue // a thread that cannot be read is told of elsewhere
 		}
-		path, err := o.r.dir.Path(r)
+		path, err := o.r.Path(r)
 		if err != nil {
 			continue
 		}
@@ -156,7 +156,7 @@ func subscribed(r store.Ref, subs []store.Subscription) bool {
 // clear removes locks that stop the dispatch of our own consumers because their
 // handler was killed.
 func (o *foreign) clear(ctx context.Context) {
-	ids, looked := o.r.dir.IDs(), 0
+	ids, looked := o.r.Agents.IDs(), 0
 	for _, id := range ids {
 		if id <= o.after {
 			continue
@@ -172,7 +172,7 @@ func (o *foreign) clear(ctx context.Context) {
 }
 
 func (o *foreign) clearAgent(id string) {
-	if path, err := o.r.dir.Path(store.Inbox(id)); err == nil && handlerlock.Clear(path, thread.Inbox) {
+	if path, err := o.r.Path(store.Inbox(id)); err == nil && handlerlock.Clear(path, thread.Inbox) {
 		o.r.log.Info("removed the lock of a dead handler", "agent_id", id, "thread_id", thread.Inbox)
 	}
 	dir, err := o.r.home.Agent(id)

@@ -52,7 +52,7 @@ func (l *Leases) Acquire(ctx context.Context, req lease.AcquireRequest) (lease.R
 func (l *Leases) Release(ctx context.Context, resource string, token uint64) error {
 	id := lease.AgentOf(resource)
 	if resource == lease.AgentResource(id) && l.Check(ctx, resource, token) == nil {
-		if a, err := l.of.dir.Get(id); err == nil {
+		if a, err := l.of.Get(id); err == nil {
 			for t, keys := range a.TakeClaims() {
 				if err := l.of.Engine.ResetCrashes(ctx, store.Ref{Agent: id, Thread: t}, keys); err != nil {
 					l.of.log.Warn("claims not given back", "agent_id", id, "thread_id", t, "error", err)

@@ -40,7 +40,7 @@ func (w *watch) add(a *state.Agent) {
 	if w.fs == nil {
 		return
 	}
-	path, err := w.r.dir.Path(store.Inbox(a.ID))
+	path, err := w.r.Path(store.Inbox(a.ID))
 	if err != nil {
 		return
 	}
@@ -105,10 +105,10 @@ func (w *watch) named(id string) {
 	if making {
 		return
 	}
-	switch fresh, gone := w.r.dir.Look(id); {
+	switch fresh, gone := w.r.Agents.Look(id); {
 	case fresh:
 		w.found(id)
-	case gone && w.r.dir.Missing(id): // else it is back already, as a new agent
+	case gone && w.r.Missing(id): // else it is back already, as a new agent
 		w.r.forget(id)
 	}
 }
@@ -163,7 +163,7 @@ func writes(file string, op fsnotify.Op) bool {
 // written looks at once, unless the write is most likely our own: then the later
 // looks are enough for a foreign one that hides behind it.
 func (w *watch) written(id string) {
-	if a, err := w.r.dir.Get(id); err == nil && a.WroteWithin(ownWrite) {
+	if a, err := w.r.Get(id); err == nil && a.WroteWithin(ownWrite) {
 		w.lookAgain(id, looksAgain[1:])
 		return
 	}

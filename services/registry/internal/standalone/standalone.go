@@ -76,6 +76,7 @@ type Options struct {
 // Registry is what the edges work with.
 type Registry struct {
 	Files
+	*state.Agents
 	wire.Faults
 	Engine    Engine
 	Approvals store.Approvals
@@ -91,7 +92,6 @@ type Registry struct {
 	minFree int64
 	kept    store.Home
 	counts  *admission.Memory
-	dir     *state.Agents
 	making  sync.RWMutex // keeps a name that is being removed from getting a new agent
 
 	runs       *dispatch.Board // agents with events without a fate
@@ -120,20 +120,20 @@ func New(ctx context.Context, e Engine, o Options) (*Registry, error) {
 		return nil, errors.Join(err, kept.Close(), e.Close())
 	}
 	r := &Registry{
-		Files: NewFiles(o.Home), Engine: e, Approvals: kept, Quota: admission.New(counts), Table: authority.Of(table),
-		log: o.Logger, metrics: o.Metrics, minFree: o.MinFree, kept: kept, counts: counts, dir: state.New(o.Home),
+		Files: NewFiles(o.Home), Agents: state.New(o.Home), Engine: e, Approvals: kept, Quota: admission.New(counts), Table: authority.Of(table),
+		log: o.Logger, metrics: o.Metrics, minFree: o.MinFree, kept: kept, counts: counts,
 		runs: dispatch.New(), deliveries: dispatch.New(), polls: polls{last: map[string]poll{}},
 	}
-	r.Faults = wire.Faults{Missing: r.dir.Missing, Engine: func(error) *fault.Error { return nil }}
+	r.Faults = wire.Faults{Missing: r.Missing, Engine: func(error) *fault.Error { return nil }}
 	r.Leases = &Leases{Authority: r.Table, of: r, changed: make(chan struct{}, 1)}
 	r.Log = &Log{home: o.Home, lines: o.Log, log: o.Logger}
-	e.Attach(store.Hooks{Path: r.dir.Path, Live: table.Check, OnCommit: r.committed, OnFault: r.broken, OnRest: r.dir.Rested})
-	r.metrics.LookForLag(r.dir.Lags)
+	e.Attach(store.Hooks{Path: r.Path, Live: table.Check, OnCommit: r.committed, OnFault: r.broken, OnRest: r.Agents.Rested})
+	r.metrics.LookForLag(r.Agents.Lags)
 	r.watch, r.foreign = newWatch(r, o.Sweep), newForeign(r, o.Sweep, o.Notifier)
 	if err := r.settle(ctx); err != nil { // an agent that is gone stops nobody
 		r.log.Error("what is left of a removed agent stays", "error", err)
 	}
-	if _, _, err := r.dir.Scan(); err != nil {
+	if _, _, err := r.Agents.Scan(); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
@@ -164,7 +164,7 @@ func (r *Registry) Close() error {
 // became visible.
 func (r *Registry) committed(c store.Commit) {
 	if c.Ref.IsInbox() {
-		if a, err := r.dir.Get(c.Ref.Agent); err == nil {
+		if a, err := r.Get(c.Ref.Agent); err == nil {
 			a.Wrote()
 			r.pushed(a, c.Events[len(c.Events)-1].ID)
 		}
@@ -176,7 +176,7 @@ func (r *Registry) committed(c store.Commit) {
 // broken is called for a database that cannot be used: its agent alone is marked.
 func (r *Registry) broken(ref store.Ref, err error) {
 	r.log.Error("database broke", "agent_id", ref.Agent, "thread_id", ref.Thread, "error", err)
-	a, getErr := r.dir.Get(ref.Agent)
+	a, getErr := r.Get(ref.Agent)
 	switch {
 	case getErr != nil:
 	case errors.Is(err, store.ErrCorrupt):

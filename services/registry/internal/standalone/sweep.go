@@ -36,11 +36,11 @@ func (w *watch) sweep(ctx context.Context) {
 	if err := w.rescan(); err != nil {
 		w.r.log.Error("agents not scanned", "error", err)
 	}
-	w.r.dir.Each(ctx, func(a *state.Agent) {
+	w.r.Agents.ForEach(ctx, func(a *state.Agent) {
 		if _, live, _ := w.r.Table.Get(ctx, lease.AgentResource(a.ID)); !live {
 			a.Rest()
 		}
-		path, err := w.r.dir.Path(store.Inbox(a.ID))
+		path, err := w.r.Path(store.Inbox(a.ID))
 		if err != nil {
 			a.Trouble(err)
 			return
@@ -83,11 +83,11 @@ func (w *watch) lookLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case id := <-w.looks:
-			a, err := w.r.dir.Get(id)
+			a, err := w.r.Get(id)
 			if err != nil {
 				continue
 			}
-			path, err := w.r.dir.Path(store.Inbox(id))
+			path, err := w.r.Path(store.Inbox(id))
 			if err != nil {
 				continue
 			}

@@ -60,12 +60,12 @@ func (w *watch) close() error {
 // rescan reads the names of the agents: new ones are watched, those that are gone
 // are forgotten.
 func (w *watch) rescan() error {
-	fresh, gone, err := w.r.dir.Scan()
+	fresh, gone, err := w.r.Agents.Scan()
 	if err != nil {
 		return w.r.Fault("", "", err)
 	}
 	for _, id := range gone {
-		if w.r.dir.Missing(id) { // else it is back already, as a new agent
+		if w.r.Missing(id) { // else it is back already, as a new agent
 			w.r.forget(id)
 		}
 	}
@@ -77,7 +77,7 @@ func (w *watch) rescan() error {
 
 // found takes up an agent that is new.
 func (w *watch) found(id string) {
-	if a, err := w.r.dir.Get(id); err == nil {
+	if a, err := w.r.Get(id); err == nil {
 		w.add(a)
 		w.look(id)
 	}

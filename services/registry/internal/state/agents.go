@@ -49,9 +49,6 @@ func New(home *agentdir.Home) *Agents {
 	return &Agents{home: home, agents: map[string]*Agent{}}
 }
 
-// Home the agents live in.
-func (d *Agents) Home() *agentdir.Home { return d.home }
-
 // Scan reads the names of the agents and answers those that are new and those
 // that are gone since the last scan.
 func (d *Agents) Scan() (fresh, gone []string, err error) {
@@ -180,8 +177,8 @@ func (d *Agents) Missing(id string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// Each calls fn for every known agent until the context ends.
-func (d *Agents) Each(ctx context.Context, fn func(*Agent)) {
+// ForEach calls fn for every known agent until the context ends.
+func (d *Agents) ForEach(ctx context.Context, fn func(*Agent)) {
 	for _, id := range d.IDs() {
 		if ctx.Err() != nil {
 			return

@@ -9,7 +9,7 @@ import (
 // Lags tells what started agents have not done yet, for the metrics.
 func (d *Agents) Lags(ctx context.Context) (obs.Lags, error) {
 	l := obs.Lags{Inbox: map[string]int64{}, Acked: map[string]int64{}, Outbound: map[string]int64{}}
-	d.Each(ctx, func(a *Agent) {
+	d.ForEach(ctx, func(a *Agent) {
 		k := a.Known()
 		if !k.Started {
 			return
