@@ -1,9 +1,10 @@
-// Package agents is the edge of AgentService: agents are made, described, started
-// and stopped, their files and settings read and changed, backed up and restored.
+// Package agents implements AgentService: it creates, describes, starts, stops and
+// removes agents, reads and changes their files and settings, and backs them up and
+// restores them.
 //
-// It promises that the desired state is stored before it is answered, and that no
-// event is claimed after the answer to a stop. It starts no work itself: what is
-// due is on the lists of work.
+// It promises that the desired state is stored before it is returned, and that no event
+// is claimed after StopAgent has returned. It starts no work itself: packages
+// standalone and cluster offer an agent with work to the workers.
 package agents
 
 import (

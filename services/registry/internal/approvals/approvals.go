@@ -1,23 +1,23 @@
-// Package approvals is the edge of ApprovalService: a runner asks whether a
-// command may leave the sandbox, and a person answers.
+// Package approvals implements ApprovalService: a runner asks whether a command may leave
+// the sandbox, and a person answers.
 //
 //	         approve                begun, once
 //	PENDING ---------> APPROVED ----------------> USED
 //	   |  \                |
 //	   |   `-- deny --> DENIED
-//	   +------ its time ---+--> EXPIRED
+//	   +------ expiry -----+--> EXPIRED
 //
-// It promises that a question and its answer are on disk before anybody hears of
-// them, that an approval is for the one command it names, once, under one lease,
-// and that no answer in its time is no. Only the owner may answer (the access
-// table). It runs no command.
+// It promises that a question and its answer are on disk before anybody is notified of
+// them, that an approval is valid for the one command it names, once, under one lease,
+// and that a question without an answer in time is denied. Only the owner may answer
+// (the access table). It runs no command.
 //
-// A question may be about a new agent instead of a command. Then what the owner reads
-// is made here, of the very fields that the agent is made of, and the agent is made
-// here, when the approval is used: the runner, which has the shell, has no right to
-// make agents. Killed between the use and the making: the same call, under the same
-// lease, makes it; once that lease is gone the approval is used up, and the agent is
-// not there.
+// A question may be about a new agent instead of a command. Then this package writes what
+// the owner reads, from the very fields that the agent is created with, and creates the
+// agent when the approval is used: the runner, which has the shell, has no right to create
+// agents. When the registry is killed between the use and the creation, a repeat of the
+// call under the same lease creates the agent; after that lease has ended the approval is
+// used up and the agent does not exist.
 package approvals
 
 import (

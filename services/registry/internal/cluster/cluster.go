@@ -1,24 +1,24 @@
-// Package cluster implements one of several registries over one PostgreSQL database (Engine).
-// Each has a home of its own, with nothing in it but sockets, certificates and the audit
-// log.
+// Package cluster implements one of several registries over one PostgreSQL database
+// (Engine). Each has a home of its own, which holds only sockets, certificates and the
+// audit log.
 //
-// What a decision rests on is in the database, and each transaction judges by it; what
-// is known here of an agent is a hint that nothing rests on:
+// Every decision is made by a transaction over rows of the database; what this process
+// knows of an agent is a hint, and no decision depends on it:
 //
 //	threads         rows; a step is two round trips
-//	leases          the table lease; the database's clock judges
+//	leases          the table lease; the database's clock decides
 //	agents, files   rows with a version (Files)
-//	who has work    the tables due and outbox; dispatch.Hints say where to look
-//	waking          hub.Wakes for what happens here, notices from the others, and a
-//	                recheck now and then (Again), because a notice may be lost
-//	a stop          the thread's row, which each claim reads
-//	the agent's log rows
+//	due agents      the tables due and outbox; dispatch.Hints says which agents to query
+//	wakes           hub.Wakes for local changes, notices from the other registries, and
+//	                a recheck now and then (Again), because a notice may be lost
+//	stopping        the thread's row, which each claim reads
+//	agent log       rows
 //
-// It promises that a call at any of the registries is answered as by a single one, that
-// each commit wakes those who wait for it here and tells the other registries, and that
-// an agent's news goes to the holder of its lease alone while there is one. It answers no
-// call: the edges do, which declare what they need of it. The other implementation of
-// that is package standalone.
+// It promises that a call at any of the registries has the result that a single one would
+// give, that each commit wakes those who wait for it here and notifies the other
+// registries, and that while an agent is leased only the holder is notified of its new
+// events. It serves no RPC: the packages of the gRPC services do, and declare what they
+// need of it. Package standalone is the other implementation.
 package cluster
 
 import (

@@ -1,7 +1,6 @@
-// Package cluster_test holds the tests of the registry that concern several over one
-// database alone: what one of them does for who asks at another, and what its tables
-// hold. What is true of a registry over any storage is tested in package registry_test,
-// over both implementations.
+// Package cluster_test tests several registries over one database: what one of them does
+// for a caller of another, and what the tables hold. Tests that hold for any storage are in
+// package registry_test, over both implementations.
 package cluster_test
 
 import (

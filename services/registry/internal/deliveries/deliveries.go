@@ -1,10 +1,9 @@
-// Package deliveries is the edge of DeliveryService: a deliverer takes what is to
-// be sent (D1) and records what became of it (D3, D4), and people look at and
-// settle dead letters.
+// Package deliveries implements DeliveryService: a deliverer takes what is to be sent
+// (D1) and records the outcome (D3, D4), and people list and resolve dead letters.
 //
-// It promises that only the holder of the agent's deliver lease begins and
-// finishes a send, and that the progress of a thread is kept beside the inbox. It
-// sends nothing.
+// It promises that only the holder of the agent's deliver lease begins and finishes a
+// send, and that the progress of each thread is also recorded in the agent's inbox
+// database. It sends nothing.
 package deliveries
 
 import (

@@ -1,14 +1,14 @@
-// Package dispatch owns the list of agents that have work, and hands them to
-// those who ask for work, oldest first.
+// Package dispatch lists the agents that have work and offers them to the workers that
+// poll for work, oldest first.
 //
-//	Mark --> [ due: a, c, b ] --Take--> asker      (nobody loses a mark: an
-//	            ^                         |         agent is off the list only
-//	            +---- Mark again ---------+         once a taker has it)
+//	Mark --> [ due: a, c, b ] --Take--> worker     (no mark is lost: an
+//	            ^                         |         agent leaves the list only
+//	            +---- Mark again ---------+         once a worker has it)
 //
-// An agent stands on the list at most once. Whether a taker may have it is asked
-// of the offer function: it may be held by somebody else, and then it stays where
-// it is. The package grants no leases and knows no databases, and starts no
-// goroutines: waiting is on a channel that Mark closes.
+// An agent is on the list at most once. The offer function decides whether a worker may
+// have it; an agent that somebody else holds stays where it is. Hints and Follows do the
+// same for registries that share the list in a database. The package grants no leases,
+// knows no databases, and starts no goroutines: waiting is on a channel that Mark closes.
 package dispatch
 
 import (

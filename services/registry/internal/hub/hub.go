@@ -1,6 +1,6 @@
-// Package hub owns the waking of those who wait for something in a thread to
-// change. A waiter takes the channel first and looks afterwards, so that no
-// change between the two is missed; a topic without waiters costs nothing.
+// Package hub notifies the calls of this registry that wait for a change of a thread, a
+// turn or an approval. A waiter subscribes first and reads the state afterwards, so that
+// it misses no change in between; a topic without waiters takes no memory.
 package hub
 
 import "sync"

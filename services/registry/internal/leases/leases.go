@@ -1,10 +1,10 @@
-// Package leases is the edge of LeaseService: a worker waits for agents with
-// work, gets them under a lease, and renews and releases it.
+// Package leases implements LeaseService: a worker waits for agents with work, gets them
+// under a lease, and renews and releases it.
 //
-// It promises that an agent is never leased while a foreign program holds its
-// run.lock, that the repeat of a call whose answer was lost gets the same leases,
-// that a lease ends at its time or with its holder's process, and that work left
-// by it becomes due again. What a lease is: package lease.
+// It promises that an agent is never leased while a foreign program holds its run.lock,
+// that the repeat of a call whose response was lost gets the same leases, that a lease ends
+// at its time or with its holder's process, and that the work it leaves becomes due again.
+// Package lease defines what a lease is.
 package leases
 
 import (

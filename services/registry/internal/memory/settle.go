@@ -1,5 +1,5 @@
-// Package memory owns the passage between the marks of an agent's memory and the
-// files that hold it.
+// Package memory keeps the memory files of agents in step with the marks that record what
+// their digests cover.
 //
 // A digest is committed with its text, and only then written to its file: a
 // database and a file never commit together, and this order loses nothing.
@@ -8,20 +8,19 @@
 //	                      |  killed here: the next claim finds the text
 //	                      v
 //	                  file replaced, if it is still the one the text was made from
-//	                      |  killed here: the next claim finds both, and forgets the text
+//	                      |  killed here: the next claim finds both, and clears the text
 //	                      v
-//	                  inbox told, and then the text forgotten
+//	                  digest counted in the inbox, and then the text cleared
 //
 // The other order would leave a file that holds more than the mark says, and the
 // same messages would be digested, and paid for, again.
 //
-// It promises that a digest that was committed reaches its file, whatever dies in
-// between; that a person who changed the file meanwhile loses nothing; and that
-// which file belongs to a layer follows from the thread and the speaking peer
-// alone, so that no caller can name another peer's.
+// It promises that a committed digest reaches its file, whatever dies in between; that a
+// person who changes the file meanwhile loses nothing; and that the file of a layer follows
+// from the thread and the speaking peer alone, so that no caller can name another peer's.
 //
-// It makes no digest and answers no call. It also tells what a conversation's
-// decision event says of a digest, and introduces other agents (S0-24).
+// It makes no digest and serves no RPC. It also writes the decision event of a digest and
+// introduces other agents to system agents (S0-24).
 package memory
 
 import (

@@ -1,21 +1,21 @@
-// Package peer owns what is kept of one peer of an agent: finding it in the inbox,
-// the conversations and the memory, handing it out, and forgetting it.
+// Package peer finds, exports and erases the data of one peer of an agent: in the inbox,
+// the conversations and the memory.
 //
-//	address or id --find--> one peer --> conversations, whole or in part
+//	address or id --find--> one peer --> conversations, complete or in part
 //	                                     inbox events
 //	                                     memory/user-..., memory/thread-..., sessions/
 //	                                     questions asked of people, lines of the log
 //
-// It promises that nothing is erased of somebody else's but what stands in the same
-// turn or the same digest; that conversations are erased before the inbox, by which
-// they are found, so that an interrupted erasing can be repeated; and that it
-// refuses while anybody works on the agent or something of the peer's is not done.
-// Among several registries each of its steps is a transaction that holds the row of the
-// agent's lease, and refuses by itself.
+// It promises that it erases nothing of other peers except what is in the same turn or the
+// same digest; that it erases conversations before the inbox, by which they are found, so
+// that an interrupted erasure can be repeated; and that it refuses while anybody works on
+// the agent or something of the peer is not finished. Among several registries each of its
+// steps is a transaction that holds the row of the agent's lease and makes that check
+// again.
 //
-// It does not reach what left: other agents' inboxes, the audit log, which says what
-// programs were run, workdir/, backups, and memory/agent.md, which belongs to the
-// agent. docs/security.md says so.
+// It does not reach what has left the agent: other agents' inboxes, the audit log, which
+// records what programs were run, workdir/, backups, and memory/agent.md, which belongs to
+// the agent (docs/security.md).
 package peer
 
 import (

@@ -1,24 +1,23 @@
-// Package standalone implements a registry that is alone with its home: one process, one
+// Package standalone implements a registry that serves a home alone: one process, one
 // directory for each agent and each thread, a SQLite database in each (Engine).
 //
-// It has the databases, the table of leases and the lists of work in its own hands, and
-// what it knows of an agent is so:
+// It holds the databases, the table of leases and the lists of work in its own process:
 //
 //	threads         a database each, opened on demand
 //	leases          lease.Table in memory above registry.db; run.lock in the directory
 //	agents, files   directories of the home, as people and other programs edit them
-//	who has work    dispatch.Board, marked by each commit and by the watch
-//	waking          hub.Wakes, by what happens here
-//	a stop          state.Agent.Life: no claim follows its answer
+//	due agents      dispatch.Board, marked by each commit and by the watch
+//	wakes           hub.Wakes, for changes made by this process
+//	stopping        state.Agent.Life: no claim after StopAgent has returned
 //	foreign pushes  fsnotify and a sweep (watch); the notifier is asked for a dispatch
 //	                where other programs have subscribed
-//	the agent's log logs/agent.log
+//	agent log       logs/agent.log
 //
 // It promises that each commit makes its agent due and wakes those who wait for it, that
-// an agent whose database breaks or whose directory goes away is marked and nobody else
-// is, and that our own writes are not taken for foreign ones twice. It answers no call:
-// the edges do, which declare what they need of it. The other implementation of that is
-// package cluster.
+// an agent whose database breaks or whose directory vanishes is marked and no other is
+// affected, and that its own writes are not taken for foreign ones. It serves no RPC: the
+// packages of the gRPC services do, and declare what they need of it. Package cluster is
+// the other implementation.
 package standalone
 
 import (

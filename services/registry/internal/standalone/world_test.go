@@ -1,8 +1,7 @@
-// Package standalone_test holds the tests of the registry that concern a home alone: its
-// directories and databases as people, other programs and 'agentctl fsck' find them, a
-// full disk, files that cannot be written, what another program writes. What is true of a
-// registry over any storage is tested in package registry_test, over both
-// implementations.
+// Package standalone_test tests the registry that serves a home alone: directories and
+// databases as people, other programs and 'agentctl fsck' find them, a full disk, files
+// that cannot be written, and writes of another program. Tests that hold for any storage
+// are in package registry_test, over both implementations.
 package standalone_test
 
 import (

@@ -1,16 +1,16 @@
-// Package directory owns what the registry knows of each agent: where it lies,
-// whether it is started, how far its inbox is, what it has left to deliver, and
-// its settings.
+// Package state caches what the registry knows of each agent: where its files are, whether
+// it is started, how far its inbox is acknowledged, what it has to deliver, and its
+// settings.
 //
 //	          scan                load (first need)
 //	(absent) ------> known, empty ------------------> known, loaded
 //	    ^                                                 |
 //	    +------------- directory gone: forget ------------+
 //
-// The files and the databases are the truth; everything here can be had from
-// them again. An agent that cannot be read keeps its place with the problem as
-// its text, and does not touch the others. The package opens no database: it is
-// told what they hold.
+// The files and the databases are authoritative; everything here can be read from them
+// again. An agent that cannot be read stays listed, with the problem as its text, and does
+// not affect the others. The package opens no database: its callers pass in what they have
+// read.
 package state
 
 import (

@@ -1,10 +1,10 @@
-// Package threads is the edge of ThreadService: events are pushed, read,
-// followed and acknowledged, and consumers subscribe.
+// Package threads implements ThreadService: it appends, reads, watches and acknowledges
+// events, and manages the subscriptions of consumers.
 //
-// It promises that a push it acknowledges is on disk in a directory that is still
-// there, that nobody writes what he may not (the inbox is open, every other thread
-// belongs to the holder of the agent's lease), and that an inbox takes no more than
-// its limits. It knows no turn and no delivery.
+// It promises that an acknowledged push is on disk in a directory that still exists, that
+// no caller writes where it may not (the inbox is open, every other thread belongs to the
+// holder of the agent's lease), and that an inbox takes no more than its limits. It knows
+// no turn and no delivery.
 package threads
 
 import (

@@ -1,12 +1,13 @@
-// Package turns is the edge of TurnService: a runner opens a batch, begins a
-// turn, records its steps and finishes it, and people ask what became of a message.
+// Package turns implements TurnService: a runner opens a batch, begins a turn, records its
+// steps and finishes it, and people ask for the outcome of a message and for the usage of
+// models.
 //
 //	OpenBatch --> BeginTurn (T1, T2) --> RecordStep (T3, T4, T6)* --> FinishTurn
 //	 routes        claims                 journals                    T7 or T9, T8
 //
-// It promises that only the holder of the agent's run lease moves a turn, that an
-// event is routed in one place, and that what a runner is told of an agent's
-// memory is the peer's own. It runs no model and no tool.
+// It promises that only the holder of the agent's run lease advances a turn, that an event
+// is routed in one place, and that a runner gets the memory of the speaking peer and of no
+// other. It runs no model and no tool, and prices nothing (package price).
 package turns
 
 import (

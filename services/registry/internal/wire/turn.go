@@ -1,8 +1,8 @@
-// Package wire owns the passage between what the store answers and the messages
-// of the registry's services: words, events, turns, deliveries, pages, faults.
+// Package wire converts between the types of the store and the messages of the registry's
+// services: states, events, turns, deliveries, pages, errors, and the fence of a call.
 //
-// It promises that whatever another program wrote can be sent, and that a word it
-// does not know becomes the unspecified one. It decides nothing and reads nothing.
+// It promises that whatever another program wrote can be sent, and that an unknown state
+// becomes the unspecified one. It decides nothing and reads no data.
 package wire
 
 import (

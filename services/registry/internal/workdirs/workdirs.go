@@ -1,9 +1,9 @@
-// Package workdirs is the edge of WorkdirService: runners on many machines read and
-// write the working directories of the agents they work on.
+// Package workdirs implements WorkdirService: runners on several machines read and write
+// the working directories of the agents they work on.
 //
-// It promises that a piece is what its hash says, that a manifest is one (package
-// workdir) and within the agent's bound, and that only the holder of the agent's lease
-// replaces it. What is kept, and when it is removed, is the store's.
+// It promises that each piece has the hash that names it, that a manifest is valid
+// (package workdir) and within the agent's limit, and that only the holder of the
+// agent's lease replaces it. The store decides how long pieces are kept.
 package workdirs
 
 import (
