@@ -1,4 +1,4 @@
-// Package fault owns the error a person or a program is told: a gRPC code, a
+// Package fault defines the error that a person or a program gets: a gRPC code, a
 // machine-readable reason, what happened and how to fix it.
 //
 // It promises:
@@ -14,7 +14,7 @@
 // It also holds the failpoint hook ([Point]), because the instants where a crash
 // must be survived are named in the same packages that return these errors.
 //
-// The way of an error, with the place that acts:
+// The path of an error, with the code that acts:
 //
 //	domain error ----> *Error ----> status + details ----> *Error ----> one line
 //	(sentinel)   edge file     Status             wire    From     Line, JSON,

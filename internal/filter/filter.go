@@ -1,5 +1,5 @@
-// Package filter owns the filter language: which events a subscription or a
-// reader wants.
+// Package filter parses and applies the filter language, which selects the events of a
+// subscription or a read.
 //
 //	filter    = or                          empty text: every event
 //	or        = and { "OR" and }
@@ -23,7 +23,7 @@
 // [Filter.Where], and that the work for one filter is bounded ([MaxBytes],
 // [MaxDepth]). Everything outside the grammar is FILTER_INVALID with a position.
 //
-// It does not look into the content of events and runs no query.
+// It does not read the content of events and runs no query.
 package filter
 
 import (

@@ -1,17 +1,17 @@
-// Package handlerlock owns our half of the lock that an external dispatcher makes
+// Package handlerlock holds and clears the lock file that an external dispatcher creates
 // before it starts the handler of a consumer: <thread>/run/<consumer>.lock.
 //
 //	dispatcher: create (fails when there: skip) -> start handler -> forget it
-//	handler:    Hold (flock, our pid) -> work -> Release (remove) -> look once more
+//	handler:    Hold (flock, our pid) -> work -> Release (remove) -> poll once more
 //	killed:     the flock goes with the process, the file stays -> Clear, by the sweep
 //
-// The dispatcher never removes its lock and the pid it leaves there is its own,
-// dead within milliseconds. So the handler takes an OS lock on the very file: as
-// long as one is held a handler lives, and a file that nobody holds for longer than
-// a handler needs to start is left over.
+// The dispatcher never removes its lock, and the pid it writes there is its own,
+// dead within milliseconds. Therefore the handler takes an OS lock on the same file: as
+// long as that is held a handler runs, and a file that nobody has held for longer than
+// a handler needs to start is stale.
 //
 // It promises that a lock of a living handler is not removed by anybody else, and
-// that one that stands in the way of later dispatches does not stand for ever. It
+// that a stale one does not block later dispatches forever. It
 // guards no data: two handlers at once do no harm, since leases decide who works.
 package handlerlock
 

@@ -1,6 +1,6 @@
-// Package lease owns who may act now: it hands out the right to work on a
-// resource for a while, judges when that while is over, and keeps the holder of
-// such a right from trusting it for too long.
+// Package lease decides which process may act on a resource now: it grants that right
+// for a limited time, decides when the time is over, and keeps the holder from trusting
+// its grant for too long.
 //
 // # Terms
 //
@@ -21,21 +21,21 @@
 //   - whether a term may be renewed
 //   - when a term is over
 //
-// It judges time on its own monotonic clock alone. No clock of another machine
-// and no wall time takes part; Record.Expires is there for people to look at.
+// It measures time on its own monotonic clock alone. No clock of another machine
+// and no wall time takes part; Record.Expires is for people.
 //
 // The Ledger is authoritative for one thing: the highest token. It is on disk
-// before a grant is answered, so no crash can lead to a number being given out
+// before a grant is returned, so no crash can lead to a number being granted
 // twice. Two more records of it exist, one on either side: the fence row of the
 // resource's own inbox (Floor), which travels with a directory that is moved or
 // restored, and the term in the table's memory. A new token is above all three.
 //
-// The holder is authoritative for nothing. It bounds how long it believes the
-// table's last answer, and stops earlier than it would have to.
+// The holder is authoritative for nothing. It bounds how long it trusts the
+// table's last response, and stops earlier than it would have to.
 //
 // # State of a resource
 //
-//	              Acquire: token + 1, on disk, then answered
+//	              Acquire: token + 1, on disk, then returned
 //	     +---------------------------------------------------+
 //	     |                                                   v
 //	+----+---+                Release                 +-------------+   Renew, or the
@@ -60,12 +60,11 @@
 // held for a whole ttl from then, unless its holder is dead. A living holder
 // notices nothing but one or two failed renewals, and keeps its token.
 //
-// # How a term ends without its holder's word
+// # How a term ends without a release
 //
-// A holder that dies must not cost a ttl of silence. So each holder that shares
-// a machine with the registry keeps an exclusive flock on
-// run/holders/<holder>.lock, which the kernel gives up at its death, whatever
-// the kind. When the registry can take that lock the holder is dead, and its
+// The death of a holder must not cost a ttl. Therefore each holder on the machine of
+// the registry keeps an exclusive flock on run/holders/<holder>.lock, which the kernel
+// releases when the process dies, for whatever reason. When the registry can take that lock the holder is dead, and its
 // leases are free at once. A holder that is merely stopped keeps its lock, and a
 // remote one has none; for these the ttl is waited out.
 //
@@ -73,7 +72,7 @@
 //	alive                     there        held        live while renewed
 //	stopped (SIGSTOP), stuck  there        held        end by ttl
 //	killed                    there        free        end at once
-//	closed in good order      gone, mark   -           end at once
+//	closed                    gone, mark   -           end at once
 //	remote, other directory   no mark      -           end by ttl
 //
 // The mark in a local holder's id names the directory its file was made in, on
@@ -81,8 +80,8 @@
 //
 // # Trust window
 //
-// A holder counts from the instant before it asked, the table from the instant
-// at which it answers, which is later; and the holder takes off a Margin:
+// A holder counts from the instant before its request, the table from the instant of
+// its response, which is later; and the holder subtracts a Margin:
 //
 //	valid_until = sent + ttl - margin
 //
@@ -94,7 +93,7 @@
 //	table         |---------------------- live --------------------------| free
 //	             now                                                 now + ttl
 //
-// So on a network of any delay the holder stops first. Keeper does the counting:
+// So the holder stops first, whatever the delay of the network. Keeper does the counting:
 // it renews every ttl/3, tries again after an error for as long as the window is
 // open, and ends its Context with the cause ErrLost when the registry says that
 // the term is over, or when the window closes. After that the holder starts no
@@ -105,20 +104,20 @@
 // # Fence
 //
 // A trust window keeps an honest holder from acting too late. It cannot stop a
-// process which looked at its clock, was stopped for a minute, and then goes on
-// to write. That write is refused where it arrives, by two comparisons in its
+// process that read its clock, was stopped for a minute, and then writes.
+// That write is refused where it arrives, by two comparisons in its
 // own transaction:
 //
 //	BEGIN IMMEDIATE
 //	 1. Table.Check(resource, token)      is this the current, unexpired term?
-//	 2. token >= x_fence[resource]        has a later holder been here?
+//	 2. token >= x_fence[resource]        has a later holder sealed it?
 //	    x_fence[resource] = token         if it rises
 //	 3. the write
 //	COMMIT
 //
 // The first alone leaves a gap: the term may end between Check and COMMIT, and
 // the next holder may by then have begun. The second closes it. A new holder
-// puts its token into x_fence before it reads anything to decide by (the seal),
+// writes its token to x_fence before it reads anything to decide by (the seal),
 // and one database has one writer at a time. So the late transaction commits
 // before the seal, in which case the new holder reads what it wrote, as if it
 // had come in time; or it begins after the seal and fails on the second line. It
@@ -136,7 +135,7 @@
 //   - No holder whose clock runs trusts a term that the table has ended by its
 //     deadline. When the table ends it for another reason (a Release, a holder
 //     found dead) there is nobody left to trust it.
-//   - A lost answer costs nothing: the same request is answered with the same
+//   - A lost response costs nothing: the same request returns the same
 //     term while that is live, and Release may be repeated.
 //   - Renew, Check and Release's effect wait for no disk. Grants of different
 //     resources do not wait for one another's disk either.
@@ -145,24 +144,24 @@
 //
 // # What is not promised
 //
-//   - That a holder stops at once when its lease is lost: it learns it from its
+//   - That a holder stops at once when its lease is lost: it learns of that from its
 //     next renewal, or from the fence.
 //   - Anything about a clock that stands still. On a machine that is suspended a
 //     holder may wake and still trust a term that is long over; the fence
 //     refuses its writes, but a tool or a send that it starts in that moment
 //     happens.
-//   - Fairness. Who asks first after an end gets the resource; RequestYield is
-//     how a waiter makes an end come.
+//   - Fairness. The first Acquire after an end gets the resource; a waiter brings the
+//     end about with RequestYield.
 //   - That a resource stays free between an expiry and its Reap.
 //   - Anything about a ledger that was lost or set back under a living holder:
-//     a token that no inbox has seen yet may then be given out again. A backup
+//     a token that no inbox has seen yet may then be granted again. A backup
 //     takes the ledger last for that reason.
 //   - Liveness of holders over a network file system, or after somebody removed
 //     a living holder's file, which amounts to declaring it dead. Then a lease
 //     may change hands early; the fence holds all the same.
 //
 // The package knows no gRPC and no SQL. It does not decide who should get work
-// next, does not retry an Acquire, and does not keep x_fence: these belong to
-// dispatch, to the holder, and to the store. Package runlock, below, shows a
-// lease to tools that know none.
+// next, does not retry an Acquire, and does not store x_fence: these belong to
+// dispatch, to the holder, and to the store. Package runlock shows a lease to tools that
+// do not know leases.
 package lease

@@ -1,5 +1,5 @@
-// Package obs owns what an operator sees of a running program: log lines and
-// metrics; the agent.log file of each agent is in obs/agentlog.
+// Package obs provides the log lines and metrics that an operator sees of a running
+// program; package agentlog writes the agent.log file of each agent.
 //
 // It promises:
 //   - No secret that was registered with a [redact.Redactor], and nothing that looks

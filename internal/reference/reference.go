@@ -1,7 +1,7 @@
-// Package reference owns how settings name what must not stand in a file of ours: a
-// secret, or the address of a database with a password in it. A reference is env:NAME,
-// a variable of the environment, or file:PATH, the content of a file without the blanks
-// around it. What is read is the caller's to keep out of logs.
+// Package reference reads what settings refer to instead of holding it: a secret, or the
+// address of a database with a password in it. A reference is env:NAME, an environment
+// variable, or file:PATH, the content of a file without surrounding blanks. The caller keeps
+// what it reads out of logs.
 package reference
 
 import (

@@ -1,12 +1,12 @@
-// Package thread owns the nouns of an event log: the event, its hashes, its
-// line in events.jsonl, and the names every writer agrees on.
+// Package thread defines the parts of an event log: the event, its hashes, its line in
+// events.jsonl, and the names that every writer uses.
 //
 // A thread is a directory with an append-only table of events. Ids rise from 1
 // and order everything; created_at is for people. An event is never changed, so
 // its hash identifies it: Hash feeds the chain that makes tampering visible, and
-// Key the name under which an inbox event is accounted for.
+// Key is the name under which an inbox event is accounted for.
 //
-// The package does no I/O; what keeps threads is internal/store.
+// The package does no I/O; package store stores threads.
 package thread
 
 import (

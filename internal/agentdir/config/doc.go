@@ -1,11 +1,11 @@
-// Package config owns the settings of an agent as values: which keys there are, what
-// each may hold, what it is when nobody says so, and how it is written down.
+// Package config defines the settings of an agent as values: which keys exist, what each
+// may hold, its default, and how it is written.
 //
 // It promises that [Default] passes every check and that what [Marshal] writes is read
 // back equal by package layer. Secrets are references (`env:NAME`, `file:PATH`); a value
 // that is not one is refused and never repeated in a message.
 //
-// It reads no YAML and no files: package layer does the one, package agentdir the other.
+// It reads no YAML and no files: package layer reads YAML, package agentdir files.
 package config
 
 import (

@@ -1,5 +1,5 @@
-// Package inboxpath owns where an agent's inbox may be: it turns inbox.path of the
-// settings into a directory, or says why not.
+// Package inboxpath resolves inbox.path of the settings into the directory of an agent's
+// inbox, or says why it is not allowed.
 //
 // The value may be relative to the agent's directory, start with `~/`, or lie below a
 // directory that the owner of the home has listed; a path that ends in

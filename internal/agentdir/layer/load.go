@@ -1,12 +1,12 @@
-// Package layer owns how the settings of an agent come together and where each
-// value came from. It works on bytes; later layers win:
+// Package layer combines the layers of an agent's settings and records the origin of each
+// value. It works on bytes; later layers win:
 //
 //	default  <  theclaw.yaml `defaults:`  <  config.yaml  <  overrides (env, flag)
 //
 // [Load] reads strictly: an unknown key, a key given twice, a value of the wrong
 // type or out of range is an [*Error] that names file, line and column and shows
-// the place; what stands behind keys that look like secrets is masked in it. [Set]
-// changes one key and keeps comments, order and blank lines.
+// the place; values of keys that look like secrets are masked in it. [Set] changes one
+// key and keeps comments, order and blank lines.
 //
 // It does not open files, does not resolve paths and does not fetch secrets.
 package layer

@@ -1,7 +1,7 @@
-// Package layout owns the names below the home directory: ids of agents and threads,
-// and where sockets, locks and directories lie. It only computes; no file is opened,
-// made or read (but ResolveThread follows symbolic links), and it is small enough for
-// the dispatch shim. Package agentdir does the work at these places.
+// Package layout defines the names below the home directory: ids of agents and threads,
+// and the paths of sockets, locks and directories. It only computes; it opens, creates and
+// reads no file (but ResolveThread follows symbolic links), and it is small enough for the
+// dispatch shim. Package agentdir works on the files at these paths.
 package layout
 
 import (

@@ -1,12 +1,11 @@
-// Package removal owns how an agent's directory goes: it loses its name at once, and its
-// files after that.
+// Package removal removes an agent's directory: its name at once, and its files after that.
 //
 //	agents/<id> --Put--> agents/.<id>.gone-<random> --Clear--> (absent)
 //
-// It promises that an agent is there whole or not at all, and that what a killed process
-// left can be found (Left) and cleared, with what lies elsewhere by its settings: its
-// inbox, and its working directory among those that all runners have. Who may remove an
-// agent, and what else is kept of it, is the registry's.
+// It promises that an agent exists completely or not at all, and that what a killed process
+// left can be found (Left) and cleared, including what the settings place elsewhere: the
+// inbox, and the working directory among those that all runners share. The registry decides
+// who may remove an agent, and removes its rows.
 package removal
 
 import (

@@ -1,9 +1,9 @@
-// Package safefile owns how one small file is read and replaced below an [os.Root].
+// Package safefile reads and replaces one small file below an [os.Root].
 //
 // It promises that a reader sees the old bytes or the new ones, that new bytes are on
-// disk when [Replace] returns, that a file that is not a regular one (a pipe would wait
-// for ever) or too large is refused, and that nothing is left behind by a failure. A
-// process killed in [Replace] leaves `.<name><digits>` beside the file.
+// disk when [Replace] returns, that a file that is too large or not a regular one is
+// refused (a pipe would block forever), and that a failure leaves nothing behind. A process
+// killed in [Replace] leaves `.<name><digits>` next to the file.
 package safefile
 
 import (

@@ -1,13 +1,13 @@
-// Package yamldoc owns one YAML document whose top is a mapping: it reads it
-// safely and changes single values in place.
+// Package yamldoc reads one YAML document whose top is a mapping and changes single
+// values in place.
 //
 // It promises that [Parse] neither panics nor needs more than a bounded stack on
-// any input, that every node it hands out is a plain mapping, sequence or scalar
+// any input, that every node it returns is a plain mapping, sequence or scalar
 // (anchors, aliases, tags and merge keys are refused: a settings file needs none,
-// and they are how small files become large), and that [Doc.Set] leaves every byte
+// and with them small files become large), and that [Doc.Set] leaves every byte
 // outside the changed value alone: comments, blank lines, order, line ends.
 //
-// It knows nothing of what the keys mean; that is package config.
+// It does not know what the keys mean; that is package config.
 package yamldoc
 
 import (

@@ -1,6 +1,6 @@
-// Package authority owns what a registry asks of whoever judges leases, wherever they
-// are kept: in this process above a ledger (lease.Table), or in a database that several
-// registries share. The promises are those of package lease; leasetest checks them.
+// Package authority declares what a registry needs of an authority on leases, wherever the
+// leases are stored: in this process above a ledger (lease.Table), or in a database that
+// several registries share. The promises are those of package lease; leasetest checks them.
 package authority
 
 import (

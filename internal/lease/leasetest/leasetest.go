@@ -1,6 +1,6 @@
-// Package leasetest owns the suite that every authority on leases passes: what the
-// documentation of package lease promises, told without a word about where it is kept.
-// Time is real here, because an authority may judge by another clock than ours.
+// Package leasetest checks that an authority on leases keeps the promises of package lease,
+// wherever it stores them. The tests run in real time, because an authority may use another
+// clock than this process.
 package leasetest
 
 import (

@@ -24,9 +24,9 @@
 // # The poll
 //
 // One long poll at a time is open at the registry. It grants new leases, and names
-// held ones that have more to do.
+// held ones that have more work.
 //
-//	answer                        what follows
+//	response                      what follows
 //	fresh grant                   the Work of the agent starts
 //	work or news of a held lease  Wake
 //	work of an unknown lease      ReleaseLease: its work is due again
@@ -34,9 +34,10 @@
 //	empty, long before its time   a wait: the registry is shutting down
 //	error                         a wait, then the same request again
 //
-// A request that is repeated keeps its id, so a lost answer loses no grant. Waits
-// are pause.Backoff from 50 ms to 2 s with full jitter. Without room for another
-// lease a poll asks for news only, waits 250 ms, and ends as soon as there is room.
+// A request that is repeated keeps its id, so a lost response loses no grant. Waits
+// are pause.Backoff from 50 ms to 2 s with full jitter. At its limit of
+// leases a worker polls for news only, for 250 ms, and ends the poll as soon as it may
+// hold another lease.
 //
 // # Promises
 //
@@ -50,5 +51,5 @@
 //     A release that fails is not repeated: the lease expires.
 //
 // It does not decide what is due, does not know what the work is, and does not
-// bound it: how many leases there is room for is its user's answer.
+// bound it: its user decides how many leases there may be.
 package worker

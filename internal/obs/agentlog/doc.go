@@ -1,8 +1,8 @@
-// Package agentlog owns the file logs/agent.log of each agent: the lines an owner
-// reads to learn what an agent did.
+// Package agentlog writes and reads the file logs/agent.log of each agent, in which an
+// owner reads what the agent did.
 //
 // It promises:
-//   - A line for which [Log.Append] answered nil is in agent.log or in one of its
+//   - A line for which [Log.Append] returned nil is in agent.log or in one of its
 //     rotated files, also with several writers in several processes.
 //   - agent.log never holds more than 10,000 lines; the next one starts a new file
 //     and the full one becomes agent-<YYYYMMDD-HHmmss>.log (UTC), with -2, -3 ...
@@ -10,10 +10,10 @@
 //   - Files have mode 0600, at most 64 of them are open, and a line costs no
 //     reading: lines are counted once at opening, and then only what others added.
 //
-// It does not survive a power loss (no fsync: the journal is the record, this is
-// its story), and it does not decide what is worth a line.
+// Lines may be lost in a power failure: the file is not synced, because the journal is
+// the record. The package does not decide what is worth a line.
 //
-// The life of one agent.log:
+// The states of one agent.log:
 //
 //	          line, < limit            line, limit reached
 //	          +---------+        +--------------------------------+

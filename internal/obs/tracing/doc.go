@@ -1,14 +1,14 @@
-// Package tracing owns what a trace of ours says: one trace for each message, from
-// its push to the delivery of its reply, over all services.
+// Package tracing makes the spans of one trace for each message, from its push to the
+// delivery of its reply, over all services.
 //
 // It promises:
 //   - The ids of a message's trace and of its first span come from the message's
 //     run id alone. Whoever works on the message, on whatever machine and after
-//     whatever crash, goes on in the same trace, and nothing is stored for it.
+//     whatever crash, continues the same trace, and nothing is stored for it.
 //   - A trace holds names, ids, counts and outcomes, never what a peer, a model or
-//     a tool has said, and no error text.
-//   - A nil [*Tracer] and the zero [Span] do nothing and allocate nothing: that is
-//     what services have when traces are off.
+//     a tool wrote, and no error text.
+//   - A nil [*Tracer] and the zero [Span] do nothing and allocate nothing:
+//     services have those when traces are off.
 //
 // It does not send spans anywhere (package tracing/export) and does not trace the
 // calls between services (the stats handlers of tracing/export do).

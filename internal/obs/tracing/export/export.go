@@ -1,17 +1,17 @@
-// Package export owns where spans go: to a collector by OTLP, to a file, or to a
-// stream, as the usual OTEL_ variables say. Only agentd and tests link it.
+// Package export sends spans to a collector by OTLP, to a file, or to a stream, as the
+// usual OTEL_ variables say. Only agentd and tests link it.
 //
 // It promises:
 //   - Without a variable that asks for traces there is no exporter, no goroutine and
-//     no span: [Open] answers nil, and a nil [*Export] gives services nil tracers.
-//   - A message is traced whole or not at all: the sampler decides by the trace's id,
+//     no span: [Open] returns nil, and a nil [*Export] gives services nil tracers.
+//   - A message is traced completely or not at all: the sampler decides by the trace's id,
 //     which every service derives from the message.
 //   - A call between services is a span only inside of a trace; long polls and health
 //     checks make none.
 //   - Spans that cannot be sent are dropped and reported; nothing waits for them. A
-//     file gets each span as it ends, so that a kill loses only what had not ended.
+//     file gets each span as it ends, so that a kill loses only the spans under way.
 //
-// It decides nothing about what is in a span (package tracing).
+// It does not decide what is in a span (package tracing).
 package export
 
 import (

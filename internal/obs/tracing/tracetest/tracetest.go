@@ -1,7 +1,6 @@
-// Package tracetest reads what the file exporter of traces has written, for tests.
+// Package tracetest reads the spans that the file exporter wrote, for tests.
 //
-// It promises to fail on a line that is no span. What a span should hold it leaves
-// to the test.
+// It promises to fail on a line that is no span. The test decides what a span must hold.
 package tracetest
 
 import (
