@@ -82,7 +82,7 @@ func (d Dir) layers(data []byte, overrides []layer.Override) (layer.Layers, erro
 	return in, Fault(err)
 }
 
-// Storage answers where the registry of this home keeps agents and threads, as
+// Storage returns where the registry of this home keeps agents and threads, as
 // theclaw.yaml says. Errors: CONFIG_INVALID, those of [Fault].
 func (h *Home) Storage() (layer.Storage, error) {
 	data, err := safefile.Read(h.root, layout.DefaultsName)

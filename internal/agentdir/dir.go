@@ -49,7 +49,7 @@ func (d Dir) Logs() string { return d.Path + string(filepath.Separator) + "logs"
 // RunLock is locked while somebody works for the agent.
 func (d Dir) RunLock() string { return filepath.Join(d.Path, "run.lock") }
 
-// Check answers AGENT_NOT_FOUND unless the directory is there.
+// Check returns AGENT_NOT_FOUND unless the directory is there.
 func (d Dir) Check() error {
 	root, err := d.open()
 	if err != nil {

@@ -13,7 +13,7 @@ var localFilesystems = map[int64]bool{
 	unix.TMPFS_MAGIC: true, unix.OVERLAYFS_SUPER_MAGIC: true,
 }
 
-// filesystemSyncs tells whether syncFilesystem brings everything on dir's filesystem to disk.
+// filesystemSyncs reports whether syncFilesystem brings everything on dir's filesystem to disk.
 func filesystemSyncs(dir *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(dir.Fd()), &st) == nil && localFilesystems[st.Type]

@@ -191,7 +191,7 @@ func (b *Broker) accept() {
 	_ = b.socket.Close() // enough for one command
 }
 
-// serve answers one connection.
+// serve returns one connection.
 func (b *Broker) serve(c net.Conn) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()

@@ -47,7 +47,7 @@ func Usage(what, fix string) *Error {
 	return New(codes.InvalidArgument, WrongUsage, what, fix)
 }
 
-// Wrap answers a copy of e with cause as its Err, so that a package-level Error
+// Wrap returns a copy of e with cause as its Err, so that a package-level Error
 // can be reused. A nil e answers nil.
 func Wrap(e *Error, cause error) *Error {
 	if e == nil {
@@ -61,10 +61,10 @@ func Wrap(e *Error, cause error) *Error {
 // Error is What alone: the cause is not for every reader (see [Chain]).
 func (e *Error) Error() string { return e.What }
 
-// Unwrap answers the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is tells whether err, found on either side of the wire, has this reason.
+// Is reports whether err, found on either side of the wire, has this reason.
 func Is(err error, reason string) bool {
 	return err != nil && From(err).Reason == reason
 }

@@ -30,7 +30,7 @@ func (t truth) negate(really bool) truth {
 	return t
 }
 
-// Match tells whether the filter selects the row. The nil filter selects all.
+// Match reports whether the filter selects the row. The nil filter selects all.
 func (f *Filter) Match(r Row) bool {
 	return f == nil || eval(f.root, &r) == yes
 }

@@ -47,7 +47,7 @@ func (p *parser) advance() (err error) {
 	return err
 }
 
-// is tells whether the token is this keyword.
+// is reports whether the token is this keyword.
 func (p *parser) is(keyword string) bool {
 	return p.tok.kind == word && strings.EqualFold(p.tok.text, keyword)
 }

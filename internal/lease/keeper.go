@@ -96,7 +96,7 @@ func (k *Keeper) Yield() <-chan struct{} { return k.yield }
 // Token is the fencing token to send with every call.
 func (k *Keeper) Token() uint64 { return k.grant.Token }
 
-// Check answers nil while the lease is trusted, else the cause. Ask it right
+// Check returns nil while the lease is trusted, else the cause. Ask it right
 // before each model call, tool, send and transaction: it reads the clock,
 // whereas a process that was stopped and goes on sees Context end only when its
 // timer has run.

@@ -202,7 +202,7 @@ func (t *Table) Acquire(ctx context.Context, req AcquireRequest) (Record, error)
 	return e.rec, nil
 }
 
-// repeatOrHeld answers what can be answered without a new term. The caller has
+// repeatOrHeld returns what can be answered without a new term. The caller has
 // the entry's turn, so no other grant comes between.
 func (t *Table) repeatOrHeld(e *entry, req AcquireRequest) (_ Record, done bool, _ error) {
 	t.mu.Lock()

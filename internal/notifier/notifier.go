@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// Home answers the notifier's directory and whether there is a notifier: the
+// Home returns the notifier's directory and whether there is a notifier: the
 // directory exists, or the program is on the PATH of env.
 func Home(env func(string) string) (dir string, ok bool) {
 	if dir = env("NOTIFIER_HOME"); dir == "" {
@@ -80,7 +80,7 @@ func Word(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// special tells whether a shell may see more in r than the character.
+// special reports whether a shell may see more in r than the character.
 func special(r rune) bool {
 	if r < unicode.MaxASCII {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%,", r))

@@ -18,7 +18,7 @@ import (
 // ErrPlain says that a value was given instead of a reference.
 var ErrPlain = errors.New("a secret is given as env:NAME or file:PATH")
 
-// Read answers what a reference stands for. Errors: ErrPlain; a variable that is not
+// Read returns what a reference stands for. Errors: ErrPlain; a variable that is not
 // set; a file that cannot be read. None holds a value.
 func Read(getenv func(string) string, ref string) (string, error) {
 	if name, ok := strings.CutPrefix(ref, "env:"); ok {
@@ -42,7 +42,7 @@ func Read(getenv func(string) string, ref string) (string, error) {
 const Gather = "with the build before this one stop the agents and run 'agentctl migrate-store ID... --to-shard 1 --dsn URL1 --dsn URL2 --apply', " +
 	"with every agent and every database in its order; then stop the services, run \"psql URL1 -c 'TRUNCATE shard, moved'\" and leave URL1 alone in storage.dsns (docs/operations.md)"
 
-// Database answers the URL of the database, which is given as one or as a reference; ""
+// Database returns the URL of the database, which is given as one or as a reference; ""
 // when none is given. Errors: CONFIG_INVALID, also for more than one.
 func Database(getenv func(string) string, given []string) (string, error) {
 	switch len(given) {

@@ -31,14 +31,14 @@ type seen struct {
 	pieces []string
 }
 
-// errMoves tells that a file was written while it was read.
+// errMoves reports that a file was written while it was read.
 var errMoves = errors.New("a file changes while it is read")
 
 // tries is how often a directory is read that changes meanwhile; the last reading
 // stands, as a copy of a file that is being written does on one machine.
 const tries = 3
 
-// Scan answers what a directory holds; none is an empty one. Beyond limits it is
+// Scan returns what a directory holds; none is an empty one. Beyond limits it is
 // *TooLarge. Files that cannot be read, or whose names are no text, are left out and
 // named.
 func Scan(ctx context.Context, dir string, l Limits, was Seen) (t Tree, out []string, err error) {

@@ -43,7 +43,7 @@ type Tree struct {
 	Entries []Entry `json:"entries"`
 }
 
-// TooLarge tells that a directory has more than may be kept.
+// TooLarge reports that a directory has more than may be kept.
 type TooLarge struct{ What string }
 
 func (e *TooLarge) Error() string { return e.What }
@@ -67,7 +67,7 @@ func (t Tree) Pieces() map[string]bool {
 	return out
 }
 
-// Encode answers the manifest and its hash.
+// Encode returns the manifest and its hash.
 func (t Tree) Encode() (manifest []byte, hash string, err error) {
 	if manifest, err = json.Marshal(t); err != nil {
 		return nil, "", err
@@ -126,7 +126,7 @@ func (e Entry) check() error {
 	return nil
 }
 
-// Ignored tells whether a path is left out by a pattern: one of path.Match for a name
+// Ignored reports whether a path is left out by a pattern: one of path.Match for a name
 // anywhere, or with a slash for a path from the top. What is in a directory that is
 // left out is too.
 func Ignored(name string, patterns []string) bool {

@@ -43,7 +43,7 @@ type Deps struct {
 	Metrics *obs.RegistryMetrics
 	Log     *agentlog.Log // agents' logs/agent.log
 	Trace   *tracing.Tracer
-	// Notifier answers where the external notifier keeps its tasks, if there is one;
+	// Notifier returns where the external notifier keeps its tasks, if there is one;
 	// nil: there is none.
 	Notifier func() (home string, ok bool)
 	Redact   func(string) string // takes secrets out of the audit log; nil: none are known

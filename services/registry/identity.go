@@ -6,7 +6,7 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// identities answers IdentityService. What is to be done is done by the auditor,
+// identities returns IdentityService. What is to be done is done by the auditor,
 // which every call passes on its way here.
 type identities struct {
 	registryv1.UnimplementedIdentityServiceServer

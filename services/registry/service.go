@@ -230,7 +230,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Able answers nil when the registry can do its work: a database that it shares answers.
+// Able returns nil when the registry can do its work: a database that it shares answers.
 // What is wrong with an agent is that agent's.
 func (s *Service) Able(ctx context.Context) error { return s.backend.Able(ctx) }
 

@@ -48,7 +48,7 @@ type Config struct {
 type Pai struct{ Provider, Model string }
 
 // Inbox relocates the inbox thread; an empty Path is the agent's own inbox directory.
-// External says whether people outside may write to it: allow, refuse, or auto, which
+// External reports whether people outside may write to it: allow, refuse, or auto, which
 // refuses for system agents but admin (S0-20). The console is always open.
 type Inbox struct{ Path, External string }
 
@@ -118,10 +118,10 @@ type Sandbox struct {
 	Network bool
 }
 
-// Memory says whether the agent layer may digest peers' words; default false.
+// Memory reports whether the agent layer may digest peers' words; default false.
 type Memory struct{ Share bool }
 
-// OnError says whether a peer hears of a failure; default false.
+// OnError reports whether a peer hears of a failure; default false.
 type OnError struct{ NotifyPeer bool }
 
 // Quota bounds what an agent, and each of its peers, may use in a day of UTC; 0
@@ -131,7 +131,7 @@ type Quota struct {
 	MessagesPerDay, PeerMessagesPerDay, TokensPerDay, PeerTokensPerDay, CentsPerDay, PeerCentsPerDay, PairPerMinute int
 }
 
-// Daily tells whether anything of a day is limited, and so counted.
+// Daily reports whether anything of a day is limited, and so counted.
 func (q Quota) Daily() bool { q.PairPerMinute = 0; return q != Quota{} }
 
 // Price is what a million tokens of the model cost, in cents; 0 counts no cost.

@@ -16,7 +16,7 @@ type Field struct {
 	Key string
 	// Ref points into a Config: *string, *int, *bool or *time.Duration.
 	Ref func(*Config) any
-	// Check answers what is wrong with what such a pointer points at; nil: nothing ever is.
+	// Check returns what is wrong with what such a pointer points at; nil: nothing ever is.
 	Check func(any) string
 	// Own keys belong to one agent and are not allowed among the home-wide defaults.
 	Own bool
@@ -191,10 +191,10 @@ func IsID(s string) bool { return idRule.MatchString(s) }
 // IsName reports whether s may name a provider, a model or a way out.
 func IsName(s string) bool { return nameRule.MatchString(s) }
 
-// IsLine answers what is wrong with s as one line of text.
+// IsLine returns what is wrong with s as one line of text.
 func IsLine(s string) string { return line(&s) }
 
-// CheckPattern answers what is wrong with a thread_pattern.
+// CheckPattern returns what is wrong with a thread_pattern.
 func CheckPattern(p string) string {
 	if p == "" || len(p) > 512 || strings.HasPrefix(p, "/") || strings.ContainsFunc(p, unicode.IsControl) {
 		return "thread_pattern wants a glob below threads/ such as ** or peers/**"

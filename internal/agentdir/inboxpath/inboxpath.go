@@ -65,7 +65,7 @@ func expand(path, userHome string) (string, bool) {
 	return filepath.Join(userHome, rest), true
 }
 
-// unlinked answers full unless a symbolic link leads it out of dir.
+// unlinked returns full unless a symbolic link leads it out of dir.
 func unlinked(dir, full string) (path, problem string, err error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -21,7 +21,7 @@ type Storage struct {
 	DSNs     []string // as given; the opening of more than one is refused
 }
 
-// ReadStorage answers what theclaw.yaml says of it. Every error is an [*Error].
+// ReadStorage returns what theclaw.yaml says of it. Every error is an [*Error].
 func ReadStorage(f File) (Storage, error) {
 	var problems []Problem
 	out := &Loaded{Config: config.Default(), places: map[string]place{}}

@@ -25,7 +25,7 @@ func ValidID(id string) error {
 	return e
 }
 
-// name tells whether s is 1 to most lower-case letters, digits and others. The shim
+// name reports whether s is 1 to most lower-case letters, digits and others. The shim
 // is started for each message; a regular expression would be a tenth of its start.
 func name(s string, most int, others string) bool {
 	for i := range len(s) {

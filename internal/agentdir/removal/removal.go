@@ -60,7 +60,7 @@ func Put(h *agentdir.Home, id string) (Dir, error) {
 	return g, agentdir.Fault(safefile.SyncDir(agents, "."))
 }
 
-// Left answers what was put away and is still there.
+// Left returns what was put away and is still there.
 func Left(h *agentdir.Home) ([]Dir, error) {
 	entries, err := os.ReadDir(h.AgentsDir())
 	var out []Dir

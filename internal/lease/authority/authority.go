@@ -19,9 +19,9 @@ type Authority interface {
 	// Check is for what writes nothing: a write has its fence.
 	Check(ctx context.Context, resource string, token uint64) error
 	Release(ctx context.Context, resource string, token uint64) error
-	// Get answers the last term of a resource and whether it is live.
+	// Get returns the last term of a resource and whether it is live.
 	Get(ctx context.Context, resource string) (lease.Record, bool, error)
-	// List answers the live terms after a resource, at most limit, in order.
+	// List returns the live terms after a resource, at most limit, in order.
 	List(ctx context.Context, after string, limit int) ([]lease.Record, error)
 	// Reap ends the terms that are over and answers each once; next is how long until
 	// the first live one ends if nobody renews it, 0 when there is none.

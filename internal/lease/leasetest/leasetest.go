@@ -16,7 +16,7 @@ import (
 	"github.com/theclaw/agents/internal/lease/authority"
 )
 
-// Open answers an empty authority to which the named holders are dead, and what opens
+// Open returns an empty authority to which the named holders are dead, and what opens
 // it again, as another process would.
 type Open func(t *testing.T, dead func(holder string) bool) (a authority.Authority, again func() authority.Authority)
 

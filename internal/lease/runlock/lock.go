@@ -67,7 +67,7 @@ func (l *Lock) Take() error {
 	return fmt.Errorf("take run lock: %s is removed and made again all the time", l.path)
 }
 
-// takeFile answers false when the opened file is no longer the one at the path.
+// takeFile returns false when the opened file is no longer the one at the path.
 func (l *Lock) takeFile(f *os.File, made bool) (bool, error) {
 	// Who made the file may wait for its lock: others only look into an empty
 	// one for a moment.

@@ -165,7 +165,7 @@ func (f *logFile) evict() error {
 	return f.close()
 }
 
-// current tells whether the open file is still the one named agent.log.
+// current reports whether the open file is still the one named agent.log.
 func (f *logFile) current() bool {
 	named, err := os.Lstat(f.path())
 	if err != nil {

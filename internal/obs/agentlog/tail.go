@@ -13,7 +13,7 @@ import (
 // maxTail is how much of a file Tail reads, from its end.
 const maxTail = 4 << 20
 
-// Tail answers the newest lines in dir, at most n, in their order: those of agent.log,
+// Tail returns the newest lines in dir, at most n, in their order: those of agent.log,
 // and before them of the rotated files as long as there are too few. Lines that wait to
 // be written are not among them. No directory is no lines.
 func Tail(dir string, n int) ([]string, error) {
@@ -40,7 +40,7 @@ func Tail(dir string, n int) ([]string, error) {
 	return out[max(0, len(out)-n):], nil
 }
 
-// tail answers the whole lines at the end of a file.
+// tail returns the whole lines at the end of a file.
 func tail(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -42,7 +42,7 @@ var patterns = []struct {
 	{[]string{"://"}, regexp.MustCompile(`(://[^/\s:@]*:)[^/\s@]+@`), "${1}" + mark + "@"},
 }
 
-// hinted tells whether one of the hints is in s, whatever the case of its ASCII
+// hinted reports whether one of the hints is in s, whatever the case of its ASCII
 // letters. Other letters may stand for one of these when case is ignored (the
 // Kelvin sign for a k), so any of them counts as a hint.
 func hinted(s string, hints []string) bool {

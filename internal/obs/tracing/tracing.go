@@ -20,7 +20,7 @@ func New(p trace.TracerProvider) *Tracer {
 	return &Tracer{p.Tracer("github.com/theclaw/agents")}
 }
 
-// Of answers the ids of a message's trace and of its first span.
+// Of returns the ids of a message's trace and of its first span.
 func Of(runID string) (trace.TraceID, trace.SpanID) {
 	sum := sha256.Sum256([]byte(runID))
 	return trace.TraceID(sum[:16]), trace.SpanID(sum[16:24])
@@ -31,7 +31,7 @@ type firstKey struct{}
 // IDs gives the first span of a message its own ids, and random ones to all others.
 type IDs struct{}
 
-// NewIDs answers the ids of a span without a parent.
+// NewIDs returns the ids of a span without a parent.
 func (i IDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	if run, ok := ctx.Value(firstKey{}).(string); ok {
 		return Of(run)
@@ -44,7 +44,7 @@ func (i IDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return id, i.NewSpanID(ctx, id)
 }
 
-// NewSpanID answers the id of a span in a trace.
+// NewSpanID returns the id of a span in a trace.
 func (IDs) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
 	for !id.IsValid() {
 		put(id[:])
@@ -199,7 +199,7 @@ func (s Span) Fail(class string) {
 	}
 }
 
-// Within answers ctx with the span in it, for calls that belong to it.
+// Within returns ctx with the span in it, for calls that belong to it.
 func (s Span) Within(ctx context.Context) context.Context {
 	if s.s == nil {
 		return ctx

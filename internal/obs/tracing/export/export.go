@@ -98,7 +98,7 @@ func Open(ctx context.Context, o Options) (*Export, error) {
 	return e, nil
 }
 
-// exporter answers which one is asked for; "" for none.
+// exporter returns which one is asked for; "" for none.
 func exporter(getenv func(string) string) string {
 	kind := strings.TrimSpace(getenv("OTEL_TRACES_EXPORTER"))
 	switch {

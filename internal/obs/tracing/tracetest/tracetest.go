@@ -22,7 +22,7 @@ type Span struct {
 	Status                  string
 }
 
-// Read answers the spans of a file, in the order in which they ended.
+// Read returns the spans of a file, in the order in which they ended.
 func Read(path string) ([]Span, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -68,12 +68,12 @@ func Read(path string) ([]Span, error) {
 	}
 }
 
-// In answers the spans of one trace.
+// In returns the spans of one trace.
 func In(trace string, spans []Span) []Span {
 	return slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.TraceID != trace })
 }
 
-// Named answers the spans of a name.
+// Named returns the spans of a name.
 func Named(name string, spans []Span) []Span {
 	return slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Name != name })
 }

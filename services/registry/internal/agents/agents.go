@@ -28,27 +28,27 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// Agents answers what is known of agents, makes them and removes them.
+// Agents gives access to the agents of the registry, makes them and removes them.
 type Agents interface {
 	Get(id string) (*state.Agent, error)
-	// Agent answers one whose inbox has been read, Find one that is there, broken or not.
+	// Agent returns one whose inbox has been read, Find one that is there, broken or not.
 	Agent(ctx context.Context, id string) (*state.Agent, error)
 	Find(ctx context.Context, id string) (*state.Agent, error)
-	// List answers a page in order; next is where the next page begins, "" at the end.
+	// List returns a page in order; next is where the next page begins, "" at the end.
 	List(ctx context.Context, after string, limit int) (page []*state.Agent, next string, err error)
 	State(ctx context.Context, a *state.Agent) (store.InboxState, error)
-	// Missing tells whether there is no such agent.
+	// Missing reports whether there is no such agent.
 	Missing(id string) bool
 	Create(ctx context.Context, id string, spec agentdir.Spec) (*state.Agent, error)
 	// Remove takes away an agent whose leases the caller has, and all that is kept of it.
 	Remove(ctx context.Context, id string) error
-	// Idle answers a *lease.HeldError while a program outside works on an agent.
+	// Idle returns a *lease.HeldError while a program outside works on an agent.
 	Idle(ctx context.Context, id string) error
 	Places
 	Due
 }
 
-// Places answers the directories of agents and threads; "" where there are none.
+// Places returns the directories of agents and threads; "" where there are none.
 type Places interface {
 	Place(id string) string
 	Path(r store.Ref) (string, error)
@@ -62,9 +62,9 @@ type Due interface {
 
 // Files are the files of agents. Errors: AGENT_NOT_FOUND, those of agentdir.
 type Files interface {
-	// Settings answers the settings that are in force.
+	// Settings returns the settings that are in force.
 	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
-	// Read answers a file and its version; the cause is fs.ErrNotExist when it is
+	// Read returns a file and its version; the cause is fs.ErrNotExist when it is
 	// missing. Write and Set are those of agentdir.Dir.
 	Read(ctx context.Context, id, name string) (data []byte, version string, err error)
 	Write(ctx context.Context, id, name string, data []byte, expect string) (version string, err error)
@@ -77,7 +77,7 @@ type Backups interface {
 	Restore(ctx context.Context, r io.Reader, what backup.Choice) ([]backup.Restored, error)
 }
 
-// Leases judges who may act now; see lease/authority.
+// Leases grants and checks leases; see lease/authority.
 type Leases interface {
 	Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Record, error)
 	Release(ctx context.Context, resource string, token uint64) error
@@ -93,11 +93,11 @@ type Store interface {
 // Log is what is said of an agent, for people.
 type Log interface {
 	wire.Log
-	// Tail answers the newest lines, at most limit, in their order.
+	// Tail returns the newest lines, at most limit, in their order.
 	Tail(ctx context.Context, id string, limit int) ([]string, error)
 }
 
-// Deps of the edge.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
 	Store   Store
@@ -110,13 +110,13 @@ type Deps struct {
 	Prune   prune.Deps
 }
 
-// Service is the edge. The zero value is not usable; see New.
+// Service serves the RPCs. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedAgentServiceServer
 	Deps
 }
 
-// New makes the edge.
+// New returns the service.
 func New(d Deps) *Service { return &Service{Deps: d} }
 
 // CreateAgent makes an agent directory.
@@ -141,7 +141,7 @@ func (s *Service) Make(ctx context.Context, id string, spec agentdir.Spec) (stri
 	return s.Agents.Place(a.ID), nil
 }
 
-// describe answers what is known of an agent; a problem is part of the answer.
+// describe returns what is known of an agent; a problem is part of the answer.
 func (s *Service) describe(ctx context.Context, a *state.Agent) *registryv1.Agent {
 	k := a.Known()
 	out := &registryv1.Agent{AgentId: a.ID, Dir: s.Agents.Place(a.ID), Started: k.Started, Health: registryv1.AgentHealth_AGENT_HEALTH_OK, Problem: k.Problem}
@@ -175,7 +175,7 @@ func modelText(set *agentdir.Agent) string {
 	return cmp.Or(c.GetProvider(), "default") + "/" + cmp.Or(c.GetModel(), "default")
 }
 
-// GetAgent answers one agent.
+// GetAgent returns one agent.
 func (s *Service) GetAgent(ctx context.Context, req *registryv1.GetAgentRequest) (*registryv1.GetAgentResponse, error) {
 	a, err := s.Agents.Find(ctx, req.GetAgentId())
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Service) GetAgent(ctx context.Context, req *registryv1.GetAgentRequest)
 	return &registryv1.GetAgentResponse{Agent: s.describe(ctx, a)}, nil
 }
 
-// ListAgents answers every agent, broken ones too.
+// ListAgents returns every agent, broken ones too.
 func (s *Service) ListAgents(ctx context.Context, req *registryv1.ListAgentsRequest) (*registryv1.ListAgentsResponse, error) {
 	page, next, err := s.Agents.List(ctx, req.GetPageToken(), min(wire.Limit(req.GetPageSize(), 1000), 1000))
 	if err != nil {
@@ -246,7 +246,7 @@ func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentReques
 	return &registryv1.StopAgentResponse{Already: !changed}, nil
 }
 
-// GetAgentStatus answers state and progress.
+// GetAgentStatus returns state and progress.
 func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentStatusRequest) (*registryv1.GetAgentStatusResponse, error) {
 	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// ReadAgentFile answers a file of the allow-list.
+// ReadAgentFile returns a file of the allow-list.
 func (s *Service) ReadAgentFile(ctx context.Context, req *registryv1.ReadAgentFileRequest) (*registryv1.ReadAgentFileResponse, error) {
 	if _, err := s.Agents.Get(req.GetAgentId()); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (s *Service) WriteAgentFile(ctx context.Context, req *registryv1.WriteAgent
 	return &registryv1.WriteAgentFileResponse{Version: version}, nil
 }
 
-// GetAgentConfig answers every setting with its origin.
+// GetAgentConfig returns every setting with its origin.
 func (s *Service) GetAgentConfig(ctx context.Context, req *registryv1.GetAgentConfigRequest) (*registryv1.GetAgentConfigResponse, error) {
 	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
@@ -74,7 +74,7 @@ const (
 	maxAnswer = 3 << 20
 )
 
-// ReadAgentLog answers the end of an agent's log.
+// ReadAgentLog returns the end of an agent's log.
 func (s *Service) ReadAgentLog(ctx context.Context, req *registryv1.ReadAgentLogRequest) (*registryv1.ReadAgentLogResponse, error) {
 	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {

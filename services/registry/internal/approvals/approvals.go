@@ -60,24 +60,24 @@ var states = map[string]registryv1.ApprovalState{
 	used: registryv1.ApprovalState_APPROVAL_STATE_USED,
 }
 
-// Agents answers what is known of agents.
+// Agents gives access to the agents of the registry.
 type Agents interface {
 	Get(id string) (*state.Agent, error)
 }
 
-// Leases judges who may act.
+// Leases grants and checks leases.
 type Leases interface {
 	Check(ctx context.Context, resource string, token uint64) error
 }
 
-// Wakes are those of the calls that wait for a question or an answer.
+// Wakes notifies the calls that wait for a question or an answer.
 type Wakes interface {
 	AwaitQuestion() (woken <-chan struct{}, done func())
 	Asked()
 	Again() <-chan time.Time
 }
 
-// Deps of the edge.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
 	Home      *agentdir.Home
@@ -89,13 +89,13 @@ type Deps struct {
 	Make      Make
 }
 
-// Service is the edge. The zero value is not usable; see New.
+// Service serves the RPCs. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedApprovalServiceServer
 	Deps
 }
 
-// New makes the edge.
+// New returns the service.
 func New(d Deps) *Service { return &Service{Deps: d} }
 
 // RequestApproval asks and waits.
@@ -225,7 +225,7 @@ func (s *Service) change(ctx context.Context, id string, next func(*store.Approv
 	}
 }
 
-// take answers how a question stands. What was approved is used by it, once; the
+// take returns how a question stands. What was approved is used by it, once; the
 // repeat of a call whose answer was lost, under the same lease, is told again.
 func (s *Service) take(ctx context.Context, id string, token uint64) (a store.Approval, first bool, err error) {
 	a, err = s.change(ctx, id, func(a *store.Approval) error {
@@ -241,7 +241,7 @@ func (s *Service) take(ctx context.Context, id string, token uint64) (a store.Ap
 	return a, first, err
 }
 
-// ResolveApproval answers a question.
+// ResolveApproval returns a question.
 func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveApprovalRequest) (*registryv1.ResolveApprovalResponse, error) {
 	a, err := s.change(ctx, req.GetApprovalId(), func(a *store.Approval) error {
 		if a.State != pending {
@@ -258,7 +258,7 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 	return &registryv1.ResolveApprovalResponse{Approval: message(a)}, nil
 }
 
-// ListApprovals answers questions, oldest first.
+// ListApprovals returns questions, oldest first.
 func (s *Service) ListApprovals(ctx context.Context, req *registryv1.ListApprovalsRequest) (*registryv1.ListApprovalsResponse, error) {
 	size := wire.Limit(req.GetPageSize(), 100)
 	state := ""
@@ -283,7 +283,7 @@ func (s *Service) ListApprovals(ctx context.Context, req *registryv1.ListApprova
 	return out, nil
 }
 
-// WatchApprovals answers what waits, and then what changes.
+// WatchApprovals returns what waits, and then what changes.
 func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out registryv1.ApprovalService_WatchApprovalsServer) error {
 	ctx, told := out.Context(), map[string]registryv1.ApprovalState{}
 	for first := true; ; first = false {

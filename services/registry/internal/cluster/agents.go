@@ -14,7 +14,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
-// Get answers what is known of an agent. Who asks for one that is not there is told by
+// Get returns what is known of an agent. Who asks for one that is not there is told by
 // what he asks. Errors: INVALID_ARGUMENT for a name that is none.
 func (r *Registry) Get(id string) (*state.Agent, error) {
 	r.mu.RLock()
@@ -37,7 +37,7 @@ func (r *Registry) Get(id string) (*state.Agent, error) {
 	return r.agents[id], nil
 }
 
-// Agent answers an agent whose inbox has been read.
+// Agent returns an agent whose inbox has been read.
 func (r *Registry) Agent(ctx context.Context, id string) (*state.Agent, error) {
 	a, err := r.Get(id)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *Registry) Find(ctx context.Context, id string) (*state.Agent, error) {
 	return r.Agent(ctx, id)
 }
 
-// List answers a page of the agents in order, with what is known of each, in one look;
+// List returns a page of the agents in order, with what is known of each, in one look;
 // next is where the next page begins, "" at the end.
 func (r *Registry) List(ctx context.Context, after string, limit int) (page []*state.Agent, next string, err error) {
 	all, err := r.Files.list(ctx, after, limit)
@@ -73,16 +73,16 @@ func (r *Registry) List(ctx context.Context, after string, limit int) (page []*s
 	return page, next, nil
 }
 
-// Present answers nil: rows do not go away under a commit.
+// Present returns nil: rows do not go away under a commit.
 func (r *Registry) Present(string) error { return nil }
 
 // Pushed takes note of a push: nothing is to be done, the row says that there is work.
 func (r *Registry) Pushed(context.Context, *state.Agent) {}
 
-// Stopped answers false: the transaction that claims judges.
+// Stopped returns false: the transaction that claims judges.
 func (r *Registry) Stopped(*state.Agent) bool { return false }
 
-// State answers the state of an inbox, as it was a moment ago.
+// State returns the state of an inbox, as it was a moment ago.
 func (r *Registry) State(ctx context.Context, a *state.Agent) (store.InboxState, error) {
 	st, err := r.Engine.State(ctx, a.ID)
 	if err == nil {
@@ -98,7 +98,7 @@ func (r *Registry) Visit(store.Ref) (leave func()) { return func() {} }
 // another registry may have changed it.
 func (r *Registry) Term(f store.Fence) uint64 { return f.Token }
 
-// Missing tells whether there is no such agent.
+// Missing reports whether there is no such agent.
 func (r *Registry) Missing(id string) bool {
 	if _, err := r.home.Agent(id); err != nil {
 		return true
@@ -116,7 +116,7 @@ func (r *Registry) Path(ref store.Ref) (string, error) {
 	return "", layout.ValidThread(ref.Thread)
 }
 
-// Place answers "": an agent has no directory.
+// Place returns "": an agent has no directory.
 func (r *Registry) Place(string) string { return "" }
 
 // Create makes an agent.
@@ -129,7 +129,7 @@ func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*
 	return r.Get(id)
 }
 
-// Idle answers nil: nobody works on an agent without its lease.
+// Idle returns nil: nobody works on an agent without its lease.
 func (r *Registry) Idle(context.Context, string) error { return nil }
 
 // Remove takes away an agent whose leases the caller has, with all its rows, and what
@@ -150,11 +150,11 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 	return clearRest()
 }
 
-// row tells whether a file that the agent or its runner keeps is a row: memory is.
+// row reports whether a file that the agent or its runner keeps is a row: memory is.
 // Sessions are with the runner that keeps them, in this home as far as it is its own.
 func row(name string) bool { return strings.HasPrefix(name, "memory/") }
 
-// OwnFile answers such a file; the cause of one that is missing is fs.ErrNotExist.
+// OwnFile returns such a file; the cause of one that is missing is fs.ErrNotExist.
 func (r *Registry) OwnFile(ctx context.Context, id, name string) ([]byte, error) {
 	if row(name) {
 		b, _, err := r.Read(ctx, id, name)

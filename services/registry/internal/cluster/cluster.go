@@ -48,7 +48,7 @@ import (
 type Engine interface {
 	store.Engine
 	Attach(h store.Hooks)
-	// Able answers nil when the database can be worked with.
+	// Able returns nil when the database can be worked with.
 	Able(ctx context.Context) error
 	Agents() store.AgentRows
 	Leases() store.Leases
@@ -56,7 +56,7 @@ type Engine interface {
 	Lines() store.LogLines
 	Workdirs() store.Workdirs
 	Notices() store.Notices
-	// Lag answers by agent the messages of its inbox behind the ack, the ack, and the
+	// Lag returns by agent the messages of its inbox behind the ack, the ack, and the
 	// conversations that have something to send.
 	Lag(ctx context.Context) (inbox, acked, outbound map[string]int64, err error)
 }
@@ -66,7 +66,7 @@ type Engine interface {
 type Copies interface {
 	Lay(ctx context.Context, home *agentdir.Home, agent string, withWorkdir bool) (tokens map[string]uint64, err error)
 	Put(ctx context.Context, home *agentdir.Home, agents []string) (left map[string]string, err error)
-	// Absent answers nil when there is no agent of the name. Errors: AGENT_EXISTS.
+	// Absent returns nil when there is no agent of the name. Errors: AGENT_EXISTS.
 	Absent(ctx context.Context, agent string) error
 }
 
@@ -157,7 +157,7 @@ func unreachable(err error) *fault.Error {
 // Run carries what registries tell each other, until ctx ends.
 func (r *Registry) Run(ctx context.Context) { r.notices.Run(ctx) }
 
-// Able answers nil when the database answers.
+// Able returns nil when the database answers.
 func (r *Registry) Able(ctx context.Context) error { return r.Engine.Able(ctx) }
 
 // Close closes the database. No call may be under way.

@@ -149,5 +149,5 @@ func (r *Registry) Begin(ctx context.Context, ref store.Ref, tuple string, f sto
 	return r.Engine.Begin(ctx, ref, f, b)
 }
 
-// Space answers nil: nothing grows here, and the database says so itself.
+// Space returns nil: nothing grows here, and the database says so itself.
 func (r *Registry) Space() error { return nil }

@@ -77,7 +77,7 @@ func (s *Files) forget(id string) {
 	}
 }
 
-// find answers what is known of an agent's settings; nil when nothing is.
+// find returns what is known of an agent's settings; nil when nothing is.
 func (s *Files) find(id string) *entry {
 	if e := s.known[id]; e != nil {
 		return e
@@ -140,7 +140,7 @@ func (s *Files) remove(ctx context.Context, id string) (func() error, error) {
 	}, nil
 }
 
-// Settings answers the settings that are in force.
+// Settings returns the settings that are in force.
 func (s *Files) Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error) {
 	defaults := stamp(s.home.DefaultsFile())
 	s.mu.Lock()
@@ -216,7 +216,7 @@ func (s *Files) fault(id, name string, err error) error {
 	return err
 }
 
-// Read answers a file and its version; the cause is fs.ErrNotExist when it is missing.
+// Read returns a file and its version; the cause is fs.ErrNotExist when it is missing.
 func (s *Files) Read(ctx context.Context, id, name string) ([]byte, string, error) {
 	if err := agentdir.ValidFile(name); err != nil {
 		return nil, "", err
@@ -282,7 +282,7 @@ func (s *Files) Each(ctx context.Context, id string, names []string, found func(
 	}
 }
 
-// Usages answers USAGE.md of other agents than one, at most limit, in order.
+// Usages returns USAGE.md of other agents than one, at most limit, in order.
 func (s *Files) Usages(ctx context.Context, but string, limit int) ([]state.Usage, error) {
 	all, err := s.db.Firsts(ctx, "USAGE.md", limit+1)
 	if err != nil {
@@ -298,13 +298,13 @@ func (s *Files) Usages(ctx context.Context, but string, limit int) ([]state.Usag
 	return out[:min(len(out), limit)], nil
 }
 
-// Threads answers the conversation threads after one, at most limit, in order.
+// Threads returns the conversation threads after one, at most limit, in order.
 func (s *Files) Threads(ctx context.Context, id, after string, limit int) ([]string, error) {
 	ids, err := s.db.Threads(ctx, id, after, limit)
 	return ids, s.fault(id, "", err)
 }
 
-// list answers a page of the agents, and takes over what it read of their settings.
+// list returns a page of the agents, and takes over what it read of their settings.
 func (s *Files) list(ctx context.Context, after string, limit int) ([]store.AgentRow, error) {
 	began, defaults := time.Now(), stamp(s.home.DefaultsFile())
 	s.mu.Lock()

@@ -27,7 +27,7 @@ func (l *Log) Append(id string, lines []*registryv1.LogLine) {
 	l.lines.Say(id, out...)
 }
 
-// Tail answers the newest lines, at most limit, in their order.
+// Tail returns the newest lines, at most limit, in their order.
 func (l *Log) Tail(ctx context.Context, id string, limit int) ([]string, error) {
 	l.lines.Flush()
 	lines, err := l.lines.Read(ctx, id, limit)

@@ -24,7 +24,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// Agents answers what is known of agents.
+// Agents gives access to the agents of the registry.
 type Agents interface {
 	Get(id string) (*state.Agent, error)
 	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
@@ -33,7 +33,7 @@ type Agents interface {
 	ToDeliver(a *state.Agent, threadID string, head int64)
 }
 
-// Wakes are those of the calls that wait for a fate.
+// Wakes notifies the calls that wait for a fate.
 type Wakes interface{ FateOf(agent string) }
 
 // Store keeps deliveries.
@@ -43,7 +43,7 @@ type Store interface {
 	MarkOutbox(ctx context.Context, agent string, m store.OutboxMark) error
 }
 
-// Deps of the edge.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
 	Store  Store
@@ -55,13 +55,13 @@ type Deps struct {
 	Waits []time.Duration
 }
 
-// Service is the edge. The zero value is not usable; see New.
+// Service serves the RPCs. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedDeliveryServiceServer
 	Deps
 }
 
-// New makes the edge.
+// New returns the service.
 func New(d Deps) *Service { return &Service{Deps: d} }
 
 // BeginDelivery takes the next undelivered event of a thread (D1).
@@ -170,7 +170,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 	return out, err
 }
 
-// ListDeliveries answers deliveries by thread and event id.
+// ListDeliveries returns deliveries by thread and event id.
 func (s *Service) ListDeliveries(ctx context.Context, req *registryv1.ListDeliveriesRequest) (*registryv1.ListDeliveriesResponse, error) {
 	if _, err := s.Agents.Get(req.GetAgentId()); err != nil {
 		return nil, err

@@ -139,7 +139,7 @@ func (b *Board) Take(offer func(agent string) (accept, stop bool)) ([]Item, <-ch
 	return out, wake
 }
 
-// look answers what is on the list for agent, and the newest mark it counts.
+// look returns what is on the list for agent, and the newest mark it counts.
 func (b *Board) look(agent string) (w *work, it Item, seen uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -50,7 +50,7 @@ func (l *Lapses) Note(holder string) {
 	l.by[holder]++
 }
 
-// Of answers how many a holder has.
+// Of returns how many a holder has.
 func (l *Lapses) Of(holder string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

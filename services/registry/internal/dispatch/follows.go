@@ -78,7 +78,7 @@ func (f *Follows) Mark(agent, holder string) (here bool) {
 // Wake receives when there is news.
 func (l *Follower) Wake() <-chan struct{} { return l.wake }
 
-// Take tells whether there is news that was not taken yet.
+// Take reports whether there is news that was not taken yet.
 func (l *Follower) Take() bool {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()

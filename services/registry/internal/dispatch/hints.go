@@ -131,7 +131,7 @@ type News struct {
 	Free []string // agents that he may have or get
 }
 
-// Take answers the hints so far; false when there are none.
+// Take returns the hints so far; false when there are none.
 func (l *Listener) Take() (n News, any bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()

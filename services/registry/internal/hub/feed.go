@@ -85,7 +85,7 @@ func (l *Follower[T, E]) tell() {
 // Woken receives when there is something to take.
 func (l *Follower[T, E]) Woken() <-chan struct{} { return l.wake }
 
-// Take answers the news since the last time, in the order in which they were given; look
+// Take returns the news since the last time, in the order in which they were given; look
 // tells that there may be others, which nobody gave.
 func (l *Follower[T, E]) Take() (news []E, look bool) {
 	l.of.mu.Lock()

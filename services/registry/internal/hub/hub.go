@@ -16,7 +16,7 @@ type topic struct {
 	users int
 }
 
-// Wait answers a channel that is closed at the next Wake of t, and what gives
+// Wait returns a channel that is closed at the next Wake of t, and what gives
 // the place back.
 func (h *Hub[T]) Wait(t T) (<-chan struct{}, func()) {
 	h.mu.Lock()

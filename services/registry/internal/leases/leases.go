@@ -32,12 +32,12 @@ const (
 	maxTTL      = 10 * time.Minute
 )
 
-// Agents answers agents whose inbox has been read.
+// Agents returns agents whose inbox has been read.
 type Agents interface {
 	Agent(ctx context.Context, id string) (*state.Agent, error)
 }
 
-// Leases judges who may act now; see lease/authority.
+// Leases grants and checks leases; see lease/authority.
 type Leases interface {
 	Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Record, error)
 	Renew(ctx context.Context, resource, holder string, token uint64) (lease.Record, error)
@@ -71,7 +71,7 @@ type Aborts interface {
 	Of(resource string, token uint64) (runs []string)
 }
 
-// Wakes are those of the calls that wait for a grant or a fate.
+// Wakes notifies the calls that wait for a grant or a fate.
 type Wakes interface {
 	AwaitFate(agent string) (woken <-chan struct{}, done func())
 	Again() <-chan time.Time
@@ -82,7 +82,7 @@ type Turns interface {
 	Turn(ctx context.Context, agent string, q store.TurnQuery) (store.Turn, error)
 }
 
-// Deps of the edge.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
 	Agents   Agents
@@ -95,13 +95,13 @@ type Deps struct {
 	Log      *slog.Logger
 }
 
-// Service is the edge. The zero value is not usable; see New.
+// Service serves the RPCs. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedLeaseServiceServer
 	Deps
 }
 
-// New makes the edge. Run must run for leases to end.
+// New returns the service. Run must run for leases to end.
 func New(d Deps) *Service { return &Service{Deps: d} }
 
 func resource(kind registryv1.LeaseKind, agentID string) string {
@@ -174,7 +174,7 @@ func (s *Service) ReleaseLease(ctx context.Context, req *registryv1.ReleaseLease
 	return &registryv1.ReleaseLeaseResponse{}, nil
 }
 
-// ListLeases answers the live leases.
+// ListLeases returns the live leases.
 func (s *Service) ListLeases(ctx context.Context, req *registryv1.ListLeasesRequest) (*registryv1.ListLeasesResponse, error) {
 	size := min(wire.Limit(req.GetPageSize(), 1000), 1000)
 	page, err := s.Leases.List(ctx, req.GetPageToken(), size+1)

@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// FindRunner answers who works on an agent, and waits until that has changed. Whoever
+// FindRunner returns who works on an agent, and waits until that has changed. Whoever
 // waits is woken by each grant and each fate here, and looks again by himself where
 // other registries grant leases too.
 func (s *Service) FindRunner(ctx context.Context, req *registryv1.FindRunnerRequest) (*registryv1.FindRunnerResponse, error) {

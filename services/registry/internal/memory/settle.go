@@ -94,7 +94,7 @@ func (s *Files) Settle(ctx context.Context, a *state.Agent, fence store.Fence, r
 	return nil
 }
 
-// Settled tells that Settle has nothing to do.
+// Settled reports that Settle has nothing to do.
 func (s *Files) Settled(a *state.Agent, fence store.Fence, marks []store.MemoryMark) bool {
 	for _, m := range marks {
 		if m.Text != "" || m.Event != "" {

@@ -56,7 +56,7 @@ type Part struct {
 	store.PeerShare
 }
 
-// who tells whether a tuple is the peer that was asked for.
+// who reports whether a tuple is the peer that was asked for.
 func who(ask string) (func(route.Tuple) bool, error) {
 	if !strings.HasPrefix(ask, "external:") && !strings.HasPrefix(ask, "internal:") {
 		return func(t route.Tuple) bool { return t.PeerID == ask }, nil
@@ -72,7 +72,7 @@ func same(a, b route.Tuple) bool {
 	return a.Internal == b.Internal && a.ChannelType == b.ChannelType && a.ChannelID == b.ChannelID && a.PeerID == b.PeerID
 }
 
-// Agents answers what is known of agents, and what lies beside their threads.
+// Agents gives access to the agents of the registry, and what lies beside their threads.
 type Agents interface {
 	Agent(ctx context.Context, id string) (*state.Agent, error)
 	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
@@ -83,19 +83,19 @@ type Agents interface {
 
 // Files are those that an agent and its runner keep.
 type Files interface {
-	// OwnFile answers one; the cause of one that is missing is fs.ErrNotExist.
+	// OwnFile returns one; the cause of one that is missing is fs.ErrNotExist.
 	OwnFile(ctx context.Context, id, name string) ([]byte, error)
 	// ErasePeer forgets what is kept of a peer beside threads: files by their names, and
 	// what else the share tells.
 	ErasePeer(ctx context.Context, id string, s store.PeerRecords, files []string) error
 }
 
-// Leases judges who may act.
+// Leases grants and checks leases.
 type Leases interface {
 	Get(ctx context.Context, resource string) (lease.Record, bool, error)
 }
 
-// Wakes are those of the calls that wait for a question or an answer.
+// Wakes notifies the calls that wait for a question or an answer.
 type Wakes interface{ Asked() }
 
 // Store keeps threads, and forgets what of them is a peer's.

@@ -15,7 +15,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// Agent answers a known agent whose inbox has been read.
+// Agent returns a known agent whose inbox has been read.
 func (r *Registry) Agent(ctx context.Context, id string) (*state.Agent, error) {
 	a, err := r.Get(id)
 	if err != nil {
@@ -27,7 +27,7 @@ func (r *Registry) Agent(ctx context.Context, id string) (*state.Agent, error) {
 	return a, r.load(ctx, a)
 }
 
-// Find answers an agent that is there, with what is known of it when it can be read: a
+// Find returns an agent that is there, with what is known of it when it can be read: a
 // broken one too.
 func (r *Registry) Find(ctx context.Context, id string) (*state.Agent, error) {
 	a, err := r.Get(id)
@@ -43,7 +43,7 @@ func (r *Registry) Find(ctx context.Context, id string) (*state.Agent, error) {
 	return a, nil
 }
 
-// List answers a page of the agents in order, broken ones too; next is where the next
+// List returns a page of the agents in order, broken ones too; next is where the next
 // page begins, "" at the end.
 func (r *Registry) List(_ context.Context, after string, limit int) (page []*state.Agent, next string, err error) {
 	if after == "" {
@@ -60,7 +60,7 @@ func (r *Registry) List(_ context.Context, after string, limit int) (page []*sta
 	return page, next, nil
 }
 
-// Present answers the truth about a directory that may be gone while its database
+// Present returns the truth about a directory that may be gone while its database
 // is still open here: a file that has no name any more takes writes gladly.
 func (r *Registry) Present(id string) error {
 	if !r.Missing(id) {
@@ -79,10 +79,10 @@ func (r *Registry) Pushed(ctx context.Context, a *state.Agent) {
 	}
 }
 
-// Stopped tells whether an agent shall not work.
+// Stopped reports whether an agent shall not work.
 func (r *Registry) Stopped(a *state.Agent) bool { return !a.Started() }
 
-// State answers the state of an inbox to who only wants to know it: from memory where
+// State returns the state of an inbox to who only wants to know it: from memory where
 // nothing waits and nobody has written since, and without leaving a database open that
 // was not. Its errors are the store's, or AGENT_NOT_FOUND.
 func (r *Registry) State(ctx context.Context, a *state.Agent) (store.InboxState, error) {
@@ -157,7 +157,7 @@ func (r *Registry) Term(store.Fence) uint64 { return 1 }
 // Agents, as Faults has a field of this name.
 func (r *Registry) Missing(id string) bool { return r.Agents.Missing(id) }
 
-// Place answers the directory of an agent.
+// Place returns the directory of an agent.
 func (r *Registry) Place(id string) string {
 	dir, err := r.home.Agent(id)
 	if err != nil {
@@ -182,7 +182,7 @@ func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*
 	return a, err
 }
 
-// Idle answers a *lease.HeldError while a program outside works on an agent: it has
+// Idle returns a *lease.HeldError while a program outside works on an agent: it has
 // run.lock.
 func (r *Registry) Idle(ctx context.Context, id string) error {
 	dir, err := r.home.Agent(id)

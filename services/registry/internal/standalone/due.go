@@ -80,7 +80,7 @@ func (r *Registry) found(a *state.Agent, head int64) {
 }
 
 // Follow waits until the inbox of an agent has an event after one, and reads it then:
-// read answers up to where it has read. False when nothing came in time. A batch that
+// read returns up to where it has read. False when nothing came in time. A batch that
 // leaves before it has read what came makes its agent due.
 func (r *Registry) Follow(ctx context.Context, a *state.Agent, _ store.Fence, after int64, wait time.Duration, read func() (scanned int64, some bool, err error)) (bool, error) {
 	at := after
@@ -232,7 +232,7 @@ func (r *Registry) Ended(ctx context.Context, id string) {
 	}
 }
 
-// full tells that no agent is leased to a runner now: without space nothing new is
+// full reports that no agent is leased to a runner now: without space nothing new is
 // begun, while what was answered is still delivered.
 func (r *Registry) full(deliver bool) bool {
 	if deliver || r.Space() == nil {
@@ -242,7 +242,7 @@ func (r *Registry) full(deliver bool) bool {
 	return true
 }
 
-// freeDisk answers the bytes that may still be written below the home.
+// freeDisk returns the bytes that may still be written below the home.
 func (r *Registry) freeDisk() (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(r.home.Path(), &st); err != nil {

@@ -15,12 +15,12 @@ type Files struct{ home *agentdir.Home }
 // NewFiles makes it of a home.
 func NewFiles(home *agentdir.Home) Files { return Files{home} }
 
-// Settings answers the settings that are in force: read again when a file has changed.
+// Settings returns the settings that are in force: read again when a file has changed.
 func (f Files) Settings(_ context.Context, a *state.Agent) (*agentdir.Agent, error) {
 	return a.Settings(f.home)
 }
 
-// Read answers a file and its version; see agentdir.Dir.
+// Read returns a file and its version; see agentdir.Dir.
 func (f Files) Read(_ context.Context, id, name string) ([]byte, string, error) {
 	dir, err := f.home.Agent(id)
 	if err != nil {
@@ -57,7 +57,7 @@ func (f Files) Each(_ context.Context, id string, names []string, found func(nam
 	dir.ReadEach(names, found)
 }
 
-// Usages answers USAGE.md of other agents than one, at most limit, in order. One that
+// Usages returns USAGE.md of other agents than one, at most limit, in order. One that
 // cannot be read is left out.
 func (f Files) Usages(ctx context.Context, but string, limit int) ([]state.Usage, error) {
 	ids, err := f.home.IDs()
@@ -73,7 +73,7 @@ func (f Files) Usages(ctx context.Context, but string, limit int) ([]state.Usage
 	return out, errors.Join(err, ctx.Err())
 }
 
-// Threads answers the conversation threads after one, at most limit, in order.
+// Threads returns the conversation threads after one, at most limit, in order.
 func (f Files) Threads(ctx context.Context, id, after string, limit int) ([]string, error) {
 	dir, err := f.home.Agent(id)
 	if err != nil {
@@ -82,7 +82,7 @@ func (f Files) Threads(ctx context.Context, id, after string, limit int) ([]stri
 	return dir.ListThreads(ctx, after, limit)
 }
 
-// OwnFile answers a file that the agent or its runner keeps; the cause of one that is
+// OwnFile returns a file that the agent or its runner keeps; the cause of one that is
 // missing is fs.ErrNotExist.
 func (f Files) OwnFile(_ context.Context, id, name string) ([]byte, error) {
 	dir, err := f.home.Agent(id)

@@ -76,7 +76,7 @@ func (o *foreign) committed(c store.Commit) {
 	}
 }
 
-// notifier answers the notifier's directory. mu is held.
+// notifier returns the notifier's directory. mu is held.
 func (o *foreign) notifier() string {
 	if now := time.Now(); now.Sub(o.looked) > lookAgain {
 		o.looked, o.home = now, ""
@@ -139,7 +139,7 @@ func (o *foreign) schedule(ctx context.Context, threads map[store.Ref]string) {
 	}
 }
 
-// subscribed tells whether a thread has a subscription that is not ours.
+// subscribed reports whether a thread has a subscription that is not ours.
 func subscribed(r store.Ref, subs []store.Subscription) bool {
 	own := thread.Outbound
 	if r.IsInbox() {

@@ -38,7 +38,7 @@ func (l *Log) Append(id string, lines []*registryv1.LogLine) {
 	}, out...)
 }
 
-// Tail answers the newest lines, at most limit, in their order.
+// Tail returns the newest lines, at most limit, in their order.
 func (l *Log) Tail(_ context.Context, id string, limit int) ([]string, error) {
 	dir, err := l.home.Agent(id)
 	if err != nil {

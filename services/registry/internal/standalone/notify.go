@@ -148,7 +148,7 @@ func (w *watch) event(e fsnotify.Event) {
 	}
 }
 
-// writes tells whether something may have come: a log is made and taken away by who
+// writes reports whether something may have come: a log is made and taken away by who
 // only reads, too, and we set the time of a database that we close.
 func writes(file string, op fsnotify.Op) bool {
 	switch {

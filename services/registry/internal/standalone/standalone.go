@@ -51,7 +51,7 @@ type Engine interface {
 	// MakeInbox makes the inbox of a new agent in its directory.
 	MakeInbox(dir string) error
 
-	// IsOpen tells whether the database of a thread is open, Open how many are; Forget
+	// IsOpen reports whether the database of a thread is open, Open how many are; Forget
 	// closes some.
 	IsOpen(r store.Ref) bool
 	Open() int
@@ -67,7 +67,7 @@ type Options struct {
 	Log     *agentlog.Log // agents' logs/agent.log; nil writes none
 	MinFree int64         // bytes free on disk below which pushes are refused
 	Sweep   time.Duration // how often inboxes are scanned
-	// Notifier answers where the external notifier keeps its tasks, if there is one;
+	// Notifier returns where the external notifier keeps its tasks, if there is one;
 	// nil: there is none.
 	Notifier func() (home string, ok bool)
 }
@@ -146,7 +146,7 @@ func (r *Registry) Run(ctx context.Context) {
 	g.Wait()
 }
 
-// Able answers nil: what is wrong with an agent is that agent's.
+// Able returns nil: what is wrong with an agent is that agent's.
 func (r *Registry) Able(context.Context) error { return nil }
 
 // Close closes every database, and gives the agents' run.lock files back. No call may be

@@ -69,7 +69,7 @@ type Known struct {
 	Degraded          bool
 }
 
-// Known answers a copy.
+// Known returns a copy.
 func (a *Agent) Known() Known {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,7 +139,7 @@ func (a *Agent) SetStarted(started bool) {
 	a.started = started
 }
 
-// Started answers the desired state.
+// Started returns the desired state.
 func (a *Agent) Started() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -171,14 +171,14 @@ func (a *Agent) CountDead(delta int64) {
 	a.dead = max(a.dead+delta, 0)
 }
 
-// HasWork tells whether a started, undamaged agent has events without a fate.
+// HasWork reports whether a started, undamaged agent has events without a fate.
 func (a *Agent) HasWork() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.started && a.head > a.acked && len(a.damaged) == 0
 }
 
-// Outbox answers the threads with something to deliver.
+// Outbox returns the threads with something to deliver.
 func (a *Agent) Outbox() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -229,7 +229,7 @@ func (a *Agent) Trouble(err error) {
 	a.Fail(f.What, f.Reason == fault.ReadOnly || f.Reason == fault.DiskFull)
 }
 
-// Troubled tells whether a problem was noted that may pass; damage does not.
+// Troubled reports whether a problem was noted that may pass; damage does not.
 func (a *Agent) Troubled() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -256,18 +256,18 @@ func (a *Agent) Sealed(resource string, token uint64) {
 // Follow counts batches that wait for what comes to the inbox.
 func (a *Agent) Follow(n int32) { a.follows.Add(n) }
 
-// Followed tells whether there is such a batch.
+// Followed reports whether there is such a batch.
 func (a *Agent) Followed() bool { return a.follows.Load() > 0 }
 
 // Wrote notes that we are writing the inbox now.
 func (a *Agent) Wrote() { a.wrote.Store(time.Now().UnixNano()) }
 
-// WroteWithin tells whether we wrote the inbox a moment ago.
+// WroteWithin reports whether we wrote the inbox a moment ago.
 func (a *Agent) WroteWithin(d time.Duration) bool {
 	return time.Since(time.Unix(0, a.wrote.Load())) < d
 }
 
-// Settings answers the agent's settings, read again when a file has changed.
+// Settings returns the agent's settings, read again when a file has changed.
 func (a *Agent) Settings(home *agentdir.Home) (*agentdir.Agent, error) {
 	dir, err := home.Agent(a.ID)
 	if err != nil {
@@ -283,7 +283,7 @@ func (a *Agent) Settings(home *agentdir.Home) (*agentdir.Agent, error) {
 	return s.agent, s.err
 }
 
-// Inbox answers the directory of the agent's inbox, which a setting may move.
+// Inbox returns the directory of the agent's inbox, which a setting may move.
 func (a *Agent) Inbox(home *agentdir.Home) (string, error) {
 	dir, err := home.Agent(a.ID)
 	if err != nil {
@@ -301,7 +301,7 @@ func (a *Agent) Inbox(home *agentdir.Home) (string, error) {
 	return set.Dir.Inbox(), nil
 }
 
-// Place answers what is kept of the agent's settings, for the next run.
+// Place returns what is kept of the agent's settings, for the next run.
 func (a *Agent) Place() (signature, path string) {
 	if p := a.inbox.Load(); p != nil {
 		return p.signature, p.path

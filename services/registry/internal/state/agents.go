@@ -94,7 +94,7 @@ func (d *Agents) Look(id string) (fresh, gone bool) {
 	return fresh, gone
 }
 
-// IDs answers the names of all known agents in order.
+// IDs returns the names of all known agents in order.
 func (d *Agents) IDs() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -106,7 +106,7 @@ func (d *Agents) IDs() []string {
 	return ids
 }
 
-// Get answers a known agent, and finds one that was made since the last scan.
+// Get returns a known agent, and finds one that was made since the last scan.
 // Errors: INVALID_ARGUMENT for a name that is none, AGENT_NOT_FOUND.
 func (d *Agents) Get(id string) (*Agent, error) {
 	d.mu.RLock()
@@ -151,7 +151,7 @@ func (d *Agents) Forget(id string) {
 	delete(d.agents, id)
 }
 
-// Path answers the directory of a thread.
+// Path returns the directory of a thread.
 func (d *Agents) Path(r store.Ref) (string, error) {
 	dir, err := d.home.Agent(r.Agent)
 	if err != nil {
@@ -167,7 +167,7 @@ func (d *Agents) Path(r store.Ref) (string, error) {
 	return a.Inbox(d.home)
 }
 
-// Missing tells whether the directory of an agent is gone.
+// Missing reports whether the directory of an agent is gone.
 func (d *Agents) Missing(id string) bool {
 	dir, err := d.home.Agent(id)
 	if err != nil {

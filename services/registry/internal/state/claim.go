@@ -28,7 +28,7 @@ func (a *Agent) Read(ev thread.Event, key string) {
 	a.read[key] = ev
 }
 
-// TakeRead answers an event that was noted, and forgets it.
+// TakeRead returns an event that was noted, and forgets it.
 func (a *Agent) TakeRead(id int64, key string) (thread.Event, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -40,7 +40,7 @@ func (a *Agent) TakeRead(id int64, key string) (thread.Event, bool) {
 // maxClaims is more than one holder ever has under way.
 const maxClaims = 4096
 
-// Claimed answers a claim that was noted here.
+// Claimed returns a claim that was noted here.
 func (a *Agent) Claimed(thread, key string) (Claim, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +72,7 @@ func (a *Agent) Unclaim(thread, key string) {
 	}
 }
 
-// TakeClaims answers the turns that had not ended, by thread, and forgets them.
+// TakeClaims returns the turns that had not ended, by thread, and forgets them.
 func (a *Agent) TakeClaims() map[string][]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,7 +86,7 @@ func (a *Agent) TakeClaims() map[string][]string {
 	return out
 }
 
-// MemorySettled tells that no digest of the agent's own layer waits for its file, as
+// MemorySettled reports that no digest of the agent's own layer waits for its file, as
 // far as this registry knows in this term; one that just started does not know. A
 // registry that is alone with its agents need not tell terms apart.
 func (a *Agent) MemorySettled(term uint64) bool {

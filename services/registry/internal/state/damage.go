@@ -12,7 +12,7 @@ func (a *Agent) Damage(thread, problem string) {
 	a.damaged[thread] = problem
 }
 
-// Damaged tells whether a database of the agent is damaged.
+// Damaged reports whether a database of the agent is damaged.
 func (a *Agent) Damaged() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

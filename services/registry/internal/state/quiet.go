@@ -17,7 +17,7 @@ func (a *Agent) Recall(s store.InboxState, signature string) {
 	}
 }
 
-// Quiet answers the state of an inbox in which nothing waits, as it is known, if the
+// Quiet returns the state of an inbox in which nothing waits, as it is known, if the
 // files still have the signature that it was read with.
 func (a *Agent) Quiet(signature string) (store.InboxState, bool) {
 	a.mu.Lock()
@@ -45,7 +45,7 @@ func (a *Agent) rest(r store.AtRest) {
 	}
 }
 
-// AsLeft tells whether a stamp is that of the last look, and nothing can be on its way:
+// AsLeft reports whether a stamp is that of the last look, and nothing can be on its way:
 // with a log, a commit may be in it that nobody sees yet.
 func (a *Agent) AsLeft(stamp string) bool {
 	a.mu.Lock()
@@ -53,7 +53,7 @@ func (a *Agent) AsLeft(stamp string) bool {
 	return a.signature == stamp && strings.HasSuffix(stamp, absent) || a.left(stamp)
 }
 
-// left tells whether a stamp is that of our closing, whose time no other write has: it
+// left reports whether a stamp is that of our closing, whose time no other write has: it
 // holds however soon it is taken.
 func (a *Agent) left(stamp string) bool {
 	raw, _, _ := strings.Cut(stamp, early)

@@ -65,7 +65,7 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 	}
 }
 
-// next tells whether news are what comes after an event, one after the other: then there
+// next reports whether news are what comes after an event, one after the other: then there
 // is nothing that somebody else has written in between. Those up to it were sent.
 func next(news []thread.Event, after int64) bool {
 	for _, e := range news {

@@ -133,7 +133,7 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 	return nil, nil
 }
 
-// speaksFor tells whether a live lease of agentID vouches for its name.
+// speaksFor reports whether a live lease of agentID vouches for its name.
 func (s *Service) speaksFor(ctx context.Context, has bool, f store.Fence, agentID string) bool {
 	return has && strings.HasSuffix(f.Resource, "/"+agentID) && s.Leases.Check(ctx, f.Resource, f.Token) == nil
 }

@@ -37,12 +37,12 @@ type Store interface {
 	InboxEvent(ctx context.Context, agent string, id int64) (thread.Event, string, error)
 }
 
-// Agents answers what is known of agents.
+// Agents gives access to the agents of the registry.
 type Agents interface {
 	Get(id string) (*state.Agent, error)
 	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
 	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
-	// Path answers the directory of a thread; "" where it has none.
+	// Path returns the directory of a thread; "" where it has none.
 	Path(r store.Ref) (string, error)
 	Pushes
 }
@@ -51,24 +51,24 @@ type Agents interface {
 type Pushes interface {
 	// Space refuses new messages while there is no space for them.
 	Space() error
-	// Present answers an error when the agent went away while it was written to.
+	// Present returns an error when the agent went away while it was written to.
 	Present(id string) error
 	// Pushed comes after a message was stored.
 	Pushed(ctx context.Context, a *state.Agent)
 }
 
-// Leases judges who may act.
+// Leases grants and checks leases.
 type Leases interface {
 	Check(ctx context.Context, resource string, token uint64) error
 }
 
-// Wakes are those of the calls that follow a thread.
+// Wakes notifies the calls that follow a thread.
 type Wakes interface {
 	Follow(r store.Ref) *hub.Follower[store.Ref, thread.Event]
 	Again() <-chan time.Time
 }
 
-// Deps of the edge.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
 	Store   Store
@@ -82,13 +82,13 @@ type Deps struct {
 	Log     *slog.Logger
 }
 
-// Service is the edge. The zero value is not usable; see New.
+// Service serves the RPCs. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedThreadServiceServer
 	Deps
 }
 
-// New makes the edge.
+// New returns the service.
 func New(d Deps) *Service { return &Service{Deps: d} }
 
 func ref(t *registryv1.ThreadRef) store.Ref {
@@ -226,7 +226,7 @@ func (s *Service) GetThread(ctx context.Context, req *registryv1.GetThreadReques
 	return out, nil
 }
 
-// ListThreads answers the conversation threads of an agent.
+// ListThreads returns the conversation threads of an agent.
 func (s *Service) ListThreads(ctx context.Context, req *registryv1.ListThreadsRequest) (*registryv1.ListThreadsResponse, error) {
 	if _, err := s.Agents.Get(req.GetAgentId()); err != nil {
 		return nil, err

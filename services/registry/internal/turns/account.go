@@ -60,7 +60,7 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 	}
 }
 
-// ListTurns answers turns, newest inbox event first.
+// ListTurns returns turns, newest inbox event first.
 func (s *Service) ListTurns(ctx context.Context, req *registryv1.ListTurnsRequest) (*registryv1.ListTurnsResponse, error) {
 	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {

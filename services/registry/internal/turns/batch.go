@@ -75,7 +75,7 @@ func (s *Service) open(ctx context.Context, a *state.Agent, fence store.Fence, s
 	return out, nil
 }
 
-// claimed tells whether e was begun under a mode; only asked when the routing
+// claimed reports whether e was begun under a mode; only asked when the routing
 // mode of an agent with waiting events has changed.
 func (s *Service) claimed(ctx context.Context, agentID string, e thread.Event, key, mode string) (bool, error) {
 	id, err := wire.ThreadOf(e, mode)

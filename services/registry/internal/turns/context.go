@@ -15,7 +15,7 @@ func tupleText(t route.Tuple) string {
 	return string(b)
 }
 
-// delivery tells whether replies in a thread have a way out, and whether that
+// delivery reports whether replies in a thread have a way out, and whether that
 // way is a client that watches.
 func delivery(set *agentdir.Agent, t route.Tuple, threadID string) (deliver, console bool) {
 	switch {

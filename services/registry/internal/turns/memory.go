@@ -115,7 +115,7 @@ func (s *Service) madeFor(ctx context.Context, r store.Ref) (t route.Tuple, err 
 	return t, nil
 }
 
-// GetMemory answers the layers for people and for a digest that is asked for.
+// GetMemory returns the layers for people and for a digest that is asked for.
 func (s *Service) GetMemory(ctx context.Context, req *registryv1.GetMemoryRequest) (*registryv1.GetMemoryResponse, error) {
 	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {

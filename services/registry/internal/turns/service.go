@@ -24,15 +24,15 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// Agents answers what is known of agents.
+// Agents gives access to the agents of the registry.
 type Agents interface {
 	Get(id string) (*state.Agent, error)
 	Agent(ctx context.Context, id string) (*state.Agent, error)
 	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
 	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
-	// Path answers the directory of a thread; "" where it has none.
+	// Path returns the directory of a thread; "" where it has none.
 	Path(r store.Ref) (string, error)
-	// Stopped tells whether an agent is known to be stopped; where only the claim itself
+	// Stopped reports whether an agent is known to be stopped; where only the claim itself
 	// can know, it is not.
 	Stopped(a *state.Agent) bool
 	// Space refuses new work while there is no space for it.
@@ -67,14 +67,14 @@ type Replies interface {
 	Said(ctx context.Context, a *state.Agent, threadID string)
 }
 
-// Wakes are those of the calls that wait for a fate.
+// Wakes notifies the calls that wait for a fate.
 type Wakes interface {
 	AwaitFate(agent string) (woken <-chan struct{}, done func())
 	FateOf(agent string)
 	Again() <-chan time.Time
 }
 
-// Deps of the edge.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
 	Store   Store
@@ -88,11 +88,11 @@ type Deps struct {
 	BootID  string // of this boot of this machine, see agentd
 }
 
-// Service is the edge. The zero value is not usable; see New.
+// Service serves the RPCs. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedTurnServiceServer
 	Deps
 }
 
-// New makes the edge.
+// New returns the service.
 func New(d Deps) *Service { return &Service{Deps: d} }

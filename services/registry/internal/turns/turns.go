@@ -197,7 +197,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	return &registryv1.FinishTurnResponse{Fate: wire.Fate(done.Fate), ReplyEventId: done.ReplyID, LastAckedId: acked}, nil
 }
 
-// claimOf answers what is known of a claim; a registry that was restarted since
+// claimOf returns what is known of a claim; a registry that was restarted since
 // reads the event again.
 func (s *Service) claimOf(ctx context.Context, a *state.Agent, req *registryv1.FinishTurnRequest) (state.Claim, error) {
 	if c, ok := a.Claimed(req.GetThreadId(), req.GetKey()); ok {

@@ -14,7 +14,7 @@ func QueueMode(mode string) registryv1.QueueMode {
 	return registryv1.QueueMode(registryv1.QueueMode_value["QUEUE_MODE_"+strings.ToUpper(mode)])
 }
 
-// CreatesAgents says whether an agent may ask for new ones: the system agent that
+// CreatesAgents reports whether an agent may ask for new ones: the system agent that
 // speaks with people (S0-21), and no other.
 func CreatesAgents(set *agentdir.Agent) bool {
 	return set.ID == "admin" && set.Config.Kind == "system"

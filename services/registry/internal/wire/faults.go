@@ -18,9 +18,9 @@ const RetryFull = 5 * time.Second
 
 // Faults turns the errors of the layers below into those that callers get.
 type Faults struct {
-	// Missing tells whether an agent does not exist.
+	// Missing reports whether an agent does not exist.
 	Missing func(agentID string) bool
-	// Engine answers the faults of one storage engine that others do not have, or mean
+	// Engine returns the faults of one storage engine that others do not have, or mean
 	// something else by; nil for any other error.
 	Engine func(error) *fault.Error
 }

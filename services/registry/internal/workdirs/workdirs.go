@@ -31,18 +31,18 @@ import (
 // atOnce is how many bytes of pieces are written in one transaction.
 const atOnce = 4 << 20
 
-// Agents answers what is known of agents.
+// Agents gives access to the agents of the registry.
 type Agents interface {
 	Get(id string) (*state.Agent, error)
 	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
 }
 
-// Leases judges who may act.
+// Leases grants and checks leases.
 type Leases interface {
 	Check(ctx context.Context, resource string, token uint64) error
 }
 
-// Deps of the edge.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
 	Agents   Agents
@@ -50,13 +50,13 @@ type Deps struct {
 	Workdirs store.Workdirs
 }
 
-// Service is the edge. The zero value is not usable; see New.
+// Service serves the RPCs. The zero value is not usable; see New.
 type Service struct {
 	registryv1.UnimplementedWorkdirServiceServer
 	Deps
 }
 
-// New makes the edge.
+// New returns the service.
 func New(d Deps) *Service { return &Service{Deps: d} }
 
 // None is the edge of a registry that keeps no working directories.
@@ -89,7 +89,7 @@ func (None) CommitWorkdir(context.Context, *registryv1.CommitWorkdirRequest) (*r
 	return nil, none()
 }
 
-// under answers the fence of a call that writes for an agent.
+// under returns the fence of a call that writes for an agent.
 func (s *Service) under(ctx context.Context, agent string) (store.Fence, error) {
 	f, err := wire.RequireFence(ctx, lease.AgentResource(agent))
 	if err == nil {
@@ -98,7 +98,7 @@ func (s *Service) under(ctx context.Context, agent string) (store.Fence, error) 
 	return f, err
 }
 
-// GetWorkdir answers the newest manifest.
+// GetWorkdir returns the newest manifest.
 func (s *Service) GetWorkdir(ctx context.Context, req *registryv1.GetWorkdirRequest) (*registryv1.GetWorkdirResponse, error) {
 	hash, manifest, err := s.Workdirs.Workdir(ctx, req.GetAgentId())
 	if err != nil {
