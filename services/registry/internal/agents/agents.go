@@ -207,7 +207,7 @@ func (s *Service) StartAgent(ctx context.Context, req *registryv1.StartAgentRequ
 		return nil, err
 	}
 	a.Life.Lock()
-	a.Wrote()
+	a.NoteWrite()
 	changed, err := s.Store.SetStarted(ctx, a.ID, true, state.Handler(a.ID))
 	if err == nil {
 		a.SetStarted(true)
@@ -230,7 +230,7 @@ func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentReques
 		return nil, err
 	}
 	a.Life.Lock()
-	a.Wrote()
+	a.NoteWrite()
 	changed, err := s.Store.SetStarted(ctx, a.ID, false, "")
 	if err == nil {
 		a.SetStarted(false)
@@ -254,7 +254,7 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 	}
 	st, err := s.Agents.State(ctx, a)
 	if errors.Is(err, store.ErrReadOnly) {
-		a.Trouble(s.Fault(a.ID, thread.Inbox, err))
+		a.SetError(s.Fault(a.ID, thread.Inbox, err))
 	}
 	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrReadOnly) { // that is its state
 		return &registryv1.GetAgentStatusResponse{Agent: s.describe(ctx, a)}, nil

@@ -72,8 +72,8 @@ type Leases interface {
 
 // Wakes notifies the calls that wait for a question or an answer.
 type Wakes interface {
-	AwaitQuestion() (woken <-chan struct{}, done func())
-	Asked()
+	AwaitApproval() (woken <-chan struct{}, done func())
+	ApprovalChanged()
 	Again() <-chan time.Time
 }
 
@@ -110,7 +110,7 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 	if err != nil {
 		return nil, s.Fault(req.GetAgentId(), "", err)
 	}
-	if err := s.propose(req); err != nil {
+	if err := s.checkCreate(req); err != nil {
 		return nil, err
 	}
 	asked, err := s.ask(ctx, req)
@@ -120,7 +120,7 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 	left := time.NewTimer(min(max(req.GetWait().AsDuration(), 0), maxWait, max(time.Until(asked.Expires), 0)))
 	defer left.Stop()
 	for over := false; ; {
-		woken, done := s.Wakes.AwaitQuestion()
+		woken, done := s.Wakes.AwaitApproval()
 		a, first, err := s.take(ctx, asked.ID, fence.Token)
 		if err != nil || a.State != pending || over {
 			done()
@@ -157,7 +157,7 @@ func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalReques
 		case there:
 			return a, nil
 		}
-		if err := s.free(req.GetCreateAgent()); err != nil { // a person need not be asked
+		if err := s.checkAbsent(req.GetCreateAgent()); err != nil { // a person need not be asked
 			return a, err
 		}
 		waiting, err := s.Approvals.Approvals(ctx, "", req.GetAgentId(), pending, maxPending)
@@ -190,7 +190,7 @@ func newID(now time.Time) string {
 func (s *Service) put(ctx context.Context, a store.Approval, was string) error {
 	err := s.Approvals.PutApproval(ctx, a, was)
 	if err == nil {
-		s.Wakes.Asked()
+		s.Wakes.ApprovalChanged()
 		return nil
 	}
 	if errors.Is(err, store.ErrMoved) {
@@ -285,13 +285,13 @@ func (s *Service) ListApprovals(ctx context.Context, req *registryv1.ListApprova
 
 // WatchApprovals returns what waits, and then what changes.
 func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out registryv1.ApprovalService_WatchApprovalsServer) error {
-	ctx, told := out.Context(), map[string]registryv1.ApprovalState{}
+	ctx, sent := out.Context(), map[string]registryv1.ApprovalState{}
 	for first := true; ; first = false {
-		woken, done := s.Wakes.AwaitQuestion()
+		woken, done := s.Wakes.AwaitApproval()
 		err := s.each(ctx, func(a store.Approval) error {
 			m := message(a)
-			news := told[a.ID] != m.GetState() && (!first || a.State == pending)
-			if told[a.ID] = m.GetState(); news {
+			news := sent[a.ID] != m.GetState() && (!first || a.State == pending)
+			if sent[a.ID] = m.GetState(); news {
 				return out.Send(&registryv1.WatchApprovalsResponse{Approval: m})
 			}
 			return nil

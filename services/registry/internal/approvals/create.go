@@ -19,7 +19,7 @@ import (
 type Make func(ctx context.Context, by, approval string, r broker.Request) (dir string, err error)
 
 // wanted is a new agent as packages beside this one know it.
-func wanted(n *registryv1.NewAgent) broker.Request {
+func agentRequest(n *registryv1.NewAgent) broker.Request {
 	return broker.Request{
 		AgentID: n.GetAgentId(), Provider: n.GetProvider(), Model: n.GetModel(),
 		System: n.GetKind() == registryv1.AgentKind_AGENT_KIND_SYSTEM,
@@ -28,7 +28,7 @@ func wanted(n *registryv1.NewAgent) broker.Request {
 
 // propose refuses a question about a new agent that could not be made, before a
 // person is bothered, and one that says something else than it would do.
-func (s *Service) propose(req *registryv1.RequestApprovalRequest) error {
+func (s *Service) checkCreate(req *registryv1.RequestApprovalRequest) error {
 	if req.GetCreateAgent() == nil {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (s *Service) propose(req *registryv1.RequestApprovalRequest) error {
 	if err != nil {
 		return err
 	}
-	r := wanted(req.GetCreateAgent())
+	r := agentRequest(req.GetCreateAgent())
 	if err = layout.ValidID(r.AgentID); err == nil {
 		err = r.Check()
 	}
@@ -56,7 +56,7 @@ func (s *Service) propose(req *registryv1.RequestApprovalRequest) error {
 }
 
 // free refuses an agent that is there already.
-func (s *Service) free(n *registryv1.NewAgent) error {
+func (s *Service) checkAbsent(n *registryv1.NewAgent) error {
 	if n == nil {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (s *Service) free(n *registryv1.NewAgent) error {
 // create makes what was approved. In the repeat of a call whose answer was lost it is
 // there, or is made now.
 func (s *Service) create(ctx context.Context, a store.Approval, n *registryv1.NewAgent, first bool) (string, error) {
-	dir, err := s.Make(ctx, a.Agent, a.ID, wanted(n))
+	dir, err := s.Make(ctx, a.Agent, a.ID, agentRequest(n))
 	if !first && fault.Is(err, fault.AgentExists) {
 		d, err := s.Home.Agent(n.GetAgentId())
 		return d.Path, err

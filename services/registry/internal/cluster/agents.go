@@ -86,7 +86,7 @@ func (r *Registry) Stopped(*state.Agent) bool { return false }
 func (r *Registry) State(ctx context.Context, a *state.Agent) (store.InboxState, error) {
 	st, err := r.Engine.State(ctx, a.ID)
 	if err == nil {
-		a.Take(st)
+		a.SetState(st)
 	}
 	return st, err
 }
@@ -103,7 +103,7 @@ func (r *Registry) Missing(id string) bool {
 	if _, err := r.home.Agent(id); err != nil {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), missingTimeout)
 	defer cancel()
 	return errors.Is(r.db.Has(ctx, id), store.ErrNotFound)
 }
@@ -145,8 +145,8 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 	r.mu.Lock()
 	delete(r.agents, id)
 	r.mu.Unlock()
-	r.mayWork(id) // who waits for it is told that it is gone
-	r.Wakes.FateOf(id)
+	r.markDue(id) // who waits for it is told that it is gone
+	r.Wakes.FateChanged(id)
 	return clearRest()
 }
 

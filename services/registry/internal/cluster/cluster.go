@@ -111,8 +111,8 @@ type Registry struct {
 const (
 	// maxKnown is the most agents that are remembered: the database has the rest.
 	maxKnown = 100_000
-	// lookPatience bounds the look whether an agent is there, which only words an error.
-	lookPatience = 5 * time.Second
+	// missingTimeout bounds the look whether an agent is there, which only words an error.
+	missingTimeout = 5 * time.Second
 )
 
 // New makes it over an engine, which it closes.
@@ -122,17 +122,17 @@ func New(e Engine, o Options) *Registry {
 	}
 	holders := o.Home.HoldersDir()
 	e.Attach(store.Hooks{
-		OnCommit: r.committed, OnNotices: r.told, OnMissed: r.missed,
+		OnCommit: r.committed, OnNotices: r.receive, OnMissed: r.missed,
 		Dead: func(h string) bool { return lease.HolderDead(holders, h) },
 	})
 	r.table, r.notices = e.Leases(), e.Notices()
 	counts := e.Counts()
 	r.Table, r.Approvals, r.Quota = r.table, counts, admission.New(counts)
-	r.Files = newFiles(e.Agents(), o.Home, func(id string) { r.tell(store.NoticeSettings, id) })
+	r.Files = newFiles(e.Agents(), o.Home, func(id string) { r.notify(store.NoticeSettings, id) })
 	r.Faults = wire.Faults{Missing: r.Missing, Engine: unreachable}
 	r.Leases = &Leases{Authority: r.table, of: r, changed: make(chan struct{}, 1)}
-	r.Wakes.tell = r.tell
-	r.Aborts.tell = r.tell
+	r.Wakes.notify = r.notify
+	r.Aborts.notify = r.notify
 	r.Log = &Log{lines: e.Lines(), clean: o.Log}
 	r.metrics.LookForLag(func(ctx context.Context) (l obs.Lags, err error) {
 		l.Inbox, l.Acked, l.Outbound, err = e.Lag(ctx)
@@ -167,7 +167,7 @@ func (r *Registry) Close() error {
 	return r.Engine.Close()
 }
 
-func (r *Registry) tell(kind store.NoticeKind, name string) {
+func (r *Registry) notify(kind store.NoticeKind, name string) {
 	r.notices.Tell(store.Notice{Kind: kind, Name: name})
 }
 
@@ -185,24 +185,24 @@ func (r *Registry) announce(c store.Commit) {
 	switch {
 	case ref.IsInbox() && c.Holder != "":
 		if r.follows.Mark(ref.Agent, c.Holder) {
-			r.tell(store.NoticeRead, ref.Agent)
+			r.notify(store.NoticeRead, ref.Agent)
 			return
 		}
 		kind := store.NoticeHeld
 		if r.runs.MarkFor(c.Holder, ref.Agent) {
 			kind = store.NoticeHeard
 		}
-		r.tell(kind, ref.Agent+" "+c.Holder)
+		r.notify(kind, ref.Agent+" "+c.Holder)
 	case ref.IsInbox():
 		r.runs.Mark(ref.Agent)
-		r.tell(store.NoticeInbox, ref.Agent)
+		r.notify(store.NoticeInbox, ref.Agent)
 	default:
-		r.tell(store.NoticeThread, ref.String())
+		r.notify(store.NoticeThread, ref.String())
 	}
 }
 
 // told takes what other registries say.
-func (r *Registry) told(news []store.Notice) {
+func (r *Registry) receive(news []store.Notice) {
 	for _, n := range news {
 		switch n.Kind {
 		case store.NoticeInbox:
@@ -225,15 +225,15 @@ func (r *Registry) told(news []store.Notice) {
 		case store.NoticeReplies:
 			r.deliveries.Mark(n.Name)
 		case store.NoticeFate:
-			r.Wakes.Wakes.FateOf(n.Name)
+			r.Wakes.Wakes.FateChanged(n.Name)
 		case store.NoticeSettings:
 			r.Files.forget(n.Name)
 		case store.NoticeApprovals:
-			r.Wakes.Wakes.Asked()
+			r.Wakes.Wakes.ApprovalChanged()
 		case store.NoticeLapse:
 			r.lapses.Note(n.Name)
 		case store.NoticeAbort:
-			r.Aborts.Told(n.Name)
+			r.Aborts.AddText(n.Name)
 		}
 	}
 }
@@ -243,5 +243,5 @@ func (r *Registry) missed() {
 	r.runs.MarkAll()
 	r.deliveries.MarkAll()
 	r.Files.forget("")
-	r.Wakes.All()
+	r.Wakes.WakeAll()
 }

@@ -13,12 +13,12 @@ import (
 )
 
 // MarkDue says that an agent may be free, or shall work now.
-func (r *Registry) MarkDue(a *state.Agent) { r.mayWork(a.ID) }
+func (r *Registry) MarkDue(a *state.Agent) { r.markDue(a.ID) }
 
-func (r *Registry) mayWork(id string) {
+func (r *Registry) markDue(id string) {
 	r.runs.Mark(id)
 	r.deliveries.Mark(id)
-	r.tell(store.NoticeWork, id)
+	r.notify(store.NoticeWork, id)
 }
 
 // DropDue is called for an agent that was stopped: its row says so.
@@ -27,7 +27,7 @@ func (r *Registry) DropDue(string) {}
 // ToDeliver says that an agent has something to send.
 func (r *Registry) ToDeliver(a *state.Agent, _ string, _ int64) {
 	r.deliveries.Mark(a.ID)
-	r.tell(store.NoticeReplies, a.ID)
+	r.notify(store.NoticeReplies, a.ID)
 }
 
 // ReplyStored is called before the message of a reply is acknowledged: nobody can find it
@@ -40,9 +40,9 @@ func (r *Registry) ReplyAcked(a *state.Agent, threadID string, head int64) {
 	r.ToDeliver(a, threadID, head)
 }
 
-// Said makes a thread due for what was said in it. After a crash of ours the next claim of
+// SayStored makes a thread due for what was said in it. After a crash of ours the next claim of
 // the turn, or its end, asks again.
-func (r *Registry) Said(ctx context.Context, a *state.Agent, threadID string) {
+func (r *Registry) SayStored(ctx context.Context, a *state.Agent, threadID string) {
 	if err := r.table.Reopen(ctx, a.ID, threadID); err != nil {
 		r.log.WarnContext(ctx, "said, and sent with the turn's end", "agent_id", a.ID, "thread_id", threadID, "error", err)
 	}
@@ -75,8 +75,8 @@ func (r *Registry) Next(ctx context.Context, q dispatch.Request) (dispatch.Answe
 	if q.Deliver {
 		hints = &r.deliveries
 	}
-	told := hints.Listen(dispatch.Ask{Holder: q.Holder, ID: q.RequestID, Room: q.MaxNew})
-	defer told.Close()
+	listener := hints.Listen(dispatch.Ask{Holder: q.Holder, ID: q.RequestID, MaxNew: q.MaxNew})
+	defer listener.Close()
 	again := r.Wakes.Again()
 	for {
 		var out dispatch.Answer
@@ -86,38 +86,38 @@ func (r *Registry) Next(ctx context.Context, q dispatch.Request) (dispatch.Answe
 			// is only late asks again at once.
 			return out, nil
 		}
-		if news, any := told.Take(); any {
+		if news, any := listener.Take(); any {
 			ask.All, ask.Mine, ask.Free = news.All, news.Mine, news.Free
 			if q.News && !q.Deliver && !ask.All {
 				ask.Mine, out.News = nil, news.Mine // he knows what he has: the database need not be asked
 			}
 			found, waiting, err := r.table.Find(ctx, ask)
 			if err != nil {
-				told.LookAtAll()
+				listener.ScanAll()
 				return out, r.Fault("", "", err)
 			}
 			out.Waiting = waiting
-			room := q.MaxNew
+			free := q.MaxNew
 			for _, f := range found {
 				out.Due = append(out.Due, dispatch.Due{Agent: f.Agent, Head: f.Head, Threads: f.Threads, Lease: f.Lease, Fresh: f.Fresh})
 				if f.Fresh {
-					room--
+					free--
 					r.Wakes.Granted(f.Agent)
 					r.metrics.DispatchLatency.Observe(max(time.Since(f.Since), 0).Seconds())
 				}
 			}
-			if room <= 0 || waiting > 0 { // there may be more than it could have
-				told.LookAtAll()
+			if free <= 0 || waiting > 0 { // there may be more than it could have
+				listener.ScanAll()
 			}
 			if len(out.Due)+len(out.News) > 0 {
 				return out, nil
 			}
 		}
 		select {
-		case <-told.Wake():
+		case <-listener.Wake():
 		case <-again:
 			again = r.Wakes.Again()
-			told.LookAtAll()
+			listener.ScanAll()
 		case <-timeout.C:
 			return out, nil
 		case <-rpc.Draining(ctx):
@@ -132,7 +132,7 @@ func (r *Registry) Next(ctx context.Context, q dispatch.Request) (dispatch.Answe
 // Ended says that an agent whose lease has ended may be free.
 func (r *Registry) Ended(_ context.Context, id string) {
 	if _, err := r.Get(id); err == nil {
-		r.mayWork(id)
+		r.markDue(id)
 	}
 }
 

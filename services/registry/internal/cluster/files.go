@@ -42,11 +42,11 @@ type Files struct {
 	home    *agentdir.Home // its defaults and its rules
 	changed func(agent string)
 
-	mu    sync.Mutex
-	known map[string]*entry                     // the newest; when they are kept, they become the older
-	older map[string]*entry                     // ones, and those before are forgotten
-	alike map[[sha256.Size]byte]*agentdir.Agent // by what is below the name
-	told  uint64                                // how often forget was called
+	mu            sync.Mutex
+	known         map[string]*entry                     // the newest; when they are kept, they become the older
+	older         map[string]*entry                     // ones, and those before are forgotten
+	parsed        map[[sha256.Size]byte]*agentdir.Agent // by what is below the name
+	invalidations uint64                                // how often forget was called
 }
 
 type entry struct {
@@ -58,14 +58,14 @@ type entry struct {
 
 // newFiles makes it of a database; changed is told of each file that was changed here.
 func newFiles(db store.AgentRows, home *agentdir.Home, changed func(agent string)) *Files {
-	return &Files{db: db, home: home, changed: changed, known: map[string]*entry{}, alike: map[[sha256.Size]byte]*agentdir.Agent{}}
+	return &Files{db: db, home: home, changed: changed, known: map[string]*entry{}, parsed: map[[sha256.Size]byte]*agentdir.Agent{}}
 }
 
 // forget makes the next look at an agent's settings ask the database; "" of all.
 func (s *Files) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told++
+	s.invalidations++
 	if id == "" {
 		for _, list := range []map[string]*entry{s.known, s.older} {
 			for _, e := range list {
@@ -144,7 +144,7 @@ func (s *Files) remove(ctx context.Context, id string) (func() error, error) {
 func (s *Files) Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error) {
 	defaults := stamp(s.home.DefaultsFile())
 	s.mu.Lock()
-	e, told := s.find(a.ID), s.told
+	e, seen := s.find(a.ID), s.invalidations
 	var had entry
 	if e != nil {
 		had = *e
@@ -161,7 +161,7 @@ func (s *Files) Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, 
 			return nil, s.fault(a.ID, configFile, err)
 		}
 		if version == had.version {
-			s.keep(a.ID, had, began, told)
+			s.keep(a.ID, had, began, seen)
 			return had.set, had.err
 		}
 	}
@@ -171,20 +171,20 @@ func (s *Files) Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, 
 	}
 	next := entry{version: version, defaults: defaults}
 	next.set, next.err = s.judge(a.ID, data, defaults)
-	s.keep(a.ID, next, began, told)
+	s.keep(a.ID, next, began, seen)
 	return next.set, next.err
 }
 
 // keep notes what the database had at an instant; something that was told since may
 // have been about it.
-func (s *Files) keep(id string, e entry, at time.Time, told uint64) {
+func (s *Files) keep(id string, e entry, at time.Time, seen uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.known) >= kept && s.known[id] == nil {
 		s.known, s.older = map[string]*entry{}, s.known
 	}
 	delete(s.older, id)
-	if e.at = at; s.told != told {
+	if e.at = at; s.invalidations != seen {
 		e.at = time.Time{}
 	}
 	s.known[id] = &e
@@ -308,7 +308,7 @@ func (s *Files) Threads(ctx context.Context, id, after string, limit int) ([]str
 func (s *Files) list(ctx context.Context, after string, limit int) ([]store.AgentRow, error) {
 	began, defaults := time.Now(), stamp(s.home.DefaultsFile())
 	s.mu.Lock()
-	told := s.told
+	seen := s.invalidations
 	s.mu.Unlock()
 	all, err := s.db.List(ctx, after, limit)
 	if err != nil {
@@ -326,7 +326,7 @@ func (s *Files) list(ctx context.Context, after string, limit int) ([]store.Agen
 			next = entry{version: a.Version, defaults: defaults}
 			next.set, next.err = s.judge(a.ID, a.Config, defaults)
 		}
-		s.keep(a.ID, next, began, told)
+		s.keep(a.ID, next, began, seen)
 	}
 	return all, nil
 }

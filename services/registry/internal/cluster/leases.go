@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// lookForDead is how often dead holders are looked for: a death announces itself by
+	// deadHolderInterval is how often dead holders are looked for: a death announces itself by
 	// the end of a long poll, or not at all.
-	lookForDead = time.Second
+	deadHolderInterval = time.Second
 	// idle is how long Reap rests at about: the others do not tell of grants.
 	idle = 2 * time.Second
 )
@@ -42,10 +42,10 @@ func (l *Leases) Reap(ctx context.Context) (ended []lease.Record, next time.Dura
 	ended, next, err = l.Authority.Reap(ctx)
 	for _, r := range ended {
 		l.of.lapses.Note(r.Holder)
-		l.of.tell(store.NoticeLapse, r.Holder)
+		l.of.notify(store.NoticeLapse, r.Holder)
 	}
 	if next > 0 {
-		return ended, min(max(next, 10*time.Millisecond), lookForDead), err
+		return ended, min(max(next, 10*time.Millisecond), deadHolderInterval), err
 	}
 	return ended, idle/2 + rand.N(idle), err
 }

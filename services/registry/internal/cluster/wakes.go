@@ -16,19 +16,19 @@ const again = 2 * time.Second
 // Wakes are those of one registry, whose changes the others are told of.
 type Wakes struct {
 	hub.Wakes
-	tell func(kind store.NoticeKind, name string)
+	notify func(kind store.NoticeKind, name string)
 }
 
-// FateOf wakes those who wait for an event or a delivery of an agent, everywhere.
-func (w *Wakes) FateOf(agent string) {
-	w.Wakes.FateOf(agent)
-	w.tell(store.NoticeFate, agent)
+// FateChanged wakes those who wait for an event or a delivery of an agent, everywhere.
+func (w *Wakes) FateChanged(agent string) {
+	w.Wakes.FateChanged(agent)
+	w.notify(store.NoticeFate, agent)
 }
 
-// Asked wakes those who wait for a question or an answer, everywhere.
-func (w *Wakes) Asked() {
-	w.Wakes.Asked()
-	w.tell(store.NoticeApprovals, "")
+// ApprovalChanged wakes those who wait for a question or an answer, everywhere.
+func (w *Wakes) ApprovalChanged() {
+	w.Wakes.ApprovalChanged()
+	w.notify(store.NoticeApprovals, "")
 }
 
 // Again is when waiters recheck although nothing woke them: what other registries tell
@@ -38,12 +38,12 @@ func (w *Wakes) Again() <-chan time.Time { return time.After(again/2 + rand.N(ag
 // Aborts are the runs that people want ended, at any registry: a runner may renew its
 // lease at any of them.
 type Aborts struct {
-	dispatch.Wishes
-	tell func(kind store.NoticeKind, name string)
+	dispatch.AbortRequests
+	notify func(kind store.NoticeKind, name string)
 }
 
 // Add notes a wish here and at the others.
 func (a *Aborts) Add(resource string, token uint64, run string) {
-	a.Wishes.Add(resource, token, run)
-	a.tell(store.NoticeAbort, dispatch.WishText(lease.AgentOf(resource), run, token))
+	a.AbortRequests.Add(resource, token, run)
+	a.notify(store.NoticeAbort, dispatch.FormatAbort(lease.AgentOf(resource), run, token))
 }

@@ -34,7 +34,7 @@ type Agents interface {
 }
 
 // Wakes notifies the calls that wait for a fate.
-type Wakes interface{ FateOf(agent string) }
+type Wakes interface{ FateChanged(agent string) }
 
 // Store keeps deliveries.
 type Store interface {
@@ -87,11 +87,11 @@ func (s *Service) deliveryCall(ctx context.Context, id string) (*state.Agent, st
 		if err := s.Store.Seal(ctx, a.ID, fence); err != nil {
 			return nil, fence, nil, s.Fault(a.ID, thread.Inbox, err)
 		}
-		a.Sealed(fence.Resource, fence.Token)
+		a.NoteSeal(fence.Resource, fence.Token)
 	}
 	set, err := s.Agents.Settings(ctx, a)
 	if err != nil {
-		a.Trouble(err)
+		a.SetError(err)
 	}
 	return a, fence, set, err
 }
@@ -162,7 +162,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 			return nil, err
 		}
 	}
-	s.Wakes.FateOf(a.ID)
+	s.Wakes.FateChanged(a.ID)
 	out := &registryv1.FinishDeliveryResponse{Delivery: wire.Delivery(a.ID, d)}
 	if req.GetNext() {
 		out.Next, err = s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), store.NextDelivery{BootID: req.GetBootId(), WithRun: req.GetWithRun()})

@@ -101,20 +101,20 @@ func (l *Follower) Close(answered bool) {
 // something was stored here, until something was read, the wait is over or the registry
 // ends. question names what is asked.
 func (f *Follows) Read(ctx context.Context, ending <-chan struct{}, agent, holder, question string, wait time.Duration, read func() (some bool, err error)) error {
-	told := f.Follow(agent, holder, question)
+	follower := f.Follow(agent, holder, question)
 	answered := false
-	defer func() { told.Close(answered) }()
+	defer func() { follower.Close(answered) }()
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {
-		if told.Take() {
+		if follower.Take() {
 			some, err := read()
 			if answered = some; some || err != nil {
 				return err
 			}
 		}
 		select {
-		case <-told.Wake():
+		case <-follower.Wake():
 		case <-timeout.C:
 			answered = true
 			return nil

@@ -45,7 +45,7 @@ type Listener struct {
 // Ask is a question for work, as far as it matters here.
 type Ask struct {
 	Holder, ID string
-	Room       int
+	MaxNew     int
 }
 
 // Listen makes a listener for a question. Its first hint is to look at everything,
@@ -69,7 +69,7 @@ func (h *Hints) Listen(a Ask) *Listener {
 		l = &Listener{of: h, wake: make(chan struct{}, 1), agents: map[string]bool{}, all: true}
 		h.listeners[l], h.kept[a.Holder] = struct{}{}, l
 	}
-	l.all = l.all || l.ask.ID == a.ID || l.ask.Room != a.Room || time.Since(l.seen) > trusted
+	l.all = l.all || l.ask.ID == a.ID || l.ask.MaxNew != a.MaxNew || time.Since(l.seen) > trusted
 	l.ask, l.busy = a, true
 	return l
 }
@@ -152,8 +152,8 @@ func (l *Listener) Take() (n News, any bool) {
 	return n, any
 }
 
-// LookAtAll makes the next hint one to look at everything.
-func (l *Listener) LookAtAll() {
+// ScanAll makes the next hint one to look at everything.
+func (l *Listener) ScanAll() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	l.all = true

@@ -30,7 +30,7 @@ func looks(t *testing.T, l *dispatch.Listener, all bool, want ...string) {
 func TestHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h dispatch.Hints
-		ask := dispatch.Ask{Holder: "one", ID: "q1", Room: 8}
+		ask := dispatch.Ask{Holder: "one", ID: "q1", MaxNew: 8}
 		l := h.Listen(ask)
 		looks(t, l, true)
 		l.Close()
@@ -58,10 +58,10 @@ func TestHints(t *testing.T) {
 			looks(t, l, i == 2)
 			l.Close()
 		}
-		ask.ID, ask.Room = "q3", 7
+		ask.ID, ask.MaxNew = "q3", 7
 		l = h.Listen(ask)
 		looks(t, l, true)
-		beside := h.Listen(dispatch.Ask{Holder: "one", ID: "q4", Room: 7}) // q3 hangs
+		beside := h.Listen(dispatch.Ask{Holder: "one", ID: "q4", MaxNew: 7}) // q3 hangs
 		looks(t, beside, true)
 		h.MarkFor("one", "d")
 		looks(t, l, false, "d!")
@@ -73,7 +73,7 @@ func TestHints(t *testing.T) {
 			t.Error("who has not asked again for long is not here")
 		}
 		time.Sleep(time.Minute)
-		ask = dispatch.Ask{Holder: "one", ID: "q5", Room: 7}
+		ask = dispatch.Ask{Holder: "one", ID: "q5", MaxNew: 7}
 		l = h.Listen(ask)
 		looks(t, l, true)
 		for range 2000 {

@@ -39,13 +39,13 @@ func (f *Feed[T, E]) Follow(t T) *Follower[T, E] {
 }
 
 // Give wakes everybody who waits for t, and hands the news to those who follow it.
-func (f *Feed[T, E]) Give(t T, news []E) {
+func (f *Feed[T, E]) Publish(t T, news []E) {
 	f.mu.Lock()
 	for l := range f.followers[t] {
 		if l.news = append(l.news, news...); len(l.news) > maxFed {
 			l.news, l.look = nil, true
 		}
-		l.tell()
+		l.notify()
 	}
 	f.mu.Unlock()
 	f.Hub.Wake(t)
@@ -56,7 +56,7 @@ func (f *Feed[T, E]) Wake(t T) {
 	f.mu.Lock()
 	for l := range f.followers[t] {
 		l.look = true
-		l.tell()
+		l.notify()
 	}
 	f.mu.Unlock()
 	f.Hub.Wake(t)
@@ -68,14 +68,14 @@ func (f *Feed[T, E]) WakeAll() {
 	for _, all := range f.followers {
 		for l := range all {
 			l.look = true
-			l.tell()
+			l.notify()
 		}
 	}
 	f.mu.Unlock()
 	f.Hub.WakeAll()
 }
 
-func (l *Follower[T, E]) tell() {
+func (l *Follower[T, E]) notify() {
 	select {
 	case l.wake <- struct{}{}:
 	default:

@@ -11,7 +11,7 @@ import (
 // was too much; those of other topics and those who only wait are as ever.
 func TestFollow(t *testing.T) {
 	var f hub.Feed[string, int]
-	f.Give("a", []int{1})
+	f.Publish("a", []int{1})
 	l, other := f.Follow("a"), f.Follow("b")
 	defer other.Close()
 	takes := func(l *hub.Follower[string, int], look bool, want ...int) {
@@ -24,26 +24,26 @@ func TestFollow(t *testing.T) {
 	takes(other, true)
 	waits, done := f.Wait("a")
 	defer done()
-	f.Give("a", []int{2, 3})
-	f.Give("a", []int{4})
+	f.Publish("a", []int{2, 3})
+	f.Publish("a", []int{4})
 	<-waits
 	<-l.Woken()
 	takes(l, false, 2, 3, 4)
 	takes(l, false)
 	takes(other, false)
-	f.Give("a", []int{5})
+	f.Publish("a", []int{5})
 	f.Wake("a")
 	takes(l, true, 5)
 	f.WakeAll()
 	takes(l, true)
 	takes(other, true)
 	for i := range 300 {
-		f.Give("a", []int{i})
+		f.Publish("a", []int{i})
 	}
 	if news, look := l.Take(); !look || len(news) > 256 {
 		t.Errorf("%d are kept, look %v", len(news), look)
 	}
 	l.Close()
-	f.Give("a", []int{6})
+	f.Publish("a", []int{6})
 	takes(l, false)
 }

@@ -19,18 +19,18 @@ type Wakes struct {
 // AwaitFate waits for a fate or a grant of an agent; see Hub.Wait.
 func (w *Wakes) AwaitFate(agent string) (<-chan struct{}, func()) { return w.fates.Wait(agent) }
 
-// FateOf wakes those who wait for an event or a delivery of an agent.
-func (w *Wakes) FateOf(agent string) { w.fates.Wake(agent) }
+// FateChanged wakes those who wait for an event or a delivery of an agent.
+func (w *Wakes) FateChanged(agent string) { w.fates.Wake(agent) }
 
 // Granted wakes them because a lease of the agent was granted here: who watches a run
 // learns where it goes on.
 func (w *Wakes) Granted(agent string) { w.fates.Wake(agent) }
 
-// AwaitQuestion waits for a question or an answer; see Hub.Wait.
-func (w *Wakes) AwaitQuestion() (<-chan struct{}, func()) { return w.questions.Wait(struct{}{}) }
+// AwaitApproval waits for a question or an answer; see Hub.Wait.
+func (w *Wakes) AwaitApproval() (<-chan struct{}, func()) { return w.questions.Wait(struct{}{}) }
 
-// Asked wakes those who wait for a question or an answer.
-func (w *Wakes) Asked() { w.questions.Wake(struct{}{}) }
+// ApprovalChanged wakes those who wait for a question or an answer.
+func (w *Wakes) ApprovalChanged() { w.questions.Wake(struct{}{}) }
 
 // Again is when waiters recheck although nothing woke them: never.
 func (w *Wakes) Again() <-chan time.Time { return nil }
@@ -42,13 +42,13 @@ func (w *Wakes) Follow(r store.Ref) *Follower[store.Ref, thread.Event] { return 
 func (w *Wakes) AwaitEvent(r store.Ref) (<-chan struct{}, func()) { return w.events.Wait(r) }
 
 // Committed gives events that were committed here to those who follow their thread.
-func (w *Wakes) Committed(c store.Commit) { w.events.Give(c.Ref, c.Events) }
+func (w *Wakes) Committed(c store.Commit) { w.events.Publish(c.Ref, c.Events) }
 
 // Changed makes those who follow a thread read it: others have written.
 func (w *Wakes) Changed(r store.Ref) { w.events.Wake(r) }
 
-// All makes all waiters recheck.
-func (w *Wakes) All() {
+// WakeAll makes all waiters recheck.
+func (w *Wakes) WakeAll() {
 	w.events.WakeAll()
 	w.fates.WakeAll()
 	w.questions.WakeAll()

@@ -34,7 +34,7 @@ type archive struct {
 //	turns-1.jsonl                  what became of each message, with every step
 //	deliveries-1.jsonl             what became of each reply
 //	memory/*.md, sessions/*.jsonl  as they are
-func (f *Found) Export(ctx context.Context, c Deps, w io.Writer) error {
+func (f *Data) Export(ctx context.Context, c Deps, w io.Writer) error {
 	a := &archive{tar: tar.NewWriter(w), now: time.Now().UTC().Truncate(time.Second)}
 	var threads []string
 	for _, p := range f.Threads {
@@ -55,7 +55,7 @@ func (f *Found) Export(ctx context.Context, c Deps, w io.Writer) error {
 	return a.tar.Close()
 }
 
-func (f *Found) events(ctx context.Context, c Deps, a *archive) error {
+func (f *Data) events(ctx context.Context, c Deps, a *archive) error {
 	for _, p := range f.Threads {
 		a.begin(p.ID + "/events")
 		r, after := store.Ref{Agent: f.agent.ID, Thread: p.ID}, int64(0)
@@ -82,7 +82,7 @@ func (f *Found) events(ctx context.Context, c Deps, a *archive) error {
 	return nil
 }
 
-func (f *Found) turns(ctx context.Context, c Deps, a *archive) error {
+func (f *Data) turns(ctx context.Context, c Deps, a *archive) error {
 	a.begin("turns")
 	for _, p := range f.Threads {
 		if p.ID != thread.Inbox {
@@ -110,7 +110,7 @@ func (f *Found) turns(ctx context.Context, c Deps, a *archive) error {
 	return a.flush()
 }
 
-func (f *Found) deliveries(ctx context.Context, c Deps, a *archive) error {
+func (f *Data) deliveries(ctx context.Context, c Deps, a *archive) error {
 	a.begin("deliveries")
 	for _, p := range f.Threads {
 		if p.ID == thread.Inbox {
@@ -141,7 +141,7 @@ func (f *Found) deliveries(ctx context.Context, c Deps, a *archive) error {
 	return a.flush()
 }
 
-func (f *Found) copies(ctx context.Context, c Deps, a *archive) error {
+func (f *Data) copies(ctx context.Context, c Deps, a *archive) error {
 	for _, n := range f.Files {
 		b, err := c.Agents.OwnFile(ctx, f.agent.ID, n)
 		if err != nil {

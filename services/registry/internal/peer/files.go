@@ -11,7 +11,7 @@ import (
 )
 
 // files are those of the peer's that are there.
-func (f *Found) files(ctx context.Context, c Deps) error {
+func (f *Data) files(ctx context.Context, c Deps) error {
 	names := []string{"memory/" + route.MemoryUserFile(f.Peer)}
 	for _, p := range f.Threads {
 		if p.ID != thread.Inbox {
@@ -31,8 +31,8 @@ func (f *Found) files(ctx context.Context, c Deps) error {
 	return nil
 }
 
-// beside is what lies beside the threads.
-func (f *Found) beside() store.PeerRecords {
+// records are the records that are not in threads.
+func (f *Data) records() store.PeerRecords {
 	var s store.PeerRecords
 	for _, p := range f.Threads {
 		if p.ID == thread.Inbox {
@@ -45,11 +45,11 @@ func (f *Found) beside() store.PeerRecords {
 	return s
 }
 
-// eraseBeside forgets files, questions and lines of the log.
-func (f *Found) eraseBeside(ctx context.Context, c Deps) error {
-	if err := c.Agents.ErasePeer(ctx, f.agent.ID, f.beside(), f.Files); err != nil {
+// eraseFiles forgets files, questions and lines of the log.
+func (f *Data) eraseFiles(ctx context.Context, c Deps) error {
+	if err := c.Agents.ErasePeer(ctx, f.agent.ID, f.records(), f.Files); err != nil {
 		return c.Fault(f.agent.ID, thread.Inbox, err)
 	}
-	c.Wakes.Asked()
+	c.Wakes.ApprovalChanged()
 	return nil
 }

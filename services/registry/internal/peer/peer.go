@@ -40,8 +40,8 @@ import (
 // page is how many conversations are looked at in one go.
 const page = 500
 
-// Found is what is kept of a peer.
-type Found struct {
+// Data is what is kept of a peer.
+type Data struct {
 	Peer    route.Tuple // session fields empty
 	Threads []Part      // conversations first, the inbox last
 	Files   []string    // below the agent's directory, those that are there
@@ -57,7 +57,7 @@ type Part struct {
 }
 
 // who reports whether a tuple is the peer that was asked for.
-func who(ask string) (func(route.Tuple) bool, error) {
+func matchPeer(ask string) (func(route.Tuple) bool, error) {
 	if !strings.HasPrefix(ask, "external:") && !strings.HasPrefix(ask, "internal:") {
 		return func(t route.Tuple) bool { return t.PeerID == ask }, nil
 	}
@@ -96,7 +96,7 @@ type Leases interface {
 }
 
 // Wakes notifies the calls that wait for a question or an answer.
-type Wakes interface{ Asked() }
+type Wakes interface{ ApprovalChanged() }
 
 // Store keeps threads, and forgets what of them is a peer's.
 type Store interface {
@@ -118,16 +118,16 @@ type Deps struct {
 }
 
 // Find looks for a peer of an agent.
-func (c Deps) Find(ctx context.Context, agentID, ask string) (*Found, error) {
+func (c Deps) Find(ctx context.Context, agentID, ask string) (*Data, error) {
 	a, err := c.Agents.Agent(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}
-	match, err := who(ask)
+	match, err := matchPeer(ask)
 	if err != nil {
 		return nil, err
 	}
-	f := &Found{agent: a}
+	f := &Data{agent: a}
 	var peers []route.Tuple
 	meet := func(t route.Tuple) bool {
 		if !match(t) {
@@ -175,7 +175,7 @@ func list(peers []route.Tuple) string {
 
 // conversations goes through all of the agent's: one that was made for the peer is the
 // peer's as a whole, whatever became of the inbox; of the others, its turns.
-func (f *Found) conversations(ctx context.Context, c Deps, inbox store.PeerShare, meet func(route.Tuple) bool) error {
+func (f *Data) conversations(ctx context.Context, c Deps, inbox store.PeerShare, meet func(route.Tuple) bool) error {
 	for after := ""; ; {
 		ids, err := c.Agents.Threads(ctx, f.agent.ID, after, page)
 		if err != nil {
@@ -193,7 +193,7 @@ func (f *Found) conversations(ctx context.Context, c Deps, inbox store.PeerShare
 	}
 }
 
-func (f *Found) conversation(ctx context.Context, c Deps, id string, inbox store.PeerShare, meet func(route.Tuple) bool) error {
+func (f *Data) conversation(ctx context.Context, c Deps, id string, inbox store.PeerShare, meet func(route.Tuple) bool) error {
 	r := store.Ref{Agent: f.agent.ID, Thread: id}
 	defer c.Agents.Visit(r)()
 	text, err := c.Store.Tuple(ctx, r)
@@ -218,11 +218,11 @@ func (f *Found) conversation(ctx context.Context, c Deps, id string, inbox store
 }
 
 // Erase forgets what was found.
-func (f *Found) Erase(ctx context.Context, c Deps) error {
-	if err := f.atRest(ctx, c); err != nil {
+func (f *Data) Erase(ctx context.Context, c Deps) error {
+	if err := f.checkIdle(ctx, c); err != nil {
 		return err
 	}
-	if err := f.eraseBeside(ctx, c); err != nil {
+	if err := f.eraseFiles(ctx, c); err != nil {
 		return err
 	}
 	for _, p := range f.Threads {
@@ -234,8 +234,8 @@ func (f *Found) Erase(ctx context.Context, c Deps) error {
 	return nil
 }
 
-// atRest refuses while somebody could read, or write, what is about to go.
-func (f *Found) atRest(ctx context.Context, c Deps) error {
+// checkIdle refuses while somebody could read, or write, what is about to go.
+func (f *Data) checkIdle(ctx context.Context, c Deps) error {
 	if f.agent.Started() {
 		return fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+f.agent.ID+"' is started", "stop it first: agentctl stop "+f.agent.ID)
 	}

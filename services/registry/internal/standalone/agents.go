@@ -102,7 +102,7 @@ func (r *Registry) load(ctx context.Context, a *state.Agent) error {
 		return gone
 	}
 	err = r.Fault(a.ID, thread.Inbox, err)
-	a.Trouble(err)
+	a.SetError(err)
 	return err
 }
 
@@ -113,7 +113,7 @@ func (r *Registry) read(ctx context.Context, a *state.Agent, lightly bool) (stor
 		return store.InboxState{}, err
 	}
 	before, open := state.Stamp(path), r.Engine.IsOpen(inbox)
-	if st, ok := a.Quiet(before); lightly && ok {
+	if st, ok := a.IdleState(before); lightly && ok {
 		return st, nil
 	}
 	st, err := r.Engine.State(ctx, a.ID)
@@ -213,7 +213,7 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 	r.counts.Forget(id)
 	r.forget(id)
 	r.Log.forget(id)
-	err = r.kept.Forget(ctx, id)
+	err = r.tables.Forget(ctx, id)
 	fault.Point("remove:rows")
 	if err == nil {
 		err = removal.Clear(r.home, away)
@@ -229,7 +229,7 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 func (r *Registry) settle(ctx context.Context) error {
 	away, err := removal.Left(r.home)
 	for _, g := range away {
-		one := r.kept.Forget(ctx, g.Agent)
+		one := r.tables.Forget(ctx, g.Agent)
 		if one == nil {
 			one = removal.Clear(r.home, g)
 		}
@@ -257,14 +257,14 @@ func (r *Registry) forget(id string) {
 // recall takes over what the last run knew of inboxes that nobody has written
 // since; found is called with each agent once it is known where its inbox is.
 func (r *Registry) recall(ctx context.Context, found func(*state.Agent)) {
-	known, err := r.kept.Inboxes(ctx)
+	known, err := r.tables.Inboxes(ctx)
 	if err != nil {
 		r.log.Warn("nothing is known of the inboxes", "error", err)
 	}
 	r.Agents.ForEach(ctx, func(a *state.Agent) {
 		i, ok := known[a.ID]
 		if ok {
-			a.RecallPlace(i.Settings, i.Path)
+			a.SetInboxPath(i.Settings, i.Path)
 		}
 		found(a)
 		if !ok || i.Head != i.Acked {
@@ -284,10 +284,10 @@ func (r *Registry) saveInboxes() {
 		if !k.Loaded || k.Outbound > 0 || k.Problem != "" {
 			return
 		}
-		sig, place := a.Place()
+		sig, place := a.InboxPath()
 		put = append(put, store.KnownInbox{Agent: a.ID, Settings: sig, Path: place, Signature: a.Signature(), Started: k.Started, Head: k.Head, Acked: k.Acked, Dead: k.Dead, LastAt: a.LastAt()})
 	})
-	if err := r.kept.SaveInboxes(context.Background(), put); err != nil {
+	if err := r.tables.SaveInboxes(context.Background(), put); err != nil {
 		r.log.Warn("what is known of the inboxes is not kept", "error", err)
 	}
 }

@@ -56,8 +56,8 @@ func (r *Registry) ReplyStored(a *state.Agent, threadID string, head int64) {
 // ReplyAcked is called when its message is acknowledged: it is due already.
 func (r *Registry) ReplyAcked(*state.Agent, string, int64) {}
 
-// Said makes a thread due for what was said in it. Its end finds out how far that is.
-func (r *Registry) Said(_ context.Context, a *state.Agent, threadID string) {
+// SayStored makes a thread due for what was said in it. Its end finds out how far that is.
+func (r *Registry) SayStored(_ context.Context, a *state.Agent, threadID string) {
 	r.ToDeliver(a, threadID, 1)
 }
 
@@ -66,7 +66,7 @@ func (r *Registry) Said(_ context.Context, a *state.Agent, threadID string) {
 // read that.
 func (r *Registry) pushed(a *state.Agent, head int64) (news bool) {
 	news = a.Pushed(head)
-	if news && a.Started() && !a.Followed() {
+	if news && a.Started() && !a.HasFollower() {
 		r.runs.Mark(a.ID)
 	}
 	return news

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// lookAgain is how long the answer whether there is a notifier holds.
-	lookAgain = 5 * time.Second
+	// notifierRecheck is how long the answer whether there is a notifier holds.
+	notifierRecheck = 5 * time.Second
 	// perRound is how many agents one round looks at for locks; the next goes on.
 	perRound = 500
 )
@@ -42,7 +42,7 @@ type foreign struct {
 
 	mu      sync.Mutex
 	home    string // of the notifier; "": there is none
-	looked  time.Time
+	checked time.Time
 	written map[store.Ref]string // threads we wrote to since -> who spoke last
 	queued  map[store.Ref]string // the same, where a task waited or was running
 
@@ -78,8 +78,8 @@ func (o *foreign) committed(c store.Commit) {
 
 // notifier returns the notifier's directory. mu is held.
 func (o *foreign) notifier() string {
-	if now := time.Now(); now.Sub(o.looked) > lookAgain {
-		o.looked, o.home = now, ""
+	if now := time.Now(); now.Sub(o.checked) > notifierRecheck {
+		o.checked, o.home = now, ""
 		if home, ok := o.find(); ok {
 			o.home = home
 		}
@@ -156,15 +156,15 @@ func subscribed(r store.Ref, subs []store.Subscription) bool {
 // clear removes locks that stop the dispatch of our own consumers because their
 // handler was killed.
 func (o *foreign) clear(ctx context.Context) {
-	ids, looked := o.r.Agents.IDs(), 0
+	ids, done := o.r.Agents.IDs(), 0
 	for _, id := range ids {
 		if id <= o.after {
 			continue
 		}
-		if ctx.Err() != nil || looked == perRound {
+		if ctx.Err() != nil || done == perRound {
 			return
 		}
-		looked++
+		done++
 		o.after = id
 		o.clearAgent(id)
 	}

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// lookForDead is how often dead holders are looked for: a death announces itself by
+	// deadHolderInterval is how often dead holders are looked for: a death announces itself by
 	// the end of a long poll, or not at all.
-	lookForDead = time.Second
-	idle        = time.Minute
+	deadHolderInterval = time.Second
+	idle               = time.Minute
 )
 
 // Leases is the table as workers see it: a run lease comes with the agent's run.lock, so
@@ -76,7 +76,7 @@ func (l *Leases) Reap(ctx context.Context) (ended []lease.Record, next time.Dura
 		l.of.metrics.Leases.WithLabelValues("held").Set(float64(len(live)))
 	}
 	if next > 0 {
-		return ended, min(max(next, 10*time.Millisecond), lookForDead), err
+		return ended, min(max(next, 10*time.Millisecond), deadHolderInterval), err
 	}
 	return ended, idle, err
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
-// looksAgain are the times after a write at which an inbox is looked at once
+// pollDelays are the times after a write at which an inbox is looked at once
 // more: the kernel tells of the write before SQLite makes the commit visible,
 // and nothing tells of that. The last one is for a busy machine and a large event.
-var looksAgain = []time.Duration{
+var pollDelays = []time.Duration{
 	3 * time.Millisecond, 12 * time.Millisecond, 30 * time.Millisecond, 60 * time.Millisecond, 300 * time.Millisecond,
 }
 
@@ -98,14 +98,14 @@ func (w *watch) notifyLoop(ctx context.Context) {
 
 // named looks for the agent of a name in the agents' folder. One that is being made
 // here is known when it is done.
-func (w *watch) named(id string) {
+func (w *watch) checkName(id string) {
 	w.mu.Lock()
 	making := w.made[id] > 0
 	w.mu.Unlock()
 	if making {
 		return
 	}
-	switch fresh, gone := w.r.Agents.Look(id); {
+	switch fresh, gone := w.r.Agents.ScanOne(id); {
 	case fresh:
 		w.found(id)
 	case gone && w.r.Missing(id): // else it is back already, as a new agent
@@ -124,7 +124,7 @@ func (w *watch) making(id string) (done func()) {
 			delete(w.made, id)
 		}
 		w.mu.Unlock()
-		w.named(id) // another may have made or removed it meanwhile
+		w.checkName(id) // another may have made or removed it meanwhile
 	}
 }
 
@@ -133,7 +133,7 @@ func (w *watch) event(e fsnotify.Event) {
 	dir = filepath.Clean(dir)
 	if dir == w.r.home.AgentsDir() {
 		if e.Has(fsnotify.Create | fsnotify.Remove | fsnotify.Rename) {
-			w.named(file)
+			w.checkName(file)
 		}
 		return
 	}
@@ -164,16 +164,16 @@ func writes(file string, op fsnotify.Op) bool {
 // looks are enough for a foreign one that hides behind it.
 func (w *watch) written(id string) {
 	if a, err := w.r.Get(id); err == nil && a.WroteWithin(ownWrite) {
-		w.lookAgain(id, looksAgain[1:])
+		w.pollAgain(id, pollDelays[1:])
 		return
 	}
-	w.look(id)
-	w.lookAgain(id, looksAgain)
+	w.poll(id)
+	w.pollAgain(id, pollDelays)
 }
 
-// lookAgain looks at an inbox after each time given, and once more around
+// pollAgain looks at an inbox after each time given, and once more around
 // when it was written meanwhile.
-func (w *watch) lookAgain(id string, after []time.Duration) {
+func (w *watch) pollAgain(id string, after []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, soon := w.again[id]; soon {
@@ -183,7 +183,7 @@ func (w *watch) lookAgain(id string, after []time.Duration) {
 	w.again[id] = false
 	for i, d := range after {
 		time.AfterFunc(d, func() {
-			w.look(id)
+			w.poll(id)
 			if i == len(after)-1 {
 				w.endRound(id)
 			}
@@ -197,6 +197,6 @@ func (w *watch) endRound(id string) {
 	delete(w.again, id)
 	w.mu.Unlock()
 	if written {
-		w.lookAgain(id, looksAgain[1:])
+		w.pollAgain(id, pollDelays[1:])
 	}
 }

@@ -83,13 +83,13 @@ type Registry struct {
 	Table     authority.Authority // who may act; Leases keeps run.lock besides
 	Leases    *Leases
 	Wakes     hub.Wakes
-	Aborts    dispatch.Wishes
+	Aborts    dispatch.AbortRequests
 	Log       *Log
 
 	log     *slog.Logger
 	metrics *obs.RegistryMetrics
 	minFree int64
-	kept    store.Home
+	tables  store.Home
 	counts  *admission.Memory
 	making  sync.RWMutex // keeps a name that is being removed from getting a new agent
 
@@ -105,28 +105,28 @@ type Registry struct {
 // New makes it over an engine, which it closes, also when it fails. The home's lock is
 // held by the caller.
 func New(ctx context.Context, e Engine, o Options) (*Registry, error) {
-	kept, err := e.Home(ctx)
+	tables, err := e.Home(ctx)
 	if err != nil {
 		return nil, errors.Join(agentdir.Fault(err), e.Close())
 	}
 	holders := o.Home.HoldersDir()
-	table, err := lease.NewTable(ctx, kept, func(h string) bool { return lease.HolderDead(holders, h) })
+	table, err := lease.NewTable(ctx, tables, func(h string) bool { return lease.HolderDead(holders, h) })
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("load leases: %w", err), kept.Close(), e.Close())
+		return nil, errors.Join(fmt.Errorf("load leases: %w", err), tables.Close(), e.Close())
 	}
-	counts, err := admission.Load(ctx, kept)
+	counts, err := admission.Load(ctx, tables)
 	if err != nil {
-		return nil, errors.Join(err, kept.Close(), e.Close())
+		return nil, errors.Join(err, tables.Close(), e.Close())
 	}
 	r := &Registry{
-		Files: NewFiles(o.Home), Agents: state.New(o.Home), Engine: e, Approvals: kept, Quota: admission.New(counts), Table: authority.Of(table),
-		log: o.Logger, metrics: o.Metrics, minFree: o.MinFree, kept: kept, counts: counts,
+		Files: NewFiles(o.Home), Agents: state.New(o.Home), Engine: e, Approvals: tables, Quota: admission.New(counts), Table: authority.Of(table),
+		log: o.Logger, metrics: o.Metrics, minFree: o.MinFree, tables: tables, counts: counts,
 		runs: dispatch.New(), deliveries: dispatch.New(), polls: polls{last: map[string]poll{}},
 	}
 	r.Faults = wire.Faults{Missing: r.Missing, Engine: func(error) *fault.Error { return nil }}
 	r.Leases = &Leases{Authority: r.Table, of: r, changed: make(chan struct{}, 1)}
 	r.Log = &Log{home: o.Home, lines: o.Log, log: o.Logger}
-	e.Attach(store.Hooks{Path: r.Path, Live: table.Check, OnCommit: r.committed, OnFault: r.broken, OnRest: r.Agents.Rested})
+	e.Attach(store.Hooks{Path: r.Path, Live: table.Check, OnCommit: r.committed, OnFault: r.broken, OnRest: r.Agents.Closed})
 	r.metrics.LookForLag(r.Agents.Lags)
 	r.watch, r.foreign = newWatch(r, o.Sweep), newForeign(r, o.Sweep, o.Notifier)
 	if err := r.settle(ctx); err != nil { // an agent that is gone stops nobody
@@ -156,7 +156,7 @@ func (r *Registry) Close() error {
 	r.metrics.LookForLag(nil)
 	err = errors.Join(err, r.Engine.Close())
 	r.saveInboxes()
-	return errors.Join(err, r.counts.Close(), r.kept.Close(), r.Leases.files.close())
+	return errors.Join(err, r.counts.Close(), r.tables.Close(), r.Leases.files.close())
 }
 
 // committed is called by the engine, from the database's own goroutine, for events that
@@ -164,7 +164,7 @@ func (r *Registry) Close() error {
 func (r *Registry) committed(c store.Commit) {
 	if c.Ref.IsInbox() {
 		if a, err := r.Get(c.Ref.Agent); err == nil {
-			a.Wrote()
+			a.NoteWrite()
 			r.pushed(a, c.Events[len(c.Events)-1].ID)
 		}
 	}
@@ -181,7 +181,7 @@ func (r *Registry) broken(ref store.Ref, err error) {
 	case errors.Is(err, store.ErrCorrupt):
 		r.quarantine(a, ref, err)
 	default:
-		a.Trouble(r.Fault(ref.Agent, ref.Thread, err))
+		a.SetError(r.Fault(ref.Agent, ref.Thread, err))
 	}
 }
 

@@ -38,16 +38,16 @@ func (w *watch) sweep(ctx context.Context) {
 	}
 	w.r.Agents.ForEach(ctx, func(a *state.Agent) {
 		if _, live, _ := w.r.Table.Get(ctx, lease.AgentResource(a.ID)); !live {
-			a.Rest()
+			a.DropSettings()
 		}
 		path, err := w.r.Path(store.Inbox(a.ID))
 		if err != nil {
-			a.Trouble(err)
+			a.SetError(err)
 			return
 		}
-		if sig := state.Stamp(path); sig != a.Signature() || !a.Known().Loaded || a.Troubled() {
+		if sig := state.Stamp(path); sig != a.Signature() || !a.Known().Loaded || a.HasProblem() {
 			open := w.r.Engine.IsOpen(store.Inbox(a.ID))
-			if err := w.lookAt(ctx, a, sig); err != nil && ctx.Err() == nil {
+			if err := w.readInbox(ctx, a, sig); err != nil && ctx.Err() == nil {
 				w.r.log.Warn("inbox not read", "agent_id", a.ID, "error", err)
 				return
 			}
@@ -69,20 +69,20 @@ func (w *watch) sweep(ctx context.Context) {
 }
 
 // look asks for an inbox to be read soon; the sweep finds what is dropped here.
-func (w *watch) look(agentID string) {
+func (w *watch) poll(agentID string) {
 	select {
-	case w.looks <- agentID:
+	case w.polls <- agentID:
 	default:
 	}
 }
 
-// lookLoop reads inboxes that another program may have written.
-func (w *watch) lookLoop(ctx context.Context) {
+// pollLoop reads inboxes that another program may have written.
+func (w *watch) pollLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case id := <-w.looks:
+		case id := <-w.polls:
 			a, err := w.r.Get(id)
 			if err != nil {
 				continue
@@ -92,20 +92,20 @@ func (w *watch) lookLoop(ctx context.Context) {
 				continue
 			}
 			sig := state.Stamp(path)
-			if a.AsLeft(sig) && a.Known().Loaded && !a.Troubled() {
+			if a.Unchanged(sig) && a.Known().Loaded && !a.HasProblem() {
 				continue
 			}
-			if err := w.lookAt(ctx, a, sig); err != nil && ctx.Err() == nil {
+			if err := w.readInbox(ctx, a, sig); err != nil && ctx.Err() == nil {
 				w.r.log.Warn("inbox not read", "agent_id", id, "error", err)
 			}
 		}
 	}
 }
 
-// lookAt reads the head of an inbox and makes the agent due if it has risen. Our
+// readInbox reads the head of an inbox and makes the agent due if it has risen. Our
 // own writes come by here too and are dropped by the head they are known under.
-func (w *watch) lookAt(ctx context.Context, a *state.Agent, sig string) error {
-	if !a.Known().Loaded || a.Troubled() { // reading it whole also finds that it is well again
+func (w *watch) readInbox(ctx context.Context, a *state.Agent, sig string) error {
+	if !a.Known().Loaded || a.HasProblem() { // reading it whole also finds that it is well again
 		if err := w.r.load(ctx, a); err != nil {
 			return err
 		}
@@ -115,11 +115,11 @@ func (w *watch) lookAt(ctx context.Context, a *state.Agent, sig string) error {
 	if err != nil {
 		err = w.r.Fault(a.ID, thread.Inbox, err)
 		if !errors.Is(err, context.Canceled) {
-			a.Trouble(err)
+			a.SetError(err)
 		}
 		return err
 	}
-	a.Sign(sig)
+	a.SetSignature(sig)
 	w.r.found(a, p.Head)
 	return nil
 }

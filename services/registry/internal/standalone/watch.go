@@ -21,7 +21,7 @@ type watch struct {
 	r     *Registry
 	every time.Duration
 	fs    *fsnotify.Watcher // nil where the kernel has no more to give
-	looks chan string       // agents whose inbox another program may have written
+	polls chan string       // agents whose inbox another program may have written
 
 	mu     sync.Mutex
 	byPath map[string]string // inbox directory -> agent
@@ -35,7 +35,7 @@ type watch struct {
 // newWatch makes the watch of a home; from now on the kernel keeps what it tells until
 // run reads it. Every is the interval of the sweep.
 func newWatch(r *Registry, every time.Duration) *watch {
-	w := &watch{r: r, every: every, looks: make(chan string, 1024), byPath: map[string]string{}, again: map[string]bool{}, made: map[string]int{}}
+	w := &watch{r: r, every: every, polls: make(chan string, 1024), byPath: map[string]string{}, again: map[string]bool{}, made: map[string]int{}}
 	w.notify()
 	return w
 }
@@ -43,7 +43,7 @@ func newWatch(r *Registry, every time.Duration) *watch {
 // run watches and sweeps until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	var g sync.WaitGroup
-	for _, loop := range []func(context.Context){w.sweepLoop, w.lookLoop, w.notifyLoop} {
+	for _, loop := range []func(context.Context){w.sweepLoop, w.pollLoop, w.notifyLoop} {
 		g.Go(func() { loop(ctx) })
 	}
 	g.Wait()
@@ -79,6 +79,6 @@ func (w *watch) rescan() error {
 func (w *watch) found(id string) {
 	if a, err := w.r.Get(id); err == nil {
 		w.add(a)
-		w.look(id)
+		w.poll(id)
 	}
 }

@@ -108,7 +108,7 @@ func (a *Agent) Load(s store.InboxState, signature string) {
 
 // Take takes over the state read from a database that others change too: it is as it
 // was a moment ago, and no decision rests on it.
-func (a *Agent) Take(s store.InboxState) {
+func (a *Agent) SetState(s store.InboxState) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.loaded, a.started, a.head, a.acked, a.dead = true, s.Started, s.Head, s.Acked, s.Dead
@@ -125,8 +125,8 @@ func (a *Agent) Signature() string {
 	return a.signature
 }
 
-// Sign notes what the inbox files look like now.
-func (a *Agent) Sign(signature string) {
+// SetSignature notes what the inbox files look like now.
+func (a *Agent) SetSignature(signature string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.signature = signature
@@ -222,15 +222,15 @@ func (a *Agent) Fail(problem string, degraded bool) {
 	a.problem, a.degraded = problem, degraded
 }
 
-// Trouble notes what is wrong with an agent. One that can only not be written is
+// SetError notes what is wrong with an agent. One that can only not be written is
 // degraded: it takes up its work when it can be written again.
-func (a *Agent) Trouble(err error) {
+func (a *Agent) SetError(err error) {
 	f := fault.From(err)
 	a.Fail(f.What, f.Reason == fault.ReadOnly || f.Reason == fault.DiskFull)
 }
 
-// Troubled reports whether a problem was noted that may pass; damage does not.
-func (a *Agent) Troubled() bool {
+// HasProblem reports whether a problem was noted that may pass; damage does not.
+func (a *Agent) HasProblem() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.problem != "" && len(a.damaged) == 0
@@ -243,8 +243,8 @@ func (a *Agent) Fence(resource string) uint64 {
 	return a.fences[resource]
 }
 
-// Sealed notes the token an inbox was sealed with.
-func (a *Agent) Sealed(resource string, token uint64) {
+// NoteSeal notes the token an inbox was sealed with.
+func (a *Agent) NoteSeal(resource string, token uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.fences == nil {
@@ -256,11 +256,11 @@ func (a *Agent) Sealed(resource string, token uint64) {
 // Follow counts batches that wait for what comes to the inbox.
 func (a *Agent) Follow(n int32) { a.follows.Add(n) }
 
-// Followed reports whether there is such a batch.
-func (a *Agent) Followed() bool { return a.follows.Load() > 0 }
+// HasFollower reports whether there is such a batch.
+func (a *Agent) HasFollower() bool { return a.follows.Load() > 0 }
 
-// Wrote notes that we are writing the inbox now.
-func (a *Agent) Wrote() { a.wrote.Store(time.Now().UnixNano()) }
+// NoteWrite notes that we are writing the inbox now.
+func (a *Agent) NoteWrite() { a.wrote.Store(time.Now().UnixNano()) }
 
 // WroteWithin reports whether we wrote the inbox a moment ago.
 func (a *Agent) WroteWithin(d time.Duration) bool {
@@ -302,7 +302,7 @@ func (a *Agent) Inbox(home *agentdir.Home) (string, error) {
 }
 
 // Place returns what is kept of the agent's settings, for the next run.
-func (a *Agent) Place() (signature, path string) {
+func (a *Agent) InboxPath() (signature, path string) {
 	if p := a.inbox.Load(); p != nil {
 		return p.signature, p.path
 	}
@@ -310,7 +310,7 @@ func (a *Agent) Place() (signature, path string) {
 }
 
 // RecallPlace takes over what the last run kept; it holds while the signature does.
-func (a *Agent) RecallPlace(signature, path string) { a.inbox.Store(&place{signature, path}) }
+func (a *Agent) SetInboxPath(signature, path string) { a.inbox.Store(&place{signature, path}) }
 
 // Rest drops what can be read again when the agent next has work.
-func (a *Agent) Rest() { a.settings.Store(nil) }
+func (a *Agent) DropSettings() { a.settings.Store(nil) }

@@ -75,8 +75,9 @@ func (d *Agents) Scan() (fresh, gone []string, err error) {
 	return fresh, gone, nil
 }
 
-// Look looks for one agent as Scan does for all: whether it is new, or gone.
-func (d *Agents) Look(id string) (fresh, gone bool) {
+// ScanOne does for one agent what Scan does for all: it reports whether the agent is new or
+// gone.
+func (d *Agents) ScanOne(id string) (fresh, gone bool) {
 	if layout.ValidID(id) != nil {
 		return false, false
 	}

@@ -17,9 +17,9 @@ type Claim struct {
 // maxRead is how many events a batch has handed out are kept at once.
 const maxRead = 256
 
-// Read notes an inbox event that a batch hands out, so that its claim need not
+// CacheEvent notes an inbox event that a batch hands out, so that its claim need not
 // read it again.
-func (a *Agent) Read(ev thread.Event, key string) {
+func (a *Agent) CacheEvent(ev thread.Event, key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.read == nil || len(a.read) >= maxRead {
@@ -28,8 +28,8 @@ func (a *Agent) Read(ev thread.Event, key string) {
 	a.read[key] = ev
 }
 
-// TakeRead returns an event that was noted, and forgets it.
-func (a *Agent) TakeRead(id int64, key string) (thread.Event, bool) {
+// TakeEvent returns an event that was noted, and forgets it.
+func (a *Agent) TakeEvent(id int64, key string) (thread.Event, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ev, ok := a.read[key]

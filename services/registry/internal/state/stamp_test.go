@@ -63,33 +63,33 @@ func TestAsLeft(t *testing.T) {
 	write(at, "12", now)
 	a := NewAgent("a")
 	a.Load(store.InboxState{}, "")
-	if a.rest(store.AtRest{Head: 1, Written: now, Size: 2}); a.AsLeft(Stamp(dir)) {
+	if a.rest(store.AtRest{Head: 1, Written: now, Size: 2}); a.Unchanged(Stamp(dir)) {
 		t.Error("an unknown event is taken for known")
 	}
-	if a.rest(store.AtRest{Written: now, Size: 2}); !a.AsLeft(Stamp(dir)) {
+	if a.rest(store.AtRest{Written: now, Size: 2}); !a.Unchanged(Stamp(dir)) {
 		t.Error("just closed, and not as left")
 	}
-	if _, quiet := a.Quiet(Stamp(dir)); !quiet {
+	if _, quiet := a.IdleState(Stamp(dir)); !quiet {
 		t.Error("just closed, and not quiet")
 	}
 	write(log, "", now)
-	if !a.AsLeft(Stamp(dir)) {
+	if !a.Unchanged(Stamp(dir)) {
 		t.Error("who reads has changed something")
 	}
 	write(log, "x", now)
-	if a.AsLeft(Stamp(dir)) {
+	if a.Unchanged(Stamp(dir)) {
 		t.Error("a log is overlooked")
 	}
 	old := now.Add(-time.Minute)
 	write(log, "x", old)
 	write(at, "123", old)
-	a.Sign(Stamp(dir))
-	if a.AsLeft(Stamp(dir)) {
+	a.SetSignature(Stamp(dir))
+	if a.Unchanged(Stamp(dir)) {
 		t.Error("with a log, a commit may be on its way")
 	}
 	write(log, "", old)
-	a.Sign(Stamp(dir))
-	if !a.AsLeft(Stamp(dir)) {
+	a.SetSignature(Stamp(dir))
+	if !a.Unchanged(Stamp(dir)) {
 		t.Error("looked at, and not as left")
 	}
 }

@@ -39,10 +39,10 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 	if err := out.Send(&registryv1.WatchEventsResponse{AfterId: after}); err != nil {
 		return err
 	}
-	told := s.Wakes.Follow(r)
-	defer told.Close()
+	follower := s.Wakes.Follow(r)
+	defer follower.Close()
 	for look := true; ; {
-		news, unsure := told.Take()
+		news, unsure := follower.Take()
 		if look = look || unsure || !next(news, after); look {
 			look, err = s.sendSince(out, r, f, &after)
 		} else {
@@ -50,7 +50,7 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 		}
 		if err == nil && !look {
 			select {
-			case <-told.Woken():
+			case <-follower.Woken():
 			case <-s.Wakes.Again():
 				look = true
 			case <-beat:

@@ -32,7 +32,7 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 	answered, err := s.Turns.Follow(ctx, a, fence, after, min(wait, maxFollow), func() (scanned int64, some bool, err error) {
 		set, err := s.Agents.Settings(ctx, a)
 		if err != nil {
-			a.Trouble(err)
+			a.SetError(err)
 			return 0, false, err
 		}
 		if out, err = s.open(ctx, a, fence, set, req); err != nil {
@@ -69,7 +69,7 @@ func (s *Service) open(ctx context.Context, a *state.Agent, fence store.Fence, s
 	}
 	out := &registryv1.OpenBatchResponse{HeadId: b.Head, ScannedId: b.Scanned, More: b.More, Concurrency: int32(set.Config.Run.Concurrency), QueueMode: wire.QueueMode(set.Config.Queue.Mode)}
 	for _, p := range b.Events {
-		a.Read(p.Event, p.Key)
+		a.CacheEvent(p.Event, p.Key)
 		out.Events = append(out.Events, &registryv1.PendingEvent{Event: wire.Event(p.Event), Key: p.Key, ThreadId: p.Thread})
 	}
 	return out, nil

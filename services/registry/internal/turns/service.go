@@ -64,13 +64,13 @@ type Replies interface {
 	ReplyStored(a *state.Agent, threadID string, head int64)
 	ReplyAcked(a *state.Agent, threadID string, head int64)
 	// Said comes for what was said within a turn.
-	Said(ctx context.Context, a *state.Agent, threadID string)
+	SayStored(ctx context.Context, a *state.Agent, threadID string)
 }
 
 // Wakes notifies the calls that wait for a fate.
 type Wakes interface {
 	AwaitFate(agent string) (woken <-chan struct{}, done func())
-	FateOf(agent string)
+	FateChanged(agent string)
 	Again() <-chan time.Time
 }
 

@@ -43,7 +43,7 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 	}
 	point(label, ".after")
 	if len(rec.Says) > 0 {
-		s.Replies.Said(ctx, a, req.GetThreadId())
+		s.Replies.SayStored(ctx, a, req.GetThreadId())
 	}
 	out.ErrorAttempts = int32(n)
 	return out, nil

@@ -34,7 +34,7 @@ func (s *Service) turnCall(ctx context.Context, id string) (*state.Agent, store.
 	}
 	set, err := s.Agents.Settings(ctx, a)
 	if err != nil {
-		a.Trouble(err)
+		a.SetError(err)
 		return nil, fence, nil, err
 	}
 	return a, fence, set, nil
@@ -47,7 +47,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		return nil, err
 	}
 	if err := s.Agents.Space(); err != nil {
-		return nil, err // the runner asks again: what is begun may need the room that is left
+		return nil, err // the runner asks again: what is begun may need the left that is left
 	}
 	a.Life.RLock()
 	defer a.Life.RUnlock()
@@ -55,7 +55,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		return nil, fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+a.ID+"' is stopped", "start it with 'agentctl start "+a.ID+"'")
 	}
 	s.Log.Append(a.ID, req.GetLogs())
-	ev, known := a.TakeRead(req.GetInboxId(), req.GetKey())
+	ev, known := a.TakeEvent(req.GetInboxId(), req.GetKey())
 	if !known {
 		if ev, err = s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey()); err != nil {
 			return nil, err
@@ -86,7 +86,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		}
 		handler = "agent deliver --thread " + notifier.Word(path) + " --consumer " + thread.Outbound
 	}
-	members, err := s.members(ctx, a.ID, ev.Source, tuple, req.GetMembers())
+	members, err := s.mergedMessages(ctx, a.ID, ev.Source, tuple, req.GetMembers())
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		}
 		out.Agents = s.Memory.OtherAgents(ctx, set)
 		if len(b.Steps) > 0 {
-			s.Replies.Said(ctx, a, r.Thread)
+			s.Replies.SayStored(ctx, a, r.Thread)
 		}
 	}
 	return out, nil
@@ -230,7 +230,7 @@ func (s *Service) settle(ctx context.Context, a *state.Agent, fence store.Fence,
 		s.Replies.ReplyStored(a, threadID, done.OutboxHead)
 	}
 	fault.Point("T8.before")
-	a.Wrote()
+	a.NoteWrite()
 	acked := done.Acked
 	if !done.Settled {
 		var err error
@@ -255,5 +255,5 @@ func (s *Service) settle(ctx context.Context, a *state.Agent, fence store.Fence,
 // settled tells those who wait for fates, and the metrics.
 func (s *Service) settled(a *state.Agent, acked int64) {
 	a.Acked(acked)
-	s.Wakes.FateOf(a.ID)
+	s.Wakes.FateChanged(a.ID)
 }

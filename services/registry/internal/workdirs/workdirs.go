@@ -28,8 +28,8 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// atOnce is how many bytes of pieces are written in one transaction.
-const atOnce = 4 << 20
+// maxWrite is how many bytes of pieces are written in one transaction.
+const maxWrite = 4 << 20
 
 // Agents gives access to the agents of the registry.
 type Agents interface {
@@ -89,8 +89,8 @@ func (None) CommitWorkdir(context.Context, *registryv1.CommitWorkdirRequest) (*r
 	return nil, none()
 }
 
-// under returns the fence of a call that writes for an agent.
-func (s *Service) under(ctx context.Context, agent string) (store.Fence, error) {
+// liveFence returns the fence of a call that writes for an agent.
+func (s *Service) liveFence(ctx context.Context, agent string) (store.Fence, error) {
 	f, err := wire.RequireFence(ctx, lease.AgentResource(agent))
 	if err == nil {
 		err = s.Fault(agent, thread.Inbox, s.Leases.Check(ctx, f.Resource, f.Token))
@@ -112,7 +112,7 @@ func (s *Service) GetWorkdir(ctx context.Context, req *registryv1.GetWorkdirRequ
 
 // ReadPieces streams pieces.
 func (s *Service) ReadPieces(req *registryv1.ReadPiecesRequest, out grpc.ServerStreamingServer[registryv1.ReadPiecesResponse]) error {
-	for part := range slices.Chunk(req.GetSha256(), atOnce/workdir.Piece) {
+	for part := range slices.Chunk(req.GetSha256(), maxWrite/workdir.Piece) {
 		if err := s.Workdirs.Pieces(out.Context(), req.GetAgentId(), part, func(hash string, data []byte) error {
 			return out.Send(&registryv1.ReadPiecesResponse{Piece: &registryv1.Piece{Sha256: hash, Data: data}})
 		}); err != nil {
@@ -130,7 +130,7 @@ func (s *Service) WritePieces(in grpc.ClientStreamingServer[registryv1.WritePiec
 		if len(pieces) == 0 {
 			return nil
 		}
-		if _, err := s.under(ctx, agent); err != nil {
+		if _, err := s.liveFence(ctx, agent); err != nil {
 			return err
 		}
 		err := s.Workdirs.PutPieces(ctx, agent, pieces)
@@ -157,7 +157,7 @@ func (s *Service) WritePieces(in grpc.ClientStreamingServer[registryv1.WritePiec
 		}
 		pieces[p.GetSha256()] = p.GetData()
 		n, size = n+1, size+len(p.GetData())
-		if size >= atOnce-workdir.Piece {
+		if size >= maxWrite-workdir.Piece {
 			if err := flush(); err != nil {
 				return err
 			}

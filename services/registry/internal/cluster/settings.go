@@ -10,11 +10,11 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 )
 
-// maxAlike is the most settings that are kept to be compared with.
-const maxAlike = 1024
+// maxParsed is the most settings that are kept to be compared with.
+const maxParsed = 1024
 
-// plain are the ids that YAML reads as the word that is written.
-var plain = regexp.MustCompile(`^[a-z]+(-[a-z0-9]+)+$`)
+// plainID are the ids that YAML reads as the word that is written.
+var plainID = regexp.MustCompile(`^[a-z]+(-[a-z0-9]+)+$`)
 
 // judge reads what settings mean. Most agents are made by a program: their files differ in
 // the name alone, above which there are comments at most, and what such a file means is
@@ -26,22 +26,22 @@ func (s *Files) judge(id string, data []byte, defaults string) (*agentdir.Agent,
 		lines++
 	}
 	rest, named := bytes.CutPrefix(rest, []byte("agent_id: "+id+"\n"))
-	if !named || !plain.MatchString(id) {
+	if !named || !plainID.MatchString(id) {
 		return s.home.Judge(id, data)
 	}
 	key := sha256.Sum256(fmt.Appendf(nil, "%s %d\n%s", defaults, lines, rest))
 	s.mu.Lock()
-	like := s.alike[key]
+	like := s.parsed[key]
 	s.mu.Unlock()
 	if like == nil {
 		set, err := s.home.Judge(id, data)
 		if err == nil && set.Config.Inbox.Path == "" { // else where it is hangs on the name
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if len(s.alike) >= maxAlike {
-				clear(s.alike)
+			if len(s.parsed) >= maxParsed {
+				clear(s.parsed)
 			}
-			s.alike[key] = set
+			s.parsed[key] = set
 		}
 		return set, err
 	}

@@ -19,7 +19,7 @@ func (a *Agent) Recall(s store.InboxState, signature string) {
 
 // Quiet returns the state of an inbox in which nothing waits, as it is known, if the
 // files still have the signature that it was read with.
-func (a *Agent) Quiet(signature string) (store.InboxState, bool) {
+func (a *Agent) IdleState(signature string) (store.InboxState, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	known := a.loaded && (a.signature == signature || a.left(signature)) && a.problem == "" && len(a.damaged) == 0 && a.lastOf == a.head
@@ -29,7 +29,7 @@ func (a *Agent) Quiet(signature string) (store.InboxState, bool) {
 
 // Rested notes what an inbox looks like that was just closed, so that nobody need open it
 // to learn that nothing has come.
-func (d *Agents) Rested(agent string, r store.AtRest) {
+func (d *Agents) Closed(agent string, r store.AtRest) {
 	if a, err := d.Get(agent); err == nil {
 		a.rest(r)
 	}
@@ -45,9 +45,9 @@ func (a *Agent) rest(r store.AtRest) {
 	}
 }
 
-// AsLeft reports whether a stamp is that of the last look, and nothing can be on its way:
+// Unchanged reports whether a stamp is that of the last look, and nothing can be on its way:
 // with a log, a commit may be in it that nobody sees yet.
-func (a *Agent) AsLeft(stamp string) bool {
+func (a *Agent) Unchanged(stamp string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.signature == stamp && strings.HasSuffix(stamp, absent) || a.left(stamp)

@@ -11,12 +11,12 @@ import (
 // else; what other registries say that is none makes none.
 func TestWishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w Wishes
+		var w AbortRequests
 		w.Add("agent/a", 3, "r2")
-		w.Told("a r1 3")
-		w.Told("a r3 4")
+		w.AddText("a r1 3")
+		w.AddText("a r3 4")
 		for _, none := range []string{"", "a r9", "a r9 x", "a r9 3 4"} {
-			w.Told(none)
+			w.AddText(none)
 		}
 		for token, want := range map[uint64][]string{3: {"r1", "r2"}, 4: {"r3"}, 5: nil} {
 			if got := w.Of("agent/a", token); !slices.Equal(got, want) {
@@ -26,7 +26,7 @@ func TestWishes(t *testing.T) {
 		if got := w.Of("deliver/a", 3); got != nil {
 			t.Errorf("of another lease: %v", got)
 		}
-		time.Sleep(wishLife + time.Second)
+		time.Sleep(abortRequestTTL + time.Second)
 		if got := w.Of("agent/a", 3); got != nil {
 			t.Errorf("past its time: %v", got)
 		}

@@ -11,50 +11,50 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 )
 
-// wishLife is how long a wish is told to who has the lease. Who waits for the end of the
+// abortRequestTTL is how long a wish is told to who has the lease. Who waits for the end of the
 // run tells it again long before.
-const wishLife = 30 * time.Second
+const abortRequestTTL = 30 * time.Second
 
-// Wishes are the runs that people want ended, by the lease under which they are worked
+// AbortRequests are the runs that people want ended, by the lease under which they are worked
 // on. They are hints: what they make a runner do, its owner has asked for. The zero value
 // is ready.
-type Wishes struct {
+type AbortRequests struct {
 	mu sync.Mutex
-	by map[string]map[wish]time.Time // by resource; until when each is told
+	by map[string]map[abortRequest]time.Time // by resource; until when each is told
 }
 
-type wish struct {
+type abortRequest struct {
 	token uint64
 	run   string
 }
 
 // Add notes that the run of a term of a lease shall end.
-func (w *Wishes) Add(resource string, token uint64, run string) {
+func (w *AbortRequests) Add(resource string, token uint64, run string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
 	for r, of := range w.by {
-		maps.DeleteFunc(of, func(_ wish, until time.Time) bool { return now.After(until) })
+		maps.DeleteFunc(of, func(_ abortRequest, until time.Time) bool { return now.After(until) })
 		if len(of) == 0 {
 			delete(w.by, r)
 		}
 	}
 	if w.by == nil {
-		w.by = map[string]map[wish]time.Time{}
+		w.by = map[string]map[abortRequest]time.Time{}
 	}
 	if w.by[resource] == nil {
-		w.by[resource] = map[wish]time.Time{}
+		w.by[resource] = map[abortRequest]time.Time{}
 	}
-	w.by[resource][wish{token, run}] = now.Add(wishLife)
+	w.by[resource][abortRequest{token, run}] = now.Add(abortRequestTTL)
 }
 
-// WishText is a wish as other registries are told of it: they take it with Told.
-func WishText(agent, run string, token uint64) string {
+// FormatAbort is a wish as other registries are told of it: they take it with Told.
+func FormatAbort(agent, run string, token uint64) string {
 	return agent + " " + run + " " + strconv.FormatUint(token, 10)
 }
 
 // Told takes a wish that another registry was told.
-func (w *Wishes) Told(what string) {
+func (w *AbortRequests) AddText(what string) {
 	part := strings.Split(what, " ")
 	if len(part) != 3 {
 		return
@@ -65,7 +65,7 @@ func (w *Wishes) Told(what string) {
 }
 
 // Of are the runs that who has this lease shall end.
-func (w *Wishes) Of(resource string, token uint64) (runs []string) {
+func (w *AbortRequests) Of(resource string, token uint64) (runs []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for x, until := range w.by[resource] {

@@ -10,7 +10,7 @@ import (
 
 // Files that differ only in the agent's name share one parsed form, and each gives what it
 // gives when it is parsed alone; a mistake is reported for each.
-func TestAlike(t *testing.T) {
+func TestSettingsCache(t *testing.T) {
 	home, err := agentdir.OpenHome(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -47,8 +47,8 @@ func TestAlike(t *testing.T) {
 		if fmt.Sprint(err) != fmt.Sprint(wantErr) || wantErr == nil && !(got.ID == c.id && reflect.DeepEqual(got.Config, want.Config) && reflect.DeepEqual(got.Values, want.Values)) {
 			t.Errorf("%s: got %+v, %v, want %+v, %v", c.id, got, err, want, wantErr)
 		}
-		if len(s.alike) != c.kept {
-			t.Errorf("%s: %d are kept, want %d", c.id, len(s.alike), c.kept)
+		if len(s.parsed) != c.kept {
+			t.Errorf("%s: %d are kept, want %d", c.id, len(s.parsed), c.kept)
 		}
 	}
 }

@@ -16,23 +16,23 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// maxJoined is how many bytes of messages may join a turn at once: they become
+// maxMerged is how many bytes of messages may join a turn at once: they become
 // one row of the journal.
-const maxJoined = 256 << 10
+const maxMerged = 256 << 10
 
 // members reads the events that are to join a turn: those of the leader's own
 // speaker, up to the first of another one, because memory and the answer's
 // address are the speaker's.
-func (s *Service) members(ctx context.Context, agentID, source string, who route.Tuple, asked []*registryv1.Member) ([]store.Member, error) {
+func (s *Service) mergedMessages(ctx context.Context, agentID, source string, who route.Tuple, asked []*registryv1.Member) ([]store.Member, error) {
 	var out []store.Member
-	room := maxJoined
+	left := maxMerged
 	for _, m := range asked {
 		ev, err := s.inboxEvent(ctx, agentID, m.GetInboxId(), m.GetKey())
 		if err != nil {
 			return nil, err
 		}
 		tuple, _, err := route.Of(ev.Source, ev.Content)
-		if room -= len(ev.Content); err != nil || tuple != who || ev.Source != source || room < 0 {
+		if left -= len(ev.Content); err != nil || tuple != who || ev.Source != source || left < 0 {
 			break
 		}
 		out = append(out, store.Member{Event: ev, Key: m.GetKey()})
@@ -47,7 +47,7 @@ func (s *Service) steer(ctx context.Context, a *state.Agent, fence store.Fence, 
 	if err != nil {
 		return nil, err
 	}
-	members, err := s.members(ctx, a.ID, c.Source, c.Tuple, req.GetMembers())
+	members, err := s.mergedMessages(ctx, a.ID, c.Source, c.Tuple, req.GetMembers())
 	if err != nil || len(members) == 0 {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (s *Service) WithdrawTurn(ctx context.Context, req *registryv1.WithdrawTurn
 		return nil, fault.New(codes.FailedPrecondition, fault.TurnBegun, "the turn of this message has begun", "its turn ends it, when it is its turn")
 	}
 	s.Log.Append(a.ID, req.GetLogs())
-	a.Wrote()
+	a.NoteWrite()
 	acked, err := s.Store.Settle(ctx, a.ID, fence, store.Settlement{InboxID: req.GetInboxId(), Key: req.GetKey(), Fate: store.FateAborted})
 	if err != nil {
 		return nil, s.Fault(a.ID, req.GetThreadId(), err)
