@@ -23,15 +23,15 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// changes are the calls by which people change what is there. They are on record
-// before they happen, or do not happen; a stop happens all the same.
+// changes are the calls with which people change something. Each is on record before it
+// happens, or does not happen; only a stop happens without a record.
 var changes = map[string]bool{
 	"CreateAgent": true, "StartAgent": true, "StopAgent": true, "BootstrapAgents": true, "WriteAgentFile": true, "SetAgentConfig": true,
 	"BackupAgents": true, "RestoreAgents": true, "ExportPeer": true, "ErasePeer": true, "DeleteAgent": true, "RetryTurn": true, "DropTurn": true, "RequestAbort": true, "RetryDelivery": true, "DropDelivery": true,
 	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true, "NoteIdentityChange": true,
 }
 
-// maxRefusals are written down in a minute, and how many more there were.
+// maxRefusals are recorded per minute, and the number of further ones.
 const maxRefusals = 100
 
 // auditor turns calls into entries of the audit log.
@@ -44,8 +44,8 @@ type auditor struct {
 	refused int
 }
 
-// Auditor is what the server of the registry, and of services beside it in one
-// process, writes down.
+// Auditor records the calls of the server of the registry, and of other services in the
+// same process.
 func (s *Service) Auditor() serve.Auditor { return s.auditor }
 
 // makeFor makes an agent that another one asked for and the owner approved. It is on
@@ -162,7 +162,7 @@ func (a *auditor) append(ctx context.Context, e audit.Entry) {
 	}
 }
 
-// entry says who called.
+// entry adds the caller to an entry.
 func entry(ctx context.Context, e audit.Entry) audit.Entry {
 	if id, ok := rpc.IdentityFrom(ctx); ok {
 		if e.Actor = id.Name; e.Actor == "" {
@@ -183,7 +183,7 @@ func agentOf(req any) string {
 	return ""
 }
 
-// detail says what a change changes; of a file, only which bytes it got.
+// detail describes a change; of a file, only the hash of its bytes.
 func detail(req any) string {
 	switch r := req.(type) {
 	case *registryv1.SetAgentConfigRequest:

@@ -52,14 +52,14 @@ type Service struct {
 	workdirs   registryv1.WorkdirServiceServer
 }
 
-// backend is what has a life of its own: standalone.Registry or cluster.Registry.
+// backend runs and ends with the service: standalone.Registry or cluster.Registry.
 type backend interface {
 	Run(ctx context.Context)
 	Able(ctx context.Context) error
 	Close() error
 }
 
-// parts are what the edges are made of, each as those need it that use it.
+// parts are what the services of gRPC are made from.
 type parts struct {
 	wire.Faults
 	backend   backend
@@ -96,9 +96,9 @@ type parts struct {
 	}
 }
 
-// NewStandalone makes the registry that is alone with its home: it takes the home's lock,
-// opens the registry's tables, and learns which agents there are; what their inboxes hold
-// is read in Run, after it serves. It closes the engine, also when it fails.
+// NewStandalone makes the registry that serves a home alone: it takes the home's lock,
+// opens the registry's tables, and learns which agents there are; Run reads
+// their inboxes later, when the registry already serves. It closes the engine, also when it fails.
 // Errors: HOME_LOCKED names the process that has the home.
 func NewStandalone(ctx context.Context, e HomeEngine, cfg Config, d Deps) (*Service, error) {
 	cfg = cfg.withDefaults()
@@ -138,7 +138,7 @@ func NewCluster(ctx context.Context, e ClusterEngine, cfg Config, d Deps) (*Serv
 	return s, nil
 }
 
-// begin takes the home, and opens the audit log.
+// begin locks the home and opens the audit log.
 func begin(ctx context.Context, d Deps) (*Service, error) {
 	lock, err := takeLock(ctx, d.Home)
 	if err != nil {
@@ -154,10 +154,10 @@ func begin(ctx context.Context, d Deps) (*Service, error) {
 	return &Service{lock: lock, auditor: &auditor{log: log, warn: d.Logger}}, nil
 }
 
-// end closes the audit log and gives the home back.
+// end closes the audit log and unlocks the home.
 func (s *Service) end() error { return errors.Join(s.auditor.log.Close(), s.lock.Unlock()) }
 
-// serve makes the edges.
+// serve makes the services of gRPC.
 func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.backend, s.workdirs = p.backend, p.workdirs
 	s.agents = agents.New(agents.Deps{
@@ -187,7 +187,7 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 const lockPatience = 500 * time.Millisecond
 
 // takeLock takes run/registry.lock and leaves the pid in it for the next one's
-// message. The lock is the OS's: it goes with the process, however that ends.
+// message. The kernel releases the lock with the process, however that ends.
 func takeLock(ctx context.Context, home *agentdir.Home) (*flock.Flock, error) {
 	path := home.LockFile()
 	lock := flock.New(path, flock.SetPermissions(0o600))
@@ -221,7 +221,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterIdentityServiceServer(r, identities{})
 }
 
-// Run ends leases, and does what the registry does without a call, until ctx ends.
+// Run ends leases and does the background work of the registry until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	var g sync.WaitGroup
 	g.Go(func() { s.leases.Run(ctx) })
@@ -230,9 +230,9 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Able returns nil when the registry can do its work: a database that it shares answers.
-// What is wrong with an agent is that agent's.
+// Able returns nil when the registry can do its work: the database that it shares responds.
+// A problem of one agent does not count.
 func (s *Service) Able(ctx context.Context) error { return s.backend.Able(ctx) }
 
-// Close closes every database and gives the home back. No call may be under way.
+// Close closes every database and unlocks the home. No call may be under way.
 func (s *Service) Close() error { return errors.Join(s.backend.Close(), s.end()) }

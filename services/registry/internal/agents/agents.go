@@ -40,7 +40,7 @@ type Agents interface {
 	// Missing reports whether there is no such agent.
 	Missing(id string) bool
 	Create(ctx context.Context, id string, spec agentdir.Spec) (*state.Agent, error)
-	// Remove takes away an agent whose leases the caller has, and all that is kept of it.
+	// Remove removes an agent whose leases the caller has, with all its data.
 	Remove(ctx context.Context, id string) error
 	// Idle returns a *lease.HeldError while a program outside works on an agent.
 	Idle(ctx context.Context, id string) error
@@ -54,7 +54,7 @@ type Places interface {
 	Path(r store.Ref) (string, error)
 }
 
-// Due is told who may have work.
+// Due records which agents may have work.
 type Due interface {
 	MarkDue(a *state.Agent)
 	DropDue(id string)
@@ -71,7 +71,7 @@ type Files interface {
 	Set(ctx context.Context, id, key, value string) (version string, err error)
 }
 
-// Backups writes backups and makes agents of them, which work when they are there.
+// Backups writes backups and restores agents from them; a restored agent works at once.
 type Backups interface {
 	Backup(ctx context.Context, w io.Writer, what backup.Selection) error
 	Restore(ctx context.Context, r io.Reader, what backup.Choice) ([]backup.Restored, error)
@@ -85,12 +85,12 @@ type Leases interface {
 	RequestYield(ctx context.Context, resource string) (bool, error)
 }
 
-// Store keeps whether an agent shall work.
+// Store stores whether an agent is started.
 type Store interface {
 	SetStarted(ctx context.Context, agent string, started bool, handler string) (changed bool, err error)
 }
 
-// Log is what is said of an agent, for people.
+// Log is the log of each agent, for people.
 type Log interface {
 	wire.Log
 	// Tail returns the newest lines, at most limit, in their order.
@@ -119,7 +119,7 @@ type Service struct {
 // New returns the service.
 func New(d Deps) *Service { return &Service{Deps: d} }
 
-// CreateAgent makes an agent directory.
+// CreateAgent creates an agent.
 func (s *Service) CreateAgent(ctx context.Context, req *registryv1.CreateAgentRequest) (*registryv1.CreateAgentResponse, error) {
 	kind := "user"
 	if req.GetKind() == registryv1.AgentKind_AGENT_KIND_SYSTEM {
@@ -132,7 +132,7 @@ func (s *Service) CreateAgent(ctx context.Context, req *registryv1.CreateAgentRe
 	return &registryv1.CreateAgentResponse{Agent: s.describe(ctx, a)}, nil
 }
 
-// Make makes an agent for another one, and answers its directory, if it has one.
+// Make creates an agent for another one and returns its directory, if it has one.
 func (s *Service) Make(ctx context.Context, id string, spec agentdir.Spec) (string, error) {
 	a, err := s.Agents.Create(ctx, id, spec)
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *Service) StartAgent(ctx context.Context, req *registryv1.StartAgentRequ
 	return &registryv1.StartAgentResponse{Already: !changed}, nil
 }
 
-// StopAgent stores the desired state; after its answer nothing is claimed.
+// StopAgent stores the desired state; nothing is claimed after it has returned.
 func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentRequest) (*registryv1.StopAgentResponse, error) {
 	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {
@@ -281,7 +281,7 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 	return out, nil
 }
 
-// BootstrapAgents makes the system agents that are absent.
+// BootstrapAgents creates the system agents that are missing.
 func (s *Service) BootstrapAgents(ctx context.Context, req *registryv1.BootstrapAgentsRequest) (*registryv1.BootstrapAgentsResponse, error) {
 	out := &registryv1.BootstrapAgentsResponse{}
 	for _, p := range agentdir.SystemAgents() {

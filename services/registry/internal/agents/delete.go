@@ -17,8 +17,8 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
-// again is how long a removal that waits for a holder waits between two looks.
-const again = 250 * time.Millisecond
+// retryInterval is how often a removal that waits for a holder tries again.
+const retryInterval = 250 * time.Millisecond
 
 // DeleteAgent removes an agent. It takes both leases first, as a worker would: then
 // nobody works on the agent, and nobody can begin.
@@ -66,7 +66,7 @@ func (s *Service) holdAll(ctx context.Context, a *state.Agent, patience bool) (h
 			if err == nil {
 				held = append(held, r)
 			} else if patience {
-				_, _ = s.Leases.RequestYield(ctx, res) // a wish: who does not hear it is waited for
+				_, _ = s.Leases.RequestYield(ctx, res) // a request: a holder that misses it is waited for
 			}
 			return err
 		})
@@ -84,7 +84,7 @@ func (s *Service) waiting(ctx context.Context, patience bool, try func() error) 
 		if _, busy := errors.AsType[*lease.HeldError](err); !busy || !patience {
 			return err
 		}
-		if pause.For(ctx, again) != nil {
+		if pause.For(ctx, retryInterval) != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// ExportPeer streams what is kept of a peer; see package peer.
+// ExportPeer streams the data of a peer; see package peer.
 func (s *Service) ExportPeer(req *registryv1.ExportPeerRequest, out grpc.ServerStreamingServer[registryv1.ExportPeerResponse]) error {
 	found, err := s.Peers.Find(out.Context(), req.GetAgentId(), req.GetPeer())
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *Service) ExportPeer(req *registryv1.ExportPeerRequest, out grpc.ServerS
 	return w.Flush()
 }
 
-// ErasePeer forgets a peer, or says what that would be.
+// ErasePeer erases the data of a peer, or returns what that would be.
 func (s *Service) ErasePeer(ctx context.Context, req *registryv1.ErasePeerRequest) (*registryv1.ErasePeerResponse, error) {
 	found, err := s.Peers.Find(ctx, req.GetAgentId(), req.GetPeer())
 	if err != nil {

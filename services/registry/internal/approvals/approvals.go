@@ -70,7 +70,7 @@ type Leases interface {
 	Check(ctx context.Context, resource string, token uint64) error
 }
 
-// Wakes notifies the calls that wait for a question or an answer.
+// Wakes notifies the calls that wait for a change of an approval.
 type Wakes interface {
 	AwaitApproval() (woken <-chan struct{}, done func())
 	ApprovalChanged()
@@ -98,7 +98,7 @@ type Service struct {
 // New returns the service.
 func New(d Deps) *Service { return &Service{Deps: d} }
 
-// RequestApproval asks and waits.
+// RequestApproval stores a question and waits for its answer.
 func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestApprovalRequest) (*registryv1.RequestApprovalResponse, error) {
 	if _, err := s.Agents.Get(req.GetAgentId()); err != nil {
 		return nil, err
@@ -181,12 +181,12 @@ func (s *Service) ask(ctx context.Context, req *registryv1.RequestApprovalReques
 // newID rises with time, so that a list is in order.
 func newID(now time.Time) string {
 	b := make([]byte, 4)
-	_, _ = rand.Read(b) // never fails, says its documentation
+	_, _ = rand.Read(b) // documented never to fail
 	return fmt.Sprintf("%011x%x", now.UnixMilli(), b)
 }
 
-// put stores a, which was in a state, and tells who waits; store.ErrMoved when it was
-// not.
+// put stores a, whose stored state must be was, and wakes the waiters; store.ErrMoved when
+// it has another state.
 func (s *Service) put(ctx context.Context, a store.Approval, was string) error {
 	err := s.Approvals.PutApproval(ctx, a, was)
 	if err == nil {
@@ -199,9 +199,9 @@ func (s *Service) put(ctx context.Context, a store.Approval, was string) error {
 	return s.Fault(a.Agent, "", err)
 }
 
-// change reads a question and stores what next makes of it, unless it answers the
-// state that it has. Of two who change one at a time one reads it again. A question
-// whose time is over is closed first.
+// change reads a question, applies next and stores the result, unless the state stays the
+// same. Of two concurrent changes one is repeated. A question whose time is over is closed
+// first.
 func (s *Service) change(ctx context.Context, id string, next func(*store.Approval) error) (store.Approval, error) {
 	for {
 		a, there, err := s.Approvals.Approval(ctx, id, "", "")
@@ -225,8 +225,8 @@ func (s *Service) change(ctx context.Context, id string, next func(*store.Approv
 	}
 }
 
-// take returns how a question stands. What was approved is used by it, once; the
-// repeat of a call whose answer was lost, under the same lease, is told again.
+// take returns the state of a question. It uses an approval, once; the repeat of a call
+// whose response was lost gets the same result under the same lease.
 func (s *Service) take(ctx context.Context, id string, token uint64) (a store.Approval, first bool, err error) {
 	a, err = s.change(ctx, id, func(a *store.Approval) error {
 		first = a.State == approved
@@ -283,7 +283,7 @@ func (s *Service) ListApprovals(ctx context.Context, req *registryv1.ListApprova
 	return out, nil
 }
 
-// WatchApprovals returns what waits, and then what changes.
+// WatchApprovals sends the pending questions, and then each change.
 func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out registryv1.ApprovalService_WatchApprovalsServer) error {
 	ctx, sent := out.Context(), map[string]registryv1.ApprovalState{}
 	for first := true; ; first = false {
@@ -311,7 +311,7 @@ func (s *Service) WatchApprovals(_ *registryv1.WatchApprovalsRequest, out regist
 	}
 }
 
-// each shows all questions that are kept, oldest first.
+// each calls show with all stored questions, oldest first.
 func (s *Service) each(ctx context.Context, show func(store.Approval) error) error {
 	const page = 200
 	for after := ""; ; {
@@ -331,7 +331,7 @@ func (s *Service) each(ctx context.Context, show func(store.Approval) error) err
 	}
 }
 
-// message is a question for the wire; it says of one whose time is over that it is.
+// message converts a question; one whose time is over is expired.
 func message(a store.Approval) *registryv1.Approval {
 	st := states[a.State]
 	if (a.State == pending || a.State == approved) && time.Now().After(a.Expires) {

@@ -14,11 +14,11 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// Make makes an agent, for the agent that asked, under the approval; it answers its
+// Make creates an agent, for the agent that asked, under the approval, and returns its
 // directory.
 type Make func(ctx context.Context, by, approval string, r broker.Request) (dir string, err error)
 
-// wanted is a new agent as packages beside this one know it.
+// agentRequest converts the request for a new agent.
 func agentRequest(n *registryv1.NewAgent) broker.Request {
 	return broker.Request{
 		AgentID: n.GetAgentId(), Provider: n.GetProvider(), Model: n.GetModel(),
@@ -26,8 +26,8 @@ func agentRequest(n *registryv1.NewAgent) broker.Request {
 	}
 }
 
-// propose refuses a question about a new agent that could not be made, before a
-// person is bothered, and one that says something else than it would do.
+// checkCreate refuses a question about a new agent that could not be created, before a
+// person is asked, and one whose words or digest do not match the agent.
 func (s *Service) checkCreate(req *registryv1.RequestApprovalRequest) error {
 	if req.GetCreateAgent() == nil {
 		return nil
@@ -55,13 +55,13 @@ func (s *Service) checkCreate(req *registryv1.RequestApprovalRequest) error {
 	return nil
 }
 
-// free refuses an agent that is there already.
+// checkAbsent refuses an agent that exists already.
 func (s *Service) checkAbsent(n *registryv1.NewAgent) error {
 	if n == nil {
 		return nil
 	}
 	if _, err := s.Agents.Get(n.GetAgentId()); err != nil {
-		return nil // making it says what is wrong, if something is
+		return nil // the creation reports what is wrong, if anything
 	}
 	d, err := s.Home.Agent(n.GetAgentId())
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *Service) checkAbsent(n *registryv1.NewAgent) error {
 	return d.Exists()
 }
 
-// create makes what was approved. In the repeat of a call whose answer was lost it is
-// there, or is made now.
+// create creates the approved agent. In the repeat of a call whose response was lost it
+// exists already, or is created now.
 func (s *Service) create(ctx context.Context, a store.Approval, n *registryv1.NewAgent, first bool) (string, error) {
 	dir, err := s.Make(ctx, a.Agent, a.ID, agentRequest(n))
 	if !first && fault.Is(err, fault.AgentExists) {

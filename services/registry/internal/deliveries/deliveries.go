@@ -36,7 +36,7 @@ type Agents interface {
 // Wakes notifies the calls that wait for a fate.
 type Wakes interface{ FateChanged(agent string) }
 
-// Store keeps deliveries.
+// Store stores deliveries.
 type Store interface {
 	store.Deliveries
 	Seal(ctx context.Context, agent string, f store.Fence) error
@@ -83,7 +83,7 @@ func (s *Service) deliveryCall(ctx context.Context, id string) (*state.Agent, st
 		return nil, fence, nil, err
 	}
 	if a.Fence(fence.Resource) < fence.Token {
-		// The first call of a term, before any thread hears of its token.
+		// The first call of a term, before any thread sees its token.
 		if err := s.Store.Seal(ctx, a.ID, fence); err != nil {
 			return nil, fence, nil, s.Fault(a.ID, thread.Inbox, err)
 		}
@@ -131,7 +131,7 @@ func (s *Service) nextDelivery(ctx context.Context, a *state.Agent, fence store.
 	return out, nil
 }
 
-// mark keeps a thread's delivery progress beside the inbox.
+// mark stores a thread's delivery progress in the inbox database.
 func (s *Service) mark(ctx context.Context, a *state.Agent, threadID string, acked, dead int64) error {
 	a.Delivered(threadID, acked)
 	return s.Fault(a.ID, threadID, s.Store.MarkOutbox(ctx, a.ID, store.OutboxMark{Thread: threadID, Acked: acked, Dead: dead}))

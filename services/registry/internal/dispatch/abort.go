@@ -15,12 +15,11 @@ import (
 // run tells it again long before.
 const abortRequestTTL = 30 * time.Second
 
-// AbortRequests are the runs that people want ended, by the lease under which they are worked
-// on. They are hints: what they make a runner do, its owner has asked for. The zero value
-// is ready.
+// AbortRequests are the runs that people want to end, by the lease under which they run.
+// They are hints. The zero value is ready.
 type AbortRequests struct {
 	mu sync.Mutex
-	by map[string]map[abortRequest]time.Time // by resource; until when each is told
+	by map[string]map[abortRequest]time.Time // by resource; until when each is valid
 }
 
 type abortRequest struct {
@@ -48,12 +47,12 @@ func (w *AbortRequests) Add(resource string, token uint64, run string) {
 	w.by[resource][abortRequest{token, run}] = now.Add(abortRequestTTL)
 }
 
-// FormatAbort is a wish as other registries are told of it: they take it with Told.
+// FormatAbort returns a request as text for other registries; see AddText.
 func FormatAbort(agent, run string, token uint64) string {
 	return agent + " " + run + " " + strconv.FormatUint(token, 10)
 }
 
-// Told takes a wish that another registry was told.
+// AddText adds a request that another registry formatted with FormatAbort.
 func (w *AbortRequests) AddText(what string) {
 	part := strings.Split(what, " ")
 	if len(part) != 3 {
@@ -64,7 +63,7 @@ func (w *AbortRequests) AddText(what string) {
 	}
 }
 
-// Of are the runs that who has this lease shall end.
+// Of returns the runs that the holder of a term of a lease must end.
 func (w *AbortRequests) Of(resource string, token uint64) (runs []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -37,8 +37,8 @@ type work struct {
 // New makes an empty board.
 func New() *Board { return &Board{due: map[string]*work{}, wake: make(chan struct{})} }
 
-// Mark puts agent on the list, with the threads that have work if that matters,
-// and wakes those who wait.
+// Mark puts agent on the list, with the threads that have work if that matters, and wakes
+// the waiters.
 func (b *Board) Mark(agent string, threads ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,7 +64,7 @@ func (b *Board) Mark(agent string, threads ...string) {
 	b.wakeLocked()
 }
 
-// Wake makes those who wait look again: what they may take has changed.
+// Wake makes the waiters offer again: what they may take has changed.
 func (b *Board) Wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,8 +111,8 @@ type Item struct {
 // Take offers the agents in order and takes those that offer accepts; stop ends
 // the round. offer is called without the board's lock, so it may do I/O. An agent
 // stays on the list while it is offered: a mark that comes meanwhile survives it,
-// and another taker, who may be the one to have it, sees it too. The channel
-// answered is closed at the next change after the round began.
+// and another taker, which may get it, sees it too. The returned channel is closed
+// at the next change after the round began.
 func (b *Board) Take(offer func(agent string) (accept, stop bool)) ([]Item, <-chan struct{}) {
 	b.mu.Lock()
 	wake := b.wake
@@ -123,7 +123,7 @@ func (b *Board) Take(offer func(agent string) (accept, stop bool)) ([]Item, <-ch
 	b.mu.Unlock()
 	var out []Item
 	for _, a := range names {
-		w, it, seen := b.look(a)
+		w, it, seen := b.item(a)
 		if w == nil {
 			continue
 		}
@@ -139,8 +139,8 @@ func (b *Board) Take(offer func(agent string) (accept, stop bool)) ([]Item, <-ch
 	return out, wake
 }
 
-// look returns what is on the list for agent, and the newest mark it counts.
-func (b *Board) look(agent string) (w *work, it Item, seen uint64) {
+// item returns what is on the list for agent, and the newest mark.
+func (b *Board) item(agent string) (w *work, it Item, seen uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w = b.due[agent]

@@ -7,11 +7,11 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 )
 
-// Request is what a worker asks for: agents with work, under leases of its own.
+// Request is a worker's request for agents with work, under leases of its own.
 type Request struct {
 	Deliver         bool // replies to send; else messages to work on
 	Holder, Address string
-	// RequestID names the question over its repeats: they get the same leases.
+	// RequestID identifies the request over its repeats, which get the same leases.
 	RequestID string
 	TTL, Wait time.Duration
 	MaxNew    int  // new leases at most
@@ -24,10 +24,10 @@ type Due struct {
 	Head    int64    // of the inbox
 	Threads []string // with replies to send
 	Lease   lease.Record
-	Fresh   bool // granted by this question
+	Fresh   bool // granted by this request
 }
 
-// Answer is what there is for a worker.
+// Answer is the work for a worker.
 type Answer struct {
 	Due     []Due
 	News    []string // agents that it has and that have something new

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Follows tells who works on an agent, and waits for what comes to its inbox, that
-// something did, for several registries: what was stored at the registry where it waits.
-// What is stored at others its holder is told as one who waits for work (Hints). The zero
+// Follows notifies the holder of an agent's lease, which waits for events of the inbox, of
+// events that were stored at this registry, where several registries share a database. It
+// learns of events that were stored at others through its poll for work (Hints). The zero
 // value is ready.
 //
-// Between two of its questions who follows is thought to be here, so that the next one
-// need not read to have missed nothing.
+// A follower stays registered between two of its requests, so that the next one need not
+// read to miss nothing.
 type Follows struct {
 	mu    sync.Mutex
 	by    map[string]*Follower // by agent, the last one
 	swept time.Time
 }
 
-// Follower is one who waits for an agent's inbox.
+// Follower waits for events of an agent's inbox.
 type Follower struct {
 	of     *Follows
 	wake   chan struct{}
@@ -32,8 +32,8 @@ type Follower struct {
 }
 
 // Follow makes the follower of an agent for the holder of its lease. It has news at first,
-// unless the same holder followed here just before, with another question: one that is
-// asked again has missed its answer.
+// unless the same holder followed here just before with another request: the repeat of a
+// request has missed its response.
 func (f *Follows) Follow(agent, holder, question string) *Follower {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,8 +58,8 @@ func (f *Follows) Follow(agent, holder, question string) *Follower {
 	return l
 }
 
-// Mark tells the holder of an agent's lease of something new, and answers whether that
-// one waits here, or has just been answered and will ask again.
+// Mark notifies the holder of an agent's lease of a new event, and reports whether that
+// holder waits here, or has just had a response and will poll again.
 func (f *Follows) Mark(agent, holder string) (here bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +87,7 @@ func (l *Follower) Take() bool {
 	return news
 }
 
-// Close ends its question. Who was not answered is not thought to come back.
+// Close ends a request. A follower without a response is not expected to come back.
 func (l *Follower) Close(answered bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
@@ -99,7 +99,7 @@ func (l *Follower) Close(answered bool) {
 
 // Read reads the inbox of an agent for the holder of its lease, at first and whenever
 // something was stored here, until something was read, the wait is over or the registry
-// ends. question names what is asked.
+// ends. question identifies the request over its repeats.
 func (f *Follows) Read(ctx context.Context, ending <-chan struct{}, agent, holder, question string, wait time.Duration, read func() (some bool, err error)) error {
 	follower := f.Follow(agent, holder, question)
 	answered := false

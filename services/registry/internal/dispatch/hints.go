@@ -6,30 +6,31 @@ import (
 )
 
 const (
-	// maxHints is the most agents a listener is told of one by one.
+	// maxHints is the most agents that are queued for a listener one by one.
 	maxHints = 1024
-	// linger is how long one is listened for who does not ask.
+	// linger is how long a listener stays registered without a request.
 	linger = 10 * time.Second
-	// between is how long one who was answered is thought to ask here again.
+	// between is how long a holder with a response is expected to poll here again.
 	between = 100 * time.Millisecond
-	// trusted is how long hints are enough for one who asks again and again, and is
-	// answered each time: one may be lost, and who it was about shall not starve.
+	// trusted is how long a holder that polls continuously gets hints alone: a hint may be
+	// lost, and its agent must not starve.
 	trusted = 2 * time.Second
 )
 
-// Hints tells those who wait for work where there may be some, when the list of it is
-// kept elsewhere, for several registries. A hint may be wrong and may be missing: who is
-// told looks at the list, and looks at all of it now and then. The zero value is ready.
+// Hints names the agents that may have work to the workers that poll, where the list is in
+// a database that several registries share. A hint may be wrong or missing: a worker
+// queries the list for the agents named, and queries all of it now and then. The zero value
+// is ready.
 //
-// Between two questions of a holder it is listened for all the same, so that the next
-// one need not look at everything again to have missed nothing.
+// A listener stays registered between two requests of its holder, so that the next one
+// need not query everything to miss nothing.
 type Hints struct {
 	mu        sync.Mutex
 	listeners map[*Listener]struct{}
 	kept      map[string]*Listener // the last of each holder
 }
 
-// Listener is one who waits.
+// Listener collects the hints for one holder.
 type Listener struct {
 	of     *Hints
 	wake   chan struct{}
@@ -39,19 +40,19 @@ type Listener struct {
 	ask  Ask
 	busy bool
 	left time.Time // when it was busy last
-	seen time.Time // when it was to look at everything last
+	seen time.Time // when it last had to query everything
 }
 
-// Ask is a question for work, as far as it matters here.
+// Ask is the part of a request for work that matters here.
 type Ask struct {
 	Holder, ID string
 	MaxNew     int
 }
 
-// Listen makes a listener for a question. Its first hint is to look at everything,
-// unless its holder has asked here before, has as much room as then, and has looked at
-// everything of late; a question that is asked again looks at everything too, for the
-// answer it has missed.
+// Listen makes a listener for a request. Its first hint is to query everything, unless its
+// holder has polled here before, may take as many new agents as then, and has queried
+// everything recently. The repeat of a request queries everything too, because it has
+// missed its response.
 func (h *Hints) Listen(a Ask) *Listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,9 +75,9 @@ func (h *Hints) Listen(a Ask) *Listener {
 	return l
 }
 
-// Mark tells everybody of agents that may be free.
+// Mark names agents that may be free to all listeners.
 func (h *Hints) Mark(agents ...string) {
-	h.tell(func(l *Listener) bool {
+	h.notify(func(l *Listener) bool {
 		for _, a := range agents {
 			l.agents[a] = true
 		}
@@ -84,10 +85,10 @@ func (h *Hints) Mark(agents ...string) {
 	})
 }
 
-// MarkFor tells the holder of an agent's lease, whose business it is alone, and answers
-// whether that one waits here, or has just been answered and will ask again.
+// MarkFor names an agent to the holder of its lease alone, and reports whether that holder
+// waits here, or has just had a response and will poll again.
 func (h *Hints) MarkFor(holder, agent string) (here bool) {
-	h.tell(func(l *Listener) bool {
+	h.notify(func(l *Listener) bool {
 		if l.ask.Holder != holder {
 			return false
 		}
@@ -100,10 +101,10 @@ func (h *Hints) MarkFor(holder, agent string) (here bool) {
 	return here
 }
 
-// MarkAll tells everybody to look at everything.
-func (h *Hints) MarkAll() { h.tell(func(l *Listener) bool { l.all = true; return true }) }
+// MarkAll makes all listeners query everything.
+func (h *Hints) MarkAll() { h.notify(func(l *Listener) bool { l.all = true; return true }) }
 
-func (h *Hints) tell(note func(*Listener) (news bool)) {
+func (h *Hints) notify(note func(*Listener) (news bool)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
@@ -124,11 +125,11 @@ func (h *Hints) tell(note func(*Listener) (news bool)) {
 // Wake receives when there are hints.
 func (l *Listener) Wake() <-chan struct{} { return l.wake }
 
-// News is where there may be work.
+// News names the agents that may have work.
 type News struct {
 	All  bool
 	Mine []string // agents that the holder has
-	Free []string // agents that he may have or get
+	Free []string // agents that it may have or get
 }
 
 // Take returns the hints so far; false when there are none.
@@ -152,14 +153,14 @@ func (l *Listener) Take() (n News, any bool) {
 	return n, any
 }
 
-// ScanAll makes the next hint one to look at everything.
+// ScanAll makes the next hint one to query everything.
 func (l *Listener) ScanAll() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	l.all = true
 }
 
-// Close ends its question.
+// Close ends the request.
 func (l *Listener) Close() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()

@@ -2,11 +2,11 @@ package hub
 
 import "sync"
 
-// maxFed is the most news that is kept for one who follows; behind that he looks.
-const maxFed = 256
+// maxQueued is the most events queued for one follower; beyond that it must read.
+const maxQueued = 256
 
-// Feed is a Hub that also hands what is new to those who follow a topic for long, so
-// that they need not look for what somebody here knows. The zero value is ready.
+// Feed is a Hub that also queues new events for the followers of a topic, so that they
+// need not read what was committed here. The zero value is ready.
 type Feed[T comparable, E any] struct {
 	Hub[T]
 
@@ -14,20 +14,20 @@ type Feed[T comparable, E any] struct {
 	followers map[T]map[*Follower[T, E]]struct{}
 }
 
-// Follower is one who follows a topic until Close.
+// Follower subscribes to a topic until Close.
 type Follower[T comparable, E any] struct {
 	of    *Feed[T, E]
 	topic T
 	wake  chan struct{}
 	news  []E
-	look  bool // there may be more than the news
+	read  bool // there may be more than news
 }
 
-// Follow starts with a look.
+// Follow adds a follower, whose first Take asks it to read.
 func (f *Feed[T, E]) Follow(t T) *Follower[T, E] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l := &Follower[T, E]{of: f, topic: t, wake: make(chan struct{}, 1), look: true}
+	l := &Follower[T, E]{of: f, topic: t, wake: make(chan struct{}, 1), read: true}
 	if f.followers == nil {
 		f.followers = map[T]map[*Follower[T, E]]struct{}{}
 	}
@@ -38,12 +38,12 @@ func (f *Feed[T, E]) Follow(t T) *Follower[T, E] {
 	return l
 }
 
-// Give wakes everybody who waits for t, and hands the news to those who follow it.
+// Publish wakes the waiters of t and queues the news for its followers.
 func (f *Feed[T, E]) Publish(t T, news []E) {
 	f.mu.Lock()
 	for l := range f.followers[t] {
-		if l.news = append(l.news, news...); len(l.news) > maxFed {
-			l.news, l.look = nil, true
+		if l.news = append(l.news, news...); len(l.news) > maxQueued {
+			l.news, l.read = nil, true
 		}
 		l.notify()
 	}
@@ -51,23 +51,23 @@ func (f *Feed[T, E]) Publish(t T, news []E) {
 	f.Hub.Wake(t)
 }
 
-// Wake makes everybody look who waits for t or follows it.
+// Wake makes the waiters and followers of t read.
 func (f *Feed[T, E]) Wake(t T) {
 	f.mu.Lock()
 	for l := range f.followers[t] {
-		l.look = true
+		l.read = true
 		l.notify()
 	}
 	f.mu.Unlock()
 	f.Hub.Wake(t)
 }
 
-// WakeAll is Wake of every topic.
+// WakeAll is Wake for every topic.
 func (f *Feed[T, E]) WakeAll() {
 	f.mu.Lock()
 	for _, all := range f.followers {
 		for l := range all {
-			l.look = true
+			l.read = true
 			l.notify()
 		}
 	}
@@ -85,17 +85,17 @@ func (l *Follower[T, E]) notify() {
 // Woken receives when there is something to take.
 func (l *Follower[T, E]) Woken() <-chan struct{} { return l.wake }
 
-// Take returns the news since the last time, in the order in which they were given; look
-// tells that there may be others, which nobody gave.
-func (l *Follower[T, E]) Take() (news []E, look bool) {
+// Take returns the news since the last time, in the order in which they were published;
+// read reports that there may be others, which were not published here.
+func (l *Follower[T, E]) Take() (news []E, read bool) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	news, look = l.news, l.look
-	l.news, l.look = nil, false
-	return news, look
+	news, read = l.news, l.read
+	l.news, l.read = nil, false
+	return news, read
 }
 
-// Close ends it.
+// Close ends the subscription.
 func (l *Follower[T, E]) Close() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()

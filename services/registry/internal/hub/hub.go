@@ -16,8 +16,8 @@ type topic struct {
 	users int
 }
 
-// Wait returns a channel that is closed at the next Wake of t, and what gives
-// the place back.
+// Wait returns a channel that is closed at the next Wake of t, and a function that ends the
+// wait.
 func (h *Hub[T]) Wait(t T) (<-chan struct{}, func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -39,7 +39,7 @@ func (h *Hub[T]) Wait(t T) (<-chan struct{}, func()) {
 	}
 }
 
-// WakeAll wakes everybody.
+// WakeAll wakes all waiters.
 func (h *Hub[T]) WakeAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,7 +49,7 @@ func (h *Hub[T]) WakeAll() {
 	}
 }
 
-// Wake wakes everybody who waits for t.
+// Wake wakes the waiters of t.
 func (h *Hub[T]) Wake(t T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

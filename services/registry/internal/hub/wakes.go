@@ -7,9 +7,9 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Wakes is what the calls of a registry wait for: the fates of an agent's events and
-// deliveries, questions and answers, and events of threads. The zero value is ready; it
-// is that of a registry that is alone, where nothing comes but by what it does itself.
+// Wakes notifies the calls of a registry that wait for the fates of an agent's events and
+// deliveries, for approvals, and for events of threads. The zero value is ready; it is for
+// a registry that makes all changes in its own process.
 type Wakes struct {
 	fates     Hub[string]
 	questions Hub[struct{}]
@@ -19,17 +19,17 @@ type Wakes struct {
 // AwaitFate waits for a fate or a grant of an agent; see Hub.Wait.
 func (w *Wakes) AwaitFate(agent string) (<-chan struct{}, func()) { return w.fates.Wait(agent) }
 
-// FateChanged wakes those who wait for an event or a delivery of an agent.
+// FateChanged wakes the waiters for an event or a delivery of an agent.
 func (w *Wakes) FateChanged(agent string) { w.fates.Wake(agent) }
 
-// Granted wakes them because a lease of the agent was granted here: who watches a run
-// learns where it goes on.
+// Granted wakes the same waiters because a lease of the agent was granted here: a call
+// that watches a run learns which runner continues it.
 func (w *Wakes) Granted(agent string) { w.fates.Wake(agent) }
 
-// AwaitApproval waits for a question or an answer; see Hub.Wait.
+// AwaitApproval waits for a change of an approval; see Hub.Wait.
 func (w *Wakes) AwaitApproval() (<-chan struct{}, func()) { return w.questions.Wait(struct{}{}) }
 
-// ApprovalChanged wakes those who wait for a question or an answer.
+// ApprovalChanged wakes the waiters for a change of an approval.
 func (w *Wakes) ApprovalChanged() { w.questions.Wake(struct{}{}) }
 
 // Again is when waiters recheck although nothing woke them: never.
@@ -41,10 +41,10 @@ func (w *Wakes) Follow(r store.Ref) *Follower[store.Ref, thread.Event] { return 
 // AwaitEvent waits for an event of a thread; see Hub.Wait.
 func (w *Wakes) AwaitEvent(r store.Ref) (<-chan struct{}, func()) { return w.events.Wait(r) }
 
-// Committed gives events that were committed here to those who follow their thread.
+// Committed publishes events that were committed here to the followers of their thread.
 func (w *Wakes) Committed(c store.Commit) { w.events.Publish(c.Ref, c.Events) }
 
-// Changed makes those who follow a thread read it: others have written.
+// Changed makes the followers of a thread read it: another process has written.
 func (w *Wakes) Changed(r store.Ref) { w.events.Wake(r) }
 
 // WakeAll makes all waiters recheck.

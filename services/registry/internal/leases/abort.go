@@ -6,8 +6,8 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// RequestAbort notes that a run shall end. A wish that is lost on the way, or with a
-// registry, is told again by who waits.
+// RequestAbort notes that a run must end. The waiting caller repeats a request that is lost
+// on the way or with a registry.
 func (s *Service) RequestAbort(ctx context.Context, req *registryv1.RequestAbortRequest) (*registryv1.RequestAbortResponse, error) {
 	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {

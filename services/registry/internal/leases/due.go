@@ -29,7 +29,7 @@ func (s *Service) AcquireDueLease(ctx context.Context, req *registryv1.AcquireDu
 	return out, nil
 }
 
-// Run frees the leases of dead holders and ends expired ones at their time.
+// Run ends the leases of dead holders and expired leases until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		ended, next, err := s.Leases.Reap(ctx)

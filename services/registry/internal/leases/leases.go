@@ -48,24 +48,24 @@ type Leases interface {
 	Reaper
 }
 
-// Reaper ends leases.
+// Reaper ends expired leases.
 type Reaper interface {
-	// Reap ends the terms that are over and answers each once; next is when to call it
+	// Reap ends the terms that are over and returns each once; next is when to call it
 	// again.
 	Reap(ctx context.Context) (ended []lease.Record, next time.Duration, err error)
 	// Changed receives when it is to be called earlier.
 	Changed() <-chan struct{}
 }
 
-// Due hands out work.
+// Due offers agents with work.
 type Due interface {
-	// Next waits for agents with work and leases them to the one who asks.
+	// Next waits for agents with work and leases them to the caller.
 	Next(ctx context.Context, q dispatch.Request) (dispatch.Answer, error)
 	// Ended makes the work of an agent due whose lease has ended.
 	Ended(ctx context.Context, agent string)
 }
 
-// Aborts keeps the runs that people want ended.
+// Aborts holds the runs that people want to end.
 type Aborts interface {
 	Add(resource string, token uint64, run string)
 	Of(resource string, token uint64) (runs []string)
@@ -77,7 +77,7 @@ type Wakes interface {
 	Again() <-chan time.Time
 }
 
-// Turns tells what became of a run.
+// Turns reads turns.
 type Turns interface {
 	Turn(ctx context.Context, agent string, q store.TurnQuery) (store.Turn, error)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// FindRunner returns who works on an agent, and waits until that has changed. Whoever
-// waits is woken by each grant and each fate here, and looks again by himself where
-// other registries grant leases too.
+// FindRunner returns the holder of an agent's run lease, and waits until that has changed.
+// Each grant and each fate here wakes the waiters; where other registries grant leases too,
+// they recheck now and then.
 func (s *Service) FindRunner(ctx context.Context, req *registryv1.FindRunnerRequest) (*registryv1.FindRunnerResponse, error) {
 	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Service) FindRunner(ctx context.Context, req *registryv1.FindRunnerRequ
 		over = t.C
 	}
 	for {
-		woken, done := s.Wakes.AwaitFate(a.ID) // before the look, so that nothing is missed
+		woken, done := s.Wakes.AwaitFate(a.ID) // before the read, so that nothing is missed
 		out, err := s.whoRuns(ctx, a, req.GetRunId())
 		if err != nil || over == nil || out.GetEnded() || out.GetLease().GetToken() > req.GetAfterToken() {
 			done()
@@ -49,7 +49,7 @@ func (s *Service) FindRunner(ctx context.Context, req *registryv1.FindRunnerRequ
 	}
 }
 
-// whoRuns is the answer as things stand.
+// whoRuns returns the present state.
 func (s *Service) whoRuns(ctx context.Context, a *state.Agent, run string) (*registryv1.FindRunnerResponse, error) {
 	out := &registryv1.FindRunnerResponse{}
 	if run != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// files are those of the peer's that are there.
+// files finds the files of the peer that exist.
 func (f *Data) files(ctx context.Context, c Deps) error {
 	names := []string{"memory/" + route.MemoryUserFile(f.Peer)}
 	for _, p := range f.Threads {
@@ -31,7 +31,7 @@ func (f *Data) files(ctx context.Context, c Deps) error {
 	return nil
 }
 
-// records are the records that are not in threads.
+// records lists the data of the peer outside of threads.
 func (f *Data) records() store.PeerRecords {
 	var s store.PeerRecords
 	for _, p := range f.Threads {
@@ -45,7 +45,7 @@ func (f *Data) records() store.PeerRecords {
 	return s
 }
 
-// eraseFiles forgets files, questions and lines of the log.
+// eraseFiles erases files, questions and lines of the log.
 func (f *Data) eraseFiles(ctx context.Context, c Deps) error {
 	if err := c.Agents.ErasePeer(ctx, f.agent.ID, f.records(), f.Files); err != nil {
 		return c.Fault(f.agent.ID, thread.Inbox, err)

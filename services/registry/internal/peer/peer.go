@@ -37,10 +37,10 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// page is how many conversations are looked at in one go.
+// page is how many conversations are listed at once.
 const page = 500
 
-// Data is what is kept of a peer.
+// Data is the data of a peer.
 type Data struct {
 	Peer    route.Tuple // session fields empty
 	Threads []Part      // conversations first, the inbox last
@@ -49,7 +49,7 @@ type Data struct {
 	agent   *state.Agent
 }
 
-// Part is what of one thread is the peer's.
+// Part is the part of one thread that belongs to the peer.
 type Part struct {
 	ID    string
 	Whole bool
@@ -72,21 +72,21 @@ func same(a, b route.Tuple) bool {
 	return a.Internal == b.Internal && a.ChannelType == b.ChannelType && a.ChannelID == b.ChannelID && a.PeerID == b.PeerID
 }
 
-// Agents gives access to the agents of the registry, and what lies beside their threads.
+// Agents gives access to the agents of the registry and their data.
 type Agents interface {
 	Agent(ctx context.Context, id string) (*state.Agent, error)
 	Threads(ctx context.Context, id, after string, limit int) ([]string, error)
-	// Visit is called before a thread is read in passing, leave after it.
+	// Visit is called before a thread is read once, leave after it.
 	Visit(r store.Ref) (leave func())
 	Files
 }
 
-// Files are those that an agent and its runner keep.
+// Files are the files that an agent and its runner write.
 type Files interface {
 	// OwnFile returns one; the cause of one that is missing is fs.ErrNotExist.
 	OwnFile(ctx context.Context, id, name string) ([]byte, error)
-	// ErasePeer forgets what is kept of a peer beside threads: files by their names, and
-	// what else the share tells.
+	// ErasePeer erases the data of a peer outside of threads: files by their names, and
+	// what the records list.
 	ErasePeer(ctx context.Context, id string, s store.PeerRecords, files []string) error
 }
 
@@ -98,7 +98,7 @@ type Leases interface {
 // Wakes notifies the calls that wait for a question or an answer.
 type Wakes interface{ ApprovalChanged() }
 
-// Store keeps threads, and forgets what of them is a peer's.
+// Store reads threads and erases the parts that belong to a peer.
 type Store interface {
 	store.Eraser
 	Tuple(ctx context.Context, r store.Ref) (string, error)
@@ -107,7 +107,7 @@ type Store interface {
 	ListDeliveries(ctx context.Context, r store.Ref, state string, after int64, limit int) ([]store.Delivery, error)
 }
 
-// Deps are what peers are found with.
+// Deps are the dependencies of Find, Export and Erase.
 type Deps struct {
 	wire.Faults
 	Store  Store
@@ -117,7 +117,7 @@ type Deps struct {
 	Log    wire.Log
 }
 
-// Find looks for a peer of an agent.
+// Find finds a peer of an agent. Errors: THREAD_NOT_FOUND, INVALID_ARGUMENT.
 func (c Deps) Find(ctx context.Context, agentID, ask string) (*Data, error) {
 	a, err := c.Agents.Agent(ctx, agentID)
 	if err != nil {
@@ -173,8 +173,8 @@ func list(peers []route.Tuple) string {
 	return strings.Join(out, ", ")
 }
 
-// conversations goes through all of the agent's: one that was made for the peer is the
-// peer's as a whole, whatever became of the inbox; of the others, its turns.
+// conversations reads all conversations of the agent: one that was made for the peer
+// belongs to the peer completely, whatever the inbox holds; of the others, its turns.
 func (f *Data) conversations(ctx context.Context, c Deps, inbox store.PeerShare, meet func(route.Tuple) bool) error {
 	for after := ""; ; {
 		ids, err := c.Agents.Threads(ctx, f.agent.ID, after, page)
@@ -217,7 +217,7 @@ func (f *Data) conversation(ctx context.Context, c Deps, id string, inbox store.
 	return nil
 }
 
-// Erase forgets what was found.
+// Erase erases the data. Errors: LEASE_HELD, TURN_BEGUN.
 func (f *Data) Erase(ctx context.Context, c Deps) error {
 	if err := f.checkIdle(ctx, c); err != nil {
 		return err
@@ -234,7 +234,7 @@ func (f *Data) Erase(ctx context.Context, c Deps) error {
 	return nil
 }
 
-// checkIdle refuses while somebody could read, or write, what is about to go.
+// checkIdle refuses while somebody could read or write what is to be erased.
 func (f *Data) checkIdle(ctx context.Context, c Deps) error {
 	if f.agent.Started() {
 		return fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+f.agent.ID+"' is started", "stop it first: agentctl stop "+f.agent.ID)

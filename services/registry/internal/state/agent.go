@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Agent is what is known of one agent. Its methods are safe for concurrent use.
+// Agent caches what is known of one agent. Its methods are safe for concurrent use.
 type Agent struct {
 	ID string
 
@@ -34,7 +34,7 @@ type Agent struct {
 	lastAt    string                      // when the newest event came, as of the head lastOf
 	lastOf    int64
 	signature string
-	rested    string // the signature of our last closing
+	closed    string // the signature of our last close
 	problem   string
 	degraded  bool
 	damaged   map[string]string // what is wrong, by thread
@@ -47,8 +47,8 @@ type Agent struct {
 	inbox    atomic.Pointer[place]
 }
 
-// place is where the inbox is as long as the settings' files look like this. It
-// is all that is kept of the settings of an agent at rest.
+// place is the path of the inbox while the settings' files have a signature. It is all
+// that is cached of the settings of an idle agent.
 type place struct{ signature, path string }
 
 type settings struct {
@@ -80,7 +80,7 @@ func (a *Agent) Known() Known {
 	return k
 }
 
-// Load takes over the state read from the inbox. The desired state only counts
+// Load sets the state read from the inbox. The desired state only counts
 // the first time: from then on it changes here, and a reading that was made
 // before a change must not undo it.
 func (a *Agent) Load(s store.InboxState, signature string) {
@@ -106,8 +106,8 @@ func (a *Agent) Load(s store.InboxState, signature string) {
 	}
 }
 
-// Take takes over the state read from a database that others change too: it is as it
-// was a moment ago, and no decision rests on it.
+// SetState sets the state read from a database that others change too: it may be out of
+// date, and no decision depends on it.
 func (a *Agent) SetState(s store.InboxState) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,7 +125,7 @@ func (a *Agent) Signature() string {
 	return a.signature
 }
 
-// SetSignature notes what the inbox files look like now.
+// SetSignature sets the signature of the inbox files.
 func (a *Agent) SetSignature(signature string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,7 +146,7 @@ func (a *Agent) Started() bool {
 	return a.started
 }
 
-// Pushed raises the inbox head and tells whether it was new.
+// Pushed raises the inbox head and reports whether it was new.
 func (a *Agent) Pushed(head int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -215,15 +215,15 @@ func (a *Agent) Delivered(thread string, acked int64) {
 	}
 }
 
-// Fail notes a problem; an empty text clears it.
+// Fail sets a problem; an empty text clears it.
 func (a *Agent) Fail(problem string, degraded bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.problem, a.degraded = problem, degraded
 }
 
-// SetError notes what is wrong with an agent. One that can only not be written is
-// degraded: it takes up its work when it can be written again.
+// SetError sets the problem of an agent. An agent that cannot be written is only degraded:
+// it continues when it can be written again.
 func (a *Agent) SetError(err error) {
 	f := fault.From(err)
 	a.Fail(f.What, f.Reason == fault.ReadOnly || f.Reason == fault.DiskFull)
@@ -259,10 +259,10 @@ func (a *Agent) Follow(n int32) { a.follows.Add(n) }
 // HasFollower reports whether there is such a batch.
 func (a *Agent) HasFollower() bool { return a.follows.Load() > 0 }
 
-// NoteWrite notes that we are writing the inbox now.
+// NoteWrite notes that this process writes the inbox now.
 func (a *Agent) NoteWrite() { a.wrote.Store(time.Now().UnixNano()) }
 
-// WroteWithin reports whether we wrote the inbox a moment ago.
+// WroteWithin reports whether this process wrote the inbox within d.
 func (a *Agent) WroteWithin(d time.Duration) bool {
 	return time.Since(time.Unix(0, a.wrote.Load())) < d
 }
@@ -301,7 +301,8 @@ func (a *Agent) Inbox(home *agentdir.Home) (string, error) {
 	return set.Dir.Inbox(), nil
 }
 
-// Place returns what is kept of the agent's settings, for the next run.
+// InboxPath returns the cached path of the inbox and the signature of the settings, for the
+// next run.
 func (a *Agent) InboxPath() (signature, path string) {
 	if p := a.inbox.Load(); p != nil {
 		return p.signature, p.path
@@ -309,8 +310,8 @@ func (a *Agent) InboxPath() (signature, path string) {
 	return "", ""
 }
 
-// RecallPlace takes over what the last run kept; it holds while the signature does.
+// SetInboxPath sets what the last run saved; it is valid while the signature is.
 func (a *Agent) SetInboxPath(signature, path string) { a.inbox.Store(&place{signature, path}) }
 
-// Rest drops what can be read again when the agent next has work.
+// DropSettings drops the cached settings until the agent next has work.
 func (a *Agent) DropSettings() { a.settings.Store(nil) }

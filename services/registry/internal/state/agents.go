@@ -37,19 +37,19 @@ type Agents struct {
 	agents map[string]*Agent
 }
 
-// Usage introduces an agent to others.
+// Usage is the USAGE.md of an agent.
 type Usage struct{ Agent, Text string }
 
 // Handler is the text of the inbox subscription: what an external dispatcher
 // runs when a message arrives.
 func Handler(agentID string) string { return "agent run " + agentID }
 
-// New makes an empty directory of home.
+// New returns the agents of home, empty until Scan.
 func New(home *agentdir.Home) *Agents {
 	return &Agents{home: home, agents: map[string]*Agent{}}
 }
 
-// Scan reads the names of the agents and answers those that are new and those
+// Scan reads the names of the agents and returns those that are new and those
 // that are gone since the last scan.
 func (d *Agents) Scan() (fresh, gone []string, err error) {
 	ids, err := d.home.IDs()

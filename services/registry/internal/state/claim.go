@@ -7,18 +7,18 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Claim is a turn that runs under a lease, with what its end will need.
+// Claim is a turn that runs under a lease, with what FinishTurn needs.
 type Claim struct {
 	Source       string
 	Tuple        route.Tuple
 	ReplyContext json.RawMessage
 }
 
-// maxRead is how many events a batch has handed out are kept at once.
+// maxRead is how many events of batches are cached at once.
 const maxRead = 256
 
-// CacheEvent notes an inbox event that a batch hands out, so that its claim need not
-// read it again.
+// CacheEvent caches an inbox event that a batch returns, so that its claim need not read
+// it again.
 func (a *Agent) CacheEvent(ev thread.Event, key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -28,7 +28,7 @@ func (a *Agent) CacheEvent(ev thread.Event, key string) {
 	a.read[key] = ev
 }
 
-// TakeEvent returns an event that was noted, and forgets it.
+// TakeEvent removes an event from the cache and returns it.
 func (a *Agent) TakeEvent(id int64, key string) (thread.Event, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -37,7 +37,7 @@ func (a *Agent) TakeEvent(id int64, key string) (thread.Event, bool) {
 	return ev, ok && ev.ID == id
 }
 
-// maxClaims is more than one holder ever has under way.
+// maxClaims is more than one holder ever has at once.
 const maxClaims = 4096
 
 // Claimed returns a claim that was noted here.
@@ -72,7 +72,7 @@ func (a *Agent) Unclaim(thread, key string) {
 	}
 }
 
-// TakeClaims returns the turns that had not ended, by thread, and forgets them.
+// TakeClaims removes the turns that have not ended and returns their keys by thread.
 func (a *Agent) TakeClaims() map[string][]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,14 +88,14 @@ func (a *Agent) TakeClaims() map[string][]string {
 
 // MemorySettled reports that no digest of the agent's own layer waits for its file, as
 // far as this registry knows in this term; one that just started does not know. A
-// registry that is alone with its agents need not tell terms apart.
+// registry that serves a home alone uses one term.
 func (a *Agent) MemorySettled(term uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.memoryTerm == term
 }
 
-// SettleMemory notes it; 0 that it is so no more.
+// SettleMemory notes that for a term; 0 withdraws it.
 func (a *Agent) SettleMemory(term uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/theclaw/agents/internal/obs"
 )
 
-// Lags tells what started agents have not done yet, for the metrics.
+// Lags returns the unfinished work of started agents, for the metrics.
 func (d *Agents) Lags(ctx context.Context) (obs.Lags, error) {
 	l := obs.Lags{Inbox: map[string]int64{}, Acked: map[string]int64{}, Outbound: map[string]int64{}}
 	d.ForEach(ctx, func(a *Agent) {

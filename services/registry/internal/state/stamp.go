@@ -15,9 +15,9 @@ func settingsStamp(home *agentdir.Home, dir agentdir.Dir) string {
 	return stamp(dir.Path+"/config.yaml", home.DefaultsFile())
 }
 
-// Stamp is what the files of a database look like from outside; equal stamps mean that
-// nobody has written since the first was taken. An empty log is as none: who reads
-// makes one and takes it away.
+// Stamp returns times and sizes of the files of a database; equal stamps mean that nobody
+// has written since the first was taken. An empty log counts as none, because a reader
+// creates and removes one.
 func Stamp(dir string) string { return stamp(dir+"/events.db", dir+"/events.db-wal") }
 
 // stampAt is the stamp of a database without a log, of this time and size.
@@ -35,12 +35,12 @@ func appendFile(b []byte, at, size int64) []byte {
 	return append(strconv.AppendInt(b, size, 36), ';')
 }
 
-// tick is more than the step in which file systems tell when a file was written.
+// tick is more than the resolution of modification times.
 const tick = 20 * time.Millisecond
 
 var soon atomic.Uint64 // stamps that were taken too soon
 
-// stamp is asked for several times per message. One that is taken within a tick of the
+// stamp is called several times per message. A stamp that is taken within a tick of the
 // last write equals no other, because a second write in that tick would not show.
 func stamp(paths ...string) string {
 	var buf [64]byte

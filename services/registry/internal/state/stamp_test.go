@@ -45,9 +45,9 @@ func TestStamp(t *testing.T) {
 	t.Fatal("no two stamps within a tick in 100 tries")
 }
 
-// What we closed ourselves is known to be as we left it however soon that is asked; what
-// was only looked at, once the clock has gone on and no log is beside it.
-func TestAsLeft(t *testing.T) {
+// A database that this process closed is unchanged however soon its stamp is taken; one that
+// was only read, once the clock has advanced and it has no log.
+func TestUnchanged(t *testing.T) {
 	dir := t.TempDir()
 	at, log := filepath.Join(dir, "events.db"), filepath.Join(dir, "events.db-wal")
 	write := func(path, text string, when time.Time) {
@@ -63,10 +63,10 @@ func TestAsLeft(t *testing.T) {
 	write(at, "12", now)
 	a := NewAgent("a")
 	a.Load(store.InboxState{}, "")
-	if a.rest(store.AtRest{Head: 1, Written: now, Size: 2}); a.Unchanged(Stamp(dir)) {
+	if a.close(store.AtRest{Head: 1, Written: now, Size: 2}); a.Unchanged(Stamp(dir)) {
 		t.Error("an unknown event is taken for known")
 	}
-	if a.rest(store.AtRest{Written: now, Size: 2}); !a.Unchanged(Stamp(dir)) {
+	if a.close(store.AtRest{Written: now, Size: 2}); !a.Unchanged(Stamp(dir)) {
 		t.Error("just closed, and not as left")
 	}
 	if _, quiet := a.IdleState(Stamp(dir)); !quiet {

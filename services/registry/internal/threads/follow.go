@@ -41,18 +41,18 @@ func (s *Service) WatchEvents(req *registryv1.WatchEventsRequest, out grpc.Serve
 	}
 	follower := s.Wakes.Follow(r)
 	defer follower.Close()
-	for look := true; ; {
+	for read := true; ; {
 		news, unsure := follower.Take()
-		if look = look || unsure || !next(news, after); look {
-			look, err = s.sendSince(out, r, f, &after)
+		if read = read || unsure || !next(news, after); read {
+			read, err = s.sendSince(out, r, f, &after)
 		} else {
 			err = sendNews(out, news, f, &after)
 		}
-		if err == nil && !look {
+		if err == nil && !read {
 			select {
 			case <-follower.Woken():
 			case <-s.Wakes.Again():
-				look = true
+				read = true
 			case <-beat:
 				err = out.Send(&registryv1.WatchEventsResponse{AfterId: after})
 			case <-ctx.Done():
@@ -80,7 +80,7 @@ func next(news []thread.Event, after int64) bool {
 	return true
 }
 
-// sendNews sends what was committed here, without another look, and moves *after.
+// sendNews sends what was committed here, without a read, and moves *after.
 func sendNews(out grpc.ServerStreamingServer[registryv1.WatchEventsResponse], news []thread.Event, f *filter.Filter, after *int64) error {
 	var page []thread.Event
 	for _, e := range news {
@@ -105,8 +105,8 @@ func sendNews(out grpc.ServerStreamingServer[registryv1.WatchEventsResponse], ne
 	return nil
 }
 
-// sendSince sends one page after *after and moves it; more tells that the next
-// page is there already.
+// sendSince sends one page after *after and moves it; more reports that there is a next
+// page already.
 func (s *Service) sendSince(out grpc.ServerStreamingServer[registryv1.WatchEventsResponse], r store.Ref, f *filter.Filter, after *int64) (more bool, err error) {
 	p, err := s.Store.Read(out.Context(), r, store.Query{After: *after, Limit: 256, Filter: f})
 	if err != nil {

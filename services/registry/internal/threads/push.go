@@ -33,7 +33,7 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 		return nil, err
 	}
 	set, broken := s.Agents.Settings(ctx, a)
-	if broken == nil && r.IsInbox() { // settings that cannot be read are told when it works
+	if broken == nil && r.IsInbox() { // settings that cannot be read are reported when the agent works
 		for _, e := range req.GetEvents() {
 			if err := admission.CheckSource(&set.Config, e.GetSource()); err != nil {
 				return nil, err
@@ -84,8 +84,8 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 }
 
 // takeQuota counts messages from outside against the quotas of the agent, or
-// refuses them; back undoes it. An agent whose settings cannot be read takes
-// messages as ever: they wait.
+// refuses them; back undoes it. An agent whose settings cannot be read takes messages
+// without a quota: they wait.
 func (s *Service) takeQuota(ctx context.Context, set *agentdir.Agent, id string, events []*registryv1.NewEvent) (back func(), err error) {
 	var taken []string
 	back = func() {
@@ -103,7 +103,7 @@ func (s *Service) takeQuota(ctx context.Context, set *agentdir.Agent, id string,
 	return back, nil
 }
 
-// mayPush says who may write what where. The inbox takes events from anybody
+// mayPush checks that the caller may write the events there. The inbox takes events from anybody
 // the caller may speak for; every other thread, and the name self, belong to the
 // holder of the agent's lease.
 func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1.NewEvent) (*store.Fence, error) {
@@ -123,7 +123,7 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source self needs the agent's lease", "state who speaks, such as external:console:cli:dm:cli:cli")
 		case a.Kind == source.Internal && id.Kind != rpc.Owner && !s.speaksFor(ctx, hasFence, fence, a.AgentID):
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source "+e.GetSource()+" is not the caller's own", "push with the lease of the agent that speaks")
-		case a.Kind == source.External && id.Kind != rpc.Owner && id.Role() != "runner": // its StartRun passes on what the owner says
+		case a.Kind == source.External && id.Kind != rpc.Owner && id.Role() != "runner": // its StartRun forwards what the owner wrote
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "the caller states no source "+e.GetSource(), "only the owner says that a person wrote, and a runner for him")
 		}
 	}
@@ -133,7 +133,7 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 	return nil, nil
 }
 
-// speaksFor reports whether a live lease of agentID vouches for its name.
+// speaksFor reports whether the call has a live lease of agentID.
 func (s *Service) speaksFor(ctx context.Context, has bool, f store.Fence, agentID string) bool {
 	return has && strings.HasSuffix(f.Resource, "/"+agentID) && s.Leases.Check(ctx, f.Resource, f.Token) == nil
 }

@@ -31,7 +31,7 @@ type Limits struct {
 	PerPeer int64 // the same for one source; a push counts once
 }
 
-// Store keeps threads.
+// Store stores threads.
 type Store interface {
 	store.Threads
 	InboxEvent(ctx context.Context, agent string, id int64) (thread.Event, string, error)
@@ -47,13 +47,13 @@ type Agents interface {
 	Pushes
 }
 
-// Pushes looks after messages before and after they are stored.
+// Pushes is called before and after messages are stored.
 type Pushes interface {
 	// Space refuses new messages while there is no space for them.
 	Space() error
 	// Present returns an error when the agent went away while it was written to.
 	Present(id string) error
-	// Pushed comes after a message was stored.
+	// Pushed is called after a message was stored.
 	Pushed(ctx context.Context, a *state.Agent)
 }
 

@@ -16,7 +16,7 @@ import (
 // RetryFull is how long a caller whose push was refused should wait.
 const RetryFull = 5 * time.Second
 
-// Faults turns the errors of the layers below into those that callers get.
+// Faults converts the errors of the layers below to those that callers get.
 type Faults struct {
 	// Missing reports whether an agent does not exist.
 	Missing func(agentID string) bool

@@ -2,7 +2,7 @@ package wire
 
 import registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 
-// Log is what is said of an agent, for people.
+// Log is the log of each agent, for people.
 type Log interface {
 	Append(id string, lines []*registryv1.LogLine)
 }

@@ -102,7 +102,7 @@ func ReadSteps(in []*registryv1.Step) ([]store.Step, map[string]string) {
 	return out, calls
 }
 
-// toolcallContent is what a record/toolcall event says. Arguments and result are
+// toolcallContent is the content of a record/toolcall event. Arguments and result are
 // JSON already, unless a model made them up.
 func toolcallContent(s store.Step) string {
 	b := thread.AppendString([]byte(`{"name":`), s.Name)
@@ -131,7 +131,7 @@ func Steps(in []store.Step) []*registryv1.Step {
 	return out
 }
 
-// ToUsage is what answers have cost.
+// ToUsage converts the usage of models.
 func ToUsage(u store.Usage) *registryv1.Usage {
 	return &registryv1.Usage{Input: u.Input, Output: u.Output, CachedInput: u.CachedInput, Reasoning: u.Reasoning, CacheWrite: u.CacheWrite}
 }
