@@ -14,8 +14,8 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
-// Get returns what is known of an agent. Who asks for one that is not there is told by
-// what he asks. Errors: INVALID_ARGUMENT for a name that is none.
+// Get returns what is known of an agent, also of one that does not exist: the next query
+// reports that. Errors: INVALID_ARGUMENT for an invalid name.
 func (r *Registry) Get(id string) (*state.Agent, error) {
 	r.mu.RLock()
 	a := r.agents[id]
@@ -52,7 +52,7 @@ func (r *Registry) Find(ctx context.Context, id string) (*state.Agent, error) {
 	return r.Agent(ctx, id)
 }
 
-// List returns a page of the agents in order, with what is known of each, in one look;
+// List returns a page of the agents in order, with what is known of each, in one query;
 // next is where the next page begins, "" at the end.
 func (r *Registry) List(ctx context.Context, after string, limit int) (page []*state.Agent, next string, err error) {
 	all, err := r.Files.list(ctx, after, limit)
@@ -76,7 +76,7 @@ func (r *Registry) List(ctx context.Context, after string, limit int) (page []*s
 // Present returns nil: rows do not go away under a commit.
 func (r *Registry) Present(string) error { return nil }
 
-// Pushed takes note of a push: nothing is to be done, the row says that there is work.
+// Pushed does nothing: the row shows that there is work.
 func (r *Registry) Pushed(context.Context, *state.Agent) {}
 
 // Stopped returns false: the transaction that claims judges.
@@ -91,11 +91,11 @@ func (r *Registry) State(ctx context.Context, a *state.Agent) (store.InboxState,
 	return st, err
 }
 
-// Visit is called before a thread is read in passing.
+// Visit is called before a thread is read once.
 func (r *Registry) Visit(store.Ref) (leave func()) { return func() {} }
 
-// Term tells terms of a lease apart in what is known of an agent: between two of them
-// another registry may have changed it.
+// Term returns the fencing token: between two terms of a lease another registry may have
+// changed the agent.
 func (r *Registry) Term(f store.Fence) uint64 { return f.Token }
 
 // Missing reports whether there is no such agent.
@@ -119,7 +119,7 @@ func (r *Registry) Path(ref store.Ref) (string, error) {
 // Place returns "": an agent has no directory.
 func (r *Registry) Place(string) string { return "" }
 
-// Create makes an agent.
+// Create creates an agent.
 func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*state.Agent, error) {
 	r.making.RLock()
 	defer r.making.RUnlock()
@@ -132,8 +132,8 @@ func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*
 // Idle returns nil: nobody works on an agent without its lease.
 func (r *Registry) Idle(context.Context, string) error { return nil }
 
-// Remove takes away an agent whose leases the caller has, with all its rows, and what
-// runners of this home kept of it.
+// Remove removes an agent whose leases the caller has, with all its rows and the files that
+// runners of this home wrote for it.
 func (r *Registry) Remove(ctx context.Context, id string) error {
 	r.making.Lock() // nobody makes an agent of the name between the two steps
 	defer r.making.Unlock()
@@ -145,7 +145,7 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 	r.mu.Lock()
 	delete(r.agents, id)
 	r.mu.Unlock()
-	r.markDue(id) // who waits for it is told that it is gone
+	r.markDue(id) // waiters find that it is gone
 	r.Wakes.FateChanged(id)
 	return clearRest()
 }
@@ -171,8 +171,8 @@ func (r *Registry) OwnFile(ctx context.Context, id, name string) ([]byte, error)
 	return b, err
 }
 
-// ErasePeer forgets what is kept of a peer beside the threads of an agent: files by
-// their names, questions and lines of the log.
+// ErasePeer erases the data of a peer outside of the threads of an agent: files by their
+// names, questions and lines of the log.
 func (r *Registry) ErasePeer(ctx context.Context, id string, s store.PeerRecords, files []string) error {
 	dir, err := r.home.Agent(id)
 	if err != nil {
@@ -186,6 +186,6 @@ func (r *Registry) ErasePeer(ctx context.Context, id string, s store.PeerRecords
 			return err
 		}
 	}
-	r.Log.lines.Flush() // what was said here of late is among the lines
+	r.Log.lines.Flush() // recent lines of this registry count too
 	return r.Approvals.ErasePeer(ctx, id, s)
 }

@@ -79,7 +79,7 @@ type Options struct {
 	Copies  Copies
 }
 
-// Registry is what the edges work with.
+// Registry is what the services of gRPC work with.
 type Registry struct {
 	*Files
 	wire.Faults
@@ -101,7 +101,7 @@ type Registry struct {
 	making  sync.RWMutex // keeps a name that is being removed from getting a new agent
 
 	mu     sync.RWMutex
-	agents map[string]*state.Agent // what this registry happens to know of them
+	agents map[string]*state.Agent // what this registry knows of them
 
 	runs, deliveries dispatch.Hints   // where there may be work
 	follows          dispatch.Follows // those who read the inbox of their agent here as it comes
@@ -111,11 +111,11 @@ type Registry struct {
 const (
 	// maxKnown is the most agents that are remembered: the database has the rest.
 	maxKnown = 100_000
-	// missingTimeout bounds the look whether an agent is there, which only words an error.
+	// missingTimeout bounds the query for an agent that only chooses the text of an error.
 	missingTimeout = 5 * time.Second
 )
 
-// New makes it over an engine, which it closes.
+// New returns a registry over an engine, which it closes.
 func New(e Engine, o Options) *Registry {
 	r := &Registry{
 		Engine: e, Workdirs: e.Workdirs(), log: o.Logger, metrics: o.Metrics, copies: o.Copies, agents: map[string]*state.Agent{},
@@ -154,10 +154,10 @@ func unreachable(err error) *fault.Error {
 	return nil
 }
 
-// Run carries what registries tell each other, until ctx ends.
+// Run sends and receives the notices between registries until ctx ends.
 func (r *Registry) Run(ctx context.Context) { r.notices.Run(ctx) }
 
-// Able returns nil when the database answers.
+// Able returns nil when the database responds.
 func (r *Registry) Able(ctx context.Context) error { return r.Engine.Able(ctx) }
 
 // Close closes the database. No call may be under way.
@@ -177,9 +177,9 @@ func (r *Registry) committed(c store.Commit) {
 	r.Wakes.Committed(c)
 }
 
-// announce tells those who wait for work here and the other registries. What came to
-// an agent that somebody works on concerns nobody else who waits for work: when that one
-// gives it back, or dies, all are told.
+// announce notifies the workers that wait here and the other registries. A new event of a
+// leased agent concerns its holder alone: when that releases the lease, or dies, all are
+// notified.
 func (r *Registry) announce(c store.Commit) {
 	ref := c.Ref
 	switch {
@@ -201,7 +201,7 @@ func (r *Registry) announce(c store.Commit) {
 	}
 }
 
-// told takes what other registries say.
+// receive handles the notices of other registries.
 func (r *Registry) receive(news []store.Notice) {
 	for _, n := range news {
 		switch n.Kind {
@@ -238,7 +238,7 @@ func (r *Registry) receive(news []store.Notice) {
 	}
 }
 
-// missed lets everybody look who waits for something.
+// missed makes all waiters recheck.
 func (r *Registry) missed() {
 	r.runs.MarkAll()
 	r.deliveries.MarkAll()

@@ -12,7 +12,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
-// MarkDue says that an agent may be free, or shall work now.
+// MarkDue announces that an agent may be free or have work now.
 func (r *Registry) MarkDue(a *state.Agent) { r.markDue(a.ID) }
 
 func (r *Registry) markDue(id string) {
@@ -21,10 +21,10 @@ func (r *Registry) markDue(id string) {
 	r.notify(store.NoticeWork, id)
 }
 
-// DropDue is called for an agent that was stopped: its row says so.
+// DropDue does nothing for an agent that was stopped: its row shows that.
 func (r *Registry) DropDue(string) {}
 
-// ToDeliver says that an agent has something to send.
+// ToDeliver announces that an agent has something to send.
 func (r *Registry) ToDeliver(a *state.Agent, _ string, _ int64) {
 	r.deliveries.Mark(a.ID)
 	r.notify(store.NoticeReplies, a.ID)
@@ -34,7 +34,7 @@ func (r *Registry) ToDeliver(a *state.Agent, _ string, _ int64) {
 // yet.
 func (r *Registry) ReplyStored(*state.Agent, string, int64) {}
 
-// ReplyAcked says that there is something to send: the acknowledgment has put it onto the
+// ReplyAcked announces that there is something to send: the acknowledgment has put it on the
 // list.
 func (r *Registry) ReplyAcked(a *state.Agent, threadID string, head int64) {
 	r.ToDeliver(a, threadID, head)
@@ -51,7 +51,7 @@ func (r *Registry) SayStored(ctx context.Context, a *state.Agent, threadID strin
 
 // Follow reads the inbox of an agent for the holder of its lease, at first and whenever
 // something was stored here, until read has read some; false when nothing came in time.
-// What is stored at other registries its holder is told as one who waits for work.
+// Of what is stored at other registries the holder learns through its poll for work.
 func (r *Registry) Follow(ctx context.Context, a *state.Agent, f store.Fence, after int64, wait time.Duration, read func() (scanned int64, some bool, err error)) (answered bool, err error) {
 	_, _, holder, _ := rpc.FenceFrom(ctx)
 	err = r.follows.Read(ctx, rpc.Draining(ctx), a.ID, holder, fmt.Sprint(f.Token, " ", after), wait, func() (bool, error) {
@@ -62,10 +62,10 @@ func (r *Registry) Follow(ctx context.Context, a *state.Agent, f store.Fence, af
 	return answered, err
 }
 
-// Next waits for agents with work and leases them to the one who asks. It looks at all of
-// it first, when its holder has not asked here just before, then at what it is told of,
-// and at all again after a while, because what is told may be lost. A question that is
-// asked again elsewhere gets the same leases: they carry its name.
+// Next waits for agents with work and leases them to the caller. It queries all of the list
+// first, unless its holder has polled here just before, then the agents that hints name,
+// and all again after a while, because a hint may be lost. The repeat of a request at
+// another registry gets the same leases: they carry its request id.
 func (r *Registry) Next(ctx context.Context, q dispatch.Request) (dispatch.Answer, error) {
 	timeout := time.NewTimer(q.Wait)
 	defer timeout.Stop()
@@ -89,7 +89,7 @@ func (r *Registry) Next(ctx context.Context, q dispatch.Request) (dispatch.Answe
 		if news, any := listener.Take(); any {
 			ask.All, ask.Mine, ask.Free = news.All, news.Mine, news.Free
 			if q.News && !q.Deliver && !ask.All {
-				ask.Mine, out.News = nil, news.Mine // he knows what he has: the database need not be asked
+				ask.Mine, out.News = nil, news.Mine // the holder knows its agents: no query is needed
 			}
 			found, waiting, err := r.table.Find(ctx, ask)
 			if err != nil {
@@ -123,13 +123,13 @@ func (r *Registry) Next(ctx context.Context, q dispatch.Request) (dispatch.Answe
 		case <-rpc.Draining(ctx):
 			return out, nil
 		case <-ctx.Done():
-			r.Leases.recheck() // the asker may have died with leases in its hands
+			r.Leases.recheck() // the caller may have died while it held leases
 			return out, ctx.Err()
 		}
 	}
 }
 
-// Ended says that an agent whose lease has ended may be free.
+// Ended announces that an agent whose lease has ended may be free.
 func (r *Registry) Ended(_ context.Context, id string) {
 	if _, err := r.Get(id); err == nil {
 		r.markDue(id)
@@ -149,5 +149,5 @@ func (r *Registry) Begin(ctx context.Context, ref store.Ref, tuple string, f sto
 	return r.Engine.Begin(ctx, ref, f, b)
 }
 
-// Space returns nil: nothing grows here, and the database says so itself.
+// Space returns nil: nothing grows here, and the database reports a full disk.
 func (r *Registry) Space() error { return nil }

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// Fresh is how long settings are believed without a look at their version.
+	// Fresh is how long settings are trusted without a check of their version.
 	Fresh = 2 * time.Second
-	// kept is how many settings are kept at least once they were looked at, and half of
-	// the most: a page of a list stays until it is told.
+	// kept is how many settings stay cached at least once they were read, and half of the
+	// most: a page of a list stays cached until it is sent.
 	kept       = 5_000
 	configFile = "config.yaml"
 )
@@ -31,9 +31,9 @@ const (
 // Files are the files of the agents, in the database.
 //
 // What an agent's settings mean is read once for each version of its config.yaml and of
-// the home's defaults, and kept. Another registry may change the file: it tells of that
-// (forget), and since what is told may be lost, the version is compared with the
-// database's after Fresh. So a change holds at once here, within milliseconds at the
+// the home's defaults, and cached. Another registry may change the file: it sends a notice
+// (forget), and since a notice may be lost, the version is compared with the database's
+// after Fresh. So a change holds at once here, within milliseconds at the
 // other registries, and within Fresh in the worst case.
 //
 // Home-wide defaults (theclaw.yaml) are each registry's own file: give all the same.
@@ -46,7 +46,7 @@ type Files struct {
 	known         map[string]*entry                     // the newest; when they are kept, they become the older
 	older         map[string]*entry                     // ones, and those before are forgotten
 	parsed        map[[sha256.Size]byte]*agentdir.Agent // by what is below the name
-	invalidations uint64                                // how often forget was called
+	invalidations uint64                                // calls of forget
 }
 
 type entry struct {
@@ -56,12 +56,13 @@ type entry struct {
 	at                time.Time // when the version was last compared
 }
 
-// newFiles makes it of a database; changed is told of each file that was changed here.
+// newFiles returns the files of a database; changed is called for each file that was changed
+// here.
 func newFiles(db store.AgentRows, home *agentdir.Home, changed func(agent string)) *Files {
 	return &Files{db: db, home: home, changed: changed, known: map[string]*entry{}, parsed: map[[sha256.Size]byte]*agentdir.Agent{}}
 }
 
-// forget makes the next look at an agent's settings ask the database; "" of all.
+// forget makes the next read of an agent's settings query the database; "" of all agents.
 func (s *Files) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,9 +103,10 @@ func (s *Files) create(ctx context.Context, id string, spec agentdir.Spec) error
 	return err
 }
 
-// remove takes an agent away, and answers how to clear what is left of it: what runners of
-// this home kept for its programs goes with it. A working directory that all runners have goes first: the rows say where it is,
-// and who is killed in between is asked again.
+// remove removes an agent and returns a function that clears what is left of it: the files
+// that runners of this home wrote for its programs. A working directory that all runners
+// share is removed first: the rows name it, and after a kill in between the call is
+// repeated.
 func (s *Files) remove(ctx context.Context, id string) (func() error, error) {
 	data, _, err := s.db.Read(ctx, id, configFile)
 	if err == nil {
@@ -175,8 +177,8 @@ func (s *Files) Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, 
 	return next.set, next.err
 }
 
-// keep notes what the database had at an instant; something that was told since may
-// have been about it.
+// keep caches what the database had at an instant; a notice since then may have been about
+// it.
 func (s *Files) keep(id string, e entry, at time.Time, seen uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// deadHolderInterval is how often dead holders are looked for: a death announces itself by
-	// the end of a long poll, or not at all.
+	// deadHolderInterval is how often leases are checked for dead holders: a death ends a long
+	// poll, or is not reported at all.
 	deadHolderInterval = time.Second
-	// idle is how long Reap rests at about: the others do not tell of grants.
+	// idle is about the interval of Reap without leases: other registries do not announce grants.
 	idle = 2 * time.Second
 )
 
-// Leases is the table of the database as workers see it.
+// Leases is the table of the database for workers.
 type Leases struct {
 	authority.Authority
 	of      *Registry
@@ -36,7 +36,7 @@ func (l *Leases) Acquire(ctx context.Context, req lease.AcquireRequest) (lease.R
 	return rec, nil
 }
 
-// Reap ends the terms that are over, and tells whose they were; next is when to look
+// Reap ends the terms that are over and announces their holders; next is when to call it
 // again.
 func (l *Leases) Reap(ctx context.Context) (ended []lease.Record, next time.Duration, err error) {
 	ended, next, err = l.Authority.Reap(ctx)

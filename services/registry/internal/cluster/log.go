@@ -9,13 +9,13 @@ import (
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// Log is what is said of agents, in rows. It is for people, and its failure stops nothing.
+// Log is the log of each agent, in rows. It is for people, and its failure stops nothing.
 type Log struct {
 	lines store.LogLines
 	clean *agentlog.Log // nil writes none
 }
 
-// Append writes what a worker said.
+// Append writes lines of a worker.
 func (l *Log) Append(id string, lines []*registryv1.LogLine) {
 	if len(lines) == 0 || l.clean == nil {
 		return

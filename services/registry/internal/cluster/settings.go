@@ -10,15 +10,15 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 )
 
-// maxParsed is the most settings that are kept to be compared with.
+// maxParsed is the most settings whose parsed form is shared.
 const maxParsed = 1024
 
-// plainID are the ids that YAML reads as the word that is written.
+// plainID matches ids that YAML reads as a plain string.
 var plainID = regexp.MustCompile(`^[a-z]+(-[a-z0-9]+)+$`)
 
-// judge reads what settings mean. Most agents are made by a program: their files differ in
-// the name alone, above which there are comments at most, and what such a file means is
-// read once, however many there are.
+// judge parses settings. Most agents are created by a program: their files differ only in
+// the name, above which there are at most comments, and such a file is parsed once, however
+// many there are.
 func (s *Files) judge(id string, data []byte, defaults string) (*agentdir.Agent, error) {
 	lines, rest := 0, data
 	for bytes.HasPrefix(rest, []byte("#")) {

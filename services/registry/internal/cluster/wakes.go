@@ -10,39 +10,39 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/hub"
 )
 
-// again is about how long a wait is when nothing is told.
+// again is about how long a wait lasts without a notice.
 const again = 2 * time.Second
 
-// Wakes are those of one registry, whose changes the others are told of.
+// Wakes notifies the calls of this registry and the other registries.
 type Wakes struct {
 	hub.Wakes
 	notify func(kind store.NoticeKind, name string)
 }
 
-// FateChanged wakes those who wait for an event or a delivery of an agent, everywhere.
+// FateChanged wakes the waiters for an event or a delivery of an agent at all registries.
 func (w *Wakes) FateChanged(agent string) {
 	w.Wakes.FateChanged(agent)
 	w.notify(store.NoticeFate, agent)
 }
 
-// ApprovalChanged wakes those who wait for a question or an answer, everywhere.
+// ApprovalChanged wakes the waiters for a change of an approval at all registries.
 func (w *Wakes) ApprovalChanged() {
 	w.Wakes.ApprovalChanged()
 	w.notify(store.NoticeApprovals, "")
 }
 
-// Again is when waiters recheck although nothing woke them: what other registries tell
-// may be lost.
+// Again is when waiters recheck although nothing woke them: a notice of another registry may
+// be lost.
 func (w *Wakes) Again() <-chan time.Time { return time.After(again/2 + rand.N(again)) }
 
-// Aborts are the runs that people want ended, at any registry: a runner may renew its
-// lease at any of them.
+// Aborts are the runs that people want to end, at any registry: a runner may renew its lease
+// at any of them.
 type Aborts struct {
 	dispatch.AbortRequests
 	notify func(kind store.NoticeKind, name string)
 }
 
-// Add notes a wish here and at the others.
+// Add notes a request here and at the other registries.
 func (a *Aborts) Add(resource string, token uint64, run string) {
 	a.AbortRequests.Add(resource, token, run)
 	a.notify(store.NoticeAbort, dispatch.FormatAbort(lease.AgentOf(resource), run, token))

@@ -42,9 +42,8 @@ type usage struct {
 	Reasoning  int64 `json:"reasoning,omitempty"`
 }
 
-// Decision is what a record/decision event tells of a digest (S0-80), with what it
-// has cost. It does not repeat the digest: that may hold what was said elsewhere
-// (I14).
+// Decision returns the content of the record/decision event of a digest (S0-80), with its
+// cost. It does not repeat the digest, which may hold text of other conversations (I14).
 func Decision(req *registryv1.RecordCompactionRequest, name string, n int64) string {
 	layer := strings.ToLower(strings.TrimPrefix(req.GetLayer().String(), "MEMORY_LAYER_"))
 	d := decision{

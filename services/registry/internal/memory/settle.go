@@ -41,7 +41,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// Agents keeps the files of agents.
+// Agents reads and writes the files of agents.
 type Agents interface {
 	Read(ctx context.Context, id, name string) (data []byte, version string, err error)
 	Write(ctx context.Context, id, name string, data []byte, expect string) (version string, err error)
@@ -54,7 +54,7 @@ type Files struct {
 	wire.Faults
 	Store  store.Memories
 	Agents Agents
-	// Term tells terms of a lease apart, if anybody else could change an agent's layer
+	// Term identifies a term of a lease, if anybody else could change an agent's layer
 	// between two of them.
 	Term func(store.Fence) uint64
 	Log  *slog.Logger
@@ -68,7 +68,7 @@ func ThreadLayer(threadID string) string { return "memory/" + route.MemoryThread
 // PeerLayer is the file about a peer in all its threads.
 func PeerLayer(t route.Tuple) string { return "memory/" + route.MemoryUserFile(t) }
 
-// DecisionKey is the key of the event that tells of a digest.
+// DecisionKey is the key of the decision event of a digest.
 func DecisionKey(m store.MemoryMark) string { return fmt.Sprintf("compact:%s:%d", m.Layer, m.N) }
 
 // Settle finishes what an earlier process left between a mark and its file,
@@ -117,7 +117,7 @@ func (s *Files) SettleMark(ctx context.Context, a *state.Agent, fence store.Fenc
 	fault.Point("compaction.written")
 	if m.Event != "" {
 		err := s.Store.Decide(ctx, store.Ref{Agent: a.ID, Thread: m.Thread}, fence, store.Decision{Key: DecisionKey(m), Content: m.Event, Step: Step(m.Event)})
-		if err != nil && !errors.Is(err, store.ErrNotFound) { // a thread that was removed is told nothing
+		if err != nil && !errors.Is(err, store.ErrNotFound) { // a removed thread gets no event
 			return s.Fault(a.ID, m.Thread, err)
 		}
 	}
@@ -127,7 +127,7 @@ func (s *Files) SettleMark(ctx context.Context, a *state.Agent, fence store.Fenc
 	return s.Fault(a.ID, r.Thread, s.Store.MemoryWritten(ctx, r, m.Layer, m.N))
 }
 
-// Count tells the inbox of a digest of a thread, so that the agent's own layer
+// Count counts a digest of a thread in the inbox, so that the agent's own layer
 // catches up in its time.
 func (s *Files) Count(ctx context.Context, fence store.Fence, r store.Ref, m store.MemoryMark) error {
 	if r.IsInbox() || m.Layer != ThreadLayer(r.Thread) {

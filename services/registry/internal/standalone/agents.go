@@ -27,8 +27,8 @@ func (r *Registry) Agent(ctx context.Context, id string) (*state.Agent, error) {
 	return a, r.load(ctx, a)
 }
 
-// Find returns an agent that is there, with what is known of it when it can be read: a
-// broken one too.
+// Find returns an agent that exists, with what is known of it when it can be read: a broken
+// one too.
 func (r *Registry) Find(ctx context.Context, id string) (*state.Agent, error) {
 	a, err := r.Get(id)
 	if err == nil {
@@ -71,20 +71,19 @@ func (r *Registry) Present(id string) error {
 	return err
 }
 
-// Pushed takes note of a push to an agent that nobody has looked at yet: its load makes
-// it due.
+// Pushed loads an agent that was not read yet, which makes it due.
 func (r *Registry) Pushed(ctx context.Context, a *state.Agent) {
 	if !a.Known().Loaded {
 		_ = r.load(ctx, a) // a problem is in its status
 	}
 }
 
-// Stopped reports whether an agent shall not work.
+// Stopped reports whether an agent is stopped.
 func (r *Registry) Stopped(a *state.Agent) bool { return !a.Started() }
 
-// State returns the state of an inbox to who only wants to know it: from memory where
-// nothing waits and nobody has written since, and without leaving a database open that
-// was not. Its errors are the store's, or AGENT_NOT_FOUND.
+// State returns the state of an inbox: from memory where the agent is idle and nobody has
+// written since, and without leaving a database open that was closed. Its errors are the
+// store's, or AGENT_NOT_FOUND.
 func (r *Registry) State(ctx context.Context, a *state.Agent) (store.InboxState, error) {
 	if err := r.Present(a.ID); err != nil {
 		return store.InboxState{}, err
@@ -123,23 +122,23 @@ func (r *Registry) read(ctx context.Context, a *state.Agent, lightly bool) (stor
 	a.Load(st, before)
 	r.MarkDue(a)
 	if lightly && !open && !a.HasWork() { // ten thousand of these need not stay open
-		r.rest(inbox)
+		r.closeThread(inbox)
 	}
 	return st, nil
 }
 
-// rest closes the database of a thread.
-func (r *Registry) rest(ref store.Ref) {
+// closeThread closes the database of a thread.
+func (r *Registry) closeThread(ref store.Ref) {
 	r.Engine.Forget(func(other store.Ref) bool { return other == ref })
 }
 
-// Visit is called before a thread is read in passing; leave closes its database if that
-// was not open: ten thousand of them need not stay open.
+// Visit is called before a thread is read once; leave closes its database if that was not
+// open before: ten thousand of them need not stay open.
 func (r *Registry) Visit(ref store.Ref) (leave func()) {
 	if r.Engine.IsOpen(ref) {
 		return func() {}
 	}
-	return func() { r.rest(ref) }
+	return func() { r.closeThread(ref) }
 }
 
 // Begin makes the thread of a turn when it is absent, and begins the turn.
@@ -150,7 +149,7 @@ func (r *Registry) Begin(ctx context.Context, ref store.Ref, tuple string, f sto
 	return r.Engine.Begin(ctx, ref, f, b)
 }
 
-// Term tells terms of a lease apart in what is known of an agent: nobody else changes it.
+// Term returns 1: in all terms of a lease only this process changes an agent.
 func (r *Registry) Term(store.Fence) uint64 { return 1 }
 
 // Missing reports whether the directory of an agent is gone. It selects the method of
@@ -166,7 +165,7 @@ func (r *Registry) Place(id string) string {
 	return dir.Path
 }
 
-// Create makes an agent; its inbox is made with its directory.
+// Create creates an agent, its directory together with its inbox.
 func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*state.Agent, error) {
 	r.making.RLock()
 	defer r.making.RUnlock()
@@ -196,10 +195,10 @@ func (r *Registry) Idle(ctx context.Context, id string) error {
 	return errors.Join(locks.take(id, dir.RunLock()), locks.close())
 }
 
-// Remove takes away an agent whose leases the caller has, and all that is kept of it:
-// its name, from where on there is no such agent; the rows of the home's own; the files.
-// A registry that is killed after the first step does the others when it starts
-// (settle). Databases are closed first and last: an open one takes writes without a name.
+// Remove removes an agent whose leases the caller has, with all its data: its name, after
+// which the agent does not exist; its rows in the home's own tables; its files. A registry
+// that is killed after the first step does the others when it starts (settle). Databases
+// are closed first and last, because an open one takes writes without a name.
 func (r *Registry) Remove(ctx context.Context, id string) error {
 	r.making.Lock() // nobody makes an agent of the name between the two steps
 	defer r.making.Unlock()
@@ -246,7 +245,7 @@ func (r *Registry) forget(id string) {
 	r.Engine.Forget(func(ref store.Ref) bool { return ref.Agent == id })
 	for _, res := range []string{lease.AgentResource(id), lease.DeliverResource(id)} {
 		if rec, ok, _ := r.Table.Get(context.Background(), res); ok {
-			// The holder's next call is told; the row costs nothing.
+			// The holder's next call fails; the row costs nothing.
 			_ = r.Table.Release(context.Background(), res, rec.Token)
 		}
 	}
@@ -254,8 +253,8 @@ func (r *Registry) forget(id string) {
 	r.log.Warn("agent directory is gone", "agent_id", id)
 }
 
-// recall takes over what the last run knew of inboxes that nobody has written
-// since; found is called with each agent once it is known where its inbox is.
+// recall restores what the last run saved of inboxes that nobody has written since; found is
+// called with each agent once the path of its inbox is known.
 func (r *Registry) recall(ctx context.Context, found func(*state.Agent)) {
 	known, err := r.tables.Inboxes(ctx)
 	if err != nil {
@@ -276,7 +275,8 @@ func (r *Registry) recall(ctx context.Context, found func(*state.Agent)) {
 	})
 }
 
-// saveInboxes keeps what is known for the next start; the databases said at their end what they look like.
+// saveInboxes saves the idle states for the next start; each database reported its signature
+// when it was closed.
 func (r *Registry) saveInboxes() {
 	var put []store.KnownInbox
 	r.Agents.ForEach(context.Background(), func(a *state.Agent) {

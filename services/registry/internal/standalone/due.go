@@ -105,7 +105,7 @@ func (r *Registry) news(ctx context.Context, a *state.Agent, after int64, wait t
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {
-		woken, done := r.Wakes.AwaitEvent(store.Inbox(a.ID)) // before the look, so that nothing is missed
+		woken, done := r.Wakes.AwaitEvent(store.Inbox(a.ID)) // before the read, so that nothing is missed
 		if a.Known().Head > after {
 			done()
 			return true, nil
@@ -127,7 +127,7 @@ func (r *Registry) news(ctx context.Context, a *state.Agent, after int64, wait t
 	}
 }
 
-// Next waits for agents with work and leases them to the one who asks.
+// Next waits for agents with work and leases them to the caller.
 func (r *Registry) Next(ctx context.Context, q dispatch.Request) (dispatch.Answer, error) {
 	board, key := r.runs, "run/"+q.Holder
 	if q.Deliver {
@@ -158,7 +158,7 @@ func (r *Registry) Next(ctx context.Context, q dispatch.Request) (dispatch.Answe
 		case <-rpc.Draining(ctx):
 			return answer, nil
 		case <-ctx.Done():
-			r.Leases.recheck() // the asker may have died with leases in its hands
+			r.Leases.recheck() // the caller may have died while it held leases
 			return dispatch.Answer{}, ctx.Err()
 		}
 	}
@@ -233,7 +233,7 @@ func (r *Registry) Ended(ctx context.Context, id string) {
 }
 
 // full reports that no agent is leased to a runner now: without space nothing new is
-// begun, while what was answered is still delivered.
+// begun, while replies are still delivered.
 func (r *Registry) full(deliver bool) bool {
 	if deliver || r.Space() == nil {
 		return false
@@ -251,8 +251,8 @@ func (r *Registry) freeDisk() (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // another type on other systems
 }
 
-// Space refuses new messages and new claims while there is little of it: what
-// is under way must still come to its end.
+// Space refuses new messages and new claims while there is little disk space, so that what is
+// under way can still finish.
 func (r *Registry) Space() error {
 	free, err := r.freeDisk()
 	if err != nil {
@@ -288,7 +288,7 @@ func (p *polls) repeat(key, requestID string) (dispatch.Answer, bool) {
 func (p *polls) keep(key, requestID string, answer dispatch.Answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.last) > 4096 { // holders come and go; a forgotten answer costs one ttl
+	if len(p.last) > 4096 { // a forgotten response costs one ttl
 		clear(p.last)
 	}
 	p.last[key] = poll{requestID, answer}

@@ -9,10 +9,10 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
-// Files are the files of agents: those of their directories. The work is agentdir's.
+// Files gives access to the files in the directories of agents, by package agentdir.
 type Files struct{ home *agentdir.Home }
 
-// NewFiles makes it of a home.
+// NewFiles returns the files of a home.
 func NewFiles(home *agentdir.Home) Files { return Files{home} }
 
 // Settings returns the settings that are in force: read again when a file has changed.
@@ -92,8 +92,8 @@ func (f Files) OwnFile(_ context.Context, id, name string) ([]byte, error) {
 	return dir.OwnFile(name)
 }
 
-// ErasePeer forgets what is kept of a peer beside the threads of an agent: files by
-// their names, and questions.
+// ErasePeer erases the data of a peer outside of the threads of an agent: files by their
+// names, and questions.
 func (r *Registry) ErasePeer(ctx context.Context, id string, s store.PeerRecords, files []string) error {
 	dir, err := r.home.Agent(id)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 const (
 	// notifierRecheck is how long the answer whether there is a notifier holds.
 	notifierRecheck = 5 * time.Second
-	// perRound is how many agents one round looks at for locks; the next goes on.
+	// perRound is how many agents one round checks for locks; the next continues.
 	perRound = 500
 )
 
@@ -27,13 +27,13 @@ const (
 //	sweep --> locks of inbox and outbound that a dead handler left --> removed
 //
 // A push of the external tool asks the notifier for a dispatch; ours must do the
-// same, or a foreign consumer would not hear of it. Our own consumers need none of
+// same, or a foreign consumer would not be notified. Our own consumers need none of
 // this: they are made due by the commit itself. So nothing here can hold them up, a
 // subscription with a broken filter included: no foreign filter is ever evaluated.
 //
-// It promises one task for each thread that waits for a dispatch, written whole,
-// and that no lock of a living handler is touched. It starts no program, and
-// promises no dispatch: that is the notifier's.
+// It promises one complete task for each thread that waits for a dispatch, and that no lock
+// of a living handler is touched. It starts no program, and promises no dispatch: that is
+// up to the notifier.
 type foreign struct {
 	r     *Registry
 	every time.Duration
@@ -49,8 +49,8 @@ type foreign struct {
 	after string // the agent at which the last round for locks ended
 }
 
-// newForeign makes it; every is the interval of the sweep and find says whether
-// there is a notifier, nil for never.
+// newForeign returns a foreign; every is the interval of the sweep, and find returns the
+// notifier's directory, nil where there is no notifier.
 func newForeign(r *Registry, every time.Duration, find func() (home string, ok bool)) *foreign {
 	return &foreign{
 		r: r, every: every, find: find, wake: make(chan struct{}, 1),
@@ -99,7 +99,7 @@ func (o *foreign) run(ctx context.Context) {
 		case <-o.wake:
 			o.schedule(ctx, o.take(&o.written))
 		case <-tick.C:
-			// A dispatch that was running may have looked before our commit.
+			// A dispatch that was running may have read before our commit.
 			o.schedule(ctx, o.take(&o.queued))
 			o.clear(ctx)
 		}
@@ -122,7 +122,7 @@ func (o *foreign) schedule(ctx context.Context, threads map[store.Ref]string) {
 	for r, author := range threads {
 		subs, err := o.r.Engine.Subscriptions(ctx, r)
 		if err != nil || !subscribed(r, subs) {
-			continue // a thread that cannot be read is told of elsewhere
+			continue // a thread that cannot be read is reported elsewhere
 		}
 		path, err := o.r.Path(r)
 		if err != nil {

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// deadHolderInterval is how often dead holders are looked for: a death announces itself by
-	// the end of a long poll, or not at all.
+	// deadHolderInterval is how often leases are checked for dead holders: a death ends a long
+	// poll, or is not reported at all.
 	deadHolderInterval = time.Second
 	idle               = time.Minute
 )
 
-// Leases is the table as workers see it: a run lease comes with the agent's run.lock, so
-// that an agent is never leased while a foreign program works on it.
+// Leases is the table for workers: a run lease comes with the agent's run.lock, so that an
+// agent is never leased while a foreign program works on it.
 type Leases struct {
 	authority.Authority
 	of      *Registry
 	files   runLocks
 	changed chan struct{} // see Changed
-	again   atomic.Bool   // those who wait for work will look again
+	again   atomic.Bool   // waiting polls will be repeated
 }
 
 // Acquire is that of the authority.
@@ -48,7 +48,7 @@ func (l *Leases) Acquire(ctx context.Context, req lease.AcquireRequest) (lease.R
 	return rec, nil
 }
 
-// Release gives a lease back. Turns that had not ended are no crashes then.
+// Release releases a lease. Turns that have not ended do not count as crashes then.
 func (l *Leases) Release(ctx context.Context, resource string, token uint64) error {
 	id := lease.AgentOf(resource)
 	if resource == lease.AgentResource(id) && l.Check(ctx, resource, token) == nil {
@@ -66,7 +66,7 @@ func (l *Leases) Release(ctx context.Context, resource string, token uint64) err
 	return nil
 }
 
-// Reap ends the terms that are over; next is when to look again.
+// Reap ends the terms that are over; next is when to call it again.
 func (l *Leases) Reap(ctx context.Context) (ended []lease.Record, next time.Duration, err error) {
 	ended, next, err = l.Authority.Reap(ctx)
 	for _, r := range ended {
@@ -114,9 +114,9 @@ func (l *Leases) dropRunLock(ctx context.Context, id string) {
 	}
 }
 
-// offerAgain makes those who wait for work look again after a while: nobody tells
-// when there is space, or when a foreign program, or a child that a killed process
-// was just starting, lets go of a run.lock. One such look is ahead at a time.
+// offerAgain makes waiting workers try again after a while: nothing reports that there is
+// disk space again, or that a foreign program, or a child that a killed process was just
+// starting, has released a run.lock. One such retry is pending at a time.
 func (l *Leases) offerAgain(after time.Duration) {
 	if l.again.CompareAndSwap(false, true) {
 		time.AfterFunc(after, func() {

@@ -12,17 +12,17 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
-// pollDelays are the times after a write at which an inbox is looked at once
-// more: the kernel tells of the write before SQLite makes the commit visible,
-// and nothing tells of that. The last one is for a busy machine and a large event.
+// pollDelays are the times after a write at which an inbox is read once more: the kernel
+// reports the write before SQLite makes the commit visible, and nothing reports that. The
+// last one is for a busy machine and a large event.
 var pollDelays = []time.Duration{
 	3 * time.Millisecond, 12 * time.Millisecond, 30 * time.Millisecond, 60 * time.Millisecond, 300 * time.Millisecond,
 }
 
-// ownWrite is how soon after a write of ours the kernel has told of it.
+// ownWrite is how soon after a write of this process the kernel has reported it.
 const ownWrite = 20 * time.Millisecond
 
-// notify asks the kernel to tell of the agents' folder.
+// notify subscribes to changes of the agents' directory.
 func (w *watch) notify() {
 	fs, err := fsnotify.NewBufferedWatcher(4096)
 	if err != nil {
@@ -58,8 +58,8 @@ func (w *watch) add(a *state.Agent) {
 	}
 }
 
-// drop ends the watches below a directory that another has taken the place of:
-// they stand on what was there, not on the name.
+// drop ends the watches below a directory that was replaced: a watch belongs to the old
+// directory, not to the name.
 func (w *watch) drop(dir string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,15 +89,15 @@ func (w *watch) notifyLoop(ctx context.Context) {
 			if !ok {
 				return
 			}
-			// The kernel's queue ran over: look everywhere.
+			// The kernel's queue overflowed: scan everything.
 			w.r.log.Warn("watch lost events; looking at all inboxes", "error", err)
 			w.sweep(ctx)
 		}
 	}
 }
 
-// named looks for the agent of a name in the agents' folder. One that is being made
-// here is known when it is done.
+// checkName scans the agents' directory for one name. An agent that is being created here
+// is added at the end of that.
 func (w *watch) checkName(id string) {
 	w.mu.Lock()
 	making := w.made[id] > 0
@@ -113,7 +113,7 @@ func (w *watch) checkName(id string) {
 	}
 }
 
-// making says that an agent is being made here, until done is called.
+// making notes that an agent is being created here, until done is called.
 func (w *watch) making(id string) (done func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,8 +148,8 @@ func (w *watch) event(e fsnotify.Event) {
 	}
 }
 
-// writes reports whether something may have come: a log is made and taken away by who
-// only reads, too, and we set the time of a database that we close.
+// writes reports whether there may be a new event: a reader, too, creates and removes a log,
+// and this process sets the time of a database that it closes.
 func writes(file string, op fsnotify.Op) bool {
 	switch {
 	case strings.HasSuffix(file, "-shm"), op == fsnotify.Chmod:
@@ -160,8 +160,8 @@ func writes(file string, op fsnotify.Op) bool {
 	return true
 }
 
-// written looks at once, unless the write is most likely our own: then the later
-// looks are enough for a foreign one that hides behind it.
+// written polls at once, unless the write is most likely our own: then the later polls
+// suffice for a foreign one at the same time.
 func (w *watch) written(id string) {
 	if a, err := w.r.Get(id); err == nil && a.WroteWithin(ownWrite) {
 		w.pollAgain(id, pollDelays[1:])
@@ -171,8 +171,8 @@ func (w *watch) written(id string) {
 	w.pollAgain(id, pollDelays)
 }
 
-// pollAgain looks at an inbox after each time given, and once more around
-// when it was written meanwhile.
+// pollAgain polls an inbox after each delay, and repeats that when it was written
+// meanwhile.
 func (w *watch) pollAgain(id string, after []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

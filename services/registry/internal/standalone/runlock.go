@@ -23,8 +23,8 @@ type runLocks struct {
 	held map[string]*runlock.Lock
 }
 
-// take takes the lock of an agent; taking a held one is fine. It answers a
-// *lease.HeldError while a foreign program has it.
+// take takes the lock of an agent, or keeps it. It returns a *lease.HeldError while a foreign
+// program has it.
 func (f *runLocks) take(agentID, path string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,7 +46,7 @@ func (f *runLocks) take(agentID, path string) error {
 	return nil
 }
 
-// release gives the lock of an agent back; one that is not held is fine.
+// release releases the lock of an agent; one that is not held is no error.
 func (f *runLocks) release(agentID string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +58,7 @@ func (f *runLocks) release(agentID string) error {
 	return l.Release()
 }
 
-// close gives all locks back.
+// close releases all locks.
 func (f *runLocks) close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -46,7 +46,7 @@ import (
 type Engine interface {
 	store.Engine
 	Attach(h store.Hooks)
-	// Home opens what is kept beside threads.
+	// Home opens the tables of the home.
 	Home(ctx context.Context) (store.Home, error)
 	// MakeInbox makes the inbox of a new agent in its directory.
 	MakeInbox(dir string) error
@@ -72,7 +72,7 @@ type Options struct {
 	Notifier func() (home string, ok bool)
 }
 
-// Registry is what the edges work with.
+// Registry is what the services of gRPC work with.
 type Registry struct {
 	Files
 	*state.Agents
@@ -80,7 +80,7 @@ type Registry struct {
 	Engine    Engine
 	Approvals store.Approvals
 	Quota     *admission.Quota
-	Table     authority.Authority // who may act; Leases keeps run.lock besides
+	Table     authority.Authority // of leases; Leases takes run.lock too
 	Leases    *Leases
 	Wakes     hub.Wakes
 	Aborts    dispatch.AbortRequests
@@ -102,8 +102,8 @@ type Registry struct {
 	foreign *foreign
 }
 
-// New makes it over an engine, which it closes, also when it fails. The home's lock is
-// held by the caller.
+// New returns a registry over an engine, which it closes, also when it fails. The caller
+// holds the home's lock.
 func New(ctx context.Context, e Engine, o Options) (*Registry, error) {
 	tables, err := e.Home(ctx)
 	if err != nil {
@@ -146,11 +146,11 @@ func (r *Registry) Run(ctx context.Context) {
 	g.Wait()
 }
 
-// Able returns nil: what is wrong with an agent is that agent's.
+// Able returns nil: a problem of one agent does not count.
 func (r *Registry) Able(context.Context) error { return nil }
 
-// Close closes every database, and gives the agents' run.lock files back. No call may be
-// under way.
+// Close closes every database and releases the agents' run.lock files. No call may be under
+// way.
 func (r *Registry) Close() error {
 	err := r.watch.close()
 	r.metrics.LookForLag(nil)
@@ -185,12 +185,12 @@ func (r *Registry) broken(ref store.Ref, err error) {
 	}
 }
 
-// quarantine sets an agent aside whose database is damaged: it is FAILED and
-// gets no work while this registry runs. All others go on.
+// quarantine marks an agent whose database is damaged: it is FAILED and gets no work while
+// this registry runs. All others continue.
 //
 // The file keeps its name here. A thread without events.db is one that the next
-// message makes anew, empty: what was answered and sent would be forgotten, and
-// done again. Under its name the damage answers every call, also after a restart,
+// message creates again, empty: what was answered and sent would be forgotten, and
+// done again. Under its name the damage fails every call, also after a restart,
 // until 'agentctl fsck --repair' renames it and puts the salvaged one in its
 // place, with the home's lock held.
 func (r *Registry) quarantine(a *state.Agent, ref store.Ref, err error) {

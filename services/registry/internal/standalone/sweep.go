@@ -11,7 +11,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
-// sweepLoop looks at every inbox at the start and then once per interval. The
+// sweepLoop checks every inbox at the start and then once per interval. The
 // first round reads only what has changed since the last run: the others are
 // known from registry.db.
 func (w *watch) sweepLoop(ctx context.Context) {
@@ -28,7 +28,7 @@ func (w *watch) sweepLoop(ctx context.Context) {
 	}
 }
 
-// sweep finds what no watch and no call has told: pushes by other programs,
+// sweep finds what no watch and no call has reported: pushes by other programs,
 // directories that came, went or broke, and work that lost its mark.
 func (w *watch) sweep(ctx context.Context) {
 	w.sweeping.Lock()
@@ -68,7 +68,7 @@ func (w *watch) sweep(ctx context.Context) {
 	w.counted = [2]int64{durable, lazy}
 }
 
-// look asks for an inbox to be read soon; the sweep finds what is dropped here.
+// poll asks for an inbox to be read soon; the sweep finds what is dropped here.
 func (w *watch) poll(agentID string) {
 	select {
 	case w.polls <- agentID:
@@ -105,7 +105,7 @@ func (w *watch) pollLoop(ctx context.Context) {
 // readInbox reads the head of an inbox and makes the agent due if it has risen. Our
 // own writes come by here too and are dropped by the head they are known under.
 func (w *watch) readInbox(ctx context.Context, a *state.Agent, sig string) error {
-	if !a.Known().Loaded || a.HasProblem() { // reading it whole also finds that it is well again
+	if !a.Known().Loaded || a.HasProblem() { // loading it also clears a problem that is over
 		if err := w.r.load(ctx, a); err != nil {
 			return err
 		}

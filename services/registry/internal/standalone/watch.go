@@ -8,11 +8,11 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watch notices what no call has told: messages that another
+// watch notices what no call has reported: messages that another
 // program wrote into an inbox, directories that came, went or broke, and work that
 // lost its mark.
 //
-//	kernel (fsnotify) --hint, milliseconds--> look --+
+//	kernel (fsnotify) --hint, milliseconds--> poll --+
 //	sweep, once per interval, finds the rest --------+--> head risen: agent is due
 //
 // The hint may miss and may come too early; the sweep does neither. It changes nothing
@@ -20,20 +20,20 @@ import (
 type watch struct {
 	r     *Registry
 	every time.Duration
-	fs    *fsnotify.Watcher // nil where the kernel has no more to give
+	fs    *fsnotify.Watcher // nil where the kernel has no more watches
 	polls chan string       // agents whose inbox another program may have written
 
 	mu     sync.Mutex
 	byPath map[string]string // inbox directory -> agent
-	again  map[string]bool   // agents looked at again soon; true: written meanwhile
+	again  map[string]bool   // agents polled again soon; true: written meanwhile
 	made   map[string]int    // agents being made here
 
 	sweeping sync.Mutex
 	counted  [2]int64 // commits the metrics know of: full, lazy; the sweep's own
 }
 
-// newWatch makes the watch of a home; from now on the kernel keeps what it tells until
-// run reads it. Every is the interval of the sweep.
+// newWatch returns the watch of a home; from now on the kernel queues its events until run
+// reads them. Every is the interval of the sweep.
 func newWatch(r *Registry, every time.Duration) *watch {
 	w := &watch{r: r, every: every, polls: make(chan string, 1024), byPath: map[string]string{}, again: map[string]bool{}, made: map[string]int{}}
 	w.notify()
@@ -49,7 +49,7 @@ func (w *watch) run(ctx context.Context) {
 	g.Wait()
 }
 
-// close ends what the kernel tells.
+// close ends the watches.
 func (w *watch) close() error {
 	if w.fs == nil {
 		return nil

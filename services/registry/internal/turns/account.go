@@ -15,7 +15,7 @@ import (
 
 const maxTurnWait = 10 * time.Minute
 
-// GetTurn explains one inbox event, and waits for its fate if asked to.
+// GetTurn explains one inbox event, and waits for its fate on request.
 func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (*registryv1.GetTurnResponse, error) {
 	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 	for {
 		woken, done := s.Wakes.AwaitFate(a.ID)
 		t, err := s.Store.Turn(ctx, a.ID, q)
-		// Who waits finds the inbox acknowledged as well.
+		// A waiter finds the inbox acknowledged as well.
 		if err != nil || t.Settled || deadline == nil {
 			done()
 			if err != nil {
@@ -114,7 +114,7 @@ func (s *Service) RetryTurn(ctx context.Context, req *registryv1.RetryTurnReques
 	return &registryv1.RetryTurnResponse{InboxId: out.IDs[0]}, nil
 }
 
-// DropTurn takes a dead turn off the dead letters.
+// DropTurn removes a dead turn from the dead letters.
 func (s *Service) DropTurn(ctx context.Context, req *registryv1.DropTurnRequest) (*registryv1.DropTurnResponse, error) {
 	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {

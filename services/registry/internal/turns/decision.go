@@ -6,13 +6,12 @@ import (
 	"github.com/theclaw/agents/internal/route"
 )
 
-// What record/decision events say of a message: why the first
-// one of a thread led there, when the settings say something else than usual, and that
-// one was answered by saying nothing (S0-80). Those of digests are package memory's. An
-// event repeats no word of anybody. The events cost no transaction
-// of their own, and no prompt shows them; the rest is in the journal, for explain.
+// A record/decision event of a message records why the first one of a thread was routed
+// there, where the settings differ from the default, and that a message got no reply (S0-80).
+// Package memory writes those of digests. An event repeats no text of anybody, costs no
+// transaction of its own, and is in no prompt; the journal holds the rest, for explain.
 
-// opened tells of the first message of a thread; empty where its path says it all.
+// opened records the first message of a thread; empty where the path of the thread suffices.
 func opened(threadID, mode string, inboxID int64) string {
 	if route.Mode(mode) == route.PerPeer {
 		return ""
@@ -25,7 +24,7 @@ func opened(threadID, mode string, inboxID int64) string {
 	}{"route", threadID, mode, inboxID})
 }
 
-// silent tells of a message that was answered by saying nothing.
+// silent records a message that got no reply.
 func silent(inboxID int64) string {
 	return decisionText(struct {
 		Decision string `json:"decision"`

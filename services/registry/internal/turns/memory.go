@@ -56,7 +56,7 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 		c.Mark.Digested = 0
 		c.Mark.Thread = req.GetThreadId()
 		if list := req.GetThreads(); c.Mark.Thread == "" && len(list) > 0 {
-			c.Mark.Thread = list[0].GetThreadId() // a person asked: it is told where the records stand
+			c.Mark.Thread = list[0].GetThreadId() // a person asked: the event goes to the thread with the records
 		}
 		if c.Mark.Thread != "" {
 			c.Mark.Event = content
@@ -115,7 +115,7 @@ func (s *Service) madeFor(ctx context.Context, r store.Ref) (t route.Tuple, err 
 	return t, nil
 }
 
-// GetMemory returns the layers for people and for a digest that is asked for.
+// GetMemory returns the layers for people and for a requested digest.
 func (s *Service) GetMemory(ctx context.Context, req *registryv1.GetMemoryRequest) (*registryv1.GetMemoryResponse, error) {
 	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {

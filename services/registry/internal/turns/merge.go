@@ -16,13 +16,13 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// maxMerged is how many bytes of messages may join a turn at once: they become
+// maxMerged is how many bytes of messages may be merged into a turn at once: they become
 // one row of the journal.
 const maxMerged = 256 << 10
 
-// members reads the events that are to join a turn: those of the leader's own
-// speaker, up to the first of another one, because memory and the answer's
-// address are the speaker's.
+// mergedMessages reads the events that are to be merged into the turn of a leader: those
+// from the leader's speaker, up to the first of another one, because memory and the
+// address of the reply belong to the speaker.
 func (s *Service) mergedMessages(ctx context.Context, agentID, source string, who route.Tuple, asked []*registryv1.Member) ([]store.Member, error) {
 	var out []store.Member
 	left := maxMerged
@@ -40,20 +40,20 @@ func (s *Service) mergedMessages(ctx context.Context, agentID, source string, wh
 	return out, nil
 }
 
-// steer puts members into a running turn.
+// steer merges messages into a running turn.
 func (s *Service) steer(ctx context.Context, a *state.Agent, fence store.Fence, req *registryv1.RecordStepRequest) (*registryv1.Step, error) {
 	inboxID, _ := thread.KeyID(req.GetKey())
 	c, err := s.claimOf(ctx, a, &registryv1.FinishTurnRequest{ThreadId: req.GetThreadId(), Key: req.GetKey(), InboxId: inboxID})
 	if err != nil {
 		return nil, err
 	}
-	members, err := s.mergedMessages(ctx, a.ID, c.Source, c.Tuple, req.GetMembers())
-	if err != nil || len(members) == 0 {
+	merged, err := s.mergedMessages(ctx, a.ID, c.Source, c.Tuple, req.GetMembers())
+	if err != nil || len(merged) == 0 {
 		return nil, err
 	}
 	fault.Point("steer.before")
 	st, err := s.Store.Steer(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, store.Steer{
-		Key: req.GetKey(), Step: req.GetSteerKey(), Seq: int(req.GetSteerSeq()), Members: members,
+		Key: req.GetKey(), Step: req.GetSteerKey(), Seq: int(req.GetSteerSeq()), Members: merged,
 	})
 	if err != nil || st.Key == "" {
 		return nil, s.Fault(a.ID, req.GetThreadId(), err)
@@ -63,7 +63,7 @@ func (s *Service) steer(ctx context.Context, a *state.Agent, fence store.Fence, 
 }
 
 // WithdrawTurn ends an event that no turn has begun. Only the holder of the run
-// lease begins turns, so that none can begin between the two looks.
+// lease begins turns, so that none can begin between the two reads.
 func (s *Service) WithdrawTurn(ctx context.Context, req *registryv1.WithdrawTurnRequest) (*registryv1.WithdrawTurnResponse, error) {
 	a, err := s.Agents.Get(req.GetAgentId())
 	if err != nil {

@@ -39,7 +39,7 @@ type Agents interface {
 	Space() error
 }
 
-// Store keeps turns, memory and inboxes.
+// Store stores turns, memory and inboxes.
 type Store interface {
 	store.Turns
 	store.Memories
@@ -58,12 +58,12 @@ type Turns interface {
 	Follow(ctx context.Context, a *state.Agent, f store.Fence, after int64, wait time.Duration, read func() (scanned int64, some bool, err error)) (bool, error)
 }
 
-// Replies is told of what is to be sent.
+// Replies is notified of what is to be sent.
 type Replies interface {
-	// ReplyStored comes before the message is acknowledged, ReplyAcked after it.
+	// ReplyStored is called before the message is acknowledged, ReplyAcked after it.
 	ReplyStored(a *state.Agent, threadID string, head int64)
 	ReplyAcked(a *state.Agent, threadID string, head int64)
-	// Said comes for what was said within a turn.
+	// SayStored is called after a message that a step sends was stored.
 	SayStored(ctx context.Context, a *state.Agent, threadID string)
 }
 

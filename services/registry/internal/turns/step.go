@@ -49,7 +49,7 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 	return out, nil
 }
 
-// say puts what steps say to the peer beside them.
+// say adds the messages that steps send to the peer.
 func (s *Service) say(ctx context.Context, a *state.Agent, set *agentdir.Agent, req *registryv1.RecordStepRequest, rec *store.Record) error {
 	inboxID, _ := thread.KeyID(req.GetKey())
 	c, err := s.claimOf(ctx, a, &registryv1.FinishTurnRequest{ThreadId: req.GetThreadId(), Key: req.GetKey(), InboxId: inboxID})

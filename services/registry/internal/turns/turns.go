@@ -22,7 +22,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// turnCall is what the four calls of a turn have in common.
+// turnCall does what the four calls of a turn have in common.
 func (s *Service) turnCall(ctx context.Context, id string) (*state.Agent, store.Fence, *agentdir.Agent, error) {
 	a, err := s.Agents.Get(id)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		return nil, err
 	}
 	if err := s.Agents.Space(); err != nil {
-		return nil, err // the runner asks again: what is begun may need the left that is left
+		return nil, err // the runner repeats it: what has begun may need the space that is left
 	}
 	a.Life.RLock()
 	defer a.Life.RUnlock()
@@ -86,7 +86,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		}
 		handler = "agent deliver --thread " + notifier.Word(path) + " --consumer " + thread.Outbound
 	}
-	members, err := s.mergedMessages(ctx, a.ID, ev.Source, tuple, req.GetMembers())
+	merged, err := s.mergedMessages(ctx, a.ID, ev.Source, tuple, req.GetMembers())
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		Tail: set.Config.Context.RecentMessages + 1, Subscribe: deliver,
 		Handler: handler,
 		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
-		Members: members, IfStarted: true, Files: memory.Names(tuple, r.Thread),
+		Members: merged, IfStarted: true, Files: memory.Names(tuple, r.Thread),
 		Opening: opened(r.Thread, set.Config.Routing.Default, ev.ID),
 	}
 	b, err := s.Turns.Begin(ctx, r, tupleText(tuple), fence, begin)
@@ -252,7 +252,7 @@ func (s *Service) settle(ctx context.Context, a *state.Agent, fence store.Fence,
 	return acked, nil
 }
 
-// settled tells those who wait for fates, and the metrics.
+// settled notifies the waiters for fates.
 func (s *Service) settled(a *state.Agent, acked int64) {
 	a.Acked(acked)
 	s.Wakes.FateChanged(a.ID)
