@@ -39,7 +39,7 @@ func (h *Home) Load(id string, overrides ...layer.Override) (*Agent, error) {
 	return d.load(data, codes.FailedPrecondition, overrides)
 }
 
-// Judge is Load for a config.yaml that is kept elsewhere: what the bytes say together
+// Judge is Load for a config.yaml that is stored elsewhere: it parses the bytes together
 // with the home's defaults. Errors: CONFIG_INVALID.
 func (h *Home) Judge(id string, config []byte) (*Agent, error) {
 	d, err := h.Agent(id)
@@ -49,7 +49,7 @@ func (h *Home) Judge(id string, config []byte) (*Agent, error) {
 	return d.load(config, codes.FailedPrecondition, nil)
 }
 
-// load judges the bytes of a config.yaml together with the home's defaults.
+// load parses the bytes of a config.yaml together with the home's defaults.
 func (d Dir) load(data []byte, blame codes.Code, overrides []layer.Override) (*Agent, error) {
 	in, err := d.layers(data, overrides)
 	if err != nil {
@@ -108,7 +108,7 @@ func (a *Agent) Get(key string) (layer.Value, error) {
 		"'agentctl config effective "+a.ID+"' lists all of them")
 }
 
-// SetConfig changes one key of config.yaml, keeping comments and order, and answers
+// SetConfig changes one key of config.yaml, keeping comments and order, and returns
 // the file's new version. Nothing is written unless the result is valid.
 func (d Dir) SetConfig(key, value string) (version string, err error) {
 	d.home.mu.Lock()
@@ -124,7 +124,7 @@ func (d Dir) SetConfig(key, value string) (version string, err error) {
 	return d.write(configFile, data, "")
 }
 
-// Changed is a config.yaml with one key changed; CONFIG_INVALID unless it is valid.
+// Changed returns a config.yaml with one key changed; CONFIG_INVALID unless it is valid.
 func (d Dir) Changed(config []byte, key, value string) ([]byte, error) {
 	in, err := d.layers(config, nil)
 	if err != nil {

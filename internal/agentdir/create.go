@@ -21,8 +21,8 @@ type Spec struct {
 	Kind            string // system or user; "" is user
 	Provider, Model string // "" leaves the choice to the home-wide settings
 	Identity, Usage []byte // nil: the text for the id, else the one for a user agent
-	// Prepare makes what lies outside this package, the inbox database, in the
-	// unfinished directory. Its failure means that no agent comes to be.
+	// Prepare creates what this package does not, the inbox database, in the unfinished
+	// directory. When it fails no agent is created.
 	Prepare func(dir string) error
 }
 
@@ -32,7 +32,7 @@ var tree = []string{
 	"threads", "threads/channels", "threads/main", "threads/peers", "threads/sessions",
 }
 
-// Create makes an agent: the tree is built beside its final place and renamed, so that
+// Create creates an agent: it builds the tree under a temporary name and renames it, so that
 // nobody sees half of it and of two creations one fails with AGENT_EXISTS.
 func (h *Home) Create(id string, spec Spec) (Dir, error) {
 	d, err := h.Agent(id)
@@ -64,7 +64,7 @@ func (h *Home) Create(id string, spec Spec) (Dir, error) {
 }
 
 // place gives the finished directory its name. A rename replaces an empty directory
-// only, and ours never are, so the second of two is told.
+// only, and ours never are, so the second of two fails.
 func (h *Home) place(agents *os.Root, tmp string, d Dir) error {
 	err := agents.Rename(tmp, d.ID)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.ENOTDIR) {
@@ -85,7 +85,7 @@ func (d Dir) Exists() *fault.Error {
 	return e
 }
 
-// Files renders the text files of a new agent, and judges them before anything is made.
+// Files renders the text files of a new agent and checks them before anything is created.
 func (s Spec) Files(d Dir) (map[string][]byte, error) {
 	preset := presetFor(d.ID)
 	out := map[string][]byte{"IDENTITY.md": s.Identity, "USAGE.md": s.Usage, configFile: configText(d.ID, s.Kind, s.Provider, s.Model)}
@@ -128,7 +128,7 @@ func (h *Home) build(agents *os.Root, tmp string, files map[string][]byte, prepa
 		}
 	}
 	for name, data := range files {
-		if err := root.WriteFile(name, data, 0o600); err != nil { // nobody looks here yet
+		if err := root.WriteFile(name, data, 0o600); err != nil { // nobody reads here yet
 			return err
 		}
 	}

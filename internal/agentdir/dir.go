@@ -26,7 +26,7 @@ type Dir struct {
 }
 
 // Inbox returns the inbox thread's directory. inbox.path counts only for the Dir of
-// an [Agent] that [Home.Load] returned; a Dir of [Home.Agent] answers the default.
+// an [Agent] that [Home.Load] returned; a Dir of [Home.Agent] returns the default.
 func (d Dir) Inbox() string {
 	if d.inbox != "" {
 		return d.inbox
@@ -134,7 +134,7 @@ func (d Dir) ListThreads(ctx context.Context, after string, limit int) ([]string
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, fs.ErrNotExist): // removed while we look
+		case errors.Is(err, fs.ErrNotExist): // removed during the walk
 			return nil
 		case err != nil:
 			return err

@@ -66,7 +66,7 @@ func invalid(code codes.Code, err error) error {
 		what += fmt.Sprintf(" (and %d more)", more)
 	}
 	e := fault.New(code, fault.ConfigInvalid, what, "correct that place and try again")
-	// The text above is one line; the lines with the caret travel beside it.
+	// The text above is one line; Meta holds the lines with the caret.
 	e.Meta = map[string]string{
 		"file": first.File, "key": first.Key, "source": first.Source,
 		"line": strconv.Itoa(first.Line), "column": strconv.Itoa(first.Column),

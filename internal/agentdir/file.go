@@ -75,8 +75,8 @@ func (d Dir) ReadFile(name string) (data []byte, version string, err error) {
 	return data, Version(data), nil
 }
 
-// ReadEach reads those of several files that are there, in their order. found is
-// told each, with what went wrong.
+// ReadEach reads those of several files that exist, in their order, and calls found with
+// each file or its error.
 func (d Dir) ReadEach(names []string, found func(name string, data []byte, err error)) {
 	root, err := d.open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +105,7 @@ func (d Dir) Lacks(name string) *fault.Error {
 	return fault.Wrap(fault.New(codes.NotFound, fault.InvalidArgument, fmt.Sprintf("agent '%s' has no %s", d.ID, name), "write the file first"), fs.ErrNotExist)
 }
 
-// WriteFile replaces a file whole, or not at all, and returns its new version; it is
+// WriteFile replaces a file completely or not at all and returns its new version; it is
 // on disk when WriteFile returns. expect is the version that the file must have: ""
 // any, [NoFile] none. A file that has another one is an error with code Aborted and
 // the cause [ErrChanged]. config.yaml must be valid. The limit is [MaxFileSize], the

@@ -42,7 +42,7 @@ type Log struct {
 	why   error       // it failed
 	dirty bool        // written, not yet on disk
 	later *time.Timer // brings it there
-	err   error       // of a late write to disk; the next append tells it
+	err   error       // of a late write to disk; the next append returns it
 }
 
 // Open opens or makes the log in dir. redact is given every text; nil changes
@@ -131,7 +131,7 @@ func (l *Log) last(names []string) error {
 	return nil
 }
 
-// Append adds an entry; its number, time and hash are the log's. kept says that
+// Append adds an entry; its number, time and hash are the log's. kept reports that
 // it has to be on disk when Append returns: those who wait for that at the same time
 // share one wait.
 func (l *Log) Append(e Entry, kept bool) error {

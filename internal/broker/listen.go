@@ -35,7 +35,7 @@ const (
 	patience = 10 * time.Second
 )
 
-// Create asks for an agent and waits until it is made; it answers its directory. Its
+// Create asks for an agent and waits until it is made; it returns its directory. Its
 // error is for the program that asked.
 type Create func(ctx context.Context, r Request) (dir string, err error)
 
@@ -61,10 +61,10 @@ var open = struct {
 // links are never followed.
 func Listen(ctx context.Context, workdir string, create Create) (_ *Broker, err error) {
 	random := make([]byte, 6)
-	_, _ = rand.Read(random) // never fails, says its documentation
+	_, _ = rand.Read(random) // documented never to fail
 	b := &Broker{name: hex.EncodeToString(random), create: create}
 	b.path = filepath.Join(workdir, dirName, b.name)
-	owner, err := b.room(workdir)
+	owner, err := b.socketDir(workdir)
 	if err != nil {
 		return nil, fmt.Errorf("make room for a socket: %w", err)
 	}
@@ -104,9 +104,9 @@ func Listen(ctx context.Context, workdir string, create Create) (_ *Broker, err 
 
 type ids struct{ uid, gid int }
 
-// room opens the directory of the sockets, and makes it when it is missing; the
+// socketDir opens the directory of the sockets, and makes it when it is missing; the
 // owner is set when that is not us.
-func (b *Broker) room(workdir string) (*ids, error) {
+func (b *Broker) socketDir(workdir string) (*ids, error) {
 	root, err := unix.Open(workdir, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

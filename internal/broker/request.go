@@ -33,7 +33,7 @@ type Request struct {
 // person as it stands.
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
 
-// Check refuses what could not be shown. Whether the id is one, the registry says.
+// Check refuses what could not be shown. The registry checks the id.
 func (r Request) Check() error {
 	if !name.MatchString(r.AgentID) || len(r.AgentID) > 64 {
 		return fault.New(codes.InvalidArgument, fault.InvalidArgument, "the new agent has no id, or one that cannot be", "use up to 64 of a-z, 0-9, _ and -")

@@ -15,7 +15,7 @@ type Error struct {
 	Code codes.Code
 	// Reason is one of the constants of reasons.go.
 	Reason string
-	// What says what happened, without a trailing full stop.
+	// What describes what happened, without a trailing full stop.
 	What string
 	// Fix says what the reader can do about it; it may be empty.
 	Fix string
@@ -48,7 +48,7 @@ func Usage(what, fix string) *Error {
 }
 
 // Wrap returns a copy of e with cause as its Err, so that a package-level Error
-// can be reused. A nil e answers nil.
+// can be reused. A nil e returns nil.
 func Wrap(e *Error, cause error) *Error {
 	if e == nil {
 		return nil
@@ -69,7 +69,7 @@ func Is(err error, reason string) bool {
 	return err != nil && From(err).Reason == reason
 }
 
-// Chain is the whole story of err for a log line: its own text and then, where
+// Chain is the complete text of err for a log line: its own text and then, where
 // an [Error] hides a cause, that cause as well.
 func Chain(err error) string {
 	if err == nil {

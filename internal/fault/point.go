@@ -30,21 +30,21 @@ var Steps = []string{
 	"D1", "D2", "D3", "D4",
 }
 
-// beside are the failpoints of what only some messages meet: others that join their
+// optional are the failpoints that only some messages meet: others that join their
 // turn (on both sides of the transaction), and a digest of the memory (on both sides
 // of the model, of the transaction, and behind the file).
-var beside = []string{
+var optional = []string{
 	"steer.before", "steer.after",
 	"compaction.before", "compaction.after", "compaction.commit", "compaction.committed", "compaction.written",
 }
 
 // Labels lists every failpoint. The crash drill fails if one of them is never hit.
-func Labels() []string { return append(StepLabels(), beside...) }
+func Labels() []string { return append(StepLabels(), optional...) }
 
 // StepLabels are those that every message and its delivery can meet: each of [Steps]
 // with .before and .after.
 func StepLabels() []string {
-	labels := make([]string, 0, 2*len(Steps)+len(beside))
+	labels := make([]string, 0, 2*len(Steps)+len(optional))
 	for _, s := range Steps {
 		labels = append(labels, s+".before", s+".after")
 	}

@@ -80,7 +80,7 @@ func hex(b *strings.Builder, c byte) {
 	b.WriteByte(digits[c&15])
 }
 
-// quote appends s as a JSON string; encoding/json cannot be told to leave
+// quote appends s as a JSON string; encoding/json has no option to leave
 // U+2028 alone.
 func quote(b []byte, s string) []byte {
 	b = append(b, '"')

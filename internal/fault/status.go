@@ -17,7 +17,7 @@ import (
 const Domain = "theclaw"
 
 // maxText caps each text of a status in bytes, because details travel in HTTP/2
-// trailers and a trailer over the peer's limit loses the whole answer.
+// trailers and a trailer over the peer's limit loses the complete response.
 const maxText = 2048
 
 // hidden is all a caller learns about an error that nobody wrote for a reader.
@@ -45,7 +45,7 @@ func Status(err error) *status.Status {
 }
 
 // From is the client's edge: it finds an [Error] in the chain or decodes the
-// gRPC status there. It answers nil only for nil. The original err is kept as
+// gRPC status there. It returns nil only for nil. The original err is kept as
 // cause of a decoded error, so errors.Is still finds a context error.
 func From(err error) *Error {
 	if err == nil {

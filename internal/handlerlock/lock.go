@@ -38,14 +38,14 @@ func path(threadDir, consumer string) string {
 	return filepath.Join(threadDir, "run", consumer+".lock")
 }
 
-// Hold takes the lock that a dispatcher left for a consumer, and answers nil when
+// Hold takes the lock that a dispatcher left for a consumer, and returns nil when
 // there is none or when another handler has it: then there is nothing to remove.
 func Hold(threadDir, consumer string) *Lock {
 	l, err := hold(path(threadDir, consumer), 0)
 	if err != nil {
 		return nil
 	}
-	// For people: who reads the file looks for a process that lives.
+	// For people, who look for a living process.
 	pid := strconv.Itoa(os.Getpid())
 	if _, err := l.file.WriteAt([]byte(pid), 0); err == nil {
 		_ = l.file.Truncate(int64(len(pid)))
@@ -87,7 +87,7 @@ func (l *Lock) Release() {
 	_ = l.file.Close()
 }
 
-// Clear removes a lock whose handler is gone and tells whether there was one.
+// Clear removes a lock whose handler is gone and reports whether there was one.
 func Clear(threadDir, consumer string) bool {
 	l, err := hold(path(threadDir, consumer), Start)
 	if err != nil {

@@ -32,7 +32,7 @@ const lockSuffix = ".lock"
 // not share that directory with the registry passes "", and its leases end by
 // Release and by expiry only.
 //
-// The id is <name>@<mark>-<ulid>, where mark tells this very directory on this
+// The id is <name>@<mark>-<ulid>, where mark identifies this directory on this
 // boot of this machine, or <name>-<ulid> for a remote holder.
 func NewHolder(dir, name string) (*Holder, error) {
 	if name == "" || strings.ContainsAny(name, "/@\x00") || name[0] == '.' || len(name) > 100 {
@@ -75,7 +75,7 @@ func (h *Holder) take(path string) (bool, error) {
 	if there, err := os.Stat(path); err != nil || !os.SameFile(mine, there) {
 		return false, h.lock.Unlock()
 	}
-	// For people who look; nobody decides by it.
+	// For people; no decision depends on it.
 	if err := os.WriteFile(path, strconv.AppendInt(nil, int64(os.Getpid()), 10), 0o600); err != nil {
 		return false, errors.Join(err, h.lock.Unlock())
 	}
@@ -130,7 +130,7 @@ func HolderDead(dir, holder string) bool {
 	return true
 }
 
-// probe takes the lock of a dead holder's file, or answers nil for a living
+// probe takes the lock of a dead holder's file, or returns nil for a living
 // one. The lock is shared, so that two who ask at once do not take each other
 // for the holder, and opens without O_CREATE: asking leaves no trace.
 func probe(path string) (*flock.Flock, error) {
@@ -182,7 +182,7 @@ func plainID(holder string) bool {
 func holderPath(dir, holder string) string { return filepath.Join(dir, holder+lockSuffix) }
 
 // mark names a directory on this boot of this machine, or is empty where the
-// system does not tell. A missing file proves something only about the one
+// system does not report it. A missing file proves something only about the one
 // directory it was made in: the same path on another machine is another one.
 func mark(dir string) string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -21,7 +21,7 @@ type Grant struct {
 	Sent time.Time
 }
 
-// RenewReply is what the registry says to a renewal.
+// RenewReply is the registry's response to a renewal.
 type RenewReply struct {
 	TTL            time.Duration // 0 means unchanged
 	YieldRequested bool
@@ -39,7 +39,7 @@ type Renewer interface {
 type Options struct {
 	// Every is the time between a renewal and the next; 0 means ttl/3.
 	Every time.Duration
-	// OnError is told each failed renewal that will be tried again, for logs
+	// OnError is called with each failed renewal that will be tried again, for logs
 	// and counters. It must not block.
 	OnError func(error)
 }

@@ -40,12 +40,12 @@ func AgentOf(resource string) string {
 	return id
 }
 
-// ErrLost says that a token is not, or no longer, the current unexpired one of
+// ErrLost reports that a token is not, or no longer, the current unexpired one of
 // its resource. It is final for that token: no later answer turns it around.
 // At a service's edge it is ABORTED / LEASE_LOST.
 var ErrLost = errors.New("lease lost")
 
-// HeldError says that a resource is live with somebody else. At a service's edge
+// HeldError reports that a resource is live with somebody else. At a service's edge
 // it is FAILED_PRECONDITION / LEASE_HELD with RetryInfo.
 type HeldError struct {
 	Resource string
@@ -72,15 +72,15 @@ type Record struct {
 	// Address is where the holder can be reached; display and joining only.
 	Address string
 	// RequestID is the caller's name for the request that began the term. A
-	// repeat of that request is answered with the same term.
+	// repeat of that request returns the same term.
 	RequestID string
 	TTL       time.Duration
 	// Expires is wall time and for display only. What counts is the monotonic
 	// deadline, which only the table knows.
 	Expires time.Time
-	// Released says that the term is over and need not be waited for.
+	// Released reports that the term is over and need not be waited for.
 	Released bool
-	// YieldRequested says that somebody waits for the resource. It lives in
+	// YieldRequested reports that somebody waits for the resource. It lives in
 	// memory only; a Ledger need not keep it.
 	YieldRequested bool
 }

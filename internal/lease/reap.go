@@ -13,7 +13,7 @@ import (
 // term that was released or successfully succeeded is not returned.
 //
 // Call it at NextExpiry and also about once a second, since a death announces
-// itself nowhere. That the term is over is told to the ledger without regard to
+// itself nowhere. The end of the term is saved in the ledger without regard to
 // errors: what is lost with it is one ttl of waiting after a restart.
 func (t *Table) Reap(ctx context.Context) []Record {
 	// Find the dead first, with mu released: it opens files. A holder id is

@@ -17,7 +17,7 @@ type phase uint8
 const (
 	free  phase = iota // nobody; nothing to report
 	held               // granted; live until its deadline
-	ended              // a term ended without its holder's word; Reap will tell
+	ended              // a term ended without a release; Reap will report it
 )
 
 // entry is one resource. Its fields are guarded by Table.mu.
@@ -57,7 +57,7 @@ type Table struct {
 	entries map[string]*entry
 }
 
-// NewTable loads the ledger. dead answers true only for a holder that certainly
+// NewTable loads the ledger. dead returns true only for a holder that certainly
 // runs no more (HolderDead); nil means that nobody ever knows. It is called
 // without a lock held, often, and must be quick.
 //
@@ -122,7 +122,7 @@ type AcquireRequest struct {
 	Floor uint64
 }
 
-// Checked is the request with its defaults, for an authority; an error says what is
+// Checked is the request with its defaults, for an authority; an error describes what is
 // wrong with it.
 func (r AcquireRequest) Checked() (AcquireRequest, error) {
 	if r.TTL == 0 {
@@ -139,7 +139,7 @@ func (r AcquireRequest) Checked() (AcquireRequest, error) {
 	return r, nil
 }
 
-// Acquire grants the resource or answers *HeldError. The answer to a grant is
+// Acquire grants the resource or returns *HeldError. The answer to a grant is
 // given after its token is on disk.
 //
 //   - live, same holder and same request id: the same term again. The deadline
@@ -202,7 +202,7 @@ func (t *Table) Acquire(ctx context.Context, req AcquireRequest) (Record, error)
 	return e.rec, nil
 }
 
-// repeatOrHeld returns what can be answered without a new term. The caller has
+// repeatOrHeld returns what needs no new term. The caller has
 // the entry's turn, so no other grant comes between.
 func (t *Table) repeatOrHeld(e *entry, req AcquireRequest) (_ Record, done bool, _ error) {
 	t.mu.Lock()
@@ -228,7 +228,7 @@ func (t *Table) repeatOrHeld(e *entry, req AcquireRequest) (_ Record, done bool,
 }
 
 // Get returns the last record of a resource, and whether it is live. Without
-// any record it answers the zero Record.
+// any record it returns the zero Record.
 func (t *Table) Get(resource string) (Record, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Renew gives a term one more ttl from now. It answers ErrLost unless the token
+// Renew gives a term one more ttl from now. It returns ErrLost unless the token
 // is the current one, is the holder's, and has not expired: an expired term is
 // never revived. It never touches the disk, because an expiry is never read
 // from there. The answer carries YieldRequested.
@@ -37,7 +37,7 @@ func (t *Table) Check(resource string, token uint64) error {
 }
 
 // Release ends the term of this very token, and no other: a late release of an
-// old term cannot free a new one (ErrLost). The ledger is told first, so that
+// old term cannot free a new one (ErrLost). The ledger is written first, so that
 // nobody sees an end that a restart could take back; when that fails the error
 // says so, the resource is free nevertheless, and only a registry that restarts
 // now would wait out one ttl. Repeating a release is fine.

@@ -13,9 +13,9 @@ import (
 
 // Errors of Add; compare with errors.Is.
 var (
-	// ErrQueued says that the same task waits or runs already.
+	// ErrQueued reports that the same task waits or runs already.
 	ErrQueued = errors.New("the task is queued already")
-	// ErrTask says that a task cannot be written as lines of key=value.
+	// ErrTask reports that a task cannot be written as lines of key=value.
 	ErrTask = errors.New("the task cannot be written")
 )
 
@@ -73,7 +73,7 @@ func named(t Task) (Task, string, error) {
 }
 
 // Add puts a task into the notifier's directory, which is made when it is
-// absent. Errors: ErrQueued, ErrTask, and what the file system says.
+// absent. Errors: ErrQueued, ErrTask, and those of the file system.
 func Add(home string, t Task) error {
 	t, name, err := named(t)
 	if err != nil {
@@ -101,7 +101,7 @@ func Add(home string, t Task) error {
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return fmt.Errorf("write task: %w", err)
 	}
-	// A link does not replace: of two that add the same task one is told so.
+	// A link does not replace: of two that add the same task one fails.
 	if err := os.Link(tmp.Name(), filepath.Join(pending, name)); errors.Is(err, os.ErrExist) {
 		return ErrQueued
 	} else if err != nil {

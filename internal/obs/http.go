@@ -24,7 +24,7 @@ type MetricsOptions struct {
 }
 
 // ServeMetrics serves /metrics, /healthz and /readyz until ctx ends, then
-// answers nil. It is off by default: without Addr and Listener it returns at
+// returns nil. It is off by default: without Addr and Listener it returns at
 // once. There is no authentication here, so it listens on loopback only and
 // refuses requests whose Host header is not a loopback name (a web page that
 // resolves its own name to 127.0.0.1 would otherwise read the metrics).

@@ -8,28 +8,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Looks bound how often and how long one asks for what nobody tells.
 const (
-	lookAgain    = time.Second
-	lookPatience = 5 * time.Second
+	lagInterval = time.Second     // between two reads of the lags
+	lagTimeout  = 5 * time.Second // of one read
 )
 
-// Lags is what agents with work have not done yet, by agent; the others are left out.
+// Lags is the unfinished work of agents, by agent; idle agents are left out.
 type Lags struct {
 	Inbox    map[string]int64 // messages behind the ack
 	Acked    map[string]int64 // the ack of those that have such
 	Outbound map[string]int64 // conversations with something to send
 }
 
-// lags are the gauges of it. A registry is asked when somebody scrapes: what nobody
-// works on changes at no event that one could hear. While there is no answer, they stay
-// as they were.
+// lags are its gauges. A scrape reads them from the registry, because no event reports the
+// age of waiting work. When a read fails they keep their values.
 type lags struct {
 	inbox, acked, outbound *prometheus.GaugeVec
 
 	mu     sync.Mutex
-	look   func(ctx context.Context) (Lags, error)
-	looked time.Time
+	source func(ctx context.Context) (Lags, error)
+	readAt time.Time
 }
 
 // Describe implements prometheus.Collector.
@@ -50,13 +48,13 @@ func (l *lags) Collect(ch chan<- prometheus.Metric) {
 func (l *lags) refresh() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.look == nil || time.Since(l.looked) < lookAgain {
+	if l.source == nil || time.Since(l.readAt) < lagInterval {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), lagTimeout)
 	defer cancel()
-	now, err := l.look(ctx)
-	l.looked = time.Now()
+	now, err := l.source(ctx)
+	l.readAt = time.Now()
 	if err != nil {
 		return
 	}
@@ -68,10 +66,10 @@ func (l *lags) refresh() {
 	}
 }
 
-// LookForLag makes each scrape ask for the lags, at most once a second; nil: they are
-// what was set last.
-func (m *RegistryMetrics) LookForLag(look func(ctx context.Context) (Lags, error)) {
+// SetLagSource makes each scrape read the lags from source, at most once a second; with nil
+// they stay as they were.
+func (m *RegistryMetrics) SetLagSource(source func(ctx context.Context) (Lags, error)) {
 	m.lag.mu.Lock()
 	defer m.lag.mu.Unlock()
-	m.lag.look, m.lag.looked = look, time.Time{}
+	m.lag.source, m.lag.readAt = source, time.Time{}
 }

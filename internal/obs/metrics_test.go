@@ -22,7 +22,7 @@ import (
 func touchAll(r prometheus.Registerer) {
 	reg := obs.NewRegistryMetrics(r)
 	one := func(n int64) map[string]int64 { return map[string]int64{"a1": n} }
-	reg.LookForLag(func(context.Context) (obs.Lags, error) {
+	reg.SetLagSource(func(context.Context) (obs.Lags, error) {
 		return obs.Lags{Inbox: one(3), Acked: one(7), Outbound: one(1)}, nil
 	})
 	reg.Leases.WithLabelValues("held").Set(1)
@@ -76,7 +76,7 @@ func TestIdleAgentsHaveNoSeries(t *testing.T) {
 	for i := range 100 {
 		lag[fmt.Sprint("a", i)] = 0
 	}
-	obs.NewRegistryMetrics(r).LookForLag(func(context.Context) (obs.Lags, error) { return obs.Lags{Inbox: lag, Acked: lag, Outbound: lag}, nil })
+	obs.NewRegistryMetrics(r).SetLagSource(func(context.Context) (obs.Lags, error) { return obs.Lags{Inbox: lag, Acked: lag, Outbound: lag}, nil })
 	if n, err := testutil.GatherAndCount(r, "theclaw_registry_inbox_lag_events", "theclaw_registry_inbox_acked_id", "theclaw_registry_outbound_lag_events"); err != nil || n != 0 {
 		t.Errorf("%d series, %v", n, err)
 	}
@@ -185,11 +185,11 @@ func TestServeMetricsIsOffByDefaultAndLoopbackOnly(t *testing.T) {
 }
 
 // Lags that are asked for are those of the last answer; without one they stay.
-func TestLookForLag(t *testing.T) {
+func TestSetLagSource(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := obs.NewRegistryMetrics(r)
 	look := func(l obs.Lags, err error) {
-		m.LookForLag(func(context.Context) (obs.Lags, error) { return l, err })
+		m.SetLagSource(func(context.Context) (obs.Lags, error) { return l, err })
 	}
 	look(obs.Lags{Inbox: map[string]int64{"old": 3}}, nil)
 	text := func() string {

@@ -15,7 +15,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 )
 
-// ErrPlain says that a value was given instead of a reference.
+// ErrPlain reports that a value was given instead of a reference.
 var ErrPlain = errors.New("a secret is given as env:NAME or file:PATH")
 
 // Read returns what a reference stands for. Errors: ErrPlain; a variable that is not

@@ -92,7 +92,7 @@ func (e Event) Hash(prev []byte) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// Key names inbox event e for good: the inbox's uuid, the id, and the first 16
+// Key names inbox event e permanently: the inbox's uuid, the id, and the first 16
 // hex digits of the event's hash. The hash is in it because an id can be handed
 // out again after a power loss or a restore, and a new message must not be taken
 // for a finished one.

@@ -14,7 +14,7 @@ import (
 // half begins the name of a file that is being written.
 const half = ".theclaw-half-"
 
-// Fetch tells pieces by their hashes, in any order.
+// Fetch passes on pieces by their hashes, in any order.
 type Fetch func(ctx context.Context, hashes []string, found func(hash string, data []byte) error) error
 
 // together is the most bytes that are fetched at once.
@@ -30,7 +30,7 @@ func Lay(ctx context.Context, dir string, has, want Tree, ignore []string, fetch
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }() // every file was closed by itself
+	defer func() { _ = root.Close() }() // every file was closed separately
 	old := map[string]Entry{}
 	for _, e := range has.Entries {
 		old[e.Path] = e
@@ -120,7 +120,7 @@ func makeDir(root *os.Root, name string) error {
 	return err
 }
 
-// write fetches what files are made of and makes them, each whole or not at all.
+// write fetches what files are made of and makes them, each completely or not at all.
 func write(ctx context.Context, root *os.Root, files []Entry, fetch Fetch) error {
 	data := map[string][]byte{}
 	var hashes []string

@@ -216,7 +216,7 @@ func open(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// Each tells pieces of the directory that a tree was made of, each once, those of skip
+// Each passes on the pieces of the directory that a tree was made of, each once, those of skip
 // left out. One that is not what it was is left out too: the tree is old then.
 func (t Tree) Each(ctx context.Context, dir string, skip map[string]bool, found func(hash string, data []byte) error) error {
 	root, err := os.OpenRoot(dir)

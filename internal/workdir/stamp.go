@@ -12,10 +12,10 @@ type stamp struct {
 	inode                   uint64
 }
 
-// tick is more than the step in which file systems tell when a file was written.
+// tick is more than the resolution of modification times.
 const tick = 20 * time.Millisecond
 
-// settled says that a file was not written within a tick of now: a second write in it
+// settled reports that a file was not written within a tick of now: a second write in it
 // would not change the stamp.
 func (s stamp) settled(now time.Time) bool {
 	ago := now.UnixNano() - max(s.modified, s.changed)

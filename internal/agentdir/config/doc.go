@@ -55,7 +55,7 @@ type Inbox struct{ Path, External string }
 // Routing chooses the conversation thread: per-peer (default), per-channel, per-agent.
 type Routing struct{ Default string }
 
-// Outbound sends the answers of the threads a pattern matches through a channel.
+// Outbound sends the replies of the threads a pattern matches through a channel.
 type Outbound struct {
 	ThreadPattern string // glob below threads/, `**` for any depth
 	Via           string // a built-in channel or a name in Channels
@@ -81,7 +81,7 @@ type Deliver struct {
 	MaxChars int
 }
 
-// Reply says what becomes of the text before a tool call: off (default) drops it,
+// Reply sets what becomes of the text before a tool call: off (default) drops it,
 // text_end sends it at once as a message of its own, message_end puts it before the
 // last answer. MessageTool offers the model a tool to send messages while it works.
 type Reply struct {
@@ -92,7 +92,7 @@ type Reply struct {
 // Context is what goes into a prompt; RecentMessages is 20 by default.
 type Context struct{ RecentMessages int }
 
-// Compaction says when a memory layer is digested: at a share of the input budget
+// Compaction sets when a memory layer is digested: at a share of the input budget
 // (80 %) or after turns (10), keeping the newest tokens raw (4096); a peer's layer
 // after PeerEvery thread compactions (5), the agent's after AgentEvery (20). Strategy
 // is summarise (default) or truncate, which forgets instead of asking a model.
@@ -107,7 +107,7 @@ type Run struct {
 	Timeout     time.Duration
 }
 
-// Queue says what becomes of messages that come while a conversation is being
+// Queue sets what becomes of messages that come while a conversation is being
 // worked on: followup (default) gives each a turn of its own, collect answers
 // them together in the next one, steer puts them into the running one.
 type Queue struct{ Mode string }
@@ -121,7 +121,7 @@ type Sandbox struct {
 // Memory reports whether the agent layer may digest peers' words; default false.
 type Memory struct{ Share bool }
 
-// OnError reports whether a peer hears of a failure; default false.
+// OnError sets whether a peer is notified of a failure; default false.
 type OnError struct{ NotifyPeer bool }
 
 // Quota bounds what an agent, and each of its peers, may use in a day of UTC; 0
@@ -137,7 +137,7 @@ func (q Quota) Daily() bool { q.PairPerMinute = 0; return q != Quota{} }
 // Price is what a million tokens of the model cost, in cents; 0 counts no cost.
 type Price struct{ InputCents, OutputCents int }
 
-// Workdir says how runners on several machines share the working directory. Shared is
+// Workdir sets how runners on several machines share the working directory. Shared is
 // an absolute directory that all of them have, such as a network file system; Sync is
 // off (default) or snapshot: the registry keeps it. Of a snapshot MaxMiB (default 64) is
 // the most, and Ignore are patterns of what is not in it, with blanks between.
@@ -152,7 +152,7 @@ const SafetyTokens = 512
 // InputBudget returns how many tokens a prompt may have.
 func (c *Config) InputBudget() int { return c.ContextWindow - c.MaxOutputTokens - SafetyTokens }
 
-// Default returns the settings of an agent that says nothing.
+// Default returns the settings of an agent that sets nothing.
 func Default() Config {
 	return Config{
 		Kind:            "user",

@@ -132,7 +132,7 @@ var (
 	keyword   = regexp.MustCompile(`(?i)^(true|false|null|yes|no|on|off|y|n|nan|inf)$`)
 )
 
-// Quote writes s as a YAML scalar that is text whatever it looks like.
+// Quote writes s as a YAML scalar that is always read as text.
 func Quote(s string) string {
 	if plainText.MatchString(s) && !keyword.MatchString(s) {
 		return s

@@ -206,7 +206,7 @@ func orElse(n, other ast.Node) ast.Node {
 	return n
 }
 
-// channels adds named channels; a name given again replaces the whole entry.
+// channels adds named channels; a name given again replaces the complete entry.
 func (l *layer) channels(kv *ast.MappingValueNode) {
 	if kv.Value.Type() == ast.NullType {
 		return

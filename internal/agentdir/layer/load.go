@@ -29,7 +29,7 @@ type File struct {
 	Data []byte
 }
 
-// Override is a value from above the files. Origin says from where, in the words a
+// Override is a value from above the files. Origin names its source, in the words a
 // reader of `config effective` sees: "env THECLAW_MODEL", "flag --model".
 type Override struct{ Key, Value, Origin string }
 
@@ -99,7 +99,7 @@ func Load(in Layers) (*Loaded, error) {
 		out.places[o.Key] = place{origin: o.Origin}
 	}
 	if len(problems) == 0 {
-		problems = out.whole(in)
+		problems = out.checkAcross(in)
 	}
 	if len(problems) > 0 {
 		return nil, &Error{Problems: problems}
@@ -167,8 +167,8 @@ func override(c *config.Config, o Override) string {
 	return ""
 }
 
-// whole checks what spans keys and layers.
-func (l *Loaded) whole(in Layers) (problems []Problem) {
+// checkAcross checks what spans keys and layers.
+func (l *Loaded) checkAcross(in Layers) (problems []Problem) {
 	c := &l.Config
 	add := func(key, text string) {
 		p, ok := l.places[key]

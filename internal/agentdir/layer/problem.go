@@ -11,7 +11,7 @@ import (
 const maxProblems = 20
 
 // Problem is one thing that is wrong with the settings. Line and Column count from
-// 1 and are 0 when the whole file is meant; Origin names the override instead when
+// 1 and are 0 when the complete file is meant; Origin names the override instead when
 // the value came from one. Source is the line and a caret below the place.
 type Problem struct {
 	File         string

@@ -34,7 +34,7 @@ var (
 // Dir is a directory that lost its name and waits to be cleared.
 type Dir struct{ Agent, Name string }
 
-// Put takes the name from an agent's directory: when it answers there is no such
+// Put renames an agent's directory: when it returns there is no such
 // agent any more, whatever happens then, and the name is free.
 func Put(h *agentdir.Home, id string) (Dir, error) {
 	d, err := h.Agent(id)
@@ -79,7 +79,7 @@ func Clear(h *agentdir.Home, g Dir) error {
 		return agentdir.Fault(err)
 	}
 	defer func() { _ = agents.Close() }()
-	// The settings say where the rest is, so they go last. By none, or none that are
+	// The settings name the place of the rest, so they are removed last. By none, or none that are
 	// right, nothing was ever put elsewhere.
 	if data, err := agents.ReadFile(g.Name + "/config.yaml"); err == nil {
 		if a, err := h.Judge(g.Agent, data); err == nil {
@@ -121,7 +121,7 @@ func Workdir(a *agentdir.Agent) error {
 	return nil
 }
 
-// remove takes a directory away for good. A link goes, and what it leads to stays.
+// remove removes a directory permanently. It removes a link and not its target.
 func remove(root *os.Root, name string) error {
 	err := root.RemoveAll(name)
 	if errors.Is(err, fs.ErrPermission) { // a program took the right to write from a directory of its own

@@ -62,7 +62,7 @@ func Read(root *os.Root, name string) (data []byte, err error) {
 	return data, nil
 }
 
-// Replace writes beside the file and renames: a reader sees the old or the new bytes.
+// Replace writes a temporary file and renames it: a reader sees the old or the new bytes.
 // The directory is opened first, so that the temporary file lies in the same one.
 func Replace(root *os.Root, name string, data []byte) (err error) {
 	dir, err := root.OpenRoot(path.Dir(name))

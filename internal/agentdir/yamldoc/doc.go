@@ -29,7 +29,7 @@ const (
 )
 
 // SyntaxError says where a document cannot be read. Line and Column count from 1,
-// columns in characters; both are 0 when the whole document is meant.
+// columns in characters; both are 0 when the complete document is meant.
 type SyntaxError struct {
 	Line, Column int
 	Text         string

@@ -10,7 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 )
 
-// Authority judges who may act now. Besides lease.ErrLost and *lease.HeldError, which
+// Authority grants, checks and ends leases. Besides lease.ErrLost and *lease.HeldError, which
 // are final, a call may answer that the authority cannot be reached: then nothing is
 // known, and the caller asks again.
 type Authority interface {
@@ -23,7 +23,7 @@ type Authority interface {
 	Get(ctx context.Context, resource string) (lease.Record, bool, error)
 	// List returns the live terms after a resource, at most limit, in order.
 	List(ctx context.Context, after string, limit int) ([]lease.Record, error)
-	// Reap ends the terms that are over and answers each once; next is how long until
+	// Reap ends the terms that are over and returns each once; next is how long until
 	// the first live one ends if nobody renews it, 0 when there is none.
 	Reap(ctx context.Context) (ended []lease.Record, next time.Duration, err error)
 	RequestYield(ctx context.Context, resource string) (bool, error)

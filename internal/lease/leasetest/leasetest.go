@@ -160,7 +160,7 @@ func floor(t *testing.T, open Open) {
 	}
 }
 
-// An expired term is over for good; a renewal moves the end of a live one only.
+// An expired term never comes back; a renewal moves the end of a live one only.
 func expiry(t *testing.T, open Open) {
 	a, _ := open(t, nil)
 	ctx := t.Context()

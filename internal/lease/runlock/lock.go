@@ -18,7 +18,7 @@ type Lock struct {
 	file *os.File // nil while not held
 }
 
-// HeldError says who holds the file; Pid is 0 when it does not tell.
+// HeldError names the holder of the file; Pid is 0 when the file does not.
 type HeldError struct {
 	Path string
 	Pid  int
@@ -39,7 +39,7 @@ func (l *Lock) Take() error {
 	}
 	for range 10 {
 		const flags = os.O_RDWR | syscall.O_NOFOLLOW
-		if f, err := whole(l.path); err == nil {
+		if f, err := createLocked(l.path); err == nil {
 			l.file = f
 			return nil
 		}
@@ -71,7 +71,7 @@ func (l *Lock) Take() error {
 func (l *Lock) takeFile(f *os.File, made bool) (bool, error) {
 	// Who made the file may wait for its lock: others only look into an empty
 	// one for a moment.
-	v, err := judge(f, made)
+	v, err := inspect(f, made)
 	if err != nil {
 		return false, err
 	}
@@ -125,22 +125,22 @@ func (l *Lock) Stale() (bool, error) {
 		return false, fmt.Errorf("judge run lock: %w", err)
 	}
 	defer f.Close()
-	v, err := judge(f, false)
+	v, err := inspect(f, false)
 	if err != nil {
 		return false, fmt.Errorf("judge run lock: %w", err)
 	}
 	return v.stale, nil
 }
 
-// verdict is what a lock file says about who stands behind it.
+// verdict is the result of reading a lock file.
 type verdict struct {
 	stale bool
-	pid   int // 0: it does not tell
+	pid   int // 0: unknown
 }
 
-// judge takes the OS lock if it can be had, which f.Close gives back, and weighs
-// what the file says.
-func judge(f *os.File, wait bool) (verdict, error) {
+// inspect takes the OS lock if that is free, which f.Close releases, and evaluates the
+// content of the file.
+func inspect(f *os.File, wait bool) (verdict, error) {
 	how := syscall.LOCK_EX
 	if !wait {
 		how |= syscall.LOCK_NB
@@ -169,7 +169,7 @@ func judge(f *os.File, wait bool) (verdict, error) {
 	return verdict{stale: !busy && (rest == mark || pidStale(pid, info.ModTime(), time.Now())), pid: pid}, nil
 }
 
-// mark says that a file is ours, and had an OS lock from its first byte.
+// mark shows that a file is ours, and had an OS lock from its first byte.
 const mark = "theclaw"
 
 func content() string { return strconv.Itoa(os.Getpid()) + " " + mark }

@@ -25,7 +25,7 @@ const (
 	ticksPerSecond = 100
 )
 
-// pidStale judges a lock file that nobody holds with an OS lock. Ages here are
+// pidStale evaluates a lock file that nobody holds with an OS lock. Ages here are
 // wall time, since a file has no other; a wall clock that was set forward in
 // the meantime can make a living process look too young. Where /proc is missing
 // only the pid itself is asked.
@@ -83,7 +83,7 @@ func procStat(pid int) (processStat, error) {
 	}, nil
 }
 
-// bootTime is zero where the system does not tell.
+// bootTime is zero where the system does not report it.
 func bootTime() time.Time {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

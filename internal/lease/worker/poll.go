@@ -37,7 +37,7 @@ func (w *Worker[W]) poll(ctx, base context.Context) {
 		asked := time.Now()
 		r, cut, err := w.ask(ctx, request, room, wait, changed)
 		switch {
-		case cut: // there may be room now: the same request with another bound
+		case cut: // another lease may be possible now: the same request with another bound
 			continue
 		case err != nil:
 			if failures == 0 && ctx.Err() == nil {
@@ -64,7 +64,7 @@ func (w *Worker[W]) poll(ctx, base context.Context) {
 	}
 }
 
-// ask polls once. A poll without room is cut short when the terms change.
+// ask polls once. A poll at the limit of leases is cut short when the terms change.
 func (w *Worker[W]) ask(ctx context.Context, request string, room int, wait time.Duration, changed <-chan struct{}) (r *registrypb.AcquireDueLeaseResponse, cut bool, err error) {
 	var watch sync.WaitGroup
 	defer watch.Wait()

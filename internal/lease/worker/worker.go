@@ -22,7 +22,7 @@ const (
 )
 
 const (
-	// fullPoll is the wait of a poll that asks for no new lease: its answer says
+	// fullPoll is the wait of a poll that asks for no new lease: its response says
 	// whether other agents wait.
 	fullPoll = 250 * time.Millisecond
 	// pollMargin is how much longer than its wait a poll may take.
@@ -36,7 +36,7 @@ const (
 // backoff is before a call to the registry is repeated.
 var backoff = pause.Backoff{First: 50 * time.Millisecond, Last: 2 * time.Second}
 
-// ErrEnding says that the worker drains, or has ended.
+// ErrEnding reports that the worker drains, or has ended.
 var ErrEnding = errors.New("the worker is ending")
 
 // Leases is the part of the registry's LeaseService that a worker needs.
@@ -54,7 +54,7 @@ type Work interface {
 	// requested, or Close or Abort is called; the lease is given back then. An error
 	// that wraps lease.ErrLost says that it is lost. When Run returns nothing runs.
 	Run() error
-	// Wake says that there is more to do; threads are what the registry named.
+	// Wake reports that there is more to do; threads are what the registry named.
 	Wake(threads ...string)
 	// Close lets what is under way finish and begins nothing more.
 	Close()
@@ -76,10 +76,10 @@ type Deps[W Work] struct {
 	Leases Leases
 	// Begin makes the work under a lease. Its calls run under the keeper's context.
 	Begin func(agentID string, k *lease.Keeper) W
-	// Room returns how many more leases there is room for when some are held. It
-	// may wait until there is room, or ctx ends.
+	// Room returns how many more leases the worker may take when some are held. It
+	// may wait until that is one at least, or ctx ends.
 	Room func(ctx context.Context, held int) int
-	// GiveWay is called when agents wait for room here; nil: it is not.
+	// GiveWay is called when agents wait because the worker is at its limit; nil: it is not.
 	GiveWay func(waiting int)
 	// EndRuns gets the runs that a renewal asks to end; it must not block. nil: it is
 	// not called.

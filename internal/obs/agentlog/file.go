@@ -16,7 +16,7 @@ import (
 
 // lockWait bounds the wait for another process's lock. A writer stopped in the
 // middle (SIGSTOP) must not stop every other one: after it, the line is appended
-// without the lock. O_APPEND keeps it whole, only a rotation may come late.
+// without the lock. O_APPEND keeps it intact, only a rotation may come late.
 const lockWait = 2 * time.Second
 
 // logFile is one open agent.log.
@@ -63,7 +63,7 @@ func (f *logFile) append(lines [][]byte) error {
 	return nil
 }
 
-// write adds whole lines or nothing.
+// write adds complete lines or nothing.
 func (f *logFile) write(lines [][]byte, locked bool) error {
 	block := bytes.Join(lines, nil)
 	if f.partial {
@@ -156,7 +156,7 @@ func (f *logFile) close() error {
 	return err
 }
 
-// evict closes the file for good; a writer that still holds the entry looks it
+// evict closes the file permanently; a writer that still holds the entry looks it
 // up again.
 func (f *logFile) evict() error {
 	f.mu.Lock()

@@ -10,7 +10,7 @@ const maxLate = 256
 func (l *Log) Delay(d time.Duration) { l.delay = d }
 
 // Later is Append for lines that may wait for others to come: one write, and one
-// lock, then do for all of them. failed is told when they cannot be written.
+// lock, then do for all of them. failed is called when they cannot be written.
 func (l *Log) Later(dir string, failed func(error), lines ...Line) {
 	if l.delay <= 0 {
 		if err := l.Append(dir, lines...); err != nil {

@@ -40,7 +40,7 @@ func Tail(dir string, n int) ([]string, error) {
 	return out[max(0, len(out)-n):], nil
 }
 
-// tail returns the whole lines at the end of a file.
+// tail returns the complete lines at the end of a file.
 func tail(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {

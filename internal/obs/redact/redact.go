@@ -101,7 +101,7 @@ func (r *Redactor) Add(secrets ...string) {
 	if !more {
 		return
 	}
-	// Longest first: a secret that begins with another one must go as a whole.
+	// Longest first: a secret that begins with another one must be removed completely.
 	slices.SortFunc(r.secrets, func(a, b string) int {
 		if len(a) != len(b) {
 			return len(b) - len(a)

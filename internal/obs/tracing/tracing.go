@@ -60,7 +60,7 @@ func put(b []byte) {
 	}
 }
 
-// Where says what a span is about. Empty fields are left out.
+// Where names what a span is about. Empty fields are left out.
 type Where struct {
 	AgentID, ThreadID string
 	EventID           int64
@@ -184,7 +184,7 @@ func (s Span) Usage(input, output, cached int64, finish string) {
 	}
 }
 
-// Outcome says what came of it: a word, never a text.
+// Outcome records the outcome: a word, never a text.
 func (s Span) Outcome(word string) {
 	if s.s != nil {
 		s.s.SetAttributes(attribute.String(keyOutcome, word))

@@ -39,11 +39,11 @@ import (
 	"github.com/theclaw/agents/internal/obs/tracing"
 )
 
-// Options say where traces go.
+// Options select where traces go.
 type Options struct {
 	Getenv  func(string) string
 	Console io.Writer   // of OTEL_TRACES_EXPORTER=console
-	Failed  func(error) // is told of what could not be sent
+	Failed  func(error) // is called for spans that could not be sent
 	Version string
 }
 
@@ -61,7 +61,7 @@ type Service struct {
 	Server, Client stats.Handler
 }
 
-// Open reads the environment and answers nil when traces are off. An OTLP exporter
+// Open reads the environment and returns nil when traces are off. An OTLP exporter
 // connects when the first spans are sent.
 func Open(ctx context.Context, o Options) (*Export, error) {
 	kind := exporter(o.Getenv)

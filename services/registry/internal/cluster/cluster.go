@@ -134,7 +134,7 @@ func New(e Engine, o Options) *Registry {
 	r.Wakes.notify = r.notify
 	r.Aborts.notify = r.notify
 	r.Log = &Log{lines: e.Lines(), clean: o.Log}
-	r.metrics.LookForLag(func(ctx context.Context) (l obs.Lags, err error) {
+	r.metrics.SetLagSource(func(ctx context.Context) (l obs.Lags, err error) {
 		l.Inbox, l.Acked, l.Outbound, err = e.Lag(ctx)
 		return l, err
 	})
@@ -162,7 +162,7 @@ func (r *Registry) Able(ctx context.Context) error { return r.Engine.Able(ctx) }
 
 // Close closes the database. No call may be under way.
 func (r *Registry) Close() error {
-	r.metrics.LookForLag(nil)
+	r.metrics.SetLagSource(nil)
 	r.Log.lines.Flush()
 	return r.Engine.Close()
 }

@@ -249,7 +249,7 @@ func (r *Registry) forget(id string) {
 			_ = r.Table.Release(context.Background(), res, rec.Token)
 		}
 	}
-	r.metrics.LookForLag(r.Agents.Lags) // the next scrape does not take what was seen a moment ago
+	r.metrics.SetLagSource(r.Agents.Lags) // the next scrape reads anew
 	r.log.Warn("agent directory is gone", "agent_id", id)
 }
 

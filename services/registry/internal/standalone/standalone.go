@@ -127,7 +127,7 @@ func New(ctx context.Context, e Engine, o Options) (*Registry, error) {
 	r.Leases = &Leases{Authority: r.Table, of: r, changed: make(chan struct{}, 1)}
 	r.Log = &Log{home: o.Home, lines: o.Log, log: o.Logger}
 	e.Attach(store.Hooks{Path: r.Path, Live: table.Check, OnCommit: r.committed, OnFault: r.broken, OnRest: r.Agents.Closed})
-	r.metrics.LookForLag(r.Agents.Lags)
+	r.metrics.SetLagSource(r.Agents.Lags)
 	r.watch, r.foreign = newWatch(r, o.Sweep), newForeign(r, o.Sweep, o.Notifier)
 	if err := r.settle(ctx); err != nil { // an agent that is gone stops nobody
 		r.log.Error("what is left of a removed agent stays", "error", err)
@@ -153,7 +153,7 @@ func (r *Registry) Able(context.Context) error { return nil }
 // way.
 func (r *Registry) Close() error {
 	err := r.watch.close()
-	r.metrics.LookForLag(nil)
+	r.metrics.SetLagSource(nil)
 	err = errors.Join(err, r.Engine.Close())
 	r.saveInboxes()
 	return errors.Join(err, r.counts.Close(), r.tables.Close(), r.Leases.files.close())

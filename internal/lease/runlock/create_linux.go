@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// whole makes the file with its pid and its OS lock before it has its name, so
+// createLocked creates the file with its pid and its OS lock before it has its name, so
 // that a process killed in between leaves nothing: an empty file would look like
 // one that a foreign tool is about to write. It fails where the file is there
 // already, and on file systems without nameless files.
-func whole(path string) (*os.File, error) {
+func createLocked(path string) (*os.File, error) {
 	fd, err := unix.Open(filepath.Dir(path), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err
