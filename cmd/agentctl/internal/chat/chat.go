@@ -23,7 +23,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/theclaw/agents/cmd/agentctl/internal/chat/lines"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/internal/command"
 )
@@ -63,5 +62,5 @@ func Run(ctx context.Context, e *command.Env, agent string, peer message.Peer) e
 	if in, out := e.Terminal(); in != nil && e.Getenv("TERM") != "dumb" && !e.Flags.JSON {
 		return converse(ctx, e, agent, peer, in, out)
 	}
-	return lines.Run(ctx, e, agent, peer)
+	return runLines(ctx, e, agent, peer)
 }

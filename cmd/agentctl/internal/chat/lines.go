@@ -1,11 +1,4 @@
-// Package lines owns the conversation where there is no terminal: each line of
-// standard input is a message, and each reply is printed in order, or with --json
-// one object a line.
-//
-// It promises that nothing but replies comes to standard output, without an escape
-// of its own; that a message which failed is told on standard error and does not
-// hold up the next; and that input without an end needs no memory without one.
-package lines
+package chat
 
 import (
 	"bufio"
@@ -23,28 +16,32 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// line is one line of input, or the end of it.
-type line struct {
+// inputLine is one line of input, or the end of the input.
+type inputLine struct {
 	text string
 	err  error // io.EOF, or why reading failed; text is valid with io.EOF
 }
 
-// answer is the line for one message with --json.
-type answer struct {
+// jsonReply is the line that --json prints for one message.
+type jsonReply struct {
 	EventID int64   `json:"event_id"`
 	RunID   string  `json:"run_id"`
 	Fate    string  `json:"fate"`
 	Reply   *string `json:"reply"`
 }
 
-// Run says one line, waits for its reply, and then the next: an agent answers a
-// conversation in order anyway, and a long input cannot fill its inbox.
-func Run(ctx context.Context, e *command.Env, agent string, peer message.Peer) error {
-	lines := make(chan line)
-	go read(ctx, e.In, lines)
+// runLines holds the conversation where there is no terminal: each line of standard
+// input is a message, and each reply is printed in order, with --json as one object a
+// line. It sends one line, waits for the reply, and sends the next: an agent answers a
+// conversation in order anyway, and a long input cannot fill its inbox. Standard output
+// gets nothing but replies, without escape sequences. A message that failed is reported
+// on standard error and does not stop the next one.
+func runLines(ctx context.Context, e *command.Env, agent string, peer message.Peer) error {
+	lines := make(chan inputLine)
+	go readLines(ctx, e.In, lines)
 	failed := false
 	for {
-		var l line
+		var l inputLine
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -86,7 +83,7 @@ func exchange(ctx context.Context, e *command.Env, agent string, peer message.Pe
 		return err
 	}
 	if e.Flags.JSON {
-		a := answer{EventID: id, RunID: t.GetKey(), Fate: message.FateName(t.GetFate())}
+		a := jsonReply{EventID: id, RunID: t.GetKey(), Fate: message.FateName(t.GetFate())}
 		if ok {
 			a.Reply = &reply
 		}
@@ -104,9 +101,9 @@ func exchange(ctx context.Context, e *command.Env, agent string, peer message.Pe
 	return nil
 }
 
-// read sends the lines of in, each without its end. Of one that is longer than
+// readLines sends the lines of in without their line endings. Of a line longer than
 // any message only the start is kept, which is still too long to be sent.
-func read(ctx context.Context, in io.Reader, lines chan<- line) {
+func readLines(ctx context.Context, in io.Reader, lines chan<- inputLine) {
 	r := bufio.NewReaderSize(in, 64<<10)
 	var b []byte
 	for {
@@ -120,7 +117,7 @@ func read(ctx context.Context, in io.Reader, lines chan<- line) {
 		select {
 		case <-ctx.Done():
 			return
-		case lines <- line{string(b), err}:
+		case lines <- inputLine{string(b), err}:
 		}
 		if err != nil {
 			return

@@ -1,4 +1,4 @@
-package lines
+package chat
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 )
 
 func TestRead(t *testing.T) {
-	lines := make(chan line)
-	go read(t.Context(), strings.NewReader("one\r\n\ntwo\n"+strings.Repeat("x", 3*thread.MaxEvent)+"\nend"), lines)
-	var got []line
+	lines := make(chan inputLine)
+	go readLines(t.Context(), strings.NewReader("one\r\n\ntwo\n"+strings.Repeat("x", 3*thread.MaxEvent)+"\nend"), lines)
+	var got []inputLine
 	for {
 		l := <-lines
 		got = append(got, l)
