@@ -11,7 +11,6 @@ import (
 
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/cmd/thread/internal/access"
-	"github.com/theclaw/agents/cmd/thread/internal/dispatch"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 )
@@ -197,7 +196,7 @@ be dispatched is reported after the others were.`,
 			var dir string
 			err := at.with(c, e, func(d access.Door, p access.Place) (err error) {
 				dir = p.Dir
-				due, problems, err = dispatch.Due(c.Context(), d)
+				due, problems, err = dueSubscriptions(c.Context(), d)
 				return err
 			})
 			if err != nil {
@@ -213,7 +212,7 @@ be dispatched is reported after the others were.`,
 func start(dir string, due []store.Subscription, problems []error) error {
 	log := logOf(dir)
 	for _, s := range due {
-		started, err := dispatch.Start(dir, s)
+		started, err := startHandler(dir, s)
 		switch {
 		case err != nil:
 			problems = append(problems, fmt.Errorf("consumer '%s': %w", s.Consumer, err))

@@ -1,18 +1,4 @@
-// Package dispatch owns the start of handlers: which subscriptions of a thread
-// have something to read, the lock that keeps a consumer from being started
-// twice, and the way its handler is started.
-//
-// A handler belongs to nobody: it has its own session, no streams, and nobody
-// waits for it. It is told nothing but its own words and looks for its events
-// itself. The lock, run/<consumer>.lock with the pid of the dispatcher in it, is
-// the handler's to remove when it is done, and that is the whole protocol: a
-// handler that does not remove it is started once. Only a handler that could not
-// be started leaves no lock.
-//
-// One subscription that cannot be dispatched (a filter outside of the language,
-// a consumer that cannot be a file name) is a problem to report and holds up no
-// other.
-package dispatch
+package main
 
 import (
 	"context"
@@ -31,15 +17,25 @@ import (
 	"github.com/theclaw/agents/internal/store"
 )
 
-// Due answers the subscriptions with unread events that they want, in the order
-// they were made, and what is wrong with others.
-func Due(ctx context.Context, d access.Door) (due []store.Subscription, problems []error, err error) {
+// A handler is started detached: it has its own session and no streams, and nobody
+// waits for it. It gets no arguments but its own command line and finds its events
+// itself. The lock, run/<consumer>.lock with the pid of the dispatcher in it, keeps a
+// consumer from being started twice. The handler removes the lock when it is done; a
+// handler that does not is started only once. Only a handler that could not be started
+// leaves no lock.
+//
+// A subscription that cannot be dispatched (an invalid filter, a consumer whose name
+// cannot be a file name) is reported and does not stop the others.
+
+// dueSubscriptions returns the subscriptions with unread events that match their filter,
+// in the order they were made, and the problems of the others.
+func dueSubscriptions(ctx context.Context, d access.Door) (due []store.Subscription, problems []error, err error) {
 	in, err := d.Info(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, s := range in.Subscriptions {
-		f, err := wanted(s)
+		f, err := subscriptionFilter(s)
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -55,7 +51,7 @@ func Due(ctx context.Context, d access.Door) (due []store.Subscription, problems
 	return due, problems, nil
 }
 
-func wanted(s store.Subscription) (*filter.Filter, error) {
+func subscriptionFilter(s store.Subscription) (*filter.Filter, error) {
 	if strings.Contains(s.Consumer, "/") {
 		return nil, fmt.Errorf("consumer '%s' has a / in its name", s.Consumer)
 	}
@@ -69,9 +65,9 @@ func wanted(s store.Subscription) (*filter.Filter, error) {
 	return f, nil
 }
 
-// Start takes the lock of a consumer and starts its handler; false when the lock
-// is held.
-func Start(dir string, s store.Subscription) (bool, error) {
+// startHandler takes the lock of a consumer and starts its handler. It returns false
+// when the lock is held.
+func startHandler(dir string, s store.Subscription) (bool, error) {
 	run := filepath.Join(dir, "run")
 	if err := os.MkdirAll(run, 0o700); err != nil {
 		return false, fmt.Errorf("lock consumer: %w", err)
@@ -93,7 +89,7 @@ func Start(dir string, s store.Subscription) (bool, error) {
 	return true, nil
 }
 
-// spawn starts a handler and lets go of it.
+// spawn starts a handler and does not wait for it.
 func spawn(handler string) error {
 	c := exec.Command("/bin/sh", "-c", handler)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
