@@ -9,9 +9,7 @@ var (
 	sideways = []allowance{
 		{"bench", "bench/load", "the program drives the load"},
 		{"bench", "bench/limits", "the program measures against the limits"},
-		{"bench", "bench/counted", "the program shows what tests count"},
 		{"bench", "bench/curve", "the program draws its curves"},
-		{"bench", "bench/fake", "the program stands in for a peer and for a provider"},
 		{"bench", "bench/server", "the program runs what it measures"},
 		{"bench", "bench/table", "the program prints a table"},
 		{"bench/curve", "bench/plot", "curves are drawn"},

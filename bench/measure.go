@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/theclaw/agents/bench/counted"
 	"github.com/theclaw/agents/bench/limits"
 	"github.com/theclaw/agents/bench/load"
 	"github.com/theclaw/agents/bench/server"
@@ -125,12 +124,12 @@ func (r *run) storage(ctx context.Context) error {
 
 // counts are figures that tests and Go benchmarks of this source print.
 func (r *run) counts(ctx context.Context) error {
-	fsyncs, err := counted.PerMessage(ctx, "fsyncs")
+	fsyncs, err := countPerMessage(ctx, "fsyncs")
 	if err != nil {
 		return err
 	}
 	r.Below("fsyncs per message without tools, counted", fsyncs, 2.1)
-	times, err := counted.Times(ctx, "./internal/rpc/serve", "^BenchmarkUnary$/^(bare|chain)$", r.size(5, 3), map[bool]string{true: "0.3s", false: "1s"}[r.quick])
+	times, err := benchmarkTimes(ctx, "./internal/rpc/serve", "^BenchmarkUnary$/^(bare|chain)$", r.size(5, 3), map[bool]string{true: "0.3s", false: "1s"}[r.quick])
 	if err != nil {
 		return err
 	}

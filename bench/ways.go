@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/bench/curve"
-	"github.com/theclaw/agents/bench/fake"
 	"github.com/theclaw/agents/bench/load"
 	"github.com/theclaw/agents/bench/server"
 	"github.com/theclaw/agents/bench/table"
@@ -22,12 +21,12 @@ import (
 func (r *run) ways(ctx context.Context) (err error) {
 	home := filepath.Join(r.dir, "ways")
 	begin := make(chan struct{})
-	provider, err := fake.Provider(begin)
+	provider, err := newProvider(begin)
 	if err != nil {
 		return err
 	}
 	defer provider.Close()
-	receiver, err := fake.Receiver()
+	receiver, err := newReceiver()
 	if err != nil {
 		return err
 	}
@@ -54,7 +53,7 @@ func (r *run) ways(ctx context.Context) (err error) {
 }
 
 // delivery: push -> channel driver called, seen by a receiver.
-func (r *run) delivery(ctx context.Context, s *server.Server, receiver *fake.Server) error {
+func (r *run) delivery(ctx context.Context, s *server.Server, receiver *fakeServer) error {
 	err := s.AgentWith(ctx, "sends", "offline",
 		[2]string{"channels.sink", `{type: webhook, url: "` + receiver.URL + `", allow_private: true}`},
 		[2]string{"outbound", `[{thread_pattern: "**", via: sink}]`})
@@ -71,7 +70,7 @@ func (r *run) delivery(ctx context.Context, s *server.Server, receiver *fake.Ser
 }
 
 // stream: how much later than the provider said it a watcher has the first token.
-func (r *run) stream(ctx context.Context, s *server.Server, provider *fake.Server, begin chan<- struct{}) error {
+func (r *run) stream(ctx context.Context, s *server.Server, provider *fakeServer, begin chan<- struct{}) error {
 	if err := s.AgentWith(ctx, "streams", "scripted", [2]string{"outbound", "[]"}); err != nil {
 		return err
 	}
@@ -96,7 +95,7 @@ func (r *run) stream(ctx context.Context, s *server.Server, provider *fake.Serve
 
 // firstToken watches one run in a conversation of its own, where nothing is digested
 // meanwhile; the provider speaks once the watcher is there.
-func firstToken(ctx context.Context, runner runnerv1.RunnerServiceClient, peer string, provider *fake.Server, begin chan<- struct{}) (time.Duration, error) {
+func firstToken(ctx context.Context, runner runnerv1.RunnerServiceClient, peer string, provider *fakeServer, begin chan<- struct{}) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	started, err := runner.StartRun(ctx, &runnerv1.StartRunRequest{AgentId: "streams", Text: "hello", Source: "external:bench:bench:dm:" + peer + ":" + peer})

@@ -10,7 +10,6 @@ import (
 	"github.com/theclaw/agents/bench/limits"
 	"github.com/theclaw/agents/bench/load"
 	"github.com/theclaw/agents/bench/postgres/bare"
-	"github.com/theclaw/agents/bench/postgres/quota"
 	"github.com/theclaw/agents/bench/table"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 )
@@ -141,7 +140,7 @@ const narrow = .5
 func (b *bench) quota(r *run) {
 	b.say("with a share of a processor for PostgreSQL")
 	c := pgtest.Start(r)
-	held, err := quota.Hold(c.Pids(), narrow)
+	held, err := limitCPU(c.Pids(), narrow)
 	if err != nil {
 		b.table.Notes = append(b.table.Notes, fmt.Sprintf("PostgreSQL cannot be given a share of a processor here, so the rows of that are left out: %v.", err))
 		return

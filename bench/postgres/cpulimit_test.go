@@ -1,11 +1,10 @@
-package quota_test
+package main
 
 import (
 	"os/exec"
 	"testing"
 	"time"
 
-	"github.com/theclaw/agents/bench/postgres/quota"
 	"github.com/theclaw/agents/internal/testing/need"
 )
 
@@ -19,7 +18,7 @@ func TestHold(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	g, err := quota.Hold([]int{c.Process.Pid}, .1)
+	g, err := limitCPU([]int{c.Process.Pid}, .1)
 	if err != nil {
 		_ = c.Process.Kill()
 		_ = c.Wait()
