@@ -26,7 +26,6 @@ import (
 	"github.com/theclaw/agents/internal/rpc/balance"
 	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/rpc/mtls"
-	"github.com/theclaw/agents/internal/rpc/process"
 	"github.com/theclaw/agents/internal/rpc/serve"
 )
 
@@ -37,7 +36,7 @@ type env struct {
 	log      *slog.Logger
 	redactor *redact.Redactor
 	metrics  *prometheus.Registry
-	process  *process.Service
+	process  *processService
 	traces   *export.Export            // nil: off
 	traced   map[string]export.Service // by the name of the service
 	abort    <-chan struct{}
@@ -133,7 +132,7 @@ func newEnv(o options, stderr io.Writer) (*env, error) {
 	if len(o.services) > 1 && o.registry == "" && e.traces == nil {
 		e.desk = direct.NewDesk()
 	}
-	e.process = process.New(process.Options{Version: versionText(), Services: names, Level: level, Logger: e.log, Started: time.Now()})
+	e.process = newProcessService(processOptions{Version: versionText(), Services: names, Level: level, Logger: e.log, Started: time.Now()})
 	if e.homeDir, err = agentdir.OpenHome(o.home); err != nil {
 		return nil, err
 	}
@@ -173,7 +172,7 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 		return nil, err
 	}
 	policy := maps.Clone(c.policy)
-	maps.Copy(policy, process.Policy())
+	maps.Copy(policy, processPolicy())
 	o := serve.Options{
 		Addr: "unix://" + addr, Services: []serve.Registrar{c.register, e.process.Register}, Policy: policy, Token: c.token, Audit: c.audit, Able: c.able,
 		Logger: e.log, Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": s.name}, e.metrics),

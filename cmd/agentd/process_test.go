@@ -1,4 +1,4 @@
-package process_test
+package main
 
 import (
 	"bytes"
@@ -16,13 +16,12 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
-	"github.com/theclaw/agents/internal/rpc/process"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	processv1 "github.com/theclaw/agents/proto/gen/theclaw/process/v1"
 )
 
-// start serves a process on a socket and answers a way to call it.
-func start(t *testing.T, o process.Options) func(as rpc.Identity) processv1.ProcessServiceClient {
+// startProcess serves a process on a socket and answers a way to call it.
+func startProcess(t *testing.T, o processOptions) func(as rpc.Identity) processv1.ProcessServiceClient {
 	t.Helper()
 	dir := t.TempDir()
 	token, err := rpc.NewToken(filepath.Join(dir, "token"))
@@ -34,7 +33,7 @@ func start(t *testing.T, o process.Options) func(as rpc.Identity) processv1.Proc
 		t.Fatal(err)
 	}
 	srv, err := serve.New(serve.Options{
-		Listener: l, Services: []serve.Registrar{process.New(o).Register}, Policy: process.Policy(), Token: func() string { return token }, Grace: -1,
+		Listener: l, Services: []serve.Registrar{newProcessService(o).Register}, Policy: processPolicy(), Token: func() string { return token }, Grace: -1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +62,7 @@ func TestLogLevel(t *testing.T) {
 	var log bytes.Buffer
 	level := new(slog.LevelVar)
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
-	c := start(t, process.Options{Version: "v1", Services: []string{"runner"}, Level: level, Logger: logger, Started: time.Now()})(rpc.Identity{})
+	c := startProcess(t, processOptions{Version: "v1", Services: []string{"runner"}, Level: level, Logger: logger, Started: time.Now()})(rpc.Identity{})
 	for _, to := range []processv1.LogLevel{processv1.LogLevel_LOG_LEVEL_DEBUG, processv1.LogLevel_LOG_LEVEL_ERROR, processv1.LogLevel_LOG_LEVEL_INFO} {
 		before, err := c.GetProcess(t.Context(), &processv1.GetProcessRequest{})
 		if err != nil || before.GetVersion() != "v1" || before.GetServices()[0] != "runner" {
@@ -89,7 +88,7 @@ func TestLogLevel(t *testing.T) {
 // A profile of each kind comes whole, and for the owner alone (SECURITY: what is
 // in memory is nobody else's business).
 func TestProfile(t *testing.T) {
-	as := start(t, process.Options{Level: new(slog.LevelVar), Logger: slog.New(slog.DiscardHandler)})
+	as := startProcess(t, processOptions{Level: new(slog.LevelVar), Logger: slog.New(slog.DiscardHandler)})
 	take := func(id rpc.Identity, req *processv1.ProfileProcessRequest) (int, error) {
 		s, err := as(id).ProfileProcess(t.Context(), req)
 		if err != nil {

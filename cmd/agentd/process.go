@@ -1,11 +1,4 @@
-// Package process owns the service by which a person looks into a running process:
-// which it is, from which level on it logs, and its profiles.
-//
-// It stands on the sockets of the process, behind the same access table as every
-// other service: the owner, with the token, and nobody else. A profile tells what
-// is in memory and in the program's arguments, so it is never served over HTTP.
-// It changes nothing but the log level, and that ends with the process.
-package process
+package main
 
 import (
 	"bytes"
@@ -29,34 +22,40 @@ import (
 )
 
 const (
-	defaultCPU = 10 * time.Second
-	maxChunk   = 1 << 20
+	defaultCPUProfile = 10 * time.Second
+	maxProfileChunk   = 1 << 20
 )
 
-// Options of a process.
-type Options struct {
+// processOptions configure a processService.
+type processOptions struct {
 	Version  string
-	Services []string       // by the names of their sockets
+	Services []string       // names of the services in this process
 	Level    *slog.LevelVar // of its logger
 	Logger   *slog.Logger   // is told of a changed level
 	Started  time.Time
 }
 
-// Service answers for the process it is in.
-type Service struct {
+// processService lets the owner inspect this process: its version, services and log level,
+// and its profiles. It is served on the sockets of the process, with the same access
+// table as every other service: the owner, with the token, and nobody else. A profile
+// contains memory and the arguments of the program, so it is never served over HTTP. The
+// service changes nothing but the log level, until the process ends.
+type processService struct {
 	processv1.UnimplementedProcessServiceServer
-	o   Options
+	o   processOptions
 	cpu sync.Mutex // a process takes one CPU profile at a time
 }
 
-// New makes the service.
-func New(o Options) *Service { return &Service{o: o} }
+// newProcessService returns the service.
+func newProcessService(o processOptions) *processService { return &processService{o: o} }
 
 // Register adds it to a server.
-func (s *Service) Register(r grpc.ServiceRegistrar) { processv1.RegisterProcessServiceServer(r, s) }
+func (s *processService) Register(r grpc.ServiceRegistrar) {
+	processv1.RegisterProcessServiceServer(r, s)
+}
 
-// Policy is its access table.
-func Policy() serve.Policy {
+// processPolicy is its access table.
+func processPolicy() serve.Policy {
 	profile := serve.Allow(rpc.Owner)
 	profile.Waits, profile.EndOnDrain = true, true
 	return serve.Policy{
@@ -66,15 +65,15 @@ func Policy() serve.Policy {
 	}
 }
 
-var levels = map[processv1.LogLevel]slog.Level{
+var logLevels = map[processv1.LogLevel]slog.Level{
 	processv1.LogLevel_LOG_LEVEL_DEBUG: slog.LevelDebug,
 	processv1.LogLevel_LOG_LEVEL_INFO:  slog.LevelInfo,
 	processv1.LogLevel_LOG_LEVEL_WARN:  slog.LevelWarn,
 	processv1.LogLevel_LOG_LEVEL_ERROR: slog.LevelError,
 }
 
-func (s *Service) level() processv1.LogLevel {
-	for name, l := range levels {
+func (s *processService) level() processv1.LogLevel {
+	for name, l := range logLevels {
 		if l == s.o.Level.Level() {
 			return name
 		}
@@ -83,7 +82,7 @@ func (s *Service) level() processv1.LogLevel {
 }
 
 // GetProcess describes the process.
-func (s *Service) GetProcess(context.Context, *processv1.GetProcessRequest) (*processv1.GetProcessResponse, error) {
+func (s *processService) GetProcess(context.Context, *processv1.GetProcessRequest) (*processv1.GetProcessResponse, error) {
 	return &processv1.GetProcessResponse{
 		Version: s.o.Version, Pid: int32(os.Getpid()), Services: s.o.Services, LogLevel: s.level(),
 		Uptime: durationpb.New(time.Since(s.o.Started)),
@@ -91,9 +90,9 @@ func (s *Service) GetProcess(context.Context, *processv1.GetProcessRequest) (*pr
 }
 
 // SetLogLevel changes the level of the log until the process ends.
-func (s *Service) SetLogLevel(ctx context.Context, req *processv1.SetLogLevelRequest) (*processv1.SetLogLevelResponse, error) {
+func (s *processService) SetLogLevel(ctx context.Context, req *processv1.SetLogLevelRequest) (*processv1.SetLogLevelResponse, error) {
 	before := s.level()
-	to := levels[req.GetLogLevel()]
+	to := logLevels[req.GetLogLevel()]
 	s.o.Level.Set(to)
 	if before != req.GetLogLevel() {
 		s.o.Logger.Log(ctx, max(to, slog.LevelWarn), "log level changed", "level", to.String())
@@ -102,7 +101,7 @@ func (s *Service) SetLogLevel(ctx context.Context, req *processv1.SetLogLevelReq
 }
 
 // ProfileProcess takes a profile and sends it.
-func (s *Service) ProfileProcess(req *processv1.ProfileProcessRequest, out grpc.ServerStreamingServer[processv1.ProfileProcessResponse]) error {
+func (s *processService) ProfileProcess(req *processv1.ProfileProcessRequest, out grpc.ServerStreamingServer[processv1.ProfileProcessResponse]) error {
 	var b bytes.Buffer
 	var err error
 	switch req.GetKind() {
@@ -118,7 +117,7 @@ func (s *Service) ProfileProcess(req *processv1.ProfileProcessRequest, out grpc.
 		return err
 	}
 	for rest := b.Bytes(); len(rest) > 0; {
-		n := min(len(rest), maxChunk)
+		n := min(len(rest), maxProfileChunk)
 		if err := out.Send(&processv1.ProfileProcessResponse{Chunk: rest[:n:n]}); err != nil {
 			return err
 		}
@@ -127,14 +126,14 @@ func (s *Service) ProfileProcess(req *processv1.ProfileProcessRequest, out grpc.
 	return nil
 }
 
-func (s *Service) sample(ctx context.Context, b *bytes.Buffer, d time.Duration) error {
+func (s *processService) sample(ctx context.Context, b *bytes.Buffer, d time.Duration) error {
 	busy := fault.New(codes.FailedPrecondition, fault.Overloaded, "a CPU profile of this process is being taken", "wait until it is done")
 	if !s.cpu.TryLock() {
 		return busy
 	}
 	defer s.cpu.Unlock()
 	if d == 0 {
-		d = defaultCPU
+		d = defaultCPUProfile
 	}
 	if pprof.StartCPUProfile(b) != nil { // somebody else in this process
 		return busy
