@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/theclaw/agents/internal/rpc"
-	"github.com/theclaw/agents/internal/rpc/serve/rate"
 )
 
 // chain holds what the interceptors share. Each interceptor has its own file.
@@ -20,7 +19,7 @@ type chain struct {
 	draining context.Context // done when the drain begins
 	local    bool            // a Unix socket: the peer's user id is known
 	validate *validator
-	rate     *rate.Limit // nil: none
+	rate     *rateLimit // nil: none
 }
 
 // stream gives a stream another context and a check of each received message.

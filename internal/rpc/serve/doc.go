@@ -7,7 +7,7 @@
 //   - Nobody calls a method that has no rule: [New] refuses to start with one, and
 //     an empty rule allows nobody. A caller on a Unix socket has our user id and
 //     shows a token; one alone is not enough. A caller on TCP has a certificate
-//     (package rpc/mtls), and calls no faster than its rate (package rate).
+//     (package rpc/mtls), and calls no faster than its rate (rate.go).
 //   - What was refused, and what the auditor wants to know, is written down before
 //     the call is answered, and the latter before it happens.
 //   - A handler sees a request that passed its declared rules, a deadline that

@@ -21,8 +21,6 @@ import (
 
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/direct"
-	"github.com/theclaw/agents/internal/rpc/serve/attend"
-	"github.com/theclaw/agents/internal/rpc/serve/rate"
 	"github.com/theclaw/agents/internal/rpc/socket"
 )
 
@@ -117,7 +115,7 @@ func New(o Options) (*Server, error) {
 	draining, drain := context.WithCancel(context.Background()) // ends with the server, not with a caller
 	c := &chain{o: o, draining: draining, local: local, validate: newValidator()}
 	if o.Creds != nil {
-		c.rate = rate.New(outsideRate, outsideBurst)
+		c.rate = newRateLimit(outsideRate, outsideBurst)
 	}
 	s := &Server{o: o, health: health.NewServer(), drain: drain, grpc: grpc.NewServer(c.options(metrics)...)}
 	for _, register := range o.Services {
@@ -244,7 +242,7 @@ func (s *Server) Run(ctx context.Context) error {
 	go func() {
 		defer close(left)
 		if s.o.Able != nil {
-			attend.Watch(attending, s.o.Able, s.able)
+			watchService(attending, s.o.Able, s.able)
 		}
 	}()
 	select {

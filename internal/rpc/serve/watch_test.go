@@ -1,12 +1,10 @@
-package attend_test
+package serve
 
 import (
 	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
-
-	"github.com/theclaw/agents/internal/rpc/serve/attend"
 )
 
 // One bad moment is none; what lasts is told once, and its end once, also when the
@@ -19,7 +17,7 @@ func TestWatch(t *testing.T) {
 		defer cancel()
 		n := 0
 		var told []error
-		attend.Watch(ctx, func(ctx context.Context) error {
+		watchService(ctx, func(ctx context.Context) error {
 			defer func() { n++ }()
 			if n == len(answers) {
 				cancel()

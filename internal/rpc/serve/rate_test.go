@@ -1,4 +1,4 @@
-package rate_test
+package serve
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc"
-	"github.com/theclaw/agents/internal/rpc/serve/rate"
 )
 
 // A burst is let through and then the rate holds; who waits as long as it is told gets
@@ -16,7 +15,7 @@ import (
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perSecond, burst = 10, 5
-		l := rate.New(perSecond, burst)
+		l := newRateLimit(perSecond, burst)
 		one, other := rpc.Identity{Kind: rpc.Service, Name: "one"}, rpc.Identity{Kind: rpc.Service, Name: "other"}
 		taken := 0
 		var refused *fault.Error
