@@ -125,7 +125,7 @@ func TestNothingStays(t *testing.T) {
 		if after := descriptors(t); after > before {
 			t.Errorf("%d descriptors, were %d", after, before)
 		}
-		left, err := os.ReadDir(s.room.Path)
+		left, err := os.ReadDir(s.scratch.Path)
 		if err != nil || len(left) > 0 {
 			t.Errorf("left in the scratch directory: %v, %v", left, err)
 		}

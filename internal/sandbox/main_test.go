@@ -14,7 +14,7 @@ import (
 )
 
 // children are what the test binary is as a child, by its first argument.
-var children = map[string]func(string) int{attemptArg: runAttempt}
+var children = map[string]func(string) int{attemptArg: runAttempt, holdArg: holdScratch}
 
 func TestMain(m *testing.M) {
 	Main()

@@ -15,15 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/internal/sandbox/output"
-	"github.com/theclaw/agents/internal/sandbox/room"
 )
 
 // Sandbox runs programs on a system for which there is no driver: with the mode off
 // on the host itself, else not at all. It is safe for concurrent use.
 type Sandbox struct {
-	opts   Options
-	report Report
-	room   *room.Room
+	opts    Options
+	report  Report
+	scratch *scratch
 }
 
 // Main returns: there are no processes of ours in between here.
@@ -45,7 +44,7 @@ func New(_ context.Context, o Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sandbox{opts: o, room: room.Make(cmp.Or(o.ScratchDir, os.TempDir()), false), report: Report{
+	s := &Sandbox{opts: o, scratch: makeScratch(cmp.Or(o.ScratchDir, os.TempDir()), false), report: Report{
 		Level: LevelNone, Driver: "none works: no program is run",
 		Problems: []string{"there is no sandbox for " + runtime.GOOS + ": run agentd on Linux, or set sandbox.mode to off, and programs of that agent run on this host as you"},
 	}}
@@ -62,7 +61,7 @@ func New(_ context.Context, o Options) (*Sandbox, error) {
 func (s *Sandbox) Report() Report { return s.report }
 
 // Close removes what is temporary.
-func (s *Sandbox) Close() { _ = s.room.Close() }
+func (s *Sandbox) Close() { _ = s.scratch.Close() }
 
 // Run runs c on the host and waits for its end, or refuses.
 func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
@@ -73,7 +72,7 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	temp, err := s.room.Temp("tmp-")
+	temp, err := s.scratch.Temp("tmp-")
 	if err != nil {
 		return Result{}, err
 	}

@@ -58,7 +58,7 @@ func (s *Sandbox) run(ctx context.Context, l Level, c Command) (Result, error) {
 		return Result{}, err
 	}
 	if l == LevelReduced || l == LevelOff {
-		if o.Temp, err = s.room.Temp("tmp-"); err != nil {
+		if o.Temp, err = s.scratch.Temp("tmp-"); err != nil {
 			return Result{}, fmt.Errorf("make temporary directory: %w", err)
 		}
 		defer os.RemoveAll(o.Temp)

@@ -15,7 +15,6 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox/cgroup"
 	"github.com/theclaw/agents/internal/sandbox/jail"
-	"github.com/theclaw/agents/internal/sandbox/room"
 )
 
 // Main is the first statement of main and of TestMain. When this process is a
@@ -31,7 +30,7 @@ type Sandbox struct {
 	bwrap   string
 	self    string
 	idmap   idmaps
-	room    *room.Room // for what is temporary
+	scratch *scratch // for what is temporary
 }
 
 // Probe says which driver a mode would get here. It starts one small program per
@@ -66,7 +65,7 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	if !o.noCgroups {
 		s.cgroups = cgroup.Find()
 	}
-	s.room = room.Make(o.ScratchDir, os.Geteuid() == 0 && slices.Contains(levels, LevelReduced))
+	s.scratch = makeScratch(o.ScratchDir, os.Geteuid() == 0 && slices.Contains(levels, LevelReduced))
 	s.report = s.probe(ctx, levels)
 	return s, nil
 }
@@ -77,7 +76,7 @@ func (s *Sandbox) Report() Report { return s.report }
 // Close gives back what is temporary. Programs that run are not touched.
 func (s *Sandbox) Close() {
 	s.idmap.close()
-	_ = s.room.Close() // what is left is swept by the next start
+	_ = s.scratch.Close() // what is left is swept by the next start
 }
 
 // selfPath is how this binary is started again. Without /proc the path it was
@@ -110,7 +109,7 @@ func (s *Sandbox) probe(ctx context.Context, levels []Level) Report {
 
 // try really starts a program, which has to write in its workdir.
 func (s *Sandbox) try(ctx context.Context, l Level) error {
-	dir, err := s.room.Temp("probe-")
+	dir, err := s.scratch.Temp("probe-")
 	if err != nil {
 		return fmt.Errorf("make probe directory: %w", err)
 	}

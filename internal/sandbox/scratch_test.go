@@ -1,4 +1,6 @@
-package room
+//go:build linux
+
+package sandbox
 
 import (
 	"bufio"
@@ -8,27 +10,24 @@ import (
 	"testing"
 )
 
-// holdArg makes the test binary a process that has a room and is killed.
-const holdArg = "hold-a-room"
+// holdArg makes the test binary a process that has a scratch directory and is killed.
+const holdArg = "hold-a-scratch-directory"
 
-func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == holdArg {
-		r, err := New(os.Args[2], false)
-		if err != nil || os.WriteFile(filepath.Join(r.Path, "left"), []byte("x"), 0o600) != nil {
-			os.Exit(1)
-		}
-		_, _ = os.Stdout.WriteString(r.Path + "\n")
-		_, _ = os.Stdin.Read(make([]byte, 1)) // until it is killed
-		os.Exit(1)
+func holdScratch(dir string) int {
+	r, err := newScratch(dir, false)
+	if err != nil || os.WriteFile(filepath.Join(r.Path, "left"), []byte("x"), 0o600) != nil {
+		return 1
 	}
-	os.Exit(m.Run())
+	_, _ = os.Stdout.WriteString(r.Path + "\n")
+	_, _ = os.Stdin.Read(make([]byte, 1)) // until it is killed
+	return 1
 }
 
 // What a killed process left is removed by the next start, and what a living one
 // has is not.
-func TestKilled(t *testing.T) {
+func TestScratchOfKilledProcess(t *testing.T) {
 	dir := t.TempDir()
-	mine, err := New(dir, true)
+	mine, err := newScratch(dir, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,12 +65,12 @@ func TestKilled(t *testing.T) {
 	if err := os.Mkdir(other, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	next, err := New(dir, false)
+	next, err := newScratch(dir, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dead); !os.IsNotExist(err) {
-		t.Errorf("the room of a killed process is still there: %v", err)
+		t.Errorf("the directory of a killed process is still there: %v", err)
 	}
 	for _, p := range []string{alive, mine.Path, next.Path, other} {
 		if _, err := os.Stat(p); err != nil {
@@ -83,7 +82,7 @@ func TestKilled(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", path, st.Mode(), err, want)
 		}
 	}
-	for _, r := range []*Room{mine, next} {
+	for _, r := range []*scratch{mine, next} {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
@@ -91,7 +90,7 @@ func TestKilled(t *testing.T) {
 			t.Errorf("closed and still there: %v", err)
 		}
 	}
-	if _, err := New(filepath.Join(dir, "missing"), false); err == nil {
-		t.Error("a room in a directory that is not there")
+	if _, err := newScratch(filepath.Join(dir, "missing"), false); err == nil {
+		t.Error("a scratch directory in a directory that is not there")
 	}
 }
