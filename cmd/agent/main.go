@@ -1,17 +1,17 @@
-// Command agent is the dispatch shim: what an external dispatcher starts for an
-// agent, under the name and with the words it has always used.
+// Command agent is the dispatch shim: the program that an external dispatcher starts
+// for an agent, with the name and the arguments that dispatchers expect.
 //
-//	agent run ID                            work through the inbox of an agent
+//	agent run ID                            process the inbox of an agent
 //	agent deliver --thread P --consumer C   send the replies of a conversation
-//	agent init ID                           in the sandbox of an agent that may make
+//	agent init ID                           in the sandbox of an agent that may create
 //	                                        agents: ask the owner for one
-//	agent ...                               anything else is agentctl's
+//	agent ...                               anything else is a command of agentctl
 //
-// It asks the resident runner or deliverer and waits until what was there at the
-// call is done; it works on nothing itself. Its environment is that of whatever
-// daemon started it: it finds the services by THECLAW_HOME or in ~/.theclaw. When
-// it ends, however, it removes the lock that the dispatcher left for it, and then
-// asks once more: what was pushed before that was not dispatched.
+// It calls the resident runner or deliverer and waits until everything that existed
+// at the call is processed; it processes nothing itself. Its environment is that of
+// the daemon that started it: it finds the services by THECLAW_HOME or in ~/.theclaw.
+// However it ends, it removes the lock that the dispatcher left for it, and then
+// calls once more: what was pushed before the removal was not dispatched.
 //
 // It is started for each message, so it links a client and nothing more.
 package main

@@ -1,9 +1,9 @@
-// Command agentctl is the program for people: it makes agents, talks to them,
-// and shows what became of every message. It is a client of the services; only
-// fsck looks at databases itself.
+// Command agentctl is the command line for people: it creates agents, talks to them,
+// and shows what happened to every message. It is a client of the services; only
+// fsck opens databases itself.
 //
-// main is a recipe: streams, root command, exit code. Each group of commands is
-// a package below internal; what they share is cmd/internal/command.
+// main contains only the streams, the root command and the exit code. Each group of
+// commands is a package below internal; what they share is cmd/internal/command.
 package main
 
 import (

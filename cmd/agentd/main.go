@@ -1,11 +1,10 @@
-// Command agentd serves the runtime: one of its services, or all of them in one
-// process.
+// Command agentd runs the services of the runtime: one of them, or all in one process.
 //
 //	agentd all | registry | runner | deliverer [flags]
 //
-// Each service has a socket of its own in $THECLAW_HOME/run and reaches the
-// others through theirs, in one process too. SIGTERM drains: nothing new is
-// begun, what runs may finish, exit 0. A second signal ends it at once.
+// Each service has its own socket in $THECLAW_HOME/run and reaches the others
+// through theirs, also within one process. SIGTERM drains: nothing new is started,
+// running work may finish, exit 0. A second signal ends the process at once.
 package main
 
 import (

@@ -1,17 +1,17 @@
-// Command thread has the commands of the external thread tool: init, push, peek,
+// Command thread implements the commands of the external thread tool: init, push, peek,
 // pop, subscribe, unsubscribe, info and dispatch, on the path of any thread
-// directory, with its flags, its output and its exit codes.
+// directory, with the same flags, output and exit codes.
 //
-// It promises that push answers 0 only for what is on disk, that a batch is
-// stored whole or not at all, and that events go to the registry where one
-// serves the thread (package access).
+// It promises that push exits with 0 only for what is on disk, that a batch is stored
+// completely or not at all, and that events go through the registry where one serves
+// the thread (package access).
 //
-// Where it is not that tool, on purpose: errors are in English; types other than
-// message and record are refused; filters are those of package filter, checked
-// when subscribing too; a content that is no string is kept as its JSON text; one
-// bad subscription does not stop a dispatch; logs/thread.log is appended to.
-// Through a registry its rules hold as well: who may write what where, the limits
-// of a push, and that a pop whose filter is wrong moves nothing.
+// It differs from that tool on purpose: errors are in English; types other than
+// message and record are refused; filters are those of package filter and are also
+// checked when subscribing; content that is not a string is stored as its JSON text;
+// one invalid subscription does not stop a dispatch; logs/thread.log is appended to.
+// Through a registry its rules apply as well: who may write what where, the limits of
+// a push, and that a pop with an invalid filter acknowledges nothing.
 package main
 
 import (

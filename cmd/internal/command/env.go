@@ -1,14 +1,13 @@
-// Package command owns what every command of a program for people has in common: its
-// streams, the global flags, the connections to the services, the checks of
-// its arguments and the way an error reaches the person at the keyboard.
+// Package command contains what the commands of agentctl and thread share: the streams,
+// the global flags, the connections to the services, the checks of arguments and the way
+// errors are printed.
 //
-// It promises that a wrong command line is exit code 2 and every other failure
-// is 1; that an error is one line on standard error, or with --json one object
-// on standard output and nothing else there; that no command line is judged
-// valid only after a service was called; and that no connection is made before
-// the first call.
+// It promises that an invalid command line is exit code 2 and every other failure is 1;
+// that an error is one line on standard error, or with --json one object on standard
+// output and nothing else there; that a command line is validated before any service is
+// called; and that no connection is made before the first call.
 //
-// It knows no command. Tables and colours are package screen.
+// It knows no command. Tables and colors are in package screen.
 package command
 
 import (

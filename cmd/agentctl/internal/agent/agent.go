@@ -1,6 +1,6 @@
-// Package agent owns the commands for the life of an agent: init, start, stop,
-// status, list, bootstrap and rm. The words of their answers are those of the older
-// agent tool, which scripts know.
+// Package agent implements the commands for the life cycle of an agent: `agentctl init`,
+// start, stop, status, list, bootstrap and rm. The wording of their output is that of
+// the older agent tool, which scripts parse.
 package agent
 
 import (

@@ -1,8 +1,8 @@
-// Package approvals owns the command approvals: the commands of agents that wait
-// for a person's yes or no.
+// Package approvals implements the command `agentctl approvals`: it lists commands of
+// agents that wait for approval, and approves or denies them.
 //
-// It answers what the registry keeps; what an approval is for, and how long, is
-// the registry's business.
+// The registry stores the approvals and decides what each is for and how long it is
+// valid.
 package approvals
 
 import (

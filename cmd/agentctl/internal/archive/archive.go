@@ -1,11 +1,11 @@
-// Package archive owns the commands backup and restore. Where a registry serves
-// the home it does the work, by RPC, so that both also work from another machine and
-// for agents of a database; where none does, the same code runs here under the home's
-// lock.
+// Package archive implements the commands `agentctl backup` and `agentctl restore`. Where
+// a registry serves the home it does the work, by RPC, so that both commands also work
+// from another machine and for agents of a database; where none does, the same code runs
+// here under the home's lock.
 //
-// A backup gets its name when it is whole, verified and on disk; it never
-// replaces a file. What a backup is and what a restore promises is package
-// backup's.
+// A backup gets its name when it is complete, verified and on disk; it never replaces a
+// file. What a backup contains and what a restore promises is defined by package
+// backup.
 package archive
 
 import (

@@ -1,8 +1,10 @@
-// Package audit owns the command audit: who was let do what, who was refused,
-// which tools ran and what was sent.
+// Package audit implements the command `agentctl audit`: who was allowed to do what, who
+// was refused, which tools ran and what was sent.
 //
-// It reads the files of the home and needs no running service. What an entry is
-// and what makes the log trustworthy is package internal/audit's.
+// It reads the files of the home and needs no running service. What an entry contains
+// and what makes the log trustworthy is defined by package internal/audit.
+//
+// It is a package of its own because each command of agentctl is one.
 package audit
 
 import (

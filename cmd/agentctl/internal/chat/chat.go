@@ -1,21 +1,21 @@
-// Package chat owns the conversation at the console. It speaks through the
-// inbox, as every channel does, so that what is said here is journalled,
-// explained and answered like everything else.
+// Package chat implements the command `agentctl chat`, a conversation in the terminal.
+// It uses the inbox, as every channel does, so that its messages are journaled,
+// explained and answered like all others.
 //
-// At a terminal it is a screen: the transcript (package transcript), and an
-// editor below it.
+// At a terminal it is a screen: the transcript (package transcript), and an editor
+// below it.
 //
 //	typing --Enter--> pushed --GetTurn--> replied | dead | aborted --> typing
 //	   |                 \--StreamRun--> thoughts, tools, text as they come
 //	   |                  \--Ctrl-C----> AbortRun
 //	   Ctrl-D, or Ctrl-C with nothing under way and nothing typed: exit 0
 //
-// What is said while a run is under way goes into the inbox at once and onto the
-// screen when its turn comes. What services do is package feed; when one goes
-// away the screen says so and goes on by itself.
+// A message sent during a run goes into the inbox at once and appears on the screen
+// when its turn starts. The calls to the services are in package feed; when a service is
+// unavailable the screen reports it and recovers automatically.
 //
-// Where there is no terminal package lines talks; the exit code is 0 when every
-// message had its reply, 1 when one failed.
+// Without a terminal each line of standard input is a message (lines.go); the exit code
+// is 0 when every message got its reply, 1 when one failed.
 package chat
 
 import (

@@ -1,9 +1,9 @@
-// Package cmds owns the command cmds: which program does something, asked in plain
-// words. It speaks as the external cmds tool does (CONTRACTS 5) over a table of its
-// own, so that there is an answer where that tool is not installed.
+// Package cmds implements the command `agentctl cmds`: it finds the program for a task
+// described in words. It behaves like the external cmds tool (CONTRACTS 5) over a table
+// of its own, so that there is an answer where that tool is not installed.
 //
-// It promises to name only programs that are on the PATH now, the best first. There is
-// no index, and so nothing to scan: the PATH is looked at with each question.
+// It promises to name only programs that are on the PATH now, the best match first.
+// There is no index and nothing to rescan: each query reads the PATH.
 //
 // It runs no program, and does not know what is not in its table.
 package cmds

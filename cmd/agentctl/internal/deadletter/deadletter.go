@@ -1,8 +1,9 @@
-// Package deadletter owns the command dlq: the messages that no turn could
-// finish and the replies that no channel took, with what can be done about them.
+// Package deadletter implements the command `agentctl dlq`: the messages that no turn
+// could finish and the replies that no channel accepted, and what can be done about
+// them.
 //
-// A dead letter is named t:<inbox id> (a turn) or d:<thread>:<event id> (a
-// delivery) within its agent.
+// A dead letter is named t:<inbox id> (a turn) or d:<thread>:<event id> (a delivery)
+// within its agent.
 package deadletter
 
 import (

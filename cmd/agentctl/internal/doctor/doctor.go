@@ -1,9 +1,9 @@
-// Package doctor owns the commands that look at the runtime itself: doctor
-// checks everything that commonly goes wrong and says how to put it right, lease
-// list shows who works on what.
+// Package doctor implements the commands that inspect the runtime itself: `agentctl
+// doctor` checks what commonly goes wrong and says how to fix it, `agentctl lease list`
+// shows which worker holds which lease.
 //
-// doctor changes nothing unless it is told to. It asks the services and looks at the home directory;
-// what lies on another machine it cannot see and does not judge.
+// doctor changes nothing without --fix. It queries the services and reads the home
+// directory; what is on another machine it cannot see and does not check.
 package doctor
 
 import (

@@ -1,17 +1,17 @@
-// Package drill owns the command drill: it kills the runtime again and again
-// while messages pass through it, and judges what became of every one.
+// Package drill implements the command `agentctl drill`: it kills the runtime repeatedly
+// while messages pass through it, and checks what happened to every message.
 //
-//	a home of its own ---> agentd (the one beside agentctl) ---> a webhook sink here
+//	a home of its own ---> agentd (the one next to agentctl) ---> a webhook sink here
 //	        ^                 |
-//	        |   kill -9 at a random instant, messages pushed all the while
+//	        |   kill -9 at a random instant, messages pushed continuously
 //	        |                 v
 //	        +---- start <--- read in the journal where each message was
 //
-// It promises to touch nothing of the user's: home, HOME and environment of
-// agentd are its own and are removed at the end, unless a promise was broken;
-// then they stay as evidence. The model is the built-in offline one. What agentd
-// promises is not repeated here: the journal is held against what the sink saw
-// and the tools did, and package invariant checks the rest.
+// It promises to touch nothing of the user's: home, HOME and environment of agentd are
+// its own and are removed at the end, unless a promise was broken; then they are kept as
+// evidence. The model is the built-in offline one. The promises of agentd are not
+// implemented here again: the journal is compared with what the sink received and the
+// tools did, and package invariant checks the rest.
 package drill
 
 import (

@@ -1,6 +1,6 @@
-// Package event owns the commands that show what stands in threads: events,
-// threads and errors. With --json an event is the very line that `thread peek`
-// prints.
+// Package event implements the commands that show the contents of threads: `agentctl
+// events`, `threads` and `errors`. With --json an event is exactly the line that
+// `thread peek` prints.
 package event
 
 import (

@@ -1,13 +1,12 @@
-// Package fsck owns the command that checks the promises about messages in the
-// files themselves, and repairs what may be repaired.
+// Package fsck implements the command `agentctl fsck`: it checks the promises about
+// messages in the files themselves, and repairs what can be repaired.
 //
-// It needs no running service: it takes the home's lock, so that none starts
-// meanwhile. Where a registry runs it says so, reads each database at one state
-// and changes nothing. It exits 1 when something is found, and after a repair
-// when something is left.
+// It needs no running service: it takes the home's lock, so that none starts meanwhile.
+// Where a registry runs it reports that, reads each database at one state and changes
+// nothing. It exits with 1 when it finds a violation, and after a repair when one
+// remains.
 //
-// What the promises are is package invariant's, how a repair is done package
-// repair's.
+// The promises are defined by package invariant, the repairs by package repair.
 package fsck
 
 import (

@@ -1,7 +1,6 @@
-// Package homelock owns how a command keeps every registry out of a home while it
-// works on the files itself.
+// Package homelock keeps every registry out of a home while a command edits its files.
 //
-// The lock is the registry's own, and goes with the process.
+// The lock is the registry's own lock, and is released when the process ends.
 package homelock
 
 import (

@@ -1,12 +1,13 @@
-// Package identity owns the commands about who is who: certs, the certificates
-// that services and people show each other on TCP, and token, what a caller on
-// this machine shows.
+// Package identity implements two commands about identities: `agentctl certs` manages
+// the certificates that services and people present on TCP, `agentctl token` the token
+// that a caller on this machine presents.
 //
-// Both work on files of the home and need no running service: whoever may write
-// them is the owner. What changes is put in the audit log of the home first, by the
-// registry where one runs; a log that cannot be written is told and stops nothing,
-// since a key may have to go at once. A service takes a changed file at the next connection or call.
-// What a certificate is, is package mtls's.
+// Both edit files of the home and need no running service: whoever may write these
+// files is the owner. A change is first recorded in the audit log of the home, by the
+// registry where one runs; a log that cannot be written is reported and does not stop
+// the change, since a key may have to be revoked at once. A service uses a changed file
+// from the next connection or call. What a certificate contains is defined by package
+// mtls.
 package identity
 
 import (

@@ -1,18 +1,18 @@
-// Package legacy owns what the earlier agent wrote in another way than this
-// runtime, and how it is put right: settings, names of conversations and memory
-// files, an invalid filter, locks that nobody holds, modes.
+// Package legacy converts what the earlier agent wrote in another format than this
+// runtime: settings, names of conversations and memory files, an invalid filter, locks
+// that nobody holds, file modes.
 //
-// [Scan] looks at one agent's directory and answers what it would change, and what
-// it cannot decide. It changes nothing, and may look at a home at work. [Apply]
-// does it. It promises that nothing is deleted: what is replaced keeps its bytes
-// under a name with `.migrated-` and the time; that each step is one rename or one
-// transaction, so that a run that was cut off is gone on with by the next; and that
-// a directory which is right is not touched.
+// [Scan] reads one agent's directory and returns what it would change, and what it
+// cannot decide. It changes nothing, and may read a home in use. [Apply] makes the
+// changes. It promises that nothing is deleted: what is replaced keeps its bytes under a
+// name with `.migrated-` and the time; that each step is one rename or one transaction,
+// so that the next run continues an interrupted one; and that a directory that needs no
+// change is not touched.
 //
-// A conversation is renamed only when its own messages say who spoke in it, all of
-// them the same, and nothing of this runtime is in it yet.
+// A conversation is renamed only when its own messages show who spoke in it, all of them
+// the same, and nothing of this runtime is in it yet.
 //
-// The caller of Apply holds the home's lock. Damaged databases are fsck's.
+// The caller of Apply holds the home's lock. Damaged databases are repaired by fsck.
 package legacy
 
 import (

@@ -1,8 +1,8 @@
-// Package memory owns the commands that look at an agent's memory, change it, and
-// have it digested now.
+// Package memory implements the command `agentctl memory`: it shows and edits the memory
+// of an agent, and starts a digest of it.
 //
-// It promises that an edit replaces the file whole or not at all, and never over
-// a change that somebody else made since it was read.
+// It promises that an edit replaces the file completely or not at all, and never
+// overwrites a change that was made since the file was read.
 package memory
 
 import (

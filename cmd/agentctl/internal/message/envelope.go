@@ -1,10 +1,10 @@
-// Package message owns what an agent is told and what it answers: the envelope
-// of a message typed at the console, its push with an idempotency key, and the
-// wait for what became of it. The command send is here; the conversation is in
-// package chat.
+// Package message sends a message to an agent and waits for the answer: the envelope of
+// a message typed at the console, its push with an idempotency key, and the wait for the
+// outcome. It implements the command `agentctl send`; the conversation is in package
+// chat.
 //
-// It promises that one message is pushed once, however often the push has to be
-// repeated because the registry was away.
+// It promises that one message is pushed once, however often the push is retried because
+// the registry was unavailable.
 package message
 
 import (

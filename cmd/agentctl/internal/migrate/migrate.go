@@ -1,11 +1,12 @@
-// Package migrate owns the command that puts directories of the earlier agent right.
+// Package migrate implements the command `agentctl migrate`: it converts directories that
+// the earlier agent wrote.
 //
-// Without --apply it says what it would do, and may do so while the services run.
-// With --apply it takes the home's lock, so that no registry has the agent open or
-// opens it meanwhile: the services are to be stopped. It keeps out of the way of an
-// earlier agent that is still at work.
+// Without --apply it reports what it would do, and may do so while the services run.
+// With --apply it takes the home's lock, so that no registry has the agent open or opens
+// it meanwhile: the services must be stopped. It does not touch the directory of an
+// earlier agent that is still running.
 //
-// What is changed, and how, is package legacy's.
+// What is changed, and how, is defined by package legacy.
 package migrate
 
 import (

@@ -1,12 +1,12 @@
-// Package migratestore owns the command that moves agents between a home on one machine
-// and a database that registries share.
+// Package migratestore implements the command `agentctl migrate-store`: it moves agents
+// between a home on one machine and a database that registries share.
 //
-// Without --apply it does everything but the last step, and leaves both sides as they
-// were, but for the tables of an empty database: what it says was shown with the agent's
-// own rows. Both ways it takes the home's lock, so that no registry has the agents open
-// meanwhile.
+// Without --apply it does everything except the last step and leaves both sides as they
+// were, except that an empty database gets its tables: what it reports was checked with
+// the agent's own rows. In both modes it takes the home's lock, so that no registry has
+// the agents open meanwhile.
 //
-// What moves, and what is promised of it, is package transfer's.
+// What is moved, and what is promised about it, is defined by package transfer.
 package migratestore
 
 import (

@@ -1,7 +1,8 @@
-// Package peer owns the commands export and erase: what is kept of one peer of an
-// agent is handed out, or forgotten.
+// Package peer implements the commands `agentctl export` and `agentctl erase`: all stored
+// data of one peer of an agent is exported, or erased.
 //
-// The registry finds and does it, under its rules; nothing here opens a database.
+// The registry finds and processes the data, under its rules; this package opens no
+// database.
 package peer
 
 import (

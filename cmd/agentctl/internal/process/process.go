@@ -1,9 +1,9 @@
-// Package process owns the commands that look at the processes behind the services:
-// ready tells whether they serve, log level turns how much they say, profile takes
-// a profile of one.
+// Package process implements the commands about the processes behind the services:
+// `agentctl ready` reports whether they serve, `log show` prints the log of an agent,
+// `log level` changes the log level, `profile` takes a profile of one.
 //
-// The services of one process are asked one by one, since only the process knows
-// that they are one; what is done twice to it is done once.
+// The services of one process are called one by one, since only the process knows that
+// they share it; an action that reaches it twice has the effect of one.
 package process
 
 import (

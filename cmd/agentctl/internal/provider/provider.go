@@ -1,8 +1,8 @@
-// Package provider owns the command providers: which model providers there are
-// and whether one works.
+// Package provider implements the command `agentctl providers`: which model providers
+// there are and whether one works.
 //
-// It promises to show no key, only where each is read from and whether that
-// worked. The runner has the keys and makes the call of a test.
+// It promises to show no key, only where each is read from and whether that worked. The
+// runner has the keys and makes the call of a test.
 package provider
 
 import (

@@ -1,7 +1,7 @@
-// Package prune owns the command prune: it asks the registry to clear away what is
-// old, or only what that would be, and shows what stays and why.
+// Package prune implements the command `agentctl prune`: it lets the registry remove old
+// data, or only report what it would remove, and shows what is kept and why.
 //
-// The registry does it, under its rules; nothing here touches a file.
+// The registry does the work, under its rules; this package touches no file.
 package prune
 
 import (

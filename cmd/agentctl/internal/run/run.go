@@ -1,10 +1,10 @@
-// Package run owns the commands that talk to an agent from a script, one run at a
-// time: agent starts one and may wait for its reply, run waits for one, shows it
-// while it happens, or ends it, cancel takes back a message that has not begun.
+// Package run implements the commands that talk to an agent from a script, one run at a
+// time: `agentctl agent` starts a run and may wait for its reply; `run` waits for one,
+// streams it, or aborts it; `cancel` withdraws a message that has not been started.
 //
-// It promises that a run is named by an id that outlives every process, so that
-// each command can be given up and repeated; that standard output has the reply,
-// or the id, and nothing else; and that giving up never ends a run.
+// It promises that the id of a run outlives every process, so that each command can be
+// interrupted and repeated; that standard output has the reply, or the id, and nothing
+// else; and that interrupting a command never aborts a run.
 package run
 
 import (

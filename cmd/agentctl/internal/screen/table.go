@@ -1,12 +1,12 @@
-// Package screen owns how agentctl's words look to a person: tables that fit
-// the terminal, colours, ages, progress, and text from elsewhere made harmless.
+// Package screen formats the output of agentctl for people: tables that fit the
+// terminal, colors, ages, progress, and untrusted text made safe.
 //
-// It promises that nothing from an event, a file or a service can move the
-// cursor or change the terminal ([Clean]); that output which is not a terminal
-// has no colour, no border and nothing cut off; and that a table is never wider
-// than the terminal.
+// It promises that nothing from an event, a file or a service can move the cursor or
+// change the terminal ([Clean]); that output that is not a terminal has no color, no
+// border and nothing truncated; and that a table is never wider than the terminal.
 //
-// It prints data for people. Data for programs is package command's PrintJSON.
+// It prints data for people. Data for programs is printed by PrintJSON of package
+// command.
 package screen
 
 import (

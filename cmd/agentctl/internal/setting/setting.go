@@ -1,6 +1,6 @@
-// Package setting owns the commands that look at and change what an agent is
-// made of: its configuration (config), its text files (file), and what a model
-// would be told for it now (context).
+// Package setting implements the commands that show and change what an agent consists
+// of: its configuration (`agentctl config`), its text files (`file`), and the prompt
+// that a model would get for it now (`context`).
 package setting
 
 import (

@@ -1,9 +1,8 @@
-// Package turn owns the commands that account for messages: explain tells the
-// whole story of one, turns lists them with their fates.
+// Package turn implements the commands that show what happened to messages: `agentctl
+// explain` shows the complete history of one, `turns` lists them with their fates.
 //
-// explain is honest about what is not known: a tool whose result was lost is
-// "in doubt", a reply that may have left twice is "maybe sent twice", and a wait
-// says until when.
+// explain marks what is not known: a tool whose result was lost is "in doubt", a reply
+// that may have been sent twice is "maybe sent twice", and a wait shows until when.
 package turn
 
 import (

@@ -1,10 +1,11 @@
-// Package up owns the command up: everything a first conversation needs, in one
-// word. It uses the services that run already; else it starts them as a child
-// and stops them at the end, so that it never leaves a process behind.
+// Package up implements the command `agentctl up`: everything that a first conversation
+// needs, in one command. It uses the services that already run; otherwise it starts them
+// as a child process and stops them at the end, so that it never leaves a process
+// behind.
 //
 //	registry answers? --yes--> use it, leave it running
 //	       |no
-//	   agentd all (log in run/agentd.log) --SERVING--> admin made and started
+//	   agentd all (log in run/agentd.log) --SERVING--> admin created and started
 //	                                                        |
 //	   SIGTERM, wait, SIGKILL after the grace  <--end--  chat admin
 package up

@@ -1,14 +1,13 @@
-// Package usage owns the command usage: how many tokens the agents have used,
-// and what they cost.
+// Package usage implements the command `agentctl usage`: how many tokens the agents have
+// used, and what they cost.
 //
-// It counts committed answers: one for each model step in the journals of the
-// turns. An answer that was paid for and lost, because the stream broke or the
-// runner died before it was journalled, is not in the journal and not here; the
-// runner's metrics count what providers reported.
+// It counts committed answers: one for each model step in the journals of the turns. An
+// answer that was paid for and lost, because the stream broke or the runner died before
+// it was journaled, is not in the journal and not counted here; the runner's metrics
+// count what providers reported.
 //
-// Cost is the tokens times the prices of providers.yaml, as the runner read them
-// when it started. A row with tokens
-// that have no price shows no cost, never a part of one.
+// Cost is the tokens times the prices of providers.yaml, as the runner read them at its
+// start. A row with tokens that have no price shows no cost, never a partial one.
 package usage
 
 import (

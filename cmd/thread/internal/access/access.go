@@ -1,23 +1,24 @@
-// Package access owns the way to one thread directory: through the registry that
-// serves it, or straight to its database.
+// Package access opens one thread directory: through the registry that serves it, or
+// directly as a database.
 //
 //	path ---> inside a home? --no--------------------------> direct
 //	               | yes
 //	               v
-//	          home's lock free? --yes, held while it lasts--> direct
+//	          home's lock free? --yes, held while open-------> direct
 //	               | no
 //	               v
 //	          registry answers? --yes----------------------> remote
-//	               | no: it starts or stops just now
-//	               +--> both again, until the time is up
+//	               | no: it is starting or stopping
+//	               +--> try both again, until the timeout
 //
-// A home is recognised by its shape too, because those who push into one
-// (gateways, other agents) often do not have THECLAW_HOME. Its lock is held
-// shared: a registry that starts waits for us, and we for nobody of our own kind.
+// A home is also recognized by its layout, because programs that push into one
+// (gateways, other agents) often do not have THECLAW_HOME. Its lock is held shared: a
+// registry that starts waits for this process, and processes of this kind do not wait
+// for each other.
 //
-// A direct door is a guest (see sqlite.Guest): even where the lock says nothing,
-// as for an inbox that a setting put outside of its home, a registry at work and
-// we do each other no harm.
+// A direct connection is a guest (see sqlite.Guest): where the lock does not protect,
+// as for an inbox that a setting put outside its home, it does not disturb a registry
+// at work, nor the registry it.
 //
 // The package prints nothing and knows no command.
 package access

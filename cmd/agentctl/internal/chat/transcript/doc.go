@@ -1,19 +1,19 @@
-// Package transcript owns what the screen of a conversation shows: what was said,
-// what the agent thought and which tools it ran, in the order of time, and how
-// it is folded and laid out in the lines of a terminal.
+// Package transcript renders the contents of a conversation screen: messages, the
+// agent's thoughts and its tool calls, in chronological order, folded and laid out in
+// the lines of a terminal.
 //
-//	You, Note, Problem, Reply          what is whole at once
+//	You, Note, Problem, Reply          complete entries
 //	Think, Say, Start, Update, End     what a run does, while it does it
-//	Again                              a run goes on after a restart: what was not
-//	                                   whole comes once more
-//	Finish                             its reply stands, whatever came before
+//	Again                              a run continues after a restart: what was
+//	                                   incomplete is sent once more
+//	Finish                             its reply is final, whatever came before
 //
-// Thoughts and tools are folded to one line until they are opened, one by one or
-// all together.
+// Thoughts and tools are folded to one line until they are opened, one by one or all
+// together.
 //
-// It promises that nothing in it can change the terminal (package screen); that a
-// look costs the lines of the screen and not those of the conversation; and that
+// It promises that no content can change the terminal (package screen); that a
+// rendering costs the lines of the screen and not those of the conversation; and that
 // it keeps at most [MaxEntries] entries, the newest.
 //
-// It knows no service, no key and no clock but the times it is given.
+// It knows no service, no key and no clock except the times it is given.
 package transcript

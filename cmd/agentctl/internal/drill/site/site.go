@@ -1,8 +1,8 @@
-// Package site owns the place of a drill: a home of its own, the agentd that comes
-// and goes in it, and the connections to it, which wait for it.
+// Package site provides the environment of a drill: a temporary home, an agentd that is
+// started and killed in it, and connections that wait for that agentd.
 //
-// Nothing in the environment of that agentd leads to the user's home. It dies
-// with this process.
+// Nothing in the environment of this agentd leads to the user's home. It dies with this
+// process.
 package site
 
 import (
