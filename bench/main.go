@@ -5,11 +5,11 @@
 //	bench -agentd PATH -curves DIR [-quick] [-doc FILE]
 //	bench -agentd PATH -steady 10m [-out DIR] [-doc FILE]
 //
-// It starts `agentd all` on fresh homes, drives it over gRPC and with agentctl, and
-// prints one table: goal, measured, how far from the goal, met or not. Model time is
-// none: the offline driver answers. Ratios are to figures measured in the same run.
-// With -curves it draws how figures grow instead, with -steady it holds a load for a
-// while. Each has a place of its own in the page.
+// It starts `agentd all` on new homes, drives it over gRPC and with agentctl, and
+// prints one table: goal, measured value, distance from the goal, met or not. Model time
+// is zero: the offline driver answers. Ratios are to figures measured in the same run.
+// With -curves it draws how figures grow instead, with -steady it keeps up a load for a
+// while. Each has its own section in the page.
 package main
 
 import (

@@ -1,7 +1,9 @@
-// Package curve owns how figures grow: turns over conversations, memory and start over
-// agents, a turn over the length of its thread. Each is drawn with the line of its limit.
+// Package curve measures how figures grow and draws them: turns over conversations,
+// memory and start time over agents, a turn over the length of its thread. Each is drawn
+// with the line of its limit.
 //
-// What it draws it also puts into a page, with the figures in words. It judges nothing.
+// It also writes the curves into a page, with the figures in words. It compares nothing
+// with a goal.
 package curve
 
 import (

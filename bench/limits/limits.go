@@ -1,5 +1,5 @@
-// Package limits owns what the machine could do: the time of a sync, of a round
-// trip and of a process, and the rates of the least programs that keep the same
+// Package limits measures what the machine can do: the time of a sync, of a round
+// trip and of a process, and the rates of minimal programs that keep the same
 // promises. Goals are ratios to these, measured in the same run and directory.
 //
 //	F     overwriting 4 KiB in a written file and waiting for the disk
@@ -8,9 +8,8 @@
 //	A(w)  records/s of w writers that share syncs, one waiting for the next
 //	U(w)  the same with two records one after the other: a message and its reply
 //
-// The bare engine rate is the transactions of a message on our own storage engine,
-// with no call and no decision between them. The package measures and judges
-// nothing.
+// The rate of the bare engine is the transactions of a message on our own storage engine,
+// with no call and no decision between them. The package compares nothing with a goal.
 package limits
 
 import (

@@ -1,10 +1,10 @@
-// Package load owns the closed-loop load: conversations that each send a message
+// Package load generates a closed-loop load: conversations that each send a message
 // and wait for the committed reply, over gRPC against running services.
 //
-// It checks while it measures: every message gets exactly one reply, and the
-// replies of a conversation come in the order of its messages. Latency is from
-// the acknowledged push to the reply being seen by a client that watches the
-// conversation, so it includes the way back. The package starts no services.
+// It checks while it measures: every message gets exactly one reply, and the replies of a
+// conversation arrive in the order of its messages. Latency is from the acknowledged push
+// until a client that watches the conversation sees the reply, so it includes the way
+// back. The package starts no services.
 package load
 
 import (

@@ -1,8 +1,8 @@
-// Package plot draws curves as SVG: a few series over one axis with powers in it,
-// and the line of the limit each is held against.
+// Package plot draws curves as SVG: a few series over one logarithmic axis, and the line
+// of the limit that each is compared with.
 //
 // It promises a file that needs nothing else: no script, no font of its own, readable
-// on light and dark ground. It knows nothing of what is measured.
+// on a light and a dark background. It knows nothing about what is measured.
 package plot
 
 import (

@@ -3,7 +3,7 @@
 //
 //	postgres -agentd PATH [-quick] [-dsn URL] [-out DIR] [-doc FILE]
 //
-// It prints one table: goal, measured, ratio to the limit beside it, met or not. The
+// It prints one table: goal, measured, ratio to the limit next to it, met or not. The
 // database is a cluster of its own, durable, unless a URL names one. Model time is
 // none: the offline driver answers.
 //
@@ -29,7 +29,7 @@
 // A unit is one such transaction: fence, event, key, head and ack.
 //
 // On one machine the runtime's other classes take processors from the database, which the
-// bare messages have for themselves. Where the system lets it (package quota), both are
+// bare messages have for themselves. Where the system lets it (cpulimit.go), both are
 // measured once more with a PostgreSQL that has a small share of a processor, while the
 // rest has what is left: then it is PostgreSQL that limits, as with machines for each
 // class, when what it uses of its share says so.

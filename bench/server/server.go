@@ -1,8 +1,9 @@
-// Package server owns the running `agentd all` that is measured: its start, its
-// connections, and what the kernel says of it.
+// Package server runs the `agentd all` that is measured: its start, its connections, and
+// what the kernel reports about it.
 //
-// It promises that what was started is stopped by Stop or with the context, and judges
-// nothing.
+// It promises that what was started is stopped by Stop or with the context. It compares
+// nothing with a goal. It is a package of its own because the programs for tables and for
+// curves both use it.
 package server
 
 import (

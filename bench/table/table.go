@@ -1,8 +1,8 @@
-// Package table owns the table of a measurement: what, goal, measured, how far from the
-// goal, met or not, on the screen, in a file of results and in a page.
+// Package table formats the table of a measurement: name, goal, measured value, distance
+// from the goal, met or not, on the screen, in a file of results and in a page.
 //
 // It promises that a missed goal is printed as missed, and that a page keeps everything
-// outside of the lines that mark the table's place. It measures nothing.
+// outside the lines that mark the table's place. It measures nothing.
 package table
 
 import (

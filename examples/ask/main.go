@@ -1,16 +1,16 @@
 // Command ask shows how a program talks to an agent: it puts one message into the
-// agent's inbox, waits for what becomes of it, and prints the reply event.
+// agent's inbox, waits for the outcome, and prints the reply event.
 //
 //	ask -agent alice -as report -key report-2026-11-20 "Is there news?"
 //
 // It imports the wire contract (proto/gen) and nothing else of this repository,
 // so it can be copied. Two things make it safe to run again after any failure:
 // the key, under which the inbox stores the message once, and the run, which the
-// registry remembers, so that the second call is answered with the first reply.
+// registry remembers, so that a second call returns the first reply.
 //
-// It speaks from external:console:ask:dm:NAME:NAME. The address gives each NAME a
-// conversation of its own, and the channel type console means that nobody has to
-// send the reply: the caller reads it from the thread.
+// It sends as external:console:ask:dm:NAME:NAME. The address gives each NAME its own
+// conversation, and the channel type console means that the reply is not sent anywhere:
+// the caller reads it from the thread.
 package main
 
 import (

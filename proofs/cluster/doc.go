@@ -1,7 +1,6 @@
-// Package cluster owns the proof of the promises among several machines: two
-// registries over one PostgreSQL, four runners and two deliverers, each a process with a
-// home of its own, that reach each other by TCP with mTLS alone. While messages are on
-// their way processes are killed, then the database is, then it fails over to a standby
-// that acknowledges with it; each message must have its one account, and each reply
-// arrive.
+// Package cluster proves the promises across several machines: two registries over one
+// PostgreSQL, four runners and two deliverers, each a process with a home of its own,
+// connected only by TCP with mTLS. While messages are processed, processes are killed,
+// then the database is killed, then it fails over to a standby that acknowledges with it;
+// each message must have exactly one outcome, and each reply must arrive.
 package cluster

@@ -1,11 +1,11 @@
-// Package drill owns what the proofs of this tree have alike: their size and
+// Package drill contains what the proofs of this tree share: their size and
 // their seed from the environment, their one line of figures, and the Story of
-// messages that proofs of the engine tell.
+// messages that proofs of the engine run.
 //
 // A proof is a Go test that is small by default, grows by environment variables,
 // prints one line of figures with its seed, and fails on any violation. It must
 // also fail when it has shown nothing, because a drill that never hits anything
-// is quiet too. Nothing here decides what is right; each proof says that itself.
+// prints no error either. Nothing here decides what is right; each proof does.
 package drill
 
 import (

@@ -1,6 +1,7 @@
-// Package program owns agentd as a program of its own, for proofs in which
-// something has to die. It is what `make build` makes: no failpoint and nothing
-// of a test is in it.
+// Package program runs agentd as a separate program, for proofs in which a process must
+// die. It is the binary of `make build`: it contains no failpoint and nothing of a test.
+//
+// It is a package of its own because several proofs start the same program.
 package program
 
 import (

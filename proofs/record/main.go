@@ -1,14 +1,14 @@
 // Command record runs proofs one after the other, each as `make TARGET SIZE=n`,
-// and keeps what they print.
+// and records what they print.
 //
 //	record [-page FILE] [-jobs N] 'crash-matrix KILLS=150' 'zombie N=20' ...
 //
-// With -jobs, N of them run at once, and what each prints comes when it has ended: most
-// of them wait for processes that start, so two take little more time than one. A proof
-// that fails stops nobody behind it: the whole list is run, what failed is said again at
-// the end, and the exit code is 1. With -page, and only when all of them passed, the part
-// of FILE between the two marks is written anew as a table of what came out; the words
-// around it stay.
+// With -jobs, N of them run at once, and the output of each is printed when it has ended:
+// most of them wait for processes that start, so two take little more time than one. A
+// proof that fails does not stop those after it: the complete list is run, the failures
+// are repeated at the end, and the exit code is 1. With -page, and only when all of them
+// passed, the part of FILE between the two marks is replaced by a table of the results;
+// the text around it is kept.
 package main
 
 import (

@@ -1,11 +1,11 @@
-// Package standin owns the external programs that proofs put on a PATH in place
-// of the real ones: thread, notifier and xgw, one Go program each in the folders
-// beside this file.
+// Package standin tests the stand-ins of external programs that proofs put on a PATH in
+// place of the real ones: thread, notifier and xgw, one Go program each in the directories
+// next to this file.
 //
-// Each folder says what is true to the real program and what is not modelled;
-// the tests here hold them to the recorded command lines of version 1.0.9:
-// output, exit code, class of error, files and schema. They import nothing of the
-// services, so that they cannot share a mistake with them.
+// Each directory says what is true to the real program and what is not modeled; the tests
+// here compare them with the recorded command lines of version 1.0.9: output, exit code,
+// class of error, files and schema. They import nothing of the services, so that they
+// cannot share a mistake with them.
 package standin
 
 import (

@@ -1,6 +1,5 @@
 // Command tests runs and selects tests by name, and fails when a name matches nothing: a
-// test that was renamed must not leave a proof empty, nor a list of exceptions longer
-// than it is.
+// renamed test must not leave a proof empty, nor a list of exceptions longer than needed.
 //
 //	tests run TARGET PATTERN DIR...    runs the tests of the packages that PATTERN names
 //	tests list [-but RE] [-skip RE] PACKAGE...    prints the packages without those of -but

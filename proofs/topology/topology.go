@@ -1,5 +1,5 @@
-// Package topology owns the shapes in which the services run end to end, so that one
-// suite can be run in each of them:
+// Package topology starts the services in the shapes in which they run end to end, so that
+// one suite can be run in each of them:
 //
 //	embedded  `agentd all`: one process, its sockets
 //	split     registry, runner and deliverer: three processes of three Unix users, each
@@ -8,12 +8,12 @@
 //	          processes with a home each, over TCP with mTLS
 //
 // It promises that every process is the real program, that nothing but TCP with TLS 1.3
-// joins what is not in one process, and that the operator of split is a fourth user, who
-// has a client certificate and can open no file of the services. Each site has a network
-// of its own below 127.0.0.0/8, so that sites may stand beside each other.
+// connects what is not in one process, and that the operator of split is a fourth user,
+// who has a client certificate and can open no file of the services. Each site has its own
+// network below 127.0.0.0/8, so that sites can run at the same time.
 //
-// It knows no test, and breaks nothing by itself: a part is a process that a test may
-// stop, kill and start again.
+// It knows no test and injects no faults: a part is a process that a test may stop, kill
+// and start again.
 package topology
 
 import (

@@ -1,9 +1,9 @@
-// Package bare owns what the runtime is compared with: the transactions of a message as
-// rows, locks and waits for the disk, and nothing else. What a message and a unit are
-// stands in the doc comment of the program.
+// Package bare executes what the runtime is compared with: the transactions of a message
+// as rows, locks and waits for the disk, and nothing else. The doc comment of the program
+// defines a message and a unit.
 //
-// A writer decides nothing, looks for nothing, hashes nothing and calls nobody: it knows
-// everything beforehand and sends each transaction in one trip. It promises no more than
+// A writer decides nothing, reads nothing, hashes nothing and calls nobody: it knows
+// everything beforehand and sends each transaction in one round trip. It promises only
 // that each was committed.
 package bare
 

@@ -1,15 +1,14 @@
-// Package socket owns how a private Unix socket comes to be: nobody but our user
-// can reach it, from the first instant it can be seen, and two starters never
-// both have it.
+// Package socket listens on a private Unix socket: only our own user can reach it, from
+// the moment it exists, and two processes that start at once never both have it.
 //
 // It promises:
-//   - Mode 0600 in a directory of mode 0700 that is ours; a wider directory is
-//     refused. The process's umask is not touched.
+//   - Mode 0600 in a directory of mode 0700 that is ours; a directory with wider
+//     permissions is refused. The process's umask is not changed.
 //   - A stale socket file is replaced, one with a listener never. The right to the
-//     name is a lock on `<path>.lock` that dies with the process.
+//     name is a lock on `<path>.lock` that is released when the process ends.
 //   - Closing removes the socket, if it is still the one that was bound.
 //
-// It does not know what is spoken on the socket.
+// It does not know the protocol on the socket.
 package socket
 
 import (

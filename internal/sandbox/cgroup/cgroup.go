@@ -1,9 +1,9 @@
-// Package cgroup owns the control groups of sandboxed programs: one per run, for
-// memory and the number of processes, version 1 or 2, where we may make any.
+// Package cgroup manages the control groups of sandboxed programs: one per run, for
+// memory and the number of processes, version 1 or 2, where this process may create them.
 //
-// It promises: a group has its limits before a process is in it, and groups of a
-// runner that died are removed by the next one. That none can be made is no error:
-// Find's answer says which limits bind.
+// It promises: a group has its limits before a process is in it, and the next runner
+// removes the groups of one that died. It is no error when none can be created: the
+// result of Find says which limits apply.
 package cgroup
 
 import (

@@ -1,4 +1,4 @@
-// Package jail owns what happens in the processes between us and a sandboxed
+// Package jail implements the processes between this process and a sandboxed
 // program: the trampoline and the sandbox's init, both our own binary started
 // again. Package sandbox is the other side and the only caller.
 //
@@ -11,9 +11,9 @@
 //	  |<----------------- status: exit 0 -----------------| reaps every orphan <---|
 //	  |                          |<------ exits, and the kernel kills the rest ----|
 //
-// The lifeline is a pipe that only the runner can write: when it closes it, or
-// dies in whatever way, the trampoline kills init and with it the pid namespace.
-// PR_SET_PDEATHSIG says the same a second time, should the trampoline die first.
+// The lifeline is a pipe that only the runner can write: when the runner closes it or
+// dies for any reason, the trampoline kills init and with it the pid namespace.
+// PR_SET_PDEATHSIG has the same effect, should the trampoline die first.
 //
 // Why a trampoline: a clone with CLONE_NEWUSER copies the page tables, in time
 // proportional to the resident memory of the caller.
@@ -21,5 +21,5 @@
 // It promises: the program is started only after every step has succeeded, each
 // failed step is reported by name with its errno, and no descriptor, no variable
 // and no capability of ours reaches the program.
-// It does not choose a driver, count output or know about time: package sandbox does.
+// It does not choose a driver, count output or enforce timeouts: package sandbox does.
 package jail

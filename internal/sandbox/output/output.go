@@ -1,5 +1,5 @@
-// Package output owns what a sandboxed program prints: one cap for both streams, a
-// spill file for the rest, and text made safe to keep.
+// Package output captures what a sandboxed program prints: one cap for both streams, a
+// spill file for the rest, and text made safe to store.
 //
 // It promises that a program cannot choose where the spill file is: the directory
 // is opened before the program starts and no link out of it is followed. It does

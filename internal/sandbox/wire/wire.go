@@ -1,7 +1,7 @@
-// Package wire owns the words between the runner, the trampoline and init: the
-// Order down, Status messages back, both on pipes.
+// Package wire defines the messages between the runner, the trampoline and init: the
+// Order to them, Status messages back, both on pipes.
 //
-// It promises that a message is whole or an error, and that a step which failed is
+// It promises that a message is complete or an error, and that a step which failed is
 // named. It does not interpret orders: package isolation does.
 package wire
 

@@ -1,9 +1,8 @@
 // Package backendtest opens real registries behind real gRPC servers, in memory, over each
-// of the two implementations of what a registry needs, and is their client, as workers and
-// people are.
+// of the two backends of a registry, and is their client, as workers and people are.
 //
-// A test that is not about one implementation runs over both with Each. The helpers that
-// fail a test do so through the test of the registry that they are called for.
+// A test that does not depend on one backend runs over both with Each. Helpers that fail a
+// test fail the test of the registry they are called for.
 package backendtest
 
 import (

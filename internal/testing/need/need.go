@@ -1,18 +1,18 @@
-// Package need says what a test needs of the machine. Where that is missing the test is
+// Package need checks what a test needs of the machine. Where it is missing the test is
 // skipped with a reason that says what to install or to set; there is no other way to
 // skip a test (skips_test.go).
 //
-// Two variables of the environment decide what counts as missing:
+// Two environment variables decide what counts as missing:
 //
 //	THECLAW_NEED=all      a missing requirement fails the test: the merge gate sets it
-//	THECLAW_WITHOUT=a,b   requirements that count as missing though they are there:
+//	THECLAW_WITHOUT=a,b   requirements that count as missing although present:
 //	                      root, postgres, bubblewrap, namespaces, mount, or the name of a
-//	                      program; `make test` leaves out with it what is not quick
+//	                      program; `make test` uses it to leave out what is slow
 //
 // With THECLAW_TARGET, the name of a proof's target in the Makefile, a skip is also a line
 // of standard output, as the figures are.
 //
-// The package starts nothing and changes nothing but what [Disk] mounts.
+// The package starts nothing and changes nothing except what [Disk] mounts.
 package need
 
 import (

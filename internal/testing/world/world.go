@@ -1,11 +1,11 @@
-// Package world owns the test world: the three real services of one home, on
+// Package world provides the test world: the three real services of one home, on
 // real Unix sockets or in processes of their own, and a client's view of them.
 //
-// It exists for tests, drills and benchmarks, which is why it may import
-// services. It promises that what it starts is ended with the test, and that
-// nothing in it waits by sleeping: every wait is a call that the registry answers
-// when the thing has happened. It fakes nothing of ours; models and channels that
-// a test wants to script are real HTTP servers on loopback.
+// It exists for tests, drills and benchmarks, which is why it may import services. It
+// promises that what it starts ends with the test, and that nothing in it waits by
+// sleeping: every wait is a call that the registry answers when the condition holds. It
+// fakes none of our services; models and channels that a test scripts are real HTTP
+// servers on loopback.
 package world
 
 import (

@@ -1,5 +1,7 @@
-// Package wording owns what callers are told of a run that is not as they believed, so
-// that it reads the same from its runner and, where none can be asked, from the client.
+// Package wording contains the errors about a run that is not in the state a caller
+// expects, so that they read the same from its runner and, where no runner can be
+// reached, from the client. It is a package of its own because the runner uses it too and
+// must not import the client.
 package wording
 
 import (
