@@ -1,19 +1,20 @@
-// Package balance owns connections to one of several registries that serve the same
-// agents: a comma list of targets, or a name that stands for several addresses.
+// Package balance connects to one of several registries that serve the same agents: a
+// comma-separated list of targets, or a name with several addresses.
 //
 //	dns:///registries:7443              every address of the name
 //	dns:///a:7443,dns:///b:7443         each of the list
 //
-// Calls go to those that say they serve (grpc.health.v1), so a registry that drains gets
-// no new ones: a call about an agent to the one that is nearest to it, by a hash of both
-// names, any other call to each in turn. A call that finds its registry gone is made again
-// at another one, if it is safe to repeat. One that hangs and is not dead costs a short
-// call some seconds, then another is asked; a long poll waits until the connection is
-// given up, 15 s at most. A target that is neither, such as a socket, is dialled as ever.
+// Calls go to registries that report SERVING (grpc.health.v1), so one that drains gets no
+// new calls: a call about an agent goes to the registry nearest to it, by a hash of both
+// names, any other call to each in turn. A call that finds its registry unavailable is
+// retried at another one, if it is safe to repeat. A registry that hangs and is not dead
+// costs a short call some seconds, then another is called; a long poll waits until the
+// connection is closed, 15 s at most. A target that is neither, such as a socket, is dialed
+// normally.
 //
-// That an agent has a registry near it saves work and is no promise: the one that wrote
-// something need not read it again, and those who write an inbox wait for each other in
-// one process, not in the database. Two calls in a row may meet two registries; nothing
+// That an agent has a nearest registry saves work and is no promise: the registry that
+// wrote something need not read it again, and writers of one inbox wait for each other in
+// one process, not in the database. Two calls in a row may reach two registries; nothing
 // may rely on more.
 package balance
 

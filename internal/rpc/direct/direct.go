@@ -1,22 +1,21 @@
-// Package direct owns the calls between services that share a process: a unary call
+// Package direct makes calls between services that share a process: a unary call
 // goes to the handler itself, in the goroutine of its caller.
 //
 //	caller --> Conn --> Desk --> the server's chain --> handler
 //	             |
 //	             +--> Far: streams, and what the desk does not have
 //
-// It promises that nobody can tell the difference, but by the time it takes. The call
-// passes the same chain as one over a socket: it is counted, judged by the same access
-// table, given the same deadline and checked by the same rules. Messages are copied, in
-// both directions, and refused when they are no text or too large, as they would be on
-// the way through a socket. Of the caller's context a handler sees the deadline, the end
-// and the metadata, and nothing else. A server that drains refuses new calls and waits
-// for those under way.
+// It promises that a direct call differs from one over a socket only by the time it takes.
+// It passes the same interceptors: it is counted, checked by the same access table, given
+// the same deadline and validated by the same rules. Messages are copied, in both
+// directions, and refused when they are not valid text or too large, as over a socket. Of
+// the caller's context a handler sees the deadline, the cancellation and the metadata, and
+// nothing else. A server that drains refuses new calls and waits for those under way.
 //
-// There is no token: who is in the process could read it anyway. Who calls is what the
-// program said when it made the Conn.
+// There is no token: code in the process could read it anyway. The caller's identity is
+// what the program set when it made the Conn.
 //
-// A call here is not repeated when the service is unavailable, and shows in no trace;
+// A direct call is not retried when the service is unavailable, and appears in no trace;
 // a program that traces does not use the package.
 package direct
 
