@@ -7,16 +7,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// sections are the commands in the order in which one needs them.
+// sections are the groups of the root help, in the order in which a user needs them.
 var sections = []struct{ id, title, commands string }{
-	{"talk", "Talk:", "up chat send agent run cancel"},
+	{"talk", "Conversations:", "up chat send agent run cancel"},
 	{"agents", "Agents:", "init list start stop rm status top config file memory context providers bootstrap cmds"},
-	{"account", "What happened:", "explain turns threads events errors usage approvals audit dlq lease"},
-	{"home", "The home:", "doctor backup restore fsck migrate migrate-store prune export erase drill"},
-	{"services", "The services:", "ready log profile certs token"},
+	{"account", "Inspection:", "explain turns threads events errors usage approvals audit dlq lease"},
+	{"home", "Home and data:", "doctor backup restore fsck migrate migrate-store prune export erase drill"},
+	{"services", "Services:", "ready log profile certs token"},
 }
 
-// sortIn gives the commands of the root help their sections.
+// sortIn assigns the commands to the sections of the root help.
 func sortIn(root *cobra.Command) {
 	for _, s := range sections {
 		root.AddGroup(&cobra.Group{ID: s.id, Title: s.title})

@@ -17,7 +17,7 @@ import (
 func threadCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "thread ...",
-		Short:              "The commands of the thread tool are the program thread",
+		Short:              "Use the program thread for the commands of the thread tool",
 		Example:            `  thread peek --thread ./t --last-event-id 0     (not: agentctl thread peek ...)`,
 		Hidden:             true,
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},

@@ -50,16 +50,16 @@ func wantsJSON(args []string) bool {
 func newRoot(e *command.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "agentctl",
-		Short: "Look after agents, talk to them, and see what became of every message",
-		Long: `agentctl looks after agents: it makes and starts them, talks to them, and shows
-what became of every message. The services do the work ('agentd all').
+		Short: "Manage agents, talk to them, and see what happened to every message",
+		Long: `agentctl manages agents: it creates and starts them, talks to them, and shows what
+happened to every message. The services do the work ('agentd all').
 
-Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
-		Example: `  agentctl up                          start everything here and talk to admin
-  agentctl init alice                  make an agent
-  agentctl start alice                 let it work
+Exit codes: 0 success, 1 failure, 2 invalid command line.`,
+		Example: `  agentctl up                          start the services here and talk to admin
+  agentctl init alice                  create an agent
+  agentctl start alice                 let it process messages
   agentctl chat alice                  talk to it
-  agentctl explain alice 1             what became of message 1`,
+  agentctl explain alice 1             what happened to message 1`,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	command.Prepare(root, e)
@@ -69,9 +69,9 @@ Exit codes: 0 done, 1 it failed, 2 the command line is wrong.`,
 	f.StringVar(&e.Flags.Runner, "runner", "", "address of the runner")
 	f.StringVar(&e.Flags.Deliverer, "deliverer", "", "address of the deliverer")
 	f.StringVar(&e.Flags.TLS, "tls", "", "certificates for dns:/// (default tls/ in the home)")
-	f.DurationVar(&e.Flags.Timeout, "timeout", command.DefaultTimeout, "longest wait for one answer")
-	f.BoolVar(&e.Flags.JSON, "json", e.Flags.JSON, "answer in JSON; errors too, {\"error\",\"suggestion\"}")
-	f.BoolVar(&e.Flags.NoColor, "no-color", false, "no colours (also NO_COLOR in the environment)")
+	f.DurationVar(&e.Flags.Timeout, "timeout", command.DefaultTimeout, "maximum wait for one response")
+	f.BoolVar(&e.Flags.JSON, "json", e.Flags.JSON, "print JSON, also for errors: {\"error\",\"suggestion\"}")
+	f.BoolVar(&e.Flags.NoColor, "no-color", false, "no colors (also NO_COLOR in the environment)")
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return checkFlags(c, e) }
 
 	var subs []*cobra.Command

@@ -52,12 +52,12 @@ func initCommand(e *command.Env) *cobra.Command {
 	var provider, model string
 	c := &cobra.Command{
 		Use:   "init ID...",
-		Short: "Make a new agent",
-		Long: `Make a new agent: a directory with its identity, its settings and an empty
-inbox. It does not work on messages before it is started.
+		Short: "Create an agent",
+		Long: `Create an agent: a directory with its identity, its settings and an empty inbox. It
+does not process messages before it is started.
 
-With several names each is made, many at a time, and one that fails stops no
-other; the exit code is then 1, and with --json the answer is a list.`,
+With several names all agents are created, many at a time. If one fails, the others
+are still created; the exit code is then 1. With --json the output is a list.`,
 		Example: `  agentctl init alice
   agentctl init watcher --kind system --provider openai --model gpt-5
   seq -f 'node-%05g' 10000 | xargs -n 10000 agentctl init`,
@@ -73,9 +73,9 @@ other; the exit code is then 1, and with --json the answer is a list.`,
 			})
 		},
 	}
-	c.Flags().Var(&kind, "kind", "what the agent is for")
-	c.Flags().StringVar(&provider, "provider", "", "model provider to write into its settings")
-	c.Flags().StringVar(&model, "model", "", "model to write into its settings")
+	c.Flags().Var(&kind, "kind", "purpose of the agent")
+	c.Flags().StringVar(&provider, "provider", "", "model provider in its settings")
+	c.Flags().StringVar(&model, "model", "", "model in its settings")
 	return c
 }
 
@@ -102,10 +102,10 @@ type changed struct {
 func startCommand(e *command.Env) *cobra.Command {
 	return lifeCommand(e, true, &cobra.Command{
 		Use:   "start [ID...]",
-		Short: "Let an agent work on its messages",
-		Long: `Let an agent work on its messages, from the first one it has not finished.
-Starting a started agent changes nothing. Of several, one that fails stops no
-other; with --json the answer is then a list.`,
+		Short: "Start agents: let them process messages",
+		Long: `Start an agent: let it process its messages, from the first one it has not finished.
+Starting a started agent changes nothing. If one of several agents fails, the others
+are still started; with --json the output is then a list.`,
 		Example: `  agentctl start alice
   agentctl start --all`,
 	}, func(ctx context.Context, id string) (bool, error) {
@@ -117,10 +117,10 @@ other; with --json the answer is then a list.`,
 func stopCommand(e *command.Env) *cobra.Command {
 	return lifeCommand(e, false, &cobra.Command{
 		Use:   "stop [ID...]",
-		Short: "Let an agent finish what it is doing and rest",
-		Long: `Let an agent finish what it is doing and begin nothing new. Messages are still
-accepted and wait until it is started again. Of several, one that fails stops no
-other; with --json the answer is then a list.`,
+		Short: "Stop agents: finish current work, begin nothing new",
+		Long: `Stop an agent: it finishes its current work and begins nothing new. Messages are still
+accepted and wait until it is started again. If one of several agents fails, the others
+are still stopped; with --json the output is then a list.`,
 		Example: `  agentctl stop alice
   agentctl stop --all`,
 	}, func(ctx context.Context, id string) (bool, error) {
@@ -147,7 +147,7 @@ func lifeCommand(e *command.Env, started bool, c *cobra.Command, do func(ctx con
 			return told(id, started, already), err
 		})
 	}
-	c.Flags().BoolVar(&all, "all", false, map[bool]string{true: "every agent that is stopped", false: "every agent that is started"}[started])
+	c.Flags().BoolVar(&all, "all", false, map[bool]string{true: "all stopped agents", false: "all started agents"}[started])
 	return c
 }
 
@@ -163,10 +163,10 @@ func bootstrapCommand(e *command.Env) *cobra.Command {
 	var provider, model string
 	c := &cobra.Command{
 		Use:   "bootstrap",
-		Short: "Make the system agents that are missing",
-		Long: `Make the four system agents that are missing: admin (talks to you), warden
-(watches), maintainer (looks after errors and upgrades) and evolver (improves).
-Those that exist are left as they are.`,
+		Short: "Create the missing system agents",
+		Long: `Create the system agents that are missing: admin (talks to you), warden (monitors),
+maintainer (handles errors and upgrades) and evolver (improves). Existing ones are not
+changed.`,
 		Example: `  agentctl bootstrap
   agentctl bootstrap --provider openai --model gpt-5`,
 		Args: command.Args(),
@@ -190,7 +190,7 @@ Those that exist are left as they are.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&provider, "provider", "", "model provider to write into the new agents' settings")
-	c.Flags().StringVar(&model, "model", "", "model to write into the new agents' settings")
+	c.Flags().StringVar(&provider, "provider", "", "model provider in the settings of new agents")
+	c.Flags().StringVar(&model, "model", "", "model in the settings of new agents")
 	return c
 }

@@ -18,14 +18,14 @@ func Remove(e *command.Env) *cobra.Command {
 	var yes, force bool
 	c := &cobra.Command{
 		Use:   "rm ID",
-		Short: "Remove an agent and all that is kept of it",
-		Long: `Remove an agent and all that is kept of it: messages and replies, what it did for
-them, memory, settings, workdir/, logs, questions and counts. There is no way back
-but a backup that you made ('agentctl backup').
+		Short: "Delete an agent and all its data",
+		Long: `Delete an agent and all its data: messages and replies, the journal of its turns,
+memory, settings, workdir/, logs, approvals and counters. It can only be restored from a
+backup that you made ('agentctl backup').
 
-The agent must be stopped and nobody at work on it; --force stops it and waits. What
-it has not answered or sent goes with it. Not reached are backups, the audit log, what
-other agents and people were told, and the log of the services. Its name is free: a new
+The agent must be stopped and not held by any worker; --force stops it and waits. Its
+unanswered messages and unsent replies are deleted too. Not deleted are backups, the
+audit log, messages already sent to other agents and people, and the log of the services. Its name is free: a new
 agent of the name knows nothing of the old one.`,
 		Example: `  agentctl rm alice
   agentctl agent rm alice --yes
@@ -53,8 +53,8 @@ agent of the name knows nothing of the old one.`,
 			return nil
 		},
 	}
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	c.Flags().BoolVar(&force, "force", false, "stop it first, and wait for who works on it")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
+	c.Flags().BoolVar(&force, "force", false, "stop the agent first, and wait for its workers")
 	return c
 }
 

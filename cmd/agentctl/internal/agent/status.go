@@ -81,8 +81,8 @@ func statusOf(r *registry.GetAgentStatusResponse) status {
 func statusCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status [ID]",
-		Short: "Show how one agent, or every agent, is doing",
-		Long: `Show whether an agent is started, how far it is with its inbox, and when it was
+		Short: "Show the status of one agent, or of all",
+		Long: `Show whether an agent is started, how far it has processed its inbox, and when it was
 last active. Without ID, show all agents.`,
 		Example: `  agentctl status
   agentctl status alice
@@ -209,7 +209,7 @@ func listCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List all agents",
-		Long:  `List all agents. One that cannot be used is listed with what is wrong with it.`,
+		Long:  `List all agents. An agent that cannot be used is listed with its problem.`,
 		Example: `  agentctl list
   agentctl list --json | jq -r '.[].agent_id'`,
 		Args: command.Args(),

@@ -62,13 +62,12 @@ func doctorCommand(e *command.Env) *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the runtime and say how to put right what is wrong",
+		Short: "Check the runtime and show how to fix problems",
 		Long: `Check the home directory, the services, the model, the sandbox and every agent,
-and say for each problem how to put it right. The exit code is 1 when there is a
-problem; warnings do not count. Nothing is changed without --fix, which puts right
-what is safe: modes of files, locks and files that killed processes left,
-a subscription that is gone. What takes a decision it leaves. --dry-run says what
---fix would do.`,
+and show for each problem how to fix it. The exit code is 1 when there is a problem;
+warnings do not count. Nothing is changed without --fix, which fixes only what is safe:
+file modes, locks and files that killed processes left, a missing subscription. What
+needs a decision is left to you. --dry-run shows what --fix would do.`,
 		Example: `  agentctl doctor
   agentctl doctor --fix --dry-run
   agentctl doctor --fix
@@ -94,8 +93,8 @@ a subscription that is gone. What takes a decision it leaves. --dry-run says wha
 			return x.report(o)
 		},
 	}
-	c.Flags().BoolVar(&o.fix, "fix", false, "put right what is safe")
-	c.Flags().BoolVar(&o.dry, "dry-run", false, "with --fix: only say what would be done")
+	c.Flags().BoolVar(&o.fix, "fix", false, "fix what is safe to fix")
+	c.Flags().BoolVar(&o.dry, "dry-run", false, "with --fix: only show what would be done")
 	return c
 }
 

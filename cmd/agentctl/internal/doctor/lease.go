@@ -25,9 +25,10 @@ type lease struct {
 func leaseCommand(e *command.Env) *cobra.Command {
 	list := &cobra.Command{
 		Use:   "list",
-		Short: "List who works on what",
-		Long: `List the leases: which runner works for which agent, and which deliverer sends for
-it. The token rises with every grant; a write with an older one is refused.`,
+		Short: "List which worker holds which lease",
+		Long: `List the leases: which runner processes the messages of which agent, and which deliverer
+sends its replies. The token rises with every grant; a write with an older token is
+refused.`,
 		Example: `  agentctl lease list
   agentctl lease list --json | jq '.[] | select(.live)'`,
 		Args: command.Args(),
@@ -70,6 +71,6 @@ it. The token rises with every grant; a write with an older one is refused.`,
 		},
 	}
 	return command.Group(e, &cobra.Command{
-		Use: "lease", Short: "Show who works on what", Example: `  agentctl lease list`,
+		Use: "lease", Short: "Show which worker holds which agent", Example: `  agentctl lease list`,
 	}, list)
 }

@@ -35,8 +35,8 @@ func errorsCommand(e *command.Env) *cobra.Command {
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List the error records of all agents, newest first",
-		Long: `List the error records that failed turns and deliveries have left in the threads
-of all agents, newest first. What can still be done about one is in 'agentctl dlq'.`,
+		Long: `List the error records that failed turns and deliveries wrote into the threads of all
+agents, newest first. Use 'agentctl dlq' to retry what can be retried.`,
 		Example: `  agentctl errors list
   agentctl errors list --agent alice --limit 5 --json`,
 		Args: command.Args(),
@@ -67,10 +67,10 @@ of all agents, newest first. What can still be done about one is in 'agentctl dl
 			return nil
 		},
 	}
-	list.Flags().IntVar(&limit, "limit", limit, "the most records to show")
-	list.Flags().StringVar(&agent, "agent", "", "only of this agent")
+	list.Flags().IntVar(&limit, "limit", limit, "maximum number of records")
+	list.Flags().StringVar(&agent, "agent", "", "only this agent")
 	return command.Group(e, &cobra.Command{
-		Use: "errors", Short: "Show what went wrong, over all agents", Example: `  agentctl errors list`,
+		Use: "errors", Short: "Show the errors of all agents", Example: `  agentctl errors list`,
 	}, list)
 }
 

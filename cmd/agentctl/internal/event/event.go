@@ -81,10 +81,10 @@ A filter compares id, created_at, source, type and subtype, as SQL does:
 		},
 	}
 	f := c.Flags()
-	f.Int64Var(&r.after, "after", 0, "begin after this event id instead of near the end")
-	f.Int64Var(&r.limit, "limit", 100, "the most events to show; 0 shows all from --after on")
-	f.StringVar(&r.filter, "filter", "", "show only what matches")
-	f.BoolVar(&r.follow, "follow", false, "go on with what comes, until Ctrl-C")
+	f.Int64Var(&r.after, "after", 0, "start after this event id instead of near the end")
+	f.Int64Var(&r.limit, "limit", 100, "maximum number of events; 0 shows all after --after")
+	f.StringVar(&r.filter, "filter", "", "show only matching events")
+	f.BoolVar(&r.follow, "follow", false, "keep printing new events until Ctrl-C")
 	return c
 }
 

@@ -40,19 +40,19 @@ func Command(e *command.Env) *cobra.Command {
 		Use:   "migrate-store [ID...]",
 		Short: "Move agents between this home and shared databases",
 		Long: `Move agents from this home into a PostgreSQL database that registries share, or
-back. Without --apply everything is done but the last step: the agent is copied,
+back. Without --apply everything except the last step is done: the agent is copied,
 its hash chains are checked event by event, all rows are read back and compared,
-and then the copy is given up; an empty database has its tables after that, and
-nothing in them. With --apply it stays, and the source is put away:
-a directory is renamed and kept, rows of a database are removed.
+and then the copy is rolled back; an empty database keeps the new, empty tables. With
+--apply the copy is committed and the source is retired: a directory is renamed and
+kept, rows of a database are deleted.
 
-An agent moves whole or not at all, and must be stopped; the services of this home
-must be too. A move that was killed is finished by the same command. The working
-directory goes with it, within workdir.max_mib; sessions and logs stay where they are.
+An agent moves completely or not at all. It must be stopped, and so must the services
+of this home. Run the same command again to finish an interrupted move. The working
+directory moves too, within workdir.max_mib; sessions and logs are not moved.
 
-A URL with a password belongs into the environment (--dsn env:NAME) or into a file
-(--dsn file:PATH), as in storage.dsns; or the password into PGPASSWORD or ~/.pgpass.
-The exit code is 1 when an agent could not be moved; the others are.`,
+Put a URL with a password into the environment (--dsn env:NAME) or into a file
+(--dsn file:PATH), as in storage.dsns; or put the password into PGPASSWORD or ~/.pgpass.
+The exit code is 1 when an agent could not be moved; the others are still moved.`,
 		Example: `  agentctl migrate-store alice --to database --dsn postgres://claw@db/claw
   agentctl migrate-store --all --to database --dsn postgres://claw@db/claw --apply
   agentctl migrate-store alice --to home --dsn postgres://claw@db/claw --apply
@@ -80,10 +80,10 @@ The exit code is 1 when an agent could not be moved; the others are.`,
 			return m.run(c.Context())
 		},
 	}
-	c.Flags().Var(&m.to, "to", "where the agents go")
+	c.Flags().Var(&m.to, "to", "destination of the agents")
 	c.Flags().StringArrayVar(&dsns, "dsn", nil, "the database, by URL, env:NAME or file:PATH")
-	c.Flags().BoolVar(&m.all, "all", false, "every agent of the source")
-	c.Flags().BoolVar(&m.apply, "apply", false, "do it; without, all but the last step is done")
+	c.Flags().BoolVar(&m.all, "all", false, "all agents of the source")
+	c.Flags().BoolVar(&m.apply, "apply", false, "make the change; without it, all but the last step is done")
 	return c
 }
 

@@ -51,10 +51,10 @@ func readyCommand(e *command.Env) *cobra.Command {
 	service := serviceFlag()
 	c := &cobra.Command{
 		Use:   "ready",
-		Short: "Tell whether the services serve, for probes",
-		Long: `Ask each service whether it serves. The exit code is 0 when all do, and 1 when one
-does not answer, still starts, or drains. Unlike doctor it looks at nothing else, so
-a probe may call it every few seconds.`,
+		Short: "Report whether the services are ready, for probes",
+		Long: `Report whether each service is serving. The exit code is 0 when all are, and 1 when one
+does not respond, is starting, or drains. Unlike doctor it checks nothing else, so a
+probe may call it every few seconds.`,
 		Example: `  agentctl ready
   agentctl ready --service registry --timeout 2s`,
 		Args: command.Args(),
@@ -84,7 +84,7 @@ a probe may call it every few seconds.`,
 			return nil
 		},
 	}
-	c.Flags().Var(&service, "service", "which service")
+	c.Flags().Var(&service, "service", "service to use")
 	return c
 }
 
@@ -116,10 +116,10 @@ func logCommand(e *command.Env) *cobra.Command {
 	service := serviceFlag()
 	show := &cobra.Command{
 		Use:   "level [LEVEL]",
-		Short: "Show or change from which level on the services log",
-		Long: `Show from which level on the services write to their log, or change it: debug,
-info, warn or error. It holds until the process ends, which begins again with its
---log-level. Services that do not answer are named.`,
+		Short: "Show or change the log level of the services",
+		Long: `Show or change the log level of the services: debug, info, warn or error. A change
+lasts until the process ends; the next one starts with its --log-level. Services that do
+not respond are listed.`,
 		Example: `  agentctl log level
   agentctl log level debug
   agentctl log level info --service runner`,
@@ -136,10 +136,10 @@ info, warn or error. It holds until the process ends, which begins again with it
 			return turn(c.Context(), e, chosen(service), to)
 		},
 	}
-	show.Flags().Var(&service, "service", "which service")
+	show.Flags().Var(&service, "service", "service to use")
 	return command.Group(e, &cobra.Command{
 		Use:   "log",
-		Short: "Show what is said of an agent, turn how much the services say",
+		Short: "Show the log of an agent; change the log level of the services",
 		Example: `  agentctl log show alice
   agentctl log level debug`,
 	}, showCommand(e), show)

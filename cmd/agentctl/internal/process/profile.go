@@ -23,9 +23,9 @@ func profileCommand(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "profile KIND FILE",
 		Short: "Take a profile of a process: cpu, heap or goroutine",
-		Long: `Take a profile of the process that serves a service, in the format of pprof, and
-write it into a file that only you can read: it may hold what was in memory. It
-comes through the service's socket, with your token; there is no other way to it.`,
+		Long: `Take a profile of the process of a service, in the format of pprof, and write it to a
+file that only you can read: it may contain data from memory. It is read over the
+service's socket, with your token; there is no other way to read it.`,
 		Example: `  agentctl profile cpu cpu.pprof --seconds 20 --service runner
   agentctl profile heap heap.pprof && go tool pprof -top heap.pprof`,
 		ValidArgs: []string{"cpu", "heap", "goroutine"},
@@ -55,8 +55,8 @@ comes through the service's socket, with your token; there is no other way to it
 			return nil
 		},
 	}
-	c.Flags().Var(&service, "service", "whose process")
-	c.Flags().IntVar(&seconds, "seconds", 10, "how long a CPU profile samples")
+	c.Flags().Var(&service, "service", "service whose process is profiled")
+	c.Flags().IntVar(&seconds, "seconds", 10, "duration of a CPU profile in seconds")
 	return c
 }
 

@@ -15,9 +15,9 @@ func showCommand(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show the newest lines of an agent's log",
-		Long: `Show the newest lines of what is said of an agent: its logs/agent.log, or the same
-lines of the shared database when several registries keep it. A line is there some
-milliseconds after it was said.`,
+		Long: `Show the newest lines of an agent's log: logs/agent.log in its directory, or the same
+lines in the shared database where several registries serve it. A line appears a few
+milliseconds after it was logged.`,
 		Example: `  agentctl log show alice
   agentctl log show alice --lines 1000 | grep WARN`,
 		Args:              command.Args("ID"),
@@ -42,6 +42,6 @@ milliseconds after it was said.`,
 			return nil
 		},
 	}
-	c.Flags().Int32Var(&lines, "lines", lines, "how many lines at most")
+	c.Flags().Int32Var(&lines, "lines", lines, "maximum number of lines")
 	return c
 }

@@ -47,7 +47,7 @@ type price struct {
 func Command(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "providers",
-		Short: "See which model providers there are, and try one",
+		Short: "List model providers, and test one",
 		Example: `  agentctl providers list
   agentctl providers test openai`,
 	}, listCommand(e), testCommand(e))
@@ -59,8 +59,8 @@ func listCommand(e *command.Env) *cobra.Command {
 		Use:   "list",
 		Short: "List the model providers",
 		Long: `List the model providers of the runner's machine: from providers.yaml in the home,
-from the environment of the runner and from a configuration of pai. The default,
-which answers for agents that name none, has a star. Keys are never shown.`,
+from the environment of the runner and from a configuration of pai. The default, which
+is used for agents that name none, is marked with a star. Keys are never shown.`,
 		Example: `  agentctl providers list
   agentctl providers list --all --json`,
 		Args: command.Args(),
@@ -92,7 +92,7 @@ which answers for agents that name none, has a star. Keys are never shown.`,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "also the providers that are known and not set up")
+	c.Flags().BoolVar(&all, "all", false, "also known providers that are not configured")
 	return c
 }
 
@@ -161,10 +161,10 @@ func testCommand(e *command.Env) *cobra.Command {
 	var modelName string
 	c := &cobra.Command{
 		Use:   "test NAME",
-		Short: "Make one small call to a provider",
-		Long: `Make one small call to a provider, as a turn would make it but without tools and
-without a second try, and show how long it took and what it used. What fails is
-told with the fix. Give --timeout for providers that take longer than 10 s.`,
+		Short: "Test a provider with one small call",
+		Long: `Test a provider with one small call, as a turn would make it but without tools and
+retries, and show how long it took and how many tokens it used. A failure is shown with
+the fix. Use --timeout for providers that take longer than 10 s.`,
 		Example: `  agentctl providers test openai
   agentctl providers test work --model small --timeout 1m`,
 		Args: command.Args("NAME"),
@@ -187,6 +187,6 @@ told with the fix. Give --timeout for providers that take longer than 10 s.`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&modelName, "model", "", "model to ask (default the provider's first)")
+	c.Flags().StringVar(&modelName, "model", "", "model to call (default: the provider's first)")
 	return c
 }

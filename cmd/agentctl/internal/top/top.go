@@ -21,10 +21,10 @@ func Command(e *command.Env) *cobra.Command {
 	once, every := false, 2*time.Second
 	c := &cobra.Command{
 		Use:   "top",
-		Short: "Watch all agents at work",
-		Long: `Show the agents with what waits in their inboxes, what they answered in the last
-minute, the tokens of that, and what failed; at a terminal again every 2 seconds,
-until q. With --once, with --json and where there is no terminal it is shown once.`,
+		Short: "Show the activity of all agents, continuously",
+		Long: `Show for each agent the waiting messages, the answers and tokens of the last minute, and
+the failures. At a terminal the list is refreshed every 2 seconds until q is pressed.
+With --once, with --json and without a terminal it is printed once.`,
 		Example: `  agentctl top
   agentctl top --once --json | jq .total`,
 		Args: command.Args(),
@@ -47,8 +47,8 @@ until q. With --once, with --json and where there is no terminal it is shown onc
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&once, "once", false, "show it once and end")
-	c.Flags().DurationVar(&every, "every", every, "how often to look, at least 1s")
+	c.Flags().BoolVar(&once, "once", false, "print once and exit")
+	c.Flags().DurationVar(&every, "every", every, "refresh interval, at least 1s")
 	return c
 }
 
