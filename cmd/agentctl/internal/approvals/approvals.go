@@ -42,7 +42,7 @@ func of(a *registry.Approval) question {
 func Command(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "approvals",
-		Short: "Say yes or no to commands outside of the sandbox",
+		Short: "Approve or deny commands outside the sandbox",
 		Long: `Say yes or no to commands outside of the sandbox, or with
 the network open. Agents with 'approvals: ask' in their settings ask; a yes is for
 the one command, once; no answer in five minutes is no. The agent admin asks also before
@@ -50,7 +50,7 @@ an agent is made that it wants.`,
 		Example: `  agentctl approvals list
   agentctl approvals watch
   agentctl approvals approve 019aa2c1f3e5b7d21`,
-	}, listCommand(e), watchCommand(e), resolveCommand(e, "approve", true, "Let commands run, once"), resolveCommand(e, "deny", false, "Do not let commands run"))
+	}, listCommand(e), watchCommand(e), resolveCommand(e, "approve", true, "Approve commands, once"), resolveCommand(e, "deny", false, "Deny commands"))
 }
 
 func listCommand(e *command.Env) *cobra.Command {
@@ -58,7 +58,7 @@ func listCommand(e *command.Env) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the commands that wait for an answer",
+		Short: "List the commands that wait for approval",
 		Example: `  agentctl approvals list
   agentctl approvals list --all --agent alice`,
 		Args: command.Args(),
@@ -95,8 +95,8 @@ func listCommand(e *command.Env) *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&agent, "agent", "", "only of this agent")
-	c.Flags().BoolVar(&all, "all", false, "those that were answered too")
+	c.Flags().StringVar(&agent, "agent", "", "only this agent")
+	c.Flags().BoolVar(&all, "all", false, "include answered ones")
 	return c
 }
 

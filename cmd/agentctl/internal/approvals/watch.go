@@ -28,10 +28,10 @@ func watchCommand(e *command.Env) *cobra.Command {
 	w := &watching{env: e, told: map[string]string{}}
 	c := &cobra.Command{
 		Use:   "watch",
-		Short: "Show each question as it comes and as it is answered",
-		Long: `Show every question that waits, then each as it comes and as it is answered, until
-Ctrl-C. Answer in a second terminal, with the line that is shown. With --json each
-is one line.`,
+		Short: "Show approvals when they are requested and answered",
+		Long: `Show the waiting approvals, then each one when it is requested and when it is answered,
+until Ctrl-C. Answer in a second terminal, with the command that is shown. With --json
+each is one line.`,
 		Example: `  agentctl approvals watch
   agentctl approvals watch --json | jq -r 'select(.state == "pending") | .command'`,
 		Args: command.Args(),
@@ -47,8 +47,8 @@ is one line.`,
 			return w.run(c.Context())
 		},
 	}
-	c.Flags().StringVar(&w.agent, "agent", "", "only of this agent")
-	c.Flags().IntVar(&w.left, "count", 0, "end after so many; 0: at Ctrl-C")
+	c.Flags().StringVar(&w.agent, "agent", "", "only this agent")
+	c.Flags().IntVar(&w.left, "count", 0, "exit after this many; 0: at Ctrl-C")
 	return c
 }
 

@@ -23,16 +23,16 @@ func backupCommand(e *command.Env) *cobra.Command {
 	var what backup.Selection
 	c := &cobra.Command{
 		Use:   "backup DEST",
-		Short: "Write agents into a file, while they work",
-		Long: `Write agents into DEST, a tar, or to standard output with -. The services may run:
-each database is copied at one state, the inbox before its conversations, so that
-nothing which is called done is missing. DEST appears when it is whole, checked
+		Short: "Back up agents into a file, while they run",
+		Long: `Back up agents into DEST, a tar file, or to standard output with -. The services may
+run: each database is copied at one state, the inbox before its conversations, so that
+nothing that is marked as done is missing. DEST appears when it is complete, verified
 and on disk, and never replaces a file.
 
-It holds events, journals, settings, texts, memory and sessions of the agents;
-not theclaw.yaml, providers and their keys, logs, and links. Without --workdir
-the files of the agents' programs are left out too. It is the same where agents are
-in a database that registries share, and may be restored there or into a home.`,
+A backup contains events, journals, settings, texts, memory and sessions of the agents;
+not theclaw.yaml, providers and their keys, logs, and links. Without --workdir the files
+of the working directories are left out too. Backups of agents in a shared database have
+the same format, and every backup can be restored into a database or into a home.`,
 		Example: `  agentctl backup agents.tar
   agentctl backup --agent alice --workdir alice.tar
   agentctl backup - | zstd > agents.tar.zst`,
@@ -45,7 +45,7 @@ in a database that registries share, and may be restored there or into a home.`,
 		},
 	}
 	c.Flags().StringArrayVar(&what.Agents, "agent", nil, "only this agent; may be repeated")
-	c.Flags().BoolVar(&what.Workdir, "workdir", false, "the regular files of the working directories too")
+	c.Flags().BoolVar(&what.Workdir, "workdir", false, "include the regular files of the working directories")
 	return c
 }
 

@@ -20,15 +20,15 @@ func restoreCommand(e *command.Env) *cobra.Command {
 	var what backup.Choice
 	c := &cobra.Command{
 		Use:   "restore SRC",
-		Short: "Bring agents back from a backup",
-		Long: `Bring agents back from SRC, a file that backup has written, or from standard input
-with -. Nothing is changed before all of it was read and checked. An agent that
-exists is refused; with --replace it must be stopped, and its directory is kept; in
-a database none is replaced.
+		Short: "Restore agents from a backup",
+		Long: `Restore agents from SRC, a file that 'agentctl backup' has written, or from standard
+input with -. Nothing is changed before the complete file was read and verified. An agent
+that exists is refused; with --replace it must be stopped, and its directory is kept; in
+a database no agent is replaced.
 
-Agents that worked when the backup was made go on at once. What happened after
-the backup is not in it: a message that waited then is answered again, a reply
-that waited then is sent again under its key, flagged as a possible repeat.`,
+Agents that were started when the backup was made continue at once. What happened after
+the backup is not in it: a message that waited then is answered again, a reply that
+waited then is sent again with its key, flagged as a possible repeat.`,
 		Example: `  agentctl restore agents.tar
   agentctl restore agents.tar --agent alice --replace
   agentctl restore agents.tar --agent alice --as alice2
@@ -47,8 +47,8 @@ that waited then is sent again under its key, flagged as a possible repeat.`,
 		},
 	}
 	c.Flags().StringArrayVar(&what.Agents, "agent", nil, "only this agent; may be repeated")
-	c.Flags().StringVar(&what.As, "as", "", "another name for the one agent that is restored; it is stopped then")
-	c.Flags().BoolVar(&what.Replace, "replace", false, "exchange agents that exist and are stopped")
+	c.Flags().StringVar(&what.As, "as", "", "new name of the one restored agent, which is then stopped")
+	c.Flags().BoolVar(&what.Replace, "replace", false, "replace existing agents that are stopped")
 	return c
 }
 

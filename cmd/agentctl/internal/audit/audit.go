@@ -26,7 +26,7 @@ import (
 func Command(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "audit",
-		Short: "Show who was let do what, and that nobody changed the record",
+		Short: "Show the audit log, and verify that it was not changed",
 		Example: `  agentctl audit show
   agentctl audit verify`,
 	}, showCommand(e), verifyCommand(e))
@@ -87,11 +87,11 @@ func showCommand(e *command.Env) *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&agent, "agent", "", "only of this agent")
+	c.Flags().StringVar(&agent, "agent", "", "only this agent")
 	c.Flags().StringVar(&action, "action", "", "only this action: StartAgent, SetAgentConfig, tool, delivery ...")
 	c.Flags().StringVar(&outcome, "outcome", "", "only this outcome: allowed, refused, failed, sent ...")
-	c.Flags().DurationVar(&since, "since", 0, "only of this time until now, such as 24h")
-	c.Flags().IntVarP(&last, "last", "n", 100, "how many, the newest; 0: all")
+	c.Flags().DurationVar(&since, "since", 0, "only entries of this period until now, such as 24h")
+	c.Flags().IntVarP(&last, "last", "n", 100, "maximum number of entries, newest; 0: all")
 	return c
 }
 
@@ -99,12 +99,12 @@ func verifyCommand(e *command.Env) *cobra.Command {
 	var head string
 	c := &cobra.Command{
 		Use:   "verify",
-		Short: "Check every byte, and name the first entry that was touched",
-		Long: `Check that no entry was changed, removed, put in or moved. The first that was is
-named, and the exit code is 1.
+		Short: "Verify every byte, and name the first changed entry",
+		Long: `Verify that no entry was changed, removed, inserted or moved. Otherwise the first such
+entry is named, and the exit code is 1.
 
-Somebody who may write the files can also write the whole log anew. Against that,
-note the hash that this prints somewhere else, and give it back with --head.`,
+Whoever may write the files can also replace the complete log. To detect that, store the
+hash that this command prints elsewhere, and pass it later with --head.`,
 		Example: `  agentctl audit verify
   agentctl audit verify --head 5f0c...`,
 		Args: command.Args(),
@@ -124,6 +124,6 @@ note the hash that this prints somewhere else, and give it back with --head.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&head, "head", "", "a hash that was noted earlier and must still be there")
+	c.Flags().StringVar(&head, "head", "", "earlier hash that the log must still contain")
 	return c
 }

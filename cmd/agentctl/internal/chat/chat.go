@@ -33,10 +33,10 @@ func Command(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "chat ID",
 		Short: "Talk to an agent",
-		Long: `Talk to an agent. At a terminal: type, Enter sends, Up and Down recall, Ctrl-C
-ends a run and then leaves, Ctrl-O opens what the agent thought and ran, /help
-tells the rest. Otherwise every line of standard input is a message, and the
-replies are printed in order; with --json as one object a line.`,
+		Long: `Talk to an agent. At a terminal: Enter sends, Up and Down recall earlier messages,
+Ctrl-C aborts the run, or exits when there is none, Ctrl-O unfolds thoughts and tools,
+/help shows the rest. Without a terminal each line of standard input is a message, and
+the replies are printed in order; with --json as one object a line.`,
 		Example: `  agentctl chat alice
   agentctl chat alice --thread plans
   printf 'hello\n' | agentctl chat alice`,
@@ -50,7 +50,7 @@ replies are printed in order; with --json as one object a line.`,
 			return Run(c.Context(), e, args[0], peer)
 		},
 	}
-	c.Flags().StringVar(&thread, "thread", "", "a conversation of its own, by name")
+	c.Flags().StringVar(&thread, "thread", "", "name of a separate conversation")
 	return c
 }
 

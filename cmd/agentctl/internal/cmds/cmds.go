@@ -49,9 +49,9 @@ func findCommand(e *command.Env) *cobra.Command {
 	limit := 5
 	c := &cobra.Command{
 		Use:   "find WORDS",
-		Short: "Name the programs that do what the words say",
-		Long: `Name the programs of this machine that do what the words say, the best first. The
-exit code is 1 when there is none.`,
+		Short: "Find programs by a description of the task",
+		Long: `Print the programs on this machine that match the description, the best match first.
+The exit code is 1 when there is none.`,
 		Example: `  agentctl cmds find "large files"
   agentctl cmds find "replace text" --limit 3 --json`,
 		Args: command.Args("WORDS"),
@@ -66,14 +66,14 @@ exit code is 1 when there is none.`,
 			return show(e, found[:min(limit, len(found))])
 		},
 	}
-	c.Flags().IntVar(&limit, "limit", limit, "the most programs to name")
+	c.Flags().IntVar(&limit, "limit", limit, "maximum number of programs")
 	return c
 }
 
 func infoCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "info NAME",
-		Short:   "Say what a program does",
+		Short:   "Describe what a program does",
 		Example: `  agentctl cmds info du`,
 		Args:    command.Args("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -95,7 +95,7 @@ func listCommand(e *command.Env) *cobra.Command {
 	var category string
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the programs that are known and installed",
+		Short: "List the known programs that are installed",
 		Example: `  agentctl cmds list
   agentctl cmds list --category file --json`,
 		Args: command.Args(),

@@ -73,21 +73,21 @@ func parse(id string) (name, error) {
 func Command(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "dlq",
-		Short: "Look after dead letters: what failed for good",
+		Short: "List, retry and drop dead letters",
 		Example: `  agentctl dlq list
   agentctl dlq retry alice t:17`,
 	}, listCommand(e), actCommand(e, &cobra.Command{
 		Use:   "retry ID LETTER...",
-		Short: "Try dead letters again",
-		Long: `Try dead letters again: a message is put into the inbox again, a reply is sent
-again under the same key.`,
+		Short: "Retry dead letters",
+		Long: `Retry dead letters: a message is put into the inbox again, a reply is sent again with
+the same key.`,
 		Example: `  agentctl dlq retry alice t:17
   agentctl dlq retry alice d:threads/peers/cli-cli:4
   agentctl dlq retry alice --all`,
 	}, retry), actCommand(e, &cobra.Command{
 		Use:   "drop ID LETTER...",
-		Short: "Take dead letters off the list for good",
-		Long:  `Take dead letters off the list for good. Their events and error records stay.`,
+		Short: "Remove dead letters from the list permanently",
+		Long:  `Remove dead letters from the list permanently. Their events and error records are kept.`,
 		Example: `  agentctl dlq drop alice t:17
   agentctl dlq drop alice --all`,
 	}, drop))
@@ -126,7 +126,7 @@ func listCommand(e *command.Env) *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "of all agents (also without ID)")
+	c.Flags().BoolVar(&all, "all", false, "dead letters of all agents (default without ID)")
 	return c
 }
 

@@ -51,13 +51,13 @@ func Command(e *command.Env) *cobra.Command {
 	var seed uint64
 	c := &cobra.Command{
 		Use:   "drill",
-		Short: "Kill the runtime while it works, and check that nothing is lost",
+		Short: "Kill the runtime under load, and check that nothing is lost",
 		Long: `Start the services in a temporary home, send messages to two agents, kill the
-services (kill -9) at random instants, and judge every message: was it answered,
-once, and did the peer see a repeat that was not flagged as one? The table tells
-where the messages were when the services died. Your own home is not touched, and
-no model or network is needed. The exit code is 1 when a promise was broken; the
-temporary home is kept then.`,
+services (kill -9) at random instants, and check every message: was it answered exactly
+once, and did the peer get a repeat that was not flagged as one? The table shows where
+the messages were when the services died. Your own home is not touched, and no model or
+network is needed. The exit code is 1 when a promise was broken; the temporary home is
+then kept.`,
 		Example: `  agentctl drill
   agentctl drill --kills 200
   agentctl drill --json | jq '.states[]'`,
@@ -72,8 +72,8 @@ temporary home is kept then.`,
 			return run(c.Context(), e, kills, seed)
 		},
 	}
-	c.Flags().IntVar(&kills, "kills", kills, "how often to kill")
-	c.Flags().Uint64Var(&seed, "seed", 0, "choose the instants and messages of an earlier drill")
+	c.Flags().IntVar(&kills, "kills", kills, "number of kills")
+	c.Flags().Uint64Var(&seed, "seed", 0, "repeat the instants and messages of an earlier drill")
 	return c
 }
 

@@ -35,21 +35,20 @@ func Command(e *command.Env) *cobra.Command {
 	x := &examination{env: e}
 	c := &cobra.Command{
 		Use:   "fsck",
-		Short: "Check each database and file of the home, and repair what can be",
-		Long: `Check that no message is lost or answered twice, that every event is what was
-written, and that nobody else can read the files; say for each finding what to
-do. It works without the services, and best without: while a registry runs
-nothing is repaired.
+		Short: "Check the databases and files of the home, and repair them",
+		Long: `Check that no message is lost or answered twice, that every event is unchanged, and that
+nobody else can read the files; show for each finding what to do. Stop the services
+first: while a registry runs nothing is repaired.
 
-With --repair modes, missing tables and indexes, fences and events.jsonl are put
-right, what cut-off writes have left goes, and a damaged database is replaced by
-a new one with everything that can still be read and proved. The damaged file is
-kept as events.db.corrupt-<time>. The exit code is 1 when there is a finding
-(with --repair: when one is left).
+With --repair file modes, missing tables and indexes, fences and events.jsonl are
+repaired, remains of interrupted writes are removed, and a damaged database is replaced
+by a new one with everything that can still be read and verified. The damaged file is
+kept as events.db.corrupt-<time>. The exit code is 1 when there is a finding (with
+--repair: when one remains).
 
-Where several registries keep the agents in PostgreSQL the database is checked, at
-one instant, while they work; of the home only the files are. Nothing repairs a
-database.`,
+Where several registries store the agents in PostgreSQL the database is checked at one
+instant, while they run; of the home only the files are checked. A PostgreSQL database is
+never repaired.`,
 		Example: `  agentctl fsck
   agentctl fsck --agent alice --repair
   agentctl fsck --dsn postgres://claw@db/claw

@@ -32,14 +32,14 @@ import (
 func Certs(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "certs",
-		Short: "Make and renew the certificates for services on other machines",
-		Long: `Make and renew certificates. On one machine none are needed: services speak over
-Unix sockets. On TCP every caller and every service shows one, and its name,
-spiffe://DOMAIN/SERVICE, says what it may do.
+		Short: "Create and renew certificates for services on other machines",
+		Long: `Create and renew certificates. On one machine none are needed: services use Unix
+sockets. On TCP every caller and every service presents a certificate, and its name,
+spiffe://DOMAIN/SERVICE, decides what it may do.
 
-The authority is in tls/ of the home: guard ca.key, and copy only ca.pem and
-NAME.pem to another machine. A running service takes a new file at the next
-connection; no call is dropped.`,
+The authority is in tls/ of the home: protect ca.key, and copy only ca.pem and NAME.pem
+to another machine. A running service uses a new file from the next connection on; no
+call is dropped.`,
 		Example: `  agentctl certs init --domain agents.example.org
   agentctl certs issue runner-2
   agentctl certs show`,
@@ -64,7 +64,7 @@ func initCommand(e *command.Env) *cobra.Command {
 	var n int
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "Make an authority, and certificates for the owner and each service",
+		Short: "Create an authority, and certificates for the owner and each service",
 		Example: `  agentctl certs init
   agentctl certs init --domain agents.example.org`,
 		Args: command.Args(),
@@ -88,8 +88,8 @@ func initCommand(e *command.Env) *cobra.Command {
 			return issue(e, a, life, "owner", "registry", "runner", "deliverer")
 		},
 	}
-	c.Flags().StringVar(&domain, "domain", "theclaw.local", "trust domain: the middle of every name")
-	c.Flags().IntVar(&n, "days", int(mtls.LeafLife/(24*time.Hour)), "life of the certificates in days")
+	c.Flags().StringVar(&domain, "domain", "theclaw.local", "trust domain: the middle part of every name")
+	c.Flags().IntVar(&n, "days", int(mtls.LeafLife/(24*time.Hour)), "lifetime of the certificates in days")
 	return c
 }
 
@@ -97,7 +97,7 @@ func issueCommand(e *command.Env) *cobra.Command {
 	var n int
 	c := &cobra.Command{
 		Use:   "issue NAME...",
-		Short: "Make a certificate for owner, registry, runner, deliverer ...",
+		Short: "Create a certificate for owner, registry, runner, deliverer ...",
 		Example: `  agentctl certs issue runner-2
   agentctl certs issue owner --days 7`,
 		Args: command.Args("NAME..."),
@@ -123,7 +123,7 @@ func issueCommand(e *command.Env) *cobra.Command {
 			return issue(e, a, life, names...)
 		},
 	}
-	c.Flags().IntVar(&n, "days", int(mtls.LeafLife/(24*time.Hour)), "life of the certificates in days")
+	c.Flags().IntVar(&n, "days", int(mtls.LeafLife/(24*time.Hour)), "lifetime of the certificates in days")
 	return c
 }
 
@@ -132,13 +132,12 @@ func rotateCommand(e *command.Env) *cobra.Command {
 	var ca, retire bool
 	c := &cobra.Command{
 		Use:   "rotate [NAME...]",
-		Short: "Replace certificates, or the authority, by new ones with new keys",
-		Long: `Replace the named certificates, or all that are here, by new ones with new keys.
+		Short: "Replace certificates, or the authority, with new keys",
+		Long: `Replace the named certificates, or all in this home, with new keys.
 
-With --ca the authority is replaced too. The one before stays trusted, so that
-other machines go on until their ca.pem and certificate have been copied; then
-end it with --retire. Whoever still shows a certificate of it is refused from
-then on.`,
+With --ca the authority is replaced too. The previous one stays trusted, so that other
+machines keep working until their ca.pem and certificate have been copied; then remove it
+with --retire. From then on its certificates are refused.`,
 		Example: `  agentctl certs rotate
   agentctl certs rotate runner-2
   agentctl certs rotate --ca
@@ -187,9 +186,9 @@ then on.`,
 			return issue(e, a, life, names...)
 		},
 	}
-	c.Flags().IntVar(&n, "days", int(mtls.LeafLife/(24*time.Hour)), "life of the certificates in days")
+	c.Flags().IntVar(&n, "days", int(mtls.LeafLife/(24*time.Hour)), "lifetime of the certificates in days")
 	c.Flags().BoolVar(&ca, "ca", false, "replace the authority too")
-	c.Flags().BoolVar(&retire, "retire", false, "trust only the newest authority from now on")
+	c.Flags().BoolVar(&retire, "retire", false, "trust only the newest authority")
 	return c
 }
 
@@ -237,8 +236,8 @@ const soon = 14 * 24 * time.Hour
 func showCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "show",
-		Short:   "Show the certificates here and when they end",
-		Long:    "Show the certificates here and when they end. The exit code is 1 when one cannot\nbe used.",
+		Short:   "Show the certificates in this home and when they expire",
+		Long:    "Show the certificates in this home and when they expire. The exit code is 1 when one\ncannot be used.",
 		Example: "  agentctl certs show\n  agentctl certs show --json | jq '.[].not_after'",
 		Args:    command.Args(),
 		RunE: func(*cobra.Command, []string) error {

@@ -18,14 +18,13 @@ import (
 func Token(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:     "token",
-		Short:   "Replace the token that callers on this machine show",
+		Short:   "Replace the token of callers on this machine",
 		Example: `  agentctl token rotate`,
 	}, &cobra.Command{
 		Use:   "rotate",
-		Short: "Make the token worthless and put a new one in its place",
-		Long: `Make the token in run/token worthless and put a new one in its place. Services
-and clients that may read the file go on with the new one at once; whoever only
-knew the old one is refused.`,
+		Short: "Revoke the token and create a new one",
+		Long: `Revoke the token in run/token and create a new one. Services and clients that may read
+the file use the new token at once; a caller with only the old one is refused.`,
 		Example: `  agentctl token rotate`,
 		Args:    command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {

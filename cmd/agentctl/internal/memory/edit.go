@@ -27,10 +27,10 @@ func editCommand(e *command.Env) *cobra.Command {
 	var peer bool
 	c := &cobra.Command{
 		Use:   "edit ID [THREAD]",
-		Short: "Change what an agent remembers, in $EDITOR or from standard input",
-		Long: `Change the agent's own memory, or with THREAD that of a conversation, or with
-THREAD and --peer that of its peer. At a terminal $VISUAL or $EDITOR opens it; otherwise
-standard input replaces it. When it changed meanwhile, nothing is written.`,
+		Short: "Edit an agent's memory, in $EDITOR or from standard input",
+		Long: `Edit the agent's own memory, or with THREAD that of a conversation, or with THREAD and
+--peer that of its peer. At a terminal $VISUAL or $EDITOR opens it; otherwise standard
+input replaces it. If it changed meanwhile, nothing is written.`,
 		Example: `  agentctl memory edit alice
   agentctl memory edit alice threads/peers/cli-cli --peer
   printf 'Alice likes tea.\n' | agentctl memory edit alice`,

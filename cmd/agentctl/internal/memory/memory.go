@@ -24,7 +24,7 @@ import (
 func Command(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "memory",
-		Short: "Look at what an agent remembers, change it, digest it now",
+		Short: "Show, edit and digest an agent's memory",
 		Example: `  agentctl memory show alice
   agentctl memory show alice threads/peers/cli-cli
   agentctl memory edit alice < agent.md
@@ -70,7 +70,7 @@ func threadOf(args []string) (string, error) {
 func showCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID [THREAD]",
-		Short: "Show what an agent remembers",
+		Short: "Show an agent's memory",
 		Long: `Show the agent's own memory, or with THREAD all three layers that the model reads
 in that conversation: the conversation's, its peer's and the agent's own.`,
 		Example: `  agentctl memory show alice
@@ -112,9 +112,9 @@ func compactCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "compact ID [THREAD]",
 		Short: "Digest a conversation, or the agent's own memory, now",
-		Long: `Have the model digest a conversation into its memory now, under the agent's lease;
-without THREAD the agent's own memory, from what it did since the last time. The
-messages themselves stay as they are. Give a slow model time with --timeout.`,
+		Long: `Let the model digest a conversation into its memory now, under the agent's lease;
+without THREAD update the agent's own memory with what it did since the last digest. The
+messages themselves are not changed. Use --timeout for a slow model.`,
 		Example: `  agentctl memory compact alice threads/peers/cli-cli
   agentctl memory compact alice --timeout 2m`,
 		Args:              command.Args("ID", "[THREAD]"),

@@ -39,12 +39,12 @@ func Command(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "send ID [TEXT]",
 		Short: "Put a message into an agent's inbox",
-		Long: `Put a message into an agent's inbox and print the id of the event. TEXT is sent
-as you, from the console; - reads it from standard input. With --source, --type
-and --content any event can be sent as it is.
+		Long: `Put a message into an agent's inbox and print the id of the event. TEXT is sent in your
+name, from the console; - reads it from standard input. With --source, --type and
+--content any event can be sent unchanged.
 
-A message has an idempotency key: sending again with the same key stores nothing
-and answers the first id. Without --idempotency-key one is made up.`,
+A message has an idempotency key: sending again with the same key stores nothing and
+prints the first id. Without --idempotency-key a new key is generated.`,
 		Example: `  agentctl send alice "What is on my list today?"
   git log -5 | agentctl send alice -
   agentctl send alice "Summarise the news" --wait
@@ -64,7 +64,7 @@ and answers the first id. Without --idempotency-key one is made up.`,
 	f.StringVar(&s.kind, "type", "", "type of the event: message or record")
 	f.StringVar(&s.subtype, "subtype", "", "subtype of the event")
 	f.StringVar(&s.content, "content", "", "content of the event; - reads standard input")
-	f.StringVar(&s.key, "idempotency-key", "", "send at most once under this key")
+	f.StringVar(&s.key, "idempotency-key", "", "send at most once with this key")
 	f.BoolVar(&s.wait, "wait", false, "wait for the reply and print it (up to 10 minutes, or --timeout)")
 	return c
 }

@@ -34,15 +34,15 @@ func Command(e *command.Env) *cobra.Command {
 	m := &migration{env: e}
 	c := &cobra.Command{
 		Use:   "migrate [ID]",
-		Short: "Put right what an earlier agent wrote in another way",
-		Long: `Say what an earlier version of the agent wrote in another way and, with --apply,
-put it right: settings, names of conversations and of memory files, a filter that
-is no SQL, locks of processes that are gone, modes.
+		Short: "Convert the data of an earlier agent version",
+		Long: `Show what an earlier version of the agent wrote in another format and, with --apply,
+convert it: settings, names of conversations and of memory files, an invalid filter, locks
+of processes that no longer exist, file modes.
 
-Nothing is deleted: what is replaced is kept beside under a name that ends in
-.migrated-<time>. A second run finds nothing to do. --apply needs the services to
-be stopped; what no program can decide is listed and left as it is. The exit code
-is 1 while something is left to do, by this command or by you.`,
+Nothing is deleted: what is replaced is kept next to it under a name that ends in
+.migrated-<time>. A second run finds nothing to do. Stop the services before --apply. What
+needs your decision is listed and not changed. The exit code is 1 while something is left
+to do, by this command or by you.`,
 		Example: `  agentctl migrate alice
   agentctl migrate --all --apply
   agentctl migrate --all --json | jq '.changes[] | select(.do == "")'`,
@@ -57,8 +57,8 @@ is 1 while something is left to do, by this command or by you.`,
 			return m.run(c.Context())
 		},
 	}
-	c.Flags().BoolVar(&m.all, "all", false, "every agent of the home")
-	c.Flags().BoolVar(&m.apply, "apply", false, "do it; the services must be stopped")
+	c.Flags().BoolVar(&m.all, "all", false, "all agents of the home")
+	c.Flags().BoolVar(&m.apply, "apply", false, "make the changes; the services must be stopped")
 	return c
 }
 

@@ -22,7 +22,7 @@ import (
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-const whichPeer = "id of the peer, or the whole source address of one of its messages"
+const whichPeer = "id of the peer, or the complete source address of one of its messages"
 
 // Commands answers export and erase.
 func Commands(e *command.Env) []*cobra.Command {
@@ -33,11 +33,11 @@ func exportCommand(e *command.Env) *cobra.Command {
 	var who string
 	c := &cobra.Command{
 		Use:   "export ID DEST",
-		Short: "Hand out all that an agent keeps of one peer",
-		Long: `Write all that agent ID keeps of one peer into DEST, a tar, or to standard output
-with -: its messages and the replies, what the agent did for each, deliveries, and
-the peer's memory and sessions, as JSON lines and text. The agent may work meanwhile.
-A conversation that several peers share is left out but for the peer's own turns.`,
+		Short: "Export all data that an agent stores about one peer",
+		Long: `Write all data that agent ID stores about one peer into DEST, a tar file, or to standard
+output with -: its messages and the replies, the steps for each, deliveries, and the
+peer's memory and sessions, as JSON lines and text. The agent may run meanwhile. Of a
+conversation that several peers share only the peer's own turns are exported.`,
 		Example: `  agentctl export alice bob.tar --peer bob
   agentctl export alice - --peer external:telegram:main:dm:12:12 | tar t`,
 		Args:              command.Args("ID", "DEST"),
@@ -101,17 +101,18 @@ func eraseCommand(e *command.Env) *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "erase ID",
-		Short: "Forget what one peer of an agent said and was told",
-		Long: `Say what agent ID keeps of one peer, and with --yes erase it: the contents of the
-peer's messages and of the replies, arguments and results of what the agent did for
-them, the peer's memory and sessions, and what people were asked for it. Ids, times and
-sources of events stay, so that other programs go on reading; the chains of hashes stay
-verifiable. On one machine the bytes are gone from the databases and from events.jsonl
-when the command ends; with PostgreSQL the rows are, and the server clears its pages.
+		Short: "Erase the data that an agent stores about one peer",
+		Long: `Show what agent ID stores about one peer, and with --yes erase it: the contents of the
+peer's messages and of the replies, arguments and results of the steps for them, the
+peer's memory and sessions, and the approvals requested for them. Ids, times and sources
+of events are kept, so that other programs can still read the threads; the hash chains
+remain verifiable. On one machine the bytes are removed from the databases and from
+events.jsonl when the command ends; with PostgreSQL the rows are, and the server clears
+its pages.
 
-The agent must be stopped, and nothing of the peer's may wait, be undelivered, or be
-a dead letter. Not reached are backups, the audit log, workdir/, memory/agent.md and
-what other agents were told.`,
+The agent must be stopped, and no message or reply of the peer may be waiting,
+undelivered, or a dead letter. Not erased are backups, the audit log, workdir/,
+memory/agent.md and messages already sent to other agents.`,
 		Example: `  agentctl erase alice --peer bob
   agentctl stop alice && agentctl erase alice --peer bob --yes`,
 		Args:              command.Args("ID"),
@@ -128,7 +129,7 @@ what other agents were told.`,
 		},
 	}
 	c.Flags().StringVar(&who, "peer", "", whichPeer)
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do it")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "erase the data")
 	return c
 }
 

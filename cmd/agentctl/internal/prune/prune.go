@@ -49,15 +49,15 @@ func Command(e *command.Env) *cobra.Command {
 	var apply bool
 	c := &cobra.Command{
 		Use:   "prune [ID]",
-		Short: "Clear away what is old and needed by nobody",
-		Long: `Say what is old and needed by nobody in one agent, or in all, and with --apply
-remove it: arguments and results of the steps of finished turns, idempotency keys
-of pushes, rotated parts of events.jsonl and of logs. The agents may work meanwhile.
+		Short: "Remove old data that is no longer needed",
+		Long: `Show the old data of one agent, or of all, that is no longer needed, and with --apply
+remove it: arguments and results of the steps of finished turns, idempotency keys of
+pushes, rotated parts of events.jsonl and of logs. The agents may run meanwhile.
 
-Events, fates, turns, deliveries and what usage adds up are never removed. What is
-old and stays is counted, with the reason. A push that comes again under a key that
-was removed is a new message, so choose an age after which nobody repeats one. Rows
-leave room for new ones; the files of databases do not get smaller.`,
+Events, fates, turns, deliveries and the data of 'agentctl usage' are never removed. Old
+data that is kept is counted, with the reason. A push repeated with a removed key is a new
+message, so choose an age after which no push is repeated. The space of removed rows is
+reused; database files do not get smaller.`,
 		Example: `  agentctl prune
   agentctl prune alice --older-than 90d --apply
   agentctl prune --json`,
@@ -75,8 +75,8 @@ leave room for new ones; the files of databases do not get smaller.`,
 			return show(e, rows, agents, older, apply)
 		},
 	}
-	c.Flags().StringVar(&older, "older-than", "30d", "least age: 30d, or 720h; at least 25h")
-	c.Flags().BoolVar(&apply, "apply", false, "do it")
+	c.Flags().StringVar(&older, "older-than", "30d", "minimum age, such as 30d or 720h; at least 25h")
+	c.Flags().BoolVar(&apply, "apply", false, "remove the data")
 	return c
 }
 

@@ -24,13 +24,13 @@ func agentCommand(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "agent [ID]",
 		Short: "Run one turn of an agent, for scripts",
-		Long: `Give an agent a message and print the id of the run; with --wait print the reply
-instead, once it is there (30 seconds, or --timeout). --verbose tells on standard
-error what the agent thinks and which tools it runs. --thinking says how the model
-is to think in this run, instead of as its provider is set: off, adaptive, or a
-number of tokens (api anthropic; other models think as they do); with --wait its
-thoughts are shown on standard error as they come. The exit code is 0 when it
-was answered, 1 when it failed or has not ended, 2 for a wrong command line.`,
+		Long: `Send a message to an agent and print the id of the run. With --wait, wait for the reply
+and print it instead (30 seconds, or --timeout). --verbose prints thoughts and tools on
+standard error. --thinking overrides the thinking of the provider for this run: off,
+adaptive, or a number of tokens (api anthropic; ignored by other models); with --wait the
+thoughts are printed on standard error as they arrive. The exit code is 0 when the
+message was answered, 1 when the run failed or has not ended, 2 for an invalid command
+line.`,
 		Example: `  agentctl agent alice --message "What is new?" --wait
   agentctl agent --agent alice --message "Tidy up" --thread chores
   agentctl agent alice --message "Why is that?" --wait --thinking adaptive
@@ -48,11 +48,11 @@ was answered, 1 when it failed or has not ended, 2 for a wrong command line.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&a.agent, "agent", "", "the agent, instead of ID")
-	f.StringVarP(&a.text, "message", "m", "", "what to say; - reads standard input")
-	f.StringVar(&a.thread, "thread", "", "a conversation of its own, by name")
+	f.StringVar(&a.agent, "agent", "", "agent, instead of ID")
+	f.StringVarP(&a.text, "message", "m", "", "message to send; - reads standard input")
+	f.StringVar(&a.thread, "thread", "", "name of a separate conversation")
 	f.StringVar(&a.thread, "session", "", "the same as --thread")
-	f.StringVar(&a.key, "idempotency-key", "", "start at most one run under this key")
+	f.StringVar(&a.key, "idempotency-key", "", "start at most one run with this key")
 	f.BoolVar(&a.wait, "wait", false, "wait for the reply and print it")
 	f.BoolVar(&a.verbose, "verbose", false, "with --wait: thoughts and tools on standard error")
 	f.StringVar(&a.thinking, "thinking", "", "off, adaptive or a number of tokens, for this run")

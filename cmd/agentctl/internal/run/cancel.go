@@ -17,10 +17,9 @@ import (
 func cancelCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel ID MESSAGE",
-		Short: "Take back a message that has not begun",
-		Long: `Take back a message that waits in the inbox: its fate is aborted. One that has
-begun is ended with 'agentctl run abort'. MESSAGE is the id that 'agentctl send'
-printed.`,
+		Short: "Withdraw a message that has not been started",
+		Long: `Withdraw a message that waits in the inbox: its fate is aborted. Use 'agentctl run abort'
+for a message whose run has started. MESSAGE is the id that 'agentctl send' printed.`,
 		Example:           `  agentctl cancel alice 17`,
 		Args:              command.Args("ID", "MESSAGE"),
 		ValidArgsFunction: e.CompleteID,

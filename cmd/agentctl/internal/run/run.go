@@ -31,7 +31,7 @@ func Commands(e *command.Env) []*cobra.Command {
 		agentCommand(e), cancelCommand(e),
 		command.Group(e, &cobra.Command{
 			Use:   "run",
-			Short: "Wait for a run, watch it, or end it",
+			Short: "Wait for a run, stream it, or abort it",
 			Example: `  agentctl run wait alice RUN
   agentctl run stream alice RUN
   agentctl run abort alice RUN`,
@@ -159,9 +159,9 @@ func waitCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID RUN",
 		Short: "Wait for the end of a run and print its reply",
-		Long: `Wait for the end of a run and print its reply: 30 seconds, or --timeout. A run that
-has ended answers at once; giving up does not end it. The exit code is 0 when it
-was answered, 1 when it failed or has not ended.`,
+		Long: `Wait for the end of a run and print its reply: 30 seconds, or --timeout. For a run that
+has ended the command returns at once; a timeout does not abort the run. The exit code is
+0 when the message was answered, 1 when the run failed or has not ended.`,
 		Example: `  agentctl run wait alice "$(agentctl agent alice --message hello)"
   agentctl run wait alice RUN --timeout 5m --json`,
 		Args:              command.Args("ID", "RUN"),
@@ -186,8 +186,8 @@ was answered, 1 when it failed or has not ended.`,
 func abortCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "abort ID RUN",
-		Short: "End a run",
-		Long:  `End a run that is under way; its tools are stopped and what it said is kept.`,
+		Short: "Abort a run",
+		Long:  `Abort a run in progress; its tools are stopped and its output so far is kept.`,
 		Example: `  agentctl run abort alice RUN
   agentctl run abort alice RUN --json`,
 		Args:              command.Args("ID", "RUN"),

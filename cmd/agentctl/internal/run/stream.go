@@ -81,11 +81,12 @@ func streamCommand(e *command.Env) *cobra.Command {
 	var after uint64
 	c := &cobra.Command{
 		Use:   "stream ID RUN",
-		Short: "Print what happens in a run while it happens",
-		Long: `Print the reply of a run while it is written; thoughts and tools go to standard
-error, and so does the line "restart": another runner has taken the run over, and what
-was said before, back to the last tool, comes anew. With --json every item is an object in a line, with its seq: --after goes on
-behind one. It ends with the run, with exit code 1 when that failed.`,
+		Short: "Print the output of a run while it happens",
+		Long: `Print the reply of a run while it is written. Thoughts and tools go to standard error,
+and so does the line "restart": another runner has taken over the run, and the output
+since the last tool is repeated. With --json each item is one object a line, with its
+seq; --after continues after a seq. The command ends with the run, with exit code 1 when
+the run failed.`,
 		Example: `  agentctl run stream alice RUN
   agentctl run stream alice RUN --json --after 4294967300`,
 		Args:              command.Args("ID", "RUN"),
@@ -116,7 +117,7 @@ behind one. It ends with the run, with exit code 1 when that failed.`,
 			return nil
 		},
 	}
-	c.Flags().Uint64Var(&after, "after", 0, "only what came after this seq")
+	c.Flags().Uint64Var(&after, "after", 0, "only items after this seq")
 	return c
 }
 

@@ -33,10 +33,10 @@ func contextCommand(e *command.Env) *cobra.Command {
 	var at int64
 	show := &cobra.Command{
 		Use:   "show ID THREAD",
-		Short: "Show exactly what the model would be told",
-		Long: `Show exactly what the model would be told in a conversation: each part with its
-estimated tokens. --at looks back to an earlier event of the thread: the messages are
-as they were there; files, memory among them, are as they are now.`,
+		Short: "Show the exact prompt that the model would get",
+		Long: `Show the exact prompt that the model would get in a conversation: each part with its
+estimated tokens. --at shows the prompt at an earlier event of the thread: the messages
+are as they were then; files, including memory, are as they are now.`,
 		Example: `  agentctl context show alice threads/peers/cli-cli
   agentctl context show alice threads/main --at 12 --json`,
 		Args:              command.Args("ID", "THREAD"),
@@ -66,9 +66,9 @@ as they were there; files, memory among them, are as they are now.`,
 			return nil
 		},
 	}
-	show.Flags().Int64Var(&at, "at", 0, "the last event to count in")
+	show.Flags().Int64Var(&at, "at", 0, "last event to include")
 	return command.Group(e, &cobra.Command{
-		Use: "context", Short: "Look at what a model is told", Example: `  agentctl context show alice threads/peers/cli-cli`,
+		Use: "context", Short: "Show the prompt of a conversation", Example: `  agentctl context show alice threads/peers/cli-cli`,
 	}, show)
 }
 

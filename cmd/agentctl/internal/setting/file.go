@@ -65,7 +65,7 @@ func filePutCommand(e *command.Env) *cobra.Command {
 		Use:   "put ID NAME",
 		Short: "Replace a text file of an agent with standard input",
 		Long: `Replace a text file of an agent with standard input or with --from. With
---if-version nothing is written when somebody else has changed it since.`,
+--if-version nothing is written if the file has changed since that version.`,
 		Example: `  agentctl file put alice IDENTITY.md < IDENTITY.md
   agentctl file put alice memory/agent.md --from notes.md`,
 		Args:              command.Args("ID", "NAME"),
@@ -90,8 +90,8 @@ func filePutCommand(e *command.Env) *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&from, "from", "-", "the file to read; - is standard input")
-	c.Flags().StringVar(&version, "if-version", "", "write only over this version")
+	c.Flags().StringVar(&from, "from", "-", "file to read; - is standard input")
+	c.Flags().StringVar(&version, "if-version", "", "write only if this is the current version")
 	return c
 }
 

@@ -52,7 +52,7 @@ func settings(c *cobra.Command, e *command.Env, id string) ([]value, error) {
 func effectiveCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "effective ID",
-		Short: "Show every setting that is in force, and where it comes from",
+		Short: "Show all effective settings and their origin",
 		Example: `  agentctl config effective alice
   agentctl config effective alice --json | jq -r '.[] | select(.origin != "default") | .key'`,
 		Args:              command.Args("ID"),
@@ -78,7 +78,7 @@ func effectiveCommand(e *command.Env) *cobra.Command {
 func getCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "get ID KEY",
-		Short: "Print one setting that is in force",
+		Short: "Print one effective setting",
 		Example: `  agentctl config get alice retry.max_attempts
   agentctl config get alice routing.default --json`,
 		Args:              command.Args("ID", "KEY"),
@@ -108,8 +108,8 @@ func setCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "set ID KEY VALUE",
 		Short: "Change one setting of an agent",
-		Long: `Change one setting in the config.yaml of an agent; comments and order stay. VALUE
-is YAML. A key or value that is not allowed changes nothing.`,
+		Long: `Change one setting in the config.yaml of an agent; comments and order are kept. VALUE
+is YAML. An invalid key or value changes nothing.`,
 		Example: `  agentctl config set alice pai.provider openai
   agentctl config set alice retry.max_attempts 5
   agentctl config set alice outbound '[{thread_pattern: "**", via: xgw}]'`,

@@ -44,11 +44,11 @@ type delivery struct {
 func explainCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain ID MESSAGE",
-		Short: "Tell what became of one message",
-		Long: `Tell the story of one message: when it came, who worked on it, each model call
-and tool, what failed, the reply, and its way out; for messages that were answered
-together, which one has the reply and who joined it. MESSAGE is the id that send
-printed, or a run id.`,
+		Short: "Show what happened to one message",
+		Long: `Show the history of one message: when it arrived, which runner processed it, each model
+call and tool, what failed, the reply, and its delivery. For messages that were answered
+together it shows which one has the reply and which were merged into it. MESSAGE is the
+id that send printed, or a run id.`,
 		Example: `  agentctl explain alice 17
   agentctl explain alice 17 --json | jq .steps`,
 		Args:              command.Args("ID", "MESSAGE"),

@@ -120,8 +120,8 @@ func turnsCommand(e *command.Env) *cobra.Command {
 	limit := 20
 	c := &cobra.Command{
 		Use:   "turns ID",
-		Short: "List the messages of an agent and what became of them",
-		Long:  `List the messages an agent has received, newest first, and what became of each.`,
+		Short: "List the messages of an agent and their fates",
+		Long:  `List the messages that an agent received, newest first, with the fate of each.`,
 		Example: `  agentctl turns alice
   agentctl turns alice --fate dead --json`,
 		Args:              command.Args("ID"),
@@ -155,7 +155,7 @@ func turnsCommand(e *command.Env) *cobra.Command {
 		},
 	}
 	c.Flags().Var(&fate, "fate", "only messages with this fate")
-	c.Flags().IntVar(&limit, "limit", limit, "the most messages to list")
+	c.Flags().IntVar(&limit, "limit", limit, "maximum number of messages")
 	return c
 }
 

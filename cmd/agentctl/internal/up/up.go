@@ -43,9 +43,9 @@ const (
 func Command(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "up",
-		Short: "Start everything here, make the agent admin, and talk to it",
-		Long: `Start the services unless they run already, make and start the agent admin, and
-talk to it. What was started here is stopped at the end. Without a terminal every
+		Short: "Start the services here, create the agent admin, and talk to it",
+		Long: `Start the services unless they run already, create and start the agent admin, and talk
+to it. Services started by this command are stopped at the end. Without a terminal each
 line of standard input is a message.`,
 		Example: `  agentctl up
   printf 'hello\n' | agentctl up`,

@@ -60,12 +60,11 @@ func Command(e *command.Env) *cobra.Command {
 		Use:   "usage [ID]",
 		Short: "Show how many tokens were used and what they cost",
 		Long: `Show how many tokens one agent, or all, have used: by day (UTC), agent, peer (the
-conversation), model or run. Each answer that a turn has committed counts once,
-however often it was tried; an answer that was lost on the way does not count.
-"cached" and "written" are the parts of the input that were read from and put
-into the provider's cache, "thought" is a part of the output. The cost is by the
-prices of providers.yaml that the runner has read; where one is missing no cost is
-shown.`,
+conversation), model or run. Each answer that a turn committed counts once, however
+many attempts it took; an answer that was lost before it was committed does not count.
+"cached" and "written" are the parts of the input that were read from and written to
+the provider's cache, "thought" is a part of the output. The cost uses the prices of
+providers.yaml that the runner has read; where a price is missing no cost is shown.`,
 		Example: `  agentctl usage
   agentctl usage alice --by model --since 7d
   agentctl usage --by agent --since 2026-11-01 --json`,
@@ -87,7 +86,7 @@ shown.`,
 			return nil
 		},
 	}
-	c.Flags().Var(&by, "by", "what to add up by")
+	c.Flags().Var(&by, "by", "how to group")
 	c.Flags().StringVar(&since, "since", "", "only answers since then: 24h, 7d or 2006-01-02 (UTC)")
 	return c
 }
