@@ -38,18 +38,18 @@ type options struct {
 	getenv    func(string) string
 }
 
-const help = `agentd serves the agents of one home.
+const help = `agentd runs the services for the agents of one home.
 
 Usage:
   agentd all|registry|runner|deliverer [flags]
 
 Examples:
-  agentd all                                  one process, nothing to set up
+  agentd all                                  one process, no setup needed
   agentd all --metrics-listen 127.0.0.1:9464  with Prometheus metrics
-  agentd runner --name runner-2               one more runner in the same home
-  agentd all --listen 10.0.0.5:7443           also for workers on other machines, by mTLS
+  agentd runner --name runner-2               an additional runner in the same home
+  agentd all --listen 10.0.0.5:7443           also for workers on other machines, with mTLS
   agentd runner --registry dns:///10.0.0.5:7443
-  agentd registry --dsn env:THECLAW_DSN --listen 10.0.0.5:7443   one of several over PostgreSQL
+  agentd registry --dsn env:THECLAW_DSN --listen 10.0.0.5:7443   one of several registries over PostgreSQL
   agentd runner --registry dns:///10.0.0.5:7443,dns:///10.0.0.6:7443
 
 Flags:
@@ -62,7 +62,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	var level, name string
 	var showVersion bool
 	f.StringVar(&o.home, "home", "", "home `directory`; default $THECLAW_HOME, else ~/.theclaw")
-	f.StringVar(&o.registry, "registry", "", "`target` of the registry, or a comma list of several; default its socket in the home")
+	f.StringVar(&o.registry, "registry", "", "`target` of the registry, or a comma-separated list of several; default its socket in the home")
 	f.Func("dsn", "keep agents in PostgreSQL: a `reference` (env:NAME, file:PATH) or URL; default storage.dsns of theclaw.yaml", func(dsn string) error {
 		if problem := layer.CheckDSN(dsn); problem != "" {
 			return errors.New(problem)
@@ -70,15 +70,15 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 		o.dsns = append(o.dsns, dsn)
 		return nil
 	})
-	f.StringVar(&name, "name", "", "`name` of one more runner or deliverer in a home, such as runner-2; also its socket's")
-	f.StringVar(&o.listen, "listen", "", "TCP `address` to serve on too, with TLS by the certificates of --tls; of 'all', the registry's; default none")
-	f.StringVar(&o.advertise, "advertise", "", "`address` at which others reach this runner or deliverer, where it is not that of --listen; its leases show it")
+	f.StringVar(&name, "name", "", "`name` of an additional runner or deliverer in a home, such as runner-2; also the name of its socket")
+	f.StringVar(&o.listen, "listen", "", "TCP `address` to listen on in addition to the socket, with the certificates of --tls; for 'all', of the registry; default none")
+	f.StringVar(&o.advertise, "advertise", "", "`address` of this runner or deliverer for others, if it differs from --listen; written into its leases")
 	f.StringVar(&o.tls, "tls", "", "`directory` of certificates; default tls/ in the home")
 	f.StringVar(&o.metrics, "metrics-listen", "", "loopback `address` for /metrics, /healthz and /readyz; default off")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
-	f.DurationVar(&o.ttl, "lease-ttl", lease.DefaultTTL, "how long a lease lasts without a renewal")
-	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running work may take to finish at the end")
+	f.DurationVar(&o.ttl, "lease-ttl", lease.DefaultTTL, "lifetime of a lease without renewal")
+	f.DurationVar(&o.grace, "grace", 30*time.Second, "maximum time for running work to finish at shutdown")
 	f.BoolVar(&showVersion, "version", false, "print the version")
 	usage := func() {
 		fmt.Fprint(stderr, help)

@@ -23,9 +23,9 @@ func newRoot(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "thread",
 		Short: "Read and write thread directories",
-		Long: `Read and write thread directories: an append-only log of events and who reads it.
+		Long: `Read and write thread directories: an append-only log of events and its consumers.
 
-Exit codes: 0 done, 1 it failed, 2 the command line, a filter or the database is wrong.`,
+Exit codes: 0 success, 1 failure, 2 invalid command line, filter or database.`,
 		Example: `  thread init ./t
   thread push --thread ./t --source self --type message --content hello
   thread peek --thread ./t --last-event-id 0`,
@@ -34,7 +34,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line, a filter or the database is
 	}
 	command.Prepare(c, e)
 	c.SetVersionTemplate("{{.Version}}\n")
-	c.Flags().BoolP("version", "V", false, "print the version of the contract that is kept")
+	c.Flags().BoolP("version", "V", false, "print the version of the implemented contract")
 	command.Group(e, c,
 		initCommand(e), pushCommand(e), peekCommand(e), popCommand(e), subscribeCommand(e), unsubscribeCommand(e), infoCommand(e), dispatchCommand(e))
 	command.Help(c, "push")
@@ -45,7 +45,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line, a filter or the database is
 type target struct{ path string }
 
 func (t *target) flag(c *cobra.Command) {
-	c.Flags().StringVar(&t.path, "thread", "", "the thread's directory")
+	c.Flags().StringVar(&t.path, "thread", "", "directory of the thread")
 	_ = c.MarkFlagDirname("thread") // fails only for a flag that is not there
 }
 

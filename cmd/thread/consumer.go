@@ -18,9 +18,9 @@ import (
 func initCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "init PATH",
-		Short: "Make a thread directory",
-		Long: `Make a thread directory: events.db, events.jsonl, run/ and logs/. The directory may
-be there already, but not as a thread.`,
+		Short: "Create a thread directory",
+		Long: `Create a thread directory: events.db, events.jsonl, run/ and logs/. The directory may
+exist already, but not as a thread.`,
 		Example: `  thread init ./t`,
 		Args:    command.Args("PATH"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -55,8 +55,8 @@ func subscribeCommand(e *command.Env) *cobra.Command {
 		Use:   "subscribe",
 		Short: "Add a consumer and the handler that reads for it",
 		Long: `Add a consumer to a thread. Dispatch starts its handler with 'sh -c' when there are
-events that it has not acknowledged and that its filter selects. The handler
-reads with pop until there is nothing, and removes run/CONSUMER.lock.`,
+unacknowledged events that match its filter. The handler reads with pop until no event is
+left, and removes run/CONSUMER.lock.`,
 		Example: `  thread subscribe --thread ./t --consumer worker --handler 'work.sh'
   thread subscribe --thread ./t --consumer mail --handler 'mail.sh' --filter "type = 'message'"`,
 		Args: command.Args(),
@@ -87,7 +87,7 @@ reads with pop until there is nothing, and removes run/CONSUMER.lock.`,
 	at.flag(c)
 	c.Flags().StringVar(&s.Consumer, "consumer", "", "name of the consumer")
 	c.Flags().StringVar(&s.Handler, "handler", "", "command that dispatch starts")
-	c.Flags().StringVar(&where, "filter", "", "only these events, such as type = 'message' AND source = 'self'")
+	c.Flags().StringVar(&where, "filter", "", "only matching events, such as type = 'message' AND source = 'self'")
 	return c
 }
 
@@ -97,7 +97,7 @@ func unsubscribeCommand(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "unsubscribe",
 		Short:   "Remove a consumer",
-		Long:    `Remove a consumer. How far it has read is kept, for the case that it comes back.`,
+		Long:    `Remove a consumer. Its read position is kept, in case it subscribes again.`,
 		Example: `  thread unsubscribe --thread ./t --consumer worker`,
 		Args:    command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -136,8 +136,8 @@ func infoCommand(e *command.Env) *cobra.Command {
 	var at target
 	c := &cobra.Command{
 		Use:   "info",
-		Short: "Show how many events there are and who reads them how far",
-		Long:  `Show the number of events of a thread, and its consumers with how far each has read.`,
+		Short: "Show the number of events and the position of each consumer",
+		Long:  `Show the number of events of a thread, and its consumers with their read positions.`,
 		Example: `  thread info --thread ./t
   thread info --thread ./t --json | jq '.subscriptions[].last_acked_id'`,
 		Args: command.Args(),
@@ -152,7 +152,7 @@ func infoCommand(e *command.Env) *cobra.Command {
 		},
 	}
 	at.flag(c)
-	c.Flags().BoolVar(&e.Flags.JSON, "json", false, "answer in JSON")
+	c.Flags().BoolVar(&e.Flags.JSON, "json", false, "print JSON")
 	return c
 }
 
@@ -184,10 +184,10 @@ func dispatchCommand(e *command.Env) *cobra.Command {
 	var at target
 	c := &cobra.Command{
 		Use:   "dispatch",
-		Short: "Start the handlers of all consumers that have something to read",
-		Long: `Start the handler of each consumer that has events to read, unless run/CONSUMER.lock
-says that it was started already, and do not wait for it. A consumer that cannot
-be dispatched is reported after the others were.`,
+		Short: "Start the handlers of all consumers with unread events",
+		Long: `Start the handler of each consumer with unread events, unless run/CONSUMER.lock shows
+that it was started already, and do not wait for it. A consumer that cannot be dispatched
+is reported after the others were dispatched.`,
 		Example: `  thread dispatch --thread ./t`,
 		Args:    command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {

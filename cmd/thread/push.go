@@ -36,13 +36,12 @@ func pushCommand(e *command.Env) *cobra.Command {
 	var p pushing
 	c := &cobra.Command{
 		Use:   "push",
-		Short: "Append an event, or a batch of them, and have it dispatched",
-		Long: `Append an event to a thread. When the command ends with 0 it is on disk. Nothing
-is printed. With --batch each line of standard input is an event, an object with
-source, type, subtype and content; all of them are stored in one transaction, or
-none.
+		Short: "Append an event, or a batch, and schedule the dispatch",
+		Long: `Append an event to a thread. Exit code 0 means that the event is on disk. Nothing is
+printed. With --batch each line of standard input is an event, an object with source,
+type, subtype and content; all of them are stored in one transaction, or none.
 
-If there is a notifier it is asked to dispatch the thread.`,
+If a notifier is installed it is asked to dispatch the thread.`,
 		Example: `  thread push --thread ./t --source external:tui:main:dm:bob:bob --type message --content '{"text":"hi"}'
   thread push --thread ./t --source self --type record --subtype decision --content keep
   thread push --thread ./t --batch < events.ndjson`,
@@ -57,7 +56,7 @@ If there is a notifier it is asked to dispatch the thread.`,
 	}
 	p.flag(c)
 	f := c.Flags()
-	f.StringVar(&p.source, "source", "", "address of whom the event comes from")
+	f.StringVar(&p.source, "source", "", "address of the sender of the event")
 	f.StringVar(&p.kind, "type", "", "type of the event: message or record")
 	f.StringVar(&p.subtype, "subtype", "", "subtype of the event")
 	f.StringVar(&p.content, "content", "", "content of the event")

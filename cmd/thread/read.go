@@ -16,8 +16,8 @@ type span struct{ after, limit number }
 
 func (s *span) flags(c *cobra.Command) {
 	s.limit = number{value: 100, least: 1}
-	c.Flags().Var(&s.after, "last-event-id", "events after this id; 0 begins at the first")
-	c.Flags().Var(&s.limit, "limit", "the most events to print")
+	c.Flags().Var(&s.after, "last-event-id", "print events after this id; 0 starts with the first")
+	c.Flags().Var(&s.limit, "limit", "maximum number of events")
 }
 
 func (s *span) check(c *cobra.Command) error {
@@ -33,7 +33,7 @@ func peekCommand(e *command.Env) *cobra.Command {
 	var where string
 	c := &cobra.Command{
 		Use:   "peek",
-		Short: "Print events and change nothing",
+		Short: "Print events without acknowledging them",
 		Long:  `Print the events after an id, one JSON object a line, and change nothing.`,
 		Example: `  thread peek --thread ./t --last-event-id 0
   thread peek --thread ./t --last-event-id 42 --limit 10 --filter "type = 'message'"`,
@@ -53,7 +53,7 @@ func peekCommand(e *command.Env) *cobra.Command {
 	}
 	at.flag(c)
 	s.flags(c)
-	c.Flags().StringVar(&where, "filter", "", "only these, such as type = 'message' AND source = 'self'")
+	c.Flags().StringVar(&where, "filter", "", "only matching events, such as type = 'message' AND source = 'self'")
 	return c
 }
 
@@ -64,9 +64,9 @@ func popCommand(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pop",
 		Short: "Acknowledge events for a consumer and print the next ones",
-		Long: `Acknowledge every event up to an id for a consumer, and print those after it that
-its filter selects, one JSON object a line. The id is that of the last event that
-was processed: what was printed and not acknowledged is printed again.`,
+		Long: `Acknowledge every event up to an id for a consumer, and print the later ones that match
+its filter, one JSON object a line. The id is that of the last processed event: events
+that were printed and not acknowledged are printed again.`,
 		Example: `  thread pop --thread ./t --consumer worker --last-event-id 0
   thread pop --thread ./t --consumer worker --last-event-id 42 --limit 10`,
 		Args: command.Args(),
@@ -84,7 +84,7 @@ was processed: what was printed and not acknowledged is printed again.`,
 	}
 	at.flag(c)
 	s.flags(c)
-	c.Flags().StringVar(&consumer, "consumer", "", "who reads")
+	c.Flags().StringVar(&consumer, "consumer", "", "name of the consumer")
 	return c
 }
 

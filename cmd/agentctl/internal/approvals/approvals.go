@@ -43,10 +43,10 @@ func Command(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "approvals",
 		Short: "Approve or deny commands outside the sandbox",
-		Long: `Say yes or no to commands outside of the sandbox, or with
-the network open. Agents with 'approvals: ask' in their settings ask; a yes is for
-the one command, once; no answer in five minutes is no. The agent admin asks also before
-an agent is made that it wants.`,
+		Long: `Approve or deny commands outside the sandbox, or with network access. Agents with
+'approvals: ask' in their settings ask for approval. An approval is valid for one command,
+once; without an answer within five minutes the command is denied. The agent admin also
+needs approval to create an agent.`,
 		Example: `  agentctl approvals list
   agentctl approvals watch
   agentctl approvals approve 019aa2c1f3e5b7d21`,

@@ -36,7 +36,7 @@ func threadsCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "threads ID",
 		Short: "List the threads of an agent",
-		Long:  `List the inbox and the conversation threads of an agent, with their consumers and how far
+		Long: `List the inbox and the conversation threads of an agent, with their consumers and how far
 each has read.`,
 		Example: `  agentctl threads alice
   agentctl threads alice --json | jq -r '.[].thread_id'`,

@@ -37,8 +37,8 @@ func Command(e *command.Env) *cobra.Command {
 		Use:   "fsck",
 		Short: "Check the databases and files of the home, and repair them",
 		Long: `Check that no message is lost or answered twice, that every event is unchanged, and that
-nobody else can read the files; show for each finding what to do. Stop the services
-first: while a registry runs nothing is repaired.
+nobody else can read the files; show for each finding what to do. It needs no running
+services; while a registry runs nothing is repaired.
 
 With --repair file modes, missing tables and indexes, fences and events.jsonl are
 repaired, remains of interrupted writes are removed, and a damaged database is replaced
