@@ -64,7 +64,7 @@ func initCommand(e *command.Env) *cobra.Command {
 	var n int
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "Create an authority, and certificates for the owner and each service",
+		Short: "Create an authority and certificates for owner and services",
 		Example: `  agentctl certs init
   agentctl certs init --domain agents.example.org`,
 		Args: command.Args(),
