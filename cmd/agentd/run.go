@@ -40,8 +40,8 @@ type env struct {
 	traces   *export.Export            // nil: off
 	traced   map[string]export.Service // by the name of the service
 	abort    <-chan struct{}
-	listener net.Listener // of a worker, bound before its registry is told of it; else nil
-	desk     *direct.Desk // of the registry in this process; nil: there is none, or its calls are traced
+	listener net.Listener   // of a worker, bound before its registry is told of it; else nil
+	desk     *direct.Server // of the registry in this process; nil: there is none, or its calls are traced
 
 	mu      sync.Mutex
 	servers []*serve.Server
@@ -130,7 +130,7 @@ func newEnv(o options, stderr io.Writer) (*env, error) {
 		names[i] = s.name
 	}
 	if len(o.services) > 1 && o.registry == "" && e.traces == nil {
-		e.desk = direct.NewDesk()
+		e.desk = direct.NewServer()
 	}
 	e.process = newProcessService(processOptions{Version: versionText(), Services: names, Level: level, Logger: e.log, Started: time.Now()})
 	if e.homeDir, err = agentdir.OpenHome(o.home); err != nil {
@@ -179,7 +179,7 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 		Stats: e.traced[s.name].Server, Grace: e.grace, Abort: e.abort,
 	}
 	if s.name == "registry" {
-		o.Desk = e.desk
+		o.Direct = e.desk
 	}
 	srv, err := serve.New(o)
 	if err != nil {
@@ -192,7 +192,7 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 	runs := []func(context.Context) error{srv.Run}
 	if e.listen != "" && (len(e.services) == 1 || s.name == "registry") {
 		// Profiles and log levels are for who owns the socket.
-		o.Services, o.Policy, o.Desk = []serve.Registrar{c.register}, c.policy, nil
+		o.Services, o.Policy, o.Direct = []serve.Registrar{c.register}, c.policy, nil
 		tcp, err := e.serveTCP(s.name, o)
 		if err != nil {
 			cancel()

@@ -104,7 +104,7 @@ func (e *env) newWorker(name string) (worker, error) {
 	}
 	w.calls = w.conn
 	if e.desk != nil {
-		w.calls = &direct.Conn{Desk: e.desk, As: rpc.Identity{Kind: rpc.Service, Name: name}, Far: w.conn}
+		w.calls = &direct.Conn{Server: e.desk, As: rpc.Identity{Kind: rpc.Service, Name: name}, Far: w.conn}
 	}
 	return w, nil
 }

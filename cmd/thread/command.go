@@ -50,7 +50,7 @@ func (t *target) flag(c *cobra.Command) {
 }
 
 // with opens the thread and gives it to do.
-func (t *target) with(c *cobra.Command, e *command.Env, do func(access.Door, access.Place) error) (err error) {
+func (t *target) with(c *cobra.Command, e *command.Env, do func(access.Conn, access.Place) error) (err error) {
 	p, err := place(c, e, t.path)
 	if err != nil {
 		return err

@@ -75,7 +75,7 @@ left, and removes run/CONSUMER.lock.`,
 			if where != "" {
 				s.Filter = &where
 			}
-			return at.with(c, e, func(d access.Door, _ access.Place) error {
+			return at.with(c, e, func(d access.Conn, _ access.Place) error {
 				if err := d.Subscribe(c.Context(), s); err != nil {
 					return err
 				}
@@ -104,7 +104,7 @@ func unsubscribeCommand(e *command.Env) *cobra.Command {
 			if consumer == "" {
 				return command.Usage(c, "--consumer is missing")
 			}
-			return at.with(c, e, func(d access.Door, _ access.Place) error {
+			return at.with(c, e, func(d access.Conn, _ access.Place) error {
 				if err := d.Unsubscribe(c.Context(), consumer); err != nil {
 					return err
 				}
@@ -142,7 +142,7 @@ func infoCommand(e *command.Env) *cobra.Command {
   thread info --thread ./t --json | jq '.subscriptions[].last_acked_id'`,
 		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return at.with(c, e, func(d access.Door, p access.Place) error {
+			return at.with(c, e, func(d access.Conn, p access.Place) error {
 				in, err := d.Info(c.Context())
 				if err != nil {
 					return err
@@ -194,7 +194,7 @@ is reported after the others were dispatched.`,
 			var due []store.Subscription
 			var problems []error
 			var dir string
-			err := at.with(c, e, func(d access.Door, p access.Place) (err error) {
+			err := at.with(c, e, func(d access.Conn, p access.Place) (err error) {
 				dir = p.Dir
 				due, problems, err = dueSubscriptions(c.Context(), d)
 				return err

@@ -29,7 +29,7 @@ import (
 
 // dueSubscriptions returns the subscriptions with unread events that match their filter,
 // in the order they were made, and the problems of the others.
-func dueSubscriptions(ctx context.Context, d access.Door) (due []store.Subscription, problems []error, err error) {
+func dueSubscriptions(ctx context.Context, d access.Conn) (due []store.Subscription, problems []error, err error) {
 	in, err := d.Info(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -169,7 +169,7 @@ func text(raw json.RawMessage) string {
 
 func (p *pushing) run(c *cobra.Command, e *command.Env, events []store.NewEvent) error {
 	var dir string
-	err := p.with(c, e, func(d access.Door, at access.Place) error {
+	err := p.with(c, e, func(d access.Conn, at access.Place) error {
 		dir = at.Dir
 		if len(events) == 0 {
 			return nil

@@ -46,7 +46,7 @@ func peekCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return at.with(c, e, func(d access.Door, _ access.Place) error {
+			return at.with(c, e, func(d access.Conn, _ access.Place) error {
 				return printEvents(c.Context(), e, d, access.Query{After: s.after.value, Limit: int(s.limit.value), Filter: f})
 			})
 		},
@@ -77,7 +77,7 @@ that were printed and not acknowledged are printed again.`,
 			if err := s.check(c); err != nil {
 				return err
 			}
-			return at.with(c, e, func(d access.Door, p access.Place) error {
+			return at.with(c, e, func(d access.Conn, p access.Place) error {
 				return pop(c, e, d, p, consumer, s)
 			})
 		},
@@ -88,7 +88,7 @@ that were printed and not acknowledged are printed again.`,
 	return c
 }
 
-func pop(c *cobra.Command, e *command.Env, d access.Door, p access.Place, consumer string, s span) error {
+func pop(c *cobra.Command, e *command.Env, d access.Conn, p access.Place, consumer string, s span) error {
 	in, err := d.Info(c.Context())
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func pop(c *cobra.Command, e *command.Env, d access.Door, p access.Place, consum
 }
 
 // printEvents prints a query, page by page.
-func printEvents(ctx context.Context, e *command.Env, d access.Door, q access.Query) error {
+func printEvents(ctx context.Context, e *command.Env, d access.Conn, q access.Query) error {
 	for {
 		events, more, err := d.Peek(ctx, q)
 		if err != nil {

@@ -43,7 +43,7 @@ func TestReport(t *testing.T) {
 		{missing, false, 1, "", "Error: Agent 'x' not found at /h/agents/x - run 'agent init x' first\n"},
 		{missing, true, 1, `{"error":"Agent 'x' not found","suggestion":"run 'agent init x' first"}` + "\n", ""},
 		{fault.Usage("w", "f"), false, 2, "", "Error: w - f\n"},
-		{&Said{}, true, 1, "", ""},
+		{&ReportedError{}, true, 1, "", ""},
 		{errors.New("plain"), false, 1, "", "Error: plain\n"},
 	} {
 		var out, errs bytes.Buffer

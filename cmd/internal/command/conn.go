@@ -241,9 +241,9 @@ func (c *conn) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// Away tells whether err means that a service does not answer now, so that a
+// Unavailable reports whether err means that a service does not answer now, so that a
 // command that waits may try again.
-func Away(err error) bool {
+func Unavailable(err error) bool {
 	return err != nil && fault.From(err).Code == codes.Unavailable
 }
 

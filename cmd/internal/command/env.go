@@ -157,7 +157,7 @@ func (e *Env) Note(format string, args ...any) {
 
 // Report shows err as the contract says and answers the exit code.
 func (e *Env) Report(err error) int {
-	var said *Said
+	var said *ReportedError
 	switch code := fault.ExitCode(err); {
 	case err == nil:
 		return 0
@@ -172,11 +172,11 @@ func (e *Env) Report(err error) int {
 	}
 }
 
-// Said is a failure whose words are on a stream already: only the exit code 1
+// ReportedError is a failure that was already printed: only the exit code 1
 // is left to give.
-type Said struct{}
+type ReportedError struct{}
 
-func (*Said) Error() string { return "failed" }
+func (*ReportedError) Error() string { return "failed" }
 
 // brief leaves the directory out of "not found" for programs, as the older tool
 // did; the line for people has it.

@@ -1,9 +1,9 @@
 // Package direct makes calls between services that share a process: a unary call
 // goes to the handler itself, in the goroutine of its caller.
 //
-//	caller --> Conn --> Desk --> the server's chain --> handler
+//	caller --> Conn --> Server --> the server's chain --> handler
 //	             |
-//	             +--> Far: streams, and what the desk does not have
+//	             +--> Far: streams, and what the server does not have
 //
 // It promises that a direct call differs from one over a socket only by the time it takes.
 // It passes the same interceptors: it is counted, checked by the same access table, given
@@ -33,9 +33,9 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 )
 
-// Desk is where a server takes calls of its own process. Safe for concurrent use; of a
+// Server accepts the calls of its own process for a gRPC server. Safe for concurrent use; of a
 // nil one a server has none.
-type Desk struct {
+type Server struct {
 	mu      sync.Mutex
 	methods map[string]method
 	chain   grpc.UnaryServerInterceptor
@@ -57,13 +57,13 @@ type method struct {
 	handler grpc.MethodHandler
 }
 
-// NewDesk makes a desk for [serve.Options]; calls go over the socket until it is open.
-func NewDesk() *Desk {
-	return &Desk{methods: map[string]method{}, calls: map[*call]context.CancelFunc{}, idle: make(chan struct{})}
+// NewServer returns a Server for [serve.Options]; calls go over the socket until it is open.
+func NewServer() *Server {
+	return &Server{methods: map[string]method{}, calls: map[*call]context.CancelFunc{}, idle: make(chan struct{})}
 }
 
 // RegisterService notes the unary methods of a service.
-func (d *Desk) RegisterService(desc *grpc.ServiceDesc, service any) {
+func (d *Server) RegisterService(desc *grpc.ServiceDesc, service any) {
 	if d == nil {
 		return
 	}
@@ -75,7 +75,7 @@ func (d *Desk) RegisterService(desc *grpc.ServiceDesc, service any) {
 }
 
 // Open begins to take calls, through the chain of a server, outermost first.
-func (d *Desk) Open(chain ...grpc.UnaryServerInterceptor) {
+func (d *Server) Open(chain ...grpc.UnaryServerInterceptor) {
 	if d == nil {
 		return
 	}
@@ -85,7 +85,7 @@ func (d *Desk) Open(chain ...grpc.UnaryServerInterceptor) {
 }
 
 // Close refuses new calls.
-func (d *Desk) Close() {
+func (d *Server) Close() {
 	if d == nil {
 		return
 	}
@@ -97,15 +97,15 @@ func (d *Desk) Close() {
 	d.state = closed
 }
 
-// Wait answers when a closed desk has no call under way.
-func (d *Desk) Wait() {
+// Wait answers when a closed direct server has no call under way.
+func (d *Server) Wait() {
 	if d != nil {
 		<-d.idle
 	}
 }
 
 // End ends the contexts of all calls under way.
-func (d *Desk) End() {
+func (d *Server) End() {
 	if d == nil {
 		return
 	}
@@ -116,8 +116,8 @@ func (d *Desk) End() {
 	}
 }
 
-// enter takes a call; false when the desk has no such method or does not take calls yet.
-func (d *Desk) enter(c *call, name string, cancel context.CancelFunc) (method, bool, error) {
+// enter takes a call; false when the direct server has no such method or does not take calls yet.
+func (d *Server) enter(c *call, name string, cancel context.CancelFunc) (method, bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m, ok := d.methods[name]
@@ -131,7 +131,7 @@ func (d *Desk) enter(c *call, name string, cancel context.CancelFunc) (method, b
 	return m, true, nil
 }
 
-func (d *Desk) leave(c *call) {
+func (d *Server) leave(c *call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.calls, c)
@@ -167,9 +167,9 @@ func (w *way) step(ctx context.Context, req any) (any, error) {
 	return at(ctx, req, w.info, w.next)
 }
 
-// Conn is a connection of a service to a desk of its process.
+// Conn is a connection of a service to a direct server of its process.
 type Conn struct {
-	Desk    *Desk
+	Server  *Server
 	As      rpc.Identity             // who calls
 	Far     grpc.ClientConnInterface // a connection to the same server, for the rest
 	Timeout time.Duration            // of calls without a deadline; 0: 10 s
@@ -182,7 +182,7 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 	return c.Far.NewStream(ctx, desc, method, opts...)
 }
 
-// Invoke calls the method of the desk.
+// Invoke calls the method of the direct server.
 func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ...grpc.CallOption) error {
 	in, ok1 := args.(proto.Message)
 	out, ok2 := reply.(proto.Message)
@@ -198,15 +198,15 @@ func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ..
 		inside, cancel = context.WithTimeout(call, c.timeout())
 	}
 	defer cancel()
-	m, here, err := c.Desk.enter(call, name, cancel)
+	m, here, err := c.Server.enter(call, name, cancel)
 	if !here {
 		return c.Far.Invoke(ctx, name, args, reply, opts...)
 	}
 	if err != nil {
 		return err
 	}
-	defer c.Desk.leave(call)
-	resp, err := m.handler(m.service, metadata.NewIncomingContext(inside, sent(ctx)), func(req any) error { return pass(req.(proto.Message), in) }, c.Desk.chain)
+	defer c.Server.leave(call)
+	resp, err := m.handler(m.service, metadata.NewIncomingContext(inside, sent(ctx)), func(req any) error { return pass(req.(proto.Message), in) }, c.Server.chain)
 	if err != nil {
 		return status.Convert(err).Err()
 	}

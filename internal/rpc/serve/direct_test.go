@@ -25,16 +25,16 @@ import (
 // and one of its process.
 func beside(t *testing.T, svc *service, change func(*serve.Options)) (*running, *grpc.ClientConn, *direct.Conn) {
 	t.Helper()
-	desk, as := direct.NewDesk(), rpc.Identity{Kind: rpc.Service, Name: "runner-2"}
+	desk, as := direct.NewServer(), rpc.Identity{Kind: rpc.Service, Name: "runner-2"}
 	r := start(t, svc, func(o *serve.Options) {
-		o.Desk = desk
+		o.Direct = desk
 		o.Policy[unaryCall] = serve.Allow(rpc.Owner).To("runner")
 		if change != nil {
 			change(o)
 		}
 	})
 	far := r.dial(t, func(o *rpc.DialOptions) { o.As = as })
-	return r, far, &direct.Conn{Desk: desk, As: as, Far: far}
+	return r, far, &direct.Conn{Server: desk, As: as, Far: far}
 }
 
 // A call of the same process ends as one over the socket does: who it is of, what it

@@ -67,7 +67,7 @@ type Options struct {
 	Stats   stats.Handler               // sees each call, for traces; nil: none
 	Grace   time.Duration               // of a drain; 0: 30 s, negative: none
 	Abort   <-chan struct{}             // closed: a drain ends at once (second SIGTERM); nil never
-	Desk    *direct.Desk                // takes calls of other services of this process; nil: none
+	Direct  *direct.Server              // takes calls of other services of this process; nil: none
 }
 
 // Auditor writes down who was refused, what was let through and how that failed.
@@ -120,7 +120,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{o: o, health: health.NewServer(), drain: drain, grpc: grpc.NewServer(c.options(metrics)...)}
 	for _, register := range o.Services {
 		register(s.grpc)
-		register(o.Desk)
+		register(o.Direct)
 	}
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_NOT_SERVING)
@@ -138,7 +138,7 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("make server: %w", err)
 		}
 	}
-	o.Desk.Open(c.unary(metrics)...)
+	o.Direct.Open(c.unary(metrics)...)
 	return s, nil
 }
 
@@ -218,7 +218,7 @@ func (s *Server) Addr() net.Addr { return s.l.Addr() }
 // Close gives the address back when Run is never called.
 func (s *Server) Close() error {
 	s.drain()
-	s.o.Desk.Close()
+	s.o.Direct.Close()
 	s.grpc.Stop()
 	return s.l.Close()
 }
@@ -278,12 +278,12 @@ func (s *Server) able(err error) {
 func (s *Server) stop() error {
 	s.health.Shutdown() // NOT_SERVING, for good
 	s.drain()
-	s.o.Desk.Close()
+	s.o.Direct.Close()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		s.grpc.GracefulStop()
-		s.o.Desk.Wait()
+		s.o.Direct.Wait()
 	}()
 	if s.o.Grace > 0 {
 		grace := time.NewTimer(s.o.Grace)
@@ -298,7 +298,7 @@ func (s *Server) stop() error {
 	stopped := make(chan struct{})
 	go func() { // ends every context; then both wait for the handlers
 		defer close(stopped)
-		s.o.Desk.End()
+		s.o.Direct.End()
 		s.grpc.Stop()
 	}()
 	stuck := time.NewTimer(stuckWait)

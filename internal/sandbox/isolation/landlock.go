@@ -52,7 +52,7 @@ func restrictPaths(o wire.Order) error {
 
 	read, write := []string{"/"}, []string{o.Workdir, "/tmp"}
 	if o.Driver == wire.Reduced {
-		read, write = append(Shown(o), "/proc"), []string{o.Workdir, o.Temp}
+		read, write = append(VisiblePaths(o), "/proc"), []string{o.Workdir, o.Temp}
 		if o.Network {
 			read = append(read, NetworkFiles...)
 		}

@@ -26,8 +26,8 @@ var NetworkFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.con
 
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
-// Shown are the paths of the host that are shown.
-func Shown(o wire.Order) []string { return append(append([]string{}, system...), o.ReadOnly...) }
+// VisiblePaths returns the paths of the host that a program can see.
+func VisiblePaths(o wire.Order) []string { return append(append([]string{}, system...), o.ReadOnly...) }
 
 // A tree is a detached copy of mounts, to be attached in the new root.
 type tree struct {
@@ -115,7 +115,7 @@ func open(o wire.Order, workdir int) ([]tree, error) {
 			return nil, err
 		}
 	}
-	for _, p := range Shown(o) {
+	for _, p := range VisiblePaths(o) {
 		if err := add(p, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
 			return nil, err
 		}

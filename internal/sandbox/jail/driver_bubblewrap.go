@@ -23,7 +23,7 @@ func bwrapArgs(o wire.Order) []string {
 	if o.Network {
 		a = append(a, "--share-net")
 	}
-	for _, p := range isolation.Shown(o) {
+	for _, p := range isolation.VisiblePaths(o) {
 		st, err := os.Lstat(p)
 		switch {
 		case err != nil:

@@ -172,7 +172,7 @@ type place struct {
 	dir      *agentdir.Home
 	token    string
 	registry *registry.Service
-	desk     *direct.Desk // nil: none
+	desk     *direct.Server // nil: none
 }
 
 func (p *place) addr(name string) string {
@@ -205,7 +205,7 @@ func (w *World) startRegistry(ctx context.Context, p *place) error {
 		return err
 	}
 	if w.o.Direct {
-		p.desk = direct.NewDesk()
+		p.desk = direct.NewServer()
 	}
 	return w.serve(p, "registry", server, p.registry.Register, registry.Policy(), p.registry.Run)
 }
@@ -237,7 +237,7 @@ func (w *World) worker(p *place, name string, stats stats.Handler) (grpc.ClientC
 	}
 	w.stops = append(w.stops, func() { _ = holder.Close() })
 	if p.desk != nil {
-		return &direct.Conn{Desk: p.desk, As: id, Far: conn}, holder.ID(), nil
+		return &direct.Conn{Server: p.desk, As: id, Far: conn}, holder.ID(), nil
 	}
 	return conn, holder.ID(), nil
 }
@@ -285,7 +285,7 @@ func (w *World) resolve(_ context.Context, ref string) (string, error) {
 func (w *World) serve(p *place, name string, stats stats.Handler, reg serve.Registrar, policy serve.Policy, run func(context.Context) error) error {
 	o := serve.Options{Addr: p.addr(name), Services: []serve.Registrar{reg}, Policy: policy, Token: func() string { return p.token }, Logger: w.o.Logger, Metrics: w.o.Metrics, Stats: stats, Grace: time.Second}
 	if name == "registry" {
-		o.Desk, o.Able = p.desk, p.registry.Able
+		o.Direct, o.Able = p.desk, p.registry.Able
 	}
 	srv, err := serve.New(o)
 	if err != nil {

@@ -50,7 +50,7 @@ func each(ctx context.Context, e *command.Env, ids []string, do func(ctx context
 	for i, id := range ids {
 		g.Go(func() error {
 			defer step()
-			if answers[i], failed[i] = do(ctx, id); command.Away(failed[i]) || ctx.Err() != nil {
+			if answers[i], failed[i] = do(ctx, id); command.Unavailable(failed[i]) || ctx.Err() != nil {
 				return failed[i]
 			}
 			return nil
@@ -67,7 +67,7 @@ func each(ctx context.Context, e *command.Env, ids []string, do func(ctx context
 func report(e *command.Env, ids []string, answers []answer, failed []error) error {
 	var said error
 	if errors.Join(failed...) != nil {
-		said = &command.Said{}
+		said = &command.ReportedError{}
 	}
 	all := []any{}
 	for i, err := range failed {

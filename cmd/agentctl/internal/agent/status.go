@@ -164,7 +164,7 @@ func statusOfAll(ctx context.Context, e *command.Env) error {
 			switch {
 			case err == nil:
 				all[i] = statusOf(r)
-			case command.Away(err) || ctx.Err() != nil:
+			case command.Unavailable(err) || ctx.Err() != nil:
 				return err
 			default: // a broken agent is shown, not dropped
 				all[i] = status{description: describe(a), condition: conditionOf(a), Started: a.GetStarted()}

@@ -72,7 +72,7 @@ func (w *watching) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil, errors.Is(err, errEnough):
 			return nil
-		case !errors.Is(err, io.EOF) && !command.Away(err), time.Since(away) > command.Patience:
+		case !errors.Is(err, io.EOF) && !command.Unavailable(err), time.Since(away) > command.Patience:
 			return err
 		}
 		if pause.For(ctx, 200*time.Millisecond) != nil {

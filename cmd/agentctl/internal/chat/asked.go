@@ -10,7 +10,7 @@ import (
 
 // ask shows a command that waits for a yes or no, once; one that has its answer,
 // from wherever, waits no more.
-func (m *console) ask(a feed.Asked) {
+func (m *console) ask(a feed.ApprovalChange) {
 	id := a.Approval.GetApprovalId()
 	at := -1
 	for n, w := range m.asked {

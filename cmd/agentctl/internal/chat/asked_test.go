@@ -15,7 +15,7 @@ import (
 func TestAsked(t *testing.T) {
 	m := typing(t)
 	asked := func(id, command string, s registry.ApprovalState) {
-		m.Update(feed.Asked{Approval: &registry.Approval{ApprovalId: id, AgentId: "a1", Command: command, Reason: "it runs outside of the sandbox", State: s}})
+		m.Update(feed.ApprovalChange{Approval: &registry.Approval{ApprovalId: id, AgentId: "a1", Command: command, Reason: "it runs outside of the sandbox", State: s}})
 	}
 	yes := func() tea.Cmd {
 		press(m, text("/approve")...)

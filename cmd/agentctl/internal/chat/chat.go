@@ -56,7 +56,7 @@ the replies are printed in order; with --json as one object a line.`,
 
 // Run talks to a started agent until the person leaves or the input ends.
 func Run(ctx context.Context, e *command.Env, agent string, peer message.Peer) error {
-	if err := message.Awake(ctx, e, agent); err != nil {
+	if err := message.RequireStarted(ctx, e, agent); err != nil {
 		return err
 	}
 	if in, out := e.Terminal(); in != nil && e.Getenv("TERM") != "dumb" && !e.Flags.JSON {

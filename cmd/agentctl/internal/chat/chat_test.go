@@ -87,7 +87,7 @@ func TestInterrupt(t *testing.T) {
 	if !strings.Contains(shown(m), "ending the run") {
 		t.Errorf("not said:\n%s", shown(m))
 	}
-	m.Update(feed.Aborted{ID: 7, Err: errors.New("no runner")})
+	m.Update(feed.AbortResult{ID: 7, Err: errors.New("no runner")})
 	if m.aborted || !strings.Contains(shown(m), "no runner") {
 		t.Errorf("a failed abort is not said:\n%s", shown(m))
 	}

@@ -43,12 +43,12 @@ type console struct {
 	recall  int // index into history; len(history): the new text
 	draft   string
 
-	unsent  []feed.Said // not in the inbox yet; the first is under way
-	queue   []sent      // in the inbox and without a fate, oldest first
-	enough  func()      // ends the stream of the oldest one
-	aborted bool        // the oldest one was asked to end
-	begun   time.Time   // when the oldest one became it
-	newest  int64       // message that was last answered
+	unsent  []feed.Message // not in the inbox yet; the first is under way
+	queue   []sent         // in the inbox and without a fate, oldest first
+	enough  func()         // ends the stream of the oldest one
+	aborted bool           // the oldest one was asked to end
+	begun   time.Time      // when the oldest one became it
+	newest  int64          // message that was last answered
 
 	asked     []*registry.Approval // commands that wait for a yes or no, oldest first
 	own       map[string]bool      // keys of our messages
@@ -164,20 +164,20 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, nil
 	case feed.Finished:
 		return m, m.finish(msg)
-	case feed.Asked:
+	case feed.ApprovalChange:
 		m.ask(msg)
 		return m, nil
 	case feed.Link:
 		m.link(msg)
 		return m, nil
-	case feed.Told:
+	case feed.CommandResult:
 		if msg.Err != nil {
 			m.problem(msg.Err)
 		} else {
 			m.said.Note(msg.Text)
 		}
 		return m, nil
-	case feed.Aborted:
+	case feed.AbortResult:
 		if msg.Err != nil {
 			m.aborted = false
 			m.problem(msg.Err)

@@ -51,7 +51,7 @@ func runLines(ctx context.Context, e *command.Env, agent string, peer message.Pe
 			err := exchange(ctx, e, agent, peer, l.text)
 			switch {
 			case err == nil:
-			case ctx.Err() != nil, command.Away(err), fault.Is(err, fault.AgentNotFound):
+			case ctx.Err() != nil, command.Unavailable(err), fault.Is(err, fault.AgentNotFound):
 				return err
 			default:
 				e.Report(err)
@@ -60,7 +60,7 @@ func runLines(ctx context.Context, e *command.Env, agent string, peer message.Pe
 		}
 		switch {
 		case errors.Is(l.err, io.EOF) && failed:
-			return &command.Said{}
+			return &command.ReportedError{}
 		case errors.Is(l.err, io.EOF):
 			return nil
 		case l.err != nil:

@@ -16,7 +16,7 @@ import (
 
 // say sends a text: at once to the inbox, and onto the screen when it is its turn.
 func (m *console) say(text string) tea.Cmd {
-	s := feed.Said{Key: message.NewKey(), Text: text}
+	s := feed.Message{Key: message.NewKey(), Text: text}
 	m.own[s.Key] = true
 	idle := !m.busy()
 	m.unsent = append(m.unsent, s)
@@ -127,7 +127,7 @@ func (m *console) finish(f feed.Finished) tea.Cmd {
 		if t.GetThreadId() != "" {
 			m.thread = t.GetThreadId()
 		}
-		if n := turn.Said(t); n > 0 && (m.watching || t.GetReplyEventId() == 0) {
+		if n := turn.SentMessages(t); n > 0 && (m.watching || t.GetReplyEventId() == 0) {
 			m.heard, m.heardFrom = n, t.GetInboundEventId()
 		}
 		m.watch(max(t.GetReplyEventId(), t.GetInboundEventId()))
@@ -149,7 +149,7 @@ func (m *console) finish(f feed.Finished) tea.Cmd {
 	case f.Err != nil:
 		m.said.Stop(m.now())
 		m.said.Problem(strings.TrimPrefix(fault.Line(f.Err), "Error: "))
-	case turn.Said(f.Turn) > 0: // it had said all there was to say, and says it no more
+	case turn.SentMessages(f.Turn) > 0: // it had said all there was to say, and says it no more
 		m.said.Again()
 		m.said.Stop(m.now())
 		m.said.Note(feed.Account(f.Turn))

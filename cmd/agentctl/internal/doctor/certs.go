@@ -17,7 +17,7 @@ func (x *examination) certs() {
 	if _, err := os.Stat(dir); err != nil {
 		return // services speak over sockets
 	}
-	list, err := identity.Look(dir)
+	list, err := identity.ListCertificates(dir)
 	if err != nil {
 		f := fault.From(err)
 		x.note("certs", problem, f.Fix, "%s", f.What)
@@ -25,7 +25,7 @@ func (x *examination) certs() {
 	}
 	_, err = os.Stat(filepath.Join(dir, "ca.key"))
 	issuer, bad := err == nil, false
-	var first *identity.Shown
+	var first *identity.CertificateInfo
 	for i, s := range list {
 		if s.Problem != "" {
 			bad = true

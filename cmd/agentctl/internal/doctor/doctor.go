@@ -136,7 +136,7 @@ func (x *examination) report(o options) error {
 		x.printFixes(o)
 	}
 	if problems > 0 {
-		return &command.Said{}
+		return &command.ReportedError{}
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func run(ctx context.Context, e *command.Env, kills int, seed uint64) (err error
 		return err
 	}
 	if !v.OK {
-		return &command.Said{}
+		return &command.ReportedError{}
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func records(ctx context.Context, e *command.Env, only string, limit int) ([]rec
 			defer step()
 			r, err := e.Threads().PeekEvents(ctx, &registry.PeekEventsRequest{Thread: ref, Filter: errorFilter, Tail: true, Limit: int32(limit)})
 			if err != nil {
-				if only != "" || command.Away(err) || ctx.Err() != nil {
+				if only != "" || command.Unavailable(err) || ctx.Err() != nil {
 					return err
 				}
 				e.Note("skipped %s of %s: %v", ref.GetThreadId(), ref.GetAgentId(), err)

@@ -158,7 +158,7 @@ func (r *reading) watch(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case !errors.Is(err, io.EOF) && !command.Away(err), time.Since(away) > command.Patience:
+		case !errors.Is(err, io.EOF) && !command.Unavailable(err), time.Since(away) > command.Patience:
 			return err
 		}
 		if pause.For(ctx, 200*time.Millisecond) != nil {

@@ -151,7 +151,7 @@ func (x *examination) report() error {
 		return err
 	}
 	if len(x.findings) > 0 {
-		return &command.Said{}
+		return &command.ReportedError{}
 	}
 	return nil
 }

@@ -192,8 +192,8 @@ with --retire. From then on its certificates are refused.`,
 	return c
 }
 
-// Shown is a certificate for programs.
-type Shown struct {
+// CertificateInfo is a certificate for programs.
+type CertificateInfo struct {
 	Name     string    `json:"name"`
 	Identity string    `json:"identity"`
 	Serial   string    `json:"serial"`
@@ -204,8 +204,8 @@ type Shown struct {
 	Unusable bool      `json:"-"` // not only soon
 }
 
-func show(d, name string, c *x509.Certificate) Shown {
-	s := Shown{Name: name, Serial: c.SerialNumber.Text(16), From: c.NotBefore, Until: c.NotAfter, File: filepath.Join(d, name+".pem")}
+func show(d, name string, c *x509.Certificate) CertificateInfo {
+	s := CertificateInfo{Name: name, Serial: c.SerialNumber.Text(16), From: c.NotBefore, Until: c.NotAfter, File: filepath.Join(d, name+".pem")}
 	if len(c.URIs) == 1 {
 		s.Identity = c.URIs[0].String()
 	}
@@ -213,7 +213,7 @@ func show(d, name string, c *x509.Certificate) Shown {
 }
 
 func issue(e *command.Env, a *mtls.Authority, life time.Duration, names ...string) error {
-	out := []Shown{}
+	out := []CertificateInfo{}
 	for _, name := range names {
 		c, err := a.Issue(name, life)
 		if err != nil {
@@ -245,7 +245,7 @@ func showCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := Look(d)
+			list, err := ListCertificates(d)
 			if err != nil {
 				return err
 			}
@@ -258,22 +258,22 @@ func showCommand(e *command.Env) *cobra.Command {
 				}
 				t.Print()
 			}
-			if err == nil && slices.ContainsFunc(list, func(s Shown) bool { return s.Unusable && !strings.HasPrefix(s.Name, "ca") }) {
-				return &command.Said{}
+			if err == nil && slices.ContainsFunc(list, func(s CertificateInfo) bool { return s.Unusable && !strings.HasPrefix(s.Name, "ca") }) {
+				return &command.ReportedError{}
 			}
 			return err
 		},
 	}
 }
 
-// Look answers what stands in a directory of certificates: the authorities, the
+// ListCertificates returns the contents of a directory of certificates: the authorities, the
 // newest first, and then each name.
-func Look(d string) ([]Shown, error) {
+func ListCertificates(d string) ([]CertificateInfo, error) {
 	trust, err := mtls.Trusted(d)
 	if err != nil {
 		return nil, err
 	}
-	var list []Shown
+	var list []CertificateInfo
 	for i, c := range trust {
 		s := show(d, "ca", c)
 		if i > 0 {
@@ -287,7 +287,7 @@ func Look(d string) ([]Shown, error) {
 		return nil, err
 	}
 	for _, name := range names {
-		s := Shown{Name: name, File: filepath.Join(d, name+".pem"), Unusable: true}
+		s := CertificateInfo{Name: name, File: filepath.Join(d, name+".pem"), Unusable: true}
 		store, err := mtls.Open(d, name, nil)
 		if err != nil {
 			s.Problem = strings.TrimPrefix(fault.Line(err), "Error: ")

@@ -102,7 +102,7 @@ func (s *sending) run(c *cobra.Command, e *command.Env, args []string) error {
 	}
 	agent := args[0]
 	if s.wait {
-		if err := Awake(c.Context(), e, agent); err != nil {
+		if err := RequireStarted(c.Context(), e, agent); err != nil {
 			return err
 		}
 	}

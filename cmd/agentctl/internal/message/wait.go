@@ -55,7 +55,7 @@ func Turn(ctx context.Context, e *command.Env, agent string, id int64) (*registr
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case command.Away(err):
+		case command.Unavailable(err):
 			if away.IsZero() {
 				away = time.Now()
 			}
@@ -127,8 +127,8 @@ func Text(content string) string {
 	return *m.Text
 }
 
-// Awake refuses a conversation with an agent that will not answer.
-func Awake(ctx context.Context, e *command.Env, agent string) error {
+// RequireStarted returns an error for an agent that will not answer.
+func RequireStarted(ctx context.Context, e *command.Env, agent string) error {
 	r, err := e.Agents().GetAgent(ctx, &registry.GetAgentRequest{AgentId: agent})
 	if err != nil {
 		return err

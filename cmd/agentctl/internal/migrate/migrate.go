@@ -160,7 +160,7 @@ func (m *migration) report(found, left []legacy.Change, did int) error {
 		m.print(found, left, did)
 	}
 	if len(left) > 0 {
-		return &command.Said{}
+		return &command.ReportedError{}
 	}
 	return nil
 }

@@ -167,7 +167,7 @@ func (m *migration) run(ctx context.Context) (err error) {
 		}
 	}
 	if failed {
-		return &command.Said{}
+		return &command.ReportedError{}
 	}
 	return nil
 }

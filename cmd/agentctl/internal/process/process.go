@@ -79,7 +79,7 @@ probe may call it every few seconds.`,
 				t.Print()
 			}
 			if !whole {
-				return &command.Said{}
+				return &command.ReportedError{}
 			}
 			return nil
 		},
@@ -152,7 +152,7 @@ func turn(ctx context.Context, e *command.Env, names []string, to processv1.LogL
 	seen := map[int32]string{} // what a process of several services logged before
 	for _, name := range names {
 		p, err := e.Process(name).GetProcess(ctx, &processv1.GetProcessRequest{})
-		if err != nil && command.Away(err) && len(names) > 1 {
+		if err != nil && command.Unavailable(err) && len(names) > 1 {
 			away, silent = err, append(silent, fault.From(err).What)
 			continue
 		} else if err != nil {

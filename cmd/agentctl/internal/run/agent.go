@@ -100,7 +100,7 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 		return err
 	}
 	if a.wait {
-		if err := message.Awake(c.Context(), e, a.agent); err != nil {
+		if err := message.RequireStarted(c.Context(), e, a.agent); err != nil {
 			return err
 		}
 	}

@@ -98,7 +98,7 @@ func await(ctx context.Context, e *command.Env, agent, id string, limit time.Dur
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case command.Away(err):
+		case command.Unavailable(err):
 			if away.IsZero() {
 				away = time.Now()
 			}

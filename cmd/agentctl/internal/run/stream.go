@@ -31,7 +31,7 @@ func follow(ctx context.Context, e *command.Env, agent, id string, after uint64,
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !command.Away(err):
+		case !command.Unavailable(err):
 			return err
 		case away.IsZero():
 			away = time.Now()
@@ -110,7 +110,7 @@ the run failed.`,
 			}
 			if end.GetPhase() == "error" {
 				if e.Flags.JSON {
-					return &command.Said{}
+					return &command.ReportedError{}
 				}
 				return failed(args[0], args[1], end.GetText())
 			}

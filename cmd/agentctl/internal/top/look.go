@@ -63,7 +63,7 @@ func take(ctx context.Context, e *command.Env, now time.Time) (look, error) {
 	for i, a := range agents {
 		g.Go(func() error {
 			var err error
-			if rows[i], err = ask(ctx, e, a, now); err != nil && (command.Away(err) || ctx.Err() != nil) {
+			if rows[i], err = ask(ctx, e, a, now); err != nil && (command.Unavailable(err) || ctx.Err() != nil) {
 				return err
 			}
 			if err != nil { // a broken agent is shown, not dropped

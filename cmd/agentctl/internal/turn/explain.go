@@ -69,7 +69,7 @@ id that send printed, or a run id.`,
 			if e.Flags.JSON {
 				return e.PrintJSON(full(r.GetTurn()))
 			}
-			for _, l := range Story(r.GetTurn()) {
+			for _, l := range History(r.GetTurn()) {
 				fmt.Fprintln(e.Out, l.render(e))
 			}
 			return nil

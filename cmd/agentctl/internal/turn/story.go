@@ -59,8 +59,8 @@ func (l *teller) say(at time.Time, mood Mood, format string, args ...any) {
 	l.lines = append(l.lines, Entry{at, fmt.Sprintf(format, args...), mood})
 }
 
-// Story tells a turn in plain words, in the order in which things happened.
-func Story(t *registry.Turn) []Entry {
+// History describes a turn in plain words, in chronological order.
+func History(t *registry.Turn) []Entry {
 	var l teller
 	day := ""
 	if q := when(t.GetQueuedAt()); !q.IsZero() {
@@ -188,7 +188,7 @@ func (l *teller) end(t *registry.Turn) {
 	case registry.Fate_FATE_REPLIED:
 		l.say(at, Good, "replied: event %d of the conversation%s", t.GetReplyEventId(), after)
 	case registry.Fate_FATE_SILENT:
-		if Said(t) > 0 {
+		if SentMessages(t) > 0 {
 			l.say(at, Good, "nothing was left to say at the end%s", after)
 			return
 		}

@@ -20,7 +20,7 @@ func at(ms int) *timestamppb.Timestamp {
 // told is a story as one text, a line each.
 func told(t *registry.Turn) string {
 	var b strings.Builder
-	for _, l := range Story(t) {
+	for _, l := range History(t) {
 		b.WriteString(l.Text + "\n")
 	}
 	return b.String()

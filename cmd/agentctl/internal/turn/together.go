@@ -62,8 +62,8 @@ func nameOf(run string) string {
 	return "another message"
 }
 
-// Said counts the messages that a turn has sent to its peer before its end.
-func Said(t *registry.Turn) (n int) {
+// SentMessages counts the messages that a turn has sent to its peer before its end.
+func SentMessages(t *registry.Turn) (n int) {
 	for _, s := range t.GetSteps() {
 		var r struct {
 			Sent  bool   `json:"sent"`

@@ -99,7 +99,7 @@ func healthy(ctx context.Context, e *command.Env) error {
 		if err == nil && r.GetStatus() == healthpb.HealthCheckResponse_SERVING {
 			return nil
 		}
-		if err != nil && !command.Away(err) {
+		if err != nil && !command.Unavailable(err) {
 			return err
 		}
 		if err := pause.For(ctx, 20*time.Millisecond); err != nil {

@@ -44,8 +44,8 @@ type Query struct {
 	Filter *filter.Filter
 }
 
-// Door is an open thread.
-type Door interface {
+// Conn is an open thread.
+type Conn interface {
 	// Push commits events in one transaction, on disk when it returns.
 	Push(ctx context.Context, events []store.NewEvent) (ids []int64, err error)
 	// Peek reads a page; more tells that it is not the last of the query.
@@ -123,13 +123,13 @@ func absolute(path, user string) (string, error) {
 }
 
 // Open opens the thread at p.
-func Open(ctx context.Context, e *command.Env, p Place) (Door, error) {
-	return reach(ctx, e, p, func(unlock func() error) (Door, error) { return openDirect(ctx, p, unlock) })
+func Open(ctx context.Context, e *command.Env, p Place) (Conn, error) {
+	return reach(ctx, e, p, func(unlock func() error) (Conn, error) { return openDirect(ctx, p, unlock) })
 }
 
 // Create makes the thread at p; false when there is one.
 func Create(ctx context.Context, e *command.Env, p Place) (created bool, err error) {
-	d, err := reach(ctx, e, p, func(unlock func() error) (Door, error) { return makeDirect(p, unlock) })
+	d, err := reach(ctx, e, p, func(unlock func() error) (Conn, error) { return makeDirect(p, unlock) })
 	if err != nil {
 		return false, err
 	}
@@ -145,7 +145,7 @@ type maker interface {
 const again = 20 * time.Millisecond
 
 // reach decides between the two ways.
-func reach(ctx context.Context, e *command.Env, p Place, direct func(unlock func() error) (Door, error)) (Door, error) {
+func reach(ctx context.Context, e *command.Env, p Place, direct func(unlock func() error) (Conn, error)) (Conn, error) {
 	if p.Home == "" {
 		return direct(nil)
 	}

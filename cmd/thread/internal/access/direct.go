@@ -21,7 +21,7 @@ type direct struct {
 	unlock func() error // the home's lock; nil: there is none
 }
 
-func openDirect(ctx context.Context, p Place, unlock func() error) (Door, error) {
+func openDirect(ctx context.Context, p Place, unlock func() error) (Conn, error) {
 	d := &direct{p: p, unlock: unlock}
 	g, err := sqlite.OpenGuest(ctx, p.Dir)
 	if err != nil {
@@ -31,7 +31,7 @@ func openDirect(ctx context.Context, p Place, unlock func() error) (Door, error)
 	return d, nil
 }
 
-func makeDirect(p Place, unlock func() error) (Door, error) {
+func makeDirect(p Place, unlock func() error) (Conn, error) {
 	return &direct{p: p, unlock: unlock}, nil
 }
 

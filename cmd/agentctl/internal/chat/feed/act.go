@@ -15,14 +15,14 @@ import (
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
-// Told is what came of a command of the person.
-type Told struct {
+// CommandResult is the result of a command of the user.
+type CommandResult struct {
 	Text string
 	Err  error
 }
 
-// Aborted tells that the run of a message was asked to end.
-type Aborted struct {
+// AbortResult is the result of the request to abort a run.
+type AbortResult struct {
 	ID  int64
 	Err error
 }
@@ -33,7 +33,7 @@ func (s *Source) bounded(ctx context.Context, call func(ctx context.Context) (st
 		ctx, cancel := context.WithTimeout(ctx, s.Env.Flags.Timeout)
 		defer cancel()
 		text, err := call(ctx)
-		return Told{text, err}
+		return CommandResult{text, err}
 	}
 }
 
@@ -46,7 +46,7 @@ func (s *Source) Abort(ctx context.Context, id int64) tea.Cmd {
 		if err == nil {
 			_, err = s.Env.RunnerService().AbortRun(ctx, &runner.AbortRunRequest{AgentId: s.Agent, RunId: run})
 		}
-		return Aborted{id, err}
+		return AbortResult{id, err}
 	}
 }
 
@@ -142,7 +142,7 @@ func (s *Source) Explain(ctx context.Context, id int64) tea.Cmd {
 			return "", err
 		}
 		var b strings.Builder
-		for _, l := range turn.Story(r.GetTurn()) {
+		for _, l := range turn.History(r.GetTurn()) {
 			at := "            "
 			if !l.At.IsZero() {
 				at = l.At.UTC().Format("15:04:05.000")

@@ -10,8 +10,8 @@ import (
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// Asked is a command of the agent that waits for a yes or no, or has got one.
-type Asked struct{ Approval *registry.Approval }
+// ApprovalChange reports that a command of the agent waits for approval, or was answered.
+type ApprovalChange struct{ Approval *registry.Approval }
 
 // Asks tells of every command of the agent that a person is asked about, also of
 // those that wait already, and of each answer. A registry that was away tells again
@@ -22,7 +22,7 @@ func (s *Source) Asks(ctx context.Context) {
 		for err == nil {
 			var r *registry.WatchApprovalsResponse
 			if r, err = stream.Recv(); err == nil && r.GetApproval().GetAgentId() == s.Agent {
-				s.Send(Asked{r.GetApproval()})
+				s.Send(ApprovalChange{r.GetApproval()})
 			}
 		}
 		_ = pause.For(ctx, again)

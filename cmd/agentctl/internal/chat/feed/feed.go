@@ -42,8 +42,8 @@ type (
 	}
 )
 
-// Said is a message that was typed.
-type Said struct{ Key, Text string }
+// Message is a message that was typed.
+type Message struct{ Key, Text string }
 
 // Source asks the services for the screen about one agent.
 type Source struct {
@@ -57,11 +57,11 @@ const again = 300 * time.Millisecond
 
 // Say pushes a message, however long the registry is away: its key makes the
 // repeat harmless.
-func (s *Source) Say(ctx context.Context, from message.Peer, what Said) tea.Cmd {
+func (s *Source) Say(ctx context.Context, from message.Peer, what Message) tea.Cmd {
 	return func() tea.Msg {
 		for {
 			id, _, err := message.Say(ctx, s.Env, s.Agent, from, what.Key, what.Text)
-			if !command.Away(err) || ctx.Err() != nil {
+			if !command.Unavailable(err) || ctx.Err() != nil {
 				return Accepted{id, err}
 			}
 			_ = pause.For(ctx, again)
@@ -74,14 +74,14 @@ func (s *Source) Await(ctx context.Context, id int64) tea.Cmd {
 	return func() tea.Msg {
 		for {
 			t, err := message.Turn(ctx, s.Env, s.Agent, id)
-			if command.Away(err) && ctx.Err() == nil {
+			if command.Unavailable(err) && ctx.Err() == nil {
 				continue // it has waited long
 			}
 			if err != nil {
 				return Finished{ID: id, Err: err}
 			}
 			reply, ok, err := message.Reply(ctx, s.Env, t)
-			if command.Away(err) && ctx.Err() == nil {
+			if command.Unavailable(err) && ctx.Err() == nil {
 				_ = pause.For(ctx, again)
 				continue
 			}
