@@ -92,6 +92,7 @@ type file struct {
 	name string // relative to the repository, with slashes
 	test bool
 	ast  *ast.File
+	set  *token.FileSet // the positions of ast
 }
 
 // rooms parses every Go file of the workspace that people write: not generated
@@ -129,7 +130,7 @@ func rooms(t *testing.T) []*room {
 		if _, ok := byDir[dir]; !ok {
 			byDir[dir] = &room{dir: dir}
 		}
-		byDir[dir].files = append(byDir[dir].files, file{name, strings.HasSuffix(name, "_test.go"), parsed})
+		byDir[dir].files = append(byDir[dir].files, file{name, strings.HasSuffix(name, "_test.go"), parsed, set})
 		return nil
 	})
 	if err != nil {
