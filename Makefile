@@ -184,8 +184,8 @@ ci: ## everything the merge gate runs, in its order
 
 ##@ Proofs
 
-# Each prints one line of figures and fails on a broken promise. The test program
-# is run by itself, since `go test` is silent about what passes.
+# Each prints one line of figures and fails on a broken guarantee. The test program
+# is run directly, since `go test` prints nothing for tests that pass.
 define PROVE
 @mkdir -p $(BIN)
 @go test -c $(PROOF_TAG) -o $(BIN)/$@$(STORE).test ./$(2)
@@ -198,7 +198,7 @@ endef
 AGAIN = @go run ./proofs/tests run $@ '$(1)' $(2)
 
 .PHONY: crash-matrix
-crash-matrix: ## kill agentd at every labelled instant: KILLS=150 SEED= STORE=postgres
+crash-matrix: ## kill agentd at every labeled instant: KILLS=150 SEED= STORE=postgres
 	$(call PROVE,TestCrashMatrix,cmd/agentd)
 
 .PHONY: zombie
@@ -243,7 +243,7 @@ diskfull: ## fill the disk under a working home, and at every write in turn (nee
 	$(call PROVE,TestDiskFull.*,proofs/live)
 
 .PHONY: poison
-poison: build ## a message that kills the process dies alone; N=20 beside it are answered: TTL=5s TOPOLOGY=
+poison: build ## a message that kills the process dies alone; N=20 others are answered: TTL=5s TOPOLOGY=
 	$(call PROVE,TestPoison,proofs/live)
 
 .PHONY: long-turn
@@ -280,7 +280,7 @@ canary: build ## secrets in every place that holds one stand nowhere else after 
 	$(call PROVE,TestCanary,proofs/canary)
 
 .PHONY: inject
-inject: build ## N hostile ids through every field, command and message (whole: N=500)
+inject: build ## N hostile ids through every field, command and message (complete: N=500)
 	$(call PROVE,TestInject,proofs/inject)
 
 # SECURITY.md, S1 to S10: each by its own name, all by `make safety`.
@@ -303,7 +303,7 @@ s9: canary
 s10: fuzz-ci
 
 .PHONY: safety
-safety: ## each check of SECURITY.md, S1 to S10, in its order (minutes; N=500: S8 whole)
+safety: ## each check of SECURITY.md, S1 to S10, in its order (minutes; N=500: complete S8)
 	@for s in s1 s2 s3 s4 s5 s6 s7 s8 s10; do printf '%-5s' "$${s^^}"; $(MAKE) --no-print-directory $$s | tail -n 2 | paste -sd' '; done
 
 .PHONY: outage
@@ -360,7 +360,7 @@ cluster: build ## 2 registries over PostgreSQL, 4 runners, 2 deliverers; kill ea
 	$(call PROVE,TestCluster.*,proofs/cluster)
 
 .PHONY: streams
-streams: build ## streams, waits and aborts that are told of registries only, while runners die: DURATION=20s KILL_EVERY=2s SEED=
+streams: build ## streams, waits and aborts that know only registries, while runners die: DURATION=20s KILL_EVERY=2s SEED=
 	$(call PROVE,TestStreams.*,proofs/cluster)
 
 .PHONY: registries
@@ -368,7 +368,7 @@ registries: build ## watchers and callers of three registries that are drained a
 	$(call PROVE,TestRegistries.*,proofs/cluster)
 
 .PHONY: partition
-partition: build ## runners, registries and the database in network namespaces, cut off from each other past their leases: N=6
+partition: build ## runners, registries and the database in network namespaces, disconnected from each other past their leases: N=6
 	$(call PROVE,TestPartition.*,proofs/cluster)
 
 .PHONY: soak
