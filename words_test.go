@@ -132,7 +132,7 @@ var phrases = []phrase{
 	{not: `anew`, but: "again, from the start", bad: "It begins anew."},
 	{not: `each [0-9]+ ?(?:ns|us|ms|s|seconds?|min|minutes?|h|hours?|days?)`, but: "every", bad: "It polls each 30 s.", good: "It polls every 30 s."},
 	{not: `(?:behavi|col|fav|hon|neighb)our\w*`, but: "American spelling: -or", bad: "The colour is red."},
-	{not: `(?:author|initial|maxim|minim|normal|optim|organ|recogn|serial|summar|synchron)is(?:e[ds]?|ers?|ing|ations?)`, but: "American spelling: -ize", bad: "It is recognised.", good: "A promise is an organism."},
+	{not: `(?:author|initial|maxim|minim|normal|optim|organ|recogn|serial|summar|synchron)is(?:e[ds]?|ers?|ing|ations?)`, but: "American spelling: -ize", bad: "It is recognised.", except: `summarise`, good: "The setting summarise is an organism."},
 	{not: `(?:dial|label|model|travel)l(?:ed|ing)|licen[c]es?|artefacts?|grey`, but: "American spelling", bad: "The address is dialled."},
 }
 

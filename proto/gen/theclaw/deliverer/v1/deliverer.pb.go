@@ -78,7 +78,7 @@ func (x *DeliverBatchRequest) GetThreadId() string {
 	return ""
 }
 
-// DeliverBatchResponse tells what was done.
+// DeliverBatchResponse reports what was done.
 type DeliverBatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// sent is the number of events sent during the call.

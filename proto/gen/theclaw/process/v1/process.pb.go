@@ -306,7 +306,7 @@ func (x *SetLogLevelRequest) GetLogLevel() LogLevel {
 	return LogLevel_LOG_LEVEL_UNSPECIFIED
 }
 
-// SetLogLevelResponse tells what was in force before.
+// SetLogLevelResponse returns the previous level.
 type SetLogLevelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// before is the level until now.

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AgentKind tells what an agent is for.
+// AgentKind is the purpose of an agent.
 type AgentKind int32
 
 const (
@@ -77,7 +77,7 @@ func (AgentKind) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{0}
 }
 
-// AgentHealth tells whether the registry can work with an agent.
+// AgentHealth reports whether the registry can use an agent.
 type AgentHealth int32
 
 const (
@@ -134,7 +134,7 @@ func (AgentHealth) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_agent_proto_rawDescGZIP(), []int{1}
 }
 
-// PruneKind tells what is removed.
+// PruneKind is the kind of data that is removed.
 type PruneKind int32
 
 const (
@@ -210,7 +210,7 @@ type Agent struct {
 	ContextWindow int64 `protobuf:"varint,5,opt,name=context_window,json=contextWindow,proto3" json:"context_window,omitempty"`
 	// started is the desired state.
 	Started bool `protobuf:"varint,6,opt,name=started,proto3" json:"started,omitempty"`
-	// health tells whether the agent can be worked with.
+	// health reports whether the agent can be used.
 	Health AgentHealth `protobuf:"varint,7,opt,name=health,proto3,enum=theclaw.registry.v1.AgentHealth" json:"health,omitempty"`
 	// problem says what is wrong when health is not OK.
 	Problem       string `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
@@ -671,7 +671,7 @@ func (x *StartAgentRequest) GetAgentId() string {
 	return ""
 }
 
-// StartAgentResponse tells what changed.
+// StartAgentResponse reports what changed.
 type StartAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// already is true when the agent was started before.
@@ -763,7 +763,7 @@ func (x *StopAgentRequest) GetAgentId() string {
 	return ""
 }
 
-// StopAgentResponse tells what changed.
+// StopAgentResponse reports what changed.
 type StopAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// already is true when the agent was stopped before.
@@ -1075,7 +1075,7 @@ func (x *BootstrapAgentsRequest) GetModel() string {
 	return ""
 }
 
-// BootstrapAgentsResponse tells which were made.
+// BootstrapAgentsResponse reports which agents were created.
 type BootstrapAgentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// created holds the ids made now.
@@ -1314,7 +1314,7 @@ func (x *WriteAgentFileRequest) GetIfVersion() string {
 	return ""
 }
 
-// WriteAgentFileResponse tells the new version.
+// WriteAgentFileResponse reports the new version.
 type WriteAgentFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// version is the sha256 of the new content in hex.
@@ -1580,7 +1580,7 @@ func (x *SetAgentConfigRequest) GetValue() string {
 	return ""
 }
 
-// SetAgentConfigResponse tells the new version of config.yaml.
+// SetAgentConfigResponse reports the new version of config.yaml.
 type SetAgentConfigResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// version is the sha256 of the new file in hex.
@@ -1803,7 +1803,7 @@ func (x *RestoreAgentsRequest) GetChunk() []byte {
 	return nil
 }
 
-// RestoredAgent tells what was restored.
+// RestoredAgent reports what was restored.
 type RestoredAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// agent_id is its name here.
@@ -1907,7 +1907,7 @@ func (x *RestoredAgent) GetWorkdirLeft() string {
 	return ""
 }
 
-// RestoreAgentsResponse tells what was restored.
+// RestoreAgentsResponse reports what was restored.
 type RestoreAgentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// agents restored, by id.
@@ -2340,7 +2340,7 @@ type ErasedThread struct {
 	Events int64 `protobuf:"varint,2,opt,name=events,proto3" json:"events,omitempty"`
 	// turns whose arguments and results are removed.
 	Turns int64 `protobuf:"varint,3,opt,name=turns,proto3" json:"turns,omitempty"`
-	// whole tells that the conversation is the peer's alone.
+	// whole is true when the conversation belongs to this peer only.
 	Whole         bool `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2544,7 +2544,7 @@ func (x *DeleteAgentRequest) GetForce() bool {
 // DeleteAgentResponse says what was removed.
 type DeleteAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// stopped tells that the agent was started until now.
+	// stopped is true when the agent was started before the call.
 	Stopped       bool `protobuf:"varint,1,opt,name=stopped,proto3" json:"stopped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

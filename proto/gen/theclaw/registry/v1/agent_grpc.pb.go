@@ -77,10 +77,10 @@ type AgentServiceClient interface {
 	SetAgentConfig(ctx context.Context, in *SetAgentConfigRequest, opts ...grpc.CallOption) (*SetAgentConfigResponse, error)
 	// BackupAgents answers a tar of agents while they work: every database at one
 	// state, the inbox before the threads, the lease tokens last. Of an agent in a
-	// database everything is at one state. A stream that ended without an error is whole.
+	// database everything is at one state. A stream that ended without an error is complete.
 	BackupAgents(ctx context.Context, in *BackupAgentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupAgentsResponse], error)
-	// RestoreAgents takes such a tar. Nothing is changed until all of it has come
-	// and was verified; an agent appears whole. ALREADY_EXISTS (AGENT_EXISTS) unless
+	// RestoreAgents takes such a tar. Nothing is changed until the complete tar was received
+	// and verified; an agent appears completely or not at all. ALREADY_EXISTS (AGENT_EXISTS) unless
 	// replace is set; FAILED_PRECONDITION (AGENT_EXISTS) when the one to
 	// replace is started.
 	RestoreAgents(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[RestoreAgentsRequest, RestoreAgentsResponse], error)
@@ -91,7 +91,7 @@ type AgentServiceClient interface {
 	// ExportPeer streams a tar archive of all that is kept of one peer of an agent:
 	// events, turns, deliveries and memory, as JSON and text.
 	ExportPeer(ctx context.Context, in *ExportPeerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportPeerResponse], error)
-	// ErasePeer replaces what a peer said and was told by tombstones, which keep
+	// ErasePeer replaces the messages of a peer and the replies to it with tombstones, which keep
 	// the chains of hashes verifiable, and removes the peer's memory and sessions;
 	// without apply it only says what that would be. FAILED_PRECONDITION while the
 	// agent is started or somebody works on it, and while messages of the peer wait,
@@ -356,10 +356,10 @@ type AgentServiceServer interface {
 	SetAgentConfig(context.Context, *SetAgentConfigRequest) (*SetAgentConfigResponse, error)
 	// BackupAgents answers a tar of agents while they work: every database at one
 	// state, the inbox before the threads, the lease tokens last. Of an agent in a
-	// database everything is at one state. A stream that ended without an error is whole.
+	// database everything is at one state. A stream that ended without an error is complete.
 	BackupAgents(*BackupAgentsRequest, grpc.ServerStreamingServer[BackupAgentsResponse]) error
-	// RestoreAgents takes such a tar. Nothing is changed until all of it has come
-	// and was verified; an agent appears whole. ALREADY_EXISTS (AGENT_EXISTS) unless
+	// RestoreAgents takes such a tar. Nothing is changed until the complete tar was received
+	// and verified; an agent appears completely or not at all. ALREADY_EXISTS (AGENT_EXISTS) unless
 	// replace is set; FAILED_PRECONDITION (AGENT_EXISTS) when the one to
 	// replace is started.
 	RestoreAgents(grpc.ClientStreamingServer[RestoreAgentsRequest, RestoreAgentsResponse]) error
@@ -370,7 +370,7 @@ type AgentServiceServer interface {
 	// ExportPeer streams a tar archive of all that is kept of one peer of an agent:
 	// events, turns, deliveries and memory, as JSON and text.
 	ExportPeer(*ExportPeerRequest, grpc.ServerStreamingServer[ExportPeerResponse]) error
-	// ErasePeer replaces what a peer said and was told by tombstones, which keep
+	// ErasePeer replaces the messages of a peer and the replies to it with tombstones, which keep
 	// the chains of hashes verifiable, and removes the peer's memory and sessions;
 	// without apply it only says what that would be. FAILED_PRECONDITION while the
 	// agent is started or somebody works on it, and while messages of the peer wait,

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// BeginDeliveryOutcome tells the deliverer what to do.
+// BeginDeliveryOutcome is the next action of the deliverer.
 type BeginDeliveryOutcome int32
 
 const (
@@ -373,7 +373,7 @@ func (x *BeginDeliveryRequest) GetWithRun() bool {
 // BeginDeliveryResponse is the event to send.
 type BeginDeliveryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// outcome tells what to do; event and below are set for SEND.
+	// outcome is the next action; event and the fields after it are set for SEND.
 	Outcome BeginDeliveryOutcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=theclaw.registry.v1.BeginDeliveryOutcome" json:"outcome,omitempty"`
 	// wait until the next try (WAIT).
 	Wait *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
@@ -689,7 +689,7 @@ func (x *FinishDeliveryRequest) GetReach() int64 {
 	return 0
 }
 
-// FinishDeliveryResponse tells what stands.
+// FinishDeliveryResponse reports the resulting delivery.
 type FinishDeliveryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// delivery as it stands.

@@ -44,7 +44,7 @@ type DeliveryServiceClient interface {
 	ListDeliveries(ctx context.Context, in *ListDeliveriesRequest, opts ...grpc.CallOption) (*ListDeliveriesResponse, error)
 	// RetryDelivery makes a dead delivery pending again, with the same key.
 	RetryDelivery(ctx context.Context, in *RetryDeliveryRequest, opts ...grpc.CallOption) (*RetryDeliveryResponse, error)
-	// DropDelivery takes a dead delivery off the dead letters for good.
+	// DropDelivery removes a dead delivery from the dead letters permanently.
 	DropDelivery(ctx context.Context, in *DropDeliveryRequest, opts ...grpc.CallOption) (*DropDeliveryResponse, error)
 }
 
@@ -124,7 +124,7 @@ type DeliveryServiceServer interface {
 	ListDeliveries(context.Context, *ListDeliveriesRequest) (*ListDeliveriesResponse, error)
 	// RetryDelivery makes a dead delivery pending again, with the same key.
 	RetryDelivery(context.Context, *RetryDeliveryRequest) (*RetryDeliveryResponse, error)
-	// DropDelivery takes a dead delivery off the dead letters for good.
+	// DropDelivery removes a dead delivery from the dead letters permanently.
 	DropDelivery(context.Context, *DropDeliveryRequest) (*DropDeliveryResponse, error)
 	mustEmbedUnimplementedDeliveryServiceServer()
 }

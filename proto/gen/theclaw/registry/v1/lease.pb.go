@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// LeaseKind tells which work a lease allows.
+// LeaseKind is the kind of work that a lease allows.
 type LeaseKind int32
 
 const (
@@ -1092,8 +1092,8 @@ type RequestAbortResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// ended is true when the run has its fate, and nothing was noted.
 	Ended bool `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"`
-	// lease of the runner that will hear it; absent when nobody works on the agent, and
-	// nothing was noted.
+	// lease of the runner that will receive the request; absent when no runner works on
+	// the agent, and nothing was recorded.
 	Lease         *Lease `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

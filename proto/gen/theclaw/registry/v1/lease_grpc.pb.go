@@ -51,15 +51,15 @@ type LeaseServiceClient interface {
 	ReleaseLease(ctx context.Context, in *ReleaseLeaseRequest, opts ...grpc.CallOption) (*ReleaseLeaseResponse, error)
 	// ListLeases answers the live leases.
 	ListLeases(ctx context.Context, in *ListLeasesRequest, opts ...grpc.CallOption) (*ListLeasesResponse, error)
-	// FindRunner answers which runner works on an agent, and whether a run has
-	// ended; it waits until that is another one than the caller knows of. So who
-	// watches a run follows it from runner to runner.
+	// FindRunner returns which runner works on an agent, and whether a run has
+	// ended; it waits until the runner is another one than the caller knows. A client
+	// can therefore follow a run from runner to runner.
 	FindRunner(ctx context.Context, in *FindRunnerRequest, opts ...grpc.CallOption) (*FindRunnerResponse, error)
-	// RequestAbort passes the wish of a person that a run ends to the runner that works
-	// on the agent, which hears it with its next renewal. It is for who cannot reach
-	// that runner. The answer says that the wish is noted, or that the run had ended:
-	// FindRunner tells the end. The wish is kept in memory for half a minute and for one
-	// grant of the lease; who still waits then tells it again. NOT_FOUND
+	// RequestAbort forwards a request to end a run to the runner that works on the
+	// agent, which receives it with its next renewal. It is for callers that cannot reach
+	// that runner. The response says that the request is recorded, or that the run had
+	// ended; FindRunner reports the end. The request is kept in memory for half a minute
+	// and for one grant of the lease; callers that still wait then repeat it. NOT_FOUND
 	// (TURN_NOT_FOUND) when there is no such run.
 	RequestAbort(ctx context.Context, in *RequestAbortRequest, opts ...grpc.CallOption) (*RequestAbortResponse, error)
 }
@@ -165,15 +165,15 @@ type LeaseServiceServer interface {
 	ReleaseLease(context.Context, *ReleaseLeaseRequest) (*ReleaseLeaseResponse, error)
 	// ListLeases answers the live leases.
 	ListLeases(context.Context, *ListLeasesRequest) (*ListLeasesResponse, error)
-	// FindRunner answers which runner works on an agent, and whether a run has
-	// ended; it waits until that is another one than the caller knows of. So who
-	// watches a run follows it from runner to runner.
+	// FindRunner returns which runner works on an agent, and whether a run has
+	// ended; it waits until the runner is another one than the caller knows. A client
+	// can therefore follow a run from runner to runner.
 	FindRunner(context.Context, *FindRunnerRequest) (*FindRunnerResponse, error)
-	// RequestAbort passes the wish of a person that a run ends to the runner that works
-	// on the agent, which hears it with its next renewal. It is for who cannot reach
-	// that runner. The answer says that the wish is noted, or that the run had ended:
-	// FindRunner tells the end. The wish is kept in memory for half a minute and for one
-	// grant of the lease; who still waits then tells it again. NOT_FOUND
+	// RequestAbort forwards a request to end a run to the runner that works on the
+	// agent, which receives it with its next renewal. It is for callers that cannot reach
+	// that runner. The response says that the request is recorded, or that the run had
+	// ended; FindRunner reports the end. The request is kept in memory for half a minute
+	// and for one grant of the lease; callers that still wait then repeat it. NOT_FOUND
 	// (TURN_NOT_FOUND) when there is no such run.
 	RequestAbort(context.Context, *RequestAbortRequest) (*RequestAbortResponse, error)
 	mustEmbedUnimplementedLeaseServiceServer()

@@ -215,7 +215,7 @@ func (x *EnsureThreadRequest) GetThread() *ThreadRef {
 	return nil
 }
 
-// EnsureThreadResponse tells what changed.
+// EnsureThreadResponse reports what changed.
 type EnsureThreadResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// created is true when the thread was absent.
@@ -407,7 +407,7 @@ func (x *PushEventsRequest) GetIdempotencyKey() string {
 	return ""
 }
 
-// PushEventsResponse tells the ids.
+// PushEventsResponse reports the ids.
 type PushEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// event_ids in the order of the request.
@@ -801,7 +801,7 @@ func (x *AckEventsRequest) GetId() int64 {
 	return 0
 }
 
-// AckEventsResponse tells the progress.
+// AckEventsResponse reports the progress.
 type AckEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// last_acked_id after the call.
@@ -1457,8 +1457,8 @@ type WatchEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// events committed since the last answer.
 	Events []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// after_id is where the stream stands: who is cut off goes on with it, at this
-	// registry or another one, and misses nothing.
+	// after_id is the position of the stream: a disconnected client continues with it, at
+	// this registry or another one, and misses nothing.
 	AfterId       int64 `protobuf:"varint,2,opt,name=after_id,json=afterId,proto3" json:"after_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

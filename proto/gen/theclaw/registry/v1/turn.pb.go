@@ -38,7 +38,7 @@ const (
 	Fate_FATE_MERGED Fate = 3
 	// FATE_ABORTED means a person ended the turn.
 	Fate_FATE_ABORTED Fate = 4
-	// FATE_DEAD means it failed for good; it is a dead letter.
+	// FATE_DEAD means it failed permanently; it is a dead letter.
 	Fate_FATE_DEAD Fate = 5
 	// FATE_NOT_A_MESSAGE means the event was of another type.
 	Fate_FATE_NOT_A_MESSAGE Fate = 6
@@ -93,7 +93,7 @@ func (Fate) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{0}
 }
 
-// StepKind tells what a journal row is about.
+// StepKind is the kind of a journal row.
 type StepKind int32
 
 const (
@@ -211,7 +211,7 @@ func (StepState) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{2}
 }
 
-// ToolClass tells what may be done after a crash between intent and result.
+// ToolClass is what may be done after a crash between intent and result.
 type ToolClass int32
 
 const (
@@ -387,7 +387,7 @@ func (TurnState) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{5}
 }
 
-// BeginTurnOutcome tells the runner what to do.
+// BeginTurnOutcome is the next action of the runner.
 type BeginTurnOutcome int32
 
 const (
@@ -523,7 +523,7 @@ const (
 	DeliveryState_DELIVERY_STATE_SENDING DeliveryState = 2
 	// DELIVERY_STATE_SENT means the channel took it.
 	DeliveryState_DELIVERY_STATE_SENT DeliveryState = 3
-	// DELIVERY_STATE_DEAD means it failed for good; it is a dead letter.
+	// DELIVERY_STATE_DEAD means it failed permanently; it is a dead letter.
 	DeliveryState_DELIVERY_STATE_DEAD DeliveryState = 4
 	// DELIVERY_STATE_SKIPPED means the configuration has no channel for it.
 	DeliveryState_DELIVERY_STATE_SKIPPED DeliveryState = 5
@@ -1877,7 +1877,7 @@ func (x *ContextFile) GetContent() string {
 // BeginTurnResponse is the claim.
 type BeginTurnResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// outcome tells what to do; the fields below are set for GO.
+	// outcome is the next action; the fields below are set for GO.
 	Outcome BeginTurnOutcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=theclaw.registry.v1.BeginTurnOutcome" json:"outcome,omitempty"`
 	// wait until the next try (WAIT).
 	Wait *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
@@ -2293,7 +2293,7 @@ func (x *Saying) GetText() string {
 	return ""
 }
 
-// RecordStepResponse tells the journal's state.
+// RecordStepResponse reports the journal's state.
 type RecordStepResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// error_attempts after the call.
@@ -2466,10 +2466,10 @@ func (x *FinishTurnRequest) GetLogs() []*LogLine {
 	return nil
 }
 
-// FinishTurnResponse tells the fate that stands.
+// FinishTurnResponse returns the resulting fate.
 type FinishTurnResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// fate that stands; another than asked for when it was finished before.
+	// fate of the turn; not the requested one when the turn was finished before.
 	Fate Fate `protobuf:"varint,1,opt,name=fate,proto3,enum=theclaw.registry.v1.Fate" json:"fate,omitempty"`
 	// reply_event_id in the conversation thread; 0 without a reply.
 	ReplyEventId int64 `protobuf:"varint,2,opt,name=reply_event_id,json=replyEventId,proto3" json:"reply_event_id,omitempty"`
@@ -2734,7 +2734,7 @@ type Turn struct {
 	Steps []*Step `protobuf:"bytes,18,rep,name=steps,proto3" json:"steps,omitempty"`
 	// delivery of the reply, if it has one; only in GetTurn.
 	Delivery *Delivery `protobuf:"bytes,19,opt,name=delivery,proto3" json:"delivery,omitempty"`
-	// resolved tells how a dead letter was resolved: retried, dropped or empty.
+	// resolved is how a dead letter was resolved: retried, dropped or empty.
 	Resolved string `protobuf:"bytes,20,opt,name=resolved,proto3" json:"resolved,omitempty"`
 	// error_event_id of the record/error event of a dead turn.
 	ErrorEventId int64 `protobuf:"varint,21,opt,name=error_event_id,json=errorEventId,proto3" json:"error_event_id,omitempty"`
@@ -3060,7 +3060,7 @@ type ListTurnsRequest struct {
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// unresolved leaves out dead turns that were retried or dropped.
 	Unresolved bool `protobuf:"varint,5,opt,name=unresolved,proto3" json:"unresolved,omitempty"`
-	// with_usage opens the threads of the turns and tells what each has cost;
+	// with_usage opens the threads of the turns and returns the cost of each;
 	// without it, usage is empty.
 	WithUsage     bool `protobuf:"varint,6,opt,name=with_usage,json=withUsage,proto3" json:"with_usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3249,7 +3249,7 @@ func (x *RetryTurnRequest) GetInboxId() int64 {
 	return 0
 }
 
-// RetryTurnResponse tells the new event.
+// RetryTurnResponse reports the new event.
 type RetryTurnResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// inbox_id of the event pushed again.

@@ -70,7 +70,7 @@ type TurnServiceClient interface {
 	// run lease of its agent. FAILED_PRECONDITION (TURN_BEGUN) when its thread
 	// knows it already: then its turn has to end it.
 	WithdrawTurn(ctx context.Context, in *WithdrawTurnRequest, opts ...grpc.CallOption) (*WithdrawTurnResponse, error)
-	// DropTurn takes a dead turn off the dead letters for good.
+	// DropTurn removes a dead turn from the dead letters permanently.
 	DropTurn(ctx context.Context, in *DropTurnRequest, opts ...grpc.CallOption) (*DropTurnResponse, error)
 	// RecordCompaction commits a digest of one memory layer under the run lease:
 	// the mark of how far it reaches, then the file. A repeat changes nothing.
@@ -246,7 +246,7 @@ type TurnServiceServer interface {
 	// run lease of its agent. FAILED_PRECONDITION (TURN_BEGUN) when its thread
 	// knows it already: then its turn has to end it.
 	WithdrawTurn(context.Context, *WithdrawTurnRequest) (*WithdrawTurnResponse, error)
-	// DropTurn takes a dead turn off the dead letters for good.
+	// DropTurn removes a dead turn from the dead letters permanently.
 	DropTurn(context.Context, *DropTurnRequest) (*DropTurnResponse, error)
 	// RecordCompaction commits a digest of one memory layer under the run lease:
 	// the mark of how far it reaches, then the file. A repeat changes nothing.

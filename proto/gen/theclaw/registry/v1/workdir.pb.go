@@ -343,7 +343,7 @@ func (x *WritePiecesRequest) GetPiece() *Piece {
 	return nil
 }
 
-// WritePiecesResponse tells that all are kept.
+// WritePiecesResponse confirms that all pieces are stored.
 type WritePiecesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// pieces that came.
@@ -453,7 +453,7 @@ func (x *CommitWorkdirRequest) GetManifest() []byte {
 	return nil
 }
 
-// CommitWorkdirResponse tells that it stands.
+// CommitWorkdirResponse confirms the new manifest.
 type CommitWorkdirResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// hash of the manifest.

@@ -41,7 +41,7 @@ type WorkdirServiceClient interface {
 	// WritePieces takes pieces. One that no manifest names is removed with the next
 	// commit.
 	WritePieces(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[WritePiecesRequest, WritePiecesResponse], error)
-	// CommitWorkdir replaces the manifest, whole or not at all. ABORTED (LEASE_LOST) for a
+	// CommitWorkdir replaces the manifest atomically. ABORTED (LEASE_LOST) for a
 	// holder that is too late; ABORTED (INVALID_ARGUMENT) when base is not the newest;
 	// FAILED_PRECONDITION when a piece is not there: then all are to be written again.
 	CommitWorkdir(ctx context.Context, in *CommitWorkdirRequest, opts ...grpc.CallOption) (*CommitWorkdirResponse, error)
@@ -123,7 +123,7 @@ type WorkdirServiceServer interface {
 	// WritePieces takes pieces. One that no manifest names is removed with the next
 	// commit.
 	WritePieces(grpc.ClientStreamingServer[WritePiecesRequest, WritePiecesResponse]) error
-	// CommitWorkdir replaces the manifest, whole or not at all. ABORTED (LEASE_LOST) for a
+	// CommitWorkdir replaces the manifest atomically. ABORTED (LEASE_LOST) for a
 	// holder that is too late; ABORTED (INVALID_ARGUMENT) when base is not the newest;
 	// FAILED_PRECONDITION when a piece is not there: then all are to be written again.
 	CommitWorkdir(context.Context, *CommitWorkdirRequest) (*CommitWorkdirResponse, error)

@@ -81,7 +81,7 @@ func (RunStatus) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{0}
 }
 
-// RunError tells ends of a run apart that are no answer. A caller that goes away
+// RunError distinguishes the ends of a run that are not an answer. A caller that goes away
 // sees CANCELLED, a wait that ran out RUN_STATUS_TIMEOUT; neither ends a run.
 type RunError int32
 
@@ -96,7 +96,7 @@ const (
 	RunError_RUN_ERROR_MODEL RunError = 3
 	// RUN_ERROR_TOOL_LOOP means the model called tools without end.
 	RunError_RUN_ERROR_TOOL_LOOP RunError = 4
-	// RUN_ERROR_IN_DOUBT means a program was cut off and may not be run again.
+	// RUN_ERROR_IN_DOUBT means a program was interrupted and may not be run again.
 	RunError_RUN_ERROR_IN_DOUBT RunError = 5
 	// RUN_ERROR_PANIC means a defect was caught while it was worked on.
 	RunError_RUN_ERROR_PANIC RunError = 6
@@ -285,7 +285,7 @@ func (RunStream) EnumDescriptor() ([]byte, []int) {
 	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{3}
 }
 
-// KeyState tells whether a provider's key can be read.
+// KeyState reports whether a provider's key can be read.
 type KeyState int32
 
 const (
@@ -388,7 +388,7 @@ func (x *RunBatchRequest) GetAgentId() string {
 	return ""
 }
 
-// RunBatchResponse tells what was done.
+// RunBatchResponse reports what was done.
 type RunBatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// processed is the number of events that got their fate during the call.
@@ -465,8 +465,8 @@ type StartRunRequest struct {
 	// idempotency_key makes a repeat answer the same run.
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// thinking of the model in this run, instead of its provider's setting: off,
-	// adaptive, or a number of tokens. Models that cannot be told think as they do; it
-	// counts for messages from the console.
+	// adaptive, or a number of tokens. Models without this option ignore it; it
+	// applies to messages from the console.
 	Thinking      string `protobuf:"bytes,5,opt,name=thinking,proto3" json:"thinking,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -917,8 +917,8 @@ func (x *StreamRunRequest) GetAfterSeq() uint64 {
 // The journal has the start and the end of a tool, and the end holds the whole
 // result. What a tool prints while it runs (update) is only in memory, like the
 // time at which words were said: a reader that comes later, or has fallen behind,
-// is not told of it. Their numbers stay free, so that the end has the same seq for
-// all, and nobody who resumes from any seq misses a start, an end or a word.
+// does not receive it. Their numbers stay free, so that the end has the same seq for
+// all, and a reader that resumes from any seq misses no start, end or text.
 type StreamRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// seq is generation << 32 | n, where n grows by the bytes that were said.
@@ -926,7 +926,7 @@ type StreamRunResponse struct {
 	// stream the item belongs to.
 	Stream RunStream `protobuf:"varint,2,opt,name=stream,proto3,enum=theclaw.runner.v1.RunStream" json:"stream,omitempty"`
 	// phase is start, restart, update, end, error or delta. A lifecycle restart
-	// says: what was said since the last tool or start is void, it comes anew.
+	// means: the text since the last tool or start is void and is sent again.
 	Phase string `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
 	// text of a delta, of a tool's output, or of an error.
 	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
@@ -1423,7 +1423,7 @@ func (x *CompactMemoryRequest) GetThreadId() string {
 	return ""
 }
 
-// CompactMemoryResponse tells what was done.
+// CompactMemoryResponse reports what was done.
 type CompactMemoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// name of the file that was written; empty when there was nothing new.
@@ -1536,7 +1536,7 @@ type GetRunnerInfoResponse struct {
 	SandboxProblems []string `protobuf:"bytes,3,rep,name=sandbox_problems,json=sandboxProblems,proto3" json:"sandbox_problems,omitempty"`
 	// provider that answers when an agent names none.
 	Provider string `protobuf:"bytes,4,opt,name=provider,proto3" json:"provider,omitempty"`
-	// provider_origin tells where its settings come from.
+	// provider_origin is where its settings come from.
 	ProviderOrigin string `protobuf:"bytes,5,opt,name=provider_origin,json=providerOrigin,proto3" json:"provider_origin,omitempty"`
 	// turns_active now.
 	TurnsActive int32 `protobuf:"varint,6,opt,name=turns_active,json=turnsActive,proto3" json:"turns_active,omitempty"`
@@ -1826,7 +1826,7 @@ type Provider struct {
 	Driver string `protobuf:"bytes,2,opt,name=driver,proto3" json:"driver,omitempty"`
 	// base_url of its endpoint.
 	BaseUrl string `protobuf:"bytes,3,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
-	// key tells whether it can be read.
+	// key reports whether it can be read.
 	Key KeyState `protobuf:"varint,4,opt,name=key,proto3,enum=theclaw.runner.v1.KeyState" json:"key,omitempty"`
 	// key_from is where the key is, such as env:OPENAI_API_KEY.
 	KeyFrom string `protobuf:"bytes,5,opt,name=key_from,json=keyFrom,proto3" json:"key_from,omitempty"`
