@@ -18,7 +18,7 @@ var (
 	testName = regexp.MustCompile("`([a-z0-9/]+)\\.((?:Test|Fuzz)\\w+)(?:/(\\w+))?`")
 )
 
-// rowIDs are the ids in a text, ranges spelled out.
+// rowIDs are the ids in a text, with ranges expanded.
 func rowIDs(text string) (ids []string) {
 	for _, m := range rowID.FindAllStringSubmatch(text, -1) {
 		first, _ := strconv.Atoi(m[1])
@@ -72,7 +72,7 @@ func shows(t *testing.T) map[string][]string {
 	const suite = "internal/store/storetest"
 	out := map[string][]string{}
 	var contract []string
-	for _, r := range rooms(t) {
+	for _, r := range packages(t) {
 		for _, f := range r.files {
 			if r.dir == suite {
 				for _, c := range f.ast.Comments {
@@ -116,7 +116,7 @@ func shows(t *testing.T) map[string][]string {
 	return out
 }
 
-// docs/compat.md names each acceptance row that binds us once, with tests that exist
+// docs/compat.md names each binding acceptance row once, with tests that exist
 // and of which at least one says that it shows the row; a row under "Not yet" or "Left out on purpose" has none.
 func TestCompatPage(t *testing.T) {
 	raw, err := os.ReadFile("testdata/rows-s0.txt")

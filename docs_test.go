@@ -91,7 +91,7 @@ func pages(t *testing.T) []string {
 	return names
 }
 
-// commandWords answers the first words typed after program: `agentctl agents
+// commandWords returns the first words typed after program: `agentctl agents
 // list` gives agents. Flags before the word are skipped.
 func commandWords(code []string, program string) []string {
 	var words []string
@@ -128,7 +128,7 @@ func makeTargets(t *testing.T) map[string]bool {
 func cobraCommands(t *testing.T) map[string]bool {
 	t.Helper()
 	commands := map[string]bool{"help": true, "completion": true} // cobra brings these
-	for _, r := range rooms(t) {
+	for _, r := range packages(t) {
 		if !under(r.dir, "cmd/agentctl") {
 			continue
 		}
@@ -152,7 +152,7 @@ func cobraCommands(t *testing.T) map[string]bool {
 	return commands
 }
 
-// What a reader is told to type exists.
+// The commands in the documentation exist.
 func TestDocsCommands(t *testing.T) {
 	known := map[string]map[string]bool{"make": makeTargets(t), "agentctl": cobraCommands(t)}
 	for _, name := range pages(t) {
@@ -160,7 +160,7 @@ func TestDocsCommands(t *testing.T) {
 		for program, words := range known {
 			for _, w := range commandWords(p.code, program) {
 				if !words[w] {
-					t.Errorf("%s tells the reader to type `%s %s`, which does not exist", name, program, w)
+					t.Errorf("%s contains the command `%s %s`, which does not exist", name, program, w)
 				}
 			}
 		}

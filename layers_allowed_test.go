@@ -1,7 +1,7 @@
 package agents_test
 
-// An allowance permits one thing that the rules refuse, and says why. One that
-// is no longer needed fails the test, so that the tables only shrink.
+// An allowance permits one thing that the rules refuse, and gives the reason. An
+// allowance that is no longer needed fails the test, so that the tables only shrink.
 type allowance struct{ from, what, why string }
 
 var (
@@ -22,7 +22,7 @@ var (
 		{"internal/route", "internal/source", "a route is made of a source address"},
 		{"internal/route", "internal/thread", "a reply_context is encoded as events are"},
 	}
-	// what a room below cmd says although forbidden
+	// what a package below cmd uses although forbidden
 	spoken = []allowance{
 		{"internal/testing/need", "os.Getenv", "who runs tests says with the environment what may be missing"},
 		{"internal/testing/need", "os.Stdout", "a proof that is skipped prints its line, as one that runs does"},
@@ -30,5 +30,5 @@ var (
 	}
 )
 
-// badNames say where code was put, not what it is.
+// badNames describe where code is, not what it does.
 var badNames = []string{"pkg", "util", "utils", "common", "helper", "helpers", "types", "misc", "shared", "base"}

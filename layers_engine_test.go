@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// Which storage a registry has is decided by the program that opens it, and by nobody
-// else: what differs is behind interfaces (registry/standalone, registry/cluster). So
-// below services, in files that are not tests,
+// Only the program that opens the storage decides which one a registry has: what differs
+// is behind interfaces (registry/standalone, registry/cluster). So below services, in files
+// that are not tests,
 //
 //	named     no field, function, method, variable or constant has a name that says which
 //	          implementation this is (mode), and none of that name is used
@@ -27,7 +27,7 @@ import (
 //	          do there does nothing
 //	word      nothing is compared with the word for an engine or an implementation
 //
-// Types are told by how they are declared, not checked: a value is a backend when a field,
+// Types are recognized by their declarations, not checked: a value is a backend when a field,
 // a result or a variable of its name is declared with such a type anywhere in the package,
 // or a parameter or a variable in the same function.
 
@@ -46,14 +46,14 @@ var modeAllowed = []allowance{
 // engineFolders are where the interfaces of the storage are declared.
 var engineFolders = []string{"internal/store", "internal/lease", "internal/lease/authority"}
 
-// implementations are the packages whose types nobody may ask for.
+// implementations are the packages whose types no service may assert.
 var implementations = []string{
 	"services/registry/internal/standalone", "services/registry/internal/cluster", "internal/store/sqlite", "internal/store/postgres",
 }
 
 // backends are the interfaces that the storage and the registry declare, as
 // "folder.Name".
-func backends(all []*room) map[string]bool {
+func backends(all []*goPackage) map[string]bool {
 	out := map[string]bool{}
 	for _, r := range all {
 		if !slices.Contains(engineFolders, r.dir) && !under(r.dir, "services/registry") {
@@ -114,7 +114,7 @@ func (s *scan) folder(t ast.Expr) string {
 	return ""
 }
 
-// backend tells whether a type is one of the backends', or of an implementation.
+// backend reports whether a type is one of the backends', or of an implementation.
 func (s *scan) backend(t ast.Expr) bool {
 	if i, ok := t.(*ast.InterfaceType); ok { // made of others
 		return slices.ContainsFunc(i.Methods.List, func(m *ast.Field) bool { return len(m.Names) == 0 && s.backend(m.Type) })
@@ -296,7 +296,7 @@ func (s *scan) allows(n *ast.SelectorExpr) bool {
 }
 
 // modeProblems answers what is wrong with a package.
-func modeProblems(r *room, known map[string]bool, allowed map[int]bool) []string {
+func modeProblems(r *goPackage, known map[string]bool, allowed map[int]bool) []string {
 	s := &scan{dir: r.dir, known: known, values: map[string]bool{}, allowed: allowed}
 	for _, visit := range []func(ast.Node) bool{s.declared, s.used} {
 		for _, f := range r.files {
@@ -317,7 +317,7 @@ func modeProblems(r *room, known map[string]bool, allowed map[int]bool) []string
 }
 
 func TestNoModes(t *testing.T) {
-	all := rooms(t)
+	all := packages(t)
 	known, used, seen := backends(all), map[int]bool{}, 0
 	for _, r := range all {
 		if !under(r.dir, "services") {
@@ -345,7 +345,7 @@ func TestNoModes(t *testing.T) {
 // The rules themselves: each of these is found, by the rule that is named, and what is
 // allowed is not.
 func TestNoModesRules(t *testing.T) {
-	known := backends(rooms(t))
+	known := backends(packages(t))
 	for _, c := range []struct{ rule, code string }{
 		{"named", `type Service struct { Shared *int }`},
 		{"named", `type Engine interface { IsShared() bool }`},
@@ -393,7 +393,7 @@ type Service struct { eng store.Engine; dirs store.Workdirs; both interface { st
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := modeProblems(&room{dir: "services/registry/internal/turns", files: []file{{name: "snippet.go", ast: parsed}}}, known, map[int]bool{})
+		found := modeProblems(&goPackage{dir: "services/registry/internal/turns", files: []file{{name: "snippet.go", ast: parsed}}}, known, map[int]bool{})
 		switch {
 		case c.rule == "" && len(found) > 0:
 			t.Errorf("refused: %s\n%s", c.code, strings.Join(found, "\n"))
@@ -407,7 +407,7 @@ type Service struct { eng store.Engine; dirs store.Workdirs; both interface { st
 // backendtest.Each. What concerns one of them alone is tested where that is.
 func TestRegistryTestsRunOverBoth(t *testing.T) {
 	n := 0
-	for _, r := range rooms(t) {
+	for _, r := range packages(t) {
 		if r.dir != "services/registry" {
 			continue
 		}

@@ -1,11 +1,12 @@
-// Package agents_test holds the tests of the house itself: which room may know
-// which, what may be said in each, what every room must have (layers_test.go),
-// that the pages tell the truth (docs_test.go), and that what is kept is source
+// Package agents_test checks the repository itself: which package may import
+// which, what each may use, what every package must have (layers_test.go), that
+// the documentation matches the code (docs_test.go), that names and prose use the
+// words of the field (words_test.go), and that only source is committed
 // (source_test.go).
 //
-// They parse the source in this process. A test that ran `go list` would be
+// The tests parse the source in this process. A test that ran `go list` could be
 // answered from the test cache after a change; one that opens the files is not.
-// Test files may import what they like and are not checked for it.
+// The imports of test files are not checked.
 package agents_test
 
 import (
@@ -27,7 +28,7 @@ const modulePath = "github.com/theclaw/agents"
 
 // layers, lowest first: a package imports only from lower rows and from its own
 // family. The longest matching prefix decides, so a new folder in internal/
-// starts as a noun, the strictest kind of room.
+// starts as a noun, the strictest layer.
 var layers = []struct {
 	name     string
 	prefixes []string
@@ -38,18 +39,18 @@ var layers = []struct {
 	{"storage", []string{"internal/store"}},
 	{"serving, dialling and backup", []string{"internal/rpc", "internal/backup"}},
 	{"service", []string{"services"}},
-	// The checker and the harness look at whole services, so they stand above
-	// them: agentctl's fsck needs the one, tests and benchmarks the other.
+	// The checker and the harness import complete services, so they are above
+	// them: agentctl's fsck needs the checker, tests and benchmarks the harness.
 	{"checker and harness", []string{"internal/invariant", "internal/testing/world", "internal/testing/backendtest"}},
 	// Examples and proofs are programs too: they print and read their environment.
 	{"program", []string{"cmd", "bench", "examples", "proofs"}},
 }
 
-// onlyIn keeps technology at the rim: what is imported from outside may appear
-// only in the named rooms.
+// onlyIn keeps technology at the edges: an external library may be imported only
+// in the named folders.
 var onlyIn = []struct {
 	library string
-	rooms   []string
+	folders []string
 	why     string
 }{
 	{"github.com/spf13/cobra", []string{"cmd"}, "flags and commands belong to programs"},
@@ -76,14 +77,14 @@ var never = []allowance{
 	{"internal/invariant", "internal/store/machine", "it judges what the state machine decides"},
 }
 
-// forbidden is what only programs say.
+// forbidden is what only programs may use.
 var forbidden = strings.Fields(`print println
 	os.Exit os.Getenv os.LookupEnv os.Environ os.Args os.Stdin os.Stdout os.Stderr
 	fmt.Print fmt.Printf fmt.Println fmt.Scan fmt.Scanf fmt.Scanln
 	log.Print log.Printf log.Println log.Fatal log.Fatalf log.Fatalln log.Panic log.Panicf log.Panicln`)
 
-// A room is one package: a folder with its parsed files.
-type room struct {
+// A goPackage is a folder with its parsed files.
+type goPackage struct {
 	dir   string
 	files []file
 }
@@ -95,12 +96,12 @@ type file struct {
 	set  *token.FileSet // the positions of ast
 }
 
-// rooms parses every Go file of the workspace that people write: not generated
+// packages parses every Go file of the workspace that people write: not generated
 // code, not test data, not tools (a module of its own).
-func rooms(t *testing.T) []*room {
+func packages(t *testing.T) []*goPackage {
 	t.Helper()
 	fsys, set := os.DirFS("."), token.NewFileSet()
-	byDir := map[string]*room{}
+	byDir := map[string]*goPackage{}
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -128,7 +129,7 @@ func rooms(t *testing.T) []*room {
 		}
 		dir := path.Dir(name)
 		if _, ok := byDir[dir]; !ok {
-			byDir[dir] = &room{dir: dir}
+			byDir[dir] = &goPackage{dir: dir}
 		}
 		byDir[dir].files = append(byDir[dir].files, file{name, strings.HasSuffix(name, "_test.go"), parsed, set})
 		return nil
@@ -136,23 +137,23 @@ func rooms(t *testing.T) []*room {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.SortedFunc(maps.Values(byDir), func(a, b *room) int { return strings.Compare(a.dir, b.dir) })
+	return slices.SortedFunc(maps.Values(byDir), func(a, b *goPackage) int { return strings.Compare(a.dir, b.dir) })
 }
 
-// under says whether dir is room or inside it; *test means a name ending so.
-func under(dir, room string) bool {
-	suffix, open := strings.CutPrefix(room, "*")
-	return dir == room || strings.HasPrefix(dir, room+"/") || open && strings.HasSuffix(dir, suffix)
+// under reports whether dir is folder or inside it; *test means a name with that ending.
+func under(dir, folder string) bool {
+	suffix, open := strings.CutPrefix(folder, "*")
+	return dir == folder || strings.HasPrefix(dir, folder+"/") || open && strings.HasSuffix(dir, suffix)
 }
 
-func underAny(dir string, rooms []string) bool {
-	return slices.ContainsFunc(rooms, func(room string) bool { return under(dir, room) })
+func underAny(dir string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool { return under(dir, folder) })
 }
 
-// forTests are the rooms that programs never import.
+// forTests are the packages that programs never import.
 var forTests = []string{"*test", "internal/testing", "bench", "proofs"}
 
-// layerOf answers the index into layers, or -1 when there is no room for dir.
+// layerOf returns the index into layers, or -1 when dir has no layer.
 func layerOf(dir string) int {
 	layer, longest := -1, 0
 	for i, l := range layers {
@@ -165,14 +166,14 @@ func layerOf(dir string) int {
 	return layer
 }
 
-// familyOf answers the first two path elements: services/runner/internal/turn
+// familyOf returns the first two path elements: services/runner/internal/turn
 // belongs to services/runner.
 func familyOf(dir string) string {
 	parts := strings.SplitN(dir, "/", 3)
 	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
-// importProblem says what is wrong with from importing to, or nothing.
+// importProblem describes why from may not import to, or is empty.
 func importProblem(from, to string) string {
 	lf, lt := layerOf(from), layerOf(to)
 	switch {
@@ -190,7 +191,7 @@ func importProblem(from, to string) string {
 	return ""
 }
 
-// allows looks from (a folder or what is in it) and what up in a table and marks the row.
+// allows reports whether a table has a row for from (a folder or what is in it) and what, and marks the row.
 func allows(table []allowance, used map[int]bool, from, what string) bool {
 	for i, a := range table {
 		if under(from, a.from) && a.what == what {
@@ -211,7 +212,7 @@ func reportUnused(t *testing.T, table []allowance, used map[int]bool) {
 
 func TestLayers(t *testing.T) {
 	used := map[int]bool{}
-	for _, r := range rooms(t) {
+	for _, r := range packages(t) {
 		for _, f := range r.files {
 			if f.test {
 				continue
@@ -224,7 +225,7 @@ func TestLayers(t *testing.T) {
 				to, ours := strings.CutPrefix(imported, modulePath+"/")
 				if !ours {
 					for _, rule := range onlyIn {
-						if under(imported, rule.library) && !underAny(r.dir, rule.rooms) {
+						if under(imported, rule.library) && !underAny(r.dir, rule.folders) {
 							t.Errorf("%s imports %s: %s", f.name, imported, rule.why)
 						}
 					}
@@ -237,7 +238,7 @@ func TestLayers(t *testing.T) {
 	reportUnused(t, sideways, used)
 }
 
-// The rules themselves, so that a hole in them is seen while the tree is clean.
+// The rules themselves, so that a gap in them is found while the tree is clean.
 func TestLayerRules(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
@@ -274,11 +275,11 @@ func TestLayerRules(t *testing.T) {
 	}
 }
 
-// Below cmd nothing ends the process, reads its environment or prints: a caller
-// in a test, or a second service in the same process, could not live with it.
+// Below cmd nothing ends the process, reads its environment or prints: callers in
+// tests and a second service in the same process could not work with it.
 func TestBelowProgramsNothingSpeaks(t *testing.T) {
 	used := map[int]bool{}
-	for _, r := range rooms(t) {
+	for _, r := range packages(t) {
 		if layerOf(r.dir) >= layerOf("cmd") {
 			continue
 		}
@@ -316,9 +317,9 @@ func TestBelowProgramsNothingSpeaks(t *testing.T) {
 	reportUnused(t, spoken, used)
 }
 
-// Every package says what it owns before its first line of code.
+// Every package has a comment that says what it does.
 func TestPackageDocs(t *testing.T) {
-	for _, r := range rooms(t) {
+	for _, r := range packages(t) {
 		name, documented, code := "", false, false
 		for _, f := range r.files {
 			if f.test {
@@ -332,7 +333,7 @@ func TestPackageDocs(t *testing.T) {
 			t.Errorf("%s: no doc comment that begins with \"Package %s \"", r.dir, name)
 		}
 		if i := slices.IndexFunc(badNames, func(bad string) bool { return name == bad || slices.Contains(strings.Split(r.dir, "/"), bad) }); i >= 0 {
-			t.Errorf("%s: %q says nothing about what the package owns", r.dir, badNames[i])
+			t.Errorf("%s: %q does not describe the package", r.dir, badNames[i])
 		}
 	}
 }

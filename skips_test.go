@@ -9,11 +9,10 @@ import (
 	"testing"
 )
 
-// A test that is skipped says what is missing, and in the merge gate fails instead.
-// Both is the work of package need: nobody else skips. `testing.Short` would take
-// something away without a word.
+// A skipped test reports what is missing, and fails in the merge gate instead. Package
+// need does both: no other package skips. `testing.Short` would skip tests silently.
 func TestSkipsAreNeeds(t *testing.T) {
-	for _, r := range rooms(t) {
+	for _, r := range packages(t) {
 		if r.dir == "internal/testing/need" {
 			continue
 		}
@@ -26,7 +25,7 @@ func TestSkipsAreNeeds(t *testing.T) {
 }
 
 // skips are the calls of Skip, Skipf, SkipNow and testing.Short in a file. A *rapid.T
-// is something else: its Skip drops one example of a property.
+// is different: its Skip drops one example of a property.
 func skips(f *ast.File) (found []string) {
 	var walk func(n ast.Node, drops map[string]bool)
 	walk = func(n ast.Node, drops map[string]bool) {
@@ -81,7 +80,7 @@ func text(e ast.Expr) string {
 	return fmt.Sprintf("%T", e)
 }
 
-// The rule itself, so that a hole in it is seen while the tree is clean.
+// The rule itself, so that a gap in it is found while the tree is clean.
 func TestSkipRules(t *testing.T) {
 	for body, want := range map[string]string{
 		"func TestA(t *testing.T) { t.Skip(`no root`) }":                                                            "t.Skip",

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What is kept is source: a program that was built in passing belongs to no clone. Folders
-// that begin with a dot, and what npm brings, are not kept.
+// Only source is committed: no compiled program is part of the repository. Folders that
+// begin with a dot, and those of npm, are not committed.
 func TestNoPrograms(t *testing.T) {
 	seen := 0
 	err := fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {

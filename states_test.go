@@ -29,7 +29,7 @@ var stateFiles = []allowance{
 // stateNames are the constants of states, fates, classes and delivery states.
 var stateNames = regexp.MustCompile(`^(Turn(Queued|Claimed|Waiting|Done)|Fate[A-Z]\w*|Class[A-Z]\w*|Delivery(Pending|Sending|Sent|Dead|Skipped)|Step(Intent|Done|InDoubt))$`)
 
-// stateConstants answers the constants of package store that stateNames matches, with
+// stateConstants returns the constants of package store that stateNames matches, with
 // their values.
 func stateConstants(t *testing.T) map[string]string {
 	t.Helper()
@@ -57,7 +57,7 @@ func stateConstants(t *testing.T) map[string]string {
 	return out
 }
 
-// statesIn answers what a file says of states: the constants, and their values as texts
+// statesIn returns the states that a file names: the constants, and their values as texts
 // of SQL or of Go.
 func statesIn(f *ast.File, constants map[string]string) []string {
 	var out []string
@@ -92,7 +92,7 @@ func TestEnginesNameNoState(t *testing.T) {
 		t.Fatalf("found %d constants of states only", len(constants))
 	}
 	used := map[int]bool{}
-	for _, r := range rooms(t) {
+	for _, r := range packages(t) {
 		if !under(r.dir, "internal/store/sqlite") && !under(r.dir, "internal/store/postgres") || strings.HasSuffix(r.dir, "test") {
 			continue
 		}

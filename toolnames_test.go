@@ -14,7 +14,7 @@ import (
 
 // What a tool does is decided by its package, through the port (runner/toolset). Code that
 // compares the name of a call or a step with a constant is a second place where a tool is
-// described, and the one that is forgotten.
+// described, which changes of the tool miss.
 const toolset = "services/runner/internal/toolset"
 
 // knowNames may compare names of tools.
@@ -39,7 +39,7 @@ type names struct {
 
 // newNames reads the constants of all packages, and which of them are names of tools: those
 // that a Spec in a package of toolset has.
-func newNames(all []*room) *names {
+func newNames(all []*goPackage) *names {
 	n := &names{consts: map[string]map[string]string{}}
 	each(all, func(dir string, f file) {
 		for _, d := range f.ast.Decls {
@@ -86,7 +86,7 @@ func newNames(all []*room) *names {
 	return n
 }
 
-func each(all []*room, do func(dir string, f file)) {
+func each(all []*goPackage, do func(dir string, f file)) {
 	for _, r := range all {
 		for _, f := range r.files {
 			if !f.test {
@@ -145,7 +145,7 @@ func printed(n ast.Node) string {
 	return b.String()
 }
 
-// named tells whether an expression reads a name, as of a call or a step.
+// named reports whether an expression reads a name, as of a call or a step.
 func named(e ast.Expr) bool {
 	if p, ok := e.(*ast.ParenExpr); ok {
 		return named(p.X)
@@ -160,7 +160,7 @@ func named(e ast.Expr) bool {
 	return ok && slices.Contains([]string{"Name", "GetName", "Tool", "GetTool", "ToolName"}, s.Sel.Name)
 }
 
-// compared answers the expressions in a file that compare the name of a tool, or in the
+// compared returns the expressions in a file that compare the name of a tool, or in the
 // runner the name of anything, with a constant.
 func (n *names) compared(dir string, f file) (found []string) {
 	runner := under(dir, "services/runner") && !underAny(dir, otherNames)
@@ -215,7 +215,7 @@ func (n *names) compared(dir string, f file) (found []string) {
 }
 
 func TestNobodyComparesNamesOfTools(t *testing.T) {
-	all, used := rooms(t), map[int]bool{}
+	all, used := packages(t), map[int]bool{}
 	n := newNames(all)
 	if got := strings.Join(n.tools, " "); got != "bash_exec message_send" {
 		t.Errorf("the tools are %q: this test does not find them any more, or lists them no longer", got)
@@ -233,14 +233,14 @@ func TestNobodyComparesNamesOfTools(t *testing.T) {
 	reportUnused(t, namesCompared, used)
 }
 
-// The rules themselves, so that a hole in them is seen while the tree is clean.
+// The rules themselves, so that a gap in them is found while the tree is clean.
 func TestNameRules(t *testing.T) {
-	parse := func(dir, src string) *room {
+	parse := func(dir, src string) *goPackage {
 		f, err := parser.ParseFile(token.NewFileSet(), dir+"/x.go", src, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &room{dir: dir, files: []file{{name: dir + "/x.go", ast: f}}}
+		return &goPackage{dir: dir, files: []file{{name: dir + "/x.go", ast: f}}}
 	}
 	tool := parse(toolset+"/shell", "package shell\nconst Name = \"run\"\nvar spec = toolset.Spec{Name: Name}")
 	for body, in := range map[string]string{
@@ -262,7 +262,7 @@ func TestNameRules(t *testing.T) {
 	} {
 		src := "package x\nimport (\n\"strings\"\n\"slices\"\n\"" + modulePath + "/" + toolset + "/shell\"\n)\nconst own = \"other\"\nfunc f() { " + body + " }"
 		r := parse(in, src)
-		if found := newNames([]*room{tool, r}).compared(in, r.files[0]); len(found) == 0 {
+		if found := newNames([]*goPackage{tool, r}).compared(in, r.files[0]); len(found) == 0 {
 			t.Errorf("%s in %s was not found", body, in)
 		}
 	}
@@ -278,7 +278,7 @@ func TestNameRules(t *testing.T) {
 	} {
 		src := "package x\nimport \"" + modulePath + "/" + toolset + "/shell\"\nfunc f() { " + body + " }"
 		r := parse(in, src)
-		if found := newNames([]*room{tool, r}).compared(in, r.files[0]); len(found) > 0 {
+		if found := newNames([]*goPackage{tool, r}).compared(in, r.files[0]); len(found) > 0 {
 			t.Errorf("%s in %s: found %q", body, in, found)
 		}
 	}
@@ -286,7 +286,7 @@ func TestNameRules(t *testing.T) {
 
 // Each tool passes the suite.
 func TestEveryToolRunsTheSuite(t *testing.T) {
-	for _, r := range rooms(t) {
+	for _, r := range packages(t) {
 		if path.Dir(r.dir) != toolset || underAny(r.dir, []string{"*test"}) {
 			continue
 		}

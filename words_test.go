@@ -448,7 +448,7 @@ func textFiles(t *testing.T) map[string]func(raw string) passage {
 // Names, comments, texts and pages use the words of the field, in plain American English.
 func TestWords(t *testing.T) {
 	var found []finding
-	for _, r := range rooms(t) {
+	for _, r := range packages(t) {
 		for _, f := range r.files {
 			if f.test {
 				continue
