@@ -51,7 +51,7 @@ func TestDocsMap(t *testing.T) {
 // codeMap is a table of packages for each group of directories.
 func codeMap(t *testing.T) string {
 	t.Helper()
-	all := rooms(t)
+	all := packages(t)
 	groups := map[string][]string{}
 	for _, r := range all {
 		if s := firstSentence(r); s != "" && r.dir != "." {
@@ -68,7 +68,7 @@ func codeMap(t *testing.T) string {
 
 // firstSentence is that of a package's comment, without the words "Package x". Where there
 // are only tests, it is that of their package.
-func firstSentence(r *room) string {
+func firstSentence(r *goPackage) string {
 	for _, test := range []bool{false, true} {
 		for _, f := range r.files {
 			if f.test != test || f.ast.Doc == nil {
@@ -85,10 +85,10 @@ func firstSentence(r *room) string {
 
 // mapGroup is the heading under which a package stands: the first two elements of its
 // directory, or the first one where no directory is below the second.
-func mapGroup(all []*room, dir string) string {
+func mapGroup(all []*goPackage, dir string) string {
 	first, _, _ := strings.Cut(dir, "/")
 	family := familyOf(dir)
-	deeper := func(r *room) bool { return strings.HasPrefix(r.dir, family+"/") }
+	deeper := func(r *goPackage) bool { return strings.HasPrefix(r.dir, family+"/") }
 	if first == "cmd" || first == "services" || slices.ContainsFunc(all, deeper) && first == "internal" {
 		return family
 	}
@@ -109,7 +109,7 @@ var (
 // docs/architecture.md are in the source.
 func TestDocsPaths(t *testing.T) {
 	declared, names := map[string]map[string]bool{}, map[string]bool{}
-	for _, r := range rooms(t) {
+	for _, r := range packages(t) {
 		for _, f := range r.files {
 			declared[f.name] = map[string]bool{}
 			for _, d := range f.ast.Decls {

@@ -29,8 +29,6 @@ import (
 var pending = []string{
 	"bench",
 	"cmd",
-	"docs/architecture.md",
-	"docs/decisions",
 	"docs/reliability.md",
 	"internal",
 	"proofs",

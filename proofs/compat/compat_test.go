@@ -1,5 +1,5 @@
-// Package compat_test shows the rows of the earlier tools that no room shows by
-// itself, because they speak of a whole home: the three real services, an agent's
+// Package compat_test shows the rows of the earlier tools that no package
+// shows alone, because they concern a complete home: the three real services, an agent's
 // directory as somebody with a file viewer sees it, and a peer on loopback. The
 // table of all rows and their tests is docs/compat.md.
 package compat_test

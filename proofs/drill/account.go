@@ -14,7 +14,7 @@ import (
 // one fate and, replied or merged into one that is, one reply, in the order of the inbox; no effect ran
 // twice; each reply arrived, and every repeat carries the flag; the chains
 // verify. report is told of each violation.
-func (s *Story) Account(ctx context.Context, e store.Engine, verify func(store.Ref) error, report func(format string, args ...any)) (Figures, error) {
+func (s *Scenario) Account(ctx context.Context, e store.Engine, verify func(store.Ref) error, report func(format string, args ...any)) (Figures, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fig := Figures{Messages: len(s.acked), InDoubt: s.doubt}

@@ -1,5 +1,5 @@
 // Package drill contains what the proofs of this tree share: their size and
-// their seed from the environment, their one line of figures, and the Story of
+// their seed from the environment, their one line of figures, and the Scenario of
 // messages that proofs of the engine run.
 //
 // A proof is a Go test that is small by default, grows by environment variables,

@@ -54,7 +54,7 @@ func engine(root string) *sqlite.Engine {
 }
 
 // live works until the power goes, or to the end of its messages when it does not.
-func live(ctx context.Context, s *drill.Story, e *sqlite.Engine, token uint64, n *int, messages int) error {
+func live(ctx context.Context, s *drill.Scenario, e *sqlite.Engine, token uint64, n *int, messages int) error {
 	runner, sender := store.Fence{Resource: "agent/a", Token: token}, store.Fence{Resource: "deliver/a", Token: token}
 	for {
 		for range 3 {
@@ -80,7 +80,7 @@ func live(ctx context.Context, s *drill.Story, e *sqlite.Engine, token uint64, n
 
 // cuts lives through some power cuts and then to the end.
 func cuts(t *testing.T, chance *rand.Rand, count int) (fig drill.Figures, corrupt, torn int) {
-	root, s := home(t), drill.NewStory()
+	root, s := home(t), drill.NewScenario()
 	current = &disk{files: map[string]*image{}}
 	n := 0
 	for boot := range count + 1 {

@@ -39,7 +39,7 @@ func simulate(t *testing.T, root string, seed uint64, messages int) (counts, dri
 		t.Fatal(err)
 	}
 	s := &site{
-		t: t, root: root, home: home, story: drill.NewStory(), chance: rand.New(rand.NewPCG(seed, 2)), last: map[string]string{},
+		t: t, root: root, home: home, story: drill.NewScenario(), chance: rand.New(rand.NewPCG(seed, 2)), last: map[string]string{},
 		left: map[string]time.Time{}, dead: map[string]bool{}, highest: map[string]uint64{}, written: map[string]uint64{},
 	}
 	s.open()

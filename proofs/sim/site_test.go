@@ -55,7 +55,7 @@ type site struct {
 	t       *testing.T
 	root    string
 	home    *homedb.DB
-	story   *drill.Story
+	story   *drill.Scenario
 	chance  *rand.Rand // of the registry's own bad luck; under mu
 	holders []*holder
 

@@ -12,7 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Agent and Thread are where a Story takes place.
+// Agent and Thread are where a Scenario runs.
 const (
 	Agent  = "a"
 	Thread = "threads/x"
@@ -20,11 +20,11 @@ const (
 
 const peer = "external:telegram:main:dm:bob:bob"
 
-// Story is the life of messages as the engine sees it, from the push to the
+// Scenario is the life of messages as the engine sees it, from the push to the
 // delivery: the calls a registry makes for its clients, in their order, made
 // directly so that a proof can stop anywhere. The engine may be replaced between
 // two calls; what has happened outside of it is kept here.
-type Story struct {
+type Scenario struct {
 	// Between is called before every step with its label; an error ends what is
 	// under way, as a crash, a lost call or a lost lease would. nil: never.
 	Between func(ctx context.Context, label string) error
@@ -43,7 +43,7 @@ type Story struct {
 	texts map[string]string // what arrived, by delivery key
 }
 
-// Figures count what a Story found.
+// Figures count what a Scenario found.
 type Figures struct{ Messages, Replies, Merged, Dead, InDoubt, Repeats, Lost, Dup, Violations int }
 
 func (f *Figures) String() string {
@@ -64,19 +64,19 @@ func (f *Figures) Add(o Figures) {
 	f.Violations += o.Violations
 }
 
-// NewStory makes an empty one.
-func NewStory() *Story {
-	return &Story{acked: map[int]int64{}, ran: map[string]int{}, sink: map[string]int{}, plain: map[string]int{}, texts: map[string]string{}}
+// NewScenario makes an empty one.
+func NewScenario() *Scenario {
+	return &Scenario{acked: map[int]int64{}, ran: map[string]int{}, sink: map[string]int{}, plain: map[string]int{}, texts: map[string]string{}}
 }
 
-func (s *Story) step(ctx context.Context, label string) error {
+func (s *Scenario) step(ctx context.Context, label string) error {
 	if s.Between == nil {
 		return ctx.Err()
 	}
 	return s.Between(ctx, label)
 }
 
-func (s *Story) took(f store.Fence, err error) error {
+func (s *Scenario) took(f store.Fence, err error) error {
 	if err == nil && s.Accepted != nil {
 		s.Accepted(f)
 	}
@@ -85,7 +85,7 @@ func (s *Story) took(f store.Fence, err error) error {
 
 // Push makes message n arrive (T0). A push that failed is repeated with the same
 // n until it is acknowledged.
-func (s *Story) Push(ctx context.Context, e store.Engine, n int) error {
+func (s *Scenario) Push(ctx context.Context, e store.Engine, n int) error {
 	out, err := e.Append(ctx, store.Inbox(Agent), []store.NewEvent{{Source: peer, Type: thread.TypeMessage, Content: fmt.Sprintf(`{"text":"m%d"}`, n)}},
 		store.AppendOptions{Key: fmt.Sprint("push", n)})
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Story) Push(ctx context.Context, e store.Engine, n int) error {
 }
 
 // Work answers everything the inbox has, in order (T1 to T8).
-func (s *Story) Work(ctx context.Context, e store.Engine, f store.Fence) error {
+func (s *Scenario) Work(ctx context.Context, e store.Engine, f store.Fence) error {
 	if err := s.step(ctx, "open"); err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (s *Story) Work(ctx context.Context, e store.Engine, f store.Fence) error {
 	return nil
 }
 
-func (s *Story) turn(ctx context.Context, e store.Engine, f store.Fence, p store.Pending, behind []store.Pending) error {
+func (s *Scenario) turn(ctx context.Context, e store.Engine, f store.Fence, p store.Pending, behind []store.Pending) error {
 	var waiting []store.Member
 	for _, m := range behind[:min(len(behind), 3)] {
 		waiting = append(waiting, store.Member{Event: m.Event, Key: m.Key})
@@ -165,7 +165,7 @@ func (s *Story) turn(ctx context.Context, e store.Engine, f store.Fence, p store
 }
 
 // steps asks the model, runs the effect tool once, and replies (T3 to T7).
-func (s *Story) steps(ctx context.Context, e store.Engine, r store.Ref, f store.Fence, p store.Pending, journal []store.Step, waiting []store.Member) (store.Finished, error) {
+func (s *Scenario) steps(ctx context.Context, e store.Engine, r store.Ref, f store.Fence, p store.Pending, journal []store.Step, waiting []store.Member) (store.Finished, error) {
 	find := func(key string) string {
 		i := slices.IndexFunc(journal, func(st store.Step) bool { return st.Key == key })
 		if i < 0 {
@@ -230,7 +230,7 @@ func (s *Story) steps(ctx context.Context, e store.Engine, r store.Ref, f store.
 }
 
 // Deliver sends everything the thread has (D1 to D3).
-func (s *Story) Deliver(ctx context.Context, e store.Engine, f store.Fence) error {
+func (s *Scenario) Deliver(ctx context.Context, e store.Engine, f store.Fence) error {
 	r := store.Ref{Agent: Agent, Thread: Thread}
 	for {
 		if err := s.step(ctx, "D1"); err != nil {
