@@ -96,7 +96,7 @@ func (r *run) idle(ctx context.Context, home string, m many, s **server.Server) 
 	if err := (*s).Settle(ctx); err != nil {
 		return err
 	}
-	if err := server.Rest(ctx); err != nil {
+	if err := server.WaitIdle(ctx); err != nil {
 		return err
 	}
 	rss, err := (*s).RSS()

@@ -150,7 +150,7 @@ func (r *run) conversations(ctx context.Context) (err error) {
 		}
 	}()
 	r.AtMost("start to SERVING, no agents", s.Ready, 200*time.Millisecond)
-	if err := server.Rest(ctx); err != nil {
+	if err := server.WaitIdle(ctx); err != nil {
 		return err
 	}
 	rss, _ := s.RSS()

@@ -208,7 +208,7 @@ func idleWith(ctx context.Context, agentd, home string, n int) (rss float64, rea
 	if err := s.Settle(ctx); err != nil {
 		return 0, 0, err
 	}
-	if err := server.Rest(ctx); err != nil {
+	if err := server.WaitIdle(ctx); err != nil {
 		return 0, 0, err
 	}
 	rss, err = s.RSS()

@@ -27,7 +27,7 @@ type Slice struct {
 	Latency  []time.Duration // sorted; from the time a message was due to its reply
 }
 
-// Keep drives the pace, and tells each window when it is over. Who waits for an
+// Keep drives the pace, and reports each window when it is over. A caller that waits for an
 // answer in one conversation is late for the next message there, and that counts.
 func Keep(ctx context.Context, conn grpc.ClientConnInterface, p Pace, tag string, told func(Slice)) error {
 	ctx, cancel := context.WithCancelCause(ctx)

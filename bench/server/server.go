@@ -84,7 +84,7 @@ func (s *Server) Settle(ctx context.Context) error {
 	return err
 }
 
-// Agent makes and starts one that answers by itself and sends nothing on.
+// Agent makes and starts one that answers without a model and has no outbound channel.
 func (s *Server) Agent(ctx context.Context, id string) error {
 	return s.AgentWith(ctx, id, "offline", [2]string{"outbound", "[]"})
 }
@@ -104,9 +104,9 @@ func (s *Server) AgentWith(ctx context.Context, id, provider string, settings ..
 	return err
 }
 
-// Rest waits until a process has given back what only its start needed, which it
+// WaitIdle waits until a process has given back what only its start needed, which it
 // does after three seconds: only then it is at rest.
-func Rest(ctx context.Context) error {
+func WaitIdle(ctx context.Context) error {
 	return pause.For(ctx, 4*time.Second)
 }
 

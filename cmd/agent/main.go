@@ -233,7 +233,7 @@ func become(args []string) error {
 		path, err := exec.LookPath("agentctl")
 		if err != nil {
 			return fault.Wrap(fault.New(codes.NotFound, fault.ServiceUnavailable,
-				fmt.Sprintf("'agent' has no command %q, and there is no agentctl beside it or on the PATH", args[0]), "run 'make install'"), err)
+				fmt.Sprintf("'agent' has no command %q, and there is no agentctl next to it or on the PATH", args[0]), "run 'make install'"), err)
 		}
 		program = path
 	}

@@ -150,7 +150,7 @@ func TestOtherVerbsAreAgentctls(t *testing.T) {
 	}
 	t.Setenv("PATH", "/usr/bin:/bin")
 	out, err := exec.Command(shim, "list", "--json").CombinedOutput()
-	if err == nil || !errorLine.Match(out) || !strings.Contains(string(out), "no agentctl beside it") {
+	if err == nil || !errorLine.Match(out) || !strings.Contains(string(out), "no agentctl next to it") {
 		t.Errorf("without agentctl: %v, %s", err, out)
 	}
 	script := "#!/bin/sh\necho \"$0 $@\"\nexit 7\n"

@@ -239,7 +239,7 @@ func TestRemoveAtATerminal(t *testing.T) {
 	shell := ctl(t, home, "", "rm a1")
 	m := terminal(t, shell)
 	for _, typed := range []string{"y", "a2", ""} {
-		m.shows("Remove agent 'a1' with all it knows and all it was told? Type its name:")
+		m.shows("Remove agent 'a1' with its memory and all conversations? Type its name:")
 		m.do("send-keys", typed, "Enter")
 		m.shows("Error: nothing was removed", "exit=1")
 		if _, err := e.Agents().GetAgent(t.Context(), &registry.GetAgentRequest{AgentId: "a1"}); err != nil {

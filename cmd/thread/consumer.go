@@ -39,7 +39,7 @@ exist already, but not as a thread.`,
 				return err
 			}
 			if !created {
-				return fault.New(codes.AlreadyExists, fault.ThreadExists, p.Dir+" is a thread directory already", "remove it first to begin anew")
+				return fault.New(codes.AlreadyExists, fault.ThreadExists, p.Dir+" is a thread directory already", "remove it first to start again")
 			}
 			fmt.Fprintf(e.Out, "Initialized thread at %s\n", p.Dir)
 			return nil

@@ -29,7 +29,7 @@ func Fault(err error) error {
 	var e *fault.Error
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		e = fault.New(codes.ResourceExhausted, fault.DiskFull, "there is no room left on the disk", "free some space; work resumes by itself")
+		e = fault.New(codes.ResourceExhausted, fault.DiskFull, "there is no room left on the disk", "free some space; work resumes automatically")
 	case errors.Is(err, syscall.EROFS):
 		e = fault.New(codes.FailedPrecondition, fault.ReadOnly, "the file system is read-only", "mount it read-write, or choose another THECLAW_HOME")
 	case isEscape(err), errors.Is(err, syscall.ELOOP):

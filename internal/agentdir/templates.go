@@ -13,7 +13,7 @@ import (
 var templates embed.FS
 
 // Preset holds the texts that a new agent starts with: IDENTITY.md, which opens its
-// prompt, and USAGE.md, which tells others what it is for and whose first paragraph is a
+// prompt, and USAGE.md, which describes for others what it is for and whose first paragraph is a
 // summary that can stand alone in a list. They name only what exists: the sandboxed
 // bash_exec tool, the memory files, messages. The owner edits the copies in the agent's
 // directory.

@@ -46,7 +46,7 @@ type Log struct {
 }
 
 // Open opens or makes the log in dir. redact is given every text; nil changes
-// nothing. What a crash cut off in the middle of a line is removed; entries that
+// nothing. What a crash left of an incomplete line is removed; entries that
 // were on disk and are gone are put on record.
 func Open(dir string, redact func(string) string) (*Log, error) {
 	if redact == nil {
@@ -132,7 +132,7 @@ func (l *Log) last(names []string) error {
 }
 
 // Append adds an entry; its number, time and hash are the log's. kept reports that
-// it has to be on disk when Append returns: those who wait for that at the same time
+// it has to be on disk when Append returns: callers that wait for that at the same time
 // share one wait.
 func (l *Log) Append(e Entry, kept bool) error {
 	l.mu.Lock()

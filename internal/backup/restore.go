@@ -25,7 +25,7 @@ import (
 type Choice struct {
 	Agents []string // out of the backup; empty: all
 	// As is another name for the one agent restored, which is stopped then: two
-	// agents must not answer the same waiting messages without being told to.
+	// agents must not answer the same waiting messages without a request to.
 	As      string
 	Replace bool // exchange agents that exist and are stopped
 	// Absent, when set, is asked of each name before much is read: of agents that are

@@ -85,13 +85,13 @@ const (
 	ModelUnavailable = "MODEL_UNAVAILABLE"
 	// ModelContextTooLong: the conversation does not fit into the model's context.
 	ModelContextTooLong = "MODEL_CONTEXT_TOO_LONG"
-	// ModelBadResponse: the provider's answer was cut off or cannot be understood.
+	// ModelBadResponse: the provider's answer was truncated or cannot be understood.
 	ModelBadResponse = "MODEL_BAD_RESPONSE"
 	// ModelPolicy: the provider will not answer this content.
 	ModelPolicy = "MODEL_POLICY"
 	// ChannelUnavailable: the channel could not take the message now.
 	ChannelUnavailable = "CHANNEL_UNAVAILABLE"
-	// ChannelRejected: the channel refused the message for good.
+	// ChannelRejected: the channel refused the message permanently.
 	ChannelRejected = "CHANNEL_REJECTED"
 	// HopLimit: agents have passed a message on more than 8 times.
 	HopLimit = "HOP_LIMIT"

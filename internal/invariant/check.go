@@ -16,7 +16,7 @@ import (
 // Severity of a finding.
 type Severity string
 
-// Severities. A Violation breaks a promise; a Warning is harmless by itself.
+// Severities. A Violation breaks a promise; a Warning is harmless alone.
 const (
 	Violation Severity = "violation"
 	Warning   Severity = "warning"
@@ -51,7 +51,7 @@ type Options struct {
 	Now time.Time
 
 	Sink     []Arrival // what receivers saw, in order; nil: not known
-	History  *History  // what clients were told; nil: not known
+	History  *History  // what clients received; nil: not known
 	Runs     []string  // idempotency keys of tools that ran, in order; nil: not known
 	Canaries []Canary
 	Prompts  []Prompt
@@ -69,7 +69,7 @@ type Arrival struct {
 	At             time.Time
 }
 
-// History is what clients of a home were told.
+// History is what clients of a home received.
 type History struct {
 	Pushes  []Push
 	Grants  []Grant
@@ -192,7 +192,7 @@ func (c *check) agent(a *snapshot.Agent) {
 	}
 }
 
-// sound tells whether a database was read whole.
+// sound reports whether a database was read whole.
 func sound(d *snapshot.DB) bool { return len(d.Unread) == 0 }
 
 func (c *check) count() {
@@ -219,7 +219,7 @@ func (c *check) report(invariant string, d *snapshot.DB, event int64, fix, forma
 	c.findings = append(c.findings, Finding{invariant, d.Agent, d.Thread, event, fmt.Sprintf(format, args...), fix, Violation})
 }
 
-// warn notes what is harmless by itself.
+// warn notes what is harmless alone.
 func (c *check) warn(invariant string, d *snapshot.DB, event int64, fix, format string, args ...any) {
 	c.report(invariant, d, event, fix, format, args...)
 	c.findings[len(c.findings)-1].Severity = Warning

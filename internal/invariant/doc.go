@@ -7,7 +7,7 @@
 // not; Drain and StopStart are those that need running services; Resources is
 // for those about what a process leaves behind. Each answers findings: which
 // invariant, where, what was seen, and what to do. No finding means that what
-// was looked at is right, and Stats tells how much that was.
+// was looked at is right, and Stats reports how much that was.
 //
 //	I1  acked means a fate      I8  tools and journal       I15 no secret anywhere
 //	I2  one message per event   I9  every delivery arrives  I16 modes
@@ -17,8 +17,8 @@
 //	I6  one holder per token    I13 the backlog drains      I20 stop, start, who has work
 //	I7  acks never pass, fall   I14 contexts are separate
 //
-// What is harmless by itself is a warning: a line that a crash left out of
-// events.jsonl, a file of a cut-off write. It is looked for where nobody works.
+// What is harmless alone is a warning: a line that a crash left out of
+// events.jsonl, a file of an interrupted write. It is looked for where nobody works.
 //
 // The same holds where several registries keep their agents in PostgreSQL: Options.DSN
 // names the database, and the same functions judge what package database reads there. All

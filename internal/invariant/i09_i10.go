@@ -30,7 +30,7 @@ func (c *check) i9(d *snapshot.DB) {
 		}
 		c.i9Internal(d, v)
 	}
-	for _, out := range d.Said() {
+	for _, out := range d.SentEvents() {
 		if !rows[out] {
 			c.report("I9", d, out, look(d.Agent), "event %d was said and has no delivery", out)
 		}
@@ -109,7 +109,7 @@ func (c *check) i10() {
 	}
 }
 
-// retried tells whether a dead letter was sent again on demand: its age counts
+// retried reports whether a dead letter was sent again on demand: its age counts
 // from then.
 func retried(d *snapshot.DB, id int64) bool {
 	i := slices.IndexFunc(d.Deliveries, func(v snapshot.Delivery) bool { return v.EventID == id })

@@ -33,7 +33,7 @@ func (c *check) files(ctx context.Context) error {
 // i19: what a cut-off write left behind is known as that, and may go.
 func (c *check) i19(agent, path string) {
 	c.findings = append(c.findings, Finding{
-		Invariant: "I19", Agent: agent, What: path + " was left behind by a write that was cut off",
+		Invariant: "I19", Agent: agent, What: path + " was left behind by an interrupted write",
 		Fix: "run 'agentctl fsck --repair', or remove it", Severity: Warning,
 	})
 }

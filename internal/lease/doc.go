@@ -98,7 +98,7 @@
 // open, and ends its Context with the cause ErrLost when the registry says that
 // the term is over, or when the window closes. After that the holder starts no
 // model call, no tool, no send and no transaction, and kills its children. With
-// the default ttl of 15 s the margin is 3 s, a renewal is due each 5 s, and 12 s
+// the default ttl of 15 s the margin is 3 s, a renewal is due every 5 s, and 12 s
 // without one end the work.
 //
 // # Fence

@@ -27,7 +27,7 @@ type RenewReply struct {
 	YieldRequested bool
 }
 
-// Renewer carries a renewal to the registry. It must honour its context, which
+// Renewer carries a renewal to the registry. It must honor its context, which
 // has a deadline. An error for which errors.Is(err, ErrLost) holds is the
 // registry's final word on the term; every other error, UNAUTHENTICATED after a
 // token rotation included, is a question without an answer, and asked again.

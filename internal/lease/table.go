@@ -46,7 +46,7 @@ func (e *entry) end() {
 
 // Table is the authority on who may act now. Only the registry has one. It is
 // safe for concurrent use. It runs no goroutine: expiry is judged when somebody
-// asks, and Reap is there for those who want to be told.
+// asks, and Reap is there for callers that want a report.
 type Table struct {
 	ledger Ledger
 	dead   func(holder string) bool

@@ -21,7 +21,7 @@ var (
 
 // Task is one command for the notifier to run.
 type Task struct {
-	Author    string // who asks; written as [Author] makes it
+	Author    string // the requester; written as [Author] makes it
 	ID        string
 	Command   string // one line for `sh -c`
 	CreatedAt time.Time

@@ -88,7 +88,7 @@ func Bearer(token string, id Identity) string {
 	return string(id.Kind) + ":" + id.Name + ":" + hex.EncodeToString(mac(token, string(id.Kind), id.Name))
 }
 
-// VerifyBearer tells who shows this bearer. It compares in constant time and
+// VerifyBearer returns who shows this bearer. It compares in constant time and
 // refuses everything when token is empty.
 func VerifyBearer(token, bearer string) (Identity, bool) {
 	if token == "" {

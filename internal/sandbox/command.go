@@ -66,7 +66,7 @@ type Command struct {
 	// SpillDir is where output above the cap goes, in a new file of mode 0600. In
 	// the workdir, the program's next run can read it. Empty: it is dropped.
 	SpillDir string
-	// OnStdout and OnStderr are given the output as it comes, whole, beside what
+	// OnStdout and OnStderr are given the complete output as it comes, in addition to what
 	// Result holds of it. Each is called by one goroutine, and must not wait.
 	OnStdout, OnStderr func([]byte)
 	Limits             Limits

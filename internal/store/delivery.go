@@ -59,7 +59,7 @@ type DueDelivery struct {
 	Acked, Dead    int64  // outbound progress and dead rows after the call
 }
 
-// DueOutcome tells what NextDelivery found.
+// DueOutcome reports what NextDelivery found.
 type DueOutcome int
 
 // Outcomes of NextDelivery.

@@ -11,7 +11,7 @@ const Erased = "[erased]"
 
 // PeerQuery says what of a thread belongs to a peer.
 type PeerQuery struct {
-	// Match tells whether an inbox event is the peer's; only for an inbox.
+	// Match reports whether an inbox event is the peer's; only for an inbox.
 	Match func(e thread.Event) bool
 	// Whole means every event and turn: the conversation is the peer's alone.
 	Whole bool
@@ -27,11 +27,11 @@ type PeerShare struct {
 	Open    int64    // messages without an end, replies not delivered, dead letters
 }
 
-// Eraser forgets what a peer said and was told.
+// Eraser forgets the messages from and to a peer.
 //
 // An erased event keeps its id, time, source and type, so that whoever counts, reads
 // or acknowledges is not disturbed; its content is [Erased]. The chain still holds:
-// the hash of what was there stays in the chain, and beside it stands one over that
+// the hash of what was there stays in the chain, and next to it is one over that
 // hash and what is there now, so that a change of an erased event is found like any
 // other.
 type Eraser interface {

@@ -38,12 +38,12 @@ type Approvals interface {
 	Approval(ctx context.Context, id, agent, key string) (Approval, bool, error)
 	// Approvals answers questions after an id, of one agent or all, in one state or any.
 	Approvals(ctx context.Context, after, agent, state string, limit int) ([]Approval, error)
-	// ErasePeer forgets what is kept of a peer beside threads: questions, and whatever
+	// ErasePeer forgets what is kept of a peer outside of threads: questions, and whatever
 	// else of the share lies with them. It may be repeated, and refuses as Erase does.
 	ErasePeer(ctx context.Context, agent string, s PeerRecords) error
 }
 
-// Home is what one registry keeps beside the threads of its home.
+// Home is what one registry keeps outside of the threads of its home.
 type Home interface {
 	lease.Ledger
 	Approvals

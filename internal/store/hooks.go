@@ -19,8 +19,8 @@ type Hooks struct {
 	OnFault func(Ref, error)
 	// OnRest is called with what an inbox that was written looks like once it is closed.
 	OnRest func(agent string, r AtRest)
-	// OnNotices is called with what other registries told; OnMissed when something may
-	// have been told that did not arrive.
+	// OnNotices is called with what other registries published; OnMissed when something may
+	// have been published that did not arrive.
 	OnNotices func([]Notice)
 	OnMissed  func()
 }

@@ -21,9 +21,9 @@ type Memories interface {
 	UnseenThreads(ctx context.Context, agent string, limit int) ([]MemoryMark, int64, error)
 	// Decide appends a record/decision event once, and journals its step.
 	Decide(ctx context.Context, r Ref, f Fence, d Decision) error
-	// Tuple answers whom a thread was made for, as Ensure was told.
+	// Tuple answers whom a thread was made for, as Ensure received it.
 	Tuple(ctx context.Context, r Ref) (string, error)
-	// MemoryWritten tells that the file holds the text of the nth digest.
+	// MemoryWritten reports that the file holds the text of the nth digest.
 	MemoryWritten(ctx context.Context, r Ref, layer string, n int64) error
 }
 
@@ -34,7 +34,7 @@ type MemoryMark struct {
 	Digested int64  // it holds the events up to this id
 	Seen     int64  // digests below it that it has seen
 	// Text, when set, is what the file has to hold and may not hold yet; Base the
-	// version it was made from. Thread and Event are a decision still to be told.
+	// version it was made from. Thread and Event are a decision still to be recorded.
 	Base, Text, Thread, Event string
 }
 
@@ -42,7 +42,7 @@ type MemoryMark struct {
 type Compaction struct {
 	Mark  MemoryMark // as it shall be
 	After int64      // N that the caller saw
-	// Decision is told in the same transaction; in an inbox it is left out.
+	// Decision is recorded in the same transaction; in an inbox it is left out.
 	Decision Decision
 	// Threads are the threads the agent's layer has seen now; only in an inbox.
 	Threads []MemoryMark

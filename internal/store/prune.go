@@ -22,10 +22,10 @@ type Pruned struct {
 }
 
 // Pruner forgets. An event, its fate, its turn and its delivery are never
-// forgotten: all that goes is what only made a repeat cheap or a story long.
+// forgotten: all that goes is what only made a repeat cheap or a history long.
 //
 // Of a turn's steps go arguments and results, when the turn is done and old. Its
-// last answer stays, because who waits for the run is told it; so do the steps of
+// last answer stays, because a waiter of the run receives it; so do the steps of
 // a dead turn, of one in doubt, and of one whose reply is not delivered.
 //
 // Of an inbox go the keys of pushes whose events all have an old fate. Those of

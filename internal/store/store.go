@@ -68,7 +68,7 @@ type Ref struct {
 // Inbox is the inbox of agent.
 func Inbox(agent string) Ref { return Ref{agent, thread.Inbox} }
 
-// IsInbox tells whether r is an inbox.
+// IsInbox reports whether r is an inbox.
 func (r Ref) IsInbox() bool { return r.Thread == thread.Inbox }
 
 // String is agent/thread.
@@ -186,7 +186,7 @@ type OpenBatch struct {
 	// IfStarted: an empty batch unless the agent shall work. An engine that only one
 	// registry uses leaves it to that.
 	IfStarted bool
-	// Claimed tells whether a turn of e exists under an earlier mode.
+	// Claimed reports whether a turn of e exists under an earlier mode.
 	Claimed func(ctx context.Context, e thread.Event, key, mode string) (bool, error)
 	// Route answers the thread, or a problem that is the event's end.
 	Route func(e thread.Event, mode string) (threadID string, problem error)
@@ -263,7 +263,7 @@ type Engine interface {
 	Close() error
 }
 
-// Commit tells that events of a thread became visible.
+// Commit reports that events of a thread became visible.
 type Commit struct {
 	Ref    Ref
 	Events []thread.Event

@@ -82,7 +82,7 @@ type DueAgent struct {
 type Leases interface {
 	authority.Authority
 	// Find answers what there is to do for a worker: of agents whose lease it has, what it
-	// was not told of, and new leases up to MaxNew. Waiting is how many more it could have.
+	// was not notified of, and new leases up to MaxNew. Waiting is how many more it could have.
 	Find(ctx context.Context, q DueQuery) (found []DueAgent, waiting int, err error)
 	// Reopen makes a thread of an agent due again: something is to be sent in it of which
 	// the inbox does not know yet.
@@ -120,12 +120,12 @@ type NoticeKind byte
 const (
 	NoticeInbox     NoticeKind = 'i' // agent: its inbox has new events
 	NoticeHeld      NoticeKind = 'h' // agent and holder, a blank between: the same while the holder has its lease
-	NoticeHeard     NoticeKind = 'H' // agent and holder: the same, and the holder was told already, as it looks
+	NoticeDelivered NoticeKind = 'H' // agent and holder: the same, and the holder was notified already, as it looks
 	NoticeRead      NoticeKind = 'r' // agent: the same, and its holder reads it already
 	NoticeThread    NoticeKind = 't' // agent/thread: the same of another thread
 	NoticeWork      NoticeKind = 'w' // agent: it may be free, or shall work
 	NoticeReplies   NoticeKind = 'o' // agent: it has replies to send
-	NoticeFate      NoticeKind = 'f' // agent: an event or a delivery came to its end
+	NoticeFate      NoticeKind = 'f' // agent: an event or a delivery finished
 	NoticeSettings  NoticeKind = 's' // agent: a file of it was changed
 	NoticeApprovals NoticeKind = 'a' // nothing: a question or an answer
 	NoticeLapse     NoticeKind = 'l' // holder: a lease of it ran out
@@ -140,8 +140,8 @@ type Notice struct {
 
 // Notices carries what changed between registries. It promises nothing about delivery.
 type Notices interface {
-	// Tell tells the others, soon. It waits for nobody.
-	Tell(n ...Notice)
+	// Publish notifies the others soon. It does not wait.
+	Publish(n ...Notice)
 	// Run carries until ctx ends.
 	Run(ctx context.Context)
 }

@@ -29,7 +29,7 @@ type Turns interface {
 	SumUsage(ctx context.Context, r Ref, q SumUsage) ([]UsageSum, error)
 	// ResolveTurn marks a dead turn as retried or dropped and answers its event.
 	ResolveTurn(ctx context.Context, agent string, inboxID int64, how string) (thread.Event, string, error)
-	// Claimed tells whether thread r has a turn under key.
+	// Claimed reports whether thread r has a turn under key.
 	Claimed(ctx context.Context, r Ref, key string) (bool, error)
 }
 
@@ -88,7 +88,7 @@ type MemberMessage struct {
 	Content   string `json:"content"`
 }
 
-// BeginOutcome tells what became of a claim.
+// BeginOutcome reports what became of a claim.
 type BeginOutcome int
 
 // Outcomes of Begin.
@@ -225,7 +225,7 @@ type Finish struct {
 	Decision  string // content of the record/decision event of a fate that says nothing (silent, aborted); empty: none
 	Steps     []Step
 	Toolcalls map[string]string
-	// Deliver tells whether replies of this thread have a channel; Console that
+	// Deliver reports whether replies of this thread have a channel; Console that
 	// the channel is a client that watches, so that nothing is left to send.
 	Deliver, Console bool
 	BootID           string

@@ -22,12 +22,12 @@ type Snapshot struct {
 type Workdirs interface {
 	// Workdir answers the newest manifest and its hash; "" when there is none.
 	Workdir(ctx context.Context, agent string) (hash string, manifest []byte, err error)
-	// Pieces tells those of an agent's pieces that are there.
+	// Pieces returns those of an agent's pieces that are there.
 	Pieces(ctx context.Context, agent string, hashes []string, found func(hash string, data []byte) error) error
 	// PutPieces writes pieces. They are removed by the next snapshot that does not name
 	// them.
 	PutPieces(ctx context.Context, agent string, pieces map[string][]byte) error
-	// PutWorkdir replaces the manifest, whole or not at all, and removes the pieces that
+	// PutWorkdir replaces the manifest, completely or not at all, and removes the pieces that
 	// it does not name. Errors: ErrLeaseLost, ErrMoved when Base is not the newest,
 	// ErrNoPiece.
 	PutWorkdir(ctx context.Context, agent string, f Fence, s Snapshot) error

@@ -88,7 +88,7 @@ func (w *watched) read(ctx context.Context, c runnerv1.RunnerServiceClient, agen
 
 // A stream finds its runner: people who know two registries and no runner start runs,
 // watch them and wait for them, while runners are killed. Each word is seen once, in its
-// order, and what a killed runner had said is taken back where it comes anew (S1-15).
+// order, and what a killed runner had said is taken back where it is sent again (S1-15).
 func TestStreamsFollow(t *testing.T) {
 	lasts, every := drill.Span(t, "DURATION", 6*time.Second), drill.Span(t, "KILL_EVERY", 2*time.Second)
 	seed, r := drill.Seed(t)

@@ -13,7 +13,7 @@ import (
 // Account looks at everything once all work is done: each acknowledged push has
 // one fate and, replied or merged into one that is, one reply, in the order of the inbox; no effect ran
 // twice; each reply arrived, and every repeat carries the flag; the chains
-// verify. report is told of each violation.
+// verify. report is called for each violation.
 func (s *Scenario) Account(ctx context.Context, e store.Engine, verify func(store.Ref) error, report func(format string, args ...any)) (Figures, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

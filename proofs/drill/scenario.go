@@ -28,7 +28,7 @@ type Scenario struct {
 	// Between is called before every step with its label; an error ends what is
 	// under way, as a crash, a lost call or a lost lease would. nil: never.
 	Between func(ctx context.Context, label string) error
-	// Accepted is told of each write that was taken under a token.
+	// Accepted is called for each write that was taken under a token.
 	Accepted func(f store.Fence)
 	BootID   string
 	// Mode of the queue: empty is followup, else collect or steer.

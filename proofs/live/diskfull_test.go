@@ -24,7 +24,7 @@ import (
 
 // TestDiskFull fills the file system of a home while it works, to below the floor
 // and to the last byte: pushes are refused with the reason, what was accepted is
-// answered, and work resumes by itself.
+// answered, and work resumes automatically.
 func TestDiskFull(t *testing.T) {
 	dir := need.Disk(t, "size=24m")
 	refused, accepted, answered := 0, 0, 0

@@ -138,7 +138,7 @@ func poison(t *testing.T, innocents int, ttl time.Duration, shape string) {
 	if want := innocents * (1 + crashes - aloneAfter); sent != want || most < aloneAfter {
 		t.Errorf("%d innocents, want %d; they saw %d crashes, want %d or, with leases lost, more", sent, want, most, aloneAfter)
 	}
-	drill.Line("poison process=%s kills=%d crash_attempts=%d beside=%d answered=%d/%d innocent_crashes=%d next_ms=%d bound_ms=%d",
+	drill.Line("poison process=%s kills=%d crash_attempts=%d others=%d answered=%d/%d innocent_crashes=%d next_ms=%d bound_ms=%d",
 		shape, kills, end.GetCrashAttempts(), innocents, good, sent, most,
 		took.Milliseconds(), (2 * ttl).Milliseconds())
 }

@@ -105,5 +105,5 @@ func TestForeignConsumer(t *testing.T) {
 		s := m.read(heard)
 		return strings.Contains(s, "ann\n") && strings.Contains(s, "bob\n")
 	})
-	drill.Line("outside-foreign consumers=4 broken=2 heard=2 sent=%d", len(m.journal()))
+	drill.Line("outside-foreign consumers=4 broken=2 received=2 sent=%d", len(m.journal()))
 }

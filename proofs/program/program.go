@@ -23,7 +23,7 @@ var built struct {
 }
 
 // Agentd is agentd as `make build` makes it: no failpoint, nothing of a test; its
-// agentctl and thread stand beside it. AGENTD names one that is built already.
+// agentctl and thread stand next to it. AGENTD names one that is built already.
 func Agentd(t testing.TB) world.Program {
 	t.Helper()
 	if path := os.Getenv("AGENTD"); path != "" {

@@ -26,7 +26,7 @@ var built struct {
 }
 
 // Dir is a directory with the three programs. More are packages of this module
-// that are built beside them, such as cmd/agent. They are built once for a test
+// that are built with them, such as cmd/agent. They are built once for a test
 // binary; Clean removes them.
 func Dir(t testing.TB, more ...string) string {
 	t.Helper()

@@ -15,7 +15,7 @@ var local = []string{"audit", "backup", "certs", "fsck", "log", "migrate", "migr
 
 // Bin answers a directory for the PATH, with the programs as the operator of the site has
 // them: agentctl calls over TCP with the operator's certificate, and is the operator's
-// process. It is told where the registries are; who works on an agent it finds by itself,
+// process. It gets the addresses of the registries and finds who works on an agent,
 // and a runner is only named for what is asked of a certain one.
 func (s *Site) Bin(t testing.TB) string {
 	t.Helper()

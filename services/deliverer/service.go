@@ -49,7 +49,7 @@ func New(cfg Config, deps Deps) *Service {
 		Kind: registryv1.LeaseKind_LEASE_KIND_DELIVER, Holder: deps.Holder, Address: cfg.Address, TTL: cfg.TTL, Poll: cfg.Poll, Grace: cfg.Grace,
 	}, worker.Deps[*delivery.Agent]{
 		Leases: registryv1.NewLeaseServiceClient(deps.Registry), Begin: s.begin,
-		Room:  func(ctx context.Context, _ int) int { return s.pool.Free(ctx) },
+		Free:  func(ctx context.Context, _ int) int { return s.pool.Free(ctx) },
 		Abort: deps.Abort, Logger: deps.Logger,
 	})
 	return s

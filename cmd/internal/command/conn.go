@@ -108,7 +108,7 @@ func (e *Env) Process(service string) process.ProcessServiceClient {
 	return process.NewProcessServiceClient(e.Conn(service))
 }
 
-// Conn is the connection to a service; it is dialled at the first call, whose
+// Conn is the connection to a service; it is dialed at the first call, whose
 // error says what was wrong with the target.
 func (e *Env) Conn(service string) grpc.ClientConnInterface {
 	c := e.conns[service]

@@ -59,7 +59,7 @@ type Flags struct {
 // DefaultTimeout bounds one call to a service unless --timeout says otherwise.
 const DefaultTimeout = 10 * time.Second
 
-// New makes an Env. in, out and errs are recognised as terminals when they are
+// New makes an Env. in, out and errs are recognized as terminals when they are
 // files.
 func New(in io.Reader, out, errs io.Writer, getenv func(string) string, version string) *Env {
 	written := &sink{w: out}
@@ -137,13 +137,13 @@ func (e *Env) Width() int {
 	return width
 }
 
-// ErrIsTerminal tells whether progress may be drawn on standard error.
+// ErrIsTerminal reports whether progress may be drawn on standard error.
 func (e *Env) ErrIsTerminal() bool {
 	f, ok := e.stderr.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd())) && e.Getenv("TERM") != "dumb"
 }
 
-// Color tells whether standard output may have colours.
+// Color reports whether standard output may have colors.
 func (e *Env) Color() bool {
 	return e.Width() > 0 && !e.Flags.NoColor && e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb"
 }

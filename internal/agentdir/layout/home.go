@@ -102,7 +102,7 @@ func (h Home) AgentDir(id string) string { return h.agents + string(filepath.Sep
 
 // ResolveThread turns the path of a thread that a dispatcher passed to a shim into the
 // agent and the thread it means. A path that is not below the home's agents/ is
-// refused. A home reached over a symbolic link is recognised.
+// refused. A home reached over a symbolic link is recognized.
 func ResolveThread(homePath, dir string) (agentID, threadID string, err error) {
 	agents := filepath.Join(homePath, "agents")
 	refuse := fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("%.200q is not a thread of an agent of this home", dir),

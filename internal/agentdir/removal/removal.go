@@ -3,7 +3,7 @@
 //	agents/<id> --Put--> agents/.<id>.gone-<random> --Clear--> (absent)
 //
 // It promises that an agent exists completely or not at all, and that what a killed process
-// left can be found (Left) and cleared, including what the settings place elsewhere: the
+// left can be found (Unfinished) and cleared, including what the settings place elsewhere: the
 // inbox, and the working directory among those that all runners share. The registry decides
 // who may remove an agent, and removes its rows.
 package removal
@@ -60,8 +60,8 @@ func Put(h *agentdir.Home, id string) (Dir, error) {
 	return g, agentdir.Fault(safefile.SyncDir(agents, "."))
 }
 
-// Left returns what was put away and is still there.
-func Left(h *agentdir.Home) ([]Dir, error) {
+// Unfinished returns what was put away and is still there.
+func Unfinished(h *agentdir.Home) ([]Dir, error) {
 	entries, err := os.ReadDir(h.AgentsDir())
 	var out []Dir
 	for _, e := range entries {

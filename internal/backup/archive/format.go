@@ -49,7 +49,7 @@ type Summary struct {
 	CreatedAt time.Time `json:"created_at"`
 	Agents    []string  `json:"agents"`
 	Databases int       `json:"databases"`
-	Files     int       `json:"files"` // beside the databases
+	Files     int       `json:"files"` // without the databases
 	Bytes     int64     `json:"bytes"`
 }
 
@@ -77,7 +77,7 @@ func Split(name string) (id, rest string, err error) {
 	return id, rest, nil
 }
 
-// IsDatabase tells whether a path in an agent's directory is a thread's database.
+// IsDatabase reports whether a path in an agent's directory is a thread's database.
 func IsDatabase(rest string) bool {
 	return path.Base(rest) == Database && layout.ValidThread(path.Dir(rest)) == nil
 }

@@ -38,7 +38,7 @@ func Read(ctx context.Context, in io.Reader, begin func(Head) error, each func(*
 		e, err := r.Next()
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return nil, fault.Wrap(Damaged("it is cut off"), err)
+			return nil, fault.Wrap(Damaged("it is truncated"), err)
 		case errors.Is(err, tar.ErrHeader):
 			return nil, fault.Wrap(Damaged("it is no tar"), err)
 		case err != nil:
@@ -87,7 +87,7 @@ func Read(ctx context.Context, in io.Reader, begin func(Head) error, each func(*
 		}
 		switch {
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			return h, m, fault.Wrap(Damaged("it is cut off"), err)
+			return h, m, fault.Wrap(Damaged("it is truncated"), err)
 		case err != nil:
 			return h, m, err
 		}
@@ -103,7 +103,7 @@ func Read(ctx context.Context, in io.Reader, begin func(Head) error, each func(*
 	return h, m, err
 }
 
-// sparse tells whether an entry says of a few bytes that they are more: a tar of one
+// sparse reports whether an entry says of a few bytes that they are more: a tar of one
 // page may hold a file of holes that takes a century to read.
 func sparse(e *tar.Header) bool {
 	for k := range e.PAXRecords {
@@ -117,7 +117,7 @@ func sparse(e *tar.Header) bool {
 func decode(r io.Reader, v any) error {
 	b, err := io.ReadAll(io.LimitReader(r, maxJSON))
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return fault.Wrap(Damaged("it is cut off"), err)
+		return fault.Wrap(Damaged("it is truncated"), err)
 	}
 	if err != nil {
 		return fmt.Errorf("read backup: %w", err)

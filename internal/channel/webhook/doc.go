@@ -2,7 +2,7 @@
 // choice, and decides which addresses such a request may reach.
 //
 // Promises:
-//   - Every send dials anew, and the address is checked after name resolution,
+//   - Every send opens a new connection, and the address is checked after name resolution,
 //     at the socket: a name that resolves to another address the second time,
 //     an IP written in an odd form and each redirect meet the same check.
 //   - Nothing is sent through a proxy of the environment, and net/http repeats

@@ -59,7 +59,7 @@ func PrivateMode(info fs.FileInfo) (fs.FileMode, bool) {
 	return 0, false
 }
 
-// Holds tells whether a stream holds one of the secrets, as it is or as JSON
+// Holds reports whether a stream holds one of the secrets, as it is or as JSON
 // writes it. It reads pieces that overlap by the longest secret.
 func Holds(r io.Reader, secrets []string) bool {
 	var want [][]byte

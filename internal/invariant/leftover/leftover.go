@@ -1,5 +1,5 @@
 // Package leftover recognizes files of a home that a killed process left of a write that
-// was not finished. No caller was told of their content, and nothing refers to them, so
+// was not finished. No caller received their content, and nothing refers to them, so
 // they may be removed.
 //
 // It knows names only. Call it where no process works: running writes use the same names.
@@ -17,7 +17,7 @@ var (
 	file   = regexp.MustCompile(`^(\.events\.(db|jsonl)\.[0-9]+|\.salvage-[0-9]+|\..+\.(md|yaml)[0-9]+)$`)
 )
 
-// Is tells whether a path, relative to the home and with slashes, is one. What an
+// Is reports whether a path, relative to the home and with slashes, is one. What an
 // agent's programs make in their workdir is theirs.
 func Is(rel string) bool {
 	if agents.MatchString(rel) || copies.MatchString(rel) {

@@ -14,7 +14,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Agrees tells whether a line says what the database says. A line of the
+// Agrees reports whether a line says what the database says. A line of the
 // external tool has its own clock's time; one past every id the database has
 // known was lost with power, and the database is right.
 func Agrees(d *snapshot.DB, l thread.Event) bool {

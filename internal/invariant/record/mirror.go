@@ -24,7 +24,7 @@ type Mirror struct {
 	First  int64
 }
 
-// Compare reads events.jsonl and its rotated parts beside a database.
+// Compare reads events.jsonl and its rotated parts next to a database.
 func Compare(d *snapshot.DB) Mirror {
 	var m Mirror
 	if d.Unread["events"] {
@@ -72,11 +72,11 @@ func Compare(d *snapshot.DB) Mirror {
 	return m
 }
 
-// Differs tells whether events.jsonl should be written anew. One that knows more
+// Differs reports whether events.jsonl should be written again. One that knows more
 // than the database is evidence, and is left alone.
 func (m Mirror) Differs() bool { return m.Ahead == 0 && (len(m.Wrong) > 0 || m.Behind != "") }
 
-// HasLines tells whether events.jsonl in dir, or a part of it, has one whole line.
+// HasLines reports whether events.jsonl in dir, or a part of it, has one complete line.
 func HasLines(dir string) bool {
 	found := errors.New("there is one")
 	return errors.Is(Lines(dir, func(thread.Event) error { return found }), found)

@@ -143,7 +143,7 @@ func (r rescued) write(ctx context.Context, to *sql.Conn) error {
 				return err
 			}
 		}
-		if _, err := to.ExecContext(ctx, "INSERT INTO x_erased(event_id, key, proof) VALUES(?,?,?)", e.ID, key, thread.TombProof(e, sum[:], key)); err != nil {
+		if _, err := to.ExecContext(ctx, "INSERT INTO x_erased(event_id, key, proof) VALUES(?,?,?)", e.ID, key, thread.TombstoneProof(e, sum[:], key)); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,7 @@
 // event that the chain or events.jsonl vouches for; what an inbox no longer
 // knows is taken from its threads. A message that may have been answered is not
 // answered again, one that may have been sent is sent flagged. Each step may be
-// cut off: the next run goes on.
+// interrupted: the next run goes on.
 //
 // The caller holds the home's lock, so that nobody else works in it. What no
 // program may decide stays as it is, and is found by the next check.
@@ -116,7 +116,7 @@ func (w *work) database(ctx context.Context, a *snapshot.Agent, d *snapshot.DB) 
 	return w.salvage(ctx, a, d)
 }
 
-// lostInbox tells whether an inbox has lost its last commits: events.jsonl knows
+// lostInbox reports whether an inbox has lost its last commits: events.jsonl knows
 // more. They are taken from there, and what became of them from the threads. Where
 // a thread has lost commits too, nobody can say what was answered.
 func lostInbox(a *snapshot.Agent, d *snapshot.DB) bool {
@@ -234,7 +234,7 @@ func (w *work) files() error {
 			if err := os.RemoveAll(path); err != nil {
 				return fmt.Errorf("remove leftover: %w", err)
 			}
-			w.actions = append(w.actions, Action{What: path + " was left behind by a write that was cut off and is removed"})
+			w.actions = append(w.actions, Action{What: path + " was left behind by an interrupted write and is removed"})
 			if e.IsDir() {
 				return fs.SkipDir
 			}

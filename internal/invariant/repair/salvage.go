@@ -169,7 +169,7 @@ func copyTable(ctx context.Context, from, to *sql.Conn, t snapshot.Object) (whol
 	return whole, err
 }
 
-// constraint tells whether a row broke a rule of its table: a row that a flipped
+// constraint reports whether a row broke a rule of its table: a row that a flipped
 // bit made impossible is none.
 func constraint(err error) bool { return strings.Contains(err.Error(), "constraint failed") }
 

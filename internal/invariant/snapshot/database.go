@@ -73,11 +73,11 @@ func (d *DB) hashed(e Event, full thread.Event, prev []byte) Event {
 	return e
 }
 
-// Bury lets the tomb of an erased event vouch, for its keys were made of what is gone, and
+// Bury lets the tombstone of an erased event vouch, for its keys were made of what is gone, and
 // so was its link, which is sum.
 func (e *Event) Bury(full thread.Event, sum []byte, key string, proof []byte) {
 	e.Key, e.DeliveryKey, e.Said, e.Linked = key, key, full.Hash(nil), [32]byte{}
-	if len(sum) == len(e.Linked) && bytes.Equal(proof, thread.TombProof(full, sum, key)) {
+	if len(sum) == len(e.Linked) && bytes.Equal(proof, thread.TombstoneProof(full, sum, key)) {
 		e.Linked = [32]byte(sum)
 	}
 }

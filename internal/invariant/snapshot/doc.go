@@ -29,7 +29,7 @@ type Home struct {
 	Leases        []Lease
 	LeasesProblem string
 	// Shared: it was read from databases that registries share (package database), each
-	// as of one instant; no file stands beside them.
+	// as of one instant; no file is next to them.
 	Shared bool
 }
 
@@ -48,7 +48,7 @@ type Agent struct {
 // All answers the inbox and then the threads.
 func (a *Agent) All() []*DB { return append([]*DB{a.Inbox}, a.Threads...) }
 
-// Lease is a row of the ledger. Alive tells whether its holder's process lives. A
+// Lease is a row of the ledger. Alive reports whether its holder's process lives. A
 // lease that was held before the databases were read, or after, counts as held.
 type Lease struct {
 	Resource, Holder string
@@ -102,7 +102,7 @@ func (d *DB) Lacks() []string {
 	return slices.DeleteFunc(slices.Clone(d.Missing), func(m string) bool { return strings.HasPrefix(m, "x_") })
 }
 
-// IsInbox tells whether this is an inbox.
+// IsInbox reports whether this is an inbox.
 func (d *DB) IsInbox() bool { return d.Thread == "inbox" }
 
 // Event answers the event under an id.

@@ -195,7 +195,7 @@ func (h *Home) wereHeld(before []Lease) {
 	}
 }
 
-// here tells whether a directory is a thread: it has a database, or had one that
+// here reports whether a directory is a thread: it has a database, or had one that
 // was put aside.
 func here(dir string) bool {
 	if _, err := os.Stat(filepath.Join(dir, "events.db")); err == nil {

@@ -39,7 +39,7 @@ func Open(ctx context.Context, path string, live bool) (*sql.Conn, func(), error
 	}, nil
 }
 
-// Corrupt tells whether SQLite says that a file is damaged.
+// Corrupt reports whether SQLite says that a file is damaged.
 func Corrupt(err error) bool {
 	var se *sqlite.Error
 	if !errors.As(err, &se) {

@@ -64,9 +64,9 @@ func (d *DB) InvalidMembers() (out []InvalidMember) {
 	return out
 }
 
-// Said are the events that the turns of a thread have said to their peers: replies,
+// SentEvents are the events that the turns of a thread have said to their peers: replies,
 // what was said on the way to one, and apologies.
-func (d *DB) Said() (out []int64) {
+func (d *DB) SentEvents() (out []int64) {
 	for key, made := range d.Dedupe {
 		for _, end := range []string{":out", ":say", ":apology"} {
 			if strings.HasSuffix(key, end) && !strings.HasPrefix(key, "push:") {
@@ -79,7 +79,7 @@ func (d *DB) Said() (out []int64) {
 }
 
 // KeyOf is the key of the delivery that a message arrived under, PartOf which part of
-// it that was; empty: the whole.
+// it that was; empty: all of it.
 func KeyOf(arrived string) string { return cut(arrived)[0] }
 
 // PartOf see KeyOf.

@@ -23,7 +23,7 @@ func (w *Worker[W]) poll(ctx, base context.Context) {
 	)
 	for {
 		held, changed := w.state()
-		room := min(max(w.deps.Room(ctx, held), 0), maxNew)
+		room := min(max(w.deps.Free(ctx, held), 0), maxNew)
 		if ctx.Err() != nil {
 			return
 		}

@@ -76,9 +76,9 @@ type Deps[W Work] struct {
 	Leases Leases
 	// Begin makes the work under a lease. Its calls run under the keeper's context.
 	Begin func(agentID string, k *lease.Keeper) W
-	// Room returns how many more leases the worker may take when some are held. It
+	// Free returns how many more leases the worker may take when some are held. It
 	// may wait until that is one at least, or ctx ends.
-	Room func(ctx context.Context, held int) int
+	Free func(ctx context.Context, held int) int
 	// GiveWay is called when agents wait because the worker is at its limit; nil: it is not.
 	GiveWay func(waiting int)
 	// EndRuns gets the runs that a renewal asks to end; it must not block. nil: it is

@@ -185,7 +185,7 @@ func begin(d *desk, room int, takes time.Duration) *site {
 	s := &site{takes: takes}
 	s.Worker = worker.New(worker.Config{Kind: pb.LeaseKind_LEASE_KIND_RUN, Holder: "h"}, worker.Deps[*job]{
 		Leases: d, Logger: slog.New(slog.DiscardHandler),
-		Room: func(_ context.Context, held int) int { return room - held },
+		Free: func(_ context.Context, held int) int { return room - held },
 		Begin: func(_ string, k *lease.Keeper) *job {
 			j := &job{s: s, keeper: k, closed: make(chan struct{}), aborted: make(chan struct{})}
 			j.closing, j.aborts = sync.OnceFunc(func() { close(j.closed) }), sync.OnceFunc(func() { close(j.aborted) })

@@ -153,7 +153,7 @@ func (l *Log) Forget(dir string) error {
 }
 
 // Close writes what waits and closes all files. The Log stays usable; a later
-// Append opens anew.
+// Append opens the file again.
 func (l *Log) Close() error {
 	l.flushAll()
 	l.mu.Lock()

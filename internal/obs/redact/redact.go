@@ -117,7 +117,7 @@ func (r *Redactor) Add(secrets ...string) {
 }
 
 // Redact returns s without secrets, with control characters escaped, at most
-// [MaxValue] bytes and a note of the length cut off. The cut comes last, so half
+// [MaxValue] bytes and a note of the length removed. The cut comes last, so half
 // of a secret never survives at the edge.
 func (r *Redactor) Redact(s string) string {
 	if exact := r.exact.Load(); exact != nil {

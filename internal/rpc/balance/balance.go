@@ -31,7 +31,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc"
 )
 
-// Many tells whether a target may stand for several registries. The path of a socket
+// Many reports whether a target may stand for several registries. The path of a socket
 // may have a comma in it.
 func Many(target string) bool {
 	if strings.HasPrefix(target, "unix:") {

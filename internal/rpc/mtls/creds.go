@@ -44,8 +44,8 @@ func refused(what, fix string) error {
 }
 
 // Server are the credentials of a server that shows the store's certificate and
-// takes only callers that have one of the same authority. refusal is told of each
-// handshake that failed; nil tells nobody.
+// takes only callers that have one of the same authority. refusal is called for each
+// handshake that failed; it may be nil.
 func Server(s *Store, refusal func(from net.Addr, err error)) credentials.TransportCredentials {
 	return &creds{store: s, refusal: refusal}
 }

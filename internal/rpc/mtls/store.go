@@ -35,8 +35,8 @@ type stamp struct {
 	info os.FileInfo
 }
 
-// Open reads NAME.pem and ca.pem of dir. problem is told when a later file cannot
-// be used, once for each; nil tells nobody.
+// Open reads NAME.pem and ca.pem of dir. problem is called when a later file cannot
+// be used, once for each; it may be nil.
 func Open(dir, name string, problem func(error)) (*Store, error) {
 	if problem == nil {
 		problem = func(error) {}
@@ -132,7 +132,7 @@ func (s *Store) read() (*material, error) {
 // Certificate is what the store shows now.
 func (s *Store) Certificate() *x509.Certificate { return s.current().leaf }
 
-// Trusted tells whether one of the authorities vouches for the certificate.
+// Trusted reports whether one of the authorities vouches for the certificate.
 func (s *Store) Trusted() bool {
 	m := s.current()
 	_, err := m.leaf.Verify(x509.VerifyOptions{Roots: m.trust, CurrentTime: m.leaf.NotBefore.Add(time.Second), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})

@@ -28,7 +28,7 @@ const (
 )
 
 // AbortRun ends a run at the runner that works on it; one that cannot be reached from here
-// hears of it from the registry, and where none works on it that is where it ends.
+// receives it from the registry, and where none works on it that is where it ends.
 func (c *Client) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest, _ ...grpc.CallOption) (*runnerpb.AbortRunResponse, error) {
 	agent, run := req.GetAgentId(), req.GetRunId()
 	until := time.Now().Add(abortWait)
@@ -91,7 +91,7 @@ func unreached(run string, l *registrypb.Lease, err error) error {
 		return err
 	}
 	return fault.Wrap(fault.New(codes.Unavailable, fault.ServiceUnavailable, "run '"+run+"' is worked on by "+l.GetHolder()+", which cannot be reached from here",
-		"ask again: it hears of it from the registry with its next renewal, or its lease ends; or ask on a machine that reaches "+l.GetAddress()), err)
+		"ask again: it learns of it from the registry with its next renewal, or its lease ends; or ask on a machine that reaches "+l.GetAddress()), err)
 }
 
 // abortAt asks the runner of a lease.

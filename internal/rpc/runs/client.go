@@ -38,7 +38,7 @@ type Options struct {
 	Dial func(address string) (*grpc.ClientConn, error)
 }
 
-// Client is a RunnerServiceClient that finds the runner of a run by itself. What is not
+// Client is a RunnerServiceClient that finds the runner of a run. What is not
 // about an agent goes to the runner nearby. The caller closes it.
 type Client struct {
 	runnerpb.RunnerServiceClient      // of the runner nearby

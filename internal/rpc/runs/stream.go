@@ -177,7 +177,7 @@ func (s *stream) alone(ctx context.Context) error {
 	}
 	first := &runnerpb.StreamRunResponse{Seq: 1, Stream: runnerpb.RunStream_RUN_STREAM_LIFECYCLE, Phase: "start"}
 	if s.seq > 0 {
-		first.Seq, first.Phase = s.seq+1, "restart" // what was said since the last tool comes anew
+		first.Seq, first.Phase = s.seq+1, "restart" // what was said since the last tool is sent again
 	}
 	last := &runnerpb.StreamRunResponse{
 		Stream: runnerpb.RunStream_RUN_STREAM_LIFECYCLE, Phase: "end", InputTokens: e.GetInputTokens(), OutputTokens: e.GetOutputTokens(),

@@ -26,7 +26,7 @@ var (
 	errKind = fault.New(codes.PermissionDenied, fault.PermissionDenied,
 		"this caller may not call this method", "use the owner's command line")
 	errNoToken = fault.New(codes.Unauthenticated, fault.Unauthenticated,
-		"the call shows no token", "check that the token file beside the socket can be read")
+		"the call shows no token", "check that the token file next to the socket can be read")
 	errBadToken = fault.New(codes.Unauthenticated, fault.Unauthenticated,
 		"the token is not valid", "read the token file again: it changes when the service starts")
 )

@@ -224,7 +224,7 @@ func (s *Server) Close() error {
 }
 
 // Run serves until ctx ends, then drains and answers nil. It fails when the
-// listener fails, or when a handler still runs five seconds after it was told to
+// listener fails, or when a handler still runs five seconds after the request to
 // stop.
 func (s *Server) Run(ctx context.Context) error {
 	s.health.Resume() // all SERVING

@@ -36,7 +36,7 @@ type Limits struct {
 	OpenFiles   int64 // descriptors of each process
 }
 
-// Order is all that the trampoline and init are told. It travels on a pipe:
+// Order is all that the trampoline and init receive. It travels on a pipe:
 // arguments and environments of processes can be read by others.
 type Order struct {
 	Driver   string

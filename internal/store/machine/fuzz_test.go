@@ -84,7 +84,7 @@ func FuzzMachine(f *testing.F) {
 // pair is what package machine decides for and the oracle.
 type pair struct{ got, want *oracle.Side }
 
-// impossible tells whether nobody makes such a call now: of the turn of a member only its
+// impossible reports whether nobody makes such a call now: of the turn of a member only its
 // leader has a claim, and so nothing is recorded under its own key.
 func impossible(m *oracle.Model, id int64, c oracle.Call) bool {
 	verb, _, _ := strings.Cut(c.Name, " ")

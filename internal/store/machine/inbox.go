@@ -32,7 +32,7 @@ type Inbox struct {
 	// OutboxHead of OutboxThread is to be stored, unless a greater one is; 0: none.
 	OutboxHead   int64
 	OutboxThread string
-	// AckMoved tells that Acked must be stored.
+	// AckMoved reports that Acked must be stored.
 	AckMoved bool
 }
 

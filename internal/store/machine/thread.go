@@ -10,7 +10,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Change tells what to do with a row when the transaction commits.
+// Change reports what to do with a row when the transaction commits.
 type Change int
 
 // Changes of a row.
@@ -163,7 +163,7 @@ func (t *Thread) step(turn, key string) *Step {
 }
 
 // put journals a step: a new one is inserted, an intent becomes done or in doubt, and
-// what is done stays as it is. It tells whether the row changed.
+// what is done stays as it is. It reports whether the row changed.
 func (t *Thread) put(turn string, s store.Step) bool {
 	old := t.step(turn, s.Key)
 	if old == nil {

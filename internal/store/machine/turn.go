@@ -61,7 +61,7 @@ func Begin(t *Thread, b store.Begin) (store.Begun, error) {
 	return claim(t, b, inbound)
 }
 
-// Recorded tells whether the event is recorded after such an outcome of Begin, and the
+// Recorded reports whether the event is recorded after such an outcome of Begin, and the
 // thread must have its outbound subscription.
 func Recorded(o store.BeginOutcome) bool { return o == store.BeginGo || o == store.BeginExhausted }
 
@@ -137,7 +137,7 @@ func (n *Needs) journal(turn string, steps []store.Step, toolcalls map[string]st
 	}
 }
 
-// DurableRecord tells whether a record must be on disk before it is answered: after an
+// DurableRecord reports whether a record must be on disk before it is answered: after an
 // intent of class effect the outside world may change.
 func DurableRecord(rec store.Record) bool {
 	return slices.ContainsFunc(rec.Steps, func(s store.Step) bool { return s.State == store.StepIntent && s.Class == store.ClassEffect })
@@ -171,7 +171,7 @@ func Record(t *Thread, rec store.Record) (errorAttempts int, err error) {
 	return r.ErrorAttempts, nil
 }
 
-// journal puts steps, each with the event that reports it, and tells whether that was
+// journal puts steps, each with the event that reports it, and reports whether that was
 // progress: that a program was called is none, what its tools did is.
 func journal(t *Thread, turn string, list []store.Step, toolcalls map[string]string) (progress bool) {
 	for _, s := range list {

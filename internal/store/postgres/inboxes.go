@@ -91,7 +91,7 @@ func (e *Engine) Settle(ctx context.Context, agent string, f store.Fence, s stor
 	return step.Out, err
 }
 
-// MarkOutbox keeps a thread's delivery progress beside the inbox.
+// MarkOutbox keeps a thread's delivery progress in the inbox.
 func (e *Engine) MarkOutbox(ctx context.Context, agent string, m store.OutboxMark) error {
 	return e.do(ctx, store.Inbox(agent), journal.Mark(m))
 }

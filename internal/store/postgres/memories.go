@@ -26,7 +26,7 @@ func (e *Engine) Memory(ctx context.Context, r store.Ref, layers ...string) ([]s
 	return out, nil
 }
 
-// Compact moves a mark, with the decision that tells of it.
+// Compact moves a mark, with its decision.
 func (e *Engine) Compact(ctx context.Context, r store.Ref, f store.Fence, c store.Compaction) (store.MemoryMark, error) {
 	s := journal.Compact(c)
 	err := e.fenced(ctx, r, f, s)
@@ -45,7 +45,7 @@ func (e *Engine) UnseenThreads(ctx context.Context, agent string, limit int) ([]
 	return s.Out, s.Total, err
 }
 
-// Decide tells of a decision once.
+// Decide records a decision once.
 func (e *Engine) Decide(ctx context.Context, r store.Ref, f store.Fence, d store.Decision) error {
 	return e.fenced(ctx, r, f, journal.Decide(d))
 }

@@ -75,7 +75,7 @@ func (s *statements) check(t *testing.T, e *Engine) {
 	}
 }
 
-// bound tells that a scan of some kind finds its rows by agent and, but for due and
+// bound reports that a scan of some kind finds its rows by agent and, but for due and
 // lease, by thread.
 func bound(kind, conds string) bool {
 	switch {

@@ -57,7 +57,7 @@ func (s *endStep) Joint() string { return thread.Inbox }
 
 func (s *endStep) Load(tx *unit.Tx) {
 	s.Step.Load(tx)
-	s.settle.Load(tx.Beside())
+	s.settle.Load(tx.JointTx())
 }
 
 func (s *endStep) Decide(ctx context.Context, tx *unit.Tx) error {
@@ -69,7 +69,7 @@ func (s *endStep) Decide(ctx context.Context, tx *unit.Tx) error {
 		InboxID: s.fin.InboxID, Key: s.fin.Key, Thread: tx.Ref.Thread, Fate: out.Fate,
 		OutboxHead: out.OutboxHead, Error: s.fin.Error, Merged: out.Merged,
 	})
-	return s.settle.Decide(ctx, tx.Beside())
+	return s.settle.Decide(ctx, tx.JointTx())
 }
 
 // ResetCrashes forgets the claims of turns that were given back cleanly.
@@ -77,7 +77,7 @@ func (e *Engine) ResetCrashes(ctx context.Context, r store.Ref, keys []string) e
 	return e.do(ctx, r, journal.Release(keys))
 }
 
-// Claimed tells whether the thread has a turn under key.
+// Claimed reports whether the thread has a turn under key.
 func (e *Engine) Claimed(ctx context.Context, r store.Ref, key string) (bool, error) {
 	s := journal.Claimed(key)
 	err := e.view(ctx, r, s)

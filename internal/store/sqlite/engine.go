@@ -20,19 +20,19 @@ import (
 
 // Options of an engine. The functions may be attached later (Engine.Attach).
 type Options struct {
-	// Home is the path of registry.db, with what is kept beside threads.
+	// Home is the path of registry.db, with what is kept outside of threads.
 	Home string
 	// Path answers the directory of a thread; required.
 	Path func(r store.Ref) (string, error)
 	// Live answers nil while a token is the current one of a live lease: the
 	// fence's first half; required for writes under a lease.
 	Live func(resource string, token uint64) error
-	// OnCommit is told of events that became visible; it must not block.
+	// OnCommit receives events that became visible; it must not block.
 	OnCommit func(store.Commit)
-	// OnFault is told once of a database that broke or cannot be opened, not of
+	// OnFault receives once a database that broke or cannot be opened, not of
 	// one that is not there; it must not block.
 	OnFault func(store.Ref, error)
-	// OnRest is told what an inbox that was written looks like once it is closed; it
+	// OnRest receives what an inbox that was written looks like once it is closed; it
 	// must not block.
 	OnRest func(agent string, r store.AtRest)
 	// MaxOpen is the most databases kept open at rest; 0 means the constant MaxOpen.
@@ -71,7 +71,7 @@ func (e *Engine) Attach(h store.Hooks) {
 	e.pool.Attach(h)
 }
 
-// Home opens what is kept beside threads; the caller closes it. The home's lock is held.
+// Home opens what is kept outside of threads; the caller closes it. The home's lock is held.
 func (e *Engine) Home(ctx context.Context) (store.Home, error) { return homedb.Open(ctx, e.o.Home) }
 
 // MakeInbox makes the inbox of a new agent in its directory.
@@ -89,7 +89,7 @@ func (e *Engine) Open() int { return e.pool.Open() }
 // Stats sums the commit counters of all databases since the start.
 func (e *Engine) Stats() store.Commits { return e.pool.Stats() }
 
-// IsOpen tells whether a thread's database is open.
+// IsOpen reports whether a thread's database is open.
 func (e *Engine) IsOpen(r store.Ref) bool { return e.pool.IsOpen(r) }
 
 // Forget closes databases, for directories that vanish or move.

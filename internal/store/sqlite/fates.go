@@ -52,7 +52,7 @@ func (e *Engine) Settle(ctx context.Context, agent string, f store.Fence, s stor
 	return acked, err
 }
 
-// MarkOutbox keeps a thread's delivery progress beside the inbox.
+// MarkOutbox keeps a thread's delivery progress in the inbox.
 func (e *Engine) MarkOutbox(ctx context.Context, agent string, m store.OutboxMark) error {
 	return e.do(ctx, store.Inbox(agent), false, func(tx *db.Tx) error { return journal.MarkOutbox(tx, m) })
 }
@@ -107,7 +107,7 @@ func (e *Engine) ResetCrashes(ctx context.Context, r store.Ref, keys []string) e
 	})
 }
 
-// Claimed tells whether the thread has a turn under key.
+// Claimed reports whether the thread has a turn under key.
 func (e *Engine) Claimed(ctx context.Context, r store.Ref, key string) (bool, error) {
 	return view(ctx, e, r, func(tx *db.Tx) (bool, error) { return journal.Claimed(tx, key) })
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Guest is one thread directory, opened as the external tool opens it: any
-// number of programs may do so at once, beside the owner too. Only the tables of
+// number of programs may do so at once, also while the owner does. Only the tables of
 // that tool are read and written. Errors are those of the storage contract.
 type Guest struct{ d *db.DB }
 

@@ -27,7 +27,7 @@ func (e *Engine) Memory(ctx context.Context, r store.Ref, layers ...string) ([]s
 	return out, err
 }
 
-// Compact moves a mark, with the decision that tells of it. It is durable: what
+// Compact moves a mark, with its decision. It is durable: what
 // it holds was paid for.
 func (e *Engine) Compact(ctx context.Context, r store.Ref, f store.Fence, c store.Compaction) (m store.MemoryMark, err error) {
 	err = e.fenced(ctx, r, f, true, func(tx *db.Tx) error {
@@ -59,7 +59,7 @@ func (e *Engine) UnseenThreads(ctx context.Context, agent string, limit int) (ou
 	return out, total, err
 }
 
-// Decide tells of a decision once.
+// Decide records a decision once.
 func (e *Engine) Decide(ctx context.Context, r store.Ref, f store.Fence, d store.Decision) error {
 	return e.fenced(ctx, r, f, false, func(tx *db.Tx) error { return decide(tx, f, d) })
 }

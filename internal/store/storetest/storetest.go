@@ -27,7 +27,7 @@ import (
 type Options struct {
 	// Live is the lease table.
 	Live func(resource string, token uint64) error
-	// OnCommit is told of visible events.
+	// OnCommit receives visible events.
 	OnCommit func(store.Commit)
 }
 
@@ -35,7 +35,7 @@ type Options struct {
 type Suite struct {
 	// New makes an engine with the inbox of the agents "a" and "b"; the suite closes it.
 	New func(t *testing.T, o Options) store.Engine
-	// Bubble tells that the engine works under synctest.
+	// Bubble reports that the engine works under synctest.
 	Bubble bool
 	// Pass is for one that does not: it makes all that e has stored older by d.
 	Pass func(t *testing.T, e store.Engine, d time.Duration)

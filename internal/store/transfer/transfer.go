@@ -10,7 +10,7 @@
 // What moves is all that decides what becomes of a message: the rows of every thread
 // with their ids, times, keys, hashes and uuids, the tokens of the leases, and the text
 // files (settings, identity, memory). The working directory goes as a snapshot, within
-// the agent's workdir.max_mib; sessions, which are made anew, and logs stay where they are.
+// the agent's workdir.max_mib; sessions, which are made again, and logs stay where they are.
 //
 // An agent is moved completely or not at all. The package promises that the chain of every thread
 // is checked event by event on both sides; that all rows read back from the target have

@@ -176,7 +176,7 @@ func (w *World) Resolve(id string, yes bool) error {
 	return err
 }
 
-// Have tells whether there is an agent.
+// Have reports whether there is an agent.
 func (w *World) Have(id string) bool {
 	w.Helper()
 	_, err := w.Agents.GetAgent(w.Context(), &registryv1.GetAgentRequest{AgentId: id})
@@ -253,7 +253,7 @@ func (w *World) Questions(agent string) (commands []string) {
 	return commands
 }
 
-// Full tells that a push was refused for now, with when to come again.
+// Full checks that a push was refused for now, with when to come again.
 func (w *World) Full(what string, err error, reason string) {
 	w.Helper()
 	if f := fault.From(err); f.Code != codes.ResourceExhausted || f.Reason != reason || f.RetryAfter <= 0 {

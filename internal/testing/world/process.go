@@ -87,7 +87,7 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Killed tells whether a process that has ended was ended by SIGKILL.
+// Killed reports whether a process that has ended was ended by SIGKILL.
 func (p *Process) Killed() bool {
 	<-p.done
 	st, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)

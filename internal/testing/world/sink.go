@@ -29,7 +29,7 @@ type Arrival struct {
 	Fence          string `json:"-"`
 }
 
-// Refused is the word in a text that a sink refuses for good.
+// Refused is the word in a text that a sink refuses permanently.
 const Refused = "please-refuse"
 
 // NewSink starts a sink that ends with the test.

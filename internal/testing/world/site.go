@@ -116,7 +116,7 @@ func (s *Site) Serving(t testing.TB, p *Process, names ...string) {
 
 // Again repeats a call for as long as its error says that the service was not
 // there, that it was asked with the token of an earlier start, or that it was
-// cut off. Calls are made so that this is safe: pushes carry a key.
+// interrupted. Calls are made so that this is safe: pushes carry a key.
 func Again[R any](ctx context.Context, call func(context.Context) (R, error)) (R, error) {
 	for {
 		r, err := call(ctx)

@@ -12,7 +12,7 @@
 //     a task runs its file is still pending.
 //
 // NOTIFIER_LOSE=P makes the daemon read P per cent of the files half written, by
-// the seed NOTIFIER_SEED. Not modelled: timers.
+// the seed NOTIFIER_SEED. Not modeled: timers.
 package main
 
 import (

@@ -29,7 +29,7 @@ type Set struct {
 // Get answers a value, empty when it was not given.
 func (s Set) Get(name string) string { return s.values[name] }
 
-// Has tells whether an option was given.
+// Has reports whether an option was given.
 func (s Set) Has(name string) bool { _, ok := s.values[name]; return ok }
 
 // Parse reads args. The error's text is the line such tools print.

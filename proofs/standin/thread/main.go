@@ -10,7 +10,7 @@
 //   - dispatch ends at the first subscription whose filter does not work;
 //   - the directory stands unquoted in the notifier's command.
 //
-// Not modelled: help texts, and the words of diagnostics (the class is: an error
+// Not modeled: help texts, and the words of diagnostics (the class is: an error
 // of the tool says `Error: `, one of the command line `error: `).
 package main
 

@@ -2,7 +2,7 @@
 // options, answers and its one exit code for everything that goes wrong.
 //
 // The configuration (--config, XGW_CONFIG, ~/.config/xgw/config.yaml) must be
-// there and name the channel. Beside it lie what a test writes and reads:
+// there and name the channel. Next to it is what a test writes and reads:
 //
 //	script.json     what it is to do; absent: everything succeeds
 //	journal.ndjson  one line for each send that was understood, in their order

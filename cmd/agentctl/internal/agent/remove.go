@@ -67,7 +67,7 @@ func sure(c *cobra.Command, e *command.Env, id string) error {
 	if _, err := e.Agents().GetAgent(c.Context(), &registry.GetAgentRequest{AgentId: id}); err != nil {
 		return err // before anybody types
 	}
-	fmt.Fprintf(out, "Remove agent '%s' with all it knows and all it was told? Type its name: ", id)
+	fmt.Fprintf(out, "Remove agent '%s' with its memory and all conversations? Type its name: ", id)
 	line, _ := bufio.NewReader(in).ReadString('\n')
 	if strings.TrimSpace(line) != id {
 		return fault.New(codes.Canceled, fault.InvalidArgument, "nothing was removed", "type the name of the agent, or use --yes")

@@ -85,7 +85,7 @@ func converse(ctx context.Context, e *command.Env, agent string, peer message.Pe
 	}
 	work.Go(func() { from.Asks(ctx) })
 	_, err := p.Run()
-	fmt.Fprint(out, m.said.Rest(m.now()))
+	fmt.Fprint(out, m.said.Remaining(m.now()))
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -84,9 +84,9 @@ func (x *examination) leftovers(left []string) {
 	if len(left) == 0 {
 		return
 	}
-	x.note("home", warning, "end the services, then 'agentctl doctor --fix'", "%d files were left by writes that were cut off, such as %s; nothing refers to them",
+	x.note("home", warning, "end the services, then 'agentctl doctor --fix'", "%d files were left by interrupted writes, such as %s; nothing refers to them",
 		len(left), filepath.Join(x.home.Path(), left[0]))
-	x.mend(fmt.Sprintf("remove %d files that cut-off writes have left", len(left)), func(context.Context) error {
+	x.mend(fmt.Sprintf("remove %d files of interrupted writes", len(left)), func(context.Context) error {
 		unlock, pid, err := homelock.Take(x.home)
 		if err != nil {
 			return err

@@ -70,7 +70,7 @@ func (x *examination) printFixes(o options) {
 	}
 	switch n := len(x.mends); {
 	case o.fix && n == 0:
-		fmt.Fprintln(e.Out, "nothing that can be put right by itself")
+		fmt.Fprintln(e.Out, "nothing can be repaired automatically")
 	case !o.fix && n > 0:
 		e.Note("%d can be put right by 'agentctl doctor --fix'; with --dry-run it only says how", n)
 	}

@@ -105,7 +105,7 @@ func (x *examination) deliverer(ctx context.Context) {
 	}
 	x.serves(command.Deliverer)
 	for _, b := range info.GetBreakers() {
-		x.note("channel", warning, "look after the channel's other end; sending resumes by itself",
+		x.note("channel", warning, "look after the channel's other end; sending resumes automatically",
 			"channel %s is %s, next probe in %s; its replies wait and are not lost", b.GetChannel(), b.GetState(), b.GetWait().AsDuration())
 	}
 }

@@ -141,7 +141,7 @@ func find(getenv func(string) string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fault.Wrap(fault.New(codes.NotFound, fault.ServiceUnavailable, "there is no agentd beside agentctl or on the PATH",
+	return "", fault.Wrap(fault.New(codes.NotFound, fault.ServiceUnavailable, "there is no agentd next to agentctl or on the PATH",
 		"run 'make build', or 'make install'"), exec.ErrNotFound)
 }
 
@@ -199,7 +199,7 @@ func (d *drill) strike(ctx context.Context) error {
 	select { // the kill is to hit work, and not a start
 	case <-pushed:
 	case <-d.site.Exited():
-		return d.site.Explain(ctx, errors.New("it ended by itself"))
+		return d.site.Explain(ctx, errors.New("it ended unexpectedly"))
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -37,7 +37,7 @@ type Change struct {
 	// Do is what a migration does about it; empty: only a person can, and Fix says how.
 	Do  string `json:"do"`
 	Fix string `json:"fix"`
-	// Stops tells that the agent cannot work until then.
+	// Stops means that the agent cannot work until then.
 	Stops bool `json:"stops"`
 
 	do func(ctx context.Context, stamp string) error

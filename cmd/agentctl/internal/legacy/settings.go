@@ -65,7 +65,7 @@ func (s *scan) settings(ctx context.Context) error {
 	}
 	_, after := layer.Load(in)
 	if now := in.Agent.Data; !bytes.Equal(now, data) {
-		s.will("settings", "writes config.yaml anew; the old one is kept beside it", func(_ context.Context, stamp string) error {
+		s.will("settings", "writes config.yaml again; the old one is kept next to it", func(_ context.Context, stamp string) error {
 			return replace(s.dir, "config.yaml", now, stamp)
 		}, "%s", strings.Join(told, "; "))
 		s.changes[len(s.changes)-1].Stops = before != nil

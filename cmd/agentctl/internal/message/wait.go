@@ -80,7 +80,7 @@ func Turn(ctx context.Context, e *command.Env, agent string, id int64) (*registr
 }
 
 // Reply is the text a finished turn was answered with; ok is false when there is
-// none to show. A turn that failed for good is an error that says why.
+// none to show. A turn that failed permanently is an error that says why.
 func Reply(ctx context.Context, e *command.Env, t *registry.Turn) (text string, ok bool, err error) {
 	switch t.GetFate() {
 	case registry.Fate_FATE_REPLIED:

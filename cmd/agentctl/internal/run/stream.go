@@ -144,7 +144,7 @@ func (s *speaker) tell(r *runner.StreamRunResponse) error {
 		return err
 	}
 	if restarts(r) {
-		s.endLine() // what comes anew does not go on in the line of what counts no more
+		s.endLine() // what is sent again does not go on in the line of what counts no more
 	}
 	return s.narrator.tell(r)
 }
@@ -199,7 +199,7 @@ func (n *narrator) tell(r *runner.StreamRunResponse) error {
 	}
 	n.thought.Reset()
 	if restarts(r) && !n.quiet {
-		_, err := fmt.Fprintln(n.out, "restart: what was said before counts no more, and comes anew")
+		_, err := fmt.Fprintln(n.out, "restart: ignore the text so far, it is sent again")
 		return err
 	}
 	if n.quiet || r.GetStream() != runner.RunStream_RUN_STREAM_TOOL {

@@ -38,7 +38,7 @@ func TestStreamRestarts(t *testing.T) {
 	if want := "It is rai\nIt is sunny.\n"; out.String() != want {
 		t.Errorf("standard output %q, want %q", out.String(), want)
 	}
-	if want := "thought: hm\nrestart: what was said before counts no more, and comes anew\n"; errs.String() != want {
+	if want := "thought: hm\nrestart: ignore the text so far, it is sent again\n"; errs.String() != want {
 		t.Errorf("standard error %q, want %q", errs.String(), want)
 	}
 }

@@ -108,7 +108,7 @@ func (t *Table) limit() int {
 	return max(width-rest, 8)
 }
 
-// Paint colours s when the output may have colours.
+// Paint colors s when the output may have colors.
 func Paint(e *command.Env, c text.Color, s string) string {
 	if !e.Color() {
 		return s

@@ -13,14 +13,14 @@ import (
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// Entry is one line of a story. At is zero for what has no time of its own.
+// Entry is one line of a history. At is zero for what has no time of its own.
 type Entry struct {
 	At   time.Time
 	Text string
 	Mood Mood
 }
 
-// Mood chooses the colour of an entry.
+// Mood chooses the color of an entry.
 type Mood int
 
 // The moods: what happened, what went well, what to be careful about, what failed.
@@ -149,7 +149,7 @@ func (l *teller) program(s *registry.Step, at time.Time, ms string) {
 	case json.Unmarshal(s.GetResult(), &r) == nil && r.Error != "":
 		l.say(at, Careful, "%s: program %s had no answer: %s", s.GetKey(), s.GetName(), excerpt(r.Error))
 	default:
-		l.say(at, Plain, "%s: program %s answered in %s; it tells no tokens", s.GetKey(), s.GetName(), ms)
+		l.say(at, Plain, "%s: program %s answered in %s; it reports no tokens", s.GetKey(), s.GetName(), ms)
 	}
 }
 

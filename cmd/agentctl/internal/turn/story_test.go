@@ -139,7 +139,7 @@ func TestStoryOfAProgram(t *testing.T) {
 	})
 	for _, line := range []string{
 		"pai:1: program pai/p/m had no answer: 429 slow down\n",
-		"pai:2: program pai/p/m answered in 2.0s; it tells no tokens\n",
+		"pai:2: program pai/p/m answered in 2.0s; it reports no tokens\n",
 		"pai:3: program pai/p/m is in doubt. It was interrupted in the middle, and was not called again\n",
 		"pai:4: program pai/p/m was called, no end recorded yet\n",
 	} {

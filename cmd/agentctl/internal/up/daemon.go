@@ -91,7 +91,7 @@ func find() (string, error) {
 	}
 	path, err := exec.LookPath("agentd")
 	if err != nil {
-		return "", fault.Wrap(fault.New(codes.NotFound, fault.ServiceUnavailable, "there is no agentd beside agentctl or on the PATH", "run 'make build', or 'make install'"), err)
+		return "", fault.Wrap(fault.New(codes.NotFound, fault.ServiceUnavailable, "there is no agentd next to agentctl or on the PATH", "run 'make build', or 'make install'"), err)
 	}
 	return path, nil
 }

@@ -48,7 +48,7 @@ type Query struct {
 type Conn interface {
 	// Push commits events in one transaction, on disk when it returns.
 	Push(ctx context.Context, events []store.NewEvent) (ids []int64, err error)
-	// Peek reads a page; more tells that it is not the last of the query.
+	// Peek reads a page; more reports that it is not the last of the query.
 	Peek(ctx context.Context, q Query) (events []thread.Event, more bool, err error)
 	// Ack sets the progress of a consumer, back too.
 	Ack(ctx context.Context, consumer string, id int64) error

@@ -81,7 +81,7 @@ func Open(ctx context.Context, o Options) (*Export, error) {
 		}
 		x, err := otlptracegrpc.New(ctx)
 		if err != nil {
-			return nil, fault.Wrap(bad("the exporter of traces cannot be made", "see OTEL_EXPORTER_OTLP_ENDPOINT and the variables beside it"), err)
+			return nil, fault.Wrap(bad("the exporter of traces cannot be made", "see OTEL_EXPORTER_OTLP_ENDPOINT and the variables next to it"), err)
 		}
 		e.processor = sdk.NewBatchSpanProcessor(x)
 	case "console":

@@ -4,7 +4,7 @@
 // Lines are written in batches, by one statement that does not wait for the disk: a crash
 // loses the most recent lines, as it does of a file. The lines of an agent in one batch are
 // one row, so that a line costs little more than its bytes; a large batch has a row for each
-// page, so that few lines are read without the others. The newest Kept lines of an agent or
+// page, so that few lines are read without the others. The newest MaxLines lines of an agent or
 // some more stay. The lines of a removed agent are removed with it; lines of an unknown
 // agent are dropped.
 //
@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// Kept is how many lines of an agent stay.
-	Kept = 10_000
+	// MaxLines is how many lines of an agent stay.
+	MaxLines = 10_000
 	// page is how many lines a row holds at most.
 	page = 500
 	// soon is how long a line waits for others.
@@ -58,7 +58,7 @@ type said struct {
 	store.LogLine
 }
 
-// New makes it over a database, which stays the caller's; failed is told when lines could
+// New makes it over a database, which stays the caller's; failed is called when lines could
 // not be written.
 func New(p *pgxpool.Pool, failed func(error)) *Book {
 	return &Book{pool: p, failed: failed, soon: soon, since: map[string]int{}}
@@ -110,7 +110,7 @@ func (b *Book) Flush() {
 func (b *Book) count(all []said) []string {
 	var old []string
 	for _, s := range all {
-		if b.since[s.agent]++; b.since[s.agent] >= Kept/10 {
+		if b.since[s.agent]++; b.since[s.agent] >= MaxLines/10 {
 			b.since[s.agent] = 0
 			old = append(old, s.agent)
 		}
@@ -140,7 +140,7 @@ func (b *Book) write(ctx context.Context, all []said, old []string) error {
 		FROM unnest($1::text[], $2::int[], $3::timestamptz[], $4::text[], $5::text[]) WITH ORDINALITY AS l(id, page, at, level, text, n)
 		JOIN agent a ON a.agent_id = l.id GROUP BY l.id, l.page ORDER BY min(l.n)`, agents, pages, at, levels, texts)
 	for _, id := range slices.Compact(old) {
-		q.Queue("DELETE FROM agent_log WHERE agent_id = $1 AND id <= (SELECT id FROM ("+counted+") c WHERE newer >= $2 LIMIT 1)", id, Kept)
+		q.Queue("DELETE FROM agent_log WHERE agent_id = $1 AND id <= (SELECT id FROM ("+counted+") c WHERE newer >= $2 LIMIT 1)", id, MaxLines)
 	}
 	return b.pool.SendBatch(ctx, q).Close()
 }

@@ -68,7 +68,7 @@ func TestStory(t *testing.T) {
 	if got, err := b.Read(t.Context(), "nobody", 3); err != nil || len(got) != 0 {
 		t.Errorf("nobody: %v, %v", got, err)
 	}
-	for i := range agentlog.Kept * 3 / 2 {
+	for i := range agentlog.MaxLines * 3 / 2 {
 		b.Say("alice", store.LogLine{At: now, Level: "INFO", Text: fmt.Sprint(i)})
 		if i%1500 == 1499 {
 			b.Flush()
@@ -76,11 +76,11 @@ func TestStory(t *testing.T) {
 	}
 	b.Flush()
 	got, err := b.Read(t.Context(), "alice", 100_000)
-	if err != nil || len(got) < agentlog.Kept || len(got) > agentlog.Kept*6/5 {
+	if err != nil || len(got) < agentlog.MaxLines || len(got) > agentlog.MaxLines*6/5 {
 		t.Fatalf("%d lines stay, %v", len(got), err)
 	}
 	for i, l := range got {
-		if l.Text != fmt.Sprint(agentlog.Kept*3/2-len(got)+i) {
+		if l.Text != fmt.Sprint(agentlog.MaxLines*3/2-len(got)+i) {
 			t.Fatalf("line %d of %d is %q", i, len(got), l.Text)
 		}
 	}
@@ -95,7 +95,7 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// An agent that says a line now and then keeps the newest Kept, too: by lines, not by
+// An agent that says a line now and then keeps the newest MaxLines, too: by lines, not by
 // rows, and of rows of one line, as an older format had them, some.
 func TestTrim(t *testing.T) {
 	s, err := pool.Open(t.Context(), pgtest.Start(t, "fsync = off").Database(t))
@@ -106,18 +106,18 @@ func TestTrim(t *testing.T) {
 	if err := agents.New(s).Create(t.Context(), "a", nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Exec(t.Context(), "INSERT INTO agent_log(agent_id, at, level, text) SELECT 'a', ARRAY[now()], '{INFO}', ARRAY['old ' || i] FROM generate_series(1, $1::int) i", agentlog.Kept); err != nil {
+	if _, err := s.Exec(t.Context(), "INSERT INTO agent_log(agent_id, at, level, text) SELECT 'a', ARRAY[now()], '{INFO}', ARRAY['old ' || i] FROM generate_series(1, $1::int) i", agentlog.MaxLines); err != nil {
 		t.Fatal(err)
 	}
 	b := agentlog.Patient(agentlog.New(s, func(err error) { t.Error(err) }))
-	for i := range agentlog.Kept / 10 {
+	for i := range agentlog.MaxLines / 10 {
 		b.Say("a", store.LogLine{At: time.Now(), Level: "INFO", Text: fmt.Sprint(i)})
 		if i%100 == 99 {
 			b.Flush()
 		}
 	}
-	got, err := b.Read(t.Context(), "a", 2*agentlog.Kept)
-	if err != nil || len(got) != agentlog.Kept || got[0].Text != "old 1001" || got[agentlog.Kept-1].Text != "999" || rows(t, s, "a") != agentlog.Kept*9/10+10 {
+	got, err := b.Read(t.Context(), "a", 2*agentlog.MaxLines)
+	if err != nil || len(got) != agentlog.MaxLines || got[0].Text != "old 1001" || got[agentlog.MaxLines-1].Text != "999" || rows(t, s, "a") != agentlog.MaxLines*9/10+10 {
 		t.Errorf("%d lines in %d rows, %v", len(got), rows(t, s, "a"), err)
 	}
 }

@@ -92,7 +92,7 @@ func (s *KeepStep) Load(tx *unit.Tx) {
 	tx.One(subscribed, []any{s.consumer}, &s.found, &s.nowHandler, &s.nowFilter)
 }
 
-// Subscribed tells whether there was one.
+// Subscribed reports whether there was one.
 func (s *KeepStep) Subscribed() bool { return s.found }
 
 // Decide writes it.

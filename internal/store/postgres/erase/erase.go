@@ -26,11 +26,11 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Lock keeps the lease of the agent $1 from changing hands, and Rest reads what Refuse
+// Lock keeps the lease of the agent $1 from changing hands, and Remaining reads what Refuse
 // judges by; $2 is any thread that is there.
 const (
-	Lock = "SELECT 1 FROM lease WHERE agent_id = $1 AND resource = 'agent/' || $1 FOR UPDATE"
-	Rest = `SELECT COALESCE((SELECT i.desired FROM thread i WHERE i.agent_id = $1 AND i.thread_id = 'inbox'), ''),
+	Lock      = "SELECT 1 FROM lease WHERE agent_id = $1 AND resource = 'agent/' || $1 FOR UPDATE"
+	Remaining = `SELECT COALESCE((SELECT i.desired FROM thread i WHERE i.agent_id = $1 AND i.thread_id = 'inbox'), ''),
 		COALESCE((SELECT MIN(l.holder) FROM lease l WHERE l.agent_id = $1 AND l.resource IN ('agent/' || $1, 'deliver/' || $1)
 			AND NOT l.released AND l.expires_at > clock_timestamp()), '')
 		FROM thread WHERE agent_id = $1 AND thread_id = $2`
@@ -50,7 +50,7 @@ func Refuse(agent, desired, holder string) error {
 // some is how many events are changed by one statement.
 const some = 5000
 
-// ContentsStep replaces the contents of a share and leaves their tombs.
+// ContentsStep replaces the contents of a share and leaves their tombstones.
 type ContentsStep struct {
 	s               store.PeerShare
 	desired, holder string
@@ -62,9 +62,9 @@ type ContentsStep struct {
 // Contents is a step, and goes alone with the agent's lease.
 func Contents(s store.PeerShare) *ContentsStep { return &ContentsStep{s: s} }
 
-// Load reads the events, one at a time, and makes their tombs.
+// Load reads the events, one at a time, and makes their tombstones.
 func (c *ContentsStep) Load(tx *unit.Tx) {
-	tx.One(Rest, nil, nil, &c.desired, &c.holder)
+	tx.One(Remaining, nil, nil, &c.desired, &c.holder)
 	tx.Read(`SELECT e.id, e.created_at, e.source, e.type, e.subtype, e.content, e.sha256, COALESCE(d.key, '') FROM event e
 		LEFT JOIN delivery d ON d.agent_id = $1 AND d.thread_id = $2 AND d.event_id = e.id
 		WHERE e.agent_id = $1 AND e.thread_id = $2 AND e.id = ANY($3::bigint[]) AND e.erased_proof IS NULL`, []any{c.s.Events}, func(scan func(...any) error) error {
@@ -78,7 +78,7 @@ func (c *ContentsStep) Load(tx *unit.Tx) {
 			key = e.Key(tx.UUID) // the thread's row was read before
 		}
 		e.Content = store.Erased
-		c.ids, c.keys, c.proofs = append(c.ids, e.ID), append(c.keys, key), append(c.proofs, thread.TombProof(e, link, key))
+		c.ids, c.keys, c.proofs = append(c.ids, e.ID), append(c.keys, key), append(c.proofs, thread.TombstoneProof(e, link, key))
 		return nil
 	})
 }

@@ -32,7 +32,7 @@ func erasePeer(ctx context.Context, tx pgx.Tx, agent string, s store.PeerRecords
 	var told []page
 	b := &pgx.Batch{}
 	b.Queue(erase.Lock, agent)
-	b.Queue(erase.Rest, agent, "inbox").QueryRow(func(row pgx.Row) error { return row.Scan(&desired, &holder) })
+	b.Queue(erase.Remaining, agent, "inbox").QueryRow(func(row pgx.Row) error { return row.Scan(&desired, &holder) })
 	b.Queue("SELECT id, thread, key FROM approval WHERE agent_id = $1", agent).Query(func(rows pgx.Rows) error {
 		var id, thread, key string
 		_, err := pgx.ForEachRow(rows, []any{&id, &thread, &key}, func() error {

@@ -8,7 +8,7 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres/unit"
 )
 
-// ClaimedStep tells whether there is a turn under key.
+// ClaimedStep reports whether there is a turn under key.
 type ClaimedStep struct {
 	key string
 	Out bool

@@ -56,7 +56,7 @@ func (f *fateRow) load(tx *unit.Tx, id int64) {
 }
 
 // TurnStep answers what the inbox knows of an event. Its thread is that of its fate, or
-// where it will go; empty when neither can be told.
+// where it will go; empty when neither is known.
 type TurnStep struct {
 	event *EventStep
 	q     store.TurnQuery

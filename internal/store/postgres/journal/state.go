@@ -16,7 +16,7 @@ const open = "NOT EXISTS (SELECT 1 FROM fate f WHERE f.agent_id = $1 AND f.threa
 // behind is the ack, in a statement whose values are known before it is.
 const behind = "(SELECT acked FROM thread WHERE agent_id = $1 AND thread_id = $2)"
 
-// Full tells whether as many events as most wait for their fate, of one source or, when
+// Full reports whether as many events as most wait for their fate, of one source or, when
 // that is empty, of all. It counts no further.
 func Full(ctx context.Context, tx *unit.Tx, source string, most int64) (bool, error) {
 	var n int64
@@ -101,7 +101,7 @@ type MarkStep struct{ m store.OutboxMark }
 // Mark is a step.
 func Mark(m store.OutboxMark) MarkStep { return MarkStep{m} }
 
-// Lazy says when it waits for no disk: what was told of a thread is told again when it is
+// Lazy says when it waits for no disk: what was recorded of a thread is recorded again when it is
 // found on the list in vain. That a dead letter is tried again was asked for by somebody.
 func (s MarkStep) Lazy() bool { return !s.m.Reopen }
 

@@ -18,7 +18,7 @@ import (
 const maxFound = 256
 
 // Find answers what there is to do for a worker: of agents whose lease it has, what it
-// was not told of, and new leases up to MaxNew. Waiting is how many more it could have.
+// was not notified of, and new leases up to MaxNew. Waiting is how many more it could have.
 func (t *Table) Find(ctx context.Context, a store.DueQuery) (found []store.DueAgent, waiting int, err error) {
 	if a.TTL == 0 {
 		a.TTL = lease.DefaultTTL

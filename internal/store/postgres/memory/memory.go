@@ -64,7 +64,7 @@ func (s *MarksStep) Load(tx *unit.Tx) {
 // Decide has nothing to decide.
 func (s *MarksStep) Decide(context.Context, *unit.Tx) error { return nil }
 
-// MoveStep commits a digest: Out is the mark that stands, Fresh tells that it moved.
+// MoveStep commits a digest: Out is the mark that stands, Fresh reports that it moved.
 type MoveStep struct {
 	c     store.Compaction
 	now   *MarksStep

@@ -1,7 +1,7 @@
 // Package notify reports between registries that share a database that something has
 // changed, never what.
 //
-//	Tell (after a commit here) --> pending, each item once --one NOTIFY--> the others
+//	Publish (after a commit here) --> pending, each item once --one NOTIFY--> the others
 //	the others --NOTIFY--> On(items)           all of it over one connection that listens
 //
 // One NOTIFY is under way at a time. A caller that has an item while there is none sends it
@@ -33,7 +33,7 @@ import (
 
 // mayWait tells of a kind that nobody's work begins with.
 func mayWait(k store.NoticeKind) bool {
-	return k == store.NoticeThread || k == store.NoticeFate || k == store.NoticeHeard || k == store.NoticeRead
+	return k == store.NoticeThread || k == store.NoticeFate || k == store.NoticeDelivered || k == store.NoticeRead
 }
 
 const (
@@ -70,8 +70,8 @@ type Bus struct {
 type Options struct {
 	Pool   *pgxpool.Pool // the caller's
 	Logger *slog.Logger
-	On     func([]store.Notice) // what others told
-	Lost   func()               // something may have been told meanwhile
+	On     func([]store.Notice) // what others published
+	Lost   func()               // something may have been published meanwhile
 }
 
 // New makes a bus; Run must run for it to carry anything.
@@ -79,8 +79,8 @@ func New(o Options) *Bus {
 	return &Bus{pool: o.Pool, log: o.Logger, id: rand.Text(), on: o.On, lost: o.Lost, pending: map[store.Notice]struct{}{}}
 }
 
-// Tell tells the others, soon. It waits for nobody.
-func (b *Bus) Tell(items ...store.Notice) {
+// Publish notifies the others soon. It does not wait.
+func (b *Bus) Publish(items ...store.Notice) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, i := range items {
@@ -127,7 +127,7 @@ func (b *Bus) answered(err error) {
 	}
 }
 
-// Run says and hears until ctx ends.
+// Run publishes and receives until ctx ends.
 func (b *Bus) Run(ctx context.Context) {
 	wait := firstWait
 	for ctx.Err() == nil {

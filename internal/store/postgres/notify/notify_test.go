@@ -76,14 +76,14 @@ func TestBus(t *testing.T) {
 	const n = 3000
 	for i := range n {
 		item := store.Notice{Kind: store.NoticeThread, Name: fmt.Sprintf("agent-%d/threads/peers/main-%d", i, i)}
-		a.Tell(item, item)
+		a.Publish(item, item)
 	}
 	other.await(t, n)
 	c.Kill(t)
 	c.Up(t)
 	<-own.ready
 	<-other.ready
-	a.Tell(store.Notice{Kind: store.NoticeApprovals})
+	a.Publish(store.Notice{Kind: store.NoticeApprovals})
 	other.await(t, n+1)
 	own.mu.Lock()
 	defer own.mu.Unlock()
@@ -106,7 +106,7 @@ func TestBrokenLine(t *testing.T) {
 	const breaks, each = 3, 500
 	for i := range breaks {
 		for j := range each {
-			a.Tell(store.Notice{Kind: store.NoticeWork, Name: fmt.Sprintf("it's-%d-%d", i, j)})
+			a.Publish(store.Notice{Kind: store.NoticeWork, Name: fmt.Sprintf("it's-%d-%d", i, j)})
 		}
 		for cut := false; !cut; { // the one that told
 			if err := pool.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity WHERE query LIKE 'NOTIFY%'").Scan(&cut); err != nil {

@@ -152,7 +152,7 @@ func (c *Cluster) Kill(t testing.TB) {
 	c.cmd = nil
 }
 
-// runs tells whether the server's first process is neither stopped nor ended.
+// runs reports whether the server's first process is neither stopped nor ended.
 func (c *Cluster) runs() bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
 	if err != nil {

@@ -116,7 +116,7 @@ func writable(c *pgx.ConnConfig) {
 	}
 }
 
-// takes tells whether the servers of the URL, all of them, take a connection.
+// takes reports whether the servers of the URL, all of them, take a connection.
 func (p *Probe) takes(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takesWithin) // that of the question is over
 	defer cancel()

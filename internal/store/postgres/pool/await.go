@@ -51,7 +51,7 @@ func Await(ctx context.Context, url string, absent func(error)) (*pgxpool.Pool, 
 	}
 }
 
-// away tells that a database could not be reached, or not yet: what else it says, as of a
+// away reports that a database could not be reached, or not yet: what else it says, as of a
 // wrong password, it would say again.
 func away(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)

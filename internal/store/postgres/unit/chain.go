@@ -44,11 +44,11 @@ func (s *VerifyStep) Decide(_ context.Context, tx *Tx) error {
 	return nil
 }
 
-// linked tells whether e is what its link says: the event itself, or what was left of
+// linked reports whether e is what its link says: the event itself, or what was left of
 // one that was erased.
 func linked(e thread.Event, prev, sum []byte, key string, proof []byte) bool {
 	if proof != nil {
-		return bytes.Equal(proof, thread.TombProof(e, sum, key))
+		return bytes.Equal(proof, thread.TombstoneProof(e, sum, key))
 	}
 	got := e.Hash(prev)
 	return bytes.Equal(got[:], sum)

@@ -53,7 +53,7 @@ func (p Page) SQL() (string, []any) {
 		append(slices.Clip(p.Args), p.Limit+1, p.Budget)
 }
 
-// Page queues the read of a page; more tells that there are events behind it.
+// Page queues the read of a page; more reports that there are events behind it.
 func (t *Tx) Page(p Page, events *[]thread.Event, more *bool) {
 	sql, args := p.SQL()
 	t.Read(sql, args, p.into(events, more))

@@ -13,7 +13,7 @@ import (
 )
 
 // Problem gives an error of the server or of the way to it the name that the contract
-// has for it, for the rooms whose tables belong to no thread. They hold no connection
+// has for it, for the packages whose tables belong to no thread. They hold no connection
 // to ask whether it has ended, so that is read from the error.
 func Problem(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -22,7 +22,7 @@ func Problem(err error) error {
 	return problem(context.Background(), err, cut(err))
 }
 
-// cut tells that a connection could not be made or has ended.
+// cut reports that a connection could not be made or has ended.
 func cut(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true

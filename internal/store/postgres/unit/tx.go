@@ -55,7 +55,7 @@ func (t *Tx) Read(sql string, args []any, each func(scan func(...any) error) err
 	t.reads.Queue(sql, t.bind(args)...).Query(func(rows pgx.Rows) error { return t.each(rows, each) })
 }
 
-// One queues a read of at most one row into dest; found, when not nil, tells
+// One queues a read of at most one row into dest; found, when not nil, reports
 // whether there was one.
 func (t *Tx) One(sql string, args []any, found *bool, dest ...any) {
 	t.Read(sql, args, func(scan func(...any) error) error {
@@ -88,7 +88,7 @@ func (t *Tx) Again(ctx context.Context, load func()) error {
 // from $3.
 func (t *Tx) Exec(sql string, args ...any) { t.write.Queue(sql, t.bind(args)...) }
 
-// ExecRows is Exec; changed is told how many rows the statement changed.
+// ExecRows is Exec; changed receives how many rows the statement changed.
 func (t *Tx) ExecRows(changed func(n int64) error, sql string, args ...any) {
 	t.write.Queue(sql, t.bind(args)...).Exec(func(tag pgconn.CommandTag) error { return changed(tag.RowsAffected()) })
 }
@@ -155,13 +155,13 @@ func (t *Tx) Deduped(key string, id *int64) {
 // Appended are the events that the step has queued.
 func (t *Tx) Appended() []thread.Event { return t.events }
 
-// moved tells that the thread's row has changed.
+// moved reports that the thread's row has changed.
 func (t *Tx) moved() bool {
 	now := t.Thread
 	return now.Head != t.before.Head || now.Acked != t.before.Acked || now.Tuple != t.before.Tuple || now.Desired != t.before.Desired
 }
 
-// writes tells that the step has written something, or is to.
+// writes reports that the step has written something, or is to.
 func (t *Tx) writes() bool { return t.sent || t.write.Len() > 0 || t.moved() }
 
 // apply writes what was queued, and the thread's row when it has changed. A transaction
@@ -196,9 +196,9 @@ func (t *Tx) keep() {
 	}
 }
 
-// Beside is the thread that the step is Joint with. What is read and written of it goes
+// JointTx is the thread that the step is Joint with. What is read and written of it goes
 // with the rest.
-func (t *Tx) Beside() *Tx { return t.beside }
+func (t *Tx) JointTx() *Tx { return t.beside }
 
 // join queues that another thread of the agent is held as well. The fence holds for it
 // too: it is the agent's.

@@ -58,7 +58,7 @@ type Options struct {
 	// Live answers nil while a token is the current one of a live lease. Nil means
 	// the table lease, which the transaction looks into: what every registry does.
 	Live func(resource string, token uint64) error
-	// OnCommit is told of events that became visible; it must not block.
+	// OnCommit receives events that became visible; it must not block.
 	OnCommit func(store.Commit)
 }
 
@@ -102,7 +102,7 @@ func (p *Pool) Do(ctx context.Context, r store.Ref, f *store.Fence, s Step) erro
 	})
 }
 
-// Alone is Do without a lease for what must not happen beside a step under one: it
+// Alone is Do without a lease for what must not happen at the same time as a step under one: it
 // waits for those under way, and later ones see what it did. Like a fence it locks
 // the lease before the thread, or the two would wait for each other.
 func (p *Pool) Alone(ctx context.Context, r store.Ref, resource string, s Step) error {

@@ -153,7 +153,7 @@ func (d *DB) setSync(full bool) error {
 	return nil
 }
 
-// UUID identifies the database for good.
+// UUID identifies the database permanently.
 func (d *DB) UUID() string { return d.uuid }
 
 // Dir is the thread directory.

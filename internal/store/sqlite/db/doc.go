@@ -27,7 +27,7 @@
 // A thread has one owner, or none. Whoever is not it opens the thread as a guest:
 // our tables are neither made nor read, so that a look at an inbox of another
 // agent does not take it over, and events are not chained, so that any number of
-// guests and foreign programs may write beside the owner, whose next append
+// guests and foreign programs may write at the same time as the owner, whose next append
 // chains what they wrote.
 //
 // The package knows no fences, turns or agents.

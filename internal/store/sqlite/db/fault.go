@@ -22,7 +22,7 @@ func (d *DB) note(err error) error {
 
 func (d *DB) breakWith(err error) { d.broken.CompareAndSwap(nil, &err) }
 
-// stillThere tells whether the name still means our file. A database whose
+// stillThere reports whether the name still means our file. A database whose
 // directory was removed or moved away takes writes without an error, and nobody
 // would ever see them.
 func (d *DB) stillThere() error {

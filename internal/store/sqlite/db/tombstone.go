@@ -14,7 +14,7 @@ import (
 // tombstone is a row of x_erased, which replaces the content of an erased event: the
 // event's key, which was made of the content and identifies its turn or delivery, and a
 // proof over the link of the chain, the key and the event as it is now; see
-// thread.TombProof.
+// thread.TombstoneProof.
 //
 // The first tombstone makes the table and raises the format of the database, because a
 // build that does not know tombstones would report the chain as broken.
@@ -56,7 +56,7 @@ func eachRow(c conn.Conn, q string, fn func(scan func(...any) error) error) erro
 // that was erased.
 func (s tombstones) linked(e thread.Event, prev, sum []byte) bool {
 	if t, ok := s[e.ID]; ok {
-		return bytes.Equal(t.proof, thread.TombProof(e, sum, t.key))
+		return bytes.Equal(t.proof, thread.TombstoneProof(e, sum, t.key))
 	}
 	got := e.Hash(prev)
 	return bytes.Equal(got[:], sum)
@@ -118,7 +118,7 @@ func (t *Tx) erase(id int64, text string) error {
 	if _, err := t.Exec("UPDATE events SET content = ? WHERE id = ?", text, id); err != nil {
 		return err
 	}
-	_, err = t.Exec("INSERT INTO x_erased(event_id, key, proof) VALUES(?,?,?)", id, key, thread.TombProof(e, link, key))
+	_, err = t.Exec("INSERT INTO x_erased(event_id, key, proof) VALUES(?,?,?)", id, key, thread.TombstoneProof(e, link, key))
 	return err
 }
 
@@ -167,7 +167,7 @@ func (d *DB) scrub() error {
 // old pages are kept.
 func vacuum(c conn.Conn) error {
 	if err := c.Script("VACUUM"); err != nil {
-		return fmt.Errorf("write the database anew: %w", err)
+		return fmt.Errorf("write the database again: %w", err)
 	}
 	busy := 0
 	err := eachRow(c, "PRAGMA wal_checkpoint(TRUNCATE)", func(scan func(...any) error) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Claimed tells whether there is a turn under key.
+// Claimed reports whether there is a turn under key.
 func Claimed(tx *db.Tx, key string) (bool, error) {
 	_, ok, err := turn(tx, key)
 	return ok, err

@@ -41,7 +41,7 @@ func State(tx *db.Tx) (store.InboxState, error) {
 	return s, err
 }
 
-// started tells what is desired; an inbox that only the external tool has known
+// started reports what is desired; an inbox that only the external tool has known
 // is started when its agent is subscribed.
 func started(desired string, subscribed bool) bool {
 	return desired == "started" || (desired == "" && subscribed)

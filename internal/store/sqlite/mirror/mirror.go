@@ -93,7 +93,7 @@ func (m *Mirror) Close() error {
 
 func (m *Mirror) path() string { return filepath.Join(m.dir, "events.jsonl") }
 
-// current tells whether the open file is still the one with the name, and
+// current reports whether the open file is still the one with the name, and
 // counts the lines that another program appended to it.
 func (m *Mirror) current() bool {
 	if m.f == nil {

@@ -32,9 +32,9 @@ import (
 type Options struct {
 	// Path answers the directory of a thread; required.
 	Path func(r store.Ref) (string, error)
-	// OnCommit is told of events that became visible; it must not block.
+	// OnCommit receives events that became visible; it must not block.
 	OnCommit func(store.Commit)
-	// OnFault is told once of a database that broke or cannot be opened, not of
+	// OnFault receives once a database that broke or cannot be opened, not of
 	// one that is not there; it must not block.
 	OnFault func(store.Ref, error)
 	// OnRest gets the state of an inbox that was written once it is closed, if that is
@@ -158,7 +158,7 @@ func (p *Pool) Open() int {
 	return len(p.handles)
 }
 
-// IsOpen tells whether r's database is open or being opened.
+// IsOpen reports whether r's database is open or being opened.
 func (p *Pool) IsOpen(r store.Ref) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,7 +260,7 @@ func (p *Pool) committed(r store.Ref) func([]thread.Event) {
 	return func(ev []thread.Event) { p.o.OnCommit(store.Commit{Ref: r, Events: ev}) }
 }
 
-// opened tells whether the handle has a database.
+// opened reports whether the handle has a database.
 func (h *handle) opened() bool {
 	select {
 	case <-h.ready:
@@ -310,7 +310,7 @@ func (p *Pool) put(h *handle) {
 	}
 }
 
-// leave takes a handle out of the table and tells whether the caller must end
+// leave takes a handle out of the table and reports whether the caller must end
 // it; otherwise its last user does. Under mu.
 func (p *Pool) leave(h *handle) bool {
 	h.left = true

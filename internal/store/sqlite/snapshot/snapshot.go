@@ -3,7 +3,7 @@
 // The copy is made with VACUUM INTO on a connection of its own. That is one read
 // transaction: it sees one committed state, the WAL included, and stops no
 // writer, neither the owner's nor another program's. SQLite's backup API would
-// copy free pages too and begins anew with every commit of another connection,
+// copy free pages too and starts again with every commit of another connection,
 // so that it might never end under load; and in the worker of package db a copy
 // would hold up all messages of the thread while it lasts. VACUUM walks every
 // row, so a damaged database is noticed here and not at the restore.

@@ -184,7 +184,7 @@ func (m *Model) members(t *turn) (out []*turn) {
 	return out
 }
 
-// IsMember tells whether an event is answered by the turn of another one that goes on.
+// IsMember reports whether an event is answered by the turn of another one that goes on.
 func (m *Model) IsMember(id int64) bool {
 	if id < 1 || id > m.inbox.head() {
 		return false
@@ -363,7 +363,7 @@ func (m *Model) ResetCrashes(_ context.Context, _ store.Ref, keys []string) erro
 	return nil
 }
 
-// Claimed tells whether there is a turn.
+// Claimed reports whether there is a turn.
 func (m *Model) Claimed(_ context.Context, _ store.Ref, key string) (bool, error) {
 	return m.turns[key] != nil, nil
 }

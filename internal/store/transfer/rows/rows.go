@@ -230,7 +230,7 @@ func (s *Sum) link(r Row) error {
 	linked := bytes.Equal(got[:], sha)
 	if proof, ok := r.Values[9].([]byte); ok { // of one that was erased the tomb vouches
 		key, _ := r.Values[8].(string)
-		linked = bytes.Equal(proof, thread.TombProof(e, sha, key))
+		linked = bytes.Equal(proof, thread.TombstoneProof(e, sha, key))
 	}
 	if r.Thread != s.thread || !bytes.Equal(prev, s.prev) || !linked {
 		return fmt.Errorf("event %d of %s does not match its hash: %w", e.ID, r.Thread, store.ErrCorrupt)

@@ -15,7 +15,7 @@
 //	agent log       rows
 //
 // It promises that a call at any of the registries has the result that a single one would
-// give, that each commit wakes those who wait for it here and notifies the other
+// give, that each commit wakes the waiters here and notifies the other
 // registries, and that while an agent is leased only the holder is notified of its new
 // events. It serves no RPC: the packages of the gRPC services do, and declare what they
 // need of it. Package standalone is the other implementation.
@@ -168,7 +168,7 @@ func (r *Registry) Close() error {
 }
 
 func (r *Registry) notify(kind store.NoticeKind, name string) {
-	r.notices.Tell(store.Notice{Kind: kind, Name: name})
+	r.notices.Publish(store.Notice{Kind: kind, Name: name})
 }
 
 // committed is called by the engine for events that became visible.
@@ -190,7 +190,7 @@ func (r *Registry) announce(c store.Commit) {
 		}
 		kind := store.NoticeHeld
 		if r.runs.MarkFor(c.Holder, ref.Agent) {
-			kind = store.NoticeHeard
+			kind = store.NoticeDelivered
 		}
 		r.notify(kind, ref.Agent+" "+c.Holder)
 	case ref.IsInbox():
@@ -210,7 +210,7 @@ func (r *Registry) receive(news []store.Notice) {
 			r.Wakes.Changed(store.Inbox(n.Name))
 		case store.NoticeRead:
 			r.Wakes.Changed(store.Inbox(n.Name))
-		case store.NoticeHeld, store.NoticeHeard:
+		case store.NoticeHeld, store.NoticeDelivered:
 			if agent, holder, ok := strings.Cut(n.Name, " "); ok {
 				r.runs.MarkFor(holder, agent)
 				r.Wakes.Changed(store.Inbox(agent))

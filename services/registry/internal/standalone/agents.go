@@ -226,7 +226,7 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 
 // settle finishes removals that a killed registry left.
 func (r *Registry) settle(ctx context.Context) error {
-	away, err := removal.Left(r.home)
+	away, err := removal.Unfinished(r.home)
 	for _, g := range away {
 		one := r.tables.Forget(ctx, g.Agent)
 		if one == nil {

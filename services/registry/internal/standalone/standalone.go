@@ -13,7 +13,7 @@
 //	                where other programs have subscribed
 //	agent log       logs/agent.log
 //
-// It promises that each commit makes its agent due and wakes those who wait for it, that
+// It promises that each commit makes its agent due and wakes its waiters, that
 // an agent whose database breaks or whose directory vanishes is marked and no other is
 // affected, and that its own writes are not taken for foreign ones. It serves no RPC: the
 // packages of the gRPC services do, and declare what they need of it. Package cluster is

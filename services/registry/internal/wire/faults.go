@@ -103,7 +103,7 @@ func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 		f.RetryAfter = RetryFull
 		return f
 	case is(store.ErrIO):
-		return fault.New(codes.Unavailable, fault.AgentFailed, where+" had an input/output error", "check the disk; the next call looks again")
+		return fault.New(codes.Unavailable, fault.AgentFailed, where+" had an input/output error", "check the disk; the next call tries again")
 	case is(store.ErrClosed):
 		return fault.New(codes.Unavailable, fault.RegistryUnavailable, "the registry is shutting down", "try again")
 	}

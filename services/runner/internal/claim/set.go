@@ -78,7 +78,7 @@ func New(c Config, d Deps) *Set {
 	s.worker = worker.New(worker.Config{
 		Kind: registrypb.LeaseKind_LEASE_KIND_RUN, Holder: c.Holder, Address: c.Address, TTL: c.TTL, Poll: c.Poll, Grace: c.Grace,
 	}, worker.Deps[*claim]{
-		Leases: d.Leases, Begin: s.begin, Room: func(_ context.Context, held int) int { return c.Agents - held },
+		Leases: d.Leases, Begin: s.begin, Free: func(_ context.Context, held int) int { return c.Agents - held },
 		GiveWay: s.giveWay, EndRuns: (*claim).endRuns, Abort: d.Abort, Logger: d.Logger,
 	})
 	return s

@@ -13,7 +13,7 @@
 // shown raw is decided by package prompt: the newest always are, digested or not.
 //
 // It promises: what a model answers is taken for a digest only when it can be one
-// (not empty, not cut off, not longer than it may be); the number of calls is
+// (not empty, not truncated, not longer than it may be); the number of calls is
 // bounded; nothing is tried twice, because the messages are still there and the
 // next turn asks again. A failed digest changes nothing, and the turn goes on
 // with the newest messages that fit (S0-119).

@@ -131,7 +131,7 @@ func (s Summarise) accept(r model.Response, input int64) (string, error) {
 	case len(r.ToolCalls) > 0:
 		return "", fmt.Errorf("%w: it calls tools", ErrNonsense)
 	case r.FinishReason == model.FinishLength:
-		return "", fmt.Errorf("%w: it was cut off", ErrNonsense)
+		return "", fmt.Errorf("%w: it was truncated", ErrNonsense)
 	case !strings.ContainsFunc(text, unicode.IsLetter), text == prompt.NoReply:
 		return "", fmt.Errorf("%w: it says nothing", ErrNonsense)
 	case size > 2*s.Limit:

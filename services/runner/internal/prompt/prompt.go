@@ -43,9 +43,9 @@ type Scope struct {
 	// Digested: the memory holds the events up to it. Of those only the newest are
 	// shown raw, up to Keep tokens of all messages; newer ones are as they fit.
 	Digested, Keep int64
-	// Most bounds the messages before Inbound in tokens, and Room the complete prompt
+	// Most bounds the messages before Inbound in tokens, and MaxPrompt the complete prompt
 	// below its budget, for a provider that found it too long; 0: not bounded.
-	Most, Room int64
+	Most, MaxPrompt int64
 	// Agents that work may be handed to.
 	Agents []Agent
 
@@ -98,8 +98,8 @@ func (list Sources) Build(s Scope) Prompt {
 	p.measure(&s, history)
 	p.Wanted += fixed + sum(inbound) + sum(turn)
 	budget := p.Budget
-	if s.Room > 0 {
-		budget = min(budget, s.Room)
+	if s.MaxPrompt > 0 {
+		budget = min(budget, s.MaxPrompt)
 	}
 	room := budget - fixed - sum(inbound) - sum(turn)
 	if room < 0 {

@@ -156,7 +156,7 @@ func TestDigested(t *testing.T) {
 		{"bounded", 0, 350, 0, 3, 10, 6, 1001},
 		{"no room", 0, 0, 500, 4, 10, 6, 1001},
 	} {
-		s.Digested, s.Most, s.Room = c.digested, c.most, c.room
+		s.Digested, s.Most, s.MaxPrompt = c.digested, c.most, c.room
 		p := prompt.Standard().Build(s)
 		if len(p.Messages)-1 != c.shown || p.Undigested != c.undigested || p.Turns != c.turns || p.Wanted != c.wanted || p.Upto != 10 {
 			t.Errorf("%s: %d shown, %d undigested, %d turns, wants %d, up to %d", c.name, len(p.Messages)-1, p.Undigested, p.Turns, p.Wanted, p.Upto)

@@ -43,7 +43,7 @@ func scopes() map[string]prompt.Scope {
 	with("no turn", func(s *prompt.Scope) { s.Turn = nil })
 	with("digested", func(s *prompt.Scope) { s.Digested, s.Keep = 2, 10 })
 	with("most", func(s *prompt.Scope) { s.Most = 8 })
-	with("room", func(s *prompt.Scope) { s.Room = 420 })
+	with("room", func(s *prompt.Scope) { s.MaxPrompt = 420 })
 	with("long history", func(s *prompt.Scope) {
 		for n := range 200 {
 			s.Tail = append([]prompt.Event{{ID: int64(-n), Source: "self", Content: fmt.Sprintf("old %d %s", n, strings.Repeat("word ", 60))}}, s.Tail...)

@@ -2,7 +2,7 @@
 // away, and makes none under a lease that is not trusted.
 //
 // A call is given up only when the context ends, the lease is lost, or the registry reports
-// that repeating it cannot help; the error tells which. Every call made through it must be
+// that repeating it cannot help; the error says which. Every call made through it must be
 // repeatable. It defines no call itself and keeps no state.
 package registrycall
 

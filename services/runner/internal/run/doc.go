@@ -14,7 +14,7 @@
 // A number is how many bytes were published before it, and the journal keeps where the text
 // of each answer is ([Span]). So a piece has one number, wherever it is read from, and a
 // reader gets the rest of one that it has a part of. A call that failed or was killed is
-// made anew under higher numbers; a reader that has some of the earlier one gets a restart,
+// made again under higher numbers; a reader that has some of the earlier one gets a restart,
 // and no other reader does.
 //
 // A reader that is slower than the buffer gets [ErrBehind] and finds what it lacks in the

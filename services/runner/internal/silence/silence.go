@@ -23,7 +23,7 @@ func Text(s string) string {
 		return s
 	}
 	var f Filter
-	return f.Add(s) + f.Rest()
+	return f.Add(s) + f.Flush()
 }
 
 // Filter takes the word out of an answer that comes in pieces. The zero value is
@@ -58,8 +58,8 @@ func (f *Filter) Add(piece string) string {
 	return out.String()
 }
 
-// Rest is what was held back and is not the word, at the end.
-func (f *Filter) Rest() string {
+// Flush is what was held back and is not the word, at the end.
+func (f *Filter) Flush() string {
 	rest := f.held
 	f.held, f.open = "", false
 	if strings.TrimSpace(rest) == Word {

@@ -34,7 +34,7 @@ func TestWord(t *testing.T) {
 			for i := 0; i < len(in); i += cut {
 				got += f.Add(in[i:min(i+cut, len(in))])
 			}
-			if got += f.Rest(); got != want {
+			if got += f.Flush(); got != want {
 				t.Errorf("%q in pieces of %d became %q, want %q", in, cut, got, want)
 			}
 		}

@@ -8,7 +8,7 @@
 // The tools are packages below this one; the runner lists them ([New]). Each passes
 // the suite of package toolsettest.
 //
-// It promises: a call that cannot be understood runs nothing, and its result tells the
+// It promises: a call that cannot be understood runs nothing, and its result informs the
 // model why; a call with a result in the journal is not made again; a result is JSON of
 // at most [MaxResult] bytes; what a call sends to the peer is written in one transaction
 // with its result. A tool does not journal, does not count, and does not decide whether

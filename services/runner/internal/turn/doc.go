@@ -14,7 +14,7 @@
 // A step whose result is in the journal is not done again: a model answer is
 // replayed (T3), a finished tool is not run (T6). A tool that was begun and has
 // no result runs again if that is harmless; otherwise it becomes in doubt, and
-// the model is told to check before it repeats. Tools of one answer run one after
+// the model is asked to check before it repeats. Tools of one answer run one after
 // the other, each result journaled before the next begins, so at most the first
 // one without a result can have begun.
 //

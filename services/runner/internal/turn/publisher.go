@@ -74,7 +74,7 @@ func (p *publisher) Partial() string { return strings.TrimSpace(p.partial.String
 
 // EndAnswer ends an answer and returns where it is in the stream.
 func (p *publisher) EndAnswer() *run.Span {
-	p.say(p.quiet.Rest())
+	p.say(p.quiet.Flush())
 	s := p.to.Span()
 	return &s
 }

@@ -63,7 +63,7 @@ func (r *Requests) Request(said []model.Message) (model.Request, prompt.Prompt) 
 
 func (r *Requests) scope(said []model.Message) prompt.Scope {
 	s := Scope(r.Begun, r.Model, r.Tools)
-	s.Turn, s.Most, s.Room = said, r.most, r.room
+	s.Turn, s.Most, s.MaxPrompt = said, r.most, r.room
 	return s
 }
 

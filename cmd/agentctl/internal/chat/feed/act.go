@@ -50,7 +50,7 @@ func (s *Source) Abort(ctx context.Context, id int64) tea.Cmd {
 	}
 }
 
-// Status tells how the agent is.
+// Status shows the state of the agent.
 func (s *Source) Status(ctx context.Context) tea.Cmd {
 	return s.bounded(ctx, func(ctx context.Context) (string, error) {
 		r, err := s.Env.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: s.Agent})
@@ -88,7 +88,7 @@ func (s *Source) model(ctx context.Context, said string) string {
 	return fmt.Sprintf("the runner's default, %s (%s)", r.GetProvider(), r.GetProviderOrigin())
 }
 
-// Model tells which model the agent has, or sets it: MODEL or PROVIDER/MODEL.
+// Model shows which model the agent has, or sets it: MODEL or PROVIDER/MODEL.
 func (s *Source) Model(ctx context.Context, want string) tea.Cmd {
 	return s.bounded(ctx, func(ctx context.Context) (string, error) {
 		if want == "" {
@@ -134,7 +134,7 @@ func (s *Source) Memory(ctx context.Context, peer message.Peer, conversation str
 	})
 }
 
-// Explain tells the story of a message.
+// Explain shows the history of a message.
 func (s *Source) Explain(ctx context.Context, id int64) tea.Cmd {
 	return s.bounded(ctx, func(ctx context.Context) (string, error) {
 		r, err := s.Env.Turns().GetTurn(ctx, &registry.GetTurnRequest{AgentId: s.Agent, InboxId: id})

@@ -13,8 +13,8 @@ import (
 // ApprovalChange reports that a command of the agent waits for approval, or was answered.
 type ApprovalChange struct{ Approval *registry.Approval }
 
-// Asks tells of every command of the agent that a person is asked about, also of
-// those that wait already, and of each answer. A registry that was away tells again
+// Asks reports every command of the agent that a person is asked about, also of
+// those that wait already, and of each answer. A registry that was away reports again
 // what waits.
 func (s *Source) Asks(ctx context.Context) {
 	for ctx.Err() == nil {

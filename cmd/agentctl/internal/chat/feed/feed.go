@@ -15,12 +15,12 @@ import (
 
 // What the services tell the screen.
 type (
-	// Accepted tells that a message is in the inbox, or was refused.
+	// Accepted reports that a message is in the inbox, or was refused.
 	Accepted struct {
 		ID  int64
 		Err error
 	}
-	// Finished tells that a message has its fate.
+	// Finished reports that a message has its fate.
 	Finished struct {
 		ID    int64
 		Turn  *registry.Turn
@@ -107,7 +107,7 @@ func (s *Source) Past(ctx context.Context, peer message.Peer) tea.Cmd {
 	}
 }
 
-// Watch tells of every new message of a conversation, also of those that came
+// Watch reports every new message of a conversation, also of those that came
 // from another window. It resumes after the last id when the registry was away.
 func (s *Source) Watch(ctx context.Context, peer message.Peer, conversation string, after int64) {
 	for ctx.Err() == nil {

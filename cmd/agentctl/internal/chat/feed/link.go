@@ -9,13 +9,13 @@ import (
 	"github.com/theclaw/agents/internal/pause"
 )
 
-// Link tells whether a service is there.
+// Link reports whether a service is there.
 type Link struct {
 	Service string
 	Up      bool
 }
 
-// Links tells each time a service goes or comes, until ctx ends. Nothing is
+// Links reports each time a service goes or comes, until ctx ends. Nothing is
 // asked again and again: the connection waits for the socket.
 func (s *Source) Links(ctx context.Context, service string) {
 	for ctx.Err() == nil {

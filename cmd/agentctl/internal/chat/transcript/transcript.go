@@ -56,7 +56,7 @@ func (t *Transcript) You(text string) {
 	t.up = 0
 }
 
-// Reply adds what the agent said, whole.
+// Reply adds the complete answer of the agent.
 func (t *Transcript) Reply(text string) {
 	t.text(reply, markdown.Style{Lead: t.look.it.Render(t.agent+":") + " "}, text)
 	t.last = text
@@ -153,7 +153,7 @@ func (t *Transcript) End(id, result string, now time.Time) {
 }
 
 // Again takes away what was said and thought since the last tool or message: the
-// run was interrupted, and says it anew. A tool that had not ended goes too.
+// run was interrupted, and says it again. A tool that had not ended goes too.
 func (t *Transcript) Again() {
 	from := len(t.entries)
 	for from > 0 {

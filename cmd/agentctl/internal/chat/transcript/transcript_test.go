@@ -126,7 +126,7 @@ func TestScroll(t *testing.T) {
 	}
 	s.Mark()
 	s.You("new")
-	if got := escapes.ReplaceAllString(s.Rest(t0), ""); got != "you: new\n" {
+	if got := escapes.ReplaceAllString(s.Remaining(t0), ""); got != "you: new\n" {
 		t.Errorf("left behind %q", got)
 	}
 }

@@ -94,8 +94,8 @@ func (t *Transcript) Click(line int, now time.Time) {
 // maxRest is how many lines are left behind in the terminal.
 const maxRest = 2000
 
-// Rest is what was said since Mark, for the terminal the screen goes away from.
-func (t *Transcript) Rest(now time.Time) string {
+// Remaining is what was said since Mark, for the terminal the screen goes away from.
+func (t *Transcript) Remaining(now time.Time) string {
 	var lines []string
 	for _, e := range t.entries[min(t.first, len(t.entries)):] {
 		kept, more := e.at(t.width, now, t.look)

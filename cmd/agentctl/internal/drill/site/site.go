@@ -182,13 +182,13 @@ func (s *Site) Create(ctx context.Context, id, extra string) error {
 	return err
 }
 
-// Sandboxed tells whether programs can be run here.
+// Sandboxed reports whether programs can be run here.
 func (s *Site) Sandboxed(ctx context.Context) (bool, error) {
 	r, err := s.runner.GetRunnerInfo(ctx, &runner.GetRunnerInfoRequest{})
 	return r.GetSandbox() != "none", err
 }
 
-// Again repeats a call that was cut off or answered by nobody; calls are made so
+// Again repeats a call that was interrupted or not answered; calls are made so
 // that this is safe.
 func Again[R any](ctx context.Context, call func(context.Context) (R, error)) (R, error) {
 	for {

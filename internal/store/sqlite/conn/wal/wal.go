@@ -127,7 +127,7 @@ func write(tls *libc.TLS, file, p uintptr, n int32, to int64) int32 {
 	*l.held = append(*l.held, data...)
 	l.inside = head
 	// The second word is the size of the database after a commit; else nothing. The
-	// page of a commit does not always follow: its header may be written anew alone.
+	// page of a commit does not always follow: its header may be written again alone.
 	if head && binary.BigEndian.Uint32(data[4:]) != 0 || len(*l.held) > most {
 		return l.flush(tls, file)
 	}

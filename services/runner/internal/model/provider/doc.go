@@ -32,7 +32,7 @@
 // with its default provider or with the one it has as NAME. They are a default only
 // where providers.yaml sets default: pai/NAME.
 //
-// What it promises: keys are references, read anew at each Resolve, so a
+// What it promises: keys are references, read again at each Resolve, so a
 // rotated key needs no restart, and a key file that others can read is refused;
 // a key is in no error, no String and no field; a provider that is named and
 // cannot be used is an error, never silently another one: an agent whose key got

@@ -17,7 +17,7 @@ const (
 	OpenAfter = 3
 	// ProbeEvery is the time between probes of an unreachable provider.
 	ProbeEvery = 30 * time.Second
-	// MaxRetryAfter is the longest Retry-After that is honoured.
+	// MaxRetryAfter is the longest Retry-After that is honored.
 	MaxRetryAfter = time.Minute
 	// firstBackoff doubles up to doublings times.
 	firstBackoff = time.Second

@@ -2,10 +2,10 @@ package thread
 
 import "crypto/sha256"
 
-// TombProof is the sha256 that accompanies the chain for an erased event: over its
+// TombstoneProof is the sha256 that accompanies the chain for an erased event: over its
 // link, which is the hash of what was there, the key it keeps, and e, what is there
 // now. Whoever changes one of the three must change this too.
-func TombProof(e Event, link []byte, key string) []byte {
+func TombstoneProof(e Event, link []byte, key string) []byte {
 	now := e.Hash(link)
 	h := sha256.New()
 	h.Write(now[:])
