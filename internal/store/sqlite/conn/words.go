@@ -4,8 +4,9 @@ import "encoding/binary"
 
 // words are short texts that were read before: a turn reads the newest messages of its
 // thread again, and their sources, types and times with them. A text that is there is
-// answered without being copied.
-type words [128]string
+// returned without being copied. Each place holds two texts, the newest first: with one,
+// two texts of the same place that a thread repeats would be copied at each reading.
+type words [64][2]string
 
 // longest is the length of the longest text kept; with all places taken, a connection
 // keeps 8 KB.
@@ -17,10 +18,14 @@ func (w *words) get(b []byte) string {
 		return string(b)
 	}
 	p := &w[place(b)%uint64(len(w))]
-	if *p != string(b) {
-		*p = string(b)
+	if p[0] == string(b) {
+		return p[0]
 	}
-	return *p
+	if p[1] == string(b) {
+		return p[1]
+	}
+	p[0], p[1] = string(b), p[0]
+	return p[0]
 }
 
 // place spreads texts that differ at either end, such as times.
