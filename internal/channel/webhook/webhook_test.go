@@ -299,6 +299,7 @@ func TestNewRefuses(t *testing.T) {
 		{URL: "http://example.org/" + canary},
 		{URL: "ftp://example.org/" + canary, AllowPrivate: true},
 		{URL: "https:///" + canary},
+		{URL: "https://:443/" + canary},
 		{URL: "https://u:" + canary + "@example.org"},
 		{URL: ":" + canary},
 		{URL: "https://example.org/", Secret: canary},
