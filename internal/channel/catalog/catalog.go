@@ -1,5 +1,6 @@
-// Package catalog lists the types of channels, checks the entries that define channels, builds the channels of one agent's configuration, each once, and
-// finds the one that a reply takes.
+// Package catalog lists the types of channels, checks the entries of a configuration that
+// define channels, builds the channels of one agent, each once, and finds the one that a
+// reply takes.
 //
 // Settings that name an unknown channel are refused when the catalog is opened, not when
 // a message meets them. The package does not send, and holds nothing that has to be
