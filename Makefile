@@ -21,6 +21,12 @@ VERSION := $(or $(shell git describe --always --dirty 2>/dev/null),unknown)
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath -buildvcs=false)
 GO_BUILD := go build -ldflags '-s -w -X main.version=$(VERSION)'
+# Installed next to agentd, which checks its hash; so it is built first.
+SANDBOX := theclaw-sandbox
+# build_into DIR: theclaw-sandbox, then the programs, agentd with the hash of the first.
+build_into = $(GO_BUILD) -o $(1)/ ./cmd/$(SANDBOX) >&2; \
+	sum=$$(sha256sum $(1)/$(SANDBOX)); \
+	go build -ldflags "-s -w -X main.version=$(VERSION) -X main.sandboxSHA256=$${sum%% *}" -o $(1)/ $(PROGRAMS:%=./cmd/%) >&2
 
 # npm fetches buf ready made (seconds, Linux on x86-64); go builds it (minutes).
 BUF_FROM ?= $(if $(and $(filter Linux/x86_64,$(shell uname -s)/$(shell uname -m)),$(shell command -v npm)),npm,go)
@@ -68,7 +74,7 @@ help: ## say what can be made
 .PHONY: build
 build: ## build agentctl, agent, agentd and thread into .bin
 	@mkdir -p $(BIN)
-	@$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%) >&2
+	@$(call build_into,$(BIN))
 
 # Nothing here writes to standard output but the program itself.
 .PHONY: run
@@ -84,7 +90,7 @@ PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 release: ## build the programs of a release into .bin/release: VERSION=v1.0.0
 	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)
 	@for p in $(PLATFORMS); do dir=$(RELEASE)/$${p/\//-}; mkdir -p $$dir; \
-	GOOS=$${p%/*} GOARCH=$${p#*/} $(GO_BUILD) -o $$dir/ $(PROGRAMS:%=./cmd/%) >&2; done
+	export GOOS=$${p%/*} GOARCH=$${p#*/}; $(call build_into,$$dir); done
 	@cd tools && GOWORK=off go run ./sbom -name theclaw -version '$(VERSION)' $$(find $(RELEASE) -type f | LC_ALL=C sort) >$(RELEASE)/theclaw.cdx.json
 	@cd $(RELEASE) && find . -type f ! -name SHA256SUMS | LC_ALL=C sort | sed 's#^\./##' | xargs sha256sum >SHA256SUMS
 	@cd $(RELEASE) && cat SHA256SUMS
@@ -95,7 +101,7 @@ INSTALLED := $(if $(filter 1,$(WITH_THREAD)),$(PROGRAMS),$(filter-out thread,$(P
 .PHONY: install
 install: build ## put the programs into PREFIX/bin, or where `go install` would; thread only with WITH_THREAD=1
 	@dir='$(if $(PREFIX),$(PREFIX)/bin)'; dir=$${dir:-$$(go env GOBIN)}; dir=$${dir:-$$(go env GOPATH)/bin}; \
-	mkdir -p "$$dir" && install -m 0755 $(INSTALLED:%=$(BIN)/%) "$$dir/" && echo "installed $(INSTALLED) into $$dir"
+	mkdir -p "$$dir" && install -m 0755 $(INSTALLED:%=$(BIN)/%) $(BIN)/$(SANDBOX) "$$dir/" && echo "installed $(INSTALLED) into $$dir"
 
 ##@ Tests
 

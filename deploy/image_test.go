@@ -64,7 +64,7 @@ func TestImageRoot(t *testing.T) {
 	if err := os.Chmod(root, 0o755); err != nil { // #nosec G302 -- the root of an image
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", built+"/", "./cmd/agentd", "./cmd/agentctl", "./cmd/agent")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", built+"/", "./cmd/agentd", "./cmd/agentctl", "./cmd/agent", "./cmd/theclaw-sandbox")
 	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -100,7 +100,7 @@ func TestImageRoot(t *testing.T) {
 			}
 		}
 	}
-	if copied != 3 {
+	if copied != 4 {
 		t.Fatalf("%d programs are copied", copied)
 	}
 	for _, dir := range []string{"tmp", "proc", "dev", "var/lib/theclaw"} {

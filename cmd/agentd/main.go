@@ -25,7 +25,7 @@ import (
 var version string
 
 func main() {
-	sandbox.Main() // a sandboxed child is this program too
+	sandbox.Main() // a sandboxed child may be this program too
 	if os.Getenv("GOGC") == "" {
 		// The heap is some ten megabytes: half the collections cost as much again at most.
 		debug.SetGCPercent(200)

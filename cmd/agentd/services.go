@@ -111,6 +111,21 @@ func (e *env) newWorker(name string) (worker, error) {
 
 func (w worker) close() error { return errors.Join(w.conn.Close(), w.holder.Close()) }
 
+// sandboxSHA256 is the hash of theclaw-sandbox, in hexadecimal; set by the build.
+var sandboxSHA256 string
+
+// sandboxProgram is theclaw-sandbox next to this program.
+func sandboxProgram() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		return "", err
+	}
+	return sandbox.FindProgram(filepath.Dir(self), sandboxSHA256)
+}
+
 func makeRunner(_ context.Context, e *env, name string) (component, error) {
 	w, err := e.newWorker(name)
 	if err != nil {
@@ -120,10 +135,14 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 	if e.remote {
 		root = e.homeDir.AgentsDir() // the registry's paths are those of its machine
 	}
+	program, err := sandboxProgram()
+	if err != nil {
+		e.log.Info("tools start slower: agentd starts itself as their sandbox", "cause", err)
+	}
 	s, err := runner.New(runner.Config{
 		Root: root, Agent: shim(e),
 		Address: w.address, TTL: e.ttl, Grace: e.grace, ProvidersFile: filepath.Join(e.home, "providers.yaml"),
-		Sandbox: sandbox.Options{Forbidden: []string{e.homeDir.RunDir(), e.homeDir.TLSDir(), e.options.tls, e.homeDir.AuditDir()}},
+		Sandbox: sandbox.Options{Program: program, Forbidden: []string{e.homeDir.RunDir(), e.homeDir.TLSDir(), e.options.tls, e.homeDir.AuditDir()}},
 	}, runner.Deps{
 		Registry: w.calls, Holder: w.holder.ID(), Getenv: e.getenv, Abort: e.abort, Redactor: e.redactor,
 		Trace:   e.traced[name].Tracer,

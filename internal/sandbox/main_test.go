@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,8 +23,10 @@ func TestMain(m *testing.M) {
 		os.Exit(children[os.Args[1]](os.Args[2]))
 	}
 	code := m.Run()
-	if p, err := self(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(p))
+	for _, made := range []func() (string, error){self, program} {
+		if p, err := made(); err == nil {
+			_ = os.RemoveAll(filepath.Dir(p))
+		}
 	}
 	os.Exit(code)
 }
@@ -78,6 +81,9 @@ func with(tb testing.TB, l Level, o Options) *Sandbox {
 		tb.Fatal(err)
 	}
 	o.ReadOnly = append(o.ReadOnly, binary)
+	if o.Program, err = program(); err != nil {
+		tb.Fatal(err)
+	}
 	s, err := New(tb.Context(), o)
 	if err != nil {
 		tb.Fatal(err)
@@ -108,4 +114,25 @@ var self = sync.OnceValues(func() (string, error) {
 	}
 	p := filepath.Join(dir, "attempt")
 	return p, os.WriteFile(p, b, 0o755)
+})
+
+// program is theclaw-sandbox, built and found as agentd finds it.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "sandbox-test-")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // #nosec G302 -- a directory of programs
+		return "", err
+	}
+	p := filepath.Join(dir, ProgramName)
+	build := exec.Command("go", "build", "-o", p, "../../cmd/"+ProgramName)
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	b, err := os.ReadFile(p)
+	if err != nil {
+		return "", err
+	}
+	return FindProgram(dir, fmt.Sprintf("%x", sha256.Sum256(b)))
 })

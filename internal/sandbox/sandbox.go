@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -60,7 +61,7 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	if o.ScratchDir, err = filepath.Abs(o.ScratchDir); err != nil {
 		return nil, fmt.Errorf("resolve scratch directory: %w", err)
 	}
-	s := &Sandbox{opts: o, self: selfPath()}
+	s := &Sandbox{opts: o, self: cmp.Or(o.Program, selfPath())}
 	s.bwrap, _ = exec.LookPath("bwrap")
 	if !o.noCgroups {
 		s.cgroups = cgroup.Find()

@@ -1,6 +1,7 @@
 // Package jail implements the processes between this process and a sandboxed
-// program: the trampoline and the sandbox's init, both our own binary started
-// again. Package sandbox is the other side and the only caller.
+// program: the trampoline and the sandbox's init, both the small program
+// theclaw-sandbox or, where that is missing, our own binary started again. Package sandbox
+// is the other side and the only caller.
 //
 //	runner (large)          trampoline (small)         init (pid 1)             program
 //	  | order, lifeline  ------->|                        |                        |
@@ -17,6 +18,9 @@
 //
 // Why a trampoline: a clone with CLONE_NEWUSER copies the page tables, in time
 // proportional to the resident memory of the caller.
+//
+// With the driver off there is no init: the trampoline starts the program itself, as a
+// subreaper that kills what the program leaves.
 //
 // It promises: the program is started only after every step has succeeded, each
 // failed step is reported by name with its errno, and no descriptor, no variable

@@ -16,15 +16,15 @@ import (
 // deadline is for a kernel that does not let a process die.
 func killOrphans() {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
-		for _, pid := range children() {
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 		for err == nil && pid > 0 {
 			pid, err = unix.Wait4(-1, nil, unix.WNOHANG, nil)
 		}
 		if errors.Is(err, unix.ECHILD) {
-			return
+			return // as usual: the list of all processes is not read
+		}
+		for _, pid := range children() {
+			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		time.Sleep(time.Millisecond) // a killed process needs a moment to become a zombie
 	}

@@ -31,14 +31,18 @@ func initProcess() int {
 		wire.AwaitHangup(fdLifeline)
 		syscall.Exit(137)
 	}()
-	// Handled and forgotten: an ignored signal would stay ignored in the program.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
+	handleSignals()
 	if err := build(o); err != nil {
 		status.Fail(err)
 		return 1
 	}
 	status.Say(run(o))
 	return 0
+}
+
+// handleSignals handles and drops signals: an ignored one would stay ignored in the program.
+func handleSignals() {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
 }
 
 func build(o wire.Order) error {
@@ -59,9 +63,6 @@ func build(o wire.Order) error {
 		if err := unix.Chdir(o.Workdir); err != nil {
 			return wire.Step("chdir workdir", err)
 		}
-	}
-	if o.Driver == wire.Off {
-		return wire.Step("rlimits", isolation.SetLimits(o))
 	}
 	if err := isolation.Harden(o); err != nil {
 		return err

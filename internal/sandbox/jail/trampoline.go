@@ -24,15 +24,47 @@ func trampoline() int {
 		status.Fail(err)
 		return 1
 	}
-	if err := launch(o, status); err != nil {
+	start := launch
+	if o.Driver == wire.Off {
+		start = direct
+	}
+	if err := start(o, status); err != nil {
 		status.Fail(err)
 		return 1
 	}
 	return 0
 }
 
+// direct starts the program itself, without init: the driver off isolates nothing, and
+// what remains to do (limits, a clean environment, an end to the complete tree) the
+// trampoline can do in its own process. It saves the start of one process a call.
+func direct(o wire.Order, status wire.FD) error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return wire.Step("subreaper", err)
+	}
+	if err := join(o.Cgroups, os.Getpid()); err != nil {
+		return err
+	}
+	if err := unix.Chdir(o.Workdir); err != nil {
+		return wire.Step("chdir workdir", err)
+	}
+	if err := isolation.SetLimits(o); err != nil {
+		return wire.Step("rlimits", err)
+	}
+	go func() {
+		wire.AwaitHangup(fdOrder)
+		killOrphans() // the program is a child as well
+		syscall.Exit(137)
+	}()
+	handleSignals()
+	ended := run(o)
+	killOrphans()
+	status.Say(ended)
+	return nil
+}
+
 func launch(o wire.Order, status wire.FD) error {
-	if os.Geteuid() == 0 && o.Driver != wire.Off {
+	if os.Geteuid() == 0 {
 		// Groups would survive in a user namespace as nameless, working ones.
 		if err := syscall.Setgroups(nil); err != nil && !errors.Is(err, unix.EPERM) {
 			return wire.Step("setgroups", err)
@@ -54,12 +86,9 @@ func launch(o wire.Order, status wire.FD) error {
 		}
 	}
 	// "echo x > /dev/stderr" opens the pipe again, which asks for its owner.
-	if o.Driver != wire.Off {
-		_ = unix.Fchown(1, o.UID, o.GID)
-		_ = unix.Fchown(2, o.UID, o.GID)
-	}
-	noNamespaces := o.Driver == wire.Reduced || o.Driver == wire.Off
-	if noNamespaces {
+	_ = unix.Fchown(1, o.UID, o.GID)
+	_ = unix.Fchown(2, o.UID, o.GID)
+	if o.Driver == wire.Reduced {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return wire.Step("subreaper", err)
 		}
@@ -121,7 +150,7 @@ func launch(o wire.Order, status wire.FD) error {
 	_, _ = unix.Wait4(pid, nil, 0, nil)
 	alive = false
 	mu.Unlock()
-	if noNamespaces {
+	if o.Driver == wire.Reduced {
 		killOrphans()
 	}
 	return err
@@ -141,7 +170,7 @@ func plan(o wire.Order) (path string, argv []string, sys *syscall.SysProcAttr, e
 			sys.Credential = &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}
 		}
 		return o.Bwrap, append([]string{"bwrap"}, bwrapArgs(o)...), sys, nil
-	case wire.Reduced, wire.Off:
+	case wire.Reduced:
 	default:
 		return "", nil, nil, wire.Step("driver", fmt.Errorf("unknown driver %q", o.Driver))
 	}
