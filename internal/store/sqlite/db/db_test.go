@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/store/sqlite/schema"
 	"github.com/theclaw/agents/internal/thread"
 )
 
@@ -117,7 +118,7 @@ func TestSchemaEqualsRecorded(t *testing.T) {
 		_, c := tx.Row("PRAGMA page_size", nil, &page)
 		return errors.Join(a, b, c)
 	}))
-	if version != 0 || app != 0 || page != 4096 {
+	if version != 0 || app != 0 || page != schema.PageSize {
 		t.Errorf("user_version %d, application_id %d, page_size %d", version, app, page)
 	}
 }
