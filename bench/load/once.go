@@ -65,3 +65,25 @@ func Sent(ctx context.Context, conn grpc.ClientConnInterface, agent string, n in
 	}
 	return took, nil
 }
+
+// Ask puts one question n times into the conversation named tag, each after the reply to the one
+// before, and answers how long each took from before its push until its reply was seen.
+func Ask(ctx context.Context, conn grpc.ClientConnInterface, agent, question, tag string, n int) ([]time.Duration, error) {
+	t, err := begin(ctx, conn, agent, tag)
+	if err != nil {
+		return nil, err
+	}
+	defer t.end()
+	took := make([]time.Duration, 0, n)
+	for i := range n {
+		began := time.Now()
+		if _, err := t.push(ctx, i, question); err != nil {
+			return nil, err
+		}
+		if _, err := next(t.watch); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(began))
+	}
+	return took, nil
+}

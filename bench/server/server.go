@@ -117,16 +117,41 @@ func (s *Server) Stop() error {
 	return s.cmd.Wait()
 }
 
+// Written is how many bytes the process has caused to be written to the disk.
+func (s *Server) Written() (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range strings.Split(string(b), "\n") {
+		if v, ok := strings.CutPrefix(l, "write_bytes: "); ok {
+			return strconv.ParseInt(v, 10, 64)
+		}
+	}
+	return 0, errors.New("no write_bytes")
+}
+
 // CPU is the user and system time of the process.
-func (s *Server) CPU() (time.Duration, error) {
+func (s *Server) CPU() (time.Duration, error) { return s.cpu(11, 12) }
+
+// CPUOfTree is CPU with that of the programs it has started and waited for.
+func (s *Server) CPUOfTree() (time.Duration, error) { return s.cpu(11, 12, 13, 14) }
+
+// cpu is the sum of fields of /proc/PID/stat, counted from the one after the name.
+func (s *Server) cpu(fields ...int) (sum time.Duration, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
 	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	user, err1 := strconv.ParseInt(f[11], 10, 64)
-	sys, err2 := strconv.ParseInt(f[12], 10, 64)
-	return time.Duration(user+sys) * (time.Second / 100), errors.Join(err1, err2)
+	for _, i := range fields {
+		ticks, err := strconv.ParseInt(f[i], 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += time.Duration(ticks) * (time.Second / 100)
+	}
+	return sum, nil
 }
 
 // RSS is the resident memory in MB.

@@ -16,22 +16,52 @@ import (
 	"github.com/theclaw/agents/internal/pause"
 )
 
-// trimAfter are the times after the start at which memory is given back: when
-// what only the start needed has been used, and when a first look at many inboxes
-// is over.
-var trimAfter = []time.Duration{3 * time.Second, time.Minute}
+// trimAfter is the time after the start at which memory is given back for the first time:
+// when what only the start needed has been used. checkEvery is how often it is checked
+// later whether work has ended.
+const (
+	trimAfter  = 3 * time.Second
+	checkEvery = 15 * time.Second
+)
 
-// trimMemory gives back what the start left behind: freed heap, and the pages of
-// the program itself that were touched once, such as the initialisation of
-// libraries. Those pages are as in the file and come back from the page cache when
-// they are needed again, so this costs a few microseconds for each that is.
+// trimMemory gives back what the start left behind, and what work leaves behind once it has
+// ended: freed heap, and the pages of the program itself that were touched once, such as
+// the initialization of libraries. Those pages are as in the file and come back from the
+// page cache when they are needed again, so this costs a few microseconds for each that is.
 func trimMemory(ctx context.Context) {
-	for _, d := range trimAfter {
-		if pause.For(ctx, d) != nil {
-			return
-		}
-		trim()
+	if pause.For(ctx, trimAfter) != nil {
+		return
 	}
+	trim()
+	idle := idleSince(processorTime())
+	for pause.For(ctx, checkEvery) == nil {
+		if idle(processorTime()) {
+			trim()
+		}
+	}
+}
+
+// idleSince returns a function that is called each checkEvery with the processor time used so
+// far, and reports whether the process has been idle for one interval after it was not:
+// idle is less than a hundredth of the interval.
+func idleSince(used time.Duration) func(time.Duration) bool {
+	worked := true // the start is work
+	return func(now time.Duration) bool {
+		busy := now-used >= checkEvery/100
+		used = now
+		ended := worked && !busy
+		worked = busy
+		return ended
+	}
+}
+
+// processorTime is what this process has used.
+func processorTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func trim() {
