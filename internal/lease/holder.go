@@ -82,6 +82,18 @@ func (h *Holder) take(path string) (bool, error) {
 	return true, nil
 }
 
+// ServiceOf is the name of the service in the id of a holder, as it was given to NewHolder:
+// runner-2 of runner-2@1f0c...-01J.... An id of another shape is returned as it is.
+func ServiceOf(holder string) string {
+	name, _, marked := strings.Cut(holder, "@")
+	if i := len(name) - ulid.EncodedSize - 1; !marked && i > 0 && name[i] == '-' {
+		if _, err := ulid.ParseStrict(name[i+1:]); err == nil {
+			return name[:i]
+		}
+	}
+	return name
+}
+
 // ID is the holder's name in leases.
 func (h *Holder) ID() string { return h.id }
 

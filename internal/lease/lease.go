@@ -40,6 +40,20 @@ func AgentOf(resource string) string {
 	return id
 }
 
+// RoleOf is the role of the services that work on a resource: runner or deliverer; "" for
+// what is no resource.
+func RoleOf(resource string) string {
+	switch kind, id, ok := strings.Cut(resource, "/"); {
+	case !ok || id == "":
+		return ""
+	case kind == "agent":
+		return "runner"
+	case kind == "deliver":
+		return "deliverer"
+	}
+	return ""
+}
+
 // ErrLost reports that a token is not, or no longer, the current unexpired one of
 // its resource. It is final for that token: no later answer turns it around.
 // At a service's edge it is ABORTED / LEASE_LOST.

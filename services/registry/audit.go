@@ -18,6 +18,7 @@ import (
 	"github.com/theclaw/agents/internal/audit"
 	"github.com/theclaw/agents/internal/broker"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -148,11 +149,15 @@ func (a *auditor) tools(ctx context.Context, agentID string, steps []*registryv1
 	}
 }
 
-// Failed notes that a change which was let through did not happen.
+// Failed notes that a change which was let through did not happen, and that a caller which
+// may make a call may not make this one.
 func (a *auditor) Failed(ctx context.Context, method string, req any, err error) {
-	if name := path.Base(method); changes[name] {
-		f := fault.From(err)
+	name, f := path.Base(method), fault.From(err)
+	switch {
+	case changes[name]:
 		a.append(ctx, audit.Entry{Action: name, Agent: agentOf(req), Outcome: "failed", Detail: f.Reason + ": " + f.What})
+	case f.Code == codes.PermissionDenied && a.countRefusal():
+		a.append(ctx, audit.Entry{Action: name, Agent: agentOf(req), Outcome: "refused", Detail: f.Reason + ": " + f.What})
 	}
 }
 
@@ -179,6 +184,9 @@ func agentOf(req any) string {
 	}
 	if r, ok := req.(interface{ GetThread() *registryv1.ThreadRef }); ok {
 		return r.GetThread().GetAgentId()
+	}
+	if r, ok := req.(interface{ GetResource() string }); ok {
+		return lease.AgentOf(r.GetResource())
 	}
 	return ""
 }

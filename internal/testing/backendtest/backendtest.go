@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/agentlog"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/rpc/serve"
 	"github.com/theclaw/agents/internal/store/postgres"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
@@ -71,7 +73,21 @@ type World struct {
 	Deliveries registryv1.DeliveryServiceClient
 	Approvals  registryv1.ApprovalServiceClient
 	Stop       func() // ends it before the test does
+	as         func(rpc.Identity) grpc.ClientConnInterface
 	requests   int
+}
+
+func (w *World) connect(conn grpc.ClientConnInterface) {
+	w.Agents, w.Threads = registryv1.NewAgentServiceClient(conn), registryv1.NewThreadServiceClient(conn)
+	w.Leases, w.Turns = registryv1.NewLeaseServiceClient(conn), registryv1.NewTurnServiceClient(conn)
+	w.Deliveries, w.Approvals = registryv1.NewDeliveryServiceClient(conn), registryv1.NewApprovalServiceClient(conn)
+}
+
+// As is the same registry for another caller than the owner; its streams stay the owner's.
+func (w *World) As(id rpc.Identity) *World {
+	other := *w
+	other.connect(w.as(id))
+	return &other
 }
 
 // Start opens a registry and serves it; it ends with the test.
@@ -90,8 +106,8 @@ func (o Options) Start(t *testing.T, cfg registry.Config) *World {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := bufconn.Listen(1 << 20)
-	srv, err := serve.New(serve.Options{Listener: l, Insecure: true, Services: []serve.Registrar{svc.Register}, Policy: registry.Policy(), Audit: svc.Auditor(), Grace: -1})
+	l, desk := bufconn.Listen(1<<20), direct.NewServer()
+	srv, err := serve.New(serve.Options{Direct: desk, Listener: l, Insecure: true, Services: []serve.Registrar{svc.Register}, Policy: registry.Policy(), Audit: svc.Auditor(), Grace: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,11 +121,10 @@ func (o Options) Start(t *testing.T, cfg registry.Config) *World {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &World{
-		T: t, Home: o.Home,
-		Agents: registryv1.NewAgentServiceClient(conn), Threads: registryv1.NewThreadServiceClient(conn),
-		Leases: registryv1.NewLeaseServiceClient(conn), Turns: registryv1.NewTurnServiceClient(conn), Deliveries: registryv1.NewDeliveryServiceClient(conn),
-		Approvals: registryv1.NewApprovalServiceClient(conn),
+	w := &World{T: t, Home: o.Home}
+	w.connect(conn)
+	w.as = func(id rpc.Identity) grpc.ClientConnInterface {
+		return &direct.Conn{Server: desk, As: id, Far: conn}
 	}
 	stopped := false
 	w.Stop = func() {

@@ -7,10 +7,14 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // AcquireDueLease waits for agents with work and leases them to the caller.
 func (s *Service) AcquireDueLease(ctx context.Context, req *registryv1.AcquireDueLeaseRequest) (*registryv1.AcquireDueLeaseResponse, error) {
+	if err := wire.CheckHolder(ctx, resource(req.GetKind(), "*"), req.GetHolder()); err != nil {
+		return nil, err
+	}
 	wait := req.GetWait().AsDuration()
 	if wait <= 0 {
 		wait = defaultWait

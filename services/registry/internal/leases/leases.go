@@ -18,6 +18,7 @@ import (
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/dispatch"
@@ -125,6 +126,9 @@ func (s *Service) AcquireLease(ctx context.Context, req *registryv1.AcquireLease
 		return nil, err
 	}
 	r := resource(req.GetKind(), a.ID)
+	if err := wire.CheckHolder(ctx, r, req.GetHolder()); err != nil {
+		return nil, err
+	}
 	rec, err := s.Leases.Acquire(ctx, lease.AcquireRequest{
 		Resource: r, Holder: req.GetHolder(), Address: req.GetAddress(), RequestID: req.GetRequestId(), TTL: ttlOf(req.GetTtl()), Floor: a.Fence(r),
 	})
@@ -155,6 +159,9 @@ func toLease(r lease.Record, live bool) *registryv1.Lease {
 
 // RenewLease extends a current lease.
 func (s *Service) RenewLease(ctx context.Context, req *registryv1.RenewLeaseRequest) (*registryv1.RenewLeaseResponse, error) {
+	if err := wire.CheckHolder(ctx, req.GetResource(), req.GetHolder()); err != nil {
+		return nil, err
+	}
 	rec, err := s.Leases.Renew(ctx, req.GetResource(), req.GetHolder(), req.GetToken())
 	if err != nil {
 		return nil, s.Fault("", "", err)
@@ -166,12 +173,34 @@ func (s *Service) RenewLease(ctx context.Context, req *registryv1.RenewLeaseRequ
 // and work that is left becomes due again.
 func (s *Service) ReleaseLease(ctx context.Context, req *registryv1.ReleaseLeaseRequest) (*registryv1.ReleaseLeaseResponse, error) {
 	id := lease.AgentOf(req.GetResource())
+	if err := s.checkRelease(ctx, req); err != nil {
+		return nil, err
+	}
 	// One that was taken over meanwhile is as good as given back.
 	if err := s.Leases.Release(ctx, req.GetResource(), req.GetToken()); err != nil && !errors.Is(err, lease.ErrLost) {
 		return nil, s.Fault(id, "", err)
 	}
 	s.Due.Ended(ctx, id)
 	return &registryv1.ReleaseLeaseResponse{}, nil
+}
+
+// checkRelease returns an error unless the caller is the service of the lease's holder. Of a
+// lease that is no longer current the holder need not be known: nothing is released then.
+func (s *Service) checkRelease(ctx context.Context, req *registryv1.ReleaseLeaseRequest) error {
+	if err := wire.CheckRole(ctx, req.GetResource()); err != nil {
+		return err
+	}
+	if id, _ := rpc.IdentityFrom(ctx); id.Kind == rpc.Owner {
+		return nil
+	}
+	rec, _, err := s.Leases.Get(ctx, req.GetResource())
+	if err != nil {
+		return s.Fault(lease.AgentOf(req.GetResource()), "", err)
+	}
+	if rec.Token != req.GetToken() {
+		return nil
+	}
+	return wire.CheckHolder(ctx, req.GetResource(), rec.Holder)
 }
 
 // ListLeases returns the live leases.
