@@ -136,6 +136,10 @@ func newEnv(o options, stderr io.Writer) (*env, error) {
 	if e.homeDir, err = agentdir.OpenHome(o.home); err != nil {
 		return nil, err
 	}
+	// While a service runs, a file that becomes invalid leaves the last good one in force.
+	if err := e.homeDir.CheckDefaults(); err != nil {
+		return nil, errors.Join(err, e.homeDir.Close())
+	}
 	e.homeDir.UserHome, _ = os.UserHomeDir() // only ~/ in a setting needs it, and that error names it
 	return e, nil
 }

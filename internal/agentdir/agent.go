@@ -1,6 +1,7 @@
 package agentdir
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,10 +24,22 @@ type Agent struct {
 	Config config.Config
 	// Values are the same settings one by one, each with its origin.
 	Values []layer.Value
+	// Files are what the settings were read from.
+	Files Files
+	// Problem is what is wrong with the present files, when these settings are the last
+	// good ones: CONFIG_INVALID, or why a file cannot be read. nil: these are the files'.
+	Problem error
+}
+
+// Files are the bytes of the files of an agent's settings. The zero value is none.
+type Files struct {
+	Config   []byte // config.yaml
+	Defaults []byte // theclaw.yaml; nil: there is none
 }
 
 // Load reads the settings of an agent: defaults, theclaw.yaml, its config.yaml, then
-// the overrides of the caller. Errors: AGENT_NOT_FOUND, CONFIG_INVALID, those of [Fault].
+// the overrides of the caller. A theclaw.yaml that cannot be used leaves the last good one
+// that this Home has read in force, with the Problem. Errors: AGENT_NOT_FOUND, CONFIG_INVALID, those of [Fault].
 func (h *Home) Load(id string, overrides ...layer.Override) (*Agent, error) {
 	d, err := h.Agent(id)
 	if err != nil {
@@ -37,6 +50,82 @@ func (h *Home) Load(id string, overrides ...layer.Override) (*Agent, error) {
 		return nil, err
 	}
 	return d.load(data, codes.FailedPrecondition, overrides)
+}
+
+// Keep is Load, and when the files cannot be used it returns the settings of the last good
+// ones, with the Problem. Errors: those of Load when there are no last good files, or when
+// the agent is gone.
+func (h *Home) Keep(id string, last Files) (*Agent, error) {
+	a, err := h.Load(id)
+	if err == nil {
+		return a, nil
+	}
+	d, bad := h.Agent(id)
+	if bad != nil || d.Check() != nil {
+		return nil, err
+	}
+	return h.LastGood(id, last, err)
+}
+
+// LastGood returns the settings of the last good files; problem is why newer ones are not in
+// force, and the error when there are none.
+func (h *Home) LastGood(id string, last Files, problem error) (*Agent, error) {
+	d, err := h.Agent(id)
+	if err != nil || last.Config == nil {
+		return nil, problem
+	}
+	in := layer.Layers{AgentID: id, Agent: layer.File{Name: configFile, Data: last.Config}, Home: layer.File{Name: layout.DefaultsName, Data: last.Defaults}}
+	a, err := d.read(in, codes.FailedPrecondition)
+	if err != nil {
+		return nil, problem
+	}
+	a.Problem = problem
+	return a, nil
+}
+
+// Present returns the bytes of an agent's files, for a later Keep. The caller knows that
+// they are good.
+func (h *Home) Present(id string) (Files, error) {
+	d, err := h.Agent(id)
+	if err != nil {
+		return Files{}, err
+	}
+	config, _, err := d.ReadFile(configFile)
+	if err != nil {
+		return Files{}, err
+	}
+	defaults, _, err := h.defaults()
+	return Files{config, defaults}, err
+}
+
+// CheckDefaults returns what is wrong with theclaw.yaml, for a service that starts.
+// Errors: CONFIG_INVALID, those of [Fault].
+func (h *Home) CheckDefaults() error {
+	_, _, err := h.defaults()
+	return err
+}
+
+// defaults returns the bytes of theclaw.yaml, nil when there is none. problem is what is
+// wrong with the present file; then they are those of the last time that it could be used,
+// unless this Home has not seen such a time (known is false).
+func (h *Home) defaults() (data []byte, known bool, problem error) {
+	h.goodMu.Lock()
+	defer h.goodMu.Unlock()
+	data, err := safefile.Read(h.root, layout.DefaultsName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		data = nil
+	case err != nil:
+		return h.good, h.known, Fault(err)
+	case h.known && h.good != nil && bytes.Equal(data, h.good):
+		return h.good, true, nil // one copy for all agents
+	default:
+		if err := layer.CheckHome(layer.File{Name: layout.DefaultsName, Data: data}); err != nil {
+			return h.good, h.known, invalid(codes.FailedPrecondition, err)
+		}
+	}
+	h.good, h.known = data, true
+	return data, true, nil
 }
 
 // Judge is Load for a config.yaml that is stored elsewhere: it parses the bytes together
@@ -51,10 +140,20 @@ func (h *Home) Judge(id string, config []byte) (*Agent, error) {
 
 // load parses the bytes of a config.yaml together with the home's defaults.
 func (d Dir) load(data []byte, blame codes.Code, overrides []layer.Override) (*Agent, error) {
-	in, err := d.layers(data, overrides)
+	in, problem, err := d.layers(data, overrides)
 	if err != nil {
 		return nil, err
 	}
+	a, err := d.read(in, blame)
+	if err != nil {
+		return nil, err
+	}
+	a.Problem = problem
+	return a, nil
+}
+
+// read parses layers.
+func (d Dir) read(in layer.Layers, blame codes.Code) (*Agent, error) {
 	loaded, err := layer.Load(in)
 	if err != nil {
 		return nil, invalid(blame, err)
@@ -69,17 +168,19 @@ func (d Dir) load(data []byte, blame codes.Code, overrides []layer.Override) (*A
 		return nil, invalid(blame, loaded.Problem("inbox.path", "inbox.path "+problem))
 	}
 	d.inbox = inbox
-	return &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values}, nil
+	return &Agent{Dir: d, Config: loaded.Config, Values: loaded.Values, Files: Files{in.Agent.Data, in.Home.Data}}, nil
 }
 
-func (d Dir) layers(data []byte, overrides []layer.Override) (layer.Layers, error) {
-	in := layer.Layers{AgentID: d.ID, Agent: layer.File{Name: configFile, Data: data}, Overrides: overrides}
-	home, err := safefile.Read(d.home.root, layout.DefaultsName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return in, nil
+// layers returns the files with the home's defaults. problem is why the present defaults are
+// not in force, but the last good ones; the error when there are none.
+func (d Dir) layers(data []byte, overrides []layer.Override) (in layer.Layers, problem, err error) {
+	in = layer.Layers{AgentID: d.ID, Agent: layer.File{Name: configFile, Data: data}, Overrides: overrides}
+	home, known, problem := d.home.defaults()
+	if !known {
+		return in, nil, problem
 	}
 	in.Home = layer.File{Name: layout.DefaultsName, Data: home}
-	return in, Fault(err)
+	return in, problem, nil
 }
 
 // Storage returns where the registry of this home keeps agents and threads, as
@@ -126,7 +227,7 @@ func (d Dir) SetConfig(key, value string) (version string, err error) {
 
 // Changed returns a config.yaml with one key changed; CONFIG_INVALID unless it is valid.
 func (d Dir) Changed(config []byte, key, value string) ([]byte, error) {
-	in, err := d.layers(config, nil)
+	in, _, err := d.layers(config, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -442,7 +442,16 @@ func TestLoadLayers(t *testing.T) {
 	}
 	write(t, h.DefaultsFile(), "defaults: [\n")
 	write(t, filepath.Join(d.Path, "config.yaml"), "agent_id: a1\n")
-	if _, err := h.Load("a1"); err == nil || !strings.Contains(err.Error(), "theclaw.yaml:1") {
+	// F8: the last good file stays in force where one was read.
+	if a, err := h.Load("a1"); err != nil || a.Config.Pai.Model != "big" || !strings.Contains(fmt.Sprint(a.Problem), "theclaw.yaml:1") {
+		t.Errorf("%+v, %v", a, err)
+	}
+	fresh, err := OpenHome(h.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fresh.Close()
+	if _, err := fresh.Load("a1"); err == nil || !strings.Contains(err.Error(), "theclaw.yaml:1") || !fault.Is(fresh.CheckDefaults(), fault.ConfigInvalid) {
 		t.Errorf("%v", err)
 	}
 	if err := errors.Join(os.Remove(h.DefaultsFile()), os.Remove(filepath.Join(d.Path, "config.yaml"))); err != nil {

@@ -24,6 +24,10 @@ type Home struct {
 	root *os.Root
 	mu   sync.Mutex // one compare-and-set of a file at a time
 
+	goodMu sync.Mutex
+	good   []byte // theclaw.yaml when it could last be used; nil: there was none
+	known  bool   // good was read
+
 	// Concurrent creations share these syncs: first of the new trees, then of agents/.
 	trees, names syncGroup
 }

@@ -54,7 +54,7 @@ func (x *examination) agent(ctx context.Context, a *registry.Agent) (s suspect, 
 		x.note("agent", problem, "put right what it names; 'agentctl status "+id+"' shows when it is well", "%s cannot be used: %s", id, a.GetProblem())
 		return s, false
 	case registry.AgentHealth_AGENT_HEALTH_DEGRADED:
-		x.note("agent", problem, "give its files back their write permission, or free some space", "%s can be read but not written: %s", id, a.GetProblem())
+		x.note("agent", problem, "put right what it names: a place in its settings, the write permission of its files, or the space on the disk", "%s works with limits: %s", id, a.GetProblem())
 	default:
 	}
 	if _, err := x.env.Agents().GetAgentConfig(ctx, &registry.GetAgentConfigRequest{AgentId: id}); err != nil {

@@ -156,6 +156,10 @@ func (s *Service) describe(ctx context.Context, a *state.Agent) *registryv1.Agen
 		out.Health, out.Problem = registryv1.AgentHealth_AGENT_HEALTH_FAILED, fault.From(err).What
 		return out
 	}
+	if set.Problem != nil && out.Problem == "" {
+		out.Health = registryv1.AgentHealth_AGENT_HEALTH_DEGRADED
+		out.Problem = fault.From(set.Problem).What + "; the last good settings stay in force until that is corrected"
+	}
 	out.Kind = registryv1.AgentKind_AGENT_KIND_USER
 	if set.Config.Kind == "system" {
 		out.Kind = registryv1.AgentKind_AGENT_KIND_SYSTEM
@@ -203,7 +207,11 @@ func (s *Service) StartAgent(ctx context.Context, req *registryv1.StartAgentRequ
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Files.Settings(ctx, a); err != nil { // an agent that cannot run is not started
+	set, err := s.Files.Settings(ctx, a)
+	if err == nil {
+		err = set.Problem // the last good settings are for an agent that works, not for a start
+	}
+	if err != nil {
 		return nil, err
 	}
 	a.Life.Lock()

@@ -172,9 +172,18 @@ func (s *Files) Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, 
 		return nil, s.fault(a.ID, configFile, err)
 	}
 	next := entry{version: version, defaults: defaults}
-	next.set, next.err = s.judge(a.ID, data, defaults)
+	next.set, next.err = s.inForce(a.ID, data, defaults, had.set)
 	s.keep(a.ID, next, began, seen)
 	return next.set, next.err
+}
+
+// inForce returns what a config.yaml says, or the last settings when it cannot be used.
+func (s *Files) inForce(id string, data []byte, defaults string, last *agentdir.Agent) (*agentdir.Agent, error) {
+	set, err := s.judge(id, data, defaults)
+	if err != nil && last != nil {
+		return s.home.LastGood(id, last.Files, err)
+	}
+	return set, err
 }
 
 // keep caches what the database had at an instant; a notice since then may have been about
@@ -325,8 +334,9 @@ func (s *Files) list(ctx context.Context, after string, limit int) ([]store.Agen
 		}
 		s.mu.Unlock()
 		if next.version != a.Version || next.defaults != defaults {
+			last := next.set
 			next = entry{version: a.Version, defaults: defaults}
-			next.set, next.err = s.judge(a.ID, a.Config, defaults)
+			next.set, next.err = s.inForce(a.ID, a.Config, defaults, last)
 		}
 		s.keep(a.ID, next, began, seen)
 	}

@@ -50,7 +50,7 @@ func (s *Files) judge(id string, data []byte, defaults string) (*agentdir.Agent,
 		return nil, err
 	}
 	set := *like
-	set.Dir, set.Config.AgentID, set.Values = dir, id, slices.Clone(like.Values)
+	set.Dir, set.Config.AgentID, set.Values, set.Files.Config = dir, id, slices.Clone(like.Values), data
 	for i, v := range set.Values {
 		if v.Key == "agent_id" {
 			set.Values[i].Value = id

@@ -45,11 +45,15 @@ type Agent struct {
 	wrote    atomic.Int64 // when we last wrote the inbox, ns
 	settings atomic.Pointer[settings]
 	inbox    atomic.Pointer[place]
+	good     atomic.Pointer[agentdir.Files] // the last good files of the settings
 }
 
 // place is the path of the inbox while the settings' files have a signature. It is all
 // that is cached of the settings of an idle agent.
-type place struct{ signature, path string }
+type place struct {
+	signature, path string
+	kept            bool // by the last good settings: the files' are not
+}
 
 type settings struct {
 	signature string
@@ -267,7 +271,8 @@ func (a *Agent) WroteWithin(d time.Duration) bool {
 	return time.Since(time.Unix(0, a.wrote.Load())) < d
 }
 
-// Settings returns the agent's settings, read again when a file has changed.
+// Settings returns the agent's settings, read again when a file has changed. Files that
+// cannot be used leave the last good settings in force: see [agentdir.Agent.Problem].
 func (a *Agent) Settings(home *agentdir.Home) (*agentdir.Agent, error) {
 	dir, err := home.Agent(a.ID)
 	if err != nil {
@@ -278,9 +283,22 @@ func (a *Agent) Settings(home *agentdir.Home) (*agentdir.Agent, error) {
 		return s.agent, s.err
 	}
 	s := &settings{signature: sig}
-	s.agent, s.err = home.Load(a.ID)
+	s.agent, s.err = a.readSettings(home)
 	a.settings.Store(s)
 	return s.agent, s.err
+}
+
+// readSettings reads the settings and notes the files of good ones.
+func (a *Agent) readSettings(home *agentdir.Home) (*agentdir.Agent, error) {
+	var last agentdir.Files
+	if p := a.good.Load(); p != nil {
+		last = *p
+	}
+	set, err := home.Keep(a.ID, last)
+	if err == nil && set.Problem == nil {
+		a.good.Store(&set.Files)
+	}
+	return set, err
 }
 
 // Inbox returns the directory of the agent's inbox, which a setting may move.
@@ -291,27 +309,33 @@ func (a *Agent) Inbox(home *agentdir.Home) (string, error) {
 	}
 	sig := settingsStamp(home, dir)
 	if p := a.inbox.Load(); p != nil && p.signature == sig {
+		if a.good.Load() == nil { // the last run found them to be good
+			if files, err := home.Present(a.ID); err == nil && settingsStamp(home, dir) == sig {
+				a.good.Store(&files)
+			}
+		}
 		return p.path, nil
 	}
-	set, err := home.Load(a.ID)
+	set, err := a.readSettings(home)
 	if err != nil {
 		return "", err
 	}
-	a.inbox.Store(&place{sig, set.Dir.Inbox()})
+	a.inbox.Store(&place{sig, set.Dir.Inbox(), set.Problem != nil})
 	return set.Dir.Inbox(), nil
 }
 
 // InboxPath returns the cached path of the inbox and the signature of the settings, for the
-// next run.
+// next run; neither when the files cannot be used.
 func (a *Agent) InboxPath() (signature, path string) {
-	if p := a.inbox.Load(); p != nil {
+	if p := a.inbox.Load(); p != nil && !p.kept {
 		return p.signature, p.path
 	}
 	return "", ""
 }
 
 // SetInboxPath sets what the last run saved; it is valid while the signature is.
-func (a *Agent) SetInboxPath(signature, path string) { a.inbox.Store(&place{signature, path}) }
+func (a *Agent) SetInboxPath(signature, path string) { a.inbox.Store(&place{signature, path, false}) }
 
-// DropSettings drops the cached settings until the agent next has work.
+// DropSettings drops the cached settings until the agent next has work; the bytes of the
+// last good files stay.
 func (a *Agent) DropSettings() { a.settings.Store(nil) }

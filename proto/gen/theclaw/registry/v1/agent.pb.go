@@ -85,7 +85,8 @@ const (
 	AgentHealth_AGENT_HEALTH_UNSPECIFIED AgentHealth = 0
 	// AGENT_HEALTH_OK means nothing is wrong.
 	AgentHealth_AGENT_HEALTH_OK AgentHealth = 1
-	// AGENT_HEALTH_DEGRADED means it can be read but not written; no ack moves.
+	// AGENT_HEALTH_DEGRADED means it can be read but not written, and no ack moves; or a
+	// settings file cannot be used, and the last good settings stay in force.
 	AgentHealth_AGENT_HEALTH_DEGRADED AgentHealth = 2
 	// AGENT_HEALTH_FAILED means its configuration or a database cannot be used.
 	AgentHealth_AGENT_HEALTH_FAILED AgentHealth = 3
