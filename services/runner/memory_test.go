@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	server "github.com/theclaw/agents/internal/testing/world"
@@ -205,7 +206,7 @@ func TestEveryTenthTurn(t *testing.T) {
 }
 
 // S0-119: a digest that fails costs the digest, not the answer; a warning is in
-// the log, and the next turn asks again.
+// the log, once, and the next turn asks again.
 func TestDigestFails(t *testing.T) {
 	digest := func(s modeltest.Step) modeltest.Step {
 		return modeltest.Step{Repeat: true, Answer: func(c modeltest.Chat) modeltest.Step {
@@ -248,6 +249,48 @@ func TestDigestFails(t *testing.T) {
 				t.Errorf("agent.log has no warning:\n%s", log)
 			}
 		})
+	}
+}
+
+// F3: a digest that fails every time is asked for less and less often, and then once in a
+// full interval; the log has two lines of it. One that a person asks for, and one by another
+// model, are asked for at once.
+func TestFailedDigestsBackOff(t *testing.T) {
+	var healthy atomic.Bool
+	w, script := play(t, modeltest.Step{Repeat: true, Answer: func(c modeltest.Chat) modeltest.Step {
+		if c.WantsDigest() && !healthy.Load() {
+			return modeltest.Say("?")
+		}
+		return modeltest.Say("words of a digest, or of an answer")
+	}})
+	w.Create(t, "a1", "compaction:\n  after_turns: 8\ncontext:\n  recent_messages: 200")
+	r, asked := &recorder{script: script}, []int{}
+	const turns = 60
+	for n := 1; n <= turns; n++ {
+		r.reset()
+		w.Say(t, "a1", server.Peer("bob"), fmt.Sprint("message ", n))
+		if k := len(r.digests()); k > 1 {
+			t.Fatalf("turn %d: %d digests", n, k)
+		} else if k == 1 {
+			asked = append(asked, n)
+		}
+	}
+	if want := []int{8, 9, 11, 15, 23, 31, 39, 47, 55}; !slices.Equal(asked, want) {
+		t.Errorf("digests were asked for in the turns %v, want %v", asked, want)
+	}
+	if log := agentLog(t, w, "a1"); strings.Count(log, "not digested") != 2 || !strings.Contains(log, "not digested 4 times, asked for again every 8 turns") {
+		t.Errorf("agent.log:\n%s", log)
+	}
+	r.reset()
+	if _, err := w.Runner.CompactMemory(t.Context(), &runnerpb.CompactMemoryRequest{AgentId: "a1", ThreadId: bobThread}); err == nil || len(r.digests()) != 1 {
+		t.Errorf("asked by a person: %v, %d digests", err, len(r.digests()))
+	}
+	healthy.Store(true)
+	for n := 0; memoryFile(t, w, "a1", bobFile) == "" && n < 8; n++ {
+		w.Say(t, "a1", server.Peer("bob"), "and more")
+	}
+	if text := memoryFile(t, w, "a1", bobFile); !strings.Contains(text, "words of a digest") {
+		t.Errorf("memory holds %q", text)
 	}
 }
 

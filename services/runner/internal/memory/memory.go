@@ -18,7 +18,8 @@
 // what the claim of the turn read in one transaction, mark and messages together, so that a
 // turn that goes on in another process reads the same.
 //
-// It decides neither when nor how a digest is made: package compact does. It keeps no state.
+// It decides neither when nor how a digest is made: package compact does. It keeps no state
+// but which digests failed, so that they are not asked for at each message: see Failures.
 package memory
 
 import (
@@ -58,6 +59,8 @@ type Registry struct {
 	Journal Journal
 	// Tools are those of this runner, whose calls may be named.
 	Tools *toolset.Tools
+	// Failures are the digests that are not asked for again at once.
+	Failures *Failures
 }
 
 // Job is a conversation to digest, or with no thread the agent's own layer.
@@ -111,7 +114,7 @@ func (r Registry) Thread(ctx context.Context, j Job) (Outcome, error) {
 	state := Layer(j.Layers, registrypb.MemoryLayer_MEMORY_LAYER_THREAD)
 	lines, upto, err := r.said(ctx, j, state.GetDigestedId(), "")
 	if err != nil {
-		return j.failed(ctx, state, err)
+		return r.failed(ctx, j, state, err)
 	}
 	if len(lines) == 0 {
 		return Outcome{Digested: state.GetDigestedId()}, nil
@@ -121,7 +124,7 @@ func (r Registry) Thread(ctx context.Context, j Job) (Outcome, error) {
 		return out, err
 	}
 	above := func(l registrypb.MemoryLayer, every int32, digest func() (Outcome, error)) error {
-		if s := Layer(out.Layers, l); s == nil || s.GetPending() < int64(every) {
+		if s := Layer(out.Layers, l); s == nil || s.GetPending() < int64(every) || r.Waits(j, s) {
 			return nil
 		}
 		j.Layers, j.Unseen = out.Layers, out.unseen
@@ -145,7 +148,7 @@ func (r Registry) Peer(ctx context.Context, j Job, conversation Outcome) (Outcom
 	if !ownThread(j) {
 		var err error
 		if lines, _, err = r.said(ctx, j, state.GetDigestedId(), state.GetName()); err != nil {
-			return j.failed(ctx, state, err)
+			return r.failed(ctx, j, state, err)
 		}
 	}
 	if len(lines) == 0 || conversation.Text == "" && ownThread(j) {
@@ -159,7 +162,7 @@ func (r Registry) Agent(ctx context.Context, j Job) (Outcome, error) {
 	state := Layer(j.Layers, registrypb.MemoryLayer_MEMORY_LAYER_AGENT)
 	lines, threads, err := r.done(ctx, j)
 	if err != nil {
-		return j.failed(ctx, state, err)
+		return r.failed(ctx, j, state, err)
 	}
 	if len(lines) == 0 {
 		return Outcome{}, nil
@@ -191,7 +194,7 @@ func (r Registry) digest(ctx context.Context, j Job, t task) (Outcome, error) {
 	name := t.state.GetName()
 	file, err := r.Files.ReadAgentFile(ctx, &registrypb.ReadAgentFileRequest{AgentId: j.AgentID, Name: name})
 	if err != nil {
-		return j.failed(ctx, t.state, err)
+		return r.failed(ctx, j, t.state, err)
 	}
 	old, base := string(file.GetContent()), file.GetVersion()
 	if base == "" {
@@ -201,7 +204,7 @@ func (r Registry) digest(ctx context.Context, j Job, t task) (Outcome, error) {
 	d, err := j.Strategy.Digest(ctx, compact.Input{Level: t.level, Old: old, Lines: t.lines})
 	fault.Point("compaction.after")
 	if err != nil {
-		return j.failed(ctx, t.state, err)
+		return r.failed(ctx, j, t.state, err)
 	}
 	in := &registrypb.RecordCompactionRequest{
 		AgentId: j.AgentID, ThreadId: j.ThreadID, Key: j.Key, InboxId: j.InboxID, Layer: t.state.GetLayer(),
@@ -221,16 +224,22 @@ func (r Registry) digest(ctx context.Context, j Job, t task) (Outcome, error) {
 		model.EstimateTokens(old), model.EstimateTokens(d.Text), d.Calls)
 	resp, err := j.Commit(ctx, in)
 	if err != nil {
-		return j.failed(ctx, t.state, err)
+		return r.failed(ctx, j, t.state, err)
 	}
 	out.Name, out.Text, out.Messages, out.Digested = name, d.Text, d.Lines, t.upto
 	out.Layers, out.unseen = resp.GetMemory(), resp.GetThreads()
 	return out, nil
 }
 
-// failed is a job without a digest: nothing has changed, and the next turn asks
-// again.
-func (j Job) failed(ctx context.Context, state *registrypb.MemoryState, err error) (Outcome, error) {
+// Waits reports whether a turn goes on without a digest of a layer, because the last ones
+// failed, and counts the turn. A digest that a person requests is always made.
+func (r Registry) Waits(j Job, state *registrypb.MemoryState) bool {
+	return j.Key != "" && r.Failures.Wait(j.AgentID, state.GetName(), state.GetCompactions(), j.Model)
+}
+
+// failed is a job without a digest: nothing has changed, and a later turn asks again. The
+// first failure is in the log, and the one after which a digest is given up for a while.
+func (r Registry) failed(ctx context.Context, j Job, state *registrypb.MemoryState, err error) (Outcome, error) {
 	out := Outcome{Digested: state.GetDigestedId(), Failed: err.Error()}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		out.Failed = f.What
@@ -241,7 +250,15 @@ func (j Job) failed(ctx context.Context, state *registrypb.MemoryState, err erro
 	if j.Fatal(err) {
 		return out, err
 	}
-	j.Logf("WARN", "memory: %s not digested, the oldest messages are cut instead: %s", state.GetName(), step.Clip(out.Failed, 512))
+	if j.Key == "" {
+		return out, nil // the person is told
+	}
+	switch count, wait := r.Failures.Failed(j.AgentID, state.GetName(), state.GetCompactions(), j.Model, int(j.Config.GetAfterTurns())); count {
+	case 1:
+		j.Logf("WARN", "memory: %s not digested, the oldest messages are cut instead: %s", state.GetName(), step.Clip(out.Failed, 512))
+	case tries:
+		j.Logf("WARN", "memory: %s not digested %d times, asked for again every %d turns: %s", state.GetName(), count, wait+1, step.Clip(out.Failed, 512))
+	}
 	return out, nil
 }
 

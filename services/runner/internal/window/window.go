@@ -131,6 +131,10 @@ func (r *Requests) Due(ctx context.Context, said []model.Message) error {
 	if why == "" || r.strategy(p) == nil {
 		return nil
 	}
+	if r.waits() {
+		r.digested = true // this turn asks for none
+		return nil
+	}
 	r.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: why})
 	defer r.Emit(run.Item{Kind: run.Compaction, Phase: run.End, Text: why})
 	r.built = nil
@@ -150,7 +154,7 @@ func (r *Requests) Squeeze(ctx context.Context, said []model.Message, refused pr
 		keep := max(r.scope(said).Keep, 1)
 		if r.squeezes == 1 {
 			r.most = keep
-			if !r.digested && r.Memory != nil && refused.Undigested > 0 {
+			if !r.digested && r.Memory != nil && refused.Undigested > 0 && !r.waits() {
 				if err := r.digest(ctx, refused); err != nil {
 					return false, err
 				}
@@ -164,6 +168,14 @@ func (r *Requests) Squeeze(ctx context.Context, said []model.Message, refused pr
 		}
 	}
 	return false, nil
+}
+
+// waits reports whether the last digests of this conversation failed, so that this turn
+// asks for none.
+func (r *Requests) waits() bool {
+	job := r.Job
+	job.Model = r.Model.Provider + "/" + r.Model.Name
+	return r.Memory.Waits(job, memory.Layer(r.Begun.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD))
 }
 
 // digest digests everything before the inbound message, once in a turn.
