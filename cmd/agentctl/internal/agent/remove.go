@@ -2,8 +2,10 @@ package agent
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -12,6 +14,9 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
+
+// forceTimeout bounds a removal that waits for workers, unless --timeout says otherwise.
+const forceTimeout = time.Minute
 
 // Remove is the command rm, which stands alone and below agent.
 func Remove(e *command.Env) *cobra.Command {
@@ -23,7 +28,8 @@ func Remove(e *command.Env) *cobra.Command {
 memory, settings, workdir/, logs, approvals and counters. It can only be restored from a
 backup that you made ('agentctl backup').
 
-The agent must be stopped and not held by any worker; --force stops it and waits. Its
+The agent must be stopped and not held by any worker. --force stops it, gives its workers
+a few seconds to finish, and then ends their leases, with the tools that still run. Its
 unanswered messages and unsent replies are deleted too. Not deleted are backups, the
 audit log, messages already sent to other agents and people, and the log of the services. Its name is free: a new
 agent of the name knows nothing of the old one.`,
@@ -38,7 +44,12 @@ agent of the name knows nothing of the old one.`,
 					return err
 				}
 			}
-			r, err := e.Agents().DeleteAgent(c.Context(), &registry.DeleteAgentRequest{AgentId: args[0], Force: force})
+			ctx, cancel := c.Context(), func() {}
+			if force && !c.Flags().Changed("timeout") {
+				ctx, cancel = context.WithTimeout(ctx, forceTimeout)
+			}
+			defer cancel()
+			r, err := e.Agents().DeleteAgent(ctx, &registry.DeleteAgentRequest{AgentId: args[0], Force: force})
 			if err != nil {
 				return err
 			}
@@ -54,7 +65,7 @@ agent of the name knows nothing of the old one.`,
 		},
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
-	c.Flags().BoolVar(&force, "force", false, "stop the agent first, and wait for its workers")
+	c.Flags().BoolVar(&force, "force", false, "stop the agent first, and end the work on it")
 	return c
 }
 

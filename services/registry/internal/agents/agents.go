@@ -42,6 +42,10 @@ type Agents interface {
 	Create(ctx context.Context, id string, spec agentdir.Spec) (*state.Agent, error)
 	// Remove removes an agent whose leases the caller has, with all its data.
 	Remove(ctx context.Context, id string) error
+	// Block keeps the leases of an agent from being granted to a worker of this registry,
+	// until unblock is called. Where there are other registries, a lease that was given
+	// back on request is kept for the caller of Acquire by its row.
+	Block(id string) (unblock func())
 	// Idle returns a *lease.HeldError while a program outside works on an agent.
 	Idle(ctx context.Context, id string) error
 	Places

@@ -181,6 +181,27 @@ func (r *Registry) Create(ctx context.Context, id string, spec agentdir.Spec) (*
 	return a, err
 }
 
+// Block keeps the leases of an agent that is being removed from being granted to a worker.
+func (r *Registry) Block(id string) (unblock func()) {
+	r.blockedMu.Lock()
+	defer r.blockedMu.Unlock()
+	r.blocked[id]++
+	return func() {
+		r.blockedMu.Lock()
+		defer r.blockedMu.Unlock()
+		if r.blocked[id]--; r.blocked[id] == 0 {
+			delete(r.blocked, id)
+		}
+	}
+}
+
+// isBlocked reports whether an agent is being removed.
+func (r *Registry) isBlocked(id string) bool {
+	r.blockedMu.Lock()
+	defer r.blockedMu.Unlock()
+	return r.blocked[id] > 0
+}
+
 // Idle returns a *lease.HeldError while a program outside works on an agent: it has
 // run.lock.
 func (r *Registry) Idle(ctx context.Context, id string) error {
@@ -203,6 +224,9 @@ func (r *Registry) Remove(ctx context.Context, id string) error {
 	r.making.Lock() // nobody makes an agent of the name between the two steps
 	defer r.making.Unlock()
 	r.Engine.Forget(func(ref store.Ref) bool { return ref.Agent == id })
+	if err := r.Leases.files.release(id); err != nil { // a worker whose lease was ended had it
+		r.log.Warn("run.lock not removed", "agent_id", id, "error", err)
+	}
 	away, err := removal.Put(r.home, id)
 	if err != nil {
 		return err

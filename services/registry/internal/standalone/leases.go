@@ -32,6 +32,9 @@ type Leases struct {
 // Acquire is that of the authority.
 func (l *Leases) Acquire(ctx context.Context, req lease.AcquireRequest) (lease.Record, error) {
 	id := lease.AgentOf(req.Resource)
+	if l.of.isBlocked(id) {
+		return lease.Record{}, &lease.HeldError{Resource: req.Resource, Holder: "its removal", RetryAfter: idle}
+	}
 	if req.Resource == lease.AgentResource(id) {
 		// Before the grant: a refusal must not use up a token.
 		if err := l.takeRunLock(id); err != nil {

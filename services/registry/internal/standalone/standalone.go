@@ -93,6 +93,9 @@ type Registry struct {
 	counts  *admission.Memory
 	making  sync.RWMutex // keeps a name that is being removed from getting a new agent
 
+	blockedMu sync.Mutex
+	blocked   map[string]int // removals under way, by agent: see Block
+
 	runs       *dispatch.Board // agents with events without a fate
 	deliveries *dispatch.Board // agents with replies to send
 	lapses     dispatch.Lapses
@@ -121,7 +124,7 @@ func New(ctx context.Context, e Engine, o Options) (*Registry, error) {
 	r := &Registry{
 		Files: NewFiles(o.Home), Agents: state.New(o.Home), Engine: e, Approvals: tables, Quota: admission.New(counts), Table: authority.Of(table),
 		log: o.Logger, metrics: o.Metrics, minFree: o.MinFree, tables: tables, counts: counts,
-		runs: dispatch.New(), deliveries: dispatch.New(), polls: polls{last: map[string]poll{}},
+		blocked: map[string]int{}, runs: dispatch.New(), deliveries: dispatch.New(), polls: polls{last: map[string]poll{}},
 	}
 	r.Faults = wire.Faults{Missing: r.Missing, Engine: func(error) *fault.Error { return nil }}
 	r.Leases = &Leases{Authority: r.Table, of: r, changed: make(chan struct{}, 1)}

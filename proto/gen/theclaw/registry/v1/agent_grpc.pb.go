@@ -101,8 +101,9 @@ type AgentServiceClient interface {
 	// DeleteAgent removes an agent with all that is kept of it: messages, replies,
 	// memory, settings, files, logs, questions and counts. FAILED_PRECONDITION
 	// (LEASE_HELD) while it is started or somebody works on it; with force it is
-	// stopped and waited for. It is done or not begun, whenever the registry dies: what
-	// was begun is finished at its next start. The name is free at once.
+	// stopped, and after some seconds the leases of its workers are ended. It is done or
+	// not begun, whenever the registry dies: what was begun is finished at its next start.
+	// The name is free at once.
 	DeleteAgent(ctx context.Context, in *DeleteAgentRequest, opts ...grpc.CallOption) (*DeleteAgentResponse, error)
 	// ReadAgentLog answers the newest lines of what is said of an agent for people,
 	// those of logs/agent.log where it has a directory.
@@ -380,8 +381,9 @@ type AgentServiceServer interface {
 	// DeleteAgent removes an agent with all that is kept of it: messages, replies,
 	// memory, settings, files, logs, questions and counts. FAILED_PRECONDITION
 	// (LEASE_HELD) while it is started or somebody works on it; with force it is
-	// stopped and waited for. It is done or not begun, whenever the registry dies: what
-	// was begun is finished at its next start. The name is free at once.
+	// stopped, and after some seconds the leases of its workers are ended. It is done or
+	// not begun, whenever the registry dies: what was begun is finished at its next start.
+	// The name is free at once.
 	DeleteAgent(context.Context, *DeleteAgentRequest) (*DeleteAgentResponse, error)
 	// ReadAgentLog answers the newest lines of what is said of an agent for people,
 	// those of logs/agent.log where it has a directory.
