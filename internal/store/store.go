@@ -56,6 +56,7 @@ var (
 	ErrDiskFull       = errors.New("disk is full")
 	ErrReadOnly       = errors.New("read-only")
 	ErrBusy           = errors.New("locked by another program")
+	ErrNoMemory       = errors.New("out of memory") // of this call; the next one may have some
 	ErrClosed         = errors.New("store is closed")
 )
 

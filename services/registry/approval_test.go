@@ -2,12 +2,14 @@ package registry_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/testing/backendtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
@@ -103,6 +105,41 @@ func testNoAnswerIsNo(t *testing.T, o backendtest.Options) {
 		if r, err := watch.Recv(); err != nil || r.GetApproval().GetState() != want {
 			t.Errorf("watched %v %v, want %v", r, err, want)
 		}
+	}
+}
+
+// F21: a question whose turn has ended cannot be answered: nobody would read the answer. It
+// says so, and is no longer pending.
+func TestNobodyWaitsForAnAnswer(t *testing.T) { backendtest.Each(t, testNobodyWaitsForAnAnswer) }
+
+func testNobodyWaitsForAnAnswer(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("a1")
+	id := w.Push("a1", "bob", "hi", "").GetEventIds()[0]
+	ctx := w.Leased("a1", "r1")
+	b, err := w.Turns.OpenBatch(ctx, &registryv1.OpenBatchRequest{AgentId: "a1"})
+	p := backendtest.Must(t, b, err).GetEvents()[0]
+	begun, err := w.Turns.BeginTurn(ctx, &registryv1.BeginTurnRequest{AgentId: "a1", InboxId: id, Key: p.GetKey(), ThreadId: p.GetThreadId()})
+	backendtest.Must(t, begun, err)
+	first := w.Ask(ctx, backendtest.Question(p.GetKey()+":tool:1:1", "ls", 0))
+	left := w.Ask(ctx, backendtest.Question(p.GetKey()+":tool:1:2", "rm", 0))
+	if err := w.Resolve(first.GetApprovalId(), true); err != nil {
+		t.Errorf("while the turn is under way: %v", err)
+	}
+	fin, err := w.Turns.FinishTurn(ctx, &registryv1.FinishTurnRequest{
+		AgentId: "a1", InboxId: id, Key: p.GetKey(), ThreadId: p.GetThreadId(), Fate: registryv1.Fate_FATE_ABORTED, Error: "by the owner",
+	})
+	backendtest.Must(t, fin, err)
+	for _, yes := range []bool{true, false} {
+		if err := w.Resolve(left.GetApprovalId(), yes); !fault.Is(err, fault.ApprovalClosed) {
+			t.Errorf("after the turn: %v", err)
+		} else if yes && !strings.Contains(err.Error(), "the turn that asked has ended") {
+			t.Errorf("without the reason: %v", err)
+		}
+	}
+	list, err := w.Approvals.ListApprovals(t.Context(), &registryv1.ListApprovalsRequest{State: pending})
+	if n := len(backendtest.Must(t, list, err).GetApprovals()); n != 0 {
+		t.Errorf("%d are pending", n)
 	}
 }
 

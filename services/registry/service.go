@@ -178,7 +178,7 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	})
 	s.deliveries = deliveries.New(deliveries.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Wakes: p.wakes, Log: p.log, Waits: cfg.DeliveryWaits})
 	s.approvals = approvals.New(approvals.Deps{
-		Faults: p.Faults, Home: d.Home, Agents: p.agents, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor,
+		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor,
 	})
 }
 

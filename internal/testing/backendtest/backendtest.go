@@ -25,6 +25,7 @@ import (
 	"github.com/theclaw/agents/internal/store/postgres"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/store/sqlite"
+	"github.com/theclaw/agents/internal/store/sqlite/conn"
 	"github.com/theclaw/agents/internal/store/transfer"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
@@ -37,6 +38,8 @@ type Options struct {
 	// MaxOpen and Idle are those of the engine of a home.
 	MaxOpen int
 	Idle    time.Duration
+	// Connect opens the databases of a home; nil: conn.Open.
+	Connect func(path string) (conn.Conn, error)
 	Change  func(*registry.Deps) // nil: nothing
 }
 
@@ -52,7 +55,7 @@ func Each(t *testing.T, test func(t *testing.T, o Options)) {
 // Open opens the storage engine and makes a registry over it.
 func (o Options) Open(ctx context.Context, cfg registry.Config, d registry.Deps) (*registry.Service, error) {
 	if o.DSN == "" {
-		return registry.NewStandalone(ctx, sqlite.New(sqlite.Options{Home: d.Home.RegistryDB(), MaxOpen: o.MaxOpen, Idle: o.Idle}), cfg, d)
+		return registry.NewStandalone(ctx, sqlite.New(sqlite.Options{Home: d.Home.RegistryDB(), MaxOpen: o.MaxOpen, Idle: o.Idle, Connect: o.Connect}), cfg, d)
 	}
 	e, err := postgres.New(ctx, postgres.Options{DSN: o.DSN, Logger: d.Logger})
 	if err != nil {

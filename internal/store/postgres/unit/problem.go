@@ -61,6 +61,8 @@ func named(code string) error {
 	switch code {
 	case "53100":
 		return store.ErrDiskFull
+	case "53200":
+		return store.ErrNoMemory
 	case OnlyReads: // its connections are given up (package pool)
 		return store.ErrIO
 	case "57014": // a timeout of the server

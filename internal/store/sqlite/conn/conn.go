@@ -63,7 +63,8 @@ type native struct {
 
 const word = int(unsafe.Sizeof(uintptr(0)))
 
-var errMemory = errors.New("the engine has no memory")
+// ErrMemory reports that the engine could not get memory.
+var ErrMemory = errors.New("the engine has no memory")
 
 // Open opens the database at path, which must be there: one that vanished must
 // not come back empty.
@@ -71,7 +72,7 @@ func Open(path string) (Conn, error) {
 	c := &native{tls: libc.NewTLS()}
 	if c.out = libc.Xmalloc(c.tls, types.Size_t(2*word)); c.out == 0 {
 		c.tls.Close()
-		return nil, errMemory
+		return nil, ErrMemory
 	}
 	if err := wal.Register(); err != nil {
 		return nil, errors.Join(err, c.Close())

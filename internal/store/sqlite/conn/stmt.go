@@ -151,7 +151,7 @@ func (s *stmt) reserve(args []any) error {
 	s.c.free(s.buf) // every parameter is bound afresh before the engine looks
 	if s.buf, s.size = libc.Xmalloc(s.c.tls, types.Size_t(need)), need; s.buf == 0 {
 		s.size = 0
-		return errMemory
+		return ErrMemory
 	}
 	return nil
 }

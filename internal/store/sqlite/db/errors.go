@@ -13,11 +13,17 @@ import (
 )
 
 // mapError maps an error of SQLite to the error of the storage contract: a damaged file, a
-// full disk, a file that cannot be written. The result wraps err.
+// full disk, a file that cannot be written, no memory. The result wraps err.
 func mapError(err error) error {
 	var done *classifiedError
 	var se *conn.Error
-	if errors.As(err, &done) || !errors.As(err, &se) {
+	if errors.As(err, &done) {
+		return err
+	}
+	if errors.Is(err, conn.ErrMemory) {
+		return &classifiedError{store.ErrNoMemory, err}
+	}
+	if !errors.As(err, &se) {
 		return err
 	}
 	var kind error
@@ -32,6 +38,8 @@ func mapError(err error) error {
 		kind = store.ErrIO
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		kind = store.ErrBusy
+	case sqlite3.SQLITE_NOMEM:
+		kind = store.ErrNoMemory
 	default:
 		return err
 	}

@@ -72,6 +72,8 @@ type handle struct {
 	gone   chan struct{} // closed when the database is closed
 	db     *db.DB
 	err    error
+	// nameless: a thread cannot have this name, so no database has failed.
+	nameless bool
 
 	users     int // the rest is guarded by Pool.mu
 	left      bool
@@ -247,7 +249,7 @@ func (p *Pool) open(h *handle) {
 	}
 	path, err := p.o.Path(h.ref)
 	if err != nil {
-		h.err = err
+		h.err, h.nameless = err, true
 		return
 	}
 	h.db, h.err = db.Open(context.Background(), path, db.Options{OnCommit: p.committed(h.ref), Connect: p.o.Connect})
@@ -288,7 +290,7 @@ func (p *Pool) put(h *handle) {
 	p.mu.Lock()
 	h.users--
 	h.idleSince = time.Now()
-	tell := fault != nil && !h.told && p.o.OnFault != nil && !errors.Is(fault, store.ErrNotFound)
+	tell := fault != nil && !h.nameless && !h.told && p.o.OnFault != nil && !errors.Is(fault, store.ErrNotFound) && !errors.Is(fault, store.ErrNoMemory)
 	h.told = h.told || tell
 	last := h.left && h.users == 0
 	if fault != nil && !h.left {

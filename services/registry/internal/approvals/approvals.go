@@ -25,6 +25,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -35,6 +36,7 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
@@ -43,6 +45,8 @@ import (
 const (
 	maxWait    = time.Minute
 	maxPending = 100 // of one agent
+	// turnKeyParts are the parts of a turn's key, as thread.Event.Key makes it.
+	turnKeyParts = 3
 )
 
 // The states as they are stored.
@@ -63,6 +67,17 @@ var states = map[string]registryv1.ApprovalState{
 // Agents gives access to the agents of the registry.
 type Agents interface {
 	Get(id string) (*state.Agent, error)
+	// Settings returns the settings that are in force.
+	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
+	// Missing reports whether there is no such agent.
+	Missing(id string) bool
+	// Place returns the directory of an agent; "" where it has none.
+	Place(id string) string
+}
+
+// Turns reads turns.
+type Turns interface {
+	Turn(ctx context.Context, agent string, q store.TurnQuery) (store.Turn, error)
 }
 
 // Leases grants and checks leases.
@@ -82,6 +97,7 @@ type Deps struct {
 	wire.Faults
 	Home      *agentdir.Home
 	Agents    Agents
+	Turns     Turns
 	Leases    Leases
 	Approvals store.Approvals
 	Wakes     Wakes
@@ -110,7 +126,7 @@ func (s *Service) RequestApproval(ctx context.Context, req *registryv1.RequestAp
 	if err != nil {
 		return nil, s.Fault(req.GetAgentId(), "", err)
 	}
-	if err := s.checkCreate(req); err != nil {
+	if err := s.checkCreate(ctx, req); err != nil {
 		return nil, err
 	}
 	asked, err := s.ask(ctx, req)
@@ -241,10 +257,28 @@ func (s *Service) take(ctx context.Context, id string, token uint64) (a store.Ap
 	return a, first, err
 }
 
-// ResolveApproval returns a question.
+// ResolveApproval answers a question. One whose turn has ended is closed instead: nobody
+// reads the answer any more.
 func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveApprovalRequest) (*registryv1.ResolveApprovalResponse, error) {
+	asked, there, err := s.Approvals.Approval(ctx, req.GetApprovalId(), "", "")
+	if err != nil {
+		return nil, s.Fault("", "", err)
+	}
+	over := false
+	if there && asked.State == pending {
+		if over, err = s.over(ctx, asked); err != nil {
+			return nil, s.Fault(asked.Agent, "", err)
+		}
+	}
 	a, err := s.change(ctx, req.GetApprovalId(), func(a *store.Approval) error {
-		if a.State != pending {
+		switch {
+		case over && a.State == pending:
+			a.State = expired
+			return nil
+		case over && a.State == expired:
+			return fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "agent '"+a.Agent+"' no longer waits for an answer: the turn that asked has ended",
+				"nothing was run; the agent asks again if it still needs approval")
+		case a.State != pending:
 			return fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the question is "+a.State+" already", "the agent will ask again if it still wants to")
 		}
 		if a.State = denied; req.GetApprove() {
@@ -256,6 +290,25 @@ func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveAp
 		return nil, err
 	}
 	return &registryv1.ResolveApprovalResponse{Approval: message(a)}, nil
+}
+
+// over reports whether the turn that asked has its fate, or is gone. The key of a question
+// begins with that of its turn.
+func (s *Service) over(ctx context.Context, a store.Approval) (bool, error) {
+	parts := strings.SplitN(a.Key, ":", turnKeyParts+1)
+	if len(parts) <= turnKeyParts {
+		return false, nil
+	}
+	key := strings.Join(parts[:turnKeyParts], ":")
+	id, ok := thread.KeyID(key)
+	if !ok {
+		return false, nil
+	}
+	t, err := s.Turns.Turn(ctx, a.Agent, store.TurnQuery{InboxID: id, Key: key, Route: wire.ThreadOf})
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoTurn) || errors.Is(err, store.ErrKeyMismatch) {
+		return true, nil
+	}
+	return err == nil && t.State == store.TurnDone, err
 }
 
 // ListApprovals returns questions, oldest first.

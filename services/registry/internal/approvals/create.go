@@ -28,7 +28,7 @@ func agentRequest(n *registryv1.NewAgent) broker.Request {
 
 // checkCreate refuses a question about a new agent that could not be created, before a
 // person is asked, and one whose words or digest do not match the agent.
-func (s *Service) checkCreate(req *registryv1.RequestApprovalRequest) error {
+func (s *Service) checkCreate(ctx context.Context, req *registryv1.RequestApprovalRequest) error {
 	if req.GetCreateAgent() == nil {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (s *Service) checkCreate(req *registryv1.RequestApprovalRequest) error {
 	if err != nil {
 		return err
 	}
-	set, err := by.Settings(s.Home)
+	set, err := s.Agents.Settings(ctx, by)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *Service) checkAbsent(n *registryv1.NewAgent) error {
 	if n == nil {
 		return nil
 	}
-	if _, err := s.Agents.Get(n.GetAgentId()); err != nil {
+	if s.Agents.Missing(n.GetAgentId()) {
 		return nil // the creation reports what is wrong, if anything
 	}
 	d, err := s.Home.Agent(n.GetAgentId())
@@ -75,8 +75,7 @@ func (s *Service) checkAbsent(n *registryv1.NewAgent) error {
 func (s *Service) create(ctx context.Context, a store.Approval, n *registryv1.NewAgent, first bool) (string, error) {
 	dir, err := s.Make(ctx, a.Agent, a.ID, agentRequest(n))
 	if !first && fault.Is(err, fault.AgentExists) {
-		d, err := s.Home.Agent(n.GetAgentId())
-		return d.Path, err
+		return s.Agents.Place(n.GetAgentId()), nil
 	}
 	return dir, err
 }

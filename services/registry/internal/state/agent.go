@@ -230,6 +230,9 @@ func (a *Agent) Fail(problem string, degraded bool) {
 // it continues when it can be written again.
 func (a *Agent) SetError(err error) {
 	f := fault.From(err)
+	if f.Reason == fault.Overloaded { // of the process, for this call
+		return
+	}
 	a.Fail(f.What, f.Reason == fault.ReadOnly || f.Reason == fault.DiskFull)
 }
 

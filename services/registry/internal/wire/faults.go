@@ -85,6 +85,10 @@ func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 		f := fault.New(codes.ResourceExhausted, fault.DiskFull, "the disk is full", "free some space; nothing was stored and nothing is lost")
 		f.RetryAfter = RetryFull
 		return f
+	case is(store.ErrNoMemory):
+		f := fault.New(codes.ResourceExhausted, fault.Overloaded, "the registry has too little memory for this call", "try again; if it happens often, give the registry more memory")
+		f.RetryAfter = RetryFull
+		return f
 	case is(store.ErrReadOnly):
 		return fault.New(codes.FailedPrecondition, fault.ReadOnly, where+" cannot be written", "give the files back their write permission")
 	case is(store.ErrCorrupt):

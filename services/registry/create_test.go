@@ -1,7 +1,6 @@
-package standalone_test
+package registry_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +14,6 @@ import (
 	"github.com/theclaw/agents/services/registry"
 )
 
-// These run over a home alone: of several registries none makes an agent for another one,
-// because what a question about one needs is read in the home of the registry.
-
 func wants(agent, key, id string) *registryv1.RequestApprovalRequest {
 	r := broker.Request{AgentID: id}
 	return &registryv1.RequestApprovalRequest{
@@ -28,8 +24,10 @@ func wants(agent, key, id string) *registryv1.RequestApprovalRequest {
 // S5, S0-21: an agent is made when its approval is used, and only that one: what the
 // owner reads is what is made, whoever asks; a repeat makes nothing new, and another
 // lease nothing at all.
-func TestApprovedAgentIsMadeOnce(t *testing.T) {
-	w := start(t, backendtest.Options{Home: filepath.Join(t.TempDir(), "h")}, registry.Config{})
+func TestApprovedAgentIsMadeOnce(t *testing.T) { backendtest.Each(t, testApprovedAgentIsMadeOnce) }
+
+func testApprovedAgentIsMadeOnce(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
 	w.Create("admin")
 	w.Push("admin", "bob", "hi", "")
 	ctx := w.Leased("admin", "r1")
@@ -87,7 +85,7 @@ func TestApprovedAgentIsMadeOnce(t *testing.T) {
 			t.Errorf("%v", r)
 		}
 	}
-	if !w.Have("carol") || dirs[0] == "" || dirs[0] != dirs[1] {
+	if !w.Have("carol") || (dirs[0] == "") != (o.DSN != "") || dirs[0] != dirs[1] {
 		t.Errorf("made at %q", dirs)
 	}
 
@@ -103,7 +101,11 @@ func TestApprovedAgentIsMadeOnce(t *testing.T) {
 
 // No answer in its time makes no agent, and a yes after it neither.
 func TestExpiredQuestionMakesNoAgent(t *testing.T) {
-	w := start(t, backendtest.Options{Home: filepath.Join(t.TempDir(), "h")}, registry.Config{ApprovalLife: 200 * time.Millisecond})
+	backendtest.Each(t, testExpiredQuestionMakesNoAgent)
+}
+
+func testExpiredQuestionMakesNoAgent(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{ApprovalLife: 200 * time.Millisecond})
 	w.Create("admin")
 	if _, err := w.Agents.SetAgentConfig(t.Context(), &registryv1.SetAgentConfigRequest{AgentId: "admin", Key: "kind", Value: "system"}); err != nil {
 		t.Fatal(err)
