@@ -92,7 +92,7 @@ type Begun struct {
 // that a crash between two modes never moves an event to another thread. When that event
 // must be known and is not, nothing is decided and ask is the mode to find it for.
 func Open(in *Inbox, o store.OpenBatch, begun *Begun) (b store.Batch, ask string) {
-	b = store.Batch{Head: in.Head, Scanned: in.Head, More: in.More, Acked: in.Acked}
+	b = store.Batch{Head: in.Head, Scanned: max(in.Head, o.After), More: in.More, Acked: in.Acked}
 	if o.IfStarted && in.Stopped {
 		b.Scanned, b.More = o.After, false // what waits now is read after the start
 		return b, ""

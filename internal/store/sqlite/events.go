@@ -184,9 +184,16 @@ func (e *Engine) Subscriptions(ctx context.Context, r store.Ref) ([]store.Subscr
 	return view(ctx, e, r, consumer.List)
 }
 
-// Subscribe adds a consumer.
+// Subscribe adds a consumer. Who subscribes the agent to its inbox before anybody has said
+// whether it shall work says so with it.
 func (e *Engine) Subscribe(ctx context.Context, r store.Ref, s store.Subscription) error {
-	return e.do(ctx, r, true, func(tx *db.Tx) error { return consumer.Subscribe(tx, s) })
+	return e.do(ctx, r, true, func(tx *db.Tx) error {
+		if err := consumer.Subscribe(tx, s); err != nil || !r.IsInbox() || s.Consumer != thread.Inbox {
+			return err
+		}
+		_, err := tx.Exec("UPDATE x_meta SET desired = 'started' WHERE desired = ''")
+		return err
+	})
 }
 
 // Unsubscribe removes a consumer and keeps its progress.

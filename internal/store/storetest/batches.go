@@ -65,6 +65,10 @@ var batches = map[string]func(*testing.T, *fixture){
 		equal(t, "one after 1", []any{ids(eventsOf(b)), b.More, b.Scanned, b.Head}, []any{[]int64{3}, true, 3, 4})
 		_, _, err = f.InboxEvent(t.Context(), "a", 9)
 		is(t, err, store.ErrNoTurn)
+		o.After = 9
+		b, err = f.OpenBatch(t.Context(), "a", runner, o)
+		ok(t, err)
+		equal(t, "after more than there is", []any{len(b.Events), b.More, b.Scanned, b.Head}, []any{0, false, 9, 4})
 	},
 	"open settles what can have no turn": func(t *testing.T, f *fixture) {
 		sub := "decision"
@@ -176,6 +180,25 @@ var batches = map[string]func(*testing.T, *fixture){
 		in, err := f.Info(t.Context(), inboxA)
 		ok(t, err)
 		equal(t, "handler", in.Subscriptions[0].Handler, "agent run a")
+	},
+	"a subscription says that the agent shall work": func(t *testing.T, f *fixture) {
+		state := func(what string, started, subscribed bool) {
+			t.Helper()
+			s, err := f.State(t.Context(), "a")
+			ok(t, err)
+			equal(t, what, []bool{s.Started, s.Subscribed}, []bool{started, subscribed})
+		}
+		state("nobody has said", false, false)
+		ok(t, f.Subscribe(t.Context(), inboxA, store.Subscription{Consumer: "other"}))
+		state("of another consumer", false, false)
+		ok(t, f.Subscribe(t.Context(), inboxA, store.Subscription{Consumer: thread.Inbox}))
+		state("subscribed", true, true)
+		ok(t, f.Unsubscribe(t.Context(), inboxA, thread.Inbox))
+		state("unsubscribed", true, false)
+		_, err := f.SetStarted(t.Context(), "a", false, "")
+		ok(t, err)
+		ok(t, f.Subscribe(t.Context(), inboxA, store.Subscription{Consumer: thread.Inbox}))
+		state("stopped, and subscribed after that", false, true)
 	},
 	"outbox marks": func(t *testing.T, f *fixture) {
 		f.push(t, "1", "2")

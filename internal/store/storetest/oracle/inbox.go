@@ -76,7 +76,7 @@ func (m *Model) OpenBatch(ctx context.Context, _ string, f store.Fence, o store.
 			list = append(list, e)
 		}
 	}
-	out := store.Batch{Scanned: m.inbox.head()} // after all, too: not in RELIABILITY
+	out := store.Batch{Scanned: max(m.inbox.head(), o.After)}
 	if len(list) > o.Limit {
 		list = list[:o.Limit]
 		out.More, out.Scanned = true, list[o.Limit-1].ID
