@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ type models struct {
 	pool      *retry.Pool
 	sandboxes *sandboxes
 	trace     *tracing.Tracer
+	probe     time.Duration // see Config; 0: retry.ProbeEvery
 }
 
 // Find implements modelcall.Models.
@@ -32,6 +34,7 @@ func (m *models) Find(providerName, name string) (modelcall.Model, error) {
 		}
 		return m.program(p), nil
 	}
+	chosen := providerName != ""
 	driver, name, window, err := m.settings.Resolve(providerName, name)
 	if err != nil {
 		return modelcall.Model{}, err
@@ -41,9 +44,11 @@ func (m *models) Find(providerName, name string) (modelcall.Model, error) {
 	if p, ok := m.settings.Price(driver.Name(), name); ok {
 		known = &p
 	}
-	return modelcall.Model{
-		Provider: driver.Name(), Name: name, Window: int64(window), Price: known, Try: m.try(driver.Name(), caller),
-	}, nil
+	out := modelcall.Model{Provider: driver.Name(), Name: name, Window: int64(window), Price: known, Try: m.try(driver.Name(), caller)}
+	if !chosen && m.settings.Source == provider.FromNowhere {
+		out.StandIn = cmp.Or(m.probe, retry.ProbeEvery)
+	}
+	return out, nil
 }
 
 // try makes one call of a model, in a span. No text of a prompt, an answer or an error

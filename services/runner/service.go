@@ -66,7 +66,7 @@ func New(c Config, d Deps) (*Service, error) {
 		leases: registrypb.NewLeaseServiceClient(d.Registry), turns: registrypb.NewTurnServiceClient(d.Registry),
 		sandboxes: newSandboxes(c.Sandbox, d.Sandbox), began: time.Now(),
 	}
-	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.sandboxes, d.Trace}
+	s.models = &models{settings, retry.NewPool(retry.Waits{Backoff: c.Backoff, Probe: c.Probe}), s.sandboxes, d.Trace, c.Probe}
 	tools, err := newTools(d, s.sandboxes, agent)
 	if err != nil {
 		return nil, fmt.Errorf("list tools: %w", err)

@@ -151,12 +151,13 @@ func (w *world) runner(script *modeltest.Server, change ...func(*runner.Config))
 		w.t.Fatal(err)
 	}
 	cfg := runner.Config{Grace: 5 * time.Second, Sandbox: sandbox.Options{ScratchDir: w.t.TempDir()}}
+	cfg.ProvidersFile = filepath.Join(w.t.TempDir(), "providers.yaml")
+	text := "default: offline\n" // without a choice it answers no peer
 	if script != nil {
-		cfg.ProvidersFile = filepath.Join(w.t.TempDir(), "providers.yaml")
-		text := fmt.Sprintf("default: work\nproviders:\n  work:\n    api: openai\n    base_url: %s\n    models: [m1]\n", script.URL())
-		if err := os.WriteFile(cfg.ProvidersFile, []byte(text), 0o600); err != nil {
-			w.t.Fatal(err)
-		}
+		text = fmt.Sprintf("default: work\nproviders:\n  work:\n    api: openai\n    base_url: %s\n    models: [m1]\n", script.URL())
+	}
+	if err := os.WriteFile(cfg.ProvidersFile, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
 	}
 	for _, f := range change {
 		f(&cfg)

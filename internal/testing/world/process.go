@@ -37,6 +37,9 @@ type Program struct {
 // Start runs the program; nothing is known yet about how far it has got.
 func (p Program) Start(t testing.TB, args ...string) *Process {
 	t.Helper()
+	if err := chooseOffline(homeOf(p.Env, args), p.Env, p.User); err != nil {
+		t.Fatal(err)
+	}
 	r := &Process{t: t, cmd: exec.Command(p.Path, args...), done: make(chan struct{})}
 	r.cmd.Env = p.Env
 	r.cmd.Stderr = &r.log

@@ -105,6 +105,13 @@ func Start(t testing.TB, o Options) *World {
 	if o.Traces == nil {
 		o.Traces = func(string) (*tracing.Tracer, stats.Handler, stats.Handler) { return nil, nil, nil }
 	}
+	env := make([]string, 0, len(o.Env))
+	for name, value := range o.Env {
+		env = append(env, name+"="+value)
+	}
+	if err := chooseOffline(o.Home, env, nil); err != nil {
+		t.Fatal(err)
+	}
 	w := &World{Home: o.Home, o: o}
 	if err := w.start(t.Context()); err != nil {
 		w.Stop()

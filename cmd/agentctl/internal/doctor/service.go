@@ -71,6 +71,9 @@ func (x *examination) model(info *runner.GetRunnerInfoResponse) {
 	}
 	switch p := info.GetProvider(); p {
 	case "offline":
+		if strings.HasPrefix(info.GetProviderOrigin(), "built in") { // nobody chose it
+			origin += "; messages that come through a channel wait for a model, because nobody chose this one"
+		}
 		x.note("model", warning, "set OPENAI_API_KEY (or DEEPSEEK_API_KEY, MOONSHOT_API_KEY) for agentd, or write "+x.home.Path()+"/providers.yaml; then start agentd again",
 			"the built-in offline stand-in answers, which is no language model%s", origin)
 	case "":

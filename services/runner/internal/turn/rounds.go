@@ -93,6 +93,9 @@ func (t *turn) find() *modelcall.Try {
 		e := model.AsError(err)
 		return &modelcall.Try{Err: e, Counts: e.CountsTry(), Again: e.Recoverable()}
 	}
+	if wait := m.ForPeers(t.begun.GetInbound().GetSource()); wait != nil {
+		return wait
+	}
 	t.model, t.found = m, true
 	t.requests = t.newRequests()
 	return nil

@@ -168,7 +168,7 @@ func (s *Site) Explain(ctx context.Context, err error) error {
 
 // Create makes and starts an agent whose settings get the lines of extra.
 func (s *Site) Create(ctx context.Context, id, extra string) error {
-	if _, err := s.agents.CreateAgent(ctx, &registry.CreateAgentRequest{AgentId: id}); err != nil {
+	if _, err := s.agents.CreateAgent(ctx, &registry.CreateAgentRequest{AgentId: id, Provider: "offline"}); err != nil {
 		return err
 	}
 	f, err := s.agents.ReadAgentFile(ctx, &registry.ReadAgentFileRequest{AgentId: id, Name: "config.yaml"})
