@@ -281,6 +281,13 @@ func TestFailedDigestsBackOff(t *testing.T) {
 	if log := agentLog(t, w, "a1"); strings.Count(log, "not digested") != 2 || !strings.Contains(log, "not digested 4 times, asked for again every 8 turns") {
 		t.Errorf("agent.log:\n%s", log)
 	}
+	info, err := w.Runner.GetRunnerInfo(t.Context(), &runnerpb.GetRunnerInfoRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := info.GetFailingDigests(); len(d) != 1 || d[0].GetAgentId() != "a1" || d[0].GetName() != "memory/"+bobFile || d[0].GetFailures() != 9 || d[0].GetError() == "" {
+		t.Errorf("the runner reports %v", d)
+	}
 	r.reset()
 	if _, err := w.Runner.CompactMemory(t.Context(), &runnerpb.CompactMemoryRequest{AgentId: "a1", ThreadId: bobThread}); err == nil || len(r.digests()) != 1 {
 		t.Errorf("asked by a person: %v, %d digests", err, len(r.digests()))
@@ -291,6 +298,9 @@ func TestFailedDigestsBackOff(t *testing.T) {
 	}
 	if text := memoryFile(t, w, "a1", bobFile); !strings.Contains(text, "words of a digest") {
 		t.Errorf("memory holds %q", text)
+	}
+	if info, err := w.Runner.GetRunnerInfo(t.Context(), &runnerpb.GetRunnerInfoRequest{}); err != nil || len(info.GetFailingDigests()) != 0 {
+		t.Errorf("the runner still reports %v, %v", info.GetFailingDigests(), err)
 	}
 }
 

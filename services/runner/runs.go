@@ -155,6 +155,9 @@ func (s *Service) AbortRun(ctx context.Context, req *runnerpb.AbortRunRequest) (
 	}
 }
 
+// maxFailing is the most digests that GetRunnerInfo names.
+const maxFailing = 20
+
 // GetRunnerInfo returns what this runner can do and does.
 func (s *Service) GetRunnerInfo(context.Context, *runnerpb.GetRunnerInfoRequest) (*runnerpb.GetRunnerInfoResponse, error) {
 	if _, err := s.sandboxes.get(string(s.cfg.Sandbox.Mode)); err != nil {
@@ -162,8 +165,13 @@ func (s *Service) GetRunnerInfo(context.Context, *runnerpb.GetRunnerInfoRequest)
 	}
 	report, _ := s.sandboxes.report()
 	settings := s.models.settings
+	var failing []*runnerpb.FailingDigest
+	for _, f := range s.driver.Memory.Failures.List(maxFailing) {
+		failing = append(failing, &runnerpb.FailingDigest{AgentId: f.Agent, Name: f.Name, Failures: int32(f.Count), Error: f.Error})
+	}
 	return &runnerpb.GetRunnerInfoResponse{
-		Holder: s.deps.Holder, Sandbox: string(report.Level), SandboxProblems: report.Problems,
+		FailingDigests: failing,
+		Holder:         s.deps.Holder, Sandbox: string(report.Level), SandboxProblems: report.Problems,
 		Provider: settings.Default, ProviderOrigin: string(settings.Source) + ": " + settings.Why,
 		TurnsActive: s.active.Load(), Waiting: int32(s.claims.Waiting()), Uptime: durationpb.New(time.Since(s.began)),
 	}, nil

@@ -62,6 +62,10 @@ func (x *examination) runner(ctx context.Context) {
 	x.serves(command.Runner)
 	x.model(info)
 	x.sandbox(info)
+	for _, d := range info.GetFailingDigests() {
+		x.note("memory", warning, "see 'agentctl log show "+d.GetAgentId()+"'; choose a model that can summarize, or set compaction.strategy to truncate",
+			"%s of %s was not digested %d times: %s", d.GetName(), d.GetAgentId(), d.GetFailures(), d.GetError())
+	}
 }
 
 func (x *examination) model(info *runner.GetRunnerInfoResponse) {

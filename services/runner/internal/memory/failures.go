@@ -1,6 +1,9 @@
 package memory
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -31,6 +34,40 @@ type failure struct {
 	model       string // that was asked
 	count       int    // digests that failed
 	wait        int    // turns that go on without one
+	err         string // why the last one failed
+}
+
+// Failing is a layer whose digests failed so often that they are asked for only now and then.
+type Failing struct {
+	Agent, Name string // the file of the layer
+	Count       int
+	Error       string
+}
+
+// List returns such layers in order, at most limit.
+func (f *Failures) List(limit int) []Failing {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []Failing
+	for k, l := range f.byLayer {
+		if l.count >= tries {
+			out = append(out, Failing{k.agent, k.layer, l.count, l.err})
+		}
+	}
+	slices.SortFunc(out, func(a, b Failing) int {
+		return cmp.Or(strings.Compare(a.Agent, b.Agent), strings.Compare(a.Name, b.Name))
+	})
+	return out[:min(len(out), limit)]
+}
+
+// Digested forgets the failures of a layer that was digested.
+func (f *Failures) Digested(agent, layer string) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.byLayer, layerKey{agent, layer})
 }
 
 // Wait reports whether a turn goes on without a digest of a layer, and counts it.
@@ -58,7 +95,7 @@ func (f *Failures) Wait(agent, layer string, compactions int64, model string) bo
 
 // Failed notes a digest that failed and returns how many have, and how many turns go on
 // without one.
-func (f *Failures) Failed(agent, layer string, compactions int64, model string, interval int) (count, wait int) {
+func (f *Failures) Failed(agent, layer string, compactions int64, model string, interval int, why string) (count, wait int) {
 	if f == nil {
 		return 1, 0
 	}
@@ -76,6 +113,7 @@ func (f *Failures) Failed(agent, layer string, compactions int64, model string, 
 		l = &failure{compactions: compactions, model: model}
 		f.byLayer[k] = l
 	}
+	l.err = why
 	if l.count++; l.count < tries {
 		l.wait = min(1<<(l.count-1), interval) - 1
 	} else {

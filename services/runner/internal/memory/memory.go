@@ -226,6 +226,7 @@ func (r Registry) digest(ctx context.Context, j Job, t task) (Outcome, error) {
 	if err != nil {
 		return r.failed(ctx, j, t.state, err)
 	}
+	r.Failures.Digested(j.AgentID, name)
 	out.Name, out.Text, out.Messages, out.Digested = name, d.Text, d.Lines, t.upto
 	out.Layers, out.unseen = resp.GetMemory(), resp.GetThreads()
 	return out, nil
@@ -253,7 +254,7 @@ func (r Registry) failed(ctx context.Context, j Job, state *registrypb.MemorySta
 	if j.Key == "" {
 		return out, nil // the person is told
 	}
-	switch count, wait := r.Failures.Failed(j.AgentID, state.GetName(), state.GetCompactions(), j.Model, int(j.Config.GetAfterTurns())); count {
+	switch count, wait := r.Failures.Failed(j.AgentID, state.GetName(), state.GetCompactions(), j.Model, int(j.Config.GetAfterTurns()), step.Clip(out.Failed, 512)); count {
 	case 1:
 		j.Logf("WARN", "memory: %s not digested, the oldest messages are cut instead: %s", state.GetName(), step.Clip(out.Failed, 512))
 	case tries:

@@ -1543,9 +1543,12 @@ type GetRunnerInfoResponse struct {
 	// uptime of the process.
 	Uptime *durationpb.Duration `protobuf:"bytes,7,opt,name=uptime,proto3" json:"uptime,omitempty"`
 	// waiting is how many messages stand behind others in their conversations.
-	Waiting       int32 `protobuf:"varint,8,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Waiting int32 `protobuf:"varint,8,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// failing_digests are the memory files whose digests failed so often that this runner
+	// asks for them only now and then; at most 20 of them.
+	FailingDigests []*FailingDigest `protobuf:"bytes,9,rep,name=failing_digests,json=failingDigests,proto3" json:"failing_digests,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GetRunnerInfoResponse) Reset() {
@@ -1634,6 +1637,86 @@ func (x *GetRunnerInfoResponse) GetWaiting() int32 {
 	return 0
 }
 
+func (x *GetRunnerInfoResponse) GetFailingDigests() []*FailingDigest {
+	if x != nil {
+		return x.FailingDigests
+	}
+	return nil
+}
+
+// FailingDigest is a memory file of an agent whose last digests failed.
+type FailingDigest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent_id of the file.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// name of the file, such as memory/agent.md.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// failures in a row.
+	Failures int32 `protobuf:"varint,3,opt,name=failures,proto3" json:"failures,omitempty"`
+	// error of the last one.
+	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailingDigest) Reset() {
+	*x = FailingDigest{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailingDigest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailingDigest) ProtoMessage() {}
+
+func (x *FailingDigest) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailingDigest.ProtoReflect.Descriptor instead.
+func (*FailingDigest) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *FailingDigest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *FailingDigest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FailingDigest) GetFailures() int32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *FailingDigest) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // ListProvidersRequest chooses providers.
 type ListProvidersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1645,7 +1728,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1740,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1753,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListProvidersRequest) GetAll() bool {
@@ -1695,7 +1778,7 @@ type ProviderModel struct {
 
 func (x *ProviderModel) Reset() {
 	*x = ProviderModel{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1790,7 @@ func (x *ProviderModel) String() string {
 func (*ProviderModel) ProtoMessage() {}
 
 func (x *ProviderModel) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1803,7 @@ func (x *ProviderModel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderModel.ProtoReflect.Descriptor instead.
 func (*ProviderModel) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ProviderModel) GetName() string {
@@ -1761,7 +1844,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1856,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1869,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Price) GetInput() float64 {
@@ -1845,7 +1928,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +1940,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +1953,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Provider) GetName() string {
@@ -1949,7 +2032,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2044,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2057,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*Provider {
@@ -2004,7 +2087,7 @@ type TestProviderRequest struct {
 
 func (x *TestProviderRequest) Reset() {
 	*x = TestProviderRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2099,7 @@ func (x *TestProviderRequest) String() string {
 func (*TestProviderRequest) ProtoMessage() {}
 
 func (x *TestProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2112,7 @@ func (x *TestProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestProviderRequest.ProtoReflect.Descriptor instead.
 func (*TestProviderRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TestProviderRequest) GetName() string {
@@ -2071,7 +2154,7 @@ type TestProviderResponse struct {
 
 func (x *TestProviderResponse) Reset() {
 	*x = TestProviderResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2166,7 @@ func (x *TestProviderResponse) String() string {
 func (*TestProviderResponse) ProtoMessage() {}
 
 func (x *TestProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2179,7 @@ func (x *TestProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestProviderResponse.ProtoReflect.Descriptor instead.
 func (*TestProviderResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TestProviderResponse) GetProvider() string {
@@ -2251,7 +2334,7 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\bmessages\x18\x02 \x01(\x05R\bmessages\x12\x1f\n" +
 	"\vdigested_id\x18\x03 \x01(\x03R\n" +
 	"digestedId\"\x16\n" +
-	"\x14GetRunnerInfoRequest\"\xa9\x02\n" +
+	"\x14GetRunnerInfoRequest\"\xf4\x02\n" +
 	"\x15GetRunnerInfoResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x18\n" +
 	"\asandbox\x18\x02 \x01(\tR\asandbox\x12)\n" +
@@ -2260,7 +2343,13 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x0fprovider_origin\x18\x05 \x01(\tR\x0eproviderOrigin\x12!\n" +
 	"\fturns_active\x18\x06 \x01(\x05R\vturnsActive\x121\n" +
 	"\x06uptime\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06uptime\x12\x18\n" +
-	"\awaiting\x18\b \x01(\x05R\awaiting\"(\n" +
+	"\awaiting\x18\b \x01(\x05R\awaiting\x12I\n" +
+	"\x0ffailing_digests\x18\t \x03(\v2 .theclaw.runner.v1.FailingDigestR\x0efailingDigests\"p\n" +
+	"\rFailingDigest\x12\x19\n" +
+	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
+	"\bfailures\x18\x03 \x01(\x05R\bfailures\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"(\n" +
 	"\x14ListProvidersRequest\x12\x10\n" +
 	"\x03all\x18\x01 \x01(\bR\x03all\"z\n" +
 	"\rProviderModel\x12\x12\n" +
@@ -2363,7 +2452,7 @@ func file_theclaw_runner_v1_runner_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_runner_v1_runner_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_theclaw_runner_v1_runner_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_theclaw_runner_v1_runner_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_theclaw_runner_v1_runner_proto_goTypes = []any{
 	(RunStatus)(0),                // 0: theclaw.runner.v1.RunStatus
 	(RunError)(0),                 // 1: theclaw.runner.v1.RunError
@@ -2388,61 +2477,63 @@ var file_theclaw_runner_v1_runner_proto_goTypes = []any{
 	(*CompactMemoryResponse)(nil), // 20: theclaw.runner.v1.CompactMemoryResponse
 	(*GetRunnerInfoRequest)(nil),  // 21: theclaw.runner.v1.GetRunnerInfoRequest
 	(*GetRunnerInfoResponse)(nil), // 22: theclaw.runner.v1.GetRunnerInfoResponse
-	(*ListProvidersRequest)(nil),  // 23: theclaw.runner.v1.ListProvidersRequest
-	(*ProviderModel)(nil),         // 24: theclaw.runner.v1.ProviderModel
-	(*Price)(nil),                 // 25: theclaw.runner.v1.Price
-	(*Provider)(nil),              // 26: theclaw.runner.v1.Provider
-	(*ListProvidersResponse)(nil), // 27: theclaw.runner.v1.ListProvidersResponse
-	(*TestProviderRequest)(nil),   // 28: theclaw.runner.v1.TestProviderRequest
-	(*TestProviderResponse)(nil),  // 29: theclaw.runner.v1.TestProviderResponse
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*FailingDigest)(nil),         // 23: theclaw.runner.v1.FailingDigest
+	(*ListProvidersRequest)(nil),  // 24: theclaw.runner.v1.ListProvidersRequest
+	(*ProviderModel)(nil),         // 25: theclaw.runner.v1.ProviderModel
+	(*Price)(nil),                 // 26: theclaw.runner.v1.Price
+	(*Provider)(nil),              // 27: theclaw.runner.v1.Provider
+	(*ListProvidersResponse)(nil), // 28: theclaw.runner.v1.ListProvidersResponse
+	(*TestProviderRequest)(nil),   // 29: theclaw.runner.v1.TestProviderRequest
+	(*TestProviderResponse)(nil),  // 30: theclaw.runner.v1.TestProviderResponse
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
 }
 var file_theclaw_runner_v1_runner_proto_depIdxs = []int32{
-	30, // 0: theclaw.runner.v1.StartRunResponse.accepted_at:type_name -> google.protobuf.Timestamp
+	31, // 0: theclaw.runner.v1.StartRunResponse.accepted_at:type_name -> google.protobuf.Timestamp
 	2,  // 1: theclaw.runner.v1.Payload.kind:type_name -> theclaw.runner.v1.PayloadKind
-	31, // 2: theclaw.runner.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	32, // 2: theclaw.runner.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
 	0,  // 3: theclaw.runner.v1.WaitRunResponse.status:type_name -> theclaw.runner.v1.RunStatus
-	30, // 4: theclaw.runner.v1.WaitRunResponse.started_at:type_name -> google.protobuf.Timestamp
-	30, // 5: theclaw.runner.v1.WaitRunResponse.ended_at:type_name -> google.protobuf.Timestamp
+	31, // 4: theclaw.runner.v1.WaitRunResponse.started_at:type_name -> google.protobuf.Timestamp
+	31, // 5: theclaw.runner.v1.WaitRunResponse.ended_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: theclaw.runner.v1.WaitRunResponse.error_code:type_name -> theclaw.runner.v1.RunError
 	9,  // 7: theclaw.runner.v1.WaitRunResponse.payloads:type_name -> theclaw.runner.v1.Payload
 	3,  // 8: theclaw.runner.v1.StreamRunResponse.stream:type_name -> theclaw.runner.v1.RunStream
 	1,  // 9: theclaw.runner.v1.StreamRunResponse.error_code:type_name -> theclaw.runner.v1.RunError
 	9,  // 10: theclaw.runner.v1.StreamRunResponse.payloads:type_name -> theclaw.runner.v1.Payload
 	17, // 11: theclaw.runner.v1.BuildContextResponse.parts:type_name -> theclaw.runner.v1.ContextPart
-	31, // 12: theclaw.runner.v1.GetRunnerInfoResponse.uptime:type_name -> google.protobuf.Duration
-	25, // 13: theclaw.runner.v1.ProviderModel.price:type_name -> theclaw.runner.v1.Price
-	4,  // 14: theclaw.runner.v1.Provider.key:type_name -> theclaw.runner.v1.KeyState
-	24, // 15: theclaw.runner.v1.Provider.models:type_name -> theclaw.runner.v1.ProviderModel
-	26, // 16: theclaw.runner.v1.ListProvidersResponse.providers:type_name -> theclaw.runner.v1.Provider
-	31, // 17: theclaw.runner.v1.TestProviderResponse.latency:type_name -> google.protobuf.Duration
-	31, // 18: theclaw.runner.v1.TestProviderResponse.first_token:type_name -> google.protobuf.Duration
-	5,  // 19: theclaw.runner.v1.RunnerService.RunBatch:input_type -> theclaw.runner.v1.RunBatchRequest
-	7,  // 20: theclaw.runner.v1.RunnerService.StartRun:input_type -> theclaw.runner.v1.StartRunRequest
-	10, // 21: theclaw.runner.v1.RunnerService.WaitRun:input_type -> theclaw.runner.v1.WaitRunRequest
-	12, // 22: theclaw.runner.v1.RunnerService.StreamRun:input_type -> theclaw.runner.v1.StreamRunRequest
-	14, // 23: theclaw.runner.v1.RunnerService.AbortRun:input_type -> theclaw.runner.v1.AbortRunRequest
-	16, // 24: theclaw.runner.v1.RunnerService.BuildContext:input_type -> theclaw.runner.v1.BuildContextRequest
-	19, // 25: theclaw.runner.v1.RunnerService.CompactMemory:input_type -> theclaw.runner.v1.CompactMemoryRequest
-	21, // 26: theclaw.runner.v1.RunnerService.GetRunnerInfo:input_type -> theclaw.runner.v1.GetRunnerInfoRequest
-	23, // 27: theclaw.runner.v1.RunnerService.ListProviders:input_type -> theclaw.runner.v1.ListProvidersRequest
-	28, // 28: theclaw.runner.v1.RunnerService.TestProvider:input_type -> theclaw.runner.v1.TestProviderRequest
-	6,  // 29: theclaw.runner.v1.RunnerService.RunBatch:output_type -> theclaw.runner.v1.RunBatchResponse
-	8,  // 30: theclaw.runner.v1.RunnerService.StartRun:output_type -> theclaw.runner.v1.StartRunResponse
-	11, // 31: theclaw.runner.v1.RunnerService.WaitRun:output_type -> theclaw.runner.v1.WaitRunResponse
-	13, // 32: theclaw.runner.v1.RunnerService.StreamRun:output_type -> theclaw.runner.v1.StreamRunResponse
-	15, // 33: theclaw.runner.v1.RunnerService.AbortRun:output_type -> theclaw.runner.v1.AbortRunResponse
-	18, // 34: theclaw.runner.v1.RunnerService.BuildContext:output_type -> theclaw.runner.v1.BuildContextResponse
-	20, // 35: theclaw.runner.v1.RunnerService.CompactMemory:output_type -> theclaw.runner.v1.CompactMemoryResponse
-	22, // 36: theclaw.runner.v1.RunnerService.GetRunnerInfo:output_type -> theclaw.runner.v1.GetRunnerInfoResponse
-	27, // 37: theclaw.runner.v1.RunnerService.ListProviders:output_type -> theclaw.runner.v1.ListProvidersResponse
-	29, // 38: theclaw.runner.v1.RunnerService.TestProvider:output_type -> theclaw.runner.v1.TestProviderResponse
-	29, // [29:39] is the sub-list for method output_type
-	19, // [19:29] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	32, // 12: theclaw.runner.v1.GetRunnerInfoResponse.uptime:type_name -> google.protobuf.Duration
+	23, // 13: theclaw.runner.v1.GetRunnerInfoResponse.failing_digests:type_name -> theclaw.runner.v1.FailingDigest
+	26, // 14: theclaw.runner.v1.ProviderModel.price:type_name -> theclaw.runner.v1.Price
+	4,  // 15: theclaw.runner.v1.Provider.key:type_name -> theclaw.runner.v1.KeyState
+	25, // 16: theclaw.runner.v1.Provider.models:type_name -> theclaw.runner.v1.ProviderModel
+	27, // 17: theclaw.runner.v1.ListProvidersResponse.providers:type_name -> theclaw.runner.v1.Provider
+	32, // 18: theclaw.runner.v1.TestProviderResponse.latency:type_name -> google.protobuf.Duration
+	32, // 19: theclaw.runner.v1.TestProviderResponse.first_token:type_name -> google.protobuf.Duration
+	5,  // 20: theclaw.runner.v1.RunnerService.RunBatch:input_type -> theclaw.runner.v1.RunBatchRequest
+	7,  // 21: theclaw.runner.v1.RunnerService.StartRun:input_type -> theclaw.runner.v1.StartRunRequest
+	10, // 22: theclaw.runner.v1.RunnerService.WaitRun:input_type -> theclaw.runner.v1.WaitRunRequest
+	12, // 23: theclaw.runner.v1.RunnerService.StreamRun:input_type -> theclaw.runner.v1.StreamRunRequest
+	14, // 24: theclaw.runner.v1.RunnerService.AbortRun:input_type -> theclaw.runner.v1.AbortRunRequest
+	16, // 25: theclaw.runner.v1.RunnerService.BuildContext:input_type -> theclaw.runner.v1.BuildContextRequest
+	19, // 26: theclaw.runner.v1.RunnerService.CompactMemory:input_type -> theclaw.runner.v1.CompactMemoryRequest
+	21, // 27: theclaw.runner.v1.RunnerService.GetRunnerInfo:input_type -> theclaw.runner.v1.GetRunnerInfoRequest
+	24, // 28: theclaw.runner.v1.RunnerService.ListProviders:input_type -> theclaw.runner.v1.ListProvidersRequest
+	29, // 29: theclaw.runner.v1.RunnerService.TestProvider:input_type -> theclaw.runner.v1.TestProviderRequest
+	6,  // 30: theclaw.runner.v1.RunnerService.RunBatch:output_type -> theclaw.runner.v1.RunBatchResponse
+	8,  // 31: theclaw.runner.v1.RunnerService.StartRun:output_type -> theclaw.runner.v1.StartRunResponse
+	11, // 32: theclaw.runner.v1.RunnerService.WaitRun:output_type -> theclaw.runner.v1.WaitRunResponse
+	13, // 33: theclaw.runner.v1.RunnerService.StreamRun:output_type -> theclaw.runner.v1.StreamRunResponse
+	15, // 34: theclaw.runner.v1.RunnerService.AbortRun:output_type -> theclaw.runner.v1.AbortRunResponse
+	18, // 35: theclaw.runner.v1.RunnerService.BuildContext:output_type -> theclaw.runner.v1.BuildContextResponse
+	20, // 36: theclaw.runner.v1.RunnerService.CompactMemory:output_type -> theclaw.runner.v1.CompactMemoryResponse
+	22, // 37: theclaw.runner.v1.RunnerService.GetRunnerInfo:output_type -> theclaw.runner.v1.GetRunnerInfoResponse
+	28, // 38: theclaw.runner.v1.RunnerService.ListProviders:output_type -> theclaw.runner.v1.ListProvidersResponse
+	30, // 39: theclaw.runner.v1.RunnerService.TestProvider:output_type -> theclaw.runner.v1.TestProviderResponse
+	30, // [30:40] is the sub-list for method output_type
+	20, // [20:30] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_runner_v1_runner_proto_init() }
@@ -2450,14 +2541,14 @@ func file_theclaw_runner_v1_runner_proto_init() {
 	if File_theclaw_runner_v1_runner_proto != nil {
 		return
 	}
-	file_theclaw_runner_v1_runner_proto_msgTypes[20].OneofWrappers = []any{}
+	file_theclaw_runner_v1_runner_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_runner_v1_runner_proto_rawDesc), len(file_theclaw_runner_v1_runner_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
