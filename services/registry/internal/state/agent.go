@@ -299,7 +299,8 @@ func (a *Agent) readSettings(home *agentdir.Home) (*agentdir.Agent, error) {
 	}
 	set, err := home.Keep(a.ID, last)
 	if err == nil && set.Problem == nil {
-		a.good.Store(&set.Files)
+		files := set.Files // and not the settings with them
+		a.good.Store(&files)
 	}
 	return set, err
 }
