@@ -83,7 +83,7 @@ func (s *Service) scope(ctx context.Context, req *runnerpb.BuildContextRequest) 
 	if claim.Config.Workdir, err = s.workdir(ctx, req.GetAgentId()); err != nil {
 		return prompt.Scope{}, err
 	}
-	scope := window.Scope(claim, modelcall.Model{Window: m.Window}, s.driver.Tools.Set(claim.GetConfig()).Offered())
+	scope := window.Scope(claim, m, s.driver.Tools.Set(claim.GetConfig()).Offered())
 	if req.GetAtEvent() > 0 {
 		scope.Digested = digested
 	}
