@@ -44,7 +44,7 @@ func withPai(t *testing.T, steps ...modeltest.Step) *desk {
 	if err := os.Symlink(self, filepath.Join(d.dir, "real", "pai")); err != nil {
 		t.Fatal(err)
 	}
-	d.file(t, "pai", 0o700, fmt.Sprintf("#!/bin/sh\nSTANDIN_PAI=quick,usage=%[1]s/usage,die=%[1]s/die exec %[1]s/real/pai \"$@\"\n", d.dir))
+	d.file(t, "pai", 0o700, fmt.Sprintf("#!/bin/sh\nSTANDIN_PAI=quick,usage=%[1]s/usage,die=%[1]s/die,die-help=%[1]s/die-help exec %[1]s/real/pai \"$@\"\n", d.dir))
 	config := d.file(t, "pai.json", 0o600, fmt.Sprintf(
 		`{"schema_version":"1.0.0","defaultProvider":"fake","providers":[{"name":"fake","apiKey":"sk-fake","api":"openai-completions","baseUrl":%q,"defaultModel":"m9","contextWindow":64000}]}`, d.script.URL()))
 	d.World = server.Start(t, server.Options{
@@ -346,5 +346,16 @@ func TestPaiAborted(t *testing.T) {
 	}
 	if got := journal(turn); !slices.Equal(got, []string{"pai:1 in_doubt", "pai:1:1 in_doubt"}) {
 		t.Errorf("journal %q", got)
+	}
+}
+
+// R4: a help text that was interrupted says nothing about the version: it is asked for
+// again, and the message is answered.
+func TestPaiProbeKilled(t *testing.T) {
+	d := withPai(t, modeltest.Say("hello"))
+	d.file(t, "die-help", 0o600, "")
+	want(t, d.World, d.Say(t, "a1", server.Peer("bob"), "hi"), replied, "hello")
+	if _, err := os.Stat(filepath.Join(d.dir, "die-help")); !os.IsNotExist(err) {
+		t.Errorf("the probe was not killed: %v", err)
 	}
 }

@@ -18,7 +18,8 @@
 // STANDIN_PAI may hold, separated by commas: head, underscore (the options with a
 // file are --session_file, --system_file, --input_file), quick (no waits between
 // tries), usage=FILE (a line with the arguments of each start is appended), die=FILE
-// (when FILE is there: remove it, and die of SIGKILL after the first piece of text).
+// (when FILE is there: remove it, and die of SIGKILL after the first piece of text),
+// die-help=FILE (the same in the middle of the help text, as a machine without memory does).
 //
 // It does not redact secrets in events, knows no images, logs, temperature or
 // embeddings, and answers of `pai model` only resolve.

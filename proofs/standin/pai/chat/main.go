@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -75,6 +76,10 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(
 	}
 	args = args[1:]
 	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+		if path := p.quirks["die-help"]; path != "" && os.Remove(path) == nil {
+			fmt.Fprint(stdout, p.usage()[:40])
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
 		fmt.Fprint(stdout, p.usage())
 		return 0
 	}

@@ -19,7 +19,8 @@
 // rebuilt from the request, so its earlier content has no effect. A call
 // that ended without the end of its last round is an error of class CutStream.
 // The failure's class comes from the number its message begins with, never from
-// the exit code, which differs between versions.
+// the exit code, which differs between versions. A version is refused only for what its
+// complete help text says: a help text that was interrupted is asked for again.
 //
 // A side call (Place.Aside) is for what a turn needs next to its answer, such as a
 // digest: it must have no effect. pai leaves its bash out of the last round, so with
