@@ -21,6 +21,8 @@ package loop
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -32,8 +34,13 @@ import (
 // MaxRounds bounds the answers of one loop (S0-106).
 const MaxRounds = 100
 
-// ErrRounds means that the model called tools in each of MaxRounds rounds.
-var ErrRounds = errors.New("too many rounds")
+// MaxRefused bounds the answers in a row that hold nothing but calls that cannot be made
+// ([model.ToolCall].Problem): the model does not learn from their results.
+const MaxRefused = 5
+
+// ErrRounds means that the model called tools in each of MaxRounds rounds, or calls that
+// cannot be made in MaxRefused of them. The error that wraps it says which.
+var ErrRounds = errors.New("no answer")
 
 // Steps is the journal of the work.
 type Steps interface {
@@ -73,6 +80,7 @@ func (l *Loop) Run(ctx context.Context, said []model.Message) (a step.Answer, ro
 	if open := l.Steps.Open(); len(open) > 0 {
 		begun = open[0].GetKey()
 	}
+	refused := 0 // answers in a row
 	for round := 1; round <= MaxRounds; round++ {
 		row = l.Steps.Answer(step.ModelKey(round))
 		if l.Merge != nil {
@@ -89,6 +97,9 @@ func (l *Loop) Run(ctx context.Context, said []model.Message) (a step.Answer, ro
 		} else {
 			if a, row, failed, err = l.Model.Ask(ctx, round, said); failed != nil || err != nil {
 				return step.Answer{}, nil, failed, err
+			}
+			for _, note := range a.Notes {
+				l.Calls.Logf("WARN", "model: %s: %s", row.GetKey(), note)
 			}
 			if len(a.ToolCalls) > 0 {
 				if err := l.plan(ctx, round, a, row); err != nil {
@@ -109,8 +120,15 @@ func (l *Loop) Run(ctx context.Context, said []model.Message) (a step.Answer, ro
 			}
 			said = append(said, model.Message{Role: model.RoleTool, ToolCallID: c.ID, Name: c.Name, Text: text})
 		}
+		if refused++; slices.ContainsFunc(m.ToolCalls, func(c model.ToolCall) bool { return c.Problem == "" }) {
+			refused = 0
+		}
+		if refused == MaxRefused {
+			return step.Answer{}, nil, nil, fmt.Errorf("%w: the model made calls that cannot be understood in %d rounds in a row, the last: %s",
+				ErrRounds, MaxRefused, m.ToolCalls[0].Problem)
+		}
 	}
-	return step.Answer{}, nil, nil, ErrRounds
+	return step.Answer{}, nil, nil, fmt.Errorf("%w: the model called tools in %d rounds without an answer", ErrRounds, MaxRounds)
 }
 
 // plan journals an answer together with all its intents, in one write (T3, T4).

@@ -163,3 +163,24 @@ func TestErrRounds(t *testing.T) {
 		t.Errorf("%v after %d runs", err, w.count.runs)
 	}
 }
+
+// F9: a model that only makes calls that cannot be made is stopped earlier; one good call
+// among them is made, and counts as progress.
+func TestErrRefused(t *testing.T) {
+	bad := model.ToolCall{ID: "a", Name: "count", Arguments: json.RawMessage(`{"_raw":"["}`), Problem: "no object"}
+	good := model.ToolCall{ID: "b", Name: "count", Arguments: json.RawMessage(`{}`)}
+	w := newWork(t, func(round int) model.Response {
+		r := model.Response{ToolCalls: []model.ToolCall{bad}, Notes: []string{"a call was refused"}}
+		if round == 3 {
+			r.ToolCalls = append(r.ToolCalls, good)
+		}
+		return r
+	})
+	_, _, _, err := w.loop.Run(t.Context(), nil)
+	if !errors.Is(err, loop.ErrRounds) || !strings.Contains(err.Error(), "no object") || len(w.asked) != 3+loop.MaxRefused || w.count.runs != 1 {
+		t.Errorf("%v after %d answers and %d runs", err, len(w.asked), w.count.runs)
+	}
+	if got := string(w.Tool("tool:1:1").GetResult()); got != `{"error":"no object"}` || w.Tool("tool:1:1").GetClass() != registrypb.ToolClass_TOOL_CLASS_READ {
+		t.Errorf("the first call: %s", got)
+	}
+}

@@ -23,6 +23,7 @@ import (
 //	Policy         no           -        content filter
 //	Canceled       no           -        our own cancellation
 //	Timeout        no           -        the turn's time is used up
+//	TooLarge       no           -        the answer is larger than its limit; the same call costs the same again
 type Class int
 
 // The classes. The zero value is none of them.
@@ -38,6 +39,7 @@ const (
 	Policy
 	Canceled
 	Timeout
+	TooLarge
 )
 
 var classes = [...]struct {
@@ -55,6 +57,7 @@ var classes = [...]struct {
 	Policy:         {"refused by the provider's content policy", fault.ModelPolicy, "rephrase the message", false},
 	Canceled:       {"canceled", fault.Canceled, "send the message again if the answer is still wanted", false},
 	Timeout:        {"out of time", fault.Deadline, "ask for less in one message, or use a faster model", false},
+	TooLarge:       {"answer too large", fault.ModelBadResponse, "ask for less in one message, raise max_output_tokens, or let the model think less", false},
 }
 
 func (c Class) known() bool { return c > 0 && int(c) < len(classes) }

@@ -42,8 +42,13 @@ type ToolCall struct {
 	// ID is never empty and unique in the conversation.
 	ID   string
 	Name string
-	// Arguments is a valid JSON object; a call without arguments carries {}.
+	// Arguments is a valid JSON object; a call without arguments carries {}, and one whose
+	// arguments are none {"_raw": "the beginning of what the model wrote"}.
 	Arguments json.RawMessage
+	// Problem is why the call cannot be made, for the model; empty: it can.
+	Problem string `json:",omitempty"`
+	// Note is how the arguments differ from what the model wrote; empty: they do not.
+	Note string `json:",omitempty"`
 }
 
 // Tool is a tool the model may call.
@@ -98,7 +103,8 @@ type FinishReason string
 const (
 	// FinishStop: the model said all it wanted.
 	FinishStop FinishReason = "stop"
-	// FinishLength: the output limit was reached; the text is usable but short.
+	// FinishLength: the output limit was reached; the text is usable, incomplete, and
+	// says so at its end.
 	FinishLength FinishReason = "length"
 	// FinishToolCalls: the model waits for the results of Response.ToolCalls.
 	FinishToolCalls FinishReason = "tool_calls"
@@ -137,6 +143,9 @@ type Response struct {
 	FirstToken time.Duration
 	// Duration is the time from the call to the end of the answer.
 	Duration time.Duration
+	// Notes say in one sentence each how the answer differs from what the provider
+	// sent, for logs.
+	Notes []string
 }
 
 // Driver calls one provider. Generate makes one call and no retries,

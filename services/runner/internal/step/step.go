@@ -39,6 +39,8 @@ const (
 	maxReply = 900 << 10
 	// maxResult is the most the journal takes for one step.
 	maxResult = 1 << 20
+	// leastText is what is kept of a text before calls that fill a row.
+	leastText = 16 << 10
 )
 
 const replyNote = "\n[the answer was cut: it is larger than a message can be]"
@@ -63,6 +65,8 @@ type Answer struct {
 	Stream *run.Span `json:"stream,omitempty"`
 	// Break is what becomes of a text before tool calls; empty: it is for the stream.
 	Break string `json:"break,omitempty"`
+	// Notes say how the answer differs from what the provider sent.
+	Notes []string `json:"notes,omitempty"`
 	// Error is set for a call of a program that gave no answer.
 	Error string `json:"error,omitempty"`
 }
@@ -72,6 +76,9 @@ type Call struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
+	// Problem is why it cannot be made, and Note how its arguments were changed.
+	Problem string `json:"problem,omitempty"`
+	Note    string `json:"note,omitempty"`
 }
 
 // Decode reads the result of a model step.
@@ -84,27 +91,31 @@ func Decode(result []byte) (Answer, error) {
 }
 
 // NewAnswer is a response as it will be journaled, with its text cut to what a
-// reply can hold; at is its place in the stream. Calls that cannot be
-// journaled are a bad response.
+// reply can hold, or to what its calls leave of a row; at is its place in the stream. The
+// calls are sealed, which bounds them; others may be too large to be journaled.
 func NewAnswer(r model.Response, at *run.Span) (Answer, []byte, *model.Error) {
 	return newAnswer(r, at, "")
 }
 
 func newAnswer(r model.Response, at *run.Span, mode string) (Answer, []byte, *model.Error) {
-	a := Answer{Stream: at, Break: mode, Text: capText(r.Text), Reasoning: r.Reasoning, Replay: r.Replay, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID}
+	a := Answer{Stream: at, Break: mode, Text: capText(r.Text), Reasoning: r.Reasoning, Replay: r.Replay, FinishReason: r.FinishReason, Model: r.Model, ProviderID: r.ProviderID, Notes: r.Notes}
 	for _, c := range r.ToolCalls {
 		if len(c.Arguments) > toolset.MaxArguments || len(c.Name) > 128 || len(c.ID) > 256 {
-			return a, nil, model.Errorf(model.BadResponse, "the arguments of a tool call are larger than %d KiB", toolset.MaxArguments>>10)
+			return a, nil, model.Errorf(model.TooLarge, "the arguments of a tool call are larger than %d KiB", toolset.MaxArguments>>10)
 		}
-		a.ToolCalls = append(a.ToolCalls, Call{c.ID, c.Name, c.Arguments})
+		a.ToolCalls = append(a.ToolCalls, Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments, Problem: c.Problem, Note: c.Note})
 	}
 	b, err := encode(a)
 	if err == nil && len(b) > maxResult {
 		a.Reasoning, a.Replay = "", nil
 		b, err = encode(a)
 	}
+	if err == nil && len(b) > maxResult {
+		a.Text = shorten(a.Text, leastText)
+		b, err = encode(a)
+	}
 	if err != nil || len(b) > maxResult {
-		return a, nil, model.Errorf(model.BadResponse, "the answer is larger than %d KiB", maxResult>>10)
+		return a, nil, model.Errorf(model.TooLarge, "the answer is larger than %d KiB", maxResult>>10)
 	}
 	return a, b, nil
 }
@@ -122,7 +133,7 @@ func encode(v any) ([]byte, error) {
 func (a Answer) Message() model.Message {
 	m := model.Message{Role: model.RoleAssistant, Text: a.Text, Reasoning: a.Reasoning, Replay: a.Replay}
 	for _, c := range a.ToolCalls {
-		m.ToolCalls = append(m.ToolCalls, model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
+		m.ToolCalls = append(m.ToolCalls, model.ToolCall{ID: c.ID, Name: c.Name, Arguments: c.Arguments, Problem: c.Problem, Note: c.Note})
 	}
 	return m
 }

@@ -55,17 +55,24 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%s: %v, %d bytes, text of %d", name, problem, len(result), len(a.Text))
 		}
 	}
+	// F9: calls that are too large go back to the model; the answer is journaled.
 	big := json.RawMessage(`{"command":"` + strings.Repeat("x", toolset.MaxArguments) + `"}`)
-	if _, _, problem := step.NewAnswer(model.Response{ToolCalls: []model.ToolCall{{ID: "1", Name: "bash_exec", Arguments: big}}}, nil); problem == nil || !problem.Recoverable() {
-		t.Errorf("arguments too large: %v", problem)
-	}
 	fits := json.RawMessage(`{"command":"` + strings.Repeat("x", toolset.MaxArguments-100) + `"}`)
-	many := model.Response{}
-	for range 8 {
-		many.ToolCalls = append(many.ToolCalls, model.ToolCall{ID: "1", Name: "bash_exec", Arguments: fits})
+	many := model.Response{Text: strings.Repeat("x", 2<<20), ToolCalls: []model.ToolCall{{Name: strings.Repeat("n", 10<<10), ID: strings.Repeat("i", 10<<10), Arguments: big}}}
+	for range 127 {
+		many.ToolCalls = append(many.ToolCalls, model.ToolCall{Name: "bash_exec", Arguments: fits})
 	}
-	if _, _, problem := step.NewAnswer(many, nil); problem == nil {
-		t.Error("an answer above the journal's size was taken")
+	many.ToolCalls = model.SealToolCalls(model.Request{}, many.ToolCalls)
+	a, result, problem := step.NewAnswer(many, nil)
+	if problem != nil || len(result) > 1<<20 || len(a.ToolCalls) != 128 || !strings.HasSuffix(a.Text, "larger than a message can be]") {
+		t.Errorf("many calls: %v, %d bytes", problem, len(result))
+	}
+	m := a.Message()
+	if m.ToolCalls[0].Problem == "" || m.ToolCalls[1].Problem != "" || m.ToolCalls[127].Problem == "" {
+		t.Errorf("problems %q, %q, %q", m.ToolCalls[0].Problem, m.ToolCalls[1].Problem, m.ToolCalls[127].Problem)
+	}
+	if _, _, problem := step.NewAnswer(model.Response{ToolCalls: []model.ToolCall{{ID: "1", Name: "bash_exec", Arguments: big}}}, nil); problem == nil || problem.Recoverable() {
+		t.Errorf("a call that is not sealed: %v", problem)
 	}
 }
 

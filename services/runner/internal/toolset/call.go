@@ -72,7 +72,7 @@ var classes = map[Class]registrypb.ToolClass{
 }
 
 func (c *Calls) call(key string, made model.ToolCall) Call {
-	return Call{Key: c.Key + ":" + key, Name: made.Name, Args: made.Arguments, Place: c.Place}
+	return Call{Key: c.Key + ":" + key, Name: made.Name, Args: made.Arguments, Problem: made.Problem, Place: c.Place}
 }
 
 // Use returns the result of the nth call of an answer: from the journal, or by making it
@@ -101,10 +101,10 @@ func (c *Calls) Use(ctx context.Context, key string, n int, made model.ToolCall,
 		call, start := c.call(key, made), time.Now()
 		call.Progress = c.Watcher.Progress(n, made)
 		fault.Point("T5.before")
-		result := c.run(ctx, call)
+		result := c.run(ctx, call).valid()
 		fault.Point("T5.after")
 		took := time.Since(start)
-		done.State, done.Result, done.Duration = registrypb.StepState_STEP_STATE_DONE, result.encode(), durationpb.New(took)
+		done.State, done.Result, done.Duration = registrypb.StepState_STEP_STATE_DONE, annotate(result.encode(), made.Note), durationpb.New(took)
 		for _, m := range result.Messages {
 			says = append(says, &registrypb.Saying{StepKey: key, Text: m.Text})
 		}

@@ -1,9 +1,13 @@
 package toolset
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
+
+	"github.com/theclaw/agents/internal/boundary"
 )
 
 // MaxResult bounds the result of a call, in bytes.
@@ -45,6 +49,35 @@ func Problem(text string) []byte {
 	return b
 }
 
+// valid is a result whose texts are valid UTF-8, whatever a tool answers. A byte that is
+// not becomes U+FFFD.
+func (r Result) valid() Result {
+	r.Text, _ = boundary.Text(r.Text, 0)
+	if text, c := boundary.Text(string(r.JSON), 0); c != (boundary.Change{}) {
+		r.JSON = json.RawMessage(text)
+	}
+	r.Messages = slices.Clone(r.Messages)
+	for n := range r.Messages {
+		r.Messages[n].Text, _ = boundary.Text(r.Messages[n].Text, 0)
+	}
+	return r
+}
+
+// annotate puts a note in front of what a result holds: how the call that was made differs
+// from the one that was asked for.
+func annotate(result []byte, note string) []byte {
+	rest, object := bytes.CutPrefix(result, []byte("{"))
+	quoted, err := json.Marshal(cut(note, 1024))
+	if note == "" || !object || err != nil {
+		return result
+	}
+	out := append([]byte(`{"note":`), quoted...)
+	if rest = bytes.TrimLeft(rest, " \t\r\n"); len(rest) > 0 && rest[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, rest...)
+}
+
 // encode is a result as it is journaled.
 func (r Result) encode() []byte {
 	switch {
@@ -75,6 +108,8 @@ func Note(result []byte, text string) []byte {
 // Fit is a result as it is, or what fits of it into MaxResult. It is also for results
 // that another program has made.
 func Fit(result json.RawMessage) []byte {
+	text, _ := boundary.Text(string(result), 0)
+	result = json.RawMessage(text)
 	if small := withoutPictures(string(result)); len(small) <= MaxResult && json.Valid([]byte(small)) {
 		return []byte(small)
 	}

@@ -14,7 +14,7 @@ import (
 
 // MaxArguments bounds the arguments of a call, in bytes. Arguments and result become one
 // event of at most 1 MiB.
-const MaxArguments = 192 << 10
+const MaxArguments = model.MaxArguments
 
 // Class says what may be done with a call whose end is not known.
 type Class int
@@ -75,10 +75,12 @@ type Place struct {
 // Call is one call of the model.
 type Call struct {
 	// Key is the key of the turn and of the step: stable over crashes.
-	Key   string
-	Name  string
-	Args  json.RawMessage
-	Place Place
+	Key  string
+	Name string
+	Args json.RawMessage
+	// Problem is why the call cannot be made; empty: it can ([model.ToolCall]).
+	Problem string
+	Place   Place
 	// Progress is given what the call prints while it runs, from any goroutine; nil: it is
 	// not read.
 	Progress func(text string)
@@ -172,26 +174,39 @@ func (t *Tools) Set(c *registrypb.TurnConfig) Set {
 // Offered are the tools as a model gets them, by name.
 func (s Set) Offered() []model.Tool { return s.offered }
 
-// Class is that of a call. What is not known runs nothing and reads.
+// Class is that of a call. What is not understood runs nothing and reads.
 func (s Set) Class(c Call) Class {
-	if tool, ok := s.all.find(c.Name); ok {
+	if tool, ok := s.all.find(c.Name); ok && c.Problem == "" && fits(tool.Spec(), c.Args) == "" {
 		return tool.Class(c)
 	}
 	return Read
 }
 
-// Run makes one call; the result of a name that is not offered says so.
+// Run makes one call; the result of one that is refused says why. The same call is always
+// refused for the same reason, so that a crash does not change what becomes of it.
 func (s Set) Run(ctx context.Context, c Call) Result {
+	if why := s.refusal(c); why != "" {
+		return Failed(why)
+	}
+	tool, _ := s.all.find(c.Name)
+	return tool.Run(ctx, c)
+}
+
+// refusal is why a call is not made, for the model; empty: it is.
+func (s Set) refusal(c Call) string {
+	if c.Problem != "" {
+		return c.Problem
+	}
 	if tool, ok := s.all.find(c.Name); ok && s.has(c.Name) {
-		return tool.Run(ctx, c)
+		return fits(tool.Spec(), c.Args)
 	}
 	why := fmt.Sprintf("there is no tool %q here", c.Name)
 	for n, spec := range s.all.specs {
 		if spec.Needs&Program != 0 && s.has(spec.Name) {
-			return Failed(why + "; to run a command there is " + s.all.specs[n].Name)
+			return why + "; to run a command there is " + s.all.specs[n].Name
 		}
 	}
-	return Failed(why)
+	return why
 }
 
 func (s Set) has(name string) bool {

@@ -3,8 +3,10 @@ package toolset_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
@@ -97,4 +99,107 @@ func TestResults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// F1: what a tool answers in bytes that are not UTF-8 becomes valid.
+func TestResultsAreValid(t *testing.T) {
+	for name, c := range map[string]struct {
+		result toolset.Result
+		want   string
+	}{
+		"text":    {toolset.Result{Text: "a\xffb"}, `{"text":"a` + "\uFFFD" + `b"}`},
+		"object":  {toolset.Result{JSON: json.RawMessage("{\"a\":\"\xff\"}")}, `{"a":"` + "\uFFFD" + `"}`},
+		"failure": {toolset.Failed("no \xff"), `{"error":"no ` + "\uFFFD" + `"}`},
+		"message": {toolset.Result{JSON: json.RawMessage(`{}`), Messages: []toolset.Message{{Text: "m\xff"}}}, `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tool := named("a")
+			tool.result = c.result
+			calls, j := toolsettest.Calls(t, &registrypb.TurnConfig{}, tool)
+			text, err := calls.Use(t.Context(), "tool:1:1", 1, model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, false)
+			if err != nil || text != c.want || string(j.Tool("tool:1:1").GetResult()) != c.want || !utf8.ValidString(strings.Join(j.Said, "")) {
+				t.Errorf("%q, said %q, %v", text, j.Said, err)
+			}
+		})
+	}
+	if got := toolset.Fit(json.RawMessage("{\"stdout\":\"\xff\"}")); string(got) != `{"stdout":"`+"\uFFFD"+`"}` {
+		t.Errorf("of a program: %q", got)
+	}
+}
+
+// F9: a call that cannot be made runs nothing, whatever its tool is, and its result says
+// why; changed arguments are noted in the result.
+func TestRefusedCalls(t *testing.T) {
+	tool := named("a")
+	tool.result = toolset.Result{JSON: json.RawMessage(`{"ran":true}`)}
+	calls, j := toolsettest.Calls(t, &registrypb.TurnConfig{}, tool)
+	for n, c := range []struct {
+		call model.ToolCall
+		want string
+	}{
+		{model.ToolCall{Name: "a", Arguments: json.RawMessage(`{"_raw":"["}`), Problem: "no object"}, `{"error":"no object"}`},
+		{model.ToolCall{Name: "a", Arguments: json.RawMessage(`[`)}, `{"error":"the arguments are not a JSON object: nothing was run"}`},
+		{model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`), Note: "changed"}, `{"note":"changed","ran":true}`},
+		{model.ToolCall{Name: "a", Arguments: json.RawMessage(`{}`)}, `{"ran":true}`},
+	} {
+		key := fmt.Sprint("tool:1:", n+1)
+		if text, err := calls.Use(t.Context(), key, n+1, c.call, true); err != nil || text != c.want || j.Tool(key).GetClass() != registrypb.ToolClass_TOOL_CLASS_READ {
+			t.Errorf("%+v: %s %v", c.call, text, err)
+		}
+	}
+}
+
+// F9: arguments are held against the schema of their tool.
+func TestSchema(t *testing.T) {
+	const schema = `{"type":"object","required":["path","mode"],"additionalProperties":false,"properties":{
+		"path":{"type":"string"},"mode":{"enum":["read","write",3]},"lines":{"type":"integer"},"share":{"type":["number","null"]},
+		"sure":{"type":"boolean"},"tags":{"type":"array","items":{"type":"string"}},
+		"env":{"type":"object","additionalProperties":{"type":"string"}},"free":{"type":"object","additionalProperties":true}}}`
+	for arguments, want := range map[string]string{
+		`{"path":"x","mode":"read"}`: "",
+		`{"path":"x","mode":3,"lines":7,"share":0.5,"sure":true,"tags":["a"],"env":{"A":"b"},"free":{"x":[1]}}`: "",
+		`{"path":"x","mode":3.0,"lines":7.0,"share":null}`:                                                      "",
+		`{}`:                                       "path is missing; mode is missing",
+		`{"path":7,"mode":"read"}`:                 "path must be of type string and is of type integer",
+		`{"path":"x","mode":"delete"}`:             `mode must be one of ["read","write",3]`,
+		`{"path":"x","mode":"read","lines":1.5}`:   "lines must be of type integer and is of type number",
+		`{"path":"x","mode":"read","lines":"1"}`:   "lines must be of type integer and is of type string",
+		`{"path":"x","mode":"read","share":[]}`:    "share must be of type number or null and is of type array",
+		`{"path":"x","mode":"read","tags":[1]}`:    "tags[0] must be of type string",
+		`{"path":"x","mode":"read","env":{"A":1}}`: "env.A must be of type string",
+		`{"path":"x","mode":"read","what":1}`:      "what is not an argument of this tool",
+		`{"path":"x","mode":"read","a\n":1}`:       `"a\n" is not an argument of this tool`,
+		`{"path":null,"mode":null,"a":1,"b":1}`:    "a is not an argument of this tool; b is not an argument of this tool; mode must be one of",
+		`{"path":"x","mode":1e999}`:                "mode must be one of",
+		`[]`:                                       "not a JSON object",
+		`{"path":"x","mode":"read"} {}`:            "not a JSON object",
+	} {
+		tool := named("a")
+		tool.spec.Schema = json.RawMessage(schema)
+		calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{}, tool)
+		text, err := calls.Use(t.Context(), "tool:1:1", 1, model.ToolCall{Name: "a", Arguments: json.RawMessage(arguments)}, false)
+		var got struct{ Error string }
+		if json.Unmarshal([]byte(text), &got) != nil || err != nil || (want == "") != (got.Error == "") || !strings.Contains(got.Error, want) || len(got.Error) > 4096 {
+			t.Errorf("%s: %s, want %q (%v)", arguments, text, want, err)
+		}
+	}
+}
+
+// F9: no arguments make the check fail itself, and what it answers is valid.
+func FuzzSchema(f *testing.F) {
+	f.Add([]byte(`{"type":"object","properties":{"a":{"type":"string","enum":["x"]}},"required":["a"]}`), []byte(`{"a":1}`))
+	f.Add([]byte(`{"additionalProperties":{"items":{"type":["null"]}}}`), []byte(`{"a":[[1e999]]}`))
+	f.Fuzz(func(t *testing.T, schema, arguments []byte) {
+		tool := named("a")
+		tool.spec.Schema, tool.result = schema, toolset.Result{Text: "ran"}
+		if !json.Valid(schema) {
+			return
+		}
+		calls, _ := toolsettest.Calls(t, &registrypb.TurnConfig{}, tool)
+		calls.Logf = func(string, string, ...any) {}
+		text, err := calls.Use(t.Context(), "tool:1:1", 1, model.ToolCall{Name: "a", Arguments: arguments}, false)
+		if err != nil || !json.Valid([]byte(text)) || !utf8.ValidString(text) {
+			t.Errorf("%q, %v", text, err)
+		}
+	})
 }

@@ -105,7 +105,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 		return step.Answer{}, nil, modelcall.Try{}, context.Cause(work)
 	}
 	if try.Err == nil && strings.TrimSpace(resp.Text) == "" {
-		try = *bad(model.Errorf(model.BadResponse, "the model answered nothing"))
+		try = *bad(model.NoText(resp))
 	}
 	if try.Err != nil {
 		return step.Answer{}, row, try, nil

@@ -3,7 +3,6 @@ package turn
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -32,7 +31,7 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *modelcall.Try
 	a, row, failed, err := l.Run(ctx, t.steps.Messages(true))
 	switch {
 	case errors.Is(err, loop.ErrRounds):
-		result, err = t.die(ctx, "tool loop", fmt.Sprintf("the model called tools in %d rounds without an answer", loop.MaxRounds))
+		result, err = t.die(ctx, "tool loop", err.Error())
 	case errors.Is(err, errInDoubt):
 		result, err = t.inDoubt(ctx)
 	case err == nil && failed == nil:
@@ -116,7 +115,7 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 		resp.Duration.Milliseconds(), resp.Usage.Input, resp.Usage.Output, len(resp.ToolCalls))
 	if len(resp.ToolCalls) == 0 && strings.TrimSpace(resp.Text) == "" {
 		if resp.Text = t.steps.Fallback(); resp.Text == "" && len(t.steps.Sent()) == 0 {
-			return step.Answer{}, nil, bad(model.Errorf(model.BadResponse, "the model answered nothing")), nil
+			return step.Answer{}, nil, bad(model.NoText(resp)), nil
 		}
 		t.out.Delta(model.Delta{Text: resp.Text})
 	}
@@ -156,5 +155,5 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 }
 
 func bad(e *model.Error) *modelcall.Try {
-	return &modelcall.Try{Err: e, Counts: true, Again: true, Wait: registrycall.FirstWait}
+	return &modelcall.Try{Err: e, Counts: true, Again: e.Recoverable(), Wait: registrycall.FirstWait}
 }

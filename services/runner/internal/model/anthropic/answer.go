@@ -14,6 +14,7 @@ import (
 //
 //	begin --message_start--> open --message_delta with a stop reason--> ended
 //	ended --message_stop, or a clean end of the body--> complete
+//	open --larger than an answer may be--> full, which is an answer that is truncated
 //	any other way for the stream to end is an error
 type answer struct {
 	start      time.Time
@@ -21,6 +22,7 @@ type answer struct {
 	events     int
 	ended      string
 	stopped    bool // message_stop was seen
+	full       bool // nothing more is read
 	blocks     []*block
 	size       int
 	calls      int
@@ -67,9 +69,10 @@ func (a *answer) add(e sdk.MessageStreamEventUnion) (model.Delta, error) {
 	if a.firstToken == 0 && (delta != (model.Delta{}) || a.calls > 0) {
 		a.firstToken = max(time.Since(a.start), 1)
 	}
-	if a.size > wire.MaxAnswerBytes || a.calls > wire.MaxToolCalls || len(a.blocks) > 4*wire.MaxToolCalls {
-		return delta, model.Errorf(model.BadResponse, "the answer is larger than any answer should be")
+	if a.calls > wire.MaxToolCalls { // the block that has just begun is one too many
+		a.blocks, a.calls, a.full = a.blocks[:len(a.blocks)-1], wire.MaxToolCalls, true
 	}
+	a.full = a.full || a.size > wire.MaxAnswerBytes || len(a.blocks) > 4*wire.MaxToolCalls
 	return delta, nil
 }
 
@@ -117,7 +120,7 @@ func (a *answer) begin(index int64, c sdk.ContentBlockStartEventContentBlockUnio
 	case kindCall:
 		a.calls++
 	}
-	a.size += b.text.Len()
+	a.size += b.text.Len() + len(b.signature) + len(b.id) + len(b.name)
 	return delta
 }
 
@@ -149,8 +152,11 @@ func (b *block) add(d sdk.MessageStreamEventUnionDelta) model.Delta {
 
 // finish turns a stream that ended without an error into a response, or says
 // why it is none.
-func (a *answer) finish(req model.Request) (model.Response, error) {
+func (a *answer) finish() (model.Response, error) {
 	var reason model.FinishReason
+	if a.full {
+		a.ended = "max_tokens"
+	}
 	switch {
 	case a.events == 0:
 		return model.Response{}, model.Errorf(model.CutStream, "the stream ended before it began")
@@ -180,10 +186,6 @@ func (a *answer) finish(req model.Request) (model.Response, error) {
 		case kindCall:
 			calls = append(calls, model.ToolCall{ID: b.id, Name: b.name, Arguments: []byte(b.text.String())})
 		}
-	}
-	calls, err := model.SealToolCalls(req, calls)
-	if err != nil {
-		return model.Response{}, err
 	}
 	return model.Response{
 		Text:         text.String(),

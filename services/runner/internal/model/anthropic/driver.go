@@ -89,9 +89,8 @@ func New(cfg Config) (*Driver, error) {
 	d := &Driver{cfg: cfg, clean: wire.Cleaner{Provider: cfg.Name, Key: cfg.APIKey}}
 	options := []option.RequestOption{
 		option.WithBaseURL(strings.TrimSuffix(strings.TrimSuffix(cfg.BaseURL, "/"), "/v1")),
-		option.WithHTTPClient(cfg.Client),
+		option.WithHTTPClient(wire.Client(cfg.Client)),
 		option.WithMaxRetries(0),
-		option.WithMiddleware(d.clean.Intercept),
 	}
 	if cfg.APIKey != "" {
 		options = append(options, option.WithAPIKey(cfg.APIKey))
@@ -113,6 +112,10 @@ func (d *Driver) GoString() string { return d.String() }
 
 // Generate makes one streamed call.
 func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, error) {
+	return model.Receive(req, onDelta, func(onDelta func(model.Delta)) (model.Response, error) { return d.generate(ctx, req, onDelta) })
+}
+
+func (d *Driver) generate(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, error) {
 	start := time.Now()
 	params, options, err := d.params(req)
 	if err != nil {
@@ -121,16 +124,16 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 	call := wire.Begin(ctx, d.clean, d.cfg.IdleTimeout, d.cfg.CallTimeout)
 	defer call.End()
 
-	stream := d.messages.NewStreaming(call.Context, params, options...)
+	stream := d.messages.NewStreaming(call.Context, params, append(options, option.WithMiddleware(call.Intercept))...)
 	defer func() { _ = stream.Close() }()
 	a := answer{start: start}
-	for !a.stopped && stream.Next() {
+	for !a.stopped && !a.full && stream.Next() {
 		call.Touch()
 		delta, err := a.add(stream.Current())
 		if err != nil {
 			return model.Response{}, call.Failure(err, a.events)
 		}
-		if onDelta != nil && delta != (model.Delta{}) {
+		if delta != (model.Delta{}) {
 			onDelta(delta)
 		}
 	}
@@ -141,7 +144,7 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 		}
 		return model.Response{}, call.Failure(err, a.events)
 	}
-	response, err := a.finish(req)
+	response, err := a.finish()
 	if err != nil {
 		return model.Response{}, call.Failure(err, a.events)
 	}

@@ -1,7 +1,10 @@
 package anthropic
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
@@ -71,7 +74,7 @@ func thoughts(m model.Message) (replay, bool) {
 // assistant is a message of the model as it goes back. Without thinking, also
 // when the request does not ask for it, it is its text and its calls; a text
 // that was cut since stands in one piece behind the thinking.
-func assistant(m model.Message, thinking bool) []sdk.ContentBlockParamUnion {
+func (ids *callIDs) assistant(m model.Message, thinking bool) []sdk.ContentBlockParamUnion {
 	var out []sdk.ContentBlockParamUnion
 	text, calls := m.Text, m.ToolCalls
 	if r, ok := thoughts(m); ok && thinking {
@@ -86,7 +89,7 @@ func assistant(m model.Message, thinking bool) []sdk.ContentBlockParamUnion {
 				out = append(out, sdk.NewTextBlock(text[:b.Length]))
 				text = text[b.Length:]
 			case b.Kind == kindCall && whole && len(calls) > 0:
-				out, calls = append(out, call(calls[0])), calls[1:]
+				out, calls = append(out, ids.call(calls[0])), calls[1:]
 			}
 		}
 	}
@@ -94,7 +97,7 @@ func assistant(m model.Message, thinking bool) []sdk.ContentBlockParamUnion {
 		out = append(out, sdk.NewTextBlock(text))
 	}
 	for _, c := range calls {
-		out = append(out, call(c))
+		out = append(out, ids.call(c))
 	}
 	return out
 }
@@ -111,17 +114,56 @@ func (r replay) length() int {
 	return n
 }
 
-func call(c model.ToolCall) sdk.ContentBlockParamUnion {
+func (ids *callIDs) call(c model.ToolCall) sdk.ContentBlockParamUnion {
 	arguments := c.Arguments
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
-	return sdk.NewToolUseBlock(callID(c.ID), arguments, c.Name)
+	return sdk.NewToolUseBlock(ids.of(c.ID), arguments, c.Name)
 }
 
-// callID is an id the API takes: another provider may have given it.
-func callID(id string) string {
-	out := []byte(id)
+// callIDs are the ids of the calls of one request as the API takes them: another provider
+// may have given them. Different ids stay different, and an id that needs no change is
+// kept.
+type callIDs struct {
+	sent  map[string]string // by id
+	taken map[string]bool
+}
+
+// longestID bounds an id of a call, in bytes.
+const longestID = 64
+
+func newCallIDs(list []model.Message) *callIDs {
+	ids := &callIDs{sent: map[string]string{}, taken: map[string]bool{}}
+	for _, m := range list {
+		for _, c := range m.ToolCalls {
+			if safeID(c.ID) == c.ID { // these first, so that none of them is taken by a changed one
+				ids.sent[c.ID], ids.taken[c.ID] = c.ID, true
+			}
+		}
+	}
+	return ids
+}
+
+func (ids *callIDs) of(id string) string {
+	if sent, ok := ids.sent[id]; ok {
+		return sent
+	}
+	sent := safeID(id)
+	if sent != id {
+		sum := sha256.Sum256([]byte(id))
+		sent = sent[:min(len(sent), longestID-17)] + "_" + hex.EncodeToString(sum[:8])
+	}
+	for n := 2; ids.taken[sent]; n++ {
+		sent = fmt.Sprintf("%s_%d", safeID(id)[:min(len(id), longestID-10)], n)
+	}
+	ids.sent[id], ids.taken[sent] = sent, true
+	return sent
+}
+
+// safeID is an id in the characters and the length that the API takes.
+func safeID(id string) string {
+	out := []byte(id[:min(len(id), longestID)])
 	for i, c := range out {
 		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
 			out[i] = '_'

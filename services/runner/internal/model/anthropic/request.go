@@ -80,6 +80,7 @@ func tools(list []model.Tool) ([]sdk.ToolUnionParam, error) {
 // parallel calls must stand in one message.
 func messages(list []model.Message, think bool) ([]sdk.MessageParam, error) {
 	var out []sdk.MessageParam
+	ids := newCallIDs(list)
 	say := func(role sdk.MessageParamRole, blocks ...sdk.ContentBlockParamUnion) {
 		if n := len(out); n > 0 && out[n-1].Role == role {
 			out[n-1].Content = append(out[n-1].Content, blocks...)
@@ -94,9 +95,9 @@ func messages(list []model.Message, think bool) ([]sdk.MessageParam, error) {
 				say(sdk.MessageParamRoleUser, sdk.NewTextBlock(m.Text))
 			}
 		case model.RoleTool:
-			say(sdk.MessageParamRoleUser, sdk.NewToolResultBlock(callID(m.ToolCallID), m.Text, false))
+			say(sdk.MessageParamRoleUser, sdk.NewToolResultBlock(ids.of(m.ToolCallID), m.Text, false))
 		case model.RoleAssistant:
-			blocks := assistant(m, think)
+			blocks := ids.assistant(m, think)
 			if len(out) == 0 && len(blocks) > 0 {
 				say(sdk.MessageParamRoleUser, sdk.NewTextBlock(opening))
 			}

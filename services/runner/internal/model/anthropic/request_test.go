@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -91,7 +92,8 @@ func TestThinkingIsPassedBack(t *testing.T) {
 	foreign := round(first)
 	foreign[1].Replay, foreign[1].ToolCalls[0].ID, foreign[2].ToolCallID = nil, "functions.a:0", "functions.a:0"
 	request, _ = ask(t, anthropic.Config{Thinking: anthropic.Thinking{Adaptive: true}}, model.Request{Messages: foreign})
-	if request.Thinking != nil || request.Messages[1].Content[1]["id"] != "functions_a_0" || request.Messages[2].Content[0]["tool_use_id"] != "functions_a_0" {
+	id, _ := request.Messages[1].Content[1]["id"].(string)
+	if request.Thinking != nil || !strings.HasPrefix(id, "functions_a_0_") || request.Messages[2].Content[0]["tool_use_id"] != id {
 		t.Errorf("a round of another provider: %+v", request)
 	}
 	request, _ = ask(t, anthropic.Config{Thinking: anthropic.Thinking{Adaptive: true}}, model.Request{Messages: append(foreign, question)})
@@ -209,15 +211,37 @@ func TestNothingPrintsTheKey(t *testing.T) {
 	}
 }
 
-// A provider without end does not fill the memory.
-func TestAnswerIsBounded(t *testing.T) {
-	pieces := make([]string, 10)
-	for i := range pieces {
-		pieces[i] = strings.Repeat("x", 1<<20)
+// F21: ids that another provider gave stay different, and those that need no change stay
+// what they are.
+func TestCallIDs(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	list := []string{"a.b", "a:b", "a_b", "toolu_01A-z", "a b", "\u00e9", "\u00ea", long + "1", long + "2", "."}
+	m := model.Message{Role: model.RoleAssistant}
+	messages := []model.Message{question}
+	for _, id := range list {
+		m.ToolCalls = append(m.ToolCalls, model.ToolCall{ID: id, Name: "bash_exec"})
 	}
-	server := modeltest.New(t, modeltest.Say(pieces...))
-	_, err := newDriver(t, anthropic.Config{BaseURL: server.URL()}).Generate(t.Context(), model.Request{Model: "m"}, nil)
-	if e := model.AsError(err); e == nil || e.Class != model.BadResponse {
-		t.Errorf("got %v", err)
+	messages = append(messages, m)
+	for _, id := range list {
+		messages = append(messages, model.Message{Role: model.RoleTool, ToolCallID: id, Text: "x"})
+	}
+	r, _ := ask(t, anthropic.Config{}, model.Request{Messages: messages})
+	seen := map[string]bool{}
+	for i, id := range list {
+		sent, _ := r.Messages[1].Content[i]["id"].(string)
+		if result := r.Messages[2].Content[i]["tool_use_id"]; sent != result || seen[sent] || !regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`).MatchString(sent) {
+			t.Errorf("%.20q: sent as %q, its result as %q", id, sent, result)
+		}
+		if (id == "a_b" || id == "toolu_01A-z") && sent != id {
+			t.Errorf("%q: sent as %q", id, sent)
+		}
+		seen[sent] = true
+	}
+	// An id that looks like what another one became.
+	made, _ := r.Messages[1].Content[0]["id"].(string)
+	messages[1].ToolCalls[1].ID, messages[3].ToolCallID = made, made
+	r, _ = ask(t, anthropic.Config{}, model.Request{Messages: messages})
+	if a, b := r.Messages[1].Content[0]["id"], r.Messages[1].Content[1]["id"]; a == b || b != made {
+		t.Errorf("sent as %q and %q", a, b)
 	}
 }

@@ -20,6 +20,9 @@ func Run(t *testing.T, newDriver New) {
 	t.Run("answers", s.answers)
 	t.Run("tool calls", s.toolCalls)
 	t.Run("rounds", s.rounds)
+	t.Run("boundary", s.boundary)
+	t.Run("refused calls", s.refusedCalls)
+	t.Run("endless", s.endless)
 	t.Run("refusals", s.refusals)
 	t.Run("broken streams", s.brokenStreams)
 	t.Run("cut everywhere", s.cutEverywhere)
@@ -96,7 +99,7 @@ func (s suite) answers(t *testing.T) {
 		{
 			"output limit",
 			modeltest.Step{Text: []string{"and so"}, Finish: "length"},
-			model.Response{Text: "and so", FinishReason: model.FinishLength},
+			model.Response{Text: "and so\n\n[This answer is incomplete: the model reached its output limit.]", FinishReason: model.FinishLength},
 		},
 		{"no [DONE]", modeltest.Step{Text: []string{"ok"}, NoDone: true}, model.Response{Text: "ok", FinishReason: model.FinishStop}},
 		{

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -228,6 +229,9 @@ func (o *sse) all(events []event) bool {
 }
 
 func (o *sse) write(s string) bool {
+	if len(o.step.Replace) > 0 {
+		s = strings.NewReplacer(o.step.Replace...).Replace(s)
+	}
 	if _, err := o.w.Write([]byte(s)); err != nil {
 		return false
 	}

@@ -39,6 +39,9 @@ type Step struct {
 	Reasoning []string   `json:"reasoning,omitempty"`
 	Text      []string   `json:"text,omitempty"`
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
+	// Replace are pairs of a text and what is written instead of it in the stream: bytes
+	// that JSON cannot hold.
+	Replace []string `json:"replace,omitempty"`
 	// Raw lines are written after the pieces as they are.
 	Raw []string `json:"raw,omitempty"`
 	// Finish is the finish reason; empty means stop or tool_calls, whichever

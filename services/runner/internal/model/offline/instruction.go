@@ -45,7 +45,7 @@ func (o output) call(req model.Request) ([]model.ToolCall, error) {
 	if err != nil {
 		return nil, &model.Error{Class: model.BadResponse, Message: "offline: the command cannot be encoded", Err: err}
 	}
-	return model.SealToolCalls(req, []model.ToolCall{{Name: o.tool(), Arguments: arguments}})
+	return model.SealToolCalls(req, []model.ToolCall{{Name: o.tool(), Arguments: arguments}}), nil
 }
 
 // answer decides, and calls no tool that is not offered.

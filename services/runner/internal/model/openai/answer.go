@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	sdk "github.com/openai/openai-go/v3"
 
@@ -14,7 +15,8 @@ import (
 // answer puts the chunks of one stream together.
 //
 //	no choice yet --choice--> open --finish reason--> ended --end of body--> complete
-//	      any other way for the stream to end is an error
+//	      any other way for the stream to end is an error, but for one:
+//	open --larger than an answer may be--> full, which is an answer that is truncated
 type answer struct {
 	start       time.Time
 	firstToken  time.Duration
@@ -24,7 +26,8 @@ type answer struct {
 	text, think strings.Builder
 	split       thinkSplitter
 	calls       []*callPieces
-	argBytes    int
+	argBytes    int  // of the calls, with their ids and names
+	full        bool // nothing more is read
 	usage       model.Usage
 	model, id   string
 }
@@ -37,7 +40,7 @@ type callPieces struct {
 	extra     json.RawMessage
 }
 
-func (a *answer) add(c sdk.ChatCompletionChunk) (model.Delta, error) {
+func (a *answer) add(c sdk.ChatCompletionChunk) model.Delta {
 	a.chunks++
 	if c.ID != "" {
 		a.id = c.ID
@@ -70,10 +73,11 @@ func (a *answer) add(c sdk.ChatCompletionChunk) (model.Delta, error) {
 	if a.firstToken == 0 && (delta != (model.Delta{}) || len(a.calls) > 0) {
 		a.firstToken = max(time.Since(a.start), 1)
 	}
-	if a.text.Len()+a.think.Len()+a.argBytes > wire.MaxAnswerBytes || len(a.calls) > wire.MaxToolCalls {
-		return delta, model.Errorf(model.BadResponse, "the answer is larger than any answer should be")
+	if len(a.calls) > wire.MaxToolCalls {
+		a.calls, a.full = a.calls[:wire.MaxToolCalls], true
 	}
-	return delta, nil
+	a.full = a.full || a.text.Len()+a.think.Len()+a.argBytes > wire.MaxAnswerBytes
+	return delta
 }
 
 // usage reads the tokens; what came from the cache is next to OpenAI's own
@@ -112,12 +116,44 @@ func (a *answer) rest() model.Delta {
 // reasoning.
 func reasoning(d sdk.ChatCompletionChunkChoiceDelta) string {
 	for _, name := range []string{"reasoning_content", "reasoning"} {
-		var text string
-		if f, ok := d.JSON.ExtraFields[name]; ok && json.Unmarshal([]byte(f.Raw()), &text) == nil && text != "" {
-			return text
+		if f, ok := d.JSON.ExtraFields[name]; ok {
+			if text := unquote(f.Raw()); text != "" {
+				return text
+			}
 		}
 	}
 	return ""
+}
+
+// unquote decodes a JSON string and keeps its bytes that are not UTF-8, which may be a part
+// of a character that the next chunk completes. Anything else is empty.
+func unquote(raw string) string {
+	const private = 0x100000 // a plane for private use: such bytes are characters of it meanwhile
+	var text string
+	if utf8.ValidString(raw) {
+		_ = json.Unmarshal([]byte(raw), &text) // not a string: not reported
+		return text
+	}
+	var b strings.Builder
+	for i := range len(raw) {
+		if c := raw[i]; c < utf8.RuneSelf {
+			b.WriteByte(c)
+		} else {
+			b.WriteRune(private + rune(c))
+		}
+	}
+	if json.Unmarshal([]byte(b.String()), &text) != nil {
+		return ""
+	}
+	b.Reset()
+	for _, r := range text {
+		if r >= private+utf8.RuneSelf && r <= private+0xff {
+			b.WriteByte(byte(r - private))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // addCall finds the call a piece belongs to. The index says so, but there are
@@ -139,9 +175,11 @@ func (a *answer) addCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	}
 	if call.id == "" {
 		call.id = piece.ID
+		a.argBytes += len(call.id)
 	}
 	if call.name == "" {
 		call.name = name
+		a.argBytes += len(call.name)
 	}
 	if f, ok := piece.JSON.ExtraFields[extraContent]; ok && json.Valid([]byte(f.Raw())) {
 		call.extra = json.RawMessage(f.Raw())
@@ -153,7 +191,10 @@ func (a *answer) addCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 
 // finish turns a stream that ended without an error into a response, or says
 // why it is none.
-func (a *answer) finish(req model.Request) (model.Response, error) {
+func (a *answer) finish() (model.Response, error) {
+	if a.full {
+		a.ended = "length"
+	}
 	switch {
 	case a.chunks == 0:
 		return model.Response{}, model.Errorf(model.CutStream, "the stream ended before it began")
@@ -181,10 +222,6 @@ func (a *answer) finish(req model.Request) (model.Response, error) {
 	calls := make([]model.ToolCall, 0, len(a.calls))
 	for _, c := range a.calls {
 		calls = append(calls, model.ToolCall{ID: c.id, Name: c.name, Arguments: c.arguments})
-	}
-	calls, err := model.SealToolCalls(req, calls)
-	if err != nil {
-		return model.Response{}, err
 	}
 	if len(calls) > 0 && reason == model.FinishStop {
 		reason = model.FinishToolCalls

@@ -61,9 +61,8 @@ func New(cfg Config) (*Driver, error) {
 	d := &Driver{cfg: cfg, clean: wire.Cleaner{Provider: cfg.Name, Key: cfg.APIKey}}
 	options := []option.RequestOption{
 		option.WithBaseURL(cfg.BaseURL),
-		option.WithHTTPClient(cfg.Client),
+		option.WithHTTPClient(wire.Client(cfg.Client)),
 		option.WithMaxRetries(0),
-		option.WithMiddleware(d.clean.Intercept),
 	}
 	if cfg.APIKey != "" {
 		options = append(options, option.WithAPIKey(cfg.APIKey))
@@ -85,6 +84,10 @@ func (d *Driver) GoString() string { return d.String() }
 
 // Generate makes one streamed call.
 func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, error) {
+	return model.Receive(req, onDelta, func(onDelta func(model.Delta)) (model.Response, error) { return d.generate(ctx, req, onDelta) })
+}
+
+func (d *Driver) generate(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, error) {
 	start := time.Now()
 	params, err := d.params(req)
 	if err != nil {
@@ -92,16 +95,12 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 	}
 	call := wire.Begin(ctx, d.clean, d.cfg.IdleTimeout, d.cfg.CallTimeout)
 	defer call.End()
-	stream := d.chat.NewStreaming(call.Context, params)
+	stream := d.chat.NewStreaming(call.Context, params, option.WithMiddleware(call.Intercept))
 	defer func() { _ = stream.Close() }()
 	a := answer{start: start}
-	for stream.Next() {
+	for !a.full && stream.Next() {
 		call.Touch()
-		delta, err := a.add(stream.Current())
-		if err != nil {
-			return model.Response{}, call.Failure(err, a.chunks)
-		}
-		if onDelta != nil && delta != (model.Delta{}) {
+		if delta := a.add(stream.Current()); delta != (model.Delta{}) {
 			onDelta(delta)
 		}
 	}
@@ -111,10 +110,10 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 		}
 		return model.Response{}, call.Failure(err, a.chunks)
 	}
-	if delta := a.rest(); onDelta != nil && delta != (model.Delta{}) {
+	if delta := a.rest(); delta != (model.Delta{}) {
 		onDelta(delta)
 	}
-	response, err := a.finish(req)
+	response, err := a.finish()
 	if err != nil {
 		return model.Response{}, call.Failure(err, a.chunks)
 	}

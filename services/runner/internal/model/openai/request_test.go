@@ -134,18 +134,3 @@ func TestBadRequestsAreNotSent(t *testing.T) {
 		t.Errorf("%d requests sent", n)
 	}
 }
-
-// A provider without end does not fill the memory.
-func TestAnswerIsBounded(t *testing.T) {
-	piece := strings.Repeat("x", 1<<20)
-	pieces := make([]string, 10)
-	for i := range pieces {
-		pieces[i] = piece
-	}
-	server := modeltest.New(t, modeltest.Say(pieces...))
-	d := newDriver(t, openai.Config{BaseURL: server.URL()})
-	_, err := d.Generate(t.Context(), model.Request{Model: "m"}, nil)
-	if e := model.AsError(err); e == nil || e.Class != model.BadResponse {
-		t.Errorf("got %v", err)
-	}
-}

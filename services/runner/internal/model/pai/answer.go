@@ -11,8 +11,12 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
-// maxLine bounds an event, in bytes: a tool's output may be 8 MB, escaped.
-const maxLine = 56 << 20
+const (
+	// maxLine bounds an event, in bytes: a tool's output may be 8 MB, escaped.
+	maxLine = 56 << 20
+	// maxText bounds the text of an answer, in bytes.
+	maxText = 8 << 20
+)
 
 // answer is what one run of pai has said.
 type answer struct {
@@ -21,6 +25,7 @@ type answer struct {
 	messages int
 
 	text  strings.Builder
+	full  bool   // text is truncated
 	rest  []byte // bytes of stdout that are no complete character yet
 	line  []byte // of stderr
 	first time.Duration
@@ -92,7 +97,11 @@ func (a *answer) say(b []byte) {
 }
 
 func (a *answer) emit(s string) {
-	if s == "" {
+	if s == "" || a.full {
+		return
+	}
+	if a.text.Len()+len(s) > maxText { // it is still followed to its end: its tools have effects
+		a.full = true
 		return
 	}
 	if a.first == 0 {
@@ -136,7 +145,7 @@ func (a *answer) event(line []byte) {
 		if json.Unmarshal(e.Data, &d) != nil || d.Name == "" {
 			return
 		}
-		if len(d.Arguments) == 0 || d.Arguments[0] != '{' {
+		if len(d.Arguments) == 0 {
 			d.Arguments = json.RawMessage("{}")
 		}
 		a.calls++

@@ -93,7 +93,7 @@ func TestBrokenOff(t *testing.T) {
 			d, _ := at(t, &replay{help: help, stdout: c.text, stderr: c.stderr}, func(p *pai.Place) { p.Spare = c.spare })
 			resp, err := d.Generate(t.Context(), say("hi"), nil)
 			e := model.AsError(err)
-			if c.cut != (e != nil && e.Class == model.CutStream) || !c.cut && resp.Text != c.text {
+			if c.cut != (e != nil && e.Class == model.CutStream) || !c.cut && !strings.HasPrefix(resp.Text, c.text) {
 				t.Errorf("%q, %v", resp.Text, err)
 			}
 		})

@@ -77,6 +77,10 @@ var none = sandbox.Limits{MemoryBytes: 1 << 46, PIDs: 1 << 20, FileBytes: 1 << 5
 
 // Generate implements model.Driver with one run of pai.
 func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, error) {
+	return model.Receive(req, onDelta, func(onDelta func(model.Delta)) (model.Response, error) { return d.generate(ctx, req, onDelta) })
+}
+
+func (d *Driver) generate(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, error) {
 	if d.at.SandboxMode != string(sandbox.Off) {
 		return model.Response{}, model.Errorf(model.Config, "%s: pai runs its own bash outside of any sandbox, and sandbox.mode of this agent is %s; "+
 			"set sandbox.mode to off if that is wanted, or name a provider without pai/", d.c.Name, d.at.SandboxMode)
@@ -158,13 +162,13 @@ func (d *Driver) call(ctx context.Context, box Sandbox, argv []string, req model
 	case pipe.overflow():
 		return model.Response{}, d.error(model.BadResponse, fmt.Sprintf("pai said more than %d MiB and was ended", maxQueued>>20))
 	case ran != nil:
-		return model.Response{}, d.wrap(model.Config, "pai cannot be run: "+fault.From(ran).What, ran)
+		return model.Response{}, d.notStarted(ran)
 	}
 	if e := d.judge(&said, result); e != nil {
 		return model.Response{}, e
 	}
 	finish := model.FinishStop
-	if said.finish == "length" {
+	if said.finish == "length" || said.full {
 		finish = model.FinishLength
 	}
 	return model.Response{

@@ -3,11 +3,13 @@ package pai_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -299,5 +301,83 @@ func TestCharacters(t *testing.T) {
 	resp, err := desk(t, box).Generate(t.Context(), say("hi"), func(d model.Delta) { deltas.WriteString(d.Text) })
 	if err != nil || resp.Text != "naïve 日本 🙂 \uFFFD end\uFFFD" || deltas.String() != resp.Text {
 		t.Errorf("%q, %q, %v", resp.Text, deltas.String(), err)
+	}
+}
+
+// probes is a program whose first probes end in other ways.
+type probes struct {
+	replay
+	ends []sandbox.Result
+	errs []error
+}
+
+func (p *probes) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
+	if !slices.Contains(c.Argv, "--help") || len(p.ends) == 0 {
+		return p.replay.Run(ctx, c)
+	}
+	r, err := p.ends[0], p.errs[0]
+	p.ends, p.errs, p.asked = p.ends[1:], p.errs[1:], append(p.asked, c.Argv)
+	return r, err
+}
+
+// R4: a probe that was interrupted is made again; only a complete help text says that a
+// version cannot be used, and the cause is what was seen.
+func TestProbeInterrupted(t *testing.T) {
+	for name, c := range map[string]struct {
+		end   sandbox.Result
+		err   error
+		class model.Class
+		cause string
+	}{
+		"killed":               {sandbox.Result{Signal: "SIGKILL", ExitCode: 137, Stdout: []byte("Usage: pai chat\n --stream")}, nil, model.Unavailable, "was ended by SIGKILL"},
+		"timed out":            {sandbox.Result{TimedOut: true}, nil, model.Unavailable, "did not end within 30s"},
+		"out of memory":        {sandbox.Result{ExitCode: 134, Stderr: []byte("FATAL ERROR: JavaScript heap out of memory")}, nil, model.Unavailable, "ended with 134: FATAL ERROR: JavaScript heap"},
+		"no memory to start":   {sandbox.Result{}, fmt.Errorf("start: %w", syscall.ENOMEM), model.Unavailable, "cannot allocate memory"},
+		"no process":           {sandbox.Result{}, errors.New("fork/exec: resource temporarily unavailable"), model.Unavailable, "resource temporarily unavailable"},
+		"not a program":        {sandbox.Result{}, errors.New("exec format error"), model.Config, "exec format error"},
+		"interpreter missing":  {sandbox.Result{ExitCode: 127, Stderr: []byte("env: node: No such file")}, nil, model.Config, "env: node: No such file"},
+		"another version's":    {sandbox.Result{Stdout: []byte("--stream")}, nil, model.Config, "does not know --json"},
+		"an error of its own":  {sandbox.Result{ExitCode: 1, Stderr: []byte("EMFILE: too many open files")}, nil, model.Unavailable, "ended with 1: EMFILE"},
+		"help with exit code ": {sandbox.Result{ExitCode: 1, Stdout: []byte(help)}, nil, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &probes{replay: replay{help: help, stderr: recorded(t, "01-*.stderr"), stdout: "hello"}, ends: []sandbox.Result{c.end}, errs: []error{c.err}}
+			resp, err := desk(t, p).Generate(t.Context(), say("hi"), nil)
+			e := model.AsError(err)
+			if c.class == model.Config {
+				if e == nil || e.Class != c.class || !strings.Contains(e.Message, c.cause) || len(p.asked) != 1 {
+					t.Errorf("%v, started %q", err, p.asked)
+				}
+				return
+			}
+			if err != nil || resp.Text != "hello" { // once is not enough to fail the try
+				t.Fatalf("%q, %v", resp.Text, err)
+			}
+			if c.class == 0 {
+				return
+			}
+			p = &probes{replay: replay{help: help}, ends: []sandbox.Result{c.end, c.end, c.end}, errs: []error{c.err, c.err, c.err}}
+			_, err = desk(t, p).Generate(t.Context(), say("hi"), nil)
+			if e = model.AsError(err); e == nil || e.Class != c.class || !e.Recoverable() || !strings.Contains(e.Message, c.cause) || strings.Contains(e.Message, "version") || len(p.asked) != 2 {
+				t.Errorf("%v, started %q", err, p.asked)
+			}
+		})
+	}
+}
+
+// F1: what a program prints in bytes that are not UTF-8 is valid where it is recorded.
+func TestToolsAreValid(t *testing.T) {
+	stderr := `{"type":"start","data":{}}` + "\n" +
+		"{\"type\":\"tool_call\",\"data\":{\"name\":\"b\xff\",\"arguments\":{\"a\":\"\xff\"}}}\n" +
+		"{\"type\":\"tool_result\",\"data\":{\"stdout\":\"\xff\"}}\n" +
+		`{"type":"complete","data":{"finishReason":"stop"}}` + "\n"
+	var tools []string
+	_, err := desk(t, &replay{help: help, stdout: "text", stderr: stderr}).Generate(t.Context(), say("hi"), func(d model.Delta) {
+		if d.Tool != nil {
+			tools = append(tools, d.Tool.Call.Name+string(d.Tool.Call.Arguments)+string(d.Tool.Result))
+		}
+	})
+	if want := []string{"b\uFFFD{\"a\":\"\uFFFD\"}", "b\uFFFD{\"a\":\"\uFFFD\"}{\"stdout\":\"\uFFFD\"}"}; err != nil || !slices.Equal(tools, want) {
+		t.Errorf("%q, %v", tools, err)
 	}
 }

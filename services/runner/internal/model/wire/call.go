@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -14,11 +15,27 @@ import (
 // behind gateways that send no keep-alives think for minutes.
 const DefaultIdleTimeout = 3 * time.Minute
 
-// Bounds on one answer, so that a broken provider cannot fill the memory.
+// Bounds on one answer, so that a broken provider can neither fill the memory nor send
+// without end. An answer over the first two is truncated there; one over the last two is an
+// error of class TooLarge. All count what was decompressed.
 const (
+	// MaxAnswerBytes bounds the texts of an answer.
 	MaxAnswerBytes = 8 << 20
 	MaxToolCalls   = 128
+	// maxEventBytes bounds what is read between two events.
+	maxEventBytes = 16 << 20
+	// maxStreamBytes bounds a stream: an event holds a few characters of the answer in
+	// some hundred bytes.
+	maxStreamBytes = 512 << 20
 )
+
+// Client is a client that follows no redirect: the key and the conversation go to the
+// configured endpoint and nowhere else.
+func Client(c *http.Client) *http.Client {
+	out := *c
+	out.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &out
+}
 
 // CheckEndpoint says why a base URL or a client cannot be used; its error is of
 // class Config and shows nothing of the URL, which may hold a secret.
@@ -48,6 +65,8 @@ type Call struct {
 	silence time.Duration
 	idle    *time.Timer
 	whole   *time.Timer
+	// read counts the bytes of the stream, of which since came after the last event.
+	read, since int64
 }
 
 // Begin starts the timers of a call; whole 0 means no bound but the caller's.
@@ -65,8 +84,29 @@ func Begin(ctx context.Context, c Cleaner, silence, whole time.Duration) *Call {
 	return call
 }
 
-// Touch notes that a piece of the answer has arrived.
-func (c *Call) Touch() { c.idle.Reset(c.silence) }
+// Touch notes that a piece of the answer has arrived. It is called by the reader of the
+// stream.
+func (c *Call) Touch() {
+	c.idle.Reset(c.silence)
+	c.since = 0
+}
+
+// stream is the body of an answer within its bounds.
+type stream struct {
+	io.ReadCloser
+	call *Call
+}
+
+// Read implements io.Reader.
+func (s stream) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	s.call.read += int64(n)
+	s.call.since += int64(n)
+	if s.call.since > maxEventBytes || s.call.read > maxStreamBytes {
+		return n, errEndless
+	}
+	return n, err
+}
 
 // End stops the timers and closes the connection.
 func (c *Call) End() {
@@ -81,4 +121,6 @@ func (c *Call) End() {
 var (
 	errIdle = errors.New("the provider sent nothing for too long")
 	errSlow = errors.New("the call took too long")
+	// errEndless ends the reading of a stream that is larger than any answer should be.
+	errEndless = errors.New("the provider sent more than an answer can be")
 )

@@ -12,40 +12,59 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
-// maxErrorBody is how much of an error answer is read.
-const maxErrorBody = 64 << 10
+// What is read of an answer that is no stream, and for how long.
+const (
+	maxErrorBody  = 64 << 10
+	errorBodyTime = 5 * time.Second
+)
 
-// Intercept classifies what goes wrong before the stream. It runs outside
-// an SDK's own error handling, which drops the status of an error whose body
-// is not the vendor's JSON and reads bodies without a bound. It is a middleware
-// of both SDKs.
-func (c Cleaner) Intercept(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+// Intercept classifies what goes wrong before the stream, and bounds the stream. It runs
+// outside an SDK's own error handling, which drops the status of an error whose body is not
+// the vendor's JSON and reads bodies without a bound. It is a middleware of both SDKs.
+func (c *Call) Intercept(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	res, err := next(req)
 	if err != nil {
-		return nil, c.transportFailure(err)
+		return nil, c.clean.transportFailure(err)
 	}
 	if res.StatusCode < 300 && streams(res.Header.Get("Content-Type")) {
+		res.Body = stream{res.Body, c}
 		return res, nil
 	}
 	defer res.Body.Close()
+	if res.StatusCode >= 300 && res.StatusCode < 400 {
+		return nil, c.clean.redirect(res)
+	}
+	// The status is known: a body that does not end must not hold it back.
+	late := time.AfterFunc(errorBodyTime, func() { _ = res.Body.Close() })
+	defer late.Stop()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
 	if err != nil && len(body) == 0 && res.StatusCode < 300 {
-		return nil, c.Wrap(model.CutStream, "the connection was lost", err)
+		return nil, c.clean.Wrap(model.CutStream, "the connection was lost", err)
 	}
 	report := ParseReport(body)
 	switch {
 	case res.StatusCode >= 400:
-		return nil, c.Status(res.StatusCode, res.Header, report)
-	case res.StatusCode >= 300:
-		return nil, c.Error(model.Config, res.StatusCode, "the endpoint redirects elsewhere; put its final address into base_url")
+		return nil, c.clean.Status(res.StatusCode, res.Header, report)
 	case report.found:
-		return nil, c.Event(report)
+		return nil, c.clean.Event(report)
 	}
-	return nil, c.Error(model.BadResponse, res.StatusCode, "the endpoint does not answer with an event stream")
+	return nil, c.clean.Error(model.BadResponse, res.StatusCode, "the endpoint does not answer with an event stream")
+}
+
+// redirect is the failure of an answer of 300 to 399. It names the host only: the rest of
+// an address may hold a key.
+func (c Cleaner) redirect(res *http.Response) *model.Error {
+	where := "elsewhere"
+	if to, err := res.Location(); err == nil && to.Host != "" {
+		where = "to " + boundary.Name(to.Scheme+"://"+to.Host)
+	}
+	return c.Error(model.Config, res.StatusCode, "the endpoint redirects "+where+", which is not followed, since the key would go there; put its final address into base_url")
 }
 
 // streams reports whether a content type may carry server-sent events. Servers
@@ -97,10 +116,13 @@ func (c *Call) Failure(err error, chunks int) *model.Error {
 	if e, ok := errors.AsType[*model.Error](err); ok {
 		return c.clean.Own(e)
 	}
+	if errors.Is(err, errEndless) || errors.Is(err, bufio.ErrTooLong) {
+		return c.clean.Wrap(model.TooLarge, "the answer is larger than any answer should be", err)
+	}
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	switch {
-	case errors.Is(err, bufio.ErrTooLong), errors.As(err, &syntax), errors.As(err, &kind):
+	case errors.As(err, &syntax), errors.As(err, &kind):
 		return c.clean.Wrap(model.BadResponse, "the stream holds something that is not a chunk", err)
 	case isConnection(err):
 		return c.clean.Wrap(model.CutStream, "the connection was lost in the middle of the answer", err)

@@ -107,14 +107,14 @@ func TestRefused(t *testing.T) {
 	for arguments, want := range map[string]string{
 		`{}`:                                 "command is missing",
 		`{"command":" "}`:                    "command is missing",
-		`{"command":7}`:                      "not understood",
-		`[]`:                                 "not understood",
+		`{"command":7}`:                      "command must be of type string and is of type integer",
+		`[]`:                                 "not a JSON object",
 		`{"command":"ls","cwd":"../x"}`:      "inside the working directory",
 		`{"command":"ls","cwd":"/etc"}`:      "inside the working directory",
 		`{"command":"ls","cwd":"a/../../b"}`: "inside the working directory",
 		`{"command":"ls","timeout_seconds":3601}`:                         "at most 3600",
 		`{"command":"ls","timeout_seconds":-1}`:                           "at most 3600",
-		`{"command":"ls","timeout_seconds":"ten"}`:                        "not understood",
+		`{"command":"ls","timeout_seconds":"ten"}`:                        "timeout_seconds must be of type number",
 		`{"command":"` + strings.Repeat("x", toolset.MaxArguments) + `"}`: "larger than",
 	} {
 		b := &box{}
