@@ -256,6 +256,10 @@ poison: build ## a message that kills the process dies alone; N=20 others are an
 long-turn: build ## kill the process at STRIKES=20 steps of one turn: SEED= TTL=5s TOPOLOGY=
 	$(call PROVE,TestLongTurn,proofs/live)
 
+.PHONY: provider-faults
+provider-faults: build ## a hundred kinds of malformed answers of a model: fate, cause and paid calls of each
+	$(call PROVE,TestProviderFaults,proofs/provider)
+
 .PHONY: run-ids
 run-ids: ## a run id is waited for through kills at every instant: KILLS=28 SEED=
 	$(call PROVE,TestRunIDs,cmd/agentd)
@@ -385,7 +389,7 @@ soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20
 # of packages show anyway (outage, route-change, deliver-dup, restore-move) is not run again. Two
 # run side by side, so the longest one stands first.
 PROOFS_CI := 'crash-matrix KILLS=105' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200' 'sim SEEDS=24' \
-	'linearizability HISTORIES=4' 'powerloss N=60' diskfull 'poison N=10' 'long-turn STRIKES=8' \
+	'linearizability HISTORIES=4' 'powerloss N=60' diskfull 'poison N=10' 'long-turn STRIKES=8' provider-faults \
 	'run-ids KILLS=28' 'lostwake N=20' 'id-reuse N=3' 'ack-rewind N=20' 'outside N=4' sandbox-escape canary \
 	'inject N=60' 'fuzz-ci FUZZRUNS=5000' 'mutants MUTANTS=6' 'fuzz-faults FAULTS=2' upgrade \
 	'cluster DURATION=5s KILL_EVERY=2s' 'streams DURATION=5s KILL_EVERY=2s' \
@@ -394,7 +398,7 @@ PROOFS_CI := 'crash-matrix KILLS=105' 'zombie N=20' 'race-runners ROUNDS=5' 'bit
 	'linearizability STORE=postgres HISTORIES=1' 'soak DURATION=15s KILL_EVERY=2s AGENTS=20'
 PROOFS := 'soak DURATION=5m KILL_EVERY=5s AGENTS=200' 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=20' \
 	'bitrot N=2000' 'sim SEEDS=80' 'linearizability HISTORIES=20' 'powerloss N=2000' diskfull 'poison N=20' \
-	'long-turn STRIKES=20' 'run-ids KILLS=84' 'lostwake N=100' 'id-reuse N=10' 'ack-rewind N=100' 'outside N=20' \
+	'long-turn STRIKES=20' provider-faults 'run-ids KILLS=84' 'lostwake N=100' 'id-reuse N=10' 'ack-rewind N=100' 'outside N=20' \
 	sandbox-escape canary 'inject N=120' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' \
 	mutants fuzz-faults state-matrix upgrade 'skew N=1000' gather 'cluster DURATION=20s KILL_EVERY=2s' \
 	'streams DURATION=20s KILL_EVERY=2s' 'registries DURATION=20s KILL_EVERY=2s' 'partition N=4' \
@@ -405,7 +409,7 @@ PROOFS := 'soak DURATION=5m KILL_EVERY=5s AGENTS=200' 'crash-matrix KILLS=1000' 
 	'rotation TOPOLOGY=split N=20' 'rotation TOPOLOGY=cluster N=20'
 
 PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUNDS=500' 'bitrot N=20000' 'sim SEEDS=2000' \
-	'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' \
+	'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' provider-faults \
 	'run-ids KILLS=2800' 'lostwake N=2000' 'id-reuse N=200' 'ack-rewind N=1000' 'outside N=2000' sandbox-escape \
 	canary 'inject N=500' 'fuzz-ci FUZZRUNS=1000000' outage route-change deliver-dup restore-move \
 	'fsck-size THREADS=1000' mutants fuzz-faults state-matrix upgrade 'skew N=10000' gather 'cluster DURATION=180s KILL_EVERY=2s' \

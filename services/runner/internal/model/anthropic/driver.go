@@ -128,7 +128,7 @@ func (d *Driver) generate(ctx context.Context, req model.Request, onDelta func(m
 	defer func() { _ = stream.Close() }()
 	a := answer{start: start}
 	for !a.stopped && !a.full && stream.Next() {
-		call.Touch()
+		before := a.size
 		delta, err := a.add(stream.Current())
 		if err != nil {
 			return model.Response{}, call.Failure(err, a.events)
@@ -136,6 +136,7 @@ func (d *Driver) generate(ctx context.Context, req model.Request, onDelta func(m
 		if delta != (model.Delta{}) {
 			onDelta(delta)
 		}
+		call.Touch(a.size > before)
 	}
 	if err := stream.Err(); err != nil {
 		// An error event; the SDK's own text shows the request.

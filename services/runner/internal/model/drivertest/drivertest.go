@@ -107,6 +107,7 @@ func (s suite) answers(t *testing.T) {
 			modeltest.Step{Raw: []string{": ping", "", ": ping", ""}, Text: []string{"ok"}},
 			model.Response{Text: "ok", FinishReason: model.FinishStop},
 		},
+		{"byte order mark", modeltest.Step{Text: []string{"ok"}, Prefix: "\uFEFF"}, model.Response{Text: "ok", FinishReason: model.FinishStop}},
 		{"unknown finish reason", modeltest.Step{Text: []string{"ok"}, Finish: "eos"}, model.Response{Text: "ok", FinishReason: model.FinishStop}},
 	}
 	for _, tt := range tests {

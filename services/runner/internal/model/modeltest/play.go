@@ -88,6 +88,9 @@ type sse struct {
 // run writes the complete script and reports whether the client is still there.
 func (o *sse) run() bool {
 	s := o.step
+	if s.Prefix != "" && !o.write(s.Prefix) {
+		return false
+	}
 	if !o.all(o.api.begin()) {
 		return false
 	}

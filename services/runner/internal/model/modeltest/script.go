@@ -42,6 +42,8 @@ type Step struct {
 	// Replace are pairs of a text and what is written instead of it in the stream: bytes
 	// that JSON cannot hold.
 	Replace []string `json:"replace,omitempty"`
+	// Prefix is written in front of the stream as it is.
+	Prefix string `json:"prefix,omitempty"`
 	// Raw lines are written after the pieces as they are.
 	Raw []string `json:"raw,omitempty"`
 	// Finish is the finish reason; empty means stop or tool_calls, whichever

@@ -76,9 +76,12 @@ func (a *answer) add(c sdk.ChatCompletionChunk) model.Delta {
 	if len(a.calls) > wire.MaxToolCalls {
 		a.calls, a.full = a.calls[:wire.MaxToolCalls], true
 	}
-	a.full = a.full || a.text.Len()+a.think.Len()+a.argBytes > wire.MaxAnswerBytes
+	a.full = a.full || a.size() > wire.MaxAnswerBytes
 	return delta
 }
+
+// size is what the answer holds so far, in bytes.
+func (a *answer) size() int { return a.text.Len() + a.think.Len() + a.argBytes }
 
 // usage reads the tokens; what came from the cache is next to OpenAI's own
 // field at DeepSeek and Moonshot.

@@ -99,10 +99,11 @@ func (d *Driver) generate(ctx context.Context, req model.Request, onDelta func(m
 	defer func() { _ = stream.Close() }()
 	a := answer{start: start}
 	for !a.full && stream.Next() {
-		call.Touch()
+		before := a.size()
 		if delta := a.add(stream.Current()); delta != (model.Delta{}) {
 			onDelta(delta)
 		}
+		call.Touch(a.size() > before)
 	}
 	if err := stream.Err(); err != nil {
 		if e, ok := errors.AsType[*ssestream.StreamError](err); ok {

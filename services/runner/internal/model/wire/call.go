@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -22,7 +23,7 @@ const (
 	// MaxAnswerBytes bounds the texts of an answer.
 	MaxAnswerBytes = 8 << 20
 	MaxToolCalls   = 128
-	// maxEventBytes bounds what is read between two events.
+	// maxEventBytes bounds what is read between two events that bring a part of the answer.
 	maxEventBytes = 16 << 20
 	// maxStreamBytes bounds a stream: an event holds a few characters of the answer in
 	// some hundred bytes.
@@ -65,7 +66,8 @@ type Call struct {
 	silence time.Duration
 	idle    *time.Timer
 	whole   *time.Timer
-	// read counts the bytes of the stream, of which since came after the last event.
+	// read counts the bytes of the stream, of which since came after the last part of the
+	// answer.
 	read, since int64
 }
 
@@ -84,21 +86,43 @@ func Begin(ctx context.Context, c Cleaner, silence, whole time.Duration) *Call {
 	return call
 }
 
-// Touch notes that a piece of the answer has arrived. It is called by the reader of the
-// stream.
-func (c *Call) Touch() {
+// Touch notes that an event has arrived, and whether it brought a part of the answer. It is
+// called by the reader of the stream.
+func (c *Call) Touch(progress bool) {
 	c.idle.Reset(c.silence)
-	c.since = 0
+	if progress {
+		c.since = 0
+	}
 }
 
 // stream is the body of an answer within its bounds.
 type stream struct {
 	io.ReadCloser
+	in   *bufio.Reader
 	call *Call
+}
+
+// bom may stand in front of a stream of events, and is no part of it.
+const bom = "\uFEFF"
+
+// streamOf is the body of an answer within the bounds of its call.
+func (c *Call) streamOf(body io.ReadCloser) io.ReadCloser {
+	in := bufio.NewReader(body)
+	return stream{struct {
+		io.Reader
+		io.Closer
+	}{in, body}, in, c}
 }
 
 // Read implements io.Reader.
 func (s stream) Read(p []byte) (int, error) {
+	if s.call.read == 0 {
+		if first, _ := s.in.Peek(1); len(first) == 1 && first[0] == bom[0] {
+			if first, _ = s.in.Peek(len(bom)); string(first) == bom {
+				_, _ = s.in.Discard(len(bom)) // they are buffered
+			}
+		}
+	}
 	n, err := s.ReadCloser.Read(p)
 	s.call.read += int64(n)
 	s.call.since += int64(n)

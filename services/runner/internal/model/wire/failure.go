@@ -33,7 +33,7 @@ func (c *Call) Intercept(req *http.Request, next func(*http.Request) (*http.Resp
 		return nil, c.clean.transportFailure(err)
 	}
 	if res.StatusCode < 300 && streams(res.Header.Get("Content-Type")) {
-		res.Body = stream{res.Body, c}
+		res.Body = c.streamOf(res.Body)
 		return res, nil
 	}
 	defer res.Body.Close()
