@@ -87,10 +87,14 @@ func TestProviderFaults(t *testing.T) {
 	stop()
 	others.Wait()
 	f.healed.Store(true)
-	lost := 0
+	again := make([]int64, len(f.rows))
+	for i := range f.rows {
+		again[i] = push(t, s.Client, name(i), "again")
+	}
+	lost, healed := 0, time.Now()
 	for i, r := range f.rows {
-		again := push(t, s.Client, name(i), "again")
-		first, second := s.Ask(t, name(i), ids[i], settle), s.Ask(t, name(i), again, settle)
+		first := s.Ask(t, name(i), ids[i], max(settle-time.Since(healed), 0))
+		second := s.Ask(t, name(i), again[i], max(settle-time.Since(healed), 0))
 		if fate(first) == waits || fate(second) != replied {
 			lost++
 			t.Errorf("%s: with a healthy provider: %v, then %v", r.name, first, second)

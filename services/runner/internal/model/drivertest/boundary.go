@@ -183,7 +183,7 @@ func (s suite) endless(t *testing.T) {
 	for name, step := range map[string]modeltest.Step{
 		"comments": {Raw: repeat(": "+mega, 40)},
 		// Events that say nothing, of both formats.
-		"nothing": {Raw: repeat(strings.Repeat("event: ping\ndata: {\"type\":\"ping\",\"choices\":[]}\n\n", 1<<10), 600)},
+		"nothing":  {Raw: repeat(strings.Repeat("event: ping\ndata: {\"type\":\"ping\",\"choices\":[]}\n\n", 1<<10), 600)},
 		"spaces":   {Raw: []string{"data: " + strings.Repeat(" ", 40<<20)}},
 		"one line": {Raw: []string{`data: {"choices":[{"delta":{"content":"` + strings.Repeat(mega, 40)}},
 		"gzip":     {Header: map[string]string{"Content-Encoding": "gzip", "Content-Type": "text/event-stream"}, Body: bomb(t, 100<<20)},
