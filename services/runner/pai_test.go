@@ -359,3 +359,23 @@ func TestPaiProbeKilled(t *testing.T) {
 		t.Errorf("the probe was not killed: %v", err)
 	}
 }
+
+// BuildContext shows the network as a turn does: a program has it, whatever the sandbox's
+// setting is.
+func TestPaiContext(t *testing.T) {
+	d := withPai(t, modeltest.Say("hello"))
+	turn := d.Say(t, "a1", server.Peer("bob"), "hi")
+	built, err := d.Runner.BuildContext(t.Context(), &runnerpb.BuildContextRequest{AgentId: "a1", ThreadId: turn.GetThreadId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, p := range built.GetParts() {
+		if p.GetRole() == "system" {
+			shown = append(shown, p.GetText())
+		}
+	}
+	if sent := d.script.Requests()[0].Chat.Messages[0].Content; sent != strings.Join(shown, "\n\n") || !strings.Contains(sent, "The network is ") {
+		t.Errorf("sent %q, shown %q", sent, shown)
+	}
+}

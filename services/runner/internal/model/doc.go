@@ -10,6 +10,10 @@
 //     charged to the message ([Error.CountsTry]).
 //   - Tool calls have ids that are unique in the conversation and the same for
 //     the same answer to the same request, even when the provider sends none.
+//   - Every text of a Response, of its deltas and of an error is valid UTF-8 and bounded
+//     ([Receive]); what was changed is in [Response].Notes.
+//   - A tool call that cannot be made has a Problem, which is its result; it can be sent
+//     back to every provider.
 //   - No key, header or URL of a provider appears in an error.
 //
 // What it does not do: it never repeats a call (the turn journal counts the

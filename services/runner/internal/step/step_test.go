@@ -67,6 +67,9 @@ func TestSizes(t *testing.T) {
 	if problem != nil || len(result) > 1<<20 || len(a.ToolCalls) != 128 || !strings.HasSuffix(a.Text, "larger than a message can be]") {
 		t.Errorf("many calls: %v, %d bytes", problem, len(result))
 	}
+	if a, err := step.Decode(result); err != nil || a.ToolCalls[0].Problem == "" { // also after a crash
+		t.Errorf("decoded %.300v, %v", a.ToolCalls[0], err)
+	}
 	m := a.Message()
 	if m.ToolCalls[0].Problem == "" || m.ToolCalls[1].Problem != "" || m.ToolCalls[127].Problem == "" {
 		t.Errorf("problems %q, %q, %q", m.ToolCalls[0].Problem, m.ToolCalls[1].Problem, m.ToolCalls[127].Problem)

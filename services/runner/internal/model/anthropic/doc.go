@@ -23,6 +23,9 @@
 //	max_tokens, model_context_...    FinishLength
 //	refusal                          an error of class Policy
 //
+// Ids of calls that another provider gave are sent in the characters that the API takes;
+// different ids stay different.
+//
 // Usage: Input counts everything that was read, also from and into the cache,
 // as OpenAI's does; the API itself reports the three apart.
 //

@@ -13,10 +13,13 @@
 //	hung up, slow, 5xx, 408    Unavailable     body ends too early      CutStream
 //	429                        RateLimited     error event              as its code says
 //	429 or 402 without credit  Auth            not JSON, no choices     BadResponse
-//	401, 403                   Auth            arguments not an object  BadResponse
-//	context length, 413        ContextTooLong  content filter           Policy
-//	content policy             Policy          output limit             complete, FinishLength
-//	other 4xx, a redirect      Config
+//	401, 403                   Auth            content filter           Policy
+//	context length, 413        ContextTooLong  output limit             complete, FinishLength
+//	content policy             Policy          over wire.MaxAnswerBytes complete, FinishLength
+//	other 4xx, a redirect      Config          without end              TooLarge
+//
+// A tool call that cannot be made is part of a complete answer ([model.SealToolCalls]). A
+// redirect is not followed.
 //
 // Thinking comes as reasoning_content or reasoning, or inline between tags
 // (thinkSplitter); all three are Reasoning.

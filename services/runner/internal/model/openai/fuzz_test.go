@@ -3,9 +3,11 @@ package openai_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/openai"
@@ -25,6 +27,7 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"))
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"name\":\"a\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n"))
 	f.Add([]byte("data: {\"error\":{\"message\":\"x\",\"code\":429}}\n\n"))
+	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\xff\",\"reasoning\":\"\xfe\",\"tool_calls\":[{\"id\":\"\xff\",\"function\":{\"name\":\"\xff\",\"arguments\":\"{\"},\"extra_content\":\"\xff\"}]},\"finish_reason\":\"stop\"}]}\n\n"))
 	f.Add([]byte("event: ping\r\n: c\r\n\r\ndata:[1]\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		d, err := openai.New(openai.Config{Name: "p", BaseURL: "http://p.test/v1", Client: &http.Client{Transport: canned(stream)}})
@@ -42,9 +45,14 @@ func FuzzStream(f *testing.F) {
 		if got.FinishReason == "" || len(got.Text) != streamed {
 			t.Errorf("answer %+v after %d streamed bytes", got, streamed)
 		}
+		// F1: and nothing of it keeps it out of the journal.
+		if b := []byte(fmt.Sprintf("%s", got.Replay) + fmt.Sprint(got)); !utf8.Valid(b) || got.Usage.Input < 0 || got.Usage.Output < 0 {
+			t.Errorf("answer %q", b)
+		}
 		ids := map[string]bool{}
 		for _, c := range got.ToolCalls {
-			if c.ID == "" || ids[c.ID] || c.Name == "" || !json.Valid(c.Arguments) {
+			var object map[string]any
+			if c.ID == "" || ids[c.ID] || c.Name == "" || json.Unmarshal(c.Arguments, &object) != nil || object == nil {
 				t.Errorf("bad call %+v", c)
 			}
 			ids[c.ID] = true
