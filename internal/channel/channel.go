@@ -2,7 +2,10 @@ package channel
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 )
 
 // Guarantee says what a receiver does with a delivery key it has seen before;
@@ -69,14 +72,25 @@ type Channel interface {
 	Send(ctx context.Context, m Message) (Receipt, error)
 }
 
-// Host names what is down when a send of m over c is Unavailable: the part of
-// a breaker's key next to the channel's name. Channels that reach one place only
-// need no method; for those it is empty.
-func Host(c Channel, m Message) string {
-	if h, ok := c.(interface{ Host(Message) string }); ok {
-		return h.Host(m)
+// Destination names what is down when a send of m over c is Unavailable, while the same
+// channel may reach others: one URL, one chat, one agent's inbox. Channels that reach one
+// place only need no method; for those it is empty. It is made for comparison and for
+// people: a readable part such as a host, and where that is not exact or is secret, a
+// blank and a [Fingerprint].
+func Destination(c Channel, m Message) string {
+	if d, ok := c.(interface{ Destination(Message) string }); ok {
+		return d.Destination(m)
 	}
 	return ""
+}
+
+// Fingerprint is a short name of what must not be shown, or is too long for it.
+func Fingerprint(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // Console is the channel of a client that watches the thread: the committed

@@ -185,8 +185,8 @@ func TestInbox(t *testing.T) {
 	if m.ReplyContext.PeerID() != "amy" {
 		t.Error("the message's own reply context was changed")
 	}
-	if Host(c, m) != "amy" || Host(Console{}, m) != "" {
-		t.Error("Host does not name the receiver")
+	if Destination(c, m) != "amy" || Destination(Console{}, m) != "" {
+		t.Error("Destination does not name the receiver")
 	}
 }
 

@@ -33,8 +33,8 @@ func (*Inbox) Name() string { return NameInternal }
 // Guarantee returns [Keyed]: the delivery key is the push's idempotency key.
 func (*Inbox) Guarantee() Guarantee { return Keyed }
 
-// Host returns the receiving agent, so that one full inbox blocks no other.
-func (*Inbox) Host(m Message) string { return m.ReplyContext.SourceAgentID() }
+// Destination returns the receiving agent, so that one full inbox blocks no other.
+func (*Inbox) Destination(m Message) string { return m.ReplyContext.SourceAgentID() }
 
 // inboxContent is the content of an event one agent sends another.
 type inboxContent struct {

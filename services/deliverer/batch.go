@@ -66,11 +66,7 @@ func (s *Service) GetDelivererInfo(context.Context, *delivererv1.GetDelivererInf
 		if d.Probing {
 			state = "half-open"
 		}
-		name := d.Key.Channel
-		if d.Key.Host != "" {
-			name += " " + d.Key.Host
-		}
-		out.Breakers = append(out.Breakers, &delivererv1.BreakerInfo{Channel: name, State: state, Wait: durationpb.New(d.Wait)})
+		out.Breakers = append(out.Breakers, &delivererv1.BreakerInfo{Channel: d.Key.String(), State: state, Wait: durationpb.New(d.Wait)})
 	}
 	return out, nil
 }

@@ -129,12 +129,13 @@ func TestSecretsAreRedacted(t *testing.T) {
 // TestInfo shows what is down and since when it may be tried again.
 func TestInfo(t *testing.T) {
 	s := New(Config{}, Deps{Holder: "d1"})
-	s.breakers.Record(breaker.Key{Channel: "hook", Host: "example.org"}, &channel.Error{Class: channel.Unavailable})
+	p, _ := s.breakers.Acquire(breaker.Key{Agent: "amy", Channel: "hook", Destination: "example.org"}, nil, nil)
+	p.Record(&channel.Error{Class: channel.Unavailable, RetryAfter: breaker.Interval})
 	info, err := s.GetDelivererInfo(t.Context(), &delivererv1.GetDelivererInfoRequest{})
 	if err != nil || info.GetHolder() != "d1" || len(info.GetBreakers()) != 1 {
 		t.Fatal(info, err)
 	}
-	if b := info.GetBreakers()[0]; b.GetChannel() != "hook example.org" || b.GetState() != "open" || b.GetWait().AsDuration() > breaker.Interval {
+	if b := info.GetBreakers()[0]; b.GetChannel() != "amy/hook example.org" || b.GetState() != "open" || b.GetWait().AsDuration() > breaker.Interval {
 		t.Errorf("%v", b)
 	}
 	if err := New(Config{}, Deps{}).Run(t.Context()); err == nil {

@@ -98,8 +98,11 @@ func (w *Webhook) Name() string { return w.cfg.Name }
 // receiver's part of the contract.
 func (w *Webhook) Guarantee() channel.Guarantee { return channel.Keyed }
 
-// Host returns the host and port of the URL.
-func (w *Webhook) Host(channel.Message) string { return strings.ToLower(w.url.Host) }
+// Destination returns the host and port of the URL, and a fingerprint of all of it: a
+// receiver may be broken at one path alone, and a path may hold a token.
+func (w *Webhook) Destination(channel.Message) string {
+	return strings.ToLower(w.url.Host) + " " + channel.Fingerprint(w.cfg.URL)
+}
 
 // body is the JSON document a receiver gets.
 type body struct {

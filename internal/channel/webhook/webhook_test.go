@@ -144,8 +144,8 @@ func TestSend(t *testing.T) {
 	if !ok || sum != hex.EncodeToString(mac.Sum(nil)) {
 		t.Errorf("signature %q does not verify", h.Get("X-TheClaw-Signature"))
 	}
-	if w.Name() != "hook" || w.Guarantee() != channel.Keyed || w.Host(message()) != strings.TrimPrefix(r.URL, "http://") {
-		t.Error(w.Name(), w.Guarantee(), w.Host(message()))
+	if w.Name() != "hook" || w.Guarantee() != channel.Keyed || !strings.HasPrefix(w.Destination(message()), strings.TrimPrefix(r.URL, "http://")+" ") {
+		t.Error(w.Name(), w.Guarantee(), w.Destination(message()))
 	}
 }
 

@@ -95,6 +95,13 @@ func (*XGW) Name() string { return channel.NameXGW }
 // Guarantee returns [channel.None]: xgw takes no delivery key.
 func (*XGW) Guarantee() channel.Guarantee { return channel.None }
 
+// Destination returns the account and a fingerprint of the chat: what is wrong with one
+// chat delays no other.
+func (*XGW) Destination(m channel.Message) string {
+	rc := m.ReplyContext
+	return channel.Clean(rc.ChannelID(), 64) + " " + channel.Fingerprint(rc.ChannelID(), rc.PeerID(), rc.SessionID())
+}
+
 // Send runs the program once, or twice when the first run refused its options.
 func (x *XGW) Send(ctx context.Context, m channel.Message) (channel.Receipt, error) {
 	ids, err := m.ReplyContext.Need("channel_id", "peer_id", "session_id")

@@ -111,7 +111,12 @@ func (x *examination) deliverer(ctx context.Context) {
 		return
 	}
 	x.serves(command.Deliverer)
-	for _, b := range info.GetBreakers() {
+	const shown = 10 // an outage of a gateway is one of each of its chats
+	for i, b := range info.GetBreakers() {
+		if left := len(info.GetBreakers()) - i; i == shown && left > 1 {
+			x.note("channel", warning, "look after the other end of these; sending resumes automatically", "%d more destinations are down", left)
+			break
+		}
 		x.note("channel", warning, "look after the channel's other end; sending resumes automatically",
 			"channel %s is %s, next probe in %s; its replies wait and are not lost", b.GetChannel(), b.GetState(), b.GetWait().AsDuration())
 	}

@@ -14,36 +14,38 @@ func TestPermit(t *testing.T) {
 		var states []string
 		s.OnChange = func(channel string) { states = append(states, s.State(channel)) }
 
-		p, wait := s.Acquire(hook)
-		if !p.For(hook) || p.For(Key{"hook", "example.com"}) || wait != 0 {
-			t.Fatalf("%+v, %v", p, wait)
+		p := allow(t, &s, hook)
+		if p.For(other) {
+			t.Error("a permit for another destination")
 		}
 		p.Record(nil)
 		if p.For(hook) || len(states) != 0 {
 			t.Errorf("a used permit is live, or a quiet send was told: %v", states)
 		}
-		p, _ = s.Acquire(hook)
+		p = allow(t, &s, hook)
 		p.Record(down)
 		p.Record(nil) // the second record does not count
-		if p, wait := s.Acquire(hook); p.For(hook) || wait != Interval {
-			t.Errorf("asked an open breaker: %+v, %v", p, wait)
+		refuse(t, &s, hook, firstPause)
+		if len(states) != 0 {
+			t.Errorf("the first failure counts as an outage: %v", states)
+		}
+		for _, pause := range []time.Duration{firstPause, 2 * firstPause} {
+			time.Sleep(pause)
+			allow(t, &s, hook).Record(down)
 		}
 		time.Sleep(Interval)
-		p, _ = s.Acquire(hook)
+		p = allow(t, &s, hook)
 		p.Release() // the probe sent nothing: soon another one may
-		if p, wait := s.Acquire(hook); p.For(hook) || wait != probeWait {
-			t.Errorf("after a probe given back: %+v, %v", p, wait)
-		}
+		refuse(t, &s, hook, probeWait)
 		time.Sleep(probeWait)
-		p, _ = s.Acquire(hook)
-		p.Record(nil)
-		want := []string{"open", "open", "half_open", "open", "open", "half_open", "closed"}
+		allow(t, &s, hook).Record(nil)
+		want := []string{"open", "half_open", "open", "half_open", "closed"}
 		if !slices.Equal(states, want) {
 			t.Errorf("states %v, want %v", states, want)
 		}
 		var none Permit
 		none.Release()
-		if none.For(hook) || !s.AllClosed() {
+		if none.For(hook) || !s.AllClosed("amy") {
 			t.Error("the zero permit allows something")
 		}
 	})

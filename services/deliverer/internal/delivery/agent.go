@@ -218,6 +218,9 @@ func (a *Agent) settle(l *lane, v verdict) {
 	switch {
 	case a.term.Err() != nil:
 		a.drop(l, context.Cause(a.term))
+	case a.closing && l.due != nil: // begun, and not sent yet: it is put back
+		l.state = queued
+		a.pool.submit(l)
 	case a.closing && !owed:
 		if v.err == nil && (v.yield || l.again) {
 			v.err = ErrClosed

@@ -21,15 +21,17 @@
 //
 // # One message
 //
-// With every breaker closed a message costs two calls of the journal, and in a
+// With every breaker of its agent closed a message costs two calls of the journal, and in a
 // row of messages one, since Finish begins the next in the same transaction:
 //
 //	Begin (D1) -> breaker -> D2 send -> Finish (D3, D4) and Begin of the next
 //
-// Once anything is down, a lane that starts peeks first (Begin with peek, which counts
-// nothing), asks the breaker of the channel it would take for a permit, and begins
-// only with it. A send that was begun and then finds its breaker open is put back
-// as Unavailable. Either way an outage spends no attempt.
+// Once a destination of the agent is down, a lane that starts peeks first (Begin with
+// peek, which counts nothing), asks the breaker of the destination for a permit, and
+// begins only with it. A send that was begun and then finds its breaker open is put back
+// as Unavailable. Either way an outage spends no attempt. When the breaker is closed and
+// enough other messages are under way to the destination, the lane waits for one of them
+// to end, with what it has begun.
 //
 // # A message in parts
 //

@@ -115,6 +115,19 @@ func (l *lane) work() verdict {
 	}
 }
 
+// wake lets a lane go on that waits for another send to its destination to end.
+func (l *lane) wake() {
+	a := l.agent
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch l.state {
+	case parked:
+		a.resume(l)
+	case running: // it has not parked yet
+		l.again = true
+	}
+}
+
 func (a *Agent) isClosing() bool {
 	_, closing := a.state()
 	return closing
@@ -123,7 +136,7 @@ func (a *Agent) isClosing() bool {
 // begin sets due to a delivery whose attempt is counted.
 func (l *lane) begin() (verdict, bool) {
 	p := l.agent.pool
-	if !p.Breakers.AllClosed() {
+	if !p.Breakers.AllClosed(l.agent.id) {
 		if wait := p.Breakers.Wait(l.shut); wait > 0 {
 			return verdict{wait: wait}, false
 		}
@@ -133,7 +146,7 @@ func (l *lane) begin() (verdict, bool) {
 		}
 		if w := l.target(due); w.channel != nil {
 			var wait time.Duration
-			if l.permit, wait = p.Breakers.Acquire(w.key); !l.permit.For(w.key) {
+			if l.permit, wait = p.Breakers.Acquire(w.key, l, l.wake); !l.permit.For(w.key) {
 				l.shut = w.key
 				return verdict{wait: wait}, false
 			}

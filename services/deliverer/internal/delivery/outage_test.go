@@ -85,7 +85,7 @@ func TestPutBack(t *testing.T) {
 	s := new(sink)
 	s.answer = func(n int, m channel.Message) error {
 		if m.ThreadID == "threads/b" && n < 3 {
-			return &channel.Error{Class: channel.Unavailable, What: "down"}
+			return &channel.Error{Class: channel.Unavailable, RetryAfter: breaker.Interval, What: "down"}
 		}
 		time.Sleep(time.Second)
 		return nil

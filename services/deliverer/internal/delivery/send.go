@@ -86,7 +86,11 @@ func (l *lane) send() (verdict, bool) {
 	if !l.permit.For(w.key) {
 		l.permit.Release()
 		var wait time.Duration
-		if l.permit, wait = l.agent.pool.Breakers.Acquire(w.key); !l.permit.For(w.key) {
+		if l.permit, wait = l.agent.pool.Breakers.Acquire(w.key, l, l.wake); !l.permit.For(w.key) {
+			if l.agent.pool.Breakers.Wait(w.key) == 0 { // others are being sent there: its turn comes soon
+				l.due = &due
+				return verdict{wait: wait}, false
+			}
 			l.shut = w.key
 			l.unrecorded = l.putBack(due, w, "the channel is down, nothing was sent", wait)
 			return verdict{}, true

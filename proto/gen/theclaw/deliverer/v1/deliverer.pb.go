@@ -173,7 +173,7 @@ func (*GetDelivererInfoRequest) Descriptor() ([]byte, []int) {
 // BreakerInfo is the state of one channel's circuit breaker.
 type BreakerInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// channel name.
+	// channel: its agent (unless it is built in), its name and what it reaches.
 	Channel string `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
 	// state is closed, open or half-open.
 	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
