@@ -90,6 +90,7 @@ type FinishDelivery struct {
 	Error       string
 	RetryAfter  time.Duration
 	MaxAttempts int
+	InDoubt     bool  // it did not succeed, and may have left all the same
 	Parts       int   // sent so far, for OutcomePart
 	Reach       int64 // bytes of the text in them
 	// Waits before the second and each later try, the last one for all that

@@ -164,6 +164,7 @@ func (m *machine) push(peer, text string) {
 type sent struct {
 	At                           time.Time
 	Channel, Peer, Session, Text string
+	Maybe                        string
 	OK                           bool
 }
 

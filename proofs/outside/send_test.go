@@ -25,6 +25,30 @@ func (m *machine) serve(set func(*world.Options)) *world.World {
 	return world.Start(m.t, o)
 }
 
+// R1: TestGatewayEndsBadly sends through a gateway that reports success and then exits 1,
+// is killed, or is killed before it reports anything: what was reported is not sent again,
+// and the repeat of what may have left carries the flag.
+func TestGatewayEndsBadly(t *testing.T) {
+	m := newMachine(t, t.TempDir())
+	m.write("script.json", `{"version":"1.0.9","failures":[
+		{"match":"exits","times":9,"end":"exit"},{"match":"killed","times":9,"end":"kill"},{"match":"silent","times":1,"end":"cut"}]}`)
+	w := m.serve(nil)
+	w.Create(t, agent, "")
+	for _, text := range []string{"exits", "killed", "silent", "well"} {
+		m.push("ann", "say: "+text)
+	}
+	m.delivered(5)
+	w.Stop()
+	var sends []string
+	for _, s := range m.journal() {
+		sends = append(sends, s.Text+" "+s.Maybe)
+	}
+	if got := strings.Join(sends, ", "); got != "exits false, killed false, silent false, silent true, well false" {
+		t.Errorf("sent %s", got)
+	}
+	drill.Line("outside-send-ends sends=%d messages=4 flagged=1", len(sends))
+}
+
 // TestGatewayFails sends through a gateway that fails twice and is well again, and
 // through one that never takes a message: the order stays, each reply is sent well
 // once, the one that cannot be sent is on record and holds nobody up. S0-126 to

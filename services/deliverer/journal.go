@@ -43,7 +43,7 @@ func (j journal) Finish(ctx context.Context, agentID, threadID string, f deliver
 	req := &registryv1.FinishDeliveryRequest{
 		AgentId: agentID, ThreadId: threadID, EventId: f.EventID, Outcome: outcomes[f.Outcome],
 		Channel: f.Channel, ProviderId: f.ProviderID, Error: f.Error, Next: f.Next, BootId: j.bootID, WithRun: j.runs,
-		Parts: int32(f.Parts), Reach: f.Reach, Logs: []*registryv1.LogLine{{Level: f.Level, Text: f.Log}},
+		InDoubt: f.InDoubt, Parts: int32(f.Parts), Reach: f.Reach, Logs: []*registryv1.LogLine{{Level: f.Level, Text: f.Log}},
 	}
 	if f.RetryAfter > 0 {
 		req.RetryAfter = durationpb.New(f.RetryAfter)

@@ -11,10 +11,13 @@
 //     THECLAW_ATTEMPT, THECLAW_MAYBE_DUPLICATE and THECLAW_FENCE; nothing else.
 //   - It runs in a process group of its own, which is killed when ctx ends or
 //     the time is over; Send returns only after the program has ended.
+//   - What the program has reported as sent is sent, whatever exit status follows. When
+//     it was killed or crashed before it reported anything, the send is in doubt.
 //   - At most 64 KiB of its output is kept.
 //
 // xgw takes no delivery key and its exit status does not separate transient
-// from permanent, so every failure it reports counts an attempt; only a program
+// from permanent: there is no failure that is known not to heal. So every failure it
+// reports counts an attempt, the third of which is the last; only a program
 // that cannot be started makes the channel Unavailable.
 //
 // The session option is --session, in later versions --conversation. The

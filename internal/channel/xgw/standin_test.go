@@ -63,6 +63,25 @@ func standIn(home string, args []string) int {
 	switch mode {
 	case "ok":
 		tell(os.Stdout, "31-stub-send-ok-json.stdout")
+	case "noisy": // a plugin prints lines of its own
+		os.Stdout.WriteString("{\"level\":\"info\"}\nconnecting {\n")
+		tell(os.Stdout, "31-stub-send-ok-json.stdout")
+		os.Stdout.WriteString("closing\n")
+		return 1
+	case "ok1": // as 1.0.9 does when it cannot close its channel
+		tell(os.Stdout, "31-stub-send-ok-json.stdout")
+		return 1
+	case "okkill":
+		tell(os.Stdout, "31-stub-send-ok-json.stdout")
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case "kill":
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case "okhang":
+		tell(os.Stdout, "31-stub-send-ok-json.stdout")
+		syscall.Pause()
+	case "failhang":
+		tell(os.Stdout, "34-stub-send-fail-json.stdout")
+		syscall.Pause()
 	case "quiet":
 	case "fail":
 		tell(os.Stdout, "34-stub-send-fail-json.stdout")

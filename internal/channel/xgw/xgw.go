@@ -158,14 +158,37 @@ type answer struct {
 	Error   string `json:"error"`
 }
 
+// parse finds the answer in what the program printed: plugins of a gateway may print
+// lines of their own before or after it. Without one, Success is nil.
+func parse(stdout string) (said answer) {
+	for at := 0; at < len(stdout); {
+		if stdout[at] == '{' {
+			var a answer
+			d := json.NewDecoder(strings.NewReader(stdout[at:]))
+			if d.Decode(&a) == nil && a.Success != nil && (said.Success == nil || *a.Success) {
+				said = a
+			}
+		}
+		next := strings.IndexByte(stdout[at:], '\n')
+		if next < 0 {
+			break
+		}
+		at += next + 1
+	}
+	return said
+}
+
 // outcome classifies a finished run. parent is the caller's context: its end
 // is our doing, the end of the send's own time is the channel's.
 func (x *XGW) outcome(parent context.Context, res result) (channel.Receipt, error) {
-	var said answer
-	structured := json.Unmarshal([]byte(res.stdout), &said) == nil && said.Success != nil
+	said := parse(res.stdout)
+	structured := said.Success != nil
 	switch {
-	case res.exit == 0 && (!structured || *said.Success):
-		return channel.Receipt{}, nil // xgw reports no id of the message
+	case structured && *said.Success, !structured && res.exit == 0:
+		// What it has reported as sent is sent: xgw may well fail or be killed while it
+		// closes the channel after that. It reports no id of the message.
+		return channel.Receipt{}, nil
+	case structured: // it reports in order that nothing was sent, also if it hangs after that
 	case res.stopped && errors.Is(parent.Err(), context.Canceled):
 		return channel.Receipt{}, &channel.Error{Class: channel.Interrupted, InDoubt: res.started, What: "the send was stopped", Err: res.err}
 	case res.stopped:

@@ -60,10 +60,12 @@ func TestOutcomes(t *testing.T) {
 		{"crash", channel.Failed, "xgw send failed: listen EADDRINUSE: address already in use 127.0.0.1:28791", true},
 		{"noconfig", channel.Failed, "xgw send failed: Config file not found at /home/.config/xgw/config.yaml - Create the file or specify a valid path with --config", false},
 		{"exit127", channel.Unavailable, "xgw cannot be started", false},
+		{"kill", channel.Failed, "xgw send failed", true},
+		{"failhang", channel.Failed, "xgw send failed: stub channel failure", false},
 	} {
 		t.Run(tc.mode, func(t *testing.T) {
 			_, env := install(t, tc.mode)
-			_, err := New(Config{Env: env}).Send(t.Context(), message("hi"))
+			_, err := New(Config{Env: env, Timeout: time.Second}).Send(t.Context(), message("hi"))
 			if e := failure(t, err, tc.class); e.What != tc.what || e.InDoubt != tc.inDoubt || e.Fix == "" {
 				t.Errorf("%+v", e)
 			}
@@ -74,6 +76,21 @@ func TestOutcomes(t *testing.T) {
 		if _, err := New(Config{Env: env}).Send(t.Context(), message("hi")); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
+	}
+}
+
+// R1: what the program has reported as sent is sent, however it ends after that.
+func TestReportedIsSent(t *testing.T) {
+	for _, mode := range []string{"ok1", "okkill", "okhang", "noisy"} {
+		t.Run(mode, func(t *testing.T) {
+			home, env := install(t, mode)
+			if _, err := New(Config{Env: env, Timeout: 500 * time.Millisecond}).Send(t.Context(), message("hi")); err != nil {
+				t.Errorf("%+v", err)
+			}
+			if n := len(calls(t, home)); n != 1 {
+				t.Errorf("%d calls", n)
+			}
+		})
 	}
 }
 

@@ -121,6 +121,18 @@ var sends = map[string]func(*testing.T, *fixture){
 		d := f.sent(t, 2, store.OutcomeFailed)
 		equal(t, "attempts", []any{d.State, d.Attempts, d.MaybeDuplicate}, []any{store.DeliveryPending, 1, true})
 	},
+	// R1: what may have left although its send failed is flagged, whoever sends it next.
+	"a send in doubt": func(t *testing.T, f *fixture) {
+		f.reply(t, "1")
+		for i, outcome := range []string{store.OutcomeUnavailable, store.OutcomeFailed} {
+			equal(t, "due", due(f.next(t, store.NextDelivery{})), []any{store.DueSend, 2, 1, i > 0})
+			d, err := f.FinishDelivery(t.Context(), threadA, sender, store.FinishDelivery{EventID: 2, Outcome: outcome, MaxAttempts: 3, InDoubt: true})
+			ok(t, err)
+			equal(t, "flagged", []any{d.State, d.MaybeDuplicate}, []any{store.DeliveryPending, true})
+		}
+		f.pass(t, store.DeliveryWaits[0])
+		equal(t, "due", due(f.next(t, store.NextDelivery{})), []any{store.DueSend, 2, 2, true})
+	},
 	"a send that always kills its process ends": func(t *testing.T, f *fixture) {
 		f.reply(t, "1")
 		n := 0

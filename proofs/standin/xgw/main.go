@@ -9,7 +9,14 @@
 //
 // The script's version decides the name of the session option: --session in
 // 1.x, --conversation from 2 on. A failure applies to texts that hold its match,
-// as often as times says; the text SENDFAIL fails always.
+// as often as times says; the text SENDFAIL fails always. A failure with an end is
+// one after the message has left, as 1.0.9 was seen to have them while it closes its
+// channel:
+//
+//	exit    the answer says success, the exit status 1
+//	kill    the answer says success, and then the program is killed
+//	cut     the program is killed before it answers
+//	hang    the answer says success, and the program does not end
 package main
 
 import (
@@ -33,11 +40,12 @@ type Script struct {
 	Failures []Failure
 }
 
-// Failure is a send that does not succeed.
+// Failure is a send that does not succeed, or does not end well.
 type Failure struct {
 	Match string
 	Times int
 	Error string
+	End   string // exit, kill, cut or hang; then Error counts for nothing
 }
 
 // Send is a line of the journal.
@@ -45,6 +53,8 @@ type Send struct {
 	At                           time.Time
 	Channel, Peer, Session, Text string
 	Key                          string // THECLAW_DELIVERY_KEY
+	Maybe                        string // THECLAW_MAYBE_DUPLICATE
+	End                          string // of Failure
 	OK                           bool
 }
 
@@ -57,11 +67,16 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 		return 2
 	}
 	if err := run(args, in, out); err != nil {
-		fmt.Fprintln(errs, err)
+		if !errors.Is(err, errClose) {
+			fmt.Fprintln(errs, err)
+		}
 		return 1
 	}
 	return 0
 }
+
+// errClose is exit status 1 after a send that succeeded.
+var errClose = errors.New("the channel did not close")
 
 func run(args []string, in io.Reader, out io.Writer) error {
 	path := configPath(args)
@@ -105,21 +120,38 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	if message == "" {
 		return errors.New("Error: No message provided - Use --message or pipe text to stdin") //nolint:staticcheck // the tool's words
 	}
-	s := Send{At: time.Now(), Channel: channel, Peer: o.Get("peer"), Session: o.Get(session), Text: message, Key: os.Getenv("THECLAW_DELIVERY_KEY")}
-	cause, err := record(dir, script, s)
+	s := Send{At: time.Now(), Channel: channel, Peer: o.Get("peer"), Session: o.Get(session), Text: message, Key: os.Getenv("THECLAW_DELIVERY_KEY"), Maybe: os.Getenv("THECLAW_MAYBE_DUPLICATE")}
+	cause, end, err := record(dir, script, s)
 	if err != nil {
 		return err
+	}
+	if end == "cut" {
+		return die()
 	}
 	if o.Has("json") {
 		answer(out, s, cause)
 	}
 	switch {
+	case end == "exit":
+		return errClose
+	case end == "kill":
+		return die()
+	case end == "hang":
+		select {}
 	case cause != "":
 		return fmt.Errorf("Error: Failed to send message via channel %s - Check channel health with 'xgw channel health'", channel) //nolint:staticcheck // the tool's words
 	case !o.Has("json"):
 		fmt.Fprintf(out, "Message sent: channel=%s peer=%s\n", channel, s.Peer)
 	}
 	return nil
+}
+
+// die is kill -9: nothing of the program runs after it.
+func die() error {
+	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+		return err
+	}
+	select {}
 }
 
 func answer(out io.Writer, s Send, cause string) {
@@ -170,38 +202,40 @@ func hasChannel(config []byte, id string) bool {
 	return false
 }
 
-// record writes the send down and answers why it fails, if it does.
-func record(dir string, script Script, s Send) (cause string, err error) {
+// record writes the send down and answers why it fails, if it does, and how it ends.
+func record(dir string, script Script, s Send) (cause, end string, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "journal.ndjson"), os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		return "", err
+		return "", "", err
 	}
 	before, err := io.ReadAll(f)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if strings.Contains(s.Text, "SENDFAIL") {
 		cause = "stub channel failure"
 	}
 	for _, fail := range script.Failures {
 		if strings.Contains(s.Text, fail.Match) && failed(before, fail.Match) < fail.Times {
-			cause = fail.Error
+			if cause, end = fail.Error, fail.End; end != "" {
+				cause = ""
+			}
 		}
 	}
-	s.OK = cause == ""
-	return cause, json.NewEncoder(f).Encode(s)
+	s.OK, s.End = cause == "", end
+	return cause, end, json.NewEncoder(f).Encode(s)
 }
 
-// failed counts the sends of such a text that have failed.
+// failed counts the sends of such a text that have failed or did not end well.
 func failed(journal []byte, match string) int {
 	n := 0
 	for line := range bytes.Lines(journal) {
 		var s Send
-		if json.Unmarshal(line, &s) == nil && !s.OK && strings.Contains(s.Text, match) {
+		if json.Unmarshal(line, &s) == nil && (!s.OK || s.End != "") && strings.Contains(s.Text, match) {
 			n++
 		}
 	}

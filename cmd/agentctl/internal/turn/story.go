@@ -236,6 +236,11 @@ func (l *teller) delivery(d *registry.Delivery) {
 	tries := count(d.GetAttempts(), "try", "tries")
 	switch d.GetState() {
 	case registry.DeliveryState_DELIVERY_STATE_PENDING:
+		if d.GetMaybeDuplicate() {
+			l.say(at, Careful, "%s: not known whether it was sent, %s so far%s%s", name, tries, because(d.GetError()), until(when(d.GetNextAt())))
+			l.say(time.Time{}, Careful, "an earlier send may have left, so the next one carries the flag maybe_duplicate (window B)")
+			return
+		}
 		l.say(at, Careful, "%s: not sent yet, %s so far%s%s", name, tries, because(d.GetError()), until(when(d.GetNextAt())))
 	case registry.DeliveryState_DELIVERY_STATE_SENDING:
 		l.say(at, Careful, "%s: a send may be under way, %s so far. If the deliverer dies now, it may leave twice (window B)", name, tries)
@@ -250,13 +255,16 @@ func (l *teller) delivery(d *registry.Delivery) {
 		l.say(at, Good, "%s: sent%s", name, id)
 	case registry.DeliveryState_DELIVERY_STATE_DEAD:
 		l.say(at, Bad, "%s: dead after %s%s", name, tries, because(d.GetError()))
+		if d.GetMaybeDuplicate() {
+			l.say(time.Time{}, Careful, "a try may have left all the same: ask the receiver before it is tried again")
+		}
 		l.say(time.Time{}, Plain, "to try again: agentctl dlq retry %s d:%s:%d", d.GetAgentId(), d.GetThreadId(), d.GetEventId())
 	case registry.DeliveryState_DELIVERY_STATE_SKIPPED:
 		l.say(at, Plain, "%s: the configuration has no channel for it", name)
 	default:
 		return
 	}
-	if d.GetMaybeDuplicate() {
+	if d.GetMaybeDuplicate() && d.GetState() != registry.DeliveryState_DELIVERY_STATE_DEAD {
 		l.say(time.Time{}, Careful, "maybe sent twice: an earlier send may have left before its record was on disk (window B)")
 	}
 }

@@ -194,6 +194,7 @@ func (m *Model) outcome(now time.Time, d *delivery, fin store.FinishDelivery) {
 		return // late news
 	}
 	d.change, d.channel, d.provider, d.err = now, fin.Channel, fin.ProviderID, fin.Error
+	d.maybe = d.maybe || fin.InDoubt
 	switch fin.Outcome {
 	case store.OutcomeSent:
 		d.state = store.DeliverySent

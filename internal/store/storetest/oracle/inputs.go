@@ -104,6 +104,8 @@ func deliveryInputs() []Call {
 		send("failed for the only time", usual, store.FinishDelivery{Outcome: store.OutcomeFailed, MaxAttempts: 1}),
 		send("unavailable", usual, store.FinishDelivery{Outcome: store.OutcomeUnavailable}),
 		send("unavailable, told when", usual, store.FinishDelivery{Outcome: store.OutcomeUnavailable, RetryAfter: later}),
+		send("failed in doubt", usual, store.FinishDelivery{Outcome: store.OutcomeFailed, MaxAttempts: 3, InDoubt: true}),
+		send("unavailable in doubt", usual, store.FinishDelivery{Outcome: store.OutcomeUnavailable, InDoubt: true}),
 		send("skipped", usual, store.FinishDelivery{Outcome: store.OutcomeSkipped}),
 		part(1), part(2),
 		send("under a lower token", lower, store.FinishDelivery{Outcome: store.OutcomeSent}),

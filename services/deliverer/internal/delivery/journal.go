@@ -70,6 +70,7 @@ type Finish struct {
 	Channel    string
 	ProviderID string
 	Error      string        // one line, redacted
+	InDoubt    bool          // it did not succeed, and may have left all the same
 	Parts      int           // sent so far, for Part
 	Reach      int64         // bytes of the text in them
 	RetryAfter time.Duration // the least wait until the next try

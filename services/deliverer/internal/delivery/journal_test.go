@@ -167,6 +167,7 @@ func (m *memory) Finish(ctx context.Context, agentID, threadID string, f Finish)
 
 func (m *memory) settle(r *row, f Finish) {
 	r.error, r.logs = f.Error, append(r.logs, f.Log)
+	r.duplicate = r.duplicate || f.InDoubt
 	pend := func(wait time.Duration) { r.state, r.notBefore = "pending", time.Now().Add(wait) }
 	switch f.Outcome {
 	case Part:

@@ -43,7 +43,6 @@ type lane struct {
 	unrecorded *record        // sent, and not in the journal
 	failures   int            // journal calls that failed in a row
 	shut       breaker.Key    // what was down when last asked
-	doubt      int64          // event whose last send may have left
 }
 
 // record is a Finish with what only we need of it.

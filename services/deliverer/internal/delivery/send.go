@@ -57,8 +57,7 @@ func (l *lane) target(due Due) target {
 	}
 	w := target{channel: c, name: c.Name(), message: channel.Message{
 		AgentID: l.agent.id, ThreadID: l.thread, EventID: due.Event.ID, Key: due.Key, Attempt: due.Attempt,
-		MaybeDuplicate: due.MaybeDuplicate || l.doubt == due.Event.ID,
-		Text:           text, Content: json.RawMessage(due.Event.Content), ReplyContext: rc, CreatedAt: due.Event.CreatedAt,
+		MaybeDuplicate: due.MaybeDuplicate, Text: text, Content: json.RawMessage(due.Event.Content), ReplyContext: rc, CreatedAt: due.Event.CreatedAt,
 		Fence: channel.Fence{Resource: lease.DeliverResource(l.agent.id), Token: int64(l.agent.keeper.Token())},
 	}}
 	w.key = breaker.KeyOf(c, w.message)
@@ -100,11 +99,8 @@ func (l *lane) send() (verdict, bool) {
 	receipt, span, err := l.attempt(w, due.RunID)
 	took := time.Since(began)
 	fail := channel.AsError(err)
-	if fail != nil && fail.InDoubt {
-		l.doubt = due.Event.ID
-		if fail.Class == channel.Interrupted {
-			return verdict{wait: leastWait, err: fail}, false // stays sending: see doc.go, Ends
-		}
+	if fail != nil && fail.InDoubt && fail.Class == channel.Interrupted {
+		return verdict{wait: leastWait, err: fail}, false // stays sending: see doc.go, Ends
 	}
 	l.unrecorded = l.outcome(due, w, fail, took)
 	l.unrecorded.span = span
@@ -166,11 +162,10 @@ func (l *lane) outcome(due Due, w target, fail *channel.Error, took time.Duratio
 	}
 	if r.Outcome == Sent && w.rest != nil {
 		r.Outcome, r.rest, r.Parts, r.Reach = Part, w.rest, w.rest.Parts, w.rest.Reach
-		l.doubt = 0
 	}
 	if fail != nil {
 		r.Error = l.agent.pool.Redactor.Redact(fail.What)
-		r.RetryAfter = fail.RetryAfter
+		r.RetryAfter, r.InDoubt = fail.RetryAfter, fail.InDoubt
 	}
 	switch r.Outcome {
 	case Failed, Unavailable:

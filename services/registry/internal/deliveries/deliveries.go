@@ -151,7 +151,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 	fault.Point(label + ".before")
 	d, err := s.Store.FinishDelivery(ctx, store.Ref{Agent: a.ID, Thread: req.GetThreadId()}, fence, store.FinishDelivery{
 		EventID: req.GetEventId(), Outcome: wire.ReadOutcome(req.GetOutcome()), Channel: req.GetChannel(), ProviderID: req.GetProviderId(),
-		Parts: int(req.GetParts()), Reach: req.GetReach(), Error: req.GetError(), RetryAfter: req.GetRetryAfter().AsDuration(), MaxAttempts: set.Config.Deliver.MaxAttempts, Waits: s.Waits,
+		InDoubt: req.GetInDoubt(), Parts: int(req.GetParts()), Reach: req.GetReach(), Error: req.GetError(), RetryAfter: req.GetRetryAfter().AsDuration(), MaxAttempts: set.Config.Deliver.MaxAttempts, Waits: s.Waits,
 	})
 	if err != nil {
 		return nil, s.Fault(a.ID, req.GetThreadId(), err)

@@ -294,7 +294,7 @@ type BeginDeliveryRequest struct {
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// thread_id to drain.
 	ThreadId string `protobuf:"bytes,2,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
-	// boot_id of the machine the sender runs on.
+	// boot_id is not read: the registry itself knows when a record may have been lost.
 	BootId string `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	// peek answers the next delivery without counting an attempt, so that the
 	// sender may first ask whether its channel is open.
@@ -556,7 +556,10 @@ type FinishDeliveryRequest struct {
 	// parts sent so far (PART).
 	Parts int32 `protobuf:"varint,13,opt,name=parts,proto3" json:"parts,omitempty"`
 	// reach is how many bytes of the text these parts hold (PART).
-	Reach         int64 `protobuf:"varint,14,opt,name=reach,proto3" json:"reach,omitempty"`
+	Reach int64 `protobuf:"varint,14,opt,name=reach,proto3" json:"reach,omitempty"`
+	// in_doubt is true for a send that did not succeed and may have left all the same:
+	// the next one is flagged maybe_duplicate, whoever makes it.
+	InDoubt       bool `protobuf:"varint,15,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -687,6 +690,13 @@ func (x *FinishDeliveryRequest) GetReach() int64 {
 		return x.Reach
 	}
 	return 0
+}
+
+func (x *FinishDeliveryRequest) GetInDoubt() bool {
+	if x != nil {
+		return x.InDoubt
+	}
+	return false
 }
 
 // FinishDeliveryResponse reports the resulting delivery.
@@ -1127,7 +1137,7 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	" \x01(\tR\x05runId\x12\x1b\n" +
 	"\tmax_chars\x18\v \x01(\x05R\bmaxChars\x12\x14\n" +
 	"\x05parts\x18\f \x01(\x05R\x05parts\x12\x14\n" +
-	"\x05reach\x18\r \x01(\x03R\x05reach\"\xc2\x04\n" +
+	"\x05reach\x18\r \x01(\x03R\x05reach\"\xdd\x04\n" +
 	"\x15FinishDeliveryRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -1147,7 +1157,8 @@ const file_theclaw_registry_v1_delivery_proto_rawDesc = "" +
 	"\x04logs\x18\v \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12\x19\n" +
 	"\bwith_run\x18\f \x01(\bR\awithRun\x12\x1d\n" +
 	"\x05parts\x18\r \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05parts\x12\x1d\n" +
-	"\x05reach\x18\x0e \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05reach\"\x93\x01\n" +
+	"\x05reach\x18\x0e \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05reach\x12\x19\n" +
+	"\bin_doubt\x18\x0f \x01(\bR\ainDoubt\"\x93\x01\n" +
 	"\x16FinishDeliveryResponse\x129\n" +
 	"\bdelivery\x18\x01 \x01(\v2\x1d.theclaw.registry.v1.DeliveryR\bdelivery\x12>\n" +
 	"\x04next\x18\x02 \x01(\v2*.theclaw.registry.v1.BeginDeliveryResponseR\x04next\"\xe6\x01\n" +
