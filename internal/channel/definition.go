@@ -59,4 +59,5 @@ type Deps struct {
 	Pusher  Pusher
 	Resolve Resolve
 	Env     []string // NAME=value, from which xgw gets its allow-listed part
+	Run     RunProgram
 }

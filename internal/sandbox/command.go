@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -34,6 +35,25 @@ type Limits struct {
 	OpenFiles   int64 // default 512 descriptors for each process
 }
 
+// Trusted is the command for a program that is run for us and not for an agent's model,
+// with the mode off: without limits, with this environment and no other, in our own
+// current directory. What it prints is only passed on.
+func Trusted(argv, env []string, stdin string, within time.Duration, stdout, stderr func([]byte)) Command {
+	c := Command{
+		Argv: argv, Env: map[string]string{}, OnlyEnv: true, Stdin: strings.NewReader(stdin), Network: true, Timeout: min(within, MaxTimeout),
+		OutputCap: 1, OnStdout: stdout, OnStderr: stderr, Limits: Unlimited,
+	}
+	for _, kv := range env {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			c.Env[name] = value
+		}
+	}
+	return c
+}
+
+// Unlimited are the limits of such a program.
+var Unlimited = Limits{MemoryBytes: 1 << 46, PIDs: 1 << 20, FileBytes: 1 << 50, CPUSeconds: 1 << 40, OpenFiles: 1 << 16}
+
 func (l Limits) jail() wire.Limits {
 	pick := func(v, d int64) int64 {
 		if v <= 0 {
@@ -55,11 +75,15 @@ type Command struct {
 	Shell string   // run by bash -c, by sh -c where there is no bash
 	Argv  []string // run directly; found in the sandbox's PATH
 	// Workdir is the current directory, the only place that stays and can be
-	// written, at the same path. It must exist and be absolute.
+	// written, at the same path. It must exist and be absolute. With the mode off it may
+	// be empty: the program runs in our own current directory.
 	Workdir string
 	Env     map[string]string // added to the eight variables every program gets
-	Network bool              // the host's network; else only a loopback of its own
-	Timeout time.Duration     // default DefaultTimeout, at most MaxTimeout
+	// OnlyEnv leaves those eight out, for a program that is not of a model.
+	OnlyEnv bool
+	Stdin   io.Reader     // nil: empty
+	Network bool          // the host's network; else only a loopback of its own
+	Timeout time.Duration // default DefaultTimeout, at most MaxTimeout
 	// OutputCap is the most bytes of stdout and stderr together that Result holds.
 	// Default DefaultOutputCap.
 	OutputCap int
@@ -114,6 +138,14 @@ func (s *Sandbox) check(c Command) (Command, error) {
 	if c.OutputCap <= 0 {
 		c.OutputCap = DefaultOutputCap
 	}
+	if c.Workdir == "" && s.opts.Mode == Off {
+		dir, err := os.Getwd()
+		if err != nil {
+			return c, fmt.Errorf("find current directory: %w", err)
+		}
+		c.Workdir = dir
+		return c, nil
+	}
 	return c, s.checkWorkdir(c.Workdir)
 }
 
@@ -160,6 +192,9 @@ func environment(c Command, temp string) []string {
 		"PATH": Path,
 		"HOME": c.Workdir, "PWD": c.Workdir, "TMPDIR": temp, "LANG": "C.UTF-8", "TERM": "dumb",
 		"USER": "agent", "SHELL": "/bin/sh",
+	}
+	if c.OnlyEnv {
+		clear(env)
 	}
 	maps.Copy(env, c.Env)
 	var out []string

@@ -94,7 +94,7 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 		argv = []string{"/bin/bash", "-c", c.Shell}
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.Workdir, environment(c, temp), stdout, stderr
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Workdir, environment(c, temp), c.Stdin, stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	start := time.Now()

@@ -81,11 +81,11 @@ func (s *Sandbox) run(ctx context.Context, l Level, c Command) (Result, error) {
 	}
 	defer out.Close()
 	out.Follow(c.OnStdout, c.OnStderr)
-	return spawn(ctx, s.self, o, userns, c.Timeout, out)
+	return spawn(ctx, s.self, o, userns, c, out)
 }
 
 // spawn starts the trampoline and waits until the tree is dead.
-func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, timeout time.Duration, out *output.Collector) (Result, error) {
+func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, c Command, out *output.Collector) (Result, error) {
 	orderR, lifeline, err := os.Pipe()
 	if err != nil {
 		return Result{}, fmt.Errorf("make order pipe: %w", err)
@@ -103,12 +103,12 @@ func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, time
 		return Result{}, err
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	cmd := exec.Command(self, jail.TrampolineArgs()...)
 	cmd.Args[0] = "sandbox"
 	cmd.Dir, cmd.Env = "/", jail.Env()
-	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, stdout, stderr
 	cmd.ExtraFiles = []*os.File{orderR, statusW}
 	if userns != nil {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, userns)

@@ -106,6 +106,48 @@ func TestRunnerKilled(t *testing.T) {
 	drill.Line("outside-kill-runner kills=%d messages=%d answered_once=%d", n, 2*n, len(m.journal()))
 }
 
+// R8: TestSenderDies kills -9 the services while the gateway's program sends: the program
+// and its child die with them, and what is sent again after the restart is flagged.
+func TestSenderDies(t *testing.T) {
+	m := newMachine(t, t.TempDir())
+	m.write("script.json", `{"version":"1.0.9","failures":[{"match":"hangs","times":1,"end":"hang"}]}`)
+	all := m.agentd("all")
+	m.client().Create(t, agent, "")
+	m.push("ann", "say: hangs")
+	file := filepath.Join(m.user, ".config", "xgw", "hanging")
+	m.await("a send that hangs", func() bool {
+		b, err := os.ReadFile(file)
+		return err == nil && len(b) > 0
+	})
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	held := func() bool { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil }
+	if !held() {
+		t.Fatal("nobody holds the lock of the send")
+	}
+	all.Kill()
+	began := time.Now()
+	for held() {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("the program that sends outlived kill -9 of its deliverer by 10 s")
+		}
+		select {
+		case <-t.Context().Done():
+		case <-time.After(time.Millisecond):
+		}
+	}
+	gone := time.Since(began)
+	m.agentd("all")
+	sends := m.delivered(2)
+	if len(sends) != 2 || sends[0].Maybe != "false" || sends[1].Maybe != "true" {
+		t.Errorf("sends %+v", sends)
+	}
+	drill.Line("outside-kill-sender kills=1 outlived=0 gone_ms=%d flagged=%d", gone.Milliseconds(), len(sends)-1)
+}
+
 // TestNobodyThere runs the handler with no service: it ends with 1 at once enough,
 // and leaves no lock that would stop the dispatches after it.
 func TestNobodyThere(t *testing.T) {

@@ -26,6 +26,7 @@ type Service struct {
 	threads  registryv1.ThreadServiceClient
 	breakers *breaker.Set
 	pool     *delivery.Pool
+	programs *programs
 	worker   *worker.Worker[*delivery.Agent]
 	born     time.Time
 }
@@ -36,10 +37,10 @@ func New(cfg Config, deps Deps) *Service {
 	s := &Service{
 		deps: deps, born: time.Now(),
 		threads:  registryv1.NewThreadServiceClient(deps.Registry),
-		breakers: &breaker.Set{Probe: cfg.Probe},
+		breakers: &breaker.Set{Probe: cfg.Probe}, programs: new(programs),
 	}
 	s.breakers.OnChange = func(channel string) { deps.Metrics.SetBreaker(channel, s.breakers.State(channel)) }
-	channels := channel.Deps{Pusher: pusher{s.threads, deps.Redactor}, Resolve: deps.resolve, Env: deps.Environ}
+	channels := channel.Deps{Pusher: pusher{s.threads, deps.Redactor}, Resolve: deps.resolve, Env: deps.Environ, Run: s.programs.run}
 	s.pool = delivery.NewPool(delivery.Config{Concurrency: cfg.Concurrency, Keep: cfg.Keep}, delivery.Deps{
 		Journal:  journal{registryv1.NewDeliveryServiceClient(deps.Registry), cfg.BootID, cfg.XGW.settings(), deps.Trace != nil},
 		Open:     func(settings channel.Settings) (delivery.Channels, error) { return open(settings, channels) },
@@ -76,6 +77,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	err := s.worker.Run(ctx)
 	s.pool.Wait()
+	s.programs.close()
 	return err
 }
 

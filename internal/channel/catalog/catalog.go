@@ -74,7 +74,7 @@ func Open(s channel.Settings, d channel.Deps) (*Catalog, error) {
 		channel.NameConsole:  channel.Console{},
 		channel.NameInternal: channel.NewInbox(d.Pusher),
 		channel.NameXGW: xgw.New(xgw.Config{
-			Path: s.XGW.Path, SessionFlag: s.XGW.SessionFlag, Timeout: s.XGW.Timeout, Env: d.Env,
+			Path: s.XGW.Path, SessionFlag: s.XGW.SessionFlag, Timeout: s.XGW.Timeout, Env: d.Env, Run: d.Run,
 		}),
 	}}
 	var errs []error

@@ -9,8 +9,8 @@
 //   - The program sees PATH, HOME and XGW_CONFIG of the caller's environment
 //     and, for gateways that understand them, THECLAW_DELIVERY_KEY,
 //     THECLAW_ATTEMPT, THECLAW_MAYBE_DUPLICATE and THECLAW_FENCE; nothing else.
-//   - It runs in a process group of its own, which is killed when ctx ends or
-//     the time is over; Send returns only after the program has ended.
+//   - It and what it starts are killed when ctx ends, when the time is over, and when this
+//     process dies, however it does; Send returns only after they have ended.
 //   - What the program has reported as sent is sent, whatever exit status follows. When
 //     it was killed or crashed before it reported anything, the send is in doubt.
 //   - At most 64 KiB of its output is kept.

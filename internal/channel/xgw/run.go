@@ -3,20 +3,16 @@ package xgw
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/theclaw/agents/internal/channel"
 )
 
-const (
-	maxOutput = 64 << 10        // bytes kept of each stream
-	drainTime = 2 * time.Second // for pipes that a child of the program left open
-)
+const maxOutput = 64 << 10 // bytes kept of each stream
 
 // result is one finished run of the program.
 type result struct {
@@ -27,35 +23,29 @@ type result struct {
 	err            error
 }
 
-// run starts program in its own process group and waits for its end.
-func run(ctx context.Context, program string, env []string, stdin string, args ...string) result {
-	var out, diag head
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = env
-	cmd.Stdin = strings.NewReader(stdin)
-	cmd.Stdout, cmd.Stderr = &out, &diag
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	killed := false // written by Cancel, which Wait waits for
-	cmd.Cancel = func() error {
-		killed = true
-		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		if errors.Is(err, syscall.ESRCH) {
-			return os.ErrProcessDone
-		}
-		return err
+// run starts program and waits for its end.
+func (x *XGW) run(ctx context.Context, program string, env []string, stdin string, args ...string) result {
+	if x.runs == nil {
+		return result{exit: -1, err: errors.New("no way to start programs")}
 	}
-	cmd.WaitDelay = drainTime
-	if err := cmd.Start(); err != nil {
+	if ctx.Err() != nil {
+		return result{exit: -1, stopped: true, err: context.Cause(ctx)}
+	}
+	var out, diag head
+	end, err := x.runs(ctx, channel.Program{
+		Argv: append([]string{program}, args...), Env: env, Stdin: stdin, Within: x.timeout, Stdout: out.take, Stderr: diag.take,
+	})
+	if err != nil {
 		return result{exit: -1, stopped: ctx.Err() != nil, err: err}
 	}
-	err := cmd.Wait()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // it ended well; only a child of its kept the pipe
+	r := result{started: true, stopped: end.Stopped, exit: end.Exit, stdout: out.String(), stderr: diag.String()}
+	if end.Signal != "" || end.Stopped {
+		r.exit = -1
 	}
-	return result{
-		started: true, stopped: killed, exit: cmd.ProcessState.ExitCode(),
-		stdout: out.String(), stderr: diag.String(), err: err,
+	if r.exit != 0 {
+		r.err = fmt.Errorf("exit status %d %s", end.Exit, end.Signal)
 	}
+	return r
 }
 
 // refused reports that the program ended in order with a failure, which it
@@ -92,14 +82,11 @@ func (r result) cause(structured string) string {
 	return first
 }
 
-// head keeps the first maxOutput bytes written to it and swallows the rest, so
-// that a talkative program neither blocks nor fills memory.
+// head keeps the first maxOutput bytes given to it and swallows the rest, so
+// that a talkative program does not fill memory.
 type head struct{ b []byte }
 
-func (h *head) Write(p []byte) (int, error) {
-	h.b = append(h.b, p[:min(len(p), maxOutput-len(h.b))]...)
-	return len(p), nil
-}
+func (h *head) take(p []byte) { h.b = append(h.b, p[:min(len(p), maxOutput-len(h.b))]...) }
 
 func (h *head) String() string { return string(h.b) }
 
@@ -107,7 +94,7 @@ func (h *head) String() string { return string(h.b) }
 // environment, which is not the one the program gets.
 func lookPath(name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
-		return name, nil
+		return exec.LookPath(name)
 	}
 	search := ""
 	for _, kv := range env {

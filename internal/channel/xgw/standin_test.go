@@ -1,27 +1,46 @@
 package xgw
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/theclaw/agents/internal/channel"
+	"github.com/theclaw/agents/internal/sandbox"
 )
 
 // TestMain is the stand-in for the program when it is started under its name:
 // the environment is an allow-list, so argv[0] is the only way to tell.
 func TestMain(m *testing.M) {
+	sandbox.Main()
 	if filepath.Base(os.Args[0]) == "xgw" {
 		os.Exit(standIn(os.Getenv("HOME"), os.Args[1:]))
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// box is opened once: it starts a program to see that it works.
+var box = sync.OnceValues(func() (*sandbox.Sandbox, error) {
+	return sandbox.New(context.Background(), sandbox.Options{Mode: sandbox.Off})
+})
+
+// runHere is how the deliverer runs programs.
+func runHere(ctx context.Context, p channel.Program) (channel.ProgramEnd, error) {
+	s, err := box()
+	if err != nil {
+		return channel.ProgramEnd{}, err
+	}
+	r, err := s.Run(ctx, sandbox.Trusted(p.Argv, p.Env, p.Stdin, p.Within, p.Stdout, p.Stderr))
+	return channel.ProgramEnd{Exit: r.ExitCode, Signal: r.Signal, Stopped: r.TimedOut || r.Canceled}, err
 }
 
 // call is what the stand-in saw.

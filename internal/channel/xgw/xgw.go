@@ -28,6 +28,7 @@ type Config struct {
 	SessionFlag string        // empty: --session, corrected by asking the program
 	Timeout     time.Duration // of one send; default 60 s
 	Env         []string      // NAME=value; only PATH, HOME and XGW_CONFIG are taken
+	Run         channel.RunProgram
 }
 
 // XGW is a channel; it is safe for concurrent use.
@@ -36,6 +37,7 @@ type XGW struct {
 	timeout time.Duration
 	env     []string
 	fixed   string // the session option as configured
+	runs    channel.RunProgram
 }
 
 // build is one version of the program: an upgrade is another file.
@@ -71,7 +73,7 @@ func (x *XGW) optionOf(b build) string {
 // New returns the channel. Whether the program exists is looked up at each
 // send: it can be installed while messages wait.
 func New(cfg Config) *XGW {
-	x := &XGW{path: cfg.Path, timeout: cfg.Timeout}
+	x := &XGW{path: cfg.Path, timeout: cfg.Timeout, runs: cfg.Run}
 	if x.path == "" {
 		x.path = channel.NameXGW
 	}
@@ -126,14 +128,14 @@ func (x *XGW) Send(ctx context.Context, m channel.Message) (channel.Receipt, err
 	within, cancel := context.WithTimeout(ctx, x.timeout)
 	defer cancel()
 	send := func(flag string) result {
-		return run(within, program, env, m.Text,
+		return x.run(within, program, env, m.Text,
 			"send", "--channel", ids[0], "--peer", ids[1], flag, ids[2], "--json")
 	}
 	build := buildOf(program)
 	flag := x.optionOf(build)
 	res := send(flag)
 	if x.fixed == "" && res.refusedOption() {
-		if asked := sessionFlag(run(within, program, x.env, "", "send", "--help")); asked != "" && asked != flag {
+		if asked := sessionFlag(x.run(within, program, x.env, "", "send", "--help")); asked != "" && asked != flag {
 			probed.Store(build, asked)
 			res = send(asked)
 		}

@@ -22,7 +22,7 @@ import (
 func TestSend(t *testing.T) {
 	for _, text := range []string{"hi there", "-rf --help", "a\n\"b\" 'c' $(d) `e` \\\n\n", "żółw 🐢", strings.Repeat("x", 300_000)} {
 		home, env := install(t, "ok")
-		x := New(Config{Env: env})
+		x := New(Config{Run: runHere, Env: env})
 		got, err := x.Send(t.Context(), message(text))
 		if err != nil || got.ProviderID != "" {
 			t.Fatal(got, err)
@@ -40,7 +40,7 @@ func TestSend(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	x := New(Config{})
+	x := New(Config{Run: runHere})
 	if x.Name() != "xgw" || x.Guarantee() != channel.None || !strings.HasPrefix(channel.Destination(x, message("")), "tui-main ") {
 		t.Error(x.Name(), x.Guarantee())
 	}
@@ -65,7 +65,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(tc.mode, func(t *testing.T) {
 			_, env := install(t, tc.mode)
-			_, err := New(Config{Env: env, Timeout: time.Second}).Send(t.Context(), message("hi"))
+			_, err := New(Config{Run: runHere, Env: env, Timeout: time.Second}).Send(t.Context(), message("hi"))
 			if e := failure(t, err, tc.class); e.What != tc.what || e.InDoubt != tc.inDoubt || e.Fix == "" {
 				t.Errorf("%+v", e)
 			}
@@ -73,7 +73,7 @@ func TestOutcomes(t *testing.T) {
 	}
 	for _, mode := range []string{"quiet", "flood"} {
 		_, env := install(t, mode)
-		if _, err := New(Config{Env: env}).Send(t.Context(), message("hi")); err != nil {
+		if _, err := New(Config{Run: runHere, Env: env}).Send(t.Context(), message("hi")); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestReportedIsSent(t *testing.T) {
 	for _, mode := range []string{"ok1", "okkill", "okhang", "noisy"} {
 		t.Run(mode, func(t *testing.T) {
 			home, env := install(t, mode)
-			if _, err := New(Config{Env: env, Timeout: 500 * time.Millisecond}).Send(t.Context(), message("hi")); err != nil {
+			if _, err := New(Config{Run: runHere, Env: env, Timeout: 500 * time.Millisecond}).Send(t.Context(), message("hi")); err != nil {
 				t.Errorf("%+v", err)
 			}
 			if n := len(calls(t, home)); n != 1 {
@@ -99,7 +99,7 @@ func TestReportedIsSent(t *testing.T) {
 func TestSessionFlag(t *testing.T) {
 	home, env := install(t, "usage --conversation", "help --conversation", "ok")
 	for range 2 {
-		if _, err := New(Config{Env: env}).Send(t.Context(), message("hi")); err != nil {
+		if _, err := New(Config{Run: runHere, Env: env}).Send(t.Context(), message("hi")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestSessionFlag(t *testing.T) {
 	}
 
 	home, env = install(t, "usage --session") // refused, and the help has no better answer
-	_, err := New(Config{Env: env}).Send(t.Context(), message("hi"))
+	_, err := New(Config{Run: runHere, Env: env}).Send(t.Context(), message("hi"))
 	if e := failure(t, err, channel.Failed); e.InDoubt || e.What != "xgw send failed: required option '--session <id>' not specified" {
 		t.Errorf("%+v", e)
 	}
@@ -122,7 +122,7 @@ func TestSessionFlag(t *testing.T) {
 	}
 
 	home, env = install(t, "usage --session") // configured: not asked
-	_, err = New(Config{Env: env, SessionFlag: "room"}).Send(t.Context(), message("hi"))
+	_, err = New(Config{Run: runHere, Env: env, SessionFlag: "room"}).Send(t.Context(), message("hi"))
 	failure(t, err, channel.Failed)
 	if c := calls(t, home); len(c) != 1 || !slices.Equal(c[0].Args, sendArgs("--room")) {
 		t.Errorf("%v", c)
@@ -139,7 +139,7 @@ func TestKilled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := New(Config{Env: env}).Send(ctx, message("hi"))
+		_, err := New(Config{Run: runHere, Env: env}).Send(ctx, message("hi"))
 		done <- err
 	}()
 	fifo, err := os.Open(filepath.Join(home, "fifo")) // waits for the stand-in
@@ -166,13 +166,13 @@ func TestTimeout(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(home, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := New(Config{Env: env, Timeout: 500 * time.Millisecond}).Send(t.Context(), message("hi"))
+	_, err := New(Config{Run: runHere, Env: env, Timeout: 500 * time.Millisecond}).Send(t.Context(), message("hi"))
 	if e := failure(t, err, channel.Failed); !e.InDoubt || !strings.Contains(e.What, "in time") {
 		t.Errorf("%+v", e)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = New(Config{Env: env}).Send(ctx, message("hi"))
+	_, err = New(Config{Run: runHere, Env: env}).Send(ctx, message("hi"))
 	if e := failure(t, err, channel.Interrupted); e.InDoubt {
 		t.Error("it never started")
 	}
@@ -186,12 +186,12 @@ func TestMissingProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := []string{"PATH=" + home}
-	x := New(Config{Env: env})
+	x := New(Config{Run: runHere, Env: env})
 	_, err := x.Send(t.Context(), message("hi"))
 	if e := failure(t, err, channel.Unavailable); e.What != "xgw is not installed" || e.Fix == "" || e.InDoubt {
 		t.Errorf("%+v", e)
 	}
-	_, err = New(Config{Env: env, Path: plain}).Send(t.Context(), message("hi"))
+	_, err = New(Config{Run: runHere, Env: env, Path: plain}).Send(t.Context(), message("hi"))
 	if e := failure(t, err, channel.Unavailable); !errors.Is(e, os.ErrPermission) {
 		t.Errorf("%+v", e)
 	}
@@ -211,7 +211,7 @@ func TestMissingProgram(t *testing.T) {
 // TestRejected is row S0-126: without its parameters nothing is started.
 func TestRejected(t *testing.T) {
 	home, env := install(t, "ok")
-	x := New(Config{Env: env})
+	x := New(Config{Run: runHere, Env: env})
 	for _, key := range []string{"channel_id", "peer_id", "session_id"} {
 		m := message("hi")
 		delete(m.ReplyContext, key)

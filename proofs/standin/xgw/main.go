@@ -16,7 +16,8 @@
 //	exit    the answer says success, the exit status 1
 //	kill    the answer says success, and then the program is killed
 //	cut     the program is killed before it answers
-//	hang    the answer says success, and the program does not end
+//	hang    the program does not answer and does not end, and while it lives it and a
+//	        child of its own hold a lock on the file "hanging"
 package main
 
 import (
@@ -125,8 +126,11 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if end == "cut" {
+	switch end {
+	case "cut":
 		return die()
+	case "hang":
+		return hang(dir)
 	}
 	if o.Has("json") {
 		answer(out, s, cause)
@@ -136,14 +140,29 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return errClose
 	case end == "kill":
 		return die()
-	case end == "hang":
-		select {}
 	case cause != "":
 		return fmt.Errorf("Error: Failed to send message via channel %s - Check channel health with 'xgw channel health'", channel) //nolint:staticcheck // the tool's words
 	case !o.Has("json"):
 		fmt.Fprintf(out, "Message sent: channel=%s peer=%s\n", channel, s.Peer)
 	}
 	return nil
+}
+
+// hang holds the lock together with a child, which a signal to this process does not reach.
+func hang(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, "hanging"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	_, err = os.StartProcess("/bin/sleep", []string{"sleep", "600"}, &os.ProcAttr{Files: []*os.File{nil, nil, nil, f}})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(f, "ready")
+	select {}
 }
 
 // die is kill -9: nothing of the program runs after it.
