@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -54,7 +53,7 @@ func makeRegistry(ctx context.Context, e *env, name string) (component, error) {
 	}
 	log := agentlog.New(e.redactor)
 	log.Delay(50 * time.Millisecond)
-	s, err := e.openRegistry(ctx, dsn, registry.Config{BootID: bootID()}, registry.Deps{
+	s, err := e.openRegistry(ctx, dsn, registry.Config{}, registry.Deps{
 		Home: e.homeDir, Logger: e.log.With("service", "registry"), Metrics: obs.NewRegistryMetrics(e.metrics), Log: log,
 		Trace:    e.traced[name].Tracer,
 		Notifier: func() (string, bool) { return notifier.Home(e.getenv) },
@@ -183,7 +182,7 @@ func makeDeliverer(_ context.Context, e *env, name string) (component, error) {
 		return component{}, err
 	}
 	s := deliverer.New(deliverer.Config{
-		Address: w.address, BootID: bootID(), Grace: e.grace, TTL: e.ttl,
+		Address: w.address, Grace: e.grace, TTL: e.ttl,
 	}, deliverer.Deps{
 		Registry: w.calls, Holder: w.holder.ID(), Abort: e.abort, Resolve: e.resolve, Environ: os.Environ(), Redactor: e.redactor,
 		Trace:   e.traced[name].Tracer,
@@ -195,14 +194,4 @@ func makeDeliverer(_ context.Context, e *env, name string) (component, error) {
 // resolve reads a secret by its reference.
 func (e *env) resolve(_ context.Context, ref string) (string, error) {
 	return reference.Read(e.getenv, ref)
-}
-
-// bootID tells this boot of this machine from others: what was sent before a
-// power cut may have left.
-func bootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
 }

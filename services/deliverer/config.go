@@ -18,7 +18,6 @@ import (
 // Config is how a deliverer works; the zero value is right.
 type Config struct {
 	Address     string        // where this deliverer can be called; for those who find a lease held
-	BootID      string        // of this machine; a send of another boot may have left
 	Concurrency int           // threads at a time; 0: 64
 	Grace       time.Duration // for sends under way at a stop; 0: worker.DefaultGrace
 	TTL         time.Duration // of leases; 0: lease.DefaultTTL; 100 ms to 10 min

@@ -22,7 +22,6 @@ const callLimit = 10 * time.Second
 // journal is the registry's DeliveryService as a drain sees it.
 type journal struct {
 	client registryv1.DeliveryServiceClient
-	bootID string
 	xgw    channel.XGW
 	runs   bool // ask which message a reply answers
 }
@@ -30,7 +29,7 @@ type journal struct {
 func (j journal) Begin(ctx context.Context, agentID, threadID string, peek bool) (delivery.Due, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	resp, err := j.client.BeginDelivery(ctx, &registryv1.BeginDeliveryRequest{AgentId: agentID, ThreadId: threadID, BootId: j.bootID, Peek: peek, WithRun: j.runs})
+	resp, err := j.client.BeginDelivery(ctx, &registryv1.BeginDeliveryRequest{AgentId: agentID, ThreadId: threadID, Peek: peek, WithRun: j.runs})
 	if err != nil {
 		return delivery.Due{}, fmt.Errorf("begin delivery: %w", meaning(err))
 	}
@@ -42,7 +41,7 @@ func (j journal) Finish(ctx context.Context, agentID, threadID string, f deliver
 	defer cancel()
 	req := &registryv1.FinishDeliveryRequest{
 		AgentId: agentID, ThreadId: threadID, EventId: f.EventID, Outcome: outcomes[f.Outcome],
-		Channel: f.Channel, ProviderId: f.ProviderID, Error: f.Error, Next: f.Next, BootId: j.bootID, WithRun: j.runs,
+		Channel: f.Channel, ProviderId: f.ProviderID, Error: f.Error, Next: f.Next, WithRun: j.runs,
 		InDoubt: f.InDoubt, Parts: int32(f.Parts), Reach: f.Reach, Logs: []*registryv1.LogLine{{Level: f.Level, Text: f.Log}},
 	}
 	if f.RetryAfter > 0 {

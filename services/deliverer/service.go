@@ -42,7 +42,7 @@ func New(cfg Config, deps Deps) *Service {
 	s.breakers.OnChange = func(channel string) { deps.Metrics.SetBreaker(channel, s.breakers.State(channel)) }
 	channels := channel.Deps{Pusher: pusher{s.threads, deps.Redactor}, Resolve: deps.resolve, Env: deps.Environ, Run: s.programs.run}
 	s.pool = delivery.NewPool(delivery.Config{Concurrency: cfg.Concurrency, Keep: cfg.Keep}, delivery.Deps{
-		Journal:  journal{registryv1.NewDeliveryServiceClient(deps.Registry), cfg.BootID, cfg.XGW.settings(), deps.Trace != nil},
+		Journal:  journal{registryv1.NewDeliveryServiceClient(deps.Registry), cfg.XGW.settings(), deps.Trace != nil},
 		Open:     func(settings channel.Settings) (delivery.Channels, error) { return open(settings, channels) },
 		Breakers: s.breakers, Metrics: deps.Metrics, Logger: deps.Logger, Redactor: deps.Redactor, Trace: deps.Trace,
 	})

@@ -21,7 +21,6 @@ type Config struct {
 	// ApprovalLife is how long a question waits for an answer, and an answer for its
 	// use; default 5 min.
 	ApprovalLife time.Duration
-	BootID       string // of this boot of the machine; a send of another boot may have left
 	// DeliveryWaits are the waits before the second and each later try of a send;
 	// default store.DeliveryWaits (5 s, 60 s).
 	DeliveryWaits []time.Duration

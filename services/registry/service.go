@@ -86,7 +86,8 @@ type parts struct {
 		agents.Files
 		Term(f store.Fence) uint64
 	}
-	wakes interface {
+	generation *store.Generation
+	wakes      interface {
 		approvals.Wakes
 		threads.Wakes
 		turns.Wakes
@@ -115,6 +116,7 @@ func NewStandalone(ctx context.Context, e HomeEngine, cfg Config, d Deps) (*Serv
 	s.serve(cfg, d, parts{
 		Faults: r.Faults, backend: r, engine: e, approvals: r.Approvals, quota: r.Quota, workdirs: workdirs.None{},
 		table: r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
+		generation: r.Generation,
 	})
 	return s, nil
 }
@@ -173,10 +175,10 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 		Faults: p.Faults, Agents: p.agents, Leases: p.leases, Due: p.due, Aborts: p.aborts, Wakes: p.wakes, Turns: p.engine, AgentLog: p.log, Log: d.Logger,
 	})
 	s.turns = turns.New(turns.Deps{
-		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, BootID: cfg.BootID, Quota: p.quota,
+		Faults: p.Faults, Store: p.engine, Agents: p.agents, Turns: p.agents, Replies: p.agents, Wakes: p.wakes, Log: p.log, Generation: p.generation, Quota: p.quota,
 		Memory: &memory.Files{Faults: p.Faults, Store: p.engine, Agents: p.agents, Term: p.agents.Term, Log: d.Logger},
 	})
-	s.deliveries = deliveries.New(deliveries.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Wakes: p.wakes, Log: p.log, Waits: cfg.DeliveryWaits})
+	s.deliveries = deliveries.New(deliveries.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Wakes: p.wakes, Log: p.log, Waits: cfg.DeliveryWaits, Generation: p.generation})
 	s.approvals = approvals.New(approvals.Deps{
 		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor,
 	})

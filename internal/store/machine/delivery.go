@@ -18,7 +18,7 @@ const (
 // Delivery is a row of the journal of deliveries.
 type Delivery struct {
 	store.Delivery
-	BootID    string       // boot of the machine in which the row was last written
+	BootID    string       // name of the store.Generation in which the row was last written
 	Run       string       // key of the turn whose reply it is
 	NotBefore int64        // milliseconds since 1970
 	Crashes   int          // sends that ended with the process
@@ -49,13 +49,16 @@ func (t *Thread) save(d *Delivery) {
 }
 
 // adopt makes the row of a message that another program wrote as the agent. Its age
-// counts from when it was written, not from when it was noticed.
-func (t *Thread) adopt(d *Delivery, bootID string) {
+// counts from when it was written, not from when it was noticed. Such a row is on disk
+// only some time later, so one of a message that is older than this generation may have
+// been there before.
+func (t *Thread) adopt(d *Delivery, n store.NextDelivery) {
 	written := t.Now.UnixMilli()
 	if at := thread.ParseStamp(d.Event.CreatedAt); !at.IsZero() {
 		written = min(written, at.UnixMilli())
 	}
-	d.EventID, d.Key, d.State, d.BootID = d.Event.ID, d.Event.DeliveryKey(t.UUID), store.DeliveryPending, bootID
+	d.EventID, d.Key, d.State, d.BootID = d.Event.ID, d.Event.DeliveryKey(t.UUID), store.DeliveryPending, n.BootID
+	d.MaybeDuplicate = written < n.Since.UnixMilli() && !n.Since.IsZero()
 	d.CreatedAt, d.Foreign, d.Change = store.FromMillis(written), false, Inserted
 	t.save(d)
 }
@@ -127,26 +130,46 @@ func Next(t *Thread, n store.NextDelivery) (out store.DueDelivery, more *Needs) 
 	return store.DueDelivery{Outcome: store.DueIdle, Acked: t.Acked, Dead: t.Dead}, nil
 }
 
+// clockStep is how far back the wall clock must have been set for a stored wait to mean
+// nothing any more.
+const clockStep = time.Second
+
+// tried reports whether a send was begun, or put off because its channel was down. A first
+// try is always made: that much time has passed may be an error of the clock.
+func (d *Delivery) tried() bool {
+	return d.State == store.DeliverySending || d.Attempts > 0 || d.Channel != "" || d.Error != ""
+}
+
+// age is how long a message has waited. The wall clock may have been set meanwhile: one
+// that came in this generation is not older than the generation is.
+func (t *Thread) age(d *Delivery, n store.NextDelivery) time.Duration {
+	age := t.Now.Sub(d.CreatedAt)
+	if n.Elapsed > 0 && !d.CreatedAt.Before(n.Since) {
+		age = min(age, n.Elapsed)
+	}
+	return age
+}
+
 // due looks at one event; false when it is dead now.
 func due(t *Thread, d *Delivery, n store.NextDelivery, out *store.DueDelivery) bool {
 	if d.Foreign {
-		t.adopt(d, n.BootID)
+		t.adopt(d, n)
 	}
-	// A send may have left when the row says so, and also when a power cut may have
-	// taken the last state of the row.
+	// A send may have left when the row says so, and also when the last state of the row
+	// may have been lost: D1 is not on disk before the send.
 	crashed := d.State == store.DeliverySending
 	duplicate := d.MaybeDuplicate || crashed || (d.BootID != "" && d.BootID != n.BootID)
 	switch {
 	case !crashed && n.MaxAttempts > 0 && d.Attempts >= n.MaxAttempts: // the limit was lowered
 		giveUp(t, d, d.Error)
 		return false
-	case n.MaxAge > 0 && t.Now.Sub(d.CreatedAt) > n.MaxAge:
+	case n.MaxAge > 0 && d.tried() && t.age(d, n) > n.MaxAge:
 		giveUp(t, d, "not delivered within "+n.MaxAge.String())
 		return false
 	case d.Crashes >= maxSendCrashes:
 		giveUp(t, d, "the process died each time this was sent")
 		return false
-	case d.State == store.DeliveryPending && d.NotBefore > t.Now.UnixMilli():
+	case d.State == store.DeliveryPending && d.NotBefore > t.Now.UnixMilli() && d.UpdatedAt.Sub(t.Now) < clockStep:
 		out.Outcome, out.Wait = store.DueWait, time.Duration(d.NotBefore-t.Now.UnixMilli())*time.Millisecond
 		return true
 	}
@@ -157,6 +180,7 @@ func due(t *Thread, d *Delivery, n store.NextDelivery, out *store.DueDelivery) b
 		out.Attempt = max(d.Attempts, 1) // the same try again: a crash spends none
 	}
 	if n.Peek {
+		d.Change = Unchanged // what another program wrote gets its row when it is begun
 		return true
 	}
 	if n.WithRun {
@@ -239,14 +263,15 @@ func settleSend(t *Thread, d *Delivery, fin store.FinishDelivery) {
 	t.save(d)
 }
 
-// Resolve retries a dead delivery ("retried") or takes it off the dead letters;
+// Resolve retries a dead delivery ("retried") or takes it off the dead letters ("dropped"),
+// after which it is none any more;
 // store.ErrNoDelivery, ErrNotDead.
 func Resolve(t *Thread, how string) (store.Delivery, error) {
 	if len(t.Deliveries) == 0 {
 		return store.Delivery{}, store.ErrNoDelivery
 	}
 	d := &t.Deliveries[0]
-	if d.State != store.DeliveryDead {
+	if d.State != store.DeliveryDead || d.Resolved != "" {
 		return store.Delivery{}, store.ErrNotDead
 	}
 	if how == "retried" {

@@ -145,23 +145,60 @@ var sends = map[string]func(*testing.T, *fixture){
 		ok(t, err)
 		equal(t, "dead", len(got), 1)
 	},
-	"another boot may have sent it": func(t *testing.T, f *fixture) {
+	// F15: the record of a send may have been lost with the boot, the process or the file
+	// system.
+	"another generation may have sent it": func(t *testing.T, f *fixture) {
 		f.reply(t, "1")
 		equal(t, "due", due(f.next(t, store.NextDelivery{BootID: "later"})), []any{store.DueSend, 2, 1, true})
 	},
-	"too old is dead unsent": func(t *testing.T, f *fixture) {
+	// F16: how old a message is decides about its repeats. A first try is always made: the
+	// time that has passed may be an error of the clock.
+	"too old is dead after a try": func(t *testing.T, f *fixture) {
 		f.reply(t, "1")
 		f.reply(t, "2")
 		f.pass(t, 25*time.Hour)
-		f.reply(t, "3")
-		d := f.next(t, store.NextDelivery{MaxAge: 24 * time.Hour})
-		equal(t, "due", []any{d.Outcome, d.Event.Content, d.Dead}, []any{store.DueSend, "re: 3", 2})
+		age := store.NextDelivery{MaxAge: 24 * time.Hour}
+		equal(t, "a first try", due(f.next(t, age)), []any{store.DueSend, 2, 1, false})
+		f.sent(t, 2, store.OutcomeUnavailable)
+		peek := age
+		peek.Peek = true
+		d := f.next(t, peek)
+		equal(t, "due", []any{d.Outcome, d.Event.Content, d.Attempt, d.Dead}, []any{store.DueSend, "re: 2", 1, 1})
+		equal(t, "dead", f.sent(t, 2, store.OutcomeSent).State, store.DeliveryDead)
+		f.next(t, age)
+		f.sent(t, 4, store.OutcomeSent)
+		equal(t, "then", f.next(t, age).Outcome, store.DueIdle)
+	},
+	// F16: what came in this generation is not older than the generation is, whatever the
+	// wall clock says.
+	"the wall clock was set forward": func(t *testing.T, f *fixture) {
+		since := time.Now().Add(-26 * time.Hour) // an engine whose clock cannot be set is given older rows
+		f.reply(t, "1")
+		f.next(t, store.NextDelivery{})
+		f.sent(t, 2, store.OutcomeUnavailable)
+		f.pass(t, 25*time.Hour)
+		n := store.NextDelivery{MaxAge: 24 * time.Hour, Since: since, Elapsed: time.Minute}
+		equal(t, "due", due(f.next(t, n)), []any{store.DueSend, 2, 1, false})
+		f.sent(t, 2, store.OutcomeUnavailable)
+		n.Since = time.Now() // it is of an earlier one: only the wall clock knows its age
+		equal(t, "due", f.next(t, n).Outcome, store.DueIdle)
 	},
 	"a lowered limit ends what waits": func(t *testing.T, f *fixture) {
 		f.reply(t, "1")
 		f.next(t, store.NextDelivery{})
 		f.sent(t, 2, store.OutcomeFailed)
 		equal(t, "next", f.next(t, store.NextDelivery{MaxAttempts: 1}).Outcome, store.DueIdle)
+	},
+	"a peek writes no row": func(t *testing.T, f *fixture) {
+		f.ensure(t)
+		filter := thread.OutboundFilter
+		ok(t, f.Subscribe(t.Context(), threadA, store.Subscription{Consumer: thread.Outbound, Handler: "deliver", Filter: &filter}))
+		_, err := f.Append(t.Context(), threadA, []store.NewEvent{said("hello")}, store.AppendOptions{})
+		ok(t, err)
+		equal(t, "peek", due(f.next(t, store.NextDelivery{Peek: true})), []any{store.DueSend, 1, 1, false})
+		list, err := f.ListDeliveries(t.Context(), threadA, "", 0, 10)
+		ok(t, err)
+		equal(t, "rows", len(list), 0)
 	},
 	"dead letters": func(t *testing.T, f *fixture) {
 		f.reply(t, "1")
@@ -185,6 +222,10 @@ var sends = map[string]func(*testing.T, *fixture){
 		d, err := f.ResolveDelivery(t.Context(), threadA, 4, "dropped")
 		ok(t, err)
 		equal(t, "dropped", []any{d.Resolved, d.Dead}, []any{"dropped", 1})
+		for _, how := range []string{"dropped", "retried"} { // as with a turn
+			_, err = f.ResolveDelivery(t.Context(), threadA, 4, how)
+			is(t, err, store.ErrNotDead)
+		}
 		d, err = f.ResolveDelivery(t.Context(), threadA, 2, "retried")
 		ok(t, err)
 		equal(t, "retried", []any{d.State, d.Attempts, d.Dead}, []any{store.DeliveryPending, 0, 0})
@@ -217,5 +258,10 @@ var sends = map[string]func(*testing.T, *fixture){
 		d := f.next(t, store.NextDelivery{})
 		equal(t, "due", due(d), []any{store.DueSend, 4, 1, false})
 		equal(t, "acked", f.sent(t, 4, store.OutcomeSent).Acked, 4)
+		// F15: its row is on disk only later: one that is older than this generation may
+		// have been sent before.
+		_, err = f.Append(t.Context(), threadA, []store.NewEvent{said("older")}, store.AppendOptions{})
+		ok(t, err)
+		equal(t, "due", due(f.next(t, store.NextDelivery{Since: time.Now().Add(time.Hour)})), []any{store.DueSend, 5, 1, true})
 	},
 }

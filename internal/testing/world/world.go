@@ -93,9 +93,6 @@ func Start(t testing.TB, o Options) *World {
 	if o.TTL == 0 {
 		o.TTL = lease.DefaultTTL
 	}
-	if o.Registry.BootID == "" {
-		o.Registry.BootID = "boot"
-	}
 	if o.Runners == 0 {
 		o.Runners = 1
 	}
@@ -276,7 +273,7 @@ func (w *World) startDeliverer(p *place) error {
 		return err
 	}
 	c := w.o.Deliver
-	c.TTL, c.BootID = w.o.TTL, "boot"
+	c.TTL = w.o.TTL
 	d := deliverer.New(c, deliverer.Deps{Registry: conn, Holder: holder, Logger: w.o.Logger, Resolve: w.resolve, Environ: w.o.Environ, Trace: trace})
 	return w.serve(p, "deliverer", server, d.Register, deliverer.Policy(), d.Run)
 }

@@ -60,6 +60,11 @@ func (m *Model) row(id int64, d *delivery) store.Delivery {
 	return out
 }
 
+// tried reports whether a first try was made: until then nothing is too old.
+func (d *delivery) tried() bool {
+	return d.state == store.DeliverySending || d.attempts > 0 || d.channel != "" || d.err != ""
+}
+
 func (m *Model) dead() (n int64) {
 	for _, d := range m.deliveries {
 		if d.state == store.DeliveryDead && d.resolved == "" {
@@ -113,8 +118,11 @@ func (m *Model) NextDelivery(_ context.Context, _ store.Ref, f store.Fence, n st
 	for _, e := range slices.Clone(m.conv.events) {
 		id, d := e.ID, m.deliveries[e.ID]
 		if m.foreign(e) {
-			d = &delivery{state: store.DeliveryPending, boot: n.BootID, made: thread.ParseStamp(e.CreatedAt).Local(), change: now}
-			m.deliveries[id] = d // by a peek, too: not in RELIABILITY
+			made := thread.ParseStamp(e.CreatedAt).Local()
+			d = &delivery{state: store.DeliveryPending, boot: n.BootID, maybe: made.Before(n.Since), made: made, change: now}
+			if !n.Peek {
+				m.deliveries[id] = d
+			}
 		}
 		if d == nil || !d.open() {
 			continue
@@ -123,7 +131,7 @@ func (m *Model) NextDelivery(_ context.Context, _ store.Ref, f store.Fence, n st
 		case n.MaxAttempts > 0 && d.state == store.DeliveryPending && d.attempts >= n.MaxAttempts:
 			m.kill(now, id, d, d.err)
 			continue
-		case n.MaxAge > 0 && now.Sub(d.made) > n.MaxAge:
+		case n.MaxAge > 0 && d.tried() && now.Sub(d.made) > n.MaxAge:
 			m.kill(now, id, d, fmt.Sprint("not delivered within ", n.MaxAge))
 			continue
 		case d.crashes >= sendCrashes: // also when the last one has failed: not in RELIABILITY
@@ -254,7 +262,7 @@ func (m *Model) ResolveDelivery(_ context.Context, r store.Ref, id int64, how st
 	if d == nil {
 		return store.Delivery{}, store.ErrNoDelivery
 	}
-	if d.state != store.DeliveryDead { // a dropped one is resolved again: not in RELIABILITY
+	if d.state != store.DeliveryDead || d.resolved != "" {
 		return store.Delivery{}, store.ErrNotDead
 	}
 	d.resolved, d.change = how, m.now()

@@ -52,7 +52,8 @@ type Deps struct {
 	Log    wire.Log
 	// Waits are those before the second and each later try of a send; nil for the store's
 	// own.
-	Waits []time.Duration
+	Waits      []time.Duration
+	Generation *store.Generation
 }
 
 // Service serves the RPCs. The zero value is not usable; see New.
@@ -70,7 +71,7 @@ func (s *Service) BeginDelivery(ctx context.Context, req *registryv1.BeginDelive
 	if err != nil {
 		return nil, err
 	}
-	return s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), store.NextDelivery{BootID: req.GetBootId(), Peek: req.GetPeek(), WithRun: req.GetWithRun()})
+	return s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), store.NextDelivery{Peek: req.GetPeek(), WithRun: req.GetWithRun()})
 }
 
 func (s *Service) deliveryCall(ctx context.Context, id string) (*state.Agent, store.Fence, *agentdir.Agent, error) {
@@ -101,6 +102,10 @@ func (s *Service) nextDelivery(ctx context.Context, a *state.Agent, fence store.
 	if !n.Peek {
 		fault.Point("D1.before")
 	}
+	n.BootID, n.Since = s.Generation.Current()
+	if !n.Since.IsZero() {
+		n.Elapsed = time.Since(n.Since)
+	}
 	n.MaxAge, n.MaxAttempts = set.Config.Deliver.MaxAge, set.Config.Deliver.MaxAttempts
 	d, err := s.Store.NextDelivery(ctx, r, fence, n)
 	if err != nil {
@@ -109,6 +114,8 @@ func (s *Service) nextDelivery(ctx context.Context, a *state.Agent, fence store.
 	if !n.Peek {
 		fault.Point("D1.after")
 	}
+	// An I/O error meanwhile may have taken the record of an earlier send.
+	d.MaybeDuplicate = d.MaybeDuplicate || n.BootID != s.Generation.Name()
 	out := &registryv1.BeginDeliveryResponse{Wait: durationpb.New(d.Wait)}
 	switch d.Outcome {
 	case store.DueIdle:
@@ -165,7 +172,7 @@ func (s *Service) FinishDelivery(ctx context.Context, req *registryv1.FinishDeli
 	s.Wakes.FateChanged(a.ID)
 	out := &registryv1.FinishDeliveryResponse{Delivery: wire.Delivery(a.ID, d)}
 	if req.GetNext() {
-		out.Next, err = s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), store.NextDelivery{BootID: req.GetBootId(), WithRun: req.GetWithRun()})
+		out.Next, err = s.nextDelivery(ctx, a, fence, set, req.GetThreadId(), store.NextDelivery{WithRun: req.GetWithRun()})
 	}
 	return out, err
 }

@@ -85,6 +85,8 @@ type Registry struct {
 	Wakes     hub.Wakes
 	Aborts    dispatch.AbortRequests
 	Log       *Log
+	// Generation ends when a database has an I/O error.
+	Generation *store.Generation
 
 	log     *slog.Logger
 	metrics *obs.RegistryMetrics
@@ -126,6 +128,7 @@ func New(ctx context.Context, e Engine, o Options) (*Registry, error) {
 		log: o.Logger, metrics: o.Metrics, minFree: o.MinFree, tables: tables, counts: counts,
 		blocked: map[string]int{}, runs: dispatch.New(), deliveries: dispatch.New(), polls: polls{last: map[string]poll{}},
 	}
+	r.Generation = store.NewGeneration()
 	r.Faults = wire.Faults{Missing: r.Missing, Engine: func(error) *fault.Error { return nil }}
 	r.Leases = &Leases{Authority: r.Table, of: r, changed: make(chan struct{}, 1)}
 	r.Log = &Log{home: o.Home, lines: o.Log, log: o.Logger}
@@ -177,6 +180,9 @@ func (r *Registry) committed(c store.Commit) {
 
 // broken is called for a database that cannot be used: its agent alone is marked.
 func (r *Registry) broken(ref store.Ref, err error) {
+	if errors.Is(err, store.ErrIO) { // before it is opened again: see package pool
+		r.Generation.End()
+	}
 	r.log.Error("database broke", "agent_id", ref.Agent, "thread_id", ref.Thread, "error", err)
 	a, getErr := r.Get(ref.Agent)
 	switch {

@@ -77,15 +77,15 @@ type Wakes interface {
 // Deps are the dependencies of a Service.
 type Deps struct {
 	wire.Faults
-	Store   Store
-	Agents  Agents
-	Turns   Turns
-	Replies Replies
-	Wakes   Wakes
-	Log     wire.Log
-	Memory  *memory.Files
-	Quota   *admission.Quota
-	BootID  string // of this boot of this machine, see agentd
+	Store      Store
+	Agents     Agents
+	Turns      Turns
+	Replies    Replies
+	Wakes      Wakes
+	Log        wire.Log
+	Memory     *memory.Files
+	Quota      *admission.Quota
+	Generation *store.Generation
 }
 
 // Service serves the RPCs. The zero value is not usable; see New.

@@ -57,7 +57,7 @@ func (s *Service) say(ctx context.Context, a *state.Agent, set *agentdir.Agent, 
 		return err
 	}
 	rec.Deliver, rec.Console = delivery(set, c.Tuple, req.GetThreadId())
-	rec.BootID = s.BootID
+	rec.BootID = s.Generation.Name()
 	for _, said := range req.GetSays() {
 		rec.Says = append(rec.Says, store.Say{Step: said.GetStepKey(), Content: replyContent(said.GetText(), c.ReplyContext)})
 	}

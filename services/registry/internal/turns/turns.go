@@ -165,7 +165,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 		return nil, err
 	}
 	key, tuple, rc := req.GetKey(), c.Tuple, c.ReplyContext
-	fin := store.Finish{Key: key, Fate: wire.ReadFate(req.GetFate()), Error: req.GetError(), BootID: s.BootID, InboxID: req.GetInboxId()}
+	fin := store.Finish{Key: key, Fate: wire.ReadFate(req.GetFate()), Error: req.GetError(), BootID: s.Generation.Name(), InboxID: req.GetInboxId()}
 	fin.Steps, fin.Toolcalls = wire.ReadSteps(req.GetSteps())
 	fin.Deliver, fin.Console = delivery(set, tuple, r.Thread)
 	label := "T7"
