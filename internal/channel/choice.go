@@ -3,11 +3,10 @@ package channel
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path"
-	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // FateByConfiguration is the fate of an event for which [Choose] finds no
@@ -40,16 +39,11 @@ type XGW struct {
 func (s Settings) Validate() error {
 	var errs []error
 	for i, r := range s.Outbound {
-		if err := checkPattern(r.ThreadPattern); err != nil {
-			errs = append(errs, fmt.Errorf("outbound[%d].thread_pattern: %w", i, err))
+		if problem := CheckPattern(r.ThreadPattern); problem != "" {
+			errs = append(errs, fmt.Errorf("outbound[%d].thread_pattern: %s", i, problem))
 		}
 		if _, ok := s.Channels[r.Via]; !ok && !IsBuiltin(r.Via) {
 			errs = append(errs, fmt.Errorf("outbound[%d].via: %q is neither a built-in channel nor an entry of channels", i, Clean(r.Via, 64)))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Channels)) {
-		if IsBuiltin(name) || name == "" {
-			errs = append(errs, fmt.Errorf("channels: the name %q is taken", name))
 		}
 	}
 	return errors.Join(errs...)
@@ -64,17 +58,30 @@ func Choose(s Settings, threadID, source string, rc ReplyContext) (via string, o
 	case NameInternal, NameConsole:
 		return kind, true
 	}
-	if s.Outbound == nil {
+	return Via(s.Outbound, threadID)
+}
+
+// Via names the channel that a configuration gives to a thread (an id such as
+// threads/peers/cli-cli): the first matching rule. Without rules (nil) that is xgw for
+// everything below threads/; ok is false when nothing is to be sent.
+func Via(rules []Rule, threadID string) (via string, ok bool) {
+	id, ok := strings.CutPrefix(threadID, prefix)
+	if !ok {
+		return "", false
+	}
+	if rules == nil {
 		return NameXGW, true
 	}
-	id := strings.TrimPrefix(threadID, "threads/")
-	for _, r := range s.Outbound {
-		if matchThread(r.ThreadPattern, id) {
+	for _, r := range rules {
+		if matchThread(strings.TrimPrefix(r.ThreadPattern, prefix), id) {
 			return r.Via, true
 		}
 	}
 	return "", false
 }
+
+// prefix is that of the ids of conversation threads. A pattern may have it, too.
+const prefix = "threads/"
 
 // origin returns internal, console, or the type of an external channel. It
 // reads the first two words only and never fails: an address that is unreadable
@@ -95,16 +102,17 @@ func origin(address string, rc ReplyContext) string {
 	}
 }
 
-func checkPattern(pattern string) error {
-	if pattern == "" {
-		return errors.New("empty pattern, ** matches every thread")
+// CheckPattern returns what is wrong with a thread_pattern, or an empty text.
+func CheckPattern(p string) string {
+	if p == "" || len(p) > 512 || strings.HasPrefix(p, "/") || strings.ContainsFunc(p, unicode.IsControl) {
+		return "thread_pattern wants a glob below threads/ such as ** or peers/**"
 	}
-	for seg := range strings.SplitSeq(pattern, "/") {
-		if _, err := path.Match(seg, ""); err != nil {
-			return fmt.Errorf("%q: %w", Clean(pattern, 64), err)
+	for s := range strings.SplitSeq(p, "/") {
+		if _, err := path.Match(s, ""); err != nil || s == "" || s == "." || s == ".." {
+			return fmt.Sprintf("%q is not a glob below threads/ (such as ** or peers/**)", Clean(p, 57))
 		}
 	}
-	return nil
+	return ""
 }
 
 // matchThread reports whether pattern covers all of id. A segment ** is

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/theclaw/agents/internal/channel"
 )
 
 func TestDefaultPassesItsChecks(t *testing.T) {
@@ -59,6 +61,24 @@ func TestDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{24 * time.Hour: "24h", 90 * time.Second: "1m30s", 10 * time.Minute: "10m", time.Second: "1s", 0: "0s", time.Hour + time.Second: "1h0m1s"} {
 		if got := duration(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}
+
+// A3: the registry and the deliverer judge by one rule which replies leave: a pattern with
+// threads/ counted here and not there, so that such a reply was due and then skipped.
+func TestViaIsTheRuleOfTheDeliverer(t *testing.T) {
+	ids := []string{"inbox", "threads/main", "threads/peers/a", "threads/peers/a/b", "threads/channels/c"}
+	for _, pattern := range []string{"**", "*", "peers/**", "threads/peers/**", "threads/**", "**/b", "peers/*", "main"} {
+		c := Default()
+		c.Outbound = []Outbound{{pattern, "xgw"}}
+		s := channel.Settings{Outbound: []channel.Rule{{ThreadPattern: pattern, Via: "xgw"}}}
+		for _, id := range ids {
+			via, ok := c.Via(id)
+			sent, sends := channel.Choose(s, id, "", nil)
+			if via != sent || ok != sends {
+				t.Errorf("%s for %s: due %v, sent %v", pattern, id, ok, sends)
+			}
 		}
 	}
 }

@@ -9,10 +9,9 @@
 package config
 
 import (
-	"path"
-	"slices"
-	"strings"
 	"time"
+
+	"github.com/theclaw/agents/internal/channel"
 )
 
 // Config is what an agent runs with. Zero is not valid; start from [Default].
@@ -175,46 +174,15 @@ func Default() Config {
 	}
 }
 
-// Via returns the channel for a thread (an id such as threads/peers/cli-cli): the
-// first matching entry of outbound. An absent key means xgw for everything below
-// threads/; ok is false when nothing is to be sent.
-func (c *Config) Via(threadID string) (channel string, ok bool) {
-	rel, ok := strings.CutPrefix(threadID, "threads/")
-	if !ok {
-		return "", false
-	}
-	if c.Outbound == nil {
-		return "xgw", true
+// Via returns the channel for a thread; see channel.Via, which is the rule of the
+// deliverer, too.
+func (c *Config) Via(threadID string) (via string, ok bool) {
+	var rules []channel.Rule // nil without the key
+	if c.Outbound != nil {
+		rules = make([]channel.Rule, 0, len(c.Outbound))
 	}
 	for _, o := range c.Outbound {
-		pattern := strings.TrimPrefix(o.ThreadPattern, "threads/")
-		if match(strings.Split(pattern, "/"), strings.Split(rel, "/")) {
-			return o.Via, true
-		}
+		rules = append(rules, channel.Rule(o))
 	}
-	return "", false
-}
-
-// match compares segment by segment; `**` stands for any number of segments.
-func match(pattern, segments []string) bool {
-	// Runs of ** are one: otherwise the backtracking below is exponential.
-	pattern = slices.CompactFunc(slices.Clone(pattern), func(a, b string) bool { return a == "**" && b == "**" })
-	for len(pattern) > 0 {
-		if pattern[0] == "**" {
-			for i := range len(segments) + 1 {
-				if match(pattern[1:], segments[i:]) {
-					return true
-				}
-			}
-			return false
-		}
-		if len(segments) == 0 {
-			return false
-		}
-		if ok, err := path.Match(pattern[0], segments[0]); err != nil || !ok {
-			return false
-		}
-		pattern, segments = pattern[1:], segments[1:]
-	}
-	return len(segments) == 0
+	return channel.Via(rules, threadID)
 }

@@ -194,19 +194,6 @@ func IsName(s string) bool { return nameRule.MatchString(s) }
 // IsLine returns what is wrong with s as one line of text.
 func IsLine(s string) string { return line(&s) }
 
-// CheckPattern returns what is wrong with a thread_pattern.
-func CheckPattern(p string) string {
-	if p == "" || len(p) > 512 || strings.HasPrefix(p, "/") || strings.ContainsFunc(p, unicode.IsControl) {
-		return "thread_pattern wants a glob below threads/ such as ** or peers/**"
-	}
-	for s := range strings.SplitSeq(p, "/") {
-		if _, err := path.Match(s, ""); err != nil || s == "" || s == "." || s == ".." {
-			return fmt.Sprintf("%q is not a glob below threads/ (such as ** or peers/**)", Clip(p))
-		}
-	}
-	return ""
-}
-
 // Clip keeps a value short enough for a message.
 func Clip(s string) string {
 	if r := []rune(s); len(r) > 60 {

@@ -184,7 +184,7 @@ func (l *layer) outbound(kv *ast.MappingValueNode) {
 		var o config.Outbound
 		at := map[string]ast.Node{}
 		l.object(item, fmt.Sprintf("outbound[%d]", i), map[string]any{"thread_pattern": &o.ThreadPattern, "via": &o.Via}, at)
-		if problem := config.CheckPattern(o.ThreadPattern); problem != "" {
+		if problem := channel.CheckPattern(o.ThreadPattern); problem != "" {
 			l.fail(orElse(at["thread_pattern"], item), "outbound", problem)
 		}
 		if !config.IsName(o.Via) {
@@ -231,7 +231,7 @@ func (l *layer) channels(kv *ast.MappingValueNode) {
 		full := "channels." + name
 		before := len(*l.problems)
 		l.object(entry.Value, full, map[string]any{"type": &c.Type, "url": &c.URL, "secret": &c.Secret, "allow_private": &c.AllowPrivate}, at)
-		if attribute, problem := catalog.Check(channel.Definition(c)); problem != "" && len(*l.problems) == before {
+		if attribute, problem := catalog.Check(name, channel.Definition(c)); problem != "" && len(*l.problems) == before {
 			l.fail(orElse(at[attribute], entry), full, full+": "+problem)
 		}
 		merged[name] = c

@@ -122,7 +122,7 @@ func TestRefuses(t *testing.T) {
 		{"channel bad name", "agent_id: a1\nchannels: {'../c': {type: xgw}}\n", "is not a channel name"},
 		{"webhook without url", "agent_id: a1\nchannels: {c: {type: webhook}}\n", "a webhook needs a url"},
 		{"webhook over http", "agent_id: a1\nchannels: {c: {type: webhook, url: 'http://example.org/'}}\n", "wants https"},
-		{"xgw with url", "agent_id: a1\nchannels: {c: {type: xgw, url: 'https://example.org'}}\n", "only a webhook"},
+		{"xgw with url", "agent_id: a1\nchannels: {c: {type: xgw, url: 'https://example.org'}}\n", "is built in"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Load(agent(c.in))
@@ -240,6 +240,13 @@ func TestSetRefuses(t *testing.T) {
 		{"channels.hook.allow_private", "maybe", "true or false"},
 		{"channels.hook.colour", "red", "unknown key"},
 		{"channels.Hook", "{type: xgw}", "channel name"},
+		// A3: what no deliverer can use is refused, with what to do.
+		{"channels.one", "{type: xgw}", "write `via: xgw` in outbound"},
+		{"channels.one", "{type: internal}", "is built in and needs no entry"},
+		{"channels.one", "{type: console}", "is built in and needs no entry"},
+		{"channels.xgw", "{type: webhook, url: 'https://example.org/'}", "give it another name"},
+		{"channels.console", "{type: webhook, url: 'https://example.org/'}", "give it another name"},
+		{"channels.one", "{type: webhook, url: 'https://:443'}", "url wants an address"},
 		{"pai.model", "x", "by hand"},
 		{"retry", "3", "retry is a group of settings; set one of them, such as retry."},
 		{"channels", "{hook: {type: webhook}}", "channels are set one by one: channels.NAME"},
@@ -325,8 +332,7 @@ func anyConfig(t *rapid.T) config.Config {
 		if c.Channels == nil {
 			c.Channels = map[string]config.Channel{}
 		}
-		c.Channels[rapid.StringMatching(`[a-z0-9][a-z0-9_-]{0,12}`).Draw(t, "channel")] = rapid.SampledFrom([]config.Channel{
-			{Type: "xgw"},
+		c.Channels[rapid.StringMatching(`h[a-z0-9_-]{0,12}`).Draw(t, "channel")] = rapid.SampledFrom([]config.Channel{
 			{Type: "webhook", URL: "https://example.org/a?b=c#d", Secret: "env:A_B"},
 			{Type: "webhook", URL: "http://127.0.0.1:8080/", AllowPrivate: true, Secret: "file:/a b/c's"},
 		}).Draw(t, "what")

@@ -27,21 +27,22 @@ var Types = []channel.Type{
 	webhook.Type,
 }
 
-// Check returns which attribute of an entry of `channels:` is wrong, and why.
-func Check(d channel.Definition) (attribute, problem string) {
+// Check returns what of an entry of `channels:` is wrong (its attribute; empty for the
+// name), and why. Open refuses the same and nothing else.
+func Check(name string, d channel.Definition) (attribute, problem string) {
+	if channel.IsBuiltin(name) {
+		return "", fmt.Sprintf("%s is built in and needs no entry: remove this one, or give it another name", name)
+	}
 	if problem := d.CheckSecret(); problem != "" {
 		return "secret", problem
 	}
 	if t, ok := find(d.Type); ok {
 		return t.Check(d)
 	}
-	if !channel.IsBuiltin(d.Type) {
-		return "type", fmt.Sprintf("type %q is not one of %s", channel.Clean(d.Type, 57), strings.Join(append(names(), channel.Builtin()...), ", "))
+	if channel.IsBuiltin(d.Type) {
+		return "type", fmt.Sprintf("%s is built in and needs no entry: remove this one, and write `via: %s` in outbound", d.Type, d.Type)
 	}
-	if d.URL != "" || d.Secret != "" || d.AllowPrivate {
-		return "type", "only a webhook has url, secret and allow_private"
-	}
-	return "", ""
+	return "type", fmt.Sprintf("type %q is not one of %s", channel.Clean(d.Type, 57), strings.Join(names(), ", "))
 }
 
 func find(name string) (channel.Type, bool) {
@@ -80,12 +81,11 @@ func Open(s channel.Settings, d channel.Deps) (*Catalog, error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(s.Channels)) {
 		def := s.Channels[name]
-		t, ok := find(def.Type)
-		if !ok {
-			errs = append(errs, fmt.Errorf("channels.%s.type: %q is unknown, known are: %s",
-				channel.Clean(name, 64), channel.Clean(def.Type, 64), strings.Join(names(), ", ")))
+		if _, problem := Check(name, def); problem != "" {
+			errs = append(errs, fmt.Errorf("channels.%s: %s", channel.Clean(name, 64), problem))
 			continue
 		}
+		t, _ := find(def.Type)
 		opened, err := t.Open(name, def, d)
 		if err != nil {
 			errs = append(errs, err)

@@ -41,7 +41,41 @@ func TestOpenRefuses(t *testing.T) {
 	_, err = Open(channel.Settings{Channels: map[string]channel.Definition{
 		"a": {Type: "webhook", URL: "http://example.org"}, "b": {Type: "webhook", URL: "nothing"}, "c": {Type: "smtp"},
 	}}, channel.Deps{})
-	if err == nil || !strings.Contains(err.Error(), "webhook a:") || !strings.Contains(err.Error(), "webhook b:") || !strings.Contains(err.Error(), "channels.c.type") {
+	if err == nil || !strings.Contains(err.Error(), "channels.a:") || !strings.Contains(err.Error(), "channels.b:") || !strings.Contains(err.Error(), `"smtp" is not one of webhook`) {
 		t.Error(err)
+	}
+}
+
+// A3: what a configuration may hold is what a deliverer can open. An entry that passed one
+// and not the other held back every reply of its agent for a day, without a word.
+func TestOpenRefusesWhatCheckRefuses(t *testing.T) {
+	good := channel.Definition{Type: "webhook", URL: "https://example.org/in"}
+	for _, tc := range []struct {
+		name string
+		d    channel.Definition
+		ok   bool
+	}{
+		{"hook", good, true},
+		{"hook", channel.Definition{Type: "webhook", URL: "http://127.0.0.1/", AllowPrivate: true, Secret: "file:/x"}, true},
+		{"xgw", good, false},
+		{"internal", good, false},
+		{"console", good, false},
+		{"one", channel.Definition{Type: "xgw"}, false},
+		{"one", channel.Definition{Type: "internal"}, false},
+		{"one", channel.Definition{Type: "console"}, false},
+		{"one", channel.Definition{}, false},
+		{"one", channel.Definition{Type: "smtp"}, false},
+		{"one", channel.Definition{Type: "webhook"}, false},
+		{"one", channel.Definition{Type: "webhook", URL: "https://:443"}, false},
+		{"one", channel.Definition{Type: "webhook", URL: "https://a:b@example.org"}, false},
+		{"one", channel.Definition{Type: "webhook", URL: "https://example.org", Secret: "hunter2"}, false},
+	} {
+		_, problem := Check(tc.name, tc.d)
+		_, err := Open(channel.Settings{Channels: map[string]channel.Definition{tc.name: tc.d}}, channel.Deps{
+			Resolve: func(context.Context, string) (string, error) { return "x", nil },
+		})
+		if (problem == "") != tc.ok || (err == nil) != tc.ok {
+			t.Errorf("%s %+v: check says %q, open %v", tc.name, tc.d, problem, err)
+		}
 	}
 }

@@ -22,7 +22,7 @@ func check(d channel.Definition) (attribute, problem string) {
 	switch {
 	case d.URL == "":
 		return "url", "a webhook needs a url"
-	case err != nil || u.Host == "" || len(d.URL) > 2048 || strings.ContainsFunc(d.URL, unicode.IsControl):
+	case err != nil || u.Hostname() == "" || len(d.URL) > 2048 || strings.ContainsFunc(d.URL, unicode.IsControl):
 		return "url", "url wants an address such as https://example.org/hook"
 	case u.User != nil:
 		return "url", "url holds a name or password; use secret: env:NAME instead"

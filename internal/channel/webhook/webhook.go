@@ -63,11 +63,8 @@ func New(cfg Config, resolve channel.Resolve) (*Webhook, error) {
 		return nil, fmt.Errorf("webhook %s: no way to read its secret", cfg.Name)
 	}
 	u, err := url.Parse(cfg.URL)
-	switch {
-	case err != nil: // the error would quote the URL, which may hold a token
+	if err != nil { // the error would quote the URL, which may hold a token
 		return nil, fmt.Errorf("webhook %s: url cannot be read", cfg.Name)
-	case u.Hostname() == "": // such as https://:443, which has a port only
-		return nil, fmt.Errorf("webhook %s: url names no host", cfg.Name)
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
