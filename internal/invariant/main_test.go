@@ -24,7 +24,6 @@ import (
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/internal/testing/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	"github.com/theclaw/agents/services/registry"
 )
 
 func TestMain(m *testing.M) {
@@ -78,7 +77,7 @@ func makeHome(t *testing.T) {
 	if made.dir, err = os.MkdirTemp("", "inv"); err != nil {
 		t.Fatal(err)
 	}
-	made.options, made.thread, made.other = live(t, world.Options{Home: filepath.Join(made.dir, "h"), Registry: registry.Config{BootID: "boot"}, TTL: time.Minute})
+	made.options, made.thread, made.other = live(t, world.Options{Home: filepath.Join(made.dir, "h"), TTL: time.Minute})
 }
 
 // live is what made tells, in a world of some kind.

@@ -11,7 +11,6 @@ import (
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/store/postgres/pgtest"
 	"github.com/theclaw/agents/internal/testing/world"
-	"github.com/theclaw/agents/services/registry"
 )
 
 // damages break one promise each in a good database; exactly that must be found.
@@ -51,7 +50,7 @@ func TestSharedDatabase(t *testing.T) {
 	c := pgtest.Start(t, "fsync = off")
 	c.Template(t, func(url string) {
 		homes = filepath.Join(t.TempDir(), "h")
-		told, bob, _ = live(t, world.Options{Home: homes, Registry: registry.Config{BootID: "boot"}, DSN: url, Registries: 2})
+		told, bob, _ = live(t, world.Options{Home: homes, DSN: url, Registries: 2})
 	})
 	told.Drained = false // a2 is stopped, and has the answer in its inbox
 	check := func(t *testing.T, url string) ([]invariant.Finding, invariant.Stats) {
