@@ -276,6 +276,10 @@ id-reuse: ## an inbox id that comes again is another message: N=20
 outside: build ## gateway, notifier and dispatcher by foreign programs only: N=20 messages, SEED=
 	$(call PROVE,Test.*,proofs/outside)
 
+.PHONY: isolation
+isolation: build ## a broken receiver delays no reply of another agent to the same host: N=20 replies for each of six ways
+	$(call PROVE,TestIsolation,proofs/live)
+
 .PHONY: ack-rewind
 ack-rewind: build ## a foreign pop, to and fro, changes nothing: N=20 SEED= TOPOLOGY=
 	$(call PROVE,TestAckRewind,proofs/live)
@@ -390,7 +394,7 @@ soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20
 # run side by side, so the longest one stands first.
 PROOFS_CI := 'crash-matrix KILLS=105' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200' 'sim SEEDS=24' \
 	'linearizability HISTORIES=4' 'powerloss N=60' diskfull 'poison N=10' 'long-turn STRIKES=8' provider-faults \
-	'run-ids KILLS=28' 'lostwake N=20' 'id-reuse N=3' 'ack-rewind N=20' 'outside N=4' sandbox-escape canary \
+	'run-ids KILLS=28' 'lostwake N=20' 'id-reuse N=3' 'ack-rewind N=20' 'isolation N=20' 'outside N=4' sandbox-escape canary \
 	'inject N=60' 'fuzz-ci FUZZRUNS=5000' 'mutants MUTANTS=6' 'fuzz-faults FAULTS=2' upgrade \
 	'cluster DURATION=5s KILL_EVERY=2s' 'streams DURATION=5s KILL_EVERY=2s' \
 	'registries DURATION=5s KILL_EVERY=2s' 'partition N=2' 'crash-matrix STORE=postgres KILLS=14' \
@@ -398,7 +402,7 @@ PROOFS_CI := 'crash-matrix KILLS=105' 'zombie N=20' 'race-runners ROUNDS=5' 'bit
 	'linearizability STORE=postgres HISTORIES=1' 'soak DURATION=15s KILL_EVERY=2s AGENTS=20'
 PROOFS := 'soak DURATION=5m KILL_EVERY=5s AGENTS=200' 'crash-matrix KILLS=1000' 'zombie N=200' 'race-runners ROUNDS=20' \
 	'bitrot N=2000' 'sim SEEDS=80' 'linearizability HISTORIES=20' 'powerloss N=2000' diskfull 'poison N=20' \
-	'long-turn STRIKES=20' provider-faults 'run-ids KILLS=84' 'lostwake N=100' 'id-reuse N=10' 'ack-rewind N=100' 'outside N=20' \
+	'long-turn STRIKES=20' provider-faults 'run-ids KILLS=84' 'lostwake N=100' 'id-reuse N=10' 'ack-rewind N=100' 'isolation N=100' 'outside N=20' \
 	sandbox-escape canary 'inject N=120' outage route-change deliver-dup restore-move 'fsck-size THREADS=1000' \
 	mutants fuzz-faults state-matrix upgrade 'skew N=1000' gather 'cluster DURATION=20s KILL_EVERY=2s' \
 	'streams DURATION=20s KILL_EVERY=2s' 'registries DURATION=20s KILL_EVERY=2s' 'partition N=4' \
@@ -410,7 +414,7 @@ PROOFS := 'soak DURATION=5m KILL_EVERY=5s AGENTS=200' 'crash-matrix KILLS=1000' 
 
 PROOFS_RELEASE := 'crash-matrix KILLS=10000' 'zombie N=2000' 'race-runners ROUNDS=500' 'bitrot N=20000' 'sim SEEDS=2000' \
 	'linearizability HISTORIES=400' 'powerloss N=20000' diskfull 'poison N=100' 'long-turn STRIKES=49' provider-faults \
-	'run-ids KILLS=2800' 'lostwake N=2000' 'id-reuse N=200' 'ack-rewind N=1000' 'outside N=2000' sandbox-escape \
+	'run-ids KILLS=2800' 'lostwake N=2000' 'id-reuse N=200' 'ack-rewind N=1000' 'isolation N=1000' 'outside N=2000' sandbox-escape \
 	canary 'inject N=500' 'fuzz-ci FUZZRUNS=1000000' outage route-change deliver-dup restore-move \
 	'fsck-size THREADS=1000' mutants fuzz-faults state-matrix upgrade 'skew N=10000' gather 'cluster DURATION=180s KILL_EVERY=2s' \
 	'streams DURATION=180s KILL_EVERY=2s' 'registries DURATION=180s KILL_EVERY=2s' 'partition N=40' \
