@@ -15,7 +15,7 @@ import (
 // have acted on the message before it gave this answer.
 //
 //	408 425 429 502 503 504   Unavailable   it is busy or away
-//	401 403 409 421 423 424   Failed        a secret being rotated, a first send still in work:
+//	409                       Failed        a send under the same key is still in work:
 //	                                        worth the minute that the attempts take
 //	other 4xx                 Rejected      the same request will be refused again
 //	other 5xx                 Failed
@@ -28,8 +28,6 @@ func classify(status int) (class channel.Class, inDoubt bool) {
 		return channel.Unavailable, true
 	case http.StatusConflict:
 		return channel.Failed, true
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusLocked, http.StatusFailedDependency:
-		return channel.Failed, false
 	}
 	if status/100 == 5 {
 		return channel.Failed, true

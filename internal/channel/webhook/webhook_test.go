@@ -190,7 +190,9 @@ func TestAnswers(t *testing.T) {
 	for code, want := range map[int]channel.Class{
 		408: channel.Unavailable, 425: channel.Unavailable, 429: channel.Unavailable,
 		502: channel.Unavailable, 503: channel.Unavailable, 504: channel.Unavailable,
-		401: channel.Failed, 403: channel.Failed, 409: channel.Failed, 500: channel.Failed, 501: channel.Failed,
+		409: channel.Failed, 500: channel.Failed, 501: channel.Failed,
+		// A4: what cannot heal ends at once, and does not hold up its conversation for 65 s.
+		401: channel.Rejected, 403: channel.Rejected, 421: channel.Rejected, 423: channel.Rejected, 424: channel.Rejected,
 		400: channel.Rejected, 404: channel.Rejected, 410: channel.Rejected, 413: channel.Rejected, 422: channel.Rejected,
 		301: channel.Rejected, 302: channel.Rejected, 303: channel.Rejected, 307: channel.Rejected, 304: channel.Rejected,
 	} {

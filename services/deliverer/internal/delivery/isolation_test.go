@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -158,6 +159,39 @@ func TestBrokenReceiverDelaysNobodyElse(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A4: a reply that is refused is tried at 0, 5 and 65 s and holds up its conversation until
+// then, and no other one of the same agent and channel.
+func TestRefusedHoldsItsConversationAlone(t *testing.T) {
+	s := &sink{answer: func(_ int, m channel.Message) error {
+		if m.Text == "refused" {
+			return &channel.Error{Class: channel.Failed, What: "no"}
+		}
+		return nil
+	}}
+	inBubble(t, s, func(t *testing.T, w *world) {
+		began := time.Now()
+		w.journal.push("threads/a", "refused", "behind it")
+		for _, id := range threads(20) {
+			w.journal.push(id, id)
+		}
+		w.agent.Wake(append(threads(20), "threads/a")...)
+		<-w.ended
+		at := map[string][]time.Duration{}
+		for i, m := range s.got {
+			at[m.Text] = append(at[m.Text], s.at[i].Sub(began))
+		}
+		want := []time.Duration{0, 5 * time.Second, 65 * time.Second}
+		if !slices.Equal(at["refused"], want) || !slices.Equal(at["behind it"], want[2:]) {
+			t.Errorf("refused at %v, the next of its conversation at %v", at["refused"], at["behind it"])
+		}
+		for _, id := range threads(20) {
+			if !slices.Equal(at[id], want[:1]) {
+				t.Errorf("%s was sent at %v", id, at[id])
+			}
+		}
+	})
 }
 
 // TestManyToOneDestination: a healthy receiver gets the messages of many conversations
