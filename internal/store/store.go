@@ -155,6 +155,7 @@ type InboxState struct {
 	UUID        string
 	Started     bool // the desired state
 	Subscribed  bool // the inbox subscription stands
+	Undecided   bool // no desired state was ever stored: Started follows the subscription, which another agent may have made
 	Head, Acked int64
 	Pending     int64 // events after Acked
 	Dead        int64 // unresolved dead turns and deliveries

@@ -64,6 +64,7 @@ type parts struct {
 	wire.Faults
 	backend   backend
 	engine    store.Engine
+	starts    agents.Store
 	approvals store.Approvals
 	quota     *admission.Quota
 	workdirs  registryv1.WorkdirServiceServer
@@ -114,7 +115,7 @@ func NewStandalone(ctx context.Context, e HomeEngine, cfg Config, d Deps) (*Serv
 		return nil, errors.Join(err, s.end())
 	}
 	s.serve(cfg, d, parts{
-		Faults: r.Faults, backend: r, engine: e, approvals: r.Approvals, quota: r.Quota, workdirs: workdirs.None{},
+		Faults: r.Faults, backend: r, engine: e, starts: r, approvals: r.Approvals, quota: r.Quota, workdirs: workdirs.None{},
 		table: r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
 		generation: r.Generation,
 	})
@@ -133,7 +134,7 @@ func NewCluster(ctx context.Context, e ClusterEngine, cfg Config, d Deps) (*Serv
 	}
 	r := cluster.New(e, cluster.Options{Home: d.Home, Logger: d.Logger, Metrics: d.Metrics, Log: d.Log, Copies: d.Copies})
 	s.serve(cfg, d, parts{
-		Faults: r.Faults, backend: r, engine: e, approvals: r.Approvals, quota: r.Quota,
+		Faults: r.Faults, backend: r, engine: e, starts: e, approvals: r.Approvals, quota: r.Quota,
 		workdirs: workdirs.New(workdirs.Deps{Faults: r.Faults, Agents: r, Leases: r.Table, Workdirs: r.Workdirs}),
 		table:    r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
 	})
@@ -163,7 +164,7 @@ func (s *Service) end() error { return errors.Join(s.auditor.log.Close(), s.lock
 func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.backend, s.workdirs = p.backend, p.workdirs
 	s.agents = agents.New(agents.Deps{
-		Faults: p.Faults, Store: p.engine, Agents: p.agents, Files: p.agents, Leases: p.table, Log: p.log, Backups: p.agents,
+		Faults: p.Faults, Store: p.starts, Agents: p.agents, Files: p.agents, Leases: p.table, Log: p.log, Backups: p.agents,
 		Peers: peer.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents, Leases: p.table, Wakes: p.wakes, Log: p.log},
 		Prune: prune.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents},
 	})

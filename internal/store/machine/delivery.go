@@ -63,6 +63,34 @@ func (t *Thread) adopt(d *Delivery, n store.NextDelivery) {
 	t.save(d)
 }
 
+// SkipForeign records the candidates that another program wrote before a stamp, or all
+// when it is empty, as skipped with a cause, and moves the ack. It answers how many, and
+// whether there may be more: the engine then saves t, loads again and calls it again.
+func SkipForeign(t *Thread, before, why string) (n int64, more bool) {
+	if len(t.Deliveries) == 0 {
+		t.ack()
+		return 0, false
+	}
+	to, open := t.Acked, false
+	for i := range t.Deliveries {
+		d := &t.Deliveries[i]
+		if !d.Foreign || (before != "" && d.Event.CreatedAt >= before) {
+			open = true
+			continue
+		}
+		t.adopt(d, store.NextDelivery{})
+		d.State, d.Error = store.DeliverySkipped, why
+		n++
+		if !open {
+			to = max(to, d.EventID)
+		}
+	}
+	if to > t.Acked {
+		t.Acked, t.AckMoved = to, true
+	}
+	return n, n > 0
+}
+
 // deliver makes the row of a message that was just appended. A thread without a channel
 // skips it, so that a channel configured later does not send what was said before it.
 func (t *Thread) deliver(e thread.Event, c channelOf) {

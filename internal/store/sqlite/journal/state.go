@@ -18,7 +18,7 @@ func State(tx *db.Tx) (store.InboxState, error) {
 		FROM x_meta`, nil, &desired, &s.Subscribed, &s.Head, &s.Acked, &s.LastAt, &s.Dead); err != nil {
 		return s, err
 	}
-	s.Started = started(desired, s.Subscribed)
+	s.Started, s.Undecided = started(desired, s.Subscribed), desired == ""
 	var err error
 	if s.Pending, err = Waiting(tx, s.Acked, ""); err != nil {
 		return s, err

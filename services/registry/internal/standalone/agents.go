@@ -119,12 +119,61 @@ func (r *Registry) read(ctx context.Context, a *state.Agent, lightly bool) (stor
 	if err != nil {
 		return st, err
 	}
+	if st.Undecided && st.Started {
+		if err := r.takeOver(ctx, a); err != nil {
+			return st, err
+		}
+		if _, err := r.Engine.SetStarted(ctx, a.ID, true, state.Handler(a.ID)); err != nil {
+			return st, err
+		}
+	}
 	a.Load(st, before)
 	r.MarkDue(a)
 	if lightly && !open && !a.HasWork() { // ten thousand of these need not stay open
 		r.closeThread(inbox)
 	}
 	return st, nil
+}
+
+// SetStarted stores whether an agent shall work. At the first time the replies that
+// another agent has left in its conversations become due.
+func (r *Registry) SetStarted(ctx context.Context, id string, started bool, handler string) (changed bool, err error) {
+	a, err := r.Get(id)
+	if err != nil {
+		return false, err
+	}
+	st, err := r.Engine.State(ctx, id)
+	if err == nil && st.Undecided {
+		err = r.takeOver(ctx, a)
+	}
+	if err != nil {
+		return false, err
+	}
+	return r.Engine.SetStarted(ctx, id, started, handler)
+}
+
+// takeOver makes every conversation of an agent due for delivery that only another agent
+// has worked on: that one's outbound ack is known, and which replies are behind it is not
+// until the conversation is opened. It is done before the desired state is stored for the
+// first time, so that a registry that was killed in between does it again.
+func (r *Registry) takeOver(ctx context.Context, a *state.Agent) error {
+	const page = 256
+	for after := ""; ; {
+		ids, err := r.Threads(ctx, a.ID, after, page)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := r.Engine.MarkOutbox(ctx, a.ID, store.OutboxMark{Thread: id, Reopen: true}); err != nil {
+				return err
+			}
+			r.ToDeliver(a, id, 1)
+		}
+		if len(ids) < page {
+			return nil
+		}
+		after = ids[len(ids)-1]
+	}
 }
 
 // closeThread closes the database of a thread.
