@@ -3,7 +3,9 @@ package command
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -138,4 +140,26 @@ func Thread(id string) error {
 		return fault.Usage(e.What, e.Fix)
 	}
 	return nil
+}
+
+// Past reads a time in the past: a length of time before now (24h, 7d), a day of UTC
+// (2006-01-02) or an instant (2006-01-02T15:04:05Z). Empty is the zero time.
+func Past(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, form := range []string{time.DateOnly, time.RFC3339} {
+		if at, err := time.Parse(form, text); err == nil {
+			return at, nil
+		}
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n > 0 && n <= 36_500 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, fmt.Errorf("%.40q is no time such as 24h, 7d or %s", text, now.UTC().Format(time.DateOnly))
 }

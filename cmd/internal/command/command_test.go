@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -87,5 +88,21 @@ func TestPages(t *testing.T) {
 	}
 	if _, err := Pages(func(string) ([]int, string, error) { return nil, "x", errors.New("no") }); err == nil {
 		t.Error("the error of a page is lost")
+	}
+}
+
+func TestPast(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for in, want := range map[string]time.Time{
+		"": {}, "24h": now.Add(-24 * time.Hour), "7d": now.AddDate(0, 0, -7), "2026-11-21T08:30:00Z": time.Date(2026, 11, 21, 8, 30, 0, 0, time.UTC), "2026-11-01": time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		if got, err := Past(in, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q: %v, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"x", "d", "0d", "-1d", "-3h", "2026-13-01", "99999999d"} {
+		if got, err := Past(in, now); err == nil {
+			t.Errorf("%q became %v", in, got)
+		}
 	}
 }

@@ -20,12 +20,16 @@ func (x *examination) legacy(ctx context.Context, live bool) {
 		if !e.IsDir() || layout.ValidID(e.Name()) != nil {
 			continue
 		}
-		changes, err := legacy.Scan(ctx, x.home, e.Name(), legacy.Options{Live: live, Now: time.Now()})
+		found, err := legacy.Scan(ctx, x.home, e.Name(), legacy.Options{Live: live, Now: time.Now()})
 		if err != nil {
 			x.note("agent", problem, "run 'agentctl fsck --agent "+e.Name()+"'", "%s: %v", e.Name(), err)
 			continue
 		}
-		for _, c := range changes {
+		for _, what := range found.Waiting.Lines() {
+			x.note("migrate", warning, "to leave it undone: agentctl migrate "+e.Name()+" --skip-before TIME|all --apply, with the services stopped",
+				"%s: %s; the oldest is of %s", e.Name(), what, found.Waiting.Oldest)
+		}
+		for _, c := range found.Changes {
 			status := warning
 			if c.Stops {
 				status = problem

@@ -13,25 +13,6 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/safefile"
 )
 
-// replace gives a file below dir new bytes; the old ones keep a name.
-func replace(dir, name string, data []byte, stamp string) (err error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	was, err := safefile.Read(root, name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err == nil {
-		if err := safefile.Replace(root, name+".migrated-"+stamp, was); err != nil {
-			return err
-		}
-	}
-	return safefile.Replace(root, name, data)
-}
-
 // keep writes down what was replaced in a database.
 func keep(dir, name string, data []byte) (err error) {
 	root, err := os.OpenRoot(dir)

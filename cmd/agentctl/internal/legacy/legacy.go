@@ -2,9 +2,10 @@
 // runtime: settings, names of conversations and memory files, an invalid filter, locks
 // that nobody holds, file modes.
 //
-// [Scan] reads one agent's directory and returns what it would change, and what it
-// cannot decide. It changes nothing, and may read a home in use. [Apply] makes the
-// changes. It promises that nothing is deleted: what is replaced keeps its bytes under a
+// [Scan] reads one agent's directory and returns what it would change, what it cannot
+// decide, and what waits there to be answered or sent. It changes nothing, and may read a
+// home in use. [Apply] makes the changes, [Leave] leaves undone what waits, [Undo] returns
+// the changes that give a directory back to the earlier agent. The package promises that nothing is deleted: what is replaced keeps its bytes under a
 // name with `.migrated-` and the time; that each step is one rename or one transaction,
 // so that the next run continues an interrupted one; and that a directory that needs no
 // change is not touched.
@@ -12,7 +13,8 @@
 // A conversation is renamed only when its own messages show who spoke in it, all of them
 // the same, and nothing of this runtime is in it yet.
 //
-// The caller of Apply holds the home's lock. Damaged databases are repaired by fsck.
+// Before a change that the way back needs, Apply records it in migration.json of the
+// agent's directory. The caller of Apply holds the home's lock. Damaged databases are repaired by fsck.
 package legacy
 
 import (
@@ -47,6 +49,16 @@ type Change struct {
 type Options struct {
 	Live bool // a registry may be at work in the home
 	Now  time.Time
+	// Leave counts what the call of that name would leave undone: what is older than
+	// LeaveBefore, or all when that is zero.
+	Leave       bool
+	LeaveBefore time.Time
+}
+
+// Found is the result of a scan.
+type Found struct {
+	Changes []Change
+	Waiting Waiting
 }
 
 // scan is the examination of one agent.
@@ -54,36 +66,47 @@ type scan struct {
 	home    layout.Home
 	id, dir string
 	o       Options
-	changes []Change
+	found   Found
+	taken   bool // this runtime has started or stopped the agent
 }
 
+func newScan(home layout.Home, id string, o Options) (*scan, error) {
+	s := &scan{home: home, id: id, dir: home.AgentDir(id), o: o}
+	_, err := os.Stat(s.dir)
+	return s, err
+}
+
+// last is the newest change.
+func (s *scan) last() *Change { return &s.found.Changes[len(s.found.Changes)-1] }
+
 func (s *scan) will(check, do string, fn func(context.Context, string) error, what string, args ...any) {
-	s.changes = append(s.changes, Change{Agent: s.id, Check: check, What: fmt.Sprintf(what, args...), Do: do, Fix: "run 'agentctl migrate " + s.id + " --apply' with the services stopped", do: fn})
+	s.found.Changes = append(s.found.Changes, Change{Agent: s.id, Check: check, What: fmt.Sprintf(what, args...), Do: do, Fix: "run 'agentctl migrate " + s.id + " --apply' with the services stopped", do: fn})
 }
 
 func (s *scan) cannot(check, fix, what string, args ...any) {
-	s.changes = append(s.changes, Change{Agent: s.id, Check: check, What: fmt.Sprintf(what, args...), Fix: fix})
+	s.found.Changes = append(s.found.Changes, Change{Agent: s.id, Check: check, What: fmt.Sprintf(what, args...), Fix: fix})
 }
 
 // Scan answers what is to be done for an agent, in the order of doing it.
-func Scan(ctx context.Context, home layout.Home, id string, o Options) ([]Change, error) {
-	s := &scan{home: home, id: id, dir: home.AgentDir(id), o: o}
-	if _, err := os.Stat(s.dir); err != nil {
-		return nil, err
+func Scan(ctx context.Context, home layout.Home, id string, o Options) (Found, error) {
+	s, err := newScan(home, id, o)
+	if err != nil {
+		return Found{}, err
 	}
 	if err := s.locks(); err != nil {
-		return nil, err
+		return Found{}, err
 	}
 	if err := s.settings(ctx); err != nil {
-		return nil, err
+		return Found{}, err
 	}
 	if err := s.modes(); err != nil {
-		return nil, err
+		return Found{}, err
 	}
+	s.waiting(ctx)
 	if err := s.threads(ctx); err != nil {
-		return nil, err
+		return Found{}, err
 	}
-	return s.changes, ctx.Err()
+	return s.found, ctx.Err()
 }
 
 // Apply does what can be done and answers how much that was; what was done before
@@ -159,6 +182,13 @@ func (s *scan) locks() error {
 func (s *scan) modes() error {
 	n := 0
 	visit := func(fn func(path string, mode fs.FileMode) error) error {
+		for _, path := range []string{s.home.Path(), s.home.AgentsDir()} {
+			if info, err := os.Stat(path); err == nil && info.Mode().Perm()&^0o700 != 0 {
+				if err := fn(path, info.Mode().Perm()&0o700); err != nil {
+					return err
+				}
+			}
+		}
 		return filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil

@@ -29,13 +29,10 @@ func (s *scan) settings(ctx context.Context) error {
 	data, err := os.ReadFile(filepath.Join(s.dir, "config.yaml"))
 	if err != nil {
 		s.cannot("settings", "make one with at least the line agent_id: "+s.id, "config.yaml cannot be read: %v", errors.Unwrap(err))
-		s.changes[len(s.changes)-1].Stops = true
+		s.last().Stops = true
 		return nil
 	}
-	in := layer.Layers{AgentID: s.id, Agent: layer.File{Name: "config.yaml", Data: data}}
-	if home, err := os.ReadFile(s.home.DefaultsFile()); err == nil {
-		in.Home = layer.File{Name: layout.DefaultsName, Data: home}
-	}
+	in := s.layers(data)
 	set, before := layer.Load(in)
 	var allowed []string
 	if set != nil {
@@ -66,12 +63,21 @@ func (s *scan) settings(ctx context.Context) error {
 	_, after := layer.Load(in)
 	if now := in.Agent.Data; !bytes.Equal(now, data) {
 		s.will("settings", "writes config.yaml again; the old one is kept next to it", func(_ context.Context, stamp string) error {
-			return replace(s.dir, "config.yaml", now, stamp)
+			return s.replace("config.yaml", now, stamp)
 		}, "%s", strings.Join(told, "; "))
-		s.changes[len(s.changes)-1].Stops = before != nil
+		s.last().Stops = before != nil
 	}
 	s.refused(after)
 	return nil
+}
+
+// layers are the settings with a text of config.yaml.
+func (s *scan) layers(data []byte) layer.Layers {
+	in := layer.Layers{AgentID: s.id, Agent: layer.File{Name: "config.yaml", Data: data}}
+	if home, err := os.ReadFile(s.home.DefaultsFile()); err == nil {
+		in.Home = layer.File{Name: layout.DefaultsName, Data: home}
+	}
+	return in
 }
 
 // refused notes settings that stay wrong.
@@ -81,7 +87,7 @@ func (s *scan) refused(err error) {
 	}
 	what, _, _ := strings.Cut(err.Error(), "\n")
 	s.cannot("settings", "put it right in that line", "%s", what)
-	s.changes[len(s.changes)-1].Stops = true
+	s.last().Stops = true
 }
 
 func (s *scan) edits(ctx context.Context, doc *yamldoc.Doc, allowed []string) ([]edit, error) {
@@ -104,7 +110,7 @@ func (s *scan) edits(ctx context.Context, doc *yamldoc.Doc, allowed []string) ([
 			return nil, err
 		case problem != "":
 			s.cannot("settings", "list its directory below inbox_paths in theclaw.yaml; or move it to "+filepath.Join(s.dir, "inbox")+" and write inbox.path: inbox", "inbox.path %s", problem)
-			s.changes[len(s.changes)-1].Stops = true
+			s.last().Stops = true
 		case dir == "", dir == filepath.Join(s.dir, "inbox"):
 			old = true
 			out = append(out, edit{[]string{"inbox", "path"}, "inbox", "inbox.path is absolute, so that the directory could not be moved"})

@@ -31,7 +31,7 @@ type conversation struct {
 
 // adopted tells whether this runtime has had the inbox open.
 func (s *scan) adopted(ctx context.Context) (bool, error) {
-	c, done, err := snapshot.Open(ctx, filepath.Join(s.dir, "inbox", "events.db"), s.o.Live)
+	c, done, err := snapshot.Open(ctx, filepath.Join(s.inbox(), "events.db"), s.o.Live)
 	if err != nil {
 		return false, nil //nolint:nilerr // a database that cannot be read is fsck's
 	}
@@ -49,23 +49,14 @@ func hasTable(ctx context.Context, c *sql.Conn, name string) bool {
 // then the memory files, which are named after who speaks there.
 func (s *scan) threads(ctx context.Context) error {
 	var all []conversation
-	for _, pattern := range []string{"threads/*/events.db", "threads/*/*/events.db"} {
-		found, err := filepath.Glob(filepath.Join(escape(s.dir), pattern))
+	for _, dir := range s.threadDirs() {
+		id := s.relative(dir)
+		c, err := s.read(ctx, id, dir)
 		if err != nil {
-			return err
+			s.cannot("thread", "run 'agentctl fsck --agent "+s.id+"'", "%s cannot be read: %v", id, err)
+			continue
 		}
-		for _, path := range found {
-			rel, err := filepath.Rel(s.dir, filepath.Dir(path))
-			if err != nil {
-				return err
-			}
-			c, err := s.read(ctx, filepath.ToSlash(rel), filepath.Dir(path))
-			if err != nil {
-				s.cannot("thread", "run 'agentctl fsck --agent "+s.id+"'", "%s cannot be read: %v", rel, err)
-				continue
-			}
-			all = append(all, c)
-		}
+		all = append(all, c)
 	}
 	for i := range all {
 		s.filter(all[i])
@@ -81,6 +72,7 @@ func (s *scan) read(ctx context.Context, id, dir string) (conversation, error) {
 		return out, err
 	}
 	defer done()
+	s.unsent(ctx, c)
 	if hasTable(ctx, c, "x_turn") {
 		var n int
 		if err := c.QueryRowContext(ctx, "SELECT COUNT(*) FROM x_turn").Scan(&n); err != nil {
@@ -201,6 +193,9 @@ func (s *scan) move(c *conversation, to string) {
 	from, dir := c.id, filepath.Join(s.dir, filepath.FromSlash(to))
 	s.will("thread", "renames it, and its memory file, to "+to, func(ctx context.Context, stamp string) error {
 		old := c.dir
+		if err := s.record(step{Kind: renamed, Path: from, To: to}); err != nil {
+			return err
+		}
 		err := write(ctx, old, func(tx *db.Tx) error {
 			_, err := tx.Exec("UPDATE subscriptions SET handler_cmd = replace(handler_cmd, ?, ?) WHERE consumer_id = 'outbound'", old, dir)
 			return err
@@ -208,15 +203,14 @@ func (s *scan) move(c *conversation, to string) {
 		if err != nil {
 			return err
 		}
-		err = write(ctx, filepath.Join(s.dir, thread.Inbox), func(tx *db.Tx) error {
+		err = write(ctx, s.inbox(), func(tx *db.Tx) error {
 			_, err := tx.Exec("UPDATE OR IGNORE x_outbox SET thread = ? WHERE thread = ?", to, from)
 			return err
 		})
 		if err != nil && !errors.Is(err, store.ErrNotFound) { // an inbox that is missing is fsck's
 			return err
 		}
-		memory := filepath.Join(s.dir, "memory")
-		err = rename(filepath.Join(memory, route.MemoryThreadFile(from)), filepath.Join(memory, route.MemoryThreadFile(to)))
+		err = s.rename("memory/"+route.MemoryThreadFile(from), "memory/"+route.MemoryThreadFile(to))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -260,9 +254,8 @@ func (s *scan) memory(all []conversation) error {
 		case slices.ContainsFunc(entries, func(o fs.DirEntry) bool { return o.Name() == names[0] }):
 			s.cannot("memory", "put what is still right into memory/"+names[0], "memory/%s is read by nobody, and memory/%s is there too", e.Name(), names[0])
 		default:
-			dir := filepath.Join(s.dir, "memory")
 			s.will("memory", "renames it to "+names[0], func(context.Context, string) error {
-				return rename(filepath.Join(dir, e.Name()), filepath.Join(dir, names[0]))
+				return s.rename("memory/"+e.Name(), "memory/"+names[0])
 			}, "memory/%s is looked for under another name", e.Name())
 		}
 	}

@@ -4,7 +4,8 @@
 // Without --apply it reports what it would do, and may do so while the services run.
 // With --apply it takes the home's lock, so that no registry has the agent open or opens
 // it meanwhile: the services must be stopped. It does not touch the directory of an
-// earlier agent that is still running.
+// earlier agent that is still running. With --undo it gives directories back to that
+// agent.
 //
 // What is changed, and how, is defined by package legacy.
 package migrate
@@ -14,7 +15,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +35,7 @@ import (
 // Command answers the command.
 func Command(e *command.Env) *cobra.Command {
 	m := &migration{env: e}
+	before := ""
 	c := &cobra.Command{
 		Use:   "migrate [ID]",
 		Short: "Convert the data of an earlier agent version",
@@ -39,12 +43,22 @@ func Command(e *command.Env) *cobra.Command {
 convert it: settings, names of conversations and of memory files, an invalid filter, locks
 of processes that no longer exist, file modes.
 
+Messages that wait in an inbox, and replies that the earlier agent did not send, are shown:
+they are answered and sent when the agent is started. --skip-before leaves undone those that
+are older than a time, or all of them, and records that.
+
 Nothing is deleted: what is replaced is kept next to it under a name that ends in
 .migrated-<time>. A second run finds nothing to do. Stop the services before --apply. What
 needs your decision is listed and not changed. The exit code is 1 while something is left
-to do, by this command or by you.`,
+to do, by this command or by you.
+
+--undo gives a directory back to the earlier version: names, config.yaml and databases are
+as that version knows them, with the events since. Settings changed since are kept next to
+config.yaml. The account that 'agentctl explain' shows is removed.`,
 		Example: `  agentctl migrate alice
   agentctl migrate --all --apply
+  agentctl migrate alice --skip-before 24h --apply
+  agentctl migrate --all --undo --apply
   agentctl migrate --all --json | jq '.changes[] | select(.do == "")'`,
 		Args: command.Args("[ID]"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -54,25 +68,53 @@ to do, by this command or by you.`,
 			if len(args) == 1 {
 				m.agent = args[0]
 			}
+			m.now = time.Now()
+			if err := m.skips(c, before); err != nil {
+				return err
+			}
 			return m.run(c.Context())
 		},
 	}
 	c.Flags().BoolVar(&m.all, "all", false, "all agents of the home")
 	c.Flags().BoolVar(&m.apply, "apply", false, "make the changes; the services must be stopped")
+	c.Flags().BoolVar(&m.undo, "undo", false, "give the directory back to the earlier version")
+	c.Flags().StringVar(&before, "skip-before", "", "do not answer or send what is older than 24h, 7d, 2006-01-02 (UTC) or an instant; 'all': nothing that waits")
 	return c
 }
 
 type migration struct {
-	env        *command.Env
-	home       layout.Home
-	agent      string
-	all, apply bool
-	live       bool
-	now        time.Time
+	env              *command.Env
+	home             layout.Home
+	agent            string
+	all, apply, undo bool
+	live             bool
+	now              time.Time
+	skip             bool
+	before           time.Time // zero with skip: all
+}
+
+// skips reads --skip-before.
+func (m *migration) skips(c *cobra.Command, before string) error {
+	if m.skip = c.Flags().Changed("skip-before"); !m.skip {
+		return nil
+	}
+	if m.undo {
+		return command.Usage(c, "--skip-before does not go with --undo")
+	}
+	if before == "all" {
+		return nil
+	}
+	if before == "" {
+		return command.Usage(c, "--skip-before is empty: give a time or 'all'")
+	}
+	var err error
+	if m.before, err = command.Past(before, m.now); err != nil {
+		return command.Usage(c, "--skip-before: %v", err)
+	}
+	return nil
 }
 
 func (m *migration) run(ctx context.Context) (err error) {
-	m.now = time.Now()
 	if m.home, err = m.env.Home(); err != nil {
 		return err
 	}
@@ -93,17 +135,64 @@ func (m *migration) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	left, did := found, 0
+	left, waiting, did := found.changes, found.waiting, 0
 	if m.apply {
-		if did, err = legacy.Apply(ctx, found, m.now); err != nil {
+		if did, err = legacy.Apply(ctx, found.changes, m.now); err != nil {
 			return fmt.Errorf("%w (%d changes before it are done; the next run goes on)", agentdir.Fault(err), did)
 		}
-		// What could not be seen before, and that nothing is left to do.
-		if left, err = m.look(ctx, ids); err != nil {
+		skipped, err := m.leave(ctx, waiting)
+		if err != nil {
 			return err
 		}
+		if m.undo {
+			left = open(found.changes)
+		} else {
+			// What could not be seen before, and that nothing is left to do.
+			after, err := m.look(ctx, ids)
+			if err != nil {
+				return err
+			}
+			left, waiting = after.changes, after.waiting
+		}
+		for i, w := range waiting {
+			waiting[i].SkipMessages, waiting[i].SkipReplies = skipped[w.Agent].SkipMessages, skipped[w.Agent].SkipReplies
+			delete(skipped, w.Agent)
+		}
+		for _, id := range slices.Sorted(maps.Keys(skipped)) {
+			waiting = append(waiting, skipped[id])
+		}
 	}
-	return m.report(found, left, did)
+	return m.report(found.changes, left, waiting, did)
+}
+
+// leave skips what waits, and answers by agent what that was.
+func (m *migration) leave(ctx context.Context, waiting []legacy.Waiting) (map[string]legacy.Waiting, error) {
+	out := map[string]legacy.Waiting{}
+	for _, w := range waiting {
+		if w.SkipMessages+w.SkipReplies == 0 {
+			continue
+		}
+		did, err := legacy.Leave(ctx, m.home, w.Agent, m.options())
+		if err != nil {
+			return nil, fmt.Errorf("%w (the next run goes on)", agentdir.Fault(err))
+		}
+		out[w.Agent] = did
+	}
+	return out, nil
+}
+
+func (m *migration) options() legacy.Options {
+	return legacy.Options{Live: m.live, Now: m.now, Leave: m.skip, LeaveBefore: m.before}
+}
+
+// open are the changes that only a person can make.
+func open(changes []legacy.Change) (out []legacy.Change) {
+	for _, c := range changes {
+		if c.Do == "" {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // ids are the agents that are meant.
@@ -127,37 +216,50 @@ func (m *migration) ids() ([]string, error) {
 	return ids, nil
 }
 
+// scanned is what was found of several agents.
+type scanned struct {
+	changes []legacy.Change
+	waiting []legacy.Waiting
+}
+
 // look scans the agents. An earlier agent at work is not disturbed, and nothing of
 // the others is done either: they may share a dispatcher.
-func (m *migration) look(ctx context.Context, ids []string) ([]legacy.Change, error) {
-	var all []legacy.Change
+func (m *migration) look(ctx context.Context, ids []string) (all scanned, err error) {
+	scan := legacy.Scan
+	if m.undo {
+		scan = legacy.Undo
+	}
 	for _, id := range ids {
 		if pid := legacy.Busy(m.home, id); pid > 0 && m.apply {
-			return nil, fault.New(codes.FailedPrecondition, fault.LeaseHeld, fmt.Sprintf("process %d works for agent '%s'", pid, id), "stop it, then try again")
+			return all, fault.New(codes.FailedPrecondition, fault.LeaseHeld, fmt.Sprintf("process %d works for agent '%s'", pid, id), "stop it, then try again")
 		}
-		changes, err := legacy.Scan(ctx, m.home, id, legacy.Options{Live: m.live, Now: m.now})
+		found, err := scan(ctx, m.home, id, m.options())
 		if err != nil {
-			return nil, agentdir.Fault(err)
+			return all, agentdir.Fault(err)
 		}
-		all = append(all, changes...)
+		all.changes = append(all.changes, found.Changes...)
+		if found.Waiting.Any() {
+			all.waiting = append(all.waiting, found.Waiting)
+		}
 	}
 	return all, nil
 }
 
-func (m *migration) report(found, left []legacy.Change, did int) error {
+func (m *migration) report(found, left []legacy.Change, waiting []legacy.Waiting, did int) error {
 	if m.env.Flags.JSON {
 		err := m.env.PrintJSON(struct {
-			OK      bool            `json:"ok"`
-			Applied bool            `json:"applied"`
-			Done    int             `json:"done"`
-			Changes []legacy.Change `json:"changes"`
-			Left    []legacy.Change `json:"left"`
-		}{len(left) == 0, m.apply, did, append([]legacy.Change{}, found...), append([]legacy.Change{}, left...)})
+			OK      bool             `json:"ok"`
+			Applied bool             `json:"applied"`
+			Done    int              `json:"done"`
+			Changes []legacy.Change  `json:"changes"`
+			Left    []legacy.Change  `json:"left"`
+			Waiting []legacy.Waiting `json:"waiting"`
+		}{len(left) == 0, m.apply, did, append([]legacy.Change{}, found...), append([]legacy.Change{}, left...), append([]legacy.Waiting{}, waiting...)})
 		if err != nil {
 			return err
 		}
 	} else {
-		m.print(found, left, did)
+		m.print(found, left, waiting, did)
 	}
 	if len(left) > 0 {
 		return &command.ReportedError{}
@@ -165,29 +267,43 @@ func (m *migration) report(found, left []legacy.Change, did int) error {
 	return nil
 }
 
-func (m *migration) print(found, left []legacy.Change, did int) {
+// line prints one thing of an agent, and what is or can be done about it.
+func (m *migration) line(mark, agent, what, then string) {
+	fmt.Fprintf(m.env.Out, "%-8s  %s: %s\n%10s-> %s\n", mark, agent, screen.Line(what), "", screen.Line(then))
+}
+
+func (m *migration) print(found, left []legacy.Change, waiting []legacy.Waiting, did int) {
 	will := "would do"
 	if m.apply {
 		will = "done"
 	}
 	for _, c := range found {
 		if c.Do != "" {
-			fmt.Fprintf(m.env.Out, "%-8s  %s: %s\n%s-> %s\n", will, c.Agent, screen.Line(c.What), "          ", screen.Line(c.Do))
+			m.line(will, c.Agent, c.What, c.Do)
 		}
 	}
-	open := 0
-	for _, c := range left {
-		if c.Do == "" {
-			open++
-			fmt.Fprintf(m.env.Out, "left      %s: %s\n%s-> %s\n", c.Agent, screen.Line(c.What), "          ", screen.Line(c.Fix))
+	for _, w := range waiting {
+		if w.SkipMessages+w.SkipReplies > 0 {
+			m.line(will, w.Agent, fmt.Sprintf("leaves %s unanswered and %s unsent", legacy.Count(w.SkipMessages, "message", "messages"), legacy.Count(w.SkipReplies, "reply", "replies")),
+				"records them as "+legacy.Skipped)
+		}
+		for _, what := range w.Lines() {
+			if m.skip && !m.apply {
+				what += ", unless --apply leaves it undone"
+			}
+			m.line("waits", w.Agent, what+"; the oldest is of "+w.Oldest, "to leave it undone: agentctl migrate "+w.Agent+" --skip-before TIME|all --apply")
 		}
 	}
-	switch n := len(left) - open; {
+	undecided := open(left)
+	for _, c := range undecided {
+		m.line("left", c.Agent, c.What, c.Fix)
+	}
+	switch n := len(left) - len(undecided); {
 	case m.apply:
-		fmt.Fprintf(m.env.Out, "%d changes done, %d left to you\n", did, open)
+		fmt.Fprintf(m.env.Out, "%s done, %d left to you\n", legacy.Count(int64(did), "change", "changes"), len(undecided))
 	case n > 0:
-		fmt.Fprintf(m.env.Out, "%d changes to do with --apply and the services stopped, %d left to you\n", n, open)
+		fmt.Fprintf(m.env.Out, "%s to do with --apply and the services stopped, %d left to you\n", legacy.Count(int64(n), "change", "changes"), len(undecided))
 	default:
-		fmt.Fprintf(m.env.Out, "nothing to do, %d left to you\n", open)
+		fmt.Fprintf(m.env.Out, "nothing to do, %d left to you\n", len(undecided))
 	}
 }

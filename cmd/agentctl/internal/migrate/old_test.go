@@ -164,6 +164,7 @@ type result struct {
 	OK            bool
 	Done          int
 	Changes, Left []legacy.Change
+	Waiting       []legacy.Waiting
 }
 
 func run(t *testing.T, h layout.Home, args ...string) (string, int) {

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,9 +70,9 @@ providers.yaml that the runner has read; where a price is missing no cost is sho
 		Args:              command.Args("[ID]"),
 		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
-			from, err := parseSince(since, time.Now())
+			from, err := command.Past(since, time.Now())
 			if err != nil {
-				return command.Usage(c, "%v", err)
+				return command.Usage(c, "--since: %v", err)
 			}
 			out, err := collect(c.Context(), e, args, by.Value, from)
 			if err != nil {
@@ -89,25 +88,6 @@ providers.yaml that the runner has read; where a price is missing no cost is sho
 	c.Flags().Var(&by, "by", "how to group")
 	c.Flags().StringVar(&since, "since", "", "only answers since then: 24h, 7d or 2006-01-02 (UTC)")
 	return c
-}
-
-// parseSince reads a length of time before now, or a day; empty is the zero time.
-func parseSince(s string, now time.Time) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
-	}
-	if day, err := time.Parse(time.DateOnly, s); err == nil {
-		return day, nil
-	}
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n > 0 && n <= 36_500 {
-			return now.AddDate(0, 0, -n), nil
-		}
-	}
-	if d, err := time.ParseDuration(s); err == nil && d > 0 {
-		return now.Add(-d), nil
-	}
-	return time.Time{}, fmt.Errorf("--since is a time such as 24h, 7d or %s", now.UTC().Format(time.DateOnly))
 }
 
 func collect(ctx context.Context, e *command.Env, args []string, by string, since time.Time) (account, error) {

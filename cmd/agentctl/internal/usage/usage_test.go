@@ -2,27 +2,10 @@ package usage
 
 import (
 	"testing"
-	"time"
 
 	"github.com/theclaw/agents/internal/price"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
-
-func TestParseSince(t *testing.T) {
-	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	for in, want := range map[string]time.Time{
-		"": {}, "24h": now.Add(-24 * time.Hour), "7d": now.AddDate(0, 0, -7), "2026-11-01": time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
-	} {
-		if got, err := parseSince(in, now); err != nil || !got.Equal(want) {
-			t.Errorf("%q: %v, %v", in, got, err)
-		}
-	}
-	for _, in := range []string{"x", "d", "0d", "-1d", "-3h", "2026-13-01", "99999999d"} {
-		if got, err := parseSince(in, now); err == nil {
-			t.Errorf("%q became %v", in, got)
-		}
-	}
-}
 
 // A row with one answer without a price has no cost, however many others have.
 func TestCostIsNeverAGuess(t *testing.T) {
