@@ -15,13 +15,16 @@ import (
 
 	"github.com/theclaw/agents/internal/sandbox"
 	"github.com/theclaw/agents/internal/testing/world"
+	"github.com/theclaw/agents/proofs/standin"
 	delivererv1 "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 func TestMain(m *testing.M) {
 	sandbox.Main()
-	os.Exit(m.Run())
+	code := m.Run()
+	standin.Clean()
+	os.Exit(code)
 }
 
 const (

@@ -86,7 +86,7 @@ func (s *scan) replace(name string, data []byte, stamp string) (err error) {
 	case err != nil:
 		return err
 	default:
-		one.Kept = name + ".migrated-" + stamp
+		one.Kept = s.free(name + ".migrated-" + stamp)
 		if err := safefile.Replace(root, one.Kept, was); err != nil {
 			return err
 		}
@@ -95,6 +95,15 @@ func (s *scan) replace(name string, data []byte, stamp string) (err error) {
 		return err
 	}
 	return safefile.Replace(root, name, data)
+}
+
+// free is a name that nothing has: this one, or one with a number behind it.
+func (s *scan) free(name string) string {
+	out := name
+	for n := 2; exists(filepath.Join(s.dir, filepath.FromSlash(out))); n++ {
+		out = fmt.Sprintf("%s-%d", name, n)
+	}
+	return out
 }
 
 // rename gives a file of the agent's directory another name, never that of another one.

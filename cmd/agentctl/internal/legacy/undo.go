@@ -85,7 +85,7 @@ func (s *scan) back(one step) {
 		}
 		s.will("settings", "writes the earlier one; this one is kept next to it", func(_ context.Context, stamp string) error {
 			if nowErr == nil {
-				if err := keep(s.dir, one.Path+".migrated-"+stamp, now); err != nil {
+				if err := keep(s.dir, s.free(one.Path+".migrated-"+stamp), now); err != nil {
 					return err
 				}
 			}

@@ -160,20 +160,26 @@ func TestUnsentReplies(t *testing.T) {
 // arrive waits until the texts have arrived, and compares that nothing else has.
 func arrive(t *testing.T, sink *world.Sink, want ...string) {
 	t.Helper()
-	late := time.After(time.Minute)
-	for len(sink.Arrivals("e1")) < len(want) {
-		select {
-		case <-late:
-			t.Fatalf("%d arrived after a minute", len(sink.Arrivals("e1")))
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	await(t, sink, len(want))
 	var got []string
 	for _, a := range sink.Arrivals("e1") {
 		got = append(got, a.Text)
 	}
 	if strings.Join(got, ", ") != strings.Join(want, ", ") {
 		t.Errorf("arrived %q, want %q", got, want)
+	}
+}
+
+// await returns when so many messages of e1 have arrived.
+func await(t *testing.T, sink *world.Sink, n int) {
+	t.Helper()
+	late := time.After(time.Minute)
+	for len(sink.Arrivals("e1")) < n {
+		select {
+		case <-late:
+			t.Fatalf("%d of %d arrived after a minute", len(sink.Arrivals("e1")), n)
+		case <-time.After(5 * time.Millisecond):
+		}
 	}
 }
 
