@@ -25,6 +25,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -46,6 +47,15 @@ var version = "devel"
 
 // batchTime is how long a batch may take: turns think for minutes.
 const batchTime = 10 * time.Minute
+
+// help is what both commands of this program answer to --help.
+const help = `usage:
+  agent run ID                                      process the inbox of an agent
+  agent deliver --thread PATH --consumer outbound   send the replies of a conversation
+
+Both are for a dispatcher. Every other command is one of agentctl: 'agentctl --help'.
+Exit codes: 0 success, 1 failure, 2 invalid command line.
+`
 
 // The consumers that agents handle: of an inbox, and of a conversation.
 const (
@@ -76,9 +86,14 @@ func run(ctx context.Context, args []string, out io.Writer, getenv func(string) 
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
 	switch args[0] {
-	case "run":
-		return runBatch(ctx, args[1:], out, getenv)
-	case "deliver":
+	case "run", "deliver":
+		if slices.Contains(args[1:], "--help") || slices.Contains(args[1:], "-h") {
+			fmt.Fprint(out, help)
+			return nil
+		}
+		if args[0] == "run" {
+			return runBatch(ctx, args[1:], out, getenv)
+		}
 		return deliverBatch(ctx, args[1:], getenv)
 	case "init":
 		if socket := getenv(broker.Variable); socket != "" {

@@ -163,3 +163,12 @@ func TestOtherVerbsAreAgentctls(t *testing.T) {
 		t.Errorf("%q, exit %d", got, c.ProcessState.ExitCode())
 	}
 }
+
+// A5: both commands of a dispatcher have a help, which is no failure.
+func TestShimHelp(t *testing.T) {
+	for _, line := range []string{"run --help", "run -h", "deliver --help", "deliver --thread x --help"} {
+		if code, out, errs := call(home(t), strings.Fields(line)...); code != 0 || errs != "" || !strings.Contains(out, "agent run ID") {
+			t.Errorf("agent %s: exit %d\nstdout %q\nstderr %q", line, code, out, errs)
+		}
+	}
+}

@@ -27,7 +27,7 @@ func leaves(c *cobra.Command) []*cobra.Command {
 // good are arguments with which each command gets as far as its first call. The
 // keys are checked against the command tree: a new command needs a row.
 var good = map[string][]string{
-	"agent": {"--message=hi", "--agent=a1"}, "agent rm": {"--yes", "a1"}, "rm": {"--yes", "a1"}, "cancel": {"a1", "1"}, "run abort": {"a1", "r"}, "run stream": {"a1", "r"}, "run wait": {"a1", "r"}, "top": {},
+	"agent": {"--message=hi", "--agent=a1"}, "agent rm": {"--yes", "a1"}, "rm": {"--yes", "a1"}, "cancel": {"a1", "1"}, "run abort": {"a1", "u:1:f"}, "run stream": {"a1", "u:1:f"}, "run wait": {"a1", "u:1:f"}, "top": {},
 	"approvals approve": {"x"}, "approvals deny": {"x"}, "approvals list": {}, "approvals watch": {}, "audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
 	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/theclaw/agents/internal/sandbox"
 )
 
 var update = flag.Bool("update", false, "write the golden files of testdata/golden")
@@ -24,6 +26,7 @@ var programs = struct {
 }{}
 
 func TestMain(m *testing.M) {
+	sandbox.Main()
 	testscript.Main(cleanUp{m}, map[string]func(){"agentctl": main})
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -52,6 +53,26 @@ func Of(src, content string) (Tuple, json.RawMessage, error) {
 		return external(src, a, missing, content)
 	}
 	return Tuple{}, nil, poison("an event from `self` has nobody to answer", "leave the source out when sending")
+}
+
+// CheckStated refuses a source that a caller may not state for a new message (S0-66,
+// S0-67): only the exact form is accepted, and an external one whose ids hold colons where
+// the content names the channel and the peer apart, as gateways write it. What other
+// programs have stored is still read by [Of]. The error is INVALID_ARGUMENT.
+func CheckStated(src, content string) error {
+	a, missing, err := source.ParseLenient(src)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	if a.Kind == source.External && slices.Equal(missing, []string{source.FieldAmbiguous}) {
+		if c, err := claimOf(object(content)); err == nil && c.channelID != "" && c.peerID != "" {
+			return nil
+		}
+	}
+	if _, err = source.Parse(src); err == nil {
+		return nil
+	}
+	return err
 }
 
 // Hops is how often the internal message was passed on already: the integer

@@ -247,3 +247,46 @@ func TestSystemAgentsHearNobodyOutside(t *testing.T) {
 		t.Errorf("refused by its settings: %v", err)
 	}
 }
+
+// S0-66, S0-67, A6: a malformed source is refused with what is wrong where one of our
+// programs states it; one that another program has stored is read and answered. A gateway
+// whose ids hold colons names them apart in the content, and is accepted.
+func TestMalformedSources(t *testing.T) {
+	w := world.Start(t, quick(""))
+	create(t, w, "a1", registryv1.AgentKind_AGENT_KIND_USER, quiet)
+	for from, why := range map[string]string{
+		"external::main:dm:u:u":             "the channel type is not a lower case word",
+		"external:Telegram:main:dm:u:u":     "the channel type is not a lower case word",
+		"external:telegram:main:thread:u:u": "the session type is none of dm, group, channel",
+		"external:telegram:main":            "it does not name the channel and the peer",
+		"external:telegram:main:dm:u":       "an external address has 6 parts, this has 5",
+		"external:telegram:main:dm:u:u:u":   "an external address has 6 parts, this has 7",
+		"internal:dm":                       "an internal address has 4 parts, this has 2",
+		"internal:DM:default:a2":            "the conversation type is not a lower case word",
+	} {
+		if _, err := w.Push(t.Context(), "a1", from, "say: no", ""); !fault.Is(err, fault.InvalidArgument) || !strings.Contains(fault.From(err).What, why) {
+			t.Errorf("%s: %v", from, err)
+		}
+	}
+	for _, from := range []string{"external:telegram:main:dm:u:u", "external:matrix:mx:group:!room/topic:ann", "internal:dm:default:a2"} {
+		if _, err := w.Push(t.Context(), "a1", from, "say: yes", ""); err != nil {
+			t.Errorf("%s: %v", from, err)
+		}
+	}
+	matrix := `{"text":"say: colons","channel_id":"mx","peer_id":"@ann:example.org","session_id":"!room:example.org"}`
+	r, err := w.Threads.PushEvents(t.Context(), &registryv1.PushEventsRequest{Thread: ref("a1", "inbox"), Events: []*registryv1.NewEvent{
+		{Source: "external:matrix:mx:group:!room:example.org:@ann:example.org", Type: "message", Content: matrix},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if turn := w.Await(t, "a1", r.GetEventIds()[0]); w.Reply(t, turn) != "colons" {
+		t.Errorf("a gateway's colons: %v", turn)
+	}
+	for _, from := range []string{"external:Telegram:main:dm:u:u", "external:telegram:main:dm:u"} {
+		id := w.InsertOutside(t, "a1", "INSERT INTO events(source,type,content) VALUES(?,'message',?)", from, world.Message("say: read"))
+		if turn := w.Await(t, "a1", id); w.Reply(t, turn) != "read" || turn.GetSource() != from {
+			t.Errorf("stored by another program, %s: %v", from, turn)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/term"
+	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
@@ -158,7 +159,7 @@ func (e *Env) Note(format string, args ...any) {
 // Report shows err as the contract says and answers the exit code.
 func (e *Env) Report(err error) int {
 	var said *ReportedError
-	switch code := fault.ExitCode(err); {
+	switch code := exitCode(err); {
 	case err == nil:
 		return 0
 	case errors.As(err, &said):
@@ -170,6 +171,33 @@ func (e *Env) Report(err error) int {
 		fmt.Fprintln(e.Err, fault.Line(err))
 		return code
 	}
+}
+
+// arguments are the reasons with which a service refuses what the command line named.
+var arguments = map[string]bool{fault.WrongUsage: true, fault.InvalidArgument: true, fault.FilterInvalid: true, fault.ConfigInvalid: true}
+
+// exitCode is 2 for a command line that is wrong, whether this program or a service found
+// it out, and 1 for every other failure.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if e := fault.From(err); e.Code == codes.InvalidArgument && arguments[e.Reason] {
+		return 2
+	}
+	return fault.ExitCode(err)
+}
+
+// Data makes err the failure of what was read from a file or from standard input: the
+// command line is right, and the exit code is 1.
+func Data(err error) error {
+	e := fault.From(err)
+	if err == nil || e.Code != codes.InvalidArgument {
+		return err
+	}
+	e = fault.Wrap(e, err)
+	e.Code = codes.FailedPrecondition
+	return e
 }
 
 // ReportedError is a failure that was already printed: only the exit code 1

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os/signal"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -54,13 +56,25 @@ func Run(e *Env, root *cobra.Command, args []string) int {
 
 // execute makes a usage error of whatever cobra itself refuses.
 func execute(ctx context.Context, root *cobra.Command, args []string) error {
-	root.SetArgs(args)
+	root.SetArgs(negative(args))
 	err := root.ExecuteContext(ctx)
 	var f *fault.Error
 	if err != nil && !ran(root, args) && !errors.As(err, &f) {
 		return fault.Usage(err.Error(), "see '"+root.Name()+" --help'")
 	}
 	return err
+}
+
+var negativeNumber = regexp.MustCompile(`^-[0-9]+(\.[0-9]+)?$`)
+
+// negative lets a last argument be a negative number, which reads like a flag of one
+// letter: no flag is a digit.
+func negative(args []string) []string {
+	n := slices.IndexFunc(args, negativeNumber.MatchString)
+	if n < 1 || slices.Contains(args[:n], "--") || strings.HasPrefix(args[n-1], "-") { // the value of a flag
+		return args
+	}
+	return append(slices.Delete(slices.Clone(args), n, n+1), "--", args[n])
 }
 
 // ran tells whether an error came out of a command and not out of cobra's own

@@ -64,7 +64,7 @@ func load(ctx context.Context, e *command.Env, src string, what backup.Choice) (
 	}
 	done, err := install(ctx, e, in, what)
 	if err != nil {
-		return ended(ctx, err)
+		return command.Data(ended(ctx, err)) // what the backup holds, not the command line
 	}
 	if e.Flags.JSON {
 		return e.PrintJSON(struct {

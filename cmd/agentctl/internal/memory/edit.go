@@ -84,7 +84,7 @@ func edit(ctx context.Context, e *command.Env, id string, l layer) error {
 	r, err := e.Agents().WriteAgentFile(ctx, &registry.WriteAgentFileRequest{AgentId: id, Name: l.File, Content: content, IfVersion: l.Version})
 	if err != nil {
 		keep = true
-		f := fault.From(err)
+		f := fault.From(command.Data(err))
 		if left != "" {
 			return fault.Wrap(fault.New(f.Code, f.Reason, f.What, "your text is in "+left+"; read the memory again and repeat the change"), err)
 		}
@@ -117,9 +117,9 @@ func changed(ctx context.Context, e *command.Env, l layer) (content []byte, left
 	case err != nil:
 		return nil, left, err
 	case len(content) > maxFile:
-		return content, left, fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("the text has more than %d bytes", maxFile), "shorten it")
+		return content, left, fault.New(codes.FailedPrecondition, fault.InvalidArgument, fmt.Sprintf("the text has more than %d bytes", maxFile), "shorten it")
 	case !utf8.Valid(content):
-		return content, left, fault.New(codes.InvalidArgument, fault.InvalidArgument, "the text is not valid UTF-8", "convert it to UTF-8, with iconv for example")
+		return content, left, fault.New(codes.FailedPrecondition, fault.InvalidArgument, "the text is not valid UTF-8", "convert it to UTF-8, with iconv for example")
 	}
 	return content, left, nil
 }

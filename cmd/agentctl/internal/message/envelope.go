@@ -29,7 +29,7 @@ func Check(what, content string) error {
 		return tooLarge(what, len(content))
 	}
 	if !utf8.ValidString(content) {
-		return fault.New(codes.InvalidArgument, fault.InvalidArgument, what+" is not valid UTF-8", "convert it to UTF-8, with iconv for example")
+		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, what+" is not valid UTF-8", "convert it to UTF-8, with iconv for example")
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func CheckText(content, text string) error {
 }
 
 func tooLarge(what string, size int) error {
-	return fault.New(codes.InvalidArgument, fault.EventTooLarge,
+	return fault.New(codes.FailedPrecondition, fault.EventTooLarge,
 		fmt.Sprintf("%s has at least %d bytes, more than the limit of %d (1 MiB)", what, size, thread.MaxEvent),
 		"put the text into a file of the agent's workdir and name the file in the message")
 }

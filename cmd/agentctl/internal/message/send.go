@@ -11,6 +11,8 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -86,6 +88,8 @@ func (s *sending) check(c *cobra.Command, args []string) error {
 		return command.Usage(c, "--type is missing")
 	case raw && !c.Flags().Changed("content"):
 		return command.Usage(c, "--content is missing")
+	case raw && s.kind != thread.TypeMessage && s.kind != thread.TypeRecord:
+		return command.Usage(c, "--type %.40q is none of %s, %s", s.kind, thread.TypeMessage, thread.TypeRecord)
 	case c.Flags().Changed("idempotency-key") && s.key == "":
 		return command.Usage(c, "--idempotency-key has no value")
 	}
@@ -170,6 +174,10 @@ func (s *sending) event(e *command.Env, args []string) (*registry.NewEvent, erro
 	}
 	if err := Check("the content", content); err != nil {
 		return nil, err
+	}
+	if err := route.CheckStated(s.source, content); err != nil {
+		f := fault.From(err)
+		return nil, fault.Usage(f.What, f.Fix)
 	}
 	ev := &registry.NewEvent{Source: s.source, Type: s.kind, Content: content}
 	if s.subtype != "" {

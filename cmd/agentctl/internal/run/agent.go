@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -76,6 +77,8 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 		return command.Usage(c, "--message is missing")
 	case c.Flags().Changed("thinking") && a.thinking == "":
 		return command.Usage(c, "--thinking has no value")
+	case a.thinking != "" && !thinking(a.thinking):
+		return command.Usage(c, "--thinking %.40q is none of off, adaptive, a number of tokens", a.thinking)
 	case c.Flags().Changed("idempotency-key") && a.key == "":
 		return command.Usage(c, "--idempotency-key has no value")
 	case a.verbose && !a.wait:
@@ -140,6 +143,13 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 		e.Note("%s", usage(end))
 	}
 	return tell(e, a.agent, r.GetRunId(), end)
+}
+
+// thinking reports whether a value has one of the forms that the runner knows; it has
+// limits of its own for the number.
+func thinking(value string) bool {
+	_, err := strconv.ParseUint(value, 10, 32)
+	return err == nil || value == "off" || value == "adaptive"
 }
 
 func usage(r *runner.WaitRunResponse) string {

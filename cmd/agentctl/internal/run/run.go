@@ -155,6 +155,17 @@ func failed(agent, id, why string) error {
 	return fault.New(codes.Aborted, fault.Internal, "the run failed: "+why, fmt.Sprintf("see 'agentctl turns %s'; the run id is %s", agent, id))
 }
 
+// runID checks the ids of an agent and of a run.
+func runID(c *cobra.Command, args []string) error {
+	if err := command.Args("ID", "RUN")(c, args); err != nil {
+		return err
+	}
+	if _, ok := thread.KeyID(args[1]); !ok {
+		return fault.Usage(fmt.Sprintf("%.80q is not the id of a run", args[1]), "'agentctl agent' prints it, and 'agentctl turns "+args[0]+"' lists them")
+	}
+	return nil
+}
+
 func waitCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID RUN",
@@ -164,7 +175,7 @@ has ended the command returns at once; a timeout does not abort the run. The exi
 0 when the message was answered, 1 when the run failed or has not ended.`,
 		Example: `  agentctl run wait alice "$(agentctl agent alice --message hello)"
   agentctl run wait alice RUN --timeout 5m --json`,
-		Args:              command.Args("ID", "RUN"),
+		Args:              runID,
 		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			d, err := limit(c, e, true)
@@ -190,7 +201,7 @@ func abortCommand(e *command.Env) *cobra.Command {
 		Long:  `Abort a run in progress; its tools are stopped and its output so far is kept.`,
 		Example: `  agentctl run abort alice RUN
   agentctl run abort alice RUN --json`,
-		Args:              command.Args("ID", "RUN"),
+		Args:              runID,
 		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, err := e.RunnerService().AbortRun(c.Context(), &runner.AbortRunRequest{AgentId: args[0], RunId: args[1]}); err != nil {

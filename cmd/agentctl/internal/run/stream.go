@@ -89,7 +89,7 @@ seq; --after continues after a seq. The command ends with the run, with exit cod
 the run failed.`,
 		Example: `  agentctl run stream alice RUN
   agentctl run stream alice RUN --json --after 4294967300`,
-		Args:              command.Args("ID", "RUN"),
+		Args:              runID,
 		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := known(c.Context(), e, args[0], args[1]); err != nil {

@@ -76,6 +76,9 @@ func filePutCommand(e *command.Env) *cobra.Command {
 				return err
 			}
 			r, err := e.Agents().WriteAgentFile(c.Context(), &registry.WriteAgentFileRequest{AgentId: args[0], Name: args[1], Content: content, IfVersion: version})
+			if fault.Is(err, fault.ConfigInvalid) {
+				return command.Data(err)
+			}
 			if err != nil {
 				return err
 			}
@@ -111,9 +114,9 @@ func readFile(e *command.Env, from string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", from, err)
 	case len(b) > maxFile:
-		return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("the file has more than %d bytes", maxFile), "shorten it")
+		return nil, fault.New(codes.FailedPrecondition, fault.InvalidArgument, fmt.Sprintf("the file has more than %d bytes", maxFile), "shorten it")
 	case !utf8.Valid(b):
-		return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, "the file is not valid UTF-8", "convert it to UTF-8, with iconv for example")
+		return nil, fault.New(codes.FailedPrecondition, fault.InvalidArgument, "the file is not valid UTF-8", "convert it to UTF-8, with iconv for example")
 	}
 	return b, nil
 }

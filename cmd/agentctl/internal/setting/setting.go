@@ -98,7 +98,7 @@ func getCommand(e *command.Env) *cobra.Command {
 					return nil
 				}
 			}
-			return fault.New(codes.NotFound, fault.ConfigInvalid, fmt.Sprintf("there is no setting %q", args[1]),
+			return fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("there is no setting %q", args[1]),
 				fmt.Sprintf("'agentctl config effective %s' lists all of them", args[0]))
 		},
 	}

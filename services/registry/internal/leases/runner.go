@@ -2,6 +2,7 @@ package leases
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/theclaw/agents/internal/lease"
@@ -55,7 +56,7 @@ func (s *Service) whoRuns(ctx context.Context, a *state.Agent, run string) (*reg
 	if run != "" {
 		id, ok := thread.KeyID(run)
 		if !ok {
-			return nil, wire.Bad("run_id is not one", "give the run id that was answered at the start")
+			return nil, wire.Bad(fmt.Sprintf("%.80q is not the id of a run", run), "give the run id that was answered at the start")
 		}
 		t, err := s.Turns.Turn(ctx, a.ID, store.TurnQuery{InboxID: id, Key: run, Route: wire.ThreadOf})
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/store"
@@ -114,6 +115,11 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 	}
 	id, _ := rpc.IdentityFrom(ctx)
 	for _, e := range events {
+		if r.IsInbox() {
+			if err := route.CheckStated(e.GetSource(), e.GetContent()); err != nil {
+				return nil, err
+			}
+		}
 		a, _, err := source.ParseLenient(e.GetSource())
 		if err != nil {
 			return nil, err
