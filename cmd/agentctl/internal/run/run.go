@@ -9,7 +9,9 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,16 +52,47 @@ const (
 	again = 200 * time.Millisecond
 )
 
-// ending is the end of a run for programs.
+// ending is the end of a run for programs, with what WaitRun answers. Of a run that failed
+// it is the error, too.
 type ending struct {
-	RunID        string  `json:"run_id"`
-	Status       string  `json:"status"`
-	Reply        string  `json:"reply"`
-	StartedAt    *string `json:"started_at"`
-	EndedAt      *string `json:"ended_at"`
-	InputTokens  int64   `json:"input_tokens"`
-	OutputTokens int64   `json:"output_tokens"`
+	RunID        string    `json:"run_id"`
+	Status       string    `json:"status"` // ok, error
+	Reply        string    `json:"reply"`
+	StartedAt    *string   `json:"started_at"`
+	EndedAt      *string   `json:"ended_at"`
+	InputTokens  int64     `json:"input_tokens"`
+	OutputTokens int64     `json:"output_tokens"`
+	Payloads     []payload `json:"payloads"`
+	MergedInto   string    `json:"merged_into,omitempty"`
+	ErrorCode    string    `json:"error_code,omitempty"`
+	Error        string    `json:"error,omitempty"`
+	Suggestion   string    `json:"suggestion,omitempty"`
 }
+
+// payload is a part of the end of a run.
+type payload struct {
+	Kind string `json:"kind"` // text, reasoning, tool, error
+	Text string `json:"text"`
+}
+
+func payloads(list []*runner.Payload) []payload {
+	out := []payload{}
+	for _, p := range list {
+		out = append(out, payload{word(p.GetKind().String(), "PAYLOAD_KIND_"), p.GetText()})
+	}
+	return out
+}
+
+// errorCode is the word for the error of a run; empty for none.
+func errorCode(e runner.RunError) string {
+	if e == runner.RunError_RUN_ERROR_UNSPECIFIED {
+		return ""
+	}
+	return word(e.String(), "RUN_ERROR_")
+}
+
+// word is the value of an enumeration without its prefix, in small letters.
+func word(value, prefix string) string { return strings.ToLower(strings.TrimPrefix(value, prefix)) }
 
 func stamp(t *timestamppb.Timestamp) *string {
 	if t == nil {
@@ -131,14 +164,24 @@ func known(ctx context.Context, e *command.Env, agent, id string) error {
 // tell prints the end of a run; one without a reply of its own is an error when
 // it failed, and a note when the agent had nothing to say.
 func tell(e *command.Env, agent, id string, r *runner.WaitRunResponse) error {
+	var why error
 	if r.GetStatus() == runner.RunStatus_RUN_STATUS_ERROR {
-		return failed(agent, id, r.GetError())
+		why = failed(agent, id, r.GetError())
 	}
 	if e.Flags.JSON {
-		return e.PrintJSON(ending{
+		end := ending{
 			RunID: id, Status: "ok", Reply: r.GetText(), StartedAt: stamp(r.GetStartedAt()), EndedAt: stamp(r.GetEndedAt()),
-			InputTokens: r.GetInputTokens(), OutputTokens: r.GetOutputTokens(),
-		})
+			InputTokens: r.GetInputTokens(), OutputTokens: r.GetOutputTokens(), Payloads: payloads(r.GetPayloads()), MergedInto: r.GetMergedInto(),
+		}
+		if why != nil {
+			f := fault.From(why)
+			end.Status, end.ErrorCode, end.Error, end.Suggestion = "error", errorCode(r.GetErrorCode()), f.What, f.Fix
+			why = &command.ReportedError{}
+		}
+		return errors.Join(e.PrintJSON(end), why)
+	}
+	if why != nil {
+		return why
 	}
 	if r.GetText() == "" {
 		e.Note("the run has ended without a reply of its own")

@@ -61,10 +61,15 @@ func once(ctx context.Context, e *command.Env, agent, id string, after *uint64, 
 		if err := each(r); err != nil {
 			return true, err
 		}
-		if r.GetStream() == runner.RunStream_RUN_STREAM_LIFECYCLE && (r.GetPhase() == "end" || r.GetPhase() == "error") {
+		if last(r) {
 			return true, nil
 		}
 	}
+}
+
+// last reports whether an item is the end of its run.
+func last(r *runner.StreamRunResponse) bool {
+	return r.GetStream() == runner.RunStream_RUN_STREAM_LIFECYCLE && (r.GetPhase() == "end" || r.GetPhase() == "error")
 }
 
 // happening is one item for programs.
@@ -75,6 +80,14 @@ type happening struct {
 	Text   string `json:"text,omitempty"`
 	Tool   string `json:"tool,omitempty"`
 	CallID string `json:"call_id,omitempty"`
+	// WillRetry is there at the end of a compaction.
+	WillRetry *bool `json:"will_retry,omitempty"`
+	// These are there at the end of the run.
+	ErrorCode    string     `json:"error_code,omitempty"`
+	InputTokens  *int64     `json:"input_tokens,omitempty"`
+	OutputTokens *int64     `json:"output_tokens,omitempty"`
+	Payloads     *[]payload `json:"payloads,omitempty"`
+	MergedInto   string     `json:"merged_into,omitempty"`
 }
 
 func streamCommand(e *command.Env) *cobra.Command {
@@ -82,8 +95,8 @@ func streamCommand(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stream ID RUN",
 		Short: "Print the output of a run while it happens",
-		Long: `Print the reply of a run while it is written. Thoughts and tools go to standard error,
-and so does the line "restart": another runner has taken over the run, and the output
+		Long: `Print the reply of a run while it is written. Thoughts, tools and digests of older
+messages go to standard error, and so does the line "restart": another runner has taken over the run, and the output
 since the last tool is repeated. With --json each item is one object a line, with its
 seq; --after continues after a seq. The command ends with the run, with exit code 1 when
 the run failed.`,
@@ -122,8 +135,18 @@ the run failed.`,
 }
 
 func line(w io.Writer, r *runner.StreamRunResponse) error {
-	kind := strings.ToLower(strings.TrimPrefix(r.GetStream().String(), "RUN_STREAM_"))
-	b, err := json.Marshal(happening{r.GetSeq(), kind, r.GetPhase(), r.GetText(), r.GetTool(), r.GetCallId()})
+	h := happening{
+		Seq: r.GetSeq(), Stream: word(r.GetStream().String(), "RUN_STREAM_"), Phase: r.GetPhase(), Text: r.GetText(), Tool: r.GetTool(), CallID: r.GetCallId(),
+		ErrorCode: errorCode(r.GetErrorCode()), MergedInto: r.GetMergedInto(),
+	}
+	switch {
+	case r.GetStream() == runner.RunStream_RUN_STREAM_COMPACTION && r.GetPhase() == "end":
+		h.WillRetry = &r.WillRetry
+	case last(r):
+		all := payloads(r.GetPayloads())
+		h.InputTokens, h.OutputTokens, h.Payloads = &r.InputTokens, &r.OutputTokens, &all
+	}
+	b, err := json.Marshal(h)
 	if err == nil {
 		_, err = fmt.Fprintf(w, "%s\n", b)
 	}
@@ -200,6 +223,10 @@ func (n *narrator) tell(r *runner.StreamRunResponse) error {
 	n.thought.Reset()
 	if restarts(r) && !n.quiet {
 		_, err := fmt.Fprintln(n.out, "restart: ignore the text so far, it is sent again")
+		return err
+	}
+	if r.GetStream() == runner.RunStream_RUN_STREAM_COMPACTION && r.GetPhase() == "start" && !n.quiet {
+		_, err := fmt.Fprintln(n.out, "digest: older messages are summarized before the answer")
 		return err
 	}
 	if n.quiet || r.GetStream() != runner.RunStream_RUN_STREAM_TOOL {

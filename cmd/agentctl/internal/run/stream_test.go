@@ -9,6 +9,32 @@ import (
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
+// A8: a digest is in both outputs, and its end says whether the model is asked again.
+func TestStreamDigest(t *testing.T) {
+	var out, errs bytes.Buffer
+	s := speaker{env: command.New(strings.NewReader(""), &out, &errs, func(string) string { return "" }, "test"), narrator: narrator{out: &errs}}
+	var lines bytes.Buffer
+	for _, i := range []*runner.StreamRunResponse{
+		{Seq: 1, Stream: runner.RunStream_RUN_STREAM_COMPACTION, Phase: "start", Text: "turns"},
+		{Seq: 2, Stream: runner.RunStream_RUN_STREAM_COMPACTION, Phase: "end", Text: "turns", WillRetry: true},
+	} {
+		if err := s.tell(i); err != nil {
+			t.Fatal(err)
+		}
+		if err := line(&lines, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "digest: older messages are summarized before the answer\n"; errs.String() != want || out.Len() > 0 {
+		t.Errorf("standard error %q, standard output %q", &errs, &out)
+	}
+	const want = `{"seq":1,"stream":"compaction","phase":"start","text":"turns"}` + "\n" +
+		`{"seq":2,"stream":"compaction","phase":"end","text":"turns","will_retry":true}` + "\n"
+	if lines.String() != want {
+		t.Errorf("as JSON: %s", &lines)
+	}
+}
+
 // What a runner said that lost the run is told apart from what the next one says: the
 // reply goes on in a line of its own, and a line on standard error says why.
 func TestStreamRestarts(t *testing.T) {
