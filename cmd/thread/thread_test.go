@@ -266,3 +266,38 @@ func TestThreadLocked(t *testing.T) {
 		t.Errorf("stored: %s", out)
 	}
 }
+
+// R9: what the external tool accepts and this program refuses, with exit code 2 and
+// nothing stored; docs/compat.md lists it.
+func TestThreadDifferences(t *testing.T) {
+	dir := newThreadDir(t)
+	for _, text := range []string{"one", "two", "three"} {
+		succeeds(t, "", "push", "--thread", dir, "--source", "self", "--type", "message", "--content", text)
+	}
+	refused := func(in string, args ...string) {
+		t.Helper()
+		if o := tool(t, in, args...); o.code != 2 || o.out != "" || !strings.HasPrefix(o.err, "Error: ") {
+			t.Errorf("thread %q with %q on standard input: %+v", args, in, o)
+		}
+	}
+	for _, line := range []string{`[1]`, `"x"`, `5`, `null`} {
+		refused(`{"source":"self","type":"message","content":"first"}`+"\n"+line+"\n", "push", "--thread", dir, "--batch")
+	}
+	for _, id := range []string{"1.5", "0x2", "1e1", "+1"} {
+		refused("", "peek", "--thread", dir, "--last-event-id", id)
+	}
+	for _, filter := range []string{"type == 'message'", "id BETWEEN 1 AND 2", "source GLOB 's*'", "content = 'one'"} {
+		refused("", "peek", "--thread", dir, "--last-event-id", "0", "--filter", filter)
+		refused("", "subscribe", "--thread", dir, "--consumer", "c", "--handler", "true", "--filter", filter)
+	}
+	refused("", "subscribe", "--thread", dir, "--consumer", "a/b", "--handler", "true")
+	if n := strings.Count(succeeds(t, "", "peek", "--thread", dir, "--last-event-id", "0"), "\n"); n != 3 {
+		t.Errorf("%d events", n)
+	}
+	// What they mean can be said in another way.
+	for filter, want := range map[string]int{"type = 'message'": 3, "id >= 1 AND id <= 2": 2, "source LIKE 's%'": 3, "id IN (1, 3)": 2} {
+		if n := strings.Count(succeeds(t, "", "peek", "--thread", dir, "--last-event-id", "0", "--filter", filter), "\n"); n != want {
+			t.Errorf("%s: %d events, want %d", filter, n, want)
+		}
+	}
+}

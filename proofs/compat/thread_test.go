@@ -290,3 +290,24 @@ func TestMalformedSources(t *testing.T) {
 		}
 	}
 }
+
+// R9: a pop of another program moves the mark that is shown of a consumer, here the
+// agent's own, and not what the agent has worked on.
+func TestForeignMark(t *testing.T) {
+	w := world.Start(t, quick(""))
+	create(t, w, "a1", registryv1.AgentKind_AGENT_KIND_USER, quiet)
+	say(t, w, "a1", world.Peer("bob"), "one")
+	db := open(t, filepath.Join(w.Home, "agents/a1/inbox"))
+	if _, err := db.ExecContext(t.Context(), "UPDATE consumer_progress SET last_acked_id = 99"); err != nil { // as pop does
+		t.Fatal(err)
+	}
+	info, err := w.Threads.GetThread(t.Context(), &registryv1.GetThreadRequest{Thread: ref("a1", "inbox")})
+	if err != nil || len(info.GetSubscriptions()) != 1 || info.GetSubscriptions()[0].GetLastAckedId() != 99 {
+		t.Errorf("the mark: %v, %v", info, err)
+	}
+	say(t, w, "a1", world.Peer("bob"), "two")
+	st, err := w.Agents.GetAgentStatus(t.Context(), &registryv1.GetAgentStatusRequest{AgentId: "a1"})
+	if err != nil || st.GetInbox().GetLastAckedId() != 2 {
+		t.Errorf("the agent: %v, %v", st, err)
+	}
+}
