@@ -78,7 +78,7 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 	case c.Flags().Changed("thinking") && a.thinking == "":
 		return command.Usage(c, "--thinking has no value")
 	case a.thinking != "" && !thinking(a.thinking):
-		return command.Usage(c, "--thinking %.40q is none of off, adaptive, a number of tokens", a.thinking)
+		return command.Usage(c, "thinking must be off, adaptive or a number of tokens from 1024")
 	case c.Flags().Changed("idempotency-key") && a.key == "":
 		return command.Usage(c, "--idempotency-key has no value")
 	case a.verbose && !a.wait:
