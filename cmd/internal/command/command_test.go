@@ -106,3 +106,48 @@ func TestPast(t *testing.T) {
 		}
 	}
 }
+
+// A5: what a service refuses of the command line is exit code 2, data and all else is 1.
+func TestExitCode(t *testing.T) {
+	argument := fault.New(codes.InvalidArgument, fault.InvalidArgument, "w", "f")
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{fault.Usage("w", "f"), 2},
+		{argument, 2},
+		{fault.New(codes.InvalidArgument, fault.FilterInvalid, "w", "f"), 2},
+		{fault.New(codes.InvalidArgument, fault.ConfigInvalid, "w", "f"), 2},
+		{fault.New(codes.FailedPrecondition, fault.InvalidArgument, "w", "f"), 1},
+		{fault.New(codes.NotFound, fault.AgentNotFound, "w", "f"), 1},
+		{fault.New(codes.InvalidArgument, fault.EventTooLarge, "w", "f"), 1},
+		{Data(argument), 1},
+		{errors.New("w"), 1},
+		{&ReportedError{}, 1},
+	} {
+		if got := exitCode(c.err); got != c.want {
+			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
+		}
+	}
+	if Data(nil) != nil || fault.From(Data(argument)).What != "w" {
+		t.Error("data loses its words")
+	}
+}
+
+// A5: a negative number as the last argument is no flag; the value of a flag stays there.
+func TestNegative(t *testing.T) {
+	for line, want := range map[string]string{
+		"config set a k -1":        "config set a k -- -1",
+		"config set a k -1 --json": "config set a k --json -- -1",
+		"config set a k -0.5":      "config set a k -- -0.5",
+		"audit show -n -1":         "audit show -n -1",
+		"config set a k -- -1":     "config set a k -- -1",
+		"send a text -x":           "send a text -x",
+		"events a t --after -1":    "events a t --after -1",
+	} {
+		if got := strings.Join(negative(strings.Fields(line)), " "); got != want {
+			t.Errorf("%s became %s, want %s", line, got, want)
+		}
+	}
+}

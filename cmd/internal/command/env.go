@@ -2,7 +2,8 @@
 // the global flags, the connections to the services, the checks of arguments and the way
 // errors are printed.
 //
-// It promises that an invalid command line is exit code 2 and every other failure is 1;
+// It promises that an invalid command line is exit code 2, also when a service finds that
+// out, and every other failure is 1;
 // that an error is one line on standard error, or with --json one object on standard
 // output and nothing else there; that a command line is validated before any service is
 // called; and that no connection is made before the first call.

@@ -135,6 +135,32 @@ func TestSkip(t *testing.T) {
 	violations(t, h)
 }
 
+// R6: a message that a turn has answered and whose fate is not recorded yet, as a crash
+// leaves it, is not skipped: it would have two fates (I3).
+func TestSkipLeavesTurnsAlone(t *testing.T) {
+	h, _ := behind(t, "outbound: []")
+	w := world.Start(t, world.Options{Home: h.Path()})
+	w.Await(t, "e1", 5)
+	w.Stop()
+	inbox := filepath.Join(h.AgentDir("e1"), "inbox/events.db")
+	exec1(t, inbox, "DELETE FROM x_fate WHERE inbox_id = 4; UPDATE x_ack SET id = 3 WHERE consumer = 'inbox'; UPDATE x_meta SET desired = 'stopped'")
+	if text, code := run(t, h, "e1", "--apply", "--skip-before", "all"); code != 0 || strings.Contains(text, "leaves") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	if n := one(t, inbox, "SELECT COUNT(*) FROM x_fate WHERE inbox_id = 4"); n != "0" {
+		t.Error("the message has a fate")
+	}
+	w = world.Start(t, world.Options{Home: h.Path()})
+	if _, err := w.Agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "e1"}); err != nil {
+		t.Fatal(err)
+	}
+	if turn := w.Await(t, "e1", 4); w.Reply(t, turn) != "old two" {
+		t.Errorf("the message: %v", turn)
+	}
+	w.Stop()
+	violations(t, h)
+}
+
 // R5: replies that the earlier agent left unsent are sent at the start of the agent,
 // without a message of that peer; those that are too old become dead letters.
 func TestUnsentReplies(t *testing.T) {
