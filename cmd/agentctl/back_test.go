@@ -76,7 +76,7 @@ func TestMigratedAnswersTheSame(t *testing.T) {
 		return out.String()
 	}
 	stop := services(t, home)
-	ctl("init", "alice")
+	ctl("init", "alice", "--provider", "offline") // it answers peers by choice alone
 	sink, e := world.NewSink(t), owner(t, home)
 	conf, err := e.Agents().ReadAgentFile(t.Context(), &registry.ReadAgentFileRequest{AgentId: "alice", Name: "config.yaml"})
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/theclaw/agents/internal/agentdir/layout"
 )
 
 // chooseOffline lets the built-in offline model answer everybody in a home that has no
@@ -49,11 +51,14 @@ func homeOf(env, args []string) string {
 	if i := slices.Index(args, "--home"); i >= 0 && i+1 < len(args) {
 		return args[i+1]
 	}
-	home := ""
+	vars := map[string]string{}
 	for _, v := range env {
-		if h, ok := strings.CutPrefix(v, "THECLAW_HOME="); ok {
-			home = h
-		}
+		name, value, _ := strings.Cut(v, "=")
+		vars[name] = value
+	}
+	home, err := layout.DefaultHome(func(name string) string { return vars[name] })
+	if err != nil {
+		return ""
 	}
 	return home
 }
