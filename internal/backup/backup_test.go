@@ -65,7 +65,7 @@ func forge(t testing.TB, entries ...*tar.Header) []byte {
 			body = nil
 		}
 		put(h, body)
-		m.Files = append(m.Files, archive.Entry{Name: h.Name, Size: int64(len(body)), SHA256: fmt.Sprintf("%x", sha256.Sum256(body))})
+		m.Files = append(m.Files, archive.Entry{Name: archive.Name(h.Name), Size: int64(len(body)), SHA256: fmt.Sprintf("%x", sha256.Sum256(body))})
 	}
 	last, err := json.Marshal(m)
 	if err != nil {

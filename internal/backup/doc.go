@@ -6,6 +6,13 @@
 //	agents/<id>/IDENTITY.md ...       then texts, memory, sessions (, workdir)
 //	manifest.json                     sizes, sha256, and the lease tokens, last
 //
+// Names are bytes as the file system has them: in the tar as PAX records with hdrcharset
+// BINARY, in the manifest in base64. What cannot be archived (links, sockets, pipes,
+// devices, what cannot be read, a file of more than 1 GiB that consists of holes) is named
+// in the manifest with its agent and its path, and the rest goes on. Of a file in a
+// workdir its content is kept and whether its owner may execute it; a hard link becomes a
+// file of its own. A file that shrinks while it is read is kept as far as it was read.
+//
 // The order makes the copies consistent. Whatever the copied inbox records as done was
 // done before it was copied, so the threads, copied later, hold it; what they hold beyond
 // is found done again and skipped. No token in any copy is above the one written last. A

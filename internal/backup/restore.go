@@ -17,6 +17,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/backup/archive"
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 )
@@ -73,7 +74,7 @@ func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (
 					return err
 				}
 			}
-			for _, dir := range tree {
+			for _, dir := range directories {
 				if err := s.root.MkdirAll(id+"/"+dir, 0o700); err != nil {
 					return err
 				}
@@ -86,17 +87,20 @@ func Restore(ctx context.Context, in io.Reader, home *agentdir.Home, c Choice) (
 			return err
 		}
 		if err := s.put(id, rest, e, body); err != nil {
-			return fmt.Errorf("restore %s: %w", e.Name, err)
+			return fmt.Errorf("restore %s: %w", boundary.Name(e.Name), err)
 		}
 		return nil
 	})
+	if err == nil {
+		err = s.finish(m, ids)
+	}
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range ids {
 		a, err := restoreAgent(ctx, filepath.Join(s.dir, id), id, c.name(id), floors[id].with(m.Tokens, id))
 		if err == nil {
-			err = s.sync(id)
+			err = s.sync(ctx, id)
 		}
 		if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) {
 			return nil, fault.Wrap(archive.Damaged("agent '"+id+"' has a damaged or missing database"), err)

@@ -3,6 +3,7 @@ package backup
 import (
 	"archive/tar"
 	"bufio"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -19,7 +21,9 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/backup/archive"
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/filetree"
 )
 
 // stage is where agents are put together, on the file system they will be on.
@@ -30,6 +34,9 @@ type stage struct {
 	dir  string
 	root *os.Root
 	lock *os.File
+
+	last    *os.Root // the directory of the newest file; nil: there is none
+	lastDir string
 }
 
 func newStage(home *agentdir.Home) (*stage, error) {
@@ -52,6 +59,9 @@ func newStage(home *agentdir.Home) (*stage, error) {
 // close removes all that was not placed.
 func (s *stage) close() error {
 	err := os.RemoveAll(s.dir)
+	if s.last != nil {
+		err = errors.Join(err, s.last.Close())
+	}
 	if s.root != nil {
 		err = errors.Join(err, s.root.Close())
 	}
@@ -61,8 +71,8 @@ func (s *stage) close() error {
 	return err
 }
 
-// tree lists the directories that every agent has.
-var tree = []string{"inbox", "logs", "memory", "sessions", "workdir", "threads/channels", "threads/main", "threads/peers", "threads/sessions"}
+// directories are those that every agent has.
+var directories = []string{"inbox", "logs", "memory", "sessions", "workdir", "threads/channels", "threads/main", "threads/peers", "threads/sessions"}
 
 // magic begins every database.
 const magic = "SQLite format 3\x00"
@@ -77,14 +87,15 @@ func (s *stage) put(id, rest string, e *tar.Header, body io.Reader) (err error) 
 		}
 		body = r
 	}
-	if err := s.root.MkdirAll(path.Dir(name), 0o700); err != nil {
+	dir, err := s.within(path.Dir(name))
+	if err != nil {
 		return err
 	}
 	mode := fs.FileMode(0o600)
 	if strings.HasPrefix(rest, "workdir/") {
 		mode |= fs.FileMode(e.Mode) & 0o100
 	}
-	f, err := s.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	f, err := dir.OpenFile(path.Base(name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {
 		return err
 	}
@@ -95,18 +106,87 @@ func (s *stage) put(id, rest string, e *tar.Header, body io.Reader) (err error) 
 	return f.Sync()
 }
 
-// sync puts every name of an agent on disk.
-func (s *stage) sync(id string) error {
-	return fs.WalkDir(s.root.FS(), id, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
+// within opens a directory of the stage and makes it where it is missing. The files of an
+// archive follow each other in the order of a walk: from the directory of one to that of
+// the next it is rarely far, however deep both are.
+func (s *stage) within(dir string) (*os.Root, error) {
+	from, rest := s.root, dir
+	if s.last != nil {
+		if dir == s.lastDir {
+			return s.last, nil
 		}
-		f, err := s.root.Open(name)
+		if below, ok := strings.CutPrefix(dir, s.lastDir+"/"); ok {
+			from, rest = s.last, below
+		}
+	}
+	err := from.MkdirAll(rest, 0o700)
+	if err != nil {
+		return nil, err
+	}
+	root, err := from.OpenRoot(rest)
+	if err != nil {
+		return nil, err
+	}
+	if s.last != nil {
+		_ = s.last.Close() // its files are synced
+	}
+	s.last, s.lastDir = root, dir
+	return root, nil
+}
+
+// finish completes what the files of an agent alone do not say.
+func (s *stage) finish(m archive.Manifest, ids []string) error {
+	for _, name := range m.Directories {
+		id, rest, err := archive.Split(string(name))
+		if err != nil || !strings.HasPrefix(rest, "workdir/") {
+			return archive.Damaged(fmt.Sprintf("%.200q is no directory of a backup", string(name)))
+		}
+		if slices.Contains(ids, id) {
+			if _, err := s.within(path.Join(id, rest)); err != nil {
+				return fmt.Errorf("restore %s: %w", boundary.Name(string(name)), err)
+			}
+		}
+	}
+	for _, e := range m.Files {
+		id, rest, err := archive.Split(string(e.Name))
+		if err != nil || !e.Torn || !slices.Contains(ids, id) {
+			continue
+		}
+		if err := s.cut(path.Join(id, rest), e.Read); err != nil {
+			return fmt.Errorf("restore %s: %w", boundary.Name(string(e.Name)), err)
+		}
+	}
+	return nil
+}
+
+// cut removes the zeros after what was read of a file.
+func (s *stage) cut(name string, size int64) error {
+	f, err := s.root.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(size), f.Sync(), f.Close())
+}
+
+// sync puts every name of an agent on disk.
+func (s *stage) sync(ctx context.Context, id string) error {
+	var failed error
+	fsync := func(dir *os.Root, name string) error {
+		f, err := dir.Open(name)
 		if err != nil {
 			return err
 		}
 		return errors.Join(f.Sync(), f.Close())
+	}
+	err := filetree.Walk(ctx, s.root, id, func(e filetree.Entry) error {
+		if !e.Info.IsDir() {
+			return nil
+		}
+		return fsync(e.Dir, e.Name())
+	}, func(name string, err error) {
+		failed = errors.Join(failed, fmt.Errorf("sync %s: %w", boundary.Name(name), err))
 	})
+	return errors.Join(err, failed)
 }
 
 // place gives a finished agent its name. undo takes it away again; kept is where

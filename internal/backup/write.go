@@ -15,13 +15,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/backup/archive"
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/filetree"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/snapshot"
@@ -88,7 +92,7 @@ func Write(ctx context.Context, out io.Writer, from Source, what Selection) (err
 	}
 	for _, id := range ids {
 		if err := w.brought(ctx, from, id, what.Workdir); err != nil {
-			return agentdir.Fault(fmt.Errorf("back up agent %s: %w", id, err))
+			return ofAgent(id, err)
 		}
 	}
 	if w.manifest.Tokens, err = tokens(ctx, from, ids); err != nil {
@@ -101,6 +105,18 @@ func Write(ctx context.Context, out io.Writer, from Source, what Selection) (err
 		return fmt.Errorf("end backup: %w", err)
 	}
 	return nil
+}
+
+// ofAgent names the agent in an error, whose text does not have it everywhere.
+func ofAgent(id string, err error) error {
+	err = agentdir.Fault(fmt.Errorf("back up agent %s: %w", id, err))
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok || strings.Contains(e.What, "'"+id+"'") {
+		return err
+	}
+	named := *e
+	named.What = "agent '" + id + "' cannot be backed up: " + e.What
+	return fault.Wrap(&named, err)
 }
 
 func tokens(ctx context.Context, from Source, ids []string) (map[string]uint64, error) {
@@ -124,6 +140,7 @@ type writer struct {
 	copies   string
 	now      time.Time
 	manifest archive.Manifest
+	names    int // bytes of the names in the manifest
 }
 
 func (w *writer) brought(ctx context.Context, from Source, id string, workdir bool) error {
@@ -204,62 +221,198 @@ func (w *writer) thread(ctx context.Context, id, thread, dir string) error {
 		return err
 	}
 	// A name less is a file less to be left behind.
-	err = errors.Join(os.Remove(to), w.file(path.Join("agents", id, thread, archive.Database), f))
-	return errors.Join(err, f.Close())
+	_, err = w.file(path.Join("agents", id, thread, archive.Database), f)
+	return errors.Join(err, os.Remove(to), f.Close())
 }
 
 // files copies a file, or every regular file below a directory. Links are left
-// out: what they lead to is not the agent's.
+// out: what they lead to is not the agent's. What is left out is noted, and ends nothing.
 func (w *writer) files(ctx context.Context, root *os.Root, id, top string) error {
-	return fs.WalkDir(root.FS(), top, func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, fs.ErrNotExist): // removed while we look
-			return nil
-		case err != nil:
-			return err
-		case !d.Type().IsRegular() || strings.HasPrefix(d.Name(), ".") && top != "workdir": // half-written ones
+	t := tree{w: w, agent: id, full: map[string]bool{}}
+	err := filetree.Walk(ctx, root, top, func(e filetree.Entry) error {
+		if e.Info.IsDir() {
+			t.directory(e.Path)
 			return nil
 		}
-		full := path.Join("agents", id, name)
-		if _, _, err := archive.Split(full); err != nil {
-			return nil // a name that no restore would take
-		}
-		f, err := root.Open(name)
-		if errors.Is(err, fs.ErrNotExist) {
+		if strings.HasPrefix(e.Name(), ".") && top != "workdir" { // half-written ones
 			return nil
 		}
-		if err != nil {
-			return err
-		}
-		return errors.Join(w.file(full, f), f.Close())
-	})
+		return t.file(e)
+	}, func(name string, err error) { t.leave(name, true, err.Error()) })
+	if top == "workdir" {
+		t.empty()
+	}
+	return err
 }
 
-// file writes one entry. The size is fixed when it begins: a file that grows is
-// cut there, one that shrinks ends the backup, for it would be torn.
-func (w *writer) file(name string, f *os.File) error {
+// tree is what files copies.
+type tree struct {
+	w     *writer
+	agent string
+	dirs  []string
+	full  map[string]bool // directories that come with what they hold
+}
+
+func (t *tree) name(rest string) string { return path.Join("agents", t.agent, rest) }
+
+func (t *tree) leave(rest string, missing bool, why string) {
+	t.w.leave(archive.LeftOut{Agent: t.agent, Path: archive.Name(rest), Why: why, Missing: missing})
+}
+
+func (t *tree) directory(name string) {
+	t.fill(path.Dir(name))
+	t.dirs = append(t.dirs, name)
+}
+
+func (t *tree) fill(dir string) {
+	for ; !t.full[dir] && dir != "."; dir = path.Dir(dir) {
+		t.full[dir] = true
+	}
+}
+
+// empty notes the directories in which there is no file.
+func (t *tree) empty() {
+	for _, dir := range t.dirs {
+		name := t.name(dir)
+		if _, _, err := archive.Split(name); err != nil || t.full[dir] {
+			continue
+		}
+		if !t.w.room(name) {
+			t.leave(dir, true, tooMany)
+			continue
+		}
+		t.w.manifest.Directories = append(t.w.manifest.Directories, archive.Name(name))
+	}
+}
+
+func (t *tree) file(e filetree.Entry) error {
+	if !e.Info.Mode().IsRegular() {
+		t.leave(e.Path, false, "it is "+filetree.Kind(e.Info.Mode()))
+		return nil
+	}
+	name := t.name(e.Path)
+	if _, _, err := archive.Split(name); err != nil { // no restore would take it
+		t.leave(e.Path, true, "the name has no place in a backup")
+		return nil
+	}
+	if why := holes(e.Info); why != "" {
+		t.leave(e.Path, true, why)
+		return nil
+	}
+	if !t.w.room(name) {
+		t.leave(e.Path, true, tooMany)
+		return nil
+	}
+	f, err := e.Open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.leave(e.Path, true, filetree.Cause(err).Error())
+		return nil
+	}
+	t.fill(path.Dir(e.Path))
+	torn, err := t.w.file(name, f)
+	if torn != "" {
+		t.leave(e.Path, true, torn)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// holes says why a file that consists of holes is left out: it would fill a disk wherever
+// it is read.
+func holes(info fs.FileInfo) string {
+	const large = 1 << 30
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.Size() < large || st.Blocks*512 >= info.Size()/8 {
+		return ""
+	}
+	return fmt.Sprintf("it is sparse: %d bytes, of which %d are on the disk", info.Size(), st.Blocks*512)
+}
+
+// maxNames bounds the names in a manifest, in bytes.
+const (
+	maxNames = 64 << 20
+	tooMany  = "the names in the backup have more than 64 MiB already"
+)
+
+// room reports whether the manifest has room for one more name.
+func (w *writer) room(name string) bool {
+	if w.names+len(name) > maxNames {
+		return false
+	}
+	w.names += len(name)
+	return true
+}
+
+func (w *writer) leave(l archive.LeftOut) {
+	if l.Missing {
+		w.manifest.Missing++
+	}
+	if len(w.manifest.LeftOut) >= archive.MaxLeftOut || !w.room(string(l.Path)) {
+		w.manifest.More++
+		return
+	}
+	w.manifest.LeftOut = append(w.manifest.LeftOut, l)
+}
+
+// file writes one entry. The size is fixed when it begins: a file that grows is cut there,
+// one that shrinks or cannot be read to its end is filled with zeros, and noted in torn.
+func (w *writer) file(name string, f *os.File) (torn string, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return err
+		return "", err
 	}
-	return w.entry(name, info.Size(), int64(0o600|info.Mode().Perm()&0o100), f)
+	in := &padded{in: f}
+	if err := w.entry(name, info.Size(), int64(0o600|info.Mode().Perm()&0o100), in); err != nil || in.read == info.Size() {
+		return "", err
+	}
+	e := &w.manifest.Files[len(w.manifest.Files)-1]
+	e.Torn, e.Read = true, in.read
+	why := "it became shorter while it was read"
+	if in.err != nil {
+		why = filetree.Cause(in.err).Error()
+	}
+	return fmt.Sprintf("%s; the first %d of %d bytes are in the backup", why, in.read, info.Size()), nil
+}
+
+// padded reads a file, and zeros after its end.
+type padded struct {
+	in   io.Reader
+	done bool
+	read int64 // of the file
+	err  error // that ended it; nil: its end
+}
+
+func (p *padded) Read(b []byte) (int, error) {
+	if p.done {
+		clear(b)
+		return len(b), nil
+	}
+	n, err := p.in.Read(b)
+	p.read += int64(n)
+	if err != nil {
+		p.done = true
+		if !errors.Is(err, io.EOF) {
+			p.err = err
+		}
+	}
+	return n, nil
 }
 
 func (w *writer) entry(name string, size, mode int64, r io.Reader) error {
-	if err := w.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: mode, ModTime: w.now, Format: tar.FormatPAX}); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: mode, ModTime: w.now, Format: tar.FormatPAX}
+	if !utf8.ValidString(name) { // as POSIX has it
+		h.PAXRecords = map[string]string{"hdrcharset": "BINARY"}
+	}
+	if err := w.tar.WriteHeader(h); err != nil {
+		return fmt.Errorf("write %s: %w", boundary.Name(name), err)
 	}
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(w.tar, sum), io.LimitReader(r, size))
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+	if _, err := io.Copy(io.MultiWriter(w.tar, sum), io.LimitReader(r, size)); err != nil {
+		return fmt.Errorf("write %s: %w", boundary.Name(name), err)
 	}
-	if n != size {
-		return fault.New(codes.Aborted, fault.InvalidArgument, name+" shrank while it was read", "try again")
-	}
-	w.manifest.Files = append(w.manifest.Files, archive.Entry{Name: name, Size: size, SHA256: hex.EncodeToString(sum.Sum(nil))})
+	w.manifest.Files = append(w.manifest.Files, archive.Entry{Name: archive.Name(name), Size: size, SHA256: hex.EncodeToString(sum.Sum(nil))})
 	return nil
 }
 

@@ -16,10 +16,12 @@ import (
 // Severity of a finding.
 type Severity string
 
-// Severities. A Violation breaks a promise; a Warning is harmless alone.
+// Severities. A Violation breaks a promise; a Warning is harmless alone and should be
+// repaired; of a Note nothing has to be done.
 const (
 	Violation Severity = "violation"
 	Warning   Severity = "warning"
+	Note      Severity = "note"
 )
 
 // Finding is one thing that is not as it must be.

@@ -2,10 +2,10 @@ package invariant
 
 import (
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/invariant/exposure"
 	"github.com/theclaw/agents/internal/invariant/snapshot"
 )
@@ -47,17 +47,17 @@ func (k Canary) mayBeAsked(p Prompt) bool {
 }
 
 // i15 searches one file for the secrets, as they are and as JSON writes them.
-func (c *check) i15(path string) {
+func (c *check) i15(file exposure.File) {
 	if len(c.o.Secrets) == 0 {
 		return
 	}
-	f, err := os.Open(path)
+	f, err := file.Open()
 	if err != nil {
 		return // gone, or a socket; what cannot be read leaks nothing here
 	}
 	defer func() { _ = f.Close() }()
 	if exposure.Holds(f, c.o.Secrets) {
-		c.findings = append(c.findings, Finding{"I15", "", "", 0, path + " holds a secret", "replace the secret, then remove it from that file", Violation})
+		c.findings = append(c.findings, Finding{"I15", "", "", 0, boundary.Name(file.Full) + " holds a secret", "replace the secret, then remove it from that file", Violation})
 	}
 }
 

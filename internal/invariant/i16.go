@@ -3,48 +3,84 @@ package invariant
 import (
 	"context"
 	"fmt"
-	"io/fs"
-	"path/filepath"
-	"strings"
+	"maps"
+	"slices"
 
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/invariant/exposure"
 	"github.com/theclaw/agents/internal/invariant/leftover"
 )
 
+// maxUnread bounds the files of one agent that are named because they cannot be read.
+const maxUnread = 10
+
 // files walks the home once, for what is judged by files.
 func (c *check) files(ctx context.Context) error {
-	return exposure.Walk(ctx, c.path, c.o.Agent, func(path, agent, rest string, e fs.DirEntry) {
+	unread, enclosed := map[string]int{}, map[string][]exposure.File{}
+	err := exposure.Walk(ctx, c.path, c.o.Agent, func(f exposure.File) error {
 		c.stats.Files++
-		if rel, err := filepath.Rel(c.path.Path(), path); err == nil && !c.o.Live && leftover.Is(filepath.ToSlash(rel)) {
-			c.i19(agent, path)
+		if !c.o.Live && leftover.Is(f.Path) {
+			c.i19(f)
 		}
-		// What an agent's programs make in their directory has the modes they
-		// want; the directory itself keeps everybody else out.
-		theirs := strings.HasPrefix(rest, "workdir"+string(filepath.Separator))
-		if info, err := e.Info(); err == nil && !theirs {
-			c.i16(agent, path, info)
+		switch how, _ := f.Exposed(); how {
+		case exposure.Exposed:
+			c.i16(f)
+		case exposure.Enclosed:
+			enclosed[f.Agent] = append(enclosed[f.Agent], f)
+		case exposure.Private:
 		}
-		if e.Type().IsRegular() {
-			c.i15(path)
+		if f.Info.Mode().IsRegular() {
+			c.i15(f)
 		}
+		return nil
+	}, func(f exposure.File, err error) {
+		if unread[f.Agent]++; unread[f.Agent] <= maxUnread {
+			c.unread(f, err)
+		}
+	})
+	for _, agent := range slices.Sorted(maps.Keys(unread)) {
+		if n := unread[agent]; n > maxUnread {
+			c.findings = append(c.findings, Finding{"files", agent, "", 0, fmt.Sprintf("%d more files or directories cannot be read", n-maxUnread), "see the others", Note})
+		}
+	}
+	for _, agent := range slices.Sorted(maps.Keys(enclosed)) {
+		files := enclosed[agent]
+		_, most := files[0].Exposed()
+		c.findings = append(c.findings, Finding{
+			Invariant: "I16", Agent: agent,
+			What: fmt.Sprintf("%d logs of the external thread tool have a mode such as %o (%s); their directory keeps other users out", len(files), files[0].Info.Mode().Perm(), boundary.Name(files[0].Full)),
+			Fix:  fmt.Sprintf("nothing has to be done; 'agentctl fsck --repair' makes them %o", most), Severity: Note,
+		})
+	}
+	return err
+}
+
+// unread reports what the check cannot look into. In a working directory nothing of it is
+// judged but whether it holds a secret.
+func (c *check) unread(f exposure.File, err error) {
+	severity := Violation
+	if f.Workdir() {
+		severity = Note
+	}
+	c.findings = append(c.findings, Finding{
+		Invariant: "files", Agent: f.Agent, What: fmt.Sprintf("%s cannot be read and is not checked: %v", boundary.Name(f.Full), err),
+		Fix: "make it readable for the user who runs TheClaw, or remove it", Severity: severity,
 	})
 }
 
-// i19: what a cut-off write left behind is known as that, and may go.
-func (c *check) i19(agent, path string) {
+// i19: what an interrupted write left behind is recognized, and may be removed.
+func (c *check) i19(f exposure.File) {
 	c.findings = append(c.findings, Finding{
-		Invariant: "I19", Agent: agent, What: path + " was left behind by an interrupted write",
+		Invariant: "I19", Agent: f.Agent, What: boundary.Name(f.Full) + " was left behind by an interrupted write",
 		Fix: "run 'agentctl fsck --repair', or remove it", Severity: Warning,
 	})
 }
 
 // i16: files and sockets are 0600, directories 0700.
-func (c *check) i16(agent, path string, info fs.FileInfo) {
-	most, counts := exposure.PrivateMode(info)
-	if perm := info.Mode().Perm(); counts && perm&^most != 0 {
-		c.findings = append(c.findings, Finding{
-			Invariant: "I16", Agent: agent, What: fmt.Sprintf("%s has mode %o", path, perm),
-			Fix: fmt.Sprintf("run 'agentctl fsck --repair', or chmod %o it", most), Severity: Violation,
-		})
-	}
+func (c *check) i16(f exposure.File) {
+	_, most := f.Exposed()
+	c.findings = append(c.findings, Finding{
+		Invariant: "I16", Agent: f.Agent, What: fmt.Sprintf("%s has mode %o", boundary.Name(f.Full), f.Info.Mode().Perm()),
+		Fix: fmt.Sprintf("run 'agentctl fsck --repair', or chmod %o it", most), Severity: Violation,
+	})
 }

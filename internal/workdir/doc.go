@@ -6,9 +6,10 @@
 //	manifest  --Decode--> Tree --Lay, with the pieces--> directory
 //
 // A Tree has directories, regular files and symbolic links in order of their paths,
-// with the permissions of each; what else a directory holds (pipes, sockets, devices)
-// and what the ignored patterns match is left out. The same content has the same
-// manifest, byte for byte.
+// with the permissions of each. Names are bytes as the file system has them. What else a
+// directory holds (pipes, sockets, devices) and what cannot be read is left out and named;
+// what the ignored patterns match is left out. The same content has the same manifest,
+// byte for byte.
 //
 // It promises that nothing outside of the directory is read or written, whatever a
 // manifest or a link in the directory says (os.Root); that each piece has the hash that

@@ -7,13 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
+	"github.com/theclaw/agents/internal/boundary"
+	"github.com/theclaw/agents/internal/filetree"
 )
 
 // Limits of what is kept.
@@ -39,8 +38,8 @@ var errMoves = errors.New("a file changes while it is read")
 const tries = 3
 
 // Scan returns what a directory holds; none is an empty one. Beyond limits it is
-// *TooLarge. Files that cannot be read, or whose names are no text, are left out and
-// named.
+// *TooLarge. What cannot be read, and what is neither a file nor a directory nor a link,
+// is left out and named in out, as package boundary writes names.
 func Scan(ctx context.Context, dir string, l Limits, was Seen) (t Tree, out []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +50,8 @@ func Scan(ctx context.Context, dir string, l Limits, was Seen) (t Tree, out []st
 	}
 	defer func() { _ = root.Close() }() // it was only read
 	for try := 1; ; try++ {
-		s := scan{root: root, limits: l, was: was, now: Seen{}, last: try == tries}
-		if err = s.walk(ctx, "."); errors.Is(err, errMoves) {
+		s := scan{limits: l, was: was, now: Seen{}, last: try == tries}
+		if err = filetree.Walk(ctx, root, ".", func(e filetree.Entry) error { return s.entry(ctx, e) }, s.leave); errors.Is(err, errMoves) {
 			continue
 		}
 		if err != nil {
@@ -68,7 +67,6 @@ func Scan(ctx context.Context, dir string, l Limits, was Seen) (t Tree, out []st
 }
 
 type scan struct {
-	root     *os.Root
 	limits   Limits
 	was, now Seen
 	last     bool
@@ -77,63 +75,30 @@ type scan struct {
 	out      []string
 }
 
-func (s *scan) walk(ctx context.Context, dir string) error {
-	f, err := s.root.Open(dir)
-	if err != nil {
-		return s.leave(dir, err)
-	}
-	names, err := f.Readdirnames(-1)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return s.leave(dir, err)
-	}
-	for _, n := range names {
-		name := path.Join(dir, n)
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if Ignored(name, s.limits.Ignore) || strings.HasPrefix(n, half) {
-			continue
-		}
-		if !utf8.ValidString(name) || strings.Contains(name, "\\") {
-			s.out = append(s.out, fmt.Sprintf("%q", name))
-			continue
-		}
-		if err := s.entry(ctx, name); err != nil {
-			return err
-		}
-		if len(s.tree.Entries) > MaxFiles {
-			return &TooLarge{fmt.Sprintf("it has more than %d files", MaxFiles)}
-		}
-	}
-	return nil
-}
-
 // leave takes note of what cannot be read; what is gone meanwhile is not there.
-func (s *scan) leave(name string, err error) error {
+func (s *scan) leave(name string, err error) {
 	if !errors.Is(err, fs.ErrNotExist) {
-		s.out = append(s.out, name)
+		s.out = append(s.out, boundary.Name(name)+" ("+filetree.Cause(err).Error()+")")
 	}
-	return nil
 }
 
-func (s *scan) entry(ctx context.Context, name string) error {
-	info, err := s.root.Lstat(name)
-	if err != nil {
-		return s.leave(name, err)
+func (s *scan) entry(ctx context.Context, at filetree.Entry) error {
+	name, info := at.Path, at.Info
+	if Ignored(name, s.limits.Ignore) || strings.HasPrefix(at.Name(), half) {
+		if info.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
 	}
+	var err error
 	e := Entry{Path: name, Mode: uint32(info.Mode().Perm())}
 	switch info.Mode().Type() {
 	case fs.ModeDir:
 		e.Kind = Dir
-		s.tree.Entries = append(s.tree.Entries, e)
-		return s.walk(ctx, name)
 	case fs.ModeSymlink:
 		e.Kind, e.Mode = Link, 0
-		if e.Target, err = s.root.Readlink(name); err != nil {
-			return s.leave(name, err)
-		}
-		if !utf8.ValidString(e.Target) {
-			s.out = append(s.out, name)
+		if e.Target, err = at.Dir.Readlink(at.Name()); err != nil {
+			s.leave(name, err)
 			return nil
 		}
 	case 0:
@@ -145,27 +110,36 @@ func (s *scan) entry(ctx context.Context, name string) error {
 			e.Pieces, s.now[name] = old.pieces, old
 			break
 		}
-		err := s.read(ctx, &e)
+		err := s.read(ctx, at, &e)
 		if errors.Is(err, errMoves) && !s.last || ctx.Err() != nil {
 			return err
 		}
 		if err != nil && !errors.Is(err, errMoves) {
-			return s.leave(name, err)
+			s.leave(name, err)
+			return nil
 		}
 	default:
+		s.leave(name, errors.New("it is "+filetree.Kind(info.Mode())))
 		return nil
 	}
 	s.tree.Entries = append(s.tree.Entries, e)
+	if len(s.tree.Entries) > MaxFiles {
+		return &TooLarge{fmt.Sprintf("it has more than %d files", MaxFiles)}
+	}
 	return nil
 }
 
 // read hashes a file. Its size is what was read.
-func (s *scan) read(ctx context.Context, e *Entry) error {
-	f, before, err := open(s.root, e.Path)
+func (s *scan) read(ctx context.Context, at filetree.Entry, e *Entry) error {
+	f, err := at.Open()
 	if err != nil {
 		return err
 	}
 	defer f.Close() // it was only read
+	before, err := f.Stat()
+	if err != nil {
+		return err
+	}
 	e.Size, e.Pieces = 0, nil
 	buf := make([]byte, Piece)
 	for {
@@ -199,23 +173,6 @@ func (s *scan) read(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// open opens a regular file and nothing else, without waiting for the other end of a
-// pipe that has taken its place.
-func open(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fs.ErrNotExist
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
-	}
-	return f, info, nil
-}
-
 // Each passes on the pieces of the directory that a tree was made of, each once, those of skip
 // left out. One that is not what it was is left out too: the tree is old then.
 func (t Tree) Each(ctx context.Context, dir string, skip map[string]bool, found func(hash string, data []byte) error) error {
@@ -235,7 +192,7 @@ func (t Tree) Each(ctx context.Context, dir string, skip map[string]bool, found 
 				return err
 			}
 			if f == nil {
-				if f, _, err = open(root, e.Path); err != nil {
+				if f, err = filetree.Open(root, e.Path); err != nil {
 					break
 				}
 			}

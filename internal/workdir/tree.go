@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Sizes.
@@ -28,7 +30,8 @@ const (
 	Dir  = "d"
 )
 
-// Entry is one thing in a directory.
+// Entry is one thing in a directory. Path and Target are bytes as the file system has
+// them; in a manifest those that are not UTF-8 are in the fields for raw names.
 type Entry struct {
 	Path   string   `json:"p"` // with slashes, below the directory
 	Kind   string   `json:"k"`
@@ -36,6 +39,33 @@ type Entry struct {
 	Size   int64    `json:"s,omitempty"`
 	Target string   `json:"t,omitempty"` // of a link
 	Pieces []string `json:"c,omitempty"` // sha256 in hex, in order
+
+	RawPath   []byte `json:"rp,omitempty"` // instead of Path, in a manifest only
+	RawTarget []byte `json:"rt,omitempty"` // instead of Target, in a manifest only
+}
+
+// encoded is an entry as a manifest has it.
+func (e Entry) encoded() Entry {
+	if !utf8.ValidString(e.Path) {
+		e.Path, e.RawPath = "", []byte(e.Path)
+	}
+	if !utf8.ValidString(e.Target) {
+		e.Target, e.RawTarget = "", []byte(e.Target)
+	}
+	return e
+}
+
+// decoded is an entry of a manifest as [Tree] has it; false for one that is not in the
+// form of encoded.
+func (e Entry) decoded() (Entry, bool) {
+	ok := true
+	for text, raw := range map[*string]*[]byte{&e.Path: &e.RawPath, &e.Target: &e.RawTarget} {
+		if len(*raw) > 0 {
+			ok = ok && *text == "" && !utf8.Valid(*raw)
+			*text, *raw = string(*raw), nil
+		}
+	}
+	return e, ok
 }
 
 // Tree is a directory.
@@ -69,7 +99,11 @@ func (t Tree) Pieces() map[string]bool {
 
 // Encode returns the manifest and its hash.
 func (t Tree) Encode() (manifest []byte, hash string, err error) {
-	if manifest, err = json.Marshal(t); err != nil {
+	out := Tree{Entries: slices.Clone(t.Entries)}
+	for i, e := range out.Entries {
+		out.Entries[i] = e.encoded()
+	}
+	if manifest, err = json.Marshal(out); err != nil {
 		return nil, "", err
 	}
 	if len(manifest) > MaxManifest {
@@ -96,17 +130,19 @@ func Decode(manifest []byte) (Tree, error) {
 		return Tree{}, errManifest
 	}
 	dirs, last := map[string]bool{".": true}, ""
-	for _, e := range t.Entries {
-		if err := e.check(); err != nil || e.Path <= last || !dirs[path.Dir(e.Path)] {
+	for i, e := range t.Entries {
+		e, ok := e.decoded()
+		if err := e.check(); !ok || err != nil || e.Path <= last || !dirs[path.Dir(e.Path)] {
 			return Tree{}, errors.Join(fmt.Errorf("%w: %.200q", errManifest, e.Path), err)
 		}
+		t.Entries[i] = e
 		dirs[e.Path], last = e.Kind == Dir, e.Path
 	}
 	return t, nil
 }
 
 func (e Entry) check() error {
-	local := filepath.IsLocal(e.Path) && path.Clean(e.Path) == e.Path && e.Path != "." && !strings.ContainsAny(e.Path, "\\\x00")
+	local := filepath.IsLocal(e.Path) && path.Clean(e.Path) == e.Path && e.Path != "." && !strings.Contains(e.Path, "\x00")
 	pieces := (e.Size + Piece - 1) / Piece
 	switch {
 	case !local, e.Size < 0, e.Mode&^0o777 != 0, e.Kind != File && (e.Size != 0 || len(e.Pieces) != 0), int64(len(e.Pieces)) != pieces:

@@ -19,7 +19,7 @@ func forge(t testing.TB, holes bool) []byte {
 	const name = "agents/a1/USAGE.md"
 	body := append([]byte("0\n"), make([]byte, 510)...) // a map of no blocks
 	sum := sha256.Sum256(body)
-	last, err := json.Marshal(Manifest{Files: []Entry{{name, int64(len(body)), hex.EncodeToString(sum[:])}}})
+	last, err := json.Marshal(Manifest{Files: []Entry{{Name: name, Size: int64(len(body)), SHA256: hex.EncodeToString(sum[:])}}})
 	if err != nil {
 		t.Fatal(err)
 	}

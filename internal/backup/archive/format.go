@@ -1,11 +1,13 @@
 package archive
 
 import (
+	"encoding/json"
 	"fmt"
 	"path"
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 
@@ -35,13 +37,65 @@ type Head struct {
 type Manifest struct {
 	Tokens map[string]uint64 `json:"tokens"` // by lease resource
 	Files  []Entry           `json:"files"`
+	// Directories of working directories in which the backup has no file.
+	Directories []Name `json:"directories,omitempty"`
+	// LeftOut is what the backup does not hold, at most [MaxLeftOut] entries; More counts
+	// the others, Missing those that should be in it.
+	LeftOut []LeftOut `json:"left_out,omitempty"`
+	More    int       `json:"left_out_more,omitempty"`
+	Missing int       `json:"missing,omitempty"`
 }
+
+// MaxLeftOut bounds the entries that a manifest names as left out.
+const MaxLeftOut = 10_000
 
 // Entry is a file as the manifest has it.
 type Entry struct {
-	Name   string `json:"name"`
+	Name   Name   `json:"name"`
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
+	// Torn: the file became shorter, or could not be read, while it was copied. The first
+	// Read bytes are of the file, the others are zeros.
+	Torn bool  `json:"torn,omitempty"`
+	Read int64 `json:"read,omitempty"`
+}
+
+// LeftOut is something that lies in the directory of an agent and not, or not completely,
+// in the backup.
+type LeftOut struct {
+	Agent string `json:"agent_id"`
+	Path  Name   `json:"path"` // in the directory of the agent
+	Why   string `json:"why"`
+	// Missing: it is a file that the backup should hold. Links, sockets, pipes and devices
+	// are in no backup.
+	Missing bool `json:"missing"`
+}
+
+// Name is a file name, which may hold any byte. In JSON it is a string, or
+// {"base64": "..."} when it is not UTF-8.
+type Name string
+
+type rawName struct {
+	Base64 []byte `json:"base64"`
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (n Name) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(n)) {
+		return json.Marshal(string(n))
+	}
+	return json.Marshal(rawName{[]byte(n)})
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (n *Name) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '{' {
+		var raw rawName
+		err := json.Unmarshal(b, &raw)
+		*n = Name(raw.Base64)
+		return err
+	}
+	return json.Unmarshal(b, (*string)(n))
 }
 
 // Summary is what a backup holds.
@@ -51,10 +105,14 @@ type Summary struct {
 	Databases int       `json:"databases"`
 	Files     int       `json:"files"` // without the databases
 	Bytes     int64     `json:"bytes"`
+	LeftOut   []LeftOut `json:"left_out"`
+	More      int       `json:"left_out_more"`
+	Missing   int       `json:"missing"`
 }
 
-// Split answers the agent of an entry and its path in the agent's directory.
-// What a backup never holds is refused: a tar is input like any other.
+// Split answers the agent of an entry and its path in the agent's directory, whose names
+// are bytes as the file system has them. What a backup never holds is refused: a tar is
+// input like any other.
 func Split(name string) (id, rest string, err error) {
 	bad := Damaged(fmt.Sprintf("%.200q has no place in a backup", name))
 	parts := strings.SplitN(name, "/", 3)
@@ -62,7 +120,7 @@ func Split(name string) (id, rest string, err error) {
 		return "", "", bad
 	}
 	id, rest = parts[1], parts[2]
-	if !filepath.IsLocal(rest) || path.Clean(rest) != rest || strings.ContainsAny(rest, "\\\x00") {
+	if !filepath.IsLocal(rest) || path.Clean(rest) != rest || strings.Contains(rest, "\x00") {
 		return "", "", bad
 	}
 	top, below, deep := strings.Cut(rest, "/")
@@ -89,9 +147,9 @@ func Damaged(what string) *fault.Error {
 
 // sum counts what a manifest holds.
 func (h Head) sum(m Manifest) Summary {
-	s := Summary{CreatedAt: h.CreatedAt, Agents: h.Agents}
+	s := Summary{CreatedAt: h.CreatedAt, Agents: h.Agents, LeftOut: append([]LeftOut{}, m.LeftOut...), More: m.More, Missing: m.Missing}
 	for _, f := range m.Files {
-		if _, rest, err := Split(f.Name); err == nil && IsDatabase(rest) {
+		if _, rest, err := Split(string(f.Name)); err == nil && IsDatabase(rest) {
 			s.Databases++
 		} else {
 			s.Files++

@@ -91,16 +91,21 @@ func Read(ctx context.Context, in io.Reader, begin func(Head) error, each func(*
 		case err != nil:
 			return h, m, err
 		}
-		files = append(files, Entry{e.Name, e.Size, hex.EncodeToString(sum.Sum(nil))})
+		files = append(files, Entry{Name: Name(e.Name), Size: e.Size, SHA256: hex.EncodeToString(sum.Sum(nil))})
 	}
 	if err := decode(r, &m); err != nil {
 		return h, m, err
 	}
-	if !slices.Equal(files, m.Files) {
+	if !slices.EqualFunc(files, m.Files, Entry.matches) {
 		return h, m, Damaged("its files are not those of its manifest")
 	}
 	_, err = io.Copy(io.Discard, in) // the tar's end marks, so that a sender is not cut off
 	return h, m, err
+}
+
+// matches reports whether an entry as it was read is that of the manifest.
+func (e Entry) matches(m Entry) bool {
+	return e.Name == m.Name && e.Size == m.Size && e.SHA256 == m.SHA256 && m.Read >= 0 && m.Read <= m.Size
 }
 
 // sparse reports whether an entry says of a few bytes that they are more: a tar of one

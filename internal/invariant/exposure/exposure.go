@@ -1,5 +1,5 @@
 // Package exposure checks what other users may read of a home: the modes of its files
-// ([PrivateMode]), and whether a file contains a text that must stay secret ([Holds]).
+// ([File.Exposed]), and whether a file contains a text that must stay secret ([Holds]).
 //
 // It changes nothing and knows no agent but by the place of a file ([Walk]).
 package exposure
@@ -8,43 +8,105 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/filetree"
 )
 
-// Walk calls fn for every file of a home: its path, the agent in whose directory it
-// lies (empty: none) and where below that. Of other agents than only it calls for none.
-func Walk(ctx context.Context, home layout.Home, only string, fn func(path, agent, rest string, e fs.DirEntry)) error {
-	err := filepath.WalkDir(home.Path(), func(path string, e fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) { // a side file that was closed meanwhile
-				return nil
+// File is a file, a directory or another entry of a home.
+type File struct {
+	filetree.Entry        // its Path is relative to the home
+	Full           string // the complete path
+	Agent          string // the agent in whose directory it lies; empty: none
+	Rest           string // the path in that directory, with slashes
+}
+
+// Workdir reports whether a file lies in a working directory: what an agent's programs
+// make there is theirs, and the directory itself keeps everybody else out.
+func (f File) Workdir() bool { return strings.HasPrefix(f.Rest, "workdir/") }
+
+// Walk calls visit for a home and every file in it, and failed for what cannot be read, which ends
+// nothing. Of other agents than only it calls for none. An [fs.SkipDir] of visit leaves
+// out what is in a directory.
+func Walk(ctx context.Context, home layout.Home, only string, visit func(File) error, failed func(File, error)) error {
+	root, err := os.OpenRoot(home.Path())
+	if err != nil {
+		return fmt.Errorf("walk home: %w", err)
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	info, err := root.Stat(".")
+	if err != nil {
+		return fmt.Errorf("walk home: %w", err)
+	}
+	if err := visit(at(home, filetree.Entry{Path: ".", Info: info, Dir: root})); err != nil {
+		return err
+	}
+	err = filetree.Walk(ctx, root, ".", func(e filetree.Entry) error {
+		f := at(home, e)
+		if only != "" && f.Agent != "" && f.Agent != only {
+			if e.Info.IsDir() {
+				return fs.SkipDir
 			}
-			return err
+			return nil
 		}
-		agent, rest := "", ""
-		if rel, err := filepath.Rel(home.AgentsDir(), path); err == nil && filepath.IsLocal(rel) && rel != "." {
-			agent, rest, _ = strings.Cut(rel, string(filepath.Separator))
-		}
-		if only != "" && agent != "" && agent != only {
-			return fs.SkipDir
-		}
-		fn(path, agent, rest, e)
-		return nil
-	})
+		return visit(f)
+	}, func(path string, err error) { failed(at(home, filetree.Entry{Path: path}), err) })
 	if err != nil {
 		return fmt.Errorf("walk home: %w", err)
 	}
 	return nil
+}
+
+func at(home layout.Home, e filetree.Entry) File {
+	f := File{Entry: e, Full: filepath.Join(home.Path(), e.Path)}
+	if rel, err := filepath.Rel(home.Path(), home.AgentsDir()); err == nil {
+		if below, ok := strings.CutPrefix(e.Path, filepath.ToSlash(rel)+"/"); ok {
+			f.Agent, f.Rest, _ = strings.Cut(below, "/")
+		}
+	}
+	return f
+}
+
+// Exposure is how far the mode of a file is wider than it should be.
+type Exposure int
+
+// The exposures.
+const (
+	Private Exposure = iota
+	// Enclosed: other users may read the file by its mode, but not enter its directory, and
+	// another program made it: the external thread tool, whose logs follow its umask.
+	Enclosed
+	// Exposed: the mode is one that our own programs never set.
+	Exposed
+)
+
+// Exposed reports whether the mode of a file lets other users in, and the mode that it must
+// have at most.
+func (f File) Exposed() (Exposure, fs.FileMode) {
+	most, counts := PrivateMode(f.Info)
+	switch {
+	case !counts || f.Workdir() || f.Info.Mode().Perm()&^most == 0:
+		return Private, most
+	case f.toolLog():
+		if dir, err := f.Dir.Stat("."); err == nil && dir.Mode().Perm()&0o077 == 0 {
+			return Enclosed, most
+		}
+	}
+	return Exposed, most
+}
+
+// toolLog reports whether a file is a log of a thread, which every program that uses the
+// thread may write.
+func (f File) toolLog() bool {
+	dir, name, ok := strings.Cut(f.Rest, "/logs/")
+	return ok && f.Info.Mode().IsRegular() && strings.HasSuffix(name, ".log") && !strings.Contains(name, "/") &&
+		(dir == "inbox" || strings.HasPrefix(dir, "threads/"))
 }
 
 // PrivateMode is the mode that a file of a home must have at most; false when

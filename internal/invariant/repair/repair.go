@@ -19,13 +19,13 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/invariant/exposure"
 	"github.com/theclaw/agents/internal/invariant/leftover"
 	"github.com/theclaw/agents/internal/invariant/record"
@@ -39,11 +39,12 @@ type Options struct {
 	Now      time.Time // for the names of what is put aside
 }
 
-// Action is one thing that was done.
+// Action is one thing that was done, or could not be.
 type Action struct {
 	Agent  string `json:"agent"`
 	Thread string `json:"thread"`
 	What   string `json:"what"`
+	Error  string `json:"error,omitempty"` // why it was not done
 }
 
 type work struct {
@@ -54,13 +55,14 @@ type work struct {
 }
 
 // Home puts right what it may and answers what it did; what was done before an
-// error stays done.
+// error stays done. What cannot be put right is an action with an error, and does not end
+// the repair of the rest.
 func Home(ctx context.Context, home layout.Home, o Options) ([]Action, error) {
 	if o.Now.IsZero() {
 		o.Now = time.Now()
 	}
 	w := &work{home: home, o: o}
-	if err := w.files(); err != nil {
+	if err := w.files(ctx); err != nil {
 		return w.actions, err
 	}
 	read := snapshot.Options{Agent: o.Agent, UserHome: o.UserHome}
@@ -69,15 +71,17 @@ func Home(ctx context.Context, home layout.Home, o Options) ([]Action, error) {
 		return w.actions, fmt.Errorf("read home: %w", err)
 	}
 	for _, a := range h.Agents {
-		if err := w.agent(ctx, a); err != nil {
-			return w.actions, fmt.Errorf("repair agent %s: %w", a.ID, err)
+		if err := w.agent(ctx, a); ctx.Err() != nil {
+			return w.actions, ctx.Err()
+		} else if err != nil { // of this agent alone
+			w.actions = append(w.actions, Action{Agent: a.ID, What: "repair its databases", Error: err.Error()})
 		}
 	}
 	return w.actions, nil
 }
 
 func (w *work) did(d *snapshot.DB, format string, args ...any) {
-	w.actions = append(w.actions, Action{d.Agent, d.Thread, fmt.Sprintf(format, args...)})
+	w.actions = append(w.actions, Action{Agent: d.Agent, Thread: d.Thread, What: fmt.Sprintf(format, args...)})
 }
 
 // agent repairs the threads first: the inbox learns from them.
@@ -213,42 +217,38 @@ func (w *work) raise(ctx context.Context, d *snapshot.DB, to map[string]uint64) 
 }
 
 // files gives every file and directory the modes it must have, but not those
-// that an agent's programs have made in their directory, and removes what cut-off
-// writes have left.
-func (w *work) files() error {
-	root := w.home.Path()
-	if w.o.Agent != "" {
-		root = w.home.AgentDir(w.o.Agent)
-	}
-	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return nil //nolint:nilerr // it is gone
-		}
-		if rel, err := filepath.Rel(w.home.Path(), path); err == nil && leftover.Is(filepath.ToSlash(rel)) {
-			if err := os.RemoveAll(path); err != nil {
-				return fmt.Errorf("remove leftover: %w", err)
-			}
-			w.actions = append(w.actions, Action{What: path + " was left behind by an interrupted write and is removed"})
-			if e.IsDir() {
+// that an agent's programs have made in their directory, and removes what interrupted
+// writes have left. What cannot be changed is an action with an error.
+func (w *work) files(ctx context.Context) error {
+	return exposure.Walk(ctx, w.home, w.o.Agent, func(f exposure.File) error {
+		if w.o.Agent != "" && f.Agent == "" {
+			if f.Info.IsDir() && f.Path != "." && f.Full != w.home.AgentsDir() {
 				return fs.SkipDir
 			}
 			return nil
 		}
-		if most, counts := exposure.PrivateMode(info); counts && info.Mode().Perm()&^most != 0 {
-			if err := os.Chmod(path, info.Mode().Perm()&most); err != nil {
-				return fmt.Errorf("fix mode: %w", err)
+		if leftover.Is(f.Path) {
+			w.actions = append(w.actions, action(f, f.Dir.RemoveAll(f.Name()), "was left behind by an interrupted write and is removed"))
+			if f.Info.IsDir() {
+				return fs.SkipDir
 			}
-			w.actions = append(w.actions, Action{What: fmt.Sprintf("%s has mode %o now", path, info.Mode().Perm()&most)})
+			return nil
 		}
-		if rel, err := filepath.Rel(w.home.AgentsDir(), path); err == nil && e.IsDir() && strings.HasSuffix(rel, "/workdir") && strings.Count(rel, "/") == 1 {
+		if how, most := f.Exposed(); how != exposure.Private {
+			mode := f.Info.Mode().Perm() & most
+			w.actions = append(w.actions, action(f, f.Dir.Chmod(f.Name(), mode), fmt.Sprintf("has mode %o now", mode)))
+		}
+		if f.Rest == "workdir" && f.Info.IsDir() {
 			return fs.SkipDir
 		}
 		return nil
-	})
+	}, func(exposure.File, error) {}) // the check that follows reports it
+}
+
+func action(f exposure.File, err error, what string) Action {
+	a := Action{Agent: f.Agent, What: boundary.Name(f.Full) + " " + what}
+	if err != nil {
+		a.Error = err.Error()
+	}
+	return a
 }

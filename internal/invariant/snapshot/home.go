@@ -17,6 +17,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/inboxpath"
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/filetree"
 	"github.com/theclaw/agents/internal/lease"
 )
 
@@ -72,7 +73,7 @@ func (a *Agent) read(ctx context.Context, home layout.Home, o Options, busy chan
 		return ReadDB(ctx, a.ID, threadID, dir, o)
 	}
 	a.Inbox = one("inbox", InboxDir(home, a.ID, o.UserHome))
-	ids, err := threads(a.Dir)
+	ids, err := threads(ctx, a.Dir)
 	if err != nil {
 		return err
 	}
@@ -118,32 +119,27 @@ func InboxDir(home layout.Home, id, userHome string) string {
 }
 
 // threads answers the ids of the conversation threads below an agent: those
-// with a database, and those whose database was put aside.
-func threads(dir string) ([]string, error) {
+// with a database, and those whose database was put aside. A directory that cannot be
+// read holds none; the check of files reports it.
+func threads(ctx context.Context, dir string) ([]string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, nil //nolint:nilerr // it has none that can be read
+	}
+	defer func() { _ = root.Close() }() // it was only read
 	var out []string
-	err := filepath.WalkDir(filepath.Join(dir, "threads"), func(path string, e fs.DirEntry, err error) error {
+	err = filetree.Walk(ctx, root, "threads", func(e filetree.Entry) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case !e.Info.IsDir():
 			return nil
-		case err != nil:
-			return err
-		case !e.IsDir():
-			return nil
-		}
-		rel, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		id := filepath.ToSlash(rel)
-		if here(path) {
-			out = append(out, id)
+		case here(filepath.Join(dir, e.Path)):
+			out = append(out, e.Path)
 			return fs.SkipDir
-		}
-		if strings.Count(id, "/") >= layout.MaxThreadLevels-1 {
+		case strings.Count(e.Path, "/") >= layout.MaxThreadLevels-1:
 			return fs.SkipDir
 		}
 		return nil
-	})
+	}, func(string, error) {})
 	slices.Sort(out)
 	return out, err
 }

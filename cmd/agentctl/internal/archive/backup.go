@@ -15,6 +15,7 @@ import (
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/backup"
 	"github.com/theclaw/agents/internal/backup/archive"
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -30,8 +31,9 @@ nothing that is marked as done is missing. DEST appears when it is complete, ver
 and on disk, and never replaces a file.
 
 A backup contains events, journals, settings, texts, memory and sessions of the agents;
-not theclaw.yaml, providers and their keys, logs, and links. Without --workdir the files
-of the working directories are left out too. Backups of agents in a shared database have
+not theclaw.yaml, providers and their keys, logs, links, sockets, pipes and devices. Without
+--workdir the files of the working directories are left out too. A file that cannot be read
+is named with its agent; the backup contains the rest, and the exit code is 1. Backups of agents in a shared database have
 the same format, and every backup can be restored into a database or into a home.`,
 		Example: `  agentctl backup agents.tar
   agentctl backup --agent alice --workdir alice.tar
@@ -52,10 +54,11 @@ the same format, and every backup can be restored into a database or into a home
 func save(ctx context.Context, e *command.Env, dest string, what backup.Selection) (err error) {
 	if dest == "-" {
 		s, err := fetch(ctx, e, e.Out, what)
-		if err == nil {
-			e.Note("%s", words(s))
+		if err != nil {
+			return err
 		}
-		return err
+		e.Note("%s", words(s))
+		return incomplete(e, s)
 	}
 	if _, err := os.Lstat(dest); err == nil {
 		return fault.New(codes.AlreadyExists, fault.InvalidArgument, dest+" exists already", "choose another name; a backup replaces nothing")
@@ -80,12 +83,40 @@ func save(ctx context.Context, e *command.Env, dest string, what backup.Selectio
 		return err
 	}
 	if e.Flags.JSON {
-		return e.PrintJSON(struct {
+		if err := e.PrintJSON(struct {
 			Path string `json:"path"`
 			archive.Summary
-		}{dest, s})
+		}{dest, s}); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(e.Out, "%s: %s\n", dest, words(s))
 	}
-	fmt.Fprintf(e.Out, "%s: %s\n", dest, words(s))
+	return incomplete(e, s)
+}
+
+// incomplete reports what is not in a backup. Its error sets the exit code when that is
+// a file that should be in it.
+func incomplete(e *command.Env, s archive.Summary) error {
+	const named = 10
+	var others []archive.LeftOut
+	missing := 0
+	for _, l := range s.LeftOut {
+		if !l.Missing {
+			others = append(others, l)
+		} else if missing++; missing <= named {
+			e.Note("%s: %s is not, or not completely, in the backup: %s", l.Agent, boundary.Name(string(l.Path)), l.Why)
+		}
+	}
+	if s.Missing > min(missing, named) {
+		e.Note("%d more files are not in the backup; its manifest.json names them", s.Missing-min(missing, named))
+	}
+	if n := len(others) + s.More - (s.Missing - missing); n > 0 && len(others) > 0 {
+		e.Note("%d links and other special files are not in the backup, such as %s: %s (%s)", n, others[0].Agent, boundary.Name(string(others[0].Path)), others[0].Why)
+	}
+	if s.Missing > 0 {
+		return &command.ReportedError{}
+	}
 	return nil
 }
 

@@ -99,7 +99,7 @@ needs a decision is left to you. --dry-run shows what --fix would do.`,
 }
 
 func (x *examination) run(ctx context.Context) {
-	x.directory()
+	x.directory(ctx)
 	x.disk()
 	x.certs()
 	reachable := x.registry(ctx)

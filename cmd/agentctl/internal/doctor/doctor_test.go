@@ -37,7 +37,7 @@ func (x *examination) has(status, words string) bool {
 func TestDirectory(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "h")
 	x := examine(t, home)
-	x.directory()
+	x.directory(t.Context())
 	if !x.has(problem, "does not exist") {
 		t.Errorf("missing: %+v", x.findings)
 	}
@@ -45,7 +45,7 @@ func TestDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	x = examine(t, home)
-	x.directory()
+	x.directory(t.Context())
 	x.disk()
 	if !x.has(ok, home) || len(x.findings) != 2 {
 		t.Errorf("good: %+v", x.findings)
@@ -60,7 +60,7 @@ func TestDirectory(t *testing.T) {
 		}
 	}
 	x = examine(t, home)
-	x.directory()
+	x.directory(t.Context())
 	if !x.has(problem, "chmod 600 "+token) || !x.has(problem, "chmod 700 "+home) || x.has(ok, home) {
 		t.Errorf("open to others: %+v", x.findings)
 	}
@@ -68,7 +68,7 @@ func TestDirectory(t *testing.T) {
 	if err := os.Mkdir(x.home.Path(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	x.directory()
+	x.directory(t.Context())
 	if !x.has(problem, "shorter path") {
 		t.Errorf("long path: %+v", x.findings)
 	}
@@ -181,7 +181,7 @@ func TestCertsAndLinks(t *testing.T) {
 		}
 	}
 	x = examine(t, home)
-	x.files()
+	x.files(t.Context())
 	if len(x.mends) != 1 {
 		t.Fatalf("%+v", x.findings)
 	}

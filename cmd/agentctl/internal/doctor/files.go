@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/homelock"
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/invariant/exposure"
 	"github.com/theclaw/agents/internal/invariant/leftover"
 )
@@ -30,46 +30,60 @@ type open struct {
 
 // files looks at the names and modes of everything in the home but what programs
 // have made in a workdir, which is theirs. It tells whether something is wrong.
-func (x *examination) files() (wrong bool) {
-	var exposed []open
+func (x *examination) files(ctx context.Context) (wrong bool) {
+	var exposed, enclosed []open
 	var left []string
-	home := x.home.Path()
-	err := filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // gone meanwhile, or not ours to read: what needs it says so
+	err := exposure.Walk(ctx, x.home, "", func(f exposure.File) error {
+		switch how, most := f.Exposed(); how {
+		case exposure.Exposed:
+			exposed = append(exposed, open{f.Path, f.Info.Mode().Perm(), most})
+		case exposure.Enclosed:
+			enclosed = append(enclosed, open{f.Path, f.Info.Mode().Perm(), most})
+		case exposure.Private:
 		}
-		rel, err := filepath.Rel(home, path)
-		if err != nil {
-			return err
+		if leftover.Is(f.Path) && time.Since(f.Info.ModTime()) > cutOff {
+			left = append(left, f.Path)
 		}
-		if parts := strings.Split(rel, string(filepath.Separator)); len(parts) > 3 && parts[0] == "agents" && parts[2] == "workdir" {
+		if f.Rest == "workdir" && f.Info.IsDir() {
 			return fs.SkipDir
 		}
-		info, err := e.Info()
-		if err != nil {
-			return nil
-		}
-		if most, counts := exposure.PrivateMode(info); counts && info.Mode().Perm()&^most != 0 {
-			exposed = append(exposed, open{rel, info.Mode().Perm(), most})
-		}
-		if leftover.Is(filepath.ToSlash(rel)) && time.Since(info.ModTime()) > cutOff {
-			left = append(left, rel)
-		}
 		return nil
-	})
+	}, func(exposure.File, error) {}) // what needs it reports that it cannot be read
 	if err != nil {
 		x.note("home", problem, "make it readable for you", "%v", err)
 		wrong = true
 	}
 	x.modes(exposed)
+	x.enclosed(enclosed)
 	x.leftovers(left)
 	return wrong || len(exposed) > 0 || len(left) > 0
+}
+
+// enclosed mentions logs of another program that others may read by their mode and cannot
+// reach.
+func (x *examination) enclosed(logs []open) {
+	if len(logs) == 0 {
+		return
+	}
+	x.note("home", warning, "nothing has to be done; 'agentctl doctor --fix' narrows the modes", "%d logs of the external thread tool have a mode such as %o (%s); their directory keeps other users out",
+		len(logs), logs[0].mode, boundary.Name(logs[0].rel))
+	x.mend(fmt.Sprintf("narrow the modes of %d logs", len(logs)), func(context.Context) error {
+		return x.within(func(r *os.Root) error {
+			var errs []error
+			for _, f := range logs {
+				if err := r.Chmod(f.rel, f.own); !errors.Is(err, fs.ErrNotExist) {
+					errs = append(errs, err)
+				}
+			}
+			return errors.Join(errs...)
+		})
+	})
 }
 
 // modes narrows what others can get at.
 func (x *examination) modes(exposed []open) {
 	for i, f := range exposed {
-		path := filepath.Join(x.home.Path(), f.rel)
+		path := boundary.Name(filepath.Join(x.home.Path(), f.rel))
 		if i < maxNamed {
 			x.note("home", problem, fmt.Sprintf("chmod %o %s", f.own, path), "%s has mode %o: others can get at it", path, f.mode)
 		} else if i == maxNamed {
@@ -85,7 +99,7 @@ func (x *examination) leftovers(left []string) {
 		return
 	}
 	x.note("home", warning, "end the services, then 'agentctl doctor --fix'", "%d files were left by interrupted writes, such as %s; nothing refers to them",
-		len(left), filepath.Join(x.home.Path(), left[0]))
+		len(left), boundary.Name(filepath.Join(x.home.Path(), left[0])))
 	x.mend(fmt.Sprintf("remove %d files of interrupted writes", len(left)), func(context.Context) error {
 		unlock, pid, err := homelock.Take(x.home)
 		if err != nil {

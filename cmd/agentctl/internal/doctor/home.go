@@ -26,7 +26,7 @@ const (
 )
 
 // directory checks the home and that nobody else can read what is in it.
-func (x *examination) directory() {
+func (x *examination) directory(ctx context.Context) {
 	path := x.home.Path()
 	info, err := os.Stat(path)
 	switch {
@@ -40,7 +40,7 @@ func (x *examination) directory() {
 		x.note("home", problem, "set THECLAW_HOME to a directory", "%s is not a directory", path)
 		return
 	}
-	wrong := x.files()
+	wrong := x.files(ctx)
 	if _, err := x.home.Socket(command.Deliverer); err != nil { // the longest of them
 		wrong = true
 		x.note("home", problem, "set THECLAW_HOME to a shorter path, such as a symbolic link to it", "%v", err)

@@ -3,8 +3,8 @@
 //
 // It needs no running service: it takes the home's lock, so that none starts meanwhile.
 // Where a registry runs it reports that, reads each database at one state and changes
-// nothing. It exits with 1 when it finds a violation, and after a repair when one
-// remains.
+// nothing. It exits with 1 when it finds a violation or a warning, and after a repair when
+// one remains or a part of the repair failed; notes do not count.
 //
 // The promises are defined by package invariant, the repairs by package repair.
 package fsck
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,8 +44,9 @@ services; while a registry runs nothing is repaired.
 With --repair file modes, missing tables and indexes, fences and events.jsonl are
 repaired, remains of interrupted writes are removed, and a damaged database is replaced
 by a new one with everything that can still be read and verified. The damaged file is
-kept as events.db.corrupt-<time>. The exit code is 1 when there is a finding (with
---repair: when one remains).
+kept as events.db.corrupt-<time>. The exit code is 1 when there is a violation or a warning
+(with --repair: when one remains, or something could not be repaired); notes do not count.
+What cannot be read is named, and does not end the check of the rest.
 
 Where several registries store the agents in PostgreSQL the database is checked at one
 instant, while they run; of the home only the files are checked. A PostgreSQL database is
@@ -150,10 +152,16 @@ func (x *examination) report() error {
 	if err := x.print(); err != nil {
 		return err
 	}
-	if len(x.findings) > 0 {
+	if !x.ok() {
 		return &command.ReportedError{}
 	}
 	return nil
+}
+
+// ok reports whether nothing has to be done.
+func (x *examination) ok() bool {
+	return !slices.ContainsFunc(x.findings, func(f invariant.Finding) bool { return f.Severity != invariant.Note }) &&
+		!slices.ContainsFunc(x.actions, func(a repair.Action) bool { return a.Error != "" })
 }
 
 func (x *examination) print() error {
@@ -170,16 +178,21 @@ func (x *examination) print() error {
 			Deliveries int                 `json:"deliveries"`
 			Files      int                 `json:"files"`
 		}{
-			len(x.findings) == 0, x.live, append([]invariant.Finding{}, x.findings...), append([]repair.Action{}, x.actions...),
+			x.ok(), x.live, append([]invariant.Finding{}, x.findings...), append([]repair.Action{}, x.actions...),
 			x.stats.Agents, x.stats.Databases, x.stats.Events, x.stats.Turns, x.stats.Deliveries, x.stats.Files,
 		})
 	}
 	for _, a := range x.actions {
-		fmt.Fprintf(x.env.Out, "repaired  %s\n", screen.Line(strings.TrimSpace(strings.Trim(a.Agent+"/"+a.Thread, "/")+" "+a.What)))
+		what := strings.TrimSpace(strings.Trim(a.Agent+"/"+a.Thread, "/") + " " + a.What)
+		if a.Error != "" {
+			fmt.Fprintf(x.env.Out, "failed    %s: %s\n", screen.Line(what), screen.Line(a.Error))
+			continue
+		}
+		fmt.Fprintf(x.env.Out, "repaired  %s\n", screen.Line(what))
 	}
-	t := screen.NewTable(x.env, "invariant", "agent", "thread", "what", "fix")
+	t := screen.NewTable(x.env, "invariant", "severity", "agent", "thread", "what", "fix")
 	for _, f := range x.findings {
-		t.Row(f.Invariant, f.Agent, f.Thread, f.What, f.Fix)
+		t.Row(f.Invariant, string(f.Severity), f.Agent, f.Thread, f.What, f.Fix)
 	}
 	t.Print()
 	fmt.Fprintf(x.env.Out, "%d findings: %d agents, %d databases, %d events, %d turns, %d deliveries, %d files\n",
