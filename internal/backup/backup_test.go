@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/theclaw/agents/internal/agentdir"
@@ -178,5 +179,99 @@ func TestAllOrNone(t *testing.T) {
 	}
 	if got := left(t, h); len(got) != 1 {
 		t.Errorf("left %v", got)
+	}
+}
+
+// A trap runs something when the name of a file passes in a tar.
+type trap struct {
+	bytes.Buffer
+	name string
+	do   func()
+}
+
+func (w *trap) Write(b []byte) (int, error) {
+	if w.do != nil && bytes.Contains(b, []byte(w.name)) {
+		w.do()
+		w.do = nil
+	}
+	return w.Buffer.Write(b)
+}
+
+// F5: a file that changes while it is read, or disappears, ends no backup. One that grows is
+// kept as long as it was, of one that shrinks what was read, and that is reported.
+func TestRestlessFiles(t *testing.T) {
+	old := bytes.Repeat([]byte("old "), 100_000)
+	fail := func(t *testing.T, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(path string) error // when the entry of the file has begun
+		want   func(got []byte) bool   // of the restored file
+		why    string                  // in the backup
+	}{
+		"grows": {func(path string) error { return os.WriteFile(path, append(old, old...), 0o600) }, func(got []byte) bool { return bytes.Equal(got, old) }, ""},
+		"shrinks": {
+			func(path string) error { return os.Truncate(path, 1000) },
+			func(got []byte) bool { return bytes.Equal(got, old[:1000]) }, "it became shorter while it was read; the first 1000 of 400000 bytes are in the backup",
+		},
+		"is emptied":  {func(path string) error { return os.Truncate(path, 0) }, func(got []byte) bool { return len(got) == 0 }, "the first 0 of 400000 bytes"},
+		"changes":     {func(path string) error { return os.WriteFile(path, bytes.ToUpper(old), 0o600) }, func(got []byte) bool { return len(got) == len(old) }, ""},
+		"is removed":  {os.Remove, func(got []byte) bool { return bytes.Equal(got, old) }, ""},
+		"is replaced": {func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, func(got []byte) bool { return bytes.Equal(got, old) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := home(t, "a1", "a2")
+			path := filepath.Join(from.AgentDir("a1"), "workdir", "restless")
+			fail(t, os.WriteFile(path, old, 0o600))
+			// The next one is gone before its turn.
+			fail(t, os.WriteFile(path+" next", old, 0o600))
+			w := &trap{name: "workdir/restless", do: func() { fail(t, errors.Join(c.change(path), os.Remove(path+" next"))) }}
+			fail(t, Write(t.Context(), w, Resting(from), Selection{Workdir: true}))
+			s, err := archive.Inspect(t.Context(), bytes.NewReader(w.Bytes()))
+			fail(t, err)
+			if len(s.Agents) != 2 || s.Missing != len(s.LeftOut) || (c.why == "") != (s.Missing == 0) {
+				t.Errorf("%+v", s)
+			} else if c.why != "" && (s.LeftOut[0].Agent != "a1" || s.LeftOut[0].Path != "workdir/restless" || !strings.Contains(s.LeftOut[0].Why, c.why)) {
+				t.Errorf("%+v", s.LeftOut)
+			}
+			to := home(t)
+			_, err = Restore(t.Context(), bytes.NewReader(w.Bytes()), to, Choice{})
+			fail(t, err)
+			got, err := os.ReadFile(filepath.Join(to.AgentDir("a1"), "workdir", "restless"))
+			if err != nil || !c.want(got) {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+			if _, err := os.Lstat(filepath.Join(to.AgentDir("a1"), "workdir", "restless next")); err == nil {
+				t.Error("a file that was gone is there")
+			}
+		})
+	}
+}
+
+// A manifest is input: what it says of directories and of torn files leads nowhere else.
+func TestHostileManifest(t *testing.T) {
+	for _, m := range []archive.Manifest{
+		{Directories: []archive.Name{"agents/a1/workdir/../../../x"}},
+		{Directories: []archive.Name{"/x"}},
+		{Directories: []archive.Name{"agents/a1/logs"}},
+		{Directories: []archive.Name{"agents/a1/threads/peers/x"}},
+		{Directories: []archive.Name{"agents/a1/workdir/\xff/../../.."}},
+	} {
+		h := home(t)
+		s, err := newStage(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.finish(m, []string{"a1"}); !fault.Is(err, fault.InvalidArgument) {
+			t.Errorf("%+v: %v", m, err)
+		}
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+		if names := left(t, h); len(names) != 0 {
+			t.Errorf("%+v: left %v", m, names)
+		}
 	}
 }

@@ -29,6 +29,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/theclaw/agents/internal/filter"
@@ -59,6 +60,22 @@ var (
 	ErrNoMemory       = errors.New("out of memory") // of this call; the next one may have some
 	ErrClosed         = errors.New("store is closed")
 )
+
+// LostCommits reports that an inbox has lost its newest commits, with its -wal file or in a
+// power failure: the text file next to it has a line for an event that the database never
+// knew. It is an [ErrCorrupt]: under the ids that would be given out again, threads may
+// hold what was answered before.
+type LostCommits struct {
+	Line int64 // the newest event of events.jsonl
+	Last int64 // the newest event id that the database has ever given
+}
+
+func (e *LostCommits) Error() string {
+	return fmt.Sprintf("events.jsonl has event %d, and the database never had one after %d: its last commits are lost", e.Line, e.Last)
+}
+
+// Unwrap returns [ErrCorrupt].
+func (e *LostCommits) Unwrap() error { return ErrCorrupt }
 
 // Ref names a thread.
 type Ref struct {

@@ -195,3 +195,62 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// F5: names are bytes. What programs make with strange names is brought to another machine
+// as it is, a manifest holds each in one way only, and what is no file, directory or link
+// is named.
+func TestStrangeNames(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	names := []string{"a\xffb", "\xff\xfe", `back\slash`, "new\nline", "-rf", strings.Repeat("n", 255), strings.Repeat("\xff", 255), "*?[a]", " ", "\u202egpj", "d\xff/in\xfe", `d\/x`}
+	for _, n := range names {
+		put(t, a, n, "of "+n, 0o600)
+	}
+	ok(t, os.Symlink("a\xffb", filepath.Join(a, "link\xfe")))
+	ok(t, os.Symlink("loop", filepath.Join(a, "loop")))
+	ok(t, syscall.Mkfifo(filepath.Join(a, "pipe\xff"), 0o600))
+	want, out, err := workdir.Scan(t.Context(), a, workdir.Limits{}, workdir.Seen{})
+	ok(t, err)
+	if fmt.Sprint(out) != `["pipe\xff" (it is a pipe)]` {
+		t.Errorf("left out: %v", out)
+	}
+	manifest, hash, err := want.Encode()
+	ok(t, err)
+	got, err := workdir.Decode(manifest)
+	ok(t, err)
+	n := 0
+	ok(t, workdir.Lay(t.Context(), b, workdir.Tree{}, got, nil, from(t, a, got, &n)))
+	if _, again, err := scanned(t, b, workdir.Limits{}).Encode(); err != nil || again != hash {
+		t.Errorf("%+v, %v", scanned(t, b, workdir.Limits{}), err)
+	}
+	for _, n := range names {
+		if text, err := os.ReadFile(filepath.Join(b, n)); err != nil || string(text) != "of "+n {
+			t.Errorf("%q: %q, %v", n, text, err)
+		}
+	}
+	if target, err := os.Readlink(filepath.Join(b, "link\xfe")); target != "a\xffb" {
+		t.Errorf("%q, %v", target, err)
+	}
+	for _, m := range []string{`{"p":"a","rp":"/w==","k":"f"}`, `{"p":"","rp":"YQ==","k":"f"}`, `{"p":"","rp":"Li4v/w==","k":"f"}`, `{"p":"","rp":"/wA=","k":"f"}`} {
+		if got, err := workdir.Decode([]byte(`{"entries":[` + m + `]}`)); err == nil {
+			t.Errorf("%s was taken: %+v", m, got)
+		}
+	}
+}
+
+// F6: a directory thousands of levels deep is scanned at once, and reported as too large.
+func TestDeep(t *testing.T) {
+	dir := t.TempDir()
+	at, err := os.OpenRoot(dir)
+	ok(t, err)
+	for range 3000 {
+		ok(t, at.Mkdir("d", 0o700))
+		next, err := at.OpenRoot("d")
+		ok(t, errors.Join(err, at.Close()))
+		at = next
+	}
+	ok(t, at.Close())
+	var large *workdir.TooLarge
+	if _, _, err := scanned(t, dir, workdir.Limits{}).Encode(); !errors.As(err, &large) {
+		t.Errorf("%v", err)
+	}
+}

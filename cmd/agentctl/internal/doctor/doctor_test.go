@@ -193,3 +193,26 @@ func TestCertsAndLinks(t *testing.T) {
 		t.Errorf("%v %v, %+v", info, err, x.fixes)
 	}
 }
+
+// R3: logs of the external thread tool below a private directory are a warning in one line.
+func TestThreadToolLogs(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	logs := filepath.Join(home, "agents", "a1", "inbox", "logs")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"thread.log", "thread-1.log"} {
+		if err := errors.Join(os.WriteFile(filepath.Join(logs, name), nil, 0o600), os.Chmod(filepath.Join(logs, name), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := examine(t, home)
+	x.files(t.Context())
+	if len(x.findings) != 1 || !x.has(warning, "2 logs of the external thread tool have a mode such as 644") {
+		t.Errorf("%+v", x.findings)
+	}
+	x.fix(t.Context(), false)
+	if info, err := os.Stat(filepath.Join(logs, "thread.log")); err != nil || info.Mode().Perm() != 0o600 || !x.findings[0].Fixed {
+		t.Errorf("%v, %v, %+v", info, err, x.findings)
+	}
+}

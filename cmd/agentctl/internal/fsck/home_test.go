@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/theclaw/agents/internal/invariant"
 	"github.com/theclaw/agents/internal/invariant/repair"
 	"github.com/theclaw/agents/internal/sandbox"
+	"github.com/theclaw/agents/internal/testing/need"
 	"github.com/theclaw/agents/internal/testing/world"
 )
 
@@ -184,4 +186,90 @@ func digest(t *testing.T, h layout.Home) map[string]string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// R3: the logs that the external thread tool writes follow its umask. Below a directory
+// that keeps other users out they are a note, which is no reason to exit with 1; a repair
+// narrows them. In a directory for everybody, and for every other file, the mode is a
+// violation as before.
+func TestThreadToolLogs(t *testing.T) {
+	h := home(t)
+	logs := filepath.Join(h.AgentDir("a1"), "inbox", "logs")
+	put := func(mode fs.FileMode, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			path := filepath.Join(h.AgentDir("a1"), name)
+			if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put(0o644, "inbox/logs/thread.log", "inbox/logs/thread-20260101-000000.log", bob+"/logs/thread.log")
+	got, code := runJSON(t, h)
+	if code != 0 || !got.OK || len(got.Findings) != 1 || got.Findings[0].Severity != invariant.Note || !strings.HasPrefix(got.Findings[0].What, "3 logs of the external thread tool have a mode such as 644") {
+		t.Errorf("exit code %d, %+v", code, got)
+	}
+	if err := os.Chmod(logs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, code = runJSON(t, h); code != 1 || len(got.Findings) != 4 { // the directory, and two logs in it
+		t.Errorf("exit code %d, %+v", code, got)
+	}
+	if got, code = runJSON(t, h, "--repair"); code != 0 || len(got.Findings) != 0 || len(got.Actions) != 4 {
+		t.Errorf("exit code %d, %+v", code, got)
+	}
+	put(0o644, "inbox/run/thread.log", "logs/agent.log", "inbox/logs/other")
+	if got, code = runJSON(t, h); code != 1 || len(got.Findings) != 3 || got.OK {
+		t.Errorf("exit code %d, %+v", code, got)
+	}
+}
+
+// F6: what cannot be read or repaired in one agent is named with its agent and path, and
+// does not end the check of the others.
+func TestUnreadable(t *testing.T) {
+	if os.Geteuid() == 0 {
+		need.Inapplicable(t, "root reads everything")
+	}
+	h := home(t)
+	dir := filepath.Join(h.AgentDir("a1"), "workdir", "closed")
+	for _, path := range []string{dir, filepath.Join(h.AgentDir("a1"), "threads", "sessions")} {
+		if err := errors.Join(os.MkdirAll(path, 0o700), os.Chmod(path, 0)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Chmod(path, 0o700) })
+	}
+	for _, args := range [][]string{nil, {"--repair"}} {
+		got, code := runJSON(t, h, args...)
+		if code != 1 || got.Agents != 2 || len(got.Findings) != 2 || got.Findings[0].Agent != "a1" ||
+			!strings.Contains(got.Findings[0].What+got.Findings[1].What, "closed cannot be read") {
+			t.Errorf("exit code %d, %+v", code, got)
+		}
+	}
+}
+
+// F6: a directory thousands of levels deep, and names of all bytes, in one workdir.
+func TestDeepWorkdir(t *testing.T) {
+	h := home(t)
+	at, err := os.OpenRoot(filepath.Join(h.AgentDir("a1"), "workdir"))
+	for range 3000 {
+		if err == nil {
+			err = at.Mkdir("d\xff", 0o700)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := at.OpenRoot("d\xff")
+		if err := errors.Join(err, at.Close()); err != nil {
+			t.Fatal(err)
+		}
+		at = next
+	}
+	if err := at.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{nil, {"--repair"}} {
+		if got, code := runJSON(t, h, args...); code != 0 || got.Agents != 2 || len(got.Findings) != 0 {
+			t.Errorf("exit code %d, %+v", code, got)
+		}
+	}
 }

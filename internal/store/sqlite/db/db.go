@@ -29,6 +29,9 @@ type Options struct {
 	Connect func(path string) (conn.Conn, error)
 	// Guest opens the thread as the external tool does: see the package comment.
 	Guest bool
+	// Complete makes a database whose events.jsonl knows a newer event a
+	// *store.LostCommits.
+	Complete bool
 }
 
 // DB is one open events.db.
@@ -88,13 +91,21 @@ func Open(_ context.Context, dir string, o Options) (*DB, error) {
 	if o.Connect == nil {
 		o.Connect = conn.Open
 	}
+	var line int64
+	if o.Complete { // first: a line follows its commit
+		line = mirror.Last(dir)
+	}
 	c, err := o.Connect(path)
 	if err != nil {
 		return nil, openError(dir, err)
 	}
 	d := &DB{dir: dir, name: path, opts: o, conn: c, stmts: map[string]conn.Stmt{}, file: file}
 	d.out = mirror.New(dir, d.between)
-	if err := d.prepare(); err != nil {
+	err = d.prepare()
+	if err == nil && line > 0 {
+		err = d.checkComplete(line)
+	}
+	if err != nil {
 		return nil, errors.Join(openError(dir, err), d.release())
 	}
 	return d, nil
@@ -135,6 +146,20 @@ func (d *DB) prepare() error {
 // in pages). A message touches some 40 pages of 1 KiB; the engine's default of 2 MiB, in
 // hundreds of open databases, is memory that only grows.
 const cacheSize = "-256"
+
+// checkComplete returns a *store.LostCommits when events.jsonl has a line for an event that
+// the database never knew.
+func (d *DB) checkComplete(line int64) error {
+	var last int64
+	const newest = "SELECT MAX(COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'events'),0), COALESCE((SELECT MAX(id) FROM events),0))"
+	if _, err := d.ask(newest, nil, &last); err != nil {
+		return fmt.Errorf("read the newest event id: %w", err)
+	}
+	if line > last {
+		return &store.LostCommits{Line: line, Last: last}
+	}
+	return nil
+}
 
 // setSync sets synchronous. Each setting is read back the first time, because
 // engines differ in both their default and what they accept.

@@ -174,3 +174,23 @@ func TestErrorIsRepaired(t *testing.T) {
 	m.Append(l.add(1))
 	equal(t, "whole again", content(t, path), l.text(0, 5))
 }
+
+func TestLast(t *testing.T) {
+	long := strings.Repeat("x", 200<<10)
+	for text, want := range map[string]int64{
+		"": 0, "{\"id\":7,\"a\":1}\n": 7, "{\"id\":7,": 0, "{\"id\":7,\"a\":1}\n{\"id\":8,\"a": 7, "torn\n": 0,
+		"{\"id\":1,\"a\":1}\n{\"id\":2,\"a\":1}\n": 2, "{\"id\":1,\"a\":1}\n{\"id\":2,\"a\":\"" + long + "\"}\n": 2,
+		"{\"id\":2,\"a\":\"" + long + "\"}\n{\"id\":3,\"a\":\"" + long: 2,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "events.jsonl"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := Last(dir); got != want {
+			t.Errorf("%.40q: %d, want %d", text, got, want)
+		}
+	}
+	if got := Last(t.TempDir()); got != 0 {
+		t.Error(got)
+	}
+}

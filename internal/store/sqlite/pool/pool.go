@@ -252,7 +252,7 @@ func (p *Pool) open(h *handle) {
 		h.err, h.nameless = err, true
 		return
 	}
-	h.db, h.err = db.Open(context.Background(), path, db.Options{OnCommit: p.committed(h.ref), Connect: p.o.Connect})
+	h.db, h.err = db.Open(context.Background(), path, db.Options{OnCommit: p.committed(h.ref), Connect: p.o.Connect, Complete: h.ref.IsInbox()})
 }
 
 func (p *Pool) committed(r store.Ref) func([]thread.Event) {

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/invariant/repair"
 	"github.com/theclaw/agents/internal/testing/backendtest"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry"
@@ -123,4 +125,56 @@ func (w *world) touch(agent, thread string) {
 	if err != nil && fault.From(err).Reason != fault.DatabaseCorrupt {
 		w.Errorf("read %s of %s: %v", thread, agent, err)
 	}
+}
+
+// F21: an inbox that lost the commits of its -wal file comes back as an older one, without
+// its messages and its desired state. Its agent is FAILED and says so, gets no message and
+// no work, and the others continue; a repair brings back what events.jsonl has.
+func TestLostCommitsFailTheirAgent(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	w := start(t, backendtest.Options{Home: home}, registry.Config{})
+	w.Create("a1")
+	w.Create("a2")
+	w.Stop()
+	path := filepath.Join(home, "agents", "a1", "inbox", "events.db")
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w = start(t, backendtest.Options{Home: home}, registry.Config{})
+	w.Push("a1", "bob", "first words", "")
+	w.Work("runner")
+	w.Release(w.Held("agent/a1"))
+	w.Stop()
+	if err := os.WriteFile(path, before, 0o600); err != nil { // what a kill -9 leaves without the -wal file
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		w = start(t, backendtest.Options{Home: home}, registry.Config{Sweep: 20 * time.Millisecond})
+		w.touch("a1", "inbox")
+		if p := w.problem("a1"); !strings.Contains(p, "has lost its last commits") || !strings.Contains(p, "events.jsonl has event 1, the database ends at 0") ||
+			!strings.Contains(p, "agentctl fsck --repair --agent a1") {
+			t.Errorf("problem %q", p)
+		}
+		if _, err := w.Threads.PushEvents(w.Context(), &registryv1.PushEventsRequest{
+			Thread: &registryv1.ThreadRef{AgentId: "a1", ThreadId: "inbox"},
+			Events: []*registryv1.NewEvent{{Source: "external:console:cli:dm:cli:cli", Type: "message", Content: "x"}},
+		}); fault.From(err).Reason != fault.DatabaseCorrupt {
+			t.Errorf("a push: %v", err)
+		}
+		w.Push("a2", "bob", "words", "")
+		if due := w.Due(registryv1.LeaseKind_LEASE_KIND_RUN, "runner2", time.Minute); len(due) != 1 || due[0].GetAgentId() != "a2" {
+			t.Errorf("round %d, due: %v", round, due)
+		}
+		w.Stop()
+	}
+	if _, err := repair.Home(t.Context(), layout.At(home), repair.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	w = start(t, backendtest.Options{Home: home}, registry.Config{})
+	w.touch("a1", "inbox")
+	if p := w.problem("a1"); p != "" {
+		t.Errorf("problem after the repair: %q", p)
+	}
+	w.Push("a1", "bob", "second words", "")
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -92,7 +93,11 @@ func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 	case is(store.ErrReadOnly):
 		return fault.New(codes.FailedPrecondition, fault.ReadOnly, where+" cannot be written", "give the files back their write permission")
 	case is(store.ErrCorrupt):
-		return fault.New(codes.DataLoss, fault.DatabaseCorrupt, where+" has a damaged database", "stop the services, run 'agentctl fsck --repair --agent "+agentID+"' and start them; all other agents go on")
+		what := where + " has a damaged database"
+		if lost, ok := errors.AsType[*store.LostCommits](err); ok {
+			what = fmt.Sprintf("%s has lost its last commits, as without its -wal file: events.jsonl has event %d, the database ends at %d", where, lost.Line, lost.Last)
+		}
+		return fault.New(codes.DataLoss, fault.DatabaseCorrupt, what, "stop the services, run 'agentctl fsck --repair --agent "+agentID+"' and start them; all other agents go on")
 	case is(store.ErrFormat):
 		return fault.New(codes.FailedPrecondition, fault.FormatMismatch, where+" was written by a newer version", "use that version, or restore a backup")
 	}
