@@ -299,3 +299,28 @@ func TestStrangeFiles(t *testing.T) {
 		fmt.Fprintf(t.Output(), "%d kinds of files, %d entries restored, %d left out, services %v, backup %v\n", len(made), len(got), len(b.LeftOut)+b.More, services, took)
 	}
 }
+
+// A1, R9: a run lock of another program that keeps runners away is named by status, explain
+// and doctor; an idle lease is not shown as work.
+func TestRunLockNamed(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	services(t, home)
+	ctl := commands{t, home}
+	ctl.want(0, "init", "alice")
+	ctl.want(0, "start", "alice")
+	ctl.want(0, "send", "alice", "hello", "--wait")
+	if out := ctl.want(0, "status", "alice"); strings.Contains(out, "Working now") {
+		t.Errorf("it is idle:\n%s", out)
+	}
+	ctl.want(0, "stop", "alice")
+	lock := filepath.Join(home, "agents", "alice", "run.lock")
+	must(t, os.WriteFile(lock, fmt.Append(nil, os.Getpid()), 0o600)) // as another tool writes it
+	ctl.want(0, "start", "alice")
+	ctl.want(0, "send", "alice", "again")
+	held := fmt.Sprintf("run lock %s is held by pid %d", lock, os.Getpid())
+	for args, code := range map[string]int{"status alice": 0, "explain alice 2": 0, "doctor": 1} {
+		if out := ctl.want(code, strings.Fields(args)...); !strings.Contains(out, held) {
+			t.Errorf("%s does not name the lock:\n%s", args, out)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -188,7 +189,11 @@ func (j *journey) sound(p *world.Process) {
 	}
 }
 
-// I6, RELIABILITY 3: an agent's directory depends on nothing outside of it. Copied
+// soon is more than the first reply in a new home takes, and less than the idle lease that
+// the old home may still have.
+const soon = 5 * time.Second
+
+// A1, I6, RELIABILITY 3: an agent's directory depends on nothing outside of it. Copied
 // or moved to another home it works there at once.
 func TestMoved(t *testing.T) {
 	for name, go1 := range map[string]func(j *journey){
@@ -199,13 +204,34 @@ func TestMoved(t *testing.T) {
 			}
 			j.tar()
 		},
-		"moved":                 func(j *journey) { j.p.Signal(syscall.SIGTERM); j.p.Exit(); j.move() },
-		"moved after a kill -9": func(j *journey) { j.p.Kill(); j.move() },
+		"moved": func(j *journey) { j.p.Signal(syscall.SIGTERM); j.p.Exit(); j.move() },
+		"moved at once, agent stopped, services alive": func(j *journey) {
+			if _, err := j.from.Agents.StopAgent(j.t.Context(), &registryv1.StopAgentRequest{AgentId: "a1"}); err != nil {
+				j.t.Fatal(err)
+			}
+			lock := filepath.Join(j.from.Home, "agents", "a1", "run.lock")
+			if _, err := os.Lstat(lock); !errors.Is(err, os.ErrNotExist) {
+				j.t.Errorf("the agent is stopped, and %s is there: %v", lock, err)
+			}
+			j.move()
+		},
+		"moved at once, services alive": func(j *journey) { j.move() },
+		"moved after a kill -9":         func(j *journey) { j.p.Kill(); j.move() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := setOut(t)
 			go1(j)
 			p := j.serve(j.to)
+			begun := time.Now()
+			if _, err := j.to.Agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "a1"}); err != nil {
+				t.Fatal(err)
+			}
+			j.to.Say(t, "a1", world.Peer("p0"), "say: at once")
+			if took := time.Since(begun); took > soon {
+				t.Errorf("the first reply in the new home took %v", took)
+			} else {
+				t.Logf("the first reply in the new home took %v", took)
+			}
 			j.arrive()
 			j.sound(p)
 		})

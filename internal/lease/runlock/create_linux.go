@@ -22,7 +22,7 @@ func createLocked(path string) (*os.File, error) {
 	f := os.NewFile(uintptr(fd), path)
 	err = syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {
-		_, err = f.WriteString(content())
+		_, err = f.WriteString(content(path))
 	}
 	if err == nil {
 		err = unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)

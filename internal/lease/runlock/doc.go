@@ -4,13 +4,16 @@
 // It decides nothing among our own processes; package lease does. Other tools check only
 // whether the file exists. Therefore it exists exactly as long as the lease, and when one
 // of those tools created it, our processes do not work on the agent. The content is a
-// decimal pid, and in ours a mark behind it. An OS lock on the file, which the kernel
-// releases with the process, makes a file of ours harmless when it outlives the process,
-// or when it is copied with its directory while it is held.
+// decimal pid, and in ours a mark and the path of the file behind it. An OS lock on the
+// file, which the kernel releases with the process, makes a file of ours harmless when it
+// outlives the process, or when it is copied with its directory while it is held. The path
+// makes it harmless when the directory is moved meanwhile: the process holds the agent of
+// a place where the file is no more.
 //
 //	file                             another tool sees   Take
 //	missing                          free                creates it
 //	there, OS lock held              busy                *HeldError
+//	the same, of another place       busy                removes it, creates it
 //	there, no OS lock, living pid    busy                *HeldError
 //	there, no OS lock, stale         busy                takes it over
 //

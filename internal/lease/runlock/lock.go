@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,9 +25,16 @@ type HeldError struct {
 	Pid  int
 }
 
+// heldText begins the text of a HeldError.
+const heldText = "run lock "
+
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("run lock %s is held by pid %d", e.Path, e.Pid)
+	return fmt.Sprintf(heldText+"%s is held by pid %d", e.Path, e.Pid)
 }
+
+// Blocks reports whether the holder of an agent, as a registry names it, is a run lock of a
+// program outside and not a runner.
+func Blocks(holder string) bool { return strings.HasPrefix(holder, heldText) }
 
 // New names the file; it does nothing yet.
 func New(path string) *Lock { return &Lock{path: path} }
@@ -82,13 +90,16 @@ func (l *Lock) takeFile(f *os.File, made bool) (bool, error) {
 	if there, err := os.Lstat(l.path); err != nil || !os.SameFile(mine, there) {
 		return false, nil
 	}
-	if !made && !v.stale {
+	switch {
+	case !made && !v.stale:
 		return false, &HeldError{Path: l.path, Pid: v.pid}
+	case v.moved: // its OS lock is held, so that this file cannot become ours
+		return false, os.Remove(l.path)
 	}
 	if err := f.Truncate(0); err != nil {
 		return false, err
 	}
-	_, err = f.WriteString(content())
+	_, err = f.WriteString(content(l.path))
 	return true, err
 }
 
@@ -114,28 +125,44 @@ func (l *Lock) Release() error {
 // Stale reports whether the file is there and nobody stands behind it, so that
 // Take would take it over. It leaves the file as it is.
 func (l *Lock) Stale() (bool, error) {
+	v, there, err := l.read()
+	return there && v.stale, err
+}
+
+// Holder returns who keeps Take from taking the file; nil when nobody does. It leaves the
+// file as it is.
+func (l *Lock) Holder() (*HeldError, error) {
+	v, there, err := l.read()
+	if err != nil || !there || v.stale {
+		return nil, err
+	}
+	return &HeldError{Path: l.path, Pid: v.pid}, nil
+}
+
+// read evaluates a file that this lock does not hold.
+func (l *Lock) read() (v verdict, there bool, err error) {
 	if l.file != nil {
-		return false, nil
+		return v, false, nil
 	}
 	f, err := os.OpenFile(l.path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return v, false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("judge run lock: %w", err)
+		return v, false, fmt.Errorf("judge run lock: %w", err)
 	}
 	defer f.Close()
-	v, err := inspect(f, false)
-	if err != nil {
-		return false, fmt.Errorf("judge run lock: %w", err)
+	if v, err = inspect(f, false); err != nil {
+		return v, false, fmt.Errorf("judge run lock: %w", err)
 	}
-	return v.stale, nil
+	return v, true, nil
 }
 
 // verdict is the result of reading a lock file.
 type verdict struct {
 	stale bool
-	pid   int // 0: unknown
+	moved bool // stale although its OS lock is held
+	pid   int  // 0: unknown
 }
 
 // inspect takes the OS lock if that is free, which f.Close releases, and evaluates the
@@ -157,19 +184,44 @@ func inspect(f *os.File, wait bool) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	text, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, maxContent))
 	if err != nil {
 		return verdict{}, err
 	}
-	first, rest, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
-	pid, err := strconv.Atoi(first)
+	first, rest, _ := strings.Cut(strings.TrimSuffix(string(text), "\n"), " ")
+	pid, err := strconv.Atoi(strings.TrimSpace(first))
 	if err != nil || pid < 0 {
 		pid = 0
 	}
-	return verdict{stale: !busy && (rest == mark || pidStale(pid, info.ModTime(), time.Now())), pid: pid}, nil
+	ours, place, _ := strings.Cut(rest, " ")
+	if busy {
+		gone := ours == mark && place != "" && !named(place, info)
+		return verdict{stale: gone, moved: gone, pid: pid}, nil
+	}
+	return verdict{stale: strings.TrimSpace(ours) == mark || pidStale(pid, info.ModTime(), time.Now()), pid: pid}, nil
 }
 
-// mark shows that a file is ours, and had an OS lock from its first byte.
-const mark = "theclaw"
+// named reports whether a path leads to a file. Where that cannot be seen it does.
+func named(path string, file fs.FileInfo) bool {
+	there, err := os.Lstat(path)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
+	}
+	return os.SameFile(there, file)
+}
 
-func content() string { return strconv.Itoa(os.Getpid()) + " " + mark }
+const (
+	// mark shows that a file is ours, and had an OS lock from its first byte.
+	mark = "theclaw"
+	// maxContent is more than a path can have.
+	maxContent = 8 << 10
+)
+
+// content names the process and the place for which it took the lock.
+func content(path string) string {
+	text := strconv.Itoa(os.Getpid()) + " " + mark
+	if full, err := filepath.Abs(path); err == nil {
+		text += " " + full
+	}
+	return text
+}

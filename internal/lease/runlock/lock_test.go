@@ -53,7 +53,7 @@ func TestTakeAndRelease(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(path)
-	if err != nil || string(text) != strconv.Itoa(os.Getpid())+" theclaw" {
+	if err != nil || string(text) != strconv.Itoa(os.Getpid())+" theclaw "+path {
 		t.Errorf("content %q %v", text, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -100,7 +100,8 @@ func TestLegacyFile(t *testing.T) {
 	}{
 		"living pid":               {alive, now, false},
 		"living pid, with newline": {alive + "\n", now, false},
-		"copied while we held it":  {alive + " theclaw", now, true},
+		"copied while we held it":  {alive + " theclaw /elsewhere/run.lock", now, true},
+		"of an earlier version":    {alive + " theclaw", now, true},
 		"dead pid":                 {strconv.Itoa(gone.Process.Pid), now, true},
 		"pid given out again":      {alive, now.Add(-time.Minute), true},
 		"earlier boot":             {alive, time.Unix(1e9, 0), true},
@@ -128,7 +129,7 @@ func TestLegacyFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if text, _ := os.ReadFile(l.path); string(text) != strconv.Itoa(os.Getpid())+" theclaw" {
+			if text, _ := os.ReadFile(l.path); string(text) != strconv.Itoa(os.Getpid())+" theclaw "+l.path {
 				t.Errorf("content after takeover: %q", text)
 			}
 			if err := l.Release(); err != nil {
@@ -202,5 +203,50 @@ func TestProcess(t *testing.T) {
 	}
 	if began := boot.Add(stat.sinceBoot); began.After(time.Now().Add(clockSlack)) {
 		t.Errorf("this process began at %v", began)
+	}
+}
+
+// A1: a lock that is held travels with its directory. In the new place it counts for
+// nothing, and who held it does not touch the lock that is taken there. Where the
+// directory is only seen under a second name it counts.
+func TestMovedDirectory(t *testing.T) {
+	base := t.TempDir()
+	from, to, link := filepath.Join(base, "from"), filepath.Join(base, "to"), filepath.Join(base, "link")
+	if err := errors.Join(os.Mkdir(from, 0o700), os.Symlink(from, link)); err != nil {
+		t.Fatal(err)
+	}
+	old := New(filepath.Join(from, "run.lock"))
+	if err := old.Take(); err != nil {
+		t.Fatal(err)
+	}
+	second := New(filepath.Join(link, "run.lock"))
+	var held *HeldError
+	if err := second.Take(); !errors.As(err, &held) || held.Pid != os.Getpid() {
+		t.Errorf("under a second name: %v", err)
+	}
+	if holder, err := second.Holder(); err != nil || holder == nil || holder.Pid != os.Getpid() {
+		t.Errorf("under a second name: %v, %v", holder, err)
+	}
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+	moved := New(filepath.Join(to, "run.lock"))
+	if holder, err := moved.Holder(); err != nil || holder != nil {
+		t.Errorf("moved: %v, %v", holder, err)
+	}
+	if stale, err := moved.Stale(); err != nil || !stale {
+		t.Errorf("moved: stale %v, %v", stale, err)
+	}
+	if err := moved.Take(); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Release(); err != nil {
+		t.Error(err)
+	}
+	if holder, err := New(filepath.Join(to, "run.lock")).Holder(); err != nil || holder == nil {
+		t.Errorf("taken in the new place: %v, %v", holder, err)
+	}
+	if err := moved.Release(); err != nil {
+		t.Error(err)
 	}
 }

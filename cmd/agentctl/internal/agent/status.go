@@ -13,6 +13,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease/runlock"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -127,7 +128,10 @@ func printStatus(e *command.Env, s status) {
 	line("Inbox pending", "%d", s.InboxPending)
 	line("Started", "%s", yes(s.Started))
 	line("Last activity", "%s", last)
-	if s.Holder != "" {
+	switch {
+	case runlock.Blocks(s.Holder):
+		line("Locked", "%s; no runner takes the agent meanwhile", s.Holder)
+	case s.Holder != "" && s.InboxPending > 0: // an idle lease is no work
 		line("Working now", "%s", s.Holder)
 	}
 	if s.OutboundPending > 0 {

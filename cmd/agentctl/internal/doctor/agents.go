@@ -8,6 +8,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease/runlock"
 	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -111,6 +112,11 @@ func (x *examination) stuck(ctx context.Context, still []suspect) {
 		r, err := x.env.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: s.id})
 		in := r.GetInbox()
 		if err != nil || in.GetPending() == 0 || in.GetLastAckedId() != s.acked {
+			continue
+		}
+		if h := r.GetHolder(); runlock.Blocks(h) {
+			x.note("agent", problem, "end that process if nobody needs it: a lock whose process is gone is taken over", "%s has %d messages waiting after %d and no runner takes it: %s",
+				s.id, in.GetPending(), s.acked, h)
 			continue
 		}
 		if x.waiting(ctx, s) || r.GetHolder() != "" {

@@ -1,12 +1,14 @@
 package turn
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/lease/runlock"
 	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -72,9 +74,23 @@ id that send printed, or a run id.`,
 			for _, l := range History(r.GetTurn()) {
 				fmt.Fprintln(e.Out, l.render(e))
 			}
+			if r.GetTurn().GetFate() == registry.Fate_FATE_UNSPECIFIED {
+				for _, l := range blocked(c.Context(), e, args[0]) {
+					fmt.Fprintln(e.Out, l.render(e))
+				}
+			}
 			return nil
 		},
 	}
+}
+
+// blocked names the run lock of another program that keeps runners away from an agent.
+func blocked(ctx context.Context, e *command.Env, agent string) []Entry {
+	r, err := e.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: agent})
+	if err != nil || !runlock.Blocks(r.GetHolder()) {
+		return nil // the history stands without it
+	}
+	return []Entry{{Text: "no runner takes the agent: " + r.GetHolder() + "; it continues when that process ends", Mood: Bad}}
 }
 
 func full(t *registry.Turn) account {

@@ -48,6 +48,10 @@ type Agents interface {
 	Block(id string) (unblock func())
 	// Idle returns a *lease.HeldError while a program outside works on an agent.
 	Idle(ctx context.Context, id string) error
+	// Blocker describes that program; empty: there is none.
+	Blocker(ctx context.Context, id string) string
+	// GiveBack ends the lease of an agent that was stopped, when no turn is under way.
+	GiveBack(ctx context.Context, a *state.Agent)
 	Places
 	Due
 }
@@ -235,7 +239,8 @@ func (s *Service) StartAgent(ctx context.Context, req *registryv1.StartAgentRequ
 	return &registryv1.StartAgentResponse{Already: !changed}, nil
 }
 
-// StopAgent stores the desired state; nothing is claimed after it has returned.
+// StopAgent stores the desired state; nothing is claimed after it has returned. Where no
+// turn is under way the lease has ended then too.
 func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentRequest) (*registryv1.StopAgentResponse, error) {
 	a, err := s.Agents.Agent(ctx, req.GetAgentId())
 	if err != nil {
@@ -252,6 +257,7 @@ func (s *Service) StopAgent(ctx context.Context, req *registryv1.StopAgentReques
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	s.Agents.DropDue(a.ID)
+	s.Agents.GiveBack(ctx, a)
 	if changed {
 		wire.LogAgent(s.Log, a.ID, "agent stopped")
 	}
@@ -289,6 +295,8 @@ func (s *Service) GetAgentStatus(ctx context.Context, req *registryv1.GetAgentSt
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	} else if live {
 		out.Holder = rec.Holder
+	} else {
+		out.Holder = s.Agents.Blocker(ctx, a.ID)
 	}
 	return out, nil
 }

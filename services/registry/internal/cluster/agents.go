@@ -136,6 +136,12 @@ func (r *Registry) Block(string) (unblock func()) { return func() {} }
 // Idle returns nil: nobody works on an agent without its lease.
 func (r *Registry) Idle(context.Context, string) error { return nil }
 
+// Blocker returns nothing: no program outside works on an agent of a database.
+func (r *Registry) Blocker(context.Context, string) string { return "" }
+
+// GiveBack does nothing: an agent of a database has no directory that is moved.
+func (r *Registry) GiveBack(context.Context, *state.Agent) {}
+
 // Remove removes an agent whose leases the caller has, with all its rows and the files that
 // runners of this home wrote for it.
 func (r *Registry) Remove(ctx context.Context, id string) error {

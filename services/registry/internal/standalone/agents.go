@@ -9,6 +9,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir/removal"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/lease/runlock"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	"github.com/theclaw/agents/services/registry/internal/state"
@@ -263,6 +264,42 @@ func (r *Registry) Idle(ctx context.Context, id string) error {
 	}
 	var locks runLocks
 	return errors.Join(locks.take(id, dir.RunLock()), locks.close())
+}
+
+// Blocker describes the program outside that works on an agent, or has done so and holds
+// its run.lock; empty: there is none.
+func (r *Registry) Blocker(ctx context.Context, id string) string {
+	dir, err := r.home.Agent(id)
+	if err != nil {
+		return ""
+	}
+	if _, live, err := r.Table.Get(ctx, lease.AgentResource(id)); err != nil || live {
+		return "" // the file is ours
+	}
+	if held, err := runlock.New(dir.RunLock()).Holder(); err == nil && held != nil {
+		return held.Error()
+	}
+	return ""
+}
+
+// GiveBack ends the lease of an agent that was stopped, when no turn is under way, so that
+// its directory may be moved or copied at once. A holder that still works is asked for the
+// lease: it gives it back after its turns.
+func (r *Registry) GiveBack(ctx context.Context, a *state.Agent) {
+	resource := lease.AgentResource(a.ID)
+	rec, live, err := r.Table.Get(ctx, resource)
+	if err != nil || !live {
+		return
+	}
+	// Of a lease that an earlier process granted nobody here knows the turns.
+	if a.Working() || !r.Leases.files.has(a.ID) {
+		_, _ = r.Table.RequestYield(ctx, resource) // a holder that misses it keeps the lease for its usual time
+		return
+	}
+	if err := r.Leases.Release(ctx, resource, rec.Token); err != nil {
+		r.log.Warn("lease not ended", "agent_id", a.ID, "error", err)
+	}
+	r.Ended(ctx, a.ID)
 }
 
 // Remove removes an agent whose leases the caller has, with all its data: its name, after

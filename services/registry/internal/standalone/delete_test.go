@@ -115,6 +115,11 @@ func TestDeleteAgent(t *testing.T) {
 		i = slices.IndexFunc(work, func(d *registryv1.DueWork) bool { return d.GetLease().GetResource() == "agent/goner" })
 	}
 	old := work[i].GetLease()
+	under := backendtest.Under(t.Context(), old)
+	batch, err := w.Turns.OpenBatch(under, &registryv1.OpenBatchRequest{AgentId: "goner"})
+	e := backendtest.Must(t, batch, err).GetEvents()[0]
+	begun, err := w.Turns.BeginTurn(under, &registryv1.BeginTurnRequest{AgentId: "goner", InboxId: e.GetEvent().GetId(), Key: e.GetKey(), ThreadId: e.GetThreadId()})
+	backendtest.Must(t, begun, err)
 	w.StopAgent("goner")
 	if _, err := w.remove("goner", false); !fault.Is(err, fault.LeaseHeld) {
 		t.Fatalf("while somebody works on it: %v", err)

@@ -178,3 +178,47 @@ func TestLostCommitsFailTheirAgent(t *testing.T) {
 	}
 	w.Push("a1", "bob", "second words", "")
 }
+
+// A1: stop ends a lease under which no turn is under way before it returns, and run.lock
+// with it; under a turn the lease stays, and its holder is asked for it.
+func TestStopGivesTheLeaseBack(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	w := start(t, backendtest.Options{Home: home}, registry.Config{})
+	lock := filepath.Join(home, "agents", "a1", "run.lock")
+	locked := func() bool {
+		_, err := os.Lstat(lock)
+		return err == nil
+	}
+	w.Create("a1")
+	w.Push("a1", "bob", "first words", "")
+	w.Work("runner")
+	if w.Held("agent/a1"); !locked() {
+		t.Fatal("no run.lock")
+	}
+	w.StopAgent("a1")
+	all, err := w.Leases.ListLeases(t.Context(), &registryv1.ListLeasesRequest{})
+	for _, l := range backendtest.Must(t, all, err).GetLeases() {
+		if l.GetResource() == "agent/a1" {
+			t.Errorf("an idle lease outlives the stop: %v", l)
+		}
+	}
+	if locked() {
+		t.Error("run.lock outlives the stop")
+	}
+	backendtest.Must(t, backendtest.Must2(w.Agents.StartAgent(t.Context(), &registryv1.StartAgentRequest{AgentId: "a1"})), nil)
+	w.Push("a1", "bob", "second words", "")
+	lease := w.Due(registryv1.LeaseKind_LEASE_KIND_RUN, "runner", time.Minute)[0].GetLease()
+	under := backendtest.Under(t.Context(), lease)
+	batch, err := w.Turns.OpenBatch(under, &registryv1.OpenBatchRequest{AgentId: "a1"})
+	e := backendtest.Must(t, batch, err).GetEvents()[0]
+	begun, err := w.Turns.BeginTurn(under, &registryv1.BeginTurnRequest{AgentId: "a1", InboxId: e.GetEvent().GetId(), Key: e.GetKey(), ThreadId: e.GetThreadId()})
+	backendtest.Must(t, begun, err)
+	w.StopAgent("a1")
+	if w.Held("agent/a1").GetToken() != lease.GetToken() || !locked() {
+		t.Error("the lease of a turn under way was ended")
+	}
+	renewed, err := w.Leases.RenewLease(t.Context(), &registryv1.RenewLeaseRequest{Resource: lease.GetResource(), Holder: "runner", Token: lease.GetToken()})
+	if !backendtest.Must(t, renewed, err).GetYieldRequested() {
+		t.Error("its holder is not asked for it")
+	}
+}

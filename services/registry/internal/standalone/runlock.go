@@ -46,6 +46,13 @@ func (f *runLocks) take(agentID, path string) error {
 	return nil
 }
 
+// has reports whether the lock of an agent is held: its lease was granted by this process.
+func (f *runLocks) has(agentID string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.held[agentID] != nil
+}
+
 // release releases the lock of an agent; one that is not held is no error.
 func (f *runLocks) release(agentID string) error {
 	f.mu.Lock()

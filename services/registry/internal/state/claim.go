@@ -72,6 +72,13 @@ func (a *Agent) Unclaim(thread, key string) {
 	}
 }
 
+// Working reports whether a turn that was claimed here has not ended.
+func (a *Agent) Working() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.claims) > 0
+}
+
 // TakeClaims removes the turns that have not ended and returns their keys by thread.
 func (a *Agent) TakeClaims() map[string][]string {
 	a.mu.Lock()

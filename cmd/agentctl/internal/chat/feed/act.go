@@ -10,6 +10,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/lease/runlock"
 	"github.com/theclaw/agents/internal/route"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
@@ -64,7 +65,9 @@ func (s *Source) Status(ctx context.Context) tea.Cmd {
 		}
 		fmt.Fprintf(&b, "%s is %s, %d waiting in its inbox, %d replies on their way, %d dead letters", s.Agent, state,
 			r.GetInbox().GetPending(), r.GetOutboundPending(), r.GetDead())
-		if h := r.GetHolder(); h != "" {
+		if h := r.GetHolder(); runlock.Blocks(h) {
+			fmt.Fprintf(&b, "; no runner takes it: %s", h)
+		} else if h != "" && r.GetInbox().GetPending() > 0 {
 			fmt.Fprintf(&b, ", worked on by %s", h)
 		}
 		if p := r.GetAgent().GetProblem(); p != "" {

@@ -932,7 +932,8 @@ type GetAgentStatusResponse struct {
 	// last_activity is the time of the newest event of the inbox or of the last
 	// finished turn; absent when there was none.
 	LastActivity *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_activity,json=lastActivity,proto3" json:"last_activity,omitempty"`
-	// holder is the runner that holds the agent's lease; empty when free.
+	// holder is the runner that holds the agent's lease, or the run lock of a program
+	// outside that keeps runners away; empty when free.
 	Holder string `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`
 	// outbound_pending counts replies committed and not yet sent or dead.
 	OutboundPending int64 `protobuf:"varint,6,opt,name=outbound_pending,json=outboundPending,proto3" json:"outbound_pending,omitempty"`
