@@ -152,7 +152,7 @@ func (l *life) stopStart(ctx context.Context, agent string, n int) {
 		push := func(ctx context.Context) (int64, error) {
 			return l.push(ctx, agent, "p0", "say: still there "+canaryOf(agent, "p0"), fmt.Sprintf("stop %s %d %d", agent, n, try))
 		}
-		return running.StopStart(ctx, l.client, agent, push, 200*time.Millisecond, time.Minute)
+		return running.StopStart(ctx, l.client, agent, push, 200*time.Millisecond, patience)
 	})
 	if err != nil {
 		l.t.Errorf("stop and start %s: %v", agent, err)
@@ -175,9 +175,13 @@ func (l *life) rest(ctx context.Context) {
 	l.until(ctx, "no lease is held", func() bool { return l.leases(ctx) == 0 })
 }
 
+// patience is when something is said never to happen. It bounds nothing that is measured,
+// and a busy machine takes longer.
+const patience = 5 * time.Minute
+
 // until asks for what nothing tells of.
 func (l *life) until(ctx context.Context, what string, is func() bool) {
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(patience)
 	for !is() {
 		if time.Now().After(end) || ctx.Err() != nil {
 			l.t.Errorf("it never comes to it that %s", what)

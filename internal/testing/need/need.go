@@ -12,7 +12,8 @@
 // With THECLAW_TARGET, the name of a proof's target in the Makefile, a skip is also a line
 // of standard output, as the figures are.
 //
-// The package starts nothing and changes nothing except what [Disk] mounts.
+// What cannot be seen is tried: a requirement is run once. The package changes nothing
+// except what [Disk] and [ReadOnly] mount.
 package need
 
 import (
@@ -23,6 +24,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -104,12 +106,26 @@ func Tmux(t testing.TB) {
 	Program(t, "tmux", "tmux")
 }
 
-// Bubblewrap needs the program bwrap.
+// Bubblewrap needs the program bwrap, and that it can make a sandbox here: in many
+// containers it is installed and may not mount /proc.
 func Bubblewrap(t testing.TB) {
 	t.Helper()
 	without(t, bubblewrap)
 	Program(t, "bwrap", "bubblewrap")
+	if err := sandboxed(); err != nil {
+		Missing(t, "a bubblewrap that works ("+err.Error()+")", "run the tests outside of a container, or in one with CAP_SYS_ADMIN and an unmasked /proc")
+	}
 }
+
+// sandboxed runs bwrap once, with what our sandbox asks of it, and returns why it failed.
+var sandboxed = sync.OnceValue(func() error {
+	out, err := exec.Command("bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--die-with-parent", "--as-pid-1", "--new-session",
+		"--uid", "65534", "--gid", "65534", "--hostname", "sandbox", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev", "--", "true").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+})
 
 // Postgres needs the server programs of PostgreSQL and a user who may run them, and
 // answers their directory and that user: nobody else than the one who runs the test,
