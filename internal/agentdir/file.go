@@ -23,8 +23,6 @@ const (
 	MaxFileSize = safefile.MaxSize
 	// NoFile as the expected version means that the file must not exist yet.
 	NoFile = "none"
-	// staleAfter is the age from which a leftover of an interrupted write may go.
-	staleAfter = time.Minute
 )
 
 // ErrChanged is the cause of an error when a file does not have the expected version.
@@ -183,15 +181,15 @@ func (d Dir) Moved(name string) error {
 }
 
 // Clean removes what writes that a crash interrupted have left in the directory. A
-// leftover younger than a minute may belong to a write that still runs, and stays.
-func (d Dir) Clean() error {
+// leftover younger than age may belong to a write that still runs, and stays.
+func (d Dir) Clean(age time.Duration) error {
 	root, err := d.open()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
 	for _, dir := range []string{".", "memory"} {
-		if err := safefile.Clean(root, dir, staleAfter); err != nil {
+		if err := safefile.Clean(root, dir, age); err != nil {
 			return Fault(err)
 		}
 	}

@@ -191,7 +191,7 @@ func TestInterruptedWrite(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(d.Path, ".USAGE.md7"), "young")
-	if err := d.Clean(); err != nil {
+	if err := d.Clean(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{".IDENTITY.md123": false, "memory/.agent.md456": false, ".config.yaml9": false, "memory/mine.md": true, ".keep": true, ".USAGE.md7": true} {

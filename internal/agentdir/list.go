@@ -82,6 +82,9 @@ func (h *Home) entries() ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
+// staleAfter is the age at which an unfinished directory was locked by its creator.
+const staleAfter = time.Minute
+
 // sweep removes an unfinished directory whose creator is gone: old enough that it was
 // locked, and not locked any more. Failing is harmless; the next List tries again.
 func (h *Home) sweep(name string) {

@@ -154,8 +154,9 @@ func probe(path string) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// SweepHolders removes the lock files of dead holders and returns their ids. A
-// registry calls it when it starts, and now and then.
+// SweepHolders removes the lock files of dead holders and returns their ids. A registry
+// calls it now and then, and not before the leases of dead holders have ended: of a holder
+// of an earlier boot nothing but its file proves the death.
 func SweepHolders(dir string) ([]string, error) {
 	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -99,7 +99,7 @@ func Scan(ctx context.Context, home layout.Home, id string, o Options) (Found, e
 	if err := s.settings(ctx); err != nil {
 		return Found{}, err
 	}
-	if err := s.modes(); err != nil {
+	if err := s.modes(ctx); err != nil {
 		return Found{}, err
 	}
 	s.waiting(ctx)
@@ -178,42 +178,34 @@ func (s *scan) locks() error {
 	return nil
 }
 
-// modes finds what others may read: the earlier agent followed the umask.
-func (s *scan) modes() error {
+// modes finds what others may read: the earlier agent followed the umask. Logs of the
+// external thread tool, which follows it still, count only where others can reach them.
+func (s *scan) modes(ctx context.Context) error {
 	n := 0
-	visit := func(fn func(path string, mode fs.FileMode) error) error {
-		for _, path := range []string{s.home.Path(), s.home.AgentsDir()} {
-			if info, err := os.Stat(path); err == nil && info.Mode().Perm()&^0o700 != 0 {
-				if err := fn(path, info.Mode().Perm()&0o700); err != nil {
-					return err
+	visit := func(ctx context.Context, fn func(f exposure.File, mode fs.FileMode) error) error {
+		return exposure.Walk(ctx, s.home, s.id, func(f exposure.File) error {
+			if f.Agent == "" {
+				if f.Info.IsDir() && f.Path != "." && f.Full != s.home.AgentsDir() {
+					return fs.SkipDir
 				}
-			}
-		}
-		return filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) {
 				return nil
-			} else if err != nil {
-				return err
 			}
-			info, err := e.Info()
-			if err != nil {
-				return nil //nolint:nilerr // it is gone
-			}
-			if most, counts := exposure.PrivateMode(info); counts && info.Mode().Perm()&^most != 0 {
-				if err := fn(path, info.Mode().Perm()&most); err != nil {
+			if how, most := f.Exposed(); how == exposure.Exposed {
+				if err := fn(f, f.Info.Mode().Perm()&most); err != nil {
 					return err
 				}
 			}
-			if e.IsDir() && path == filepath.Join(s.dir, "workdir") {
+			if f.Rest == "workdir" && f.Info.IsDir() {
 				return fs.SkipDir // what its programs made there is theirs
 			}
 			return nil
-		})
+		}, func(exposure.File, error) {}) // the check of the home reports it
 	}
-	if err := visit(func(string, fs.FileMode) error { n++; return nil }); err != nil || n == 0 {
+	if err := visit(ctx, func(exposure.File, fs.FileMode) error { n++; return nil }); err != nil || n == 0 {
 		return err
 	}
-	s.will("modes", "takes others' permissions away", func(context.Context, string) error { return visit(os.Chmod) },
-		"%d files and directories can be read by others", n)
+	s.will("modes", "takes others' permissions away", func(ctx context.Context, _ string) error {
+		return visit(ctx, func(f exposure.File, mode fs.FileMode) error { return f.Dir.Chmod(f.Name(), mode) })
+	}, "%d files and directories can be read by others", n)
 	return nil
 }

@@ -11,6 +11,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -227,7 +228,9 @@ type scanned struct {
 func (m *migration) look(ctx context.Context, ids []string) (all scanned, err error) {
 	scan := legacy.Scan
 	if m.undo {
-		scan = legacy.Undo
+		scan = legacy.Undo // the modes of the home stay as they are
+	} else if all.changes, err = legacy.ScanHome(m.home); err != nil {
+		return all, agentdir.Fault(err)
 	}
 	for _, id := range ids {
 		if pid := legacy.Busy(m.home, id); pid > 0 && m.apply {
@@ -267,9 +270,9 @@ func (m *migration) report(found, left []legacy.Change, waiting []legacy.Waiting
 	return nil
 }
 
-// line prints one thing of an agent, and what is or can be done about it.
+// line prints one thing of an agent, or of the home for an empty one, and what is or can be done about it.
 func (m *migration) line(mark, agent, what, then string) {
-	fmt.Fprintf(m.env.Out, "%-8s  %s: %s\n%10s-> %s\n", mark, agent, screen.Line(what), "", screen.Line(then))
+	fmt.Fprintf(m.env.Out, "%-8s  %s: %s\n%10s-> %s\n", mark, cmp.Or(agent, "the home"), screen.Line(what), "", screen.Line(then))
 }
 
 func (m *migration) print(found, left []legacy.Change, waiting []legacy.Waiting, did int) {

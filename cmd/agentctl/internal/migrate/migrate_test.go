@@ -49,6 +49,11 @@ var wants = []struct {
 // whom it knows.
 func TestMigrate(t *testing.T) {
 	h := earlier(t)
+	for _, dir := range []string{h.Path(), h.AgentsDir()} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	said := examine(t, h)
 	before := tree(t, h)
 	dry, code := runJSON(t, h, "--all")
@@ -78,6 +83,16 @@ func TestMigrate(t *testing.T) {
 	done, code := runJSON(t, h, "--all", "--apply")
 	if code != 1 || done.Done == 0 || len(done.Left) != 4 {
 		t.Fatalf("exit code %d, %+v", code, done)
+	}
+	// R9: the modes are right before a registry has run, those of the home too.
+	early, _, err := invariant.Check(t.Context(), h, invariant.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range early {
+		if f.Invariant == "I16" {
+			t.Error(f)
+		}
 	}
 	e1 := h.AgentDir("e1")
 	for _, kept := range []string{"config.yaml", "run.lock", "inbox/run/inbox.lock", "threads/peers/tui-main-%41lice/subscription.json"} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -220,5 +221,41 @@ func TestStopGivesTheLeaseBack(t *testing.T) {
 	renewed, err := w.Leases.RenewLease(t.Context(), &registryv1.RenewLeaseRequest{Resource: lease.GetResource(), Holder: "runner", Token: lease.GetToken()})
 	if !backendtest.Must(t, renewed, err).GetYieldRequested() {
 		t.Error("its holder is not asked for it")
+	}
+}
+
+// R9: a registry removes the files of writes that a killed one did not finish, and the
+// lock files of holders that ended without removing them; nothing younger than itself.
+func TestLeftoversAreRemoved(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	w := start(t, backendtest.Options{Home: home}, registry.Config{})
+	w.Create("a1")
+	w.Stop()
+	memory := filepath.Join(home, "agents", "a1", "memory")
+	half, kept := filepath.Join(memory, ".agent.md123"), filepath.Join(memory, "agent.md")
+	dead := filepath.Join(home, "run", "holders", "runner-01ARZ3NDEKTSV4RRFFQ69G5FAV.lock")
+	for _, path := range []string{half, kept, dead} {
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := time.Now().Add(-time.Second)
+	if err := os.Chtimes(half, before, before); err != nil {
+		t.Fatal(err)
+	}
+	start(t, backendtest.Options{Home: home}, registry.Config{Sweep: 20 * time.Millisecond})
+	for end := time.Now().Add(30 * time.Second); ; {
+		_, noHalf := os.Lstat(half)
+		_, noDead := os.Lstat(dead)
+		if noHalf != nil && noDead != nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("left: %s %v, %s %v", half, noHalf == nil, dead, noDead == nil)
+		}
+		runtime.Gosched()
+	}
+	if _, err := os.Lstat(kept); err != nil {
+		t.Error(err)
 	}
 }

@@ -18,13 +18,40 @@ func (w *watch) sweepLoop(ctx context.Context) {
 	w.r.recall(ctx, w.add)
 	tick := time.NewTicker(w.every)
 	defer tick.Stop()
+	w.sweep(ctx)
+	w.clean(ctx)
 	for {
-		w.sweep(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		w.sweep(ctx)
+		w.sweepHolders()
+	}
+}
+
+// clean removes the files of writes that an earlier process did not finish.
+func (w *watch) clean(ctx context.Context) {
+	// A file system that keeps coarse times gives a new file a slightly older one.
+	const slack = 100 * time.Millisecond
+	age := time.Since(w.begun) + slack
+	w.r.Agents.ForEach(ctx, func(a *state.Agent) {
+		dir, err := w.r.home.Agent(a.ID)
+		if err == nil {
+			err = dir.Clean(age)
+		}
+		if err != nil && !w.r.Missing(a.ID) {
+			w.r.log.Warn("files of interrupted writes stay", "agent_id", a.ID, "error", err)
+		}
+	})
+}
+
+// sweepHolders removes the lock files of processes that have ended without removing them.
+// By the first tick their leases have ended: the file of a dead holder proves its death.
+func (w *watch) sweepHolders() {
+	if _, err := lease.SweepHolders(w.r.home.HoldersDir()); err != nil {
+		w.r.log.Warn("lock files of dead holders stay", "error", err)
 	}
 }
 

@@ -28,6 +28,7 @@ type watch struct {
 	again  map[string]bool   // agents polled again soon; true: written meanwhile
 	made   map[string]int    // agents being made here
 
+	begun    time.Time // before the registry serves
 	sweeping sync.Mutex
 	counted  [2]int64 // commits the metrics know of: full, lazy; the sweep's own
 }
@@ -35,7 +36,7 @@ type watch struct {
 // newWatch returns the watch of a home; from now on the kernel queues its events until run
 // reads them. Every is the interval of the sweep.
 func newWatch(r *Registry, every time.Duration) *watch {
-	w := &watch{r: r, every: every, polls: make(chan string, 1024), byPath: map[string]string{}, again: map[string]bool{}, made: map[string]int{}}
+	w := &watch{r: r, every: every, begun: time.Now(), polls: make(chan string, 1024), byPath: map[string]string{}, again: map[string]bool{}, made: map[string]int{}}
 	w.notify()
 	return w
 }
