@@ -81,6 +81,7 @@ type dir struct {
 	base   string          // hash of the newest snapshot, as far as is known
 	pieces map[string]bool // of that
 	seen   workdir.Seen
+	left   string // what was left out of the newest snapshot, as it was logged
 }
 
 func (k *WorkdirSync) dir(path string) *dir {
@@ -228,8 +229,10 @@ func (d *dir) keep(ctx context.Context, c *registrypb.TurnConfig, agent string) 
 		if err != nil {
 			return err
 		}
-		if len(out) > 0 {
-			d.log.WarnContext(ctx, "files that cannot be read are not kept", "agent_id", agent, "files", strings.Join(out[:min(len(out), 10)], " "), "number", len(out))
+		if names := strings.Join(out[:min(len(out), 10)], " "); names != d.left {
+			if d.left = names; names != "" {
+				d.log.WarnContext(ctx, "files that cannot be stored are on this machine alone", "agent_id", agent, "files", names, "number", len(out))
+			}
 		}
 		manifest, hash, err := tree.Encode()
 		if err != nil || hash == d.base {
