@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// outagesWait says what becomes of a message whose provider is away: that it waits and
-// spends no try, or that it is dead after its tries. It is for the rows with outage set.
+// outagesWait says what becomes of a message whose provider is away, which answers 429 or
+// 5xx or breaks off before the text: that it waits and spends no try, or that it is dead
+// after its tries. It is for the rows with outage set.
 const outagesWait = false
 
 // The fates of a message.
@@ -134,13 +135,13 @@ func table() []row {
 	}
 	add(
 		fails("connection always lost", "answer broke off", 3, func(x *exchange) { x.stream(whole...); x.cut() }),
-		fails("body ends in a chunk", "answer broke off", 3, stream(whole[0], `data: {"choices":[{"del`)),
+		absent("body ends before the text", "answer broke off", stream(whole[0], `data: {"choices":[{"del`)),
 		absent("hung up before the answer", "provider failed", func(x *exchange) { x.cut() }),
 		// Shapes of the stream.
 		fails("web page", "does not answer with an event stream", 3, status(200, "text/html", "<html>log in</html>")),
 		fails("not streamed", "does not answer with an event stream", 3, status(200, "application/json", `{"choices":[{"message":{"content":"hi"}}]}`)),
 		row{name: "no type", want: replied, cause: "fine text", calls: 1, serve: status(200, "text/plain", say("fine text"))},
-		fails("nothing", "answer broke off", 3, stream()),
+		absent("nothing", "answer broke off", stream()),
 		fails("no text", "the model answered nothing", 3, stream(end("stop"))),
 		fails("no choices", "no choices", 3, stream(event(`{"id":"x","choices":[]}`), event("[DONE]"))),
 		fails("not JSON", "answer not understood", 3, stream(event("{{{"))),
