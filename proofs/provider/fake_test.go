@@ -38,12 +38,13 @@ type exchange struct {
 	results []string
 }
 
-// ServeHTTP implements http.Handler. The path is /<row>/v1/chat/completions; row -1 is the
-// healthy provider.
+// ServeHTTP implements http.Handler. The path is /<row>/v1/chat/completions, or
+// /<row>/v1/messages; row -1 is the healthy provider.
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	number, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	i, err := strconv.Atoi(number)
-	if err != nil || rest != "v1/chat/completions" || r.Method != http.MethodPost {
+	messages := err == nil && i >= 0 && f.rows[i].messages
+	if err != nil || rest != map[bool]string{false: "v1/chat/completions", true: "v1/messages"}[messages] || r.Method != http.MethodPost {
 		f.mu.Lock()
 		f.strays++
 		f.mu.Unlock()
@@ -54,7 +55,15 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the caller went away
 	}
-	results, err := check(body)
+	var results []string
+	switch {
+	case !utf8.Valid(body):
+		err = errors.New("the request is not UTF-8")
+	case messages:
+		results, err = checkMessages(body)
+	default:
+		results, err = check(body)
+	}
 	f.mu.Lock()
 	if err != nil {
 		f.refused = append(f.refused, fmt.Sprintf("row %d: %v", i, err))
@@ -69,6 +78,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		http.Error(w, `{"error":{"message":"the request is not valid","type":"invalid_request_error"}}`, http.StatusBadRequest)
+	case healthy && messages:
+		x.stream(f.rows[i].healthy)
 	case healthy:
 		x.stream(say("fine"))
 	case len(results) > 0 && !f.rows[i].stubborn:
@@ -94,9 +105,6 @@ func check(body []byte) (results []string, err error) {
 				Function struct{ Name, Arguments string }
 			} `json:"tool_calls"`
 		}
-	}
-	if !utf8.Valid(body) {
-		return nil, errors.New("the request is not UTF-8")
 	}
 	if err := json.Unmarshal(body, &in); err != nil {
 		return nil, err

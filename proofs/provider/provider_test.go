@@ -50,7 +50,7 @@ func TestProviderFaults(t *testing.T) {
 	server := httptest.NewServer(f)
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 	s := world.NewSite(t, program.Agentd(t))
-	providers(t, s.Home, server.URL, len(f.rows))
+	providers(t, s.Home, server.URL, f.rows)
 	p := s.Start(t, "all", "--lease-ttl", "1m") // a busy machine must not let a second try begin
 	s.Serving(t, p, "registry", "runner", "deliverer")
 	ids := make([]int64, len(f.rows))
@@ -208,11 +208,15 @@ func config(i int, timeout string) string {
 }
 
 // providers writes the settings of one provider for each row and of a healthy one.
-func providers(t *testing.T, home, url string, n int) {
+func providers(t *testing.T, home, url string, rows []row) {
 	t.Helper()
 	text := fmt.Sprintf("default: %[1]s\nproviders:\n  %[1]s: {base_url: \"%[2]s/-1/v1\", models: [m1]}\n", healthy, url)
-	for i := range n {
-		text += fmt.Sprintf("  p%d: {base_url: \"%s/%d/v1\", models: [m1]}\n", i, url, i)
+	for i, r := range rows {
+		api := "openai"
+		if r.messages {
+			api = "anthropic"
+		}
+		text += fmt.Sprintf("  p%d: {api: %s, base_url: \"%s/%d/v1\", models: [m1]}\n", i, api, url, i)
 	}
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,10 @@ type row struct {
 	stubborn bool
 	// timeout is the turn's; empty: as usual.
 	timeout string
-	serve   func(x *exchange)
+	// messages: the provider speaks the Messages API, and healthy is its good answer.
+	messages bool
+	healthy  string
+	serve    func(x *exchange)
 }
 
 const (
@@ -224,7 +227,7 @@ func table() []row {
 		fails("error event", "key refused (401)", 1, stream(delta(`"content":"a"`), event(`{"error":{"message":"who are you","code":401}}`))),
 		fails("error with status 200", "key refused (401)", 1, status(200, "application/json", `{"error":{"message":"who are you","code":401}}`)),
 	)
-	return rows
+	return append(rows, messageRows()...)
 }
 
 // bomb is a body of a few hundred kilobytes that is 200 MB when it is decompressed.
