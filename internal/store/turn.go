@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/thread"
@@ -53,6 +54,9 @@ type Begin struct {
 	// Members follow the event in the same thread and are to be answered with it;
 	// they count at the first claim only, and the step [StepCollect] holds them.
 	Members []Member
+	// GivenBack is how the claim before ended, when the caller had it under the same lease
+	// and lives: an attempt, and no crash. nil: it had none.
+	GivenBack *FailedTry
 }
 
 // Member is an event that the turn of another event, its leader, answers too.
@@ -110,6 +114,7 @@ type Begun struct {
 	Tail          []thread.Event
 	CrashAttempts int
 	ErrorAttempts int
+	Error         string            // of the last attempt that failed
 	Memory        []MemoryMark      // of Begin.Layers, in their order
 	Files         map[string][]byte // those of Begin.Files that are there; nil: the engine keeps none
 	Finished      Finished          // for BeginFinished and BeginExhausted
@@ -206,12 +211,44 @@ type Say struct {
 // Key is the dedupe key of the event, given that of the turn.
 func (s Say) Key(turn string) string { return turn + ":" + s.Step + ":say" }
 
-// FailedTry is a model try without an answer.
+// FailedTry is an attempt that ended without an answer.
 type FailedTry struct {
+	Class   string // in words; empty: Error says it all
 	Error   string
 	Wait    time.Duration
 	Counted bool
-	Tries   int // it stands for; 0: one
+	Tries   int  // it stands for; 0: one
+	Held    bool // no call was made: it is no attempt
+}
+
+// Attempt is a FailedTry as the account of its event shows it.
+type Attempt struct {
+	N            int // from 1; those that are missing are not kept
+	At           time.Time
+	Class, Error string
+	Counted      bool
+	Wait         time.Duration
+}
+
+// ClassCrash is the class of an attempt whose process ended silently.
+const ClassCrash = "crash"
+
+// Failure is an error with its class in front of it, once.
+func Failure(class, err string) string {
+	if class == "" || strings.HasPrefix(err, class) {
+		return err
+	}
+	return class + ": " + err
+}
+
+// Exhausted is the error of a turn whose claims all ended with their process; last is the
+// last error known before, empty for none.
+func Exhausted(last string) string {
+	const why = "the process died each time this message was worked on"
+	if last == "" {
+		return why
+	}
+	return why + "; the last error before: " + last
 }
 
 // Finish gives a turn its fate.
@@ -232,6 +269,8 @@ type Finish struct {
 	// InboxID is the turn's inbox event: an engine that has the inbox in the same database
 	// settles it in the same transaction (Finished.Settled). 0: it must not.
 	InboxID int64
+	// Failed is the attempt that ends the turn, when no record has it; nil: none.
+	Failed *FailedTry
 }
 
 // Finished is the fate that stands.
@@ -242,6 +281,7 @@ type Finished struct {
 	Already      bool
 	InboundID    int64
 	ErrorEventID int64
+	Error        string         // with which it ended (dead, aborted)
 	Merged       []MergedMember // members that were answered with it
 	Settled      bool           // the inbox has it all, as after Settle; Acked is its ack
 	Acked        int64
@@ -275,6 +315,7 @@ type Turn struct {
 	Usage         Usage
 	Resolved      string
 	Leader        string // key of the turn that answers it too
+	Attempts      []Attempt
 	Steps         []Step
 	Delivery      *Delivery
 }

@@ -63,7 +63,7 @@ func (m *models) try(provider string, c *retry.Caller) modelcall.TryFunc {
 		} else {
 			span.Usage(r.Usage.Input, r.Usage.Output, r.Usage.CachedInput, string(r.FinishReason))
 		}
-		return r, modelcall.Try{Err: o.Err, Counts: o.Counts, Again: o.Retry, Wait: o.Wait}
+		return r, modelcall.Try{Err: o.Err, Counts: o.Counts, Again: o.Retry, Wait: o.Wait, Held: !o.Sent && o.Err != nil, Back: o.Back}
 	}
 }
 

@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -128,14 +130,70 @@ func TestDrainAndResume(t *testing.T) {
 	}
 }
 
-// Supervision: an agent whose work panics is set aside, and only it.
+// A2, supervision: a message that panics until it is dead does not set its agent aside: it
+// is out of the way.
+func TestQuarantineEndsWithItsCause(t *testing.T) {
+	w := newWorld(t)
+	w.agent("a1", "")
+	r := w.runner(nil)
+	if end := w.wait(r, "a1", w.say(r, "a1", "fail: panic")); !strings.Contains(end.GetError(), "panic") {
+		t.Fatalf("ended %v", end)
+	}
+	if end := w.wait(r, "a1", w.say(r, "a1", "say: fine")); end.GetText() != "fine" {
+		t.Errorf("the next message: %v", end)
+	}
+	turn, err := w.turns.GetTurn(t.Context(), &registrypb.GetTurnRequest{AgentId: "a1", InboxId: 1})
+	if err != nil || len(turn.GetTurn().GetAttempts()) != 3 {
+		t.Errorf("%v %v", turn, err)
+	}
+	for _, a := range turn.GetTurn().GetAttempts() {
+		if a.GetClass() != "panic" || !a.GetCounted() || a.GetAt() == nil {
+			t.Errorf("attempt %v", a)
+		}
+	}
+}
+
+// reports is a connection to the registry on which the test sees what a runner reports of
+// agents that it leaves alone.
+type reports struct {
+	grpc.ClientConnInterface
+	aside chan string
+}
+
+func (r reports) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	err := r.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+	if in, ok := args.(*registrypb.OpenBatchRequest); ok && in.GetSetAside() != nil && err == nil {
+		r.aside <- in.GetAgentId()
+	}
+	return err
+}
+
+// Supervision: an agent whose work panics is set aside, and only it; its status says so and
+// for how long (A2).
 func TestQuarantine(t *testing.T) {
 	w := newWorld(t)
-	w.agent("bad", "")
+	seen := reports{w.conn, make(chan string, 16)}
+	w.wire = seen
+	w.agent("bad", "retry: {max_attempts: 9}")
 	w.agent("good", "")
 	r := w.runner(nil)
-	if end := w.wait(r, "bad", w.say(r, "bad", "fail: panic")); !strings.Contains(end.GetError(), "panic") {
-		t.Fatalf("ended %v", end)
+	w.say(r, "bad", "fail: panic")
+	if id := <-seen.aside; id != "bad" {
+		t.Fatalf("set aside: %s", id)
+	}
+	status := func(id string) *registrypb.Agent {
+		t.Helper()
+		s, err := w.agents.GetAgentStatus(t.Context(), &registrypb.GetAgentStatusRequest{AgentId: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.GetAgent()
+	}
+	if a := status("bad"); a.GetHealth() != registrypb.AgentHealth_AGENT_HEALTH_DEGRADED || !strings.Contains(a.GetProblem(), "set aside after repeated panics, for another ") {
+		t.Errorf("status %v", a)
+	}
+	if a := status("good"); a.GetHealth() != registrypb.AgentHealth_AGENT_HEALTH_OK {
+		t.Errorf("status %v", a)
 	}
 	if _, err := r.RunBatch(t.Context(), &runnerpb.RunBatchRequest{AgentId: "bad"}); !fault.Is(err, fault.AgentFailed) {
 		t.Errorf("%v", err)
@@ -148,11 +206,7 @@ func TestQuarantine(t *testing.T) {
 	if err != nil || end.GetStatus() != runnerpb.RunStatus_RUN_STATUS_TIMEOUT {
 		t.Errorf("worked on in quarantine: %v %v", end, err)
 	}
-	r.stop() // and a drain does not wait for it; another runner may try
-	r = w.runner(nil)
-	if end := w.wait(r, "bad", waiting); end.GetText() != "later" {
-		t.Errorf("%v", end)
-	}
+	r.stop() // and a drain does not wait for it
 }
 
 // S0-73, S0-83: a batch asked for by hand, joined or held elsewhere.

@@ -17,7 +17,7 @@ func Account(out *store.Turn, r Turn, steps []store.Step, d *store.Delivery) {
 	if out.State == store.TurnWaiting {
 		out.NextAt = store.FromMillis(r.NotBefore)
 	}
-	out.Steps, out.Delivery = steps, d
+	out.Steps, out.Delivery, out.Attempts = steps, d, Attempts(r.Attempts)
 	for _, s := range steps {
 		out.Usage.Add(s.Usage)
 	}

@@ -37,6 +37,7 @@ type Turn struct {
 	FinishedAt                   int64
 	ReplyContext                 string // written with a new row, not loaded
 	ClaimedAt                    int64  // written with a new row; a transition does not read it
+	Attempts                     string // that failed, as JSON: see attempt.go
 	Change                       Change
 }
 

@@ -47,6 +47,9 @@ func Begin(t *Thread, b store.Begin) (store.Begun, error) {
 		fin, err := finished(t, r)
 		return store.Begun{Outcome: store.BeginFinished, Finished: fin}, err
 	}
+	if b.GivenBack != nil && r.CrashAttempts > 0 {
+		r.CrashAttempts-- // the claim before: its process lives
+	}
 	if wait := r.NotBefore - t.Now.UnixMilli(); wait > 0 {
 		return store.Begun{Outcome: store.BeginWait, Wait: time.Duration(wait) * time.Millisecond}, nil
 	}
@@ -89,6 +92,7 @@ func claim(t *Thread, b store.Begin, inbound int64) (store.Begun, error) {
 	}
 	r := t.turn(b.Key)
 	r.Leader = "" // its leader would have been claimed first: there is none any more
+	ended(t.Now, r, b.GivenBack)
 	if r.CrashAttempts >= dissolveAfter {
 		if err := dissolve(t, b.Key); err != nil {
 			return store.Begun{}, err
@@ -97,7 +101,7 @@ func claim(t *Thread, b store.Begin, inbound int64) (store.Begun, error) {
 	r.State, r.InboundID, r.Token = store.TurnClaimed, inbound, t.Token
 	r.CrashAttempts++
 	r.touch()
-	out := store.Begun{Outcome: store.BeginGo, CrashAttempts: r.CrashAttempts, ErrorAttempts: r.ErrorAttempts}
+	out := store.Begun{Outcome: store.BeginGo, CrashAttempts: r.CrashAttempts, ErrorAttempts: r.ErrorAttempts, Error: r.Error}
 	if r.WaitingSince > 0 {
 		out.Waited = t.Now.Sub(time.UnixMilli(r.WaitingSince))
 	}
@@ -110,9 +114,27 @@ func claim(t *Thread, b store.Begin, inbound int64) (store.Begun, error) {
 	return out, nil
 }
 
+// ended records how the claim before this one ended, as far as that is known: it was given
+// back, or it is still counted as a crash and nobody has taken it off.
+func ended(now time.Time, r *Turn, back *store.FailedTry) {
+	switch {
+	case back != nil:
+		r.CrashAttempts = max(r.CrashAttempts-1, 0)
+		if back.Counted {
+			r.ErrorAttempts += max(back.Tries, 1)
+		}
+		r.Error = failure(*back)
+		r.add(now, *back)
+	case r.State == store.TurnClaimed && r.CrashAttempts > 0:
+		r.add(now, store.FailedTry{Class: store.ClassCrash, Error: crashText, Counted: true})
+	}
+}
+
 // exhaust ends a turn whose claims all ended with the process (T9).
 func exhaust(t *Thread, key string) (store.Begun, error) {
-	const why = "the process died each time this message was worked on"
+	r := t.turn(key)
+	ended(t.Now, r, nil)
+	why := store.Exhausted(r.Error)
 	fin, err := finish(t, store.Finish{Key: key, Fate: store.FateDead, Error: why, Record: errorRecord(why, "crash attempts used up")})
 	return store.Begun{Outcome: store.BeginExhausted, Finished: fin}, err
 }
@@ -192,8 +214,11 @@ func fail(t *Thread, r *Turn, f store.FailedTry) {
 	} else if r.WaitingSince == 0 {
 		r.WaitingSince = t.Now.UnixMilli()
 	}
-	r.State, r.Error, r.NotBefore, r.CrashAttempts = store.TurnWaiting, f.Error, t.Now.Add(f.Wait).UnixMilli(), 0
+	r.State, r.Error, r.NotBefore, r.CrashAttempts = store.TurnWaiting, failure(f), t.Now.Add(f.Wait).UnixMilli(), 0
 	r.touch()
+	if !f.Held {
+		r.add(t.Now, f)
+	}
 }
 
 // FinishNeeds are the rows of an end.
@@ -228,7 +253,7 @@ func Finish(t *Thread, fin store.Finish) (store.Finished, error) {
 func finished(t *Thread, r Turn) (store.Finished, error) {
 	members, err := members(t, r.Key)
 	return store.Finished{
-		Fate: r.Fate, ReplyID: r.ReplyID, InboundID: r.InboundID, ErrorEventID: r.ErrorID,
+		Fate: r.Fate, ReplyID: r.ReplyID, InboundID: r.InboundID, ErrorEventID: r.ErrorID, Error: r.Error,
 		OutboxHead: t.OpenHead, Merged: members, Already: true,
 	}, err
 }
@@ -252,13 +277,14 @@ func finish(t *Thread, fin store.Finish) (store.Finished, error) {
 		}
 	}
 	r.State, r.Fate, r.NotBefore, r.FinishedAt = store.TurnDone, fin.Fate, 0, t.Now.UnixMilli()
-	if fin.Error != "" {
-		r.Error = fin.Error
-	}
+	r.Error = fin.Error // what failed before it was answered, its attempts say
 	r.touch()
+	if fin.Failed != nil {
+		r.add(t.Now, *fin.Failed)
+	}
 	merged, err := endMembers(t, fin.Key, fin.Fate)
 	return store.Finished{
-		Fate: fin.Fate, ReplyID: r.ReplyID, InboundID: r.InboundID, ErrorEventID: r.ErrorID,
+		Fate: fin.Fate, ReplyID: r.ReplyID, InboundID: r.InboundID, ErrorEventID: r.ErrorID, Error: r.Error,
 		OutboxHead: t.OpenHead, Merged: merged,
 	}, err
 }

@@ -1,8 +1,11 @@
 package storetest
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
@@ -11,8 +14,14 @@ import (
 // begin begins a claimed event again and answers what came of it.
 func (f *fixture) begin(t *testing.T, p store.Pending, alone bool) store.Begun {
 	t.Helper()
+	return f.beginWith(t, p, store.Begin{Alone: alone})
+}
+
+// beginWith is begin with what else a caller may say.
+func (f *fixture) beginWith(t *testing.T, p store.Pending, more store.Begin) store.Begun {
+	t.Helper()
 	b := begin(p)
-	b.Alone = alone
+	b.Alone, b.GivenBack = more.Alone, more.GivenBack
 	out, err := f.Begin(t.Context(), threadA, runner, b)
 	ok(t, err)
 	return out
@@ -100,6 +109,61 @@ var turns = map[string]func(*testing.T, *fixture){
 		equal(t, "a repeated step is no progress", f.begin(t, p, false).Outcome, store.BeginAlone)
 		ok(t, f.ResetCrashes(t.Context(), threadA, []string{p.Key, "unknown"}))
 		equal(t, "after a release", f.begin(t, p, false).CrashAttempts, 1)
+	},
+	// F1: an attempt whose process lives is no crash, and what ended it is known.
+	"what is given back is no crash": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		back := &store.FailedTry{Class: "internal", Error: "the journal refused it", Counted: true}
+		for n := range 7 {
+			b := f.beginWith(t, p, store.Begin{GivenBack: back})
+			equal(t, "outcome, crashes, tries", []int{int(b.Outcome), b.CrashAttempts, b.ErrorAttempts}, []int{int(store.BeginGo), 1, n + 1})
+			equal(t, "error", b.Error, "internal: the journal refused it")
+		}
+		// From here on the process dies each time.
+		for range store.MaxCrashAttempts - 1 {
+			equal(t, "outcome", f.begin(t, p, true).Outcome, store.BeginGo)
+		}
+		b := f.begin(t, p, true)
+		const died = "the process died each time this message was worked on; the last error before: internal: the journal refused it"
+		equal(t, "outcome, error", []any{b.Outcome, b.Finished.Error}, []any{store.BeginExhausted, died})
+		turn := f.turn(t, p)
+		equal(t, "fate, error", []any{turn.Fate, turn.Error}, []any{store.FateDead, died})
+		var classes []string
+		for _, a := range turn.Attempts {
+			classes = append(classes, fmt.Sprint(a.N, " ", a.Class))
+		}
+		equal(t, "attempts", classes, []string{
+			"1 internal", "2 internal", "3 internal", "4 internal", "5 internal", "6 internal", "7 internal",
+			"8 crash", "9 crash", "10 crash", "11 crash", "12 crash",
+		})
+	},
+	// F1, H2: each attempt is kept with its time, class and error, of many the first two and
+	// the newest fourteen; and what was answered has no error.
+	"attempts are kept": func(t *testing.T, f *fixture) {
+		p, _ := f.claim(t, "1")
+		long := strings.Repeat("é", 300)
+		for n := 1; n <= 30; n++ {
+			f.record(t, store.Record{Key: p.Key, Failed: &store.FailedTry{Class: "rate limited", Error: fmt.Sprint(n, long), Wait: time.Second, Counted: n == 30}})
+			f.record(t, store.Record{Key: p.Key, Failed: &store.FailedTry{Class: "rate limited", Error: "held", Wait: time.Second, Held: true}})
+		}
+		turn := f.turn(t, p)
+		equal(t, "state, error", []any{turn.State, turn.Error}, []any{store.TurnWaiting, "rate limited: held"})
+		var numbers []int
+		for _, a := range turn.Attempts {
+			numbers = append(numbers, a.N)
+			if a.At.IsZero() || a.Class != "rate limited" || a.Wait != time.Second || a.Counted != (a.N == 30) || len(a.Error) > 256 || !utf8.ValidString(a.Error) || !strings.HasPrefix(a.Error, fmt.Sprint(a.N, "é")) {
+				t.Errorf("attempt %+v", a)
+			}
+		}
+		equal(t, "kept", numbers, []int{1, 2, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30})
+		f.finish(t, store.Finish{Key: p.Key, Fate: store.FateReplied, Reply: "re"})
+		turn = f.turn(t, p)
+		equal(t, "after the answer: error, attempts", []any{turn.Error, len(turn.Attempts)}, []any{"", 16})
+
+		p, _ = f.claim(t, "2")
+		f.finish(t, store.Finish{Key: p.Key, Fate: store.FateDead, Error: "key refused: no", Record: "{}", Failed: &store.FailedTry{Class: "key refused", Error: "no"}})
+		turn = f.turn(t, p)
+		equal(t, "the last one: n, class, error", []any{len(turn.Attempts), turn.Attempts[0].Class, turn.Attempts[0].Error, turn.Error}, []any{1, "key refused", "no", "key refused: no"})
 	},
 	"a failed try waits": func(t *testing.T, f *fixture) {
 		p, _ := f.claim(t, "1")

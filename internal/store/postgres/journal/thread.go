@@ -73,7 +73,7 @@ func begin(tx *unit.Tx, t *machine.Thread) {
 
 const (
 	inThread    = "agent_id = $1 AND thread_id = $2"
-	turnColumns = "key, inbox_id, state, fate, crash_attempts, error_attempts, error, not_before, waiting_since, leader, inbound_id, reply_id, error_id, finished_at, token"
+	turnColumns = "key, inbox_id, state, fate, crash_attempts, error_attempts, error, not_before, waiting_since, leader, inbound_id, reply_id, error_id, finished_at, token, attempts"
 	stepColumns = "seq, kind, key, request_sha256, class, state, name, call_id, arguments, result, input, output, cached_input, reasoning, duration_us, recorded_at, cache_write"
 
 	oneTurn     = "SELECT " + turnColumns + " FROM turn WHERE " + inThread + " AND key = $3"
@@ -135,7 +135,7 @@ func scanTurn(scan func(...any) error, more ...any) (r machine.Turn, err error) 
 	var fate string
 	err = scan(append([]any{
 		&r.Key, &r.InboxID, &r.State, &fate, &r.CrashAttempts, &r.ErrorAttempts, &r.Error, &r.NotBefore, &r.WaitingSince,
-		&r.Leader, &r.InboundID, &r.ReplyID, &r.ErrorID, &r.FinishedAt, &r.Token,
+		&r.Leader, &r.InboundID, &r.ReplyID, &r.ErrorID, &r.FinishedAt, &r.Token, &r.Attempts,
 	}, more...)...)
 	r.Fate = store.Fate(fate)
 	return r, err
@@ -203,14 +203,14 @@ func save(tx *unit.Tx, t *machine.Thread) {
 func saveTurn(tx *unit.Tx, r *machine.Turn) {
 	switch r.Change {
 	case machine.Inserted:
-		tx.Exec("INSERT INTO turn(agent_id, thread_id, "+turnColumns+", reply_context, claimed_at) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19)",
+		tx.Exec("INSERT INTO turn(agent_id, thread_id, "+turnColumns+", reply_context, claimed_at) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20)",
 			r.Key, r.InboxID, r.State, string(r.Fate), r.CrashAttempts, r.ErrorAttempts, r.Error, r.NotBefore, r.WaitingSince, r.Leader,
-			r.InboundID, r.ReplyID, r.ErrorID, r.FinishedAt, int64(r.Token), r.ReplyContext, r.ClaimedAt)
+			r.InboundID, r.ReplyID, r.ErrorID, r.FinishedAt, int64(r.Token), r.Attempts, r.ReplyContext, r.ClaimedAt)
 	case machine.Updated:
 		tx.Exec(`UPDATE turn SET state = $4, fate = $5, crash_attempts = $6, error_attempts = $7, error = $8, not_before = $9, waiting_since = $10,
-			leader = $11, inbound_id = $12, reply_id = $13, error_id = $14, finished_at = $15, token = $16 WHERE `+inThread+" AND key = $3",
+			leader = $11, inbound_id = $12, reply_id = $13, error_id = $14, finished_at = $15, token = $16, attempts = $17 WHERE `+inThread+" AND key = $3",
 			r.Key, r.State, string(r.Fate), r.CrashAttempts, r.ErrorAttempts, r.Error, r.NotBefore, r.WaitingSince, r.Leader,
-			r.InboundID, r.ReplyID, r.ErrorID, r.FinishedAt, int64(r.Token))
+			r.InboundID, r.ReplyID, r.ErrorID, r.FinishedAt, int64(r.Token), r.Attempts)
 	}
 }
 

@@ -71,7 +71,7 @@ func (d *DB) addTables() (int, error) {
 // tables say. A table that is not there is fsck's to make.
 func (d *DB) addColumns() error {
 	var have string
-	if _, err := d.ask("SELECT COALESCE(GROUP_CONCAT(sql, ';'), '') FROM sqlite_master WHERE type = 'table' AND name IN ('x_step', 'x_delivery')", nil, &have); err != nil {
+	if _, err := d.ask("SELECT COALESCE(GROUP_CONCAT(sql, ';'), '') FROM sqlite_master WHERE type = 'table' AND name IN ('x_step', 'x_delivery', 'x_turn')", nil, &have); err != nil {
 		return fmt.Errorf("read tables: %w", err)
 	}
 	for _, add := range schema.Lacking(have) {

@@ -209,6 +209,8 @@ func TestLaterColumns(t *testing.T) {
 		"ALTER TABLE x_step DROP COLUMN cache_write",
 		"ALTER TABLE x_delivery DROP COLUMN parts",
 		"ALTER TABLE x_delivery DROP COLUMN reach",
+		"ALTER TABLE x_turn DROP COLUMN attempts",
+		"INSERT INTO x_turn(key, inbox_id, state) VALUES('t', 1, 'claimed')",
 		"INSERT INTO x_delivery(event_id, key, state, created_at, updated_at) VALUES(1, 'k', 'sent', 0, 0)",
 		"INSERT INTO x_step(turn, key, seq, kind, state, recorded_at) VALUES('t', 'model:1', 1, 'model', 'done', 0)",
 	} {
@@ -228,6 +230,10 @@ func TestLaterColumns(t *testing.T) {
 	must(t, f.QueryRow("SELECT COUNT(*), SUM(parts + reach) FROM x_delivery").Scan(&n, &written))
 	if n != 1 || written != 0 {
 		t.Errorf("%d deliveries, %d parts", n, written)
+	}
+	must(t, f.QueryRow("SELECT COUNT(*), SUM(length(attempts)) FROM x_turn").Scan(&n, &written))
+	if n != 1 || written != 0 {
+		t.Errorf("%d turns, %d bytes of attempts", n, written)
 	}
 }
 

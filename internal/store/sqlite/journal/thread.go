@@ -54,7 +54,7 @@ func Load(tx *db.Tx, n machine.Needs, t *machine.Thread) (err error) {
 	return loadDeliveries(tx, n, t)
 }
 
-const turnColumns = "inbox_id, state, fate, crash_attempts, error_attempts, error, not_before, waiting_since, leader, inbound_id, reply_id, error_id, finished_at"
+const turnColumns = "inbox_id, state, fate, crash_attempts, error_attempts, error, not_before, waiting_since, leader, inbound_id, reply_id, error_id, finished_at, attempts"
 
 func loadTurn(tx *db.Tx, key string, t *machine.Thread) error {
 	r, ok, err := turn(tx, key)
@@ -68,7 +68,7 @@ func turn(tx *db.Tx, key string) (machine.Turn, bool, error) {
 	r := machine.Turn{Key: key}
 	var fate string
 	ok, err := tx.Row("SELECT "+turnColumns+", claimed_at FROM x_turn WHERE key = ?", []any{key}, &r.InboxID, &r.State, &fate, &r.CrashAttempts, &r.ErrorAttempts,
-		&r.Error, &r.NotBefore, &r.WaitingSince, &r.Leader, &r.InboundID, &r.ReplyID, &r.ErrorID, &r.FinishedAt, &r.ClaimedAt)
+		&r.Error, &r.NotBefore, &r.WaitingSince, &r.Leader, &r.InboundID, &r.ReplyID, &r.ErrorID, &r.FinishedAt, &r.Attempts, &r.ClaimedAt)
 	r.Fate = store.Fate(fate)
 	return r, ok, err
 }
@@ -176,14 +176,14 @@ func Save(tx *db.Tx, t *machine.Thread) error {
 func saveTurn(tx *db.Tx, r *machine.Turn) (err error) {
 	switch r.Change {
 	case machine.Inserted:
-		_, err = tx.Exec("INSERT INTO x_turn("+turnColumns+", key, reply_context, claimed_at) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+		_, err = tx.Exec("INSERT INTO x_turn("+turnColumns+", key, reply_context, claimed_at) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
 			r.InboxID, r.State, string(r.Fate), r.CrashAttempts, r.ErrorAttempts, r.Error, r.NotBefore, r.WaitingSince, r.Leader,
-			r.InboundID, r.ReplyID, r.ErrorID, r.FinishedAt, r.Key, r.ReplyContext, r.ClaimedAt)
+			r.InboundID, r.ReplyID, r.ErrorID, r.FinishedAt, r.Attempts, r.Key, r.ReplyContext, r.ClaimedAt)
 	case machine.Updated:
 		_, err = tx.Exec(`UPDATE x_turn SET state = ?, fate = ?, crash_attempts = ?, error_attempts = ?, error = ?, not_before = ?, waiting_since = ?,
-			leader = ?, inbound_id = ?, reply_id = ?, error_id = ?, finished_at = ? WHERE key = ?`,
+			leader = ?, inbound_id = ?, reply_id = ?, error_id = ?, finished_at = ?, attempts = ? WHERE key = ?`,
 			r.State, string(r.Fate), r.CrashAttempts, r.ErrorAttempts, r.Error, r.NotBefore, r.WaitingSince,
-			r.Leader, r.InboundID, r.ReplyID, r.ErrorID, r.FinishedAt, r.Key)
+			r.Leader, r.InboundID, r.ReplyID, r.ErrorID, r.FinishedAt, r.Attempts, r.Key)
 	}
 	return err
 }

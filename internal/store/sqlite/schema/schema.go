@@ -40,6 +40,7 @@ var Later = [][3]string{
 	{"x_step", "cache_write", "INTEGER NOT NULL DEFAULT 0"},
 	{"x_delivery", "parts", "INTEGER NOT NULL DEFAULT 0"},
 	{"x_delivery", "reach", "INTEGER NOT NULL DEFAULT 0"},
+	{"x_turn", "attempts", "TEXT NOT NULL DEFAULT ''"},
 }
 
 // Lacking answers what adds the columns of Later that tables lack, given their texts;
@@ -105,7 +106,8 @@ CREATE TABLE IF NOT EXISTS x_turn (
   not_before INTEGER NOT NULL DEFAULT 0, waiting_since INTEGER NOT NULL DEFAULT 0,
   error TEXT NOT NULL DEFAULT '', leader TEXT NOT NULL DEFAULT '', reply_context TEXT NOT NULL DEFAULT '',
   inbound_id INTEGER NOT NULL DEFAULT 0, reply_id INTEGER NOT NULL DEFAULT 0, error_id INTEGER NOT NULL DEFAULT 0,
-  claimed_at INTEGER NOT NULL DEFAULT 0, finished_at INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+  claimed_at INTEGER NOT NULL DEFAULT 0, finished_at INTEGER NOT NULL DEFAULT 0,
+  attempts TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS x_step (
   turn TEXT NOT NULL, key TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL,
   class TEXT NOT NULL DEFAULT '', name TEXT NOT NULL DEFAULT '', call_id TEXT NOT NULL DEFAULT '',

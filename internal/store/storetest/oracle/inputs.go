@@ -33,6 +33,8 @@ func turnInputs() []Call {
 	return []Call{
 		claim, alone, lead,
 		begin("alone with a member", usual, store.Begin{Alone: true, Tail: 10}, 1),
+		begin("alone, given back before", usual, store.Begin{Alone: true, GivenBack: &store.FailedTry{Class: "internal", Error: "back", Counted: true}}),
+		begin("given back before", usual, store.Begin{Subscribe: true, GivenBack: &store.FailedTry{Class: "internal", Error: "back"}}),
 		begin("with an opening", usual, store.Begin{Opening: "{}", Tail: 1, Alone: true}),
 		begin("under a lower token", lower, store.Begin{Alone: true}),
 		begin("under a higher token", higher, store.Begin{Alone: true}),
@@ -51,6 +53,7 @@ func turnInputs() []Call {
 		fail("three failures", store.FailedTry{Counted: true, Tries: 3}),
 		fail("an outage", store.FailedTry{}),
 		fail("an outage, waits", store.FailedTry{Wait: later}),
+		fail("an outage, no call was made", store.FailedTry{Wait: later, Held: true}),
 		fail("an outage after an answer", store.FailedTry{}, step(1, model, "", store.StepDone)),
 		fail("an outage after the call of a program", store.FailedTry{}, step(1, model, store.ClassEffect, store.StepIntent)),
 		say("what it says", true, false),

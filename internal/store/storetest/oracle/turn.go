@@ -23,6 +23,7 @@ type turn struct {
 	outage         time.Time // since when no try of the running outage has had an answer
 	claimed, done  time.Time
 	err            string
+	attempts       []store.Attempt
 	inbound        int64
 	reply          int64
 	errorEvent     int64
@@ -47,6 +48,12 @@ func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Beg
 	m.conv.seal(f)
 	now, t := m.now(), m.turns[b.Key]
 	first := t == nil
+	crashes := 0 // without the one that was none
+	if t != nil {
+		if crashes = t.crashes; b.GivenBack != nil && crashes > 0 {
+			crashes--
+		}
+	}
 	switch {
 	case first:
 		t = &turn{key: b.Key, inboxID: b.Event.ID}
@@ -57,17 +64,32 @@ func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Beg
 		return out, nil
 	case t.state == store.TurnWaiting && now.Before(t.notBefore):
 		return store.Begun{Outcome: store.BeginWait, Wait: t.notBefore.Sub(now)}, nil
-	case t.crashes >= store.MaxCrashAttempts:
+	case crashes >= store.MaxCrashAttempts:
+		t.crashed(now)
+		died := died
+		if t.err != "" {
+			died += "; the last error before: " + t.err
+		}
 		if b.Subscribe {
 			m.subscribe(b.Handler) // every time
 		}
 		m.end(now, t, store.Finish{Fate: store.FateDead, Error: died, Record: `{"error":"` + died + `","context":"crash attempts used up"}`})
 		return store.Begun{Outcome: store.BeginExhausted, Finished: m.finished(t)}, nil
-	case t.crashes >= store.AloneAfter && !b.Alone:
+	case crashes >= store.AloneAfter && !b.Alone:
 		return store.Begun{Outcome: store.BeginAlone}, nil
 	}
 	if first {
 		t.claimed = now // for the first time: not in RELIABILITY
+	}
+	if back := b.GivenBack; back != nil {
+		t.crashes = crashes
+		t.attempt(now, *back)
+		t.err = why(*back)
+		if back.Counted {
+			t.fails += max(1, back.Tries)
+		}
+	} else {
+		t.crashed(now)
 	}
 	t.state, t.leader = store.TurnClaimed, "" // a member that is claimed leaves its leader: not in RELIABILITY
 	t.crashes++
@@ -83,7 +105,7 @@ func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Beg
 	}
 	out := store.Begun{
 		Outcome: store.BeginGo, Inbound: m.conv.events[t.inbound-1], Steps: slices.Clone(t.steps), Tail: m.tail(t, b.Tail),
-		CrashAttempts: t.crashes, ErrorAttempts: t.fails,
+		CrashAttempts: t.crashes, ErrorAttempts: t.fails, Error: t.err,
 	}
 	if !t.outage.IsZero() {
 		out.Waited = now.Sub(t.outage)
@@ -270,8 +292,37 @@ func (m *Model) journal(now time.Time, t *turn, steps []store.Step, toolcalls ma
 	return progress
 }
 
+// crashed notices a claim that ended without a word.
+func (t *turn) crashed(now time.Time) {
+	if t.state == store.TurnClaimed && t.crashes > 0 {
+		t.attempt(now, store.FailedTry{Class: "crash", Error: "the process that worked on it ended, or lost its lease, without giving it back", Counted: true})
+	}
+}
+
+// attempt keeps an attempt, of many the first two and the newest fourteen.
+func (t *turn) attempt(now time.Time, f store.FailedTry) {
+	a := store.Attempt{N: 1, At: now, Class: f.Class, Error: f.Error, Counted: f.Counted, Wait: f.Wait}
+	if n := len(t.attempts); n > 0 {
+		a.N = t.attempts[n-1].N + 1
+	}
+	if t.attempts = append(t.attempts, a); len(t.attempts) > 16 {
+		t.attempts = slices.Delete(t.attempts, 2, 3)
+	}
+}
+
+// why is an error with its class.
+func why(f store.FailedTry) string {
+	if f.Class == "" {
+		return f.Error
+	}
+	return f.Class + ": " + f.Error
+}
+
 func (m *Model) failed(now time.Time, t *turn, f store.FailedTry) {
-	t.state, t.err, t.notBefore, t.crashes = store.TurnWaiting, f.Error, now.Add(f.Wait), 0 // its process lives
+	if !f.Held {
+		t.attempt(now, f)
+	}
+	t.state, t.err, t.notBefore, t.crashes = store.TurnWaiting, why(f), now.Add(f.Wait), 0 // its process lives
 	if f.Counted {
 		t.fails += max(1, f.Tries)
 		t.outage = time.Time{}
@@ -306,8 +357,9 @@ func (m *Model) Finish(_ context.Context, _ store.Ref, f store.Fence, fin store.
 func (m *Model) end(now time.Time, t *turn, fin store.Finish) {
 	m.journal(now, t, fin.Steps, fin.Toolcalls)
 	t.state, t.fate, t.done = store.TurnDone, fin.Fate, now
-	if fin.Error != "" {
-		t.err = fin.Error // else that of the last try stays: not in RELIABILITY
+	t.err = fin.Error // that of the last try goes: not in RELIABILITY
+	if fin.Failed != nil {
+		t.attempt(now, *fin.Failed)
 	}
 	switch fin.Fate {
 	case store.FateReplied:
@@ -338,7 +390,7 @@ func (m *Model) end(now time.Time, t *turn, fin store.Finish) {
 
 // finished is the fate that stands.
 func (m *Model) finished(t *turn) store.Finished {
-	out := store.Finished{Fate: t.fate, ReplyID: t.reply, InboundID: t.inbound, ErrorEventID: t.errorEvent}
+	out := store.Finished{Fate: t.fate, ReplyID: t.reply, InboundID: t.inbound, ErrorEventID: t.errorEvent, Error: t.err}
 	for _, o := range m.members(t) {
 		out.Merged = append(out.Merged, store.MergedMember{InboxID: o.inboxID, Key: o.key})
 	}
@@ -387,7 +439,7 @@ func (m *Model) Turn(_ context.Context, _ string, q store.TurnQuery) (store.Turn
 	if t.state == store.TurnDone || !out.Settled {
 		out.State, out.Fate, out.FinishedAt, out.Error = t.state, t.fate, t.done, t.err
 	}
-	out.CrashAttempts, out.ErrorAttempts = t.crashes, t.fails
+	out.CrashAttempts, out.ErrorAttempts, out.Attempts = t.crashes, t.fails, slices.Clone(t.attempts)
 	out.InboundID, out.ReplyID, out.ErrorEventID, out.Leader, out.Steps = t.inbound, t.reply, t.errorEvent, t.leader, slices.Clone(t.steps)
 	out.ClaimedAt = t.claimed
 	if out.State == store.TurnWaiting {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -158,6 +159,11 @@ func (s *Service) describe(ctx context.Context, a *state.Agent) *registryv1.Agen
 		out.Health = registryv1.AgentHealth_AGENT_HEALTH_DEGRADED
 	case k.Problem != "":
 		out.Health = registryv1.AgentHealth_AGENT_HEALTH_FAILED
+	default:
+		if left := a.Aside(); left > 0 {
+			out.Health = registryv1.AgentHealth_AGENT_HEALTH_DEGRADED
+			out.Problem = "set aside after repeated panics, for another " + left.Round(time.Second).String() + "; the runner's log has the panics"
+		}
 	}
 	set, err := s.Files.Settings(ctx, a)
 	if err != nil {

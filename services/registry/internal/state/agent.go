@@ -41,6 +41,7 @@ type Agent struct {
 
 	memoryTerm uint64 // in which the agent's own layer was found to be in its file
 
+	aside    atomic.Int64 // until when its runner leaves it alone, ns since 1970
 	follows  atomic.Int32 // batches that wait for what comes to the inbox
 	wrote    atomic.Int64 // when we last wrote the inbox, ns
 	settings atomic.Pointer[settings]
@@ -217,6 +218,24 @@ func (a *Agent) Delivered(thread string, acked int64) {
 	if head, ok := a.outbox[thread]; ok && acked >= head {
 		delete(a.outbox, thread)
 	}
+}
+
+// SetAside notes that the runner of the agent leaves it alone for so long; 0: it works.
+func (a *Agent) SetAside(d time.Duration) {
+	if d <= 0 {
+		a.aside.Store(0)
+		return
+	}
+	a.aside.Store(time.Now().Add(d).UnixNano())
+}
+
+// Aside is how long the agent is left alone; 0: it is not.
+func (a *Agent) Aside() time.Duration {
+	until := a.aside.Load()
+	if until == 0 {
+		return 0
+	}
+	return max(time.Until(time.Unix(0, until)), 0)
 }
 
 // Fail sets a problem; an empty text clears it.

@@ -23,6 +23,10 @@ func (s *Service) OpenBatch(ctx context.Context, req *registryv1.OpenBatchReques
 		return nil, err
 	}
 	s.Log.Append(a.ID, req.GetLogs())
+	aside := max(req.GetSetAside().AsDuration(), 0)
+	if a.SetAside(aside); aside > 0 {
+		return &registryv1.OpenBatchResponse{HeadId: req.GetAfterId(), ScannedId: req.GetAfterId()}, nil
+	}
 	wait := req.GetWait().AsDuration()
 	if wait <= 0 {
 		return s.open(ctx, a, fence, set, req)

@@ -21,9 +21,7 @@ func (s *Service) RecordStep(ctx context.Context, req *registryv1.RecordStepRequ
 	s.Log.Append(a.ID, req.GetLogs())
 	rec := store.Record{Key: req.GetKey()}
 	rec.Steps, rec.Toolcalls = wire.ReadSteps(req.GetSteps())
-	if ft := req.GetFailedTry(); ft != nil {
-		rec.Failed = &store.FailedTry{Error: ft.GetClass() + ": " + ft.GetError(), Wait: ft.GetWait().AsDuration(), Counted: ft.GetCounted(), Tries: int(ft.GetTries())}
-	}
+	rec.Failed = wire.ReadFailedTry(req.GetFailedTry())
 	out := &registryv1.RecordStepResponse{}
 	if len(req.GetMembers()) > 0 {
 		if out.Steer, err = s.steer(ctx, a, fence, req); err != nil {

@@ -98,7 +98,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		Handler: handler,
 		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
 		Members: merged, IfStarted: true, Files: memory.Names(tuple, r.Thread),
-		Opening: opened(r.Thread, set.Config.Routing.Default, ev.ID),
+		Opening: opened(r.Thread, set.Config.Routing.Default, ev.ID), GivenBack: wire.ReadFailedTry(req.GetGivenBack()),
 	}
 	b, err := s.Turns.Begin(ctx, r, tupleText(tuple), fence, begin)
 	if err != nil {
@@ -109,13 +109,14 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	out := &registryv1.BeginTurnResponse{Outcome: beginOutcomes[b.Outcome], Wait: durationpb.New(b.Wait)}
 	switch b.Outcome {
 	case store.BeginFinished, store.BeginExhausted:
-		_, err := s.settle(ctx, a, fence, req.GetInboxId(), req.GetKey(), r.Thread, b.Finished, "the process died each time this message was worked on")
+		out.Error = wire.Text(b.Finished.Error)
+		_, err := s.settle(ctx, a, fence, req.GetInboxId(), req.GetKey(), r.Thread, b.Finished, b.Finished.Error)
 		return out, err
 	case store.BeginGo:
 		a.Claim(r.Thread, req.GetKey(), state.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc})
 		out.Inbound, out.Steps, out.Tail = wire.Event(b.Inbound), wire.Steps(b.Steps), wire.Events(b.Tail)
 		out.ErrorAttempts, out.CrashAttempts = int32(b.ErrorAttempts), int32(b.CrashAttempts)
-		out.ReplyContext, out.Waited = string(rc), durationpb.New(b.Waited)
+		out.ReplyContext, out.Waited, out.Error = string(rc), durationpb.New(b.Waited), wire.Text(b.Error)
 		if !s.Memory.Settled(a, fence, b.Memory) {
 			if err := s.Memory.Settle(ctx, a, fence, r, b.Memory); err != nil {
 				return nil, err
@@ -167,6 +168,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	key, tuple, rc := req.GetKey(), c.Tuple, c.ReplyContext
 	fin := store.Finish{Key: key, Fate: wire.ReadFate(req.GetFate()), Error: req.GetError(), BootID: s.Generation.Name(), InboxID: req.GetInboxId()}
 	fin.Steps, fin.Toolcalls = wire.ReadSteps(req.GetSteps())
+	fin.Failed = wire.ReadFailedTry(req.GetFailedTry())
 	fin.Deliver, fin.Console = delivery(set, tuple, r.Thread)
 	label := "T7"
 	switch fin.Fate {

@@ -34,9 +34,9 @@ func Events(in []thread.Event) []*registryv1.Event {
 
 // Event is one.
 func Event(e thread.Event) *registryv1.Event {
-	out := &registryv1.Event{Id: e.ID, CreatedAt: sayable(e.CreatedAt), Source: sayable(e.Source), Type: sayable(e.Type), Content: sayable(e.Content)}
+	out := &registryv1.Event{Id: e.ID, CreatedAt: Text(e.CreatedAt), Source: Text(e.Source), Type: Text(e.Type), Content: Text(e.Content)}
 	if e.Subtype != nil {
-		out.Subtype = new(sayable(*e.Subtype))
+		out.Subtype = new(Text(*e.Subtype))
 	}
 	return out
 }

@@ -143,18 +143,37 @@ func stampOf(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// sayable is a text as an answer can carry it: another program may have written
+// Text is a stored text as an answer can carry it: another program may have written
 // what is not UTF-8.
-func sayable(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+func Text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// ReadFailedTry reads an attempt off the wire; nil for none.
+func ReadFailedTry(f *registryv1.FailedTry) *store.FailedTry {
+	if f == nil {
+		return nil
+	}
+	return &store.FailedTry{
+		Class: f.GetClass(), Error: f.GetError(), Wait: f.GetWait().AsDuration(), Counted: f.GetCounted(), Tries: int(f.GetTries()), Held: f.GetHeld(),
+	}
+}
+
+func attempts(in []store.Attempt) (out []*registryv1.Attempt) {
+	for _, a := range in {
+		out = append(out, &registryv1.Attempt{
+			N: int32(a.N), At: stampOf(a.At), Class: Text(a.Class), Error: Text(a.Error), Counted: a.Counted, Wait: durationpb.New(a.Wait),
+		})
+	}
+	return out
+}
 
 // Turn is a turn as an answer carries it.
 func Turn(t store.Turn) *registryv1.Turn {
 	out := &registryv1.Turn{
 		AgentId: t.Agent, InboxId: t.InboxID, Key: t.Key, ThreadId: t.Thread, State: turnStates[t.State], Fate: Fate(t.Fate),
-		Source: sayable(t.Source), CrashAttempts: int32(t.CrashAttempts), ErrorAttempts: int32(t.ErrorAttempts), Error: sayable(t.Error),
+		Source: Text(t.Source), CrashAttempts: int32(t.CrashAttempts), ErrorAttempts: int32(t.ErrorAttempts), Error: Text(t.Error),
 		InboundEventId: t.InboundID, ReplyEventId: t.ReplyID, ErrorEventId: t.ErrorEventID, QueuedAt: stampOf(t.QueuedAt),
 		ClaimedAt: stampOf(t.ClaimedAt), FinishedAt: stampOf(t.FinishedAt), NextAt: stampOf(t.NextAt), Usage: ToUsage(t.Usage),
-		Resolved: t.Resolved, Leader: t.Leader, Steps: Steps(t.Steps),
+		Resolved: t.Resolved, Leader: t.Leader, Steps: Steps(t.Steps), Attempts: attempts(t.Attempts),
 	}
 	if t.Delivery != nil {
 		out.Delivery = Delivery(t.Agent, *t.Delivery)

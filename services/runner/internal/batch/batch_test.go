@@ -146,7 +146,7 @@ func TestWaitingThreadBlocksNobody(t *testing.T) {
 		var order []int64
 		b := newBatch(in, 1, func(ctx context.Context, id int64, _ string, s turn.Slot) error {
 			if id == 1 {
-				if err := s.Pause(ctx, time.Hour); err != nil {
+				if err := s.Pause(ctx, time.Hour, nil); err != nil {
 					return err
 				}
 			}

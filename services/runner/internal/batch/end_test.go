@@ -25,7 +25,7 @@ func TestYieldAndStop(t *testing.T) {
 			in.push("run", "run", "wait")
 			b := newBatch(in, 8, func(ctx context.Context, id int64, _ string, s turn.Slot) error {
 				if id == 3 {
-					return s.Pause(ctx, time.Hour)
+					return s.Pause(ctx, time.Hour, nil)
 				}
 				time.Sleep(time.Minute)
 				return nil

@@ -25,6 +25,8 @@ var errWithdrawn = errors.New("withdrawn before its turn began")
 //	   \--not to be withdrawn any more--> waiting
 type entry struct {
 	event *registrypb.PendingEvent
+	// givenBack is how its last claim ended here; only its lane uses it.
+	givenBack *registrypb.FailedTry
 
 	// Under the batch's mu:
 	begun  bool

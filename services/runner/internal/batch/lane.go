@@ -152,7 +152,8 @@ func (b *Batch) lane(ctx context.Context, threadID string, lost context.CancelCa
 }
 
 // work runs a turn, and again when something of ours failed: the event keeps
-// its place in its lane, other lanes go on.
+// its place in its lane, other lanes go on. The next claim reports how the one before was
+// given back.
 func (b *Batch) work(ctx context.Context, w *entry) error {
 	e := w.event
 	defer b.release(e.GetThreadId())
@@ -166,6 +167,9 @@ func (b *Batch) work(ctx context.Context, w *entry) error {
 		if err == nil {
 			err = b.deps.Turn(ctx, e, s)
 			s.give()
+		}
+		if g, ok := errors.AsType[*turn.GivenBack](err); ok {
+			w.givenBack = g.Attempt
 		}
 		switch {
 		case err == nil, ctx.Err() != nil, errors.Is(err, errWithdrawn), errors.Is(err, turn.ErrLost), errors.Is(err, turn.ErrYield):

@@ -82,7 +82,7 @@ func (s *slot) give() {
 }
 
 // Pause implements turn.Slot.
-func (s *slot) Pause(ctx context.Context, d time.Duration) error {
+func (s *slot) Pause(ctx context.Context, d time.Duration, back <-chan struct{}) error {
 	s.give()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -91,10 +91,14 @@ func (s *slot) Pause(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	case <-s.stop:
 		return turn.ErrYield
+	case <-back:
 	case <-timer.C:
 	}
 	return s.take(ctx)
 }
+
+// GivenBack implements turn.Slot.
+func (s *slot) GivenBack() *registrypb.FailedTry { return s.entry.givenBack }
 
 // Alone implements turn.Slot.
 func (s *slot) Alone(ctx context.Context) error {

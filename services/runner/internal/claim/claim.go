@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
@@ -21,6 +24,7 @@ var errDrained = errors.New("the runner is ending")
 //
 //	batch --idle, had its share, yield, closed--> over: the lease is given back
 //	 |  ^
+//	 |  | the event that panicked is dead: at once
 //	 |  | 5 min later, half open: one turn at a time
 //	 v  |
 //	quarantine after 3 panics: the lease is kept, nothing is begun
@@ -39,7 +43,8 @@ type claim struct {
 	closed chan struct{} // by Close
 	once   sync.Once
 
-	ends sync.WaitGroup // of endRuns
+	ends   sync.WaitGroup // of endRuns
+	struck atomic.Bool    // the batch was ended because of panics
 
 	mu      sync.Mutex
 	batch   *batch.Batch
@@ -52,7 +57,7 @@ type claim struct {
 func (s *Set) begin(agentID string, k *lease.Keeper) *claim {
 	c := &claim{s: s, agentID: agentID, since: time.Now(), keeper: k, closed: make(chan struct{}), changed: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancelCause(rpc.WithFence(k.Context(), lease.AgentResource(agentID), k.Token(), s.cfg.Holder))
-	c.lease = Lease{AgentID: agentID, Token: k.Token(), Check: k.Check, Panicked: c.panicked}
+	c.lease = Lease{AgentID: agentID, Token: k.Token(), Check: k.Check, Panicked: c.panicked, Dead: func(key string) { s.panics.forgive(agentID, key) }}
 	c.batch = c.newBatch()
 	return c
 }
@@ -70,8 +75,9 @@ func (c *claim) newBatch() *batch.Batch {
 }
 
 // panicked counts a panic; one too many, and nothing more is begun.
-func (c *claim) panicked() {
-	if c.s.panics.strike(c.agentID) {
+func (c *claim) panicked(key string) {
+	if c.s.panics.strike(c.agentID, key) {
+		c.struck.Store(true)
 		b, _ := c.current()
 		b.Stop()
 	}
@@ -134,29 +140,64 @@ func (c *claim) Run() error {
 // whether to go on. The lease is kept meanwhile: given back, it would be granted
 // again at once, here or to the next runner that the agent brings down.
 func (c *claim) waitQuarantine() bool {
-	left := c.s.panics.left(c.agentID)
-	if left <= 0 {
+	left, struck := c.s.panics.left(c.agentID), c.struck.Swap(false)
+	if left > 0 {
+		c.s.deps.Logger.Error("agent set aside after repeated panics", "agent_id", c.agentID, "for", left.String())
+		c.change(nil)
+		if !c.sitOut(left) {
+			return false
+		}
+	} else if !struck {
 		return false
 	}
-	c.s.deps.Logger.Error("agent set aside after repeated panics", "agent_id", c.agentID, "for", left.String())
-	c.change(nil)
-	timer := time.NewTimer(left)
-	defer timer.Stop()
+	c.change(c.newBatch())
 	select {
-	case <-c.ctx.Done():
-	case <-c.keeper.Yield():
-	case <-c.closed:
-	case <-timer.C:
-		c.change(c.newBatch())
+	case <-c.closed: // between the two
+		return false
+	default:
+		return true
+	}
+}
+
+// sitOut waits for the end of a quarantine, and reports meanwhile to the registry how long
+// it lasts, so that people see it. False when the claim ends before.
+func (c *claim) sitOut(left time.Duration) bool {
+	end := time.NewTimer(left)
+	defer end.Stop()
+	report := time.NewTicker(reportEvery)
+	defer report.Stop()
+	for {
+		c.reportAside(c.s.panics.left(c.agentID))
 		select {
-		case <-c.closed: // between the two
+		case <-c.ctx.Done():
 			return false
-		default:
+		case <-c.keeper.Yield():
+			return false
+		case <-c.closed:
+			return false
+		case <-end.C:
 			return true
+		case <-report.C:
 		}
 	}
-	return false
 }
+
+// reportAside tells the registry that the agent is left alone. It is for people to see, so
+// a failure changes nothing; the next report makes up for it.
+func (c *claim) reportAside(left time.Duration) {
+	ctx, cancel := context.WithTimeout(c.ctx, reportTime)
+	defer cancel()
+	_, err := c.s.deps.Inbox.OpenBatch(ctx, &registrypb.OpenBatchRequest{AgentId: c.agentID, SetAside: durationpb.New(left)})
+	if err != nil && c.ctx.Err() == nil {
+		c.s.deps.Logger.Info("quarantine not reported", "agent_id", c.agentID, "error", fault.Chain(err))
+	}
+}
+
+// A quarantine is reported again, for a registry that was restarted.
+const (
+	reportEvery = 30 * time.Second
+	reportTime  = 5 * time.Second
+)
 
 // endRuns ends runs that people want ended who cannot reach this runner: the registry
 // has sent it with a renewal, and sends it again with the next.

@@ -218,7 +218,7 @@ func TestQuarantine(t *testing.T) {
 		begin := time.Now()
 		s, stop := start(d, func(_ context.Context, l claim.Lease, _ *pb.PendingEvent, _ turn.Slot) error {
 			at = append(at, time.Since(begin).Round(time.Minute))
-			l.Panicked()
+			l.Panicked("k")
 			return errors.New("panicked")
 		})
 		time.Sleep(11 * time.Minute)
@@ -233,6 +233,42 @@ func TestQuarantine(t *testing.T) {
 		want := []time.Duration{0, 0, 0, 5 * time.Minute, 10 * time.Minute}
 		if !slices.Equal(at, want) || !slices.Equal(d.gone(), []uint64{7}) {
 			t.Errorf("tried at %v, released %v", at, d.gone())
+		}
+	})
+}
+
+// A2: the panics of an event that is dead count no more: its agent is worked on at once, and
+// what panics after it begins to count anew.
+func TestQuarantineEndsWithItsCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{events: 2, apart: true, answers: []func() (*pb.AcquireDueLeaseResponse, error){due(7, true)}}
+		var mu sync.Mutex
+		begin, panics, good := time.Now(), 0, []time.Duration{}
+		_, stop := start(d, func(_ context.Context, l claim.Lease, e *pb.PendingEvent, _ turn.Slot) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.GetEvent().GetId() == 2 {
+				if panics < 3 {
+					return errors.New("not yet")
+				}
+				good = append(good, time.Since(begin))
+				return nil
+			}
+			switch panics++; {
+			case panics < 3:
+				l.Panicked("k")
+				return errors.New("panicked")
+			case panics == 3:
+				l.Panicked("k")
+				l.Dead("k")
+			}
+			return nil
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		stop()
+		if panics < 3 || len(good) == 0 || good[0] > 20*time.Second {
+			t.Errorf("%d panics, the other message was worked on after %v", panics, good)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,8 +15,12 @@ const (
 // quarantine counts the panics of each agent.
 //
 //	clear --3 panics in a minute--> set aside --time--> half open --panic--> set aside
-//	  ^                                                     |
-//	  +---------------------- a minute without ------------+
+//	  ^                                |                    |
+//	  |   the event that panicked is dead                   |
+//	  +--------------------------------+                    |
+//	  +---------------------- a minute without -------------+
+//
+// The panics of an event that is dead do not count: it is out of the way.
 type quarantine struct {
 	time time.Duration
 
@@ -24,16 +29,23 @@ type quarantine struct {
 }
 
 type strikes struct {
-	at    []time.Time // the newest, at most maxStrikes
+	list  []panicked // the newest, at most maxStrikes
 	until time.Time
+}
+
+// panicked is one panic: of the turn of an event, or (no key) of the half open state.
+type panicked struct {
+	at  time.Time
+	key string
 }
 
 func newQuarantine(d time.Duration) *quarantine {
 	return &quarantine{time: d, agents: map[string]*strikes{}}
 }
 
-// strike counts a panic and reports whether the agent is set aside now.
-func (q *quarantine) strike(agentID string) bool {
+// strike counts a panic of the turn of an event, and reports whether the agent is set aside
+// now.
+func (q *quarantine) strike(agentID, key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
@@ -42,15 +54,44 @@ func (q *quarantine) strike(agentID string) bool {
 		s = &strikes{}
 		q.agents[agentID] = s
 	}
-	s.at = append(s.at, now)
-	s.at = s.at[max(len(s.at)-maxStrikes, 0):]
-	if len(s.at) < maxStrikes || now.Sub(s.at[0]) > strikeWindow {
+	s.list = append(s.list, panicked{now, key})
+	s.list = s.list[max(len(s.list)-maxStrikes, 0):]
+	if !s.full(now) {
 		return now.Before(s.until)
 	}
 	s.until = now.Add(q.time)
-	// Half open: what comes within a minute after it needs one strike only.
-	s.at = []time.Time{s.until, s.until}
 	return true
+}
+
+// full reports whether there are enough strikes: half open, one is.
+func (s *strikes) full(now time.Time) bool {
+	if !s.until.IsZero() && now.Sub(s.until) <= strikeWindow && !now.Before(s.until) {
+		return len(s.list) > 0 && !s.list[len(s.list)-1].at.Before(s.until)
+	}
+	return len(s.list) >= maxStrikes && now.Sub(s.list[len(s.list)-maxStrikes].at) <= strikeWindow
+}
+
+// forgive takes the panics of an event away that is dead. An agent that was set aside only
+// because of them is not any more.
+func (q *quarantine) forgive(agentID, key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.agents[agentID]
+	if s == nil {
+		return
+	}
+	before := len(s.list)
+	s.list = slices.DeleteFunc(s.list, func(p panicked) bool { return p.key == key })
+	if len(s.list) == before {
+		return
+	}
+	if len(s.list) == 0 {
+		delete(q.agents, agentID)
+		return
+	}
+	if len(s.list) < maxStrikes {
+		s.until = time.Time{}
+	}
 }
 
 // left is how long the agent is still set aside; 0 when it is not.
@@ -65,7 +106,7 @@ func (q *quarantine) left(agentID string) time.Duration {
 	if left := s.until.Sub(now); left > 0 {
 		return left
 	}
-	if now.Sub(s.at[len(s.at)-1]) > strikeWindow {
+	if now.Sub(s.until) > strikeWindow && (len(s.list) == 0 || now.Sub(s.list[len(s.list)-1].at) > strikeWindow) {
 		delete(q.agents, agentID)
 	}
 	return 0

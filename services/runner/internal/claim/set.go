@@ -29,8 +29,9 @@ type Lease struct {
 	Token   uint64
 	// Check returns nil while the lease is trusted.
 	Check func() error
-	// Panicked counts a panic of the agent's work.
-	Panicked func()
+	// Panicked counts a panic of the turn of an event, by its key; Dead reports that this
+	// event is dead.
+	Panicked, Dead func(key string)
 }
 
 // Fence is the lease as tools and receivers are shown it.

@@ -36,9 +36,9 @@ func TestOnlyPanicsCount(t *testing.T) {
 					return nil
 				}
 				if c.panic {
-					l.Panicked()
+					l.Panicked("k")
 				}
-				if err := s.Pause(ctx, c.every); err != nil {
+				if err := s.Pause(ctx, c.every, nil); err != nil {
 					return err
 				}
 				return errors.New("again")
@@ -65,7 +65,7 @@ func TestHalfOpenTriesOne(t *testing.T) {
 			mu.Lock()
 			at[time.Since(begin).Truncate(time.Minute)]++
 			mu.Unlock()
-			l.Panicked()
+			l.Panicked("k")
 			time.Sleep(time.Millisecond)
 			return errors.New("panicked")
 		})

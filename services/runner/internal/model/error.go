@@ -12,8 +12,8 @@ import (
 // Class is the kind of a failure; it decides what happens next.
 //
 //	class          another try  charged  meaning
-//	RateLimited    yes          yes      429; RetryAfter may be set
-//	Unavailable    yes          yes      5xx, overload, a call that took too long
+//	RateLimited    yes          no       429; RetryAfter may be set
+//	Unavailable    yes          no       5xx, overload, no answer in time
 //	Unreachable    yes          no       refused, no route, no name: provider down
 //	CutStream      yes          yes      the answer broke off
 //	BadResponse    yes          yes      the answer makes no sense
@@ -110,9 +110,22 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) Recoverable() bool { return e.Class.known() && classes[e.Class].recoverable }
 
 // CountsTry reports whether the failed call is charged to the message's tries.
-// A provider that could not even be reached charges nothing, so an outage
-// kills no message; neither does our own cancellation.
-func (e *Error) CountsTry() bool { return e.Class != Unreachable && e.Class != Canceled }
+// A provider that is unavailable charges nothing, so an outage kills no message;
+// neither does our own cancellation.
+func (e *Error) CountsTry() bool { return !e.Unavailable() && e.Class != Canceled }
+
+// Unavailable reports whether the provider gave no answer and may give one later: it
+// is waited for.
+func (e *Error) Unavailable() bool {
+	return e.Class == RateLimited || e.Class == Unavailable || e.Class == Unreachable
+}
+
+// In is the same failure in another class.
+func (e *Error) In(c Class) *Error {
+	other := *e
+	other.Class = c
+	return &other
+}
 
 // Reason is the fault reason of the class, a constant of package fault.
 func (e *Error) Reason() string {

@@ -78,6 +78,8 @@ type Request struct {
 	// Try is the number of this try of the step, from 1 (0 means 1). Providers
 	// never see it; package retry takes the backoff from it.
 	Try int
+	// Away is how many of the tries before, in a row, found the provider unavailable.
+	Away int
 }
 
 // Delta is a piece of an answer as it arrives. Every field may be empty.

@@ -23,8 +23,8 @@ func TestErrorClasses(t *testing.T) {
 		recoverable bool
 		counts      bool
 	}{
-		{model.RateLimited, "MODEL_RATE_LIMIT", true, true},
-		{model.Unavailable, "MODEL_UNAVAILABLE", true, true},
+		{model.RateLimited, "MODEL_RATE_LIMIT", true, false},
+		{model.Unavailable, "MODEL_UNAVAILABLE", true, false},
 		{model.Unreachable, "MODEL_UNAVAILABLE", true, false},
 		{model.CutStream, "MODEL_BAD_RESPONSE", true, true},
 		{model.BadResponse, "MODEL_BAD_RESPONSE", true, true},

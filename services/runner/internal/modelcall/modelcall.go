@@ -51,6 +51,10 @@ type Try struct {
 	Counts bool // charged to the message
 	Again  bool // another try may help
 	Wait   time.Duration
+	// Held is true when no call was made, because the provider is known to be unavailable.
+	Held bool
+	// Back, when closed, ends the wait early; it may be nil.
+	Back <-chan struct{}
 }
 
 // Thinking is how a message of the owner's asks its run to think; empty: as the

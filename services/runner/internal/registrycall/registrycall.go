@@ -1,8 +1,8 @@
 // Package registrycall repeats the calls of a turn to the registry while the registry is
 // away, and makes none under a lease that is not trusted.
 //
-// A call is given up only when the context ends, the lease is lost, or the registry reports
-// that repeating it cannot help; the error says which. Every call made through it must be
+// A call is given up only when the context ends, the lease is lost, or repeating it cannot
+// help (it cannot be encoded, is too large, or is refused); the error says which. Every call made through it must be
 // repeatable. It defines no call itself and keeps no state.
 package registrycall
 
@@ -23,6 +23,9 @@ var (
 	ErrLost = errors.New("turn stopped: the lease is lost")
 	// ErrStale means that another event has the inbox id.
 	ErrStale = errors.New("turn dropped: the inbox has another event under this id")
+	// ErrRefused means that the registry, or the layer that carries the call, never takes
+	// it: what is in it is a defect of ours, or of the registry.
+	ErrRefused = errors.New("the registry refused the call")
 )
 
 // FirstWait is the ceiling of the wait before the first repeat of a call that the
@@ -48,6 +51,8 @@ func Call[R any](ctx context.Context, trusted func(context.Context) error, do fu
 		}
 		f := fault.From(err)
 		switch {
+		case refused(f):
+			return none, fmt.Errorf("%w: %w", ErrRefused, err)
 		case f.Reason == fault.LeaseLost:
 			return none, fmt.Errorf("%w: %w", ErrLost, err)
 		case f.Code == codes.Aborted:
@@ -63,8 +68,19 @@ func Call[R any](ctx context.Context, trusted func(context.Context) error, do fu
 	}
 }
 
-// Refused reports that the registry understood a call and will never take it.
-func Refused(err error) bool {
-	f := fault.From(err)
-	return f.Code == codes.InvalidArgument || f.Code == codes.OutOfRange
+// refused reports that repeating a call cannot help. A full disk and a rate limit are
+// RESOURCE_EXHAUSTED too and pass; a message that is too large carries neither their
+// reasons nor a time to wait.
+func refused(f *fault.Error) bool {
+	switch f.Code {
+	case codes.InvalidArgument, codes.OutOfRange, codes.Internal, codes.Unknown, codes.Unimplemented:
+		return true
+	case codes.ResourceExhausted:
+		return f.Reason == fault.Overloaded && f.RetryAfter == 0
+	default:
+		return false
+	}
 }
+
+// Refused reports that an error of Call is one that repeating it cannot help.
+func Refused(err error) bool { return errors.Is(err, ErrRefused) }

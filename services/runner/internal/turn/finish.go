@@ -9,8 +9,10 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/internal/store"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
+	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
@@ -33,13 +35,22 @@ func (t *turn) reply(ctx context.Context, a step.Answer, row *registrypb.Step) (
 }
 
 // die ends the turn as a dead letter (T9). It is also called when the turn's
-// work is over, so ctx is the lease's.
-func (t *turn) die(ctx context.Context, class, why string) (Result, error) {
-	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_DEAD, Error: step.ErrorText(class + ": " + why), Steps: t.unwritten}
+// work is over, so ctx is the lease's. last is the attempt that ends it, when the journal
+// does not have it: what is set in it is kept.
+func (t *turn) die(ctx context.Context, class, why string, last *registrypb.FailedTry) (Result, error) {
+	why = step.ErrorText(why)
+	if last != nil {
+		last.Class, last.Error = step.Clip(class, 64), why
+	}
+	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_DEAD, Error: step.ErrorText(store.Failure(class, why)), Steps: t.unwritten, FailedTry: last}
 	if t.begun.GetConfig().GetNotifyPeer() {
 		in.Text = apology
 	}
-	return t.end(ctx, in)
+	r, err := t.end(ctx, in)
+	if err == nil {
+		t.w.Dead(t.w.Key)
+	}
+	return r, err
 }
 
 // aborted ends the turn because a person wants it; what was said so far is kept
@@ -59,6 +70,11 @@ func (t *turn) end(ctx context.Context, in *registrypb.FinishTurnRequest) (Resul
 	}
 	t.logf(level, "result: inbox event %d %s after %d ms%s", t.w.InboxID, fate, time.Since(t.started).Milliseconds(), tail(in.GetError()))
 	r, err := t.finish(ctx, in)
+	if registrycall.Refused(err) && in.GetFate() == registrypb.Fate_FATE_DEAD {
+		// What goes with the end is what cannot be taken: the end alone is short and valid.
+		t.logs, t.unwritten, in.Steps = nil, nil, nil
+		r, err = t.finish(ctx, in)
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -86,25 +102,31 @@ func tail(why string) string {
 // failed accounts for a try without an answer. done means that the event has
 // its fate; else the wait is over and the next try may begin.
 func (t *turn) failed(ctx context.Context, f *modelcall.Try) (result Result, done bool, err error) {
-	class, why := f.Err.Class.String(), f.Err.Error()
+	class, why := f.Err.Class.String(), strings.TrimPrefix(f.Err.Error(), "model: ")
 	if t.panicked {
-		class = "panic"
+		class = classPanic
 	}
 	if !f.Again {
-		result, err = t.die(ctx, class, why)
+		// No other configured model can answer in its place yet; here one would be asked.
+		result, err = t.die(ctx, class, why, &registrypb.FailedTry{})
 		return result, true, err
 	}
 	now := time.Now()
 	switch {
 	case f.Counts:
-		t.down = time.Time{}
+		t.down, t.away = time.Time{}, 0
 	case t.down.IsZero():
 		t.down = now
 	}
-	t.Meter.AddRetry(class)
-	t.logf("WARN", "model: try failed (%s), next in %d ms: %s", class, f.Wait.Milliseconds(), step.Clip(why, 512))
+	if !f.Held {
+		t.Meter.AddRetry(class)
+		t.logf("WARN", "model: try failed (%s), next in %d ms: %s", class, f.Wait.Milliseconds(), step.Clip(why, 512))
+		if !f.Counts {
+			t.away++
+		}
+	}
 	attempts, err := t.record(ctx, &registrypb.FailedTry{
-		Class: step.Clip(class, 64), Error: step.ErrorText(why), Wait: durationpb.New(f.Wait), Counted: f.Counts, Tries: int32(f.Err.Tries),
+		Class: step.Clip(class, 64), Error: step.ErrorText(why), Wait: durationpb.New(f.Wait), Counted: f.Counts, Tries: int32(f.Err.Tries), Held: f.Held,
 	}, nil, t.unwritten...)
 	if err != nil {
 		return Result{}, false, err
@@ -113,25 +135,25 @@ func (t *turn) failed(ctx context.Context, f *modelcall.Try) (result Result, don
 	t.tries = max(attempts, t.tries)
 	switch {
 	case f.Counts && t.tries >= maxTries(t.begun.GetConfig()):
-		result, err = t.die(ctx, class, fmt.Sprintf("%s (tried %d times)", why, t.tries))
+		result, err = t.die(ctx, class, fmt.Sprintf("%s (tried %d times)", why, t.tries), nil)
 		return result, true, err
 	case !f.Counts && now.Sub(t.down)+f.Wait > maxAge(t.begun.GetConfig()):
-		result, err = t.die(ctx, class, fmt.Sprintf("%s (waited %s)", why, now.Sub(t.down).Round(time.Second)))
+		result, err = t.die(ctx, class, fmt.Sprintf("%s (waited %s)", why, now.Sub(t.down).Round(time.Second)), nil)
 		return result, true, err
 	}
 	start := time.Now()
-	err = t.pause(ctx, f.Wait)
+	err = t.pause(ctx, f.Wait, f.Back)
 	if !f.Counts {
 		t.waited += time.Since(start)
 	}
 	return Result{}, false, err
 }
 
-// pause waits for the next try without a slot. A person may end it, which is
-// then the cause answered.
-func (t *turn) pause(ctx context.Context, d time.Duration) error {
+// pause waits for the next try without a slot, until back is closed at most. A person may
+// end it, which is then the cause answered.
+func (t *turn) pause(ctx context.Context, d time.Duration, back <-chan struct{}) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.w.Abort, func() { cancel(context.Cause(t.w.Abort)) })()
-	return t.w.Slot.Pause(ctx, d)
+	return t.w.Slot.Pause(ctx, d, back)
 }

@@ -4,14 +4,19 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/theclaw/agents/internal/boundary"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/step"
 )
 
+// maxLogLine bounds a line of the agent's log, in bytes.
+const maxLogLine = 4096
+
 // logf keeps a line for the next call to the journal.
 func (t *turn) logf(level, format string, args ...any) {
-	t.logs = append(t.logs, &registrypb.LogLine{Level: level, Text: fmt.Sprintf(format, args...)})
+	text, _ := boundary.Text(fmt.Sprintf(format, args...), maxLogLine)
+	t.logs = append(t.logs, &registrypb.LogLine{Level: level, Text: text})
 }
 
 // trusted returns nil while the lease is; it is asked right before whatever the
@@ -33,6 +38,7 @@ func (t *turn) begin(ctx context.Context, alone bool) (*registrypb.BeginTurnResp
 		defer span.End()
 		r, err := t.Journal.BeginTurn(ctx, &registrypb.BeginTurnRequest{
 			AgentId: t.w.AgentID, InboxId: t.w.InboxID, Key: t.w.Key, ThreadId: t.w.ThreadID, Alone: alone, Logs: logs, Members: members,
+			GivenBack: t.w.Slot.GivenBack(),
 		})
 		if err != nil {
 			return nil, err

@@ -44,6 +44,10 @@ type journal struct {
 	says             []*pb.Saying
 	notBefore, since time.Time
 
+	// refuse, when set, is the error of a call, which then does nothing.
+	refuse func(call string, in any) error
+	begun  []*pb.BeginTurnRequest
+
 	// kill, when set, ends the process at a call: before it did anything, or
 	// after, when the answer is lost.
 	kill  func(call string, n int) (before, after bool)
@@ -75,11 +79,16 @@ func (j *journal) put(steps []*pb.Step) {
 }
 
 // call runs f as one call that a kill may cut off on either side.
-func (j *journal) call(ctx context.Context, name string, logs []*pb.LogLine, f func()) error {
+func (j *journal) call(ctx context.Context, name string, in any, logs []*pb.LogLine, f func()) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if j.refuse != nil {
+		if err := j.refuse(name, in); err != nil {
+			return err
+		}
 	}
 	if j.lost {
 		return fault.New(codes.Aborted, fault.LeaseLost, "lost", "")
@@ -104,15 +113,23 @@ func (j *journal) call(ctx context.Context, name string, logs []*pb.LogLine, f f
 
 func (j *journal) BeginTurn(ctx context.Context, in *pb.BeginTurnRequest, _ ...grpc.CallOption) (*pb.BeginTurnResponse, error) {
 	out := &pb.BeginTurnResponse{}
-	err := j.call(ctx, "begin", in.GetLogs(), func() {
+	err := j.call(ctx, "begin", in, in.GetLogs(), func() {
 		switch {
 		case j.fin != nil:
 			out.Outcome = pb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED
 		case time.Until(j.notBefore) > 0:
 			out.Outcome, out.Wait = pb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_WAIT, durationpb.New(time.Until(j.notBefore))
-		case j.crashes >= 1 && !in.GetAlone():
+		case j.crashes >= 1 && !in.GetAlone() && (j.crashes > 1 || in.GetGivenBack() == nil):
 			out.Outcome = pb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_ALONE
 		default:
+			j.begun = append(j.begun, in)
+			if b := in.GetGivenBack(); b != nil {
+				j.crashes = max(j.crashes-1, 0)
+				if b.GetCounted() {
+					j.errors++
+				}
+				out.Error = b.GetClass() + ": " + b.GetError()
+			}
 			j.crashes++
 			out.Outcome = pb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_GO
 			out.Inbound = &pb.Event{Id: 7, Source: "external:tui:tui-main:dm:s1:alice", Type: "message", Content: `{"text":"` + j.text + `"}`}
@@ -131,7 +148,7 @@ func (j *journal) BeginTurn(ctx context.Context, in *pb.BeginTurnRequest, _ ...g
 
 func (j *journal) RecordStep(ctx context.Context, in *pb.RecordStepRequest, _ ...grpc.CallOption) (*pb.RecordStepResponse, error) {
 	out := &pb.RecordStepResponse{}
-	err := j.call(ctx, "record", in.GetLogs(), func() {
+	err := j.call(ctx, "record", in, in.GetLogs(), func() {
 		j.put(in.GetSteps())
 		j.says = append(j.says, in.GetSays()...)
 		if f := in.GetFailedTry(); f != nil {
@@ -151,7 +168,7 @@ func (j *journal) RecordStep(ctx context.Context, in *pb.RecordStepRequest, _ ..
 
 func (j *journal) FinishTurn(ctx context.Context, in *pb.FinishTurnRequest, _ ...grpc.CallOption) (*pb.FinishTurnResponse, error) {
 	out := &pb.FinishTurnResponse{}
-	err := j.call(ctx, "finish", in.GetLogs(), func() {
+	err := j.call(ctx, "finish", in, in.GetLogs(), func() {
 		if j.fin == nil {
 			j.put(in.GetSteps())
 			j.fin = proto.CloneOf(in)
@@ -227,16 +244,22 @@ func (b *box) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error
 }
 
 // place is a slot without competition.
-type place struct{ alone bool }
+type place struct {
+	alone bool
+	back  *pb.FailedTry
+}
 
-func (p *place) Pause(ctx context.Context, d time.Duration) error {
+func (p *place) Pause(ctx context.Context, d time.Duration, back <-chan struct{}) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-back:
+		return nil
 	case <-time.After(d):
 		return nil
 	}
 }
+func (p *place) GivenBack() *pb.FailedTry    { return p.back }
 func (p *place) Alone(context.Context) error { p.alone = true; return nil }
 func (p *place) Collect() []*pb.Member       { return nil }
 func (p *place) Steer() []*pb.Member         { return nil }
@@ -259,6 +282,7 @@ type bench struct {
 	place   *place
 	items   []run.Item
 	panics  int
+	dead    int
 	check   func() error
 	abort   context.Context
 }
@@ -298,6 +322,6 @@ func (b *bench) run(ctx context.Context) (turn.Result, error) {
 	return d.Run(ctx, turn.Work{
 		AgentID: "a1", ThreadID: "threads/peers/tui-main-alice", Key: "k", InboxID: 7, Source: "external:tui:tui-main:dm:s1:alice",
 		Fence: "agent/a1=3", Check: b.check, Slot: b.place, Stream: ear{b},
-		Panicked: func() { b.panics++ }, Abort: b.abort,
+		Panicked: func(string) { b.panics++ }, Dead: func(string) { b.dead++ }, Abort: b.abort,
 	})
 }

@@ -41,7 +41,7 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *mod
 	}
 	for {
 		req, p := t.requests.Request(all())
-		req.Try = t.tries + 1
+		req.Try, req.Away = t.tries+t.away+1, t.away
 		a, row, try, err := t.callProgram(ctx, req)
 		if err != nil || try.Err == nil {
 			return a, row, nil, err
@@ -75,7 +75,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 	var row *registrypb.Step
 	at := window.Place(t.begun.GetConfig(), t.w.AgentID, t.w.ThreadID)
 	at.Key, at.Fence = t.w.Key+":"+step.CallKey(n), t.w.Fence
-	at.Spare = req.Try < maxTries(t.begun.GetConfig())
+	at.Spare = t.tries+1 < maxTries(t.begun.GetConfig())
 	at.Begin = func() error {
 		row = step.ProgramCall(t.steps.NextSeq(), n, t.model.Provider, req)
 		if err := t.steps.Write(ctx, nil, row); err != nil {
@@ -85,6 +85,7 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 		fault.Point("T3.before")
 		return t.trusted(ctx)
 	}
+	called := time.Now()
 	resp, try := t.model.Program(at)(work, req, func(d model.Delta) {
 		switch {
 		case d.Tool == nil:
@@ -100,19 +101,20 @@ func (t *turn) callProgram(ctx context.Context, req model.Request) (step.Answer,
 		}
 	})
 	fault.Point("T3.after")
+	t.called(called, try)
 	if work.Err() != nil {
 		t.unwritten = t.steps.Interrupted()
 		return step.Answer{}, nil, modelcall.Try{}, context.Cause(work)
 	}
 	if try.Err == nil && strings.TrimSpace(resp.Text) == "" {
-		try = *bad(model.NoText(resp))
+		try = *t.bad(model.NoText(resp))
 	}
 	if try.Err != nil {
 		return step.Answer{}, row, try, nil
 	}
 	a, result, tooLarge := step.NewAnswer(resp, nil)
 	if tooLarge != nil {
-		return a, row, *bad(tooLarge), nil
+		return a, row, *t.bad(tooLarge), nil
 	}
 	row = step.WithResult(row, stepDone, result)
 	row.Duration = durationpb.New(resp.Duration)
@@ -171,5 +173,5 @@ func (t *turn) inDoubt(ctx context.Context) (Result, error) {
 	if dir := t.begun.GetConfig().GetSessionsDir(); dir != "" {
 		session.At(dir, t.w.ThreadID).Tidy() // a runner that was killed could not
 	}
-	return t.die(ctx, "in doubt", "the program was "+step.InterruptedText+"; it is not run again by itself: see the records of its tools, then send the message again or let it be")
+	return t.die(ctx, "in doubt", "the program was "+step.InterruptedText+"; it is not run again by itself: see the records of its tools, then send the message again or let it be", &registrypb.FailedTry{})
 }

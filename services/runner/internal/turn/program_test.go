@@ -150,8 +150,9 @@ func TestProgramFails(t *testing.T) {
 		calls int
 		fate  pb.Fate
 	}{
-		{"busy once", model.RateLimited, 1, 2, pb.Fate_FATE_REPLIED},
-		{"busy", model.RateLimited, 9, 3, pb.Fate_FATE_DEAD},
+		{"cut once", model.CutStream, 1, 2, pb.Fate_FATE_REPLIED},
+		{"cut", model.CutStream, 9, 3, pb.Fate_FATE_DEAD},
+		{"busy", model.RateLimited, 5, 6, pb.Fate_FATE_REPLIED}, // F4
 		{"away", model.Unreachable, 5, 6, pb.Fate_FATE_REPLIED},
 		{"too long", model.ContextTooLong, 9, 1, pb.Fate_FATE_DEAD},
 	} {

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/pause"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/loop"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
-	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 )
@@ -31,7 +32,7 @@ func (t *turn) rounds(ctx context.Context) (result Result, failed *modelcall.Try
 	a, row, failed, err := l.Run(ctx, t.steps.Messages(true))
 	switch {
 	case errors.Is(err, loop.ErrRounds):
-		result, err = t.die(ctx, "tool loop", err.Error())
+		result, err = t.die(ctx, "tool loop", err.Error(), &registrypb.FailedTry{})
 	case errors.Is(err, errInDoubt):
 		result, err = t.inDoubt(ctx)
 	case err == nil && failed == nil:
@@ -115,13 +116,13 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 		resp.Duration.Milliseconds(), resp.Usage.Input, resp.Usage.Output, len(resp.ToolCalls))
 	if len(resp.ToolCalls) == 0 && strings.TrimSpace(resp.Text) == "" {
 		if resp.Text = t.steps.Fallback(); resp.Text == "" && len(t.steps.Sent()) == 0 {
-			return step.Answer{}, nil, bad(model.NoText(resp)), nil
+			return step.Answer{}, nil, t.bad(model.NoText(resp)), nil
 		}
 		t.out.Delta(model.Delta{Text: resp.Text})
 	}
 	a, result, tooLarge := step.NewAnswerWithBreak(resp, t.out.EndAnswer(), t.begun.GetConfig().GetReplyBreak())
 	if tooLarge != nil {
-		return step.Answer{}, nil, bad(tooLarge), nil
+		return step.Answer{}, nil, t.bad(tooLarge), nil
 	}
 	return a, step.Model(t.steps.NextSeq(), round, t.model.Provider, req, resp, result), nil, nil
 }
@@ -135,15 +136,17 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 	for {
 		var p prompt.Prompt
 		req, p = t.requests.Request(said)
-		req.Try, req.Thinking = t.tries+1, modelcall.Thinking(t.begun.GetInbound().GetSource(), t.begun.GetInbound().GetContent())
+		req.Try, req.Away, req.Thinking = t.tries+t.away+1, t.away, modelcall.Thinking(t.begun.GetInbound().GetSource(), t.begun.GetInbound().GetContent())
 		t.last = transcript{p.System, p.Messages}
 		if err := t.trusted(ctx); err != nil {
 			return req, resp, try, err
 		}
 		t.out.Call()
 		fault.Point("T3.before")
+		begun := time.Now()
 		resp, try = t.model.Try(ctx, req, t.out.Delta)
 		fault.Point("T3.after")
+		t.called(begun, try)
 		if try.Err == nil || try.Err.Class != model.ContextTooLong {
 			return req, resp, try, nil
 		}
@@ -154,6 +157,21 @@ func (t *turn) call(ctx context.Context, said []model.Message) (req model.Reques
 	}
 }
 
-func bad(e *model.Error) *modelcall.Try {
-	return &modelcall.Try{Err: e, Counts: true, Again: e.Recoverable(), Wait: registrycall.FirstWait}
+// called accounts for a call: an answer ends an outage, and the time in which an unavailable
+// provider gave none is no time of the turn.
+func (t *turn) called(begun time.Time, try modelcall.Try) {
+	switch {
+	case try.Err == nil:
+		t.down, t.away = time.Time{}, 0
+	case !try.Counts && try.Again:
+		t.waited += time.Since(begun)
+	}
+}
+
+// emptyWait is between the tries of a model that answers nothing or what cannot be used.
+var emptyWait = pause.Backoff{First: time.Second, Last: 4 * time.Second}
+
+// bad is a try whose answer cannot be used.
+func (t *turn) bad(e *model.Error) *modelcall.Try {
+	return &modelcall.Try{Err: e, Counts: true, Again: e.Recoverable(), Wait: emptyWait.Wait(t.tries)}
 }

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,11 +45,15 @@ type Journal interface {
 
 // Slot is the right to work among all turns of this process.
 type Slot interface {
-	// Pause gives up the slot, waits and takes it again. It returns ErrYield
-	// when the batch ends meanwhile, and the context's cause when that ends.
-	Pause(ctx context.Context, d time.Duration) error
+	// Pause gives up the slot, waits and takes it again; back, when closed, ends the wait.
+	// It returns ErrYield when the batch ends meanwhile, and the context's cause when that
+	// ends.
+	Pause(ctx context.Context, d time.Duration, back <-chan struct{}) error
 	// Alone exchanges the slot for all slots of the process.
 	Alone(ctx context.Context) error
+	// GivenBack is how the claim before ended when this process gave the turn back; nil: it
+	// did not.
+	GivenBack() *registrypb.FailedTry
 	// Collect returns the events that wait behind this one and are to be merged into
 	// it; Steer those that came since and are to be merged now. The mode of the queue
 	// decides which of the two ever returns any.
@@ -89,11 +94,25 @@ type Work struct {
 	Slot  Slot
 	// Stream publishes what happens.
 	Stream Stream
-	// Panicked is called for each panic that was recovered.
-	Panicked func()
+	// Panicked is called for each panic that was recovered, with the key of its turn, and
+	// Dead when the turn is dead.
+	Panicked, Dead func(key string)
 	// Abort ends when a person ends the turn, with the cause ErrAborted.
 	Abort context.Context //nolint:containedctx // a second end of the work, not of the call
 }
+
+// A GivenBack is the error of a turn that was claimed and is given back, by a process that
+// lives: that is an attempt on the event, and no crash.
+type GivenBack struct {
+	Attempt *registrypb.FailedTry
+	Err     error
+}
+
+// Error is the error's.
+func (g *GivenBack) Error() string { return g.Err.Error() }
+
+// Unwrap returns what happened.
+func (g *GivenBack) Unwrap() error { return g.Err }
 
 // Result is the fate of an event.
 type Result struct {
@@ -106,15 +125,21 @@ type Result struct {
 
 // Run works on the event until it has its fate. An error means that it has
 // none: ErrLost, ErrYield and ErrStale, the cause of ctx, or what the registry
-// could not do, after which the same call may be made again.
+// could not do, after which the same call may be made again. Once the event was claimed
+// the last is a [*GivenBack].
 func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
+	t := &turn{Driver: d, w: w, out: &publisher{to: w.Stream}}
 	defer func() {
+		class := classInternal
 		if p := recover(); p != nil { // outside of an attempt: a defect of ours
-			w.Panicked()
+			w.Panicked(w.Key)
+			class = classPanic
 			result, err = Result{}, fmt.Errorf("turn panicked: %s", reportPanic(d.Logger, p, "agent_id", w.AgentID, "event_id", w.InboxID))
 		}
+		if t.begun != nil && ctx.Err() == nil {
+			err = givenBack(class, err)
+		}
 	}()
-	t := &turn{Driver: d, w: w, out: &publisher{to: w.Stream}}
 	t.steps = &steps{Log: step.Log{Tools: d.Tools}, t: t}
 	t.logf("INFO", "route: inbox event %d from %s -> %s", w.InboxID, w.Source, w.ThreadID)
 	alone := false
@@ -133,7 +158,7 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED:
 			return Result{Already: true}, nil
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_EXHAUSTED:
-			t.out.End("the process died each time this message was worked on")
+			t.out.End(cmp.Or(begun.GetError(), "the message is dead"))
 			return Result{Fate: registrypb.Fate_FATE_DEAD}, nil
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_ALONE:
 			if err := w.Slot.Alone(ctx); err != nil {
@@ -142,7 +167,7 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 			alone = true
 		default: // WAIT
 			wait := max(begun.GetWait().AsDuration(), 10*time.Millisecond)
-			if err := t.pause(ctx, wait); err != nil && ctx.Err() == nil {
+			if err := t.pause(ctx, wait, nil); err != nil && ctx.Err() == nil {
 				return t.stopped(ctx, err)
 			} else if err != nil {
 				return Result{}, err

@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/fault"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/registrycall"
+	"github.com/theclaw/agents/services/runner/internal/step"
 	"github.com/theclaw/agents/services/runner/internal/toolset"
 	"github.com/theclaw/agents/services/runner/internal/window"
 )
@@ -27,6 +31,7 @@ type turn struct {
 	model   modelcall.Model
 	found   bool // model is set
 	tries   int  // failed tries that were charged
+	away    int  // tries in a row that found the provider unavailable
 	down    time.Time
 	started time.Time
 	waited  time.Duration // for outages, which the turn's time does not count
@@ -64,7 +69,10 @@ func (t *turn) claim(b *registrypb.BeginTurnResponse) {
 // work makes attempts until the event has its fate.
 func (t *turn) work(ctx context.Context) (Result, error) {
 	if t.tries >= maxTries(t.begun.GetConfig()) {
-		return t.die(ctx, "retry", fmt.Sprintf("all %d tries were used up before", t.tries))
+		if last := t.begun.GetError(); last != "" {
+			return t.die(ctx, "", fmt.Sprintf("%s (tried %d times)", last, t.tries), nil)
+		}
+		return t.die(ctx, "retry", fmt.Sprintf("all %d tries were used up before", t.tries), nil)
 	}
 	for {
 		result, failed, err := t.attempt(ctx)
@@ -99,7 +107,7 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *modelcall.Tr
 	defer stop()
 	defer func() {
 		if p := recover(); p != nil {
-			t.w.Panicked()
+			t.w.Panicked(t.w.Key)
 			e := model.Errorf(model.BadResponse, "panic: %s", reportPanic(t.Logger, p, "agent_id", t.w.AgentID, "event_id", t.w.InboxID))
 			result, err, failed = Result{}, nil, &modelcall.Try{Err: e, Counts: true, Again: true, Wait: time.Second}
 			t.panicked = true
@@ -118,11 +126,38 @@ func (t *turn) attempt(ctx context.Context) (result Result, failed *modelcall.Tr
 func (t *turn) stopped(ctx context.Context, cause error) (Result, error) {
 	switch {
 	case errors.Is(cause, errTimeout):
-		return t.die(ctx, "timeout", fmt.Sprintf("the turn took longer than %s", maxTime(t.begun.GetConfig())))
+		return t.die(ctx, "timeout", fmt.Sprintf("the turn took longer than %s", maxTime(t.begun.GetConfig())), &registrypb.FailedTry{})
 	case errors.Is(cause, ErrAborted):
 		return t.aborted(ctx)
 	case registrycall.Refused(cause):
-		return t.die(ctx, "journal", cause.Error())
+		return t.die(ctx, classInternal, refusal(cause), &registrypb.FailedTry{})
 	}
 	return Result{}, cause
+}
+
+// Classes of attempts that no model failed.
+const (
+	classInternal = "internal"
+	classPanic    = "panic"
+)
+
+// refusal says what the registry, or the layer that carries the calls, did not take.
+func refusal(cause error) string {
+	f := fault.From(cause)
+	return fmt.Sprintf("the journal refused what the turn wrote (%s): %s", f.Code, f.What)
+}
+
+// givenBack is the error of a turn that is given back. What passes costs the message no
+// try, what has no explanation does, so that it ends; neither is a crash.
+func givenBack(class string, err error) error {
+	if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrYield) || errors.Is(err, ErrStale) {
+		return err
+	}
+	counted := true
+	if f := fault.From(err); class != classPanic && !registrycall.Refused(err) && f.Code != codes.Internal {
+		counted = false
+	}
+	return &GivenBack{
+		Attempt: &registrypb.FailedTry{Class: class, Error: step.ErrorText(fault.From(err).What), Counted: counted}, Err: err,
+	}
 }

@@ -880,7 +880,10 @@ type OpenBatchRequest struct {
 	Logs []*LogLine `protobuf:"bytes,4,rep,name=logs,proto3" json:"logs,omitempty"`
 	// wait: without an event after after_id, wait so long for one, at most 30 s; the
 	// agent is then not due for it. 0 answers at once.
-	Wait          *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
+	Wait *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
+	// set_aside: the runner leaves the agent alone for so long, after repeated panics; no
+	// event is answered, and the agent's status says so until the next call.
+	SetAside      *durationpb.Duration `protobuf:"bytes,6,opt,name=set_aside,json=setAside,proto3" json:"set_aside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -946,6 +949,13 @@ func (x *OpenBatchRequest) GetLogs() []*LogLine {
 func (x *OpenBatchRequest) GetWait() *durationpb.Duration {
 	if x != nil {
 		return x.Wait
+	}
+	return nil
+}
+
+func (x *OpenBatchRequest) GetSetAside() *durationpb.Duration {
+	if x != nil {
+		return x.SetAside
 	}
 	return nil
 }
@@ -1178,7 +1188,10 @@ type BeginTurnRequest struct {
 	// members are the events that follow in the same thread, of the same source,
 	// to be answered by this turn (COLLECT). They count only at a claim that finds
 	// no step and no member journalled; the step steer:1 then holds them.
-	Members       []*Member `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
+	Members []*Member `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
+	// given_back is how the claim before ended, when this process had it under the same
+	// lease and lives: it is recorded as an attempt, and is no crash.
+	GivenBack     *FailedTry `protobuf:"bytes,8,opt,name=given_back,json=givenBack,proto3" json:"given_back,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1258,6 +1271,13 @@ func (x *BeginTurnRequest) GetLogs() []*LogLine {
 func (x *BeginTurnRequest) GetMembers() []*Member {
 	if x != nil {
 		return x.Members
+	}
+	return nil
+}
+
+func (x *BeginTurnRequest) GetGivenBack() *FailedTry {
+	if x != nil {
+		return x.GivenBack
 	}
 	return nil
 }
@@ -1902,7 +1922,10 @@ type BeginTurnResponse struct {
 	// memory layers of the conversation: thread and peer.
 	Memory []*MemoryState `protobuf:"bytes,12,rep,name=memory,proto3" json:"memory,omitempty"`
 	// agents a system agent may hand work to.
-	Agents        []*AgentSummary `protobuf:"bytes,13,rep,name=agents,proto3" json:"agents,omitempty"`
+	Agents []*AgentSummary `protobuf:"bytes,13,rep,name=agents,proto3" json:"agents,omitempty"`
+	// error of the last attempt that failed (GO), or with which the turn ended
+	// (FINISHED, EXHAUSTED).
+	Error         string `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2028,6 +2051,13 @@ func (x *BeginTurnResponse) GetAgents() []*AgentSummary {
 	return nil
 }
 
+func (x *BeginTurnResponse) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // FailedTry is a model try that gave no answer.
 type FailedTry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2037,10 +2067,13 @@ type FailedTry struct {
 	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	// wait until the next try.
 	Wait *durationpb.Duration `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
-	// counted is false when the try spent no attempt (provider unreachable).
+	// counted is false when the try spent no attempt (provider unavailable).
 	Counted bool `protobuf:"varint,4,opt,name=counted,proto3" json:"counted,omitempty"`
 	// tries it stands for, where a program repeats calls itself; 0 means one.
-	Tries         int32 `protobuf:"varint,5,opt,name=tries,proto3" json:"tries,omitempty"`
+	Tries int32 `protobuf:"varint,5,opt,name=tries,proto3" json:"tries,omitempty"`
+	// held is true when no call was made, because the provider is known to be
+	// unavailable: it moves the time of the next try and is no attempt.
+	Held          bool `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2110,6 +2143,105 @@ func (x *FailedTry) GetTries() int32 {
 	return 0
 }
 
+func (x *FailedTry) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+// Attempt is work on an event that ended without an answer.
+type Attempt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// n numbers the attempts of the event from 1; numbers that are missing are of
+	// attempts that are not kept.
+	N int32 `protobuf:"varint,1,opt,name=n,proto3" json:"n,omitempty"`
+	// at is when it ended; of a crash, when the next claim noticed it.
+	At *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// class of the failure in words, such as "rate limited" or "crash".
+	Class string `protobuf:"bytes,3,opt,name=class,proto3" json:"class,omitempty"`
+	// error is the beginning of a redacted text.
+	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// counted is true when it spent one of the tries of the message.
+	Counted bool `protobuf:"varint,5,opt,name=counted,proto3" json:"counted,omitempty"`
+	// wait is the time from at to the next try.
+	Wait          *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attempt) Reset() {
+	*x = Attempt{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attempt) ProtoMessage() {}
+
+func (x *Attempt) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
+func (*Attempt) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Attempt) GetN() int32 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *Attempt) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Attempt) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *Attempt) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Attempt) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
+}
+
+func (x *Attempt) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
 // RecordStepRequest journals progress.
 type RecordStepRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2140,7 +2272,7 @@ type RecordStepRequest struct {
 
 func (x *RecordStepRequest) Reset() {
 	*x = RecordStepRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2284,7 @@ func (x *RecordStepRequest) String() string {
 func (*RecordStepRequest) ProtoMessage() {}
 
 func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[16]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2297,7 @@ func (x *RecordStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepRequest.ProtoReflect.Descriptor instead.
 func (*RecordStepRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RecordStepRequest) GetAgentId() string {
@@ -2251,7 +2383,7 @@ type Saying struct {
 
 func (x *Saying) Reset() {
 	*x = Saying{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2395,7 @@ func (x *Saying) String() string {
 func (*Saying) ProtoMessage() {}
 
 func (x *Saying) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[17]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2408,7 @@ func (x *Saying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saying.ProtoReflect.Descriptor instead.
 func (*Saying) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Saying) GetStepKey() string {
@@ -2306,7 +2438,7 @@ type RecordStepResponse struct {
 
 func (x *RecordStepResponse) Reset() {
 	*x = RecordStepResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2450,7 @@ func (x *RecordStepResponse) String() string {
 func (*RecordStepResponse) ProtoMessage() {}
 
 func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[18]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2463,7 @@ func (x *RecordStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStepResponse.ProtoReflect.Descriptor instead.
 func (*RecordStepResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RecordStepResponse) GetErrorAttempts() int32 {
@@ -2368,14 +2500,16 @@ type FinishTurnRequest struct {
 	// steps not journalled yet, committed with the fate.
 	Steps []*Step `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
 	// logs for agent.log.
-	Logs          []*LogLine `protobuf:"bytes,9,rep,name=logs,proto3" json:"logs,omitempty"`
+	Logs []*LogLine `protobuf:"bytes,9,rep,name=logs,proto3" json:"logs,omitempty"`
+	// failed_try that ends the turn (DEAD) and was not recorded before.
+	FailedTry     *FailedTry `protobuf:"bytes,10,opt,name=failed_try,json=failedTry,proto3" json:"failed_try,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FinishTurnRequest) Reset() {
 	*x = FinishTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2521,7 @@ func (x *FinishTurnRequest) String() string {
 func (*FinishTurnRequest) ProtoMessage() {}
 
 func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[19]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2534,7 @@ func (x *FinishTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnRequest.ProtoReflect.Descriptor instead.
 func (*FinishTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FinishTurnRequest) GetAgentId() string {
@@ -2466,6 +2600,13 @@ func (x *FinishTurnRequest) GetLogs() []*LogLine {
 	return nil
 }
 
+func (x *FinishTurnRequest) GetFailedTry() *FailedTry {
+	if x != nil {
+		return x.FailedTry
+	}
+	return nil
+}
+
 // FinishTurnResponse returns the resulting fate.
 type FinishTurnResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2481,7 +2622,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2634,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[20]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2647,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -2567,7 +2708,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +2720,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +2733,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -2714,7 +2855,7 @@ type Turn struct {
 	CrashAttempts int32 `protobuf:"varint,8,opt,name=crash_attempts,json=crashAttempts,proto3" json:"crash_attempts,omitempty"`
 	// error_attempts of model tries.
 	ErrorAttempts int32 `protobuf:"varint,9,opt,name=error_attempts,json=errorAttempts,proto3" json:"error_attempts,omitempty"`
-	// error of the last failure.
+	// error of the last failure; empty once the event was answered.
 	Error string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
 	// inbound_event_id in the conversation thread.
 	InboundEventId int64 `protobuf:"varint,11,opt,name=inbound_event_id,json=inboundEventId,proto3" json:"inbound_event_id,omitempty"`
@@ -2739,14 +2880,17 @@ type Turn struct {
 	// error_event_id of the record/error event of a dead turn.
 	ErrorEventId int64 `protobuf:"varint,21,opt,name=error_event_id,json=errorEventId,proto3" json:"error_event_id,omitempty"`
 	// leader is the key of the turn that answers this event too (MERGED).
-	Leader        string `protobuf:"bytes,22,opt,name=leader,proto3" json:"leader,omitempty"`
+	Leader string `protobuf:"bytes,22,opt,name=leader,proto3" json:"leader,omitempty"`
+	// attempts that ended without an answer: the first two and the newest fourteen;
+	// only in GetTurn.
+	Attempts      []*Attempt `protobuf:"bytes,23,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +2902,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +2915,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -2928,6 +3072,13 @@ func (x *Turn) GetLeader() string {
 	return ""
 }
 
+func (x *Turn) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
 // GetTurnRequest names an event.
 type GetTurnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2945,7 +3096,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +3108,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2970,7 +3121,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -3012,7 +3163,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3024,7 +3175,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3037,7 +3188,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -3069,7 +3220,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3232,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3245,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -3152,7 +3303,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3315,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3328,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -3207,7 +3358,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3370,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3383,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -3260,7 +3411,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3423,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3436,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -3308,7 +3459,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3471,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3484,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -3359,7 +3510,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3522,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3535,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -3409,7 +3560,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3421,7 +3572,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3434,7 +3585,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -3500,7 +3651,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3663,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3676,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -3583,7 +3734,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3746,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3759,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -3669,7 +3820,7 @@ type RecordCompactionRequest struct {
 
 func (x *RecordCompactionRequest) Reset() {
 	*x = RecordCompactionRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3681,7 +3832,7 @@ func (x *RecordCompactionRequest) String() string {
 func (*RecordCompactionRequest) ProtoMessage() {}
 
 func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3694,7 +3845,7 @@ func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
 func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RecordCompactionRequest) GetAgentId() string {
@@ -3829,7 +3980,7 @@ type RecordCompactionResponse struct {
 
 func (x *RecordCompactionResponse) Reset() {
 	*x = RecordCompactionResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +3992,7 @@ func (x *RecordCompactionResponse) String() string {
 func (*RecordCompactionResponse) ProtoMessage() {}
 
 func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +4005,7 @@ func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
 func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
@@ -3884,7 +4035,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3896,7 +4047,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3909,7 +4060,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetMemoryRequest) GetAgentId() string {
@@ -3942,7 +4093,7 @@ type GetMemoryResponse struct {
 
 func (x *GetMemoryResponse) Reset() {
 	*x = GetMemoryResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3954,7 +4105,7 @@ func (x *GetMemoryResponse) String() string {
 func (*GetMemoryResponse) ProtoMessage() {}
 
 func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3967,7 +4118,7 @@ func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetMemoryResponse) GetMemory() []*MemoryState {
@@ -4010,7 +4161,7 @@ type WithdrawTurnRequest struct {
 
 func (x *WithdrawTurnRequest) Reset() {
 	*x = WithdrawTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4173,7 @@ func (x *WithdrawTurnRequest) String() string {
 func (*WithdrawTurnRequest) ProtoMessage() {}
 
 func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4186,7 @@ func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WithdrawTurnRequest) GetAgentId() string {
@@ -4082,7 +4233,7 @@ type WithdrawTurnResponse struct {
 
 func (x *WithdrawTurnResponse) Reset() {
 	*x = WithdrawTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4094,7 +4245,7 @@ func (x *WithdrawTurnResponse) String() string {
 func (*WithdrawTurnResponse) ProtoMessage() {}
 
 func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4107,7 +4258,7 @@ func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
@@ -4142,14 +4293,15 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"recordedAt\"T\n" +
 	"\aLogLine\x125\n" +
 	"\x05level\x18\x01 \x01(\tB\x1f\xbaH\x1cr\x1aR\x05DEBUGR\x04INFOR\x04WARNR\x05ERRORR\x05level\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xd6\x01\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x8e\x02\n" +
 	"\x10OpenBatchRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x19\n" +
 	"\bafter_id\x18\x02 \x01(\x03R\aafterId\x12 \n" +
 	"\x05limit\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x80\b(\x00R\x05limit\x120\n" +
 	"\x04logs\x18\x04 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12-\n" +
-	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"o\n" +
+	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x126\n" +
+	"\tset_aside\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bsetAside\"o\n" +
 	"\fPendingEvent\x120\n" +
 	"\x05event\x18\x01 \x01(\v2\x1a.theclaw.registry.v1.EventR\x05event\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1b\n" +
@@ -4166,7 +4318,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04more\x18\x04 \x01(\bR\x04more\x12 \n" +
 	"\vconcurrency\x18\x05 \x01(\x05R\vconcurrency\x12=\n" +
 	"\n" +
-	"queue_mode\x18\x06 \x01(\x0e2\x1e.theclaw.registry.v1.QueueModeR\tqueueMode\"\xac\x02\n" +
+	"queue_mode\x18\x06 \x01(\x0e2\x1e.theclaw.registry.v1.QueueModeR\tqueueMode\"\xeb\x02\n" +
 	"\x10BeginTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\"\n" +
 	"\binbox_id\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\ainboxId\x12\x1c\n" +
@@ -4176,7 +4328,9 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\bthreadId\x12\x14\n" +
 	"\x05alone\x18\x05 \x01(\bR\x05alone\x120\n" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
-	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\"\xc4\x06\n" +
+	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12=\n" +
+	"\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xc4\x06\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -4239,7 +4393,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05usage\x18\x02 \x01(\tR\x05usage\";\n" +
 	"\vContextFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\tR\acontent\"\xa6\x05\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"\xbc\x05\n" +
 	"\x11BeginTurnResponse\x12?\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2%.theclaw.registry.v1.BeginTurnOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x124\n" +
@@ -4254,13 +4408,22 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	" \x01(\tR\freplyContext\x121\n" +
 	"\x06waited\x18\v \x01(\v2\x19.google.protobuf.DurationR\x06waited\x128\n" +
 	"\x06memory\x18\f \x03(\v2 .theclaw.registry.v1.MemoryStateR\x06memory\x129\n" +
-	"\x06agents\x18\r \x03(\v2!.theclaw.registry.v1.AgentSummaryR\x06agents\"\xb4\x01\n" +
+	"\x06agents\x18\r \x03(\v2!.theclaw.registry.v1.AgentSummaryR\x06agents\x12\x14\n" +
+	"\x05error\x18\x0e \x01(\tR\x05error\"\xc8\x01\n" +
 	"\tFailedTry\x12\x1d\n" +
 	"\x05class\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05class\x12\x1e\n" +
 	"\x05error\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x05error\x12-\n" +
 	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x18\n" +
 	"\acounted\x18\x04 \x01(\bR\acounted\x12\x1f\n" +
-	"\x05tries\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\x05tries\"\xe2\x03\n" +
+	"\x05tries\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\x05tries\x12\x12\n" +
+	"\x04held\x18\x06 \x01(\bR\x04held\"\xb8\x01\n" +
+	"\aAttempt\x12\f\n" +
+	"\x01n\x18\x01 \x01(\x05R\x01n\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
+	"\x05class\x18\x03 \x01(\tR\x05class\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x18\n" +
+	"\acounted\x18\x05 \x01(\bR\acounted\x12-\n" +
+	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xe2\x03\n" +
 	"\x11RecordStepRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -4281,7 +4444,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04text\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04text\"l\n" +
 	"\x12RecordStepResponse\x12%\n" +
 	"\x0eerror_attempts\x18\x01 \x01(\x05R\rerrorAttempts\x12/\n" +
-	"\x05steer\x18\x02 \x01(\v2\x19.theclaw.registry.v1.StepR\x05steer\"\xfa\x02\n" +
+	"\x05steer\x18\x02 \x01(\v2\x19.theclaw.registry.v1.StepR\x05steer\"\xb9\x03\n" +
 	"\x11FinishTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -4293,7 +4456,10 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04text\x18\x06 \x01(\tR\x04text\x12\x1e\n" +
 	"\x05error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x05error\x12/\n" +
 	"\x05steps\x18\b \x03(\v2\x19.theclaw.registry.v1.StepR\x05steps\x120\n" +
-	"\x04logs\x18\t \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\"\x8d\x01\n" +
+	"\x04logs\x18\t \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12=\n" +
+	"\n" +
+	"failed_try\x18\n" +
+	" \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tfailedTry\"\x8d\x01\n" +
 	"\x12FinishTurnResponse\x12-\n" +
 	"\x04fate\x18\x01 \x01(\x0e2\x19.theclaw.registry.v1.FateR\x04fate\x12$\n" +
 	"\x0ereply_event_id\x18\x02 \x01(\x03R\freplyEventId\x12\"\n" +
@@ -4316,7 +4482,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x14\n" +
-	"\x05parts\x18\x0e \x01(\x05R\x05parts\"\xfa\x06\n" +
+	"\x05parts\x18\x0e \x01(\x05R\x05parts\"\xb4\a\n" +
 	"\x04Turn\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x19\n" +
 	"\binbox_id\x18\x02 \x01(\x03R\ainboxId\x12\x10\n" +
@@ -4342,7 +4508,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\bdelivery\x18\x13 \x01(\v2\x1d.theclaw.registry.v1.DeliveryR\bdelivery\x12\x1a\n" +
 	"\bresolved\x18\x14 \x01(\tR\bresolved\x12$\n" +
 	"\x0eerror_event_id\x18\x15 \x01(\x03R\ferrorEventId\x12\x16\n" +
-	"\x06leader\x18\x16 \x01(\tR\x06leader\"\x9c\x01\n" +
+	"\x06leader\x18\x16 \x01(\tR\x06leader\x128\n" +
+	"\battempts\x18\x17 \x03(\v2\x1c.theclaw.registry.v1.AttemptR\battempts\"\x9c\x01\n" +
 	"\x0eGetTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x19\n" +
 	"\binbox_id\x18\x02 \x01(\x03R\ainboxId\x12\x1a\n" +
@@ -4517,7 +4684,7 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(Fate)(0),                        // 0: theclaw.registry.v1.Fate
 	(StepKind)(0),                    // 1: theclaw.registry.v1.StepKind
@@ -4544,133 +4711,140 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*ContextFile)(nil),              // 22: theclaw.registry.v1.ContextFile
 	(*BeginTurnResponse)(nil),        // 23: theclaw.registry.v1.BeginTurnResponse
 	(*FailedTry)(nil),                // 24: theclaw.registry.v1.FailedTry
-	(*RecordStepRequest)(nil),        // 25: theclaw.registry.v1.RecordStepRequest
-	(*Saying)(nil),                   // 26: theclaw.registry.v1.Saying
-	(*RecordStepResponse)(nil),       // 27: theclaw.registry.v1.RecordStepResponse
-	(*FinishTurnRequest)(nil),        // 28: theclaw.registry.v1.FinishTurnRequest
-	(*FinishTurnResponse)(nil),       // 29: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),                 // 30: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                     // 31: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),           // 32: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),          // 33: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),         // 34: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),        // 35: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),         // 36: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),        // 37: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),          // 38: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),         // 39: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),          // 40: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),                 // 41: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),         // 42: theclaw.registry.v1.SumUsageResponse
-	(*RecordCompactionRequest)(nil),  // 43: theclaw.registry.v1.RecordCompactionRequest
-	(*RecordCompactionResponse)(nil), // 44: theclaw.registry.v1.RecordCompactionResponse
-	(*GetMemoryRequest)(nil),         // 45: theclaw.registry.v1.GetMemoryRequest
-	(*GetMemoryResponse)(nil),        // 46: theclaw.registry.v1.GetMemoryResponse
-	(*WithdrawTurnRequest)(nil),      // 47: theclaw.registry.v1.WithdrawTurnRequest
-	(*WithdrawTurnResponse)(nil),     // 48: theclaw.registry.v1.WithdrawTurnResponse
-	(*durationpb.Duration)(nil),      // 49: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 50: google.protobuf.Timestamp
-	(*Event)(nil),                    // 51: theclaw.registry.v1.Event
+	(*Attempt)(nil),                  // 25: theclaw.registry.v1.Attempt
+	(*RecordStepRequest)(nil),        // 26: theclaw.registry.v1.RecordStepRequest
+	(*Saying)(nil),                   // 27: theclaw.registry.v1.Saying
+	(*RecordStepResponse)(nil),       // 28: theclaw.registry.v1.RecordStepResponse
+	(*FinishTurnRequest)(nil),        // 29: theclaw.registry.v1.FinishTurnRequest
+	(*FinishTurnResponse)(nil),       // 30: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 31: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 32: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 33: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 34: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 35: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 36: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 37: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 38: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 39: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 40: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 41: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 42: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 43: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 44: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 45: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 46: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 47: theclaw.registry.v1.GetMemoryResponse
+	(*WithdrawTurnRequest)(nil),      // 48: theclaw.registry.v1.WithdrawTurnRequest
+	(*WithdrawTurnResponse)(nil),     // 49: theclaw.registry.v1.WithdrawTurnResponse
+	(*durationpb.Duration)(nil),      // 50: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 51: google.protobuf.Timestamp
+	(*Event)(nil),                    // 52: theclaw.registry.v1.Event
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	1,  // 0: theclaw.registry.v1.Step.kind:type_name -> theclaw.registry.v1.StepKind
 	3,  // 1: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
 	2,  // 2: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
 	9,  // 3: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	49, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	50, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	50, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	51, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
 	11, // 6: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	49, // 7: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
-	51, // 8: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
-	13, // 9: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
-	4,  // 10: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
-	11, // 11: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	14, // 12: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
-	49, // 13: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	49, // 14: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
-	18, // 15: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
-	7,  // 16: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	6,  // 17: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	49, // 18: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	51, // 19: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
-	10, // 20: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	51, // 21: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
-	22, // 22: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
-	17, // 23: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	49, // 24: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
-	19, // 25: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	21, // 26: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	49, // 27: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	10, // 28: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	24, // 29: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	11, // 30: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	14, // 31: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	26, // 32: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	10, // 33: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	0,  // 34: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	10, // 35: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	11, // 36: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	0,  // 37: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	8,  // 38: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	50, // 39: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	50, // 40: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	50, // 41: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	5,  // 42: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	0,  // 43: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	50, // 44: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	50, // 45: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	50, // 46: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	50, // 47: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	9,  // 48: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	10, // 49: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	30, // 50: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	49, // 51: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	31, // 52: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	0,  // 53: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	31, // 54: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	50, // 55: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	9,  // 56: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	41, // 57: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	7,  // 58: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	9,  // 59: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	49, // 60: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	20, // 61: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	11, // 62: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	19, // 63: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	20, // 64: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	19, // 65: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	20, // 66: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	21, // 67: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	11, // 68: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	12, // 69: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	16, // 70: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	25, // 71: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	28, // 72: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	32, // 73: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	34, // 74: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	40, // 75: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	36, // 76: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	47, // 77: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	38, // 78: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	43, // 79: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	45, // 80: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	15, // 81: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	23, // 82: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	27, // 83: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	29, // 84: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	33, // 85: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	35, // 86: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	42, // 87: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	37, // 88: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	48, // 89: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	39, // 90: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	44, // 91: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	46, // 92: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	81, // [81:93] is the sub-list for method output_type
-	69, // [69:81] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	50, // 7: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
+	50, // 8: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
+	52, // 9: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	13, // 10: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
+	4,  // 11: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
+	11, // 12: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	14, // 13: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
+	24, // 14: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
+	50, // 15: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	50, // 16: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	18, // 17: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
+	7,  // 18: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	6,  // 19: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
+	50, // 20: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	52, // 21: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	10, // 22: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
+	52, // 23: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	22, // 24: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
+	17, // 25: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
+	50, // 26: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	19, // 27: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	21, // 28: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	50, // 29: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	51, // 30: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	50, // 31: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	10, // 32: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	24, // 33: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	11, // 34: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	14, // 35: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	27, // 36: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	10, // 37: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	0,  // 38: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	10, // 39: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	11, // 40: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	24, // 41: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	0,  // 42: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	8,  // 43: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	51, // 44: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	51, // 45: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	51, // 46: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	5,  // 47: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	0,  // 48: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	51, // 49: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	51, // 50: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	51, // 51: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	51, // 52: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	9,  // 53: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	10, // 54: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	31, // 55: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	25, // 56: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	50, // 57: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	32, // 58: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	0,  // 59: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	32, // 60: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	51, // 61: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	9,  // 62: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	42, // 63: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	7,  // 64: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	9,  // 65: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	50, // 66: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	20, // 67: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	11, // 68: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	19, // 69: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	20, // 70: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	19, // 71: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	20, // 72: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	21, // 73: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	11, // 74: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	12, // 75: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	16, // 76: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	26, // 77: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	29, // 78: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	33, // 79: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	35, // 80: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	41, // 81: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	37, // 82: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	48, // 83: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	39, // 84: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	44, // 85: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	46, // 86: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	15, // 87: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	23, // 88: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	28, // 89: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	30, // 90: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	34, // 91: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	36, // 92: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	43, // 93: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	38, // 94: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	49, // 95: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	40, // 96: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	45, // 97: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	47, // 98: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	87, // [87:99] is the sub-list for method output_type
+	75, // [75:87] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -4685,7 +4859,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -83,7 +83,7 @@ func (s suite) streaming(t *testing.T) {
 		for name, step := range map[string]modeltest.Step{"in the answer": {Text: []string{"a"}, Drip: true}, "before it": {Drip: true}} {
 			_, err := s.newDriver(modeltest.New(t, step).URL(), 200*time.Millisecond).Generate(t.Context(), request("hi"), nil)
 			e := model.AsError(err)
-			if e == nil || !e.Recoverable() || !e.CountsTry() || (e.Class != model.CutStream && (step.Text != nil || e.Class != model.Unavailable)) {
+			if e == nil || !e.Recoverable() || (e.Class != model.CutStream && (step.Text != nil || e.Class != model.Unavailable)) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

@@ -24,9 +24,9 @@ func caller(t *testing.T, baseURL string) *retry.Caller {
 	return retry.NewPool(retry.Waits{}).Caller(d)
 }
 
-// S0-86: 429, 429, 200 over real HTTP: three calls, the waits as the provider
-// asks, the answer at the end. The turn does the waiting, so this test does
-// not.
+// S0-86, F4: 429, 429, 200 over real HTTP: three calls, the waits as the provider
+// asks, none of them charged, the answer at the end. The turn does the waiting, so this
+// test does not.
 func TestThreeTriesOverHTTP(t *testing.T) {
 	first, second := modeltest.Fail(429, "slow"), modeltest.Fail(429, "slow")
 	first.RetryAfter, second.RetryAfter = "5", "6.5"
@@ -41,7 +41,7 @@ func TestThreeTriesOverHTTP(t *testing.T) {
 			}
 			break
 		}
-		if !outcome.Retry || !outcome.Counts || outcome.Err.Class != model.RateLimited {
+		if !outcome.Retry || outcome.Counts || outcome.Err.Class != model.RateLimited {
 			t.Fatalf("try %d: %+v", n, outcome)
 		}
 		waits = append(waits, outcome.Wait)

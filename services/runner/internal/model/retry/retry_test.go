@@ -60,13 +60,16 @@ func TestOutcomes(t *testing.T) {
 		counts, again bool
 		least, most   time.Duration
 	}{
-		{model.Unavailable, 0, 0, true, true, 1, time.Second},
-		{model.Unavailable, 0, 1, true, true, 1, time.Second},
-		{model.CutStream, 0, 2, true, true, 1, 2 * time.Second},
+		{model.BadResponse, 0, 0, true, true, 1, time.Second},
+		{model.BadResponse, 0, 1, true, true, 1, time.Second},
+		{model.BadResponse, 0, 2, true, true, 1, 2 * time.Second},
 		{model.BadResponse, 0, 3, true, true, 1, 4 * time.Second},
-		{model.Unavailable, 0, 1000, true, true, 1, 4 * time.Second},
-		{model.RateLimited, 7 * time.Second, 1, true, true, 7 * time.Second, 7 * time.Second},
-		{model.RateLimited, time.Hour, 1, true, true, time.Minute, time.Minute},
+		{model.BadResponse, 0, 1000, true, true, 1, 4 * time.Second},
+		// F4: what is unavailable is waited for.
+		{model.Unavailable, 0, 1, false, true, 1, time.Second},
+		{model.CutStream, 0, 1, false, true, 1, time.Second}, // before any of the answer
+		{model.RateLimited, 7 * time.Second, 1, false, true, 7 * time.Second, 7 * time.Second},
+		{model.RateLimited, time.Hour, 1, false, true, time.Minute, time.Minute},
 		{model.Unreachable, 0, 1, false, true, 1, time.Second},
 		{model.Auth, 0, 1, true, false, 0, 0},
 		{model.Config, 0, 1, true, false, 0, 0},
@@ -114,7 +117,7 @@ func TestBreaker(t *testing.T) {
 		}
 		// Open: a new Caller of the same provider sends nothing.
 		got := try(t, pool.Caller(down), 1)
-		if got.Sent || got.Counts || !got.Retry || got.Err.Class != model.Unreachable || got.Wait < retry.ProbeEvery || got.Wait > retry.ProbeEvery+time.Second {
+		if got.Sent || got.Counts || !got.Retry || got.Err.Class != model.Unreachable || got.Wait != retry.ProbeEvery || got.Back == nil {
 			t.Errorf("while open: %+v", got)
 		}
 		if other := try(t, pool.Caller(&scripted{name: "other", do: succeeds}), 1); !other.Counts {
@@ -133,9 +136,9 @@ func TestBreaker(t *testing.T) {
 		if probes := down.calls - calls; probes < 100 || probes > 121 {
 			t.Errorf("%d probes in an hour", probes)
 		}
-		// Back again, if only with a 500.
+		// Back again, if only with nonsense.
 		time.Sleep(retry.ProbeEvery)
-		down.do = fails(model.Unavailable)
+		down.do = fails(model.BadResponse)
 		if got := try(t, c, 1); !got.Sent || !got.Counts {
 			t.Errorf("the probe: %+v", got)
 		}
@@ -152,7 +155,7 @@ func TestBreakerNeedsARow(t *testing.T) {
 	for i := range 30 {
 		d.do = fails(model.Unreachable)
 		if i%3 == 2 {
-			d.do = fails(model.RateLimited)
+			d.do = fails(model.BadResponse)
 		}
 		if got := try(t, c, 1); !got.Sent {
 			t.Fatalf("call %d was held: %+v", i, got)
@@ -160,8 +163,8 @@ func TestBreakerNeedsARow(t *testing.T) {
 	}
 }
 
-// Half open lets one probe through at a time; a probe that our side ends, or
-// that panics, gives its place back.
+// F4: one probe each 30 s, whether the one before has ended or not; a probe that our side
+// ends, or that panics, proves nothing.
 func TestOneProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &scripted{name: "p", do: fails(model.Unreachable)}
@@ -171,18 +174,19 @@ func TestOneProbe(t *testing.T) {
 		}
 		time.Sleep(retry.ProbeEvery)
 		ctx, cancel := context.WithCancel(t.Context())
-		d.do = func(ctx context.Context, _ func(model.Delta)) error {
+		hangs := func(ctx context.Context, _ func(model.Delta)) error {
 			<-ctx.Done()
 			return model.Errorf(model.Canceled, "scripted")
 		}
+		d.do = hangs
 		probe := make(chan retry.Outcome)
 		go func() {
 			_, outcome := c.Try(ctx, model.Request{Try: 1}, nil)
 			probe <- outcome
 		}()
 		synctest.Wait()
-		if got := try(t, c, 1); got.Sent || got.Counts || got.Wait > time.Second {
-			t.Errorf("beside the probe: %+v", got)
+		if got := try(t, c, 1); got.Sent || got.Counts || got.Wait != retry.ProbeEvery {
+			t.Errorf("next to the probe: %+v", got)
 		}
 		cancel()
 		if got := <-probe; got.Counts || got.Retry {
@@ -198,8 +202,39 @@ func TestOneProbe(t *testing.T) {
 			defer func() { _ = recover() }()
 			try(t, c, 1)
 		}()
+		if got := try(t, c, 1); got.Sent {
+			t.Errorf("a panic closed the breaker: %+v", got)
+		}
+
+		// A probe that hangs does not keep the next one back, and ends when that is answered.
 		time.Sleep(retry.ProbeEvery)
-		// A probe that was canceled after its first delta did reach it.
+		d.do = hangs
+		go func() {
+			_, outcome := c.Try(t.Context(), model.Request{Try: 1}, nil)
+			probe <- outcome
+		}()
+		synctest.Wait()
+		held := try(t, c, 1)
+		time.Sleep(retry.ProbeEvery)
+		d.do = succeeds
+		if got := try(t, c, 1); !got.Sent || !got.Counts {
+			t.Errorf("the next probe: %+v", got)
+		}
+		if got := <-probe; got.Counts || !got.Retry || got.Wait > time.Second {
+			t.Errorf("the probe that hangs: %+v", got)
+		}
+		select {
+		case <-held.Back:
+		default:
+			t.Error("those who wait are not told")
+		}
+
+		// The first piece of an answer proves it, long before the end.
+		for range retry.OpenAfter {
+			d.do = fails(model.Unavailable)
+			try(t, c, 1)
+		}
+		time.Sleep(retry.ProbeEvery)
 		d.do = func(_ context.Context, onDelta func(model.Delta)) error {
 			onDelta(model.Delta{Text: "x"})
 			return model.Errorf(model.Canceled, "scripted")
@@ -214,11 +249,60 @@ func TestOneProbe(t *testing.T) {
 	})
 }
 
+// F4: what ends an answer that had begun is charged, whatever the provider calls it.
+func TestMiddleOfAnAnswer(t *testing.T) {
+	for _, class := range []model.Class{model.RateLimited, model.Unavailable, model.CutStream} {
+		d := &scripted{name: "p", do: func(_ context.Context, onDelta func(model.Delta)) error {
+			onDelta(model.Delta{Text: "x"})
+			return model.Errorf(class, "scripted")
+		}}
+		c := retry.NewPool(retry.Waits{}).Caller(d)
+		for range retry.OpenAfter + 1 {
+			if got := try(t, c, 1); !got.Sent || !got.Counts || !got.Retry || got.Err.Class != model.CutStream {
+				t.Errorf("%v: %+v", class, got)
+			}
+		}
+	}
+}
+
+// F4: no probe before the Retry-After, and the wait of a provider that is away now and then
+// grows up to a minute.
+func TestWaitsOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &scripted{name: "p", do: func(context.Context, func(model.Delta)) error {
+			return &model.Error{Class: model.RateLimited, RetryAfter: 50 * time.Second, Message: "scripted"}
+		}}
+		c := retry.NewPool(retry.Waits{}).Caller(d)
+		for range retry.OpenAfter {
+			if got := try(t, c, 1); got.Wait != 50*time.Second {
+				t.Errorf("%+v", got)
+			}
+		}
+		time.Sleep(49 * time.Second)
+		if got := try(t, c, 1); got.Sent || got.Wait != time.Second || got.Err.Class != model.RateLimited {
+			t.Errorf("before its time: %+v", got)
+		}
+	})
+	most := map[int]time.Duration{}
+	for range 300 {
+		for away := range 9 {
+			c := retry.NewPool(retry.Waits{}).Caller(&scripted{name: "p", do: fails(model.Unavailable)})
+			_, got := c.Try(t.Context(), model.Request{Try: away + 1, Away: away}, nil)
+			most[away] = max(most[away], got.Wait)
+		}
+	}
+	for away, limit := range []time.Duration{1e9, 2e9, 4e9, 8e9, 16e9, 32e9, 60e9, 60e9, 60e9} {
+		if most[away] > limit || most[away] < limit*3/4 {
+			t.Errorf("after %d: up to %v, want %v", away, most[away], limit)
+		}
+	}
+}
+
 // 10 % of the calls, and 10 in any case; what is held is not charged and may
 // go out later.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &scripted{name: "p", do: fails(model.Unavailable)}
+		d := &scripted{name: "p", do: fails(model.BadResponse)}
 		c := retry.NewPool(retry.Waits{}).Caller(d)
 		sent := func(n int) (count int) {
 			for range n {
