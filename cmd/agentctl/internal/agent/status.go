@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
@@ -53,8 +54,38 @@ type status struct {
 	Holder          string `json:"holder"`
 	OutboundPending int64  `json:"outbound_pending"`
 	Dead            int64  `json:"dead"`
+	// Waiting is what the first message without a fate waits for.
+	Waiting *waiting `json:"waiting,omitempty"`
 
 	active time.Time
+}
+
+// waiting is a message whose last try failed.
+type waiting struct {
+	InboxID int64   `json:"inbox_id"`
+	Error   string  `json:"error"`
+	NextAt  *string `json:"next_at"`
+
+	what string
+}
+
+// waitingOf is what the first message of an agent without a fate waits for; nil: it does
+// not wait, or that is not known.
+func waitingOf(ctx context.Context, e *command.Env, s status) *waiting {
+	if s.InboxPending == 0 {
+		return nil
+	}
+	r, err := e.Turns().GetTurn(ctx, &registry.GetTurnRequest{AgentId: s.AgentID, InboxId: s.Inbox.LastAckedID + 1})
+	what := message.Waiting(r.GetTurn(), time.Now())
+	if err != nil || what == "" {
+		return nil
+	}
+	w := &waiting{InboxID: r.GetTurn().GetInboxId(), Error: r.GetTurn().GetError(), what: what}
+	if next := r.GetTurn().GetNextAt(); next != nil {
+		stamp := thread.Stamp(next.AsTime())
+		w.NextAt = &stamp
+	}
+	return w
 }
 
 func describe(a *registry.Agent) description {
@@ -99,6 +130,7 @@ last active. Without ID, show all agents.`,
 				return err
 			}
 			s := statusOf(r)
+			s.Waiting = waitingOf(c.Context(), e, s)
 			if e.Flags.JSON {
 				return e.PrintJSON(s)
 			}
@@ -133,6 +165,9 @@ func printStatus(e *command.Env, s status) {
 		line("Locked", "%s; no runner takes the agent meanwhile", s.Holder)
 	case s.Holder != "" && s.InboxPending > 0: // an idle lease is no work
 		line("Working now", "%s", s.Holder)
+	}
+	if w := s.Waiting; w != nil {
+		line("Waiting", "message %d: %s", w.InboxID, w.what)
 	}
 	if s.OutboundPending > 0 {
 		line("Replies to send", "%d", s.OutboundPending)

@@ -48,6 +48,7 @@ type console struct {
 	enough  func()         // ends the stream of the oldest one
 	aborted bool           // the oldest one was asked to end
 	begun   time.Time      // when the oldest one became it
+	waits   *registry.Turn // the oldest one, when it waits for its next try
 	newest  int64          // message that was last answered
 
 	asked     []*registry.Approval // commands that wait for a yes or no, oldest first
@@ -161,6 +162,11 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.accept(msg)
 	case feed.Pieces:
 		m.happen(msg)
+		return m, nil
+	case feed.Changed:
+		if len(m.queue) > 0 && m.queue[0].id == msg.Turn.GetInboxId() {
+			m.waits = msg.Turn
+		}
 		return m, nil
 	case feed.Finished:
 		return m, m.finish(msg)

@@ -74,7 +74,7 @@ func exchange(ctx context.Context, e *command.Env, agent string, peer message.Pe
 	if err != nil {
 		return err
 	}
-	t, err := message.Turn(ctx, e, agent, id)
+	t, err := message.Turn(ctx, e, agent, id, message.Note(e))
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/transcript"
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 )
 
@@ -83,6 +84,9 @@ func (m *console) below() []string {
 
 func (m *console) doing() string {
 	what := m.from.Agent + " is working"
+	if waits := message.Waiting(m.waits, m.now()); waits != "" {
+		what = screen.Line(waits)
+	}
 	switch {
 	case len(m.queue) == 0:
 		what = "sending"

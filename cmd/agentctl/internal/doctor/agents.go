@@ -55,6 +55,10 @@ func (x *examination) agent(ctx context.Context, a *registry.Agent) (s suspect, 
 		x.note("agent", problem, "put right what it names; 'agentctl status "+id+"' shows when it is well", "%s cannot be used: %s", id, a.GetProblem())
 		return s, false
 	case registry.AgentHealth_AGENT_HEALTH_DEGRADED:
+		if a.GetSetAside() != nil {
+			x.note("agent", warning, "see the runner's log; work on it resumes automatically", "%s is %s", id, a.GetProblem())
+			break
+		}
 		x.note("agent", problem, "put right what it names: a place in its settings, the write permission of its files, or the space on the disk", "%s works with limits: %s", id, a.GetProblem())
 	default:
 	}

@@ -45,16 +45,18 @@ func Say(ctx context.Context, e *command.Env, agent string, from Peer, key, text
 const step = 20 * time.Second
 
 // Turn waits until the inbox event has its fate, or ctx ends. A registry that is
-// away for a moment does not end the wait.
-func Turn(ctx context.Context, e *command.Env, agent string, id int64) (*registry.Turn, error) {
+// away for a moment does not end the wait. changed, which may be nil, gets the turn each
+// time it waits for something else.
+func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed func(*registry.Turn)) (*registry.Turn, error) {
 	var away time.Time
+	var waits waiter
 	for {
 		call, cancel := context.WithTimeout(ctx, step+command.DefaultTimeout)
-		r, err := e.Turns().GetTurn(call, &registry.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationpb.New(step)})
+		r, err := e.Turns().GetTurn(call, &registry.GetTurnRequest{AgentId: agent, InboxId: id, Wait: durationpb.New(waits.step(changed))})
 		cancel()
 		switch {
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return nil, waits.explain(ctx.Err())
 		case command.Unavailable(err):
 			if away.IsZero() {
 				away = time.Now()
@@ -71,12 +73,85 @@ func Turn(ctx context.Context, e *command.Env, agent string, id int64) (*registr
 			return r.GetTurn(), nil
 		default:
 			away = time.Time{}
+			waits.see(r.GetTurn(), changed)
 			// An answer that came early must not become a busy loop.
 			if err := pause.For(ctx, 20*time.Millisecond); err != nil {
-				return nil, err
+				return nil, waits.explain(err)
 			}
 		}
 	}
+}
+
+// watchStep is how long one call waits for a turn that somebody watches: what it waits for
+// is in no answer before.
+const watchStep = 2 * time.Second
+
+// waiter remembers what a turn waits for.
+type waiter struct {
+	turn *registry.Turn
+	seen string
+}
+
+func (w *waiter) step(changed func(*registry.Turn)) time.Duration {
+	if changed == nil {
+		return step
+	}
+	return watchStep
+}
+
+func (w *waiter) see(t *registry.Turn, changed func(*registry.Turn)) {
+	w.turn = t
+	now := t.GetState().String() + " " + t.GetNextAt().String() + " " + t.GetError()
+	if now != w.seen && changed != nil {
+		changed(t)
+	}
+	w.seen = now
+}
+
+// explain adds to the end of a wait what the turn waits for.
+func (w *waiter) explain(err error) error {
+	if what := Waiting(w.turn, time.Now()); what != "" {
+		return fmt.Errorf("%w: %w", errWaiting(what), err)
+	}
+	return err
+}
+
+// Note reports what a turn waits for, once for each cause.
+func Note(e *command.Env) func(*registry.Turn) {
+	said := ""
+	return func(t *registry.Turn) {
+		if what := Waiting(t, time.Now()); what != "" && t.GetError() != said {
+			e.Note("message %d: %s", t.GetInboxId(), what)
+			said = t.GetError()
+		}
+	}
+}
+
+type errWaiting string
+
+func (e errWaiting) Error() string { return string(e) }
+
+// Waiting says what a turn waits for before its next try, with the cause and the time left;
+// empty when it does not wait.
+func Waiting(t *registry.Turn, now time.Time) string {
+	if t.GetState() != registry.TurnState_TURN_STATE_WAITING {
+		return ""
+	}
+	what := "the last try failed"
+	if a := t.GetAttempts(); len(a) > 0 && !a[len(a)-1].GetCounted() {
+		what = "waiting for the model provider"
+	}
+	if cause := strings.TrimSpace(t.GetError()); cause != "" {
+		what += ": " + cause
+	}
+	if t.GetNextAt() == nil {
+		return what
+	}
+	left := t.GetNextAt().AsTime().Sub(now)
+	if left <= 0 {
+		return what + ", trying again now"
+	}
+	return what + ", next try in " + max(left.Round(time.Second), time.Second).String()
 }
 
 // Reply is the text a finished turn was answered with; ok is false when there is
@@ -145,6 +220,10 @@ func TimedOut(err error, agent string, id int64) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return fault.New(codes.DeadlineExceeded, fault.Deadline, fmt.Sprintf("message %d has no reply yet; it is not lost", id),
+	what := fmt.Sprintf("message %d has no reply yet; it is not lost", id)
+	if w, ok := errors.AsType[errWaiting](err); ok {
+		what += "; " + string(w)
+	}
+	return fault.New(codes.DeadlineExceeded, fault.Deadline, what,
 		fmt.Sprintf("see 'agentctl explain %s %d', or wait longer with --timeout", agent, id))
 }

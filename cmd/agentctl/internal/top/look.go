@@ -104,6 +104,8 @@ func ask(ctx context.Context, e *command.Env, a *registry.Agent, now time.Time) 
 	}
 	r.Lag, r.Outbound, r.Dead, r.Problem = s.GetInbox().GetPending(), s.GetOutboundPending(), s.GetDead(), s.GetAgent().GetProblem()
 	switch {
+	case s.GetAgent().GetSetAside() != nil:
+		r.State = "set aside"
 	case s.GetHolder() != "" && r.Lag > 0:
 		r.State = "working"
 	case s.GetAgent().GetStarted():

@@ -74,14 +74,27 @@ id that send printed, or a run id.`,
 			for _, l := range History(r.GetTurn()) {
 				fmt.Fprintln(e.Out, l.render(e))
 			}
-			if r.GetTurn().GetFate() == registry.Fate_FATE_UNSPECIFIED {
-				for _, l := range blocked(c.Context(), e, args[0]) {
-					fmt.Fprintln(e.Out, l.render(e))
-				}
-			}
-			return nil
+			return explainAgent(c, e, r.GetTurn())
 		},
 	}
+}
+
+// explainAgent adds why no runner works on a message, where its agent is the reason.
+func explainAgent(c *cobra.Command, e *command.Env, t *registry.Turn) error {
+	if t.GetState() == registry.TurnState_TURN_STATE_DONE {
+		return nil
+	}
+	for _, l := range blocked(c.Context(), e, t.GetAgentId()) {
+		fmt.Fprintln(e.Out, l.render(e))
+	}
+	r, err := e.Agents().GetAgent(c.Context(), &registry.GetAgentRequest{AgentId: t.GetAgentId()})
+	if err != nil {
+		return err
+	}
+	if r.GetAgent().GetSetAside() != nil {
+		fmt.Fprintln(e.Out, Entry{Text: "its agent is " + r.GetAgent().GetProblem(), Mood: Careful}.render(e))
+	}
+	return nil
 }
 
 // blocked names the run lock of another program that keeps runners away from an agent.
@@ -96,6 +109,9 @@ func blocked(ctx context.Context, e *command.Env, agent string) []Entry {
 func full(t *registry.Turn) account {
 	a := accountOf(t)
 	a.Steps, a.Leader = []step{}, t.GetLeader()
+	for _, f := range t.GetAttempts() {
+		a.Attempts = append(a.Attempts, attempt{f.GetN(), stamp(f.GetAt()), f.GetClass(), f.GetError(), f.GetCounted(), f.GetWait().AsDuration().Milliseconds()})
+	}
 	for _, s := range t.GetSteps() {
 		a.Joined = append(a.Joined, JoinedOf(s)...)
 		row := step{

@@ -8,8 +8,10 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/store"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -80,13 +82,20 @@ func History(t *registry.Turn) []Entry {
 	if n := t.GetInboundEventId(); n > 0 {
 		l.say(time.Time{}, Plain, "recorded in the conversation as event %d", n)
 	}
+	attempts := t.GetAttempts()
 	for _, s := range t.GetSteps() {
+		for len(attempts) > 0 && when(attempts[0].GetAt()).Before(when(s.GetRecordedAt())) {
+			attempts = l.attempt(attempts)
+		}
 		l.step(s)
 	}
-	if n := t.GetErrorAttempts(); n > 0 {
+	for len(attempts) > 0 {
+		attempts = l.attempt(attempts)
+	}
+	if n := t.GetErrorAttempts(); n > 0 && len(t.GetAttempts()) == 0 { // of an earlier build
 		l.say(time.Time{}, Careful, "%s failed%s", count(n, "model try", "model tries"), because(t.GetError()))
 	}
-	if n := t.GetCrashAttempts(); n > 1 {
+	if n := t.GetCrashAttempts(); n > 1 && len(t.GetAttempts()) == 0 {
 		l.say(time.Time{}, Careful, "claimed %d times without progress: %s died while working on it", n, count(n-1, "runner", "runners"))
 	}
 	l.end(t)
@@ -94,6 +103,31 @@ func History(t *registry.Turn) []Entry {
 		l.delivery(d)
 	}
 	return l.lines
+}
+
+// attempt describes the first of attempts that ended without an answer, and returns the rest.
+func (l *teller) attempt(list []*registry.Attempt) []*registry.Attempt {
+	a := list[0]
+	line := fmt.Sprintf("attempt %d failed: %s", a.GetN(), a.GetClass())
+	switch {
+	case a.GetClass() == store.ClassCrash:
+		line = fmt.Sprintf("attempt %d ended%s", a.GetN(), because(a.GetError()))
+	case strings.HasPrefix(a.GetError(), a.GetClass()):
+		line = fmt.Sprintf("attempt %d failed%s", a.GetN(), because(a.GetError()))
+	default:
+		line += because(a.GetError())
+	}
+	if w := a.GetWait().AsDuration(); w > 0 {
+		line += ", next try after " + short(w)
+	}
+	if !a.GetCounted() {
+		line += " (costs no try)"
+	}
+	l.say(when(a.GetAt()), Careful, "%s", line)
+	if rest := list[1:]; len(rest) > 0 && rest[0].GetN() > a.GetN()+1 {
+		l.say(time.Time{}, Plain, "attempts %d to %d are not kept", a.GetN()+1, rest[0].GetN()-1)
+	}
+	return list[1:]
 }
 
 func (l *teller) step(s *registry.Step) {
@@ -221,6 +255,10 @@ func (l *teller) open(t *registry.Turn) {
 	case registry.TurnState_TURN_STATE_CLAIMED:
 		l.say(time.Time{}, Careful, "under way. If the runner dies now, a model answer that was not recorded is asked for again (window C)")
 	case registry.TurnState_TURN_STATE_WAITING:
+		if what := message.Waiting(t, time.Now()); t.GetError() != "" {
+			l.say(time.Time{}, Careful, "%s", what)
+			return
+		}
 		l.say(time.Time{}, Careful, "waiting for the next try%s", until(when(t.GetNextAt())))
 	default:
 		l.say(time.Time{}, Careful, "its state is not known to this program")

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/internal/store"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -106,6 +107,38 @@ func TestStoryEnds(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: got\n%s\nwant %q in it", state, got, want)
 		}
+	}
+}
+
+// F1, H2: each attempt has its time, class and error, between the steps it came between; what
+// is waited for is shown with its cause and the time left.
+func TestStoryOfAttempts(t *testing.T) {
+	waits := &registry.Turn{
+		State: registry.TurnState_TURN_STATE_WAITING, QueuedAt: at(0), NextAt: timestamppb.New(time.Now().Add(12 * time.Second)),
+		Error: "provider failed (503): work: overloaded", ErrorAttempts: 1,
+		Steps: []*registry.Step{{Kind: registry.StepKind_STEP_KIND_MODEL, Key: "model:1", Name: "p/m", RecordedAt: at(2000)}},
+		Attempts: []*registry.Attempt{
+			{N: 1, At: at(1000), Class: "answer broke off", Error: "answer broke off: work: the connection was lost", Counted: true, Wait: durationpb.New(2 * time.Second)},
+			{N: 2, At: at(3000), Class: store.ClassCrash, Error: "the process ended", Counted: true},
+			{N: 9, At: at(4000), Class: "provider failed", Error: "provider failed (503): work: overloaded", Wait: durationpb.New(30 * time.Second)},
+		},
+	}
+	got := told(waits)
+	for _, want := range []string{
+		"attempt 1 failed: answer broke off: work: the connection was lost, next try after 2.0s\nmodel:1:",
+		"attempt 2 ended: the process ended\nattempts 3 to 8 are not kept\n",
+		"attempt 9 failed: provider failed (503): work: overloaded, next try after 30.0s (costs no try)\n",
+		"waiting for the model provider: provider failed (503): work: overloaded, next try in 12s",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant %q in it", got, want)
+		}
+	}
+	if strings.Contains(got, "model try failed") {
+		t.Errorf("told twice:\n%s", got)
+	}
+	if a := full(waits).Attempts; len(a) != 3 || a[2].N != 9 || a[2].Counted || a[2].WaitMS != 30_000 || a[2].At == nil || a[0].Class != "answer broke off" {
+		t.Errorf("%+v", a)
 	}
 }
 

@@ -54,8 +54,19 @@ type account struct {
 	Usage          usage     `json:"usage"`
 	Leader         string    `json:"leader,omitempty"` // run that answers it too
 	Joined         []Member  `json:"joined,omitempty"` // whom it answers too
+	Attempts       []attempt `json:"attempts,omitempty"`
 	Steps          []step    `json:"steps,omitempty"`
 	Delivery       *delivery `json:"delivery,omitempty"`
+}
+
+// attempt is one that ended without an answer.
+type attempt struct {
+	N       int32   `json:"n"` // those that are missing are not kept
+	At      *string `json:"at"`
+	Class   string  `json:"class"`
+	Error   string  `json:"error"`
+	Counted bool    `json:"counted"`
+	WaitMS  int64   `json:"wait_ms"`
 }
 
 type usage struct {

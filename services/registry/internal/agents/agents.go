@@ -14,6 +14,7 @@ import (
 	"io"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/theclaw/agents/internal/agentdir"
@@ -161,7 +162,7 @@ func (s *Service) describe(ctx context.Context, a *state.Agent) *registryv1.Agen
 		out.Health = registryv1.AgentHealth_AGENT_HEALTH_FAILED
 	default:
 		if left := a.Aside(); left > 0 {
-			out.Health = registryv1.AgentHealth_AGENT_HEALTH_DEGRADED
+			out.Health, out.SetAside = registryv1.AgentHealth_AGENT_HEALTH_DEGRADED, durationpb.New(left)
 			out.Problem = "set aside after repeated panics, for another " + left.Round(time.Second).String() + "; the runner's log has the panics"
 		}
 	}

@@ -20,6 +20,8 @@ type (
 		ID  int64
 		Err error
 	}
+	// Changed reports that a message without a fate waits for something else.
+	Changed struct{ Turn *registry.Turn }
 	// Finished reports that a message has its fate.
 	Finished struct {
 		ID    int64
@@ -73,7 +75,7 @@ func (s *Source) Say(ctx context.Context, from message.Peer, what Message) tea.C
 func (s *Source) Await(ctx context.Context, id int64) tea.Cmd {
 	return func() tea.Msg {
 		for {
-			t, err := message.Turn(ctx, s.Env, s.Agent, id)
+			t, err := message.Turn(ctx, s.Env, s.Agent, id, func(t *registry.Turn) { s.Send(Changed{t}) })
 			if command.Unavailable(err) && ctx.Err() == nil {
 				continue // it has waited long
 			}

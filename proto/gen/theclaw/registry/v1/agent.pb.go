@@ -214,7 +214,10 @@ type Agent struct {
 	// health reports whether the agent can be used.
 	Health AgentHealth `protobuf:"varint,7,opt,name=health,proto3,enum=theclaw.registry.v1.AgentHealth" json:"health,omitempty"`
 	// problem says what is wrong when health is not OK.
-	Problem       string `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem string `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
+	// set_aside is for how long its runner leaves it alone, after repeated panics; absent
+	// when it does not. Health is DEGRADED meanwhile.
+	SetAside      *durationpb.Duration `protobuf:"bytes,9,opt,name=set_aside,json=setAside,proto3" json:"set_aside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -303,6 +306,13 @@ func (x *Agent) GetProblem() string {
 		return x.Problem
 	}
 	return ""
+}
+
+func (x *Agent) GetSetAside() *durationpb.Duration {
+	if x != nil {
+		return x.SetAside
+	}
+	return nil
 }
 
 // CreateAgentRequest names the agent to make.
@@ -2694,7 +2704,7 @@ var File_theclaw_registry_v1_agent_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1ftheclaw/registry/v1/agent.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x02\n" +
+	"\x1ftheclaw/registry/v1/agent.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\x02\n" +
 	"\x05Agent\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x122\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1e.theclaw.registry.v1.AgentKindR\x04kind\x12\x10\n" +
@@ -2703,7 +2713,8 @@ const file_theclaw_registry_v1_agent_proto_rawDesc = "" +
 	"\x0econtext_window\x18\x05 \x01(\x03R\rcontextWindow\x12\x18\n" +
 	"\astarted\x18\x06 \x01(\bR\astarted\x128\n" +
 	"\x06health\x18\a \x01(\x0e2 .theclaw.registry.v1.AgentHealthR\x06health\x12\x18\n" +
-	"\aproblem\x18\b \x01(\tR\aproblem\"\xb3\x01\n" +
+	"\aproblem\x18\b \x01(\tR\aproblem\x126\n" +
+	"\tset_aside\x18\t \x01(\v2\x19.google.protobuf.DurationR\bsetAside\"\xb3\x01\n" +
 	"\x12CreateAgentRequest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12<\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1e.theclaw.registry.v1.AgentKindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12$\n" +
@@ -2958,66 +2969,67 @@ var file_theclaw_registry_v1_agent_proto_goTypes = []any{
 	(*DeleteAgentResponse)(nil),     // 42: theclaw.registry.v1.DeleteAgentResponse
 	(*ReadAgentLogRequest)(nil),     // 43: theclaw.registry.v1.ReadAgentLogRequest
 	(*ReadAgentLogResponse)(nil),    // 44: theclaw.registry.v1.ReadAgentLogResponse
-	(*timestamppb.Timestamp)(nil),   // 45: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 46: google.protobuf.Duration
+	(*durationpb.Duration)(nil),     // 45: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 46: google.protobuf.Timestamp
 }
 var file_theclaw_registry_v1_agent_proto_depIdxs = []int32{
 	0,  // 0: theclaw.registry.v1.Agent.kind:type_name -> theclaw.registry.v1.AgentKind
 	1,  // 1: theclaw.registry.v1.Agent.health:type_name -> theclaw.registry.v1.AgentHealth
-	0,  // 2: theclaw.registry.v1.CreateAgentRequest.kind:type_name -> theclaw.registry.v1.AgentKind
-	3,  // 3: theclaw.registry.v1.CreateAgentResponse.agent:type_name -> theclaw.registry.v1.Agent
-	3,  // 4: theclaw.registry.v1.GetAgentResponse.agent:type_name -> theclaw.registry.v1.Agent
-	3,  // 5: theclaw.registry.v1.ListAgentsResponse.agents:type_name -> theclaw.registry.v1.Agent
-	3,  // 6: theclaw.registry.v1.GetAgentStatusResponse.agent:type_name -> theclaw.registry.v1.Agent
-	15, // 7: theclaw.registry.v1.GetAgentStatusResponse.inbox:type_name -> theclaw.registry.v1.ConsumerStatus
-	45, // 8: theclaw.registry.v1.GetAgentStatusResponse.last_activity:type_name -> google.protobuf.Timestamp
-	23, // 9: theclaw.registry.v1.GetAgentConfigResponse.values:type_name -> theclaw.registry.v1.ConfigValue
-	31, // 10: theclaw.registry.v1.RestoreAgentsResponse.agents:type_name -> theclaw.registry.v1.RestoredAgent
-	46, // 11: theclaw.registry.v1.PruneAgentRequest.older_than:type_name -> google.protobuf.Duration
-	2,  // 12: theclaw.registry.v1.PruneSum.kind:type_name -> theclaw.registry.v1.PruneKind
-	34, // 13: theclaw.registry.v1.PruneAgentResponse.sums:type_name -> theclaw.registry.v1.PruneSum
-	39, // 14: theclaw.registry.v1.ErasePeerResponse.threads:type_name -> theclaw.registry.v1.ErasedThread
-	4,  // 15: theclaw.registry.v1.AgentService.CreateAgent:input_type -> theclaw.registry.v1.CreateAgentRequest
-	6,  // 16: theclaw.registry.v1.AgentService.GetAgent:input_type -> theclaw.registry.v1.GetAgentRequest
-	8,  // 17: theclaw.registry.v1.AgentService.ListAgents:input_type -> theclaw.registry.v1.ListAgentsRequest
-	10, // 18: theclaw.registry.v1.AgentService.StartAgent:input_type -> theclaw.registry.v1.StartAgentRequest
-	12, // 19: theclaw.registry.v1.AgentService.StopAgent:input_type -> theclaw.registry.v1.StopAgentRequest
-	14, // 20: theclaw.registry.v1.AgentService.GetAgentStatus:input_type -> theclaw.registry.v1.GetAgentStatusRequest
-	17, // 21: theclaw.registry.v1.AgentService.BootstrapAgents:input_type -> theclaw.registry.v1.BootstrapAgentsRequest
-	19, // 22: theclaw.registry.v1.AgentService.ReadAgentFile:input_type -> theclaw.registry.v1.ReadAgentFileRequest
-	21, // 23: theclaw.registry.v1.AgentService.WriteAgentFile:input_type -> theclaw.registry.v1.WriteAgentFileRequest
-	24, // 24: theclaw.registry.v1.AgentService.GetAgentConfig:input_type -> theclaw.registry.v1.GetAgentConfigRequest
-	26, // 25: theclaw.registry.v1.AgentService.SetAgentConfig:input_type -> theclaw.registry.v1.SetAgentConfigRequest
-	28, // 26: theclaw.registry.v1.AgentService.BackupAgents:input_type -> theclaw.registry.v1.BackupAgentsRequest
-	30, // 27: theclaw.registry.v1.AgentService.RestoreAgents:input_type -> theclaw.registry.v1.RestoreAgentsRequest
-	33, // 28: theclaw.registry.v1.AgentService.PruneAgent:input_type -> theclaw.registry.v1.PruneAgentRequest
-	36, // 29: theclaw.registry.v1.AgentService.ExportPeer:input_type -> theclaw.registry.v1.ExportPeerRequest
-	38, // 30: theclaw.registry.v1.AgentService.ErasePeer:input_type -> theclaw.registry.v1.ErasePeerRequest
-	41, // 31: theclaw.registry.v1.AgentService.DeleteAgent:input_type -> theclaw.registry.v1.DeleteAgentRequest
-	43, // 32: theclaw.registry.v1.AgentService.ReadAgentLog:input_type -> theclaw.registry.v1.ReadAgentLogRequest
-	5,  // 33: theclaw.registry.v1.AgentService.CreateAgent:output_type -> theclaw.registry.v1.CreateAgentResponse
-	7,  // 34: theclaw.registry.v1.AgentService.GetAgent:output_type -> theclaw.registry.v1.GetAgentResponse
-	9,  // 35: theclaw.registry.v1.AgentService.ListAgents:output_type -> theclaw.registry.v1.ListAgentsResponse
-	11, // 36: theclaw.registry.v1.AgentService.StartAgent:output_type -> theclaw.registry.v1.StartAgentResponse
-	13, // 37: theclaw.registry.v1.AgentService.StopAgent:output_type -> theclaw.registry.v1.StopAgentResponse
-	16, // 38: theclaw.registry.v1.AgentService.GetAgentStatus:output_type -> theclaw.registry.v1.GetAgentStatusResponse
-	18, // 39: theclaw.registry.v1.AgentService.BootstrapAgents:output_type -> theclaw.registry.v1.BootstrapAgentsResponse
-	20, // 40: theclaw.registry.v1.AgentService.ReadAgentFile:output_type -> theclaw.registry.v1.ReadAgentFileResponse
-	22, // 41: theclaw.registry.v1.AgentService.WriteAgentFile:output_type -> theclaw.registry.v1.WriteAgentFileResponse
-	25, // 42: theclaw.registry.v1.AgentService.GetAgentConfig:output_type -> theclaw.registry.v1.GetAgentConfigResponse
-	27, // 43: theclaw.registry.v1.AgentService.SetAgentConfig:output_type -> theclaw.registry.v1.SetAgentConfigResponse
-	29, // 44: theclaw.registry.v1.AgentService.BackupAgents:output_type -> theclaw.registry.v1.BackupAgentsResponse
-	32, // 45: theclaw.registry.v1.AgentService.RestoreAgents:output_type -> theclaw.registry.v1.RestoreAgentsResponse
-	35, // 46: theclaw.registry.v1.AgentService.PruneAgent:output_type -> theclaw.registry.v1.PruneAgentResponse
-	37, // 47: theclaw.registry.v1.AgentService.ExportPeer:output_type -> theclaw.registry.v1.ExportPeerResponse
-	40, // 48: theclaw.registry.v1.AgentService.ErasePeer:output_type -> theclaw.registry.v1.ErasePeerResponse
-	42, // 49: theclaw.registry.v1.AgentService.DeleteAgent:output_type -> theclaw.registry.v1.DeleteAgentResponse
-	44, // 50: theclaw.registry.v1.AgentService.ReadAgentLog:output_type -> theclaw.registry.v1.ReadAgentLogResponse
-	33, // [33:51] is the sub-list for method output_type
-	15, // [15:33] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	45, // 2: theclaw.registry.v1.Agent.set_aside:type_name -> google.protobuf.Duration
+	0,  // 3: theclaw.registry.v1.CreateAgentRequest.kind:type_name -> theclaw.registry.v1.AgentKind
+	3,  // 4: theclaw.registry.v1.CreateAgentResponse.agent:type_name -> theclaw.registry.v1.Agent
+	3,  // 5: theclaw.registry.v1.GetAgentResponse.agent:type_name -> theclaw.registry.v1.Agent
+	3,  // 6: theclaw.registry.v1.ListAgentsResponse.agents:type_name -> theclaw.registry.v1.Agent
+	3,  // 7: theclaw.registry.v1.GetAgentStatusResponse.agent:type_name -> theclaw.registry.v1.Agent
+	15, // 8: theclaw.registry.v1.GetAgentStatusResponse.inbox:type_name -> theclaw.registry.v1.ConsumerStatus
+	46, // 9: theclaw.registry.v1.GetAgentStatusResponse.last_activity:type_name -> google.protobuf.Timestamp
+	23, // 10: theclaw.registry.v1.GetAgentConfigResponse.values:type_name -> theclaw.registry.v1.ConfigValue
+	31, // 11: theclaw.registry.v1.RestoreAgentsResponse.agents:type_name -> theclaw.registry.v1.RestoredAgent
+	45, // 12: theclaw.registry.v1.PruneAgentRequest.older_than:type_name -> google.protobuf.Duration
+	2,  // 13: theclaw.registry.v1.PruneSum.kind:type_name -> theclaw.registry.v1.PruneKind
+	34, // 14: theclaw.registry.v1.PruneAgentResponse.sums:type_name -> theclaw.registry.v1.PruneSum
+	39, // 15: theclaw.registry.v1.ErasePeerResponse.threads:type_name -> theclaw.registry.v1.ErasedThread
+	4,  // 16: theclaw.registry.v1.AgentService.CreateAgent:input_type -> theclaw.registry.v1.CreateAgentRequest
+	6,  // 17: theclaw.registry.v1.AgentService.GetAgent:input_type -> theclaw.registry.v1.GetAgentRequest
+	8,  // 18: theclaw.registry.v1.AgentService.ListAgents:input_type -> theclaw.registry.v1.ListAgentsRequest
+	10, // 19: theclaw.registry.v1.AgentService.StartAgent:input_type -> theclaw.registry.v1.StartAgentRequest
+	12, // 20: theclaw.registry.v1.AgentService.StopAgent:input_type -> theclaw.registry.v1.StopAgentRequest
+	14, // 21: theclaw.registry.v1.AgentService.GetAgentStatus:input_type -> theclaw.registry.v1.GetAgentStatusRequest
+	17, // 22: theclaw.registry.v1.AgentService.BootstrapAgents:input_type -> theclaw.registry.v1.BootstrapAgentsRequest
+	19, // 23: theclaw.registry.v1.AgentService.ReadAgentFile:input_type -> theclaw.registry.v1.ReadAgentFileRequest
+	21, // 24: theclaw.registry.v1.AgentService.WriteAgentFile:input_type -> theclaw.registry.v1.WriteAgentFileRequest
+	24, // 25: theclaw.registry.v1.AgentService.GetAgentConfig:input_type -> theclaw.registry.v1.GetAgentConfigRequest
+	26, // 26: theclaw.registry.v1.AgentService.SetAgentConfig:input_type -> theclaw.registry.v1.SetAgentConfigRequest
+	28, // 27: theclaw.registry.v1.AgentService.BackupAgents:input_type -> theclaw.registry.v1.BackupAgentsRequest
+	30, // 28: theclaw.registry.v1.AgentService.RestoreAgents:input_type -> theclaw.registry.v1.RestoreAgentsRequest
+	33, // 29: theclaw.registry.v1.AgentService.PruneAgent:input_type -> theclaw.registry.v1.PruneAgentRequest
+	36, // 30: theclaw.registry.v1.AgentService.ExportPeer:input_type -> theclaw.registry.v1.ExportPeerRequest
+	38, // 31: theclaw.registry.v1.AgentService.ErasePeer:input_type -> theclaw.registry.v1.ErasePeerRequest
+	41, // 32: theclaw.registry.v1.AgentService.DeleteAgent:input_type -> theclaw.registry.v1.DeleteAgentRequest
+	43, // 33: theclaw.registry.v1.AgentService.ReadAgentLog:input_type -> theclaw.registry.v1.ReadAgentLogRequest
+	5,  // 34: theclaw.registry.v1.AgentService.CreateAgent:output_type -> theclaw.registry.v1.CreateAgentResponse
+	7,  // 35: theclaw.registry.v1.AgentService.GetAgent:output_type -> theclaw.registry.v1.GetAgentResponse
+	9,  // 36: theclaw.registry.v1.AgentService.ListAgents:output_type -> theclaw.registry.v1.ListAgentsResponse
+	11, // 37: theclaw.registry.v1.AgentService.StartAgent:output_type -> theclaw.registry.v1.StartAgentResponse
+	13, // 38: theclaw.registry.v1.AgentService.StopAgent:output_type -> theclaw.registry.v1.StopAgentResponse
+	16, // 39: theclaw.registry.v1.AgentService.GetAgentStatus:output_type -> theclaw.registry.v1.GetAgentStatusResponse
+	18, // 40: theclaw.registry.v1.AgentService.BootstrapAgents:output_type -> theclaw.registry.v1.BootstrapAgentsResponse
+	20, // 41: theclaw.registry.v1.AgentService.ReadAgentFile:output_type -> theclaw.registry.v1.ReadAgentFileResponse
+	22, // 42: theclaw.registry.v1.AgentService.WriteAgentFile:output_type -> theclaw.registry.v1.WriteAgentFileResponse
+	25, // 43: theclaw.registry.v1.AgentService.GetAgentConfig:output_type -> theclaw.registry.v1.GetAgentConfigResponse
+	27, // 44: theclaw.registry.v1.AgentService.SetAgentConfig:output_type -> theclaw.registry.v1.SetAgentConfigResponse
+	29, // 45: theclaw.registry.v1.AgentService.BackupAgents:output_type -> theclaw.registry.v1.BackupAgentsResponse
+	32, // 46: theclaw.registry.v1.AgentService.RestoreAgents:output_type -> theclaw.registry.v1.RestoreAgentsResponse
+	35, // 47: theclaw.registry.v1.AgentService.PruneAgent:output_type -> theclaw.registry.v1.PruneAgentResponse
+	37, // 48: theclaw.registry.v1.AgentService.ExportPeer:output_type -> theclaw.registry.v1.ExportPeerResponse
+	40, // 49: theclaw.registry.v1.AgentService.ErasePeer:output_type -> theclaw.registry.v1.ErasePeerResponse
+	42, // 50: theclaw.registry.v1.AgentService.DeleteAgent:output_type -> theclaw.registry.v1.DeleteAgentResponse
+	44, // 51: theclaw.registry.v1.AgentService.ReadAgentLog:output_type -> theclaw.registry.v1.ReadAgentLogResponse
+	34, // [34:52] is the sub-list for method output_type
+	16, // [16:34] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_agent_proto_init() }

@@ -1925,7 +1925,9 @@ type BeginTurnResponse struct {
 	Agents []*AgentSummary `protobuf:"bytes,13,rep,name=agents,proto3" json:"agents,omitempty"`
 	// error of the last attempt that failed (GO), or with which the turn ended
 	// (FINISHED, EXHAUSTED).
-	Error         string `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"`
+	// unanswered messages of the tail.
+	Unanswered    []*Unanswered `protobuf:"bytes,15,rep,name=unanswered,proto3" json:"unanswered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2056,6 +2058,13 @@ func (x *BeginTurnResponse) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *BeginTurnResponse) GetUnanswered() []*Unanswered {
+	if x != nil {
+		return x.Unanswered
+	}
+	return nil
 }
 
 // FailedTry is a model try that gave no answer.
@@ -2502,7 +2511,12 @@ type FinishTurnRequest struct {
 	// logs for agent.log.
 	Logs []*LogLine `protobuf:"bytes,9,rep,name=logs,proto3" json:"logs,omitempty"`
 	// failed_try that ends the turn (DEAD) and was not recorded before.
-	FailedTry     *FailedTry `protobuf:"bytes,10,opt,name=failed_try,json=failedTry,proto3" json:"failed_try,omitempty"`
+	FailedTry *FailedTry `protobuf:"bytes,10,opt,name=failed_try,json=failedTry,proto3" json:"failed_try,omitempty"`
+	// class of the failure (DEAD).
+	Class string `protobuf:"bytes,11,opt,name=class,proto3" json:"class,omitempty"`
+	// refused is true when the provider refuses the message itself (DEAD): later prompts
+	// leave its text out.
+	Refused       bool `protobuf:"varint,12,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2607,6 +2621,84 @@ func (x *FinishTurnRequest) GetFailedTry() *FailedTry {
 	return nil
 }
 
+func (x *FinishTurnRequest) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *FinishTurnRequest) GetRefused() bool {
+	if x != nil {
+		return x.Refused
+	}
+	return false
+}
+
+// Unanswered is a message without an answer.
+type Unanswered struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// event_id of the message in the conversation thread.
+	EventId int64 `protobuf:"varint,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	// class of the failure that it died of.
+	Class string `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`
+	// refused is true when the provider refuses the message itself.
+	Refused       bool `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unanswered) Reset() {
+	*x = Unanswered{}
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unanswered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unanswered) ProtoMessage() {}
+
+func (x *Unanswered) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unanswered.ProtoReflect.Descriptor instead.
+func (*Unanswered) Descriptor() ([]byte, []int) {
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Unanswered) GetEventId() int64 {
+	if x != nil {
+		return x.EventId
+	}
+	return 0
+}
+
+func (x *Unanswered) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *Unanswered) GetRefused() bool {
+	if x != nil {
+		return x.Refused
+	}
+	return false
+}
+
 // FinishTurnResponse returns the resulting fate.
 type FinishTurnResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2622,7 +2714,7 @@ type FinishTurnResponse struct {
 
 func (x *FinishTurnResponse) Reset() {
 	*x = FinishTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2726,7 @@ func (x *FinishTurnResponse) String() string {
 func (*FinishTurnResponse) ProtoMessage() {}
 
 func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[21]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +2739,7 @@ func (x *FinishTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishTurnResponse.ProtoReflect.Descriptor instead.
 func (*FinishTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FinishTurnResponse) GetFate() Fate {
@@ -2708,7 +2800,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +2812,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[22]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +2825,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Delivery) GetAgentId() string {
@@ -2890,7 +2982,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +2994,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[23]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +3007,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Turn) GetAgentId() string {
@@ -3096,7 +3188,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3108,7 +3200,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[24]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3121,7 +3213,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetTurnRequest) GetAgentId() string {
@@ -3163,7 +3255,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3175,7 +3267,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[25]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3188,7 +3280,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -3220,7 +3312,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3232,7 +3324,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[26]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3245,7 +3337,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{26}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListTurnsRequest) GetAgentId() string {
@@ -3303,7 +3395,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +3407,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[27]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3328,7 +3420,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{27}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -3358,7 +3450,7 @@ type RetryTurnRequest struct {
 
 func (x *RetryTurnRequest) Reset() {
 	*x = RetryTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3370,7 +3462,7 @@ func (x *RetryTurnRequest) String() string {
 func (*RetryTurnRequest) ProtoMessage() {}
 
 func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[28]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3383,7 +3475,7 @@ func (x *RetryTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnRequest.ProtoReflect.Descriptor instead.
 func (*RetryTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{28}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RetryTurnRequest) GetAgentId() string {
@@ -3411,7 +3503,7 @@ type RetryTurnResponse struct {
 
 func (x *RetryTurnResponse) Reset() {
 	*x = RetryTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3423,7 +3515,7 @@ func (x *RetryTurnResponse) String() string {
 func (*RetryTurnResponse) ProtoMessage() {}
 
 func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[29]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3436,7 +3528,7 @@ func (x *RetryTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTurnResponse.ProtoReflect.Descriptor instead.
 func (*RetryTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{29}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RetryTurnResponse) GetInboxId() int64 {
@@ -3459,7 +3551,7 @@ type DropTurnRequest struct {
 
 func (x *DropTurnRequest) Reset() {
 	*x = DropTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3563,7 @@ func (x *DropTurnRequest) String() string {
 func (*DropTurnRequest) ProtoMessage() {}
 
 func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[30]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3576,7 @@ func (x *DropTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnRequest.ProtoReflect.Descriptor instead.
 func (*DropTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{30}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DropTurnRequest) GetAgentId() string {
@@ -3510,7 +3602,7 @@ type DropTurnResponse struct {
 
 func (x *DropTurnResponse) Reset() {
 	*x = DropTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3522,7 +3614,7 @@ func (x *DropTurnResponse) String() string {
 func (*DropTurnResponse) ProtoMessage() {}
 
 func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[31]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3535,7 +3627,7 @@ func (x *DropTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTurnResponse.ProtoReflect.Descriptor instead.
 func (*DropTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{31}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
 }
 
 // SumUsageRequest chooses answers and how they are put together; those of
@@ -3560,7 +3652,7 @@ type SumUsageRequest struct {
 
 func (x *SumUsageRequest) Reset() {
 	*x = SumUsageRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3572,7 +3664,7 @@ func (x *SumUsageRequest) String() string {
 func (*SumUsageRequest) ProtoMessage() {}
 
 func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[32]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3585,7 +3677,7 @@ func (x *SumUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageRequest.ProtoReflect.Descriptor instead.
 func (*SumUsageRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{32}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SumUsageRequest) GetAgentId() string {
@@ -3651,7 +3743,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3755,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[33]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +3768,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{33}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UsageSum) GetThreadId() string {
@@ -3734,7 +3826,7 @@ type SumUsageResponse struct {
 
 func (x *SumUsageResponse) Reset() {
 	*x = SumUsageResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +3838,7 @@ func (x *SumUsageResponse) String() string {
 func (*SumUsageResponse) ProtoMessage() {}
 
 func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[34]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +3851,7 @@ func (x *SumUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumUsageResponse.ProtoReflect.Descriptor instead.
 func (*SumUsageResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{34}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SumUsageResponse) GetSums() []*UsageSum {
@@ -3820,7 +3912,7 @@ type RecordCompactionRequest struct {
 
 func (x *RecordCompactionRequest) Reset() {
 	*x = RecordCompactionRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3832,7 +3924,7 @@ func (x *RecordCompactionRequest) String() string {
 func (*RecordCompactionRequest) ProtoMessage() {}
 
 func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[35]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3845,7 +3937,7 @@ func (x *RecordCompactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionRequest.ProtoReflect.Descriptor instead.
 func (*RecordCompactionRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{35}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RecordCompactionRequest) GetAgentId() string {
@@ -3980,7 +4072,7 @@ type RecordCompactionResponse struct {
 
 func (x *RecordCompactionResponse) Reset() {
 	*x = RecordCompactionResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4084,7 @@ func (x *RecordCompactionResponse) String() string {
 func (*RecordCompactionResponse) ProtoMessage() {}
 
 func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[36]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4097,7 @@ func (x *RecordCompactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordCompactionResponse.ProtoReflect.Descriptor instead.
 func (*RecordCompactionResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{36}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RecordCompactionResponse) GetMemory() []*MemoryState {
@@ -4035,7 +4127,7 @@ type GetMemoryRequest struct {
 
 func (x *GetMemoryRequest) Reset() {
 	*x = GetMemoryRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4139,7 @@ func (x *GetMemoryRequest) String() string {
 func (*GetMemoryRequest) ProtoMessage() {}
 
 func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[37]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4060,7 +4152,7 @@ func (x *GetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{37}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetMemoryRequest) GetAgentId() string {
@@ -4093,7 +4185,7 @@ type GetMemoryResponse struct {
 
 func (x *GetMemoryResponse) Reset() {
 	*x = GetMemoryResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,7 +4197,7 @@ func (x *GetMemoryResponse) String() string {
 func (*GetMemoryResponse) ProtoMessage() {}
 
 func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[38]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4118,7 +4210,7 @@ func (x *GetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{38}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetMemoryResponse) GetMemory() []*MemoryState {
@@ -4161,7 +4253,7 @@ type WithdrawTurnRequest struct {
 
 func (x *WithdrawTurnRequest) Reset() {
 	*x = WithdrawTurnRequest{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4173,7 +4265,7 @@ func (x *WithdrawTurnRequest) String() string {
 func (*WithdrawTurnRequest) ProtoMessage() {}
 
 func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[39]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4186,7 +4278,7 @@ func (x *WithdrawTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{39}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WithdrawTurnRequest) GetAgentId() string {
@@ -4233,7 +4325,7 @@ type WithdrawTurnResponse struct {
 
 func (x *WithdrawTurnResponse) Reset() {
 	*x = WithdrawTurnResponse{}
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4245,7 +4337,7 @@ func (x *WithdrawTurnResponse) String() string {
 func (*WithdrawTurnResponse) ProtoMessage() {}
 
 func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[40]
+	mi := &file_theclaw_registry_v1_turn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4258,7 +4350,7 @@ func (x *WithdrawTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawTurnResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawTurnResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{40}
+	return file_theclaw_registry_v1_turn_proto_rawDescGZIP(), []int{41}
 }
 
 var File_theclaw_registry_v1_turn_proto protoreflect.FileDescriptor
@@ -4393,7 +4485,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05usage\x18\x02 \x01(\tR\x05usage\";\n" +
 	"\vContextFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\tR\acontent\"\xbc\x05\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"\xfd\x05\n" +
 	"\x11BeginTurnResponse\x12?\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2%.theclaw.registry.v1.BeginTurnOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x124\n" +
@@ -4409,7 +4501,10 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x06waited\x18\v \x01(\v2\x19.google.protobuf.DurationR\x06waited\x128\n" +
 	"\x06memory\x18\f \x03(\v2 .theclaw.registry.v1.MemoryStateR\x06memory\x129\n" +
 	"\x06agents\x18\r \x03(\v2!.theclaw.registry.v1.AgentSummaryR\x06agents\x12\x14\n" +
-	"\x05error\x18\x0e \x01(\tR\x05error\"\xc8\x01\n" +
+	"\x05error\x18\x0e \x01(\tR\x05error\x12?\n" +
+	"\n" +
+	"unanswered\x18\x0f \x03(\v2\x1f.theclaw.registry.v1.UnansweredR\n" +
+	"unanswered\"\xc8\x01\n" +
 	"\tFailedTry\x12\x1d\n" +
 	"\x05class\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05class\x12\x1e\n" +
 	"\x05error\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x05error\x12-\n" +
@@ -4444,7 +4539,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04text\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04text\"l\n" +
 	"\x12RecordStepResponse\x12%\n" +
 	"\x0eerror_attempts\x18\x01 \x01(\x05R\rerrorAttempts\x12/\n" +
-	"\x05steer\x18\x02 \x01(\v2\x19.theclaw.registry.v1.StepR\x05steer\"\xb9\x03\n" +
+	"\x05steer\x18\x02 \x01(\v2\x19.theclaw.registry.v1.StepR\x05steer\"\xf2\x03\n" +
 	"\x11FinishTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12'\n" +
 	"\tthread_id\x18\x02 \x01(\tB\n" +
@@ -4459,7 +4554,14 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04logs\x18\t \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12=\n" +
 	"\n" +
 	"failed_try\x18\n" +
-	" \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tfailedTry\"\x8d\x01\n" +
+	" \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tfailedTry\x12\x1d\n" +
+	"\x05class\x18\v \x01(\tB\a\xbaH\x04r\x02\x18@R\x05class\x12\x18\n" +
+	"\arefused\x18\f \x01(\bR\arefused\"W\n" +
+	"\n" +
+	"Unanswered\x12\x19\n" +
+	"\bevent_id\x18\x01 \x01(\x03R\aeventId\x12\x14\n" +
+	"\x05class\x18\x02 \x01(\tR\x05class\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\bR\arefused\"\x8d\x01\n" +
 	"\x12FinishTurnResponse\x12-\n" +
 	"\x04fate\x18\x01 \x01(\x0e2\x19.theclaw.registry.v1.FateR\x04fate\x12$\n" +
 	"\x0ereply_event_id\x18\x02 \x01(\x03R\freplyEventId\x12\"\n" +
@@ -4684,7 +4786,7 @@ func file_theclaw_registry_v1_turn_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_registry_v1_turn_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_theclaw_registry_v1_turn_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(Fate)(0),                        // 0: theclaw.registry.v1.Fate
 	(StepKind)(0),                    // 1: theclaw.registry.v1.StepKind
@@ -4716,135 +4818,137 @@ var file_theclaw_registry_v1_turn_proto_goTypes = []any{
 	(*Saying)(nil),                   // 27: theclaw.registry.v1.Saying
 	(*RecordStepResponse)(nil),       // 28: theclaw.registry.v1.RecordStepResponse
 	(*FinishTurnRequest)(nil),        // 29: theclaw.registry.v1.FinishTurnRequest
-	(*FinishTurnResponse)(nil),       // 30: theclaw.registry.v1.FinishTurnResponse
-	(*Delivery)(nil),                 // 31: theclaw.registry.v1.Delivery
-	(*Turn)(nil),                     // 32: theclaw.registry.v1.Turn
-	(*GetTurnRequest)(nil),           // 33: theclaw.registry.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),          // 34: theclaw.registry.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),         // 35: theclaw.registry.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),        // 36: theclaw.registry.v1.ListTurnsResponse
-	(*RetryTurnRequest)(nil),         // 37: theclaw.registry.v1.RetryTurnRequest
-	(*RetryTurnResponse)(nil),        // 38: theclaw.registry.v1.RetryTurnResponse
-	(*DropTurnRequest)(nil),          // 39: theclaw.registry.v1.DropTurnRequest
-	(*DropTurnResponse)(nil),         // 40: theclaw.registry.v1.DropTurnResponse
-	(*SumUsageRequest)(nil),          // 41: theclaw.registry.v1.SumUsageRequest
-	(*UsageSum)(nil),                 // 42: theclaw.registry.v1.UsageSum
-	(*SumUsageResponse)(nil),         // 43: theclaw.registry.v1.SumUsageResponse
-	(*RecordCompactionRequest)(nil),  // 44: theclaw.registry.v1.RecordCompactionRequest
-	(*RecordCompactionResponse)(nil), // 45: theclaw.registry.v1.RecordCompactionResponse
-	(*GetMemoryRequest)(nil),         // 46: theclaw.registry.v1.GetMemoryRequest
-	(*GetMemoryResponse)(nil),        // 47: theclaw.registry.v1.GetMemoryResponse
-	(*WithdrawTurnRequest)(nil),      // 48: theclaw.registry.v1.WithdrawTurnRequest
-	(*WithdrawTurnResponse)(nil),     // 49: theclaw.registry.v1.WithdrawTurnResponse
-	(*durationpb.Duration)(nil),      // 50: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 51: google.protobuf.Timestamp
-	(*Event)(nil),                    // 52: theclaw.registry.v1.Event
+	(*Unanswered)(nil),               // 30: theclaw.registry.v1.Unanswered
+	(*FinishTurnResponse)(nil),       // 31: theclaw.registry.v1.FinishTurnResponse
+	(*Delivery)(nil),                 // 32: theclaw.registry.v1.Delivery
+	(*Turn)(nil),                     // 33: theclaw.registry.v1.Turn
+	(*GetTurnRequest)(nil),           // 34: theclaw.registry.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),          // 35: theclaw.registry.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),         // 36: theclaw.registry.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),        // 37: theclaw.registry.v1.ListTurnsResponse
+	(*RetryTurnRequest)(nil),         // 38: theclaw.registry.v1.RetryTurnRequest
+	(*RetryTurnResponse)(nil),        // 39: theclaw.registry.v1.RetryTurnResponse
+	(*DropTurnRequest)(nil),          // 40: theclaw.registry.v1.DropTurnRequest
+	(*DropTurnResponse)(nil),         // 41: theclaw.registry.v1.DropTurnResponse
+	(*SumUsageRequest)(nil),          // 42: theclaw.registry.v1.SumUsageRequest
+	(*UsageSum)(nil),                 // 43: theclaw.registry.v1.UsageSum
+	(*SumUsageResponse)(nil),         // 44: theclaw.registry.v1.SumUsageResponse
+	(*RecordCompactionRequest)(nil),  // 45: theclaw.registry.v1.RecordCompactionRequest
+	(*RecordCompactionResponse)(nil), // 46: theclaw.registry.v1.RecordCompactionResponse
+	(*GetMemoryRequest)(nil),         // 47: theclaw.registry.v1.GetMemoryRequest
+	(*GetMemoryResponse)(nil),        // 48: theclaw.registry.v1.GetMemoryResponse
+	(*WithdrawTurnRequest)(nil),      // 49: theclaw.registry.v1.WithdrawTurnRequest
+	(*WithdrawTurnResponse)(nil),     // 50: theclaw.registry.v1.WithdrawTurnResponse
+	(*durationpb.Duration)(nil),      // 51: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 52: google.protobuf.Timestamp
+	(*Event)(nil),                    // 53: theclaw.registry.v1.Event
 }
 var file_theclaw_registry_v1_turn_proto_depIdxs = []int32{
 	1,  // 0: theclaw.registry.v1.Step.kind:type_name -> theclaw.registry.v1.StepKind
 	3,  // 1: theclaw.registry.v1.Step.class:type_name -> theclaw.registry.v1.ToolClass
 	2,  // 2: theclaw.registry.v1.Step.state:type_name -> theclaw.registry.v1.StepState
 	9,  // 3: theclaw.registry.v1.Step.usage:type_name -> theclaw.registry.v1.Usage
-	50, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
-	51, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
+	51, // 4: theclaw.registry.v1.Step.duration:type_name -> google.protobuf.Duration
+	52, // 5: theclaw.registry.v1.Step.recorded_at:type_name -> google.protobuf.Timestamp
 	11, // 6: theclaw.registry.v1.OpenBatchRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	50, // 7: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
-	50, // 8: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
-	52, // 9: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
+	51, // 7: theclaw.registry.v1.OpenBatchRequest.wait:type_name -> google.protobuf.Duration
+	51, // 8: theclaw.registry.v1.OpenBatchRequest.set_aside:type_name -> google.protobuf.Duration
+	53, // 9: theclaw.registry.v1.PendingEvent.event:type_name -> theclaw.registry.v1.Event
 	13, // 10: theclaw.registry.v1.OpenBatchResponse.events:type_name -> theclaw.registry.v1.PendingEvent
 	4,  // 11: theclaw.registry.v1.OpenBatchResponse.queue_mode:type_name -> theclaw.registry.v1.QueueMode
 	11, // 12: theclaw.registry.v1.BeginTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
 	14, // 13: theclaw.registry.v1.BeginTurnRequest.members:type_name -> theclaw.registry.v1.Member
 	24, // 14: theclaw.registry.v1.BeginTurnRequest.given_back:type_name -> theclaw.registry.v1.FailedTry
-	50, // 15: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
-	50, // 16: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
+	51, // 15: theclaw.registry.v1.TurnConfig.timeout:type_name -> google.protobuf.Duration
+	51, // 16: theclaw.registry.v1.TurnConfig.retry_max_age:type_name -> google.protobuf.Duration
 	18, // 17: theclaw.registry.v1.TurnConfig.compaction:type_name -> theclaw.registry.v1.CompactionConfig
 	7,  // 18: theclaw.registry.v1.MemoryState.layer:type_name -> theclaw.registry.v1.MemoryLayer
 	6,  // 19: theclaw.registry.v1.BeginTurnResponse.outcome:type_name -> theclaw.registry.v1.BeginTurnOutcome
-	50, // 20: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
-	52, // 21: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
+	51, // 20: theclaw.registry.v1.BeginTurnResponse.wait:type_name -> google.protobuf.Duration
+	53, // 21: theclaw.registry.v1.BeginTurnResponse.inbound:type_name -> theclaw.registry.v1.Event
 	10, // 22: theclaw.registry.v1.BeginTurnResponse.steps:type_name -> theclaw.registry.v1.Step
-	52, // 23: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
+	53, // 23: theclaw.registry.v1.BeginTurnResponse.tail:type_name -> theclaw.registry.v1.Event
 	22, // 24: theclaw.registry.v1.BeginTurnResponse.files:type_name -> theclaw.registry.v1.ContextFile
 	17, // 25: theclaw.registry.v1.BeginTurnResponse.config:type_name -> theclaw.registry.v1.TurnConfig
-	50, // 26: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
+	51, // 26: theclaw.registry.v1.BeginTurnResponse.waited:type_name -> google.protobuf.Duration
 	19, // 27: theclaw.registry.v1.BeginTurnResponse.memory:type_name -> theclaw.registry.v1.MemoryState
 	21, // 28: theclaw.registry.v1.BeginTurnResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	50, // 29: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
-	51, // 30: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
-	50, // 31: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
-	10, // 32: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
-	24, // 33: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	11, // 34: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	14, // 35: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
-	27, // 36: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
-	10, // 37: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
-	0,  // 38: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
-	10, // 39: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
-	11, // 40: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	24, // 41: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
-	0,  // 42: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
-	8,  // 43: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
-	51, // 44: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
-	51, // 45: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
-	51, // 46: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
-	5,  // 47: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
-	0,  // 48: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
-	51, // 49: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
-	51, // 50: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
-	51, // 51: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
-	51, // 52: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
-	9,  // 53: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
-	10, // 54: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
-	31, // 55: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
-	25, // 56: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
-	50, // 57: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
-	32, // 58: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
-	0,  // 59: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
-	32, // 60: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
-	51, // 61: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
-	9,  // 62: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
-	42, // 63: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
-	7,  // 64: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
-	9,  // 65: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
-	50, // 66: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
-	20, // 67: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	11, // 68: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	19, // 69: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	20, // 70: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	19, // 71: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
-	20, // 72: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
-	21, // 73: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
-	11, // 74: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
-	12, // 75: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
-	16, // 76: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
-	26, // 77: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
-	29, // 78: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
-	33, // 79: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
-	35, // 80: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
-	41, // 81: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
-	37, // 82: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
-	48, // 83: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
-	39, // 84: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
-	44, // 85: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
-	46, // 86: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
-	15, // 87: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
-	23, // 88: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
-	28, // 89: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
-	30, // 90: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
-	34, // 91: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
-	36, // 92: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
-	43, // 93: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
-	38, // 94: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
-	49, // 95: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
-	40, // 96: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
-	45, // 97: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
-	47, // 98: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
-	87, // [87:99] is the sub-list for method output_type
-	75, // [75:87] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	30, // 29: theclaw.registry.v1.BeginTurnResponse.unanswered:type_name -> theclaw.registry.v1.Unanswered
+	51, // 30: theclaw.registry.v1.FailedTry.wait:type_name -> google.protobuf.Duration
+	52, // 31: theclaw.registry.v1.Attempt.at:type_name -> google.protobuf.Timestamp
+	51, // 32: theclaw.registry.v1.Attempt.wait:type_name -> google.protobuf.Duration
+	10, // 33: theclaw.registry.v1.RecordStepRequest.steps:type_name -> theclaw.registry.v1.Step
+	24, // 34: theclaw.registry.v1.RecordStepRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	11, // 35: theclaw.registry.v1.RecordStepRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	14, // 36: theclaw.registry.v1.RecordStepRequest.members:type_name -> theclaw.registry.v1.Member
+	27, // 37: theclaw.registry.v1.RecordStepRequest.says:type_name -> theclaw.registry.v1.Saying
+	10, // 38: theclaw.registry.v1.RecordStepResponse.steer:type_name -> theclaw.registry.v1.Step
+	0,  // 39: theclaw.registry.v1.FinishTurnRequest.fate:type_name -> theclaw.registry.v1.Fate
+	10, // 40: theclaw.registry.v1.FinishTurnRequest.steps:type_name -> theclaw.registry.v1.Step
+	11, // 41: theclaw.registry.v1.FinishTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	24, // 42: theclaw.registry.v1.FinishTurnRequest.failed_try:type_name -> theclaw.registry.v1.FailedTry
+	0,  // 43: theclaw.registry.v1.FinishTurnResponse.fate:type_name -> theclaw.registry.v1.Fate
+	8,  // 44: theclaw.registry.v1.Delivery.state:type_name -> theclaw.registry.v1.DeliveryState
+	52, // 45: theclaw.registry.v1.Delivery.next_at:type_name -> google.protobuf.Timestamp
+	52, // 46: theclaw.registry.v1.Delivery.created_at:type_name -> google.protobuf.Timestamp
+	52, // 47: theclaw.registry.v1.Delivery.updated_at:type_name -> google.protobuf.Timestamp
+	5,  // 48: theclaw.registry.v1.Turn.state:type_name -> theclaw.registry.v1.TurnState
+	0,  // 49: theclaw.registry.v1.Turn.fate:type_name -> theclaw.registry.v1.Fate
+	52, // 50: theclaw.registry.v1.Turn.queued_at:type_name -> google.protobuf.Timestamp
+	52, // 51: theclaw.registry.v1.Turn.claimed_at:type_name -> google.protobuf.Timestamp
+	52, // 52: theclaw.registry.v1.Turn.finished_at:type_name -> google.protobuf.Timestamp
+	52, // 53: theclaw.registry.v1.Turn.next_at:type_name -> google.protobuf.Timestamp
+	9,  // 54: theclaw.registry.v1.Turn.usage:type_name -> theclaw.registry.v1.Usage
+	10, // 55: theclaw.registry.v1.Turn.steps:type_name -> theclaw.registry.v1.Step
+	32, // 56: theclaw.registry.v1.Turn.delivery:type_name -> theclaw.registry.v1.Delivery
+	25, // 57: theclaw.registry.v1.Turn.attempts:type_name -> theclaw.registry.v1.Attempt
+	51, // 58: theclaw.registry.v1.GetTurnRequest.wait:type_name -> google.protobuf.Duration
+	33, // 59: theclaw.registry.v1.GetTurnResponse.turn:type_name -> theclaw.registry.v1.Turn
+	0,  // 60: theclaw.registry.v1.ListTurnsRequest.fate:type_name -> theclaw.registry.v1.Fate
+	33, // 61: theclaw.registry.v1.ListTurnsResponse.turns:type_name -> theclaw.registry.v1.Turn
+	52, // 62: theclaw.registry.v1.SumUsageRequest.since:type_name -> google.protobuf.Timestamp
+	9,  // 63: theclaw.registry.v1.UsageSum.usage:type_name -> theclaw.registry.v1.Usage
+	43, // 64: theclaw.registry.v1.SumUsageResponse.sums:type_name -> theclaw.registry.v1.UsageSum
+	7,  // 65: theclaw.registry.v1.RecordCompactionRequest.layer:type_name -> theclaw.registry.v1.MemoryLayer
+	9,  // 66: theclaw.registry.v1.RecordCompactionRequest.usage:type_name -> theclaw.registry.v1.Usage
+	51, // 67: theclaw.registry.v1.RecordCompactionRequest.duration:type_name -> google.protobuf.Duration
+	20, // 68: theclaw.registry.v1.RecordCompactionRequest.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	11, // 69: theclaw.registry.v1.RecordCompactionRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	19, // 70: theclaw.registry.v1.RecordCompactionResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	20, // 71: theclaw.registry.v1.RecordCompactionResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	19, // 72: theclaw.registry.v1.GetMemoryResponse.memory:type_name -> theclaw.registry.v1.MemoryState
+	20, // 73: theclaw.registry.v1.GetMemoryResponse.threads:type_name -> theclaw.registry.v1.ThreadRecords
+	21, // 74: theclaw.registry.v1.GetMemoryResponse.agents:type_name -> theclaw.registry.v1.AgentSummary
+	11, // 75: theclaw.registry.v1.WithdrawTurnRequest.logs:type_name -> theclaw.registry.v1.LogLine
+	12, // 76: theclaw.registry.v1.TurnService.OpenBatch:input_type -> theclaw.registry.v1.OpenBatchRequest
+	16, // 77: theclaw.registry.v1.TurnService.BeginTurn:input_type -> theclaw.registry.v1.BeginTurnRequest
+	26, // 78: theclaw.registry.v1.TurnService.RecordStep:input_type -> theclaw.registry.v1.RecordStepRequest
+	29, // 79: theclaw.registry.v1.TurnService.FinishTurn:input_type -> theclaw.registry.v1.FinishTurnRequest
+	34, // 80: theclaw.registry.v1.TurnService.GetTurn:input_type -> theclaw.registry.v1.GetTurnRequest
+	36, // 81: theclaw.registry.v1.TurnService.ListTurns:input_type -> theclaw.registry.v1.ListTurnsRequest
+	42, // 82: theclaw.registry.v1.TurnService.SumUsage:input_type -> theclaw.registry.v1.SumUsageRequest
+	38, // 83: theclaw.registry.v1.TurnService.RetryTurn:input_type -> theclaw.registry.v1.RetryTurnRequest
+	49, // 84: theclaw.registry.v1.TurnService.WithdrawTurn:input_type -> theclaw.registry.v1.WithdrawTurnRequest
+	40, // 85: theclaw.registry.v1.TurnService.DropTurn:input_type -> theclaw.registry.v1.DropTurnRequest
+	45, // 86: theclaw.registry.v1.TurnService.RecordCompaction:input_type -> theclaw.registry.v1.RecordCompactionRequest
+	47, // 87: theclaw.registry.v1.TurnService.GetMemory:input_type -> theclaw.registry.v1.GetMemoryRequest
+	15, // 88: theclaw.registry.v1.TurnService.OpenBatch:output_type -> theclaw.registry.v1.OpenBatchResponse
+	23, // 89: theclaw.registry.v1.TurnService.BeginTurn:output_type -> theclaw.registry.v1.BeginTurnResponse
+	28, // 90: theclaw.registry.v1.TurnService.RecordStep:output_type -> theclaw.registry.v1.RecordStepResponse
+	31, // 91: theclaw.registry.v1.TurnService.FinishTurn:output_type -> theclaw.registry.v1.FinishTurnResponse
+	35, // 92: theclaw.registry.v1.TurnService.GetTurn:output_type -> theclaw.registry.v1.GetTurnResponse
+	37, // 93: theclaw.registry.v1.TurnService.ListTurns:output_type -> theclaw.registry.v1.ListTurnsResponse
+	44, // 94: theclaw.registry.v1.TurnService.SumUsage:output_type -> theclaw.registry.v1.SumUsageResponse
+	39, // 95: theclaw.registry.v1.TurnService.RetryTurn:output_type -> theclaw.registry.v1.RetryTurnResponse
+	50, // 96: theclaw.registry.v1.TurnService.WithdrawTurn:output_type -> theclaw.registry.v1.WithdrawTurnResponse
+	41, // 97: theclaw.registry.v1.TurnService.DropTurn:output_type -> theclaw.registry.v1.DropTurnResponse
+	46, // 98: theclaw.registry.v1.TurnService.RecordCompaction:output_type -> theclaw.registry.v1.RecordCompactionResponse
+	48, // 99: theclaw.registry.v1.TurnService.GetMemory:output_type -> theclaw.registry.v1.GetMemoryResponse
+	88, // [88:100] is the sub-list for method output_type
+	76, // [76:88] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_turn_proto_init() }
@@ -4859,7 +4963,7 @@ func file_theclaw_registry_v1_turn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_registry_v1_turn_proto_rawDesc), len(file_theclaw_registry_v1_turn_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
