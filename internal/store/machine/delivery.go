@@ -230,7 +230,7 @@ func giveUp(t *Thread, d *Delivery, why string) {
 	d.State, d.Error, d.NotBefore, d.Resolved = store.DeliveryDead, why, 0, ""
 	t.save(d)
 	if d.ErrorID == 0 {
-		d.ErrorID = t.record(ReportKey(d.Key), thread.SubtypeError, errorRecord(why, "delivery "+d.Key))
+		d.ErrorID = t.record(ReportKey(d.Key), thread.SubtypeError, thread.Failure{Error: why, Context: "delivery " + d.Key}.Content())
 	}
 }
 

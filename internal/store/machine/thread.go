@@ -219,9 +219,3 @@ func (t *Thread) say(key, content string, c channelOf) int64 {
 	}
 	return id
 }
-
-// errorRecord is the content of a record/error event.
-func errorRecord(why, context string) string {
-	b := append([]byte(`{"error":`), thread.AppendString(nil, why)...)
-	return string(append(thread.AppendString(append(b, `,"context":`...), context), '}'))
-}

@@ -135,7 +135,7 @@ func exhaust(t *Thread, key string) (store.Begun, error) {
 	r := t.turn(key)
 	ended(t.Now, r, nil)
 	why := store.Exhausted(r.Error)
-	fin, err := finish(t, store.Finish{Key: key, Fate: store.FateDead, Error: why, Record: errorRecord(why, "crash attempts used up")})
+	fin, err := finish(t, store.Finish{Key: key, Fate: store.FateDead, Error: why, Record: thread.Failure{Error: why, Context: "crash attempts used up", Class: store.ClassCrash}.Content()})
 	return store.Begun{Outcome: store.BeginExhausted, Finished: fin}, err
 }
 
@@ -267,7 +267,7 @@ func finish(t *Thread, fin store.Finish) (store.Finished, error) {
 		c.run = fin.Key
 		r.ReplyID = t.say(fin.Key+":out", fin.Reply, c)
 	case store.FateDead:
-		r.ErrorID = t.record(fin.Key+":err", thread.SubtypeError, fin.Record)
+		r.ErrorID = t.record(fin.Key+":err", thread.SubtypeError, unanswered(fin.Record, r.InboundID))
 		if fin.Apology != "" {
 			t.say(fin.Key+":apology", fin.Apology, c)
 		}
@@ -287,6 +287,17 @@ func finish(t *Thread, fin store.Finish) (store.Finished, error) {
 		Fate: fin.Fate, ReplyID: r.ReplyID, InboundID: r.InboundID, ErrorEventID: r.ErrorID, Error: r.Error,
 		OutboxHead: t.OpenHead, Merged: merged,
 	}, err
+}
+
+// unanswered is the content of the event that says why a message is dead, with the event of
+// that message.
+func unanswered(content string, inbound int64) string {
+	f, ok := thread.ParseFailure(content)
+	if !ok {
+		return content
+	}
+	f.Event = inbound
+	return f.Content()
 }
 
 // ReleaseNeeds are the rows of turns that are given back.

@@ -73,7 +73,7 @@ func (m *Model) Begin(_ context.Context, _ store.Ref, f store.Fence, b store.Beg
 		if b.Subscribe {
 			m.subscribe(b.Handler) // every time
 		}
-		m.end(now, t, store.Finish{Fate: store.FateDead, Error: died, Record: `{"error":"` + died + `","context":"crash attempts used up"}`})
+		m.end(now, t, store.Finish{Fate: store.FateDead, Error: died, Record: thread.Failure{Error: died, Context: "crash attempts used up", Class: "crash"}.Content()})
 		return store.Begun{Outcome: store.BeginExhausted, Finished: m.finished(t)}, nil
 	case crashes >= store.AloneAfter && !b.Alone:
 		return store.Begun{Outcome: store.BeginAlone}, nil
@@ -366,7 +366,12 @@ func (m *Model) end(now time.Time, t *turn, fin store.Finish) {
 		t.reply, _ = m.conv.put(now, t.key+":out", self(thread.TypeMessage, "", fin.Reply))
 		m.deliver(now, t.reply, fin.Deliver, fin.Console, fin.BootID)
 	case store.FateDead:
-		t.errorEvent, _ = m.conv.put(now, t.key+":err", self(thread.TypeRecord, thread.SubtypeError, fin.Record))
+		record := fin.Record
+		if f, ok := thread.ParseFailure(record); ok {
+			f.Event = t.inbound
+			record = f.Content()
+		}
+		t.errorEvent, _ = m.conv.put(now, t.key+":err", self(thread.TypeRecord, thread.SubtypeError, record))
 		if fin.Apology != "" {
 			id, _ := m.conv.put(now, t.key+":apology", self(thread.TypeMessage, "", fin.Apology))
 			m.deliver(now, id, fin.Deliver, fin.Console, fin.BootID)

@@ -128,6 +128,9 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
 		}
 		out.Agents = s.Memory.OtherAgents(ctx, set)
+		if out.Unanswered, err = s.unanswered(ctx, r, b.Tail); err != nil {
+			return nil, err
+		}
 		if len(b.Steps) > 0 {
 			s.Replies.SayStored(ctx, a, r.Thread)
 		}
@@ -178,7 +181,9 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 		fin.Reply = replyContent(req.GetText(), rc)
 	case store.FateDead:
 		label = "T9"
-		fin.Record = errorContent(req.GetError(), "message from "+c.Source)
+		fin.Record = thread.Failure{
+			Error: req.GetError(), Context: "message from " + c.Source, Class: req.GetClass(), Refused: req.GetRefused(),
+		}.Content()
 		if req.GetText() != "" {
 			fin.Apology = replyContent(req.GetText(), rc)
 		}
@@ -217,12 +222,6 @@ func (s *Service) claimOf(ctx context.Context, a *state.Agent, req *registryv1.F
 func replyContent(text string, rc json.RawMessage) string {
 	b := thread.AppendString([]byte(`{"text":`), text)
 	b = append(append(b, `,"reply_context":`...), rc...)
-	return string(append(b, '}'))
-}
-
-func errorContent(what, where string) string {
-	b := thread.AppendString([]byte(`{"error":`), what)
-	b = thread.AppendString(append(b, `,"context":`...), where)
 	return string(append(b, '}'))
 }
 

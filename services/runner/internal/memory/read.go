@@ -33,7 +33,15 @@ func (r Registry) said(ctx context.Context, j Job, after int64, peer string) (li
 	if err != nil {
 		return nil, 0, fmt.Errorf("read %s: %w", j.ThreadID, err)
 	}
+	refused, err := r.refused(ctx, j, after)
+	if err != nil {
+		return nil, 0, err
+	}
 	for _, e := range page.GetEvents() {
+		if refused[e.GetId()] {
+			last = e.GetId()
+			continue
+		}
 		if peer != "" && peerFile(e.GetSource(), e.GetContent()) != peer {
 			continue
 		}
@@ -41,6 +49,25 @@ func (r Registry) said(ctx context.Context, j Job, after int64, peer string) (li
 		last = e.GetId()
 	}
 	return lines, last, nil
+}
+
+// refused are the messages whose words the provider of the model refuses: a digest with them
+// in it would be refused too.
+func (r Registry) refused(ctx context.Context, j Job, after int64) (map[int64]bool, error) {
+	page, err := r.Threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
+		Thread: &registrypb.ThreadRef{AgentId: j.AgentID, ThreadId: j.ThreadID}, AfterId: after, Tail: true, Limit: maxMessages,
+		Filter: "subtype = '" + thread.SubtypeError + "'",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", j.ThreadID, err)
+	}
+	out := map[int64]bool{}
+	for _, e := range page.GetEvents() {
+		if f, ok := thread.ParseFailure(e.GetContent()); ok && f.Refused && e.GetSource() == thread.SourceSelf {
+			out[f.Event] = true
+		}
+	}
+	return out, nil
 }
 
 func who(e *registrypb.Event) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -118,6 +119,19 @@ func (e *Error) CountsTry() bool { return !e.Unavailable() && e.Class != Cancele
 // is waited for.
 func (e *Error) Unavailable() bool {
 	return e.Class == RateLimited || e.Class == Unavailable || e.Class == Unreachable
+}
+
+// RefusesContent reports whether the provider refuses what was said, so that it refuses each
+// later prompt with these words in it too.
+func (e *Error) RefusesContent() bool {
+	switch e.Class {
+	case Policy, ContextTooLong:
+		return true
+	case Config:
+		return e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity
+	default:
+		return false
+	}
 }
 
 // In is the same failure in another class.

@@ -25,16 +25,34 @@ func (history) group() group { return oldest }
 
 func (history) Parts(s *Scope) []Part {
 	parts := make([]Part, 0, len(s.Tail))
-	for _, e := range s.Tail {
+	for i, e := range s.Tail {
 		if s.Inbound.ID == 0 || e.ID < s.Inbound.ID {
 			part := newPart(Message(e), "message "+strconv.FormatInt(e.ID, 10), "it is in no digest")
 			if part.id = e.ID; s.digested(part) {
 				part.Why = "among the newest messages"
 			}
 			parts = append(parts, part)
+			if e.Unanswered && !(i+1 < len(s.Tail) && s.Tail[i+1].Source == thread.SourceSelf) {
+				note := newPart(model.Message{Role: model.RoleAssistant, Text: unanswered(e.Class)}, part.Name+" (no answer)", "the message has no answer")
+				note.id, note.note = e.ID, true
+				parts = append(parts, note)
+			}
 		}
 	}
 	return parts
+}
+
+// RefusedText stands for a message whose words the provider of the model refuses: with them
+// it would refuse every later prompt.
+const RefusedText = "[a message was left out here: the provider of the model refused it]"
+
+// unanswered stands for the answer of a message that died, so that two messages of a peer
+// do not read as one.
+func unanswered(class string) string {
+	if class == "" {
+		return "[no answer was given]"
+	}
+	return "[no answer was given: " + class + "]"
 }
 
 // inbound is the message to answer.
@@ -71,6 +89,9 @@ func Message(e Event) model.Message {
 	role := model.RoleUser
 	if e.Source == thread.SourceSelf {
 		role = model.RoleAssistant
+	}
+	if e.Refused {
+		return model.Message{Role: role, Text: RefusedText}
 	}
 	return model.Message{Role: role, Text: Text(e.Content)}
 }

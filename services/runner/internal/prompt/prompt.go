@@ -23,6 +23,10 @@ type Event struct {
 	CreatedAt string
 	Source    string
 	Content   string
+	// Unanswered: it died of a failure of this class; Refused: the provider of the model
+	// refuses its text.
+	Unanswered, Refused bool
+	Class               string
 }
 
 // Scope is all that a prompt is made of: one conversation of one agent.
@@ -181,7 +185,9 @@ func (p *Prompt) measure(s *Scope, history []Part) {
 		e := &history[i]
 		p.Upto = max(p.Upto, e.id)
 		if !s.digested(*e) {
-			p.Undigested++
+			if !e.note {
+				p.Undigested++
+			}
 			if e.message.Role != model.RoleAssistant {
 				p.Turns++
 			}

@@ -32,6 +32,7 @@ type Part struct {
 
 	message model.Message // of a message source
 	id      int64         // of an event
+	note    bool          // it stands for no event
 }
 
 // Sources make prompts. Their order is that of the parts, with the stable ones first and

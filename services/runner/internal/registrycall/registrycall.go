@@ -32,6 +32,10 @@ var (
 // registry could not answer.
 const FirstWait = 50 * time.Millisecond
 
+// internalRepeats is how often a call is repeated that failed inside the registry: a panic
+// there may not come again, and a repeat costs nothing.
+const internalRepeats = 2
+
 var backoff = pause.Backoff{First: FirstWait, Last: 2 * time.Second}
 
 // Call makes a call, and again while the registry is away. trusted is asked
@@ -51,14 +55,15 @@ func Call[R any](ctx context.Context, trusted func(context.Context) error, do fu
 		}
 		f := fault.From(err)
 		switch {
-		case refused(f):
+		case refused(f) && (failures >= internalRepeats || f.Code != codes.Internal):
 			return none, fmt.Errorf("%w: %w", ErrRefused, err)
 		case f.Reason == fault.LeaseLost:
 			return none, fmt.Errorf("%w: %w", ErrLost, err)
 		case f.Code == codes.Aborted:
 			return none, fmt.Errorf("%w: %w", ErrStale, err)
 		case f.Code == codes.Unavailable, f.Code == codes.DeadlineExceeded, f.Code == codes.ResourceExhausted,
-			f.Code == codes.Unauthenticated: // a token or certificate that is being rotated is no lost lease
+			f.Code == codes.Unauthenticated, // a token or certificate that is being rotated is no lost lease
+			f.Code == codes.Internal:
 		default:
 			return none, fmt.Errorf("call journal: %w", err)
 		}

@@ -10,13 +10,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/registrycall"
 	"github.com/theclaw/agents/services/runner/internal/step"
 )
-
-const apology = "Sorry, I could not answer your message."
 
 // reply ends the turn with the model's last word (T7); row is its journal row,
 // which goes with it when it is not written yet.
@@ -42,9 +41,12 @@ func (t *turn) die(ctx context.Context, class, why string, last *registrypb.Fail
 	if last != nil {
 		last.Class, last.Error = step.Clip(class, 64), why
 	}
-	in := &registrypb.FinishTurnRequest{Fate: registrypb.Fate_FATE_DEAD, Error: step.ErrorText(store.Failure(class, why)), Steps: t.unwritten, FailedTry: last}
+	in := &registrypb.FinishTurnRequest{
+		Fate: registrypb.Fate_FATE_DEAD, Error: step.ErrorText(store.Failure(class, why)), Steps: t.unwritten, FailedTry: last,
+		Class: step.Clip(class, 64), Refused: t.refused,
+	}
 	if t.begun.GetConfig().GetNotifyPeer() {
-		in.Text = apology
+		in.Text = thread.Apology
 	}
 	r, err := t.end(ctx, in)
 	if err == nil {
@@ -108,6 +110,7 @@ func (t *turn) failed(ctx context.Context, f *modelcall.Try) (result Result, don
 	}
 	if !f.Again {
 		// No other configured model can answer in its place yet; here one would be asked.
+		t.refused = f.Err.RefusesContent()
 		result, err = t.die(ctx, class, why, &registrypb.FailedTry{})
 		return result, true, err
 	}

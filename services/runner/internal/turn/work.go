@@ -36,6 +36,8 @@ type turn struct {
 	started time.Time
 	waited  time.Duration // for outages, which the turn's time does not count
 	out     *publisher
+	// refused: the provider refuses the message itself.
+	refused bool
 	// panicked: the last attempt ended in a panic.
 	panicked bool
 	last     transcript

@@ -86,6 +86,12 @@ func Scope(claim *registrypb.BeginTurnResponse, m modelcall.Model, tools []model
 	for _, e := range claim.GetTail() {
 		s.Tail = append(s.Tail, event(e))
 	}
+	for _, u := range claim.GetUnanswered() {
+		if i := slices.IndexFunc(s.Tail, func(e prompt.Event) bool { return e.ID == u.GetEventId() }); i >= 0 {
+			s.Tail[i].Unanswered, s.Tail[i].Refused = true, u.GetRefused()
+			s.Tail[i].Class = u.GetClass()
+		}
+	}
 	for _, a := range claim.GetAgents() {
 		s.Agents = append(s.Agents, prompt.Agent{ID: a.GetAgentId(), Usage: a.GetUsage()})
 	}
