@@ -63,7 +63,7 @@ type Begin struct {
 //
 //	alone --Begin, Steer--> member --Finish of the leader--> done (merged)
 //	                          |
-//	                          +--the leader dies--> alone, permanently
+//	                          +--the leader dies or is aborted--> alone, permanently
 type Member struct {
 	Event thread.Event // as in the inbox
 	Key   string

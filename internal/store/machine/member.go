@@ -94,26 +94,27 @@ func members(t *Thread, leader string) ([]store.MergedMember, error) {
 	return out, nil
 }
 
-// endMembers finishes the members of a turn with it. A dead turn has no members: they are
-// tried again, each alone.
-func endMembers(t *Thread, leader string, fate store.Fate) ([]store.MergedMember, error) {
+// endMembers finishes the members of a turn with it, but for those that have a fate. A turn
+// without an answer (dead, aborted) has no members: they are tried again, each alone.
+func endMembers(t *Thread, leader string, fate store.Fate) (merged []store.MergedMember, err error) {
 	list, err := members(t, leader)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range list {
 		r := t.turn(m.Key)
-		if fate == store.FateDead {
+		switch {
+		case r.State == store.TurnDone:
+			continue
+		case fate == store.FateDead || fate == store.FateAborted:
 			r.Leader, r.State = "", store.TurnWaiting
-		} else {
-			r.State, r.Fate, r.FinishedAt = store.TurnDone, store.FateMerged, t.Now.UnixMilli()
+		default:
+			r.State, r.Fate, r.FinishedAt, r.Error = store.TurnDone, store.FateMerged, t.Now.UnixMilli(), ""
+			merged = append(merged, m)
 		}
 		r.touch()
 	}
-	if fate == store.FateDead {
-		return nil, nil
-	}
-	return list, nil
+	return merged, nil
 }
 
 // dissolve releases the members of the claim, as long as nothing was sent to them.

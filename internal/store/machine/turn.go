@@ -252,6 +252,7 @@ func Finish(t *Thread, fin store.Finish) (store.Finished, error) {
 // finished is the fate that stands.
 func finished(t *Thread, r Turn) (store.Finished, error) {
 	members, err := members(t, r.Key)
+	members = slices.DeleteFunc(members, func(m store.MergedMember) bool { return t.turn(m.Key).Fate != store.FateMerged })
 	return store.Finished{
 		Fate: r.Fate, ReplyID: r.ReplyID, InboundID: r.InboundID, ErrorEventID: r.ErrorID, Error: r.Error,
 		OutboxHead: t.OpenHead, Merged: members, Already: true,

@@ -89,6 +89,15 @@ var members = map[string]func(*testing.T, *fixture){
 		is(t, err, store.ErrLeaseLost)
 		equal(t, "fate of what was refused", f.fates(t, left), []store.Fate{""})
 	},
+	// A person who aborts a run does not end the messages that joined it: they are answered.
+	"an aborted leader releases its members for good": func(t *testing.T, f *fixture) {
+		list, _ := f.lead(t)
+		done := f.finish(t, store.Finish{Key: list[0].Key, Fate: store.FateAborted, Error: "by hand"})
+		equal(t, "merged", len(done.Merged), 0)
+		equal(t, "repeated", len(f.finish(t, store.Finish{Key: list[0].Key, Fate: store.FateAborted}).Merged), 0)
+		equal(t, "alone", f.begin(t, list[1], false).Outcome, store.BeginGo)
+		equal(t, "fates", f.fates(t, list), []store.Fate{store.FateAborted, "", ""})
+	},
 	"a dead leader releases its members for good": func(t *testing.T, f *fixture) {
 		list, _ := f.lead(t)
 		done := f.finish(t, store.Finish{Key: list[0].Key, Fate: store.FateDead, Error: "e", Record: "{}"})

@@ -191,7 +191,9 @@ func (t *turn) step(key string) *store.Step {
 // release makes the members of a turn continue alone, permanently.
 func (m *Model) release(t *turn) {
 	for _, o := range m.members(t) {
-		o.leader, o.state = "", store.TurnWaiting
+		if o.state != store.TurnDone {
+			o.leader, o.state = "", store.TurnWaiting
+		}
 	}
 }
 
@@ -384,12 +386,14 @@ func (m *Model) end(now time.Time, t *turn, fin store.Finish) {
 	default:
 		panic(unknown("fate", fin.Fate))
 	}
-	if fin.Fate == store.FateDead {
+	if fin.Fate == store.FateDead || fin.Fate == store.FateAborted {
 		m.release(t)
 		return
 	}
 	for _, o := range m.members(t) {
-		o.state, o.fate, o.done = store.TurnDone, store.FateMerged, now
+		if o.state != store.TurnDone {
+			o.state, o.fate, o.done, o.err = store.TurnDone, store.FateMerged, now, ""
+		}
 	}
 }
 
