@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
@@ -71,6 +72,32 @@ func TestLeaving(t *testing.T) {
 	press(m, text("/quit")...)
 	if !quits(press(m, special(tea.KeyEnter))) {
 		t.Error("/quit does not leave")
+	}
+}
+
+// H2, F4: while the message on the screen waits for its provider, the screen says so and why;
+// a message behind it changes nothing.
+func TestWaitingIsShown(t *testing.T) {
+	m := typing(t)
+	press(m, text("go")...)
+	press(m, special(tea.KeyEnter))
+	m.Update(feed.Accepted{ID: 7})
+	waits := &registry.Turn{
+		InboxId: 8, State: registry.TurnState_TURN_STATE_WAITING, Error: "provider failed (503): work: overloaded",
+		NextAt: timestamppb.New(m.now().Add(12 * time.Second)), Attempts: []*registry.Attempt{{N: 1}},
+	}
+	m.Update(feed.Changed{Turn: waits})
+	if !strings.Contains(shown(m), "is working") {
+		t.Errorf("another message's wait is shown:\n%s", shown(m))
+	}
+	waits.InboxId = 7
+	m.Update(feed.Changed{Turn: waits})
+	if !strings.Contains(shown(m), "waiting for the model provider, next try in 12s: provider failed (503)") {
+		t.Errorf("not said:\n%s", shown(m))
+	}
+	m.Update(feed.Changed{Turn: &registry.Turn{InboxId: 7, State: registry.TurnState_TURN_STATE_CLAIMED}})
+	if !strings.Contains(shown(m), "is working") {
+		t.Errorf("still said:\n%s", shown(m))
 	}
 }
 

@@ -141,17 +141,17 @@ func Waiting(t *registry.Turn, now time.Time) string {
 	if a := t.GetAttempts(); len(a) > 0 && !a[len(a)-1].GetCounted() {
 		what = "waiting for the model provider"
 	}
+	if t.GetNextAt() != nil { // before the cause, which may be cut
+		if left := t.GetNextAt().AsTime().Sub(now); left <= 0 {
+			what += ", trying again now"
+		} else {
+			what += ", next try in " + max(left.Round(time.Second), time.Second).String()
+		}
+	}
 	if cause := strings.TrimSpace(t.GetError()); cause != "" {
 		what += ": " + cause
 	}
-	if t.GetNextAt() == nil {
-		return what
-	}
-	left := t.GetNextAt().AsTime().Sub(now)
-	if left <= 0 {
-		return what + ", trying again now"
-	}
-	return what + ", next try in " + max(left.Round(time.Second), time.Second).String()
+	return what
 }
 
 // Reply is the text a finished turn was answered with; ok is false when there is

@@ -24,9 +24,9 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	for want, turn := range map[string]*registry.Turn{
-		"waiting for the model provider: provider failed (503): work: overloaded, next try in 12s":  waits(false, 12*time.Second),
-		"waiting for the model provider: provider failed (503): work: overloaded, trying again now": waits(false, -time.Second),
-		"the last try failed: provider failed (503): work: overloaded, next try in 1s":              waits(true, time.Millisecond),
+		"waiting for the model provider, next try in 12s: provider failed (503): work: overloaded":  waits(false, 12*time.Second),
+		"waiting for the model provider, trying again now: provider failed (503): work: overloaded": waits(false, -time.Second),
+		"the last try failed, next try in 1s: provider failed (503): work: overloaded":              waits(true, time.Millisecond),
 		"": {State: registry.TurnState_TURN_STATE_CLAIMED, Error: "x"},
 	} {
 		if got := Waiting(turn, now); got != want {
@@ -43,7 +43,7 @@ func TestWaiting(t *testing.T) {
 		t.Errorf("%d changes", changes)
 	}
 	f := fault.From(TimedOut(w.explain(context.DeadlineExceeded), "alice", 3))
-	if f.Reason != fault.Deadline || !strings.Contains(f.What, "message 3 has no reply yet; it is not lost; waiting for the model provider: provider failed (503)") {
+	if f.Reason != fault.Deadline || !strings.Contains(f.What, "message 3 has no reply yet; it is not lost; waiting for the model provider, next try in 30s: provider failed (503)") {
 		t.Errorf("%+v", f)
 	}
 	if other := errors.New("x"); TimedOut(other, "alice", 3) != other {

@@ -128,7 +128,7 @@ func TestStoryOfAttempts(t *testing.T) {
 		"attempt 1 failed: answer broke off: work: the connection was lost, next try after 2.0s\nmodel:1:",
 		"attempt 2 ended: the process ended\nattempts 3 to 8 are not kept\n",
 		"attempt 9 failed: provider failed (503): work: overloaded, next try after 30.0s (costs no try)\n",
-		"waiting for the model provider: provider failed (503): work: overloaded, next try in 12s",
+		"waiting for the model provider, next try in 12s: provider failed (503): work: overloaded",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got\n%s\nwant %q in it", got, want)
