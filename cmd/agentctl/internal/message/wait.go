@@ -57,6 +57,8 @@ func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed f
 		switch {
 		case ctx.Err() != nil:
 			return nil, waits.explain(ctx.Err())
+		case fault.Is(err, fault.Deadline) && ends(ctx): // the service has noticed it first
+			return nil, waits.explain(context.DeadlineExceeded)
 		case command.Unavailable(err):
 			if away.IsZero() {
 				away = time.Now()
@@ -80,6 +82,12 @@ func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed f
 			}
 		}
 	}
+}
+
+// ends reports that the deadline of ctx is there, give or take the way to a service.
+func ends(ctx context.Context) bool {
+	at, ok := ctx.Deadline()
+	return ok && time.Until(at) < time.Second
 }
 
 // watchStep is how long one call waits for a turn that somebody watches: what it waits for
