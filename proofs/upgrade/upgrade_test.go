@@ -64,7 +64,10 @@ func TestUpgrade(t *testing.T) {
 				t.Run("labels", func(t *testing.T) { // ends when those below have
 					for _, path := range paths {
 						if slices.Contains(chosen, filepath.Base(path)) && filepath.Base(filepath.Dir(path)) == store {
-							t.Run(filepath.Base(path), func(t *testing.T) {
+							// The name becomes that of a directory with sockets: it is short, and no
+							// two builds have the same.
+							build := filepath.Base(filepath.Dir(filepath.Dir(path)))
+							t.Run(strings.TrimSuffix(filepath.Base(path), ".tar.gz")+"-"+build, func(t *testing.T) {
 								t.Parallel()
 								f.open(t, path, db)
 							})

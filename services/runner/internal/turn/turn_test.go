@@ -294,6 +294,31 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// A9: a model that answers nothing is not asked again at once.
+func TestEmptyAnswersWait(t *testing.T) {
+	var longest time.Duration
+	for range 20 { // full jitter
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, "hi")
+			b.llm.reply = func(context.Context, int, int, model.Request, func(model.Delta)) (model.Response, modelcall.Try) {
+				return say("")
+			}
+			b.journal.refuse = func(_ string, in any) error {
+				if r, ok := in.(*pb.RecordStepRequest); ok {
+					longest = max(longest, r.GetFailedTry().GetWait().AsDuration())
+				}
+				return nil
+			}
+			if _, err := b.run(t.Context()); err != nil || b.llm.calls != 3 || b.journal.fin.GetFate() != pb.Fate_FATE_DEAD {
+				t.Errorf("%v after %d calls: %v", b.journal.fin, b.llm.calls, err)
+			}
+		})
+	}
+	if longest < 500*time.Millisecond || longest > 4*time.Second {
+		t.Errorf("waits of up to %v", longest)
+	}
+}
+
 // S0-101, S0-112: the session file shows the turn, and S0-139 the log.
 func TestSessionAndLog(t *testing.T) {
 	b := newBench(t, "hi")
