@@ -121,6 +121,8 @@ func (w *world) live(t *testing.T, id string) {
 				{Seq: 2, Kind: store.StepTool, Key: "tool:1", State: store.StepDone, Class: store.ClassEffect, Arguments: "{\"a\":\"\\\\\"}", CallID: "c", Duration: time.Second},
 			}})
 			ok(t, err)
+			_, err = e.Record(ctx, th, run, store.Record{Key: p.Key, Failed: &store.FailedTry{Class: "provider failed", Error: "busy \x00", Wait: time.Millisecond}})
+			ok(t, err)
 			if i == 3 {
 				continue // still at it
 			}
