@@ -50,7 +50,7 @@ func Example_failure() {
 	status := Main([]string{"-home", w.Home, "-agent", "alice", "-key", "k", "fail: auth"}, os.Getenv, os.Stdout, os.Stdout)
 	fmt.Println("exit status", status)
 	// Output:
-	// Error: message 1 has no reply: FATE_DEAD key refused: model: key refused (401): offline: a failure was asked for
+	// Error: message 1 has no reply: FATE_DEAD key refused (401): offline: a failure was asked for
 	// exit status 1
 }
 
