@@ -150,13 +150,14 @@ func (c *claim) waitQuarantine() bool {
 	} else if !struck {
 		return false
 	}
-	c.change(c.newBatch())
+	b := c.newBatch()
+	c.change(b)
 	select {
-	case <-c.closed: // between the two
-		return false
+	case <-c.closed: // before the change: then the batch before it was stopped
+		b.Stop() // and this one ends at once, for those who wait for it
 	default:
-		return true
 	}
+	return true
 }
 
 // sitOut waits for the end of a quarantine, and reports meanwhile to the registry how long
