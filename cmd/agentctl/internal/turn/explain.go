@@ -1,12 +1,13 @@
 package turn
 
 import (
-	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/lease/runlock"
 	"github.com/theclaw/agents/internal/thread"
@@ -84,26 +85,38 @@ func explainAgent(c *cobra.Command, e *command.Env, t *registry.Turn) error {
 	if t.GetState() == registry.TurnState_TURN_STATE_DONE {
 		return nil
 	}
-	for _, l := range blocked(c.Context(), e, t.GetAgentId()) {
-		fmt.Fprintln(e.Out, l.render(e))
-	}
-	r, err := e.Agents().GetAgent(c.Context(), &registry.GetAgentRequest{AgentId: t.GetAgentId()})
+	r, err := e.Agents().GetAgentStatus(c.Context(), &registry.GetAgentStatusRequest{AgentId: t.GetAgentId()})
 	if err != nil {
 		return err
+	}
+	if runlock.Blocks(r.GetHolder()) { // the lock of another program keeps runners away
+		fmt.Fprintln(e.Out, Entry{Text: "no runner takes the agent: " + r.GetHolder() + "; it continues when that process ends", Mood: Bad}.render(e))
 	}
 	if r.GetAgent().GetSetAside() != nil {
 		fmt.Fprintln(e.Out, Entry{Text: "its agent is " + r.GetAgent().GetProblem(), Mood: Careful}.render(e))
 	}
+	first := r.GetInbox().GetLastAckedId() + 1
+	if t.GetState() != registry.TurnState_TURN_STATE_QUEUED || first >= t.GetInboxId() {
+		return nil
+	}
+	ahead, err := e.Turns().GetTurn(c.Context(), &registry.GetTurnRequest{AgentId: t.GetAgentId(), InboxId: first})
+	if err != nil {
+		return err
+	}
+	if what := behind(t, ahead.GetTurn(), time.Now()); what != "" {
+		fmt.Fprintln(e.Out, Entry{Text: what, Mood: Careful}.render(e))
+	}
 	return nil
 }
 
-// blocked names the run lock of another program that keeps runners away from an agent.
-func blocked(ctx context.Context, e *command.Env, agent string) []Entry {
-	r, err := e.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: agent})
-	if err != nil || !runlock.Blocks(r.GetHolder()) {
-		return nil // the history stands without it
+// behind says what a message waits for that has an earlier one of its conversation before
+// it; empty when that does not wait.
+func behind(t, ahead *registry.Turn, now time.Time) string {
+	what := message.Waiting(ahead, now)
+	if what == "" || ahead.GetThreadId() != t.GetThreadId() {
+		return ""
 	}
-	return []Entry{{Text: "no runner takes the agent: " + r.GetHolder() + "; it continues when that process ends", Mood: Bad}}
+	return fmt.Sprintf("message %d of the same conversation comes first: %s", ahead.GetInboxId(), what)
 }
 
 func full(t *registry.Turn) account {

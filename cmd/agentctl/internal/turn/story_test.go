@@ -142,6 +142,26 @@ func TestStoryOfAttempts(t *testing.T) {
 	}
 }
 
+// H2: a message behind one that waits says so, and why.
+func TestBehind(t *testing.T) {
+	now := time.Now()
+	ahead := &registry.Turn{
+		InboxId: 1, ThreadId: "threads/main", State: registry.TurnState_TURN_STATE_WAITING, Error: "provider failed (503): work: overloaded",
+		NextAt: timestamppb.New(now.Add(12 * time.Second)), Attempts: []*registry.Attempt{{N: 1}},
+	}
+	const want = "message 1 of the same conversation comes first: waiting for the model provider, next try in 12s: provider failed (503): work: overloaded"
+	if got := behind(&registry.Turn{InboxId: 2, ThreadId: "threads/main"}, ahead, now); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if got := behind(&registry.Turn{InboxId: 2, ThreadId: "threads/other"}, ahead, now); got != "" {
+		t.Errorf("another conversation: %q", got)
+	}
+	ahead.State = registry.TurnState_TURN_STATE_CLAIMED
+	if got := behind(&registry.Turn{InboxId: 2, ThreadId: "threads/main"}, ahead, now); got != "" {
+		t.Errorf("one under way: %q", got)
+	}
+}
+
 // What others wrote cannot draw on the terminal, however long it is.
 func TestStoryIsHarmless(t *testing.T) {
 	got := told(&registry.Turn{Steps: []*registry.Step{{
