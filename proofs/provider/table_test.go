@@ -12,7 +12,7 @@ import (
 // outagesWait says what becomes of a message whose provider is away, which answers 429 or
 // 5xx or breaks off before the text: that it waits and spends no try, or that it is dead
 // after its tries. It is for the rows with outage set.
-const outagesWait = false
+const outagesWait = true
 
 // The fates of a message.
 const (
