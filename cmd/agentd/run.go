@@ -43,6 +43,9 @@ type env struct {
 	listener net.Listener   // of a worker, bound before its registry is told of it; else nil
 	desk     *direct.Server // of the registry in this process; nil: there is none, or its calls are traced
 
+	starterOnce sync.Once
+	starterPath string
+
 	mu      sync.Mutex
 	servers []*serve.Server
 }

@@ -113,16 +113,21 @@ func (w worker) close() error { return errors.Join(w.conn.Close(), w.holder.Clos
 // sandboxSHA256 is the hash of theclaw-sandbox, in hexadecimal; set by the build.
 var sandboxSHA256 string
 
-// sandboxProgram is theclaw-sandbox next to this program.
-func sandboxProgram() (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	if self, err = filepath.EvalSymlinks(self); err != nil {
-		return "", err
-	}
-	return sandbox.FindProgram(filepath.Dir(self), sandboxSHA256)
+// starter is theclaw-sandbox next to this program; empty where there is none.
+func (e *env) starter() string {
+	e.starterOnce.Do(func() {
+		self, err := os.Executable()
+		if err == nil {
+			self, err = filepath.EvalSymlinks(self)
+		}
+		if err == nil {
+			e.starterPath, err = sandbox.FindProgram(filepath.Dir(self), sandboxSHA256)
+		}
+		if err != nil {
+			e.log.Info("tools start slower: agentd starts itself as their sandbox", "cause", err)
+		}
+	})
+	return e.starterPath
 }
 
 func makeRunner(_ context.Context, e *env, name string) (component, error) {
@@ -134,14 +139,10 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 	if e.remote {
 		root = e.homeDir.AgentsDir() // the registry's paths are those of its machine
 	}
-	program, err := sandboxProgram()
-	if err != nil {
-		e.log.Info("tools start slower: agentd starts itself as their sandbox", "cause", err)
-	}
 	s, err := runner.New(runner.Config{
 		Root: root, Agent: shim(e),
 		Address: w.address, TTL: e.ttl, Grace: e.grace, ProvidersFile: filepath.Join(e.home, "providers.yaml"),
-		Sandbox: sandbox.Options{Program: program, Forbidden: []string{e.homeDir.RunDir(), e.homeDir.TLSDir(), e.options.tls, e.homeDir.AuditDir()}},
+		Sandbox: sandbox.Options{Program: e.starter(), Forbidden: []string{e.homeDir.RunDir(), e.homeDir.TLSDir(), e.options.tls, e.homeDir.AuditDir()}},
 	}, runner.Deps{
 		Registry: w.calls, Holder: w.holder.ID(), Getenv: e.getenv, Abort: e.abort, Redactor: e.redactor,
 		Trace:   e.traced[name].Tracer,
@@ -182,7 +183,7 @@ func makeDeliverer(_ context.Context, e *env, name string) (component, error) {
 		return component{}, err
 	}
 	s := deliverer.New(deliverer.Config{
-		Address: w.address, Grace: e.grace, TTL: e.ttl,
+		Address: w.address, Grace: e.grace, TTL: e.ttl, Starter: e.starter(),
 	}, deliverer.Deps{
 		Registry: w.calls, Holder: w.holder.ID(), Abort: e.abort, Resolve: e.resolve, Environ: os.Environ(), Redactor: e.redactor,
 		Trace:   e.traced[name].Tracer,

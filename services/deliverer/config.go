@@ -25,6 +25,9 @@ type Config struct {
 	Keep        time.Duration // of a lease whose work ran out; 0: lease.GrantKeep
 	Probe       time.Duration // between probes of a channel that is down; 0: 30 s
 	XGW         XGW
+	// Starter is the program that starts what sends for a channel, as sandbox.FindProgram
+	// found it; empty: this program, which starts ten times as slowly.
+	Starter string
 }
 
 // XGW is how the xgw program is started.

@@ -37,7 +37,7 @@ func New(cfg Config, deps Deps) *Service {
 	s := &Service{
 		deps: deps, born: time.Now(),
 		threads:  registryv1.NewThreadServiceClient(deps.Registry),
-		breakers: &breaker.Set{Probe: cfg.Probe}, programs: new(programs),
+		breakers: &breaker.Set{Probe: cfg.Probe}, programs: &programs{starter: cfg.Starter},
 	}
 	s.breakers.OnChange = func(channel string) { deps.Metrics.SetBreaker(channel, s.breakers.State(channel)) }
 	channels := channel.Deps{Pusher: pusher{s.threads, deps.Redactor}, Resolve: deps.resolve, Env: deps.Environ, Run: s.programs.run}

@@ -51,15 +51,22 @@ func direct(o wire.Order, status wire.FD) error {
 	if err := isolation.SetLimits(o); err != nil {
 		return wire.Step("rlimits", err)
 	}
+	hangup := make(chan struct{})
 	go func() {
 		wire.AwaitHangup(fdOrder)
+		close(hangup)
 		killOrphans() // the program is a child as well
 		syscall.Exit(137)
 	}()
 	handleSignals()
 	ended := run(o)
 	killOrphans()
-	status.Say(ended)
+	select {
+	case <-hangup: // ended by us: how is the runner's to say
+		select {}
+	default:
+		status.Say(ended)
+	}
 	return nil
 }
 
