@@ -55,7 +55,7 @@ func TestProviderFaults(t *testing.T) {
 	s.Serving(t, p, "registry", "runner", "deliverer")
 	ids := make([]int64, len(f.rows))
 	for i, r := range f.rows {
-		if r.outage && outagesWait { // what waits is probed each 30 s only
+		if r.outage { // what waits is probed each 30 s only
 			s.Create(t, name(i), config(i, r.timeout))
 			ids[i] = push(t, s.Client, name(i), "hi")
 		}
@@ -84,7 +84,7 @@ func TestProviderFaults(t *testing.T) {
 	counts, failed := map[string]int{}, 0
 	for _, i := range f.order() {
 		r, wait := f.rows[i], settle
-		if r.outage && outagesWait {
+		if r.outage {
 			wait = away
 		}
 		turn := s.Ask(t, name(i), ids[i], max(wait-time.Since(begun), 0))
@@ -155,10 +155,7 @@ func (f *fake) judge(t *testing.T, c world.Client, i int, turn *registryv1.Turn)
 	r := f.rows[i]
 	want, calls := r.want, r.calls
 	if r.outage {
-		want, calls = dead, 3
-		if outagesWait {
-			want, calls = waits, n // as often as it is asked meanwhile
-		}
+		want, calls = waits, n // as often as it is asked meanwhile
 	}
 	said := turn.GetError()
 	if fate(turn) == replied {

@@ -9,11 +9,6 @@ import (
 	"strings"
 )
 
-// outagesWait says what becomes of a message whose provider is away, which answers 429 or
-// 5xx or breaks off before the text: that it waits and spends no try, or that it is dead
-// after its tries. It is for the rows with outage set.
-const outagesWait = true
-
 // The fates of a message.
 const (
 	replied = "replied"
@@ -30,8 +25,7 @@ type row struct {
 	told string
 	// calls is how many calls are paid.
 	calls int
-	// outage: the provider is away. Such a message waits where outagesWait is set; else it
-	// is dead after three calls.
+	// outage: the provider is away, so the message waits and spends no try.
 	outage bool
 	// stubborn: the provider answers so, whatever the results of tools are.
 	stubborn bool
