@@ -88,6 +88,13 @@ func work(t *testing.T, w *backendtest.World, kind registryv1.LeaseKind, agent s
 		return nil
 	}
 	l := poll()
+	if kind == backendtest.KindRun { // a turn is under way: its tools may work in the directory
+		under := backendtest.Under(ctx, l)
+		batch, err := w.Turns.OpenBatch(under, &registryv1.OpenBatchRequest{AgentId: agent})
+		e := backendtest.Must(t, batch, err).GetEvents()[0]
+		begun, err := w.Turns.BeginTurn(under, &registryv1.BeginTurnRequest{AgentId: agent, InboxId: e.GetEvent().GetId(), Key: e.GetKey(), ThreadId: e.GetThreadId()})
+		backendtest.Must(t, begun, err)
+	}
 	b.g.Go(func() {
 		tick := time.NewTicker(ttl / 30)
 		defer tick.Stop()

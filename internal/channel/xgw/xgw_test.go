@@ -84,7 +84,7 @@ func TestReportedIsSent(t *testing.T) {
 	for _, mode := range []string{"ok1", "okkill", "okhang", "noisy"} {
 		t.Run(mode, func(t *testing.T) {
 			home, env := install(t, mode)
-			if _, err := New(Config{Run: runHere, Env: env, Timeout: 500 * time.Millisecond}).Send(t.Context(), message("hi")); err != nil {
+			if _, err := New(Config{Run: runHere, Env: env, Timeout: 2 * time.Second}).Send(t.Context(), message("hi")); err != nil {
 				t.Errorf("%+v", err)
 			}
 			if n := len(calls(t, home)); n != 1 {
@@ -166,7 +166,7 @@ func TestTimeout(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(home, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := New(Config{Run: runHere, Env: env, Timeout: 500 * time.Millisecond}).Send(t.Context(), message("hi"))
+	_, err := New(Config{Run: runHere, Env: env, Timeout: 2 * time.Second}).Send(t.Context(), message("hi"))
 	if e := failure(t, err, channel.Failed); !e.InDoubt || !strings.Contains(e.What, "in time") {
 		t.Errorf("%+v", e)
 	}

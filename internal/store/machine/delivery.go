@@ -163,7 +163,8 @@ func Next(t *Thread, n store.NextDelivery) (out store.DueDelivery, more *Needs) 
 const clockStep = time.Second
 
 // tried reports whether a send was begun, or put off because its channel was down. A first
-// try is always made: that much time has passed may be an error of the clock.
+// try is always made: that much time has passed may be an error of the clock. What another
+// program left unsent long ago is no such message: that program may have tried.
 func (d *Delivery) tried() bool {
 	return d.State == store.DeliverySending || d.Attempts > 0 || d.Channel != "" || d.Error != ""
 }
@@ -180,7 +181,8 @@ func (t *Thread) age(d *Delivery, n store.NextDelivery) time.Duration {
 
 // due looks at one event; false when it is dead now.
 func due(t *Thread, d *Delivery, n store.NextDelivery, out *store.DueDelivery) bool {
-	if d.Foreign {
+	foreign := d.Foreign
+	if foreign {
 		t.adopt(d, n)
 	}
 	// A send may have left when the row says so, and also when the last state of the row
@@ -191,7 +193,7 @@ func due(t *Thread, d *Delivery, n store.NextDelivery, out *store.DueDelivery) b
 	case !crashed && n.MaxAttempts > 0 && d.Attempts >= n.MaxAttempts: // the limit was lowered
 		giveUp(t, d, d.Error)
 		return false
-	case n.MaxAge > 0 && d.tried() && t.age(d, n) > n.MaxAge:
+	case n.MaxAge > 0 && (foreign || d.tried()) && t.age(d, n) > n.MaxAge:
 		giveUp(t, d, "not delivered within "+n.MaxAge.String())
 		return false
 	case d.Crashes >= maxSendCrashes:

@@ -126,7 +126,7 @@ func (m *rows) Info(_ context.Context, r store.Ref) (store.Info, error) {
 }
 
 func (m *rows) State(context.Context, string) (store.InboxState, error) {
-	out := store.InboxState{UUID: m.inbox.uuid, Head: m.inbox.head(), Acked: m.inboxAcked, Fences: m.inbox.fences}
+	out := store.InboxState{Undecided: true, UUID: m.inbox.uuid, Head: m.inbox.head(), Acked: m.inboxAcked, Fences: m.inbox.fences}
 	for _, e := range m.inbox.events {
 		out.LastAt = e.CreatedAt
 		if f, ok := m.fates[e.ID]; !ok {

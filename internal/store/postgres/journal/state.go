@@ -60,7 +60,7 @@ func (s *StateStep) Load(tx *unit.Tx) {
 func (s *StateStep) Decide(_ context.Context, tx *unit.Tx) error {
 	o := &s.Out
 	o.UUID, o.Head, o.Acked, o.LastAt, o.Subscribed = tx.UUID, tx.Head, tx.Acked, tx.LastAt, s.sub.Subscribed()
-	o.Started = tx.Desired == unit.Started
+	o.Started, o.Undecided = tx.Desired == unit.Started, tx.Desired == ""
 	return nil
 }
 
