@@ -171,7 +171,7 @@ func (a *audit) thread(id, thread string, ms []*message) {
 	a.Helper()
 	where := id + " " + thread
 	slices.SortFunc(ms, func(x, y *message) int { return int(x.id - y.id) })
-	var wantIn, wantOut, gotIn, gotOut []int64
+	var wantIn, wantOut, gotIn, gotOut, apologies []int64
 	for _, m := range ms {
 		wantIn = append(wantIn, m.turn.GetInboundEventId())
 		if m.turn.GetReplyEventId() > 0 {
@@ -179,10 +179,13 @@ func (a *audit) thread(id, thread string, ms []*message) {
 		}
 	}
 	for _, e := range a.site.Events(a, id, thread, "type = 'message'") {
-		if e.GetSource() == "self" {
-			gotOut = append(gotOut, e.GetId())
-		} else {
+		switch {
+		case e.GetSource() != "self":
 			gotIn = append(gotIn, e.GetId())
+		case world.IsApology(e): // for a message that is dead
+			apologies = append(apologies, e.GetId())
+		default:
+			gotOut = append(gotOut, e.GetId())
 		}
 	}
 	a.same(where+": messages", gotIn, wantIn)
@@ -211,7 +214,14 @@ func (a *audit) thread(id, thread string, ms []*message) {
 			finding(a, &a.lost, "%s: events %d and %d were sent with one key", where, e, s.EventID)
 		}
 		keys[s.EventID], events[s.Key] = s.Key, s.EventID
-		first = append(first, s.EventID)
+		if !slices.Contains(apologies, s.EventID) {
+			first = append(first, s.EventID)
+		}
+	}
+	for _, id := range apologies {
+		if keys[id] == "" {
+			finding(a, &a.lost, "%s: the apology %d was not sent", where, id)
+		}
 	}
 	var want []int64
 	for _, m := range ms {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Apology is what a peer receives for a message that died, where on_error.notify_peer is on.
+// Apology is what a peer receives for a message that died, where on_error.notify_peer says so.
 const Apology = "Sorry, I could not answer your message."
 
 // Failure is the content of a record/error event that says why a message has no answer.

@@ -120,8 +120,19 @@ type Sandbox struct {
 // Memory reports whether the agent layer may digest peers' words; default false.
 type Memory struct{ Share bool }
 
-// OnError sets whether a peer is notified of a failure; default false.
-type OnError struct{ NotifyPeer bool }
+// OnError sets whether a peer is notified that its message has no answer; auto (default)
+// notifies a person in a direct chat of a chat platform.
+type OnError struct{ NotifyPeer Switch }
+
+// Switch is a setting that is on, off, or decided case by case.
+type Switch string
+
+// The values of a Switch, as they are written.
+const (
+	On   Switch = "true"
+	Off  Switch = "false"
+	Auto Switch = "auto"
+)
 
 // Quota bounds what an agent, and each of its peers, may use in a day of UTC; 0
 // (default) is no limit. PairPerMinute bounds how often one other agent may write
@@ -169,6 +180,7 @@ func Default() Config {
 		Queue:           Queue{Mode: "followup"},
 		Sandbox:         Sandbox{Mode: "required"},
 		Quota:           Quota{PairPerMinute: 60},
+		OnError:         OnError{NotifyPeer: Auto},
 		Approvals:       "none",
 		Workdir:         Workdir{Sync: "off", MaxMiB: 64},
 	}

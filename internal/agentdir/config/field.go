@@ -14,7 +14,7 @@ import (
 // A Field is one scalar key, such as retry.max_age.
 type Field struct {
 	Key string
-	// Ref points into a Config: *string, *int, *bool or *time.Duration.
+	// Ref points into a Config: *string, *int, *bool, *Switch or *time.Duration.
 	Ref func(*Config) any
 	// Check returns what is wrong with what such a pointer points at; nil: nothing ever is.
 	Check func(any) string

@@ -60,6 +60,8 @@ func (f *Field) Parse(c *Config, s string) (problem string) {
 		default:
 			problem = "wants true or false"
 		}
+	case *Switch:
+		problem = ParseSwitch(s, ref)
 	case *time.Duration:
 		problem = ParseDuration(s, ref)
 	}
@@ -78,6 +80,8 @@ func (f *Field) Show(c *Config) string {
 		return strconv.Itoa(*ref)
 	case *bool:
 		return strconv.FormatBool(*ref)
+	case *Switch:
+		return string(*ref)
 	case *time.Duration:
 		return duration(*ref)
 	}
@@ -92,8 +96,8 @@ func (f *Field) Render(c *Config) string {
 	return f.Show(c)
 }
 
-// ParseNumber reads a whole number, ParseDuration what Go writes as 90s or 24h; both
-// answer what is wrong.
+// ParseNumber reads a whole number, ParseDuration what Go writes as 90s or 24h, ParseSwitch
+// true, false or auto; each answers what is wrong.
 func ParseNumber(s string, to *int) string {
 	n, err := strconv.Atoi(s)
 	if err != nil || !wholeNumber.MatchString(s) {
@@ -113,6 +117,16 @@ func ParseDuration(s string, to *time.Duration) string {
 	}
 	*to = d
 	return ""
+}
+
+// ParseSwitch reads a [Switch]; see [ParseNumber].
+func ParseSwitch(s string, to *Switch) string {
+	switch v := Switch(s); v {
+	case On, Off, Auto:
+		*to = v
+		return ""
+	}
+	return "wants true, false or auto"
 }
 
 // duration writes 24h, not 24h0m0s.

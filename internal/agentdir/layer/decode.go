@@ -114,6 +114,8 @@ func (l *layer) scalar(f *config.Field, kv *ast.MappingValueNode) bool {
 		problem = number(kv.Value, ref)
 	case *bool:
 		problem = truth(kv.Value, ref)
+	case *config.Switch:
+		problem = choice(kv.Value, ref)
 	case *time.Duration:
 		var s string
 		if text(kv.Value, &s) != "" {
@@ -170,6 +172,16 @@ func truth(n ast.Node, to *bool) string {
 	}
 	*to = v.Value
 	return ""
+}
+
+func choice(n ast.Node, to *config.Switch) string {
+	switch n := n.(type) {
+	case *ast.BoolNode:
+		return config.ParseSwitch(strconv.FormatBool(n.Value), to)
+	case *ast.StringNode:
+		return config.ParseSwitch(n.Value, to)
+	}
+	return config.ParseSwitch("", to)
 }
 
 // outbound reads the list; an empty one is kept apart from no key.

@@ -46,6 +46,18 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// A9: what a file has always said about it is still valid, and auto is the default.
+func TestNotifyPeer(t *testing.T) {
+	for line, want := range map[string]config.Switch{
+		"": config.Auto, "on_error: {notify_peer: true}\n": config.On, "on_error: {notify_peer: false}\n": config.Off, "on_error: {notify_peer: auto}\n": config.Auto,
+	} {
+		l := load(t, agent("agent_id: a1\n"+line))
+		if v, _ := l.Get("on_error.notify_peer"); l.Config.OnError.NotifyPeer != want || v.Value != string(want) {
+			t.Errorf("%q: %v, %v", line, l.Config.OnError, v)
+		}
+	}
+}
+
 // A directory that the earlier tool made works as it is.
 func TestLoadsRecordedConfig(t *testing.T) {
 	data, err := os.ReadFile("testdata/v1-config.yaml")
@@ -111,6 +123,7 @@ func TestRefuses(t *testing.T) {
 		{"number for duration", "agent_id: a1\nretry: {max_age: 24}\n", "retry.max_age: wants a duration such as 90s or 24h"},
 		{"negative duration", "agent_id: a1\nretry: {max_age: -1h}\n", "is not between 1s and 720h"},
 		{"yes for true", "agent_id: a1\nsandbox: {network: yes}\n", "sandbox.network: wants true or false"},
+		{"yes for auto", "agent_id: a1\non_error: {notify_peer: yes}\n", "on_error.notify_peer: wants true, false or auto"},
 		{"list for group", "agent_id: a1\nretry: [1]\n", "wants `key: value` lines"},
 		{"no value", "agent_id: a1\nkind:\n", "kind: has no value"},
 		{"window too small", "agent_id: a1\ncontext_window: 4096\n", "config.yaml:2:1: context_window 4096 leaves no room"},
@@ -215,6 +228,8 @@ func TestSet(t *testing.T) {
 		{"pai.model", "true", "pai:\n  model: 'true'"},
 		{"pai.model", "gpt-5:mini", "pai:\n  model: 'gpt-5:mini'"},
 		{"memory.share", "true", "memory:\n  share: true"},
+		{"on_error.notify_peer", "auto", "on_error:\n  notify_peer: auto"},
+		{"on_error.notify_peer", "false", "on_error:\n  notify_peer: false"},
 	} {
 		got, err := Set(agent(before), c.key, c.value)
 		if err != nil || !strings.Contains(string(got), c.lines+"\n") || strings.Replace(string(got), c.lines+"\n", "", 1) != before {
@@ -238,6 +253,7 @@ func TestSetRefuses(t *testing.T) {
 		{"channels.hook", "{type: webhook, url: 'https://e.org', secret: hunter2}", "reference"},
 		{"channels.hook.url", "https://example.org", "type"},
 		{"channels.hook.allow_private", "maybe", "true or false"},
+		{"on_error.notify_peer", "maybe", "wants true, false or auto"},
 		{"channels.hook.colour", "red", "unknown key"},
 		{"channels.Hook", "{type: xgw}", "channel name"},
 		// A3: what no deliverer can use is refused, with what to do.
@@ -327,7 +343,7 @@ func anyConfig(t *rapid.T) config.Config {
 	c.Run = config.Run{Concurrency: rapid.IntRange(1, 512).Draw(t, "lanes"), Timeout: time.Duration(rapid.IntRange(1, 86400).Draw(t, "timeout")) * time.Second}
 	c.Sandbox = config.Sandbox{Mode: rapid.SampledFrom([]string{"required", "reduced", "off"}).Draw(t, "mode"), Network: rapid.Bool().Draw(t, "network")}
 	c.Memory.Share = rapid.Bool().Draw(t, "share")
-	c.OnError.NotifyPeer = rapid.Bool().Draw(t, "notify")
+	c.OnError.NotifyPeer = rapid.SampledFrom([]config.Switch{config.On, config.Off, config.Auto}).Draw(t, "notify")
 	for range rapid.IntRange(0, 3).Draw(t, "channels") {
 		if c.Channels == nil {
 			c.Channels = map[string]config.Channel{}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerv1 "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -145,6 +146,9 @@ func Text(e *registryv1.Event) string {
 	}
 	return v.Text
 }
+
+// IsApology reports whether an event is the apology for a message without an answer.
+func IsApology(e *registryv1.Event) bool { return Text(e) == thread.Apology }
 
 // Ask asks what became of an inbox event, and waits for its fate at most wait.
 func (c Client) Ask(t testing.TB, agent string, id int64, wait time.Duration) *registryv1.Turn {

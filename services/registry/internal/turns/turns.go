@@ -124,6 +124,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 			b.Files = nil // they may be others now
 		}
 		out.Config, out.Files = wire.TurnConfig(set), s.Memory.Read(ctx, a.ID, begin.Files, b.Files)
+		out.Config.NotifyPeer = notifiesPeer(set.Config.OnError.NotifyPeer, tuple)
 		out.Memory = []*registryv1.MemoryState{
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
 		}
@@ -184,8 +185,8 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 		fin.Record = thread.Failure{
 			Error: req.GetError(), Context: "message from " + c.Source, Class: req.GetClass(), Refused: req.GetRefused(),
 		}.Content()
-		if req.GetText() != "" {
-			fin.Apology = replyContent(req.GetText(), rc)
+		if fin.Apology, err = s.apology(ctx, r, set.Config.OnError.NotifyPeer, req.GetText(), rc); err != nil {
+			return nil, err
 		}
 	}
 	point(label, ".before")

@@ -20,7 +20,8 @@ func CreatesAgents(set *agentdir.Agent) bool {
 	return set.ID == "admin" && set.Config.Kind == "system"
 }
 
-// TurnConfig is what a runner needs of an agent's settings.
+// TurnConfig is what a runner needs of an agent's settings. What depends on who wrote, such
+// as NotifyPeer, is added for each turn.
 func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
 	c := set.Config
 	provider, model := c.Pai.Provider, c.Pai.Model
@@ -34,7 +35,7 @@ func TurnConfig(set *agentdir.Agent) *registryv1.TurnConfig {
 	return &registryv1.TurnConfig{
 		Provider: provider, Model: model, ContextWindow: int64(c.ContextWindow), MaxOutputTokens: int64(c.MaxOutputTokens),
 		MaxAttempts: int32(c.Retry.MaxAttempts), RetryMaxAge: durationpb.New(c.Retry.MaxAge), Timeout: durationpb.New(c.Run.Timeout),
-		SandboxMode: c.Sandbox.Mode, SandboxNetwork: c.Sandbox.Network, NotifyPeer: c.OnError.NotifyPeer,
+		SandboxMode: c.Sandbox.Mode, SandboxNetwork: c.Sandbox.Network,
 		ReplyBreak: c.Reply.Break, MessageTool: c.Reply.MessageTool, CreatesAgents: CreatesAgents(set),
 		AskApproval:   c.Approvals == "ask" && (c.Sandbox.Mode == "off" || c.Sandbox.Network),
 		WorkdirShared: c.Workdir.Shared, WorkdirSync: c.Workdir.Sync == "snapshot", WorkdirMaxBytes: int64(c.Workdir.MaxMiB) << 20, WorkdirIgnore: strings.Fields(c.Workdir.Ignore),
