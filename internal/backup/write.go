@@ -221,7 +221,10 @@ func (w *writer) thread(ctx context.Context, id, thread, dir string) error {
 		return err
 	}
 	// A name less is a file less to be left behind.
-	_, err = w.file(path.Join("agents", id, thread, archive.Database), f)
+	torn, err := w.file(path.Join("agents", id, thread, archive.Database), f)
+	if torn != "" { // of our own copy, without which the backup is worth nothing
+		err = fmt.Errorf("read the copy of thread %s: %s", thread, torn)
+	}
 	return errors.Join(err, os.Remove(to), f.Close())
 }
 

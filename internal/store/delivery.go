@@ -39,8 +39,8 @@ var DeliveryWaits = []time.Duration{5 * time.Second, 60 * time.Second}
 // NextDelivery asks for the next event to send.
 type NextDelivery struct {
 	BootID      string        // name of the Generation; a row of another one is flagged
-	Since       time.Time     // when that began: of an older message without a row nobody knows whether it was sent
-	Elapsed     time.Duration // since then, by a clock that nobody sets: no younger message is older; 0: not known
+	Since       time.Time     // when that began: an older message without a row may have been sent
+	Elapsed     time.Duration // since then, by the monotonic clock: no message of it is older; 0: not known
 	Peek        bool
 	MaxAge      time.Duration // what was tried and is older is dead; 0: no bound
 	MaxAttempts int           // a waiting row past it (the limit was lowered) is dead; 0: no bound

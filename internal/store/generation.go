@@ -8,7 +8,7 @@ import (
 )
 
 // Generation names a period in which each commit that an engine answered can be read
-// again, although it is not on disk yet. It ends with the process, since nobody knows then
+// again, although it is not on disk yet. It ends with the process, since it is not known then
 // whether the machine or the file system has lost what was not on disk, and after an I/O
 // error. What a delivery's row of an earlier generation says may therefore be older than
 // what was done.

@@ -17,7 +17,7 @@ const (
 	maxAttemptText = 256 // bytes
 )
 
-// crashText is the error of an attempt that ended without a word.
+// crashText is the error of an attempt that ended silently.
 const crashText = "the process that worked on it ended, or lost its lease, without giving it back"
 
 // attempt is a [store.Attempt] as a row holds it.
@@ -65,12 +65,4 @@ func Attempts(column string) (out []store.Attempt) {
 		})
 	}
 	return out
-}
-
-// failure is how an attempt ended, in one text.
-func failure(f store.FailedTry) string {
-	if f.Class == "" {
-		return f.Error
-	}
-	return store.Failure(f.Class, f.Error)
 }

@@ -265,7 +265,7 @@ func settleSend(t *Thread, d *Delivery, fin store.FinishDelivery) {
 		return
 	}
 	d.Channel, d.ProviderID, d.Error, d.NotBefore = fin.Channel, fin.ProviderID, fin.Error, 0
-	d.MaybeDuplicate = d.MaybeDuplicate || fin.InDoubt // whoever sends it next must say so
+	d.MaybeDuplicate = d.MaybeDuplicate || fin.InDoubt // the next send carries the flag
 	wait := func(w time.Duration) {
 		d.State = store.DeliveryPending
 		if w > 0 {

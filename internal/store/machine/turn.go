@@ -115,7 +115,7 @@ func claim(t *Thread, b store.Begin, inbound int64) (store.Begun, error) {
 }
 
 // ended records how the claim before this one ended, as far as that is known: it was given
-// back, or it is still counted as a crash and nobody has taken it off.
+// back, or it is still counted as a crash.
 func ended(now time.Time, r *Turn, back *store.FailedTry) {
 	switch {
 	case back != nil:
@@ -123,7 +123,7 @@ func ended(now time.Time, r *Turn, back *store.FailedTry) {
 		if back.Counted {
 			r.ErrorAttempts += max(back.Tries, 1)
 		}
-		r.Error = failure(*back)
+		r.Error = store.Failure(back.Class, back.Error)
 		r.add(now, *back)
 	case r.State == store.TurnClaimed && r.CrashAttempts > 0:
 		r.add(now, store.FailedTry{Class: store.ClassCrash, Error: crashText, Counted: true})
@@ -214,7 +214,7 @@ func fail(t *Thread, r *Turn, f store.FailedTry) {
 	} else if r.WaitingSince == 0 {
 		r.WaitingSince = t.Now.UnixMilli()
 	}
-	r.State, r.Error, r.NotBefore, r.CrashAttempts = store.TurnWaiting, failure(f), t.Now.Add(f.Wait).UnixMilli(), 0
+	r.State, r.Error, r.NotBefore, r.CrashAttempts = store.TurnWaiting, store.Failure(f.Class, f.Error), t.Now.Add(f.Wait).UnixMilli(), 0
 	r.touch()
 	if !f.Held {
 		r.add(t.Now, f)

@@ -52,8 +52,8 @@ func SkipMessages(tx *db.Tx, before, why string, begun func(key string) bool) (n
 	return n, nil
 }
 
-// SkipReplies records messages of the agent that another program wrote and nobody sent,
-// older than a stamp or all when it is empty, as skipped, and moves the ack of outbound.
+// SkipReplies records unsent messages of the agent that another program wrote, older than
+// a stamp or all when it is empty, as skipped, and moves the ack of outbound.
 // It answers how many.
 func SkipReplies(tx *db.Tx, before, why string) (n int64, err error) {
 	if err := tx.ChainForeign(); err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // Last returns the id in the last complete line of the events.jsonl in dir; 0 when there is
-// none. It reads the end of the file only.
+// none. It reads the end of the file only: a last line of more than 16 MiB is none of ours.
 func Last(dir string) int64 {
 	f, err := os.Open(filepath.Join(dir, "events.jsonl"))
 	if err != nil {
@@ -18,9 +18,12 @@ func Last(dir string) int64 {
 	if err != nil || !info.Mode().IsRegular() {
 		return 0
 	}
-	const piece = 64 << 10
+	const (
+		piece   = 64 << 10
+		longest = 16 << 20 // an event of 1 MiB, each byte escaped, and more
+	)
 	var tail []byte
-	for at := info.Size(); at > 0; {
+	for at := info.Size(); at > 0 && len(tail) < longest; {
 		n := min(at, piece)
 		at -= n
 		b := make([]byte, n, int(n)+len(tail))

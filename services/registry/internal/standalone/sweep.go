@@ -35,11 +35,10 @@ func (w *watch) sweepLoop(ctx context.Context) {
 func (w *watch) clean(ctx context.Context) {
 	// A file system that keeps coarse times gives a new file a slightly older one.
 	const slack = 100 * time.Millisecond
-	age := time.Since(w.begun) + slack
 	w.r.Agents.ForEach(ctx, func(a *state.Agent) {
 		dir, err := w.r.home.Agent(a.ID)
 		if err == nil {
-			err = dir.Clean(age)
+			err = dir.Clean(time.Since(w.begun) + slack) // now: a write of this process may be under way
 		}
 		if err != nil && !w.r.Missing(a.ID) {
 			w.r.log.Warn("files of interrupted writes stay", "agent_id", a.ID, "error", err)

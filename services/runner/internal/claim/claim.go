@@ -144,7 +144,7 @@ func (c *claim) waitQuarantine() bool {
 	if left > 0 {
 		c.s.deps.Logger.Error("agent set aside after repeated panics", "agent_id", c.agentID, "for", left.String())
 		c.change(nil)
-		if !c.sitOut(left) {
+		if !c.waitAside(left) {
 			return false
 		}
 	} else if !struck {
@@ -160,9 +160,9 @@ func (c *claim) waitQuarantine() bool {
 	return true
 }
 
-// sitOut waits for the end of a quarantine, and reports meanwhile to the registry how long
+// waitAside waits for the end of a quarantine, and reports meanwhile to the registry how long
 // it lasts, so that people see it. False when the claim ends before.
-func (c *claim) sitOut(left time.Duration) bool {
+func (c *claim) waitAside(left time.Duration) bool {
 	end := time.NewTimer(left)
 	defer end.Stop()
 	report := time.NewTicker(reportEvery)
@@ -183,7 +183,7 @@ func (c *claim) sitOut(left time.Duration) bool {
 	}
 }
 
-// reportAside tells the registry that the agent is left alone. It is for people to see, so
+// reportAside reports to the registry that the agent is left alone. It is for people to see, so
 // a failure changes nothing; the next report makes up for it.
 func (c *claim) reportAside(left time.Duration) {
 	ctx, cancel := context.WithTimeout(c.ctx, reportTime)

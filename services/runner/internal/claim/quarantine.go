@@ -33,7 +33,7 @@ type strikes struct {
 	until time.Time
 }
 
-// panicked is one panic: of the turn of an event, or (no key) of the half open state.
+// panicked is one panic of the turn of an event, by its key.
 type panicked struct {
 	at  time.Time
 	key string
