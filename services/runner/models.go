@@ -46,7 +46,7 @@ func (m *models) Find(providerName, name string) (modelcall.Model, error) {
 	}
 	out := modelcall.Model{Provider: driver.Name(), Name: name, Window: int64(window), Price: known, Try: m.try(driver.Name(), caller)}
 	if !chosen && m.settings.Source == provider.FromNowhere {
-		out.StandIn = cmp.Or(m.probe, retry.ProbeEvery)
+		out.PeersWait = cmp.Or(m.probe, retry.ProbeEvery)
 	}
 	return out, nil
 }

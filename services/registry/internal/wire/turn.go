@@ -7,12 +7,12 @@ package wire
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -145,7 +145,10 @@ func stampOf(t time.Time) *timestamppb.Timestamp {
 
 // Text is a stored text as an answer can carry it: another program may have written
 // what is not UTF-8.
-func Text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+func Text(s string) string {
+	text, _ := boundary.Text(s, 0)
+	return text
+}
 
 // ReadFailedTry reads an attempt off the wire; nil for none.
 func ReadFailedTry(f *registryv1.FailedTry) *store.FailedTry {

@@ -20,8 +20,8 @@ const (
 // Failures are the layers whose last digests failed. A digest that fails is asked for again
 // after 1, 2 and 4 more turns that need it, and then once in each interval of
 // compaction.after_turns: a model that cannot make digests is not asked at each message. A
-// layer that was digested meanwhile, by whomever, and another model begin from the start. They are kept
-// in memory: a restart costs one call. The zero value is ready; nil remembers nothing.
+// layer that was digested meanwhile, by any process, and another model begin from the
+// start. They are kept in memory: a restart costs one call. The zero value is ready; nil remembers nothing.
 type Failures struct {
 	mu      sync.Mutex
 	byLayer map[layerKey]*failure

@@ -85,7 +85,7 @@ func seal(req Request, r Response) Response {
 	return r
 }
 
-// sealUsage leaves out counts that cannot be right: sums over them would be wrong for good.
+// sealUsage leaves out counts that cannot be right: sums over them would stay wrong.
 func sealUsage(u Usage) (Usage, bool) {
 	for _, n := range []int64{u.Input, u.Output, u.CachedInput, u.CacheWrite, u.Reasoning} {
 		if n < 0 || n > maxTokens {

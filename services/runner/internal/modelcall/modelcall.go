@@ -32,9 +32,9 @@ type Model struct {
 	Window int64
 	// Price is what providers.yaml says; nil: not known.
 	Price *price.Price
-	// StandIn is set when nobody chose a model, and the built-in one stands in for it. That
-	// answers the owner, and no peer, whose message is tried again after this: see ForPeers.
-	StandIn time.Duration
+	// PeersWait is set when no model was chosen and the built-in one is used. That answers
+	// the owner, and no peer, whose message is tried again after this: see ForPeers.
+	PeersWait time.Duration
 	// Try makes at most one call.
 	Try TryFunc
 	// Program is set, and Try is not, for a program that runs tools itself: what
@@ -75,15 +75,15 @@ const (
 )
 
 // ForPeers returns nil when the model may answer a message of a source, else the failed try
-// that makes the message wait: people behind a channel are not answered by a stand-in that
-// repeats their words, when the provider of their agent is gone.
+// that makes the message wait: people behind a channel are not answered by the built-in
+// model, which repeats their words, when the provider of their agent is gone.
 func (m Model) ForPeers(source string) *Try {
-	if m.StandIn == 0 || !strings.HasPrefix(source, externals) || strings.HasPrefix(source, consoles) {
+	if m.PeersWait == 0 || !strings.HasPrefix(source, externals) || strings.HasPrefix(source, consoles) {
 		return nil
 	}
 	return &Try{
-		Err:   model.Errorf(model.Config, "no model provider is set up, and the built-in offline model answers nobody behind a channel: write providers.yaml or set a key and start agentd again, or choose it with pai.provider: offline"),
-		Again: true, Wait: m.StandIn,
+		Err:   model.Errorf(model.Config, "no model provider is set up, and the built-in offline model does not answer messages from a channel: write providers.yaml or set a key and start agentd again, or choose it with pai.provider: offline"),
+		Again: true, Wait: m.PeersWait,
 	}
 }
 

@@ -33,7 +33,7 @@ func ProgramCall(seq int32, n int, provider string, req model.Request) *registry
 
 // NoAnswer is the result of a call without one.
 func NoAnswer(why string) []byte {
-	b, err := encode(Answer{Error: Clip(strings.ToValidUTF8(why, "\uFFFD"), 4096)})
+	b, err := encode(Answer{Error: ErrorText(why)})
 	if err != nil { // strings always encode
 		return []byte("{}")
 	}

@@ -22,11 +22,11 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/internal/boundary"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/run"
@@ -39,6 +39,8 @@ const (
 	maxReply = 900 << 10
 	// maxResult is the most the journal takes for one step.
 	maxResult = 1 << 20
+	// maxErrorText bounds the text of an error.
+	maxErrorText = 4096
 	// leastText is what is kept of a text before calls that fill a row.
 	leastText = 16 << 10
 )
@@ -193,4 +195,7 @@ func Clip(s string, n int) string {
 }
 
 // ErrorText is an error fit for the journal: the beginning of it, as text.
-func ErrorText(s string) string { return strings.ToValidUTF8(Clip(s, 4096), "\uFFFD") }
+func ErrorText(s string) string {
+	text, _ := boundary.Text(s, maxErrorText)
+	return text
+}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/theclaw/agents/internal/boundary"
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
@@ -25,9 +25,9 @@ type answer struct {
 	messages int
 
 	text  strings.Builder
-	full  bool   // text is truncated
-	rest  []byte // bytes of stdout that are no complete character yet
-	line  []byte // of stderr
+	full  bool            // text is truncated
+	valid boundary.Stream // of stdout
+	line  []byte          // of stderr
 	first time.Duration
 
 	rounds, complete int
@@ -74,27 +74,11 @@ func (a *answer) flush() {
 		a.event(a.line)
 		a.line = nil
 	}
-	if len(a.rest) > 0 {
-		a.emit(strings.ToValidUTF8(string(a.rest), "\uFFFD"))
-		a.rest = nil
-	}
+	a.emit(a.valid.End())
 }
 
 // say passes text on in complete characters.
-func (a *answer) say(b []byte) {
-	b = append(a.rest, b...)
-	n := len(b)
-	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
-		if c := b[len(b)-i]; utf8.RuneStart(c) {
-			if !utf8.FullRune(b[len(b)-i:]) {
-				n = len(b) - i
-			}
-			break
-		}
-	}
-	a.rest = append([]byte(nil), b[n:]...)
-	a.emit(strings.ToValidUTF8(string(b[:n]), "\uFFFD"))
-}
+func (a *answer) say(b []byte) { a.emit(a.valid.Add(string(b))) }
 
 func (a *answer) emit(s string) {
 	if s == "" || a.full {

@@ -72,9 +72,6 @@ const Resume = "[The call before this one broke off. The tools above have run: d
 // in the names of peers and channels a slash is encoded.
 const aside = "/aside"
 
-// none binds nothing: pai is trusted as its user is.
-var none = sandbox.Unlimited
-
 // Generate implements model.Driver with one run of pai.
 func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, error) {
 	return model.Receive(req, onDelta, func(onDelta func(model.Delta)) (model.Response, error) { return d.generate(ctx, req, onDelta) })
@@ -139,7 +136,7 @@ func (d *Driver) call(ctx context.Context, box Sandbox, argv []string, req model
 	go func() {
 		defer pipe.close()
 		result, ran = box.Run(run, sandbox.Command{
-			Argv: argv, Workdir: d.at.Workdir, Network: true, Timeout: sandbox.MaxTimeout, OutputCap: 64 << 10, Limits: none, Env: d.env(),
+			Argv: argv, Workdir: d.at.Workdir, Network: true, Timeout: sandbox.MaxTimeout, OutputCap: 64 << 10, Limits: sandbox.Unlimited, Env: d.env(),
 			OnStdout: pipe.stdout, OnStderr: pipe.stderr,
 		})
 	}()

@@ -94,7 +94,7 @@ func (d *Driver) options(ctx context.Context, box Sandbox, path string) (words, 
 // started proves nothing, and may be made again, since it has no effect.
 func (d *Driver) probe(ctx context.Context, box Sandbox, path string) (w words, _ *model.Error) {
 	r, err := box.Run(ctx, sandbox.Command{
-		Argv: []string{path, "chat", "--help"}, Workdir: d.at.Workdir, Network: true, Timeout: probeTime, Limits: none, Env: d.env(),
+		Argv: []string{path, "chat", "--help"}, Workdir: d.at.Workdir, Network: true, Timeout: probeTime, Limits: sandbox.Unlimited, Env: d.env(),
 	})
 	switch {
 	case ctx.Err() != nil:
