@@ -178,15 +178,20 @@ func (s *stage) sync(ctx context.Context, id string) error {
 		}
 		return errors.Join(f.Sync(), f.Close())
 	}
-	err := filetree.Walk(ctx, s.root, id, func(e filetree.Entry) error {
+	// From the agent's directory, as the backup was made: the paths are not longer here.
+	root, err := s.root.OpenRoot(id)
+	if err != nil {
+		return err
+	}
+	err = filetree.Walk(ctx, root, ".", func(e filetree.Entry) error {
 		if !e.Info.IsDir() {
 			return nil
 		}
 		return fsync(e.Dir, e.Name())
 	}, func(name string, err error) {
-		failed = errors.Join(failed, fmt.Errorf("sync %s: %w", boundary.Name(name), err))
+		failed = errors.Join(failed, fmt.Errorf("sync %s: %w", boundary.Name(id+"/"+name), err))
 	})
-	return errors.Join(err, failed)
+	return errors.Join(err, failed, fsync(root, "."), root.Close())
 }
 
 // place gives a finished agent its name. undo takes it away again; kept is where

@@ -253,6 +253,7 @@ type tree struct {
 	w     *writer
 	agent string
 	dirs  []string
+	names int             // bytes of them
 	full  map[string]bool // directories that come with what they hold
 }
 
@@ -264,6 +265,10 @@ func (t *tree) leave(rest string, missing bool, why string) {
 
 func (t *tree) directory(name string) {
 	t.fill(path.Dir(name))
+	if t.names += len(name); t.names > maxNames {
+		t.leave(name, true, tooMany)
+		return
+	}
 	t.dirs = append(t.dirs, name)
 }
 

@@ -3,6 +3,7 @@ package invariant
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 
@@ -14,19 +15,29 @@ import (
 // maxUnread bounds the files of one agent that are named because they cannot be read.
 const maxUnread = 10
 
+// logs are the logs of one agent that only their directory keeps from other users.
+type logs struct {
+	number     int
+	first      string // one of them, and its mode
+	mode, most fs.FileMode
+}
+
 // files walks the home once, for what is judged by files.
 func (c *check) files(ctx context.Context) error {
-	unread, enclosed := map[string]int{}, map[string][]exposure.File{}
+	unread, enclosed := map[string]int{}, map[string]*logs{}
 	err := exposure.Walk(ctx, c.path, c.o.Agent, func(f exposure.File) error {
 		c.stats.Files++
 		if !c.o.Live && leftover.Is(f.Path) {
 			c.i19(f)
 		}
-		switch how, _ := f.Exposed(); how {
+		switch how, most := f.Exposed(); how {
 		case exposure.Exposed:
-			c.i16(f)
+			c.i16(f, most)
 		case exposure.Enclosed:
-			enclosed[f.Agent] = append(enclosed[f.Agent], f)
+			if enclosed[f.Agent] == nil {
+				enclosed[f.Agent] = &logs{first: boundary.Name(f.Full), mode: f.Info.Mode().Perm(), most: most}
+			}
+			enclosed[f.Agent].number++
 		case exposure.Private:
 		}
 		if f.Info.Mode().IsRegular() {
@@ -44,12 +55,11 @@ func (c *check) files(ctx context.Context) error {
 		}
 	}
 	for _, agent := range slices.Sorted(maps.Keys(enclosed)) {
-		files := enclosed[agent]
-		_, most := files[0].Exposed()
+		l := enclosed[agent]
 		c.findings = append(c.findings, Finding{
 			Invariant: "I16", Agent: agent,
-			What: fmt.Sprintf("%d logs of the external thread tool have a mode such as %o (%s); their directory keeps other users out", len(files), files[0].Info.Mode().Perm(), boundary.Name(files[0].Full)),
-			Fix:  fmt.Sprintf("nothing has to be done; 'agentctl fsck --repair' makes them %o", most), Severity: Note,
+			What: fmt.Sprintf("%d logs of the external thread tool have a mode such as %o (%s); their directory keeps other users out", l.number, l.mode, l.first),
+			Fix:  fmt.Sprintf("nothing has to be done; 'agentctl fsck --repair' makes them %o", l.most), Severity: Note,
 		})
 	}
 	return err
@@ -77,8 +87,7 @@ func (c *check) i19(f exposure.File) {
 }
 
 // i16: files and sockets are 0600, directories 0700.
-func (c *check) i16(f exposure.File) {
-	_, most := f.Exposed()
+func (c *check) i16(f exposure.File, most fs.FileMode) {
 	c.findings = append(c.findings, Finding{
 		Invariant: "I16", Agent: f.Agent, What: fmt.Sprintf("%s has mode %o", boundary.Name(f.Full), f.Info.Mode().Perm()),
 		Fix: fmt.Sprintf("run 'agentctl fsck --repair', or chmod %o it", most), Severity: Violation,

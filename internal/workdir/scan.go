@@ -37,6 +37,9 @@ var errMoves = errors.New("a file changes while it is read")
 // stands, as a copy of a file that is being written does on one machine.
 const tries = 3
 
+// maxOut is how much of what is left out is named.
+const maxOut = 1000
+
 // Scan returns what a directory holds; none is an empty one. Beyond limits it is
 // *TooLarge. What cannot be read, and what is neither a file nor a directory nor a link,
 // is left out and named in out, as package boundary writes names.
@@ -77,7 +80,7 @@ type scan struct {
 
 // leave takes note of what cannot be read; what is gone meanwhile is not there.
 func (s *scan) leave(name string, err error) {
-	if !errors.Is(err, fs.ErrNotExist) {
+	if !errors.Is(err, fs.ErrNotExist) && len(s.out) < maxOut {
 		s.out = append(s.out, boundary.Name(name)+" ("+filetree.Cause(err).Error()+")")
 	}
 }

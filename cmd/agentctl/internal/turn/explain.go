@@ -100,10 +100,7 @@ func explainAgent(c *cobra.Command, e *command.Env, t *registry.Turn) error {
 		return nil
 	}
 	ahead, err := e.Turns().GetTurn(c.Context(), &registry.GetTurnRequest{AgentId: t.GetAgentId(), InboxId: first})
-	if err != nil {
-		return err
-	}
-	if what := behind(t, ahead.GetTurn(), time.Now()); what != "" {
+	if what := behind(t, ahead.GetTurn(), time.Now()); err == nil && what != "" { // it need not be a message
 		fmt.Fprintln(e.Out, Entry{Text: what, Mood: Careful}.render(e))
 	}
 	return nil

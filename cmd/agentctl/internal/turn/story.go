@@ -108,14 +108,9 @@ func History(t *registry.Turn) []Entry {
 // attempt describes the first of attempts that ended without an answer, and returns the rest.
 func (l *teller) attempt(list []*registry.Attempt) []*registry.Attempt {
 	a := list[0]
-	line := fmt.Sprintf("attempt %d failed: %s", a.GetN(), a.GetClass())
-	switch {
-	case a.GetClass() == store.ClassCrash:
+	line := fmt.Sprintf("attempt %d failed%s", a.GetN(), because(store.Failure(a.GetClass(), a.GetError())))
+	if a.GetClass() == store.ClassCrash {
 		line = fmt.Sprintf("attempt %d ended%s", a.GetN(), because(a.GetError()))
-	case strings.HasPrefix(a.GetError(), a.GetClass()):
-		line = fmt.Sprintf("attempt %d failed%s", a.GetN(), because(a.GetError()))
-	default:
-		line += because(a.GetError())
 	}
 	if w := a.GetWait().AsDuration(); w > 0 {
 		line += ", next try after " + short(w)

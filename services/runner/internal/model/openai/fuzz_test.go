@@ -1,61 +1,23 @@
 package openai_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
+	"github.com/theclaw/agents/services/runner/internal/model/drivertest"
 	"github.com/theclaw/agents/services/runner/internal/model/openai"
 )
 
-// canned answers every request with the same bytes.
-type canned []byte
-
-func (c canned) RoundTrip(req *http.Request) (*http.Response, error) {
-	_ = req.Body.Close()
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(bytes.NewReader(c)), Request: req}, nil
-}
-
-// S10: whatever a provider streams, the driver returns a classified error or
-// an answer that a turn can store and run.
+// S10: see drivertest.Fuzz.
 func FuzzStream(f *testing.F) {
-	f.Add([]byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"))
-	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"name\":\"a\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n"))
-	f.Add([]byte("data: {\"error\":{\"message\":\"x\",\"code\":429}}\n\n"))
-	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\xff\",\"reasoning\":\"\xfe\",\"tool_calls\":[{\"id\":\"\xff\",\"function\":{\"name\":\"\xff\",\"arguments\":\"{\"},\"extra_content\":\"\xff\"}]},\"finish_reason\":\"stop\"}]}\n\n"))
-	f.Add([]byte("event: ping\r\n: c\r\n\r\ndata:[1]\r\n\r\n"))
-	f.Fuzz(func(t *testing.T, stream []byte) {
-		d, err := openai.New(openai.Config{Name: "p", BaseURL: "http://p.test/v1", Client: &http.Client{Transport: canned(stream)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		streamed := 0
-		got, err := d.Generate(t.Context(), model.Request{Model: "m"}, func(d model.Delta) { streamed += len(d.Text) })
-		if err != nil {
-			if e := model.AsError(err); e.Class == 0 || e.Message == "" {
-				t.Errorf("unclassified: %#v", err)
-			}
-			return
-		}
-		if got.FinishReason == "" || len(got.Text) != streamed {
-			t.Errorf("answer %+v after %d streamed bytes", got, streamed)
-		}
-		// F1: and nothing of it keeps it out of the journal.
-		if b := []byte(fmt.Sprintf("%s", got.Replay) + fmt.Sprint(got)); !utf8.Valid(b) || got.Usage.Input < 0 || got.Usage.Output < 0 {
-			t.Errorf("answer %q", b)
-		}
-		ids := map[string]bool{}
-		for _, c := range got.ToolCalls {
-			var object map[string]any
-			if c.ID == "" || ids[c.ID] || c.Name == "" || json.Unmarshal(c.Arguments, &object) != nil || object == nil {
-				t.Errorf("bad call %+v", c)
-			}
-			ids[c.ID] = true
-		}
-	})
+	drivertest.Fuzz(f, func(c *http.Client) (model.Driver, error) {
+		return openai.New(openai.Config{Name: "p", BaseURL: "http://p.test/v1", Client: c})
+	},
+		"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+		"data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"name\":\"a\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n",
+		"data: {\"error\":{\"message\":\"x\",\"code\":429}}\n\n",
+		"data: {\"choices\":[{\"delta\":{\"content\":\"a\xff\",\"reasoning\":\"\xfe\",\"tool_calls\":[{\"id\":\"\xff\",\"function\":{\"name\":\"\xff\",\"arguments\":\"{\"},\"extra_content\":\"\xff\"}]},\"finish_reason\":\"stop\"}]}\n\n",
+		"event: ping\r\n: c\r\n\r\ndata:[1]\r\n\r\n",
+	)
 }
