@@ -42,7 +42,7 @@ type NextDelivery struct {
 	Since       time.Time     // when that began: an older message without a row may have been sent
 	Elapsed     time.Duration // since then, by the monotonic clock: no message of it is older; 0: not known
 	Peek        bool
-	MaxAge      time.Duration // what was tried and is older is dead; 0: no bound
+	MaxAge      time.Duration // what was tried, or may have been, and is older is dead; 0: no bound
 	MaxAttempts int           // a waiting row past it (the limit was lowered) is dead; 0: no bound
 	WithRun     bool          // of no Peek: answer DueDelivery.Run too, which is looked for in the turns of the thread
 }

@@ -162,11 +162,11 @@ func Next(t *Thread, n store.NextDelivery) (out store.DueDelivery, more *Needs) 
 // nothing any more.
 const clockStep = time.Second
 
-// tried reports whether a send was begun, or put off because its channel was down. A first
-// try is always made: that much time has passed may be an error of the clock. What another
-// program left unsent long ago is no such message: that program may have tried.
+// tried reports whether a send was begun, or put off because its channel was down, or may
+// have been in an earlier generation (see adopt). A first try is always made: that much time
+// has passed may be an error of the clock.
 func (d *Delivery) tried() bool {
-	return d.State == store.DeliverySending || d.Attempts > 0 || d.Channel != "" || d.Error != ""
+	return d.State == store.DeliverySending || d.Attempts > 0 || d.Channel != "" || d.Error != "" || d.MaybeDuplicate
 }
 
 // age is how long a message has waited. The wall clock may have been set meanwhile: one
@@ -181,8 +181,7 @@ func (t *Thread) age(d *Delivery, n store.NextDelivery) time.Duration {
 
 // due looks at one event; false when it is dead now.
 func due(t *Thread, d *Delivery, n store.NextDelivery, out *store.DueDelivery) bool {
-	foreign := d.Foreign
-	if foreign {
+	if d.Foreign {
 		t.adopt(d, n)
 	}
 	// A send may have left when the row says so, and also when the last state of the row
@@ -193,7 +192,7 @@ func due(t *Thread, d *Delivery, n store.NextDelivery, out *store.DueDelivery) b
 	case !crashed && n.MaxAttempts > 0 && d.Attempts >= n.MaxAttempts: // the limit was lowered
 		giveUp(t, d, d.Error)
 		return false
-	case n.MaxAge > 0 && (foreign || d.tried()) && t.age(d, n) > n.MaxAge:
+	case n.MaxAge > 0 && d.tried() && t.age(d, n) > n.MaxAge:
 		giveUp(t, d, "not delivered within "+n.MaxAge.String())
 		return false
 	case d.Crashes >= maxSendCrashes:

@@ -60,9 +60,10 @@ func (m *Model) row(id int64, d *delivery) store.Delivery {
 	return out
 }
 
-// tried reports whether a first try was made: until then nothing of ours is too old.
+// tried reports whether a first try was made or may have been: until then nothing is too
+// old.
 func (d *delivery) tried() bool {
-	return d.state == store.DeliverySending || d.attempts > 0 || d.channel != "" || d.err != ""
+	return d.state == store.DeliverySending || d.attempts > 0 || d.channel != "" || d.err != "" || d.maybe
 }
 
 func (m *Model) dead() (n int64) {
@@ -117,8 +118,7 @@ func (m *Model) NextDelivery(_ context.Context, _ store.Ref, f store.Fence, n st
 	out := store.DueDelivery{Outcome: store.DueIdle}
 	for _, e := range slices.Clone(m.conv.events) {
 		id, d := e.ID, m.deliveries[e.ID]
-		foreign := m.foreign(e)
-		if foreign {
+		if m.foreign(e) {
 			made := thread.ParseStamp(e.CreatedAt).Local()
 			d = &delivery{state: store.DeliveryPending, boot: n.BootID, maybe: made.Before(n.Since), made: made, change: now}
 			if !n.Peek {
@@ -132,7 +132,7 @@ func (m *Model) NextDelivery(_ context.Context, _ store.Ref, f store.Fence, n st
 		case n.MaxAttempts > 0 && d.state == store.DeliveryPending && d.attempts >= n.MaxAttempts:
 			m.kill(now, id, d, d.err)
 			continue
-		case n.MaxAge > 0 && (foreign || d.tried()) && now.Sub(d.made) > n.MaxAge:
+		case n.MaxAge > 0 && d.tried() && now.Sub(d.made) > n.MaxAge:
 			m.deliveries[id] = d
 			m.kill(now, id, d, fmt.Sprint("not delivered within ", n.MaxAge))
 			continue

@@ -294,7 +294,7 @@ func (m *Model) journal(now time.Time, t *turn, steps []store.Step, toolcalls ma
 	return progress
 }
 
-// crashed notices a claim that ended without a word.
+// crashed notices a claim that ended silently.
 func (t *turn) crashed(now time.Time) {
 	if t.state == store.TurnClaimed && t.crashes > 0 {
 		t.attempt(now, store.FailedTry{Class: "crash", Error: "the process that worked on it ended, or lost its lease, without giving it back", Counted: true})
