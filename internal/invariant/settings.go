@@ -39,5 +39,5 @@ func settingsProblem(home layout.Home, a *snapshot.Agent) (what, fix string) {
 	if wrong, ok := errors.AsType[*layer.Error](err); ok {
 		what = wrong.Problems[0].String()
 	}
-	return what, "put right what it names; 'agentctl migrate " + id + "' does it for a directory of an earlier version"
+	return what, "correct what it names; 'agentctl migrate " + id + "' does it for a directory of an earlier version"
 }

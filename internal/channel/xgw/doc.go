@@ -16,7 +16,7 @@
 //   - At most 64 KiB of its output is kept.
 //
 // xgw takes no delivery key and its exit status does not separate transient
-// from permanent: there is no failure that is known not to heal. So every failure it
+// from permanent: no failure is known to be permanent. So every failure it
 // reports counts an attempt, the third of which is the last; only a program
 // that cannot be started makes the channel Unavailable.
 //

@@ -54,8 +54,8 @@ type work struct {
 	stopped bool // whether the agent was started was lost with its inbox
 }
 
-// Home puts right what it may and answers what it did; what was done before an
-// error stays done. What cannot be put right is an action with an error, and does not end
+// Home repairs what it may and answers what it did; what was done before an
+// error stays done. What cannot be repaired is an action with an error, and does not end
 // the repair of the rest.
 func Home(ctx context.Context, home layout.Home, o Options) ([]Action, error) {
 	if o.Now.IsZero() {

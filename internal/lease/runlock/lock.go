@@ -129,7 +129,7 @@ func (l *Lock) Stale() (bool, error) {
 	return there && v.stale, err
 }
 
-// Holder returns who keeps Take from taking the file; nil when nobody does. It leaves the
+// Holder returns what keeps Take from taking the file; nil for nothing. It leaves the
 // file as it is.
 func (l *Lock) Holder() (*HeldError, error) {
 	v, there, err := l.read()

@@ -52,14 +52,14 @@ func (x *examination) agent(ctx context.Context, a *registry.Agent) (s suspect, 
 	id := a.GetAgentId()
 	switch a.GetHealth() {
 	case registry.AgentHealth_AGENT_HEALTH_FAILED:
-		x.note("agent", problem, "put right what it names; 'agentctl status "+id+"' shows when it is well", "%s cannot be used: %s", id, a.GetProblem())
+		x.note("agent", problem, "correct what it names; 'agentctl status "+id+"' shows when it is well", "%s cannot be used: %s", id, a.GetProblem())
 		return s, false
 	case registry.AgentHealth_AGENT_HEALTH_DEGRADED:
 		if a.GetSetAside() != nil {
 			x.note("agent", warning, "see the runner's log; work on it resumes automatically", "%s is %s", id, a.GetProblem())
 			break
 		}
-		x.note("agent", problem, "put right what it names: a place in its settings, the write permission of its files, or the space on the disk", "%s works with limits: %s", id, a.GetProblem())
+		x.note("agent", problem, "correct what it names: a place in its settings, the write permission of its files, or the space on the disk", "%s works with limits: %s", id, a.GetProblem())
 	default:
 	}
 	if _, err := x.env.Agents().GetAgentConfig(ctx, &registry.GetAgentConfigRequest{AgentId: id}); err != nil {
@@ -119,7 +119,7 @@ func (x *examination) stuck(ctx context.Context, still []suspect) {
 			continue
 		}
 		if h := r.GetHolder(); runlock.Blocks(h) {
-			x.note("agent", problem, "end that process if nobody needs it: a lock whose process is gone is taken over", "%s has %d messages waiting after %d and no runner takes it: %s",
+			x.note("agent", problem, "end that process if it is not needed: a lock whose process is gone is taken over", "%s has %d messages waiting after %d and no runner takes it: %s",
 				s.id, in.GetPending(), s.acked, h)
 			continue
 		}

@@ -26,7 +26,7 @@ func (x *examination) legacy(ctx context.Context, live bool) {
 			continue
 		}
 		for _, what := range found.Waiting.Lines() {
-			x.note("migrate", warning, "to leave it undone: agentctl migrate "+e.Name()+" --skip-before TIME|all --apply, with the services stopped",
+			x.note("migrate", warning, "to skip it: agentctl migrate "+e.Name()+" --skip-before TIME|all --apply, with the services stopped",
 				"%s: %s; the oldest is of %s", e.Name(), what, found.Waiting.Oldest)
 		}
 		for _, c := range found.Changes {

@@ -75,8 +75,8 @@ func (x *examination) model(info *runner.GetRunnerInfoResponse) {
 	}
 	switch p := info.GetProvider(); p {
 	case "offline":
-		if strings.HasPrefix(info.GetProviderOrigin(), "built in") { // nobody chose it
-			origin += "; messages that come through a channel wait for a model, because nobody chose this one"
+		if strings.HasPrefix(info.GetProviderOrigin(), "built in") { // it was not chosen
+			origin += "; messages that come through a channel wait for a model, because this one was not chosen"
 		}
 		x.note("model", warning, "set OPENAI_API_KEY (or DEEPSEEK_API_KEY, MOONSHOT_API_KEY) for agentd, or write "+x.home.Path()+"/providers.yaml; then start agentd again",
 			"the built-in offline stand-in answers, which is no language model%s", origin)
@@ -114,10 +114,10 @@ func (x *examination) deliverer(ctx context.Context) {
 	const shown = 10 // an outage of a gateway is one of each of its chats
 	for i, b := range info.GetBreakers() {
 		if left := len(info.GetBreakers()) - i; i == shown && left > 1 {
-			x.note("channel", warning, "look after the other end of these; sending resumes automatically", "%d more destinations are down", left)
+			x.note("channel", warning, "repair the receiving systems; sending resumes automatically", "%d more destinations are down", left)
 			break
 		}
-		x.note("channel", warning, "look after the channel's other end; sending resumes automatically",
+		x.note("channel", warning, "repair the receiving system; sending resumes automatically",
 			"channel %s is %s, next probe in %s; its replies wait and are not lost", b.GetChannel(), b.GetState(), b.GetWait().AsDuration())
 	}
 }

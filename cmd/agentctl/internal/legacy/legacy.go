@@ -4,11 +4,11 @@
 //
 // [Scan] reads one agent's directory and returns what it would change, what it cannot
 // decide, and what waits there to be answered or sent. It changes nothing, and may read a
-// home in use. [Apply] makes the changes, [Leave] leaves undone what waits, [Undo] returns
-// the changes that give a directory back to the earlier agent. The package promises that nothing is deleted: what is replaced keeps its bytes under a
-// name with `.migrated-` and the time; that each step is one rename or one transaction,
-// so that the next run continues an interrupted one; and that a directory that needs no
-// change is not touched.
+// home in use. [Apply] makes the changes, [SkipWaiting] skips what waits, [Undo] returns the
+// changes that give a directory back to the earlier agent. The package promises that
+// nothing is deleted: what is replaced keeps its bytes under a name with `.migrated-` and
+// the time; that each step is one rename or one transaction, so that the next run continues
+// an interrupted one; and that a directory that needs no change is not touched.
 //
 // A conversation is renamed only when its own messages show who spoke in it, all of them
 // the same, and nothing of this runtime is in it yet.
@@ -49,10 +49,10 @@ type Change struct {
 type Options struct {
 	Live bool // a registry may be at work in the home
 	Now  time.Time
-	// Leave counts what the call of that name would leave undone: what is older than
-	// LeaveBefore, or all when that is zero.
-	Leave       bool
-	LeaveBefore time.Time
+	// Skips counts what SkipWaiting would skip: what is older than SkipBefore,
+	// or all when that is zero.
+	Skips      bool
+	SkipBefore time.Time
 }
 
 // Found is the result of a scan.

@@ -20,7 +20,7 @@ import (
 	"github.com/theclaw/agents/internal/thread"
 )
 
-// Skipped is the cause on record of what Leave leaves undone.
+// Skipped is the cause on record of what SkipWaiting skips.
 const Skipped = "skipped by 'agentctl migrate --skip-before'"
 
 // Waiting is what is undone in an agent's directory and will be done when the agent is
@@ -34,7 +34,7 @@ type Waiting struct {
 	Oldest        string `json:"oldest"`        // created_at of the oldest of them; empty: none
 	// Starts reports that the agent is started as soon as a registry serves the home.
 	Starts bool `json:"starts"`
-	// SkipMessages and SkipReplies are those of them that Leave would.
+	// SkipMessages and SkipReplies are those of them that SkipWaiting would skip.
 	SkipMessages int64 `json:"skip_messages"`
 	SkipReplies  int64 `json:"skip_replies"`
 }
@@ -114,7 +114,7 @@ func (s *scan) count(ctx context.Context, c *sql.Conn, query string, n, skip *in
 	}
 	w := &s.found.Waiting
 	*n += some
-	if s.o.Leave {
+	if s.o.Skips {
 		*skip += older
 	}
 	if w.Oldest == "" || oldest < w.Oldest {
@@ -138,20 +138,20 @@ func (s *scan) unsent(ctx context.Context, c *sql.Conn) {
 }
 
 // skipsAll and stamp are the arguments of a count.
-func (o Options) skipsAll() bool { return o.LeaveBefore.IsZero() }
+func (o Options) skipsAll() bool { return o.SkipBefore.IsZero() }
 
 func (o Options) stamp() string {
-	if o.LeaveBefore.IsZero() {
+	if o.SkipBefore.IsZero() {
 		return ""
 	}
-	return thread.Stamp(o.LeaveBefore)
+	return thread.Stamp(o.SkipBefore)
 }
 
-// Leave leaves undone what waits and is older than o.LeaveBefore, or all when that is
-// zero, and records that: messages are dead and dropped, replies skipped. The acks move
+// SkipWaiting skips what waits and is older than o.SkipBefore, or all when that is zero, and
+// records that: messages are dead and dropped, replies skipped. The acks move
 // over them. Each database is one transaction, and what was skipped is not found again,
 // so that the next run continues an interrupted one. The caller holds the home's lock.
-func Leave(ctx context.Context, home layout.Home, id string, o Options) (w Waiting, err error) {
+func SkipWaiting(ctx context.Context, home layout.Home, id string, o Options) (w Waiting, err error) {
 	s, err := newScan(home, id, o)
 	if err != nil {
 		return w, err

@@ -45,8 +45,8 @@ convert it: settings, names of conversations and of memory files, an invalid fil
 of processes that no longer exist, file modes.
 
 Messages that wait in an inbox, and replies that the earlier agent did not send, are shown:
-they are answered and sent when the agent is started. --skip-before leaves undone those that
-are older than a time, or all of them, and records that.
+they are answered and sent when the agent is started. --skip-before skips those that are
+older than a time, or all of them, and records that.
 
 Nothing is deleted: what is replaced is kept next to it under a name that ends in
 .migrated-<time>. A second run finds nothing to do. Stop the services before --apply. What
@@ -141,7 +141,7 @@ func (m *migration) run(ctx context.Context) (err error) {
 		if did, err = legacy.Apply(ctx, found.changes, m.now); err != nil {
 			return fmt.Errorf("%w (%d changes before it are done; the next run goes on)", agentdir.Fault(err), did)
 		}
-		skipped, err := m.leave(ctx, waiting)
+		skipped, err := m.skipWaiting(ctx, waiting)
 		if err != nil {
 			return err
 		}
@@ -166,14 +166,14 @@ func (m *migration) run(ctx context.Context) (err error) {
 	return m.report(found.changes, left, waiting, did)
 }
 
-// leave skips what waits, and answers by agent what that was.
-func (m *migration) leave(ctx context.Context, waiting []legacy.Waiting) (map[string]legacy.Waiting, error) {
+// skipWaiting skips what waits, and returns by agent what that was.
+func (m *migration) skipWaiting(ctx context.Context, waiting []legacy.Waiting) (map[string]legacy.Waiting, error) {
 	out := map[string]legacy.Waiting{}
 	for _, w := range waiting {
 		if w.SkipMessages+w.SkipReplies == 0 {
 			continue
 		}
-		did, err := legacy.Leave(ctx, m.home, w.Agent, m.options())
+		did, err := legacy.SkipWaiting(ctx, m.home, w.Agent, m.options())
 		if err != nil {
 			return nil, fmt.Errorf("%w (the next run goes on)", agentdir.Fault(err))
 		}
@@ -183,7 +183,7 @@ func (m *migration) leave(ctx context.Context, waiting []legacy.Waiting) (map[st
 }
 
 func (m *migration) options() legacy.Options {
-	return legacy.Options{Live: m.live, Now: m.now, Leave: m.skip, LeaveBefore: m.before}
+	return legacy.Options{Live: m.live, Now: m.now, Skips: m.skip, SkipBefore: m.before}
 }
 
 // open are the changes that only a person can make.
@@ -292,9 +292,9 @@ func (m *migration) print(found, left []legacy.Change, waiting []legacy.Waiting,
 		}
 		for _, what := range w.Lines() {
 			if m.skip && !m.apply {
-				what += ", unless --apply leaves it undone"
+				what += ", unless --apply skips it"
 			}
-			m.line("waits", w.Agent, what+"; the oldest is of "+w.Oldest, "to leave it undone: agentctl migrate "+w.Agent+" --skip-before TIME|all --apply")
+			m.line("waits", w.Agent, what+"; the oldest is of "+w.Oldest, "to skip it: agentctl migrate "+w.Agent+" --skip-before TIME|all --apply")
 		}
 	}
 	undecided := open(left)

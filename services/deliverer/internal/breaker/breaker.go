@@ -53,13 +53,13 @@ const (
 	// maxEntries bounds the memory. A forgotten breaker is a closed one: it costs a few
 	// sends that fail.
 	maxEntries = 4096
-	// forgetAfter is when a breaker that may be probed is forgotten, because nobody has
-	// anything to send there any more.
+	// forgetAfter is when a breaker that may be probed is forgotten, because
+	// there is nothing to send there any more.
 	forgetAfter = time.Hour
 )
 
 // coarse is set by the linker in the control of a proof, to "1": then one breaker stands
-// for a channel's name and the host, and opens at the first Unavailable, whoever sends.
+// for a channel's name and the host, and opens at the first Unavailable.
 var coarse string
 
 // Key names one destination: what can be down while everything else is up.
@@ -240,8 +240,8 @@ func (s *Set) failed(p *Permit, e *entry, fail *channel.Error) {
 }
 
 // free returns whom to wake: as many as may send now, first come first served. While the
-// breaker is not closed that is nobody: they ask again on their own and learn how long
-// it takes.
+// breaker is not closed it is none: they ask again on their own and learn how long it
+// takes.
 func (e *entry) free() (wakes []func()) {
 	if e.failures > 0 {
 		e.waiting = nil
@@ -261,7 +261,7 @@ func (s *Set) count(k Key, by int) {
 	}
 }
 
-// forget drops what nobody uses any more, and at least one entry that no send is under
+// forget drops what is not used any more, and at least one entry that no send is under
 // way to: the one that failed longest ago.
 func (s *Set) forget() {
 	var oldest *Key
@@ -287,7 +287,7 @@ func (s *Set) drop(k Key, e *entry) {
 	delete(s.entries, k)
 }
 
-// stale reports whether nobody has used a breaker for so long that nobody will.
+// stale reports whether a breaker was not used for so long that it will not be.
 func (e *entry) stale(now time.Time) bool {
 	return e.underway == 0 && now.Sub(e.failed) > forgetAfter && now.Sub(e.until) > forgetAfter
 }

@@ -51,8 +51,8 @@
 //   - Each send that a breaker allowed ends in one Record.
 //   - A send whose record did not get through is recorded again and not sent
 //     again for as long as the lease lives.
-//   - A send that failed and may have left all the same is recorded so: whoever sends
-//     it next, it is flagged.
+//   - A send that failed and may have left all the same is recorded so: its next
+//     send is flagged.
 //   - Retries never wait for a new event, and nothing here spins: a lane that
 //     cannot go on is parked on a timer of at least a millisecond.
 //

@@ -36,7 +36,7 @@ const (
 func noticed(r lease.Record) time.Duration { return min(r.TTL/3, maxNotice) + notice }
 
 // DeleteAgent removes an agent. It keeps both leases from being granted to a worker and
-// acquires them: then nobody works on the agent, and nobody can begin.
+// acquires them: then no work on the agent is under way, and none can begin.
 func (s *Service) DeleteAgent(ctx context.Context, req *registryv1.DeleteAgentRequest) (*registryv1.DeleteAgentResponse, error) {
 	id := req.GetAgentId()
 	a, err := s.Agents.Find(ctx, id) // one that is damaged may go too
@@ -91,8 +91,8 @@ func (s *Service) holdAll(ctx context.Context, a *state.Agent, force bool) (held
 	}
 	_, _ = s.Leases.RequestYield(ctx, deliver)
 	for _, res := range []string{run, deliver} {
-		// Somebody works on the messages of a stopped agent or has just done so; whoever
-		// has its replies may only be waiting for a channel.
+		// A runner that holds a stopped agent works on it or has just done so; a deliverer
+		// may only be waiting for a channel.
 		r, err := s.hold(ctx, a, res, force || res == deliver, force)
 		if err != nil {
 			return held, err

@@ -257,8 +257,8 @@ func (s *Service) take(ctx context.Context, id string, token uint64) (a store.Ap
 	return a, first, err
 }
 
-// ResolveApproval answers a question. One whose turn has ended is closed instead: nobody
-// reads the answer any more.
+// ResolveApproval answers a question. One whose turn has ended is closed instead: the
+// answer would not be read.
 func (s *Service) ResolveApproval(ctx context.Context, req *registryv1.ResolveApprovalRequest) (*registryv1.ResolveApprovalResponse, error) {
 	asked, there, err := s.Approvals.Approval(ctx, req.GetApprovalId(), "", "")
 	if err != nil {

@@ -291,7 +291,7 @@ func (r *Registry) GiveBack(ctx context.Context, a *state.Agent) {
 	if err != nil || !live {
 		return
 	}
-	// Of a lease that an earlier process granted nobody here knows the turns.
+	// The turns under a lease that an earlier process granted are not known here.
 	if a.Working() || !r.Leases.files.has(a.ID) {
 		_, _ = r.Table.RequestYield(ctx, resource) // a holder that misses it keeps the lease for its usual time
 		return

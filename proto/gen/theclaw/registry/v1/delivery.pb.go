@@ -558,7 +558,7 @@ type FinishDeliveryRequest struct {
 	// reach is how many bytes of the text these parts hold (PART).
 	Reach int64 `protobuf:"varint,14,opt,name=reach,proto3" json:"reach,omitempty"`
 	// in_doubt is true for a send that did not succeed and may have left all the same:
-	// the next one is flagged maybe_duplicate, whoever makes it.
+	// the next one is flagged maybe_duplicate.
 	InDoubt       bool `protobuf:"varint,15,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
