@@ -115,7 +115,7 @@ func eraseContents(tx *db.Tx, s store.PeerShare) error {
 		if _, err := tx.Exec("UPDATE x_step SET result = NULL, arguments = '' WHERE turn = ?", k); err != nil {
 			return err
 		}
-		if _, err := tx.Exec("UPDATE x_turn SET error = '', reply_context = '' WHERE key = ?", k); err != nil {
+		if _, err := tx.Exec("UPDATE x_turn SET error = '', attempts = '', reply_context = '' WHERE key = ?", k); err != nil {
 			return err
 		}
 	}

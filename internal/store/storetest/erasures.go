@@ -11,7 +11,8 @@ import (
 
 const bob = "external:tui:t:dm:c:bob"
 
-// answered is a message of somebody that was answered, with a tool on the way, and sent.
+// answered is a message of somebody that was answered, with a failed attempt and a tool on the
+// way, and sent.
 func (f *fixture) answered(t *testing.T, source, text string) store.Pending {
 	t.Helper()
 	_, err := f.Append(t.Context(), inboxA, []store.NewEvent{{Source: source, Type: thread.TypeMessage, Content: text}}, store.AppendOptions{})
@@ -20,6 +21,8 @@ func (f *fixture) answered(t *testing.T, source, text string) store.Pending {
 	p := b.Events[len(b.Events)-1]
 	f.ensure(t)
 	_, err = f.Begin(t.Context(), threadA, runner, begin(p))
+	ok(t, err)
+	_, err = f.Record(t.Context(), threadA, runner, store.Record{Key: p.Key, Failed: &store.FailedTry{Class: "refused", Error: "not " + text}})
 	ok(t, err)
 	fin := replied(p)
 	s := step(1, store.StepTool, "tool:1:1", "", store.StepDone)
@@ -59,6 +62,11 @@ func (f *fixture) quoting(t *testing.T, words string, turns ...store.Pending) (n
 	for _, p := range turns {
 		turn, err := f.Turn(t.Context(), "a", store.TurnQuery{InboxID: p.Event.ID})
 		ok(t, err)
+		for _, a := range turn.Attempts {
+			if strings.Contains(a.Error, words) {
+				n++
+			}
+		}
 		for _, s := range turn.Steps {
 			if strings.Contains(s.Arguments+string(s.Result), words) {
 				n++

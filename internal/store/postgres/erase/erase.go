@@ -96,7 +96,7 @@ func (c *ContentsStep) Decide(_ context.Context, tx *unit.Tx) error {
 	}
 	if len(c.s.Turns) > 0 {
 		tx.Exec("UPDATE step SET result = NULL, arguments = '' WHERE agent_id = $1 AND thread_id = $2 AND turn = ANY($3::text[])", c.s.Turns)
-		tx.Exec("UPDATE turn SET error = '', reply_context = '' WHERE agent_id = $1 AND thread_id = $2 AND key = ANY($3::text[])", c.s.Turns)
+		tx.Exec("UPDATE turn SET error = '', attempts = '', reply_context = '' WHERE agent_id = $1 AND thread_id = $2 AND key = ANY($3::text[])", c.s.Turns)
 	}
 	if tx.IsInbox() {
 		tx.Exec("UPDATE fate SET error = '' WHERE agent_id = $1 AND thread_id = $2 AND inbox_id = ANY($3::bigint[]) AND error <> ''", c.s.Events)

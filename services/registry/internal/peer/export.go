@@ -99,9 +99,13 @@ func (f *Data) turns(ctx context.Context, c Deps, a *archive) error {
 					"kind": s.Kind, "state": s.State, "name": s.Name, "arguments": s.Arguments, "result": string(s.Result), "recorded_at": s.RecordedAt,
 				})
 			}
+			var attempts []map[string]any
+			for _, one := range t.Attempts {
+				attempts = append(attempts, map[string]any{"at": one.At, "class": one.Class, "error": one.Error})
+			}
 			if err := a.value(map[string]any{
 				"inbox_id": t.InboxID, "thread": t.Thread, "state": t.State, "fate": t.Fate, "source": t.Source, "error": t.Error,
-				"queued_at": t.QueuedAt, "finished_at": t.FinishedAt, "steps": steps,
+				"queued_at": t.QueuedAt, "finished_at": t.FinishedAt, "attempts": attempts, "steps": steps,
 			}); err != nil {
 				return err
 			}
