@@ -16,7 +16,7 @@ import (
 // channels by the offline model: their messages wait, with the reason in its log, and are
 // answered when there is a provider again. The console is answered as before, and so are peers
 // where the offline model was chosen, in the settings of the agent or of the home.
-func TestPeersAreNotAnsweredByTheStandIn(t *testing.T) {
+func TestPeersAreNotAnsweredOffline(t *testing.T) {
 	sink := world.NewSink(t)
 	o := world.Options{Home: filepath.Join(t.TempDir(), "home"), Env: map[string]string{world.NoModel: "1"}}
 	o.Runner.Probe = 50 * time.Millisecond // between its tries
