@@ -395,7 +395,7 @@ soak: build ## live under load and kill -9: DURATION=20s KILL_EVERY=4s AGENTS=20
 PROOFS_CI := 'crash-matrix KILLS=105' 'zombie N=20' 'race-runners ROUNDS=5' 'bitrot N=200' 'sim SEEDS=24' \
 	'linearizability HISTORIES=4' 'powerloss N=60' diskfull 'poison N=10' 'long-turn STRIKES=8' provider-faults \
 	'run-ids KILLS=28' 'lostwake N=20' 'id-reuse N=3' 'ack-rewind N=20' 'isolation N=20' 'outside N=4' sandbox-escape canary \
-	'inject N=60' 'fuzz-ci FUZZRUNS=5000' 'mutants MUTANTS=6' 'fuzz-faults FAULTS=2' upgrade \
+	'inject N=60' 'fuzz-ci FUZZRUNS=5000' 'mutants MUTANTS=6' 'fuzz-faults FAULTS=2' 'upgrade N=14' \
 	'cluster DURATION=5s KILL_EVERY=2s' 'streams DURATION=5s KILL_EVERY=2s' \
 	'registries DURATION=5s KILL_EVERY=2s' 'partition N=2' 'crash-matrix STORE=postgres KILLS=14' \
 	'zombie STORE=postgres N=6' 'race-runners STORE=postgres ROUNDS=2' \

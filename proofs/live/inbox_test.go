@@ -53,8 +53,10 @@ func TestLostWake(t *testing.T) {
 	drill.Line("lostwake of=%s rounds=%d pushes=%d unhandled=%d slowest_ms=%d seed=%d", shape, rounds, 2*rounds, unhandled, slowest.Milliseconds(), seed)
 }
 
-// TestIDReuse puts an older inbox back, as a power cut does to pushes that were
-// not synced: ids are handed out again, and what they now mean is answered.
+// TestIDReuse puts an older inbox back, database and text file, as a power cut does to pushes
+// that were not synced: ids are handed out again, and what they now mean is answered. Where
+// the text file still knows the lost event, the agent is FAILED instead until a repair
+// (TestLostCommitsFailTheirAgent).
 func TestIDReuse(t *testing.T) {
 	n := drill.Size(t, "N", 3)
 	o := world.Options{Home: filepath.Join(t.TempDir(), "home")}
@@ -64,15 +66,22 @@ func TestIDReuse(t *testing.T) {
 	answered := 0
 	for i := range n {
 		w.Stop() // closes and checkpoints: one file is all
-		old, err := os.ReadFile(inbox(o.Home))
-		if err != nil {
-			t.Fatal(err)
+		files := []string{inbox(o.Home), filepath.Join(filepath.Dir(inbox(o.Home)), "events.jsonl")}
+		var old [][]byte
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old = append(old, b)
 		}
 		w = world.Start(t, o)
 		first := w.Say(t, agent, world.Peer("bob"), fmt.Sprintf("say: lost %d", i))
 		w.Stop()
-		if err := os.WriteFile(inbox(o.Home), old, 0o600); err != nil {
-			t.Fatal(err)
+		for i, f := range files {
+			if err := os.WriteFile(f, old[i], 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 		w = world.Start(t, o)
 		text := fmt.Sprintf("new %d", i)

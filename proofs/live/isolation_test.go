@@ -136,7 +136,7 @@ func TestIsolation(t *testing.T) {
 	if bad := control.lost + control.late; bad*3 < control.all {
 		t.Errorf("in the control only %d of %d replies are lost or late: the test proves nothing", bad, control.all)
 	}
-	drill.Line("ways=%d agents=%d replies=%d lost=%d late=%d p50=%v max=%v | one breaker for a host (control): lost=%d late=%d of %d",
+	drill.Line("isolation ways=%d agents=%d replies=%d lost=%d late=%d p50=%v max=%v | one breaker for a host (control): lost=%d late=%d of %d",
 		len(broken), 2*len(broken), figures.all, figures.lost, figures.late, figures.p50.Round(time.Millisecond), figures.most.Round(time.Millisecond), control.lost, control.late, control.all)
 }
 

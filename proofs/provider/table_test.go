@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"net/http"
 	"strings"
 )
 
@@ -210,11 +211,11 @@ func table() []row {
 	add(
 		absent("503 with JSON of another shape", "provider failed (503)", status(503, "application/json", shape)),
 		fails("401 with a body without end", "key refused (401)", 1, func(x *exchange) {
-			x.WriteHeader(401)
+			x.WriteHeader(http.StatusUnauthorized)
 			x.many(1<<20, strings.Repeat("x", 64<<10))
 		}),
 		fails("403 with a body that does not come", "key refused (403)", 1, func(x *exchange) {
-			x.WriteHeader(403)
+			x.WriteHeader(http.StatusForbidden)
 			x.send("no")
 			x.gone()
 		}),

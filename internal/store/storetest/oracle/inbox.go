@@ -163,7 +163,8 @@ func (m *Model) MarkOutbox(_ context.Context, _ string, o store.OutboxMark) erro
 func (m *Model) State(context.Context, string) (store.InboxState, error) {
 	out := store.InboxState{
 		Undecided: true, // no call of the matrix starts or stops the agent
-		UUID:      m.inbox.uuid, Head: m.inbox.head(), Acked: m.acked, Subscribed: m.inbox.sub(thread.Inbox) != nil, Fences: m.inbox.fences}
+		UUID:      m.inbox.uuid, Head: m.inbox.head(), Acked: m.acked, Subscribed: m.inbox.sub(thread.Inbox) != nil, Fences: m.inbox.fences,
+	}
 	for _, e := range m.inbox.events {
 		out.LastAt = e.CreatedAt
 		if m.fates[e.ID] == nil {

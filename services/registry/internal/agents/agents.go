@@ -171,7 +171,7 @@ func (s *Service) describe(ctx context.Context, a *state.Agent) *registryv1.Agen
 		out.Health, out.Problem = registryv1.AgentHealth_AGENT_HEALTH_FAILED, fault.From(err).What
 		return out
 	}
-	if set.Problem != nil && out.Problem == "" {
+	if set.Problem != nil && out.GetProblem() == "" {
 		out.Health = registryv1.AgentHealth_AGENT_HEALTH_DEGRADED
 		out.Problem = fault.From(set.Problem).What + "; the last good settings stay in force until that is corrected"
 	}
