@@ -89,7 +89,7 @@ const (
 // Exposed reports whether the mode of a file lets other users in, and the mode that it must
 // have at most.
 func (f File) Exposed() (Exposure, fs.FileMode) {
-	most, counts := PrivateMode(f.Info)
+	most, counts := privateMode(f.Info)
 	switch {
 	case !counts || f.Workdir() || f.Info.Mode().Perm()&^most == 0:
 		return Private, most
@@ -109,9 +109,9 @@ func (f File) toolLog() bool {
 		(dir == "inbox" || strings.HasPrefix(dir, "threads/"))
 }
 
-// PrivateMode is the mode that a file of a home must have at most; false when
+// privateMode is the mode that a file of a home must have at most; false when
 // the mode does not count, as that of a symbolic link.
-func PrivateMode(info fs.FileInfo) (fs.FileMode, bool) {
+func privateMode(info fs.FileInfo) (fs.FileMode, bool) {
 	switch {
 	case info.IsDir():
 		return 0o700, true

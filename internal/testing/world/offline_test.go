@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/theclaw/agents/internal/testing/world"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -43,7 +45,7 @@ func TestPeersAreNotAnsweredOffline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		for {
-			r, err := w.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: "a1", InboxId: held})
+			r, err := w.Turns.GetTurn(ctx, &registryv1.GetTurnRequest{AgentId: "a1", InboxId: held, Wait: durationpb.New(100 * time.Millisecond)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -42,9 +42,9 @@ func (history) Parts(s *Scope) []Part {
 	return parts
 }
 
-// RefusedText stands for a message whose words the provider of the model refuses: with them
+// refusedText stands for a message whose words the provider of the model refuses: with them
 // it would refuse every later prompt.
-const RefusedText = "[a message was left out here: the provider of the model refused it]"
+const refusedText = "[a message was left out here: the provider of the model refused it]"
 
 // unanswered stands for the answer of a message that died, so that two messages of a peer
 // do not read as one.
@@ -91,7 +91,7 @@ func Message(e Event) model.Message {
 		role = model.RoleAssistant
 	}
 	if e.Refused {
-		return model.Message{Role: role, Text: RefusedText}
+		return model.Message{Role: role, Text: refusedText}
 	}
 	return model.Message{Role: role, Text: Text(e.Content)}
 }

@@ -23,20 +23,20 @@ var (
 	ErrLost = errors.New("turn stopped: the lease is lost")
 	// ErrStale means that another event has the inbox id.
 	ErrStale = errors.New("turn dropped: the inbox has another event under this id")
-	// ErrRefused means that the registry, or the layer that carries the call, never takes
+	// errRefused means that the registry, or the layer that carries the call, never takes
 	// it: what is in it is a defect of ours, or of the registry.
-	ErrRefused = errors.New("the registry refused the call")
+	errRefused = errors.New("the registry refused the call")
 )
 
-// FirstWait is the ceiling of the wait before the first repeat of a call that the
+// firstWait is the ceiling of the wait before the first repeat of a call that the
 // registry could not answer.
-const FirstWait = 50 * time.Millisecond
+const firstWait = 50 * time.Millisecond
 
 // internalRepeats is how often a call is repeated that failed inside the registry: a panic
 // there may not come again, and a repeat costs nothing.
 const internalRepeats = 2
 
-var backoff = pause.Backoff{First: FirstWait, Last: 2 * time.Second}
+var backoff = pause.Backoff{First: firstWait, Last: 2 * time.Second}
 
 // Call makes a call, and again while the registry is away. trusted is asked
 // before each.
@@ -56,7 +56,7 @@ func Call[R any](ctx context.Context, trusted func(context.Context) error, do fu
 		f := fault.From(err)
 		switch {
 		case refused(f) && (failures >= internalRepeats || f.Code != codes.Internal):
-			return none, fmt.Errorf("%w: %w", ErrRefused, err)
+			return none, fmt.Errorf("%w: %w", errRefused, err)
 		case f.Reason == fault.LeaseLost:
 			return none, fmt.Errorf("%w: %w", ErrLost, err)
 		case f.Code == codes.Aborted:
@@ -88,4 +88,4 @@ func refused(f *fault.Error) bool {
 }
 
 // Refused reports that an error of Call is one that repeating it cannot help.
-func Refused(err error) bool { return errors.Is(err, ErrRefused) }
+func Refused(err error) bool { return errors.Is(err, errRefused) }
