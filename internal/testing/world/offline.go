@@ -43,8 +43,12 @@ func chooseOffline(home string, env []string, user *syscall.Credential) error {
 // NoModel in the environment, with any value, leaves a home without a choice of a model.
 const NoModel = "THECLAW_TEST_NO_MODEL"
 
-// homeOf is the home of an agentd that runs models; "" of any other.
+// homeOf is the home of an agentd that runs models, also of one that another program starts
+// (ip netns exec SPACE agentd ...); "" of any other.
 func homeOf(env, args []string) string {
+	if i := slices.IndexFunc(args, func(a string) bool { return filepath.Base(a) == "agentd" }); i >= 0 {
+		args = args[i+1:]
+	}
 	if len(args) == 0 || args[0] != "all" && !strings.HasPrefix(args[0], "runner") {
 		return ""
 	}
