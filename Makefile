@@ -101,7 +101,7 @@ INSTALLED := $(if $(filter 1,$(WITH_THREAD)),$(PROGRAMS),$(filter-out thread,$(P
 .PHONY: install
 install: build ## put the programs into PREFIX/bin, or where `go install` would; thread only with WITH_THREAD=1
 	@dir='$(if $(PREFIX),$(PREFIX)/bin)'; dir=$${dir:-$$(go env GOBIN)}; dir=$${dir:-$$(go env GOPATH)/bin}; \
-	mkdir -p "$$dir" && install -m 0755 $(INSTALLED:%=$(BIN)/%) $(BIN)/$(SANDBOX) "$$dir/" && echo "installed $(INSTALLED) into $$dir"
+	mkdir -p "$$dir" && install -m 0755 $(INSTALLED:%=$(BIN)/%) $(BIN)/$(SANDBOX) "$$dir/" && echo "installed $(INSTALLED) $(SANDBOX) into $$dir"
 
 ##@ Tests
 
