@@ -116,12 +116,9 @@ var sandboxSHA256 string
 // starter is theclaw-sandbox next to this program; empty where there is none.
 func (e *env) starter() string {
 	e.starterOnce.Do(func() {
-		self, err := os.Executable()
+		dir, err := ownDir()
 		if err == nil {
-			self, err = filepath.EvalSymlinks(self)
-		}
-		if err == nil {
-			e.starterPath, err = sandbox.FindProgram(filepath.Dir(self), sandboxSHA256)
+			e.starterPath, err = sandbox.FindProgram(dir, sandboxSHA256)
 		}
 		if err != nil {
 			e.log.Info("tools start slower: agentd starts itself as their sandbox", "cause", err)
@@ -157,11 +154,9 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 
 // shim is the program `agent`: the one beside this one, else that of the PATH.
 func shim(e *env) string {
-	if self, err := os.Executable(); err == nil {
-		if self, err = filepath.EvalSymlinks(self); err == nil {
-			if path := filepath.Join(filepath.Dir(self), "agent"); exists(path) {
-				return path
-			}
+	if dir, err := ownDir(); err == nil {
+		if path := filepath.Join(dir, "agent"); exists(path) {
+			return path
 		}
 	}
 	for _, dir := range filepath.SplitList(e.getenv("PATH")) {
@@ -170,6 +165,16 @@ func shim(e *env) string {
 		}
 	}
 	return ""
+}
+
+// ownDir is the directory of this program's file, behind all links.
+func ownDir() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	self, err = filepath.EvalSymlinks(self)
+	return filepath.Dir(self), err
 }
 
 func exists(path string) bool {

@@ -80,7 +80,7 @@ func Via(rules []Rule, threadID string) (via string, ok bool) {
 	return "", false
 }
 
-// prefix is that of the ids of conversation threads. A pattern may have it, too.
+// prefix begins the ids of conversation threads. A pattern may have it, too.
 const prefix = "threads/"
 
 // origin returns internal, console, or the type of an external channel. It

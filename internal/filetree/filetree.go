@@ -172,7 +172,7 @@ func (w *walk) entry(dir *os.Root, p string, below func()) error {
 }
 
 // reopen opens the last directory again, and those above it that are held open. Where one
-// is gone, because somebody moved it, it is taken off the stack with all below it.
+// is gone, because it was moved, it is taken off the stack with all below it.
 func (w *walk) reopen() bool {
 	last := len(w.stack) - 1
 	dir := w.stack[0].root

@@ -121,7 +121,7 @@ var sends = map[string]func(*testing.T, *fixture){
 		d := f.sent(t, 2, store.OutcomeFailed)
 		equal(t, "attempts", []any{d.State, d.Attempts, d.MaybeDuplicate}, []any{store.DeliveryPending, 1, true})
 	},
-	// R1: what may have left although its send failed is flagged, whoever sends it next.
+	// R1: what may have left although its send failed is flagged at the next send.
 	"a send in doubt": func(t *testing.T, f *fixture) {
 		f.reply(t, "1")
 		for i, outcome := range []string{store.OutcomeUnavailable, store.OutcomeFailed} {

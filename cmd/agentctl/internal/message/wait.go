@@ -90,7 +90,7 @@ func ends(ctx context.Context) bool {
 	return ok && time.Until(at) < time.Second
 }
 
-// watchStep is how long one call waits for a turn that somebody watches: what it waits for
+// watchStep is how long one call waits for a watched turn: what it waits for
 // is in no answer before.
 const watchStep = 2 * time.Second
 

@@ -136,7 +136,7 @@ var image = sync.OnceValues(func() ([]byte, error) { return build(SQL) })
 // nobody stands in the image of a database that is ours for the identifier it gets.
 const nobody = "00000000-0000-4000-8000-000000000000"
 
-// PageSize is that of a new database, in bytes. A commit writes each page that it changes
+// PageSize is the page size of a new database, in bytes. A commit writes each page that it changes
 // into the log, and the rows of a message are small: with 1 KiB a message costs a third of
 // what it costs with the engine's default of 4 KiB (docs/decisions/021).
 const PageSize = 1024

@@ -304,7 +304,7 @@ func (s *Set) Wait(k Key) time.Duration {
 	return e.wait(time.Now())
 }
 
-// wait is that of a breaker that is not closed.
+// wait is the time until the next probe of a breaker that is not closed.
 func (e *entry) wait(now time.Time) time.Duration {
 	if wait := e.until.Sub(now); wait > 0 {
 		return wait

@@ -293,7 +293,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// TestBounded: what is down and nobody asks for any more does not fill the memory.
+// TestBounded: a destination that is down and no longer asked for does not fill the memory.
 func TestBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Set

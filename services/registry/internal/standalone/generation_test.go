@@ -11,7 +11,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/state"
 )
 
-// F15: after an I/O error of any database nobody knows which lazy commits are still there.
+// F15: after an I/O error of any database it is unknown which lazy commits are still there.
 func TestIOErrorEndsTheGeneration(t *testing.T) {
 	h, err := agentdir.OpenHome(filepath.Join(t.TempDir(), "h"))
 	if err != nil {

@@ -91,7 +91,7 @@ func TestReceiveCutOff(t *testing.T) {
 	}
 }
 
-// Counts that cannot be right are left out: sums would be wrong for good.
+// Counts that cannot be right are left out: sums would be wrong permanently.
 func TestReceiveUsage(t *testing.T) {
 	for in, want := range map[model.Usage]model.Usage{
 		{Input: 10, Output: 2, CachedInput: 4, Reasoning: 30}: {Input: 10, Output: 2, CachedInput: 4, Reasoning: 30},

@@ -20,7 +20,7 @@ import (
 )
 
 // F1: what the registry, or the layer below it, never takes ends the turn at once with that
-// as its cause: nothing is paid for again, and nobody is told of a crash.
+// as its cause: nothing is paid for again, and no crash is reported.
 func TestRefusedByTheJournal(t *testing.T) {
 	size := status.Error(codes.ResourceExhausted, "trying to send message larger than max (5000000 vs. 4194304)")
 	for _, c := range []struct {
