@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -39,6 +40,26 @@ func newReceiver() (*fakeServer, error) {
 	return serveFake(func(s *fakeServer, _ http.ResponseWriter, r *http.Request) {
 		s.Seen <- time.Now()
 		_, _ = io.Copy(io.Discard, r.Body)
+	})
+}
+
+// newEcho is a provider that answers at once what the newest message says after "say: ". A
+// request for a digest gets a digest.
+func newEcho() (*fakeServer, error) {
+	return serveFake(func(_ *fakeServer, w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		answer := []byte("what was said so far, in a few words that can be a digest")
+		if i := bytes.LastIndex(body, []byte("say: ")); i >= 0 && !bytes.Contains(body, []byte("You keep the memory of an agent.")) {
+			answer = body[i+len("say: "):]
+			answer = answer[:max(bytes.IndexAny(answer, "\"\\"), 0)]
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"id\":\"c1\",\"model\":\"m1\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":%q},\"finish_reason\":null}]}\n\n"+
+			"data: {\"id\":\"c1\",\"model\":\"m1\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"+
+			"data: {\"id\":\"c1\",\"model\":\"m1\",\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":5,\"total_tokens\":%d}}\n\ndata: [DONE]\n\n", answer, len(body)/4, len(body)/4+5)
 	})
 }
 
