@@ -57,7 +57,6 @@ var onlyIn = []struct {
 	{"charm.land", []string{"cmd"}, "screens belong to programs"},
 	{"github.com/jedib0t/go-pretty", []string{"cmd", "bench"}, "tables are printed by programs"},
 	{"github.com/schollz/progressbar", []string{"cmd", "bench"}, "progress is shown by programs"},
-	{"github.com/openai/openai-go", []string{"services/runner"}, "only the runner talks to models"},
 	{"github.com/anthropics/anthropic-sdk-go", []string{"services/runner"}, "only the runner talks to models"},
 	{"modernc.org/sqlite", []string{"internal/store", "internal/invariant", "bench", "proofs/standin", "internal/testing"}, "databases are opened behind the storage contract; the checker and the programs beside ours see them from outside"},
 	{"modernc.org/libc", []string{"internal/store/sqlite/conn"}, "one room calls the engine; its memory is nobody else's business"},

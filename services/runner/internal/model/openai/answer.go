@@ -1,12 +1,10 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
-	"unicode/utf8"
-
-	sdk "github.com/openai/openai-go/v3"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/wire"
@@ -40,17 +38,17 @@ type callPieces struct {
 	extra     json.RawMessage
 }
 
-func (a *answer) add(c sdk.ChatCompletionChunk) model.Delta {
+func (a *answer) add(c chunk) model.Delta {
 	a.chunks++
 	if c.ID != "" {
-		a.id = c.ID
+		a.id = string(c.ID)
 	}
 	if c.Model != "" {
-		a.model = c.Model
+		a.model = string(c.Model)
 	}
 	// Some providers repeat a growing usage in each chunk: the last one counts.
-	if c.JSON.Usage.Valid() {
-		a.usage = usage(c.Usage)
+	if c.Usage != nil {
+		a.usage = c.Usage.usage()
 	}
 	var delta model.Delta
 	for _, choice := range c.Choices {
@@ -58,15 +56,15 @@ func (a *answer) add(c sdk.ChatCompletionChunk) model.Delta {
 			continue
 		}
 		a.sawChoice = true
-		text, thinking := a.split.Add(choice.Delta.Content)
+		text, thinking := a.split.Add(string(choice.Delta.Content))
 		// A refusal is the model's own text, only in another field.
-		delta.Text += text + choice.Delta.Refusal
-		delta.Reasoning += reasoning(choice.Delta) + thinking
-		for _, piece := range choice.Delta.ToolCalls {
-			a.addCall(piece)
+		delta.Text += text + string(choice.Delta.Refusal)
+		delta.Reasoning += string(cmp.Or(choice.Delta.ReasoningContent, choice.Delta.Reasoning)) + thinking
+		for i := range choice.Delta.ToolCalls {
+			a.addCall(&choice.Delta.ToolCalls[i])
 		}
 		if choice.FinishReason != "" {
-			a.ended = choice.FinishReason
+			a.ended = string(choice.FinishReason)
 		}
 	}
 	a.take(delta)
@@ -83,21 +81,13 @@ func (a *answer) add(c sdk.ChatCompletionChunk) model.Delta {
 // size is what the answer holds so far, in bytes.
 func (a *answer) size() int { return a.text.Len() + a.think.Len() + a.argBytes }
 
-// usage reads the tokens; what came from the cache is next to OpenAI's own
-// field at DeepSeek and Moonshot.
-func usage(u sdk.CompletionUsage) model.Usage {
-	cached := u.PromptTokensDetails.CachedTokens
-	for _, name := range []string{"prompt_cache_hit_tokens", "cached_tokens"} {
-		if f, ok := u.JSON.ExtraFields[name]; ok && cached == 0 {
-			_ = json.Unmarshal([]byte(f.Raw()), &cached) // of another type: not reported
-		}
-	}
+func (t *tokens) usage() model.Usage {
 	return model.Usage{
-		Input:       u.PromptTokens,
-		Output:      u.CompletionTokens,
-		CachedInput: cached,
-		CacheWrite:  u.PromptTokensDetails.CacheWriteTokens,
-		Reasoning:   u.CompletionTokensDetails.ReasoningTokens,
+		Input:       t.Prompt,
+		Output:      t.Completion,
+		CachedInput: cmp.Or(t.Details.Cached, t.CacheHit, t.Cached),
+		CacheWrite:  t.Details.Write,
+		Reasoning:   t.Thinking.Reasoning,
 	}
 }
 
@@ -114,78 +104,33 @@ func (a *answer) rest() model.Delta {
 	return d
 }
 
-// reasoning reads the thinking text, which has no place in OpenAI's own format:
-// DeepSeek and Moonshot call it reasoning_content, OpenRouter and Ollama
-// reasoning.
-func reasoning(d sdk.ChatCompletionChunkChoiceDelta) string {
-	for _, name := range []string{"reasoning_content", "reasoning"} {
-		if f, ok := d.JSON.ExtraFields[name]; ok {
-			if text := unquote(f.Raw()); text != "" {
-				return text
-			}
-		}
-	}
-	return ""
-}
-
-// unquote decodes a JSON string and keeps its bytes that are not UTF-8, which may be a part
-// of a character that the next chunk completes. Anything else is empty.
-func unquote(raw string) string {
-	const private = 0x100000 // a plane for private use: such bytes are characters of it meanwhile
-	var text string
-	if utf8.ValidString(raw) {
-		_ = json.Unmarshal([]byte(raw), &text) // not a string: not reported
-		return text
-	}
-	var b strings.Builder
-	for i := range len(raw) {
-		if c := raw[i]; c < utf8.RuneSelf {
-			b.WriteByte(c)
-		} else {
-			b.WriteRune(private + rune(c))
-		}
-	}
-	if json.Unmarshal([]byte(b.String()), &text) != nil {
-		return ""
-	}
-	b.Reset()
-	for _, r := range text {
-		if r >= private+utf8.RuneSelf && r <= private+0xff {
-			b.WriteByte(byte(r - private))
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
 // addCall finds the call a piece belongs to. The index says so, but there are
 // servers that give each parallel call the same index: then another id, or a
 // new name after complete arguments, begins a new call.
-func (a *answer) addCall(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) {
+func (a *answer) addCall(piece *piece) {
 	var call *callPieces
 	for _, c := range a.calls { // the last one of this index
 		if c.index == piece.Index {
 			call = c
 		}
 	}
-	name := piece.Function.Name
+	id, name := string(piece.ID), string(piece.Function.Name)
 	if call == nil ||
-		(piece.ID != "" && call.id != "" && piece.ID != call.id) ||
-		(piece.ID == "" && name != "" && call.name != "" && json.Valid(call.arguments)) {
+		(id != "" && call.id != "" && id != call.id) ||
+		(id == "" && name != "" && call.name != "" && json.Valid(call.arguments)) {
 		call = &callPieces{index: piece.Index}
 		a.calls = append(a.calls, call)
 	}
 	if call.id == "" {
-		call.id = piece.ID
+		call.id = id
 		a.argBytes += len(call.id)
 	}
 	if call.name == "" {
 		call.name = name
 		a.argBytes += len(call.name)
 	}
-	if f, ok := piece.JSON.ExtraFields[extraContent]; ok && json.Valid([]byte(f.Raw())) {
-		call.extra = json.RawMessage(f.Raw())
+	if len(piece.Extra) > 0 {
+		call.extra = piece.Extra
 		a.argBytes += len(call.extra)
 	}
 	call.arguments = append(call.arguments, piece.Function.Arguments...)

@@ -1,12 +1,12 @@
 // Package openai is the driver for chat completions of any OpenAI-compatible
-// endpoint, over the official SDK.
+// endpoint.
 //
-// What it promises: exactly one HTTP request per Generate (the SDK's retries
-// are off); deltas are handed on as they arrive; an answer counts as complete
-// only after the provider gave its finish reason and the body ended cleanly
-// (some servers leave out the closing [DONE], so it is not demanded); all
-// failures are *model.Error with the classes below; the key appears in no
-// error. Nothing is read from the environment.
+// What it promises: exactly one HTTP request per Generate; deltas are handed on as
+// they arrive; an answer counts as complete only after the provider gave its finish
+// reason and the body ended cleanly (some servers leave out the closing [DONE], so
+// it is not demanded); all failures are *model.Error with the classes below; the key
+// appears in no error. Nothing is read from the environment. What a server adds to
+// an event, or sends in another type than OpenAI does, is left out.
 //
 //	before the answer          in the answer
 //	refused, DNS, dial, TLS    Unreachable     connection lost, idle    CutStream

@@ -1,14 +1,13 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"strings"
 	"time"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/wire"
@@ -46,9 +45,10 @@ func (c Config) GoString() string { return c.String() }
 
 // Driver calls one endpoint. It is safe for concurrent use.
 type Driver struct {
-	cfg   Config
-	chat  sdk.ChatCompletionService
-	clean wire.Cleaner
+	cfg    Config
+	url    string
+	client *http.Client
+	clean  wire.Cleaner
 }
 
 var _ model.Driver = (*Driver)(nil)
@@ -58,19 +58,10 @@ func New(cfg Config) (*Driver, error) {
 	if err := wire.CheckEndpoint(cfg.Name, cfg.BaseURL, cfg.Client); err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, clean: wire.Cleaner{Provider: cfg.Name, Key: cfg.APIKey}}
-	options := []option.RequestOption{
-		option.WithBaseURL(cfg.BaseURL),
-		option.WithHTTPClient(wire.Client(cfg.Client)),
-		option.WithMaxRetries(0),
-	}
-	if cfg.APIKey != "" {
-		options = append(options, option.WithAPIKey(cfg.APIKey))
-	}
-	// The service is built directly: the SDK's client would read a dozen
-	// environment variables.
-	d.chat = sdk.NewChatCompletionService(options...)
-	return d, nil
+	return &Driver{
+		cfg: cfg, url: strings.TrimSuffix(cfg.BaseURL, "/") + "/chat/completions",
+		client: wire.Client(cfg.Client), clean: wire.Cleaner{Provider: cfg.Name, Key: cfg.APIKey},
+	}, nil
 }
 
 // Name is the provider's name.
@@ -88,27 +79,14 @@ func (d *Driver) Generate(ctx context.Context, req model.Request, onDelta func(m
 }
 
 func (d *Driver) generate(ctx context.Context, req model.Request, onDelta func(model.Delta)) (model.Response, error) {
-	start := time.Now()
-	params, err := d.params(req)
+	a := answer{start: time.Now()}
+	body, err := d.encode(req)
 	if err != nil {
 		return model.Response{}, err
 	}
 	call := wire.Begin(ctx, d.clean, d.cfg.IdleTimeout, d.cfg.CallTimeout)
 	defer call.End()
-	stream := d.chat.NewStreaming(call.Context, params, option.WithMiddleware(call.Intercept))
-	defer func() { _ = stream.Close() }()
-	a := answer{start: start}
-	for !a.full && stream.Next() {
-		before := a.size()
-		if delta := a.add(stream.Current()); delta != (model.Delta{}) {
-			onDelta(delta)
-		}
-		call.Touch(a.size() > before)
-	}
-	if err := stream.Err(); err != nil {
-		if e, ok := errors.AsType[*ssestream.StreamError](err); ok {
-			err = d.clean.Event(wire.ParseReport(e.Event.Data))
-		}
+	if err := d.read(call, body, &a, onDelta); err != nil {
 		return model.Response{}, call.Failure(err, a.chunks)
 	}
 	if delta := a.rest(); delta != (model.Delta{}) {
@@ -119,4 +97,44 @@ func (d *Driver) generate(ctx context.Context, req model.Request, onDelta func(m
 		return model.Response{}, call.Failure(err, a.chunks)
 	}
 	return response, nil
+}
+
+// read sends a request and reads its answer, to its end or until it is full.
+func (d *Driver) read(call *wire.Call, body []byte, a *answer, onDelta func(model.Delta)) error {
+	res, err := d.send(call, body)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	stream := eventsOf(res.Body)
+	for !a.full {
+		c, err := d.nextChunk(stream)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		before := a.size()
+		if delta := a.add(c); delta != (model.Delta{}) {
+			onDelta(delta)
+		}
+		call.Touch(a.size() > before)
+	}
+	return nil
+}
+
+// send makes the one HTTP request of a call. The answer is a stream.
+func (d *Driver) send(call *wire.Call, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(call.Context, http.MethodPost, d.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json") // what OpenAI's own libraries send for streams too
+	req.Header.Set("User-Agent", "theclaw")
+	if d.cfg.APIKey != "" {
+		req.Header.Set("Authorization", "Bearer "+d.cfg.APIKey)
+	}
+	return call.Intercept(req, d.client.Do)
 }

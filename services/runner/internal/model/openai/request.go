@@ -1,87 +1,144 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/shared"
 
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
-func (d *Driver) params(req model.Request) (sdk.ChatCompletionNewParams, error) {
-	p := sdk.ChatCompletionNewParams{
-		Model:         req.Model,
-		Messages:      make([]sdk.ChatCompletionMessageParamUnion, 0, len(req.Messages)+1),
-		Store:         sdk.Bool(false),
-		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: sdk.Bool(true)},
+// chatRequest is the body of POST /chat/completions. Fields that are left out say nothing
+// to the provider; the names are those of OpenAI's API reference.
+type chatRequest struct {
+	Model               string        `json:"model"`
+	Messages            []chatMessage `json:"messages"`
+	Tools               []chatTool    `json:"tools,omitempty"`
+	MaxCompletionTokens int           `json:"max_completion_tokens,omitempty"`
+	Temperature         *float64      `json:"temperature,omitempty"`
+	// Store false: the provider keeps no copy for its own pages.
+	Store         bool          `json:"store"`
+	Stream        bool          `json:"stream"`
+	StreamOptions streamOptions `json:"stream_options"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// chatMessage is a message of any role. Content is left out by an assistant that only calls
+// tools; every other role has one, which may be empty.
+type chatMessage struct {
+	Role             string         `json:"role"`
+	Content          *string        `json:"content,omitempty"`
+	ReasoningContent string         `json:"reasoning_content,omitempty"`
+	ToolCalls        []chatToolCall `json:"tool_calls,omitempty"`
+	ToolCallID       string         `json:"tool_call_id,omitempty"`
+}
+
+type chatToolCall struct {
+	ID       string          `json:"id"`
+	Type     string          `json:"type"`
+	Function chatCalled      `json:"function"`
+	Extra    json.RawMessage `json:"extra_content,omitempty"`
+}
+
+// chatCalled is a called function. Arguments is JSON inside a string.
+type chatCalled struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type chatTool struct {
+	Type     string       `json:"type"`
+	Function chatFunction `json:"function"`
+}
+
+type chatFunction struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"`
+}
+
+// encode is the body of a request.
+func (d *Driver) encode(req model.Request) ([]byte, error) {
+	out, err := d.request(req)
+	if err != nil {
+		return nil, err
 	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // nobody reads it as HTML, and it is shorter so
+	if err := e.Encode(out); err != nil {
+		return nil, &model.Error{Class: model.Config, Message: "the request cannot be encoded", Err: err}
+	}
+	return b.Bytes(), nil
+}
+
+func (d *Driver) request(req model.Request) (*chatRequest, error) {
 	if req.Model == "" {
-		return p, model.Errorf(model.Config, "provider %s: no model named", d.cfg.Name)
+		return nil, model.Errorf(model.Config, "provider %s: no model named", d.cfg.Name)
 	}
-	if req.MaxOutputTokens > 0 {
-		p.MaxCompletionTokens = sdk.Int(int64(req.MaxOutputTokens))
-	}
-	if req.Temperature != nil {
-		p.Temperature = sdk.Float(*req.Temperature)
+	out := &chatRequest{
+		Model: req.Model, Messages: make([]chatMessage, 0, len(req.Messages)+1),
+		MaxCompletionTokens: max(req.MaxOutputTokens, 0), Temperature: req.Temperature,
+		Stream: true, StreamOptions: streamOptions{IncludeUsage: true},
 	}
 	if req.System != "" {
-		p.Messages = append(p.Messages, sdk.SystemMessage(req.System))
+		out.Messages = append(out.Messages, chatMessage{Role: "system", Content: &req.System})
 	}
-	for i, m := range req.Messages {
+	for i := range req.Messages {
+		m := &req.Messages[i]
 		switch m.Role {
-		case model.RoleSystem:
-			p.Messages = append(p.Messages, sdk.SystemMessage(m.Text))
-		case model.RoleUser:
-			p.Messages = append(p.Messages, sdk.UserMessage(m.Text))
+		case model.RoleSystem, model.RoleUser:
+			out.Messages = append(out.Messages, chatMessage{Role: string(m.Role), Content: &m.Text})
 		case model.RoleTool:
-			p.Messages = append(p.Messages, sdk.ToolMessage(m.Text, m.ToolCallID))
+			out.Messages = append(out.Messages, chatMessage{Role: "tool", Content: &m.Text, ToolCallID: m.ToolCallID})
 		case model.RoleAssistant:
 			// Endpoints refuse an assistant message that holds nothing.
 			if m.Text != "" || len(m.ToolCalls) > 0 {
-				p.Messages = append(p.Messages, d.assistant(m))
+				out.Messages = append(out.Messages, d.assistant(m))
 			}
 		default:
-			return p, model.Errorf(model.Config, "message %d has the unknown role %q", i+1, m.Role)
+			return nil, model.Errorf(model.Config, "message %d has the unknown role %q", i+1, m.Role)
 		}
 	}
 	for _, t := range req.Tools {
-		f := shared.FunctionDefinitionParam{Name: t.Name}
-		if t.Description != "" {
-			f.Description = sdk.String(t.Description)
-		}
+		f := chatFunction{Name: t.Name, Description: t.Description}
 		if len(t.Schema) > 0 {
-			if err := json.Unmarshal(t.Schema, &f.Parameters); err != nil {
-				return p, &model.Error{Class: model.Config, Message: "the schema of tool " + t.Name + " is not a JSON object", Err: err}
+			if !object(t.Schema) {
+				return nil, &model.Error{Class: model.Config, Message: "the schema of tool " + t.Name + " is not a JSON object"}
 			}
+			f.Parameters = t.Schema
 		}
-		p.Tools = append(p.Tools, sdk.ChatCompletionFunctionTool(f))
+		out.Tools = append(out.Tools, chatTool{Type: "function", Function: f})
 	}
-	return p, nil
+	return out, nil
 }
 
-func (d *Driver) assistant(m model.Message) sdk.ChatCompletionMessageParamUnion {
-	var out sdk.ChatCompletionAssistantMessageParam
+// object reports whether the text is a JSON object.
+func object(text json.RawMessage) bool {
+	return json.Valid(text) && bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{"))
+}
+
+func (d *Driver) assistant(m *model.Message) chatMessage {
+	out := chatMessage{Role: "assistant"}
 	if m.Text != "" {
-		out.Content.OfString = sdk.String(m.Text)
+		out.Content = &m.Text
 	}
-	extra := extras(m)
+	if d.cfg.ReplayReasoning {
+		out.ReasoningContent = m.Reasoning
+	}
+	extra := extras(*m)
 	for i, c := range m.ToolCalls {
 		arguments := string(c.Arguments)
 		if arguments == "" {
 			arguments = "{}"
 		}
-		call := &sdk.ChatCompletionMessageFunctionToolCallParam{
-			ID:       c.ID,
-			Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: c.Name, Arguments: arguments},
+		call := chatToolCall{ID: c.ID, Type: "function", Function: chatCalled{Name: c.Name, Arguments: arguments}}
+		if string(extra[i]) != "null" {
+			call.Extra = extra[i]
 		}
-		if len(extra[i]) > 0 && string(extra[i]) != "null" {
-			call.SetExtraFields(map[string]any{extraContent: extra[i]})
-		}
-		out.ToolCalls = append(out.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{OfFunction: call})
+		out.ToolCalls = append(out.ToolCalls, call)
 	}
-	if d.cfg.ReplayReasoning && m.Reasoning != "" {
-		out.SetExtraFields(map[string]any{"reasoning_content": m.Reasoning})
-	}
-	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &out}
+	return out
 }

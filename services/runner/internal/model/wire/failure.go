@@ -24,9 +24,9 @@ const (
 	errorBodyTime = 5 * time.Second
 )
 
-// Intercept classifies what goes wrong before the stream, and bounds the stream. It runs
-// outside an SDK's own error handling, which drops the status of an error whose body is not
-// the vendor's JSON and reads bodies without a bound. It is a middleware of both SDKs.
+// Intercept classifies what goes wrong before the stream, and bounds the stream. It is also
+// a middleware of an SDK and runs outside of its error handling, which drops the status of
+// an error whose body is not the vendor's JSON and reads bodies without a bound.
 func (c *Call) Intercept(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	res, err := next(req)
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *Call) Failure(err error, chunks int) *model.Error {
 	case isConnection(err):
 		return c.clean.Wrap(model.CutStream, "the connection was lost in the middle of the answer", err)
 	}
-	// What remains comes from the SDK's decoding of a chunk.
+	// What remains comes from the decoding of a chunk.
 	return c.clean.Wrap(model.BadResponse, "the answer cannot be decoded", err)
 }
 
