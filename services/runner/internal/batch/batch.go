@@ -69,6 +69,7 @@ type Batch struct {
 	// leaving are events that a person withdraws.
 	leaving chan *entry
 
+	idle chan func()    // lanes to goroutines that have none
 	wg   sync.WaitGroup // lanes
 	once sync.Once      // stop
 
@@ -95,7 +96,7 @@ type Batch struct {
 func New(c Config, d Deps) *Batch {
 	return &Batch{
 		cfg: c, deps: d, began: time.Now(),
-		poke: make(chan struct{}, 1), stop: make(chan struct{}), progress: make(chan struct{}),
+		poke: make(chan struct{}, 1), stop: make(chan struct{}), idle: make(chan func()), progress: make(chan struct{}),
 		lanes: make(map[string][]*entry), leaving: make(chan *entry, Window), pending: make(map[int64]bool),
 	}
 }

@@ -19,7 +19,7 @@
 // It promises: a thread's events are worked on one at a time and in id order, a
 // turn that waits for its next try included; a thread that waits or fails holds
 // up no other; at most [Window] ids after the first unfinished one are in work;
-// there is a goroutine only for a lane that has work. Before it ends idle it
+// there is a goroutine only for a lane that has work, and for a moment after. Before it ends idle it
 // reads the inbox once more, so that a push in that moment is not missed.
 //
 // Events that wait in a lane may be merged into the one in work (queue.mode collect,

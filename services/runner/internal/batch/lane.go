@@ -104,7 +104,7 @@ func (b *Batch) take(ctx context.Context, r *registrypb.OpenBatchResponse, lost 
 		lane, runs := b.lanes[e.GetThreadId()]
 		b.lanes[e.GetThreadId()] = append(lane, &entry{event: e})
 		if !runs {
-			b.wg.Go(func() { b.lane(ctx, e.GetThreadId(), lost) })
+			b.run(func() { b.lane(ctx, e.GetThreadId(), lost) })
 		}
 	}
 	slices.Sort(b.order) // a second reading may bring an earlier id
