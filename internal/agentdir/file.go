@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"time"
 	"unicode/utf8"
@@ -74,28 +76,49 @@ func (d Dir) ReadFile(name string) (data []byte, version string, err error) {
 }
 
 // ReadEach reads those of several files that exist, in their order, and calls found with
-// each file or its error.
+// each file or its error. The content may be shared: it must not be changed.
 func (d Dir) ReadEach(names []string, found func(name string, data []byte, err error)) {
-	root, err := d.open()
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	if err != nil {
-		found(d.Path, nil, err)
-		return
-	}
-	defer func() { _ = root.Close() }()
-	for _, name := range names {
-		if err := ValidFile(name); err != nil {
-			found(name, nil, err)
-			continue
+	var root *os.Root
+	defer func() {
+		if root != nil {
+			_ = root.Close()
 		}
-		data, err := safefile.Read(root, name)
+	}()
+	for _, name := range names {
+		data, err := d.readCached(&root, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		found(name, data, Fault(err))
 	}
+}
+
+// readCached reads a file unless it is as it was when it was last read. root is opened when
+// it is needed.
+func (d Dir) readCached(root **os.Root, name string) ([]byte, error) {
+	if err := ValidFile(name); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(d.Path, name)
+	stamp, settled, err := stampOf(path)
+	if err != nil && errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if settled {
+		if data, ok := d.home.cache.get(path, stamp); ok {
+			return data, nil
+		}
+	}
+	if *root == nil {
+		if *root, err = d.open(); err != nil {
+			return nil, err
+		}
+	}
+	data, err := safefile.Read(*root, name)
+	if err == nil && settled {
+		d.home.cache.put(path, stamp, data)
+	}
+	return data, err
 }
 
 // Lacks is the error for a file that is missing; its cause is fs.ErrNotExist.

@@ -28,6 +28,8 @@ type Home struct {
 	good   []byte // theclaw.yaml when it could last be used; nil: there was none
 	known  bool   // good was read
 
+	cache fileCache
+
 	// Concurrent creations share these syncs: first of the new trees, then of agents/.
 	trees, names syncGroup
 }

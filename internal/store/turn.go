@@ -128,6 +128,7 @@ const (
 
 	StepModel = "model"
 	StepTool  = "tool"
+	// StepSteer is the kind of a step that holds members; its key is steer:i.
 	StepSteer = "steer"
 	// StepCollect is the key of the steer step that a claim writes.
 	StepCollect = "steer:1"

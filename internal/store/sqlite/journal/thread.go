@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -122,7 +123,13 @@ func loadSteps(tx *db.Tx, n machine.Needs, t *machine.Thread) error {
 	if !n.Steers {
 		return nil
 	}
-	return tx.Each(stateColumns+" AND kind = 'steer' ORDER BY seq, key", []any{n.Turn}, state)
+	// By the prefix of their keys: a turn has many more steps, with large results.
+	from := len(t.Steps)
+	if err := tx.Each(stateColumns+" AND key >= 'steer:' AND key < 'steer;'", []any{n.Turn}, state); err != nil {
+		return err
+	}
+	slices.SortFunc(t.Steps[from:], func(a, b machine.Step) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Key, b.Key)) })
+	return nil
 }
 
 func eachStep(tx *db.Tx, turn string, found func(store.Step)) error {

@@ -3,6 +3,8 @@ package turns
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -42,6 +44,9 @@ func (s *Service) mergedMessages(ctx context.Context, agentID, source string, wh
 
 // steer merges messages into a running turn.
 func (s *Service) steer(ctx context.Context, a *state.Agent, fence store.Fence, req *registryv1.RecordStepRequest) (*registryv1.Step, error) {
+	if !strings.HasPrefix(req.GetSteerKey(), store.StepSteer+":") { // by which it is found again
+		return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("steer_key %.80q is not steer:i", req.GetSteerKey()), "name the step steer:i, for the model call i that will see the messages")
+	}
 	inboxID, _ := thread.KeyID(req.GetKey())
 	c, err := s.claimOf(ctx, a, &registryv1.FinishTurnRequest{ThreadId: req.GetThreadId(), Key: req.GetKey(), InboxId: inboxID})
 	if err != nil {

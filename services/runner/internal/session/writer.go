@@ -8,7 +8,7 @@ import (
 )
 
 // Delay is how long a session file may be behind its thread.
-const Delay = 250 * time.Millisecond
+const Delay = time.Second
 
 // Writer writes session files a moment after their turns: of turns that follow
 // closely on one another only the last is written. A process that is killed leaves

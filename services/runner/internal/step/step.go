@@ -20,8 +20,10 @@ package step
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -140,15 +142,48 @@ func (a Answer) Message() model.Message {
 	return m
 }
 
-// hash identifies a request to the model.
+// hash identifies a request to the model by all that is sent. Each text is preceded by its
+// length, so that no two requests write the same bytes.
 func hash(req model.Request) []byte {
-	req.Try = 0
-	b, err := json.Marshal(req)
-	if err != nil { // a request holds only what encodes
-		return nil
+	h := sha256.New()
+	var b []byte
+	number := func(n int) { b = binary.AppendVarint(b, int64(n)) }
+	text := func(s string) {
+		number(len(s))
+		if len(b)+len(s) > 4<<10 { // written in pieces of some size
+			h.Write(b)
+			b = b[:0]
+		}
+		b = append(b, s...)
 	}
-	h := sha256.Sum256(b)
-	return h[:]
+	text(req.Model)
+	text(req.System)
+	text(req.Thinking)
+	number(req.MaxOutputTokens)
+	if req.Temperature != nil {
+		text(strconv.FormatFloat(*req.Temperature, 'g', -1, 64))
+	}
+	number(len(req.Messages))
+	for i := range req.Messages {
+		m := &req.Messages[i]
+		for _, s := range []string{string(m.Role), m.Text, m.Reasoning, string(m.Replay), m.ToolCallID, m.Name} {
+			text(s)
+		}
+		number(len(m.ToolCalls))
+		for _, c := range m.ToolCalls {
+			text(c.ID)
+			text(c.Name)
+			text(string(c.Arguments))
+		}
+	}
+	number(len(req.Tools))
+	for _, t := range req.Tools {
+		text(t.Name)
+		text(t.Description)
+		text(string(t.Schema))
+	}
+	h.Write(b)
+	return h.Sum(nil)
 }
 
 // Model is the journal row of an answer; result is its JSON.
