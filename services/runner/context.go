@@ -26,7 +26,7 @@ func (s *Service) BuildContext(ctx context.Context, req *runnerpb.BuildContextRe
 	}
 	p := s.driver.Sources.Build(scope)
 	out := &runnerpb.BuildContextResponse{Tokens: p.Tokens, Budget: p.Budget}
-	for _, part := range p.Parts {
+	for _, part := range p.Parts() {
 		out.Parts = append(out.Parts, &runnerpb.ContextPart{
 			Name: part.Name, Role: string(part.Role), Text: part.Text, Tokens: part.Tokens, Truncated: part.Cut,
 		})

@@ -68,9 +68,6 @@ type Agent struct{ ID, Usage string }
 type Prompt struct {
 	System   string
 	Messages []model.Message
-	// Parts are the same in the order the model gets them, with the messages one
-	// by one.
-	Parts []Part
 	// Tokens is the estimate of everything, tools included; Budget what there is.
 	Tokens, Budget int64
 	// Wanted is what the prompt would be with every message that is not digested.
@@ -82,6 +79,22 @@ type Prompt struct {
 	Upto int64
 	// Dropped counts older messages that did not fit and are in no digest.
 	Dropped int
+
+	parts []Part         // of the system text
+	sent  [groups][]Part // the messages
+}
+
+// Parts are the prompt piece by piece, in the order the model gets it, with the messages
+// one by one.
+func (p *Prompt) Parts() []Part {
+	out := slices.Clone(p.parts)
+	for _, parts := range p.sent {
+		for _, part := range parts {
+			part.Text = shown(part.message)
+			out = append(out, part)
+		}
+	}
+	return out
 }
 
 // Build assembles the prompt of a scope.
@@ -92,7 +105,7 @@ func (list Sources) Build(s Scope) Prompt {
 	}
 	said := p.collect(list, &s)
 	var system []string
-	for _, part := range p.Parts {
+	for _, part := range p.parts {
 		system = append(system, part.Text)
 	}
 	p.System = strings.Join(system, "\n\n")
@@ -126,17 +139,12 @@ func (list Sources) Build(s Scope) Prompt {
 		}
 	}
 
-	p.Tokens = fixed
-	sent := [][]Part{history[kept:], inbound, turn}
-	n := len(sent[0]) + len(sent[1]) + len(sent[2])
-	p.Messages, p.Parts = make([]model.Message, 0, n), slices.Grow(p.Parts, n)
-	for _, parts := range sent {
+	p.Tokens, p.sent = fixed, [groups][]Part{history[kept:], inbound, turn}
+	p.Messages = make([]model.Message, 0, len(history)-kept+len(inbound)+len(turn)+1) // and the answer
+	for _, parts := range p.sent {
 		for i := range parts {
-			part := &parts[i]
-			part.Text = shown(part.message)
-			p.Messages = append(p.Messages, part.message)
-			p.Parts = append(p.Parts, *part)
-			p.Tokens += part.Tokens
+			p.Messages = append(p.Messages, parts[i].message)
+			p.Tokens += parts[i].Tokens
 		}
 	}
 	return p
@@ -158,11 +166,11 @@ func (p *Prompt) collect(list Sources, s *Scope) (said [groups][]Part) {
 		for _, part := range parts {
 			if part.Text = strings.TrimSpace(part.Text); part.Text != "" {
 				part.Role, part.Tokens = model.RoleSystem, model.EstimateTokens(part.Text)
-				p.Parts = append(p.Parts, part)
+				p.parts = append(p.parts, part)
 			}
 		}
 	}
-	slices.SortStableFunc(p.Parts, func(a, b Part) int {
+	slices.SortStableFunc(p.parts, func(a, b Part) int {
 		switch {
 		case a.Stable == b.Stable:
 			return 0

@@ -43,7 +43,7 @@ func scope() prompt.Scope {
 
 func render(p prompt.Prompt) string {
 	var b strings.Builder
-	for _, part := range p.Parts {
+	for _, part := range p.Parts() {
 		fmt.Fprintf(&b, "=== %s (%s, %d tokens)\n%s\n", part.Name, part.Role, part.Tokens, part.Text)
 	}
 	fmt.Fprintf(&b, "=== %d of %d tokens, %d dropped\n", p.Tokens, p.Budget, p.Dropped)
@@ -130,7 +130,7 @@ func TestBudget(t *testing.T) {
 	s.Turn, s.Inbound.Content = nil, strings.Repeat("日本語 and more ", 10_000)
 	p = prompt.Standard().Build(s)
 	last := p.Messages[len(p.Messages)-1]
-	if p.Tokens > p.Budget || p.Dropped != 2 || last.Role != model.RoleUser || !strings.Contains(last.Text, "was cut") || !p.Parts[len(p.Parts)-1].Cut {
+	if p.Tokens > p.Budget || p.Dropped != 2 || last.Role != model.RoleUser || !strings.Contains(last.Text, "was cut") || !p.Parts()[len(p.Parts())-1].Cut {
 		t.Errorf("%d of %d tokens, %d dropped, %.60q", p.Tokens, p.Budget, p.Dropped, last.Text)
 	}
 }

@@ -74,7 +74,7 @@ func TestSentBytes(t *testing.T) {
 		}
 		lines = append(lines, fmt.Sprintf("%-13s %x system %d messages %d, tokens %d of %d wanted %d, undigested %d turns %d upto %d dropped %d",
 			name, sha256.Sum256(data), len(p.System), len(p.Messages), p.Tokens, p.Budget, p.Wanted, p.Undigested, p.Turns, p.Upto, p.Dropped))
-		for _, part := range p.Parts {
+		for _, part := range p.Parts() {
 			lines = append(lines, fmt.Sprintf("%-13s   %s %s %d %v %x", name, part.Name, part.Role, part.Tokens, part.Cut, sha256.Sum256([]byte(part.Text))))
 		}
 	}

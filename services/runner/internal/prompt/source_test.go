@@ -23,7 +23,7 @@ func TestSourcesInOrder(t *testing.T) {
 	)
 	p := list.Build(scope())
 	var names []string
-	for _, part := range p.Parts {
+	for _, part := range p.Parts() {
 		names = append(names, part.Name)
 	}
 	want := "IDENTITY.md, memory/agent.md, memory/user-tui-main-alice.md, memory/thread-threads%2Fpeers%2Ftui-main-alice.md, tools, conversation, skills, clock, message 1, message 2, message 5 (inbound), turn 1, turn 2"
@@ -40,7 +40,8 @@ func TestSourcesInOrder(t *testing.T) {
 func TestStandardParts(t *testing.T) {
 	for name, s := range scopes() {
 		stable := true
-		for _, part := range prompt.Standard().Build(s).Parts {
+		p := prompt.Standard().Build(s)
+		for _, part := range p.Parts() {
 			if part.Why == "" || part.Name == "" || part.Role == "" {
 				t.Errorf("%s: part %q of %q has no name, no role or no reason", name, part.Name, part.Role)
 			}

@@ -24,6 +24,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"sync"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -142,17 +143,28 @@ func (a Answer) Message() model.Message {
 	return m
 }
 
+// hashed are the buffers of hash, which do not grow.
+var hashed = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
 // hash identifies a request to the model by all that is sent. Each text is preceded by its
 // length, so that no two requests write the same bytes.
 func hash(req model.Request) []byte {
-	h := sha256.New()
-	var b []byte
-	number := func(n int) { b = binary.AppendVarint(b, int64(n)) }
-	text := func(s string) {
-		number(len(s))
-		if len(b)+len(s) > 4<<10 { // written in pieces of some size
+	h, buffer := sha256.New(), hashed.Get().(*[]byte)
+	defer hashed.Put(buffer)
+	b := (*buffer)[:0]
+	number := func(n int) {
+		if len(b)+binary.MaxVarintLen64 > cap(b) {
 			h.Write(b)
 			b = b[:0]
+		}
+		b = binary.AppendVarint(b, int64(n))
+	}
+	text := func(s string) {
+		number(len(s))
+		for len(b)+len(s) > cap(b) {
+			n := min(cap(b)-len(b), len(s))
+			h.Write(append(b, s[:n]...))
+			b, s = b[:0], s[n:]
 		}
 		b = append(b, s...)
 	}

@@ -107,6 +107,7 @@ func (d *Driver) read(call *wire.Call, body []byte, a *answer, onDelta func(mode
 	}
 	defer func() { _ = res.Body.Close() }()
 	stream := eventsOf(res.Body)
+	defer stream.close()
 	for !a.full {
 		c, err := d.nextChunk(stream)
 		if errors.Is(err, io.EOF) {

@@ -66,12 +66,25 @@ func (d *Driver) encode(req model.Request) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
+	b.Grow(size(&req))
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // nobody reads it as HTML, and it is shorter so
 	if err := e.Encode(out); err != nil {
 		return nil, &model.Error{Class: model.Config, Message: "the request cannot be encoded", Err: err}
 	}
 	return b.Bytes(), nil
+}
+
+// size is about how many bytes a request has.
+func size(req *model.Request) int {
+	n := 512 + len(req.System)
+	for i := range req.Messages {
+		n += 64 + len(req.Messages[i].Text)
+	}
+	for _, t := range req.Tools {
+		n += 128 + len(t.Description) + len(t.Schema)
+	}
+	return n + n/16 // what is escaped
 }
 
 func (d *Driver) request(req model.Request) (*chatRequest, error) {

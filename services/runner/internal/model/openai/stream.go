@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/theclaw/agents/services/runner/internal/model/wire"
@@ -115,17 +116,24 @@ func unquote(raw []byte) string {
 	return string(b)
 }
 
-// events reads the server-sent events of an answer.
+// events reads the server-sent events of an answer. Its first buffers are used again.
 type events struct {
 	lines *bufio.Scanner
 	data  []byte
+	lent  *[2][]byte
 }
 
+var lent = sync.Pool{New: func() any { return &[2][]byte{make([]byte, 4<<10), make([]byte, 0, 4<<10)} }}
+
 func eventsOf(body io.Reader) *events {
-	s := bufio.NewScanner(body)
-	s.Buffer(nil, maxLine)
-	return &events{lines: s}
+	e := &events{lines: bufio.NewScanner(body), lent: lent.Get().(*[2][]byte)}
+	e.lines.Buffer(e.lent[0], maxLine)
+	e.data = e.lent[1]
+	return e
 }
+
+// close gives the buffers back; what was read of them is not used afterwards.
+func (e *events) close() { lent.Put(e.lent) }
 
 // next is the data of the next event, which is valid until the next call; io.EOF at the end. An
 // event that no empty line ends is none, as the specification of server-sent events has it.

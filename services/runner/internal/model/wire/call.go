@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -97,8 +96,9 @@ func (c *Call) Touch(progress bool) {
 
 // stream is the body of an answer within its bounds.
 type stream struct {
-	io.ReadCloser
-	in   *bufio.Reader
+	body io.ReadCloser
+	// head is what was read to see whether there is a bom, and is still to be handed on.
+	head []byte
 	call *Call
 }
 
@@ -107,23 +107,22 @@ const bom = "\uFEFF"
 
 // streamOf is the body of an answer within the bounds of its call.
 func (c *Call) streamOf(body io.ReadCloser) io.ReadCloser {
-	in := bufio.NewReader(body)
-	return stream{struct {
-		io.Reader
-		io.Closer
-	}{in, body}, in, c}
+	return &stream{body: body, call: c}
 }
 
 // Read implements io.Reader.
-func (s stream) Read(p []byte) (int, error) {
-	if s.call.read == 0 {
-		if first, _ := s.in.Peek(1); len(first) == 1 && first[0] == bom[0] {
-			if first, _ = s.in.Peek(len(bom)); string(first) == bom {
-				_, _ = s.in.Discard(len(bom)) // they are buffered
-			}
+func (s *stream) Read(p []byte) (n int, err error) {
+	if s.call.read == 0 && s.head == nil {
+		if err := s.begin(); err != nil {
+			return 0, err
 		}
 	}
-	n, err := s.ReadCloser.Read(p)
+	if len(s.head) > 0 {
+		n = copy(p, s.head)
+		s.head = s.head[n:]
+	} else {
+		n, err = s.body.Read(p)
+	}
 	s.call.read += int64(n)
 	s.call.since += int64(n)
 	if s.call.since > maxEventBytes || s.call.read > maxStreamBytes {
@@ -131,6 +130,26 @@ func (s stream) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// begin reads as much as shows whether there is a bom, and leaves it out.
+func (s *stream) begin() error {
+	s.head = make([]byte, len(bom))
+	n, err := io.ReadFull(s.body, s.head[:1])
+	if err == nil && s.head[0] == bom[0] {
+		more, rest := io.ReadFull(s.body, s.head[1:])
+		n, err = n+more, rest
+	}
+	if s.head = s.head[:n]; string(s.head) == bom {
+		s.head = s.head[:0]
+	}
+	if n > 0 { // the end comes again with the next read
+		err = nil
+	}
+	return err
+}
+
+// Close implements io.Closer.
+func (s *stream) Close() error { return s.body.Close() }
 
 // End stops the timers and closes the connection.
 func (c *Call) End() {
