@@ -32,6 +32,7 @@ func (e *env) database() (string, error) {
 // over a database, or the one of the home.
 func (e *env) openRegistry(ctx context.Context, dsn string, cfg registry.Config, d registry.Deps) (*registry.Service, error) {
 	if dsn == "" {
+		e.useProcessors()
 		return registry.NewStandalone(ctx, sqlite.New(sqlite.Options{Home: d.Home.RegistryDB()}), cfg, d)
 	}
 	engine, err := postgres.New(ctx, postgres.Options{DSN: dsn, Logger: d.Logger, Absent: func(err error) {
