@@ -18,8 +18,11 @@ VERSION := $(or $(shell git describe --always --dirty 2>/dev/null),unknown)
 # -trimpath, no cgo and no version control stamp: the same source gives the same
 # bytes in every folder. Tests and linters are built so too: what one of them has
 # compiled none compiles again. Without git the version is `unknown`.
+# grpcnotrace: grpc without its page of traces, which links html/template. A template calls
+# methods by name, so that the linker keeps every method of every type: 22 MB in all.
 export CGO_ENABLED := 0
-export GOFLAGS := $(strip $(GOFLAGS) -trimpath -buildvcs=false)
+TAGS := grpcnotrace
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath -buildvcs=false -tags=$(TAGS))
 GO_BUILD := go build -ldflags '-s -w -X main.version=$(VERSION)'
 # Installed next to agentd, which checks its hash; so it is built first.
 SANDBOX := theclaw-sandbox
@@ -110,7 +113,7 @@ install: build ## put the programs into PREFIX/bin, or where `go install` would;
 # files with the build tag proof are not built: tests that kill processes, depend on
 # timing or take long. `go test -v` says why a test is skipped.
 WITHOUT ?= root,mount,namespaces,postgres,bubblewrap,tmux
-PROOF_TAG := -tags=proof
+PROOF_TAG := -tags=proof,$(TAGS)
 GO_TEST = packages=$$(go run ./proofs/tests list -but '$(BUT)' -skip '$(SKIP)' $(MODULES:%=%/...)); \
 	go test -timeout 30m $(if $(SKIP),-skip '$(SKIP)') $$packages
 

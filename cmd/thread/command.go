@@ -29,14 +29,20 @@ Exit codes: 0 success, 1 failure, 2 invalid command line, filter or database.`,
 		Example: `  thread init ./t
   thread push --thread ./t --source self --type message --content hello
   thread peek --thread ./t --last-event-id 0`,
-		Version:           Version,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	command.Prepare(c, e)
-	c.SetVersionTemplate("{{.Version}}\n")
-	c.Flags().BoolP("version", "V", false, "print the version of the implemented contract")
+	version := c.Flags().BoolP("version", "V", false, "print the version of the implemented contract")
 	command.Group(e, c,
 		initCommand(e), pushCommand(e), peekCommand(e), popCommand(e), subscribeCommand(e), unsubscribeCommand(e), infoCommand(e), dispatchCommand(e))
+	group := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if *version {
+			_, err := fmt.Fprintln(e.Out, Version)
+			return err
+		}
+		return group(c, args)
+	}
 	command.Help(c, "push")
 	return c
 }

@@ -63,7 +63,7 @@ type event struct{ Action, Package, Test, Output string }
 var figures = regexp.MustCompile(`^ *[A-Za-z0-9_]*_test\.go:[0-9]+: figures:(.*)\n$`)
 
 func run(target, pattern string, dirs []string, stdout io.Writer) error {
-	args := []string{"test", "-tags=proof", "-json", "-count=1", "-run", "^(" + pattern + ")$"}
+	args := []string{"test", "-tags=proof,grpcnotrace", "-json", "-count=1", "-run", "^(" + pattern + ")$"}
 	for _, d := range dirs {
 		args = append(args, "./"+d)
 	}

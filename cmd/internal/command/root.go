@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"io"
 	"os/signal"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/theclaw/agents/internal/fault"
 )
@@ -38,7 +40,32 @@ func flagText(err error) string {
 // whose example is about topic, and texts that fit into [Columns].
 func Help(root *cobra.Command, topic string) {
 	root.SetHelpCommand(helpCommand(root, topic))
+	root.SetUsageFunc(usage(root.UsageFunc()))
 	fit(root)
+}
+
+// usage is cobra's own, with flags that fit into [Columns]. Cobra's way is another
+// template: it links text/template, which calls methods by name, and with it every
+// exported method of every type that is linked stays in the program.
+func usage(own func(*cobra.Command) error) func(*cobra.Command) error {
+	return func(c *cobra.Command) error {
+		out := c.OutOrStderr()
+		var b strings.Builder
+		c.SetOut(&b)
+		err := own(c)
+		c.SetOut(out)
+		if err != nil {
+			return err
+		}
+		text := b.String()
+		for _, flags := range []*pflag.FlagSet{c.LocalFlags(), c.InheritedFlags()} {
+			if wide := strings.TrimRight(flags.FlagUsages(), " \n"); wide != "" {
+				text = strings.Replace(text, wide, strings.TrimRight(flags.FlagUsagesWrapped(Columns), " \n"), 1)
+			}
+		}
+		_, err = io.WriteString(out, text)
+		return err
+	}
 }
 
 // Run runs one command line and answers its exit code: 0, 1 for a failure, 2 for a
@@ -107,9 +134,6 @@ func helpCommand(root *cobra.Command, topic string) *cobra.Command {
 
 // fit breaks the texts of a command and of all below it where the columns end.
 func fit(c *cobra.Command) {
-	if !c.HasParent() {
-		c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 80"))
-	}
 	parts := strings.Split(c.Long, "\n\n")
 	for i, p := range parts {
 		if !strings.Contains("\n"+p, "\n ") { // lines that are indented stand as they are
