@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 BIN := $(CURDIR)/.bin
-PROGRAMS := agentctl agent agentd thread
+PROGRAMS := agentctl agent agentd
 # The Go modules of the workspace.
 MODULES := . ./proto
 # The imports of proto/ that other people own.
@@ -27,9 +27,11 @@ GO_BUILD := go build -ldflags '-s -w -X main.version=$(VERSION)'
 # Installed next to agentd, which checks its hash; so it is built first.
 SANDBOX := theclaw-sandbox
 # build_into DIR: theclaw-sandbox, then the programs, agentd with the hash of the first.
+# thread is agentctl by another name: docs/decisions/026.
 build_into = $(GO_BUILD) -o $(1)/ ./cmd/$(SANDBOX) >&2; \
 	sum=$$(sha256sum $(1)/$(SANDBOX)); \
-	go build -ldflags "-s -w -X main.version=$(VERSION) -X main.sandboxSHA256=$${sum%% *}" -o $(1)/ $(PROGRAMS:%=./cmd/%) >&2
+	go build -ldflags "-s -w -X main.version=$(VERSION) -X main.sandboxSHA256=$${sum%% *}" -o $(1)/ $(PROGRAMS:%=./cmd/%) >&2; \
+	ln -sf agentctl $(1)/thread
 
 # npm fetches buf ready made (seconds, Linux on x86-64); go builds it (minutes).
 BUF_FROM ?= $(if $(and $(filter Linux/x86_64,$(shell uname -s)/$(shell uname -m)),$(shell command -v npm)),npm,go)
@@ -75,7 +77,7 @@ help: ## say what can be made
 ##@ Programs
 
 .PHONY: build
-build: ## build agentctl, agent, agentd and thread into .bin
+build: ## build agentctl (also as thread), agent and agentd into .bin
 	@mkdir -p $(BIN)
 	@$(call build_into,$(BIN))
 
@@ -99,12 +101,13 @@ release: ## build the programs of a release into .bin/release: VERSION=v1.0.0
 	@cd $(RELEASE) && cat SHA256SUMS
 
 # thread has the name of an external tool, which may be on the PATH.
-INSTALLED := $(if $(filter 1,$(WITH_THREAD)),$(PROGRAMS),$(filter-out thread,$(PROGRAMS)))
+INSTALLED := $(PROGRAMS) $(SANDBOX)
 
 .PHONY: install
 install: build ## put the programs into PREFIX/bin, or where `go install` would; thread only with WITH_THREAD=1
 	@dir='$(if $(PREFIX),$(PREFIX)/bin)'; dir=$${dir:-$$(go env GOBIN)}; dir=$${dir:-$$(go env GOPATH)/bin}; \
-	mkdir -p "$$dir" && install -m 0755 $(INSTALLED:%=$(BIN)/%) $(BIN)/$(SANDBOX) "$$dir/" && echo "installed $(INSTALLED) $(SANDBOX) into $$dir"
+	mkdir -p "$$dir" && install -m 0755 $(INSTALLED:%=$(BIN)/%) "$$dir/" && \
+	$(if $(filter 1,$(WITH_THREAD)),ln -sf agentctl "$$dir/thread" && )echo "installed $(INSTALLED)$(if $(filter 1,$(WITH_THREAD)), thread) into $$dir"
 
 ##@ Tests
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/cmd/internal/threadtool"
 )
 
 // version is set by the linker.
@@ -19,7 +20,7 @@ var version = "devel"
 
 func main() {
 	if filepath.Base(os.Args[0]) == "thread" {
-		os.Exit(relink(os.Args[0], os.Stderr))
+		os.Exit(threadtool.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, version))
 	}
 	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/cmd/internal/threadtool"
 )
 
 // pipe is a named pipe for what handlers tell, and its lines.
@@ -239,7 +240,7 @@ func TestThreadHomeTaken(t *testing.T) {
 		var out, errs bytes.Buffer // THECLAW_HOME is not set: the home shows in the path
 		env := command.New(strings.NewReader(""), &out, &errs, func(string) string { return "" }, "test")
 		env.Flags.Timeout = timeout
-		code := command.Run(env, newRoot(env), []string{"peek", "--thread", dir, "--last-event-id", "0"})
+		code := command.Run(env, threadtool.New(env), []string{"peek", "--thread", dir, "--last-event-id", "0"})
 		if taken && (code != 1 || !errorLine.MatchString(errs.String()) || !strings.Contains(errs.String(), home)) || !taken && code != 0 {
 			t.Errorf("taken %v: exit %d, %s", taken, code, &errs)
 		}

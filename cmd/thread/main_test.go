@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/cmd/internal/threadtool"
 )
 
 var update = flag.Bool("update", false, "write the golden files of testdata")
@@ -68,7 +69,7 @@ func normal(text, work string) string {
 }
 
 func tree() *cobra.Command {
-	root := newRoot(command.New(nil, nil, nil, func(string) string { return "" }, "test"))
+	root := threadtool.New(command.New(nil, nil, nil, func(string) string { return "" }, "test"))
 	root.InitDefaultHelpCmd()
 	return root
 }
@@ -160,7 +161,7 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	same(t, "help", file(t, "testdata/help.txt"), all.String())
-	if out := succeeds(t, "", "--version"); out != Version+"\n" || out != succeeds(t, "", "-V") {
+	if out := succeeds(t, "", "--version"); out != threadtool.Version+"\n" || out != succeeds(t, "", "-V") {
 		t.Errorf("version %q", out)
 	}
 }

@@ -1,7 +1,6 @@
 package markdown
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -38,7 +37,7 @@ func (s *Stream) unpaint() string { return s.paint(colorOff) }
 // far is how far away the end of a mark is looked for, in bytes.
 const far = 1000
 
-var link = regexp.MustCompile(`^\[([^\[\]]{1,300})\]\(([^()\s]{1,500})\)`)
+var link = compiled(`^\[([^\[\]]{1,300})\]\(([^()\s]{1,500})\)`)
 
 // spans replaces the marks within a line by looks.
 func (s *Stream) spans(text string) string {
@@ -70,7 +69,7 @@ func (s *Stream) span(text string, before rune) (string, int) {
 		}
 		return text[:n], n
 	case '[':
-		if m := link.FindStringSubmatch(text); m != nil {
+		if m := link().FindStringSubmatch(text); m != nil {
 			out := under + s.paint(colorLink) + s.spans(m[1]) + s.unpaint() + underOff
 			if m[1] != m[2] {
 				out += " (" + m[2] + ")"

@@ -3,6 +3,7 @@ package markdown
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"charm.land/lipgloss/v2"
 )
@@ -88,29 +89,35 @@ func (s *Stream) Lines(width int) (kept, open []string) {
 	return s.lines, open
 }
 
+// compiled makes a pattern at its first use: agentctl starts for each command, and few
+// of them lay out text.
+func compiled(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
 var (
-	fenceMark = regexp.MustCompile("^ {0,3}(```+|~~~+)[^`]*$")
-	tableRow  = regexp.MustCompile(`^\s*\|.*\|\s*$`)
-	heading   = regexp.MustCompile(`^ {0,3}#{1,6}\s+(.*?)\s*#*\s*$`)
-	rule      = regexp.MustCompile(`^ {0,3}((\*\s*){3,}|(-\s*){3,}|(_\s*){3,})$`)
-	quote     = regexp.MustCompile(`^ {0,3}((?:>\s?)+)(.*)$`)
-	item      = regexp.MustCompile(`^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$`)
-	task      = regexp.MustCompile(`^\[([ xX])\]\s+`)
+	fenceMark = compiled("^ {0,3}(```+|~~~+)[^`]*$")
+	tableRow  = compiled(`^\s*\|.*\|\s*$`)
+	heading   = compiled(`^ {0,3}#{1,6}\s+(.*?)\s*#*\s*$`)
+	rule      = compiled(`^ {0,3}((\*\s*){3,}|(-\s*){3,}|(_\s*){3,})$`)
+	quote     = compiled(`^ {0,3}((?:>\s?)+)(.*)$`)
+	item      = compiled(`^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$`)
+	task      = compiled(`^\[([ xX])\]\s+`)
 )
 
 // end lays out a line that has its end.
 func (s *Stream) end(line string) {
 	if !s.style.Plain && s.fence == "" && !s.mid {
-		if tableRow.MatchString(line) && len(s.rows) < maxRows {
+		if tableRow().MatchString(line) && len(s.rows) < maxRows {
 			s.rows = append(s.rows, line)
 			return
 		}
 		s.flush()
-		if tableRow.MatchString(line) {
+		if tableRow().MatchString(line) {
 			s.rows = append(s.rows, line)
 			return
 		}
-		if m := fenceMark.FindStringSubmatch(line); m != nil {
+		if m := fenceMark().FindStringSubmatch(line); m != nil {
 			s.fence = m[1]
 			if len(s.lines) == 0 && s.style.Lead != "" {
 				s.lines = append(s.lines, s.style.Edge+s.style.Lead)
@@ -150,17 +157,17 @@ func (s *Stream) line(line string, first bool) []string {
 		return s.edged(code(lead, line, room, s.style.Color))
 	case s.mid:
 		return s.edged(wrap(lead, "", s.spans(line), room))
-	case rule.MatchString(line):
+	case rule().MatchString(line):
 		return s.edged([]string{lead + strings.Repeat("─", max(min(room-lipgloss.Width(lead), 40), 1))})
 	}
-	if m := heading.FindStringSubmatch(line); m != nil {
+	if m := heading().FindStringSubmatch(line); m != nil {
 		return s.edged(wrap(lead, "", bold+s.paint(colorHead)+s.spans(m[1])+reset, room))
 	}
-	if m := quote.FindStringSubmatch(line); m != nil {
+	if m := quote().FindStringSubmatch(line); m != nil {
 		bar := strings.Repeat("│ ", min(strings.Count(m[1], ">"), 4))
 		return s.edged(wrap(lead+bar, bar, faint+s.spans(m[2])+reset, room))
 	}
-	if m := item.FindStringSubmatch(line); m != nil {
+	if m := item().FindStringSubmatch(line); m != nil {
 		return s.edged(s.item(lead, m, room))
 	}
 	return s.edged(wrap(lead, "", s.spans(line), room))
@@ -174,7 +181,7 @@ func (s *Stream) item(lead string, m []string, room int) []string {
 	}
 	if strings.ContainsAny(mark, "-*+") {
 		mark = "•"
-		if t := task.FindStringSubmatch(text); t != nil {
+		if t := task().FindStringSubmatch(text); t != nil {
 			mark, text = map[string]string{" ": "☐"}[t[1]], text[len(t[0]):]
 			if mark == "" {
 				mark = "☑"

@@ -1,13 +1,12 @@
 package markdown
 
 import (
-	"regexp"
 	"strings"
 
 	"charm.land/lipgloss/v2"
 )
 
-var ruled = regexp.MustCompile(`^\s*\|(\s*:?-+:?\s*\|)+\s*$`)
+var ruled = compiled(`^\s*\|(\s*:?-+:?\s*\|)+\s*$`)
 
 // table lays out rows in columns. One that has no rule under its first row is no
 // table, and one that is wider than the room keeps its marks: its rows are broken
@@ -24,7 +23,7 @@ func (s *Stream) table(rows []string) []string {
 		}
 		return out
 	}
-	if len(rows) < 2 || !ruled.MatchString(rows[1]) {
+	if len(rows) < 2 || !ruled().MatchString(rows[1]) {
 		return raw()
 	}
 	cells, wide := [][]string{}, []int{}

@@ -1,4 +1,4 @@
-package main
+package threadtool
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/cmd/thread/internal/access"
+	"github.com/theclaw/agents/cmd/internal/threadtool/access"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
 )

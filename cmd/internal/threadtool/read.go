@@ -1,4 +1,4 @@
-package main
+package threadtool
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/cmd/thread/internal/access"
+	"github.com/theclaw/agents/cmd/internal/threadtool/access"
 	"github.com/theclaw/agents/internal/store"
 )
 

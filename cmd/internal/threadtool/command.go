@@ -1,4 +1,4 @@
-package main
+package threadtool
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/cmd/thread/internal/access"
+	"github.com/theclaw/agents/cmd/internal/threadtool/access"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/filter"
 )
@@ -19,7 +19,8 @@ import (
 // contract this keeps. Others decide by it what they can ask for.
 const Version = "1.0.9"
 
-func newRoot(e *command.Env) *cobra.Command {
+// New makes the root command.
+func New(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "thread",
 		Short: "Read and write thread directories",

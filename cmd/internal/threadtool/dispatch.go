@@ -1,4 +1,4 @@
-package main
+package threadtool
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/theclaw/agents/cmd/thread/internal/access"
+	"github.com/theclaw/agents/cmd/internal/threadtool/access"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/store"

@@ -1,4 +1,4 @@
-package main
+package threadtool
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/cmd/thread/internal/access"
+	"github.com/theclaw/agents/cmd/internal/threadtool/access"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/notifier"
 	"github.com/theclaw/agents/internal/store"
