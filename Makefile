@@ -92,13 +92,30 @@ RELEASE := $(BIN)/release
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 .PHONY: release
-release: ## build the programs of a release into .bin/release: VERSION=v1.0.0
+release: ## build the programs of a release and their archives into .bin/release: VERSION=v1.0.0
 	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)
 	@for p in $(PLATFORMS); do dir=$(RELEASE)/$${p/\//-}; mkdir -p $$dir; \
-	export GOOS=$${p%/*} GOARCH=$${p#*/}; $(call build_into,$$dir); done
-	@cd tools && GOWORK=off go run ./sbom -name theclaw -version '$(VERSION)' $$(find $(RELEASE) -type f | LC_ALL=C sort) >$(RELEASE)/theclaw.cdx.json
+	(export GOOS=$${p%/*} GOARCH=$${p#*/}; $(call build_into,$$dir)); cp LICENSE $$dir/; done
+	@cd tools && GOWORK=off go run ./sbom -name theclaw -version '$(VERSION)' $$(find $(RELEASE) -type f ! -name LICENSE | LC_ALL=C sort) >$(RELEASE)/theclaw.cdx.json
+	@for p in $(PLATFORMS); do dir=$${p/\//-}; GOWORK=off go -C tools run ./archive -out $(RELEASE)/theclaw-$(VERSION)-$$dir.tar.gz $(RELEASE)/$$dir; done
 	@cd $(RELEASE) && find . -type f ! -name SHA256SUMS | LC_ALL=C sort | sed 's#^\./##' | xargs sha256sum >SHA256SUMS
 	@cd $(RELEASE) && cat SHA256SUMS
+
+# What is compared: always of one platform and one version, so that only the source counts.
+SIZE := $(BIN)/size
+MEASURED := agentd agentctl agent $(SANDBOX)
+size_build = mkdir -p $(SIZE)/stripped && export GOOS=linux GOARCH=amd64 VERSION=size && $(MAKE) --no-print-directory build BIN=$(SIZE)/stripped VERSION=size
+
+.PHONY: size
+size: ## what the programs consist of, by module, into docs/size.md
+	@$(size_build); mkdir -p $(SIZE)/symbols; go build -o $(SIZE)/symbols/ $(MEASURED:%=./cmd/%)
+	@cp LICENSE $(SIZE)/stripped/; GOWORK=off go -C tools run ./archive -out $(SIZE)/theclaw-size-linux-amd64.tar.gz $(SIZE)/stripped
+	@GOWORK=off go -C tools run ./size -stripped $(SIZE)/stripped -symbols $(SIZE)/symbols -archive $(SIZE)/theclaw-size-linux-amd64.tar.gz -out $(CURDIR)/docs/size.md $(MEASURED)
+	@sed -n '/^## Sizes/,/^.thread/p' docs/size.md
+
+.PHONY: size-check
+size-check: ## fail when a program is more than 5 % larger than docs/size.md says
+	@$(size_build); unset GOOS GOARCH; GOWORK=off go -C tools run ./size -stripped $(SIZE)/stripped -check $(CURDIR)/docs/size.md $(MEASURED)
 
 # thread has the name of an external tool, which may be on the PATH.
 INSTALLED := $(PROGRAMS) $(SANDBOX)

@@ -62,6 +62,7 @@ func measure(agentd, only string, quick bool, progress io.Writer) (*table.Table,
 		{"the way in and out", r.ways},
 		{"long threads", r.lengths},
 		{"many agents", r.agents},
+		{"size of the programs", r.sizes},
 	} {
 		if i > 0 && !strings.Contains(part.what, only) {
 			continue
