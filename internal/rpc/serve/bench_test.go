@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/theclaw/agents/internal/rpc"
 	"github.com/theclaw/agents/internal/rpc/serve"
@@ -34,6 +35,20 @@ func BenchmarkUnary(b *testing.B) {
 		defer cc.Close()
 		ping(b, cc)
 	})
+	b.Run("bare-bufconn", func(b *testing.B) {
+		l := bufconn.Listen(1 << 20)
+		s := grpc.NewServer(grpc.NumStreamWorkers(2))
+		pb.RegisterTestServiceServer(s, &service{})
+		go func() { _ = s.Serve(l) }()
+		defer s.Stop()
+		cc, err := grpc.NewClient("passthrough:x", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer cc.Close()
+		ping(b, cc)
+	})
 	b.Run("chain", func(b *testing.B) {
 		r := start(b, &service{}, func(o *serve.Options) { o.Metrics = prometheus.NewRegistry() })
 		ping(b, r.dial(b, nil))
@@ -45,9 +60,13 @@ func BenchmarkUnary(b *testing.B) {
 		})
 		ping(b, r.dial(b, func(o *rpc.DialOptions) { o.As = rpc.Identity{Kind: rpc.Service, Name: "runner"} }))
 	})
+	b.Run("chain-direct", func(b *testing.B) { // compare with chain-service: docs/decisions/024
+		_, _, near := beside(b, &service{}, func(o *serve.Options) { o.Metrics = prometheus.NewRegistry() })
+		ping(b, near)
+	})
 }
 
-func ping(b *testing.B, cc *grpc.ClientConn) {
+func ping(b *testing.B, cc grpc.ClientConnInterface) {
 	c := pb.NewTestServiceClient(cc)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -23,7 +23,7 @@ import (
 
 // beside serves svc with a desk, and answers a connection of a runner over the socket
 // and one of its process.
-func beside(t *testing.T, svc *service, change func(*serve.Options)) (*running, *grpc.ClientConn, *direct.Conn) {
+func beside(t testing.TB, svc *service, change func(*serve.Options)) (*running, *grpc.ClientConn, *direct.Conn) {
 	t.Helper()
 	desk, as := direct.NewServer(), rpc.Identity{Kind: rpc.Service, Name: "runner-2"}
 	r := start(t, svc, func(o *serve.Options) {

@@ -1,10 +1,11 @@
 package conn
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"time"
-	"unsafe"
 
 	"modernc.org/libc"
 	"modernc.org/libc/sys/types"
@@ -61,7 +62,7 @@ type native struct {
 	words words
 }
 
-const word = int(unsafe.Sizeof(uintptr(0)))
+const word = bits.UintSize / 8
 
 // ErrMemory reports that the engine could not get memory.
 var ErrMemory = errors.New("the engine has no memory")
@@ -125,7 +126,7 @@ func (c *native) KeepLog() error {
 		return err
 	}
 	defer c.free(name)
-	*(*int32)(unsafe.Pointer(unsafe.SliceData(libc.GoBytes(c.out, word)))) = 1
+	binary.NativeEndian.PutUint32(libc.GoBytes(c.out, word), 1) // an int
 	if rc := sqlite3.Xsqlite3_file_control(c.tls, c.db, name, sqlite3.SQLITE_FCNTL_PERSIST_WAL, c.out); rc != sqlite3.SQLITE_OK {
 		return c.error(rc)
 	}
@@ -192,7 +193,11 @@ func (c *native) free(p uintptr) {
 
 // result is a word that the engine has written.
 func (c *native) result(n int) uintptr {
-	return *(*uintptr)(unsafe.Pointer(unsafe.SliceData(libc.GoBytes(c.out+uintptr(n*word), word))))
+	b := libc.GoBytes(c.out+uintptr(n*word), word)
+	if word == 4 {
+		return uintptr(binary.NativeEndian.Uint32(b))
+	}
+	return uintptr(binary.NativeEndian.Uint64(b))
 }
 
 func (c *native) error(rc int32) error {

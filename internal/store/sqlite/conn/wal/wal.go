@@ -13,6 +13,9 @@
 // not committed. A write that fails does so before the commit is answered.
 //
 // It knows the frames of the format and nothing of pages, and touches no other file.
+//
+// It uses unsafe, and of the packages over the engine no other does: the engine calls
+// functions of this package by their addresses and keeps a structure of it.
 package wal
 
 import (
