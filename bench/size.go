@@ -30,14 +30,14 @@ func (r *run) sizes(ctx context.Context) error {
 		}
 		sum += info.Size()
 		if err := os.Link(file, filepath.Join(packed, name)); err != nil {
-			if out, err := exec.CommandContext(ctx, "cp", file, packed).CombinedOutput(); err != nil { //nolint:gosec // a program of ours; no shell
+			if out, err := exec.CommandContext(ctx, "cp", file, packed).CombinedOutput(); err != nil {
 				return fmt.Errorf("copy %s: %w: %s", name, err, out)
 			}
 		}
 	}
 	r.Below("sum of the stripped programs, MB", float64(sum)/1e6, 85)
 	archive := filepath.Join(r.dir, "programs.tar.gz")
-	cmd := exec.CommandContext(ctx, "go", "-C", "tools", "run", "./archive", "-out", archive, packed) //nolint:gosec // as above
+	cmd := exec.CommandContext(ctx, "go", "-C", "tools", "run", "./archive", "-out", archive, packed)
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make an archive: %w: %s", err, out)
