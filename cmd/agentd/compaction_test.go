@@ -24,6 +24,8 @@ import (
 // (words that begin with fact-) in a digest, and says which it sees.
 type provider struct {
 	digests atomic.Int64 // requests for a digest
+	// hold, when set, keeps digests back until it is closed.
+	hold atomic.Pointer[chan struct{}]
 }
 
 var facts = regexp.MustCompile(`fact-[a-z0-9-]+`)
@@ -42,27 +44,31 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text := "I know " + strings.Join(slices.Compact(seen), " ")
 	if strings.HasPrefix(q.Messages[0].Content, "You keep the memory of an agent.") {
 		p.digests.Add(1)
+		if hold := p.hold.Load(); hold != nil {
+			<-*hold
+		}
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = fmt.Fprintf(w, "data: {\"id\":\"1\",\"model\":\"m1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":%q},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", text)
 }
 
-// S0-113 to S0-119 under P1: agentd is killed at each instant of a digest. The
-// message is answered once, the digest is there once, and one that was committed
-// is not paid for again.
+// S0-113 to S0-119 under P1: agentd is killed at each instant of the digest that follows a
+// reply. The reply stands, the next message does not wait for a digest either, the digest is
+// there once, and one that was committed is not paid for again.
 func TestKilledInACompaction(t *testing.T) {
 	for _, c := range []struct {
 		label  string
 		levels int // 2: the agent's own layer too, which is the one that is hit
 		calls  int64
+		killed int64 // of them in the process that was killed
 	}{
-		{"compaction.before", 1, 1},
-		{"compaction.after", 1, 2}, // window C: answered, and nobody knows
-		{"compaction.commit", 1, 2},
-		{"compaction.committed", 1, 1},
-		{"compaction.written", 1, 1},
-		{"compaction.committed", 2, 2},
-		{"compaction.written", 2, 2},
+		{"compaction.before", 1, 1, 0}, // asked for once, after the next message
+		{"compaction.after", 1, 2, 1},  // window C: answered, and nobody knows
+		{"compaction.commit", 1, 2, 1},
+		{"compaction.committed", 1, 1, 1},
+		{"compaction.written", 1, 1, 1},
+		{"compaction.committed", 2, 2, 2},
+		{"compaction.written", 2, 2, 2},
 	} {
 		t.Run(fmt.Sprint(c.label, c.levels), func(t *testing.T) {
 			model := &provider{}
@@ -78,7 +84,7 @@ func TestKilledInACompaction(t *testing.T) {
 			}
 			all := append([]string{"all"}, flags...)
 			p := site.Start(t, all...)
-			site.Create(t, "a1", "compaction:\n  after_turns: 3\ncontext:\n  recent_messages: 4\noutbound: []")
+			site.Create(t, "a1", "compaction:\n  after_turns: 3\ncontext:\n  recent_messages: 8\noutbound: []")
 			if c.levels == 2 {
 				site.Set(t, "a1", "compaction.agent_every", "1")
 			}
@@ -93,18 +99,38 @@ func TestKilledInACompaction(t *testing.T) {
 			if !p.Killed() {
 				t.Fatalf("agentd ended by itself; its log:\n%s", p.Log())
 			}
+			if n := model.digests.Load(); n != c.killed {
+				t.Errorf("%d digests were paid for before the kill, want %d", n, c.killed)
+			}
+			hold := make(chan struct{})
+			model.hold.Store(&hold)
 			p = site.Start(t, all...)
 			turn := wait()
 			replied(t, site, turn, "fact-one fact-two")
-
-			if n := model.digests.Load(); n != c.calls {
-				t.Errorf("%d digests were paid for, want %d", n, c.calls)
+			if len(turn.GetAttempts()) > 0 || len(turn.GetSteps()) != 1 {
+				t.Errorf("the digest is no part of the turn: %v", turn)
 			}
+			next := bob(t, site, "and now?")()
+			replied(t, site, next, "fact-one fact-two")
+			close(hold)
+
 			m, err := world.Again(t.Context(), func(ctx context.Context) (*registryv1.GetMemoryResponse, error) {
-				return site.Turns.GetMemory(ctx, &registryv1.GetMemoryRequest{AgentId: "a1", ThreadId: turn.GetThreadId()})
+				for {
+					m, err := site.Turns.GetMemory(ctx, &registryv1.GetMemoryRequest{AgentId: "a1", ThreadId: turn.GetThreadId()})
+					if err != nil {
+						return nil, err
+					}
+					// The agent's layer counts it last.
+					if l := m.GetMemory(); l[0].GetContent() != "" && l[2].GetPending()+l[2].GetCompactions() > 0 {
+						return m, nil
+					}
+				}
 			})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if n := model.digests.Load(); n != c.calls {
+				t.Errorf("%d digests were paid for, want %d", n, c.calls)
 			}
 			if l := m.GetMemory()[0]; l.GetCompactions() != 1 || l.GetContent() != "I know fact-one fact-two\n" || l.GetDigestedId() == 0 {
 				t.Errorf("memory is %v", l)
@@ -115,8 +141,8 @@ func TestKilledInACompaction(t *testing.T) {
 			if n := len(site.Events(t, "a1", turn.GetThreadId(), "subtype = 'decision'")); n != c.levels {
 				t.Errorf("%d decisions are told, want %d", n, c.levels)
 			}
-			if n := len(site.Events(t, "a1", turn.GetThreadId(), "type = 'message'")); n != 6 {
-				t.Errorf("the thread holds %d messages, want 6", n)
+			if n := len(site.Events(t, "a1", turn.GetThreadId(), "type = 'message'")); n != 8 {
+				t.Errorf("the thread holds %d messages, want 8", n)
 			}
 			p.Kill()
 		})

@@ -108,7 +108,7 @@ func TestPeersStayApart(t *testing.T) {
 	peers := []string{"alice", "bob", "carol"}
 	for n := range 12 {
 		for _, p := range peers {
-			w.Say(t, "a1", server.Peer(p), fmt.Sprintf("my secret is fact-%s-%d", p, n))
+			sayDigested(t, w, p, fmt.Sprintf("my secret is fact-%s-%d", p, n))
 		}
 	}
 	for _, r := range script.Requests() {
@@ -140,7 +140,7 @@ func TestSharedThread(t *testing.T) {
 	w.Create(t, "a1", "routing:\n  default: per-channel\ncompaction:\n  after_turns: 2\n  peer_every: 1")
 	for n := range 6 {
 		for _, p := range []string{"alice", "bob"} {
-			w.Say(t, "a1", server.Peer(p), fmt.Sprintf("fact-%s-%d", p, n))
+			sayDigested(t, w, p, fmt.Sprintf("fact-%s-%d", p, n))
 		}
 	}
 	all := memoryFile(t, w, "a1", "thread-threads%2Fchannels%2Fmain.md")
@@ -191,8 +191,7 @@ func TestDigestOnDemand(t *testing.T) {
 	w.Set(t, "a1", "compaction.strategy", "truncate")
 	w.Set(t, "a1", "compaction.after_turns", "1")
 	before := memoryFile(t, w, "a1", bobFile)
-	w.Say(t, "a1", server.Peer("bob"), "fact-two")
-	w.Say(t, "a1", server.Peer("bob"), "fact-three")
+	sayDigested(t, w, "bob", "fact-two")
 	if after := memoryFile(t, w, "a1", bobFile); after != before || len(r.digests()) != 2 {
 		t.Errorf("truncate changed %q to %q with %d calls", before, after, len(r.digests()))
 	}

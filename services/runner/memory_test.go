@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -35,6 +36,29 @@ func (r *recorder) chats(digest bool) (out []modeltest.Chat) {
 		}
 	}
 	return out
+}
+
+// settled waits until no digest follows a turn any more.
+func settled(t *testing.T, w *server.World) {
+	t.Helper()
+	for {
+		info, err := w.Runner.GetRunnerInfo(t.Context(), &runnerpb.GetRunnerInfoRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.GetDigestsActive() == 0 {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// sayDigested sends a message and waits for its end and for the digest that follows it.
+func sayDigested(t *testing.T, w *server.World, peer, text string) *registrypb.Turn {
+	t.Helper()
+	turn := w.Say(t, "a1", server.Peer(peer), text)
+	settled(t, w)
+	return turn
 }
 
 func memoryFile(t *testing.T, w *server.World, agent, name string) string {
@@ -71,7 +95,7 @@ func TestFactsSurviveTwoHundredTurns(t *testing.T) {
 		if n == 3 {
 			text = "the safe opens with fact-4711"
 		}
-		if turn := w.Say(t, "a1", server.Peer("bob"), text); turn.GetFate() != replied {
+		if turn := sayDigested(t, w, "bob", text); turn.GetFate() != replied {
 			t.Fatalf("turn %d: %v", n, turn)
 		}
 	}
@@ -126,11 +150,15 @@ func TestFactsSurviveTwoHundredTurns(t *testing.T) {
 	fmt.Fprintf(os.Stdout, "memory turns=200 digests=%d calls=%d\n", len(r.digests()), len(r.digests())+len(r.replies()))
 }
 
-// S0-113: nothing at 79 % of the budget, a digest before the answer at 81 %. Its
-// input holds the old messages (S0-114); the newest 4096 tokens stay raw.
+// S0-113: nothing at 79 % of the budget; a digest after the answer at 81 %, and before it
+// when the messages do not fit. Its input holds the old messages (S0-114); the newest 4096
+// tokens stay raw.
 func TestThreshold(t *testing.T) {
 	const budget = 20000 - 1000 - 512
-	for _, c := range []struct{ percent, digests int }{{79, 0}, {81, 1}} {
+	for _, c := range []struct {
+		percent, digests int
+		before           bool
+	}{{79, 0, false}, {81, 1, false}, {101, 1, true}} {
 		t.Run(fmt.Sprint(c.percent), func(t *testing.T) {
 			w, script := play(t, modeltest.FactModel())
 			w.Create(t, "a1", "context_window: 20000\nmax_output_tokens: 1000")
@@ -147,8 +175,7 @@ func TestThreshold(t *testing.T) {
 			}
 			r.reset()
 			fill := budget*int64(c.percent)/100 - now.GetTokens() - model.EstimateTokens("ok")
-			turn := w.Say(t, "a1", server.Peer("bob"), strings.Repeat("long", int(fill)))
-			want(t, w, turn, replied, "ok")
+			want(t, w, sayDigested(t, w, "bob", strings.Repeat("long", int(fill))), replied, "ok")
 			d, a := r.digests(), r.replies()
 			if len(d) != c.digests || len(a) != 1 {
 				t.Fatalf("%d digests and %d answers", len(d), len(a))
@@ -156,17 +183,27 @@ func TestThreshold(t *testing.T) {
 			if c.digests == 0 {
 				return
 			}
-			if first := script.Requests()[r.from].Chat; !first.WantsDigest() {
-				t.Error("the answer came before the digest")
+			if before := script.Requests()[r.from].Chat.WantsDigest(); before != c.before {
+				t.Errorf("a digest before the answer: %v", before)
 			}
 			if got := modeltest.Facts(d[0].Text()); !slices.Equal(got, []string{"fact-0", "fact-1", "fact-2", "fact-3"}) {
 				t.Errorf("the digest was made of %q", got)
+			}
+			if !c.before {
+				r.reset()
+				want(t, w, w.Say(t, "a1", server.Peer("bob"), "and"), replied, "ok")
+				if a = r.replies(); len(a) != 1 || len(r.digests()) != 0 {
+					t.Fatalf("%d answers", len(a))
+				}
 			}
 			raw := int64(0)
 			for _, m := range a[0].Messages[1 : len(a[0].Messages)-1] {
 				raw += model.EstimateTokens(m.Content)
 			}
-			if raw > 4096 || raw < 2500 || !strings.Contains(a[0].Text(), "part 3") || strings.Contains(a[0].Text(), "part 1") {
+			switch text := a[0].Text(); {
+			case raw > 4096 || strings.Contains(text, "part 1"):
+				t.Errorf("%d tokens raw", raw)
+			case c.before && (raw < 2500 || !strings.Contains(text, "part 3")):
 				t.Errorf("%d tokens raw", raw)
 			}
 			if !strings.Contains(a[0].Messages[0].Content, "fact-0") {
@@ -176,32 +213,37 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// S0-113: the tenth turn digests, and again ten later; the second digest gets the
-// first and the messages since, and nothing before (S0-114).
+// S0-113: a digest follows the tenth turn, and another ten later; the second digest gets
+// the first and the messages since, and nothing before (S0-114). It is no step of the turn.
 func TestEveryTenthTurn(t *testing.T) {
 	w, script := play(t, modeltest.FactModel())
 	w.Create(t, "a1", "")
 	r := &recorder{script: script}
 	for n := 1; n <= 20; n++ {
 		r.reset()
-		turn := w.Say(t, "a1", server.Peer("bob"), fmt.Sprintf("this is turn %d with fact-%03d", n, n))
+		turn := sayDigested(t, w, "bob", fmt.Sprintf("this is turn %d with fact-%03d", n, n))
 		d := r.digests()
 		if (len(d) == 1) != (n%10 == 0) || len(d) > 1 {
 			t.Fatalf("turn %d: %d digests", n, len(d))
 		}
+		if steps := turn.GetSteps(); len(steps) != 1 || steps[0].GetKind() != registrypb.StepKind_STEP_KIND_MODEL {
+			t.Errorf("journal of turn %d: %v", n, steps)
+		}
 		if len(d) == 0 {
 			continue
 		}
+		if script.Requests()[r.from].Chat.WantsDigest() {
+			t.Errorf("turn %d: the digest came before the answer", n)
+		}
 		if n == 20 {
 			text := d[0].Text()
-			if !strings.Contains(text, "still holds: fact-001") || strings.Contains(text, "this is turn 9 ") || !strings.Contains(text, "this is turn 10 ") || !strings.Contains(text, "this is turn 19 ") {
+			if !strings.Contains(text, "still holds: fact-001") || strings.Contains(text, "this is turn 10 ") || !strings.Contains(text, "this is turn 11 ") || !strings.Contains(text, "this is turn 20 ") {
 				t.Errorf("the second digest was made of %q", text)
 			}
 		}
-		steps := turn.GetSteps()
-		if len(steps) != 2 || steps[0].GetKind() != registrypb.StepKind_STEP_KIND_COMPACTION {
-			t.Errorf("journal of turn %d: %v", n, steps)
-		}
+	}
+	if n := len(w.Events(t, "a1", bobThread, "subtype = 'decision'")); n != 2 {
+		t.Errorf("%d decisions, want 2", n)
 	}
 }
 
@@ -237,7 +279,7 @@ func TestDigestFails(t *testing.T) {
 			w.Say(t, "a1", server.Peer("bob"), strings.Repeat("word ", 400))
 			for range 2 {
 				r.reset()
-				want(t, w, w.Say(t, "a1", server.Peer("bob"), "more"), replied, "ok")
+				want(t, w, sayDigested(t, w, "bob", "more"), replied, "ok")
 				if n := len(r.digests()); n != c.calls {
 					t.Errorf("%d tries of a digest, want %d", n, c.calls)
 				}
@@ -268,7 +310,7 @@ func TestFailedDigestsBackOff(t *testing.T) {
 	const turns = 60
 	for n := 1; n <= turns; n++ {
 		r.reset()
-		w.Say(t, "a1", server.Peer("bob"), fmt.Sprint("message ", n))
+		sayDigested(t, w, "bob", fmt.Sprint("message ", n))
 		if k := len(r.digests()); k > 1 {
 			t.Fatalf("turn %d: %d digests", n, k)
 		} else if k == 1 {
@@ -294,7 +336,7 @@ func TestFailedDigestsBackOff(t *testing.T) {
 	}
 	healthy.Store(true)
 	for n := 0; memoryFile(t, w, "a1", bobFile) == "" && n < 8; n++ {
-		w.Say(t, "a1", server.Peer("bob"), "and more")
+		sayDigested(t, w, "bob", "and more")
 	}
 	if text := memoryFile(t, w, "a1", bobFile); !strings.Contains(text, "words of a digest") {
 		t.Errorf("memory holds %q", text)
@@ -319,7 +361,7 @@ func TestStages(t *testing.T) {
 	w.Create(t, "a1", "compaction:\n  after_turns: 6")
 	r := &recorder{script: script}
 	for n := range 6 {
-		w.Say(t, "a1", server.Peer("bob"), fmt.Sprintf("fact-%d %s", n, strings.Repeat("word ", 200)))
+		sayDigested(t, w, "bob", fmt.Sprintf("fact-%d %s", n, strings.Repeat("word ", 200)))
 	}
 	d := r.digests()
 	if len(d) < 3 {
@@ -329,7 +371,7 @@ func TestStages(t *testing.T) {
 	if !strings.Contains(last, "still holds: fact-0") || strings.Contains(last, `"fact-0 word`) {
 		t.Errorf("the last stage was made of %.300q", last)
 	}
-	if got := modeltest.Facts(memoryFile(t, w, "a1", bobFile)); len(got) != 5 {
+	if got := modeltest.Facts(memoryFile(t, w, "a1", bobFile)); len(got) != 6 {
 		t.Errorf("memory knows %q", got)
 	}
 }

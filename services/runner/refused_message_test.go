@@ -60,7 +60,7 @@ func TestRefusedMessageLeavesTheDigest(t *testing.T) {
 	peer := server.Peer("bob")
 	want(t, w, w.Say(t, "a1", peer, "tell me about plutonium"), dead, "")
 	for range 5 {
-		want(t, w, w.Say(t, "a1", peer, "and now?"), replied, "fine")
+		want(t, w, sayDigested(t, w, "bob", "and now?"), replied, "fine")
 	}
 	digests := 0
 	for _, r := range script.Requests()[1:] {

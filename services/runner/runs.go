@@ -173,6 +173,6 @@ func (s *Service) GetRunnerInfo(context.Context, *runnerpb.GetRunnerInfoRequest)
 		FailingDigests: failing,
 		Holder:         s.deps.Holder, Sandbox: string(report.Level), SandboxProblems: report.Problems,
 		Provider: settings.Default, ProviderOrigin: string(settings.Source) + ": " + settings.Why,
-		TurnsActive: s.active.Load(), Waiting: int32(s.claims.Waiting()), Uptime: durationpb.New(time.Since(s.began)),
+		TurnsActive: s.active.Load(), DigestsActive: int32(s.slots.Background()), Waiting: int32(s.claims.Waiting()), Uptime: durationpb.New(time.Since(s.began)),
 	}, nil
 }

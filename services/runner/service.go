@@ -40,6 +40,7 @@ type Service struct {
 	models    *models
 	sandboxes *sandboxes
 	driver    *turn.Driver
+	slots     *batch.Slots
 	claims    *claim.Set
 	hub       run.Hub
 	began     time.Time
@@ -76,9 +77,10 @@ func New(c Config, d Deps) (*Service, error) {
 		Memory:   &memory.Registry{Threads: s.threads, Files: s.agents, Journal: s.turns, Tools: tools, Failures: &memory.Failures{}},
 		Sessions: &session.Writer{},
 	}
+	s.slots = batch.NewSlots(c.Slots)
 	s.claims = claim.New(claim.Config{
 		Holder: d.Holder, Address: c.Address, Agents: c.Agents, TTL: c.TTL, Keep: c.Keep, Poll: c.Poll, Grace: c.Grace, Quarantine: c.Quarantine,
-	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, End: s.end, Slots: batch.NewSlots(c.Slots), Abort: d.Abort, Logger: d.Logger})
+	}, claim.Deps{Leases: s.leases, Inbox: s.turns, Turn: s.turn, End: s.end, Slots: s.slots, Abort: d.Abort, Logger: d.Logger})
 	return s, nil
 }
 

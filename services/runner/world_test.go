@@ -146,6 +146,15 @@ type workshop struct {
 // runner starts a runner; with a script its default model is that provider.
 func (w *world) runner(script *modeltest.Server, change ...func(*runner.Config)) *workshop {
 	w.t.Helper()
+	if script == nil {
+		return w.runnerAt("", change...)
+	}
+	return w.runnerAt(script.URL(), change...)
+}
+
+// runnerAt is runner with the URL of a provider.
+func (w *world) runnerAt(url string, change ...func(*runner.Config)) *workshop {
+	w.t.Helper()
 	holder, err := lease.NewHolder(w.home.HoldersDir(), "runner")
 	if err != nil {
 		w.t.Fatal(err)
@@ -153,8 +162,8 @@ func (w *world) runner(script *modeltest.Server, change ...func(*runner.Config))
 	cfg := runner.Config{Grace: 5 * time.Second, Sandbox: sandbox.Options{ScratchDir: w.t.TempDir()}}
 	cfg.ProvidersFile = filepath.Join(w.t.TempDir(), "providers.yaml")
 	text := "default: offline\n" // without a choice it answers no peer
-	if script != nil {
-		text = fmt.Sprintf("default: work\nproviders:\n  work:\n    api: openai\n    base_url: %s\n    models: [m1]\n", script.URL())
+	if url != "" {
+		text = fmt.Sprintf("default: work\nproviders:\n  work:\n    api: openai\n    base_url: %s\n    models: [m1]\n", url)
 	}
 	if err := os.WriteFile(cfg.ProvidersFile, []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)

@@ -66,8 +66,10 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 		}
 		a.SettleMemory(0)
 	} else {
-		c.Decision = store.Decision{Key: memory.DecisionKey(c.Mark), Content: content, Turn: req.GetKey(), Step: memory.Step(content)}
-		c.Decision.Step.Seq = int(req.GetSeq())
+		c.Decision = store.Decision{Key: memory.DecisionKey(c.Mark), Content: content, Step: memory.Step(content)}
+		if req.GetSeq() > 0 { // made in the turn; one that followed it has a row of its own
+			c.Decision.Turn, c.Decision.Step.Seq = req.GetKey(), int(req.GetSeq())
+		}
 	}
 	fault.Point("compaction.commit")
 	m, err := s.Store.Compact(ctx, r, fence, c)
@@ -91,7 +93,8 @@ func (s *Service) RecordCompaction(ctx context.Context, req *registryv1.RecordCo
 	return out, err
 }
 
-// speaker is the peer whose layer is meant: the one who speaks in the turn, else
+// speaker is the peer whose layer is meant: the one who speaks in the turn that the digest
+// was made in or followed, else
 // the one the thread was made for.
 func (s *Service) speaker(ctx context.Context, a *state.Agent, req *registryv1.RecordCompactionRequest) (route.Tuple, error) {
 	if req.GetKey() != "" {

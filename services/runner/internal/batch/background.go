@@ -1,8 +1,8 @@
 package batch
 
 // BeginBackground keeps the batch from ending when it is idle until end is called: for
-// background work, which runs under the lease and answers no event. False when the
-// batch is ending already.
+// background work that a person waits for, which runs under the lease and answers no
+// event. False when the batch is ending already. See following for the work of turns.
 func (b *Batch) BeginBackground() (end func(), ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

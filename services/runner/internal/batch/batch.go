@@ -86,7 +86,8 @@ type Batch struct {
 	done        int64 // events that got their fate here
 	rescan      bool  // an id has another event: read again from the first unfinished
 	ended       bool
-	background  int           // pieces of background work
+	background  int // pieces of background work, with those that follow turns
+	following   map[string]*following
 	progress    chan struct{} // closed at the next change of the above
 	// noBackground: no more background work begins.
 	noBackground bool
@@ -98,6 +99,7 @@ func New(c Config, d Deps) *Batch {
 		cfg: c, deps: d, began: time.Now(),
 		poke: make(chan struct{}, 1), stop: make(chan struct{}), idle: make(chan func()), progress: make(chan struct{}),
 		lanes: make(map[string][]*entry), leaving: make(chan *entry, Window), pending: make(map[int64]bool),
+		following: make(map[string]*following),
 	}
 }
 
@@ -114,7 +116,7 @@ func (b *Batch) Stop() { b.once.Do(func() { close(b.stop) }) }
 
 // Work reads and works until there was nothing to do for Keep, yield is closed
 // or Stop was called (nil), or ctx ended or the lease was lost (the cause). When
-// it returns no turn is running.
+// it returns no turn is running, and no background work.
 func (b *Batch) Work(ctx context.Context, yield <-chan struct{}) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer b.end()

@@ -26,5 +26,9 @@
 // steer): those right behind it and of the same speaker, as far as the journal takes
 // them. One that has not begun may be withdrawn.
 //
+// A turn may have background work follow it, one piece for each conversation. It has
+// places of its own in the process, so that no turn waits for one; it keeps an idle batch
+// from ending, and a batch that is to end does not wait for it: its context ends at once.
+//
 // It does not renew or release the lease, and does not depend on what a turn does.
 package batch

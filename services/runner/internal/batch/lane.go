@@ -258,7 +258,7 @@ func (b *Batch) Share() Share {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.agent != nil && len(b.pending) == 0 && len(b.poke) == 0 && !b.rescan:
+	case b.agent != nil && len(b.pending) == 0 && b.background == 0 && len(b.poke) == 0 && !b.rescan:
 		return Idle
 	case b.done >= shareEvents, time.Since(b.began) >= shareTime:
 		return ShareUsed

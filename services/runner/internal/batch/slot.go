@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -12,21 +13,34 @@ import (
 // DefaultSlots is how many turns a process works on at a time.
 const DefaultSlots = 512
 
+// backgroundPlaces is how many pieces of background work that follow turns a process
+// does at a time, next to its turns: each is a call of a model, which the provider of
+// the replies may have to answer too.
+const backgroundPlaces = 16
+
 // Slots are the places for turns of a process. A turn takes one; a turn that
 // must be alone takes all of them, and those who come after it wait. Agents that
-// wait get them in turn.
+// wait get them in turn. The work that follows turns has places of its own, which only a
+// turn that must be alone takes too.
 type Slots struct {
 	places *fairqueue.Places
 	size   int64
+
+	background *fairqueue.Places
+	following  atomic.Int32 // see Background
 }
 
-// NewSlots makes n places; 0 means DefaultSlots.
+// NewSlots makes n places for turns; 0 means DefaultSlots.
 func NewSlots(n int) *Slots {
 	if n <= 0 {
 		n = DefaultSlots
 	}
-	return &Slots{fairqueue.New(int64(n)), int64(n)}
+	return &Slots{places: fairqueue.New(int64(n)), size: int64(n), background: fairqueue.New(backgroundPlaces)}
 }
+
+// Background is how many pieces of background work follow turns now: running, waiting
+// for their place, or reserved by a turn that is about to end.
+func (s *Slots) Background() int { return int(s.following.Load()) }
 
 // slot is what one turn holds: a place in its agent's batch, for which peers wait
 // in turn, and one in the process, or all of the latter. It belongs to one
@@ -36,7 +50,7 @@ type slot struct {
 	agent         *fairqueue.Places
 	all           *Slots
 	weight, cost  int64
-	held          bool
+	held, alone   bool
 	// stop is closed when the batch starts nothing more.
 	stop <-chan struct{}
 	// batch and entry are the place of the turn in its lane.
@@ -53,7 +67,7 @@ func (s *slot) take(ctx context.Context) error {
 		return turn.ErrYield
 	default:
 	}
-	if s.agent.TryTake(1) { // the usual case, without a goroutine
+	if !s.alone && s.agent.TryTake(1) { // the usual case, without a goroutine
 		if s.held = s.all.places.TryTake(s.weight); s.held {
 			return nil
 		}
@@ -69,6 +83,13 @@ func (s *slot) take(ctx context.Context) error {
 		s.agent.Give(1)
 		return err
 	}
+	if s.alone {
+		if err := s.all.background.Take(ctx, s.agentID, backgroundPlaces, 1); err != nil {
+			s.all.places.Give(s.weight)
+			s.agent.Give(1)
+			return err
+		}
+	}
 	s.held = true
 	return nil
 }
@@ -76,6 +97,9 @@ func (s *slot) take(ctx context.Context) error {
 func (s *slot) give() {
 	if s.held {
 		s.held = false
+		if s.alone {
+			s.all.background.Give(backgroundPlaces)
+		}
 		s.all.places.Give(s.weight)
 		s.agent.Give(1)
 	}
@@ -103,7 +127,7 @@ func (s *slot) GivenBack() *registrypb.FailedTry { return s.entry.givenBack }
 // Alone implements turn.Slot.
 func (s *slot) Alone(ctx context.Context) error {
 	s.give()
-	s.weight = s.all.size
+	s.alone, s.weight = true, s.all.size
 	return s.take(ctx)
 }
 
@@ -115,6 +139,19 @@ func (s *slot) Collect() []*registrypb.Member {
 // Steer implements turn.Slot.
 func (s *slot) Steer() []*registrypb.Member {
 	return s.batch.mergeable(s.entry, registrypb.QueueMode_QUEUE_MODE_STEER)
+}
+
+// Background implements turn.Slot.
+func (s *slot) Background() turn.Background {
+	if f := s.batch.reserve(s.agentID, s.entry.event.GetThreadId(), s.all); f != nil {
+		return f
+	}
+	return nil
+}
+
+// AwaitBackground implements turn.Slot.
+func (s *slot) AwaitBackground(ctx context.Context, d time.Duration) bool {
+	return s.batch.awaitFollowing(ctx, s.entry.event.GetThreadId(), d)
 }
 
 // afterClose calls f when c is closed, until the function it returns is called.

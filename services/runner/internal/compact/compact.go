@@ -61,11 +61,11 @@ func (Truncate) Digest(_ context.Context, in Input) (Digest, error) {
 type Measure struct {
 	// Tokens the prompt wants, of Budget.
 	Tokens, Budget int64
-	// Turns since the last digest, this one included.
+	// Turns whose messages are in no digest, this one included.
 	Turns int
-	// Undigested messages that came before the one to answer.
+	// Undigested messages, this one included.
 	Undigested int
-	// Leaving: the next message pushes an undigested one out of the raw window.
+	// Leaving: the message after the next pushes an undigested one out of the raw window.
 	Leaving bool
 }
 

@@ -1,11 +1,12 @@
 // Package compact decides when old messages become a digest, and makes it.
 //
 //	prompt over at_percent of its budget ----+
-//	after_turns messages since the last one -+--> digest, then the model call
-//	a message would leave the raw window ----+
-//	the provider says the prompt is too long --> digest, call again
-//	                         and once more ----> half of it, call again
-//	                         and once more ----> the error stands
+//	after_turns messages since the last one -+--> a digest follows the reply
+//	the raw window is full of what is in none +
+//	a prompt would lack what is in none --------> digest, then the model call
+//	the provider says the prompt is too long ---> digest, call again
+//	                         and once more -----> half of it, call again
+//	                         and once more -----> the error stands
 //
 // A digest takes the old digest and the messages since, together, and is the new
 // one. Two strategies implement one interface: [Summarise] asks a model, in

@@ -2,7 +2,7 @@
 // the layers are digested.
 //
 //	layer    file                 holds                          digested
-//	thread   thread-<id>.md       one conversation               when it is due
+//	thread   thread-<id>.md       one conversation               after the turn in which it is due
 //	peer     user-<chan>-<peer>   one peer's words               every 5 of these
 //	agent    agent.md             the agent's own records        every 20 of these
 //
@@ -12,8 +12,8 @@
 // unless memory.share is on.
 //
 // Each digest is one call of a model and one call of the registry. A process that is killed
-// before the second has changed nothing, and the next holder of the lease makes the digest
-// again (window C of a model call). The second is idempotent by the number of the digest;
+// before the second has changed nothing, and the next turn of the conversation, under
+// whatever lease, finds the digest due again (window C of a model call). The second is idempotent by the number of the digest;
 // once it is committed the registry alone finishes it. The cut of a prompt is decided by
 // what the claim of the turn read in one transaction, mark and messages together, so that a
 // turn that goes on in another process reads the same.
@@ -25,6 +25,8 @@ package memory
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -49,6 +51,7 @@ type Files interface {
 
 // Journal commits digests.
 type Journal interface {
+	GetMemory(ctx context.Context, in *registrypb.GetMemoryRequest, opts ...grpc.CallOption) (*registrypb.GetMemoryResponse, error)
 	RecordCompaction(ctx context.Context, in *registrypb.RecordCompactionRequest, opts ...grpc.CallOption) (*registrypb.RecordCompactionResponse, error)
 }
 
@@ -66,7 +69,7 @@ type Registry struct {
 // Job is a conversation to digest, or with no thread the agent's own layer.
 type Job struct {
 	AgentID, ThreadID string
-	// Key and InboxID of the turn that needs it; empty: a person asked.
+	// Key and InboxID of the turn that needs it or was due it; empty: a person asked.
 	Key     string
 	InboxID int64
 	// Source and Content of the message in work, which name its author.
@@ -83,7 +86,10 @@ type Job struct {
 	Strategy compact.Strategy
 	// Model that the strategy asks, for the journal.
 	Model string
-	// Seq numbers a step of the turn.
+	// Timeout bounds the calls of the model for one layer; 0: ctx does.
+	Timeout time.Duration
+	// Seq numbers a step of the turn; nil: the digest is made after the turn, and is no
+	// step of it.
 	Seq func() int32
 	// Commit makes a call of the journal and repeats it as turns do.
 	Commit func(context.Context, *registrypb.RecordCompactionRequest) (*registrypb.RecordCompactionResponse, error)
@@ -170,6 +176,29 @@ func (r Registry) Agent(ctx context.Context, j Job) (Outcome, error) {
 	return r.digest(ctx, j, task{state: state, level: compact.Agent, lines: lines, threads: threads})
 }
 
+// Moved returns the layers of a conversation as they stand, and whether a digest of it
+// was committed that the job's layers do not have.
+func (r Registry) Moved(ctx context.Context, j Job) (layers []*registrypb.MemoryState, moved bool, err error) {
+	now, err := r.Journal.GetMemory(ctx, &registrypb.GetMemoryRequest{AgentId: j.AgentID, ThreadId: j.ThreadID})
+	if err != nil {
+		return nil, false, fmt.Errorf("read the memory of %s: %w", j.ThreadID, err)
+	}
+	state := Layer(now.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD)
+	return now.GetMemory(), state.GetCompactions() != Layer(j.Layers, registrypb.MemoryLayer_MEMORY_LAYER_THREAD).GetCompactions(), nil
+}
+
+// Undigested reports whether a conversation has messages between two events.
+func (r Registry) Undigested(ctx context.Context, j Job, after, before int64) (bool, error) {
+	page, err := r.Threads.PeekEvents(ctx, &registrypb.PeekEventsRequest{
+		Thread: &registrypb.ThreadRef{AgentId: j.AgentID, ThreadId: j.ThreadID}, AfterId: after, Limit: 1,
+		Filter: fmt.Sprintf("type = 'message' AND id <= %d", before-1),
+	})
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", j.ThreadID, err)
+	}
+	return len(page.GetEvents()) > 0, nil
+}
+
 // Layer finds a layer; nil when the conversation has none.
 func Layer(list []*registrypb.MemoryState, l registrypb.MemoryLayer) *registrypb.MemoryState {
 	for _, s := range list {
@@ -200,8 +229,14 @@ func (r Registry) digest(ctx context.Context, j Job, t task) (Outcome, error) {
 	if base == "" {
 		base = absent
 	}
+	call := ctx
+	if j.Timeout > 0 {
+		var cancel context.CancelFunc
+		call, cancel = context.WithTimeout(ctx, j.Timeout)
+		defer cancel()
+	}
 	fault.Point("compaction.before")
-	d, err := j.Strategy.Digest(ctx, compact.Input{Level: t.level, Old: old, Lines: t.lines})
+	d, err := j.Strategy.Digest(call, compact.Input{Level: t.level, Old: old, Lines: t.lines})
 	fault.Point("compaction.after")
 	if err != nil {
 		return r.failed(ctx, j, t.state, err)
@@ -217,7 +252,7 @@ func (r Registry) digest(ctx context.Context, j Job, t task) (Outcome, error) {
 	if d.Calls > 0 {
 		in.Model = j.Model
 	}
-	if j.Key != "" {
+	if j.Seq != nil {
 		in.Seq = j.Seq()
 	}
 	j.Logf("INFO", "memory: %s digested, %d messages, %d tokens before, %d now, %d model calls", name, d.Lines,

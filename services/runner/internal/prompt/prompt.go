@@ -72,8 +72,8 @@ type Prompt struct {
 	Tokens, Budget int64
 	// Wanted is what the prompt would be with every message that is not digested.
 	Wanted int64
-	// Undigested messages came before Inbound. Turns since the last digest, with
-	// Inbound's and without the one that made the digest.
+	// Undigested messages came before Inbound. Turns are those with Inbound's whose
+	// messages are in no digest.
 	Undigested, Turns int
 	// Upto is the last event before Inbound; 0: none.
 	Upto int64
@@ -186,9 +186,7 @@ func (s *Scope) digested(e Part) bool { return s.Digested > 0 && e.id <= s.Diges
 
 // measure counts what no digest holds, and what would be shown of the rest.
 func (p *Prompt) measure(s *Scope, history []Part) {
-	if p.Turns = 1; s.Digested > 0 {
-		p.Turns = 0
-	}
+	p.Turns = 1
 	for i := len(history) - 1; i >= 0; i-- {
 		e := &history[i]
 		p.Upto = max(p.Upto, e.id)

@@ -2,7 +2,6 @@ package turn
 
 import (
 	"context"
-	"errors"
 
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/runner/internal/memory"
@@ -13,6 +12,7 @@ import (
 func (t *turn) newRequests() *window.Requests {
 	return &window.Requests{
 		Begun: t.begun, Model: t.model, Tools: t.tools.Offered(), Sources: t.Sources, Meter: t.Meter, Trusted: t.trusted, Memory: t.Memory, Emit: t.w.Stream.Publish,
+		Await: func(ctx context.Context) bool { return t.w.Slot.AwaitBackground(ctx, awaitDigest) },
 		Job: memory.Job{
 			AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Key: t.w.Key, InboxID: t.w.InboxID, Seq: t.steps.NextSeq, Logf: t.logf,
 			Commit: func(ctx context.Context, in *registrypb.RecordCompactionRequest) (*registrypb.RecordCompactionResponse, error) {
@@ -21,7 +21,7 @@ func (t *turn) newRequests() *window.Requests {
 					return t.Memory.Journal.RecordCompaction(ctx, in)
 				})
 			},
-			Fatal: func(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrStale) },
+			Fatal: fatal,
 		},
 	}
 }

@@ -25,6 +25,9 @@
 //	                      |                                 outages: retry_max_age)
 //	                      +--> no use, or used up: DEAD
 //
+// A digest of the conversation that is due follows the turn: its place is reserved before
+// the end of the turn is visible, it begins after that, and no reply waits for it.
+//
 // It promises: nothing is begun and nothing written once the lease is not
 // trusted; a panic in here is a failed try of this event, not the end of the
 // process; a turn that is stopped by a drain or a lost lease is left exactly as

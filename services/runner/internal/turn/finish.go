@@ -71,6 +71,7 @@ func (t *turn) end(ctx context.Context, in *registrypb.FinishTurnRequest) (Resul
 		level = "ERROR"
 	}
 	t.logf(level, "result: inbox event %d %s after %d ms%s", t.w.InboxID, fate, time.Since(t.started).Milliseconds(), tail(in.GetError()))
+	t.reserveDigest(in.GetFate())
 	r, err := t.finish(ctx, in)
 	if registrycall.Refused(err) && in.GetFate() == registrypb.Fate_FATE_DEAD {
 		// What goes with the end is what cannot be taken: the end alone is short and valid.
@@ -85,6 +86,7 @@ func (t *turn) end(ctx context.Context, in *registrypb.FinishTurnRequest) (Resul
 		t.out.End(cmp.Or(in.GetError(), "the run had ended before"))
 	default:
 		t.out.End("")
+		t.digestUpto(max(r.GetReplyEventId(), t.begun.GetInbound().GetId()))
 	}
 	if dir := t.begun.GetConfig().GetSessionsDir(); dir != "" && len(t.last.messages) > 0 {
 		t.Sessions.Write(dir, t.w.ThreadID, t.last.system, t.last.messages, func(err error) {

@@ -15,17 +15,25 @@ const maxLogLine = 4096
 
 // logf keeps a line for the next call to the journal.
 func (t *turn) logf(level, format string, args ...any) {
+	t.logs = append(t.logs, logLine(level, format, args...))
+}
+
+func logLine(level, format string, args ...any) *registrypb.LogLine {
 	text, _ := boundary.Text(fmt.Sprintf(format, args...), maxLogLine)
-	t.logs = append(t.logs, &registrypb.LogLine{Level: level, Text: text})
+	return &registrypb.LogLine{Level: level, Text: text}
 }
 
 // trusted returns nil while the lease is; it is asked right before whatever the
 // outside world or the journal could see.
 func (t *turn) trusted(ctx context.Context) error {
+	return t.w.trusted(ctx)
+}
+
+func (w Work) trusted(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := t.w.Check(); err != nil {
+	if err := w.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return nil

@@ -263,6 +263,9 @@ func (p *place) GivenBack() *pb.FailedTry    { return p.back }
 func (p *place) Alone(context.Context) error { p.alone = true; return nil }
 func (p *place) Collect() []*pb.Member       { return nil }
 func (p *place) Steer() []*pb.Member         { return nil }
+func (p *place) Background() turn.Background { return nil }
+
+func (p *place) AwaitBackground(context.Context, time.Duration) bool { return true }
 
 // ear hears a turn.
 type ear struct{ *bench }

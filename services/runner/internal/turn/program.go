@@ -36,7 +36,7 @@ func (t *turn) program(ctx context.Context) (step.Answer, *registrypb.Step, *mod
 		return step.Answer{}, nil, nil, err
 	}
 	all := func() []model.Message { return append(slices.Clip(said), t.steps.Messages(false)...) }
-	if err := t.requests.Due(ctx, all()); err != nil {
+	if err := t.requests.Fit(ctx, all()); err != nil {
 		return step.Answer{}, nil, nil, err
 	}
 	for {

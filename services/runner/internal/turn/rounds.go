@@ -130,7 +130,7 @@ func (t *turn) ask(ctx context.Context, round int, said []model.Message) (step.A
 // call asks the model. A prompt that the provider finds too long is made smaller
 // and asked again, which is the same try.
 func (t *turn) call(ctx context.Context, said []model.Message) (req model.Request, resp model.Response, try modelcall.Try, err error) {
-	if err := t.requests.Due(ctx, said); err != nil {
+	if err := t.requests.Fit(ctx, said); err != nil {
 		return req, resp, try, err
 	}
 	for {

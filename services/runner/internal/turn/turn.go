@@ -59,6 +59,24 @@ type Slot interface {
 	// decides which of the two ever returns any.
 	Collect() []*registrypb.Member
 	Steer() []*registrypb.Member
+	// Background reserves the place of background work that follows the turn. There is
+	// one for each conversation: nil when an earlier turn's is not over, too many are, or
+	// the batch ends.
+	Background() Background
+	// AwaitBackground waits, at most d, for the end of the work that follows an earlier
+	// turn of the conversation, and gives up work that has not begun. It reports whether
+	// there is none any more.
+	AwaitBackground(ctx context.Context, d time.Duration) bool
+}
+
+// Background is the place of work that follows a turn, under the same lease. The turn
+// either begins the work or cancels the place.
+type Background interface {
+	// Begin starts the work and does not wait for it. Its context ends with ctx, and when
+	// the batch is to end.
+	Begin(ctx context.Context, work func(context.Context))
+	// Cancel gives the place up; after Begin it does nothing.
+	Cancel()
 }
 
 // Driver works on turns. All fields but Root, Memory, Sessions and Trace are required and shared by
@@ -154,7 +172,12 @@ func (d *Driver) Run(ctx context.Context, w Work) (result Result, err error) {
 		switch begun.GetOutcome() {
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_GO:
 			t.claim(begun)
-			return t.work(ctx)
+			defer t.cancelDigest()
+			result, err := t.work(ctx)
+			if err == nil {
+				t.beginDigest(ctx)
+			}
+			return result, err
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_FINISHED:
 			return Result{Already: true}, nil
 		case registrypb.BeginTurnOutcome_BEGIN_TURN_OUTCOME_EXHAUSTED:

@@ -42,6 +42,7 @@ type turn struct {
 	panicked bool
 	last     transcript
 	requests *window.Requests // set with found
+	later    *laterDigest     // follows the turn
 	// unwritten are results that go with the next call to the journal.
 	unwritten []*registrypb.Step
 }

@@ -32,11 +32,18 @@ type Requests struct {
 	// Memory digests; nil: the oldest messages are cut.
 	Memory *memory.Registry
 	// Job is the turn's part of a digest: who, where, and how it is committed.
-	Job        memory.Job
-	Emit       func(run.Item)
-	built      *built // what Due found good, until it is asked for
-	digested   bool   // a digest was made, or tried
-	squeezes   int    // answers that the prompt is too long
+	Job  memory.Job
+	Emit func(run.Item)
+	// Await waits for the digest that follows an earlier turn of the conversation, and
+	// reports whether there is none any more; nil: there never is one.
+	Await      func(context.Context) bool
+	built      *built                      // what Fit found good, until it is asked for
+	first      *compact.Measure            // of the first prompt, which has no results of tools
+	older      struct{ known, found bool } // messages in no digest that the claim did not bring
+	digested   bool                        // the turn has made, tried or awaited a digest
+	waiting    bool                        // for a digest that takes too long
+	budget     int64                       // of a prompt
+	squeezes   int                         // answers that the prompt is too long
 	most, room int64
 }
 
@@ -55,6 +62,9 @@ func (r *Requests) Request(said []model.Message) (model.Request, prompt.Prompt) 
 	}
 	s := r.scope(said)
 	p := r.Sources.Build(s)
+	if r.budget = p.Budget; r.first == nil {
+		r.first = &compact.Measure{Tokens: p.Wanted, Budget: p.Budget, Turns: p.Turns, Undigested: p.Undigested + 1}
+	}
 	return model.Request{
 		Model: r.Model.Name, System: p.System, Messages: p.Messages, Tools: s.Tools,
 		MaxOutputTokens: int(r.Begun.GetConfig().GetMaxOutputTokens()),
@@ -121,30 +131,112 @@ func event(e *registrypb.Event) prompt.Event {
 	return prompt.Event{ID: e.GetId(), CreatedAt: e.GetCreatedAt(), Source: e.GetSource(), Content: e.GetContent()}
 }
 
-// Due digests the conversation before a call of the model, when it is
-// time (S0-113).
-func (r *Requests) Due(ctx context.Context, said []model.Message) error {
-	c := r.Begun.GetConfig().GetCompaction()
-	if r.digested || r.Memory == nil || c == nil {
+// Fit has the conversation digested before a call of the model where the prompt would
+// lack messages that are in no digest. A digest that is being made is waited for.
+func (r *Requests) Fit(ctx context.Context, said []model.Message) error {
+	if r.digested || r.Memory == nil || r.Begun.GetConfig().GetCompaction() == nil {
 		return nil
 	}
 	req, p := r.Request(said)
 	r.built = &built{len(said), req, p}
-	recent := int(c.GetRecentMessages())
-	why := compact.Due(compact.Measure{
-		Tokens: p.Wanted, Budget: p.Budget, Turns: p.Turns, Undigested: p.Undigested, Leaving: recent > 0 && p.Undigested >= recent,
-	}, compact.Limits{AtPercent: int(c.GetAtPercent()), AfterTurns: int(c.GetAfterTurns())})
-	if why == "" || r.strategy(p) == nil {
-		return nil
-	}
-	if r.waits() {
-		r.digested = true // this turn asks for none
-		return nil
+	why, err := r.lacks(ctx, p)
+	if err != nil || why == "" || !r.digests() {
+		return err
 	}
 	r.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: why})
 	defer r.Emit(run.Item{Kind: run.Compaction, Phase: run.End, Text: why})
-	r.built = nil
+	r.built, r.digested = nil, true
+	moved, err := r.await(ctx)
+	if err != nil {
+		return err
+	}
+	if moved {
+		_, p = r.Request(said)
+		if why, err := r.lacks(ctx, p); err != nil || why == "" {
+			r.digested = false // this turn has cost none
+			return err
+		}
+	}
+	if r.waiting || r.Waits() {
+		return nil
+	}
 	return r.digest(ctx, p)
+}
+
+// lacks returns why messages that are in no digest are not in a prompt: its budget, or the
+// number of messages that are shown; empty when all are.
+func (r *Requests) lacks(ctx context.Context, p prompt.Prompt) (why string, err error) {
+	recent := int(r.Begun.GetConfig().GetCompaction().GetRecentMessages())
+	switch {
+	case p.Dropped > 0:
+		return "tokens", nil
+	case recent <= 0 || p.Undigested < recent || len(r.Begun.GetTail()) == 0:
+		return "", nil // the oldest that the claim brought is in a digest, or is the first
+	case !r.older.known:
+		first := r.Begun.GetTail()[0].GetId()
+		if r.older.found, err = r.Memory.Undigested(ctx, r.Job, r.layer().GetDigestedId(), first); err != nil {
+			if ctx.Err() != nil {
+				return "", context.Cause(ctx)
+			}
+			r.Job.Logf("WARN", "memory: not known whether messages are left out: %s", err)
+		}
+		r.older.known = true
+	}
+	if r.older.found {
+		return "window", nil
+	}
+	return "", nil
+}
+
+// layer is how far the conversation is digested.
+func (r *Requests) layer() *registrypb.MemoryState {
+	return memory.Layer(r.Begun.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD)
+}
+
+// await waits for the digest that follows an earlier turn of the conversation. moved: one
+// was committed since the claim, and is part of it now. A digest that takes too long sets
+// waiting: another one beside it would be paid for twice.
+func (r *Requests) await(ctx context.Context) (moved bool, err error) {
+	if err := r.Trusted(ctx); err != nil {
+		return false, err
+	}
+	r.waiting = r.Await != nil && !r.Await(ctx)
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	job := r.Job
+	job.Layers = r.Begun.GetMemory()
+	layers, moved, err := r.Memory.Moved(ctx, job)
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case err != nil:
+		r.Job.Logf("WARN", "memory: %s", err)
+	case moved:
+		r.remember(layers)
+	}
+	return moved, nil
+}
+
+// Due reports whether the conversation is to be digested after the turn (S0-113): the
+// message that it answers, and its reply, go into that digest.
+func (r *Requests) Due() bool {
+	c := r.Begun.GetConfig().GetCompaction()
+	if r.digested || r.Memory == nil || c == nil || r.first == nil {
+		return false
+	}
+	recent := int(c.GetRecentMessages())
+	m := *r.first
+	m.Leaving = recent > 0 && m.Undigested+1 >= recent // the reply is one more
+	return compact.Due(m, compact.Limits{AtPercent: int(c.GetAtPercent()), AfterTurns: int(c.GetAfterTurns())}) != "" && r.digests()
+}
+
+// Later is the digest of the conversation after the turn, but for where it ends and how it
+// is committed. It keeps nothing of the claim but what it needs.
+func (r *Requests) Later(trusted func(context.Context) error) memory.Job {
+	job := r.job(trusted)
+	job.Seq, job.Commit, job.Fatal, job.Logf = nil, nil, nil, nil
+	return job
 }
 
 // Squeeze makes the prompt smaller after the provider refused it for its length:
@@ -160,10 +252,8 @@ func (r *Requests) Squeeze(ctx context.Context, said []model.Message, refused pr
 		keep := max(r.scope(said).Keep, 1)
 		if r.squeezes == 1 {
 			r.most = keep
-			if !r.digested && r.Memory != nil && refused.Undigested > 0 && !r.waits() {
-				if err := r.digest(ctx, refused); err != nil {
-					return false, err
-				}
+			if err := r.digestRefused(ctx, refused); err != nil {
+				return false, err
 			}
 		} else {
 			r.most, r.room = max(keep/2, 1), max(refused.Tokens/2, 1)
@@ -176,36 +266,52 @@ func (r *Requests) Squeeze(ctx context.Context, said []model.Message, refused pr
 	return false, nil
 }
 
-// waits reports whether the last digests of this conversation failed, so that this turn
-// asks for none.
-func (r *Requests) waits() bool {
+// digestRefused digests what came before, unless the turn had it digested already or an
+// earlier turn's digest does it.
+func (r *Requests) digestRefused(ctx context.Context, refused prompt.Prompt) error {
+	if r.digested || r.Memory == nil || refused.Undigested == 0 || !r.digests() {
+		return nil
+	}
+	r.digested = true
+	moved, err := r.await(ctx)
+	if err != nil || moved || r.waiting || r.Waits() {
+		return err
+	}
+	return r.digest(ctx, refused)
+}
+
+// Waits reports whether the last digests of this conversation failed, so that this turn
+// asks for none, and counts the turn.
+func (r *Requests) Waits() bool {
 	job := r.Job
 	job.Model = r.Model.Provider + "/" + r.Model.Name
-	return r.Memory.Waits(job, memory.Layer(r.Begun.GetMemory(), registrypb.MemoryLayer_MEMORY_LAYER_THREAD))
+	return r.Memory.Waits(job, r.layer())
 }
 
 // digest digests everything before the inbound message, once in a turn.
 func (r *Requests) digest(ctx context.Context, p prompt.Prompt) error {
-	r.digested = true
-	strategy := r.strategy(p)
-	if strategy == nil {
-		return nil
-	}
 	if err := r.Trusted(ctx); err != nil {
 		return err
 	}
-	in, job := r.Begun.GetInbound(), r.Job
-	job.Source, job.Content, job.Upto = in.GetSource(), in.GetContent(), p.Upto
-	job.Config, job.Layers = r.Begun.GetConfig().GetCompaction(), r.Begun.GetMemory()
-	job.Strategy, job.Model = strategy, r.Model.Provider+"/"+r.Model.Name
+	job := r.job(r.Trusted)
+	job.Upto = p.Upto
 	out, err := r.Memory.Thread(ctx, job)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if out.Name != "" { // it stands, whatever came after it
-		r.remember(out)
+		r.remember(out.Layers)
 	}
 	return err
+}
+
+// job is a digest of the conversation as the claim knows it.
+func (r *Requests) job(trusted func(context.Context) error) memory.Job {
+	in, job, c := r.Begun.GetInbound(), r.Job, r.Begun.GetConfig()
+	job.Source, job.Content = in.GetSource(), in.GetContent()
+	job.Config, job.Layers = c.GetCompaction(), r.Begun.GetMemory()
+	job.Strategy, job.Model = strategy(c, r.Model, r.Meter, trusted, job, r.budget), r.Model.Provider+"/"+r.Model.Name
+	return job
 }
 
 // Place is where a program that runs tools itself runs, for this agent.
@@ -217,26 +323,28 @@ func Place(c *registrypb.TurnConfig, agentID, threadID string) pai.Place {
 	return pai.Place{AgentID: agentID, ThreadID: threadID, SandboxMode: mode, Workdir: c.GetWorkdir(), Sessions: c.GetSessionsDir()}
 }
 
-// strategy is how this agent digests; nil when its model cannot: the built-in one
-// answers with what it was asked. A program that runs tools itself is asked aside,
-// without them: a digest has no effect and may be made again.
-func (r *Requests) strategy(p prompt.Prompt) compact.Strategy {
-	c := r.Begun.GetConfig()
-	m := r.Model
-	switch {
-	case c.GetCompaction().GetStrategy() == (compact.Truncate{}).Name():
+// digests reports whether this agent can digest: its model cannot when it is the built-in
+// one, which answers with what it was asked.
+func (r *Requests) digests() bool {
+	truncates := r.Begun.GetConfig().GetCompaction().GetStrategy() == (compact.Truncate{}).Name()
+	return truncates || r.Model.Program != nil || r.Model.Provider != offline.Name && r.Model.Try != nil
+}
+
+// strategy is how an agent digests that can. A program that runs tools itself is asked
+// aside, without them: a digest has no effect and may be made again.
+func strategy(c *registrypb.TurnConfig, m modelcall.Model, meter modelcall.Meter, trusted func(context.Context) error, job memory.Job, budget int64) compact.Strategy {
+	if c.GetCompaction().GetStrategy() == (compact.Truncate{}).Name() {
 		return compact.Truncate{}
-	case m.Program != nil:
-		at := Place(c, r.Job.AgentID, r.Job.ThreadID)
+	}
+	if m.Program != nil {
+		at := Place(c, job.AgentID, job.ThreadID)
 		at.Aside, at.Spare = true, true
 		m.Try = m.Program(at)
-	case m.Provider == offline.Name, m.Try == nil:
-		return nil
 	}
-	return NewSummarise(m, p.Budget, c.GetMaxOutputTokens(), func(ctx context.Context, took time.Duration, u model.Usage) error {
-		r.Meter.ObserveStep("compaction", took)
-		r.Model.Count(r.Meter, r.Model.Name, u)
-		return r.Trusted(ctx)
+	return NewSummarise(m, budget, c.GetMaxOutputTokens(), func(ctx context.Context, took time.Duration, u model.Usage) error {
+		meter.ObserveStep("compaction", took)
+		m.Count(meter, m.Name, u)
+		return trusted(ctx)
 	})
 }
 
@@ -257,15 +365,38 @@ func NewSummarise(m modelcall.Model, budget, maxOutput int64, observe func(conte
 	}
 }
 
-// remember takes the memory after a digest over into what the claim brought, in
-// the order in which a claim brings it.
-func (r *Requests) remember(out memory.Outcome) {
-	r.Begun.Memory = out.Layers
-	files := slices.DeleteFunc(r.Begun.GetFiles(), func(f *registrypb.ContextFile) bool { return strings.HasPrefix(f.GetName(), "memory/") })
-	for _, l := range []registrypb.MemoryLayer{registrypb.MemoryLayer_MEMORY_LAYER_AGENT, registrypb.MemoryLayer_MEMORY_LAYER_PEER, registrypb.MemoryLayer_MEMORY_LAYER_THREAD} {
-		if s := memory.Layer(out.Layers, l); s.GetContent() != "" {
-			files = append(files, &registrypb.ContextFile{Name: s.GetName(), Content: s.GetContent()})
+// remember takes the memory after a digest over into what the claim brought, in the order
+// in which a claim brings it. The digest may have followed the turn of another peer in the
+// same conversation: that peer's layer is left out (I14).
+func (r *Requests) remember(layers []*registrypb.MemoryState) {
+	const ofPeer = registrypb.MemoryLayer_MEMORY_LAYER_PEER
+	mine := memory.Layer(r.Begun.GetMemory(), ofPeer)
+	files := r.Begun.GetFiles()
+	r.Begun.Memory, r.Begun.Files = nil, nil
+	for _, f := range files {
+		if !strings.HasPrefix(f.GetName(), "memory/") {
+			r.Begun.Files = append(r.Begun.Files, f)
 		}
 	}
-	r.Begun.Files = files
+	for _, l := range []registrypb.MemoryLayer{registrypb.MemoryLayer_MEMORY_LAYER_AGENT, ofPeer, registrypb.MemoryLayer_MEMORY_LAYER_THREAD} {
+		s := memory.Layer(layers, l)
+		if l == ofPeer && s.GetName() != mine.GetName() {
+			if s = mine; s != nil {
+				r.keepFile(files, s)
+			}
+		} else if s.GetContent() != "" {
+			r.Begun.Files = append(r.Begun.Files, &registrypb.ContextFile{Name: s.GetName(), Content: s.GetContent()})
+		}
+		if s != nil {
+			r.Begun.Memory = append(r.Begun.Memory, s)
+		}
+	}
+	r.older.known, r.first = false, nil
+}
+
+// keepFile leaves the file of a layer as the claim brought it.
+func (r *Requests) keepFile(files []*registrypb.ContextFile, s *registrypb.MemoryState) {
+	if i := slices.IndexFunc(files, func(f *registrypb.ContextFile) bool { return f.GetName() == s.GetName() }); i >= 0 {
+		r.Begun.Files = append(r.Begun.Files, files[i])
+	}
 }

@@ -3876,7 +3876,7 @@ type RecordCompactionRequest struct {
 	// thread_id of the conversation it was made in; empty for an agent's layer
 	// that was asked for.
 	ThreadId string `protobuf:"bytes,2,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
-	// key of the turn it was made in; empty when it was asked for.
+	// key of the turn it was made in or followed; empty when it was asked for.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// inbox_id of that turn's event.
 	InboxId int64 `protobuf:"varint,4,opt,name=inbox_id,json=inboxId,proto3" json:"inbox_id,omitempty"`
@@ -3898,7 +3898,8 @@ type RecordCompactionRequest struct {
 	Usage *Usage `protobuf:"bytes,12,opt,name=usage,proto3" json:"usage,omitempty"`
 	// duration of those calls.
 	Duration *durationpb.Duration `protobuf:"bytes,13,opt,name=duration,proto3" json:"duration,omitempty"`
-	// seq of the step in the turn's journal.
+	// seq of the step in the turn's journal; 0 when it was not made in the turn: then
+	// it is a step of its own.
 	Seq int32 `protobuf:"varint,14,opt,name=seq,proto3" json:"seq,omitempty"`
 	// model that made it, provider/model.
 	Model string `protobuf:"bytes,15,opt,name=model,proto3" json:"model,omitempty"`

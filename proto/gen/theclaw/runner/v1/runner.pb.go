@@ -1547,8 +1547,10 @@ type GetRunnerInfoResponse struct {
 	// failing_digests are the memory files whose digests failed so often that this runner
 	// asks for them only now and then; at most 20 of them.
 	FailingDigests []*FailingDigest `protobuf:"bytes,9,rep,name=failing_digests,json=failingDigests,proto3" json:"failing_digests,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// digests_active is how many digests are made after their turns now, or wait to be.
+	DigestsActive int32 `protobuf:"varint,10,opt,name=digests_active,json=digestsActive,proto3" json:"digests_active,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetRunnerInfoResponse) Reset() {
@@ -1642,6 +1644,13 @@ func (x *GetRunnerInfoResponse) GetFailingDigests() []*FailingDigest {
 		return x.FailingDigests
 	}
 	return nil
+}
+
+func (x *GetRunnerInfoResponse) GetDigestsActive() int32 {
+	if x != nil {
+		return x.DigestsActive
+	}
+	return 0
 }
 
 // FailingDigest is a memory file of an agent whose last digests failed.
@@ -2334,7 +2343,7 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\bmessages\x18\x02 \x01(\x05R\bmessages\x12\x1f\n" +
 	"\vdigested_id\x18\x03 \x01(\x03R\n" +
 	"digestedId\"\x16\n" +
-	"\x14GetRunnerInfoRequest\"\xf4\x02\n" +
+	"\x14GetRunnerInfoRequest\"\x9b\x03\n" +
 	"\x15GetRunnerInfoResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x18\n" +
 	"\asandbox\x18\x02 \x01(\tR\asandbox\x12)\n" +
@@ -2344,7 +2353,9 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\fturns_active\x18\x06 \x01(\x05R\vturnsActive\x121\n" +
 	"\x06uptime\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06uptime\x12\x18\n" +
 	"\awaiting\x18\b \x01(\x05R\awaiting\x12I\n" +
-	"\x0ffailing_digests\x18\t \x03(\v2 .theclaw.runner.v1.FailingDigestR\x0efailingDigests\"p\n" +
+	"\x0ffailing_digests\x18\t \x03(\v2 .theclaw.runner.v1.FailingDigestR\x0efailingDigests\x12%\n" +
+	"\x0edigests_active\x18\n" +
+	" \x01(\x05R\rdigestsActive\"p\n" +
 	"\rFailingDigest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
