@@ -25,11 +25,12 @@ type following struct {
 	batch             *Batch
 	slots             *Slots
 	agentID, threadID string
-	done              chan struct{}
+	// ready is closed when a turn need not wait any more, done when the work is over.
+	ready, done chan struct{}
 
 	// Under the batch's mu:
-	begun, running, over bool
-	cancel               context.CancelCauseFunc // of what waits or runs
+	begun, running, useful, over bool
+	cancel                       context.CancelCauseFunc // of what waits or runs
 }
 
 var _ turn.Background = (*following)(nil)
@@ -47,7 +48,7 @@ func (b *Batch) reserve(agentID, threadID string, slots *Slots) *following {
 		return nil
 	default:
 	}
-	f := &following{batch: b, slots: slots, agentID: agentID, threadID: threadID, done: make(chan struct{})}
+	f := &following{batch: b, slots: slots, agentID: agentID, threadID: threadID, ready: make(chan struct{}), done: make(chan struct{})}
 	b.following[threadID] = f
 	b.background++
 	slots.following.Add(1)
@@ -55,7 +56,7 @@ func (b *Batch) reserve(agentID, threadID string, slots *Slots) *following {
 }
 
 // Begin implements turn.Background. It is called by a lane, for which the batch waits.
-func (f *following) Begin(ctx context.Context, work func(context.Context)) {
+func (f *following) Begin(ctx context.Context, work func(ctx context.Context, ready func())) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	f.batch.mu.Lock()
 	f.begun, f.cancel = true, cancel
@@ -69,7 +70,7 @@ func (f *following) Begin(ctx context.Context, work func(context.Context)) {
 		}
 		defer f.slots.background.Give(1)
 		if f.start(ctx) {
-			work(ctx)
+			work(ctx, f.free)
 		}
 	})
 }
@@ -92,12 +93,27 @@ func (f *following) Cancel() {
 	}
 }
 
+// free lets the turns go on that wait for what is done already.
+func (f *following) free() {
+	f.batch.mu.Lock()
+	defer f.batch.mu.Unlock()
+	f.freeLocked()
+}
+
+func (f *following) freeLocked() {
+	if !f.useful {
+		f.useful = true
+		close(f.ready)
+	}
+}
+
 func (f *following) end() {
 	f.batch.mu.Lock()
 	defer f.batch.mu.Unlock()
 	if f.over {
 		return
 	}
+	f.freeLocked()
 	f.over = true
 	delete(f.batch.following, f.threadID)
 	f.batch.background--
@@ -106,10 +122,8 @@ func (f *following) end() {
 	f.batch.notify()
 }
 
-// awaitFollowing waits, at most d, for the end of the work that follows an earlier turn of
-// a conversation; what still waits for its place is given up. It reports whether there is
-// none any more.
-func (b *Batch) awaitFollowing(ctx context.Context, threadID string, d time.Duration) bool {
+// awaitFollowing implements turn.Slot for a conversation.
+func (b *Batch) awaitFollowing(ctx context.Context, threadID string, d time.Duration, over bool) bool {
 	b.mu.Lock()
 	f := b.following[threadID]
 	if f != nil && !f.running && f.cancel != nil {
@@ -119,10 +133,14 @@ func (b *Batch) awaitFollowing(ctx context.Context, threadID string, d time.Dura
 	if f == nil {
 		return true
 	}
+	end := f.ready
+	if over {
+		end = f.done
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-f.done:
+	case <-end:
 		return true
 	case <-ctx.Done():
 	case <-timer.C:

@@ -32,7 +32,7 @@ func TestFollowingHoldsUpNoTurn(t *testing.T) {
 				place.Cancel()
 				place.Cancel()
 			} else if place != nil {
-				place.Begin(ctx, func(context.Context) { <-release })
+				place.Begin(ctx, func(context.Context, func()) { <-release })
 				place.Cancel() // it has begun
 			}
 			return nil
@@ -71,7 +71,7 @@ func TestFollowingEndsWithTheBatch(t *testing.T) {
 				in.push("t")
 				var cause error
 				b := newBatch(in, 4, func(ctx context.Context, _ int64, _ string, s turn.Slot) error {
-					s.Background().Begin(ctx, func(ctx context.Context) { <-ctx.Done(); cause = context.Cause(ctx) })
+					s.Background().Begin(ctx, func(ctx context.Context, _ func()) { <-ctx.Done(); cause = context.Cause(ctx) })
 					return nil
 				})
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -106,13 +106,13 @@ func TestAwaitBackground(t *testing.T) {
 		runs, awaited, release := map[string]bool{}, map[string]bool{}, make(chan struct{})
 		b := newBatch(in, 64, func(ctx context.Context, id int64, thread string, s turn.Slot) error {
 			if id > many {
-				over := s.AwaitBackground(ctx, time.Minute)
+				over := s.AwaitBackground(ctx, time.Minute, false)
 				mu.Lock()
 				defer mu.Unlock()
 				awaited[thread] = over
 				return nil
 			}
-			s.Background().Begin(ctx, func(context.Context) {
+			s.Background().Begin(ctx, func(context.Context, func()) {
 				mu.Lock()
 				runs[thread] = true
 				mu.Unlock()
@@ -149,6 +149,44 @@ func TestAwaitBackground(t *testing.T) {
 	})
 }
 
+// A turn may go on when what it waits for is done, though the work is not over.
+func TestReadyBeforeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := &inbox{}
+		in.push("t", "t")
+		var waited []time.Duration
+		var start time.Time
+		b := newBatch(in, 4, func(ctx context.Context, id int64, _ string, s turn.Slot) error {
+			if id == 1 {
+				runs := make(chan struct{})
+				defer func() { <-runs }()
+				start = time.Now()
+				s.Background().Begin(ctx, func(_ context.Context, ready func()) {
+					close(runs)
+					time.Sleep(time.Second)
+					ready()
+					ready()
+					time.Sleep(time.Second)
+				})
+				return nil
+			}
+			for _, over := range []bool{false, false, true, true} {
+				if !s.AwaitBackground(ctx, time.Minute, over) {
+					t.Error("it does not end")
+				}
+				waited = append(waited, time.Since(start))
+			}
+			return nil
+		})
+		if err := b.Work(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if want := []time.Duration{time.Second, time.Second, 2 * time.Second, 2 * time.Second}; !slices.Equal(waited, want) {
+			t.Errorf("waited %v, want %v", waited, want)
+		}
+	})
+}
+
 // A turn that must be alone waits for what follows other turns.
 func TestAloneWaitsForFollowing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +207,7 @@ func TestAloneWaitsForFollowing(t *testing.T) {
 				defer in.finish(e.GetEvent().GetId())
 				switch e.GetThreadId() {
 				case "a":
-					s.Background().Begin(ctx, func(context.Context) { note("a begins"); <-aloneWaits; time.Sleep(time.Minute); note("a ends") })
+					s.Background().Begin(ctx, func(context.Context, func()) { note("a begins"); <-aloneWaits; time.Sleep(time.Minute); note("a ends") })
 				case "b":
 					time.Sleep(time.Second)
 					close(aloneWaits)

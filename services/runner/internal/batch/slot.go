@@ -150,8 +150,8 @@ func (s *slot) Background() turn.Background {
 }
 
 // AwaitBackground implements turn.Slot.
-func (s *slot) AwaitBackground(ctx context.Context, d time.Duration) bool {
-	return s.batch.awaitFollowing(ctx, s.entry.event.GetThreadId(), d)
+func (s *slot) AwaitBackground(ctx context.Context, d time.Duration, over bool) bool {
+	return s.batch.awaitFollowing(ctx, s.entry.event.GetThreadId(), d, over)
 }
 
 // afterClose calls f when c is closed, until the function it returns is called.

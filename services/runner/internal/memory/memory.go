@@ -95,6 +95,9 @@ type Job struct {
 	Commit func(context.Context, *registrypb.RecordCompactionRequest) (*registrypb.RecordCompactionResponse, error)
 	// Fatal reports whether an error of Commit ends the work; any other costs a digest.
 	Fatal func(error) bool
+	// Ready is called when the digest of the conversation is committed, before the layers
+	// above follow; nil: nobody waits for it.
+	Ready func()
 	Logf  func(level, format string, args ...any)
 }
 
@@ -128,6 +131,9 @@ func (r Registry) Thread(ctx context.Context, j Job) (Outcome, error) {
 	out, err := r.digest(ctx, j, task{state: state, level: compact.Thread, lines: lines, upto: upto})
 	if err != nil || out.Failed != "" {
 		return out, err
+	}
+	if j.Ready != nil {
+		j.Ready()
 	}
 	above := func(l registrypb.MemoryLayer, every int32, digest func() (Outcome, error)) error {
 		if s := Layer(out.Layers, l); s == nil || s.GetPending() < int64(every) || r.Waits(j, s) {

@@ -12,7 +12,7 @@ import (
 func (t *turn) newRequests() *window.Requests {
 	return &window.Requests{
 		Begun: t.begun, Model: t.model, Tools: t.tools.Offered(), Sources: t.Sources, Meter: t.Meter, Trusted: t.trusted, Memory: t.Memory, Emit: t.w.Stream.Publish,
-		Await: func(ctx context.Context) bool { return t.w.Slot.AwaitBackground(ctx, awaitDigest) },
+		Await: func(ctx context.Context, over bool) bool { return t.w.Slot.AwaitBackground(ctx, awaitDigest, over) },
 		Job: memory.Job{
 			AgentID: t.w.AgentID, ThreadID: t.w.ThreadID, Key: t.w.Key, InboxID: t.w.InboxID, Seq: t.steps.NextSeq, Logf: t.logf,
 			Commit: func(ctx context.Context, in *registrypb.RecordCompactionRequest) (*registrypb.RecordCompactionResponse, error) {

@@ -66,7 +66,10 @@ func (t *turn) beginDigest(ctx context.Context) {
 	}
 	d, w, job := t.Driver, t.later.w, t.later.job
 	job.Timeout = maxTime(t.begun.GetConfig())
-	t.later.place.Begin(ctx, func(ctx context.Context) { d.digest(ctx, w, job) })
+	t.later.place.Begin(ctx, func(ctx context.Context, ready func()) {
+		job.Ready = ready
+		d.digest(ctx, w, job)
+	})
 }
 
 // digest makes a digest after its turn. Whatever ends it, nothing is lost: the next turn of

@@ -265,7 +265,7 @@ func (p *place) Collect() []*pb.Member       { return nil }
 func (p *place) Steer() []*pb.Member         { return nil }
 func (p *place) Background() turn.Background { return nil }
 
-func (p *place) AwaitBackground(context.Context, time.Duration) bool { return true }
+func (p *place) AwaitBackground(context.Context, time.Duration, bool) bool { return true }
 
 // ear hears a turn.
 type ear struct{ *bench }

@@ -63,18 +63,19 @@ type Slot interface {
 	// one for each conversation: nil when an earlier turn's is not over, too many are, or
 	// the batch ends.
 	Background() Background
-	// AwaitBackground waits, at most d, for the end of the work that follows an earlier
-	// turn of the conversation, and gives up work that has not begun. It reports whether
-	// there is none any more.
-	AwaitBackground(ctx context.Context, d time.Duration) bool
+	// AwaitBackground waits, at most d, until the work that follows an earlier turn of the
+	// conversation is ready, or over, and gives up work that has not begun. It reports
+	// whether it is, or there is none.
+	AwaitBackground(ctx context.Context, d time.Duration, over bool) bool
 }
 
 // Background is the place of work that follows a turn, under the same lease. The turn
 // either begins the work or cancels the place.
 type Background interface {
 	// Begin starts the work and does not wait for it. Its context ends with ctx, and when
-	// the batch is to end.
-	Begin(ctx context.Context, work func(context.Context))
+	// the batch is to end. The work calls ready when what a later turn may wait for is
+	// done; its end is enough.
+	Begin(ctx context.Context, work func(ctx context.Context, ready func()))
 	// Cancel gives the place up; after Begin it does nothing.
 	Cancel()
 }

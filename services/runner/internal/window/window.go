@@ -34,9 +34,10 @@ type Requests struct {
 	// Job is the turn's part of a digest: who, where, and how it is committed.
 	Job  memory.Job
 	Emit func(run.Item)
-	// Await waits for the digest that follows an earlier turn of the conversation, and
-	// reports whether there is none any more; nil: there never is one.
-	Await      func(context.Context) bool
+	// Await waits for the digest that follows an earlier turn of the conversation, or also
+	// for those of the layers above it (over), and reports whether it is not being made
+	// any more; nil: there never is one.
+	Await      func(ctx context.Context, over bool) bool
 	built      *built                      // what Fit found good, until it is asked for
 	first      *compact.Measure            // of the first prompt, which has no results of tools
 	older      struct{ known, found bool } // messages in no digest that the claim did not bring
@@ -200,7 +201,7 @@ func (r *Requests) await(ctx context.Context) (moved bool, err error) {
 	if err := r.Trusted(ctx); err != nil {
 		return false, err
 	}
-	r.waiting = r.Await != nil && !r.Await(ctx)
+	r.waiting = r.Await != nil && !r.Await(ctx, false)
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
@@ -290,6 +291,9 @@ func (r *Requests) Waits() bool {
 
 // digest digests everything before the inbound message, once in a turn.
 func (r *Requests) digest(ctx context.Context, p prompt.Prompt) error {
+	if r.Await != nil && !r.Await(ctx, true) && ctx.Err() == nil {
+		return nil
+	}
 	if err := r.Trusted(ctx); err != nil {
 		return err
 	}
