@@ -64,3 +64,34 @@ func TestDigestsAreCounted(t *testing.T) {
 		t.Errorf("metrics say %v", tokens)
 	}
 }
+
+// One that follows a turn is counted under its own key, and is no part of that turn.
+func TestLaterDigestIsCounted(t *testing.T) {
+	w := newWorld(t)
+	script := modeltest.New(t,
+		modeltest.Step{Text: []string{"hello"}, Usage: &modeltest.Usage{Input: 100, Output: 10}},
+		modeltest.Step{Text: []string{"fact-one, in short"}, Usage: &modeltest.Usage{Input: 400, Output: 40}})
+	w.agent("a1", "compaction:\n  after_turns: 1")
+	r := w.runner(script)
+	run := w.say(r, "a1", "fact-one")
+	if end := w.wait(r, "a1", run); end.GetInputTokens() != 100 {
+		t.Errorf("the run cost %v", end)
+	}
+	for info := (*runnerpb.GetRunnerInfoResponse)(nil); info == nil || info.GetDigestsActive() > 0; {
+		var err error
+		if info, err = r.GetRunnerInfo(t.Context(), &runnerpb.GetRunnerInfoRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sums, err := w.turns.SumUsage(t.Context(), &registrypb.SumUsageRequest{AgentId: "a1", ByRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for _, s := range sums.GetSums() {
+		got[s.GetRunId()] = s.GetUsage().GetInput()
+	}
+	if len(got) != 2 || got[run] != 100 || got["compact:memory/thread-threads%2Fpeers%2Fcli-cli.md:1"] != 400 {
+		t.Errorf("counted %v", got)
+	}
+}

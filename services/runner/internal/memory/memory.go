@@ -304,6 +304,12 @@ func (r Registry) failed(ctx context.Context, j Job, state *registrypb.MemorySta
 	return out, nil
 }
 
+// Panicked notes a digest of a conversation that ended in a panic, as one that failed.
+func (r Registry) Panicked(j Job) {
+	state := Layer(j.Layers, registrypb.MemoryLayer_MEMORY_LAYER_THREAD)
+	r.Failures.Failed(j.AgentID, state.GetName(), state.GetCompactions(), j.Model, int(j.Config.GetAfterTurns()), "a panic: the runner's log says what")
+}
+
 // absent is the version of a file that is not there.
 const absent = "none"
 

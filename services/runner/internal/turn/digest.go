@@ -78,6 +78,7 @@ func (d *Driver) digest(ctx context.Context, w Work, job memory.Job) {
 	defer func() {
 		if p := recover(); p != nil {
 			reportPanic(d.Logger, p, "agent_id", w.AgentID, "thread_id", w.ThreadID)
+			d.Memory.Panicked(job)
 		}
 	}()
 	var logs []*registrypb.LogLine

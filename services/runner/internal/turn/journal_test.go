@@ -18,6 +18,7 @@ import (
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/sandbox"
 	pb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/runner/internal/memory"
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
 	"github.com/theclaw/agents/services/runner/internal/prompt"
@@ -247,6 +248,7 @@ func (b *box) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error
 type place struct {
 	alone bool
 	back  *pb.FailedTry
+	later turn.Background // nil: nothing may follow
 }
 
 func (p *place) Pause(ctx context.Context, d time.Duration, back <-chan struct{}) error {
@@ -263,7 +265,7 @@ func (p *place) GivenBack() *pb.FailedTry    { return p.back }
 func (p *place) Alone(context.Context) error { p.alone = true; return nil }
 func (p *place) Collect() []*pb.Member       { return nil }
 func (p *place) Steer() []*pb.Member         { return nil }
-func (p *place) Background() turn.Background { return nil }
+func (p *place) Background() turn.Background { return p.later }
 
 func (p *place) AwaitBackground(context.Context, time.Duration, bool) bool { return true }
 
@@ -288,6 +290,7 @@ type bench struct {
 	dead    int
 	check   func() error
 	abort   context.Context
+	memory  *memory.Registry
 }
 
 func newBench(t *testing.T, text string) *bench {
@@ -320,7 +323,7 @@ func (b *bench) run(ctx context.Context) (turn.Result, error) {
 		return turn.Result{}, err
 	}
 	d := &turn.Driver{
-		Journal: b.journal, Models: models, Meter: obs.NewRunnerMetrics(nil), Logger: slog.New(slog.DiscardHandler), Tools: tools, Sources: prompt.Standard(),
+		Journal: b.journal, Models: models, Meter: obs.NewRunnerMetrics(nil), Logger: slog.New(slog.DiscardHandler), Tools: tools, Sources: prompt.Standard(), Memory: b.memory,
 	}
 	return d.Run(ctx, turn.Work{
 		AgentID: "a1", ThreadID: "threads/peers/tui-main-alice", Key: "k", InboxID: 7, Source: "external:tui:tui-main:dm:s1:alice",

@@ -135,18 +135,22 @@ func event(e *registrypb.Event) prompt.Event {
 // Fit has the conversation digested before a call of the model where the prompt would
 // lack messages that are in no digest. A digest that is being made is waited for.
 func (r *Requests) Fit(ctx context.Context, said []model.Message) error {
-	if r.digested || r.Memory == nil || r.Begun.GetConfig().GetCompaction() == nil {
+	if r.digested || r.Memory == nil || r.Begun.GetConfig().GetCompaction() == nil || !r.digests() {
 		return nil
 	}
 	req, p := r.Request(said)
 	r.built = &built{len(said), req, p}
 	why, err := r.lacks(ctx, p)
-	if err != nil || why == "" || !r.digests() {
+	if err != nil || why == "" {
 		return err
+	}
+	r.digested = true
+	if r.Waits() { // none is being made either
+		return nil
 	}
 	r.Emit(run.Item{Kind: run.Compaction, Phase: run.Start, Text: why})
 	defer r.Emit(run.Item{Kind: run.Compaction, Phase: run.End, Text: why})
-	r.built, r.digested = nil, true
+	r.built = nil
 	moved, err := r.await(ctx)
 	if err != nil {
 		return err
