@@ -42,7 +42,7 @@ func stampOf(path string) (s fileStamp, settled bool, err error) {
 	if err := unix.Lstat(path, &st); err != nil {
 		return s, false, err
 	}
-	s = fileStamp{device: uint64(st.Dev), inode: st.Ino, size: st.Size, modified: st.Mtim.Nano(), changed: st.Ctim.Nano()}
+	s = fileStamp{device: uint64(st.Dev), inode: st.Ino, size: st.Size, modified: st.Mtim.Nano(), changed: st.Ctim.Nano()} //nolint:unconvert // another type on darwin
 	ago := time.Since(time.Unix(0, max(s.modified, s.changed)))
 	return s, st.Mode&unix.S_IFMT == unix.S_IFREG && (ago > cacheTick || ago < -cacheTick), nil
 }
