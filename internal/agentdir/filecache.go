@@ -10,8 +10,9 @@ import (
 const (
 	// cacheBytes bounds the content that is kept of all files, in bytes.
 	cacheBytes = 2 << 20
-	// cacheTick is more than the resolution of the times of files.
-	cacheTick = 20 * time.Millisecond
+	// FileTick is more than the resolution of the times of files: of two writes that are
+	// closer than this the second need not show in them.
+	FileTick = 20 * time.Millisecond
 )
 
 // fileCache keeps the content of files that the prompt of each message has in it. Before
@@ -44,7 +45,7 @@ func stampOf(path string) (s fileStamp, settled bool, err error) {
 	}
 	s = fileStamp{device: uint64(st.Dev), inode: st.Ino, size: st.Size, modified: st.Mtim.Nano(), changed: st.Ctim.Nano()} //nolint:unconvert // another type on darwin
 	ago := time.Since(time.Unix(0, max(s.modified, s.changed)))
-	return s, st.Mode&unix.S_IFMT == unix.S_IFREG && (ago > cacheTick || ago < -cacheTick), nil
+	return s, st.Mode&unix.S_IFMT == unix.S_IFREG && (ago > FileTick || ago < -FileTick), nil
 }
 
 func (c *fileCache) get(path string, s fileStamp) ([]byte, bool) {

@@ -35,9 +35,6 @@ func appendFile(b []byte, at, size int64) []byte {
 	return append(strconv.AppendInt(b, size, 36), ';')
 }
 
-// tick is more than the resolution of modification times.
-const tick = 20 * time.Millisecond
-
 var soon atomic.Uint64 // stamps that were taken too soon
 
 // stamp is called several times per message. A stamp that is taken within a tick of the
@@ -56,7 +53,7 @@ func stamp(paths ...string) string {
 		newest = max(newest, at)
 		b = appendFile(b, at, st.Size)
 	}
-	if ago := time.Now().UnixNano() - newest; ago < int64(tick) && ago > -int64(tick) {
+	if ago := time.Now().UnixNano() - newest; ago < int64(agentdir.FileTick) && ago > -int64(agentdir.FileTick) {
 		b = strconv.AppendUint(append(b, early...), soon.Add(1), 36)
 	}
 	return string(b)

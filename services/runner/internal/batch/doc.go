@@ -19,8 +19,8 @@
 // It promises: a thread's events are worked on one at a time and in id order, a
 // turn that waits for its next try included; a thread that waits or fails holds
 // up no other; at most [Window] ids after the first unfinished one are in work;
-// there is a goroutine only for a lane that has work, and for a moment after. Before it ends idle it
-// reads the inbox once more, so that a push in that moment is not missed.
+// there is a goroutine only for a lane that has work, and for a moment after. Before it
+// ends idle it reads the inbox once more, so that a push in that moment is not missed.
 //
 // Events that wait in a lane may be merged into the one in work (queue.mode collect,
 // steer): those right behind it and of the same speaker, as far as the journal takes

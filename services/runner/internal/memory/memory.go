@@ -96,7 +96,7 @@ type Job struct {
 	// Fatal reports whether an error of Commit ends the work; any other costs a digest.
 	Fatal func(error) bool
 	// Ready is called when the digest of the conversation is committed, before the layers
-	// above follow; nil: nobody waits for it.
+	// above follow; nil: no message waits for it.
 	Ready func()
 	Logf  func(level, format string, args ...any)
 }

@@ -18,6 +18,7 @@
 package step
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -143,30 +144,19 @@ func (a Answer) Message() model.Message {
 	return m
 }
 
-// hashed are the buffers of hash, which do not grow.
-var hashed = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+// hashed are the writers of hash.
+var hashed = sync.Pool{New: func() any { return bufio.NewWriter(nil) }}
 
 // hash identifies a request to the model by all that is sent. Each text is preceded by its
-// length, so that no two requests write the same bytes.
+// length, so that no two requests write the same bytes. A hash takes every write.
 func hash(req model.Request) []byte {
-	h, buffer := sha256.New(), hashed.Get().(*[]byte)
-	defer hashed.Put(buffer)
-	b := (*buffer)[:0]
-	number := func(n int) {
-		if len(b)+binary.MaxVarintLen64 > cap(b) {
-			h.Write(b)
-			b = b[:0]
-		}
-		b = binary.AppendVarint(b, int64(n))
-	}
+	h, w := sha256.New(), hashed.Get().(*bufio.Writer)
+	w.Reset(h)
+	defer func() { w.Reset(nil); hashed.Put(w) }()
+	number := func(n int) { _, _ = w.Write(binary.AppendVarint(w.AvailableBuffer(), int64(n))) }
 	text := func(s string) {
 		number(len(s))
-		for len(b)+len(s) > cap(b) {
-			n := min(cap(b)-len(b), len(s))
-			h.Write(append(b, s[:n]...))
-			b, s = b[:0], s[n:]
-		}
-		b = append(b, s...)
+		_, _ = w.WriteString(s)
 	}
 	text(req.Model)
 	text(req.System)
@@ -194,7 +184,7 @@ func hash(req model.Request) []byte {
 		text(t.Description)
 		text(string(t.Schema))
 	}
-	h.Write(b)
+	_ = w.Flush()
 	return h.Sum(nil)
 }
 

@@ -200,7 +200,7 @@ func (r *Requests) layer() *registrypb.MemoryState {
 
 // await waits for the digest that follows an earlier turn of the conversation. moved: one
 // was committed since the claim, and is part of it now. A digest that takes too long sets
-// waiting: another one beside it would be paid for twice.
+// waiting: a second one at the same time would be paid for twice.
 func (r *Requests) await(ctx context.Context) (moved bool, err error) {
 	if err := r.Trusted(ctx); err != nil {
 		return false, err

@@ -68,7 +68,7 @@ func (d *Driver) encode(req model.Request) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(size(&req))
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // nobody reads it as HTML, and it is shorter so
+	e.SetEscapeHTML(false) // it is not read as HTML, and is shorter so
 	if err := e.Encode(out); err != nil {
 		return nil, &model.Error{Class: model.Config, Message: "the request cannot be encoded", Err: err}
 	}
@@ -118,7 +118,7 @@ func (d *Driver) request(req model.Request) (*chatRequest, error) {
 	for _, t := range req.Tools {
 		f := chatFunction{Name: t.Name, Description: t.Description}
 		if len(t.Schema) > 0 {
-			if !object(t.Schema) {
+			if !json.Valid(t.Schema) || !isObject(t.Schema) {
 				return nil, &model.Error{Class: model.Config, Message: "the schema of tool " + t.Name + " is not a JSON object"}
 			}
 			f.Parameters = t.Schema
@@ -128,10 +128,8 @@ func (d *Driver) request(req model.Request) (*chatRequest, error) {
 	return out, nil
 }
 
-// object reports whether the text is a JSON object.
-func object(text json.RawMessage) bool {
-	return json.Valid(text) && bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{"))
-}
+// isObject reports whether the text, if it is JSON, is an object.
+func isObject(text []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(text, white), []byte("{")) }
 
 func (d *Driver) assistant(m *model.Message) chatMessage {
 	out := chatMessage{Role: "assistant"}

@@ -18,10 +18,11 @@ const maxLine = 32 << 20
 // chunk is the part that we read of one event of a stream. What a server adds is ignored, and
 // so is a field of another type than OpenAI's.
 type chunk struct {
-	ID      text     `json:"id"`
-	Model   text     `json:"model"`
-	Choices []choice `json:"choices"`
-	Usage   *tokens  `json:"usage"`
+	ID      text            `json:"id"`
+	Model   text            `json:"model"`
+	Choices []choice        `json:"choices"`
+	Usage   *tokens         `json:"usage"`
+	Error   json.RawMessage `json:"error"` // null: none
 }
 
 type choice struct {
@@ -167,18 +168,15 @@ func (d *Driver) nextChunk(e *events) (c chunk, err error) {
 	if bytes.HasPrefix(data, []byte("[DONE]")) {
 		return c, io.EOF
 	}
-	var failed struct {
-		Error json.RawMessage `json:"error"`
-	}
-	if bytes.Contains(data, []byte(`"error"`)) && json.Unmarshal(data, &failed) == nil && len(failed.Error) > 0 && string(failed.Error) != "null" {
-		return c, d.clean.Event(wire.ParseReport(data))
-	}
-	if !object(data) { // it says where the fault is
+	if !isObject(data) { // it says what it is instead
 		return c, json.Unmarshal(data, &map[string]json.RawMessage{})
 	}
 	err = json.Unmarshal(data, &c)
 	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		err = nil // what could be read was read
+	}
+	if err == nil && len(c.Error) > 0 && string(c.Error) != "null" {
+		err = d.clean.Event(wire.ParseReport(data))
 	}
 	return c, err
 }
