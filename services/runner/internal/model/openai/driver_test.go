@@ -97,3 +97,17 @@ func TestSignedCallsArePassedBack(t *testing.T) {
 		t.Errorf("sent %s", body)
 	}
 }
+
+// Values of another type than OpenAI's: arguments may be the object itself; null says nothing.
+func TestValuesOfOtherTypes(t *testing.T) {
+	server := modeltest.New(t, modeltest.Step{Raw: []string{
+		`data: {"id":null,"choices":[{"index":0,"delta":{"content":null,"reasoning":{"a":1},"tool_calls":[{"index":0,"id":7,"function":{"name":"a","arguments":{"command":"ls"}}}]}}],"error":null}`, "",
+	}, Finish: "tool_calls"})
+	got, err := newDriver(t, openai.Config{BaseURL: server.URL()}).Generate(t.Context(), model.Request{Model: "m"}, nil)
+	if err != nil || len(got.ToolCalls) != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if c := got.ToolCalls[0]; c.ID != "7" || c.Name != "a" || string(c.Arguments) != `{"command":"ls"}` || got.Text != "" || got.Reasoning != "" {
+		t.Errorf("%+v", got)
+	}
+}

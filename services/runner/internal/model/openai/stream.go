@@ -36,8 +36,8 @@ type choice struct {
 type delta struct {
 	Content          text    `json:"content"`
 	Refusal          text    `json:"refusal"`
-	ReasoningContent text    `json:"reasoning_content"`
-	Reasoning        text    `json:"reasoning"`
+	ReasoningContent thought `json:"reasoning_content"`
+	Reasoning        thought `json:"reasoning"`
 	ToolCalls        []piece `json:"tool_calls"`
 }
 
@@ -69,21 +69,35 @@ type tokens struct {
 }
 
 // text is a JSON string with the bytes it has, also those that are not UTF-8: they may be a
-// part of a character that the next chunk completes. Anything else is empty.
+// part of a character that the next chunk completes. Any other value is the text of its JSON,
+// such as arguments that are an object and not the text of one; null is empty.
 type text string
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (t *text) UnmarshalJSON(raw []byte) error {
-	*t = text(unquote(raw))
+	switch {
+	case raw[0] == '"':
+		*t = text(unquote(raw))
+	case string(raw) != "null":
+		*t = text(raw)
+	}
+	return nil
+}
+
+// thought is the same of thinking, for which any other value is empty.
+type thought string
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (t *thought) UnmarshalJSON(raw []byte) error {
+	if raw[0] == '"' {
+		*t = thought(unquote(raw))
+	}
 	return nil
 }
 
 // unquote decodes a JSON string and keeps its bytes that are not UTF-8.
 func unquote(raw []byte) string {
 	const private = 0x100000 // a plane for private use: such bytes are characters of it meanwhile
-	if len(raw) < 2 || raw[0] != '"' {
-		return ""
-	}
 	inside := raw[1 : len(raw)-1]
 	if bytes.IndexByte(inside, '\\') < 0 {
 		return string(inside)
