@@ -126,11 +126,8 @@ func (d *DB) prepare() error {
 	if err := d.setSync(true); err != nil || d.opts.Guest {
 		return err
 	}
-	var format, complete, page int
-	ok, err := d.ask("SELECT uuid, format, (SELECT COUNT(*) FROM sqlite_master WHERE name = 'x_memory'), (SELECT page_size FROM pragma_page_size) FROM x_meta", nil, &d.uuid, &format, &complete, &page)
-	if err == nil && ok {
-		err = d.conn.Script(fmt.Sprint("PRAGMA wal_autocheckpoint=", logBytes/page))
-	}
+	var format, complete int
+	ok, err := d.ask("SELECT uuid, format, (SELECT COUNT(*) FROM sqlite_master WHERE name = 'x_memory') FROM x_meta", nil, &d.uuid, &format, &complete)
 	if err != nil || !ok || complete == 0 && format <= schema.FormatErased { // of the external tool, a fresh image, or older than the table
 		if format, err = d.adopt(); err != nil {
 			return err
@@ -149,12 +146,6 @@ func (d *DB) prepare() error {
 // in pages). A message touches some 40 pages of 1 KiB; the engine's default of 2 MiB, in
 // hundreds of open databases, is memory that only grows.
 const cacheSize = "-256"
-
-// logBytes is about how long a write-ahead log grows before its pages are moved into the
-// database; one that is written again meanwhile is moved once. With 1 MiB, the engine's
-// default for these pages, 7 % more is written for a message; with 4 MiB a log grows, which
-// makes each fsync dearer, for four times as many messages before it is overwritten.
-const logBytes = 2 << 20
 
 // checkComplete returns a *store.LostCommits when events.jsonl has a line for an event that
 // the database never knew.
