@@ -209,7 +209,8 @@ func stamp(path string) string {
 	return strconv.FormatInt(st.ModTime().UnixNano(), 36) + "." + strconv.FormatInt(st.Size(), 36)
 }
 
-// fault gives an error of the database the words that agentdir has for it.
+// fault gives an error of the database the words that agentdir has for it. A database that does
+// not answer is one to try again: a turn whose settings cannot be read is not dead of it.
 func (s *Files) fault(id, name string, err error) error {
 	dir, bad := s.home.Agent(id)
 	switch {
@@ -223,6 +224,9 @@ func (s *Files) fault(id, name string, err error) error {
 		return fault.Wrap(dir.Lacks(name), fs.ErrNotExist)
 	case errors.Is(err, store.ErrMoved):
 		return dir.Moved(name)
+	}
+	if f := unreachable(err); f != nil {
+		return fault.Wrap(f, err)
 	}
 	return err
 }

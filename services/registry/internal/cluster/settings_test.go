@@ -1,12 +1,32 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store"
 )
+
+// What cannot be read because the database is away can be read later: it is no internal error,
+// by which a turn would be dead.
+func TestFilesOfADatabaseThatIsAway(t *testing.T) {
+	home, err := agentdir.OpenHome(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cause := range []error{store.ErrIO, store.ErrBusy} {
+		err := newFiles(nil, home, nil).fault("agent-1", configFile, fmt.Errorf("read config.yaml of agent agent-1: %w", cause))
+		if f := fault.From(err); f.Code != codes.Unavailable || f.Reason != fault.RegistryUnavailable || !errors.Is(err, cause) {
+			t.Errorf("%v: %v", cause, err)
+		}
+	}
+}
 
 // Files that differ only in the agent's name share one parsed form, and each gives what it
 // gives when it is parsed alone; a mistake is reported for each.
