@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
+
+	"github.com/theclaw/agents/internal/pause"
 )
 
 // fakeServer stands for a program outside the runtime in a measurement: a receiver of
@@ -14,8 +19,8 @@ import (
 // when a request arrived or an answer left.
 type fakeServer struct {
 	URL string
-	// Seen has a time for each request: when it came to a receiver, when its first
-	// token left a provider.
+	// Seen has a time for each request: when it came to a receiver, or when its first byte
+	// left a provider, and when its last one did.
 	Seen chan time.Time
 
 	srv *http.Server
@@ -43,45 +48,102 @@ func newReceiver() (*fakeServer, error) {
 	})
 }
 
-// newEcho is a provider that answers at once what the newest message says after "say: ". A
-// request for a digest gets a digest.
-func newEcho() (*fakeServer, error) {
-	return serveFake(func(_ *fakeServer, w http.ResponseWriter, r *http.Request) {
+// A provider is an OpenAI-compatible server whose model costs no time of its own.
+type provider struct {
+	// Delay is how long the model takes before it answers.
+	Delay time.Duration
+	// Begin, where it is set, holds an answer back until something is sent on it: then somebody
+	// listens. Its first byte and its last one are recorded in Seen.
+	Begin <-chan struct{}
+}
+
+// digestPrompt is in a request for a digest, and in no other.
+const digestPrompt = "You keep the memory of an agent."
+
+// serve starts it. It answers what the newest message says after "say: ", in one piece, or after
+// "pieces: " so many pieces. After "run: " it asks for a shell command, and answers when it has
+// the result. A request for a digest gets a digest.
+func (p provider) serve() (*fakeServer, error) {
+	return serveFake(func(s *fakeServer, w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
-		answer := []byte("what was said so far, in a few words that can be a digest")
-		if i := bytes.LastIndex(body, []byte("say: ")); i >= 0 && !bytes.Contains(body, []byte("You keep the memory of an agent.")) {
-			answer = body[i+len("say: "):]
-			answer = answer[:max(bytes.IndexAny(answer, "\"\\"), 0)]
+		deltas, finish := answer(body)
+		if !hold(r.Context(), p.Delay, p.Begin) {
+			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprintf(w, "data: {\"id\":\"c1\",\"model\":\"m1\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":%q},\"finish_reason\":null}]}\n\n"+
-			"data: {\"id\":\"c1\",\"model\":\"m1\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"+
-			"data: {\"id\":\"c1\",\"model\":\"m1\",\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":5,\"total_tokens\":%d}}\n\ndata: [DONE]\n\n", answer, len(body)/4, len(body)/4+5)
+		flush := func() {}
+		if p.Begin != nil {
+			flush = func() { _ = http.NewResponseController(w).Flush() }
+			s.Seen <- time.Now()
+		}
+		for _, delta := range deltas {
+			fmt.Fprintf(w, "data: {\"id\":\"c1\",\"model\":\"m1\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",%s},\"finish_reason\":null}]}\n\n", delta)
+			flush()
+		}
+		fmt.Fprintf(w, "data: {\"id\":\"c1\",\"model\":\"m1\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":%q}]}\n\n"+
+			"data: {\"id\":\"c1\",\"model\":\"m1\",\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}}\n\ndata: [DONE]\n\n",
+			finish, len(body)/4, len(deltas), len(body)/4+len(deltas))
+		if p.Begin != nil {
+			flush()
+			s.Seen <- time.Now()
+		}
 	})
 }
 
-// newProvider streams an answer of two pieces in the form of chat completions. It begins
-// when told to: then somebody listens.
-func newProvider(begin <-chan struct{}) (*fakeServer, error) {
-	return serveFake(func(s *fakeServer, w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "text/event-stream")
-		say := func(delta, finish string) {
-			fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{%s},\"finish_reason\":%s}]}\n\n", delta, finish)
-			_ = http.NewResponseController(w).Flush()
-		}
-		select {
-		case <-begin:
-		case <-r.Context().Done():
-			return
-		}
-		s.Seen <- time.Now()
-		say(`"content":"one "`, "null")
-		say(`"content":"two"`, "null")
-		say("", `"stop"`)
-		fmt.Fprint(w, "data: [DONE]\n\n")
-	})
+// toolReply is the answer after a command that succeeded.
+const toolReply = "it ran"
+
+// answer is what a request gets, in pieces of JSON, and why it ends.
+func answer(body []byte) (deltas []string, finish string) {
+	say := func(text string) string { return fmt.Sprintf(`"content":%q`, text) }
+	if bytes.Contains(body, []byte(digestPrompt)) {
+		return []string{say("what was said so far, in a few words that can be a digest")}, "stop"
+	}
+	if text, ok := asked(body, "say: "); ok {
+		return []string{say(text)}, "stop"
+	}
+	if text, ok := asked(body, "pieces: "); ok {
+		n, _ := strconv.Atoi(text)
+		return slices.Repeat([]string{say("word ")}, n), "stop"
+	}
+	command, ok := asked(body, "run: ")
+	switch after := body[max(bytes.LastIndex(body, []byte("run: ")), 0):]; {
+	case !ok:
+		return []string{say("unknown question")}, "stop"
+	case bytes.Contains(after, []byte(`"role":"tool"`)) && bytes.Contains(after, []byte(`\"exitCode\":0`)):
+		return []string{say(toolReply)}, "stop"
+	case bytes.Contains(after, []byte(`"role":"tool"`)):
+		return []string{say("the command failed")}, "stop"
+	}
+	arguments := fmt.Sprintf(`{"command":%q}`, command)
+	return []string{fmt.Sprintf(`"tool_calls":[{"index":0,"id":"call1","type":"function","function":{"name":"bash_exec","arguments":%q}}]`, arguments)}, "tool_calls"
+}
+
+// asked returns what follows a word in a request, where it stands last, up to the end of its text.
+func asked(body []byte, word string) (string, bool) {
+	i := bytes.LastIndex(body, []byte(word))
+	if i < 0 {
+		return "", false
+	}
+	text := body[i+len(word):]
+	return string(text[:max(bytes.IndexAny(text, "\"\\"), 0)]), true
+}
+
+// hold waits for a time and for leave to begin; false when the caller is gone first.
+func hold(ctx context.Context, delay time.Duration, begin <-chan struct{}) bool {
+	if delay > 0 && pause.For(ctx, delay) != nil {
+		return false
+	}
+	if begin == nil {
+		return true
+	}
+	select {
+	case <-begin:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -32,13 +32,13 @@ func (r *run) startWithProvider(ctx context.Context, home, url string) (*server.
 
 // provider measures turns whose model is asked over HTTP and answers at once, with the settings
 // that an agent has by default.
-func (r *run) provider(ctx context.Context) (err error) {
-	provider, err := newEcho()
+func (r *run) providers(ctx context.Context) (err error) {
+	model, err := provider{}.serve()
 	if err != nil {
 		return err
 	}
-	defer provider.Close()
-	s, err := r.startWithProvider(ctx, filepath.Join(r.dir, "provider"), provider.URL)
+	defer model.Close()
+	s, err := r.startWithProvider(ctx, filepath.Join(r.dir, "provider"), model.URL)
 	if err != nil {
 		return err
 	}

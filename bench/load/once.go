@@ -67,8 +67,9 @@ func Sent(ctx context.Context, conn grpc.ClientConnInterface, agent string, n in
 }
 
 // Ask puts one question n times into the conversation named tag, each after the reply to the one
-// before, and answers how long each took from before its push until its reply was seen.
-func Ask(ctx context.Context, conn grpc.ClientConnInterface, agent, question, tag string, n int) ([]time.Duration, error) {
+// before, and answers how long each took from before its push until its reply was seen. A reply
+// that is not want is an error.
+func Ask(ctx context.Context, conn grpc.ClientConnInterface, agent, question, want, tag string, n int) ([]time.Duration, error) {
 	t, err := begin(ctx, conn, agent, tag)
 	if err != nil {
 		return nil, err
@@ -80,8 +81,12 @@ func Ask(ctx context.Context, conn grpc.ClientConnInterface, agent, question, ta
 		if _, err := t.push(ctx, i, question); err != nil {
 			return nil, err
 		}
-		if _, err := next(t.watch); err != nil {
+		got, err := next(t.watch)
+		if err != nil {
 			return nil, err
+		}
+		if got != want {
+			return nil, fmt.Errorf("conversation %s: reply %d is %.80q, want %q", tag, i, got, want)
 		}
 		took = append(took, time.Since(began))
 	}
