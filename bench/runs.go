@@ -144,6 +144,8 @@ func streamedText(ctx context.Context, runner runnerv1.RunnerServiceClient, agen
 			return "", fmt.Errorf("stream run: %w", err)
 		case i.GetStream() == runnerv1.RunStream_RUN_STREAM_ASSISTANT:
 			text += i.GetText()
+		case i.GetPhase() == "restart": // what came is void and comes again
+			text = ""
 		case i.GetPhase() == "error":
 			return "", fmt.Errorf("the run failed: %s", i.GetText())
 		case i.GetPhase() == "end" && i.GetStream() == runnerv1.RunStream_RUN_STREAM_LIFECYCLE:
