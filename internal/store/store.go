@@ -113,9 +113,11 @@ type AppendOptions struct {
 	MaxPerPeer int64  // the same over the source of the first event: ErrPeerFull
 }
 
-// Appended is what a push did.
+// Appended is what a push did. A repeat answers what the first one did.
 type Appended struct {
 	IDs       []int64
+	Keys      []string  // of the events of an inbox
+	At        time.Time // when the first event was stored
 	Duplicate bool
 }
 

@@ -15,6 +15,7 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runnerpb "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 	"github.com/theclaw/agents/services/runner/internal/modelcall"
+	"github.com/theclaw/agents/services/runner/internal/run"
 )
 
 const (
@@ -77,6 +78,10 @@ func (s *Service) StartRun(ctx context.Context, req *runnerpb.StartRunRequest) (
 	if err != nil {
 		return nil, err
 	}
+	if ids := pushed.GetRunIds(); len(ids) == 1 {
+		return &runnerpb.StartRunResponse{RunId: ids[0], InboxId: pushed.GetEventIds()[0], AcceptedAt: pushed.GetAcceptedAt()}, nil
+	}
+	// A registry of an earlier build does not name the run.
 	t, err := s.turns.GetTurn(ctx, &registrypb.GetTurnRequest{AgentId: req.GetAgentId(), InboxId: pushed.GetEventIds()[0]})
 	if err != nil {
 		return nil, err
@@ -93,6 +98,9 @@ func (s *Service) WaitRun(ctx context.Context, req *runnerpb.WaitRunRequest) (*r
 		wait = defaultWait
 	}
 	deadline := time.Now().Add(min(wait, maxWait))
+	if err := s.followed(ctx, req.GetRunId(), deadline); err != nil {
+		return nil, err
+	}
 	for {
 		left := max(time.Until(deadline), 0)
 		t, err := s.account(ctx, req.GetAgentId(), req.GetRunId(), min(left, slice))
@@ -106,6 +114,42 @@ func (s *Service) WaitRun(ctx context.Context, req *runnerpb.WaitRunRequest) (*r
 			return &runnerpb.WaitRunResponse{Status: runnerpb.RunStatus_RUN_STATUS_TIMEOUT, StartedAt: t.GetClaimedAt()}, nil
 		}
 	}
+}
+
+// soon is how long a run that was just started may take to begin here. Asking the journal
+// meanwhile costs as much as a tenth of the run.
+const soon = 5 * time.Millisecond
+
+// find returns the stream of a run that is worked on here or begins soon, else nil; opened is
+// closed when some stream is opened next.
+func (s *Service) find(ctx context.Context, runID string) (stream *run.Stream, opened <-chan struct{}) {
+	t := time.NewTimer(soon)
+	defer t.Stop()
+	for {
+		if stream, opened = s.hub.Find(runID); stream != nil {
+			return stream, opened
+		}
+		select {
+		case <-opened:
+		case <-t.C:
+			return nil, opened
+		case <-ctx.Done():
+			return nil, opened
+		}
+	}
+}
+
+// followed waits until a run that is worked on here is over, or the deadline. What came of it
+// is in the journal alone.
+func (s *Service) followed(ctx context.Context, runID string, deadline time.Time) error {
+	stream, _ := s.find(ctx, runID)
+	if stream == nil {
+		return nil
+	}
+	waiting, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	stream.Wait(waiting)
+	return ctx.Err()
 }
 
 // account asks the journal for a run and waits there for its fate.

@@ -27,7 +27,7 @@ var streams = map[run.Kind]runnerpb.RunStream{
 func (s *Service) StreamRun(req *runnerpb.StreamRunRequest, out grpc.ServerStreamingServer[runnerpb.StreamRunResponse]) error {
 	ctx, w := out.Context(), &watch{Service: s, agentID: req.GetAgentId(), runID: req.GetRunId(), seq: req.GetAfterSeq(), out: out}
 	for {
-		stream, opened := s.hub.Find(w.runID)
+		stream, opened := s.find(ctx, w.runID)
 		if stream != nil {
 			ended, err := w.follow(ctx, stream)
 			switch {

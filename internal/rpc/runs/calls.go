@@ -56,6 +56,9 @@ func (c *Client) StartRun(ctx context.Context, req *runnerpb.StartRunRequest, _ 
 	if err != nil {
 		return nil, err
 	}
+	if ids := pushed.GetRunIds(); len(ids) == 1 {
+		return &runnerpb.StartRunResponse{RunId: ids[0], InboxId: pushed.GetEventIds()[0], AcceptedAt: pushed.GetAcceptedAt()}, nil
+	}
 	t, err := c.turns.GetTurn(ctx, &registrypb.GetTurnRequest{AgentId: req.GetAgentId(), InboxId: pushed.GetEventIds()[0]})
 	if err != nil {
 		return nil, err

@@ -92,17 +92,29 @@ func (m *rows) Append(_ context.Context, r store.Ref, events []store.NewEvent, o
 				return store.Appended{}, store.ErrKeyReused
 			}
 		}
-		return store.Appended{IDs: ids, Duplicate: true}, nil
+		out := l.appended(r, ids)
+		out.Duplicate = true
+		return out, nil
 	}
-	var out store.Appended
+	var ids []int64
 	for _, n := range events {
 		e := thread.Event{ID: l.head() + 1, CreatedAt: thread.Stamp(m.now()), Source: n.Source, Type: n.Type, Subtype: n.Subtype, Content: n.Content}
-		l.events, out.IDs = append(l.events, e), append(out.IDs, e.ID)
+		l.events, ids = append(l.events, e), append(ids, e.ID)
 	}
 	if o.Key != "" {
-		l.pushes[o.Key] = out.IDs
+		l.pushes[o.Key] = ids
 	}
-	return out, nil
+	return l.appended(r, ids), nil
+}
+
+func (l *log) appended(r store.Ref, ids []int64) store.Appended {
+	out := store.Appended{IDs: ids, At: thread.ParseStamp(l.events[ids[0]-1].CreatedAt)}
+	if r.IsInbox() {
+		for _, id := range ids {
+			out.Keys = append(out.Keys, l.events[id-1].Key(l.uuid))
+		}
+	}
+	return out
 }
 
 func (m *rows) Read(_ context.Context, r store.Ref, _ store.Query) (store.Page, error) {

@@ -14,7 +14,7 @@ func (e *Engine) Append(ctx context.Context, r store.Ref, events []store.NewEven
 	if len(events) == 0 {
 		return store.Appended{}, nil
 	}
-	s := &pushStep{events: events, o: o}
+	s := &pushStep{events: events, o: o, inbox: r.IsInbox()}
 	if err := e.unit.Do(ctx, r, o.Fence, s); err != nil {
 		return store.Appended{}, err
 	}
@@ -30,6 +30,7 @@ const (
 type pushStep struct {
 	events []store.NewEvent
 	o      store.AppendOptions
+	inbox  bool
 	first  int64 // of the push that had the key before
 	out    store.Appended
 }
@@ -48,7 +49,7 @@ func (s *pushStep) Decide(ctx context.Context, tx *unit.Tx) error {
 		return err
 	}
 	for _, n := range s.events {
-		s.out.IDs = append(s.out.IDs, tx.Insert(n).ID)
+		s.add(tx, tx.Insert(n))
 	}
 	if s.o.Key == "" {
 		return nil
@@ -84,9 +85,20 @@ func (s *pushStep) repeated(ctx context.Context, tx *unit.Tx) error {
 		if i >= len(old) || !same(old[i], n) {
 			return store.ErrKeyReused
 		}
-		s.out.IDs = append(s.out.IDs, old[i].ID)
+		s.add(tx, old[i])
 	}
 	return nil
+}
+
+// add notes an event that is stored.
+func (s *pushStep) add(tx *unit.Tx, e thread.Event) {
+	if len(s.out.IDs) == 0 {
+		s.out.At = thread.ParseStamp(e.CreatedAt)
+	}
+	s.out.IDs = append(s.out.IDs, e.ID)
+	if s.inbox {
+		s.out.Keys = append(s.out.Keys, e.Key(tx.UUID))
+	}
 }
 
 func same(ev thread.Event, n store.NewEvent) bool {

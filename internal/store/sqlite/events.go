@@ -24,11 +24,30 @@ func (e *Engine) Append(ctx context.Context, r store.Ref, events []store.NewEven
 				return err
 			}
 		}
-		var err error
-		out, err = appendOnce(tx, events, o)
+		list, duplicate, err := appendOnce(tx, events, o)
+		if err != nil {
+			return err
+		}
+		out, err = appended(tx, r, list, duplicate)
 		return err
 	})
 	return out, err
+}
+
+// appended describes events that were stored.
+func appended(tx *db.Tx, r store.Ref, list []thread.Event, duplicate bool) (store.Appended, error) {
+	out := store.Appended{At: thread.ParseStamp(list[0].CreatedAt), Duplicate: duplicate}
+	for _, e := range list {
+		out.IDs = append(out.IDs, e.ID)
+		if r.IsInbox() {
+			key, err := tx.KeyOf(e)
+			if err != nil {
+				return store.Appended{}, err
+			}
+			out.Keys = append(out.Keys, key)
+		}
+	}
+	return out, nil
 }
 
 // A push is remembered by its first event, and by its last when it has several.
@@ -37,57 +56,57 @@ const (
 	lastOf  = "push-end:"
 )
 
-func appendOnce(tx *db.Tx, events []store.NewEvent, o store.AppendOptions) (store.Appended, error) {
-	var out store.Appended
+func appendOnce(tx *db.Tx, events []store.NewEvent, o store.AppendOptions) (list []thread.Event, duplicate bool, err error) {
 	if o.Key != "" {
 		first, err := tx.Deduped(firstOf + o.Key)
 		if err != nil {
-			return out, err
+			return nil, false, err
 		}
 		if first != 0 {
-			return repeated(tx, first, events, o.Key)
+			list, err = repeated(tx, first, events, o.Key)
+			return list, true, err
 		}
 	}
 	if err := checkDepth(tx, events[0].Source, o); err != nil {
-		return out, err
+		return nil, false, err
 	}
 	for _, n := range events {
 		ev, err := tx.Insert(n)
 		if err != nil {
-			return store.Appended{}, err
+			return nil, false, err
 		}
-		out.IDs = append(out.IDs, ev.ID)
+		list = append(list, ev)
 	}
 	if o.Key == "" {
-		return out, nil
+		return list, false, nil
 	}
-	if err := tx.Dedupe(firstOf+o.Key, out.IDs[0], 0); err != nil || len(events) == 1 {
-		return out, err
+	if err := tx.Dedupe(firstOf+o.Key, list[0].ID, 0); err != nil || len(events) == 1 {
+		return list, false, err
 	}
-	return out, tx.Dedupe(lastOf+o.Key, out.IDs[len(events)-1], 0)
+	return list, false, tx.Dedupe(lastOf+o.Key, list[len(list)-1].ID, 0)
 }
 
-// repeated answers the ids of the first push under a key. A push under the same
-// key that says something else is a mistake of the caller, told and not stored.
-func repeated(tx *db.Tx, first int64, events []store.NewEvent, key string) (store.Appended, error) {
-	out := store.Appended{Duplicate: true}
+// repeated answers the events of the first push under a key. A push under the same
+// key that says something else is a mistake of the caller, reported and not stored.
+func repeated(tx *db.Tx, first int64, events []store.NewEvent, key string) ([]thread.Event, error) {
+	var out []thread.Event
 	last, err := tx.Deduped(lastOf + key)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	if max(first, last)-first+1 != int64(len(events)) { // one transaction gives consecutive ids
-		return store.Appended{}, store.ErrKeyReused
+		return nil, store.ErrKeyReused
 	}
 	for i, n := range events {
 		ev, ok, err := tx.Event(first + int64(i))
 		if err != nil {
-			return out, err
+			return nil, err
 		}
 		if !ok || ev.Source != n.Source || ev.Type != n.Type || ev.Content != n.Content ||
 			(ev.Subtype == nil) != (n.Subtype == nil) || (n.Subtype != nil && *n.Subtype != *ev.Subtype) {
-			return store.Appended{}, store.ErrKeyReused
+			return nil, store.ErrKeyReused
 		}
-		out.IDs = append(out.IDs, ev.ID)
+		out = append(out, ev)
 	}
 	return out, nil
 }

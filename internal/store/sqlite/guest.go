@@ -32,13 +32,16 @@ func (g *Guest) Append(ctx context.Context, events []store.NewEvent) ([]int64, e
 	if len(events) == 0 {
 		return nil, nil
 	}
-	var out store.Appended
+	var ids []int64
 	err := g.d.Do(ctx, true, func(tx *db.Tx) error {
-		var err error
-		out, err = appendOnce(tx, events, store.AppendOptions{})
+		list, _, err := appendOnce(tx, events, store.AppendOptions{})
+		ids = nil
+		for _, e := range list {
+			ids = append(ids, e.ID)
+		}
 		return err
 	})
-	return out.IDs, err
+	return ids, err
 }
 
 // Read answers a page of events.

@@ -150,6 +150,17 @@ func (f *fixture) push(t *testing.T, texts ...string) []thread.Event {
 	return p.Events
 }
 
+// keys are those of events in the inbox of a.
+func (f *fixture) keys(t *testing.T, ids ...int64) (out []string) {
+	t.Helper()
+	for _, id := range ids {
+		_, key, err := f.InboxEvent(t.Context(), "a", id)
+		ok(t, err)
+		out = append(out, key)
+	}
+	return out
+}
+
 // open opens a batch of everything into one thread.
 func (f *fixture) open(t *testing.T) store.Batch {
 	t.Helper()

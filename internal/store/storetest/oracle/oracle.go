@@ -158,7 +158,7 @@ func (m *Model) Append(_ context.Context, r store.Ref, events []store.NewEvent, 
 				return store.Appended{}, store.ErrKeyReused
 			}
 		}
-		return store.Appended{IDs: ids, Duplicate: true}, nil
+		return m.appended(r, ids, true), nil
 	}
 	now, ids := m.now(), []int64(nil)
 	for _, e := range events {
@@ -168,7 +168,17 @@ func (m *Model) Append(_ context.Context, r store.Ref, events []store.NewEvent, 
 	if o.Key != "" {
 		d.keys[o.Key] = ids
 	}
-	return store.Appended{IDs: ids}, nil
+	return m.appended(r, ids, false), nil
+}
+
+func (m *Model) appended(r store.Ref, ids []int64, duplicate bool) store.Appended {
+	out := store.Appended{IDs: ids, At: thread.ParseStamp(m.of(r).events[ids[0]-1].CreatedAt), Duplicate: duplicate}
+	if r.IsInbox() {
+		for _, id := range ids {
+			out.Keys = append(out.Keys, m.key(id))
+		}
+	}
+	return out
 }
 
 // Read answers every event; it pages and filters nothing.

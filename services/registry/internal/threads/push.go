@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
@@ -81,7 +82,29 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if r.IsInbox() {
 		s.Agents.Pushed(ctx, a)
 	}
-	return &registryv1.PushEventsResponse{EventIds: out.IDs, Duplicate: out.Duplicate}, nil
+	if broken != nil {
+		set = nil
+	}
+	return answer(r, events, out, set), nil
+}
+
+// answer describes a push; set is nil when the settings of the agent cannot be read.
+func answer(r store.Ref, events []store.NewEvent, out store.Appended, set *agentdir.Agent) *registryv1.PushEventsResponse {
+	resp := &registryv1.PushEventsResponse{EventIds: out.IDs, Duplicate: out.Duplicate, AcceptedAt: timestamppb.New(out.At)}
+	for i, e := range events {
+		conversation, run := "", ""
+		switch {
+		case !r.IsInbox():
+			conversation = r.Thread
+		case e.Type == thread.TypeMessage:
+			run = out.Keys[i]
+			if set != nil { // what has no route gets a fate that says why
+				conversation, _ = wire.ThreadOf(thread.Event{Source: e.Source, Type: e.Type, Subtype: e.Subtype, Content: e.Content}, set.Config.Routing.Default)
+			}
+		}
+		resp.ThreadIds, resp.RunIds = append(resp.ThreadIds, conversation), append(resp.RunIds, run)
+	}
+	return resp
 }
 
 // takeQuota counts messages from outside against the quotas of the agent, or

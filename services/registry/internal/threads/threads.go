@@ -9,13 +9,17 @@ package threads
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/filter"
 	"github.com/theclaw/agents/internal/obs"
 	"github.com/theclaw/agents/internal/obs/tracing"
+	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -112,11 +116,31 @@ func (s *Service) EnsureThread(ctx context.Context, req *registryv1.EnsureThread
 	if err != nil {
 		return nil, s.Fault(r.Agent, r.Thread, err)
 	}
+	if err := s.routable(ctx, r); err != nil {
+		return nil, err
+	}
 	created, err := s.Store.Ensure(ctx, r, "")
 	if err != nil {
 		return nil, s.Fault(r.Agent, r.Thread, err)
 	}
 	return &registryv1.EnsureThreadResponse{Created: created, Path: path}, nil
+}
+
+// routable refuses an absent conversation thread under an id that no message is routed to: whoever
+// watched it would wait in vain. One that another program has made is there.
+func (s *Service) routable(ctx context.Context, r store.Ref) error {
+	if route.Routable(r.Thread) {
+		return nil
+	}
+	_, err := s.Store.Info(ctx, r)
+	if !errors.Is(err, store.ErrNotFound) {
+		return s.Fault(r.Agent, r.Thread, err)
+	}
+	fix := "use the thread id that PushEvents returns"
+	if list := route.Stored(r.Thread); len(list) > 0 {
+		fix = "use " + strings.Join(list, " or ") + ", in which channel and peer are encoded"
+	}
+	return wire.Bad(fmt.Sprintf("no message is routed to thread %.200q", r.Thread), fix)
 }
 
 // PeekEvents reads events.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -11,6 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
+	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/store"
 )
 
@@ -55,7 +58,7 @@ func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 		if s.Missing(agentID) {
 			return fault.New(codes.NotFound, fault.AgentNotFound, "agent '"+agentID+"' not found", "run 'agentctl init "+agentID+"' first")
 		}
-		return fault.New(codes.NotFound, fault.ThreadNotFound, where+" does not exist", "see 'agentctl threads "+agentID+"'")
+		return fault.New(codes.NotFound, fault.ThreadNotFound, where+" does not exist", others(threadID)+"see 'agentctl threads "+agentID+"'")
 	case is(store.ErrNoConsumer):
 		return fault.New(codes.NotFound, fault.ConsumerNotFound, "no such consumer in "+where, "subscribe it first")
 	case is(store.ErrConsumerExists):
@@ -120,4 +123,13 @@ func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 		return f
 	}
 	return fault.New(codes.Internal, fault.Internal, "internal error", "see the registry's log")
+}
+
+// others names the ids under which what is meant by a thread id may be stored.
+func others(threadID string) string {
+	list := slices.DeleteFunc(route.Stored(threadID), func(id string) bool { return id == threadID })
+	if len(list) == 0 {
+		return ""
+	}
+	return "channel and peer are encoded in it, a - of a peer as %2D: try " + strings.Join(list, " or ") + "; or "
 }

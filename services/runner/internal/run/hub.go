@@ -35,6 +35,9 @@ func (h *Hub) Open(key string, generation uint64) *Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live, s.ended = true, false
+	if s.over == nil {
+		s.over = make(chan struct{})
+	}
 	s.gen = max(s.gen, generation&(1<<32-1))
 	if h.opened != nil {
 		close(h.opened)
@@ -77,6 +80,7 @@ func (s *Stream) Close() {
 		return
 	}
 	s.live = false
+	s.finish()
 	s.wake()
 	h.closed = append(h.closed, s)
 	h.bytes += s.size

@@ -1,11 +1,13 @@
 package run_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 
@@ -183,4 +185,52 @@ func TestReadersWhileWriting(t *testing.T) {
 	s.Publish(run.Item{Kind: run.Lifecycle, Phase: run.End})
 	wg.Wait()
 	s.Close()
+}
+
+// Who waits for the end is let go by it, and by the stream's close; a run that goes on is waited
+// for again.
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h run.Hub
+		s := h.Open("k", 1)
+		ended := make(chan string, 4)
+		wait := func(ctx context.Context, name string) {
+			go func() { s.Wait(ctx); ended <- name }()
+			synctest.Wait()
+		}
+		is := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case got := <-ended:
+				if got != want {
+					t.Errorf("%q ended, want %q", got, want)
+				}
+			default:
+				if want != "" {
+					t.Errorf("%q still waits", want)
+				}
+			}
+		}
+		wait(t.Context(), "end")
+		s.Publish(delta("a"))
+		is("")
+		s.Publish(run.Item{Kind: run.Lifecycle, Phase: run.End})
+		is("end")
+		s.Close()
+		wait(t.Context(), "over")
+		is("over")
+		s = h.Open("k", 2)
+		wait(t.Context(), "closed")
+		is("")
+		s.Close()
+		is("closed")
+		s = h.Open("k", 3)
+		ctx, cancel := context.WithCancel(t.Context())
+		wait(ctx, "canceled")
+		is("")
+		cancel()
+		is("canceled")
+		s.Close()
+	})
 }

@@ -39,7 +39,8 @@ type Stream struct {
 	span    Span
 	grown   int // items after the last joining
 	live    bool
-	ended   bool // its last item is there
+	ended   bool          // its last item is there
+	over    chan struct{} // closed when no item comes any more; nil then
 	more    chan struct{}
 }
 
@@ -143,7 +144,32 @@ func (s *Stream) Publish(i Item) {
 		s.settled = s.pos
 	}
 	s.add(i)
-	s.ended = i.Last()
+	if i.Last() {
+		s.ended = true
+		s.finish()
+	}
+}
+
+// finish lets go who waits for the end. The caller holds mu.
+func (s *Stream) finish() {
+	if s.over != nil {
+		close(s.over)
+		s.over = nil
+	}
+}
+
+// Wait waits until the run has ended here or the stream is closed, or ctx ends.
+func (s *Stream) Wait(ctx context.Context) {
+	s.mu.Lock()
+	over := s.over
+	s.mu.Unlock()
+	if over == nil {
+		return
+	}
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
 }
 
 // part notes a piece of text in the span: parts alternate, reasoning first.

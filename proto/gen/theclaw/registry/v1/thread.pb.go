@@ -11,6 +11,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -119,7 +120,10 @@ type ThreadRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// agent_id owns the thread.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// thread_id is the path relative to the agent directory.
+	// thread_id is the path relative to the agent directory. The thread of a
+	// conversation has encoded names: of channel and peer every byte but a-z, 0-9
+	// and _.:@+- is %XX, and of a peer the - too, which is %2D.
+	// PushEventsResponse has the id of the thread that a message goes to.
 	ThreadId      string `protobuf:"bytes,2,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -407,13 +411,25 @@ func (x *PushEventsRequest) GetIdempotencyKey() string {
 	return ""
 }
 
-// PushEventsResponse reports the ids.
+// PushEventsResponse reports the ids. A duplicate reports what the first push did.
 type PushEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// event_ids in the order of the request.
 	EventIds []int64 `protobuf:"varint,1,rep,packed,name=event_ids,json=eventIds,proto3" json:"event_ids,omitempty"`
 	// duplicate is true when the key had been used: nothing was appended.
-	Duplicate     bool `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
+	Duplicate bool `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
+	// thread_ids in the order of the request. For an event in the inbox, it is
+	// the id of the conversation thread that the event goes to under the settings
+	// at the time of this call; TurnService.GetTurn answers the thread that it
+	// was worked on in. It is empty for an event that has none, such as a record,
+	// or while the settings cannot be read. For an event in another thread, it is
+	// that thread.
+	ThreadIds []string `protobuf:"bytes,3,rep,name=thread_ids,json=threadIds,proto3" json:"thread_ids,omitempty"`
+	// run_ids in the order of the request: the id that RunnerService.StreamRun and
+	// WaitRun take for a message in the inbox; empty for every other event.
+	RunIds []string `protobuf:"bytes,4,rep,name=run_ids,json=runIds,proto3" json:"run_ids,omitempty"`
+	// accepted_at is when the events were stored.
+	AcceptedAt    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=accepted_at,json=acceptedAt,proto3" json:"accepted_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -460,6 +476,27 @@ func (x *PushEventsResponse) GetDuplicate() bool {
 		return x.Duplicate
 	}
 	return false
+}
+
+func (x *PushEventsResponse) GetThreadIds() []string {
+	if x != nil {
+		return x.ThreadIds
+	}
+	return nil
+}
+
+func (x *PushEventsResponse) GetRunIds() []string {
+	if x != nil {
+		return x.RunIds
+	}
+	return nil
+}
+
+func (x *PushEventsResponse) GetAcceptedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AcceptedAt
+	}
+	return nil
 }
 
 // PeekEventsRequest reads events.
@@ -1512,7 +1549,7 @@ var File_theclaw_registry_v1_thread_proto protoreflect.FileDescriptor
 
 const file_theclaw_registry_v1_thread_proto_rawDesc = "" +
 	"\n" +
-	" theclaw/registry/v1/thread.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa7\x01\n" +
+	" theclaw/registry/v1/thread.proto\x12\x13theclaw.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\x01\n" +
 	"\x05Event\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1d\n" +
 	"\n" +
@@ -1543,10 +1580,15 @@ const file_theclaw_registry_v1_thread_proto_rawDesc = "" +
 	"\x11PushEventsRequest\x12>\n" +
 	"\x06thread\x18\x01 \x01(\v2\x1e.theclaw.registry.v1.ThreadRefB\x06\xbaH\x03\xc8\x01\x01R\x06thread\x12B\n" +
 	"\x06events\x18\x02 \x03(\v2\x1d.theclaw.registry.v1.NewEventB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x06events\x121\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x0eidempotencyKey\"O\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x0eidempotencyKey\"\xc4\x01\n" +
 	"\x12PushEventsResponse\x12\x1b\n" +
 	"\tevent_ids\x18\x01 \x03(\x03R\beventIds\x12\x1c\n" +
-	"\tduplicate\x18\x02 \x01(\bR\tduplicate\"\xc6\x01\n" +
+	"\tduplicate\x18\x02 \x01(\bR\tduplicate\x12\x1d\n" +
+	"\n" +
+	"thread_ids\x18\x03 \x03(\tR\tthreadIds\x12\x17\n" +
+	"\arun_ids\x18\x04 \x03(\tR\x06runIds\x12;\n" +
+	"\vaccepted_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"acceptedAt\"\xc6\x01\n" +
 	"\x11PeekEventsRequest\x12>\n" +
 	"\x06thread\x18\x01 \x01(\v2\x1e.theclaw.registry.v1.ThreadRefB\x06\xbaH\x03\xc8\x01\x01R\x06thread\x12\x19\n" +
 	"\bafter_id\x18\x02 \x01(\x03R\aafterId\x12 \n" +
@@ -1651,73 +1693,75 @@ func file_theclaw_registry_v1_thread_proto_rawDescGZIP() []byte {
 
 var file_theclaw_registry_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_theclaw_registry_v1_thread_proto_goTypes = []any{
-	(*Event)(nil),                // 0: theclaw.registry.v1.Event
-	(*ThreadRef)(nil),            // 1: theclaw.registry.v1.ThreadRef
-	(*EnsureThreadRequest)(nil),  // 2: theclaw.registry.v1.EnsureThreadRequest
-	(*EnsureThreadResponse)(nil), // 3: theclaw.registry.v1.EnsureThreadResponse
-	(*NewEvent)(nil),             // 4: theclaw.registry.v1.NewEvent
-	(*PushEventsRequest)(nil),    // 5: theclaw.registry.v1.PushEventsRequest
-	(*PushEventsResponse)(nil),   // 6: theclaw.registry.v1.PushEventsResponse
-	(*PeekEventsRequest)(nil),    // 7: theclaw.registry.v1.PeekEventsRequest
-	(*PeekEventsResponse)(nil),   // 8: theclaw.registry.v1.PeekEventsResponse
-	(*PopEventsRequest)(nil),     // 9: theclaw.registry.v1.PopEventsRequest
-	(*PopEventsResponse)(nil),    // 10: theclaw.registry.v1.PopEventsResponse
-	(*AckEventsRequest)(nil),     // 11: theclaw.registry.v1.AckEventsRequest
-	(*AckEventsResponse)(nil),    // 12: theclaw.registry.v1.AckEventsResponse
-	(*SubscribeRequest)(nil),     // 13: theclaw.registry.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),    // 14: theclaw.registry.v1.SubscribeResponse
-	(*UnsubscribeRequest)(nil),   // 15: theclaw.registry.v1.UnsubscribeRequest
-	(*UnsubscribeResponse)(nil),  // 16: theclaw.registry.v1.UnsubscribeResponse
-	(*GetThreadRequest)(nil),     // 17: theclaw.registry.v1.GetThreadRequest
-	(*Subscription)(nil),         // 18: theclaw.registry.v1.Subscription
-	(*GetThreadResponse)(nil),    // 19: theclaw.registry.v1.GetThreadResponse
-	(*ListThreadsRequest)(nil),   // 20: theclaw.registry.v1.ListThreadsRequest
-	(*ListThreadsResponse)(nil),  // 21: theclaw.registry.v1.ListThreadsResponse
-	(*WatchEventsRequest)(nil),   // 22: theclaw.registry.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),  // 23: theclaw.registry.v1.WatchEventsResponse
-	(*durationpb.Duration)(nil),  // 24: google.protobuf.Duration
+	(*Event)(nil),                 // 0: theclaw.registry.v1.Event
+	(*ThreadRef)(nil),             // 1: theclaw.registry.v1.ThreadRef
+	(*EnsureThreadRequest)(nil),   // 2: theclaw.registry.v1.EnsureThreadRequest
+	(*EnsureThreadResponse)(nil),  // 3: theclaw.registry.v1.EnsureThreadResponse
+	(*NewEvent)(nil),              // 4: theclaw.registry.v1.NewEvent
+	(*PushEventsRequest)(nil),     // 5: theclaw.registry.v1.PushEventsRequest
+	(*PushEventsResponse)(nil),    // 6: theclaw.registry.v1.PushEventsResponse
+	(*PeekEventsRequest)(nil),     // 7: theclaw.registry.v1.PeekEventsRequest
+	(*PeekEventsResponse)(nil),    // 8: theclaw.registry.v1.PeekEventsResponse
+	(*PopEventsRequest)(nil),      // 9: theclaw.registry.v1.PopEventsRequest
+	(*PopEventsResponse)(nil),     // 10: theclaw.registry.v1.PopEventsResponse
+	(*AckEventsRequest)(nil),      // 11: theclaw.registry.v1.AckEventsRequest
+	(*AckEventsResponse)(nil),     // 12: theclaw.registry.v1.AckEventsResponse
+	(*SubscribeRequest)(nil),      // 13: theclaw.registry.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),     // 14: theclaw.registry.v1.SubscribeResponse
+	(*UnsubscribeRequest)(nil),    // 15: theclaw.registry.v1.UnsubscribeRequest
+	(*UnsubscribeResponse)(nil),   // 16: theclaw.registry.v1.UnsubscribeResponse
+	(*GetThreadRequest)(nil),      // 17: theclaw.registry.v1.GetThreadRequest
+	(*Subscription)(nil),          // 18: theclaw.registry.v1.Subscription
+	(*GetThreadResponse)(nil),     // 19: theclaw.registry.v1.GetThreadResponse
+	(*ListThreadsRequest)(nil),    // 20: theclaw.registry.v1.ListThreadsRequest
+	(*ListThreadsResponse)(nil),   // 21: theclaw.registry.v1.ListThreadsResponse
+	(*WatchEventsRequest)(nil),    // 22: theclaw.registry.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),   // 23: theclaw.registry.v1.WatchEventsResponse
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
 }
 var file_theclaw_registry_v1_thread_proto_depIdxs = []int32{
 	1,  // 0: theclaw.registry.v1.EnsureThreadRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
 	1,  // 1: theclaw.registry.v1.PushEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
 	4,  // 2: theclaw.registry.v1.PushEventsRequest.events:type_name -> theclaw.registry.v1.NewEvent
-	1,  // 3: theclaw.registry.v1.PeekEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	0,  // 4: theclaw.registry.v1.PeekEventsResponse.events:type_name -> theclaw.registry.v1.Event
-	1,  // 5: theclaw.registry.v1.PopEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	0,  // 6: theclaw.registry.v1.PopEventsResponse.events:type_name -> theclaw.registry.v1.Event
-	1,  // 7: theclaw.registry.v1.AckEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	1,  // 8: theclaw.registry.v1.SubscribeRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	1,  // 9: theclaw.registry.v1.UnsubscribeRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	1,  // 10: theclaw.registry.v1.GetThreadRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	18, // 11: theclaw.registry.v1.GetThreadResponse.subscriptions:type_name -> theclaw.registry.v1.Subscription
-	1,  // 12: theclaw.registry.v1.WatchEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
-	24, // 13: theclaw.registry.v1.WatchEventsRequest.heartbeat:type_name -> google.protobuf.Duration
-	0,  // 14: theclaw.registry.v1.WatchEventsResponse.events:type_name -> theclaw.registry.v1.Event
-	2,  // 15: theclaw.registry.v1.ThreadService.EnsureThread:input_type -> theclaw.registry.v1.EnsureThreadRequest
-	5,  // 16: theclaw.registry.v1.ThreadService.PushEvents:input_type -> theclaw.registry.v1.PushEventsRequest
-	7,  // 17: theclaw.registry.v1.ThreadService.PeekEvents:input_type -> theclaw.registry.v1.PeekEventsRequest
-	9,  // 18: theclaw.registry.v1.ThreadService.PopEvents:input_type -> theclaw.registry.v1.PopEventsRequest
-	11, // 19: theclaw.registry.v1.ThreadService.AckEvents:input_type -> theclaw.registry.v1.AckEventsRequest
-	13, // 20: theclaw.registry.v1.ThreadService.Subscribe:input_type -> theclaw.registry.v1.SubscribeRequest
-	15, // 21: theclaw.registry.v1.ThreadService.Unsubscribe:input_type -> theclaw.registry.v1.UnsubscribeRequest
-	17, // 22: theclaw.registry.v1.ThreadService.GetThread:input_type -> theclaw.registry.v1.GetThreadRequest
-	20, // 23: theclaw.registry.v1.ThreadService.ListThreads:input_type -> theclaw.registry.v1.ListThreadsRequest
-	22, // 24: theclaw.registry.v1.ThreadService.WatchEvents:input_type -> theclaw.registry.v1.WatchEventsRequest
-	3,  // 25: theclaw.registry.v1.ThreadService.EnsureThread:output_type -> theclaw.registry.v1.EnsureThreadResponse
-	6,  // 26: theclaw.registry.v1.ThreadService.PushEvents:output_type -> theclaw.registry.v1.PushEventsResponse
-	8,  // 27: theclaw.registry.v1.ThreadService.PeekEvents:output_type -> theclaw.registry.v1.PeekEventsResponse
-	10, // 28: theclaw.registry.v1.ThreadService.PopEvents:output_type -> theclaw.registry.v1.PopEventsResponse
-	12, // 29: theclaw.registry.v1.ThreadService.AckEvents:output_type -> theclaw.registry.v1.AckEventsResponse
-	14, // 30: theclaw.registry.v1.ThreadService.Subscribe:output_type -> theclaw.registry.v1.SubscribeResponse
-	16, // 31: theclaw.registry.v1.ThreadService.Unsubscribe:output_type -> theclaw.registry.v1.UnsubscribeResponse
-	19, // 32: theclaw.registry.v1.ThreadService.GetThread:output_type -> theclaw.registry.v1.GetThreadResponse
-	21, // 33: theclaw.registry.v1.ThreadService.ListThreads:output_type -> theclaw.registry.v1.ListThreadsResponse
-	23, // 34: theclaw.registry.v1.ThreadService.WatchEvents:output_type -> theclaw.registry.v1.WatchEventsResponse
-	25, // [25:35] is the sub-list for method output_type
-	15, // [15:25] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	24, // 3: theclaw.registry.v1.PushEventsResponse.accepted_at:type_name -> google.protobuf.Timestamp
+	1,  // 4: theclaw.registry.v1.PeekEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	0,  // 5: theclaw.registry.v1.PeekEventsResponse.events:type_name -> theclaw.registry.v1.Event
+	1,  // 6: theclaw.registry.v1.PopEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	0,  // 7: theclaw.registry.v1.PopEventsResponse.events:type_name -> theclaw.registry.v1.Event
+	1,  // 8: theclaw.registry.v1.AckEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	1,  // 9: theclaw.registry.v1.SubscribeRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	1,  // 10: theclaw.registry.v1.UnsubscribeRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	1,  // 11: theclaw.registry.v1.GetThreadRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	18, // 12: theclaw.registry.v1.GetThreadResponse.subscriptions:type_name -> theclaw.registry.v1.Subscription
+	1,  // 13: theclaw.registry.v1.WatchEventsRequest.thread:type_name -> theclaw.registry.v1.ThreadRef
+	25, // 14: theclaw.registry.v1.WatchEventsRequest.heartbeat:type_name -> google.protobuf.Duration
+	0,  // 15: theclaw.registry.v1.WatchEventsResponse.events:type_name -> theclaw.registry.v1.Event
+	2,  // 16: theclaw.registry.v1.ThreadService.EnsureThread:input_type -> theclaw.registry.v1.EnsureThreadRequest
+	5,  // 17: theclaw.registry.v1.ThreadService.PushEvents:input_type -> theclaw.registry.v1.PushEventsRequest
+	7,  // 18: theclaw.registry.v1.ThreadService.PeekEvents:input_type -> theclaw.registry.v1.PeekEventsRequest
+	9,  // 19: theclaw.registry.v1.ThreadService.PopEvents:input_type -> theclaw.registry.v1.PopEventsRequest
+	11, // 20: theclaw.registry.v1.ThreadService.AckEvents:input_type -> theclaw.registry.v1.AckEventsRequest
+	13, // 21: theclaw.registry.v1.ThreadService.Subscribe:input_type -> theclaw.registry.v1.SubscribeRequest
+	15, // 22: theclaw.registry.v1.ThreadService.Unsubscribe:input_type -> theclaw.registry.v1.UnsubscribeRequest
+	17, // 23: theclaw.registry.v1.ThreadService.GetThread:input_type -> theclaw.registry.v1.GetThreadRequest
+	20, // 24: theclaw.registry.v1.ThreadService.ListThreads:input_type -> theclaw.registry.v1.ListThreadsRequest
+	22, // 25: theclaw.registry.v1.ThreadService.WatchEvents:input_type -> theclaw.registry.v1.WatchEventsRequest
+	3,  // 26: theclaw.registry.v1.ThreadService.EnsureThread:output_type -> theclaw.registry.v1.EnsureThreadResponse
+	6,  // 27: theclaw.registry.v1.ThreadService.PushEvents:output_type -> theclaw.registry.v1.PushEventsResponse
+	8,  // 28: theclaw.registry.v1.ThreadService.PeekEvents:output_type -> theclaw.registry.v1.PeekEventsResponse
+	10, // 29: theclaw.registry.v1.ThreadService.PopEvents:output_type -> theclaw.registry.v1.PopEventsResponse
+	12, // 30: theclaw.registry.v1.ThreadService.AckEvents:output_type -> theclaw.registry.v1.AckEventsResponse
+	14, // 31: theclaw.registry.v1.ThreadService.Subscribe:output_type -> theclaw.registry.v1.SubscribeResponse
+	16, // 32: theclaw.registry.v1.ThreadService.Unsubscribe:output_type -> theclaw.registry.v1.UnsubscribeResponse
+	19, // 33: theclaw.registry.v1.ThreadService.GetThread:output_type -> theclaw.registry.v1.GetThreadResponse
+	21, // 34: theclaw.registry.v1.ThreadService.ListThreads:output_type -> theclaw.registry.v1.ListThreadsResponse
+	23, // 35: theclaw.registry.v1.ThreadService.WatchEvents:output_type -> theclaw.registry.v1.WatchEventsResponse
+	26, // [26:36] is the sub-list for method output_type
+	16, // [16:26] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_registry_v1_thread_proto_init() }

@@ -41,9 +41,12 @@ const (
 // NOT_FOUND (THREAD_NOT_FOUND) when it does not exist.
 type ThreadServiceClient interface {
 	// EnsureThread makes the thread when it is absent; idempotent.
+	// INVALID_ARGUMENT for an absent one below threads/peers or threads/channels
+	// under an id that no message is routed to.
 	EnsureThread(ctx context.Context, in *EnsureThreadRequest, opts ...grpc.CallOption) (*EnsureThreadResponse, error)
 	// PushEvents appends events in one transaction that is on disk before the
-	// answer. With an idempotency_key a repeat answers the first call's ids.
+	// answer. With an idempotency_key a repeat answers the first call's ids. The
+	// answer names the conversation thread to watch for the reply.
 	// RESOURCE_EXHAUSTED (INBOX_FULL with RetryInfo, or DISK_FULL) stores nothing.
 	PushEvents(ctx context.Context, in *PushEventsRequest, opts ...grpc.CallOption) (*PushEventsResponse, error)
 	// PeekEvents reads events after an id; changes nothing.
@@ -194,9 +197,12 @@ type ThreadService_WatchEventsClient = grpc.ServerStreamingClient[WatchEventsRes
 // NOT_FOUND (THREAD_NOT_FOUND) when it does not exist.
 type ThreadServiceServer interface {
 	// EnsureThread makes the thread when it is absent; idempotent.
+	// INVALID_ARGUMENT for an absent one below threads/peers or threads/channels
+	// under an id that no message is routed to.
 	EnsureThread(context.Context, *EnsureThreadRequest) (*EnsureThreadResponse, error)
 	// PushEvents appends events in one transaction that is on disk before the
-	// answer. With an idempotency_key a repeat answers the first call's ids.
+	// answer. With an idempotency_key a repeat answers the first call's ids. The
+	// answer names the conversation thread to watch for the reply.
 	// RESOURCE_EXHAUSTED (INBOX_FULL with RetryInfo, or DISK_FULL) stores nothing.
 	PushEvents(context.Context, *PushEventsRequest) (*PushEventsResponse, error)
 	// PeekEvents reads events after an id; changes nothing.
