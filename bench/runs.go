@@ -21,8 +21,8 @@ import (
 type way struct {
 	name string
 	do   func(peer string, n int, begin func() error) ([]time.Duration, error)
-	took []time.Duration
-	cpu  time.Duration
+	p50  []float64 // of each round, in ns
+	cpu  []float64 // of a message, in each round
 }
 
 // runs compares the calls that a program may answer a person with: a push and a watch on the
@@ -94,7 +94,7 @@ func (r *run) runs(ctx context.Context) (err error) {
 			return end.GetText(), err
 		})},
 	}
-	rounds, n := r.size(10, 4), r.size(200, 100)
+	rounds, n := r.size(15, 5), r.size(150, 100)
 	for round := range rounds + 1 {
 		for i := range ways {
 			w := ways[(i+round)%len(ways)] // none is always the first
@@ -108,24 +108,30 @@ func (r *run) runs(ctx context.Context) (err error) {
 				return err
 			}
 			if round > 0 { // the first warms up
-				w.took, w.cpu = append(w.took, took...), w.cpu+cpu1-cpu0
+				slices.Sort(took)
+				w.p50, w.cpu = append(w.p50, float64(load.Percentile(took, .5))), append(w.cpu, float64(cpu1-cpu0)/float64(n))
 			}
 		}
 	}
-	var p50, cpu [3]float64
+	push := ways[0]
 	for i, w := range ways {
-		slices.Sort(w.took)
-		p50[i], cpu[i] = float64(load.Percentile(w.took, .5)), float64(w.cpu)
-		name := w.name + ": "
-		shown := table.Short(time.Duration(p50[i])) + ", " + table.Short(w.cpu/time.Duration(len(w.took)))
+		shown := table.Short(time.Duration(middle(slices.Clone(w.p50)))) + ", " + table.Short(time.Duration(middle(slices.Clone(w.cpu))))
 		if i == 0 {
-			r.Figure(name+"message -> reply, p50, CPU", shown)
+			r.Figure(w.name+": message -> reply, p50, CPU", shown)
 			continue
 		}
-		r.Below(name+"p50 / of push and watch ("+shown+")", p50[i]/p50[0], 1.05)
-		r.Below(name+"CPU / of push and watch", cpu[i]/cpu[0], 1.05)
+		r.Below(w.name+": p50 / of push and watch ("+shown+")", middle(ratios(w.p50, push.p50)), 1.05)
+		r.Below(w.name+": CPU / of push and watch", middle(ratios(w.cpu, push.cpu)), 1.05)
 	}
 	return nil
+}
+
+// ratios of figures that were measured one right after the other.
+func ratios(list, of []float64) (out []float64) {
+	for i := range list {
+		out = append(out, list[i]/of[i])
+	}
+	return out
 }
 
 // streamedText is what a run said, from its stream.
