@@ -116,9 +116,14 @@ func (s *Service) WaitRun(ctx context.Context, req *runnerpb.WaitRunRequest) (*r
 	}
 }
 
-// soon is how long a run that was just started may take to begin here. Asking the journal
-// meanwhile costs as much as a tenth of the run.
-const soon = 5 * time.Millisecond
+const (
+	// soon is how long a run that was just started may take to begin here. Asking the journal
+	// meanwhile costs as much as a twentieth of the run.
+	soon = 5 * time.Millisecond
+	// brief is how long a run is waited for by its stream alone: what asking the journal costs
+	// does not matter to a longer one, and the journal knows of its end in any case.
+	brief = time.Second
+)
 
 // find returns the stream of a run that is worked on here or begins soon, else nil; opened is
 // closed when some stream is opened next.
@@ -139,14 +144,14 @@ func (s *Service) find(ctx context.Context, runID string) (stream *run.Stream, o
 	}
 }
 
-// followed waits until a run that is worked on here is over, or the deadline. What came of it
-// is in the journal alone.
+// followed waits a short time, and not longer than the deadline, until a run that is worked on
+// here is over. What came of it is in the journal alone.
 func (s *Service) followed(ctx context.Context, runID string, deadline time.Time) error {
 	stream, _ := s.find(ctx, runID)
 	if stream == nil {
 		return nil
 	}
-	waiting, cancel := context.WithDeadline(ctx, deadline)
+	waiting, cancel := context.WithTimeout(ctx, min(brief, time.Until(deadline)))
 	defer cancel()
 	stream.Wait(waiting)
 	return ctx.Err()

@@ -20,13 +20,15 @@ import (
 // waitFor is how long send --wait waits unless --timeout is given.
 const waitFor = 10 * time.Minute
 
-// sent is the answer of send for programs. The last three are there with --wait.
+// sent is the answer of send for programs. The fate and the reply are there with --wait. A record
+// has no thread and no run.
 type sent struct {
 	EventID        int64   `json:"event_id"`
 	Duplicate      bool    `json:"duplicate"`
 	IdempotencyKey string  `json:"idempotency_key"`
-	Fate           string  `json:"fate,omitempty"`
+	ThreadID       string  `json:"thread_id,omitempty"`
 	RunID          string  `json:"run_id,omitempty"`
+	Fate           string  `json:"fate,omitempty"`
 	Reply          *string `json:"reply,omitempty"`
 }
 
@@ -110,18 +112,21 @@ func (s *sending) run(c *cobra.Command, e *command.Env, args []string) error {
 			return err
 		}
 	}
-	id, duplicate, err := Push(c.Context(), e, agent, s.key, ev)
+	pushed, err := Push(c.Context(), e, agent, s.key, ev)
 	if err != nil {
 		return err
 	}
-	answer := sent{EventID: id, Duplicate: duplicate, IdempotencyKey: s.key}
+	answer := sent{EventID: pushed.GetEventIds()[0], Duplicate: pushed.GetDuplicate(), IdempotencyKey: s.key}
+	if len(pushed.GetRunIds()) == 1 { // an earlier registry names neither
+		answer.ThreadID, answer.RunID = pushed.GetThreadIds()[0], pushed.GetRunIds()[0]
+	}
 	if s.wait {
 		return s.await(c, e, agent, answer)
 	}
 	if e.Flags.JSON {
 		return e.PrintJSON(answer)
 	}
-	fmt.Fprintln(e.Out, id)
+	fmt.Fprintln(e.Out, answer.EventID)
 	return nil
 }
 
@@ -142,7 +147,7 @@ func (s *sending) await(c *cobra.Command, e *command.Env, agent string, answer s
 		return err
 	}
 	if e.Flags.JSON {
-		answer.Fate, answer.RunID = FateName(t.GetFate()), t.GetKey()
+		answer.Fate, answer.RunID, answer.ThreadID = FateName(t.GetFate()), t.GetKey(), t.GetThreadId()
 		if ok {
 			answer.Reply = &text
 		}

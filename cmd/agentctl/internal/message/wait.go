@@ -18,18 +18,18 @@ import (
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// Push appends one event to the inbox of an agent.
-func Push(ctx context.Context, e *command.Env, agent, key string, ev *registry.NewEvent) (id int64, duplicate bool, err error) {
+// Push appends one event to the inbox of an agent. What it returns has one event id.
+func Push(ctx context.Context, e *command.Env, agent, key string, ev *registry.NewEvent) (*registry.PushEventsResponse, error) {
 	r, err := e.Threads().PushEvents(ctx, &registry.PushEventsRequest{
 		Thread: &registry.ThreadRef{AgentId: agent, ThreadId: thread.Inbox}, Events: []*registry.NewEvent{ev}, IdempotencyKey: key,
 	})
 	if err != nil {
-		return 0, false, err
+		return nil, err
 	}
 	if len(r.GetEventIds()) != 1 {
-		return 0, false, fault.New(codes.Internal, fault.Internal, "the registry answered no event id", "use a client and a service of the same version")
+		return nil, fault.New(codes.Internal, fault.Internal, "the registry answered no event id", "use a client and a service of the same version")
 	}
-	return r.GetEventIds()[0], r.GetDuplicate(), nil
+	return r, nil
 }
 
 // Say pushes a text of the console.
@@ -38,7 +38,11 @@ func Say(ctx context.Context, e *command.Env, agent string, from Peer, key, text
 	if err := CheckText(content, text); err != nil {
 		return 0, false, err
 	}
-	return Push(ctx, e, agent, key, &registry.NewEvent{Source: from.Source(), Type: thread.TypeMessage, Content: content})
+	r, err := Push(ctx, e, agent, key, &registry.NewEvent{Source: from.Source(), Type: thread.TypeMessage, Content: content})
+	if err != nil {
+		return 0, false, err
+	}
+	return r.GetEventIds()[0], r.GetDuplicate(), nil
 }
 
 // step is how long one call waits for a turn; shorter than what a proxy allows.
