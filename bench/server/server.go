@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,23 +49,35 @@ func Start(ctx context.Context, agentd, home string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Home: home, Conn: conn, cmd: cmd}
-	// Tight on purpose: the connection's own backoff would be in the figure.
-	for {
-		c, err := rpc.Dial("unix://"+filepath.Join(home, "run", "deliverer.sock"), rpc.DialOptions{})
-		if err != nil {
-			return nil, err
-		}
-		r, err := healthpb.NewHealthClient(c).Check(ctx, &healthpb.HealthCheckRequest{})
-		_ = c.Close()
-		if err == nil && r.GetStatus() == healthpb.HealthCheckResponse_SERVING {
+	// The runner's is the last socket. Tight on purpose: the connection's own backoff would be in
+	// the figure, and so would be the connections that are made in vain.
+	for last := filepath.Join(home, "run", "runner.sock"); ; {
+		ready, err := serves(ctx, last)
+		if ready {
 			s.Ready = time.Since(began)
 			return s, nil
 		}
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > 30*time.Second || ctx.Err() != nil {
 			return nil, errors.Join(fmt.Errorf("%s does not serve: %w", agentd, err), s.Stop())
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(500 * time.Microsecond)
 	}
+}
+
+// serves asks a socket whether its service serves, once something listens there.
+func serves(ctx context.Context, socket string) (bool, error) {
+	probe, err := net.Dial("unix", socket)
+	if err != nil {
+		return false, err
+	}
+	_ = probe.Close()
+	c, err := rpc.Dial("unix://"+socket, rpc.DialOptions{})
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = c.Close() }()
+	r, err := healthpb.NewHealthClient(c).Check(ctx, &healthpb.HealthCheckRequest{})
+	return err == nil && r.GetStatus() == healthpb.HealthCheckResponse_SERVING, err
 }
 
 // Dial connects to a service of a home; it waits until that serves.

@@ -46,6 +46,8 @@ type env struct {
 	starterOnce sync.Once
 	starterPath string
 
+	served chan struct{} // closed when every service of this process serves
+
 	mu      sync.Mutex
 	servers []*serve.Server
 }
@@ -96,6 +98,7 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 		}
 		stages = append(stages, st)
 	}
+	close(e.served)
 	e.log.Info("serving", "home", o.home)
 	var trim sync.WaitGroup
 	defer trim.Wait()
@@ -109,7 +112,7 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 }
 
 func newEnv(o options, stderr io.Writer) (*env, error) {
-	e := &env{options: o, redactor: redact.New(), metrics: obs.NewRegistry()}
+	e := &env{options: o, served: make(chan struct{}), redactor: redact.New(), metrics: obs.NewRegistry()}
 	level := new(slog.LevelVar)
 	level.Set(o.logLevel)
 	var err error
@@ -208,8 +211,16 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 		runs = append(runs, tcp.Run)
 	}
 	st := &stage{cancel: cancel, close: c.close}
-	// Served before it runs: SERVING must not wait for what is read at the start.
-	for _, f := range append(runs, c.run) {
+	// Served before it runs, and that only when all serve: SERVING must not wait for what is read
+	// at the start, which would take the processors from the services that are made next.
+	work := func(ctx context.Context) error {
+		select {
+		case <-e.served:
+		case <-ctx.Done():
+		}
+		return c.run(ctx)
+	}
+	for _, f := range append(runs, work) {
 		st.g.Go(func() error {
 			err := f(ctx)
 			if ctx.Err() == nil {
