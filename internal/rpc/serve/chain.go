@@ -18,8 +18,7 @@ type chain struct {
 	o        Options
 	draining context.Context // done when the drain begins
 	local    bool            // a Unix socket: the peer's user id is known
-	validate *validator
-	rate     *rateLimit // nil: none
+	rate     *rateLimit      // nil: none
 }
 
 // stream gives a stream another context and a check of each received message.

@@ -113,7 +113,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("make server: %w", err)
 	}
 	draining, drain := context.WithCancel(context.Background()) // ends with the server, not with a caller
-	c := &chain{o: o, draining: draining, local: local, validate: newValidator()}
+	c := &chain{o: o, draining: draining, local: local}
 	if o.Creds != nil {
 		c.rate = newRateLimit(outsideRate, outsideBurst)
 	}
@@ -160,7 +160,7 @@ func (c *chain) options(m *calls) []grpc.ServerOption {
 	if m != nil {
 		stream = append(stream, m.stream)
 	}
-	stream = append(stream, c.edgeStream, c.accessStream, c.deadlineStream, c.validateStream)
+	stream = append(stream, c.edgeStream, c.accessStream, c.deadlineStream, validateStream)
 	options := []grpc.ServerOption{
 		grpc.Creds(creds),
 		grpc.MaxRecvMsgSize(rpc.MaxMessage),
@@ -188,7 +188,7 @@ func (c *chain) unary(m *calls) []grpc.UnaryServerInterceptor {
 	if m != nil {
 		all = append(all, m.unary)
 	}
-	return append(all, c.edgeUnary, c.accessUnary, c.deadlineUnary, c.validateUnary)
+	return append(all, c.edgeUnary, c.accessUnary, c.deadlineUnary, validateUnary)
 }
 
 // Serve is New and Run.
