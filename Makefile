@@ -169,8 +169,9 @@ fuzz-ci: ## the same for FUZZRUNS executions of each (default 20000), led by our
 	n=$$(wc -l <<<"$$out"); echo "fuzz-ci targets=$$n executions=$$((n * $(FUZZRUNS))) failures=0"; ((n > 1))
 
 .PHONY: bench
-bench: build ## measure against the goals and the machine's limits (8 minutes; PART=words: only such parts, printed); writes bench/results and the docs
-	@go run ./bench -agentd $(BIN)/agentd $(if $(PART),-only '$(PART)',-out bench/results -doc docs/performance.md)
+bench: build ## measure against the goals and the machine's limits (12 minutes; PART=words: only such parts, printed); writes bench/results and the docs
+	@before=$$(tools/previous $$(<bench/before.rev))/agentd || before=; \
+	go run ./bench -agentd $(BIN)/agentd -before "$$before" $(if $(PART),-only '$(PART)',-out bench/results -doc docs/performance.md)
 
 .PHONY: bench-quick
 bench-quick: build ## the same, small, printed only (a minute)

@@ -1,13 +1,14 @@
 // Command bench measures the runtime against its goals and against the limits of
 // the machine it runs on, in one run and one directory.
 //
-//	bench -agentd PATH [-quick] [-only PART] [-out DIR] [-doc FILE]
+//	bench -agentd PATH [-before PATH] [-quick] [-only PART] [-out DIR] [-doc FILE]
 //	bench -agentd PATH -curves DIR [-quick] [-doc FILE]
 //	bench -agentd PATH -steady 10m [-out DIR] [-doc FILE]
 //
 // It starts `agentd all` on new homes, drives it over gRPC and with agentctl, and
 // prints one table: goal, measured value, distance from the goal, met or not. Model time
-// is zero: the offline driver answers. Ratios are to figures measured in the same run.
+// is zero: a provider on loopback answers at once, or the offline driver does. Ratios are to
+// figures measured in the same run; those to an earlier build, with -before, in turns with it.
 // With -curves it draws how figures grow instead, with -steady it keeps up a load for a
 // while. Each has its own section in the page.
 package main
@@ -30,6 +31,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	agentd := f.String("agentd", ".bin/agentd", "the program to measure")
+	before := f.String("before", "", "an earlier agentd to compare with")
 	quick := f.Bool("quick", false, "a small run, under a minute")
 	only := f.String("only", "", "measure only parts whose name has this in it")
 	out := f.String("out", "", "folder to write the table to; default: only print it")
@@ -49,7 +51,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		name = "steady"
 		t, err = steady(context.Background(), *agentd, *held, stderr)
 	default:
-		t, err = measure(*agentd, *only, *quick, stderr)
+		t, err = measure(*agentd, *before, *only, *quick, stderr)
 	}
 	if err == nil && t != nil {
 		fmt.Fprint(stdout, t)

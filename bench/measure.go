@@ -20,6 +20,7 @@ import (
 type run struct {
 	*table.Table
 	dir, agentd string
+	before      string // the program to compare with; empty: none
 	quick       bool
 	f, p0       time.Duration
 	raw         map[int]float64 // two-record group commits/s by writers
@@ -35,15 +36,15 @@ func (r *run) size(whole, small int) int {
 }
 
 // measure runs everything, or the parts that are named and the limits, and answers the table.
-func measure(agentd, only string, quick bool, progress io.Writer) (*table.Table, error) {
+func measure(agentd, before, only string, quick bool, progress io.Writer) (*table.Table, error) {
 	dir, err := os.MkdirTemp("", "theclaw-bench-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	defer cancel()
-	r := &run{Table: &table.Table{}, dir: dir, agentd: agentd, quick: quick, raw: map[int]float64{}}
+	r := &run{Table: &table.Table{}, dir: dir, agentd: agentd, before: before, quick: quick, raw: map[int]float64{}}
 	began := time.Now()
 	r.say = func(format string, a ...any) {
 		fmt.Fprintf(progress, "%4.0fs "+format+"\n", append([]any{time.Since(began).Seconds()}, a...)...)
@@ -53,31 +54,41 @@ func measure(agentd, only string, quick bool, progress io.Writer) (*table.Table,
 		do   func(context.Context) error
 	}{
 		{"the machine's limits", r.limits},
-		{"the storage engine alone", r.storage},
-		{"what tests count", r.counts},
+		{"", r.section("With a model provider on loopback that answers at once, and with a real shell:")},
 		{"provider", r.providers},
+		{"provider, the build before", r.compare},
 		{"tools", r.tools},
 		{"stream", r.stream},
 		{"memory and bytes written", r.memory},
 		{"digests", r.digests},
 		{"runs", r.runs},
 		{"start", r.start},
+		{"what tests count", r.counts},
+		{"", r.section("With the built-in model, which costs no time:")},
+		{"the storage engine alone", r.storage},
 		{"conversations", r.conversations},
 		{"the way in and out", r.ways},
 		{"long threads", r.lengths},
 		{"many agents", r.agents},
 		{"size of the programs", r.sizes},
 	} {
-		if i > 0 && !strings.Contains(part.what, only) {
+		if i > 0 && only != "" && (part.what == "" || !strings.Contains(part.what, only)) {
 			continue
 		}
-		r.say("%s", part.what)
+		if part.what != "" {
+			r.say("%s", part.what)
+		}
 		if err := part.do(ctx); err != nil {
 			return nil, fmt.Errorf("%s: %w", part.what, err)
 		}
 	}
-	r.Notes = append(r.Notes, fmt.Sprintf("Measured in %.0fs. The model is the built-in offline one; F, P0, X0 and U are of this run. PostgreSQL has a\ntable of its own: make bench-postgres, docs/scaling.md.", time.Since(began).Seconds()))
+	r.Notes = append(r.Notes, fmt.Sprintf("Measured in %.0fs. F, P0, X0 and U are of this run. PostgreSQL has a\ntable of its own: make bench-postgres, docs/scaling.md.", time.Since(began).Seconds()))
 	return r.Table, nil
+}
+
+// section is a part that measures nothing: the heading of the next ones.
+func (r *run) section(name string) func(context.Context) error {
+	return func(context.Context) error { r.Section(name); return nil }
 }
 
 // limits measures the machine, in the directory where the rest is measured.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,29 +74,82 @@ func (r *run) providers(ctx context.Context) (err error) {
 	return nil
 }
 
+// loadRound is what one round of messages took.
+type loadRound struct {
+	load.Result
+	cpu time.Duration // of a message
+}
+
 // asked is the middle of three rounds by rate, and the CPU of a message in it.
 func (r *run) asked(ctx context.Context, s *server.Server, conversations int) (load.Result, time.Duration, error) {
-	type round struct {
-		load.Result
-		cpu time.Duration
-	}
-	var rounds []round
+	var rounds []loadRound
 	for i := range 3 {
-		cpu0, err := s.CPU()
+		one, err := r.once(ctx, s, conversations, fmt.Sprintf("p%dr%dx", conversations, i))
 		if err != nil {
 			return load.Result{}, 0, err
 		}
-		n := max(r.size(2000, 300)/conversations, 10)
-		m, err := load.Run(ctx, s.Conn, load.Plan{Agent: "asks", Conversations: conversations, Messages: n}, fmt.Sprintf("p%dr%dx", conversations, i))
-		if err != nil {
-			return load.Result{}, 0, err
-		}
-		cpu1, err := s.CPU()
-		if err != nil {
-			return load.Result{}, 0, err
-		}
-		rounds = append(rounds, round{m, (cpu1 - cpu0) / time.Duration(m.Messages)})
+		rounds = append(rounds, one)
 	}
-	slices.SortFunc(rounds, func(a, b round) int { return int(a.Rate()*1000 - b.Rate()*1000) })
+	slices.SortFunc(rounds, func(a, b loadRound) int { return cmp.Compare(a.Rate(), b.Rate()) })
 	return rounds[1].Result, rounds[1].cpu, nil
+}
+
+// once is one round, with peers named by tag.
+func (r *run) once(ctx context.Context, s *server.Server, conversations int, tag string) (loadRound, error) {
+	cpu0, err := s.CPU()
+	if err != nil {
+		return loadRound{}, err
+	}
+	n := max(r.size(2000, 300)/conversations, 10)
+	m, err := load.Run(ctx, s.Conn, load.Plan{Agent: "asks", Conversations: conversations, Messages: n}, tag)
+	if err != nil {
+		return loadRound{}, err
+	}
+	cpu1, err := s.CPU()
+	return loadRound{m, (cpu1 - cpu0) / time.Duration(m.Messages)}, err
+}
+
+// compare runs 32 conversations in this build and in an earlier one in turns, and adds the
+// medians of the ratios of neighboring rounds.
+func (r *run) compare(ctx context.Context) (err error) {
+	if r.before == "" {
+		return nil
+	}
+	model, err := provider{}.serve()
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	var builds [2]*server.Server
+	for i, agentd := range []string{r.before, r.agentd} {
+		old := *r
+		old.agentd = agentd
+		s, err := old.startWithProvider(ctx, filepath.Join(r.dir, fmt.Sprint("compare", i)), model.URL)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.Stop()) }()
+		if err := s.AgentWith(ctx, "asks", providerName, [2]string{"outbound", "[]"}); err != nil {
+			return err
+		}
+		builds[i] = s
+	}
+	const conversations, rounds = 32, 3
+	var rate, cpu [2][]float64
+	for i := range rounds + 1 {
+		for b, s := range builds {
+			one, err := r.once(ctx, s, conversations, fmt.Sprintf("b%dx", i))
+			if err != nil {
+				return err
+			}
+			if i > 0 { // the first warms up
+				rate[b], cpu[b] = append(rate[b], one.Rate()), append(cpu[b], float64(one.cpu))
+			}
+		}
+	}
+	faster, cheaper := ratios(rate[1], rate[0]), ratios(cpu[1], cpu[0])
+	name := fmt.Sprintf("provider, %d conversations, / of the build before ", conversations)
+	r.AtLeast(fmt.Sprintf("%s(%.0f/s): turns/s", name, middle(rate[0])), middle(faster), 1.5)
+	r.Below(fmt.Sprintf("%s(%s): CPU", name, table.Short(time.Duration(middle(cpu[0])))), middle(cheaper), .7)
+	return nil
 }

@@ -23,6 +23,12 @@ type Table struct {
 type row struct {
 	what, goal, measured, ratio string
 	met                         *bool // nil: a figure without a goal
+	section                     bool  // a heading, which is what
+}
+
+// Section adds a heading of the rows that follow.
+func (t *Table) Section(name string) {
+	t.rows = append(t.rows, row{what: name, section: true})
 }
 
 // Figure adds one without a goal.
@@ -31,7 +37,7 @@ func (t *Table) Figure(what, measured string) {
 }
 
 func (t *Table) judge(what, goal, measured string, ratio float64, met bool) {
-	t.rows = append(t.rows, row{what, goal, measured, fmt.Sprintf("%.2f", ratio), &met})
+	t.rows = append(t.rows, row{what: what, goal: goal, measured: measured, ratio: fmt.Sprintf("%.2f", ratio), met: &met})
 }
 
 // AtMost adds a time that is to be short.
@@ -94,6 +100,9 @@ func (t *Table) String() string {
 	list := append([]row{{what: "what", goal: "goal", measured: "measured", ratio: "/ goal"}}, t.rows...)
 	var wide [3]int
 	for _, r := range list {
+		if r.section {
+			continue
+		}
 		for i, cell := range []string{r.what, r.goal, r.measured} {
 			wide[i] = min(max(wide[i], len(cell)), widest[i])
 		}
@@ -102,6 +111,9 @@ func (t *Table) String() string {
 	for i, r := range list {
 		met := "met"
 		switch {
+		case r.section:
+			b.WriteString("\n" + r.what + "\n")
+			continue
 		case i == 0:
 		case r.met == nil:
 			met = ""

@@ -26,6 +26,7 @@ func TestShow(t *testing.T) {
 	of.Flat("many", 3*time.Second, time.Second, 1.5)
 	of.AtLeast("number", 7, 7)
 	of.Below("size", 8, 7)
+	of.Section("A heading")
 	of.Figure("figure", "12")
 	of.Notes = []string{"a note"}
 	if err := of.Show(page, "a"); err != nil {
@@ -39,7 +40,7 @@ func TestShow(t *testing.T) {
 	if strings.Contains(got, "old") || !strings.HasPrefix(got, "above\n") || !strings.HasSuffix(got, other) {
 		t.Errorf("the page is %s", got)
 	}
-	for _, want := range []string{"60/s = 0.60", "30.0 F", "3.00s, few 1.00s", "a note\n"} {
+	for _, want := range []string{"60/s = 0.60", "30.0 F", "3.00s, few 1.00s", "\n\nA heading\nfigure ", "a note\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)
 		}
