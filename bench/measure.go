@@ -63,6 +63,7 @@ func measure(agentd, before, only string, quick bool, progress io.Writer) (*tabl
 		{"digests", r.digests},
 		{"runs", r.runs},
 		{"start", r.start},
+		{"size of the programs", r.sizes},
 		{"what tests count", r.counts},
 		{"", r.section("With the built-in model, which costs no time:")},
 		{"the storage engine alone", r.storage},
@@ -70,7 +71,6 @@ func measure(agentd, before, only string, quick bool, progress io.Writer) (*tabl
 		{"the way in and out", r.ways},
 		{"long threads", r.lengths},
 		{"many agents", r.agents},
-		{"size of the programs", r.sizes},
 	} {
 		if i > 0 && only != "" && (part.what == "" || !strings.Contains(part.what, only)) {
 			continue

@@ -195,7 +195,7 @@ func (r *run) tools(ctx context.Context) (err error) {
 	}
 	r.Figure("bash -c 'echo hi' alone, p50", table.Short(middle(bare)))
 	for _, m := range modes {
-		name := fmt.Sprintf("a turn with one `echo hi`, sandbox %s: ", m.mode)
+		name := fmt.Sprintf("tool turn `echo hi`, sandbox %s: ", m.mode)
 		r.AtMost(name+"push -> reply, p50", middle(p50[m.mode]), m.goal)
 		if m.cpu > 0 {
 			r.AtMost(name+"CPU", middle(cpu[m.mode]), m.cpu)

@@ -56,7 +56,7 @@ func (r *run) stream(ctx context.Context) (err error) {
 		slices.Sort(first)
 		slices.Sort(total)
 		slices.Sort(rest)
-		name := fmt.Sprintf("a streamed reply of %d pieces: ", pieces)
+		name := fmt.Sprintf("stream of %d pieces: ", pieces)
 		if pieces == 2 {
 			r.AtMost(name+"first token after the provider's, p50", load.Percentile(first, .5), time.Millisecond)
 			continue
@@ -112,7 +112,7 @@ func (w watcher) watch(ctx context.Context, peer string, pieces int) (one stream
 		case i.GetPhase() == "end" && i.GetStream() == runnerv1.RunStream_RUN_STREAM_LIFECYCLE:
 			end := time.Now()
 			if want := pieces * len("word "); heard.IsZero() || text < want-1 { // the last space may be cut
-				return one, errors.Join(fmt.Errorf("a run ended with %d bytes, want %d", text, want))
+				return one, fmt.Errorf("a run ended with %d bytes, want %d", text, want)
 			}
 			return streamed{first: heard.Sub(began), total: end.Sub(began), rest: end.Sub(<-w.model.Seen)}, nil
 		}
