@@ -473,6 +473,10 @@ generate: tools ## rewrite proto/gen and third_party/proto
 map: ## write the code map docs/map.md from the package comments
 	@go test -count=1 -run '^TestDocsMap$$' . -args -write-map
 
+.PHONY: settings-doc
+settings-doc: ## write docs/settings.md from the table of settings
+	@go test -count=1 -run '^TestDocsSettings$$' . -args -write-settings
+
 .PHONY: fmt
 fmt: $(BIN)/gofumpt $(BIN)/buf ## format Go and proto files
 	@$(BIN)/gofumpt -w .

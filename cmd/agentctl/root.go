@@ -139,7 +139,7 @@ func completionCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script for a shell",
-		Long:  `Print the script that lets a shell complete commands, flags and agent ids.`,
+		Long:  `Print the script that lets a shell complete commands, flags, agent ids and settings.`,
 		Example: `  source <(agentctl completion bash)
   agentctl completion zsh > "${fpath[1]}/_agentctl"
   agentctl completion fish | source`,

@@ -141,6 +141,7 @@ func TestNegative(t *testing.T) {
 		"config set a k -1":        "config set a k -- -1",
 		"config set a k -1 --json": "config set a k --json -- -1",
 		"config set a k -0.5":      "config set a k -- -0.5",
+		"config set a k -1h30m":    "config set a k -- -1h30m",
 		"audit show -n -1":         "audit show -n -1",
 		"config set a k -- -1":     "config set a k -- -1",
 		"send a text -x":           "send a text -x",

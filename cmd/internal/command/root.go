@@ -92,10 +92,10 @@ func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	return err
 }
 
-var negativeNumber = regexp.MustCompile(`^-[0-9]+(\.[0-9]+)?$`)
+var negativeNumber = regexp.MustCompile(`^-[0-9][0-9.a-zµ]*$`)
 
-// negative lets a last argument be a negative number, which reads like a flag of one
-// letter: no flag is a digit.
+// negative lets a last argument be a negative number or duration, which reads like a flag
+// of one letter: no flag is a digit.
 func negative(args []string) []string {
 	n := slices.IndexFunc(args, negativeNumber.MatchString)
 	if n < 1 || slices.Contains(args[:n], "--") || strings.HasPrefix(args[n-1], "-") { // the value of a flag

@@ -12,10 +12,7 @@ func TestDefaultPassesItsChecks(t *testing.T) {
 	c := Default()
 	c.AgentID, c.Inbox.Path = "a1", "inbox"
 	for _, f := range Fields() {
-		if f.Check == nil {
-			continue
-		}
-		if problem := f.Check(f.Ref(&c)); problem != "" {
+		if problem := f.Check(&c); problem != "" {
 			t.Errorf("%s: %s", f.Key, problem)
 		}
 	}

@@ -1,5 +1,8 @@
 // Package config defines the settings of an agent as values: which keys exist, what each
-// may hold, its default, and how it is written.
+// means and may hold, its default, when a change is in force, and how it is written.
+//
+// One table has all of this ([Settings]), also for the keys of theclaw.yaml: what is read and
+// refused, `agentctl config explain`, completion and docs/settings.md come from it.
 //
 // It promises that [Default] passes every check and that what [Marshal] writes is read
 // back equal by package layer. Secrets are references (`env:NAME`, `file:PATH`); a value

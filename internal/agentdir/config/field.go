@@ -11,63 +11,132 @@ import (
 	"unicode"
 )
 
-// A Field is one scalar key, such as retry.max_age.
+// A Field is one scalar key, such as retry.max_age, and all that is known of it: what is
+// read from files, refused, explained and completed comes from this table.
 type Field struct {
 	Key string
 	// Ref points into a Config: *string, *int, *bool, *Switch or *time.Duration.
-	Ref func(*Config) any
-	// Check returns what is wrong with what such a pointer points at; nil: nothing ever is.
-	Check func(any) string
+	Ref  func(*Config) any
+	Rule Rule
+	// Unit of a number; empty: it is a count of what Meaning names.
+	Unit   string
+	Effect Effect
 	// Own keys belong to one agent and are not allowed among the home-wide defaults.
 	Own bool
+	// Example is another value than the default, as it is typed.
+	Example string
+	// Meaning is one or two sentences for a person, the first of which is enough in a list.
+	Meaning string
 }
+
+// Effect says when a change of a setting is in force.
+type Effect string
+
+// The values of an Effect.
+const (
+	// EffectNow: the next call that uses it, also for work that has begun.
+	EffectNow Effect = "at once"
+	// EffectMessage: the next message; one that is being answered may keep the old value.
+	EffectMessage Effect = "next message"
+	// EffectIdle: when the lease of the agent was released, at the latest after lease.GrantKeep
+	// without work.
+	EffectIdle Effect = "after the agent was idle"
+	// EffectRestart: when agentd has been restarted.
+	EffectRestart Effect = "restart of agentd"
+	// EffectNever: it cannot be changed.
+	EffectNever Effect = "cannot be changed"
+)
 
 // fields in the order in which they are written and shown.
 var fields = []Field{
-	{"agent_id", func(c *Config) any { return &c.AgentID }, agentID, true},
-	{"kind", func(c *Config) any { return &c.Kind }, oneOf("system", "user"), true},
-	{"pai.provider", func(c *Config) any { return &c.Pai.Provider }, name, false},
-	{"pai.model", func(c *Config) any { return &c.Pai.Model }, name, false},
-	{"inbox.path", func(c *Config) any { return &c.Inbox.Path }, line, true},
-	{"inbox.external", func(c *Config) any { return &c.Inbox.External }, oneOf("auto", "allow", "refuse"), false},
-	{"routing.default", func(c *Config) any { return &c.Routing.Default }, oneOf("per-peer", "per-channel", "per-agent"), false},
-	{"retry.max_attempts", func(c *Config) any { return &c.Retry.MaxAttempts }, between(1, 100), false},
-	{"retry.max_age", func(c *Config) any { return &c.Retry.MaxAge }, lasting(time.Second, 30*24*time.Hour), false},
-	{"deliver.max_attempts", func(c *Config) any { return &c.Deliver.MaxAttempts }, between(1, 100), false},
-	{"deliver.max_age", func(c *Config) any { return &c.Deliver.MaxAge }, lasting(time.Second, 30*24*time.Hour), false},
-	{"deliver.max_chars", func(c *Config) any { return &c.Deliver.MaxChars }, chars, false},
-	{"reply.break", func(c *Config) any { return &c.Reply.Break }, oneOf("off", "text_end", "message_end"), false},
-	{"reply.message_tool", func(c *Config) any { return &c.Reply.MessageTool }, nil, false},
-	{"context_window", func(c *Config) any { return &c.ContextWindow }, between(1024, 100_000_000), false},
-	{"max_output_tokens", func(c *Config) any { return &c.MaxOutputTokens }, between(1, 10_000_000), false},
-	{"context.recent_messages", func(c *Config) any { return &c.Context.RecentMessages }, between(1, 1000), false},
-	{"compaction.strategy", func(c *Config) any { return &c.Compaction.Strategy }, oneOf("summarise", "truncate"), false},
-	{"compaction.at_percent", func(c *Config) any { return &c.Compaction.AtPercent }, between(10, 100), false},
-	{"compaction.after_turns", func(c *Config) any { return &c.Compaction.AfterTurns }, between(1, 10_000), false},
-	{"compaction.keep_tokens", func(c *Config) any { return &c.Compaction.KeepTokens }, between(0, 10_000_000), false},
-	{"compaction.peer_every", func(c *Config) any { return &c.Compaction.PeerEvery }, between(1, 10_000), false},
-	{"compaction.agent_every", func(c *Config) any { return &c.Compaction.AgentEvery }, between(1, 10_000), false},
-	{"run.concurrency", func(c *Config) any { return &c.Run.Concurrency }, between(1, 512), false},
-	{"run.timeout", func(c *Config) any { return &c.Run.Timeout }, lasting(time.Second, 24*time.Hour), false},
-	{"queue.mode", func(c *Config) any { return &c.Queue.Mode }, oneOf("followup", "collect", "steer"), false},
-	{"sandbox.mode", func(c *Config) any { return &c.Sandbox.Mode }, oneOf("required", "reduced", "off"), false},
-	{"sandbox.network", func(c *Config) any { return &c.Sandbox.Network }, nil, false},
-	{"approvals", func(c *Config) any { return &c.Approvals }, oneOf("none", "ask"), false},
-	{"memory.share", func(c *Config) any { return &c.Memory.Share }, nil, false},
-	{"on_error.notify_peer", func(c *Config) any { return &c.OnError.NotifyPeer }, nil, false},
-	{"quota.messages_per_day", func(c *Config) any { return &c.Quota.MessagesPerDay }, between(0, 1_000_000_000), false},
-	{"quota.peer_messages_per_day", func(c *Config) any { return &c.Quota.PeerMessagesPerDay }, between(0, 1_000_000_000), false},
-	{"quota.tokens_per_day", func(c *Config) any { return &c.Quota.TokensPerDay }, between(0, 1_000_000_000_000), false},
-	{"quota.peer_tokens_per_day", func(c *Config) any { return &c.Quota.PeerTokensPerDay }, between(0, 1_000_000_000_000), false},
-	{"quota.cents_per_day", func(c *Config) any { return &c.Quota.CentsPerDay }, between(0, 1_000_000_000), false},
-	{"quota.peer_cents_per_day", func(c *Config) any { return &c.Quota.PeerCentsPerDay }, between(0, 1_000_000_000), false},
-	{"quota.pair_per_minute", func(c *Config) any { return &c.Quota.PairPerMinute }, between(1, 1_000_000), false},
-	{"price.input_cents", func(c *Config) any { return &c.Price.InputCents }, between(0, 10_000_000), false},
-	{"price.output_cents", func(c *Config) any { return &c.Price.OutputCents }, between(0, 10_000_000), false},
-	{"workdir.shared", func(c *Config) any { return &c.Workdir.Shared }, directory, false},
-	{"workdir.sync", func(c *Config) any { return &c.Workdir.Sync }, oneOf("off", "snapshot"), false},
-	{"workdir.max_mib", func(c *Config) any { return &c.Workdir.MaxMiB }, between(1, 4096), false},
-	{"workdir.ignore", func(c *Config) any { return &c.Workdir.Ignore }, patterns, false},
+	{"agent_id", func(c *Config) any { return &c.AgentID }, form(agentID, "lower-case letters, digits, _ and -, at most 64, starting with a letter or digit"), "", EffectNever, true, "",
+		"The id of the agent. It must equal the name of the directory of the agent."},
+	{"kind", func(c *Config) any { return &c.Kind }, oneOf("system", "user"), "", EffectMessage, true, "system",
+		"What the agent is for: `user` works for people, `system` belongs to the installation. The prompt of a system agent introduces the other agents, and of the system agents only `admin` takes messages from outside unless inbox.external is `allow`."},
+	{"pai.provider", func(c *Config) any { return &c.Pai.Provider }, form(name, nameForm), "", EffectMessage, false, "anthropic",
+		"The provider of the model. Where no file sets it, the runner uses its own default provider, whatever is shown here."},
+	{"pai.model", func(c *Config) any { return &c.Pai.Model }, form(name, nameForm), "", EffectMessage, false, "claude-sonnet-4-5",
+		"The model. Where no file sets it, the runner uses the default model of the provider, whatever is shown here."},
+	{"inbox.path", func(c *Config) any { return &c.Inbox.Path }, form(line, "one line of 1 to 1024 bytes"), "", EffectRestart, true, "letters",
+		"The directory of the inbox, relative to the directory of the agent, or below a directory that inbox_paths lists. Without it the inbox is the directory `inbox` of the agent; stop agentd and move the directory yourself, since a change of this key moves nothing."},
+	{"inbox.external", func(c *Config) any { return &c.Inbox.External }, oneOf("auto", "allow", "refuse"), "", EffectNow, false, "refuse",
+		"Whether people outside may write to the agent. `auto` refuses them for system agents except `admin`; the console is always allowed. A message that waits and is no longer allowed becomes a dead letter."},
+	{"routing.default", func(c *Config) any { return &c.Routing.Default }, oneOf("per-peer", "per-channel", "per-agent"), "", EffectMessage, false, "per-channel",
+		"Which messages share a conversation: those of a peer, those of a channel, or all of the agent."},
+	{"retry.max_attempts", func(c *Config) any { return &c.Retry.MaxAttempts }, between(1, 100), "tries", EffectMessage, false, "5",
+		"How many failed tries of the model make a message a dead letter. Tries that fail because the provider is down are not counted; retry.max_age bounds those."},
+	{"retry.max_age", func(c *Config) any { return &c.Retry.MaxAge }, lasting(time.Second, 30*24*time.Hour), "", EffectMessage, false, "48h",
+		"How long a message waits for a provider that is down before it becomes a dead letter."},
+	{"deliver.max_attempts", func(c *Config) any { return &c.Deliver.MaxAttempts }, between(1, 100), "tries", EffectNow, false, "5",
+		"How many failed sends make a reply a dead letter."},
+	{"deliver.max_age", func(c *Config) any { return &c.Deliver.MaxAge }, lasting(time.Second, 30*24*time.Hour), "", EffectNow, false, "2h",
+		"How long a reply waits to be sent before it becomes a dead letter."},
+	{"deliver.max_chars", func(c *Config) any { return &c.Deliver.MaxChars }, orZero(leastChars, 1_000_000), "characters", EffectNow, false, "4096",
+		"The longest message to the outside. A longer reply is sent in parts; 0 sends every reply in one."},
+	{"reply.break", func(c *Config) any { return &c.Reply.Break }, oneOf("off", "text_end", "message_end"), "", EffectMessage, false, "text_end",
+		"What becomes of the text that a model writes before a tool call: `off` drops it, `text_end` sends it at once as a message of its own, `message_end` puts it before the last answer."},
+	{"reply.message_tool", func(c *Config) any { return &c.Reply.MessageTool }, Rule{}, "", EffectMessage, false, "true",
+		"Whether the model is offered a tool that sends messages while it works."},
+	{"context_window", func(c *Config) any { return &c.ContextWindow }, between(1024, 100_000_000), "tokens", EffectMessage, false, "200000",
+		"How many tokens the model takes, prompt and answer together. Where the window of the model is known to be smaller, that one counts. What max_output_tokens and a reserve of 512 leave for the prompt must be 256 or more."},
+	{"max_output_tokens", func(c *Config) any { return &c.MaxOutputTokens }, between(1, 10_000_000), "tokens", EffectMessage, false, "8192",
+		"How many tokens one answer of the model may have."},
+	{"context.recent_messages", func(c *Config) any { return &c.Context.RecentMessages }, between(1, 1000), "messages", EffectMessage, false, "40",
+		"How many earlier messages of a conversation a prompt contains word for word, at most. The conversation is digested before a message that is in no digest would leave the prompt."},
+	{"compaction.strategy", func(c *Config) any { return &c.Compaction.Strategy }, oneOf("summarise", "truncate"), "", EffectMessage, false, "truncate",
+		"How earlier messages become memory: `summarise` asks the model for a digest, `truncate` forgets them."},
+	{"compaction.at_percent", func(c *Config) any { return &c.Compaction.AtPercent }, between(10, 100), "percent", EffectMessage, false, "70",
+		"A conversation is digested when its prompt would need more than this share of the tokens that a prompt may have."},
+	{"compaction.after_turns", func(c *Config) any { return &c.Compaction.AfterTurns }, between(1, 10_000), "turns", EffectMessage, false, "20",
+		"A conversation is digested after so many turns, even if its prompt is short."},
+	{"compaction.keep_tokens", func(c *Config) any { return &c.Compaction.KeepTokens }, between(0, 10_000_000), "tokens", EffectMessage, false, "2048",
+		"The newest messages stay in the prompt word for word up to so many tokens, although they are digested. At most half of what compaction.at_percent allows is used."},
+	{"compaction.peer_every", func(c *Config) any { return &c.Compaction.PeerEvery }, between(1, 10_000), "digests", EffectMessage, false, "3",
+		"After so many digests of the conversations of a peer the memory about that peer is rewritten."},
+	{"compaction.agent_every", func(c *Config) any { return &c.Compaction.AgentEvery }, between(1, 10_000), "digests", EffectMessage, false, "10",
+		"After so many digests of conversations the memory of the agent is rewritten."},
+	{"run.concurrency", func(c *Config) any { return &c.Run.Concurrency }, between(1, 512), "conversations", EffectIdle, false, "8",
+		"How many conversations of the agent are worked on at the same time."},
+	{"run.timeout", func(c *Config) any { return &c.Run.Timeout }, lasting(time.Second, 24*time.Hour), "", EffectMessage, false, "30m",
+		"How long a turn may take, without the time it waits. A message whose turn takes longer becomes a dead letter."},
+	{"queue.mode", func(c *Config) any { return &c.Queue.Mode }, oneOf("followup", "collect", "steer"), "", EffectMessage, false, "collect",
+		"What becomes of messages that arrive while their conversation is being worked on: `followup` gives each a turn of its own, `collect` answers them together in the next turn, `steer` adds them to the running one."},
+	{"sandbox.mode", func(c *Config) any { return &c.Sandbox.Mode }, oneOf("required", "reduced", "off"), "", EffectMessage, false, "reduced",
+		"How the programs that the model starts are separated from the host. With `required` nothing runs where no complete sandbox is available, `reduced` then uses Landlock and seccomp alone, and `off` runs programs as the user of the services."},
+	{"sandbox.network", func(c *Config) any { return &c.Sandbox.Network }, Rule{}, "", EffectMessage, false, "true",
+		"Whether programs in the sandbox have the network."},
+	{"approvals", func(c *Config) any { return &c.Approvals }, oneOf("none", "ask"), "", EffectMessage, false, "ask",
+		"Whether a person is asked before a command runs outside the sandbox (sandbox.mode is `off`) or with the network (sandbox.network is true)."},
+	{"memory.share", func(c *Config) any { return &c.Memory.Share }, Rule{}, "", EffectMessage, false, "true",
+		"Whether the memory of the agent, which every conversation sees, may contain what its conversations were about. Otherwise it is made from records that contain no words of peers."},
+	{"on_error.notify_peer", func(c *Config) any { return &c.OnError.NotifyPeer }, Rule{}, "", EffectMessage, false, "false",
+		"Whether the author of a message that became a dead letter is notified. `auto` notifies a person in a direct chat of a chat platform, and not again shortly after."},
+	{"quota.messages_per_day", func(c *Config) any { return &c.Quota.MessagesPerDay }, between(0, 1_000_000_000), "messages", EffectNow, false, "1000",
+		"How many messages the agent takes in a day of UTC; 0 is no limit."},
+	{"quota.peer_messages_per_day", func(c *Config) any { return &c.Quota.PeerMessagesPerDay }, between(0, 1_000_000_000), "messages", EffectNow, false, "200",
+		"How many messages of one peer the agent takes in a day of UTC; 0 is no limit."},
+	{"quota.tokens_per_day", func(c *Config) any { return &c.Quota.TokensPerDay }, between(0, 1_000_000_000_000), "tokens", EffectNow, false, "5000000",
+		"When the agent has used so many tokens in a day of UTC, it takes no message until the next day; 0 is no limit."},
+	{"quota.peer_tokens_per_day", func(c *Config) any { return &c.Quota.PeerTokensPerDay }, between(0, 1_000_000_000_000), "tokens", EffectNow, false, "500000",
+		"When the messages of one peer have used so many tokens in a day of UTC, the agent takes no other from that peer until the next day; 0 is no limit."},
+	{"quota.cents_per_day", func(c *Config) any { return &c.Quota.CentsPerDay }, between(0, 1_000_000_000), "cents", EffectNow, false, "500",
+		"When the agent has cost so much in a day of UTC, by the prices below `price`, it takes no message until the next day; 0 is no limit."},
+	{"quota.peer_cents_per_day", func(c *Config) any { return &c.Quota.PeerCentsPerDay }, between(0, 1_000_000_000), "cents", EffectNow, false, "50",
+		"When the messages of one peer have cost so much in a day of UTC, by the prices below `price`, the agent takes no other from that peer until the next day; 0 is no limit."},
+	{"quota.pair_per_minute", func(c *Config) any { return &c.Quota.PairPerMinute }, between(1, 1_000_000), "messages", EffectNow, false, "10",
+		"How many messages one other agent may send to this one in a minute."},
+	{"price.input_cents", func(c *Config) any { return &c.Price.InputCents }, between(0, 10_000_000), "cents for a million tokens", EffectNow, false, "250",
+		"What a million input tokens cost, for the quotas in cents. `agentctl usage` does not use it: its prices are in providers.yaml."},
+	{"price.output_cents", func(c *Config) any { return &c.Price.OutputCents }, between(0, 10_000_000), "cents for a million tokens", EffectNow, false, "1000",
+		"What a million output tokens cost, for the quotas in cents."},
+	{"workdir.shared", func(c *Config) any { return &c.Workdir.Shared }, form(directory, "an absolute directory, or empty"), "", EffectMessage, false, "/srv/theclaw/workdirs",
+		"A directory that all runners have, such as a network file system. The working directory of the agent is then the directory below it that is named like the agent."},
+	{"workdir.sync", func(c *Config) any { return &c.Workdir.Sync }, oneOf("off", "snapshot"), "", EffectMessage, false, "snapshot",
+		"Whether the registry keeps a copy of the working directory, so that runners on other machines continue with the same files."},
+	{"workdir.max_mib", func(c *Config) any { return &c.Workdir.MaxMiB }, between(1, 4096), "MiB", EffectMessage, false, "256",
+		"The largest size of a snapshot of the working directory."},
+	{"workdir.ignore", func(c *Config) any { return &c.Workdir.Ignore }, form(patterns, "patterns such as *.tmp or build/out, separated by spaces, at most 1024 bytes"), "", EffectMessage, false, "*.tmp node_modules",
+		"What is left out of a snapshot of the working directory."},
 }
 
 // index finds a field, groups the keys that only hold others.
@@ -103,6 +172,68 @@ func Keys() []string {
 	return append(keys, "outbound", "channels")
 }
 
+// A Rule is what a field may hold. The zero value refuses nothing.
+type Rule struct {
+	Words []string // the only values; nil: see the others
+	// Low and High bound a number, or a duration in nanoseconds; both 0: there is no bound.
+	Low, High int
+	Zero      bool   // 0 is allowed, too
+	Form      string // of a text, in words
+
+	check func(any) string
+}
+
+// Check returns what is wrong with the value in c; empty: nothing is.
+func (f *Field) Check(c *Config) string {
+	if f.Rule.check == nil {
+		return ""
+	}
+	return f.Rule.check(f.Ref(c))
+}
+
+const nameForm = "letters, digits and _.:@/+-, at most 128"
+
+func form(check func(any) string, words string) Rule { return Rule{Form: words, check: check} }
+
+func oneOf(words ...string) Rule {
+	return Rule{Words: words, check: func(v any) string {
+		if s := *v.(*string); !slices.Contains(words, s) {
+			return fmt.Sprintf("%q is not one of %s", Clip(s), strings.Join(words, ", "))
+		}
+		return ""
+	}}
+}
+
+func between(low, high int) Rule {
+	return Rule{Low: low, High: high, check: func(v any) string {
+		if n := *v.(*int); n < low || n > high {
+			return fmt.Sprintf("%d is not between %d and %d", n, low, high)
+		}
+		return ""
+	}}
+}
+
+func orZero(low, high int) Rule {
+	return Rule{Low: low, High: high, Zero: true, check: func(v any) string {
+		if n := *v.(*int); n != 0 && (n < low || n > high) {
+			return fmt.Sprintf("%d is neither 0 nor between %d and %d", n, low, high)
+		}
+		return ""
+	}}
+}
+
+func lasting(low, high time.Duration) Rule {
+	return Rule{Low: int(low), High: int(high), check: func(v any) string {
+		if d := *v.(*time.Duration); d < low || d > high {
+			return fmt.Sprintf("%s is not between %s and %s", duration(d), duration(low), duration(high))
+		}
+		return ""
+	}}
+}
+
+// leastChars is the shortest message a reply is cut into.
+const leastChars = 64
+
 var (
 	idRule   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 	nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:@/+-]{0,127}$`)
@@ -113,15 +244,6 @@ func agentID(v any) string {
 		return fmt.Sprintf("%q is not an agent id (lower-case letters, digits, _ and -, at most 64, starting with a letter or digit)", Clip(s))
 	}
 	return ""
-}
-
-func oneOf(words ...string) func(any) string {
-	return func(v any) string {
-		if s := *v.(*string); !slices.Contains(words, s) {
-			return fmt.Sprintf("%q is not one of %s", Clip(s), strings.Join(words, ", "))
-		}
-		return ""
-	}
 }
 
 func name(v any) string {
@@ -155,34 +277,6 @@ func patterns(v any) string {
 		return line(v)
 	}
 	return ""
-}
-
-func between(low, high int) func(any) string {
-	return func(v any) string {
-		if n := *v.(*int); n < low || n > high {
-			return fmt.Sprintf("%d is not between %d and %d", n, low, high)
-		}
-		return ""
-	}
-}
-
-// leastChars is the shortest message a reply is cut into.
-const leastChars = 64
-
-func chars(v any) string {
-	if n := *v.(*int); n != 0 && (n < leastChars || n > 1_000_000) {
-		return fmt.Sprintf("%d is neither 0 nor between %d and 1000000", n, leastChars)
-	}
-	return ""
-}
-
-func lasting(low, high time.Duration) func(any) string {
-	return func(v any) string {
-		if d := *v.(*time.Duration); d < low || d > high {
-			return fmt.Sprintf("%s is not between %s and %s", duration(d), duration(low), duration(high))
-		}
-		return ""
-	}
 }
 
 // IsID reports whether s may name an agent or a channel.

@@ -65,8 +65,8 @@ func (f *Field) Parse(c *Config, s string) (problem string) {
 	case *time.Duration:
 		problem = ParseDuration(s, ref)
 	}
-	if problem == "" && f.Check != nil {
-		problem = f.Check(f.Ref(c))
+	if problem == "" {
+		problem = f.Check(c)
 	}
 	return problem
 }

@@ -124,8 +124,8 @@ func (l *layer) scalar(f *config.Field, kv *ast.MappingValueNode) bool {
 			problem = config.ParseDuration(s, ref)
 		}
 	}
-	if problem == "" && f.Check != nil {
-		problem = f.Check(f.Ref(l.cfg))
+	if problem == "" {
+		problem = f.Check(l.cfg)
 	}
 	if problem != "" {
 		l.fail(orKey(kv), f.Key, f.Key+": "+problem)
@@ -267,7 +267,8 @@ func (l *layer) object(n ast.Node, full string, into map[string]any, at map[stri
 		case *bool:
 			problem = truth(kv.Value, to)
 		default:
-			l.fail(kv, full, fmt.Sprintf("unknown key %q in %s; there are %s", config.Clip(key(kv)), full, words(into)))
+			text := suggest(key(kv), slices.Sorted(maps.Keys(into)))
+			l.fail(kv, full, fmt.Sprintf("unknown key %q in %s%s; there are %s", config.Clip(key(kv)), full, text, words(into)))
 			continue
 		}
 		at[key(kv)] = orKey(kv)

@@ -106,6 +106,8 @@ func TestRefuses(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
 		{"unknown key", "agent_id: a1\nkindd: user\n", "config.yaml:2:1: unknown key \"kindd\" (did you mean \"kind\"?)\n    2 | kindd: user\n        ^"},
 		{"unknown nested key", "agent_id: a1\nretry:\n  max_atempts: 3\n", `config.yaml:3:3: unknown key "retry.max_atempts" (did you mean "retry.max_attempts"?)`},
+		{"key without its group", "agent_id: a1\ntimeout: 5m\n", `unknown key "timeout" (did you mean "run.timeout"?)`},
+		{"unknown attribute", "agent_id: a1\nchannels: {c: {type: webhook, adress: x, uri: 'https://example.org/'}}\n", `unknown key "uri" in channels.c (did you mean "url"?); there are`},
 		{"unknown group", "agent_id: a1\nretri:\n  max_attempts: 3\n", `(did you mean "retry"?)`},
 		{"key given twice", "agent_id: a1\nkind: user\nkind: system\n", "config.yaml:3:1:"},
 		{"two documents", "agent_id: a1\n---\nagent_id: a1\n", "config.yaml:2:1: a second document"},
@@ -150,7 +152,12 @@ func TestRefusesInHome(t *testing.T) {
 	for in, want := range map[string]string{
 		"defaults: {agent_id: x}\n":         "theclaw.yaml:1:12: \"agent_id\" belongs in the config.yaml of one agent",
 		"defaults: {inbox: {path: /x}}\n":   "belongs in the config.yaml",
-		"default: {}\n":                     "unknown key \"default\"",
+		"default: {}\n":                     "unknown key \"default\" (did you mean \"defaults\"?)",
+		"colour: red\n":                     "unknown key \"colour\"; there are defaults, inbox_paths and storage",
+		"run: {timeout: 5m}\n":              "unknown key \"run\"; settings of all agents are below defaults",
+		"defaults: {run: {timout: 5m}}\n":   "unknown key \"run.timout\" (did you mean \"run.timeout\"?)",
+		"storage: {engin: sqlite}\n":        "unknown key \"storage.engin\" (did you mean \"storage.engine\"?)",
+		"storage: {shards: 3}\n":            "unknown key \"storage.shards\"; there are engine and dsns",
 		"inbox_paths: /x\n":                 "wants a list",
 		"defaults: {retry: {max_age: 1}}\n": "wants a duration",
 		"a: [\n":                            "theclaw.yaml:1",

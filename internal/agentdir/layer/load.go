@@ -12,9 +12,11 @@
 package layer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -147,9 +149,20 @@ func (l *Loaded) home(f File, problems *[]Problem) {
 		case "storage":
 			l.storage = y.storage(kv)
 		default:
-			y.fail(kv, key(kv), fmt.Sprintf("unknown key %q; there are defaults, inbox_paths and storage", config.Clip(key(kv))))
+			y.fail(kv, key(kv), unknownHome(key(kv)))
 		}
 	}
+}
+
+// unknownHome is what is wrong with a key at the top of theclaw.yaml, where a key of an agent
+// is below defaults.
+func unknownHome(key string) string {
+	keys := config.HomeKeys()
+	text := fmt.Sprintf("unknown key %q", config.Clip(key))
+	if f := config.Lookup(key); f != nil && !f.Own || config.IsGroup(key) || key == "outbound" || key == "channels" {
+		return text + "; settings of all agents are below defaults"
+	}
+	return text + cmp.Or(suggest(key, keys), "; there are "+strings.Join(keys[:len(keys)-1], ", ")+" and "+keys[len(keys)-1])
 }
 
 // override stores one value given as text.

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/theclaw/agents/internal/agentdir/config"
 )
 
 // maxProblems are collected; one mistake can cause many.
@@ -78,37 +80,9 @@ func source(data []byte, lineNo, column int) string {
 
 // suggest returns ` (did you mean "x"?)` for a key that is nearly right.
 func suggest(key string, among []string) string {
-	best, distance := "", 3
-	for _, k := range among {
-		if d := edits(key, k); d < distance {
-			best, distance = k, d
-		}
-	}
+	best := config.Nearest(key, among)
 	if best == "" {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean %q?)", best)
-}
-
-// edits is the Levenshtein distance of two short words.
-func edits(a, b string) int {
-	if len(a) > 40 || len(b) > 40 {
-		return len(a) + len(b)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

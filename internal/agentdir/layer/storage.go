@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strings"
@@ -60,7 +61,8 @@ func (l *layer) storage(kv *ast.MappingValueNode) (s Storage) {
 				s.DSNs = append(s.DSNs, dsn)
 			}
 		default:
-			l.fail(kv, name, fmt.Sprintf("unknown key %q; there are engine and dsns", config.Clip(key(kv))))
+			text := suggest(name, []string{"storage.engine", "storage.dsns"})
+			l.fail(kv, name, fmt.Sprintf("unknown key %q%s", config.Clip(name), cmp.Or(text, "; there are engine and dsns")))
 		}
 	}
 	if s.Postgres = engine == "postgres"; s.Postgres != (len(s.DSNs) > 0) {

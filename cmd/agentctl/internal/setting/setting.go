@@ -8,11 +8,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/agentdir/config"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -33,8 +32,9 @@ func configCommand(e *command.Env) *cobra.Command {
 		Use:   "config",
 		Short: "Show and change the settings of an agent",
 		Example: `  agentctl config effective alice
+  agentctl config explain pai.model
   agentctl config set alice pai.model gpt-5`,
-	}, effectiveCommand(e), getCommand(e), setCommand(e))
+	}, effectiveCommand(e), explainCommand(e), getCommand(e), setCommand(e))
 }
 
 func settings(c *cobra.Command, e *command.Env, id string) ([]value, error) {
@@ -50,10 +50,12 @@ func settings(c *cobra.Command, e *command.Env, id string) ([]value, error) {
 }
 
 func effectiveCommand(e *command.Env) *cobra.Command {
-	return &cobra.Command{
+	var wide bool
+	c := &cobra.Command{
 		Use:   "effective ID",
 		Short: "Show all effective settings and their origin",
 		Example: `  agentctl config effective alice
+  agentctl config effective alice --wide
   agentctl config effective alice --json | jq -r '.[] | select(.origin != "default") | .key'`,
 		Args:              command.Args("ID"),
 		ValidArgsFunction: e.CompleteID,
@@ -65,6 +67,18 @@ func effectiveCommand(e *command.Env) *cobra.Command {
 			if e.Flags.JSON {
 				return e.PrintJSON(all)
 			}
+			if wide {
+				t := screen.NewTable(e, "key", "value", "origin", "meaning")
+				for _, v := range all {
+					meaning := ""
+					if of := config.Explain(v.Key); len(of) > 0 { // of a channel its first attribute
+						meaning = brief(of[0].Meaning)
+					}
+					t.Row(v.Key, v.Value, v.Origin, meaning)
+				}
+				t.Print()
+				return nil
+			}
 			t := screen.NewTable(e, "key", "value", "origin").Shorten(1)
 			for _, v := range all {
 				t.Row(v.Key, v.Value, v.Origin)
@@ -73,6 +87,8 @@ func effectiveCommand(e *command.Env) *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&wide, "wide", false, "show also what each setting means")
+	return c
 }
 
 func getCommand(e *command.Env) *cobra.Command {
@@ -82,7 +98,7 @@ func getCommand(e *command.Env) *cobra.Command {
 		Example: `  agentctl config get alice retry.max_attempts
   agentctl config get alice routing.default --json`,
 		Args:              command.Args("ID", "KEY"),
-		ValidArgsFunction: e.CompleteID,
+		ValidArgsFunction: completeSetting(e),
 		RunE: func(c *cobra.Command, args []string) error {
 			all, err := settings(c, e, args[0])
 			if err != nil {
@@ -98,8 +114,11 @@ func getCommand(e *command.Env) *cobra.Command {
 					return nil
 				}
 			}
-			return fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("there is no setting %q", args[1]),
-				fmt.Sprintf("'agentctl config effective %s' lists all of them", args[0]))
+			keys := make([]string, 0, len(all))
+			for _, v := range all {
+				keys = append(keys, v.Key)
+			}
+			return noSetting(args[1], keys, fmt.Sprintf("'agentctl config effective %s' lists all of them", args[0]))
 		},
 	}
 }
@@ -114,7 +133,7 @@ is YAML. An invalid key or value changes nothing.`,
   agentctl config set alice retry.max_attempts 5
   agentctl config set alice outbound '[{thread_pattern: "**", via: xgw}]'`,
 		Args:              command.Args("ID", "KEY", "VALUE"),
-		ValidArgsFunction: e.CompleteID,
+		ValidArgsFunction: completeSetting(e),
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := e.Agents().SetAgentConfig(c.Context(), &registry.SetAgentConfigRequest{AgentId: args[0], Key: args[1], Value: args[2]})
 			if err != nil {

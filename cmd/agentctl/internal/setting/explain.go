@@ -1,0 +1,218 @@
+package setting
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/agentdir/config"
+	"github.com/theclaw/agents/internal/fault"
+)
+
+// explained is a key of the table of settings, for programs.
+type explained struct {
+	Key     string   `json:"key"`
+	Meaning string   `json:"meaning"`
+	Type    string   `json:"type"`
+	Values  []string `json:"values,omitempty"`
+	Limits  string   `json:"limits,omitempty"`
+	Unit    string   `json:"unit,omitempty"`
+	Default string   `json:"default"`
+	Effect  string   `json:"effect"`
+	Files   []string `json:"files"`
+	Example string   `json:"example,omitempty"`
+}
+
+func explainCommand(e *command.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain [KEY]",
+		Short: "Explain what a setting means and may hold",
+		Long: `Explain a key of config.yaml or theclaw.yaml: its meaning, type, limits and default, and
+when a change is in force. A group such as sandbox explains its keys; without KEY all keys
+are listed. No service is needed.`,
+		Example: `  agentctl config explain run.concurrency
+  agentctl config explain sandbox
+  agentctl config explain --json | jq -r '.[] | select(.effect != "at once") | .key'`,
+		Args: command.Args("[KEY]"),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return completeKey(typed, config.Settings()), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			list := config.Settings()
+			if len(args) > 0 {
+				if list = config.Explain(args[0]); len(list) == 0 {
+					return noSetting(args[0], allKeys(), "'agentctl config explain' lists all of them")
+				}
+			}
+			switch {
+			case e.Flags.JSON:
+				out := []explained{}
+				for _, s := range list {
+					out = append(out, explained{s.Key, s.Meaning, s.Type, s.Values, s.Limits, s.Unit, s.Default, string(s.Effect), files(s), s.Example})
+				}
+				return e.PrintJSON(out)
+			case len(args) == 0:
+				t := screen.NewTable(e, "key", "default", "meaning")
+				for _, s := range list {
+					t.Row(s.Key, cmp.Or(s.Default, "-"), brief(s.Meaning))
+				}
+				t.Print()
+			default:
+				for i, s := range list {
+					if i > 0 {
+						fmt.Fprintln(e.Out)
+					}
+					printSetting(e, s)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// printSetting shows one key to a person.
+func printSetting(e *command.Env, s config.Setting) {
+	fmt.Fprintf(e.Out, "%s\n", screen.Paint(e, text.Bold, s.Key))
+	fmt.Fprintf(e.Out, "%s\n", indent(s.Meaning))
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(e.Out, "  %-9s %s\n", name, value)
+		}
+	}
+	kind := s.Type
+	if s.Unit != "" {
+		kind += " of " + s.Unit
+	}
+	row("type", kind)
+	row("values", strings.Join(s.Values, ", "))
+	row("limits", s.Limits)
+	row("default", s.Default)
+	row("changes", changes(s.Effect))
+	row("files", strings.Join(files(s), ", "))
+	row("example", example(s))
+}
+
+// changes is when a change is in force, in words.
+func changes(effect config.Effect) string {
+	switch effect {
+	case config.EffectNow:
+		return "take effect at once"
+	case config.EffectMessage:
+		return "take effect with the next message"
+	case config.EffectIdle:
+		return "take effect when the agent was idle for ten seconds"
+	case config.EffectRestart:
+		return "take effect after a restart of agentd"
+	default:
+		return string(effect)
+	}
+}
+
+// files are where a key may be written.
+func files(s config.Setting) []string {
+	switch {
+	case s.Agent && s.Home:
+		return []string{"config.yaml", "theclaw.yaml (below defaults)"}
+	case s.Agent:
+		return []string{"config.yaml"}
+	default:
+		return []string{"theclaw.yaml"}
+	}
+}
+
+// example is the command, or the line of a file, that gives a key its example.
+func example(s config.Setting) string {
+	switch {
+	case s.Example == "" || strings.Contains(s.Key, "[]"):
+		return ""
+	case !s.Agent:
+		group, _, nested := strings.Cut(s.Key, ".")
+		if !nested {
+			return s.Key + ": " + s.Example
+		}
+		var together []string // one is not valid without the other
+		for _, in := range config.Explain(group) {
+			together = append(together, strings.TrimPrefix(in.Key, group+".")+": "+in.Example)
+		}
+		return group + ": {" + strings.Join(together, ", ") + "}"
+	}
+	value := s.Example
+	if strings.ContainsAny(value, " *[]{}\"$") {
+		value = "'" + value + "'"
+	}
+	return "agentctl config set alice " + strings.ReplaceAll(s.Key, config.ChannelName, "hook") + " " + value
+}
+
+// brief is the first sentence of a text.
+func brief(meaning string) string {
+	if first, _, more := strings.Cut(meaning, ". "); more {
+		return first + "."
+	}
+	return meaning
+}
+
+// indent breaks a text into lines below a title.
+func indent(s string) string {
+	lines := strings.Split(text.WrapSoft(s, command.Columns-4), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight("  "+line, " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// allKeys are the keys and groups that can be explained.
+func allKeys() (keys []string) {
+	for _, s := range config.Settings() {
+		keys = append(keys, s.Key)
+	}
+	return append(keys, config.Groups()...)
+}
+
+// noSetting is the error for a key that does not exist, with the nearest of those that do.
+func noSetting(key string, among []string, fix string) error {
+	if near := config.Nearest(key, among); near != "" {
+		fix = "did you mean " + near + "? " + fix
+	}
+	return fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("there is no setting %q", config.Clip(key)), fix)
+}
+
+// completeKey offers the keys of settings, each with what it means.
+func completeKey(typed string, list []config.Setting) (out []string) {
+	for _, s := range list {
+		if strings.HasPrefix(s.Key, typed) {
+			out = append(out, s.Key+"\t"+brief(s.Meaning))
+		}
+	}
+	return out
+}
+
+// completeSetting completes an agent, then a key of its settings, then a value where there
+// is a fixed set.
+func completeSetting(e *command.Env) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			return e.CompleteID(c, args, typed)
+		case 1:
+			list := slices.DeleteFunc(config.Settings(), func(s config.Setting) bool {
+				return !s.Agent || s.Effect == config.EffectNever && c.Name() == "set" || strings.ContainsAny(s.Key, "[N") // of a list, or of a channel without a name
+			})
+			return completeKey(typed, list), cobra.ShellCompDirectiveNoFileComp
+		case 2:
+			if list := config.Explain(args[1]); len(list) == 1 && c.Name() == "set" {
+				return slices.DeleteFunc(slices.Clone(list[0].Values), func(v string) bool { return !strings.HasPrefix(v, typed) }), cobra.ShellCompDirectiveNoFileComp
+			}
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,239 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Setting is what a person may know of one key, of config.yaml or of theclaw.yaml.
+type Setting struct {
+	Key string
+	// Agent and Home report in which file it may be: the config.yaml of an agent, and
+	// theclaw.yaml. A key of both is below `defaults:` in theclaw.yaml.
+	Agent, Home bool
+	Type        string   // one of the constants below
+	Values      []string // the only values, where there is a fixed set
+	Limits      string   // in words; empty: none but that of the type
+	Unit        string
+	Default     string // as it is shown; empty: there is none
+	Effect      Effect
+	Example     string // a value as it is typed
+	Meaning     string
+}
+
+// The types of a [Setting].
+const (
+	TypeText     = "text"
+	TypeNumber   = "number"
+	TypeDuration = "duration"
+	TypeBoolean  = "boolean"
+	TypeChoice   = "choice"
+	TypeList     = "list"
+	TypeMap      = "map"
+)
+
+// ChannelName stands for the name of a channel in the keys of [Settings].
+const ChannelName = "NAME"
+
+// lists are the keys of config.yaml that are not of one value: [Outbound] and [Channel].
+var lists = []Setting{
+	{
+		Key: "outbound", Agent: true, Home: true, Type: TypeList, Default: `[{thread_pattern: '**', via: xgw}]`, Effect: EffectNow,
+		Example: `[{thread_pattern: "peers/**", via: xgw}]`,
+		Meaning: "Through which channel the replies of a conversation are sent: the first entry whose pattern matches decides, and a conversation that none matches has no delivery. `[]` sends nothing to the outside. Replies to other agents and to the console do not depend on it.",
+	},
+	{
+		Key: "outbound[].thread_pattern", Agent: true, Home: true, Type: TypeText, Limits: "a glob below threads/, at most 512 bytes", Effect: EffectNow,
+		Example: "peers/**",
+		Meaning: "The conversations of the entry: a glob below threads/, where `**` is any number of directories.",
+	},
+	{
+		Key: "outbound[].via", Agent: true, Home: true, Type: TypeText, Limits: "a built-in channel or the name of an entry of channels", Effect: EffectNow,
+		Example: "xgw",
+		Meaning: "The channel: `xgw`, `internal`, `console`, or a name below channels.",
+	},
+	{
+		Key: "channels.NAME", Agent: true, Home: true, Type: TypeMap, Limits: "a name of lower-case letters, digits, _ and -, and not that of a built-in channel", Effect: EffectNow,
+		Example: "{type: webhook, url: https://example.org/replies, secret: env:HOOK_SECRET}",
+		Meaning: "A channel of your own, which outbound can name. An entry of config.yaml replaces the complete entry of the same name in theclaw.yaml.",
+	},
+	{
+		Key: "channels.NAME.type", Agent: true, Home: true, Type: TypeChoice, Values: []string{"webhook"}, Effect: EffectNow,
+		Example: "webhook",
+		Meaning: "What the channel is: a webhook is the only type.",
+	},
+	{
+		Key: "channels.NAME.url", Agent: true, Home: true, Type: TypeText, Limits: "an https URL without a user; http only with allow_private", Effect: EffectNow,
+		Example: "https://example.org/replies",
+		Meaning: "The address to which a webhook posts the replies.",
+	},
+	{
+		Key: "channels.NAME.secret", Agent: true, Home: true, Type: TypeText, Limits: "env:NAME or file:PATH", Effect: EffectNow,
+		Example: "env:HOOK_SECRET",
+		Meaning: "Where to find the key that signs what a webhook posts: an environment variable or a file of the deliverer, never the key itself.",
+	},
+	{
+		Key: "channels.NAME.allow_private", Agent: true, Home: true, Type: TypeBoolean, Values: []string{"true", "false"}, Default: "false", Effect: EffectNow,
+		Example: "true",
+		Meaning: "Whether a webhook may have a loopback or private address and plain http.",
+	},
+}
+
+// homes are the keys of theclaw.yaml alone.
+var homes = []Setting{
+	{
+		Key: "defaults", Home: true, Type: TypeMap, Limits: "keys of config.yaml but agent_id, kind and inbox.path", Effect: EffectNow,
+		Example: "{pai: {model: gpt-5}}",
+		Meaning: "Settings of every agent of the home that does not set them itself. A change is in force when a change of the same key in config.yaml would be.",
+	},
+	{
+		Key: "inbox_paths", Home: true, Type: TypeList, Limits: "a list of directories", Default: "[]", Effect: EffectNow,
+		Example: "[/srv/inboxes]",
+		Meaning: "The directories outside of the home below which the inbox.path of an agent may lie.",
+	},
+	{
+		Key: "storage.engine", Home: true, Type: TypeChoice, Values: []string{"sqlite", "postgres"}, Default: "sqlite", Effect: EffectRestart,
+		Example: "postgres",
+		Meaning: "Where the registry keeps agents and threads: in the home (`sqlite`) or in a PostgreSQL database (`postgres`), which needs storage.dsns. A change moves nothing; `agentctl migrate-store` does.",
+	},
+	{
+		Key: "storage.dsns", Home: true, Type: TypeList, Limits: "one address: env:NAME, file:PATH or postgres://user@host:5432/name without a password", Default: "[]", Effect: EffectRestart,
+		Example: `["env:THECLAW_DSN"]`,
+		Meaning: "The address of the PostgreSQL database. The flag --dsn of agentd takes precedence.",
+	},
+}
+
+// Settings returns the table of all keys: those of config.yaml in the order in which they
+// are shown, then those of theclaw.yaml alone.
+func Settings() []Setting {
+	out := make([]Setting, 0, len(fields)+len(lists)+len(homes))
+	for i := range fields {
+		out = append(out, fields[i].setting())
+	}
+	return append(append(out, lists...), homes...)
+}
+
+// HomeKeys returns the keys at the top of theclaw.yaml.
+func HomeKeys() (keys []string) {
+	for _, s := range homes {
+		top, _, _ := strings.Cut(s.Key, ".")
+		if !slices.Contains(keys, top) {
+			keys = append(keys, top)
+		}
+	}
+	return keys
+}
+
+// setting describes a field.
+func (f *Field) setting() Setting {
+	c := Default()
+	s := Setting{
+		Key: f.Key, Agent: true, Home: !f.Own, Values: f.Rule.Words, Limits: f.Rule.Form, Unit: f.Unit,
+		Default: f.Show(&c), Effect: f.Effect, Example: f.Example, Meaning: f.Meaning,
+	}
+	bound := strconv.Itoa
+	switch f.Ref(&c).(type) {
+	case *string:
+		if s.Type = TypeText; s.Values != nil {
+			s.Type = TypeChoice
+		}
+	case *int:
+		s.Type = TypeNumber
+	case *bool:
+		s.Type, s.Values = TypeBoolean, []string{"true", "false"}
+	case *Switch:
+		s.Type, s.Values = TypeChoice, []string{string(On), string(Off), string(Auto)}
+	case *time.Duration:
+		s.Type, bound = TypeDuration, func(n int) string { return duration(time.Duration(n)) }
+	}
+	if f.Rule.High > 0 {
+		s.Limits = bound(f.Rule.Low) + " to " + bound(f.Rule.High)
+		if f.Rule.Zero {
+			s.Limits = "0, or " + s.Limits
+		}
+	}
+	return s
+}
+
+// Explain returns the settings that a person means by a key: that key, those below a group
+// such as retry or channels, for an entry of channels what each may hold, and for a key
+// below `defaults.` that key. It returns none for a key that does not exist.
+func Explain(key string) (out []Setting) {
+	key, below := strings.CutPrefix(key, "defaults.")
+	if rest, ok := strings.CutPrefix(key, "channels."); ok {
+		name, attribute, deep := strings.Cut(rest, ".")
+		if name != ChannelName && !IsID(name) {
+			return nil
+		}
+		if key = "channels." + ChannelName; deep {
+			key += "." + attribute
+		}
+	}
+	if rest, ok := strings.CutPrefix(key, "outbound["); ok {
+		if _, attribute, deep := strings.Cut(rest, "]"); deep {
+			key = "outbound[]" + attribute
+		}
+	}
+	for _, s := range Settings() {
+		if below && !(s.Agent && s.Home) {
+			continue
+		}
+		if s.Key == key || strings.HasPrefix(s.Key, key+".") || key == "outbound" && strings.HasPrefix(s.Key, "outbound[") {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Nearest returns the one of the keys that a person who typed key may have meant: the same
+// but for two letters, or the only one that ends in it, as run.concurrency in concurrency.
+// Empty: there is none.
+func Nearest(key string, among []string) string {
+	best, distance := "", 3
+	for _, k := range among {
+		if d := edits(key, k); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	leaf := key[strings.LastIndexByte(key, '.')+1:]
+	distance = min(3, len(leaf)-2) // a short word is near to many
+	for _, k := range among {
+		_, end, _ := strings.Cut(k, ".")
+		switch d := edits(leaf, end); {
+		case end == "":
+		case d < distance:
+			best, distance = k, d
+		case d == distance:
+			best = "" // one of several
+		}
+	}
+	return best
+}
+
+// edits is the Levenshtein distance of two short words.
+func edits(a, b string) int {
+	if len(a) > 40 || len(b) > 40 {
+		return len(a) + len(b)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
