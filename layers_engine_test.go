@@ -39,8 +39,7 @@ var modeWords = regexp.MustCompile(`(?i)^(shared|embedded|standalone|cluster|clu
 
 // modeAllowed are names that say something else.
 var modeAllowed = []allowance{
-	{"services/registry/internal/wire", "Workdir.Shared", "the setting workdir.shared: a directory that all runners have"},
-	{"services/runner", "shared", "the same"},
+	{"services/runner", "shared", "the setting workdir.shared: a directory that all runners have"},
 }
 
 // engineFolders are where the interfaces of the storage are declared.

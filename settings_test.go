@@ -113,7 +113,7 @@ last column says when a change is in force:
 | at once | the next call that uses the setting has the new value, also for work that has begun |
 | next message | the next message has the new value; one that is being answered may keep the old one |
 | after the agent was idle | the agent keeps the old value until its runner releases the lease: at the latest after ten seconds without work |
-| restart of agentd | a running agentd keeps the old value |
+| restart of agentd | a running agentd may keep the old value |
 | cannot be changed | the key has one valid value |
 
 With several registries over PostgreSQL, the others have a new value of config.yaml within two seconds;

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
+	"github.com/theclaw/agents/internal/agentdir/config"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/thread"
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -155,25 +155,10 @@ func (s *Service) workdir(ctx context.Context, agentID string) (string, error) {
 	return "", err
 }
 
-// turnConfig is the part of the settings that decides about prompts and digests.
+// turnConfig is the settings as a turn has them; the model is empty where none was chosen.
 func turnConfig(value map[string]string) *registrypb.TurnConfig {
-	return &registrypb.TurnConfig{
-		ContextWindow: number(value["context_window"]), MaxOutputTokens: number(value["max_output_tokens"]),
-		SandboxMode: value["sandbox.mode"], SandboxNetwork: value["sandbox.network"] == "true",
-		MessageTool: value["reply.message_tool"] == "true",
-		Compaction: &registrypb.CompactionConfig{
-			Strategy: value["compaction.strategy"], AtPercent: int32(number(value["compaction.at_percent"])),
-			AfterTurns: int32(number(value["compaction.after_turns"])), KeepTokens: number(value["compaction.keep_tokens"]),
-			PeerEvery: int32(number(value["compaction.peer_every"])), AgentEvery: int32(number(value["compaction.agent_every"])),
-			Share: value["memory.share"] == "true", RecentMessages: int32(number(value["context.recent_messages"])),
-		},
-	}
-}
-
-func number(s string) int64 {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
+	c := config.FromValues(value)
+	out := c.TurnConfig()
+	out.Provider, out.Model = value["pai.provider"], value["pai.model"]
+	return out
 }

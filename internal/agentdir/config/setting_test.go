@@ -217,3 +217,13 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+// What a registry of another version shows changes nothing else.
+func TestFromValues(t *testing.T) {
+	want := Default()
+	want.Run.Concurrency, want.Sandbox.Mode = 8, "stricter"
+	got := FromValues(map[string]string{"run.concurrency": "8", "sandbox.mode": "stricter", "run.timeout": "soon", "no.such": "1", "outbound": "[]"})
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}

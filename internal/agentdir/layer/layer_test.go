@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
 	"github.com/theclaw/agents/internal/agentdir/config"
@@ -304,6 +305,15 @@ func TestRoundTrip(t *testing.T) {
 		if d := cmp.Diff(want, got.Config); d != "" {
 			t.Fatalf("%s\n%s", d, in.Agent.Data)
 		}
+		// A runner that asks for the values has what a turn has.
+		values := map[string]string{}
+		for _, v := range got.Values {
+			values[v.Key] = strings.TrimSpace(v.Value)
+		}
+		shown := config.FromValues(values)
+		if d := cmp.Diff(got.Config.TurnConfig(), shown.TurnConfig(), protocmp.Transform()); d != "" {
+			t.Fatal(d)
+		}
 		// And changing a key changes that key alone.
 		fields := config.Fields()
 		f := fields[rapid.IntRange(1, len(fields)-1).Draw(t, "field")]
@@ -349,6 +359,13 @@ func anyConfig(t *rapid.T) config.Config {
 	c.Context.RecentMessages = rapid.IntRange(1, 1000).Draw(t, "recent")
 	c.Run = config.Run{Concurrency: rapid.IntRange(1, 512).Draw(t, "lanes"), Timeout: time.Duration(rapid.IntRange(1, 86400).Draw(t, "timeout")) * time.Second}
 	c.Sandbox = config.Sandbox{Mode: rapid.SampledFrom([]string{"required", "reduced", "off"}).Draw(t, "mode"), Network: rapid.Bool().Draw(t, "network")}
+	c.Approvals = rapid.SampledFrom([]string{"none", "ask"}).Draw(t, "approvals")
+	c.Compaction.Strategy = rapid.SampledFrom([]string{"summarise", "truncate"}).Draw(t, "strategy")
+	c.Compaction.KeepTokens = rapid.IntRange(0, 10_000_000).Draw(t, "keep")
+	c.Workdir = config.Workdir{
+		Shared: rapid.SampledFrom([]string{"", "/srv/a b"}).Draw(t, "shared"), Sync: rapid.SampledFrom([]string{"off", "snapshot"}).Draw(t, "sync"),
+		MaxMiB: rapid.IntRange(1, 4096).Draw(t, "mib"), Ignore: rapid.SampledFrom([]string{"", "*.tmp build/out"}).Draw(t, "ignore"),
+	}
 	c.Memory.Share = rapid.Bool().Draw(t, "share")
 	c.OnError.NotifyPeer = rapid.SampledFrom([]config.Switch{config.On, config.Off, config.Auto}).Draw(t, "notify")
 	for range rapid.IntRange(0, 3).Draw(t, "channels") {
