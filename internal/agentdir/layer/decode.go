@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
@@ -99,9 +100,25 @@ func (l *layer) settings(n ast.Node, prefix string) {
 		case full == "channels":
 			l.channels(kv)
 		default:
-			l.fail(kv, full, fmt.Sprintf("unknown key %q%s", config.Clip(full), suggest(full, append(config.Keys(), config.Groups()...))))
+			l.fail(kv, full, unknown(full, l.home))
 		}
 	}
+}
+
+// unknown is what is wrong with a key of an agent that does not exist.
+func unknown(full string, home bool) string {
+	text := fmt.Sprintf("unknown key %q", config.Clip(full))
+	if top, _, _ := strings.Cut(full, "."); !home && slices.Contains(config.HomeKeys(), top) {
+		return text + "; " + top + " belongs in theclaw.yaml"
+	}
+	keys := append(config.Keys(), config.Groups()...)
+	if rest, ok := strings.CutPrefix(full, "channels."); ok {
+		name, _, _ := strings.Cut(rest, ".")
+		for _, s := range config.Explain("channels." + name) {
+			keys = append(keys, strings.Replace(s.Key, config.ChannelName, name, 1))
+		}
+	}
+	return text + suggest(full, keys)
 }
 
 // scalar stores the value of kv in its field.

@@ -86,7 +86,7 @@ func render(key, value string) (path []string, flow, problem string) {
 	if i := slices.IndexFunc(config.Keys(), func(k string) bool { return strings.HasPrefix(k, key+".") }); i >= 0 {
 		return nil, "", fmt.Sprintf("%s is a group of settings; set one of them, such as %s", key, config.Keys()[i])
 	}
-	return nil, "", fmt.Sprintf("unknown key %q%s", config.Clip(key), suggest(key, config.Keys()))
+	return nil, "", unknown(key, false)
 }
 
 // fragment reads `key: value` alone and returns the Config it makes.
