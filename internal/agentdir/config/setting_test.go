@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // Each scalar of a Config is in the table, once; what is no scalar is a list of its own.
@@ -225,5 +227,46 @@ func TestFromValues(t *testing.T) {
 	got := FromValues(map[string]string{"run.concurrency": "8", "sandbox.mode": "stricter", "run.timeout": "soon", "no.such": "1", "outbound": "[]"})
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// When a change is in force follows from who reads the setting: what a turn is given when it
+// begins is in force with the next message. Of the others this says who reads them.
+func TestEffects(t *testing.T) {
+	others := map[string]Effect{
+		"agent_id":             EffectNever,
+		"kind":                 EffectMessage, // OtherAgents and CreatesAgents of a turn that begins
+		"inbox.path":           EffectRestart, // where an engine has opened the inbox it stays
+		"inbox.external":       EffectNow,     // each push, and each message before its turn
+		"routing.default":      EffectMessage, // OpenBatch
+		"queue.mode":           EffectMessage, // OpenBatch
+		"run.concurrency":      EffectIdle,    // the first OpenBatch of a batch
+		"on_error.notify_peer": EffectMessage, // BeginTurn
+		"price.input_cents":    EffectNow,     // FinishTurn
+		"price.output_cents":   EffectNow,
+	}
+	for _, f := range Fields() {
+		if f.Example == "" {
+			continue
+		}
+		before := Default()
+		before.Sandbox.Network = f.Key != "sandbox.network" // or approvals ask for nothing
+		after := before
+		if problem := f.Parse(&after, f.Example); problem != "" {
+			t.Errorf("%s: %s", f.Key, problem)
+		}
+		want := others[f.Key]
+		switch of, _, _ := strings.Cut(f.Key, "."); {
+		case !proto.Equal(before.TurnConfig(), after.TurnConfig()):
+			if want != "" {
+				t.Errorf("%s is given to a turn, and is among the others", f.Key)
+			}
+			want = EffectMessage
+		case of == "quota", of == "deliver": // each push; each BeginDelivery and FinishDelivery
+			want = EffectNow
+		}
+		if f.Effect != want {
+			t.Errorf("%s is in force %q, want %q", f.Key, f.Effect, want)
+		}
 	}
 }
