@@ -29,7 +29,7 @@ func leaves(c *cobra.Command) []*cobra.Command {
 var good = map[string][]string{
 	"agent": {"--message=hi", "--agent=a1"}, "agent rm": {"--yes", "a1"}, "rm": {"--yes", "a1"}, "cancel": {"a1", "1"}, "run abort": {"a1", "u:1:f"}, "run stream": {"a1", "u:1:f"}, "run wait": {"a1", "u:1:f"}, "top": {},
 	"approvals approve": {"x"}, "approvals deny": {"x"}, "approvals list": {}, "approvals watch": {}, "audit show": {}, "audit verify": {}, "backup": {"x.tar"}, "bootstrap": {}, "certs init": {}, "certs issue": {"runner"}, "certs rotate": {}, "certs show": {},
-	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config get": {"a1", "kind"},
+	"chat": {"a1"}, "completion": {"bash"}, "config effective": {"a1"}, "config explain": {"run.timeout"}, "config get": {"a1", "kind"},
 	"config set": {"a1", "kind", "user"}, "context show": {"a1", "threads/main"}, "dlq drop": {"a1", "t:1"}, "dlq list": {},
 	"cmds find": {"nothing of the kind"}, "cmds info": {"x"}, "cmds list": {},
 	"dlq retry": {"a1", "d:threads/main:3"}, "doctor": {}, "drill": {}, "erase": {"--peer", "bob", "a1"}, "export": {"--peer", "bob", "a1", "-"}, "errors list": {}, "events": {"a1"}, "explain": {"a1", "1"}, "fsck": {},
@@ -42,7 +42,7 @@ var good = map[string][]string{
 }
 
 // offline commands need no service.
-var offline = map[string]bool{"certs init": true, "completion": true, "help": true, "version": true}
+var offline = map[string]bool{"certs init": true, "completion": true, "config explain": true, "help": true, "version": true}
 
 // works are the commands that need no service but a home, a file or a program.
 var works = map[string]bool{

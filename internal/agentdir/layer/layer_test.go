@@ -44,6 +44,10 @@ func TestDefaults(t *testing.T) {
 		if v.Key != "agent_id" && v.Origin != "default" {
 			t.Errorf("%s comes from %s", v.Key, v.Origin)
 		}
+		// The table of settings, by which they are explained, says the same.
+		if of := config.Explain(v.Key); v.Key != "agent_id" && (len(of) == 0 || of[0].Key != v.Key || of[0].Default != v.Value) {
+			t.Errorf("%s is %q, explained as %+v", v.Key, v.Value, of)
+		}
 	}
 }
 
