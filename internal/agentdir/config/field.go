@@ -283,8 +283,15 @@ var index, groups = func() (map[string]*Field, map[string]bool) {
 	return at, in
 }()
 
-// Fields returns the table of scalar keys in the order in which they are shown.
-func Fields() []Field { return slices.Clone(fields) }
+// Fields returns the table of scalar keys in the order in which they are shown. It is not to
+// be changed.
+func Fields() []*Field {
+	all := make([]*Field, len(fields))
+	for i := range fields {
+		all[i] = &fields[i]
+	}
+	return all
+}
 
 // Lookup returns the field of a dotted key, or nil.
 func Lookup(key string) *Field { return index[key] }
