@@ -110,7 +110,7 @@ func changes(effect config.Effect) string {
 	case config.EffectMessage:
 		return "take effect with the next message"
 	case config.EffectIdle:
-		return "take effect when the agent was idle for ten seconds"
+		return "take effect when the agent is idle: at the latest after ten seconds without work"
 	case config.EffectRestart:
 		return "take effect after a restart of agentd"
 	default:
