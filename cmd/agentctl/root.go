@@ -33,6 +33,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/up"
 	"github.com/theclaw/agents/cmd/agentctl/internal/usage"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/rpc/balance"
 )
 
 func wantsJSON(args []string) bool {
@@ -103,6 +104,14 @@ func checkFlags(c *cobra.Command, e *command.Env) error {
 	for _, name := range []string{"home", "registry", "runner", "deliverer", "tls"} {
 		if f := c.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
 			return command.Usage(c, "--%s has no value", name)
+		}
+	}
+	for _, target := range []string{e.Flags.Registry, e.Flags.Runner, e.Flags.Deliverer} {
+		if target == "" {
+			continue
+		}
+		if err := balance.CheckTarget(target); err != nil {
+			return err
 		}
 	}
 	if e.Flags.Timeout <= 0 {

@@ -69,7 +69,7 @@ func TestUsageErrors(t *testing.T) {
 	for _, line := range []string{
 		"", "nosuch", "run a1", "ack", "dlq", "dlq nosuch", "config", "config nosuch", "file", "errors", "context", "lease",
 		"help nosuch", "help dlq nosuch", "--no-such-flag", "completion tcsh",
-		"init a1 --kind foo", "init a1 --kind", "list --timeout x", "list --timeout 0s", "list --home=", "list --registry=",
+		"init a1 --kind foo", "init a1 --kind", "list --timeout x", "list --timeout 0s", "list --home=", "list --registry=", "list --registry foo", "list --runner host:1", "doctor --deliverer /x.sock", "version --registry http://h:1",
 		"certs", "certs init --domain A_B", "certs init --days 0", "certs issue", "certs issue nobody", "certs issue ../x", "certs rotate --retire runner",
 		"approvals", "approvals approve", "approvals list --agent ../x", "audit", "audit show -n -1", "token",
 		"send a1", "send a1 --source s", "send a1 --source s --type t", "send a1 --type message --content {}",

@@ -2,32 +2,63 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"net"
 	"os"
 	"strings"
+	"syscall"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/obs"
 )
 
-// bind takes the TCP address of a worker before anybody is told of it: the port may be
-// one that the system chooses. A registry is not told of by itself, and binds when it
-// is made.
-func (e *env) bind() error {
-	if e.listen == "" || len(e.services) != 1 || e.services[0].name == "registry" {
+// bind takes every TCP address before a service is made: an address that is taken ends the
+// process at once, before it has accepted work. The registry of a worker is told of its
+// address, whose port may be one that the system chooses.
+func (e *env) bind() (err error) {
+	if e.options.metrics != "" {
+		if e.metricsListener, err = obs.ListenMetrics(context.Background(), e.options.metrics); err != nil {
+			return cannotListen("--metrics-listen", e.options.metrics, err)
+		}
+	}
+	if e.listen == "" {
 		return nil
 	}
-	var err error
 	if e.listener, err = net.Listen("tcp", e.listen); err != nil {
-		return cannotListen(e.listen, err)
+		e.unbind()
+		return cannotListen("--listen", e.listen, err)
 	}
 	return nil
 }
 
-func cannotListen(address string, err error) error {
-	return fault.Wrap(fault.New(codes.FailedPrecondition, fault.InvalidArgument,
-		"cannot listen on "+address, "choose another --listen, or end what uses it"), err)
+// unbind closes the addresses that bind took; a server that has one closes it itself, and
+// once more does nothing.
+func (e *env) unbind() {
+	for _, l := range []net.Listener{e.metricsListener, e.listener} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+}
+
+// cannotListen is the error of an address that a flag names. It is not said which process
+// has the address: the system does not tell that to every user.
+func cannotListen(flag, address string, err error) error {
+	what, fix := "cannot listen on "+address, "choose another "+flag+" address"
+	var op *net.OpError
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		what, fix = what+": another process uses this address", "end that process, or choose another "+flag+" address"
+	case errors.As(err, &op):
+		what += ": " + op.Err.Error()
+	default:
+		what += ": " + err.Error()
+		fix = "correct " + flag
+	}
+	return fault.Wrap(fault.New(codes.FailedPrecondition, fault.InvalidArgument, what, fix), err)
 }
 
 // advertised is the address that leases have of a worker: as --advertise says, else

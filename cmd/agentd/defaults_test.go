@@ -29,3 +29,13 @@ func TestAnInvalidDefaultsFileEndsEachStart(t *testing.T) {
 		}
 	}
 }
+
+// What is no address of a registry ends a worker at once, as a wrong command line.
+func TestARegistryThatIsNoAddress(t *testing.T) {
+	for _, target := range []string{"foo", "host:7443", "unix://foo", "dns:///host"} {
+		p := world.NewSite(t, program(t)).Start(t, "runner", "--registry", target)
+		if code := p.Exit(); code != 2 || !strings.Contains(p.Log(), "\""+target+"\" is not an address - use unix:///path or dns:///host:port") {
+			t.Errorf("%s: exit %d, %s", target, code, p.Log())
+		}
+	}
+}

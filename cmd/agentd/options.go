@@ -16,6 +16,7 @@ import (
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
+	"github.com/theclaw/agents/internal/rpc/balance"
 )
 
 var errHelp = errors.New("help was asked for")
@@ -123,6 +124,11 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	}
 	if o.registry != "" && o.services[0].name == "registry" {
 		return o, fault.Usage("--registry is for a runner or a deliverer alone", "leave it out: the registry is in this process")
+	}
+	if o.registry != "" {
+		if err := balance.CheckTarget(o.registry); err != nil {
+			return o, err
+		}
 	}
 	if _, port, err := net.SplitHostPort(o.listen); o.listen != "" && (err != nil || port == "") {
 		return o, fault.Usage(fmt.Sprintf("%q is not an address to listen on", o.listen), "use host:port, such as 127.0.0.1:7443")

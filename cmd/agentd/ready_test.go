@@ -67,3 +67,40 @@ func TestReadyBesideMetrics(t *testing.T) {
 	q.Signal(syscall.SIGTERM)
 	q.Exit()
 }
+
+// An address that is taken ends the process at once: nothing has been served, and the
+// error names the address, its flag and what to do.
+func TestAddressInUse(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	addr := l.Addr().String()
+	for _, flag := range []string{"--metrics-listen", "--listen"} {
+		for _, service := range []string{"all", "registry", "runner", "deliverer"} {
+			p := world.NewSite(t, program(t)).Start(t, service, flag, addr)
+			want := "Error: cannot listen on " + addr + ": another process uses this address - end that process, or choose another " + flag + " address"
+			if code := p.Exit(); code != 1 || !strings.Contains(p.Log(), want) || strings.Contains(p.Log(), "msg=serving") {
+				t.Errorf("%s %s: exit %d, %s", service, flag, code, p.Log())
+			}
+		}
+	}
+	p := world.NewSite(t, program(t)).Start(t, "all", "--metrics-listen", "0.0.0.0:0")
+	if code := p.Exit(); code != 1 || !strings.Contains(p.Log(), "must be one of loopback") {
+		t.Errorf("exit %d, %s", code, p.Log())
+	}
+}
+
+// A socket that another process serves is named, with what to do.
+func TestSocketInUse(t *testing.T) {
+	site := world.NewSite(t, program(t))
+	first := site.Start(t, "runner")
+	site.Serving(t, first, "runner")
+	second := site.Start(t, "all")
+	if code := second.Exit(); code != 1 || !strings.Contains(second.Log(), "another process serves the runner at ") || !strings.Contains(second.Log(), " - end that process") {
+		t.Errorf("exit %d, %s", code, second.Log())
+	}
+	first.Signal(syscall.SIGTERM)
+	first.Exit()
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
@@ -27,6 +28,7 @@ import (
 	"github.com/theclaw/agents/internal/rpc/direct"
 	"github.com/theclaw/agents/internal/rpc/mtls"
 	"github.com/theclaw/agents/internal/rpc/serve"
+	"github.com/theclaw/agents/internal/rpc/socket"
 )
 
 // env is what services are made of.
@@ -40,8 +42,10 @@ type env struct {
 	traces   *export.Export            // nil: off
 	traced   map[string]export.Service // by the name of the service
 	abort    <-chan struct{}
-	listener net.Listener   // of a worker, bound before its registry is told of it; else nil
-	desk     *direct.Server // of the registry in this process; nil: there is none, or its calls are traced
+	listener net.Listener // of --listen; nil: there is none
+	// metricsListener is that of --metrics-listen; nil: there is none.
+	metricsListener net.Listener
+	desk            *direct.Server // of the registry in this process; nil: there is none, or its calls are traced
 
 	starterOnce sync.Once
 	starterPath string
@@ -76,9 +80,7 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 	if err := e.bind(); err != nil {
 		return err
 	}
-	if e.listener != nil {
-		defer func() { _ = e.listener.Close() }() // served or not, it is done with
-	}
+	defer e.unbind() // served or not, they are done with
 	var stages []*stage
 	stop := func() error {
 		var errs []error
@@ -194,6 +196,10 @@ func (e *env) start(s service, failed chan<- struct{}) (*stage, error) {
 	srv, err := serve.New(o)
 	if err != nil {
 		cancel()
+		if errors.Is(err, socket.ErrInUse) {
+			err = fault.Wrap(fault.New(codes.FailedPrecondition, fault.InvalidArgument, "another process serves the "+s.name+" at "+addr,
+				"end that process, or give this one another --home; a second runner or deliverer needs a --name"), err)
+		}
 		return nil, errors.Join(err, c.close())
 	}
 	e.mu.Lock()
@@ -240,7 +246,10 @@ func (e *env) serveMetrics(failed chan<- struct{}) *stage {
 	ctx, cancel := context.WithCancel(context.Background())
 	st := &stage{cancel: cancel}
 	st.g.Go(func() error {
-		err := obs.ServeMetrics(ctx, obs.MetricsOptions{Addr: e.options.metrics, Gatherer: e.metrics, Ready: e.ready})
+		if e.metricsListener == nil {
+			return nil
+		}
+		err := obs.ServeMetrics(ctx, obs.MetricsOptions{Listener: e.metricsListener, Gatherer: e.metrics, Ready: e.ready})
 		if err != nil {
 			failed <- struct{}{}
 		}
@@ -302,12 +311,7 @@ func (e *env) serveTCP(name string, o serve.Options) (*serve.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Listener = e.listener; o.Listener == nil {
-		if o.Listener, err = net.Listen("tcp", e.listen); err != nil {
-			return nil, cannotListen(e.listen, err)
-		}
-	}
-	o.Addr, o.Token = "", nil
+	o.Addr, o.Token, o.Listener = "", nil, e.listener
 	o.Creds = mtls.Server(store, func(from net.Addr, err error) {
 		e.log.Warn("connection refused", "service", name, "from", from.String(), "error", err.Error())
 		if o.Audit != nil {

@@ -23,10 +23,27 @@ type MetricsOptions struct {
 	Ready    func(ctx context.Context) error // nil error: /readyz answers 200; a nil Ready is always ready
 }
 
+// ListenMetrics binds the address of the metrics, for a process that must know that it
+// can serve before it does anything else. There is no authentication here, so the address
+// is one of loopback.
+func ListenMetrics(ctx context.Context, addr string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("split the metrics address: %w", err)
+	}
+	if !loopback(host) {
+		return nil, errors.New("metrics have no authentication, so the address must be one of loopback, such as 127.0.0.1:9464")
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for metrics: %w", err)
+	}
+	return l, nil
+}
+
 // ServeMetrics serves /metrics, /healthz and /readyz until ctx ends, then
 // returns nil. It is off by default: without Addr and Listener it returns at
-// once. There is no authentication here, so it listens on loopback only and
-// refuses requests whose Host header is not a loopback name (a web page that
+// once. It refuses requests whose Host header is not a loopback name (a web page that
 // resolves its own name to 127.0.0.1 would otherwise read the metrics).
 func ServeMetrics(ctx context.Context, o MetricsOptions) error {
 	l := o.Listener
@@ -34,15 +51,9 @@ func ServeMetrics(ctx context.Context, o MetricsOptions) error {
 		if o.Addr == "" {
 			return nil
 		}
-		host, _, err := net.SplitHostPort(o.Addr)
-		if err != nil {
-			return fmt.Errorf("serve metrics: %w", err)
-		}
-		if !loopback(host) {
-			return fmt.Errorf("serve metrics: %q is not a loopback address", o.Addr)
-		}
-		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", o.Addr); err != nil {
-			return fmt.Errorf("serve metrics: %w", err)
+		var err error
+		if l, err = ListenMetrics(ctx, o.Addr); err != nil {
+			return err
 		}
 	}
 	srv := &http.Server{

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
@@ -31,8 +32,7 @@ const maxFile = 1 << 20
 func readPrivate(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Wrap(fault.New(codes.FailedPrecondition, fault.CertificateInvalid, "there is no certificate file "+path,
-			"make it with 'agentctl certs issue', or copy it from where certificates are issued"), err)
+		return nil, fault.Wrap(fault.New(codes.FailedPrecondition, fault.CertificateInvalid, "there is no certificate file "+path, absent(path)), err)
 	}
 	if err != nil {
 		return nil, bad(path, err.Error(), "give the file to the user of the services")
@@ -50,6 +50,18 @@ func readPrivate(path string) ([]byte, error) {
 		return nil, bad(path, err.Error(), "check the disk")
 	}
 	return b, nil
+}
+
+// absent says how to get a file that is not there.
+func absent(path string) string {
+	switch name := filepath.Base(path); name {
+	case bundleName:
+		return "make the authority with 'agentctl certs init', or copy " + bundleName + " from the machine that has it"
+	case caKeyName:
+		return "use the home in which 'agentctl certs init' was run: only there certificates are issued"
+	default:
+		return "make it with 'agentctl certs issue " + strings.TrimSuffix(name, ".pem") + "' in the home of the authority, and copy it here"
+	}
 }
 
 func bad(path, problem, fix string) error {
