@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/theclaw/agents/internal/testing/world"
@@ -38,4 +39,26 @@ func TestARegistryThatIsNoAddress(t *testing.T) {
 			t.Errorf("%s: exit %d, %s", target, code, p.Log())
 		}
 	}
+}
+
+// H3: a default provider without its key is reported at the start; other agents may name
+// other providers, so the services serve.
+func TestADefaultModelWithoutItsKey(t *testing.T) {
+	site := world.NewSite(t, program(t))
+	if err := os.MkdirAll(site.Home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const settings = "providers:\n  work:\n    base_url: http://127.0.0.1:9/v1\n    api_key: env:NO_SUCH_KEY\n    models: [m1]\n"
+	if err := os.WriteFile(filepath.Join(site.Home, "providers.yaml"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := site.Start(t, "all")
+	site.Serving(t, p, everything...)
+	for _, want := range []string{"level=WARN msg=\"the default model cannot be used", `the key of provider \"work\": the environment variable NO_SUCH_KEY is not set`} {
+		if !strings.Contains(p.Log(), want) {
+			t.Errorf("%q is not in %s", want, p.Log())
+		}
+	}
+	p.Signal(syscall.SIGTERM)
+	p.Exit()
 }

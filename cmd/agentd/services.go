@@ -149,6 +149,10 @@ func makeRunner(_ context.Context, e *env, name string) (component, error) {
 		return component{}, errors.Join(err, w.close())
 	}
 	e.log.Info("model", "hint", s.Hint())
+	// Not an error: agents may name other providers, and a key file may come later.
+	if problem, fix := s.Problem(); problem != "" {
+		e.log.Warn("the default model cannot be used, messages to agents that name no other fail", "problem", problem, "fix", fix)
+	}
 	return component{register: s.Register, policy: runner.Policy(), token: e.workerToken(), run: s.Run, close: w.close}, nil
 }
 

@@ -51,6 +51,17 @@ func (m *models) Find(providerName, name string) (modelcall.Model, error) {
 	return out, nil
 }
 
+// problem is why a turn with these names would fail before it calls a provider, with the
+// reason of its error and what to do; empty when it would not.
+func (m *models) problem(providerName, name string) (problem, reason, fix string) {
+	_, err := m.Find(providerName, name)
+	e := model.AsError(err)
+	if e == nil {
+		return "", "", ""
+	}
+	return e.Message, e.Reason(), e.Fix()
+}
+
 // try makes one call of a model, in a span. No text of a prompt, an answer or an error
 // is in it.
 func (m *models) try(provider string, c *retry.Caller) modelcall.TryFunc {

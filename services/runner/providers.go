@@ -23,6 +23,9 @@ import (
 func (s *Service) ListProviders(_ context.Context, req *runnerpb.ListProvidersRequest) (*runnerpb.ListProvidersResponse, error) {
 	settings := s.models.settings
 	out := &runnerpb.ListProvidersResponse{Notes: settings.Notes}
+	if c := req.GetCheck(); c != nil {
+		out.Problem, out.ProblemReason, out.ProblemFix = s.models.problem(c.GetProvider(), c.GetModel())
+	}
 	there := map[string]bool{}
 	for _, p := range settings.Providers() {
 		there[p.Name] = true

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -111,7 +112,7 @@ func (s *Service) WaitRun(ctx context.Context, req *runnerpb.WaitRunRequest) (*r
 			return s.ending(ctx, t), nil
 		}
 		if time.Until(deadline) <= 0 {
-			return &runnerpb.WaitRunResponse{Status: runnerpb.RunStatus_RUN_STATUS_TIMEOUT, StartedAt: t.GetClaimedAt()}, nil
+			return &runnerpb.WaitRunResponse{Status: runnerpb.RunStatus_RUN_STATUS_TIMEOUT, StartedAt: t.GetClaimedAt(), Waiting: wording.Waiting(t)}, nil
 		}
 	}
 }
@@ -218,9 +219,14 @@ func (s *Service) GetRunnerInfo(context.Context, *runnerpb.GetRunnerInfoRequest)
 	for _, f := range s.driver.Memory.Failures.List(maxFailing) {
 		failing = append(failing, &runnerpb.FailingDigest{AgentId: f.Agent, Name: f.Name, Failures: int32(f.Count), Error: f.Error})
 	}
+	var outages []*runnerpb.ProviderOutage
+	for _, o := range s.models.pool.Outages() {
+		outages = append(outages, &runnerpb.ProviderOutage{Provider: o.Provider, Error: strings.TrimPrefix(o.Err.Error(), "model: "), Wait: durationpb.New(o.Wait)})
+	}
+	problem, _, fix := s.models.problem("", "")
 	return &runnerpb.GetRunnerInfoResponse{
-		FailingDigests: failing,
-		Holder:         s.deps.Holder, Sandbox: string(report.Level), SandboxProblems: report.Problems,
+		FailingDigests: failing, Outages: outages, Problem: problem, ProblemFix: fix,
+		Holder: s.deps.Holder, Sandbox: string(report.Level), SandboxProblems: report.Problems,
 		Provider: settings.Default, ProviderOrigin: string(settings.Source) + ": " + settings.Why,
 		TurnsActive: s.active.Load(), DigestsActive: int32(s.slots.Background()), Waiting: int32(s.claims.Waiting()), Uptime: durationpb.New(time.Since(s.began)),
 	}, nil

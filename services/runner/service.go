@@ -90,6 +90,13 @@ func (s *Service) Register(r grpc.ServiceRegistrar) { runnerpb.RegisterRunnerSer
 // Hint is one line about the model that answers when an agent names none.
 func (s *Service) Hint() string { return s.models.settings.Hint() }
 
+// Problem is why the model that answers when an agent names none cannot be called, with
+// what to do; empty when it can.
+func (s *Service) Problem() (what, fix string) {
+	what, _, fix = s.models.problem("", "")
+	return what, fix
+}
+
 // Run takes work until ctx ends, then drains: turns under way finish within the
 // grace, the rest is left to the next holder, and every lease is given back.
 func (s *Service) Run(ctx context.Context) error {

@@ -86,7 +86,7 @@ func (c *Client) WaitRun(ctx context.Context, req *runnerpb.WaitRunRequest, _ ..
 			return c.ended(ctx, req)
 		case time.Until(deadline) <= 0:
 			t, err := c.turns.GetTurn(ctx, &registrypb.GetTurnRequest{AgentId: agent, Key: run})
-			return &runnerpb.WaitRunResponse{Status: runnerpb.RunStatus_RUN_STATUS_TIMEOUT, StartedAt: t.GetTurn().GetClaimedAt()}, wording.NoRun(agent, run, err)
+			return &runnerpb.WaitRunResponse{Status: runnerpb.RunStatus_RUN_STATUS_TIMEOUT, StartedAt: t.GetTurn().GetClaimedAt(), Waiting: wording.Waiting(t.GetTurn())}, wording.NoRun(agent, run, err)
 		}
 		token = max(token, found.GetLease().GetToken()) // only the end is news
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/internal/command"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -63,6 +64,9 @@ are still created; the exit code is then 1. With --json the output is a list.`,
   seq -f 'node-%05g' 10000 | xargs -n 10000 agentctl init`,
 		Args: command.Args("ID..."),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := checkModel(c.Context(), e, provider, model); err != nil {
+				return err
+			}
 			return each(c.Context(), e, args, func(ctx context.Context, id string) (answer, error) {
 				req := &registry.CreateAgentRequest{AgentId: id, Provider: provider, Model: model, Kind: registry.AgentKind_AGENT_KIND_USER}
 				if kind.Value == kindSystem {
@@ -77,6 +81,23 @@ are still created; the exit code is then 1. With --json the output is a list.`,
 	c.Flags().StringVar(&provider, "provider", "", "model provider in its settings")
 	c.Flags().StringVar(&model, "model", "", "model in its settings")
 	return c
+}
+
+// checkModel refuses names that the runner does not know, and warns of a provider that is
+// not set up yet: the first message of the agent would fail because of it.
+func checkModel(ctx context.Context, e *command.Env, name, model string) error {
+	if name == "" && model == "" {
+		return nil
+	}
+	p := provider.Check(ctx, e, name, model)
+	switch {
+	case p == nil:
+	case p.Wrong:
+		return p.Err()
+	default:
+		p.Warn(e)
+	}
+	return nil
 }
 
 // made is the answer of init.
@@ -171,6 +192,9 @@ changed.`,
   agentctl bootstrap --provider openai --model gpt-5`,
 		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkModel(c.Context(), e, provider, model); err != nil {
+				return err
+			}
 			r, err := e.Agents().BootstrapAgents(c.Context(), &registry.BootstrapAgentsRequest{Provider: provider, Model: model})
 			if err != nil {
 				return err

@@ -203,6 +203,7 @@ func statusOfAll(ctx context.Context, e *command.Env) error {
 			switch {
 			case err == nil:
 				all[i] = statusOf(r)
+				all[i].Waiting = waitingOf(ctx, e, all[i])
 			case command.Unavailable(err) || ctx.Err() != nil:
 				return err
 			default: // a broken agent is shown, not dropped
@@ -230,7 +231,11 @@ func statusOfAll(ctx context.Context, e *command.Env) error {
 	now := time.Now()
 	t := screen.NewTable(e, "agent", "kind", "started", "pending", "dead", "active", "health")
 	for _, s := range all {
-		t.Row(s.AgentID, s.Kind, yes(s.Started), fmt.Sprint(s.InboxPending), fmt.Sprint(s.Dead), screen.Age(now, s.active), s.words())
+		health := s.words()
+		if w := s.Waiting; w != nil {
+			health += fmt.Sprintf("; message %d waits: %s", w.InboxID, w.what)
+		}
+		t.Row(s.AgentID, s.Kind, yes(s.Started), fmt.Sprint(s.InboxPending), fmt.Sprint(s.Dead), screen.Age(now, s.active), health)
 	}
 	t.Print()
 	return nil

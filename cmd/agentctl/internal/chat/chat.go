@@ -23,7 +23,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 )
 
@@ -59,8 +61,12 @@ func Run(ctx context.Context, e *command.Env, agent string, peer message.Peer) e
 	if err := message.RequireStarted(ctx, e, agent); err != nil {
 		return err
 	}
+	problem := feed.Usable(ctx, e, agent)
 	if in, out := e.Terminal(); in != nil && e.Getenv("TERM") != "dumb" && !e.Flags.JSON {
-		return converse(ctx, e, agent, peer, in, out)
+		return converse(ctx, e, agent, peer, problem, in, out)
+	}
+	if problem != "" {
+		e.Note("warning: %s", screen.Line(problem))
 	}
 	return runLines(ctx, e, agent, peer)
 }

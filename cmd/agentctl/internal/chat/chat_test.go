@@ -92,8 +92,21 @@ func TestWaitingIsShown(t *testing.T) {
 	}
 	waits.InboxId = 7
 	m.Update(feed.Changed{Turn: waits})
-	if !strings.Contains(shown(m), "waiting for the model provider, next try in 12s: provider failed (503)") {
-		t.Errorf("not said:\n%s", shown(m))
+	const said = "the model provider work is not available (503): overloaded; next try in 12 s\n"
+	if s := shown(m); !strings.Contains(s, said) || !strings.Contains(s, "a1 waits · ") || strings.Contains(s, "is working") {
+		t.Errorf("not said:\n%s", s)
+	}
+	waits.Error = "provider unreachable: openai: " + strings.Repeat("a long cause ", 20)
+	m.Update(feed.Changed{Turn: waits})
+	if s := shown(m); !strings.Contains(s, "…; next try in 12 s\n") {
+		t.Errorf("the time is cut:\n%s", s)
+	}
+	// A message of another window stands before it.
+	queued := &registry.Turn{InboxId: 7, State: registry.TurnState_TURN_STATE_QUEUED}
+	waits.InboxId, waits.Error = 6, "provider failed (503): work: overloaded"
+	m.Update(feed.Changed{Turn: queued, Ahead: waits})
+	if s := shown(m); !strings.Contains(s, "message 6 of the same conversation comes first: the model") || !strings.Contains(s, "; next try in 12 s\n") {
+		t.Errorf("what is ahead is not said:\n%s", s)
 	}
 	m.Update(feed.Changed{Turn: &registry.Turn{InboxId: 7, State: registry.TurnState_TURN_STATE_CLAIMED}})
 	if !strings.Contains(shown(m), "is working") {

@@ -48,7 +48,7 @@ type console struct {
 	enough  func()         // ends the stream of the oldest one
 	aborted bool           // the oldest one was asked to end
 	begun   time.Time      // when the oldest one became it
-	waits   *registry.Turn // the oldest one, when it waits for its next try
+	waits   feed.Changed   // what the oldest one waits for
 	newest  int64          // message that was last answered
 
 	asked     []*registry.Approval // commands that wait for a yes or no, oldest first
@@ -59,6 +59,7 @@ type console struct {
 	heardFrom int64
 	watching  bool
 	away      map[string]bool // services
+	trouble   string          // why the model cannot be used, said below the past once
 }
 
 // sent is a message of ours that waits for its fate.
@@ -68,14 +69,15 @@ type sent struct {
 }
 
 // converse runs the screen. Everything it has started has ended when it returns,
-// and what was said stands in the terminal.
-func converse(ctx context.Context, e *command.Env, agent string, peer message.Peer, in, out *os.File) error {
+// and what was said stands in the terminal. problem is shown at the beginning.
+func converse(ctx context.Context, e *command.Env, agent string, peer message.Peer, problem string, in, out *os.File) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
 	from := &feed.Source{Env: e, Agent: agent}
 	m := newConsole(ctx, from, peer, e.Color())
+	m.trouble = problem
 	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithEnvironment(environ(e)))
 	from.Send = p.Send
 	m.start = func(peer message.Peer, thread string, after int64) {
@@ -165,7 +167,7 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, nil
 	case feed.Changed:
 		if len(m.queue) > 0 && m.queue[0].id == msg.Turn.GetInboxId() {
-			m.waits = msg.Turn
+			m.waits = msg
 		}
 		return m, nil
 	case feed.Finished:
@@ -234,6 +236,10 @@ func (m *console) open(o feed.Opened) {
 	m.recall = len(m.history)
 	m.show(o.Events)
 	m.said.Mark()
+	if m.trouble != "" {
+		m.said.Problem(m.trouble)
+		m.trouble = ""
+	}
 	if o.Head > 0 {
 		m.watch(o.Head)
 	}

@@ -75,7 +75,7 @@ func (m *console) follow() tea.Cmd {
 
 // next shows the message whose turn it is now.
 func (m *console) next() tea.Cmd {
-	m.aborted, m.begun, m.waits = false, m.now(), nil
+	m.aborted, m.begun, m.waits = false, m.now(), feed.Changed{}
 	switch {
 	case len(m.queue) > 0:
 		m.said.You(m.queue[0].text)

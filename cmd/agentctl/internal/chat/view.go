@@ -65,6 +65,10 @@ func (m *console) below() []string {
 		lines = append(lines, "waits: "+screen.Line(text))
 	}
 	if m.busy() {
+		if w := m.wait(); w.Cause != "" && !m.aborted {
+			w.Cause = screen.Line(w.Cause)
+			lines = append(lines, w.Fit(m.width))
+		}
 		lines = append(lines, m.spin.View()+" "+m.doing())
 	}
 	for _, service := range slices.Sorted(maps.Keys(m.away)) {
@@ -82,10 +86,18 @@ func (m *console) below() []string {
 	return lines[:min(len(lines), max(1, m.height/2))]
 }
 
+// wait is what the message on the screen waits for.
+func (m *console) wait() message.Wait {
+	if len(m.queue) == 0 {
+		return message.Wait{}
+	}
+	return message.WaitOf(m.waits.Turn, m.waits.Ahead, m.now())
+}
+
 func (m *console) doing() string {
 	what := m.from.Agent + " is working"
-	if waits := message.Waiting(m.waits, m.now()); waits != "" {
-		what = screen.Line(waits)
+	if m.wait().Cause != "" {
+		what = m.from.Agent + " waits"
 	}
 	switch {
 	case len(m.queue) == 0:

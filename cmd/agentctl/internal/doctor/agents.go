@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease/runlock"
@@ -31,7 +33,7 @@ func (x *examination) agents(ctx context.Context) {
 		x.note("agent", problem, f.Fix, "%s", f.What)
 		return
 	}
-	before := len(x.findings)
+	before := x.faulty()
 	var still []suspect
 	step, done := screen.Progress(x.env, len(agents), "examining agents")
 	for _, a := range agents {
@@ -42,9 +44,19 @@ func (x *examination) agents(ctx context.Context) {
 	}
 	done()
 	x.stuck(ctx, still)
-	if len(x.findings) == before {
+	if x.faulty() == before {
 		x.good("agents", "%d, nothing is wrong with any", len(agents))
 	}
+}
+
+// faulty counts the findings that are not well.
+func (x *examination) faulty() (n int) {
+	for _, f := range x.findings {
+		if f.Status != ok {
+			n++
+		}
+	}
+	return n
 }
 
 // agent checks one agent; ok is true when it has to be looked at again.
@@ -62,9 +74,11 @@ func (x *examination) agent(ctx context.Context, a *registry.Agent) (s suspect, 
 		x.note("agent", problem, "correct what it names: a place in its settings, the write permission of its files, or the space on the disk", "%s works with limits: %s", id, a.GetProblem())
 	default:
 	}
-	if _, err := x.env.Agents().GetAgentConfig(ctx, &registry.GetAgentConfigRequest{AgentId: id}); err != nil {
+	if settings, err := x.env.Agents().GetAgentConfig(ctx, &registry.GetAgentConfigRequest{AgentId: id}); err != nil {
 		f := fault.From(err)
 		x.note("agent", problem, f.Fix, "%s: %s", id, f.What)
+	} else {
+		x.chosen(ctx, id, settings)
 	}
 	r, err := x.env.Agents().GetAgentStatus(ctx, &registry.GetAgentStatusRequest{AgentId: id})
 	if err != nil {
@@ -78,6 +92,30 @@ func (x *examination) agent(ctx context.Context, a *registry.Agent) (s suspect, 
 		x.note("agent", warning, "see 'agentctl dlq list "+id+"'", "%s has %d dead letters", id, n)
 	}
 	return suspect{id, r.GetInbox().GetLastAckedId()}, r.GetInbox().GetPending() > 0 && a.GetStarted()
+}
+
+// maxProbes bounds the calls to providers that agents name: each may take --timeout.
+const maxProbes = 5
+
+// chosen checks the model that an agent names, each choice once, and calls its provider.
+func (x *examination) chosen(ctx context.Context, id string, settings *registry.GetAgentConfigResponse) {
+	var c choice
+	c.provider, c.model = provider.ChosenOf(settings)
+	if c == (choice{}) || x.byDefault == "" {
+		return
+	}
+	p, known := x.choices[c]
+	if !known {
+		p = provider.Check(ctx, x.env, c.provider, c.model)
+		x.choices[c] = p
+	}
+	switch {
+	case p != nil:
+		x.note("agent", problem, p.Fix, "%s: its model cannot be used: %s", id, p.What)
+	case c.provider != "" && c.provider != x.byDefault && !x.probed[c.provider] && len(x.probed) < maxProbes:
+		x.probed[c.provider] = true
+		x.probe(ctx, c.provider, c.model, c.provider+" (of "+id+")")
+	}
 }
 
 // progress compares our account of the inbox with the mirror that other tools
@@ -138,11 +176,7 @@ func (x *examination) waiting(ctx context.Context, s suspect) bool {
 	if err != nil || r.GetTurn().GetState() != registry.TurnState_TURN_STATE_WAITING {
 		return false
 	}
-	at := ""
-	if next := r.GetTurn().GetNextAt(); next != nil {
-		at = " until " + thread.Stamp(next.AsTime())
-	}
-	x.note("agent", warning, "see 'agentctl explain "+s.id+" "+strconv.FormatInt(s.acked+1, 10)+"'", "%s waits%s to try message %d again: %s",
-		s.id, at, s.acked+1, r.GetTurn().GetError())
+	x.note("agent", warning, "see 'agentctl explain "+s.id+" "+strconv.FormatInt(s.acked+1, 10)+"'", "message %d of %s waits: %s",
+		s.acked+1, s.id, message.Waiting(r.GetTurn(), time.Now()))
 	return true
 }

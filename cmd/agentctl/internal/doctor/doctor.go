@@ -14,6 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/layout"
@@ -47,7 +48,16 @@ type examination struct {
 	findings []finding
 	mends    []mending
 	fixes    []mended
+	// byDefault is the provider of agents that name none; empty: no runner was asked.
+	byDefault string
+	// choices are the models that agents name, in the order they were found, and what is
+	// wrong with each; probed are the providers among them that were called.
+	choices map[choice]*provider.Problem
+	probed  map[string]bool
 }
+
+// choice is a provider and a model as an agent names them.
+type choice struct{ provider, model string }
 
 // options are the flags of the command.
 type options struct{ fix, dry bool }
@@ -64,7 +74,8 @@ func doctorCommand(e *command.Env) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the runtime and show how to fix problems",
 		Long: `Check the home directory, the services, the model, the sandbox and every agent,
-and show for each problem how to fix it. The exit code is 1 when there is a problem;
+and show for each problem how to fix it. The providers in use are called, each with one
+small question of a few tokens. The exit code is 1 when there is a problem;
 warnings do not count. Nothing is changed without --fix, which fixes only what is safe:
 file modes, locks and files that killed processes left, a missing subscription. What
 needs a decision is left to you. --dry-run shows what --fix would do.`,
@@ -82,7 +93,7 @@ needs a decision is left to you. --dry-run shows what --fix would do.`,
 			if err != nil {
 				return err
 			}
-			x := &examination{env: e, home: home}
+			x := &examination{env: e, home: home, choices: map[choice]*provider.Problem{}, probed: map[string]bool{}}
 			x.run(c.Context())
 			if err := c.Context().Err(); err != nil {
 				return err

@@ -120,7 +120,7 @@ func TestModelAndSandbox(t *testing.T) {
 	} {
 		x := examine(t, "/h")
 		info := &runner.GetRunnerInfoResponse{Provider: c.provider, ProviderOrigin: "environment", Sandbox: c.sandbox, SandboxProblems: []string{"no user namespaces"}}
-		x.model(info)
+		x.model(t.Context(), info)
 		x.sandbox(info)
 		if !x.has(c.status, c.words) {
 			t.Errorf("%+v: %+v", c, x.findings)

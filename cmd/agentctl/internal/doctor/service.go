@@ -2,10 +2,14 @@ package doctor
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"time"
 
+	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
@@ -60,7 +64,7 @@ func (x *examination) runner(ctx context.Context) {
 		return
 	}
 	x.serves(command.Runner)
-	x.model(info)
+	x.model(ctx, info)
 	x.sandbox(info)
 	for _, d := range info.GetFailingDigests() {
 		x.note("memory", warning, "see 'agentctl log show "+d.GetAgentId()+"'; choose a model that can summarize, or set compaction.strategy to truncate",
@@ -68,7 +72,8 @@ func (x *examination) runner(ctx context.Context) {
 	}
 }
 
-func (x *examination) model(info *runner.GetRunnerInfoResponse) {
+func (x *examination) model(ctx context.Context, info *runner.GetRunnerInfoResponse) {
+	x.byDefault = info.GetProvider()
 	origin := info.GetProviderOrigin()
 	if origin != "" {
 		origin = " (" + origin + ")"
@@ -83,7 +88,39 @@ func (x *examination) model(info *runner.GetRunnerInfoResponse) {
 	case "":
 		x.note("model", problem, "describe a provider in "+x.home.Path()+"/providers.yaml", "no model provider is set up%s", origin)
 	default:
-		x.good("model", "%s%s", p, origin)
+		switch why := info.GetProblem(); why {
+		case "":
+			x.probe(ctx, p, "", p+origin)
+		default:
+			x.note("model", problem, info.GetProblemFix(), "%s cannot be used%s: %s", p, origin, why)
+		}
+	}
+	for _, o := range info.GetOutages() {
+		if o.GetProvider() == info.GetProvider() {
+			continue // it was probed
+		}
+		cause, _ := message.Cause(o.GetError())
+		x.note("model", warning, "messages wait for it and are not lost; check the network and its base_url", "%s; next try in %s", cause, o.GetWait().AsDuration().Round(time.Second))
+	}
+}
+
+// probe makes one small call to a provider: that it is set up does not mean that it answers.
+// A program that runs tools itself is not called.
+func (x *examination) probe(ctx context.Context, name, model, title string) {
+	list, err := x.env.RunnerService().ListProviders(ctx, &runner.ListProvidersRequest{})
+	if err != nil || !slices.ContainsFunc(list.GetProviders(), func(p *runner.Provider) bool { return p.GetName() == name && p.GetDriver() != "offline" }) {
+		x.good("model", "%s", title)
+		return
+	}
+	r, err := x.env.RunnerService().TestProvider(ctx, &runner.TestProviderRequest{Name: name, Model: model})
+	switch f := fault.From(err); {
+	case err == nil:
+		x.good("model", "%s answers as %s in %s", title, r.GetModel(), r.GetLatency().AsDuration().Round(time.Millisecond))
+	case f.Code == codes.DeadlineExceeded:
+		x.note("model", problem, "try 'agentctl providers test "+name+"', or a longer --timeout", "%s: no answer within %s", title, x.env.Flags.Timeout)
+	default:
+		cause, _ := message.Cause(strings.TrimPrefix(f.What, "model: "))
+		x.note("model", problem, f.Fix, "%s: %s", title, cause)
 	}
 }
 

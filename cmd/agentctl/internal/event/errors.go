@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/thread"
@@ -28,6 +31,11 @@ type record struct {
 	CreatedAt string          `json:"created_at"`
 	Error     string          `json:"error"`
 	Context   json.RawMessage `json:"context"`
+	// NextAt is there for a message that waits for its next try, of which there is no record
+	// yet.
+	NextAt *string `json:"next_at,omitempty"`
+
+	waits string
 }
 
 func errorsCommand(e *command.Env) *cobra.Command {
@@ -36,7 +44,8 @@ func errorsCommand(e *command.Env) *cobra.Command {
 		Use:   "list",
 		Short: "List the error records of all agents, newest first",
 		Long: `List the error records that failed turns and deliveries wrote into the threads of all
-agents, newest first. Use 'agentctl dlq' to retry what can be retried.`,
+agents, newest first, after the messages that wait for their next try now: the first one
+of each agent. Use 'agentctl dlq' to retry what can be retried.`,
 		Example: `  agentctl errors list
   agentctl errors list --agent alice --limit 5 --json`,
 		Args: command.Args(),
@@ -58,7 +67,7 @@ agents, newest first. Use 'agentctl dlq' to retry what can be retried.`,
 			}
 			t := screen.NewTable(e, "time", "agent", "thread", "event", "error")
 			for _, r := range all {
-				t.Row(r.CreatedAt, r.AgentID, r.ThreadID, strconv.FormatInt(r.EventID, 10), r.Error)
+				t.Row(r.CreatedAt, r.AgentID, r.ThreadID, strconv.FormatInt(r.EventID, 10), cmp.Or(r.waits, r.Error))
 			}
 			t.Print()
 			if len(all) == 0 {
@@ -77,12 +86,12 @@ agents, newest first. Use 'agentctl dlq' to retry what can be retried.`,
 // records collects the newest records; a thread that cannot be read is left out
 // with a word about it, the others are shown.
 func records(ctx context.Context, e *command.Env, only string, limit int) ([]record, error) {
-	refs, err := places(ctx, e, only)
+	ids, refs, err := places(ctx, e, only)
 	if err != nil {
 		return nil, err
 	}
 	var mu sync.Mutex
-	all := []record{}
+	all, waiting := []record{}, []record{}
 	step, done := screen.Progress(e, len(refs), "reading threads")
 	defer done()
 	g, ctx := errgroup.WithContext(ctx)
@@ -106,22 +115,56 @@ func records(ctx context.Context, e *command.Env, only string, limit int) ([]rec
 			return nil
 		})
 	}
+	for _, id := range ids {
+		g.Go(func() error {
+			if r, ok := waitingRecord(message.First(ctx, e, id)); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				waiting = append(waiting, r)
+			}
+			return nil
+		})
+	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	slices.SortFunc(waiting, func(a, b record) int { return cmp.Compare(a.AgentID, b.AgentID) })
 	slices.SortFunc(all, func(a, b record) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), cmp.Compare(a.AgentID, b.AgentID),
 			cmp.Compare(a.ThreadID, b.ThreadID), cmp.Compare(b.EventID, a.EventID))
 	})
+	all = append(waiting, all...)
 	return all[:min(limit, len(all))], nil
 }
 
-func places(ctx context.Context, e *command.Env, only string) ([]*registry.ThreadRef, error) {
-	ids := []string{only}
+// waitingRecord is the record of a message that waits for its next try; false: it does not.
+func waitingRecord(t *registry.Turn) (record, bool) {
+	waits := message.Waiting(t, time.Now())
+	if waits == "" {
+		return record{}, false
+	}
+	at := t.GetQueuedAt()
+	if a := t.GetAttempts(); len(a) > 0 {
+		at = a[len(a)-1].GetAt()
+	}
+	r := record{
+		AgentID: t.GetAgentId(), ThreadID: t.GetThreadId(), EventID: t.GetInboundEventId(), CreatedAt: thread.Stamp(at.AsTime()), Error: t.GetError(),
+		Context: json.RawMessage("null"), waits: fmt.Sprintf("message %d waits: %s", t.GetInboxId(), waits),
+	}
+	if t.GetNextAt() != nil {
+		next := thread.Stamp(t.GetNextAt().AsTime())
+		r.NextAt = &next
+	}
+	return r, true
+}
+
+// places are the agents, and their threads.
+func places(ctx context.Context, e *command.Env, only string) (ids []string, refs []*registry.ThreadRef, err error) {
+	ids = []string{only}
 	if only == "" {
 		agents, err := e.AllAgents(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		ids = ids[:0]
 		for _, a := range agents {
@@ -130,17 +173,16 @@ func places(ctx context.Context, e *command.Env, only string) ([]*registry.Threa
 			}
 		}
 	}
-	var refs []*registry.ThreadRef
 	for _, id := range ids {
 		threads, err := e.AllThreads(ctx, id)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, th := range append([]string{thread.Inbox}, threads...) {
 			refs = append(refs, &registry.ThreadRef{AgentId: id, ThreadId: th})
 		}
 	}
-	return refs, nil
+	return ids, refs, nil
 }
 
 func recordOf(ref *registry.ThreadRef, ev *registry.Event) record {
@@ -154,5 +196,5 @@ func recordOf(ref *registry.ThreadRef, ev *registry.Event) record {
 	if body.Context == nil {
 		body.Context = json.RawMessage("null")
 	}
-	return record{ref.GetAgentId(), ref.GetThreadId(), ev.GetId(), ev.GetCreatedAt(), body.Error, body.Context}
+	return record{AgentID: ref.GetAgentId(), ThreadID: ref.GetThreadId(), EventID: ev.GetId(), CreatedAt: ev.GetCreatedAt(), Error: body.Error, Context: body.Context}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/pause"
@@ -50,8 +51,9 @@ const step = 20 * time.Second
 
 // Turn waits until the inbox event has its fate, or ctx ends. A registry that is
 // away for a moment does not end the wait. changed, which may be nil, gets the turn each
-// time it waits for something else.
-func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed func(*registry.Turn)) (*registry.Turn, error) {
+// time it waits for something else, and the turn that comes before it and waits, if there
+// is one.
+func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed func(t, ahead *registry.Turn)) (*registry.Turn, error) {
 	var away time.Time
 	var waits waiter
 	for {
@@ -79,7 +81,11 @@ func Turn(ctx context.Context, e *command.Env, agent string, id int64, changed f
 			return r.GetTurn(), nil
 		default:
 			away = time.Time{}
-			waits.see(r.GetTurn(), changed)
+			var ahead *registry.Turn
+			if changed != nil {
+				ahead = Ahead(ctx, e, r.GetTurn())
+			}
+			waits.see(r.GetTurn(), ahead, changed)
 			// An answer that came early must not become a busy loop.
 			if err := pause.For(ctx, 20*time.Millisecond); err != nil {
 				return nil, waits.explain(err)
@@ -94,47 +100,55 @@ func ends(ctx context.Context) bool {
 	return ok && time.Until(at) < time.Second
 }
 
-// watchStep is how long one call waits for a watched turn: what it waits for
-// is in no answer before.
-const watchStep = 2 * time.Second
+// One call waits for a watched turn firstWatch, then twice as long up to watchStep: what it
+// waits for is in no answer before, and the first failed try is to be shown soon.
+const (
+	firstWatch = 250 * time.Millisecond
+	watchStep  = 2 * time.Second
+)
 
 // waiter remembers what a turn waits for.
 type waiter struct {
-	turn *registry.Turn
-	seen string
+	turn, ahead *registry.Turn
+	seen        string
+	last        time.Duration
 }
 
-func (w *waiter) step(changed func(*registry.Turn)) time.Duration {
+func (w *waiter) step(changed func(t, ahead *registry.Turn)) time.Duration {
 	if changed == nil {
 		return step
 	}
-	return watchStep
+	w.last = min(max(firstWatch, 2*w.last), watchStep)
+	return w.last
 }
 
-func (w *waiter) see(t *registry.Turn, changed func(*registry.Turn)) {
-	w.turn = t
-	now := t.GetState().String() + " " + t.GetNextAt().String() + " " + t.GetError()
+func (w *waiter) see(t, ahead *registry.Turn, changed func(t, ahead *registry.Turn)) {
+	w.turn, w.ahead = t, ahead
+	now := ""
+	for _, one := range []*registry.Turn{t, ahead} {
+		now += one.GetState().String() + " " + one.GetNextAt().String() + " " + one.GetError() + "\n"
+	}
 	if now != w.seen && changed != nil {
-		changed(t)
+		changed(t, ahead)
 	}
 	w.seen = now
 }
 
 // explain adds to the end of a wait what the turn waits for.
 func (w *waiter) explain(err error) error {
-	if what := Waiting(w.turn, time.Now()); what != "" {
+	if what := WaitOf(w.turn, w.ahead, time.Now()).String(); what != "" {
 		return fmt.Errorf("%w: %w", errWaiting(what), err)
 	}
 	return err
 }
 
 // Note reports what a turn waits for, once for each cause.
-func Note(e *command.Env) func(*registry.Turn) {
+func Note(e *command.Env) func(t, ahead *registry.Turn) {
 	said := ""
-	return func(t *registry.Turn) {
-		if what := Waiting(t, time.Now()); what != "" && t.GetError() != said {
-			e.Note("message %d: %s", t.GetInboxId(), what)
-			said = t.GetError()
+	return func(t, ahead *registry.Turn) {
+		if w := WaitOf(t, ahead, time.Now()); w.Cause != "" && w.Cause != said {
+			e.Note("message %d: %s", t.GetInboxId(), screen.Line(w.String()))
+			said = w.Cause
 		}
 	}
 }
@@ -142,29 +156,6 @@ func Note(e *command.Env) func(*registry.Turn) {
 type errWaiting string
 
 func (e errWaiting) Error() string { return string(e) }
-
-// Waiting says what a turn waits for before its next try, with the cause and the time left;
-// empty when it does not wait.
-func Waiting(t *registry.Turn, now time.Time) string {
-	if t.GetState() != registry.TurnState_TURN_STATE_WAITING {
-		return ""
-	}
-	what := "the last try failed"
-	if a := t.GetAttempts(); len(a) > 0 && !a[len(a)-1].GetCounted() {
-		what = "waiting for the model provider"
-	}
-	if t.GetNextAt() != nil { // before the cause, which may be cut
-		if left := t.GetNextAt().AsTime().Sub(now); left <= 0 {
-			what += ", trying again now"
-		} else {
-			what += ", next try in " + max(left.Round(time.Second), time.Second).String()
-		}
-	}
-	if cause := strings.TrimSpace(t.GetError()); cause != "" {
-		what += ": " + cause
-	}
-	return what
-}
 
 // Reply is the text a finished turn was answered with; ok is false when there is
 // none to show. A turn that failed permanently is an error that says why.

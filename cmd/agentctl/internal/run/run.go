@@ -19,11 +19,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/pause"
 	"github.com/theclaw/agents/internal/thread"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
@@ -46,8 +48,9 @@ const (
 	// longest one: there a script has to ask again.
 	defaultWait = 30 * time.Second
 	maxWait     = 24 * time.Hour
-	// slice is how long one call to the runner waits.
-	slice = 20 * time.Second
+	// slice is how long one call to the runner waits: what the run waits for is in no
+	// answer before.
+	slice = 2 * time.Second
 	// again is the pause before a service that is away is asked again.
 	again = 200 * time.Millisecond
 )
@@ -119,10 +122,12 @@ func limit(c *cobra.Command, e *command.Env, waits bool) (time.Duration, error) 
 }
 
 // await waits for the end of a run; a runner that is away for a moment does not
-// end the wait.
+// end the wait. What the run waits for is reported, once for each cause, and in the error
+// of a wait that ends before the run.
 func await(ctx context.Context, e *command.Env, agent, id string, limit time.Duration) (*runner.WaitRunResponse, error) {
 	deadline := time.Now().Add(limit)
 	var away time.Time
+	waits := watcher{env: e, agent: agent, id: id}
 	for {
 		left := max(time.Until(deadline), time.Millisecond)
 		call, cancel := context.WithTimeout(ctx, min(left, slice)+command.DefaultTimeout)
@@ -146,10 +151,67 @@ func await(ctx context.Context, e *command.Env, agent, id string, limit time.Dur
 		case r.GetStatus() != runner.RunStatus_RUN_STATUS_TIMEOUT:
 			return r, nil
 		case !time.Now().Before(deadline):
-			return nil, fault.New(codes.DeadlineExceeded, fault.Deadline, fmt.Sprintf("run %s has not ended after %s; it goes on", id, limit),
+			what := fmt.Sprintf("run %s has not ended after %s; it goes on", id, limit)
+			if w := waits.look(ctx, r).String(); w != "" {
+				what = fmt.Sprintf("run %s has not ended after %s; it is not lost; %s", id, limit, w)
+			}
+			return nil, fault.New(codes.DeadlineExceeded, fault.Deadline, what,
 				fmt.Sprintf("wait on with 'agentctl run wait %s %s --timeout 5m', or end it with 'agentctl run abort %s %s'", agent, id, agent, id))
 		default:
 			away = time.Time{}
+			waits.report(ctx, r)
+		}
+	}
+}
+
+// watcher reports what a run waits for.
+type watcher struct {
+	env       *command.Env
+	agent, id string
+	said      string
+}
+
+// look is what a run without an end waits for.
+func (w *watcher) look(ctx context.Context, r *runner.WaitRunResponse) message.Wait {
+	t := &registry.Turn{AgentId: w.agent, Key: w.id, State: registry.TurnState_TURN_STATE_CLAIMED}
+	if f := r.GetWaiting(); f != nil {
+		t.State, t.Error, t.NextAt = registry.TurnState_TURN_STATE_WAITING, f.GetError(), f.GetNextAt()
+		t.Attempts = []*registry.Attempt{{Counted: f.GetCounted()}}
+		return message.WaitOf(t, nil, time.Now())
+	}
+	if r.GetStatus() != runner.RunStatus_RUN_STATUS_TIMEOUT || r.GetStartedAt() != nil {
+		return message.Wait{}
+	}
+	// It is not begun: the registry knows whether another one of its conversation is before
+	// it. The answer is an extra, so no error of it is one of the run.
+	g, err := w.env.Turns().GetTurn(ctx, &registry.GetTurnRequest{AgentId: w.agent, Key: w.id})
+	if err != nil {
+		return message.Wait{}
+	}
+	return message.WaitOf(g.GetTurn(), message.Ahead(ctx, w.env, g.GetTurn()), time.Now())
+}
+
+// report writes what a run waits for to standard error, once for each cause.
+func (w *watcher) report(ctx context.Context, r *runner.WaitRunResponse) {
+	if what := w.look(ctx, r); what.Cause != "" && what.Cause != w.said {
+		w.said = what.Cause
+		w.env.Note("%s", screen.Line(what.String()))
+	}
+}
+
+// watch reports what a run waits for until it ends, or ctx does. It is an extra of a stream:
+// errors of the runner are for that to report.
+func (w *watcher) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		r, err := w.env.RunnerService().WaitRun(ctx, &runner.WaitRunRequest{AgentId: w.agent, RunId: w.id, Timeout: durationpb.New(slice)})
+		switch {
+		case err == nil && r.GetStatus() != runner.RunStatus_RUN_STATUS_TIMEOUT:
+			return
+		case err == nil:
+			w.report(ctx, r)
+		}
+		if pause.For(ctx, again) != nil { // neither an early answer nor an error makes a busy loop
+			return
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,9 +96,9 @@ func streamCommand(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stream ID RUN",
 		Short: "Print the output of a run while it happens",
-		Long: `Print the reply of a run while it is written. Thoughts, tools and digests of older
-messages go to standard error, and so does the line "restart": another runner has taken over the run, and the output
-since the last tool is repeated. With --json each item is one object a line, with its
+		Long: `Print the reply of a run while it is written. Thoughts, tools, digests of older messages
+and what the run waits for go to standard error, and so does the line "restart": another
+runner has taken over the run, and the output since the last tool is repeated. With --json each item is one object a line, with its
 seq; --after continues after a seq. The command ends with the run, with exit code 1 when
 the run failed.`,
 		Example: `  agentctl run stream alice RUN
@@ -110,6 +111,9 @@ the run failed.`,
 			}
 			var end *runner.StreamRunResponse
 			s := speaker{env: e, narrator: narrator{out: e.Err}}
+			watching, stop := context.WithCancel(c.Context())
+			var watched sync.WaitGroup
+			watched.Go(func() { (&watcher{env: e, agent: args[0], id: args[1]}).watch(watching) })
 			err := follow(c.Context(), e, args[0], args[1], after, func(r *runner.StreamRunResponse) error {
 				end = r
 				if e.Flags.JSON {
@@ -117,6 +121,8 @@ the run failed.`,
 				}
 				return s.tell(r)
 			})
+			stop()
+			watched.Wait()
 			s.endLine()
 			if err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/config"
@@ -128,13 +129,17 @@ func setCommand(e *command.Env) *cobra.Command {
 		Use:   "set ID KEY VALUE",
 		Short: "Change one setting of an agent",
 		Long: `Change one setting in the config.yaml of an agent; comments and order are kept. VALUE
-is YAML. An invalid key or value changes nothing.`,
+is YAML. An invalid key or value changes nothing; pai.provider and pai.model must be
+names that the runner knows, where one can be asked.`,
 		Example: `  agentctl config set alice pai.provider openai
   agentctl config set alice retry.max_attempts 5
   agentctl config set alice outbound '[{thread_pattern: "**", via: xgw}]'`,
 		Args:              command.Args("ID", "KEY", "VALUE"),
 		ValidArgsFunction: completeSetting(e),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := provider.CheckSetting(c.Context(), e, args[0], args[1], args[2]); err != nil {
+				return err
+			}
 			r, err := e.Agents().SetAgentConfig(c.Context(), &registry.SetAgentConfigRequest{AgentId: args[0], Key: args[1], Value: args[2]})
 			if err != nil {
 				return err

@@ -95,25 +95,12 @@ func explainAgent(c *cobra.Command, e *command.Env, t *registry.Turn) error {
 	if r.GetAgent().GetSetAside() != nil {
 		fmt.Fprintln(e.Out, Entry{Text: "its agent is " + r.GetAgent().GetProblem(), Mood: Careful}.render(e))
 	}
-	first := r.GetInbox().GetLastAckedId() + 1
-	if t.GetState() != registry.TurnState_TURN_STATE_QUEUED || first >= t.GetInboxId() {
-		return nil
-	}
-	ahead, err := e.Turns().GetTurn(c.Context(), &registry.GetTurnRequest{AgentId: t.GetAgentId(), InboxId: first})
-	if what := behind(t, ahead.GetTurn(), time.Now()); err == nil && what != "" { // it need not be a message
-		fmt.Fprintln(e.Out, Entry{Text: what, Mood: Careful}.render(e))
+	if ahead := message.Ahead(c.Context(), e, t); ahead != nil {
+		if what := message.WaitOf(t, ahead, time.Now()).String(); what != "" {
+			fmt.Fprintln(e.Out, Entry{Text: what, Mood: Careful}.render(e))
+		}
 	}
 	return nil
-}
-
-// behind says what a message waits for that has an earlier one of its conversation before
-// it; empty when that does not wait.
-func behind(t, ahead *registry.Turn, now time.Time) string {
-	what := message.Waiting(ahead, now)
-	if what == "" || ahead.GetThreadId() != t.GetThreadId() {
-		return ""
-	}
-	return fmt.Sprintf("message %d of the same conversation comes first: %s", ahead.GetInboxId(), what)
 }
 
 func full(t *registry.Turn) account {

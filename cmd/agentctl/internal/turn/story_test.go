@@ -128,7 +128,7 @@ func TestStoryOfAttempts(t *testing.T) {
 		"attempt 1 failed: answer broke off: work: the connection was lost, next try after 2.0s\nmodel:1:",
 		"attempt 2 ended: the process ended\nattempts 3 to 8 are not kept\n",
 		"attempt 9 failed: provider failed (503): work: overloaded, next try after 30.0s (costs no try)\n",
-		"waiting for the model provider, next try in 12s: provider failed (503): work: overloaded",
+		"the model provider work is not available (503): overloaded; next try in 12 s",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got\n%s\nwant %q in it", got, want)
@@ -139,26 +139,6 @@ func TestStoryOfAttempts(t *testing.T) {
 	}
 	if a := full(waits).Attempts; len(a) != 3 || a[2].N != 9 || a[2].Counted || a[2].WaitMS != 30_000 || a[2].At == nil || a[0].Class != "answer broke off" {
 		t.Errorf("%+v", a)
-	}
-}
-
-// H2: a message behind one that waits says so, and why.
-func TestBehind(t *testing.T) {
-	now := time.Now()
-	ahead := &registry.Turn{
-		InboxId: 1, ThreadId: "threads/main", State: registry.TurnState_TURN_STATE_WAITING, Error: "provider failed (503): work: overloaded",
-		NextAt: timestamppb.New(now.Add(12 * time.Second)), Attempts: []*registry.Attempt{{N: 1}},
-	}
-	const want = "message 1 of the same conversation comes first: waiting for the model provider, next try in 12s: provider failed (503): work: overloaded"
-	if got := behind(&registry.Turn{InboxId: 2, ThreadId: "threads/main"}, ahead, now); got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	if got := behind(&registry.Turn{InboxId: 2, ThreadId: "threads/other"}, ahead, now); got != "" {
-		t.Errorf("another conversation: %q", got)
-	}
-	ahead.State = registry.TurnState_TURN_STATE_CLAIMED
-	if got := behind(&registry.Turn{InboxId: 2, ThreadId: "threads/main"}, ahead, now); got != "" {
-		t.Errorf("one under way: %q", got)
 	}
 }
 

@@ -6,7 +6,9 @@
 package turn
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -145,9 +147,13 @@ func turnsCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			open := waitingTurns(c.Context(), e, r.GetTurns())
 			if e.Flags.JSON {
 				all := []account{}
 				for _, t := range r.GetTurns() {
+					if w := open[t.GetInboxId()]; w != nil {
+						t = w
+					}
 					all = append(all, accountOf(t))
 				}
 				return e.PrintJSON(all)
@@ -155,8 +161,13 @@ func turnsCommand(e *command.Env) *cobra.Command {
 			now := time.Now()
 			t := screen.NewTable(e, "message", "age", "fate", "took", "tokens", "source", "thread", "error")
 			for _, turn := range r.GetTurns() {
-				t.Row(fmt.Sprint(turn.GetInboxId()), screen.Age(now, when(turn.GetQueuedAt())), fateOrState(turn), took(turn),
-					tokens(turn.GetUsage()), turn.GetSource(), turn.GetThreadId(), turn.GetError())
+				state, problem := fateOrState(turn), turn.GetError()
+				if w := open[turn.GetInboxId()]; w != nil {
+					state, problem = stateName(w.GetState()), message.Waiting(w, now)
+					turn.ThreadId = w.GetThreadId()
+				}
+				t.Row(fmt.Sprint(turn.GetInboxId()), screen.Age(now, when(turn.GetQueuedAt())), state, took(turn),
+					tokens(turn.GetUsage()), turn.GetSource(), turn.GetThreadId(), problem)
 			}
 			t.Print()
 			if len(r.GetTurns()) == 0 {
@@ -168,6 +179,33 @@ func turnsCommand(e *command.Env) *cobra.Command {
 	c.Flags().Var(&fate, "fate", "only messages with this fate")
 	c.Flags().IntVar(&limit, "limit", limit, "maximum number of messages")
 	return c
+}
+
+// maxOpen is how many of the messages without a fate are asked about, the oldest ones: a
+// list is made from the inbox alone, which knows their fates and not their tries.
+const maxOpen = 16
+
+// waitingTurns are the turns of a list, newest first, that wait for their next try, by
+// message.
+func waitingTurns(ctx context.Context, e *command.Env, list []*registry.Turn) map[int64]*registry.Turn {
+	out := map[int64]*registry.Turn{}
+	asked := 0
+	for _, t := range slices.Backward(list) {
+		if t.GetState() == registry.TurnState_TURN_STATE_DONE {
+			continue
+		}
+		if asked++; asked > maxOpen {
+			break
+		}
+		r, err := e.Turns().GetTurn(ctx, &registry.GetTurnRequest{AgentId: t.GetAgentId(), InboxId: t.GetInboxId()})
+		if err != nil { // the list is what was asked for
+			break
+		}
+		if r.GetTurn().GetState() == registry.TurnState_TURN_STATE_WAITING {
+			out[t.GetInboxId()] = r.GetTurn()
+		}
+	}
+	return out
 }
 
 func fateOrState(t *registry.Turn) string {

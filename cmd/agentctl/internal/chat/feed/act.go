@@ -8,7 +8,9 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease/runlock"
 	"github.com/theclaw/agents/internal/route"
@@ -101,11 +103,15 @@ func (s *Source) Model(ctx context.Context, want string) tea.Cmd {
 			}
 			return "model: " + s.model(ctx, a.GetAgent().GetModel()) + "\nto change it: /model MODEL, or /model PROVIDER/MODEL", nil
 		}
-		provider, model, both := strings.Cut(want, "/")
+		name, model, both := strings.Cut(want, "/")
 		if !both {
-			provider, model = "", want
+			name, model = "", want
 		}
-		for _, kv := range [][2]string{{"pai.provider", provider}, {"pai.model", model}} {
+		note, err := s.checkModel(ctx, name, model)
+		if err != nil {
+			return "", err
+		}
+		for _, kv := range [][2]string{{"pai.provider", name}, {"pai.model", model}} {
 			if kv[1] == "" {
 				continue
 			}
@@ -113,8 +119,39 @@ func (s *Source) Model(ctx context.Context, want string) tea.Cmd {
 				return "", err
 			}
 		}
-		return "model: " + want + ", from the next message on", nil
+		return "model: " + want + ", from the next message on, in all conversations of " + s.Agent + note, nil
 	})
+}
+
+// checkModel refuses a model that is known not to be there; note is a warning about one
+// that cannot be used yet.
+func (s *Source) checkModel(ctx context.Context, name, model string) (note string, err error) {
+	if name == "" {
+		if name, _, err = provider.Chosen(ctx, s.Env, s.Agent); err != nil {
+			return "", err
+		}
+	}
+	p := provider.Check(ctx, s.Env, name, model)
+	switch {
+	case p == nil:
+		return "", nil
+	case p.Wrong:
+		return "", p.Err()
+	}
+	return "\nwarning: " + p.What + " - " + p.Fix, nil
+}
+
+// Usable reports why the model of the agent cannot be called, before a message fails of it;
+// empty when it can.
+func Usable(ctx context.Context, e *command.Env, agent string) string {
+	name, model, err := provider.Chosen(ctx, e, agent)
+	if err != nil {
+		return "" // the first message says what is wrong with the agent
+	}
+	if p := provider.Check(ctx, e, name, model); p != nil {
+		return "the model of " + agent + " cannot be used: " + p.What + " - " + p.Fix
+	}
+	return ""
 }
 
 // Memory shows what the agent has written down that bears on this conversation.

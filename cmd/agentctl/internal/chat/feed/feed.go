@@ -20,8 +20,9 @@ type (
 		ID  int64
 		Err error
 	}
-	// Changed reports that a message without a fate waits for something else.
-	Changed struct{ Turn *registry.Turn }
+	// Changed reports that a message without a fate waits for something else; Ahead is the
+	// message before it in the conversation that waits, nil for none.
+	Changed struct{ Turn, Ahead *registry.Turn }
 	// Finished reports that a message has its fate.
 	Finished struct {
 		ID    int64
@@ -75,7 +76,7 @@ func (s *Source) Say(ctx context.Context, from message.Peer, what Message) tea.C
 func (s *Source) Await(ctx context.Context, id int64) tea.Cmd {
 	return func() tea.Msg {
 		for {
-			t, err := message.Turn(ctx, s.Env, s.Agent, id, func(t *registry.Turn) { s.Send(Changed{t}) })
+			t, err := message.Turn(ctx, s.Env, s.Agent, id, func(t, ahead *registry.Turn) { s.Send(Changed{t, ahead}) })
 			if command.Unavailable(err) && ctx.Err() == nil {
 				continue // it has waited long
 			}

@@ -742,7 +742,9 @@ type WaitRunResponse struct {
 	// payloads are the parts of the end.
 	Payloads []*Payload `protobuf:"bytes,9,rep,name=payloads,proto3" json:"payloads,omitempty"`
 	// merged_into is the run that answered this one too; text is its reply.
-	MergedInto    string `protobuf:"bytes,10,opt,name=merged_into,json=mergedInto,proto3" json:"merged_into,omitempty"`
+	MergedInto string `protobuf:"bytes,10,opt,name=merged_into,json=mergedInto,proto3" json:"merged_into,omitempty"`
+	// waiting is there when status is TIMEOUT and the run waits for its next try.
+	Waiting       *RunWaiting `protobuf:"bytes,11,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -847,6 +849,78 @@ func (x *WaitRunResponse) GetMergedInto() string {
 	return ""
 }
 
+func (x *WaitRunResponse) GetWaiting() *RunWaiting {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+// RunWaiting is what a run waits for that has a failed try behind it.
+type RunWaiting struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// error of the last try.
+	Error string `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	// next_at is the time of the next try.
+	NextAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=next_at,json=nextAt,proto3" json:"next_at,omitempty"`
+	// counted is false when the try cost the message none of its tries: the model
+	// provider is away, and the message waits for it.
+	Counted       bool `protobuf:"varint,3,opt,name=counted,proto3" json:"counted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunWaiting) Reset() {
+	*x = RunWaiting{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunWaiting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunWaiting) ProtoMessage() {}
+
+func (x *RunWaiting) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunWaiting.ProtoReflect.Descriptor instead.
+func (*RunWaiting) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RunWaiting) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *RunWaiting) GetNextAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextAt
+	}
+	return nil
+}
+
+func (x *RunWaiting) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
+}
+
 // StreamRunRequest names a run.
 type StreamRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -862,7 +936,7 @@ type StreamRunRequest struct {
 
 func (x *StreamRunRequest) Reset() {
 	*x = StreamRunRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[7]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +948,7 @@ func (x *StreamRunRequest) String() string {
 func (*StreamRunRequest) ProtoMessage() {}
 
 func (x *StreamRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[7]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +961,7 @@ func (x *StreamRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRunRequest.ProtoReflect.Descriptor instead.
 func (*StreamRunRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{7}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StreamRunRequest) GetAgentId() string {
@@ -953,7 +1027,7 @@ type StreamRunResponse struct {
 
 func (x *StreamRunResponse) Reset() {
 	*x = StreamRunResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[8]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1039,7 @@ func (x *StreamRunResponse) String() string {
 func (*StreamRunResponse) ProtoMessage() {}
 
 func (x *StreamRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[8]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -978,7 +1052,7 @@ func (x *StreamRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRunResponse.ProtoReflect.Descriptor instead.
 func (*StreamRunResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{8}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StreamRunResponse) GetSeq() uint64 {
@@ -1078,7 +1152,7 @@ type AbortRunRequest struct {
 
 func (x *AbortRunRequest) Reset() {
 	*x = AbortRunRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[9]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1164,7 @@ func (x *AbortRunRequest) String() string {
 func (*AbortRunRequest) ProtoMessage() {}
 
 func (x *AbortRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[9]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1177,7 @@ func (x *AbortRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRunRequest.ProtoReflect.Descriptor instead.
 func (*AbortRunRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{9}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AbortRunRequest) GetAgentId() string {
@@ -1129,7 +1203,7 @@ type AbortRunResponse struct {
 
 func (x *AbortRunResponse) Reset() {
 	*x = AbortRunResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[10]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1215,7 @@ func (x *AbortRunResponse) String() string {
 func (*AbortRunResponse) ProtoMessage() {}
 
 func (x *AbortRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[10]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1228,7 @@ func (x *AbortRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRunResponse.ProtoReflect.Descriptor instead.
 func (*AbortRunResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{10}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{11}
 }
 
 // BuildContextRequest names a conversation.
@@ -1173,7 +1247,7 @@ type BuildContextRequest struct {
 
 func (x *BuildContextRequest) Reset() {
 	*x = BuildContextRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[11]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1259,7 @@ func (x *BuildContextRequest) String() string {
 func (*BuildContextRequest) ProtoMessage() {}
 
 func (x *BuildContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[11]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1272,7 @@ func (x *BuildContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildContextRequest.ProtoReflect.Descriptor instead.
 func (*BuildContextRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{11}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BuildContextRequest) GetAgentId() string {
@@ -1241,7 +1315,7 @@ type ContextPart struct {
 
 func (x *ContextPart) Reset() {
 	*x = ContextPart{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[12]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1327,7 @@ func (x *ContextPart) String() string {
 func (*ContextPart) ProtoMessage() {}
 
 func (x *ContextPart) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[12]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1340,7 @@ func (x *ContextPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextPart.ProtoReflect.Descriptor instead.
 func (*ContextPart) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{12}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ContextPart) GetName() string {
@@ -1319,7 +1393,7 @@ type BuildContextResponse struct {
 
 func (x *BuildContextResponse) Reset() {
 	*x = BuildContextResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1405,7 @@ func (x *BuildContextResponse) String() string {
 func (*BuildContextResponse) ProtoMessage() {}
 
 func (x *BuildContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[13]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1418,7 @@ func (x *BuildContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildContextResponse.ProtoReflect.Descriptor instead.
 func (*BuildContextResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{13}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BuildContextResponse) GetParts() []*ContextPart {
@@ -1381,7 +1455,7 @@ type CompactMemoryRequest struct {
 
 func (x *CompactMemoryRequest) Reset() {
 	*x = CompactMemoryRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +1467,7 @@ func (x *CompactMemoryRequest) String() string {
 func (*CompactMemoryRequest) ProtoMessage() {}
 
 func (x *CompactMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[14]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +1480,7 @@ func (x *CompactMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactMemoryRequest.ProtoReflect.Descriptor instead.
 func (*CompactMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{14}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CompactMemoryRequest) GetAgentId() string {
@@ -1438,7 +1512,7 @@ type CompactMemoryResponse struct {
 
 func (x *CompactMemoryResponse) Reset() {
 	*x = CompactMemoryResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1524,7 @@ func (x *CompactMemoryResponse) String() string {
 func (*CompactMemoryResponse) ProtoMessage() {}
 
 func (x *CompactMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[15]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1537,7 @@ func (x *CompactMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactMemoryResponse.ProtoReflect.Descriptor instead.
 func (*CompactMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{15}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CompactMemoryResponse) GetName() string {
@@ -1496,7 +1570,7 @@ type GetRunnerInfoRequest struct {
 
 func (x *GetRunnerInfoRequest) Reset() {
 	*x = GetRunnerInfoRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1508,7 +1582,7 @@ func (x *GetRunnerInfoRequest) String() string {
 func (*GetRunnerInfoRequest) ProtoMessage() {}
 
 func (x *GetRunnerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[16]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1521,7 +1595,7 @@ func (x *GetRunnerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunnerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetRunnerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{16}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{17}
 }
 
 // GetRunnerInfoResponse describes the runner.
@@ -1544,6 +1618,14 @@ type GetRunnerInfoResponse struct {
 	Uptime *durationpb.Duration `protobuf:"bytes,7,opt,name=uptime,proto3" json:"uptime,omitempty"`
 	// waiting is how many messages stand behind others in their conversations.
 	Waiting int32 `protobuf:"varint,8,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// outages are the providers that this runner does not call now, because their last
+	// calls failed; messages wait for them.
+	Outages []*ProviderOutage `protobuf:"bytes,11,rep,name=outages,proto3" json:"outages,omitempty"`
+	// problem is why the provider that answers when an agent names none cannot be
+	// called, such as a key that cannot be read; empty when it can.
+	Problem string `protobuf:"bytes,12,opt,name=problem,proto3" json:"problem,omitempty"`
+	// problem_fix is what to do about it.
+	ProblemFix string `protobuf:"bytes,13,opt,name=problem_fix,json=problemFix,proto3" json:"problem_fix,omitempty"`
 	// failing_digests are the memory files whose digests failed so often that this runner
 	// asks for them only now and then; at most 20 of them.
 	FailingDigests []*FailingDigest `protobuf:"bytes,9,rep,name=failing_digests,json=failingDigests,proto3" json:"failing_digests,omitempty"`
@@ -1555,7 +1637,7 @@ type GetRunnerInfoResponse struct {
 
 func (x *GetRunnerInfoResponse) Reset() {
 	*x = GetRunnerInfoResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1567,7 +1649,7 @@ func (x *GetRunnerInfoResponse) String() string {
 func (*GetRunnerInfoResponse) ProtoMessage() {}
 
 func (x *GetRunnerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[17]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1580,7 +1662,7 @@ func (x *GetRunnerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunnerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetRunnerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{17}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetRunnerInfoResponse) GetHolder() string {
@@ -1639,6 +1721,27 @@ func (x *GetRunnerInfoResponse) GetWaiting() int32 {
 	return 0
 }
 
+func (x *GetRunnerInfoResponse) GetOutages() []*ProviderOutage {
+	if x != nil {
+		return x.Outages
+	}
+	return nil
+}
+
+func (x *GetRunnerInfoResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *GetRunnerInfoResponse) GetProblemFix() string {
+	if x != nil {
+		return x.ProblemFix
+	}
+	return ""
+}
+
 func (x *GetRunnerInfoResponse) GetFailingDigests() []*FailingDigest {
 	if x != nil {
 		return x.FailingDigests
@@ -1651,6 +1754,70 @@ func (x *GetRunnerInfoResponse) GetDigestsActive() int32 {
 		return x.DigestsActive
 	}
 	return 0
+}
+
+// ProviderOutage is a model provider that is unavailable.
+type ProviderOutage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// provider by its name.
+	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	// error of its last call.
+	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	// wait is the time to the next call; 0: a message tries it now.
+	Wait          *durationpb.Duration `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProviderOutage) Reset() {
+	*x = ProviderOutage{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProviderOutage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProviderOutage) ProtoMessage() {}
+
+func (x *ProviderOutage) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProviderOutage.ProtoReflect.Descriptor instead.
+func (*ProviderOutage) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ProviderOutage) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *ProviderOutage) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *ProviderOutage) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
 }
 
 // FailingDigest is a memory file of an agent whose last digests failed.
@@ -1670,7 +1837,7 @@ type FailingDigest struct {
 
 func (x *FailingDigest) Reset() {
 	*x = FailingDigest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +1849,7 @@ func (x *FailingDigest) String() string {
 func (*FailingDigest) ProtoMessage() {}
 
 func (x *FailingDigest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[18]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1695,7 +1862,7 @@ func (x *FailingDigest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailingDigest.ProtoReflect.Descriptor instead.
 func (*FailingDigest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{18}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FailingDigest) GetAgentId() string {
@@ -1730,14 +1897,16 @@ func (x *FailingDigest) GetError() string {
 type ListProvidersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// all answers the well-known providers too that are not set up here.
-	All           bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
+	All bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
+	// check is a choice to be checked as a turn would; absent: none.
+	Check         *ModelChoice `protobuf:"bytes,2,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1918,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[19]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1931,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{19}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListProvidersRequest) GetAll() bool {
@@ -1770,6 +1939,68 @@ func (x *ListProvidersRequest) GetAll() bool {
 		return x.All
 	}
 	return false
+}
+
+func (x *ListProvidersRequest) GetCheck() *ModelChoice {
+	if x != nil {
+		return x.Check
+	}
+	return nil
+}
+
+// ModelChoice is a provider and a model as an agent's settings name them.
+type ModelChoice struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// provider; empty is the default.
+	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	// model; empty is the provider's default.
+	Model         string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelChoice) Reset() {
+	*x = ModelChoice{}
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelChoice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelChoice) ProtoMessage() {}
+
+func (x *ModelChoice) ProtoReflect() protoreflect.Message {
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelChoice.ProtoReflect.Descriptor instead.
+func (*ModelChoice) Descriptor() ([]byte, []int) {
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ModelChoice) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *ModelChoice) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
 }
 
 // ProviderModel is a model a provider is known to have.
@@ -1787,7 +2018,7 @@ type ProviderModel struct {
 
 func (x *ProviderModel) Reset() {
 	*x = ProviderModel{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +2030,7 @@ func (x *ProviderModel) String() string {
 func (*ProviderModel) ProtoMessage() {}
 
 func (x *ProviderModel) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[20]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +2043,7 @@ func (x *ProviderModel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderModel.ProtoReflect.Descriptor instead.
 func (*ProviderModel) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{20}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ProviderModel) GetName() string {
@@ -1853,7 +2084,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +2096,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[21]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +2109,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{21}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Price) GetInput() float64 {
@@ -1937,7 +2168,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +2180,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[22]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2193,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{22}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Provider) GetName() string {
@@ -2034,14 +2265,22 @@ type ListProvidersResponse struct {
 	// providers by name.
 	Providers []*Provider `protobuf:"bytes,1,rep,name=providers,proto3" json:"providers,omitempty"`
 	// notes are findings: things that are set and not used.
-	Notes         []string `protobuf:"bytes,2,rep,name=notes,proto3" json:"notes,omitempty"`
+	Notes []string `protobuf:"bytes,2,rep,name=notes,proto3" json:"notes,omitempty"`
+	// problem is why a turn with the checked choice would fail before it calls the
+	// provider: it is not known here, it has no such model, or its key cannot be read.
+	// Empty when it would not.
+	Problem string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	// problem_reason is that of the turn's error: MODEL_CONFIG or MODEL_AUTH.
+	ProblemReason string `protobuf:"bytes,4,opt,name=problem_reason,json=problemReason,proto3" json:"problem_reason,omitempty"`
+	// problem_fix is what to do about it.
+	ProblemFix    string `protobuf:"bytes,5,opt,name=problem_fix,json=problemFix,proto3" json:"problem_fix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2292,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[23]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2305,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{23}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*Provider {
@@ -2083,6 +2322,27 @@ func (x *ListProvidersResponse) GetNotes() []string {
 	return nil
 }
 
+func (x *ListProvidersResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *ListProvidersResponse) GetProblemReason() string {
+	if x != nil {
+		return x.ProblemReason
+	}
+	return ""
+}
+
+func (x *ListProvidersResponse) GetProblemFix() string {
+	if x != nil {
+		return x.ProblemFix
+	}
+	return ""
+}
+
 // TestProviderRequest names a provider.
 type TestProviderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2096,7 +2356,7 @@ type TestProviderRequest struct {
 
 func (x *TestProviderRequest) Reset() {
 	*x = TestProviderRequest{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2368,7 @@ func (x *TestProviderRequest) String() string {
 func (*TestProviderRequest) ProtoMessage() {}
 
 func (x *TestProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[24]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2381,7 @@ func (x *TestProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestProviderRequest.ProtoReflect.Descriptor instead.
 func (*TestProviderRequest) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{24}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TestProviderRequest) GetName() string {
@@ -2163,7 +2423,7 @@ type TestProviderResponse struct {
 
 func (x *TestProviderResponse) Reset() {
 	*x = TestProviderResponse{}
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[25]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2175,7 +2435,7 @@ func (x *TestProviderResponse) String() string {
 func (*TestProviderResponse) ProtoMessage() {}
 
 func (x *TestProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[25]
+	mi := &file_theclaw_runner_v1_runner_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2188,7 +2448,7 @@ func (x *TestProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestProviderResponse.ProtoReflect.Descriptor instead.
 func (*TestProviderResponse) Descriptor() ([]byte, []int) {
-	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{25}
+	return file_theclaw_runner_v1_runner_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TestProviderResponse) GetProvider() string {
@@ -2277,7 +2537,7 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05runId\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xc0\x03\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xf9\x03\n" +
 	"\x0fWaitRunResponse\x124\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x1c.theclaw.runner.v1.RunStatusR\x06status\x129\n" +
 	"\n" +
@@ -2292,7 +2552,13 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\bpayloads\x18\t \x03(\v2\x1a.theclaw.runner.v1.PayloadR\bpayloads\x12\x1f\n" +
 	"\vmerged_into\x18\n" +
 	" \x01(\tR\n" +
-	"mergedInto\"x\n" +
+	"mergedInto\x127\n" +
+	"\awaiting\x18\v \x01(\v2\x1d.theclaw.runner.v1.RunWaitingR\awaiting\"q\n" +
+	"\n" +
+	"RunWaiting\x12\x14\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\x123\n" +
+	"\anext_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06nextAt\x12\x18\n" +
+	"\acounted\x18\x03 \x01(\bR\acounted\"x\n" +
 	"\x10StreamRunRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
@@ -2343,7 +2609,7 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\bmessages\x18\x02 \x01(\x05R\bmessages\x12\x1f\n" +
 	"\vdigested_id\x18\x03 \x01(\x03R\n" +
 	"digestedId\"\x16\n" +
-	"\x14GetRunnerInfoRequest\"\x9b\x03\n" +
+	"\x14GetRunnerInfoRequest\"\x93\x04\n" +
 	"\x15GetRunnerInfoResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x18\n" +
 	"\asandbox\x18\x02 \x01(\tR\asandbox\x12)\n" +
@@ -2352,17 +2618,29 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x0fprovider_origin\x18\x05 \x01(\tR\x0eproviderOrigin\x12!\n" +
 	"\fturns_active\x18\x06 \x01(\x05R\vturnsActive\x121\n" +
 	"\x06uptime\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06uptime\x12\x18\n" +
-	"\awaiting\x18\b \x01(\x05R\awaiting\x12I\n" +
+	"\awaiting\x18\b \x01(\x05R\awaiting\x12;\n" +
+	"\aoutages\x18\v \x03(\v2!.theclaw.runner.v1.ProviderOutageR\aoutages\x12\x18\n" +
+	"\aproblem\x18\f \x01(\tR\aproblem\x12\x1f\n" +
+	"\vproblem_fix\x18\r \x01(\tR\n" +
+	"problemFix\x12I\n" +
 	"\x0ffailing_digests\x18\t \x03(\v2 .theclaw.runner.v1.FailingDigestR\x0efailingDigests\x12%\n" +
 	"\x0edigests_active\x18\n" +
-	" \x01(\x05R\rdigestsActive\"p\n" +
+	" \x01(\x05R\rdigestsActive\"q\n" +
+	"\x0eProviderOutage\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12-\n" +
+	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"p\n" +
 	"\rFailingDigest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
 	"\bfailures\x18\x03 \x01(\x05R\bfailures\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"(\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"^\n" +
 	"\x14ListProvidersRequest\x12\x10\n" +
-	"\x03all\x18\x01 \x01(\bR\x03all\"z\n" +
+	"\x03all\x18\x01 \x01(\bR\x03all\x124\n" +
+	"\x05check\x18\x02 \x01(\v2\x1e.theclaw.runner.v1.ModelChoiceR\x05check\"S\n" +
+	"\vModelChoice\x12$\n" +
+	"\bprovider\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bprovider\x12\x1e\n" +
+	"\x05model\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"z\n" +
 	"\rProviderModel\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x0econtext_window\x18\x02 \x01(\x03R\rcontextWindow\x12.\n" +
@@ -2387,10 +2665,14 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\x06origin\x18\a \x01(\tR\x06origin\x12\x1d\n" +
 	"\n" +
 	"is_default\x18\b \x01(\bR\tisDefault\x128\n" +
-	"\x06models\x18\t \x03(\v2 .theclaw.runner.v1.ProviderModelR\x06models\"h\n" +
+	"\x06models\x18\t \x03(\v2 .theclaw.runner.v1.ProviderModelR\x06models\"\xca\x01\n" +
 	"\x15ListProvidersResponse\x129\n" +
 	"\tproviders\x18\x01 \x03(\v2\x1b.theclaw.runner.v1.ProviderR\tproviders\x12\x14\n" +
-	"\x05notes\x18\x02 \x03(\tR\x05notes\"S\n" +
+	"\x05notes\x18\x02 \x03(\tR\x05notes\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\x12%\n" +
+	"\x0eproblem_reason\x18\x04 \x01(\tR\rproblemReason\x12\x1f\n" +
+	"\vproblem_fix\x18\x05 \x01(\tR\n" +
+	"problemFix\"S\n" +
 	"\x13TestProviderRequest\x12\x1c\n" +
 	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04name\x12\x1e\n" +
 	"\x05model\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"\xbc\x02\n" +
@@ -2463,7 +2745,7 @@ func file_theclaw_runner_v1_runner_proto_rawDescGZIP() []byte {
 }
 
 var file_theclaw_runner_v1_runner_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_theclaw_runner_v1_runner_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_theclaw_runner_v1_runner_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_theclaw_runner_v1_runner_proto_goTypes = []any{
 	(RunStatus)(0),                // 0: theclaw.runner.v1.RunStatus
 	(RunError)(0),                 // 1: theclaw.runner.v1.RunError
@@ -2477,74 +2759,82 @@ var file_theclaw_runner_v1_runner_proto_goTypes = []any{
 	(*Payload)(nil),               // 9: theclaw.runner.v1.Payload
 	(*WaitRunRequest)(nil),        // 10: theclaw.runner.v1.WaitRunRequest
 	(*WaitRunResponse)(nil),       // 11: theclaw.runner.v1.WaitRunResponse
-	(*StreamRunRequest)(nil),      // 12: theclaw.runner.v1.StreamRunRequest
-	(*StreamRunResponse)(nil),     // 13: theclaw.runner.v1.StreamRunResponse
-	(*AbortRunRequest)(nil),       // 14: theclaw.runner.v1.AbortRunRequest
-	(*AbortRunResponse)(nil),      // 15: theclaw.runner.v1.AbortRunResponse
-	(*BuildContextRequest)(nil),   // 16: theclaw.runner.v1.BuildContextRequest
-	(*ContextPart)(nil),           // 17: theclaw.runner.v1.ContextPart
-	(*BuildContextResponse)(nil),  // 18: theclaw.runner.v1.BuildContextResponse
-	(*CompactMemoryRequest)(nil),  // 19: theclaw.runner.v1.CompactMemoryRequest
-	(*CompactMemoryResponse)(nil), // 20: theclaw.runner.v1.CompactMemoryResponse
-	(*GetRunnerInfoRequest)(nil),  // 21: theclaw.runner.v1.GetRunnerInfoRequest
-	(*GetRunnerInfoResponse)(nil), // 22: theclaw.runner.v1.GetRunnerInfoResponse
-	(*FailingDigest)(nil),         // 23: theclaw.runner.v1.FailingDigest
-	(*ListProvidersRequest)(nil),  // 24: theclaw.runner.v1.ListProvidersRequest
-	(*ProviderModel)(nil),         // 25: theclaw.runner.v1.ProviderModel
-	(*Price)(nil),                 // 26: theclaw.runner.v1.Price
-	(*Provider)(nil),              // 27: theclaw.runner.v1.Provider
-	(*ListProvidersResponse)(nil), // 28: theclaw.runner.v1.ListProvidersResponse
-	(*TestProviderRequest)(nil),   // 29: theclaw.runner.v1.TestProviderRequest
-	(*TestProviderResponse)(nil),  // 30: theclaw.runner.v1.TestProviderResponse
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(*RunWaiting)(nil),            // 12: theclaw.runner.v1.RunWaiting
+	(*StreamRunRequest)(nil),      // 13: theclaw.runner.v1.StreamRunRequest
+	(*StreamRunResponse)(nil),     // 14: theclaw.runner.v1.StreamRunResponse
+	(*AbortRunRequest)(nil),       // 15: theclaw.runner.v1.AbortRunRequest
+	(*AbortRunResponse)(nil),      // 16: theclaw.runner.v1.AbortRunResponse
+	(*BuildContextRequest)(nil),   // 17: theclaw.runner.v1.BuildContextRequest
+	(*ContextPart)(nil),           // 18: theclaw.runner.v1.ContextPart
+	(*BuildContextResponse)(nil),  // 19: theclaw.runner.v1.BuildContextResponse
+	(*CompactMemoryRequest)(nil),  // 20: theclaw.runner.v1.CompactMemoryRequest
+	(*CompactMemoryResponse)(nil), // 21: theclaw.runner.v1.CompactMemoryResponse
+	(*GetRunnerInfoRequest)(nil),  // 22: theclaw.runner.v1.GetRunnerInfoRequest
+	(*GetRunnerInfoResponse)(nil), // 23: theclaw.runner.v1.GetRunnerInfoResponse
+	(*ProviderOutage)(nil),        // 24: theclaw.runner.v1.ProviderOutage
+	(*FailingDigest)(nil),         // 25: theclaw.runner.v1.FailingDigest
+	(*ListProvidersRequest)(nil),  // 26: theclaw.runner.v1.ListProvidersRequest
+	(*ModelChoice)(nil),           // 27: theclaw.runner.v1.ModelChoice
+	(*ProviderModel)(nil),         // 28: theclaw.runner.v1.ProviderModel
+	(*Price)(nil),                 // 29: theclaw.runner.v1.Price
+	(*Provider)(nil),              // 30: theclaw.runner.v1.Provider
+	(*ListProvidersResponse)(nil), // 31: theclaw.runner.v1.ListProvidersResponse
+	(*TestProviderRequest)(nil),   // 32: theclaw.runner.v1.TestProviderRequest
+	(*TestProviderResponse)(nil),  // 33: theclaw.runner.v1.TestProviderResponse
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
 }
 var file_theclaw_runner_v1_runner_proto_depIdxs = []int32{
-	31, // 0: theclaw.runner.v1.StartRunResponse.accepted_at:type_name -> google.protobuf.Timestamp
+	34, // 0: theclaw.runner.v1.StartRunResponse.accepted_at:type_name -> google.protobuf.Timestamp
 	2,  // 1: theclaw.runner.v1.Payload.kind:type_name -> theclaw.runner.v1.PayloadKind
-	32, // 2: theclaw.runner.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	35, // 2: theclaw.runner.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
 	0,  // 3: theclaw.runner.v1.WaitRunResponse.status:type_name -> theclaw.runner.v1.RunStatus
-	31, // 4: theclaw.runner.v1.WaitRunResponse.started_at:type_name -> google.protobuf.Timestamp
-	31, // 5: theclaw.runner.v1.WaitRunResponse.ended_at:type_name -> google.protobuf.Timestamp
+	34, // 4: theclaw.runner.v1.WaitRunResponse.started_at:type_name -> google.protobuf.Timestamp
+	34, // 5: theclaw.runner.v1.WaitRunResponse.ended_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: theclaw.runner.v1.WaitRunResponse.error_code:type_name -> theclaw.runner.v1.RunError
 	9,  // 7: theclaw.runner.v1.WaitRunResponse.payloads:type_name -> theclaw.runner.v1.Payload
-	3,  // 8: theclaw.runner.v1.StreamRunResponse.stream:type_name -> theclaw.runner.v1.RunStream
-	1,  // 9: theclaw.runner.v1.StreamRunResponse.error_code:type_name -> theclaw.runner.v1.RunError
-	9,  // 10: theclaw.runner.v1.StreamRunResponse.payloads:type_name -> theclaw.runner.v1.Payload
-	17, // 11: theclaw.runner.v1.BuildContextResponse.parts:type_name -> theclaw.runner.v1.ContextPart
-	32, // 12: theclaw.runner.v1.GetRunnerInfoResponse.uptime:type_name -> google.protobuf.Duration
-	23, // 13: theclaw.runner.v1.GetRunnerInfoResponse.failing_digests:type_name -> theclaw.runner.v1.FailingDigest
-	26, // 14: theclaw.runner.v1.ProviderModel.price:type_name -> theclaw.runner.v1.Price
-	4,  // 15: theclaw.runner.v1.Provider.key:type_name -> theclaw.runner.v1.KeyState
-	25, // 16: theclaw.runner.v1.Provider.models:type_name -> theclaw.runner.v1.ProviderModel
-	27, // 17: theclaw.runner.v1.ListProvidersResponse.providers:type_name -> theclaw.runner.v1.Provider
-	32, // 18: theclaw.runner.v1.TestProviderResponse.latency:type_name -> google.protobuf.Duration
-	32, // 19: theclaw.runner.v1.TestProviderResponse.first_token:type_name -> google.protobuf.Duration
-	5,  // 20: theclaw.runner.v1.RunnerService.RunBatch:input_type -> theclaw.runner.v1.RunBatchRequest
-	7,  // 21: theclaw.runner.v1.RunnerService.StartRun:input_type -> theclaw.runner.v1.StartRunRequest
-	10, // 22: theclaw.runner.v1.RunnerService.WaitRun:input_type -> theclaw.runner.v1.WaitRunRequest
-	12, // 23: theclaw.runner.v1.RunnerService.StreamRun:input_type -> theclaw.runner.v1.StreamRunRequest
-	14, // 24: theclaw.runner.v1.RunnerService.AbortRun:input_type -> theclaw.runner.v1.AbortRunRequest
-	16, // 25: theclaw.runner.v1.RunnerService.BuildContext:input_type -> theclaw.runner.v1.BuildContextRequest
-	19, // 26: theclaw.runner.v1.RunnerService.CompactMemory:input_type -> theclaw.runner.v1.CompactMemoryRequest
-	21, // 27: theclaw.runner.v1.RunnerService.GetRunnerInfo:input_type -> theclaw.runner.v1.GetRunnerInfoRequest
-	24, // 28: theclaw.runner.v1.RunnerService.ListProviders:input_type -> theclaw.runner.v1.ListProvidersRequest
-	29, // 29: theclaw.runner.v1.RunnerService.TestProvider:input_type -> theclaw.runner.v1.TestProviderRequest
-	6,  // 30: theclaw.runner.v1.RunnerService.RunBatch:output_type -> theclaw.runner.v1.RunBatchResponse
-	8,  // 31: theclaw.runner.v1.RunnerService.StartRun:output_type -> theclaw.runner.v1.StartRunResponse
-	11, // 32: theclaw.runner.v1.RunnerService.WaitRun:output_type -> theclaw.runner.v1.WaitRunResponse
-	13, // 33: theclaw.runner.v1.RunnerService.StreamRun:output_type -> theclaw.runner.v1.StreamRunResponse
-	15, // 34: theclaw.runner.v1.RunnerService.AbortRun:output_type -> theclaw.runner.v1.AbortRunResponse
-	18, // 35: theclaw.runner.v1.RunnerService.BuildContext:output_type -> theclaw.runner.v1.BuildContextResponse
-	20, // 36: theclaw.runner.v1.RunnerService.CompactMemory:output_type -> theclaw.runner.v1.CompactMemoryResponse
-	22, // 37: theclaw.runner.v1.RunnerService.GetRunnerInfo:output_type -> theclaw.runner.v1.GetRunnerInfoResponse
-	28, // 38: theclaw.runner.v1.RunnerService.ListProviders:output_type -> theclaw.runner.v1.ListProvidersResponse
-	30, // 39: theclaw.runner.v1.RunnerService.TestProvider:output_type -> theclaw.runner.v1.TestProviderResponse
-	30, // [30:40] is the sub-list for method output_type
-	20, // [20:30] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	12, // 8: theclaw.runner.v1.WaitRunResponse.waiting:type_name -> theclaw.runner.v1.RunWaiting
+	34, // 9: theclaw.runner.v1.RunWaiting.next_at:type_name -> google.protobuf.Timestamp
+	3,  // 10: theclaw.runner.v1.StreamRunResponse.stream:type_name -> theclaw.runner.v1.RunStream
+	1,  // 11: theclaw.runner.v1.StreamRunResponse.error_code:type_name -> theclaw.runner.v1.RunError
+	9,  // 12: theclaw.runner.v1.StreamRunResponse.payloads:type_name -> theclaw.runner.v1.Payload
+	18, // 13: theclaw.runner.v1.BuildContextResponse.parts:type_name -> theclaw.runner.v1.ContextPart
+	35, // 14: theclaw.runner.v1.GetRunnerInfoResponse.uptime:type_name -> google.protobuf.Duration
+	24, // 15: theclaw.runner.v1.GetRunnerInfoResponse.outages:type_name -> theclaw.runner.v1.ProviderOutage
+	25, // 16: theclaw.runner.v1.GetRunnerInfoResponse.failing_digests:type_name -> theclaw.runner.v1.FailingDigest
+	35, // 17: theclaw.runner.v1.ProviderOutage.wait:type_name -> google.protobuf.Duration
+	27, // 18: theclaw.runner.v1.ListProvidersRequest.check:type_name -> theclaw.runner.v1.ModelChoice
+	29, // 19: theclaw.runner.v1.ProviderModel.price:type_name -> theclaw.runner.v1.Price
+	4,  // 20: theclaw.runner.v1.Provider.key:type_name -> theclaw.runner.v1.KeyState
+	28, // 21: theclaw.runner.v1.Provider.models:type_name -> theclaw.runner.v1.ProviderModel
+	30, // 22: theclaw.runner.v1.ListProvidersResponse.providers:type_name -> theclaw.runner.v1.Provider
+	35, // 23: theclaw.runner.v1.TestProviderResponse.latency:type_name -> google.protobuf.Duration
+	35, // 24: theclaw.runner.v1.TestProviderResponse.first_token:type_name -> google.protobuf.Duration
+	5,  // 25: theclaw.runner.v1.RunnerService.RunBatch:input_type -> theclaw.runner.v1.RunBatchRequest
+	7,  // 26: theclaw.runner.v1.RunnerService.StartRun:input_type -> theclaw.runner.v1.StartRunRequest
+	10, // 27: theclaw.runner.v1.RunnerService.WaitRun:input_type -> theclaw.runner.v1.WaitRunRequest
+	13, // 28: theclaw.runner.v1.RunnerService.StreamRun:input_type -> theclaw.runner.v1.StreamRunRequest
+	15, // 29: theclaw.runner.v1.RunnerService.AbortRun:input_type -> theclaw.runner.v1.AbortRunRequest
+	17, // 30: theclaw.runner.v1.RunnerService.BuildContext:input_type -> theclaw.runner.v1.BuildContextRequest
+	20, // 31: theclaw.runner.v1.RunnerService.CompactMemory:input_type -> theclaw.runner.v1.CompactMemoryRequest
+	22, // 32: theclaw.runner.v1.RunnerService.GetRunnerInfo:input_type -> theclaw.runner.v1.GetRunnerInfoRequest
+	26, // 33: theclaw.runner.v1.RunnerService.ListProviders:input_type -> theclaw.runner.v1.ListProvidersRequest
+	32, // 34: theclaw.runner.v1.RunnerService.TestProvider:input_type -> theclaw.runner.v1.TestProviderRequest
+	6,  // 35: theclaw.runner.v1.RunnerService.RunBatch:output_type -> theclaw.runner.v1.RunBatchResponse
+	8,  // 36: theclaw.runner.v1.RunnerService.StartRun:output_type -> theclaw.runner.v1.StartRunResponse
+	11, // 37: theclaw.runner.v1.RunnerService.WaitRun:output_type -> theclaw.runner.v1.WaitRunResponse
+	14, // 38: theclaw.runner.v1.RunnerService.StreamRun:output_type -> theclaw.runner.v1.StreamRunResponse
+	16, // 39: theclaw.runner.v1.RunnerService.AbortRun:output_type -> theclaw.runner.v1.AbortRunResponse
+	19, // 40: theclaw.runner.v1.RunnerService.BuildContext:output_type -> theclaw.runner.v1.BuildContextResponse
+	21, // 41: theclaw.runner.v1.RunnerService.CompactMemory:output_type -> theclaw.runner.v1.CompactMemoryResponse
+	23, // 42: theclaw.runner.v1.RunnerService.GetRunnerInfo:output_type -> theclaw.runner.v1.GetRunnerInfoResponse
+	31, // 43: theclaw.runner.v1.RunnerService.ListProviders:output_type -> theclaw.runner.v1.ListProvidersResponse
+	33, // 44: theclaw.runner.v1.RunnerService.TestProvider:output_type -> theclaw.runner.v1.TestProviderResponse
+	35, // [35:45] is the sub-list for method output_type
+	25, // [25:35] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_theclaw_runner_v1_runner_proto_init() }
@@ -2552,14 +2842,14 @@ func file_theclaw_runner_v1_runner_proto_init() {
 	if File_theclaw_runner_v1_runner_proto != nil {
 		return
 	}
-	file_theclaw_runner_v1_runner_proto_msgTypes[21].OneofWrappers = []any{}
+	file_theclaw_runner_v1_runner_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_theclaw_runner_v1_runner_proto_rawDesc), len(file_theclaw_runner_v1_runner_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   26,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

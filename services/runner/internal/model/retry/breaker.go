@@ -70,13 +70,13 @@ func (b *breaker) available() {
 	}
 }
 
-// state is how long until the next probe, and what is closed when the provider is back;
-// nil while calls are made.
-func (b *breaker) state(now time.Time) (wait time.Duration, back <-chan struct{}) {
+// state is how long until the next probe, why the last call failed, and what is closed when
+// the provider is back; nil while calls are made.
+func (b *breaker) state(now time.Time) (wait time.Duration, why *model.Error, back <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed == nil {
-		return 0, nil
+		return 0, nil, nil
 	}
-	return max(b.next.Sub(now), 0), b.closed
+	return max(b.next.Sub(now), 0), b.why, b.closed
 }

@@ -3,6 +3,8 @@ package retry
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,18 +80,27 @@ func (p *Pool) Caller(d model.Driver) *Caller {
 	return &Caller{pool: p, driver: d, breaker: b}
 }
 
-// Open names the providers whose breaker is not closed, and how long until
-// each may be probed (0: now). It is for doctor and status.
-func (p *Pool) Open() map[string]time.Duration {
+// Outage is a provider whose breaker is not closed.
+type Outage struct {
+	Provider string
+	// Err is why its last call failed.
+	Err *model.Error
+	// Wait is how long until it may be probed; 0: now.
+	Wait time.Duration
+}
+
+// Outages are the providers whose breaker is not closed, by name. It is for doctor and
+// status.
+func (p *Pool) Outages() (out []Outage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	open := make(map[string]time.Duration)
 	for name, b := range p.breakers {
-		if wait, back := b.state(time.Now()); back != nil {
-			open[name] = wait
+		if wait, why, back := b.state(time.Now()); back != nil {
+			out = append(out, Outage{name, why, wait})
 		}
 	}
-	return open
+	slices.SortFunc(out, func(a, b Outage) int { return strings.Compare(a.Provider, b.Provider) })
+	return out
 }
 
 // Outcome is what a try means for the turn.
@@ -141,7 +152,7 @@ func (c *Caller) Try(ctx context.Context, req model.Request, onDelta func(model.
 		outcome.Wait = c.pool.waits.away(0)
 	default:
 		outcome.Wait = max(c.pool.waits.away(req.Away), min(err.RetryAfter, MaxRetryAfter))
-		if wait, back := c.breaker.state(time.Now()); back != nil {
+		if wait, _, back := c.breaker.state(time.Now()); back != nil {
 			outcome.Wait, outcome.Back = max(wait, 1), back
 		}
 	}

@@ -112,7 +112,7 @@ func TestBreaker(t *testing.T) {
 				t.Fatalf("call %d: %+v", i, got)
 			}
 		}
-		if open := pool.Open(); open["down"] != retry.ProbeEvery {
+		if open := pool.Outages(); len(open) != 1 || open[0].Provider != "down" || open[0].Wait != retry.ProbeEvery || open[0].Err.Class != model.Unreachable {
 			t.Fatalf("open: %v", open)
 		}
 		// Open: a new Caller of the same provider sends nothing.
@@ -142,7 +142,7 @@ func TestBreaker(t *testing.T) {
 		if got := try(t, c, 1); !got.Sent || !got.Counts {
 			t.Errorf("the probe: %+v", got)
 		}
-		if open := pool.Open(); len(open) != 0 {
+		if open := pool.Outages(); len(open) != 0 {
 			t.Errorf("still open: %v", open)
 		}
 	})

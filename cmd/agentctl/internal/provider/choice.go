@@ -1,0 +1,138 @@
+package provider
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/fault"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+// patience bounds a check: a command that only names a provider does not wait for a runner.
+const patience = 3 * time.Second
+
+// Problem is why a turn with a provider and a model would fail before it calls the provider.
+type Problem struct {
+	What, Fix string
+	// Wrong is true for a name that the runner does not know: a provider that is neither
+	// set up nor well known, or a model that its provider is known not to have. Else
+	// something is missing that may be set up later, such as a key.
+	Wrong bool
+	// Known is true when the provider is set up.
+	Known bool
+}
+
+// Err is the problem as the error of a command.
+func (p *Problem) Err() error {
+	return fault.New(codes.InvalidArgument, fault.ModelConfig, p.What, p.Fix)
+}
+
+// Warn reports a problem that does not stop a command.
+func (p *Problem) Warn(e *command.Env) {
+	e.Note("warning: %s - %s", screen.Line(p.What), screen.Line(p.Fix))
+}
+
+// Check asks the runner about a choice; empty names are the defaults. It returns nil when
+// there is no problem, and when no runner can be asked: the registry alone does not know
+// which providers the machine of a runner has.
+func Check(ctx context.Context, e *command.Env, provider, model string) *Problem {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r, err := e.RunnerService().ListProviders(ctx, &runner.ListProvidersRequest{All: true, Check: &runner.ModelChoice{Provider: provider, Model: model}})
+	if err != nil || r.GetProblem() == "" {
+		return nil
+	}
+	p := &Problem{What: r.GetProblem(), Fix: r.GetProblemFix(), Wrong: r.GetProblemReason() == fault.ModelConfig}
+	at := slices.IndexFunc(r.GetProviders(), func(q *runner.Provider) bool {
+		return q.GetName() == provider || provider == "" && q.GetIsDefault()
+	})
+	switch {
+	case at < 0:
+		p.Fix = "'agentctl providers list --all' lists the providers of the runner"
+	case r.GetProviders()[at].GetOrigin() == "": // well known and not set up
+		p.Wrong, p.Fix = false, "set it up and start agentd again; 'agentctl providers list' shows what is there"
+	case p.Wrong:
+		p.Known, p.Fix = true, "'agentctl providers list' lists the models of the providers"
+	default:
+		p.Known, p.Fix = true, "set the key where agentd is started, and start it again; 'agentctl providers list' shows where it is read from"
+	}
+	return p
+}
+
+// Chosen is the provider and the model of an agent's settings; empty where they name none.
+func Chosen(ctx context.Context, e *command.Env, agent string) (provider, model string, err error) {
+	r, err := e.Agents().GetAgentConfig(ctx, &registry.GetAgentConfigRequest{AgentId: agent})
+	if err != nil {
+		return "", "", err
+	}
+	provider, model = ChosenOf(r)
+	return provider, model, nil
+}
+
+// ChosenOf is what Chosen reads.
+func ChosenOf(r *registry.GetAgentConfigResponse) (provider, model string) {
+	for _, v := range r.GetValues() {
+		switch v.GetKey() {
+		case keyProvider, keyModel:
+			if v.GetOrigin() == "default" { // nobody chose it: the runner does
+				continue
+			}
+		}
+		switch v.GetKey() {
+		case keyProvider:
+			provider = word(v.GetValue())
+		case keyModel:
+			model = word(v.GetValue())
+		}
+	}
+	return provider, model
+}
+
+// The settings that choose a model.
+const (
+	keyProvider = "pai.provider"
+	keyModel    = "pai.model"
+)
+
+// word is a YAML scalar without its quotes; a value that resets the setting is empty.
+func word(value string) string {
+	value = strings.Trim(strings.TrimSpace(value), `"'`)
+	if value == "~" || value == "null" {
+		return ""
+	}
+	return value
+}
+
+// CheckSetting checks a setting before it is written: a wrong name is an error, anything
+// else that is missing a warning. Other settings than those of the model are not looked at.
+func CheckSetting(ctx context.Context, e *command.Env, agent, key, value string) error {
+	if value = word(value); key != keyProvider && key != keyModel || value == "" {
+		return nil
+	}
+	provider, model, err := Chosen(ctx, e, agent)
+	if err != nil {
+		return nil // setting it has the same error
+	}
+	if key == keyProvider {
+		provider = value
+	} else {
+		model = value
+	}
+	p := Check(ctx, e, provider, model)
+	switch {
+	case p == nil:
+	// A model that the new provider does not have is named next.
+	case p.Wrong && (key == keyModel && p.Known || key == keyProvider && !p.Known):
+		return p.Err()
+	default:
+		p.Warn(e)
+	}
+	return nil
+}
