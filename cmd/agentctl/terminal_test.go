@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -256,4 +257,37 @@ func TestRemoveAtATerminal(t *testing.T) {
 	// Of one that is not there nobody is asked.
 	m.do("respawn-pane", "-k", shell)
 	m.shows("Error: Agent 'a1' not found", "exit=1")
+}
+
+// H2, H3: the chat names a provider that cannot be reached, with the cause and the next try,
+// in 80 columns; it says at its start that a key is missing, and refuses a model that its
+// provider does not have.
+func TestChatWithoutAModel(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const settings = "default: down\nproviders:\n  down: {base_url: 'http://127.0.0.1:9/v1', models: [m1]}\n  keyless: {base_url: 'http://127.0.0.1:9/v1', api_key: 'env:NO_SUCH_KEY', models: [m2]}\n"
+	if err := os.WriteFile(filepath.Join(home, "providers.yaml"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	services(t, home)
+	agentOf(t, home)
+	m := terminal(t, ctl(t, home, "", "chat a1"))
+	m.do("resize-window", "-x", "80", "-y", "24")
+	m.shows("> Say something to a1")
+	m.do("send-keys", "hello", "Enter")
+	m.shows("you: hello", "the model provider down cannot be reached: connection refused; next try in", "a1 waits")
+	m.do("send-keys", "C-c")
+	m.shows("aborted", "> Say something to a1")
+	m.do("send-keys", "/model gpt-nope", "Enter")
+	m.shows(`provider "down" has no model "gpt-nope"; providers.yaml lists m1`)
+	m.do("send-keys", "/model nosuch/m", "Enter")
+	m.shows(`provider "nosuch" is not configured`)
+	m.do("send-keys", "/model keyless/m2", "Enter")
+	m.shows("model: keyless/m2", "warning: the key of provider", "NO_SUCH_KEY")
+	m.do("send-keys", "C-d")
+	m.shows("exit=0")
+	again := terminal(t, ctl(t, home, "", "chat a1"))
+	again.shows("the model of a1 cannot be used", "NO_SUCH_KEY", "> Say something to a1")
 }

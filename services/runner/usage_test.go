@@ -172,6 +172,28 @@ func TestProviders(t *testing.T) {
 			}
 		}
 	}
+	// H3: a choice is checked as a turn would find its model; nothing is called.
+	for _, c := range []struct{ provider, model, reason, words string }{
+		{"", "", "", ""},
+		{"work", "m1", "", ""},
+		{"offline", "", "", ""},
+		{"nosuch", "", "MODEL_CONFIG", `provider "nosuch" is not configured`},
+		{"work", "gpt-nope", "MODEL_CONFIG", `provider "work" has no model "gpt-nope"; providers.yaml lists m1`},
+		{"", "gpt-nope", "MODEL_CONFIG", `has no model "gpt-nope"`},
+		{"lost", "m", "MODEL_AUTH", "the environment variable NO_SUCH_KEY is not set"},
+		{"openai", "", "MODEL_CONFIG", "set OPENAI_API_KEY"},
+	} {
+		list, err := r.ListProviders(t.Context(), &runnerpb.ListProvidersRequest{Check: &runnerpb.ModelChoice{Provider: c.provider, Model: c.model}})
+		if err != nil || list.GetProblemReason() != c.reason || !strings.Contains(list.GetProblem(), c.words) || (list.GetProblemFix() == "") != (c.reason == "") || c.reason == "" && list.GetProblem() != "" {
+			t.Errorf("%+v: %q %q %q, %v", c, list.GetProblem(), list.GetProblemReason(), list.GetProblemFix(), err)
+		}
+	}
+	if info, err := r.GetRunnerInfo(t.Context(), &runnerpb.GetRunnerInfoRequest{}); err != nil || info.GetProblem() != "" || len(info.GetOutages()) != 0 {
+		t.Errorf("%v %v", info, err)
+	}
+	if n := len(script.Requests()); n != 0 {
+		t.Errorf("%d calls", n)
+	}
 	got, err := r.TestProvider(t.Context(), &runnerpb.TestProviderRequest{})
 	if err != nil || got.GetText() != "ready" || got.GetModel() != "m1" || got.GetInputTokens() != 12 || got.GetLatency().AsDuration() <= 0 {
 		t.Errorf("%v, %v", got, err)
