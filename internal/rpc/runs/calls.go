@@ -161,6 +161,23 @@ func (c *Client) reply(ctx context.Context, t *registrypb.Turn) (string, error) 
 	return content.Text, nil
 }
 
+// ListProviders is asked of the runner nearby; the check of a choice, which is about an
+// agent of this registry, of any runner of it that is known.
+func (c *Client) ListProviders(ctx context.Context, req *runnerpb.ListProvidersRequest, o ...grpc.CallOption) (*runnerpb.ListProvidersResponse, error) {
+	if req.GetCheck() == nil {
+		return c.RunnerServiceClient.ListProviders(ctx, req, o...)
+	}
+	var out *runnerpb.ListProvidersResponse
+	var err error
+	if c.anybody(ctx, func(r runnerpb.RunnerServiceClient) bool {
+		out, err = r.ListProviders(ctx, req)
+		return !away(err)
+	}) {
+		return out, err
+	}
+	return nil, errNobody
+}
+
 // BuildContext is asked of the runner that works on the agent, else of any.
 func (c *Client) BuildContext(ctx context.Context, req *runnerpb.BuildContextRequest, _ ...grpc.CallOption) (*runnerpb.BuildContextResponse, error) {
 	r, err := c.best(ctx, req.GetAgentId())
