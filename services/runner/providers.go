@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -101,9 +102,15 @@ func (s *Service) TestProvider(ctx context.Context, req *runnerpb.TestProviderRe
 	}
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
+	begun := time.Now()
 	r, err := driver.Generate(ctx, model.Request{
 		Model: modelName, MaxOutputTokens: testMaxOutput, Messages: []model.Message{{Role: model.RoleUser, Text: testPrompt}},
 	}, nil)
+	if model.AsError(err) != nil && model.AsError(err).Class == model.Timeout { // of the caller, or ours
+		return nil, fault.Wrap(fault.New(codes.Unavailable, fault.ModelUnavailable,
+			fmt.Sprintf("%s: no answer within %s", driver.Name(), time.Since(begun).Round(100*time.Millisecond)),
+			"check the network and the provider's base_url, or allow more time with --timeout"), err)
+	}
 	if err != nil {
 		return nil, providerError(err)
 	}
@@ -125,8 +132,6 @@ func providerError(err error) error {
 		code = codes.Unavailable
 	case model.Canceled:
 		code = codes.Canceled
-	case model.Timeout:
-		return fault.Wrap(fault.New(codes.Unavailable, fault.ModelUnavailable, "the provider did not answer within "+testTimeout.String(), e.Fix()), err)
 	default:
 	}
 	return fault.Wrap(fault.New(code, e.Reason(), e.Error(), e.Fix()), err)

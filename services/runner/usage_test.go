@@ -1,6 +1,8 @@
 package runner_test
 
 import (
+	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -203,5 +205,28 @@ func TestProviders(t *testing.T) {
 		if f := fault.From(err); err == nil || f.Reason != reason || f.Fix == "" || strings.Contains(err.Error(), modeltest.Key) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A test of a provider that does not answer ends with the deadline of its caller, and says
+// so: not that a turn asks for too much.
+func TestAProviderThatDoesNotAnswer(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // the system accepts connections, and nobody reads them
+	file := filepath.Join(t.TempDir(), "providers.yaml")
+	text := "providers:\n  mute: {base_url: 'http://" + l.Addr().String() + "/v1', models: [m1]}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	r := w.runner(nil, func(c *runner.Config) { c.ProvidersFile = file })
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err = r.TestProvider(ctx, &runnerpb.TestProviderRequest{})
+	if f := fault.From(err); f.Reason != fault.ModelUnavailable || !strings.HasPrefix(f.What, "mute: no answer within ") || !strings.Contains(f.Fix, "--timeout") {
+		t.Errorf("%+v", f)
 	}
 }

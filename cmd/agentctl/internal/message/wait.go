@@ -136,10 +136,17 @@ func (w *waiter) see(t, ahead *registry.Turn, changed func(t, ahead *registry.Tu
 
 // explain adds to the end of a wait what the turn waits for.
 func (w *waiter) explain(err error) error {
-	if what := WaitOf(w.turn, w.ahead, time.Now()).String(); what != "" {
-		return fmt.Errorf("%w: %w", errWaiting(what), err)
+	what := WaitOf(w.turn, w.ahead, time.Now()).String()
+	switch state := w.turn.GetState(); {
+	case what != "":
+	case state == registry.TurnState_TURN_STATE_CLAIMED && w.turn.GetClaimedAt() != nil:
+		what = fmt.Sprintf("a runner has been working on it for %s", time.Since(w.turn.GetClaimedAt().AsTime()).Round(time.Second))
+	case state == registry.TurnState_TURN_STATE_QUEUED && w.ahead == nil:
+		what = "no runner works on it yet"
+	default:
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %w", errWaiting(what), err)
 }
 
 // Note reports what a turn waits for, once for each cause.

@@ -64,6 +64,16 @@ func TestWaiting(t *testing.T) {
 	if f.Reason != fault.Deadline || !strings.Contains(f.What, "message 3 has no reply yet; it is not lost; the model provider work is not available (503): overloaded; next try in 30 s") {
 		t.Errorf("%+v", f)
 	}
+	// Where nothing has failed yet, the end of the wait says how far the message is.
+	for want, turn := range map[string]*registry.Turn{
+		"message 3 has no reply yet; it is not lost; a runner has been working on it for 1m0s": {State: registry.TurnState_TURN_STATE_CLAIMED, ClaimedAt: timestamppb.New(time.Now().Add(-time.Minute))},
+		"message 3 has no reply yet; it is not lost; no runner works on it yet":                {State: registry.TurnState_TURN_STATE_QUEUED},
+		"message 3 has no reply yet; it is not lost":                                           nil,
+	} {
+		if got := fault.From(TimedOut((&waiter{turn: turn}).explain(context.DeadlineExceeded), "alice", 3)); got.What != want || got.Reason != fault.Deadline {
+			t.Errorf("got  %q\nwant %q", got.What, want)
+		}
+	}
 	if other := errors.New("x"); TimedOut(other, "alice", 3) != other {
 		t.Error("another error did not pass")
 	}
