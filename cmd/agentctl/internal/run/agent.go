@@ -123,6 +123,7 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 	}
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
+	e.Err = &lines{w: e.Err}
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)

@@ -11,7 +11,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -162,6 +164,18 @@ func await(ctx context.Context, e *command.Env, agent, id string, limit time.Dur
 			waits.report(ctx, r)
 		}
 	}
+}
+
+// lines is standard error for a command that writes to it from two goroutines.
+type lines struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }
 
 // watcher reports what a run waits for.

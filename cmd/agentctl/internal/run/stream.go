@@ -110,6 +110,7 @@ the run failed.`,
 				return err
 			}
 			var end *runner.StreamRunResponse
+			e.Err = &lines{w: e.Err}
 			s := speaker{env: e, narrator: narrator{out: e.Err}}
 			watching, stop := context.WithCancel(c.Context())
 			var watched sync.WaitGroup

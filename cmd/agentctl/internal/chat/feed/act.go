@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -74,6 +75,12 @@ func (s *Source) Status(ctx context.Context) tea.Cmd {
 		}
 		if p := r.GetAgent().GetProblem(); p != "" {
 			fmt.Fprintf(&b, "\nproblem: %s", p)
+		}
+		if r.GetInbox().GetPending() > 0 {
+			first := message.First(ctx, s.Env, s.Agent)
+			if w := message.Waiting(first, time.Now()); w != "" {
+				fmt.Fprintf(&b, "\nmessage %d waits: %s", first.GetInboxId(), w)
+			}
 		}
 		fmt.Fprintf(&b, "\nmodel: %s", s.model(ctx, r.GetAgent().GetModel()))
 		return b.String(), nil
