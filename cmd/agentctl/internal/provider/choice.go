@@ -79,11 +79,8 @@ func Chosen(ctx context.Context, e *command.Env, agent string) (provider, model 
 // ChosenOf is what Chosen reads.
 func ChosenOf(r *registry.GetAgentConfigResponse) (provider, model string) {
 	for _, v := range r.GetValues() {
-		switch v.GetKey() {
-		case keyProvider, keyModel:
-			if v.GetOrigin() == "default" { // nobody chose it: the runner does
-				continue
-			}
+		if v.GetOrigin() == "default" { // nobody chose it: the runner does
+			continue
 		}
 		switch v.GetKey() {
 		case keyProvider:
