@@ -1,13 +1,21 @@
 package run
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // What a stream holds of what the journal has, and what all closed ones together
-// do, in bytes.
+// take, in bytes. A closed one saves its late readers a look into the journal, which
+// has everything that it has: two thousand short runs are enough for those who come
+// a moment after the end.
 const (
 	maxStream = 1 << 20
-	maxClosed = 16 << 20
+	maxClosed = 2 << 20
 )
+
+// streamSize is what a stream takes without its items: itself, its key, its entries here.
+const streamSize = 512
 
 // Hub holds the streams of a process. The zero value is ready.
 type Hub struct {
@@ -25,13 +33,14 @@ func (h *Hub) Open(key string, generation uint64) *Stream {
 	defer h.mu.Unlock()
 	s := h.streams[key]
 	if s == nil {
-		s = &Stream{hub: h, key: key, more: make(chan struct{})}
+		s = &Stream{hub: h, key: key, size: streamSize}
 		if h.streams == nil {
 			h.streams = make(map[string]*Stream)
 		}
 		h.streams[key] = s
+	} else {
+		h.forgetClosed(s)
 	}
-	h.forgetClosed(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live, s.ended = true, false
@@ -59,12 +68,9 @@ func (h *Hub) Find(key string) (*Stream, <-chan struct{}) {
 
 // forgetClosed takes s off the list of closed streams. The caller holds mu.
 func (h *Hub) forgetClosed(s *Stream) {
-	for i, c := range h.closed {
-		if c == s {
-			h.closed = append(h.closed[:i], h.closed[i+1:]...)
-			h.bytes -= s.size
-			return
-		}
+	if i := slices.Index(h.closed, s); i >= 0 {
+		h.closed = slices.Delete(h.closed, i, i+1)
+		h.bytes -= s.size
 	}
 }
 
@@ -81,11 +87,13 @@ func (s *Stream) Close() {
 	}
 	s.live = false
 	s.finish()
+	s.items = slices.Clone(s.items) // without room for more
 	s.wake()
 	h.closed = append(h.closed, s)
 	h.bytes += s.size
 	for h.bytes > maxClosed && len(h.closed) > 1 {
 		old := h.closed[0]
+		h.closed[0] = nil // the array behind the list is kept
 		h.closed = h.closed[1:]
 		h.bytes -= old.size
 		delete(h.streams, old.key)

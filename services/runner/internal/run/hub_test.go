@@ -133,6 +133,28 @@ func TestBehind(t *testing.T) {
 	}
 }
 
+// Short runs that are over take no more memory than long ones: a process that answers all
+// day keeps a few thousand of them.
+func TestClosedRunsAreBounded(t *testing.T) {
+	var h run.Hub
+	const runs = 20_000
+	for n := range runs {
+		s := h.Open(fmt.Sprint(n), 1)
+		s.Publish(run.Item{Kind: run.Lifecycle, Phase: run.Start})
+		s.Publish(run.Item{Kind: run.Lifecycle, Phase: run.End})
+		s.Close()
+	}
+	kept := 0
+	for n := range runs {
+		if s, _ := h.Find(fmt.Sprint(n)); s != nil {
+			kept++
+		}
+	}
+	if young, _ := h.Find(fmt.Sprint(runs - 1)); kept > 4096 || kept < 1000 || young == nil {
+		t.Errorf("%d of %d closed runs are kept, the newest is %v", kept, runs, young)
+	}
+}
+
 // Pieces that were put together are read from any number on, to the byte.
 func TestJoinedPieces(t *testing.T) {
 	var h run.Hub

@@ -58,7 +58,10 @@ type Item struct {
 // Last reports whether the item ends its run.
 func (i Item) Last() bool { return i.Kind == Lifecycle && (i.Phase == End || i.Phase == Error) }
 
-func (i Item) size() int { return len(i.Text) + len(i.Tool) + len(i.CallID) + 64 }
+// itemSize is what an Item takes without its texts, in bytes.
+const itemSize = 104
+
+func (i Item) size() int { return len(i.Text) + len(i.Tool) + len(i.CallID) + itemSize }
 
 // After is what is left of an item for a reader that has everything up to a
 // number; false when that is nothing.

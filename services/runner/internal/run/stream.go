@@ -41,7 +41,7 @@ type Stream struct {
 	live    bool
 	ended   bool          // its last item is there
 	over    chan struct{} // closed when no item comes any more; nil then
-	more    chan struct{}
+	more    chan struct{} // closed with the next change; nil: nobody waits for it
 }
 
 // Live reports whether items may still come.
@@ -66,7 +66,7 @@ func (s *Stream) Seed(items []Item, tools uint64) {
 	if len(items) == 0 || s.pos >= items[len(items)-1].Seq {
 		return
 	}
-	s.items, s.size, s.first = items, 0, 0
+	s.items, s.size, s.first = items, streamSize, 0
 	for _, i := range items {
 		s.size += i.size()
 	}
@@ -207,7 +207,7 @@ func (s *Stream) trim() {
 // combine puts neighboring pieces of text together: a reader in the middle of one
 // gets the rest of it. The caller holds mu.
 func (s *Stream) combine() {
-	s.grown, s.size = 0, 0
+	s.grown, s.size = 0, streamSize
 	combined := make([]Item, 0, len(s.items)/2)
 	var text []byte
 	flush := func() {
@@ -235,8 +235,10 @@ func (s *Stream) combine() {
 }
 
 func (s *Stream) wake() {
-	close(s.more)
-	s.more = make(chan struct{})
+	if s.more != nil {
+		close(s.more)
+		s.more = nil
+	}
 }
 
 // Next waits for items after a number and returns them all. After the last item
@@ -249,7 +251,11 @@ func (s *Stream) Next(ctx context.Context, after uint64) ([]Item, error) {
 			return nil, ErrBehind
 		}
 		items := s.after(after)
-		live, more := s.live && !s.ended, s.more
+		live := s.live && !s.ended
+		if live && len(items) == 0 && s.more == nil {
+			s.more = make(chan struct{})
+		}
+		more := s.more
 		s.mu.Unlock()
 		switch {
 		case len(items) > 0:
