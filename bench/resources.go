@@ -18,7 +18,9 @@ import (
 	"github.com/theclaw/agents/internal/pause"
 )
 
-// idleFor is how long nothing is done before the memory at rest is measured.
+// idleFor is how long nothing is done before the memory at rest is measured: databases
+// close after half a minute, and the process gives memory back while nothing uses the
+// processor.
 const idleFor = time.Minute
 
 // memory measures what messages leave in memory, and what each writes. The middle of three new

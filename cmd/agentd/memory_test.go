@@ -7,21 +7,19 @@ import (
 	"time"
 )
 
-// Memory is given back once after work, in the first interval in which nothing was done.
+// Memory is given back in the first intervals after work in which nothing was done.
 func TestIdleSince(t *testing.T) {
 	idle := idleSince(time.Second)
-	for i, step := range []struct {
-		used time.Duration // since the start
-		want bool
-	}{
-		{3 * time.Second, false},               // work
-		{3*time.Second + 1, true},              // none: the work has ended
-		{3*time.Second + 2, false},             // given back already
-		{3*time.Second + checkEvery/50, false}, // work again
-		{3*time.Second + checkEvery/50, true},
-	} {
-		if got := idle(step.used); got != step.want {
-			t.Errorf("interval %d: %v", i, got)
+	used := 3 * time.Second
+	for round := range 2 {
+		if used += checkEvery / 50; idle(used) {
+			t.Errorf("round %d: given back during work", round)
+		}
+		for n := range trims + 2 {
+			used++
+			if got, want := idle(used), n < trims; got != want {
+				t.Errorf("round %d, idle interval %d: %v, want %v", round, n+1, got, want)
+			}
 		}
 	}
 	if processorTime() <= 0 {

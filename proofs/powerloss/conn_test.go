@@ -42,6 +42,7 @@ func (w *wire) Prepare(sql string) (conn.Stmt, error) {
 
 func (w *wire) Script(sql string) error { return w.c.Exec(sql) }
 func (*wire) KeepLog() error            { return nil }
+func (*wire) Memory() int64             { return 0 }
 
 func (w *wire) Close() error {
 	for _, s := range w.stmts {

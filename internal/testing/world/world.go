@@ -55,7 +55,7 @@ type Options struct {
 	// them, and the deliverer is at the last.
 	Registries int
 	MaxOpen    int               // databases of a home that stay open at rest; default 256
-	Idle       time.Duration     // how long one stays open at rest; default 60 s
+	Idle       time.Duration     // how long one stays open at rest; default 30 s
 	Env        map[string]string // environment of runners and secrets of deliverers
 	Environ    []string          // environment of the programs that deliverers start
 	Notifier   func() (home string, ok bool)

@@ -224,3 +224,19 @@ func TestTextsReadAgain(t *testing.T) {
 		t.Errorf("%.0f allocations for a text read again", n)
 	}
 }
+
+// Memory grows with what a connection keeps: pages and statements.
+func TestMemory(t *testing.T) {
+	c := open(t)
+	before := c.Memory()
+	must(t, c.Script("INSERT INTO v(a) SELECT zeroblob(500) FROM json_each('[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20]')"))
+	written := c.Memory()
+	if before <= 0 || written < before+4<<10 {
+		t.Errorf("%d bytes before and %d after 10 KB of rows", before, written)
+	}
+	s := prepare(t, c, "SELECT id, a, b FROM v WHERE id > ?")
+	if n := c.Memory(); n < written+1<<10 {
+		t.Errorf("%d bytes before and %d after a statement", written, n)
+	}
+	must(t, s.Close())
+}

@@ -57,6 +57,10 @@ type DB struct {
 	broken  atomic.Pointer[error]
 
 	durable, lazy, ops atomic.Int64
+
+	memory     atomic.Int64 // of the connection when it was measured last
+	unmeasured int          // batches since
+	prepared   int          // statements kept then
 }
 
 type op struct {
@@ -120,7 +124,7 @@ func (d *DB) prepare() error {
 	if mode != "wal" {
 		return fmt.Errorf("journal mode is %s, not wal: %w", mode, store.ErrIO)
 	}
-	if err := d.conn.Script("PRAGMA cache_size=" + cacheSize); err != nil {
+	if err := d.conn.Script("PRAGMA cache_size=" + cacheSize + "; PRAGMA cache_spill=" + spillPages); err != nil {
 		return fmt.Errorf("bound the page cache: %w", err)
 	}
 	if err := d.setSync(true); err != nil || d.opts.Guest {
@@ -142,10 +146,18 @@ func (d *DB) prepare() error {
 	return d.verifyTail()
 }
 
-// cacheSize is the most that the page cache of one database holds, in KiB (negative: not
-// in pages). A message touches some 40 pages of 1 KiB; the engine's default of 2 MiB, in
-// hundreds of open databases, is memory that only grows.
-const cacheSize = "-256"
+// cacheSize is what one database adds to the page cache, in KiB (negative: not in pages). The
+// engine has one cache for all databases of a process and reuses the oldest page of any of
+// them once the cache is as large as all their sizes together: what counts is the sum. A page
+// of 1 KiB takes 2 KiB of memory; a message reads some 20 pages of its thread again and again.
+//
+// spillPages is from how many pages on a transaction that changes many of them writes some
+// into the log before it commits. It has its own bound because a page that is changed after
+// that is written twice.
+const (
+	cacheSize  = "-64"
+	spillPages = "200"
+)
 
 // checkComplete returns a *store.LostCommits when events.jsonl has a line for an event that
 // the database never knew.
@@ -203,6 +215,22 @@ func (d *DB) Broken() error {
 // Stats answers the commit counters since open.
 func (d *DB) Stats() store.Commits {
 	return store.Commits{Durable: d.durable.Load(), Lazy: d.lazy.Load(), Ops: d.ops.Load()}
+}
+
+// Memory is about how many bytes the open database takes.
+func (d *DB) Memory() int64 { return d.memory.Load() }
+
+// measureEvery is after how many batches of operations the memory is measured again, at
+// the latest; a statement more is a reason to do it at once.
+const measureEvery = 64
+
+// measure notes what the connection takes; the holder of the connection calls it.
+func (d *DB) measure() {
+	if d.unmeasured++; d.unmeasured < measureEvery && len(d.stmts) == d.prepared {
+		return
+	}
+	d.memory.Store(d.conn.Memory())
+	d.unmeasured, d.prepared = 0, len(d.stmts)
 }
 
 // Do runs fn in a transaction; durable commits are on disk before it returns.

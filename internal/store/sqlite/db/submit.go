@@ -70,6 +70,7 @@ func (d *DB) work(batch []*op) {
 		d.breakWith(err)
 	}
 	d.runBatch(batch)
+	d.measure()
 	whole = true
 }
 

@@ -9,11 +9,11 @@ import (
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
 )
 
-// An open database takes a quarter of a megabyte. More than spare idle ones stay open only as
+// An open database takes a fifth of a megabyte. More than spare idle ones stay open only as
 // long as they are used again and again: a start of a thousand agents, or a message to each,
 // leaves none behind, and a database that is in use is opened again once a tick at most.
 const (
-	spare     = 64
+	spare     = 32
 	spareIdle = 2 * time.Second
 )
 
@@ -34,7 +34,7 @@ func (p *Pool) janitor() {
 }
 
 // takeIdle takes the handles to close out of the table: those idle for long, and
-// the longest idle ones past the bound.
+// the longest idle ones past a bound.
 func (p *Pool) takeIdle() []*handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,24 +50,28 @@ func (p *Pool) takeIdle() []*handle {
 			idle = append(idle, h)
 		}
 	}
-	over := len(p.handles) - p.o.MaxOpen
+	over, bytes := len(p.handles)-p.o.MaxOpen, p.bytes
+	for _, h := range out {
+		bytes -= h.bytes
+	}
 	slices.SortFunc(idle, func(a, b *handle) int { return a.idleSince.Compare(b.idleSince) })
 	for i, h := range idle {
-		if i < over || i < len(idle)-spare && now.Sub(h.idleSince) >= spareIdle {
+		if i < over || bytes > p.o.MaxBytes || i < len(idle)-spare && now.Sub(h.idleSince) >= spareIdle {
 			p.leave(h)
 			out = append(out, h)
+			bytes -= h.bytes
 		}
 	}
 	return out
 }
 
-// help closes the database that was idle longest when so many are open that the
-// janitor cannot keep up: who opens one then pays for closing one, so that
+// help closes the database that was idle longest when so many are open, or take so much, that
+// the janitor cannot keep up: who opens one then pays for closing one, so that
 // descriptors and memory stay bounded under any load.
 func (p *Pool) help() {
 	p.mu.Lock()
 	var oldest *handle
-	if len(p.handles)+len(p.left) > p.o.MaxOpen+p.o.MaxOpen/4 {
+	if len(p.handles)+len(p.left) > p.o.MaxOpen+p.o.MaxOpen/4 || p.bytes > p.o.MaxBytes+p.o.MaxBytes/4 {
 		for _, h := range p.handles {
 			if h.users == 0 && (oldest == nil || h.idleSince.Before(oldest.idleSince)) {
 				oldest = h

@@ -1,12 +1,13 @@
 // Package pool opens the databases of threads on demand, shares them, and closes them in
-// the background when they are idle or too many are open.
+// the background when they are idle, take too much memory, or too many are open.
 //
 //	Do/View --get--> handle (open, counted) ----> db.DB
 //	         <-put--
 //	janitor: closes idle handles
 //
-// More than a quarter above the bound there are only databases in use: a caller that
-// opens one more closes an idle one first.
+// More than a quarter above a bound there are only databases in use: a caller that
+// opens one more closes an idle one first. What a database takes is measured now and then
+// while it is used; the bound on bytes is over the sum.
 //
 // There is at most one connection per database: a new opening waits until the previous
 // one is closed, so that the cached chain and the mirror have one owner. A database that
@@ -19,6 +20,7 @@ package pool
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -39,9 +41,10 @@ type Options struct {
 	OnFault func(store.Ref, error)
 	// OnRest gets the state of an inbox that was written once it is closed, if that is
 	// known; see fileState. It must not block.
-	OnRest  func(agent string, r store.AtRest)
-	MaxOpen int           // idle databases kept open
-	Idle    time.Duration // how long an idle one stays open
+	OnRest   func(agent string, r store.AtRest)
+	MaxOpen  int           // idle databases kept open, for their descriptors
+	MaxBytes int64         // what those kept open take in memory; 0: no bound
+	Idle     time.Duration // how long an idle one stays open
 	// Connect is that of db.Options.
 	Connect func(path string) (conn.Conn, error)
 }
@@ -54,6 +57,7 @@ type Pool struct {
 	handles map[store.Ref]*handle
 	leaving map[store.Ref]*handle // taken out, not closed yet; the newest of each
 	left    map[*handle]struct{}  // all that were taken out and are not closed yet
+	bytes   int64                 // of all that are open, leaving ones too
 	closed  bool
 	stats   store.Commits // of databases closed since
 
@@ -78,6 +82,7 @@ type handle struct {
 	users     int // the rest is guarded by Pool.mu
 	left      bool
 	told      bool
+	bytes     int64 // its part of Pool.bytes
 	idleSince time.Time
 }
 
@@ -96,6 +101,9 @@ func (p *Pool) Attach(h store.Hooks) {
 }
 
 func empty(o Options) *Pool {
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = math.MaxInt64 / 2
+	}
 	return &Pool{o: o, handles: map[store.Ref]*handle{}, leaving: map[store.Ref]*handle{}, left: map[*handle]struct{}{}, stop: make(chan struct{}), full: make(chan struct{}, 1)}
 }
 
@@ -158,6 +166,13 @@ func (p *Pool) Open() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.handles)
+}
+
+// Bytes is about how much memory the open databases take.
+func (p *Pool) Bytes() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bytes
 }
 
 // IsOpen reports whether r's database is open or being opened.
@@ -296,7 +311,8 @@ func (p *Pool) put(h *handle) {
 	if fault != nil && !h.left {
 		last = p.leave(h)
 	}
-	over := len(p.handles) > p.o.MaxOpen+p.o.MaxOpen/8
+	p.weigh(h)
+	over := len(p.handles) > p.o.MaxOpen+p.o.MaxOpen/8 || p.bytes > p.o.MaxBytes+p.o.MaxBytes/8
 	p.mu.Unlock()
 	if over {
 		select {
@@ -309,6 +325,15 @@ func (p *Pool) put(h *handle) {
 	}
 	if last {
 		_ = p.end(h) // it broke, or its directory went; there is nothing left to save
+	}
+}
+
+// weigh counts what the database of a handle takes. Under mu.
+func (p *Pool) weigh(h *handle) {
+	if h.opened() {
+		now := h.db.Memory()
+		p.bytes += now - h.bytes
+		h.bytes = now
 	}
 }
 
@@ -332,6 +357,8 @@ func (p *Pool) end(h *handle) error {
 	if h.db != nil {
 		p.stats = p.stats.Plus(h.db.Stats())
 	}
+	p.bytes -= h.bytes
+	h.bytes = 0
 	delete(p.left, h)
 	if p.leaving[h.ref] == h {
 		delete(p.leaving, h.ref)

@@ -159,6 +159,53 @@ func TestBoundWithoutJanitor(t *testing.T) {
 	}
 }
 
+// What the open databases take stays below the bound, whatever their number is: with the
+// janitor once it has worked, without it a quarter above the bound and one database.
+func TestBoundOnBytes(t *testing.T) {
+	const bound, most = 1 << 20, 1<<20 + 1<<18 + 1<<19
+	fill := func(t *testing.T, f *fixture) {
+		for i := range 40 {
+			if err := f.insert(f.make(t, fmt.Sprint(i))); err != nil {
+				t.Fatal(err)
+			}
+			if n := f.Bytes(); n > most {
+				t.Fatalf("%d databases take %d bytes, at most %d", f.Open(), n, most)
+			}
+			time.Sleep(time.Millisecond) // each rests longer than the next
+		}
+		if f.Bytes() == 0 || !f.IsOpen(store.Inbox("39")) || f.IsOpen(store.Inbox("0")) {
+			t.Errorf("%d bytes; not the longest idle ones were closed", f.Bytes())
+		}
+	}
+	t.Run("janitor", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := setup(t, Options{MaxOpen: 1000, MaxBytes: bound, Idle: time.Minute})
+			fill(t, f)
+			synctest.Wait()
+			time.Sleep(16 * time.Second) // a tick
+			synctest.Wait()
+			if n := f.Bytes(); n > bound || f.Open() < 2 {
+				t.Errorf("%d databases take %d bytes, the bound is %d", f.Open(), n, bound)
+			}
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			if n := f.Bytes(); n != 0 {
+				t.Errorf("%d bytes are counted with no database open", n)
+			}
+		})
+	})
+	t.Run("callers alone", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fixture{root: t.TempDir()}
+			f.Pool = empty(Options{MaxOpen: 1000, MaxBytes: bound, Idle: time.Hour, Path: func(r store.Ref) (string, error) { return filepath.Join(f.root, r.Agent), nil }})
+			fill(t, f)
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
 func TestManyAtOnce(t *testing.T) {
 	f := setup(t, Options{MaxOpen: 2, Idle: time.Millisecond}) // closes all the time
 	var refs []store.Ref
