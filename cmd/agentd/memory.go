@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/internal/pause"
+	"github.com/theclaw/agents/internal/store/sqlite"
 )
 
 // trimAfter is the time after the start at which memory is given back for the first time:
@@ -70,6 +71,7 @@ func processorTime() time.Duration {
 
 func trim() {
 	debug.FreeOSMemory()
+	_ = sqlite.Trim() // what cannot be returned stays
 	self, err := os.Executable()
 	if err != nil {
 		return

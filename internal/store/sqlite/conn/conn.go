@@ -11,6 +11,7 @@ import (
 	"modernc.org/libc/sys/types"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	_ "github.com/theclaw/agents/internal/store/sqlite/conn/heap" // the engine's memory
 	"github.com/theclaw/agents/internal/store/sqlite/conn/wal"
 )
 

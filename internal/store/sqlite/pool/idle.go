@@ -9,7 +9,7 @@ import (
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
 )
 
-// An open database takes a fifth of a megabyte. More than spare idle ones stay open only as
+// An open database takes a quarter of a megabyte. More than spare idle ones stay open only as
 // long as they are used again and again: a start of a thousand agents, or a message to each,
 // leaves none behind, and a database that is in use is opened again once a tick at most.
 const (
