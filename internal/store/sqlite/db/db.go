@@ -220,13 +220,17 @@ func (d *DB) Stats() store.Commits {
 // Memory is about how many bytes the open database takes.
 func (d *DB) Memory() int64 { return d.memory.Load() }
 
-// measureEvery is after how many batches of operations the memory is measured again, at
-// the latest; a statement more is a reason to do it at once.
-const measureEvery = 64
+// The memory is measured with the first batch of operations, again after measureEvery of them,
+// and when so many statements were added as moreStatements: it visits each of them.
+const (
+	measureEvery   = 64
+	moreStatements = 8
+)
 
 // measure notes what the connection takes; the holder of the connection calls it.
 func (d *DB) measure() {
-	if d.unmeasured++; d.unmeasured < measureEvery && len(d.stmts) == d.prepared {
+	d.unmeasured++
+	if d.memory.Load() != 0 && d.unmeasured < measureEvery && len(d.stmts) < d.prepared+moreStatements {
 		return
 	}
 	d.memory.Store(d.conn.Memory())

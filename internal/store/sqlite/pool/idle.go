@@ -14,7 +14,7 @@ import (
 // leaves none behind, and a database that is in use is opened again once a tick at most.
 const (
 	spare     = 32
-	spareIdle = 2 * time.Second
+	spareIdle = 5 * time.Second
 )
 
 func (p *Pool) janitor() {
