@@ -12,6 +12,7 @@
 // to one goroutine at a time; nothing here locks. Each statement keeps its
 // arguments in memory of its own, so that one may run inside the loop over another.
 //
-// It sets no pragma but the time to wait for another program's lock, keeps no
-// statement for its caller, and knows no table.
+// It sets the time to wait for another program's lock, how much memory a connection
+// sets aside, and how long the log grows; all other pragmas are its caller's. It keeps
+// no statement for its caller, and knows no table.
 package conn
