@@ -8,13 +8,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"google.golang.org/grpc"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
+	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/internal/command"
 	deliverer "github.com/theclaw/agents/proto/gen/theclaw/deliverer/v1"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -123,5 +127,39 @@ func TestFollow(t *testing.T) {
 	}
 	if err := c.Wait(); err != nil {
 		t.Errorf("Ctrl-C is no failure here: %v", err)
+	}
+}
+
+// TestChatShowsARunThatIsOver attends a message whose turn ended before its stream was asked
+// for: thoughts and tools come all the same, and before the reply.
+func TestChatShowsARunThatIsOver(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	services(t, home, newLoopback(t).env()...)
+	agentOf(t, home)
+	e := owner(t, home)
+	ctx := t.Context()
+	id, _, err := message.Say(ctx, e, "a1", message.Console, message.NewKey(), "use a tool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := message.Turn(ctx, e, "a1", id, nil); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []feed.What
+	s := &feed.Source{Env: e, Agent: "a1", Send: func(m tea.Msg) {
+		if p, ok := m.(feed.Pieces); ok {
+			for _, i := range p.Items {
+				kinds = append(kinds, i.What)
+			}
+		}
+	}}
+	f, ok := s.Attend(ctx, id)().(feed.Finished)
+	if !ok || f.Err != nil || f.Reply != "The tool has said it." {
+		t.Fatalf("finished: %+v", f)
+	}
+	for _, want := range []feed.What{feed.Thought, feed.Began, feed.Ended, feed.Spoke} {
+		if !slices.Contains(kinds, want) {
+			t.Errorf("the run showed %v, without %v", kinds, want)
+		}
 	}
 }

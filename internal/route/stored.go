@@ -29,13 +29,11 @@ func Stored(id string) []string {
 	return out
 }
 
-// Routable reports whether routing can give id to a conversation. Ids outside of those of peers
-// and channels are not judged.
+// Routable reports whether routing can give id to a conversation. An id of which Stored knows
+// nothing is not judged: it is a thread that somebody made for another purpose.
 func Routable(id string) bool {
-	if !strings.HasPrefix(id, channelsDir) && !strings.HasPrefix(id, peersDir) {
-		return true
-	}
-	return slices.Contains(Stored(id), id)
+	list := Stored(id)
+	return len(list) == 0 || slices.Contains(list, id)
 }
 
 // stored is a segment as routing writes it: seg itself when it is one, else what its text is

@@ -45,7 +45,6 @@ type console struct {
 
 	unsent  []feed.Message // not in the inbox yet; the first is under way
 	queue   []sent         // in the inbox and without a fate, oldest first
-	enough  func()         // ends the stream of the oldest one
 	aborted bool           // the oldest one was asked to end
 	begun   time.Time      // when the oldest one became it
 	waits   feed.Changed   // what the oldest one waits for
@@ -113,7 +112,7 @@ func newConsole(ctx context.Context, from *feed.Source, peer message.Peer, color
 	m := &console{
 		ctx: ctx, from: from, now: time.Now, width: 80, height: 24, input: newInput(from.Agent),
 		spin: spinner.New(spinner.WithSpinner(spinner.MiniDot)), said: transcript.New(from.Agent, color),
-		enough: func() {}, away: map[string]bool{},
+		away: map[string]bool{},
 	}
 	m.turnTo(peer)
 	return m

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -64,13 +63,7 @@ func (m *console) accept(a feed.Accepted) tea.Cmd {
 
 // follow waits for the oldest message, so that replies are shown in order.
 func (m *console) follow() tea.Cmd {
-	id := m.queue[0].id
-	ctx, cancel := context.WithCancel(m.ctx)
-	m.enough = cancel
-	return tea.Batch(m.from.Await(m.ctx, id), func() tea.Msg {
-		m.from.Follow(ctx, id)
-		return nil
-	})
+	return m.from.Attend(m.ctx, m.queue[0].id)
 }
 
 // next shows the message whose turn it is now.
@@ -121,7 +114,6 @@ func (m *console) finish(f feed.Finished) tea.Cmd {
 		return nil
 	}
 	m.queue = m.queue[1:]
-	m.enough()
 	m.newest = f.ID
 	if t := f.Turn; t != nil {
 		if t.GetThreadId() != "" {

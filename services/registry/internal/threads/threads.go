@@ -136,11 +136,8 @@ func (s *Service) routable(ctx context.Context, r store.Ref) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return s.Fault(r.Agent, r.Thread, err)
 	}
-	fix := "use the thread id that PushEvents returns"
-	if list := route.Stored(r.Thread); len(list) > 0 {
-		fix = "use " + strings.Join(list, " or ") + ", in which channel and peer are encoded"
-	}
-	return wire.Bad(fmt.Sprintf("no message is routed to thread %.200q", r.Thread), fix)
+	return wire.Bad(fmt.Sprintf("no message is routed to thread %.200q", r.Thread),
+		"use "+strings.Join(route.Stored(r.Thread), " or ")+", in which channel and peer are encoded")
 }
 
 // PeekEvents reads events.

@@ -72,24 +72,44 @@ func (s *Source) Say(ctx context.Context, from message.Peer, what Message) tea.C
 	}
 }
 
-// Await waits for the fate of a message.
-func (s *Source) Await(ctx context.Context, id int64) tea.Cmd {
+// rest is how long the rest of a run's stream may take once the fate of its message is known.
+const rest = time.Second
+
+// Attend shows the run of a message and reports its fate after what the run did: a run can
+// be over before its stream is asked for.
+func (s *Source) Attend(ctx context.Context, id int64) tea.Cmd {
 	return func() tea.Msg {
-		for {
-			t, err := message.Turn(ctx, s.Env, s.Agent, id, func(t, ahead *registry.Turn) { s.Send(Changed{t, ahead}) })
-			if command.Unavailable(err) && ctx.Err() == nil {
-				continue // it has waited long
-			}
-			if err != nil {
-				return Finished{ID: id, Err: err}
-			}
-			reply, ok, err := message.Reply(ctx, s.Env, t)
-			if command.Unavailable(err) && ctx.Err() == nil {
-				_ = pause.For(ctx, again)
-				continue
-			}
-			return Finished{id, t, reply, ok, err}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		shown := make(chan struct{})
+		go func() {
+			defer close(shown)
+			s.follow(ctx, id)
+		}()
+		f := s.await(ctx, id)
+		late := time.AfterFunc(rest, stop)
+		defer late.Stop()
+		<-shown
+		return f
+	}
+}
+
+// await waits for the fate of a message.
+func (s *Source) await(ctx context.Context, id int64) Finished {
+	for {
+		t, err := message.Turn(ctx, s.Env, s.Agent, id, func(t, ahead *registry.Turn) { s.Send(Changed{t, ahead}) })
+		if command.Unavailable(err) && ctx.Err() == nil {
+			continue // it has waited long
 		}
+		if err != nil {
+			return Finished{ID: id, Err: err}
+		}
+		reply, ok, err := message.Reply(ctx, s.Env, t)
+		if command.Unavailable(err) && ctx.Err() == nil {
+			_ = pause.For(ctx, again)
+			continue
+		}
+		return Finished{id, t, reply, ok, err}
 	}
 }
 

@@ -46,10 +46,10 @@ const (
 	ahead = 1024
 )
 
-// Follow shows the run of a message while it happens, until its end or that of
+// follow shows the run of a message while it happens, until its end or that of
 // ctx. It is an extra: when the runner cannot be asked the whole reply comes at
 // the end.
-func (s *Source) Follow(ctx context.Context, id int64) {
+func (s *Source) follow(ctx context.Context, id int64) {
 	run, err := s.Run(ctx, id)
 	if err != nil {
 		return
