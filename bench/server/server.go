@@ -145,26 +145,63 @@ func (s *Server) Written() (int64, error) {
 }
 
 // CPU is the user and system time of the process.
-func (s *Server) CPU() (time.Duration, error) { return s.cpu(11, 12) }
+func (s *Server) CPU() (time.Duration, error) {
+	stat, err := readStat(s.cmd.Process.Pid)
+	return stat.own, err
+}
 
-// CPUOfTree is CPU with that of the programs it has started and waited for.
-func (s *Server) CPUOfTree() (time.Duration, error) { return s.cpu(11, 12, 13, 14) }
-
-// cpu is the sum of fields of /proc/PID/stat, counted from the one after the name.
-func (s *Server) cpu(fields ...int) (sum time.Duration, err error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+// CPUOfTree is CPU with that of the processes below it, also of those that have ended and were
+// waited for.
+func (s *Server) CPUOfTree() (time.Duration, error) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return 0, err
 	}
-	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	for _, i := range fields {
-		ticks, err := strconv.ParseInt(f[i], 10, 64)
+	below, used := map[int][]int{}, map[int]time.Duration{}
+	for _, d := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(d))
 		if err != nil {
 			return 0, err
 		}
-		sum += time.Duration(ticks) * (time.Second / 100)
+		stat, err := readStat(pid)
+		if err != nil {
+			continue // it has ended
+		}
+		below[stat.parent] = append(below[stat.parent], pid)
+		used[pid] = stat.own + stat.waited
 	}
-	return sum, nil
+	var sum func(pid int) time.Duration
+	sum = func(pid int) time.Duration {
+		all := used[pid]
+		for _, child := range below[pid] {
+			all += sum(child)
+		}
+		return all
+	}
+	return sum(s.cmd.Process.Pid), nil
+}
+
+// processStat is what /proc/PID/stat says: user and system time of the process, and of those
+// that it has waited for.
+type processStat struct {
+	parent      int
+	own, waited time.Duration
+}
+
+func readStat(pid int) (processStat, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return processStat{}, err
+	}
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	var n [5]int // ppid, utime, stime, cutime, cstime
+	for i, field := range []int{1, 11, 12, 13, 14} {
+		if n[i], err = strconv.Atoi(f[field]); err != nil {
+			return processStat{}, err
+		}
+	}
+	const tick = time.Second / 100
+	return processStat{n[0], time.Duration(n[1]+n[2]) * tick, time.Duration(n[3]+n[4]) * tick}, nil
 }
 
 // RSS is the resident memory in MB.

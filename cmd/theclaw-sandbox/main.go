@@ -1,6 +1,7 @@
-// Command theclaw-sandbox starts sandboxed programs for agentd: it is the trampoline and
-// the sandbox's init (package internal/sandbox/jail) and nothing else. agentd can play both
-// roles itself, but it is 30 times as large, and each call of a tool starts two processes.
+// Command theclaw-sandbox starts sandboxed programs for agentd: it is the launcher, the
+// trampoline and the sandbox's init (package internal/sandbox/jail) and nothing else. agentd
+// can play these roles itself, but it is 20 times as large, and each call of a tool starts
+// such a process.
 //
 // agentd uses the file theclaw-sandbox in its own directory if the file has the hash that
 // was compiled into agentd, so both must be of one build. People never call it. There is a

@@ -32,5 +32,5 @@
 //
 // Level reduced is weaker, and Report says so: stat, chmod and utimes reach files
 // outside, command lines of other processes can be read, and a program that leaves
-// its session outlives us if we and the trampoline are killed together.
+// its session outlives us if the launcher and the trampoline are killed together.
 package sandbox

@@ -35,7 +35,7 @@ func (s *Sandbox) order(l Level, c Command) (wire.Order, *os.File, error) {
 	o := wire.Order{
 		Driver: string(l), Shell: c.Shell, Argv: c.Argv, Workdir: c.Workdir, Env: environment(c, "/tmp"),
 		Network: c.Network, ReadOnly: s.opts.ReadOnly, Limits: c.Limits.jail(),
-		MemoryBound: s.cgroups.Memory, Bwrap: s.bwrap, Self: s.self,
+		Cgroups: s.cgroups.Bases, MemoryBound: s.cgroups.Memory, Bwrap: s.bwrap, Self: s.self,
 	}
 	if l == LevelBubblewrap {
 		// Shown to bubblewrap by path: it would read the link as its own.

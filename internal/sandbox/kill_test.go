@@ -131,9 +131,10 @@ func TestRunnerDeathKillsTree(t *testing.T) {
 	})
 }
 
-// The trampoline is killed: PR_SET_PDEATHSIG ends init, and the namespace the rest.
-func TestTrampolineDeathKillsTree(t *testing.T) {
-	for _, l := range []Level{LevelFull, LevelBubblewrap, LevelPrivileged} {
+// The launcher is killed: PR_SET_PDEATHSIG ends init, and the namespace the rest. The next
+// program gets a new one.
+func TestLauncherDeathKillsTree(t *testing.T) {
+	for _, l := range []Level{LevelFull, LevelBubblewrap, LevelPrivileged, LevelReduced, LevelOff} {
 		t.Run(string(l), func(t *testing.T) {
 			s, dir := only(t, l), workdir(t, l)
 			up, gone := held(t, dir)
@@ -155,6 +156,9 @@ func TestTrampolineDeathKillsTree(t *testing.T) {
 			await(t, "the end of the tree", gone)
 			if o := <-ended; o.err != nil || o.r.Signal != "SIGKILL" {
 				t.Errorf("got %+v, %v, want SIGKILL", o.r, o.err)
+			}
+			if r, err := s.Run(t.Context(), Command{Shell: "echo again", Workdir: dir}); err != nil || string(r.Stdout) != "again\n" {
+				t.Errorf("after it: got %+v, %v", r, err)
 			}
 		})
 	}

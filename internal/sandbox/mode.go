@@ -56,7 +56,7 @@ type Options struct {
 	// Forbidden are paths no program may see, such as the directory of our sockets.
 	// A workdir that contains one, or lies in one, is refused.
 	Forbidden []string
-	// Program is the file that is started as trampoline and init, as [FindProgram] found
+	// Program is the file that is started as launcher, trampoline and init, as [FindProgram] found
 	// it. Empty: this program itself, whose main calls [Main].
 	Program string
 

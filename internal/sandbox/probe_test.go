@@ -85,7 +85,8 @@ func TestNoneRefuses(t *testing.T) {
 // A driver that worked when probed and fails later is refused, too.
 func TestLaterFailureRefuses(t *testing.T) {
 	s, dir := only(t, LevelFull), workdir(t, LevelFull)
-	s.self = filepath.Join(dir, "gone")
+	s.launcher.kill()
+	s.launcher.program = filepath.Join(dir, "gone")
 	_, err := s.Run(t.Context(), Command{Shell: "echo ran >ran", Workdir: dir})
 	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Reason != fault.SandboxUnavailable || f.Fix == "" {
 		t.Errorf("got %#v", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/internal/sandbox/isolation"
 )
 
-// setupError is a step of the set-up that failed in the trampoline or in init.
+// setupError is a step of the set-up that failed in one of our processes.
 type setupError struct {
 	step  string
 	text  string

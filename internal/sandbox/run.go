@@ -9,26 +9,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
-	"github.com/theclaw/agents/internal/sandbox/jail"
 	"github.com/theclaw/agents/internal/sandbox/output"
 	"github.com/theclaw/agents/internal/sandbox/wire"
 )
 
 var errNoBwrap = errors.New("bwrap not found")
 
-// killGrace is how long the trampoline has to end the tree before it is killed
-// itself; the kernel then ends the rest.
-const killGrace = 600 * time.Millisecond
+// killGrace is how long the launcher has to end a tree before it is killed itself; the
+// kernel and the trampolines then end all trees.
+const killGrace = 2 * time.Second
 
 // Run runs c and waits for its end. A program that fails, is killed or takes too
 // long is a Result; an error says that it could not be run: INVALID_ARGUMENT for
@@ -69,23 +65,17 @@ func (s *Sandbox) run(ctx context.Context, l Level, c Command) (Result, error) {
 		}
 		o.Env = environment(c, o.Temp)
 	}
-	group, err := s.cgroups.Create(o.Limits)
-	if err != nil {
-		return Result{}, fmt.Errorf("make cgroup: %w", err)
-	}
-	defer group.Remove()
-	o.Cgroups = group.Procs
 	out, err := output.New(c.OutputCap, c.SpillDir, c.Workdir, o.OwnerUID, o.OwnerGID)
 	if err != nil {
 		return Result{}, err
 	}
 	defer out.Close()
 	out.Follow(c.OnStdout, c.OnStderr)
-	return spawn(ctx, s.self, o, userns, c, out)
+	return s.spawn(ctx, o, userns, c, out)
 }
 
-// spawn starts the trampoline and waits until the tree is dead.
-func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, c Command, out *output.Collector) (Result, error) {
+// spawn has the launcher start the program and waits until its tree is dead.
+func (s *Sandbox) spawn(ctx context.Context, o wire.Order, userns *os.File, c Command, out *output.Collector) (Result, error) {
 	orderR, lifeline, err := os.Pipe()
 	if err != nil {
 		return Result{}, fmt.Errorf("make order pipe: %w", err)
@@ -98,76 +88,71 @@ func spawn(ctx context.Context, self string, o wire.Order, userns *os.File, c Co
 	}
 	defer statusR.Close()
 	defer statusW.Close()
+	stdin, written, err := input(c.Stdin)
+	if err != nil {
+		return Result{}, fmt.Errorf("make input: %w", err)
+	}
+	defer written()
+	defer stdin.Close()
 	stdout, stderr, err := out.Open()
 	if err != nil {
 		return Result{}, err
 	}
+	files := []*os.File{orderR, statusW, stdin, stdout, stderr}
+	if userns != nil {
+		files = append(files, userns)
+	}
 
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	cmd := exec.Command(self, jail.TrampolineArgs()...)
-	cmd.Args[0] = "sandbox"
-	cmd.Dir, cmd.Env = "/", jail.Env()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, stdout, stderr
-	cmd.ExtraFiles = []*os.File{orderR, statusW}
-	if userns != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, userns)
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if o.Driver != wire.Reduced && o.Driver != wire.Off {
-		// There the trampoline must outlive us for a moment: it kills the orphans.
-		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	}
-	// Pdeathsig is sent when the thread that started the child ends. Nobody else
-	// may have this one, for they could end it.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	start := time.Now()
-	if err := cmd.Start(); err != nil {
+	if err := s.launcher.call(files...); err != nil {
 		return Result{}, &setupError{step: "start", text: err.Error()}
 	}
-	_ = orderR.Close()
-	_ = statusW.Close()
+	for _, f := range files[:3] {
+		_ = f.Close()
+	}
 	drained := out.Drain()
-	sent := wire.WriteOrder(lifeline, o) // fails when the trampoline is dead; then status tells
+	sent := wire.WriteOrder(lifeline, o) // fails when the launcher is dead; then status tells
 
-	dead := make(chan struct{})
-	go func() {
-		defer close(dead)
-		_ = cmd.Wait() // how it ended is in the status, or in ProcessState
-	}()
+	dead := make(chan wire.Status, 1)
+	go func() { dead <- lastStatus(statusR) }()
+	var last wire.Status
 	var ended error
 	select {
-	case <-dead:
+	case last = <-dead:
 	case <-ctx.Done():
 		ended = ctx.Err()
 		_ = lifeline.Close()
 		grace := time.NewTimer(killGrace)
 		select {
-		case <-dead:
+		case last = <-dead:
 		case <-grace.C:
-			_ = cmd.Process.Kill()
-			<-dead
+			s.launcher.kill()
+			_ = statusR.SetReadDeadline(time.Now().Add(killGrace))
+			last = <-dead
 		}
 		grace.Stop()
 	}
 	drained()
 	got := out.Outcome()
 	r := Result{Stdout: got.Stdout, Stderr: got.Stderr, Truncated: got.Truncated, Spill: got.Spill, Duration: time.Since(start)}
-	return finish(r, statusR, ended, sent)
+	return finish(r, last, ended, sent)
 }
 
-// finish reads what init and the trampoline said. All of it is in the pipe: the
-// writers are dead.
-func finish(r Result, status *os.File, ended, sent error) (Result, error) {
-	_ = status.SetReadDeadline(time.Now().Add(killGrace))
-	var last wire.Status
+// lastStatus reads what init, a trampoline and the launcher say, until none of them is left: the
+// launcher says how it ended by closing its end when it has seen the tree dead.
+func lastStatus(status *os.File) (last wire.Status) {
 	for in := bufio.NewScanner(status); in.Scan(); {
 		var st wire.Status
 		if json.Unmarshal(in.Bytes(), &st) == nil && last.Err == "" {
 			last = st
 		}
 	}
+	return last
+}
+
+func finish(r Result, last wire.Status, ended, sent error) (Result, error) {
 	switch {
 	case last.Done:
 		r.ExitCode = last.Exit

@@ -18,20 +18,21 @@ import (
 	"github.com/theclaw/agents/internal/sandbox/jail"
 )
 
-// Main is the first statement of main and of TestMain. When this process is a
-// sandbox's trampoline or init it runs that and does not return; else it looks at
+// Main is the first statement of main and of TestMain. When this process is one
+// of a sandbox's it runs that and does not return; else it looks at
 // one argument and returns.
 func Main() { jail.Main() }
 
 // Sandbox runs programs. It is safe for concurrent use.
 type Sandbox struct {
-	opts    Options
-	report  Report
-	cgroups cgroup.Set
-	bwrap   string
-	self    string
-	idmap   idmaps
-	scratch *scratch // for what is temporary
+	opts     Options
+	report   Report
+	cgroups  cgroup.Set
+	bwrap    string
+	self     string
+	idmap    idmaps
+	launcher launcher
+	scratch  *scratch // for what is temporary
 }
 
 // Probe says which driver a mode would get here. It starts one small program per
@@ -62,6 +63,7 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 		return nil, fmt.Errorf("resolve scratch directory: %w", err)
 	}
 	s := &Sandbox{opts: o, self: cmp.Or(o.Program, selfPath())}
+	s.launcher.program = s.self
 	s.bwrap, _ = exec.LookPath("bwrap")
 	if !o.noCgroups {
 		s.cgroups = cgroup.Find()
@@ -76,6 +78,7 @@ func (s *Sandbox) Report() Report { return s.report }
 
 // Close gives back what is temporary. Programs that run are not touched.
 func (s *Sandbox) Close() {
+	s.launcher.stop()
 	s.idmap.close()
 	_ = s.scratch.Close() // what is left is swept by the next start
 }

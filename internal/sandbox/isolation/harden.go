@@ -2,6 +2,7 @@ package isolation
 
 import (
 	"errors"
+	"os"
 	"syscall"
 	"unsafe"
 
@@ -46,6 +47,19 @@ func Harden(o wire.Order) error {
 		return wire.Step("pdeathsig", err)
 	}
 	return wire.Step("seccomp", filterSyscalls(o))
+}
+
+// DefaultSignals gives up the handlers that the Go runtime has for signals. The kernel drops
+// one that has none when it is sent to the init of a pid namespace from inside, and a
+// program does not inherit that one is ignored.
+func DefaultSignals(signals ...os.Signal) error {
+	var none [4]uint64 // struct sigaction of the kernel: SIG_DFL, no flags, no mask
+	for _, s := range signals {
+		if _, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s.(syscall.Signal)), uintptr(unsafe.Pointer(&none)), 0, 8, 0, 0); e != 0 {
+			return e
+		}
+	}
+	return nil
 }
 
 // takeIDs makes this process that user, with no other group.

@@ -1,26 +1,34 @@
 // Package jail implements the processes between this process and a sandboxed
-// program: the trampoline and the sandbox's init, both the small program
+// program: the launcher, trampolines and the sandbox's init, all of them the small program
 // theclaw-sandbox or, where that is missing, our own binary started again. Package sandbox
 // is the other side and the only caller.
 //
-//	runner (large)          trampoline (small)         init (pid 1)             program
-//	  | order, lifeline  ------->|                        |                        |
-//	  |                          | clone(NEWUSER,...)  -->| private root           |
-//	  |                          | pid into the cgroups   | ids, rlimits, caps     |
-//	  |                          | order --------------->| Landlock, seccomp      |
-//	  |<----------------- status: ready ------------------| fork, exec ----------->|
+//	runner (large)          launcher (small)           init (pid 1)             program
+//	  |                          | clone(NEWUSER,...)  -->| waits for an order     |
+//	  | order, descriptors ----->|                        |                        |
+//	  |                          | order, descriptors --->| private root           |
+//	  |                          |                        | ids, rlimits, caps     |
+//	  |                          |                        | Landlock, seccomp      |
+//	  |                          |                        | fork, exec ----------->|
 //	  |<----------------- status: exit 0 -----------------| reaps every orphan <---|
 //	  |                          |<------ exits, and the kernel kills the rest ----|
+//	  |<--- end of the status ---| clone, for the next program
+//
+// There is one launcher for a runner, and one init for a program. An init is started when
+// the last program of its kind has ended, in a control group of its own, and waits: the
+// start of a process is most of what a short program would wait for. One that nothing needs
+// for a minute is ended.
 //
 // The lifeline is a pipe that only the runner can write: when the runner closes it or
-// dies for any reason, the trampoline kills init and with it the pid namespace.
-// PR_SET_PDEATHSIG has the same effect, should the trampoline die first.
+// dies for any reason, the launcher kills init and with it the pid namespace.
+// PR_SET_PDEATHSIG has the same effect, should the launcher die first.
 //
-// Why a trampoline: a clone with CLONE_NEWUSER copies the page tables, in time
+// Why a launcher: a clone with CLONE_NEWUSER copies the page tables, in time
 // proportional to the resident memory of the caller.
 //
-// With the driver off there is no init: the trampoline starts the program itself, as a
-// subreaper that kills what the program leaves.
+// Without namespaces of ours (drivers bubblewrap, reduced and off) there is a trampoline
+// between the launcher and the program: a subreaper that kills what the program leaves. It
+// sees the death of the launcher by its socket.
 //
 // It promises: the program is started only after every step has succeeded, each
 // failed step is reported by name with its errno, and no descriptor, no variable

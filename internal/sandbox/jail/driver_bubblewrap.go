@@ -49,6 +49,6 @@ func bwrapArgs(o wire.Order) []string {
 		}
 	}
 	a = append(a, "--bind", o.Workdir, o.Workdir, "--ro-bind", o.Self, insideSelf,
-		"--remount-ro", "/", "--chdir", o.Workdir, "--", insideSelf, marker, roleInit)
+		"--remount-ro", "/", "--chdir", o.Workdir, "--", insideSelf, marker, roleInner)
 	return a
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // namespaces are those of the drivers full and privileged.
-func namespaces(o wire.Order) uintptr {
+func namespaces(k kind) uintptr {
 	f := uintptr(unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP)
-	if !o.Network {
+	if !k.network {
 		f |= unix.CLONE_NEWNET
 	}
 	return f
@@ -19,11 +19,11 @@ func namespaces(o wire.Order) uintptr {
 
 // userNamespace adds the user namespace: one uid and one gid are mapped, no other
 // exists. The ids are taken by init itself, later: until it has opened the paths
-// it shows, it needs the rights the trampoline has in the host's directories.
-func userNamespace(o wire.Order, sys *syscall.SysProcAttr) {
-	sys.Cloneflags = namespaces(o) | unix.CLONE_NEWUSER
-	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: wire.ID, HostID: o.UID, Size: 1}}
-	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: wire.ID, HostID: o.GID, Size: 1}}
+// it shows, it needs the rights the launcher has in the host's directories.
+func userNamespace(k kind, sys *syscall.SysProcAttr) {
+	sys.Cloneflags = namespaces(k) | unix.CLONE_NEWUSER
+	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: wire.ID, HostID: k.uid, Size: 1}}
+	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: wire.ID, HostID: k.gid, Size: 1}}
 	// There is no uid 0 inside, so capabilities survive the exec of init only as
 	// ambient ones.
 	sys.AmbientCaps = []uintptr{

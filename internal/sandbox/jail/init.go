@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,35 +18,73 @@ import (
 // initProcess is the first process inside: it builds the walls, starts the
 // program, reaps orphans and says how it ended. When it exits, its pid namespace
 // and every process in it end.
+//
+// It does all of this on one thread: each further one would be stopped and changed with
+// every right that is given up.
 func initProcess() int {
-	// Also what we inherited ourselves, from whoever started the runner.
-	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		unix.CloseOnExec(fdOrder)
+	closeInherited()
+	o, files, err := wire.ReceiveOrder(fdOrder)
+	if err != nil {
+		return 1 // the launcher does not need this process any more, or is dead
 	}
-	status := wire.FD(fdStatus)
+	if len(files) < 4 {
+		return 1
+	}
+	for i, f := range files[:3] {
+		if err := unix.Dup3(f, i, 0); err != nil {
+			return 1
+		}
+		_ = unix.Close(f)
+	}
+	if err := isolation.DefaultSignals(signals...); err != nil {
+		wire.FD(files[3]).Fail(wire.Step("signals", err))
+		return 1
+	}
+	return serve(o, wire.FD(files[3]), files[len(files)-1], -1)
+}
+
+// innerProcess is init where another program has built the namespaces, or none has: it
+// inherits its descriptors.
+func innerProcess() int {
+	closeInherited()
 	o, err := wire.ReadOrder(wire.FD(fdOrder))
 	if err != nil {
 		return 1 // the trampoline has said why, or is dead
 	}
-	go func() {
-		wire.AwaitHangup(fdLifeline)
-		syscall.Exit(137)
-	}()
 	handleSignals()
-	if err := build(o); err != nil {
+	return serve(o, fdStatus, -1, fdLifeline)
+}
+
+// closeInherited keeps from programs also what we inherited ourselves, from whoever started
+// the runner.
+func closeInherited() {
+	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		unix.CloseOnExec(fdOrder)
+	}
+}
+
+func serve(o wire.Order, status wire.FD, tree, lifeline int) int {
+	if err := build(o, tree); err != nil {
 		status.Fail(err)
 		return 1
 	}
-	status.Say(run(o))
+	ended := run(o, lifeline)
+	if ended == (wire.Status{}) {
+		return 137
+	}
+	status.Say(ended)
 	return 0
 }
 
+// signals are those that a person or a terminal sends.
+var signals = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE}
+
 // handleSignals handles and drops signals: an ignored one would stay ignored in the program.
 func handleSignals() {
-	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1), signals...)
 }
 
-func build(o wire.Order) error {
+func build(o wire.Order, tree int) error {
 	switch o.Driver {
 	case wire.Full, wire.Privileged:
 		if err := unix.Sethostname([]byte("sandbox")); err != nil {
@@ -56,7 +95,7 @@ func build(o wire.Order) error {
 				return wire.Step("loopback", err)
 			}
 		}
-		if err := isolation.Enter(o, fdTree); err != nil {
+		if err := isolation.Enter(o, tree); err != nil {
 			return err
 		}
 	default:
@@ -71,8 +110,15 @@ func build(o wire.Order) error {
 	return wire.Step("chdir workdir", unix.Chdir(o.Workdir))
 }
 
-// run starts the program and returns when it has ended; others may still run.
-func run(o wire.Order) wire.Status {
+// tick is how often a process that watches its lifeline reaps what a running program has
+// left.
+const tick = time.Second
+
+// run starts the program and returns when it has ended; others may still run. The result is
+// the zero one when a lifeline that is not -1 was closed before.
+//
+// It needs no second thread: to pass the work between threads takes longer than the work.
+func run(o wire.Order, lifeline int) wire.Status {
 	argv := o.Argv
 	if o.Shell != "" {
 		argv = []string{shell(), "-c", o.Shell}
@@ -87,16 +133,23 @@ func run(o wire.Order) wire.Status {
 	if err != nil {
 		return notRun(127, argv[0], "not found")
 	}
+	var handle, options int
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
 		Dir: o.Workdir, Env: o.Env, Files: []uintptr{0, 1, 2},
-		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: &handle},
 	})
 	if err != nil {
 		return notRun(126, argv[0], err.Error())
 	}
+	if lifeline >= 0 {
+		options = unix.WNOHANG
+	}
 	for {
+		if lifeline >= 0 && wire.Either(lifeline, handle, tick) && wire.Either(lifeline, -1, 0) {
+			return wire.Status{}
+		}
 		var ws unix.WaitStatus
-		got, err := unix.Wait4(-1, &ws, 0, nil)
+		got, err := unix.Wait4(-1, &ws, options, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:

@@ -16,30 +16,33 @@ const marker = "theclaw-sandbox-process"
 
 // The roles.
 const (
+	roleLauncher   = "launcher"
 	roleTrampoline = "trampoline"
 	roleInit       = "init"
-	roleHold       = "hold" // sits in a user namespace until its input ends
+	roleInner      = "inner" // init without namespaces of its own making
+	roleHold       = "hold"  // sits in a user namespace until its input ends
 )
 
 // The descriptors above the standard three.
 const (
-	fdOrder    = 3 // order; for the trampoline also its lifeline
-	fdStatus   = 4
-	fdUserns   = 5 // trampoline: user namespace for the id-mapped mount
-	fdLifeline = 5 // init
-	fdTree     = 6 // init: the workdir, ready to be attached
+	fdOrder    = 3 // order; launcher, trampoline, init: a socket, which is a lifeline as well
+	fdStatus   = 4 // trampoline, inner
+	fdLifeline = 5 // inner
 )
 
-// TrampolineArgs and HoldArgs are the arguments, after argv[0], of the roles that
-// package sandbox starts.
-func TrampolineArgs() []string { return []string{marker, roleTrampoline} }
+// LauncherArgs are the arguments, after argv[0], of the process that starts all others. Its
+// descriptor 3 is a socket of the type SEQPACKET, over which [wire.Send] makes a call.
+func LauncherArgs() []string { return []string{marker, roleLauncher} }
 
-// HoldArgs are the words of the holding process; see TrampolineArgs.
+// HoldArgs are the arguments of the process that holds a user namespace.
 func HoldArgs() []string { return []string{marker, roleHold} }
 
 // Env is the environment of our own processes: small, and quiet when they crash,
 // because their standard error is the program's.
 func Env() []string { return []string{"GOMAXPROCS=1", "GOTRACEBACK=none", "GOGC=off"} }
+
+// LauncherEnv is that of the launcher, which lives long: it collects garbage, but seldom.
+func LauncherEnv() []string { return append(Env(), "GOMEMLIMIT=8MiB") }
 
 // Main runs this process's role and does not return, or returns at once when it
 // has none.
@@ -52,10 +55,14 @@ func Main() {
 	runtime.LockOSThread()
 	code := 1
 	switch os.Args[2] {
+	case roleLauncher:
+		code = launch()
 	case roleTrampoline:
 		code = trampoline()
 	case roleInit:
 		code = initProcess()
+	case roleInner:
+		code = innerProcess()
 	case roleHold:
 		wire.Poll(0, unix.POLLIN)
 	}

@@ -1,5 +1,5 @@
-// Package wire defines the messages between the runner, the trampoline and init: the
-// Order to them, Status messages back, both on pipes.
+// Package wire defines the messages between the runner, the launcher, trampolines and init:
+// the Order and descriptors to them, Status messages back.
 //
 // It promises that a message is complete or an error, and that a step which failed is
 // named. It does not interpret orders: package isolation does.
@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,7 +37,7 @@ type Limits struct {
 	OpenFiles   int64 // descriptors of each process
 }
 
-// Order is all that the trampoline and init receive. It travels on a pipe:
+// Order is all that a trampoline or init receives. It travels on a pipe or a socket:
 // arguments and environments of processes can be read by others.
 type Order struct {
 	Driver   string
@@ -50,10 +51,10 @@ type Order struct {
 	Limits   Limits
 	// UID and GID are the host's ids of the program, OwnerUID and OwnerGID those
 	// of the workdir. They differ when descriptor 5 is a user namespace that maps
-	// the owner's to the program's: see trampoline.
+	// the owner's to the program's: see the launcher.
 	UID, GID, OwnerUID, OwnerGID int
 	Idmap                        bool
-	Cgroups                      []string // cgroup.procs files
+	Cgroups                      []string // directories below which groups are made
 	MemoryBound                  bool     // a cgroup bounds the memory
 	PIDBudget                    int64    // value for RLIMIT_NPROC; 0: not set
 	Bwrap, Self                  string   // paths; Bubblewrap only
@@ -106,6 +107,10 @@ func ReadOrder(r io.Reader) (Order, error) {
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return o, fmt.Errorf("read order: %w", err)
 	}
+	return body(r, head)
+}
+
+func body(r io.Reader, head [4]byte) (o Order, err error) {
 	b := make([]byte, binary.BigEndian.Uint32(head[:]))
 	if _, err := io.ReadFull(r, b); err != nil {
 		return o, fmt.Errorf("read order: %w", err)
@@ -114,6 +119,71 @@ func ReadOrder(r io.Reader) (Order, error) {
 		return o, fmt.Errorf("decode order: %w", err)
 	}
 	return o, nil
+}
+
+// Send passes descriptors over a socket that keeps messages apart.
+func Send(socket int, files ...int) error {
+	for {
+		err := unix.Sendmsg(socket, []byte{0}, unix.UnixRights(files...), nil, unix.MSG_NOSIGNAL)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// Receive is the other end of Send; io.EOF says that the other side has closed its end.
+func Receive(socket int) ([]int, error) {
+	var b [1]byte
+	return receive(socket, b[:])
+}
+
+// SendOrder sends o and descriptors over a stream socket.
+func SendOrder(socket FD, o Order, files []int) error {
+	b, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("encode order: %w", err)
+	}
+	if err := unix.Sendmsg(int(socket), binary.BigEndian.AppendUint32(nil, uint32(len(b))), unix.UnixRights(files...), nil, unix.MSG_NOSIGNAL); err != nil {
+		return fmt.Errorf("send order: %w", err)
+	}
+	if _, err := socket.Write(b); err != nil {
+		return fmt.Errorf("send order: %w", err)
+	}
+	return nil
+}
+
+// ReceiveOrder is the other end of SendOrder.
+func ReceiveOrder(socket FD) (Order, []int, error) {
+	var head [4]byte
+	files, err := receive(int(socket), head[:])
+	if err != nil {
+		return Order{}, nil, fmt.Errorf("read order: %w", err)
+	}
+	o, err := body(socket, head)
+	return o, files, err
+}
+
+// maxFiles is the most descriptors in a message.
+const maxFiles = 8
+
+func receive(socket int, b []byte) ([]int, error) {
+	oob := make([]byte, unix.CmsgSpace(4*maxFiles))
+	for {
+		n, size, _, _, err := unix.Recvmsg(socket, b, oob, unix.MSG_CMSG_CLOEXEC)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return nil, err
+		case n < len(b):
+			return nil, io.EOF
+		}
+		messages, err := unix.ParseSocketControlMessage(oob[:size])
+		if err != nil || len(messages) != 1 {
+			return nil, errors.Join(err, unix.EBADMSG)
+		}
+		return unix.ParseUnixRights(&messages[0])
+	}
 }
 
 // FD reads and writes a descriptor without the poller of package os: several
@@ -184,6 +254,23 @@ func AwaitHangup(fd int) {
 		}
 		if p[0].Revents != 0 {
 			return
+		}
+	}
+}
+
+// Either waits until the last writer of the pipe is gone or the process has ended, at most
+// for a time, if that is not negative, and reports whether one of them is so. A descriptor
+// of -1 is not watched.
+func Either(pipe, process int, within time.Duration) bool {
+	p := []unix.PollFd{{Fd: int32(pipe)}, {Fd: int32(process), Events: unix.POLLIN}}
+	ms := -1
+	if within >= 0 {
+		ms = int(within / time.Millisecond)
+	}
+	for {
+		n, err := unix.Poll(p, ms)
+		if !errors.Is(err, unix.EINTR) {
+			return n > 0 || err != nil
 		}
 	}
 }
