@@ -162,7 +162,8 @@ func (g Group) Fork(sys *syscall.SysProcAttr, fork func() error) error {
 		case err != nil:
 			return wire.Step("cgroup", err)
 		default:
-			defer enter(filepath.Dir(d)) // else its removal is tried again after the next fork
+			// Should it fail the group stays until the thread has entered the next one.
+			defer func() { _ = enter(filepath.Dir(d)) }()
 		}
 	}
 	return fork()
