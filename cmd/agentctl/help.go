@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/cmd/internal/command"
 )
 
 // sections are the groups of the root help, in the order in which a user needs them.
@@ -14,6 +17,33 @@ var sections = []struct{ id, title, commands string }{
 	{"account", "Inspection:", "explain turns threads events errors usage approvals audit dlq lease"},
 	{"home", "Home and data:", "doctor backup restore fsck migrate migrate-store prune export erase drill"},
 	{"services", "Services:", "ready log profile certs token"},
+}
+
+// daily are the commands that are shown to somebody who names none, in the order in which
+// a newcomer needs them.
+const daily = "up init start chat send list status explain config doctor"
+
+// overview makes root show the commands of every day when it is called without a command,
+// and gives it --version.
+func overview(e *command.Env, root *cobra.Command) {
+	version := root.Flags().Bool("version", false, "print the version of this program")
+	group := root.RunE
+	root.RunE = func(c *cobra.Command, args []string) error {
+		switch {
+		case *version && len(args) == 0:
+			return printVersion(e)
+		case len(args) > 0 || e.Flags.JSON:
+			return group(c, args)
+		}
+		fmt.Fprintf(e.Err, "%s.\n\nCommands of every day:\n", root.Short)
+		for _, name := range strings.Fields(daily) {
+			if sub, _, err := root.Find([]string{name}); err == nil {
+				fmt.Fprintf(e.Err, "  %-9s %s\n", name, sub.Short)
+			}
+		}
+		fmt.Fprintf(e.Err, "\n'%s help' lists all commands, '%s COMMAND --help' explains one.\n", root.Name(), root.Name())
+		return command.Usage(c, "no command given to '%s'", root.Name())
+	}
 }
 
 // sortIn assigns the commands to the sections of the root help.

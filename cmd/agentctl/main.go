@@ -29,6 +29,6 @@ func main() {
 // for a wrong command line. SIGINT and SIGTERM cancel what it waits for.
 func Main(args []string, in io.Reader, out, errs io.Writer, getenv func(string) string) int {
 	env := command.New(in, out, errs, getenv, version)
-	env.Flags.JSON = wantsJSON(args) // known before the flags are parsed, which may fail
+	env.Flags.JSON = command.WantsJSON(args) // known before the flags are parsed, which may fail
 	return command.Run(env, newRoot(env), args)
 }

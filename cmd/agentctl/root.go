@@ -1,8 +1,9 @@
 package main
 
 import (
-	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/event"
 	"github.com/theclaw/agents/cmd/agentctl/internal/fsck"
 	"github.com/theclaw/agents/cmd/agentctl/internal/identity"
+	"github.com/theclaw/agents/cmd/agentctl/internal/manual"
 	"github.com/theclaw/agents/cmd/agentctl/internal/memory"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/migrate"
@@ -35,18 +37,6 @@ import (
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/rpc/balance"
 )
-
-func wantsJSON(args []string) bool {
-	for _, a := range args {
-		switch a {
-		case "--":
-			return false
-		case "--json", "--json=true":
-			return true
-		}
-	}
-	return false
-}
 
 func newRoot(e *command.Env) *cobra.Command {
 	root := &cobra.Command{
@@ -70,7 +60,8 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	f.StringVar(&e.Flags.Runner, "runner", "", "address of the runner")
 	f.StringVar(&e.Flags.Deliverer, "deliverer", "", "address of the deliverer")
 	f.StringVar(&e.Flags.TLS, "tls", "", "certificates for dns:/// (default tls/ in the home)")
-	f.DurationVar(&e.Flags.Timeout, "timeout", command.DefaultTimeout, "maximum wait for one response")
+	f.Var(command.DurationValue(&e.Flags.Timeout), "timeout", "maximum wait for one response")
+	f.VarP(&e.Flags.Output, "output", "o", "print a list or an object as "+strings.Join(command.Outputs, ", "))
 	f.BoolVar(&e.Flags.JSON, "json", e.Flags.JSON, "print JSON, also for errors: {\"error\",\"suggestion\"}")
 	f.BoolVar(&e.Flags.NoColor, "no-color", false, "no colors (also NO_COLOR in the environment)")
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return checkFlags(c, e) }
@@ -93,12 +84,16 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	subs = append(subs, peer.Commands(e)...)
 	subs = append(subs, identity.Certs(e), identity.Token(e), audit.Command(e), approvals.Command(e))
 	subs = append(subs, drill.Command(e))
-	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e))
+	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e), manual.Command(e))
 	command.Group(e, root, subs...)
+	overview(e, root)
 	sortIn(root)
 	command.Help(root, "send")
 	return root
 }
+
+// plain are the commands that print text and no data.
+var plain = []string{"chat", "completion", "help", "up"}
 
 func checkFlags(c *cobra.Command, e *command.Env) error {
 	for _, name := range []string{"home", "registry", "runner", "deliverer", "tls"} {
@@ -117,6 +112,14 @@ func checkFlags(c *cobra.Command, e *command.Env) error {
 	if e.Flags.Timeout <= 0 {
 		return command.Usage(c, "--timeout must be more than 0")
 	}
+	form := e.Flags.Output.Value
+	switch set := c.Flags().Changed("output"); {
+	case set && form != command.OutputJSON && e.Flags.JSON:
+		return command.Usage(c, "--json and --output %s exclude each other", form)
+	case set && form != command.OutputJSON && slices.Contains(plain, c.Name()):
+		return command.Usage(c, "'%s' has no --output %s", c.CommandPath(), form)
+	}
+	e.Flags.JSON = e.Flags.JSON || form == command.OutputJSON
 	return nil
 }
 
@@ -125,17 +128,14 @@ func versionCommand(e *command.Env) *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version of this program",
 		Example: `  agentctl version`,
-		Args:    command.Args(),
-		RunE: func(*cobra.Command, []string) error {
-			if e.Flags.JSON {
-				return e.PrintJSON(struct {
-					Version string `json:"version"`
-				}{e.Version})
-			}
-			fmt.Fprintln(e.Out, e.Version)
-			return nil
-		},
+		RunE:    func(*cobra.Command, []string) error { return printVersion(e) },
 	}
+}
+
+func printVersion(e *command.Env) error {
+	return e.Show(struct {
+		Version string `json:"version"`
+	}{e.Version}, e.Version, "%s", e.Version)
 }
 
 func completionCommand(e *command.Env) *cobra.Command {
@@ -153,7 +153,6 @@ func completionCommand(e *command.Env) *cobra.Command {
   agentctl completion zsh > "${fpath[1]}/_agentctl"
   agentctl completion fish | source`,
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
-		Args:      command.Args("SHELL"),
 		RunE: func(c *cobra.Command, args []string) error {
 			print, ok := shells[args[0]]
 			if !ok {

@@ -219,7 +219,7 @@ func TestTopAtATerminal(t *testing.T) {
 	services(t, home)
 	agentOf(t, home)
 	m := terminal(t, ctl(t, home, "", "top --every 1s"))
-	m.shows("1 agents, 0 waiting", "AGENT", "a1", "started")
+	m.shows("1 agent, 0 waiting", "AGENT", "a1", "started")
 	if _, _, err := message.Say(t.Context(), owner(t, home), "a1", message.Console, message.NewKey(), "hello"); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func failsWith(t *testing.T, code int, in string, args ...string) {
 	t.Helper()
 	o := call(t, in, args...)
 	line := o.err
-	if i := strings.LastIndex(strings.TrimSuffix(line, "\n"), "\n"); i >= 0 && strings.Contains(line, "Usage:") {
+	if i := strings.LastIndex(strings.TrimSuffix(line, "\n"), "\n"); i >= 0 && (strings.Contains(line, "Usage:") || len(args) == 0) {
 		line = line[i+1:] // help for "no command", and then the line
 	}
 	if o.code != code || o.out != "" || !errorLine.MatchString(line) {

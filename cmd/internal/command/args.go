@@ -8,15 +8,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
-	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/internal/thread"
 )
 
 // Args checks the number of arguments: exactly those named, where a name in
-// [brackets] may be missing and a last one that ends in ... may be repeated.
-// Arguments named ID are checked to be agent ids.
+// [brackets] may be missing and a last one that ends in ... may be repeated. What is
+// named as in [operands] is checked as that says.
 func Args(names ...string) cobra.PositionalArgs {
 	least, most := 0, len(names)
 	for _, n := range names {
@@ -30,30 +31,73 @@ func Args(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return fault.Usage("the argument "+names[len(args)]+" is missing", tryHelp(c))
+			return fault.Usage("the argument "+plainName(names[len(args)])+" is missing", tryHelp(c))
 		case len(args) > most:
 			return fault.Usage(fmt.Sprintf("there are %d arguments, %q is too many", len(args), args[most]),
 				"quote text that has blanks; "+tryHelp(c))
 		}
 		for i, arg := range args {
-			if n := names[min(i, len(names)-1)]; strings.TrimSuffix(strings.Trim(n, "[]"), "...") != "ID" {
-				continue
-			}
-			if err := ID(arg); err != nil {
-				return err
+			if check := operands[plainName(names[min(i, len(names)-1)])].check; check != nil {
+				if err := check(arg); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	}
 }
 
+// plainName is the name of an argument as Args takes it, without brackets and dots.
+func plainName(n string) string { return strings.TrimSuffix(strings.Trim(n, "[]"), "...") }
+
+// prepare gives every command below c the check and the completion of the arguments that
+// its first line of help names, and of its flags, unless it has its own.
+func prepare(e *Env, c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		prepare(e, sub)
+	}
+	names := strings.Fields(c.Use)[1:]
+	if c.Args == nil && c.Runnable() && !slices.Contains(names, "...") {
+		c.Args = Args(names...)
+		if c.ValidArgsFunction == nil && len(c.ValidArgs) == 0 {
+			c.ValidArgsFunction = e.completeArgs(names)
+		}
+	}
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) { e.completeFlag(c, f) })
+}
+
 // ID checks an agent id; the error is one of usage.
-func ID(id string) error {
-	if err := layout.ValidID(id); err != nil {
-		e := fault.From(err)
-		return fault.Usage(e.What, e.Fix)
+func ID(id string) error { return usage(layout.ValidID(id)) }
+
+// Thread checks a thread id; the error is one of usage.
+func Thread(id string) error { return usage(layout.ValidThread(id)) }
+
+// RunID checks the id of a run; the error is one of usage.
+func RunID(id string) error {
+	if _, ok := thread.KeyID(id); !ok {
+		return fault.Usage(fmt.Sprintf("%.80q is not the id of a run", id), "'agentctl agent' prints it, and 'agentctl turns ID -o wide' lists them")
 	}
 	return nil
+}
+
+// MessageID reads what names a message: the id in the inbox that send prints, or a run id.
+func MessageID(text string) (inbox int64, run string, err error) {
+	if id, bad := strconv.ParseInt(text, 10, 64); bad == nil && id > 0 {
+		return id, "", nil
+	}
+	if RunID(text) != nil {
+		return 0, "", fault.Usage(fmt.Sprintf("%.80q is neither the id of a message nor a run id", text), "'agentctl send' prints the id, a number from 1; 'agentctl turns ID' lists them")
+	}
+	return 0, text, nil
+}
+
+// usage makes err one of usage.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := fault.From(err)
+	return fault.Usage(e.What, e.Fix)
 }
 
 // Usage is the error of a wrong command line of c.
@@ -92,58 +136,8 @@ func Unknown(c *cobra.Command, verb string) error {
 	return fault.Usage(fmt.Sprintf("'%s' has no command %q", c.CommandPath(), verb), fix)
 }
 
-// Choice is a flag with a fixed set of values.
-type Choice struct {
-	Value  string
-	Values []string
-}
-
-// String, Set and Type make a Choice a flag.
-func (c *Choice) String() string { return c.Value }
-
-// Set refuses what is not one of the values.
-func (c *Choice) Set(s string) error {
-	if !slices.Contains(c.Values, s) {
-		return fmt.Errorf("use %s", strings.Join(c.Values, " or "))
-	}
-	c.Value = s
-	return nil
-}
-
-// Type is what help shows for the value.
-func (c *Choice) Type() string { return strings.Join(c.Values, "|") }
-
-// CompleteID completes the first argument with the agents there are; when the
-// registry does not answer there is nothing to offer.
-func (e *Env) CompleteID(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	e.Impatient = true
-	list, err := e.Agents().ListAgents(c.Context(), &registry.ListAgentsRequest{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var ids []string
-	for _, a := range list.GetAgents() {
-		if strings.HasPrefix(a.GetAgentId(), typed) {
-			ids = append(ids, a.GetAgentId())
-		}
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
-}
-
-// Thread checks a thread id; the error is one of usage.
-func Thread(id string) error {
-	if err := layout.ValidThread(id); err != nil {
-		e := fault.From(err)
-		return fault.Usage(e.What, e.Fix)
-	}
-	return nil
-}
-
-// Past reads a time in the past: a length of time before now (24h, 7d), a day of UTC
-// (2006-01-02) or an instant (2006-01-02T15:04:05Z). Empty is the zero time.
+// Past reads a time in the past: a length of time before now (24h, 7d, 2h ago), a day of
+// UTC (2006-01-02) or an instant (2006-01-02T15:04:05Z). Empty is the zero time.
 func Past(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -153,13 +147,34 @@ func Past(text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n > 0 && n <= 36_500 {
-			return now.AddDate(0, 0, -n), nil
-		}
-	}
-	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+	if d, err := Duration(strings.TrimSuffix(text, " ago")); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
 	return time.Time{}, fmt.Errorf("%.40q is no time such as 24h, 7d or %s", text, now.UTC().Format(time.DateOnly))
+}
+
+// Duration reads a length of time: 90s, 24h or days (7d), up to a hundred years.
+func Duration(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n >= 0 && n <= 36_500 {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return d, nil
+	}
+	return 0, fmt.Errorf("%.40q is no length of time such as 90s, 24h or 7d", text)
+}
+
+// Count is a number of things in words: 1 agent, 2 agents; plural is for words that do
+// not take an s.
+func Count[N ~int | ~int32 | ~int64](n N, one string, plural ...string) string {
+	many := one + "s"
+	if len(plural) > 0 {
+		many = plural[0]
+	}
+	if n == 1 {
+		many = one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

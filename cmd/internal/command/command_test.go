@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -149,6 +150,75 @@ func TestNegative(t *testing.T) {
 	} {
 		if got := strings.Join(negative(strings.Fields(line)), " "); got != want {
 			t.Errorf("%s became %s, want %s", line, got, want)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for in, want := range map[string]time.Duration{
+		"30d": 720 * time.Hour, "25h": 25 * time.Hour, "0d": 0, "1000h30m": 1000*time.Hour + 30*time.Minute, "90s": 90 * time.Second,
+	} {
+		if got, err := Duration(in); err != nil || got != want {
+			t.Errorf("%q: %v, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"", "d", "-3d", "x", "99999d", "30", "1.5d", "2h ago"} {
+		if got, err := Duration(in); err == nil {
+			t.Errorf("%q became %v", in, got)
+		}
+	}
+}
+
+func TestCount(t *testing.T) {
+	for want, got := range map[string]string{
+		"1 agent": Count(1, "agent"), "0 agents": Count(0, "agent"), "2 replies": Count(int64(2), "reply", "replies"), "1 reply": Count(int32(1), "reply", "replies"),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// Every value has the same form in YAML, with the keys in their order.
+func TestYAML(t *testing.T) {
+	for _, text := range []string{
+		"", "plain", "two\nlines\n", "  indented\n\n", "# no comment", "- a", "a: b", "true", "null", "~", "no", "1", "1.0", "0x1f", "1e3", "12:30:45",
+		"2026-11-25", "'", `"`, `\`, "\t", "\x1b[2J", "\x00", "\u2028", "\u0085", "日本語 👍", "{", "[a]", "*", "&a", "!t", "%", "@", "`", "|", ">", "? x", ": ", "=", "a #b", "trailing ", "\r\n", "a\r\nb", "<<", "-", "---", "...", "𝄞", "\n", "\n\na", "a\n\n b\n", "a\n\n", "\x7f", "\ufeff", "a\u2028\nb", "Yes", "e.g. (this)", "a, b",
+	} {
+		v := map[string]any{"list": []any{text, map[string]any{"k": text}}, text: 1.5}
+		b, err := encode(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := toYAML(b)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		var back any
+		if err := yaml.Unmarshal(y, &back); err != nil {
+			t.Errorf("%q: %v\n%s", text, err, y)
+			continue
+		}
+		again, err := encode(back)
+		if err != nil || string(again) != string(b) {
+			t.Errorf("%q: %v\n%s\nbecame\n%s", text, err, y, again)
+		}
+	}
+	y, err := toYAML([]byte(`{"z": 9007199254740993, "a": [], "m": {}, "b": [{"x": null, "ok": true}, [1, [2]], "t\n  u"], "u": 18446744073709551615}`))
+	want := "z: 9007199254740993\na: []\nm: {}\nb:\n  - x: null\n    ok: true\n  -\n    - 1\n    -\n      - 2\n  - |-\n    t\n      u\nu: 18446744073709551615\n"
+	if err != nil || string(y) != want {
+		t.Errorf("%v\n%s", err, y)
+	}
+}
+
+// What is asked for is known before the flags are parsed.
+func TestWantsJSON(t *testing.T) {
+	for line, want := range map[string]bool{
+		"list": false, "list --json": true, "list --json=true": true, "list -o json": true, "list -ojson": true, "list -o=json": true,
+		"list --output json": true, "list --output=json": true, "send -- --json": false, "list -o yaml": false, "list -o": false, "list --output": false,
+	} {
+		if got := WantsJSON(strings.Fields(line)); got != want {
+			t.Errorf("%q: %v, want %v", line, got, want)
 		}
 	}
 }

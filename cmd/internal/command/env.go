@@ -56,6 +56,7 @@ type Flags struct {
 	TLS                         string // directory of certificates; empty: tls/ in the home
 	Timeout                     time.Duration
 	JSON, NoColor               bool
+	Output                      Choice // of [Outputs]; json is the same as JSON
 }
 
 // DefaultTimeout bounds one call to a service unless --timeout says otherwise.
@@ -67,7 +68,7 @@ func New(in io.Reader, out, errs io.Writer, getenv func(string) string, version 
 	written := &sink{w: out}
 	return &Env{
 		In: in, Out: written, Err: errs, Getenv: getenv, Version: version,
-		Flags: Flags{Timeout: DefaultTimeout}, stdin: in, stdout: out, stderr: errs,
+		Flags: Flags{Timeout: DefaultTimeout, Output: Choice{Value: OutputTable, Values: Outputs, Kind: "form"}}, stdin: in, stdout: out, stderr: errs,
 		written: written, conns: map[string]*conn{},
 	}
 }

@@ -10,15 +10,22 @@ import (
 // it: no HTML escapes, U+2028 as itself. A nil slice must not reach it: it would
 // be null instead of [].
 func (e *Env) PrintJSON(v any) error {
+	b, err := encode(v)
+	if err == nil {
+		_, err = e.Out.Write(b)
+	}
+	return err
+}
+
+func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("encode the answer: %w", err)
+		return nil, fmt.Errorf("encode the answer: %w", err)
 	}
-	_, err := e.Out.Write(plainSeparators(b.Bytes()))
-	return err
+	return plainSeparators(b.Bytes()), nil
 }
 
 // plainSeparators undoes the escapes of U+2028 and U+2029, which encoding/json

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os/signal"
 	"regexp"
@@ -33,6 +34,10 @@ func Prepare(root *cobra.Command, e *Env) {
 
 // flagText says "the value of --kind ..." instead of pflag's longer words.
 func flagText(err error) string {
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		return fmt.Sprintf("--%s %.40q: %v", bad.GetFlag().Name, bad.GetValue(), errors.Unwrap(bad))
+	}
 	return strings.Replace(err.Error(), "flag needs an argument", "missing value", 1)
 }
 
@@ -40,14 +45,14 @@ func flagText(err error) string {
 // whose example is about topic, and texts that fit into [Columns].
 func Help(root *cobra.Command, topic string) {
 	root.SetHelpCommand(helpCommand(root, topic))
-	root.SetUsageFunc(usage(root.UsageFunc()))
+	root.SetUsageFunc(wrapUsage(root.UsageFunc()))
 	fit(root)
 }
 
-// usage is cobra's own, with flags that fit into [Columns]. Cobra's way is another
+// wrapUsage is cobra's own, with flags that fit into [Columns]. Cobra's way is another
 // template: it links text/template, which calls methods by name, and with it every
 // exported method of every type that is linked stays in the program.
-func usage(own func(*cobra.Command) error) func(*cobra.Command) error {
+func wrapUsage(own func(*cobra.Command) error) func(*cobra.Command) error {
 	return func(c *cobra.Command) error {
 		out := c.OutOrStderr()
 		var b strings.Builder
@@ -73,7 +78,7 @@ func usage(own func(*cobra.Command) error) func(*cobra.Command) error {
 func Run(e *Env, root *cobra.Command, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	code := e.Report(execute(ctx, root, args))
+	code := e.Report(Execute(ctx, e, root, args))
 	if err := e.Close(); err != nil && code == 0 {
 		e.Flags.JSON = false // standard output is what failed
 		code = e.Report(err)
@@ -81,8 +86,10 @@ func Run(e *Env, root *cobra.Command, args []string) int {
 	return code
 }
 
-// execute makes a usage error of whatever cobra itself refuses.
-func execute(ctx context.Context, root *cobra.Command, args []string) error {
+// Execute runs one command line after every command of it has got the checks and the
+// completion of its arguments; whatever cobra itself refuses is an error of usage.
+func Execute(ctx context.Context, e *Env, root *cobra.Command, args []string) error {
+	prepare(e, root)
 	root.SetArgs(negative(args))
 	err := root.ExecuteContext(ctx)
 	var f *fault.Error

@@ -62,7 +62,6 @@ are still created; the exit code is then 1. With --json the output is a list.`,
 		Example: `  agentctl init alice
   agentctl init watcher --kind system --provider openai --model gpt-5
   seq -f 'node-%05g' 10000 | xargs -n 10000 agentctl init`,
-		Args: command.Args("ID..."),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := checkModel(c.Context(), e, provider, model); err != nil {
 				return err
@@ -77,6 +76,7 @@ are still created; the exit code is then 1. With --json the output is a list.`,
 			})
 		},
 	}
+	c.ValidArgsFunction = cobra.NoFileCompletions // a new name
 	c.Flags().Var(&kind, "kind", "purpose of the agent")
 	c.Flags().StringVar(&provider, "provider", "", "model provider in its settings")
 	c.Flags().StringVar(&model, "model", "", "model in its settings")
@@ -153,8 +153,6 @@ are still stopped; with --json the output is then a list.`,
 // lifeCommand makes start and stop, which differ only in what they ask for.
 func lifeCommand(e *command.Env, started bool, c *cobra.Command, do func(ctx context.Context, id string) (already bool, err error)) *cobra.Command {
 	var all bool
-	c.Args = command.Args("[ID...]")
-	c.ValidArgsFunction = e.CompleteID
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if all == (len(args) > 0) {
 			return command.Usage(c, "name agents, or give --all")
@@ -190,7 +188,6 @@ maintainer (handles errors and upgrades) and evolver (improves). Existing ones a
 changed.`,
 		Example: `  agentctl bootstrap
   agentctl bootstrap --provider openai --model gpt-5`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkModel(c.Context(), e, provider, model); err != nil {
 				return err
@@ -199,19 +196,18 @@ changed.`,
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(struct {
-					Created  []string `json:"created"`
-					Existing []string `json:"existing"`
-				}{append([]string{}, r.GetCreated()...), append([]string{}, r.GetExisting()...)})
-			}
-			for _, id := range r.GetCreated() {
-				fmt.Fprintf(e.Out, "Agent '%s' created\n", id)
-			}
-			for _, id := range r.GetExisting() {
-				fmt.Fprintf(e.Out, "Agent '%s' already exists\n", id)
-			}
-			return nil
+			return e.Print(struct {
+				Created  []string `json:"created"`
+				Existing []string `json:"existing"`
+			}{append([]string{}, r.GetCreated()...), append([]string{}, r.GetExisting()...)}, append(r.GetCreated(), r.GetExisting()...), func() error {
+				for _, id := range r.GetCreated() {
+					fmt.Fprintf(e.Out, "Agent '%s' created\n", id)
+				}
+				for _, id := range r.GetExisting() {
+					fmt.Fprintf(e.Out, "Agent '%s' already exists\n", id)
+				}
+				return nil
+			})
 		},
 	}
 	c.Flags().StringVar(&provider, "provider", "", "model provider in the settings of new agents")

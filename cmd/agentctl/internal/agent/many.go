@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -37,11 +38,7 @@ func each(ctx context.Context, e *command.Env, ids []string, do func(ctx context
 		if err != nil {
 			return err
 		}
-		if e.Flags.JSON {
-			return e.PrintJSON(a.data)
-		}
-		_, err = fmt.Fprint(e.Out, a.text)
-		return err
+		return e.Show(a.data, ids[0], "%s", strings.TrimSuffix(a.text, "\n"))
 	}
 	answers, failed := make([]answer, len(ids)), make([]error, len(ids))
 	step, done := screen.Progress(e, len(ids), "working")
@@ -66,27 +63,25 @@ func each(ctx context.Context, e *command.Env, ids []string, do func(ctx context
 
 func report(e *command.Env, ids []string, answers []answer, failed []error) error {
 	var said error
-	if errors.Join(failed...) != nil {
-		said = &command.ReportedError{}
-	}
-	all := []any{}
+	all, names := make([]any, len(ids)), []string{}
 	for i, err := range failed {
-		switch {
-		case e.Flags.JSON && err != nil:
-			f := fault.From(err)
-			all = append(all, refusal{ids[i], f.What, f.Fix})
-		case e.Flags.JSON:
-			all = append(all, answers[i].data)
-		case err != nil:
-			fmt.Fprintln(e.Err, fault.Line(err))
-		default:
-			fmt.Fprint(e.Out, answers[i].text)
+		if err == nil {
+			all[i], names = answers[i].data, append(names, ids[i])
+			continue
 		}
+		said = &command.ReportedError{}
+		f := fault.From(err)
+		all[i] = refusal{ids[i], f.What, f.Fix}
+		e.Note("%s", fault.Line(err))
 	}
-	if e.Flags.JSON {
-		return errors.Join(e.PrintJSON(all), said)
-	}
-	return said
+	return errors.Join(e.Print(all, names, func() error {
+		for i, a := range answers {
+			if failed[i] == nil {
+				fmt.Fprint(e.Out, a.text)
+			}
+		}
+		return nil
+	}), said)
 }
 
 // chosen are the agents of a command line: those named, or with --all those there are

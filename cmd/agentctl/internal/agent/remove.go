@@ -36,8 +36,6 @@ agent of the name knows nothing of the old one.`,
 		Example: `  agentctl rm alice
   agentctl agent rm alice --yes
   agentctl rm alice --force --yes --timeout 2m`,
-		Args:              command.Args("ID"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if !yes {
 				if err := sure(c, e, args[0]); err != nil {
@@ -53,15 +51,11 @@ agent of the name knows nothing of the old one.`,
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(struct {
-					AgentID string `json:"agent_id"`
-					Removed bool   `json:"removed"`
-					Stopped bool   `json:"stopped"`
-				}{args[0], true, r.GetStopped()})
-			}
-			fmt.Fprintf(e.Out, "Agent '%s' removed\n", args[0])
-			return nil
+			return e.Show(struct {
+				AgentID string `json:"agent_id"`
+				Removed bool   `json:"removed"`
+				Stopped bool   `json:"stopped"`
+			}{args[0], true, r.GetStopped()}, args[0], "Agent '%s' removed", args[0])
 		},
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")

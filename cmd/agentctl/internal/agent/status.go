@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
+	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
@@ -119,8 +119,6 @@ last active. Without ID, show all agents.`,
 		Example: `  agentctl status
   agentctl status alice
   agentctl status alice --json | jq .inbox.pending`,
-		Args:              command.Args("[ID]"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return statusOfAll(c.Context(), e)
@@ -131,18 +129,17 @@ last active. Without ID, show all agents.`,
 			}
 			s := statusOf(r)
 			s.Waiting = waitingOf(c.Context(), e, s)
-			if e.Flags.JSON {
-				return e.PrintJSON(s)
-			}
-			printStatus(e, s)
-			return nil
+			return e.Print(s, args, func() error {
+				s.Model = provider.Names(c.Context(), e, s.Model)(s.Model)
+				return printStatus(e, s)
+			})
 		},
 	}
 }
 
 // printStatus writes the nine lines of the older tool, and ours only when they
 // have something to say.
-func printStatus(e *command.Env, s status) {
+func printStatus(e *command.Env, s status) error {
 	last := "none"
 	if s.LastActivity != nil {
 		last = *s.LastActivity
@@ -178,6 +175,7 @@ func printStatus(e *command.Env, s status) {
 	if s.Problem != "" || s.Health != "ok" {
 		line("Problem", "%s: %s", s.Health, s.Problem)
 	}
+	return nil
 }
 
 func yes(b bool) string {
@@ -221,24 +219,33 @@ func statusOfAll(ctx context.Context, e *command.Env) error {
 	if err != nil {
 		return err
 	}
-	if e.Flags.JSON {
-		return e.PrintJSON(all)
-	}
-	if len(all) == 0 {
-		fmt.Fprintln(e.Out, "No agents found")
-		return nil
-	}
-	now := time.Now()
-	t := screen.NewTable(e, "agent", "kind", "started", "pending", "dead", "active", "health")
-	for _, s := range all {
+	now, model := time.Now(), modelsOf(ctx, e, agents)
+	t := screen.NewTable(e, "agent", "kind", "started", "pending", "dead", "active", "model", "dir", "health").Wide("dir").Drop("kind", "model", "active")
+	return screen.List(t.Then(func() { noAgents(e, len(all)) }), all, func(s status) []any {
 		health := s.words()
 		if w := s.Waiting; w != nil {
 			health += fmt.Sprintf("; message %d waits: %s", w.InboxID, w.what)
 		}
-		t.Row(s.AgentID, s.Kind, yes(s.Started), fmt.Sprint(s.InboxPending), fmt.Sprint(s.Dead), screen.Age(now, s.active), health)
+		return []any{s.AgentID, s.Kind, yes(s.Started), s.InboxPending, s.Dead, screen.Age(now, s.active), cmp.Or(model(s.Model), "-"), cmp.Or(s.Dir, "-"), health}
+	})
+}
+
+// modelsOf names the models of agents in a table; programs get what the registry has.
+func modelsOf(ctx context.Context, e *command.Env, agents []*registry.Agent) func(string) string {
+	var models []string
+	for _, a := range agents {
+		if !e.Data() {
+			models = append(models, a.GetModel())
+		}
 	}
-	t.Print()
-	return nil
+	return provider.Names(ctx, e, models...)
+}
+
+// noAgents is what the older tool prints for none.
+func noAgents(e *command.Env, n int) {
+	if n == 0 {
+		fmt.Fprintln(e.Out, "No agents found")
+	}
 }
 
 // words of a condition for people.
@@ -256,30 +263,21 @@ func listCommand(e *command.Env) *cobra.Command {
 		Long:  `List all agents. An agent that cannot be used is listed with its problem.`,
 		Example: `  agentctl list
   agentctl list --json | jq -r '.[].agent_id'`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			agents, err := e.AllAgents(c.Context())
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				all := []listed{}
-				for _, a := range agents {
-					all = append(all, listed{a.GetAgentId(), kindName(a), a.GetStarted(), conditionOf(a)})
-				}
-				return e.PrintJSON(all)
-			}
-			if len(agents) == 0 {
-				fmt.Fprintln(e.Out, "No agents found")
-			}
+			all := []listed{}
 			for _, a := range agents {
-				if c := conditionOf(a); c.Health == "ok" {
-					fmt.Fprintf(e.Out, "%s  (%s)\n", a.GetAgentId(), kindName(a))
-				} else {
-					fmt.Fprintf(e.Out, "%s  %s\n", a.GetAgentId(), screen.Paint(e, text.FgRed, "("+screen.Line(c.words())+")"))
-				}
+				all = append(all, listed{a.GetAgentId(), kindName(a), a.GetStarted(), conditionOf(a), a})
 			}
-			return nil
+			model := modelsOf(c.Context(), e, agents)
+			t := screen.NewTable(e, "agent", "kind", "state", "model", "dir", "health").Wide("dir").Drop("kind", "model")
+			return screen.List(t.Then(func() { noAgents(e, len(all)) }), all, func(l listed) []any {
+				state := map[bool]string{true: "started", false: "stopped"}[l.Started]
+				return []any{l.AgentID, l.Kind, state, cmp.Or(model(l.of.GetModel()), "-"), cmp.Or(l.of.GetDir(), "-"), l.words()}
+			})
 		},
 	}
 }
@@ -290,4 +288,6 @@ type listed struct {
 	Kind    string `json:"kind"`
 	Started bool   `json:"started"`
 	condition
+
+	of *registry.Agent
 }

@@ -6,6 +6,7 @@
 package approvals
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -61,13 +62,7 @@ func listCommand(e *command.Env) *cobra.Command {
 		Short: "List the commands that wait for approval",
 		Example: `  agentctl approvals list
   agentctl approvals list --all --agent alice`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if agent != "" {
-				if err := command.ID(agent); err != nil {
-					return err
-				}
-			}
 			req := &registry.ListApprovalsRequest{AgentId: agent, State: registry.ApprovalState_APPROVAL_STATE_PENDING}
 			if all {
 				req.State = registry.ApprovalState_APPROVAL_STATE_UNSPECIFIED
@@ -84,18 +79,13 @@ func listCommand(e *command.Env) *cobra.Command {
 			for _, a := range list {
 				out = append(out, of(a))
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(out)
-			}
-			t := screen.NewTable(e, "ID", "AGENT", "STATE", "ENDS", "WHY", "COMMAND")
-			for _, q := range out {
-				t.Row(q.ID, q.AgentID, q.State, q.Expires.Local().Format(time.TimeOnly), q.Reason, q.Command)
-			}
-			t.Print()
-			return nil
+			t := screen.NewTable(e, "id", "agent", "state", "ends", "thread", "cwd", "why", "command").Wide("thread", "cwd").Drop("why", "state")
+			return screen.List(t.None("no approvals"), out, func(q question) []any {
+				return []any{q.ID, q.AgentID, q.State, q.Expires.Local().Format(time.TimeOnly), q.ThreadID, q.Cwd, q.Reason, q.Command}
+			})
 		},
 	}
-	c.Flags().StringVar(&agent, "agent", "", "only this agent")
+	command.AgentFlag(c, &agent, "only this agent")
 	c.Flags().BoolVar(&all, "all", false, "include answered ones")
 	return c
 }
@@ -105,7 +95,14 @@ func resolveCommand(e *command.Env, verb string, yes bool, short string) *cobra.
 		Use:     verb + " APPROVAL...",
 		Short:   short,
 		Example: "  agentctl approvals " + verb + " 019aa2c1f3e5b7d21",
-		Args:    command.Args("APPROVAL..."),
+		ValidArgsFunction: e.Complete(func(ctx context.Context, e *command.Env, _ []string) ([]string, error) {
+			var out []string
+			r, err := e.Approvals().ListApprovals(ctx, &registry.ListApprovalsRequest{State: registry.ApprovalState_APPROVAL_STATE_PENDING})
+			for _, a := range r.GetApprovals() {
+				out = append(out, a.GetApprovalId()+"\t"+screen.Line(a.GetCommand()))
+			}
+			return out, err
+		}),
 		RunE: func(c *cobra.Command, ids []string) error {
 			out := []question{}
 			for _, id := range ids {
@@ -115,13 +112,12 @@ func resolveCommand(e *command.Env, verb string, yes bool, short string) *cobra.
 				}
 				out = append(out, of(r.GetApproval()))
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(out)
-			}
-			for _, q := range out {
-				fmt.Fprintf(e.Out, "%s %s: %s\n", q.ID, q.State, screen.Line(q.Command))
-			}
-			return nil
+			return e.Print(out, ids, func() error {
+				for _, q := range out {
+					fmt.Fprintf(e.Out, "%s %s: %s\n", q.ID, q.State, screen.Line(q.Command))
+				}
+				return nil
+			})
 		},
 	}
 }

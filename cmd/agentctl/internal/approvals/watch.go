@@ -2,10 +2,10 @@ package approvals
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,21 +34,12 @@ until Ctrl-C. Answer in a second terminal, with the command that is shown. With 
 each is one line.`,
 		Example: `  agentctl approvals watch
   agentctl approvals watch --json | jq -r 'select(.state == "pending") | .command'`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if w.agent != "" {
-				if err := command.ID(w.agent); err != nil {
-					return err
-				}
-			}
-			if w.left < 0 {
-				return command.Usage(c, "--count must not be less than 0")
-			}
 			return w.run(c.Context())
 		},
 	}
-	c.Flags().StringVar(&w.agent, "agent", "", "only this agent")
-	c.Flags().IntVar(&w.left, "count", 0, "exit after this many; 0: at Ctrl-C")
+	command.AgentFlag(c, &w.agent, "only this agent")
+	command.NumberFlag(c, &w.left, "count", 0, math.MaxInt, "exit after this many; 0: at Ctrl-C")
 	return c
 }
 
@@ -107,13 +98,11 @@ func (w *watching) show(q question) error {
 	}
 	w.told[q.ID] = q.State
 	out := w.env.Out
+	printed, err := w.env.Item(q, q.ID)
 	switch {
-	case w.env.Flags.JSON:
-		enc := json.NewEncoder(out)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(q); err != nil {
-			return fmt.Errorf("write question: %w", err)
-		}
+	case err != nil:
+		return err
+	case printed:
 	case q.State == "pending":
 		fmt.Fprintf(out, "%s asks until %s (%s): %s\n", q.AgentID, q.Expires.Local().Format(time.TimeOnly), q.Reason, screen.Line(q.Command))
 		fmt.Fprintf(out, "  agentctl approvals approve %s\n", q.ID)

@@ -72,15 +72,6 @@ func rest(e *command.Env, create bool) (*resting, error) {
 
 func (r *resting) close() error { return errors.Join(r.lock.Unlock(), r.Home.Close()) }
 
-func checkIDs(ids []string) error {
-	for _, id := range ids {
-		if err := command.ID(id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // size says how many bytes in words.
 func size(n int64) string {
 	switch {

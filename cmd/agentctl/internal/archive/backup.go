@@ -38,15 +38,14 @@ the same format, and every backup can be restored into a database or into a home
 		Example: `  agentctl backup agents.tar
   agentctl backup --agent alice --workdir alice.tar
   agentctl backup - | zstd > agents.tar.zst`,
-		Args: command.Args("DEST"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := errors.Join(checkIDs(what.Agents), usageOf(c, args[0])); err != nil {
+			if err := usageOf(c, args[0]); err != nil {
 				return err
 			}
 			return save(c.Context(), e, args[0], what)
 		},
 	}
-	c.Flags().StringArrayVar(&what.Agents, "agent", nil, "only this agent; may be repeated")
+	command.AgentsFlag(c, &what.Agents, "only this agent")
 	c.Flags().BoolVar(&what.Workdir, "workdir", false, "include the regular files of the working directories")
 	return c
 }
@@ -82,17 +81,11 @@ func save(ctx context.Context, e *command.Env, dest string, what backup.Selectio
 	if err := syncDir(filepath.Dir(dest)); err != nil {
 		return err
 	}
-	if e.Flags.JSON {
-		if err := e.PrintJSON(struct {
-			Path string `json:"path"`
-			archive.Summary
-		}{dest, s}); err != nil {
-			return err
-		}
-	} else {
-		fmt.Fprintf(e.Out, "%s: %s\n", dest, words(s))
-	}
-	return incomplete(e, s)
+	err = e.Show(struct {
+		Path string `json:"path"`
+		archive.Summary
+	}{dest, s}, dest, "%s: %s", dest, words(s))
+	return errors.Join(err, incomplete(e, s))
 }
 
 // incomplete reports what is not in a backup. Its error sets the exit code when that is
@@ -121,7 +114,8 @@ func incomplete(e *command.Env, s archive.Summary) error {
 }
 
 func words(s archive.Summary) string {
-	return fmt.Sprintf("%d agents (%s), %d databases, %d files, %s", len(s.Agents), strings.Join(s.Agents, ", "), s.Databases, s.Files, size(s.Bytes))
+	return fmt.Sprintf("%s (%s), %s, %s, %s", command.Count(len(s.Agents), "agent"), strings.Join(s.Agents, ", "),
+		command.Count(s.Databases, "database"), command.Count(s.Files, "file"), size(s.Bytes))
 }
 
 // fetch writes a backup to out and reads along, so that what is there has been

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -33,9 +32,8 @@ waited then is sent again with its key, flagged as a possible repeat.`,
   agentctl restore agents.tar --agent alice --replace
   agentctl restore agents.tar --agent alice --as alice2
   zstd -dc agents.tar.zst | agentctl restore -`,
-		Args: command.Args("SRC"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := errors.Join(checkIDs(what.Agents), usageOf(c, args[0])); err != nil {
+			if err := usageOf(c, args[0]); err != nil {
 				return err
 			}
 			if what.As != "" || c.Flags().Changed("as") {
@@ -46,7 +44,7 @@ waited then is sent again with its key, flagged as a possible repeat.`,
 			return load(c.Context(), e, args[0], what)
 		},
 	}
-	c.Flags().StringArrayVar(&what.Agents, "agent", nil, "only this agent; may be repeated")
+	command.AgentsFlag(c, &what.Agents, "only this agent")
 	c.Flags().StringVar(&what.As, "as", "", "new name of the one restored agent, which is then stopped")
 	c.Flags().BoolVar(&what.Replace, "replace", false, "replace existing agents that are stopped")
 	return c
@@ -66,23 +64,17 @@ func load(ctx context.Context, e *command.Env, src string, what backup.Choice) (
 	if err != nil {
 		return command.Data(ended(ctx, err)) // what the backup holds, not the command line
 	}
-	if e.Flags.JSON {
-		return e.PrintJSON(struct {
-			Agents []backup.Restored `json:"agents"`
-		}{done})
-	}
 	for _, r := range done {
 		if r.Left != "" {
 			e.Note("%s: the working directory was not restored: %s", r.Agent, r.Left)
 		}
 	}
-	t := screen.NewTable(e, "agent", "threads", "events", "last message", "aborted", "the old one is kept in")
-	n := func(n int64) string { return strconv.FormatInt(n, 10) }
-	for _, r := range done {
-		t.Row(r.Agent, n(r.Threads), n(r.Events), n(r.LastInboxID), n(r.Aborted), r.Kept)
-	}
-	t.Print()
-	return nil
+	t := screen.NewTable(e, "agent", "threads", "events", "last message", "aborted", "the old one is kept in").Data(struct {
+		Agents []backup.Restored `json:"agents"`
+	}{done})
+	return screen.List(t, done, func(r backup.Restored) []any {
+		return []any{r.Agent, r.Threads, r.Events, r.LastInboxID, r.Aborted, r.Kept}
+	})
 }
 
 func install(ctx context.Context, e *command.Env, in io.Reader, what backup.Choice) (_ []backup.Restored, err error) {

@@ -8,9 +8,9 @@
 package audit
 
 import (
-	"fmt"
+	"cmp"
+	"math"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,29 +34,22 @@ func Command(e *command.Env) *cobra.Command {
 
 func showCommand(e *command.Env) *cobra.Command {
 	var agent, action, outcome string
-	var since time.Duration
-	var last int
+	var since time.Time
+	last := 100
 	c := &cobra.Command{
 		Use:   "show",
 		Short: "Show changes, refusals, tools and deliveries, newest last",
 		Example: `  agentctl audit show
   agentctl audit show --outcome refused --since 24h
   agentctl audit show --agent alice --action tool -n 0 --json`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if last < 0 {
-				return command.Usage(c, "-n must not be less than 0")
-			}
 			home, err := e.Home()
 			if err != nil {
 				return err
 			}
-			list, from := []audit.Entry{}, time.Time{}
-			if since > 0 {
-				from = time.Now().Add(-since)
-			}
+			list := []audit.Entry{}
 			err = audit.Read(home.AuditDir(), func(x audit.Entry) error {
-				if (agent == "" || x.Agent == agent) && (action == "" || x.Action == action) && (outcome == "" || x.Outcome == outcome) && !x.At.Before(from) {
+				if (agent == "" || x.Agent == agent) && (action == "" || x.Action == action) && (outcome == "" || x.Outcome == outcome) && !x.At.Before(since) {
 					if list = append(list, x); last > 0 && len(list) > 2*last {
 						list = append(list[:0], list[len(list)-last:]...)
 					}
@@ -72,26 +65,18 @@ func showCommand(e *command.Env) *cobra.Command {
 			if _, err := os.Stat(home.AuditDir()); err != nil {
 				return fault.Wrap(fault.New(codes.NotFound, fault.InvalidArgument, "there is no audit log in "+home.AuditDir(), "it begins when a registry first starts here"), err)
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(list)
-			}
-			t := screen.NewTable(e, "SEQ", "AT", "ACTOR", "ACTION", "AGENT", "OUTCOME", "DETAIL")
-			for _, x := range list {
-				who := x.Actor
-				if who == "" {
-					who = x.From
-				}
-				t.Row(strconv.FormatInt(x.Seq, 10), x.At.Format("2006-01-02 15:04:05"), who, x.Action, x.Agent, x.Outcome, x.Detail)
-			}
-			t.Print()
-			return nil
+			t := screen.NewTable(e, "seq", "at", "actor", "action", "agent", "outcome", "detail").Drop("seq", "actor")
+			return screen.List(t, list, func(x audit.Entry) []any {
+				return []any{x.Seq, x.At.Format("2006-01-02 15:04:05"), cmp.Or(x.Actor, x.From), x.Action, x.Agent, x.Outcome, x.Detail}
+			})
 		},
 	}
-	c.Flags().StringVar(&agent, "agent", "", "only this agent")
+	command.AgentFlag(c, &agent, "only this agent")
 	c.Flags().StringVar(&action, "action", "", "only this action: StartAgent, SetAgentConfig, tool, delivery ...")
 	c.Flags().StringVar(&outcome, "outcome", "", "only this outcome: allowed, refused, failed, sent ...")
-	c.Flags().DurationVar(&since, "since", 0, "only entries of this period until now, such as 24h")
-	c.Flags().IntVarP(&last, "last", "n", 100, "maximum number of entries, newest; 0: all")
+	command.SinceFlag(c, &since, "only entries since then")
+	command.NumberFlag(c, &last, "last", 0, math.MaxInt, "maximum number of entries, newest; 0: all")
+	c.Flags().Lookup("last").Shorthand = "n"
 	return c
 }
 
@@ -107,7 +92,6 @@ Whoever may write the files can also replace the complete log. To detect that, s
 hash that this command prints elsewhere, and pass it later with --head.`,
 		Example: `  agentctl audit verify
   agentctl audit verify --head 5f0c...`,
-		Args: command.Args(),
 		RunE: func(*cobra.Command, []string) error {
 			home, err := e.Home()
 			if err != nil {
@@ -117,11 +101,7 @@ hash that this command prints elsewhere, and pass it later with --head.`,
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(r)
-			}
-			fmt.Fprintf(e.Out, "%d entries, all as they were written; the newest has the hash %s\n", r.Entries, r.Head)
-			return nil
+			return e.Show(r, r.Head, "%d entries, all as they were written; the newest has the hash %s", r.Entries, r.Head)
 		},
 	}
 	c.Flags().StringVar(&head, "head", "", "earlier hash that the log must still contain")

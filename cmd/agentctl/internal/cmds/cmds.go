@@ -54,19 +54,16 @@ func findCommand(e *command.Env) *cobra.Command {
 The exit code is 1 when there is none.`,
 		Example: `  agentctl cmds find "large files"
   agentctl cmds find "replace text" --limit 3 --json`,
-		Args: command.Args("WORDS"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if limit < 1 {
-				return command.Usage(c, "--limit must be more than 0")
-			}
 			found := find(installed(e.Getenv("PATH")), args[0])
 			if len(found) == 0 {
 				return none("no program here is known to do that", "say it in other words, or see 'agentctl cmds list'")
 			}
-			return show(e, found[:min(limit, len(found))])
+			found = found[:min(limit, len(found))]
+			return show(e, found, found)
 		},
 	}
-	c.Flags().IntVar(&limit, "limit", limit, "maximum number of programs")
+	command.NumberFlag(c, &limit, "limit", 1, 1000, "maximum number of programs")
 	return c
 }
 
@@ -75,16 +72,12 @@ func infoCommand(e *command.Env) *cobra.Command {
 		Use:     "info NAME",
 		Short:   "Describe what a program does",
 		Example: `  agentctl cmds info du`,
-		Args:    command.Args("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			for _, p := range installed(e.Getenv("PATH")) {
 				if p.Name != args[0] {
 					continue
 				}
-				if e.Flags.JSON {
-					return e.PrintJSON(p)
-				}
-				return show(e, []program{p})
+				return show(e, p, []program{p})
 			}
 			return none("nothing is known of "+args[0]+" here", "see 'agentctl cmds list'")
 		},
@@ -98,13 +91,12 @@ func listCommand(e *command.Env) *cobra.Command {
 		Short: "List the known programs that are installed",
 		Example: `  agentctl cmds list
   agentctl cmds list --category file --json`,
-		Args: command.Args(),
 		RunE: func(*cobra.Command, []string) error {
 			all := slices.DeleteFunc(installed(e.Getenv("PATH")), func(p program) bool { return category != "" && p.Category != category })
 			if len(all) == 0 {
 				return none("no such program is installed", "leave out --category, or look at PATH")
 			}
-			return show(e, all)
+			return show(e, all, all)
 		},
 	}
 	c.Flags().StringVar(&category, "category", "", "only this category, such as file or text")
@@ -113,16 +105,9 @@ func listCommand(e *command.Env) *cobra.Command {
 
 func none(what, fix string) error { return fault.New(codes.NotFound, fault.InvalidArgument, what, fix) }
 
-func show(e *command.Env, programs []program) error {
-	if e.Flags.JSON {
-		return e.PrintJSON(programs)
-	}
-	t := screen.NewTable(e, "name", "category", "does")
-	for _, p := range programs {
-		t.Row(p.Name, p.Category, p.Description)
-	}
-	t.Print()
-	return nil
+func show(e *command.Env, data any, programs []program) error {
+	t := screen.NewTable(e, "name", "category", "path", "does").Wide("path").Data(data)
+	return screen.List(t, programs, func(p program) []any { return []any{p.Name, p.Category, p.Path, p.Description} })
 }
 
 // installed are the programs of the table that are on a PATH, by name.

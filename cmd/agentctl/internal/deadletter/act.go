@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +25,12 @@ type act func(ctx context.Context, e *command.Env, agent string, n name) (outcom
 // actCommand makes retry and drop, which differ only in what they do.
 func actCommand(e *command.Env, c *cobra.Command, do act) *cobra.Command {
 	var all bool
-	c.Args = command.Args("ID", "[LETTER...]")
-	c.ValidArgsFunction = e.CompleteID
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return e.CompleteID(c, args, typed)
+		}
+		return e.Complete(offer)(c, args, typed)
+	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ids := args[1:]
 		if all == (len(ids) > 0) {
@@ -73,20 +78,30 @@ func each(ctx context.Context, e *command.Env, agent string, ids []string, names
 		step()
 	}
 	finish()
-	if e.Flags.JSON {
-		return e.PrintJSON(done)
-	}
-	for _, o := range done {
-		if o.InboxID > 0 {
-			fmt.Fprintf(e.Out, "%s %s as message %d\n", o.ID, o.Result, o.InboxID)
-		} else {
-			fmt.Fprintf(e.Out, "%s %s\n", o.ID, o.Result)
+	return e.Print(done, ids, func() error {
+		for _, o := range done {
+			if o.InboxID > 0 {
+				fmt.Fprintf(e.Out, "%s %s as message %d\n", o.ID, o.Result, o.InboxID)
+			} else {
+				fmt.Fprintf(e.Out, "%s %s\n", o.ID, o.Result)
+			}
+		}
+		if len(done) == 0 {
+			e.Note("no dead letters")
+		}
+		return nil
+	})
+}
+
+// offer completes the dead letters of an agent that are not named yet.
+func offer(ctx context.Context, e *command.Env, args []string) (ids []string, err error) {
+	letters, err := lettersOf(ctx, e, args[0])
+	for _, l := range letters {
+		if !slices.Contains(args, l.ID) {
+			ids = append(ids, l.ID+"\t"+screen.Line(l.Cause))
 		}
 	}
-	if len(done) == 0 {
-		e.Note("no dead letters")
-	}
-	return nil
+	return ids, err
 }
 
 func retry(ctx context.Context, e *command.Env, agent string, n name) (outcome, error) {

@@ -77,7 +77,7 @@ func Command(e *command.Env) *cobra.Command {
 		Example: `  agentctl dlq list
   agentctl dlq retry alice t:17`,
 	}, listCommand(e), actCommand(e, &cobra.Command{
-		Use:   "retry ID LETTER...",
+		Use:   "retry ID [LETTER...]",
 		Short: "Retry dead letters",
 		Long: `Retry dead letters: a message is put into the inbox again, a reply is sent again with
 the same key.`,
@@ -85,7 +85,7 @@ the same key.`,
   agentctl dlq retry alice d:threads/peers/cli-cli:4
   agentctl dlq retry alice --all`,
 	}, retry), actCommand(e, &cobra.Command{
-		Use:   "drop ID LETTER...",
+		Use:   "drop ID [LETTER...]",
 		Short: "Remove dead letters from the list permanently",
 		Long:  `Remove dead letters from the list permanently. Their events and error records are kept.`,
 		Example: `  agentctl dlq drop alice t:17
@@ -101,8 +101,6 @@ func listCommand(e *command.Env) *cobra.Command {
 		Long:  `List the dead letters of one agent, or of all agents, the newest first.`,
 		Example: `  agentctl dlq list
   agentctl dlq list alice --json`,
-		Args:              command.Args("[ID]"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if all && len(args) == 1 {
 				return command.Usage(c, "ID and --all exclude each other")
@@ -111,19 +109,11 @@ func listCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(letters)
-			}
 			now := time.Now()
-			t := screen.NewTable(e, "agent", "id", "age", "tries", "cause")
-			for _, l := range letters {
-				t.Row(l.AgentID, l.ID, screen.Age(now, l.died), fmt.Sprint(l.Attempts), l.Cause)
-			}
-			t.Print()
-			if len(letters) == 0 {
-				e.Note("no dead letters")
-			}
-			return nil
+			t := screen.NewTable(e, "agent", "id", "age", "tries", "thread", "cause").Wide("thread").Names(0, 1)
+			return screen.List(t.None("no dead letters"), letters, func(l letter) []any {
+				return []any{l.AgentID, l.ID, screen.Age(now, l.died), l.Attempts, l.ThreadID, l.Cause}
+			})
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "dead letters of all agents (default without ID)")

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -115,6 +116,8 @@ func (x *examination) chosen(ctx context.Context, id string, settings *registry.
 	case c.provider != "" && c.provider != x.byDefault && !x.probed[c.provider] && len(x.probed) < maxProbes:
 		x.probed[c.provider] = true
 		x.probe(ctx, c.provider, c.model, c.provider+" (of "+id+")")
+	case !known:
+		x.good("model", "%s, chosen by %s", cmp.Or(c.provider, x.byDefault)+"/"+cmp.Or(c.model, "its first model"), id)
 	}
 }
 

@@ -9,6 +9,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -83,7 +84,6 @@ needs a decision is left to you. --dry-run shows what --fix would do.`,
   agentctl doctor --fix --dry-run
   agentctl doctor --fix
   agentctl doctor --json | jq '.checks[] | select(.status != "ok")'`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.dry && !o.fix {
 				return command.Usage(c, "--dry-run goes with --fix")
@@ -133,23 +133,23 @@ func (x *examination) report(o options) error {
 			warnings++
 		}
 	}
-	if x.env.Flags.JSON {
-		err := x.env.PrintJSON(struct {
-			OK     bool      `json:"ok"`
-			Checks []finding `json:"checks"`
-			Fixes  []mended  `json:"fixes,omitempty"`
-		}{problems == 0, x.findings, x.fixes})
-		if err != nil {
-			return err
-		}
-	} else {
+	names := []string{}
+	for _, f := range x.findings {
+		names = append(names, f.Check)
+	}
+	err := x.env.Print(struct {
+		OK     bool      `json:"ok"`
+		Checks []finding `json:"checks"`
+		Fixes  []mended  `json:"fixes,omitempty"`
+	}{problems == 0, x.findings, x.fixes}, slices.Compact(names), func() error {
 		x.print(problems, warnings)
 		x.printFixes(o)
-	}
-	if problems > 0 {
+		return nil
+	})
+	if err == nil && problems > 0 {
 		return &command.ReportedError{}
 	}
-	return nil
+	return err
 }
 
 func (x *examination) print(problems, warnings int) {
@@ -162,5 +162,5 @@ func (x *examination) print(problems, warnings int) {
 			fmt.Fprintf(e.Out, "%s->  %s\n", strings.Repeat(" ", 21), screen.Line(f.Fix))
 		}
 	}
-	fmt.Fprintf(e.Out, "%d checks, %d problems, %d warnings\n", len(x.findings), problems, warnings)
+	fmt.Fprintf(e.Out, "%s, %s, %s\n", command.Count(len(x.findings), "check"), command.Count(problems, "problem"), command.Count(warnings, "warning"))
 }

@@ -1,8 +1,6 @@
 package doctor
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
@@ -31,7 +29,6 @@ sends its replies. The token rises with every grant; a write with an older token
 refused.`,
 		Example: `  agentctl lease list
   agentctl lease list --json | jq '.[] | select(.live)'`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			rows, err := command.Pages(func(token string) ([]*registry.Lease, string, error) {
 				r, err := e.Leases().ListLeases(c.Context(), &registry.ListLeasesRequest{PageToken: token})
@@ -52,22 +49,14 @@ refused.`,
 				}
 				all = append(all, row)
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(all)
-			}
-			t := screen.NewTable(e, "resource", "token", "live", "expires", "holder")
-			for _, l := range all {
+			t := screen.NewTable(e, "resource", "token", "live", "expires", "holder", "address").Wide("address").Cut("holder").Drop("token", "expires")
+			return screen.List(t.None("no leases"), all, func(l lease) []any {
 				expires := "-"
 				if l.ExpiresAt != nil {
 					expires = *l.ExpiresAt
 				}
-				t.Row(l.Resource, fmt.Sprint(l.Token), map[bool]string{true: "yes", false: "no"}[l.Live], expires, l.Holder)
-			}
-			t.Print()
-			if len(all) == 0 {
-				e.Note("no leases")
-			}
-			return nil
+				return []any{l.Resource, l.Token, map[bool]string{true: "yes", false: "no"}[l.Live], expires, l.Holder, l.Address}
+			})
 		},
 	}
 	return command.Group(e, &cobra.Command{

@@ -61,18 +61,14 @@ then kept.`,
 		Example: `  agentctl drill
   agentctl drill --kills 200
   agentctl drill --json | jq '.states[]'`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if kills < 1 || kills > maxKills {
-				return command.Usage(c, "--kills must be from 1 to %d", maxKills)
-			}
 			if !c.Flags().Changed("seed") {
 				seed = uint64(rand.Uint32())
 			}
 			return run(c.Context(), e, kills, seed)
 		},
 	}
-	c.Flags().IntVar(&kills, "kills", kills, "number of kills")
+	command.NumberFlag(c, &kills, "kills", 1, maxKills, "number of kills")
 	c.Flags().Uint64Var(&seed, "seed", 0, "repeat the instants and messages of an earlier drill")
 	return c
 }

@@ -3,7 +3,6 @@ package drill
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -179,21 +178,21 @@ func (d *drill) rows(v *verdict, fates map[*message]fate) {
 }
 
 func (v *verdict) print(e *command.Env) error {
-	if e.Flags.JSON {
-		return e.PrintJSON(v)
+	rows := v.States
+	if len(rows) == 0 && !e.Data() { // every kill came between two messages
+		rows = []row{{State: "at rest", Kills: v.Kills}}
 	}
-	t := screen.NewTable(e, "state at kill", "kills", "messages", "lost", "duplicated", "late (ms max)", "the peer saw")
-	for _, r := range v.States {
+	t := screen.NewTable(e, "state at kill", "kills", "messages", "lost", "duplicated", "late (ms max)", "the peer saw").Data(v).Then(func() { v.summary(e) })
+	return screen.List(t, rows, func(r row) []any {
 		saw := "each reply once"
 		if r.Repeats > 0 {
 			saw = fmt.Sprintf("%d repeats, flagged, same key", r.Repeats)
 		}
-		t.Row(string(r.State), strconv.Itoa(r.Kills), strconv.Itoa(r.Hit), strconv.Itoa(r.Lost), strconv.Itoa(r.Dup), strconv.FormatInt(r.LateMS, 10), saw)
-	}
-	if len(v.States) == 0 { // every kill came between two messages
-		t.Row("at rest", strconv.Itoa(v.Kills), "0", "0", "0", "0", "each reply once")
-	}
-	t.Print()
+		return []any{r.State, r.Kills, r.Hit, r.Lost, r.Dup, r.LateMS, saw}
+	})
+}
+
+func (v *verdict) summary(e *command.Env) {
 	for _, what := range v.Violations {
 		fmt.Fprintf(e.Out, "broken: %s\n", screen.Line(what))
 	}
@@ -201,13 +200,12 @@ func (v *verdict) print(e *command.Env) error {
 	if !v.OK {
 		word, color = "FAIL", text.FgRed
 	}
-	fmt.Fprintf(e.Out, "%s: %d kills, %d messages, %d lost, %d duplicated, %d flagged repeats, %d broken promises (%.0f s, seed %d)\n",
-		screen.Paint(e, color, word), v.Kills, v.Messages, v.Lost, v.Dup, v.Repeats, len(v.Violations), v.Seconds, v.Seed)
+	fmt.Fprintf(e.Out, "%s: %s, %s, %d lost, %d duplicated, %s, %s (%.0f s, seed %d)\n", screen.Paint(e, color, word), command.Count(v.Kills, "kill"),
+		command.Count(v.Messages, "message"), v.Lost, v.Dup, command.Count(v.Repeats, "flagged repeat"), command.Count(len(v.Violations), "broken promise"), v.Seconds, v.Seed)
 	if v.Home != "" {
 		e.Note("the home is kept in %s", v.Home)
 	}
 	if !v.Tools {
 		e.Note("no programs can be run here (see 'agentctl doctor'), so no tool was drilled")
 	}
-	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -48,36 +47,19 @@ agents, newest first, after the messages that wait for their next try now: the f
 of each agent. Use 'agentctl dlq' to retry what can be retried.`,
 		Example: `  agentctl errors list
   agentctl errors list --agent alice --limit 5 --json`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if limit < 1 || limit > pageMost {
-				return command.Usage(c, "--limit is a number from 1 to %d", pageMost)
-			}
-			if c.Flags().Changed("agent") {
-				if err := command.ID(agent); err != nil {
-					return err
-				}
-			}
 			all, err := records(c.Context(), e, agent, limit)
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(all)
-			}
-			t := screen.NewTable(e, "time", "agent", "thread", "event", "error")
-			for _, r := range all {
-				t.Row(r.CreatedAt, r.AgentID, r.ThreadID, strconv.FormatInt(r.EventID, 10), cmp.Or(r.waits, r.Error))
-			}
-			t.Print()
-			if len(all) == 0 {
-				e.Note("no error records")
-			}
-			return nil
+			t := screen.NewTable(e, "time", "agent", "thread", "event", "error").Drop("event", "thread", "time").Names(1, 2, 3)
+			return screen.List(t.None("no error records"), all, func(r record) []any {
+				return []any{r.CreatedAt, r.AgentID, r.ThreadID, r.EventID, cmp.Or(r.waits, r.Error)}
+			})
 		},
 	}
-	list.Flags().IntVar(&limit, "limit", limit, "maximum number of records")
-	list.Flags().StringVar(&agent, "agent", "", "only this agent")
+	command.NumberFlag(list, &limit, "limit", 1, pageMost, "maximum number of records")
+	command.AgentFlag(list, &agent, "only this agent")
 	return command.Group(e, &cobra.Command{
 		Use: "errors", Short: "Show the errors of all agents", Example: `  agentctl errors list`,
 	}, list)

@@ -5,9 +5,11 @@ package event
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,11 +40,12 @@ type reading struct {
 	filter string
 	follow bool
 
-	last int64 // highest id printed
+	table *screen.Table // prints its titles once
+	last  int64         // highest id printed
 }
 
 func eventsCommand(e *command.Env) *cobra.Command {
-	r := reading{env: e}
+	r := reading{env: e, limit: 100}
 	c := &cobra.Command{
 		Use:   "events ID [THREAD]",
 		Short: "Show the events of a thread",
@@ -56,23 +59,13 @@ A filter compares id, created_at, source, type and subtype, as SQL does:
   agentctl events alice threads/peers/cli-cli --follow
   agentctl events alice --after 0 --limit 0 --json
   agentctl events alice threads/main --filter "subtype = 'error'"`,
-		Args:              command.Args("ID", "[THREAD]"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			r.thread = &registry.ThreadRef{AgentId: args[0], ThreadId: thread.Inbox}
 			if len(args) == 2 {
 				r.thread.ThreadId = args[1]
 			}
-			if err := command.Thread(r.thread.GetThreadId()); err != nil {
-				return err
-			}
 			if !c.Flags().Changed("after") {
 				r.after = -1
-			} else if r.after < 0 {
-				return command.Usage(c, "--after is an event id, from 0")
-			}
-			if r.limit < 0 {
-				return command.Usage(c, "--limit is a number of events, or 0 for all")
 			}
 			if _, err := filter.Parse(r.filter); err != nil {
 				return command.Usage(c, "--filter: %s", fault.From(err).What)
@@ -81,8 +74,8 @@ A filter compares id, created_at, source, type and subtype, as SQL does:
 		},
 	}
 	f := c.Flags()
-	f.Int64Var(&r.after, "after", 0, "start after this event id instead of near the end")
-	f.Int64Var(&r.limit, "limit", 100, "maximum number of events; 0 shows all after --after")
+	command.NumberFlag(c, &r.after, "after", 0, math.MaxInt64, "start after this event id instead of near the end")
+	command.NumberFlag(c, &r.limit, "limit", 0, math.MaxInt64, "maximum number of events; 0 shows all after --after")
 	f.StringVar(&r.filter, "filter", "", "show only matching events")
 	f.BoolVar(&r.follow, "follow", false, "keep printing new events until Ctrl-C")
 	return c
@@ -113,8 +106,7 @@ func (r *reading) tail(ctx context.Context) error {
 		r.after = max(0, a.GetHeadId()-r.limit)
 		return r.pages(ctx)
 	}
-	r.print(a.GetEvents())
-	return nil
+	return r.print(a.GetEvents())
 }
 
 func (r *reading) pages(ctx context.Context) error {
@@ -129,7 +121,9 @@ func (r *reading) pages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.print(a.GetEvents())
+		if err := r.print(a.GetEvents()); err != nil {
+			return err
+		}
 		n := len(a.GetEvents())
 		left -= int64(n)
 		if n > 0 {
@@ -179,31 +173,36 @@ func (r *reading) stream(ctx context.Context) (answered bool, err error) {
 			return answered, err
 		}
 		answered = true
-		r.print(a.GetEvents())
+		if err := r.print(a.GetEvents()); err != nil {
+			return true, err
+		}
 		for _, ev := range a.GetEvents() {
 			r.last = max(r.last, ev.GetId())
 		}
 	}
 }
 
-func (r *reading) print(events []*registry.Event) {
-	if r.env.Flags.JSON {
-		var b []byte
+func (r *reading) print(events []*registry.Event) error {
+	if r.env.Data() {
 		for _, ev := range events {
-			b = append(line(ev).AppendLine(b), '\n')
+			if _, err := r.env.Item(json.RawMessage(line(ev).AppendLine(nil)), fmt.Sprint(ev.GetId())); err != nil {
+				return err
+			}
 		}
-		_, _ = r.env.Out.Write(b)
-		return
+		return nil
 	}
-	t := screen.NewTable(r.env, "id", "time", "source", "type", "content")
+	if r.table == nil { // the columns of what follows are those of the first events
+		r.table = screen.NewTable(r.env, "id", "time", "source", "type", "content").Drop("source", "time")
+	}
 	for _, ev := range events {
 		kind := ev.GetType()
 		if ev.GetSubtype() != "" {
 			kind += "/" + ev.GetSubtype()
 		}
-		t.Row(fmt.Sprint(ev.GetId()), ev.GetCreatedAt(), ev.GetSource(), kind, ev.GetContent())
+		r.table.Row(ev.GetId(), ev.GetCreatedAt(), ev.GetSource(), kind, ev.GetContent())
 	}
-	t.Print()
+	r.table.Print()
+	return nil
 }
 
 func line(ev *registry.Event) thread.Event {

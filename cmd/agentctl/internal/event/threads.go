@@ -40,26 +40,19 @@ func threadsCommand(e *command.Env) *cobra.Command {
 each has read.`,
 		Example: `  agentctl threads alice
   agentctl threads alice --json | jq -r '.[].thread_id'`,
-		Args:              command.Args("ID"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			all, err := threadsOf(c.Context(), e, args[0])
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(all)
-			}
-			t := screen.NewTable(e, "thread", "events", "head", "consumers").Shorten(0)
-			for _, th := range all {
+			t := screen.NewTable(e, "thread", "events", "head", "consumers", "path").Wide("path").Cut("thread")
+			return screen.List(t, all, func(th threadInfo) []any {
 				var readers []string
 				for _, s := range th.Subscriptions {
 					readers = append(readers, fmt.Sprintf("%s@%d", s.ConsumerID, s.LastAckedID))
 				}
-				t.Row(th.ThreadID, fmt.Sprint(th.EventCount), fmt.Sprint(th.HeadID), strings.Join(readers, " "))
-			}
-			t.Print()
-			return nil
+				return []any{th.ThreadID, th.EventCount, th.HeadID, strings.Join(readers, " "), th.Path}
+			})
 		},
 	}
 }

@@ -50,7 +50,7 @@ func TestSharedDatabases(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || !got.OK || !got.Live || got.Agents != 1 || got.Turns != 1 || got.Events < 3 {
 		t.Errorf("%d %v %+v, %s %s", code, err, got, out, said)
 	}
-	if code, out, said = run("", "--dsn", url, "--agent", "a1"); code != 0 || !strings.Contains(out, "0 findings: 1 agents") {
+	if code, out, said = run("", "--dsn", url, "--agent", "a1"); code != 0 || !strings.Contains(out, "0 findings: 1 agent") {
 		t.Errorf("by flag: %d %s %s", code, out, said)
 	}
 	for _, c := range []struct {

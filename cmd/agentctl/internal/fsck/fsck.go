@@ -55,10 +55,9 @@ never repaired.`,
   agentctl fsck --agent alice --repair
   agentctl fsck --dsn postgres://claw@db/claw
   agentctl fsck --json | jq '.findings[]'`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error { return x.run(c.Context()) },
 	}
-	c.Flags().StringVar(&x.agent, "agent", "", "only this agent")
+	command.AgentFlag(c, &x.agent, "only this agent")
 	c.Flags().StringArrayVar(&x.dsns, "dsn", nil, "database to check, by URL, env:NAME or file:PATH (default storage.dsns of theclaw.yaml)")
 	c.Flags().BoolVar(&x.repair, "repair", false, "repair what can be repaired")
 	return c
@@ -79,11 +78,6 @@ type examination struct {
 }
 
 func (x *examination) run(ctx context.Context) (err error) {
-	if x.agent != "" {
-		if err := command.ID(x.agent); err != nil {
-			return err
-		}
-	}
 	if x.home, err = x.env.Home(); err != nil {
 		return err
 	}
@@ -165,24 +159,10 @@ func (x *examination) ok() bool {
 }
 
 func (x *examination) print() error {
-	if x.env.Flags.JSON {
-		return x.env.PrintJSON(struct {
-			OK         bool                `json:"ok"`
-			Live       bool                `json:"live"`
-			Findings   []invariant.Finding `json:"findings"`
-			Actions    []repair.Action     `json:"actions"`
-			Agents     int                 `json:"agents"`
-			Databases  int                 `json:"databases"`
-			Events     int                 `json:"events"`
-			Turns      int                 `json:"turns"`
-			Deliveries int                 `json:"deliveries"`
-			Files      int                 `json:"files"`
-		}{
-			x.ok(), x.live, append([]invariant.Finding{}, x.findings...), append([]repair.Action{}, x.actions...),
-			x.stats.Agents, x.stats.Databases, x.stats.Events, x.stats.Turns, x.stats.Deliveries, x.stats.Files,
-		})
-	}
 	for _, a := range x.actions {
+		if x.env.Data() {
+			break
+		}
 		what := strings.TrimSpace(strings.Trim(a.Agent+"/"+a.Thread, "/") + " " + a.What)
 		if a.Error != "" {
 			fmt.Fprintf(x.env.Out, "failed    %s: %s\n", screen.Line(what), screen.Line(a.Error))
@@ -190,12 +170,27 @@ func (x *examination) print() error {
 		}
 		fmt.Fprintf(x.env.Out, "repaired  %s\n", screen.Line(what))
 	}
-	t := screen.NewTable(x.env, "invariant", "severity", "agent", "thread", "what", "fix")
-	for _, f := range x.findings {
-		t.Row(f.Invariant, string(f.Severity), f.Agent, f.Thread, f.What, f.Fix)
-	}
-	t.Print()
-	fmt.Fprintf(x.env.Out, "%d findings: %d agents, %d databases, %d events, %d turns, %d deliveries, %d files\n",
-		len(x.findings), x.stats.Agents, x.stats.Databases, x.stats.Events, x.stats.Turns, x.stats.Deliveries, x.stats.Files)
-	return nil
+	s := x.stats
+	t := screen.NewTable(x.env, "invariant", "severity", "agent", "thread", "what", "fix").Drop("severity", "thread", "fix").Cut("what").Data(struct {
+		OK         bool                `json:"ok"`
+		Live       bool                `json:"live"`
+		Findings   []invariant.Finding `json:"findings"`
+		Actions    []repair.Action     `json:"actions"`
+		Agents     int                 `json:"agents"`
+		Databases  int                 `json:"databases"`
+		Events     int                 `json:"events"`
+		Turns      int                 `json:"turns"`
+		Deliveries int                 `json:"deliveries"`
+		Files      int                 `json:"files"`
+	}{
+		x.ok(), x.live, append([]invariant.Finding{}, x.findings...), append([]repair.Action{}, x.actions...),
+		s.Agents, s.Databases, s.Events, s.Turns, s.Deliveries, s.Files,
+	}).Then(func() {
+		fmt.Fprintf(x.env.Out, "%s: %s, %s, %s, %s, %s, %s\n", command.Count(len(x.findings), "finding"), command.Count(s.Agents, "agent"),
+			command.Count(s.Databases, "database"), command.Count(s.Events, "event"), command.Count(s.Turns, "turn"),
+			command.Count(s.Deliveries, "delivery", "deliveries"), command.Count(s.Files, "file"))
+	})
+	return screen.List(t, x.findings, func(f invariant.Finding) []any {
+		return []any{f.Invariant, f.Severity, f.Agent, f.Thread, f.What, f.Fix}
+	})
 }

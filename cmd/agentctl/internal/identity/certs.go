@@ -52,12 +52,13 @@ func dir(e *command.Env) (string, error) {
 	return cmp.Or(e.Flags.TLS, home.TLSDir()), err
 }
 
-func days(n int) (time.Duration, error) {
-	if n < 1 || n > 20*365 {
-		return 0, fault.Usage(fmt.Sprintf("--days %d is out of range", n), "use 1 to 7300")
-	}
-	return time.Duration(n) * 24 * time.Hour, nil
+// daysFlag adds --days, the lifetime of certificates.
+func daysFlag(c *cobra.Command, n *int) {
+	*n = int(mtls.LeafLife / day)
+	command.NumberFlag(c, n, "days", 1, 20*365, "lifetime of the certificates in days")
 }
+
+const day = 24 * time.Hour
 
 func initCommand(e *command.Env) *cobra.Command {
 	var domain string
@@ -67,12 +68,7 @@ func initCommand(e *command.Env) *cobra.Command {
 		Short: "Create an authority and certificates for owner and services",
 		Example: `  agentctl certs init
   agentctl certs init --domain agents.example.org`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			life, err := days(n)
-			if err != nil {
-				return err
-			}
 			if _, err := mtls.NewID(domain, "owner"); err != nil {
 				return err
 			}
@@ -85,11 +81,11 @@ func initCommand(e *command.Env) *cobra.Command {
 				return err
 			}
 			note(c.Context(), e, registry.IdentityChange_IDENTITY_CHANGE_AUTHORITY_MADE, "owner", "registry", "runner", "deliverer")
-			return issue(e, a, life, "owner", "registry", "runner", "deliverer")
+			return issue(e, a, time.Duration(n)*day, "owner", "registry", "runner", "deliverer")
 		},
 	}
 	c.Flags().StringVar(&domain, "domain", "theclaw.local", "trust domain: the middle part of every name")
-	c.Flags().IntVar(&n, "days", int(mtls.LeafLife/(24*time.Hour)), "lifetime of the certificates in days")
+	daysFlag(c, &n)
 	return c
 }
 
@@ -100,12 +96,7 @@ func issueCommand(e *command.Env) *cobra.Command {
 		Short: "Create a certificate for owner, registry, runner, deliverer ...",
 		Example: `  agentctl certs issue runner-2
   agentctl certs issue owner --days 7`,
-		Args: command.Args("NAME..."),
 		RunE: func(c *cobra.Command, names []string) error {
-			life, err := days(n)
-			if err != nil {
-				return err
-			}
 			for _, name := range names {
 				if _, err := mtls.NewID("check", name); err != nil {
 					return err
@@ -120,10 +111,10 @@ func issueCommand(e *command.Env) *cobra.Command {
 				return err
 			}
 			note(c.Context(), e, registry.IdentityChange_IDENTITY_CHANGE_CERTIFICATE_ISSUED, names...)
-			return issue(e, a, life, names...)
+			return issue(e, a, time.Duration(n)*day, names...)
 		},
 	}
-	c.Flags().IntVar(&n, "days", int(mtls.LeafLife/(24*time.Hour)), "lifetime of the certificates in days")
+	daysFlag(c, &n)
 	return c
 }
 
@@ -142,12 +133,7 @@ with --retire. From then on its certificates are refused.`,
   agentctl certs rotate runner-2
   agentctl certs rotate --ca
   agentctl certs rotate --retire`,
-		Args: command.Args("[NAME...]"),
 		RunE: func(c *cobra.Command, names []string) error {
-			life, err := days(n)
-			if err != nil {
-				return err
-			}
 			if retire && (ca || len(names) > 0) {
 				return command.Usage(c, "--retire stands alone")
 			}
@@ -183,10 +169,10 @@ with --retire. From then on its certificates are refused.`,
 					return err
 				}
 			}
-			return issue(e, a, life, names...)
+			return issue(e, a, time.Duration(n)*day, names...)
 		},
 	}
-	c.Flags().IntVar(&n, "days", int(mtls.LeafLife/(24*time.Hour)), "lifetime of the certificates in days")
+	daysFlag(c, &n)
 	c.Flags().BoolVar(&ca, "ca", false, "replace the authority too")
 	c.Flags().BoolVar(&retire, "retire", false, "trust only the newest authority")
 	return c
@@ -221,17 +207,16 @@ func issue(e *command.Env, a *mtls.Authority, life time.Duration, names ...strin
 		}
 		out = append(out, show(a.Dir(), name, c))
 	}
-	if e.Flags.JSON {
-		return e.PrintJSON(out)
-	}
-	for _, s := range out {
-		fmt.Fprintf(e.Out, "%s until %s: %s\n", s.Identity, s.Until.Format(time.DateOnly), s.File)
-	}
-	return nil
+	return e.Print(out, names, func() error {
+		for _, s := range out {
+			fmt.Fprintf(e.Out, "%s until %s: %s\n", s.Identity, s.Until.Format(time.DateOnly), s.File)
+		}
+		return nil
+	})
 }
 
 // soon is when a certificate's end is worth a word.
-const soon = 14 * 24 * time.Hour
+const soon = 14 * day
 
 func showCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
@@ -239,7 +224,6 @@ func showCommand(e *command.Env) *cobra.Command {
 		Short:   "Show the certificates in this home and when they expire",
 		Long:    "Show the certificates in this home and when they expire. The exit code is 1 when one\ncannot be used.",
 		Example: "  agentctl certs show\n  agentctl certs show --json | jq '.[].not_after'",
-		Args:    command.Args(),
 		RunE: func(*cobra.Command, []string) error {
 			d, err := dir(e)
 			if err != nil {
@@ -249,15 +233,10 @@ func showCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				err = e.PrintJSON(list)
-			} else {
-				t := screen.NewTable(e, "NAME", "IDENTITY", "UNTIL", "PROBLEM")
-				for _, s := range list {
-					t.Row(s.Name, s.Identity, s.Until.Format(time.DateOnly), s.Problem)
-				}
-				t.Print()
-			}
+			t := screen.NewTable(e, "name", "identity", "until", "file", "problem").Wide("file")
+			err = screen.List(t, list, func(s CertificateInfo) []any {
+				return []any{s.Name, s.Identity, s.Until.Format(time.DateOnly), s.File, s.Problem}
+			})
 			if err == nil && slices.ContainsFunc(list, func(s CertificateInfo) bool { return s.Unusable && !strings.HasPrefix(s.Name, "ca") }) {
 				return &command.ReportedError{}
 			}

@@ -26,7 +26,6 @@ func Token(e *command.Env) *cobra.Command {
 		Long: `Revoke the token in run/token and create a new one. Services and clients that may read
 the file use the new token at once; a caller with only the old one is refused.`,
 		Example: `  agentctl token rotate`,
-		Args:    command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			home, err := e.Home()
 			if err != nil {
@@ -39,10 +38,15 @@ the file use the new token at once; a caller with only the old one is refused.`,
 				return fault.Wrap(fault.New(codes.FailedPrecondition, fault.ServiceUnavailable,
 					"there is no "+home.RunDir()+": no service was started here", "start one with 'agentd all'; each start makes a new token"), err)
 			}
-			if err == nil {
-				e.Note("%s is new", home.TokenFile())
+			if err != nil {
+				return err
 			}
-			return err
+			return e.Print(struct {
+				File string `json:"file"`
+			}{home.TokenFile()}, []string{home.TokenFile()}, func() error {
+				e.Note("%s is new", home.TokenFile())
+				return nil
+			})
 		},
 	})
 }

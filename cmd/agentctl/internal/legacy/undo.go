@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/agentdir/safefile"
 	"github.com/theclaw/agents/internal/agentdir/yamldoc"
@@ -125,7 +126,7 @@ func (s *scan) atWork(ctx context.Context) error {
 		return err
 	}
 	if inbox > 0 {
-		s.cannot("undo", fix, "%s finished before an earlier one, and would be answered again", Count(inbox, "message is", "messages are"))
+		s.cannot("undo", fix, "%s finished before an earlier one, and would be answered again", command.Count(inbox, "message is", "messages are"))
 	}
 	for _, dir := range s.threadDirs() {
 		begun, err := s.numbers(ctx, dir, "x_turn", "SELECT COUNT(*) FROM x_turn WHERE state <> 'done'")
@@ -133,7 +134,7 @@ func (s *scan) atWork(ctx context.Context) error {
 			return err
 		}
 		if begun > 0 {
-			s.cannot("undo", fix, "%s: %s", s.relative(dir), Count(begun, "message is being worked on", "messages are being worked on"))
+			s.cannot("undo", fix, "%s: %s", s.relative(dir), command.Count(begun, "message is being worked on", "messages are being worked on"))
 		}
 		sent, err := s.numbers(ctx, dir, "x_delivery", `SELECT COUNT(*) FROM x_delivery WHERE state = 'sending'
 			OR state <> 'pending' AND event_id > COALESCE((SELECT id FROM x_ack WHERE consumer = 'outbound'), 0)`)
@@ -141,7 +142,7 @@ func (s *scan) atWork(ctx context.Context) error {
 			return err
 		}
 		if sent > 0 {
-			s.cannot("undo", fix, "%s: %s sent before an earlier one, and would be sent again", s.relative(dir), Count(sent, "reply is", "replies are"))
+			s.cannot("undo", fix, "%s: %s sent before an earlier one, and would be sent again", s.relative(dir), command.Count(sent, "reply is", "replies are"))
 		}
 	}
 	return nil
@@ -185,7 +186,7 @@ func (s *scan) tables(ctx context.Context) error {
 			}
 		}
 		return nil
-	}, "%s the tables of this version, with its account of each message", Count(int64(len(dirs)), "database has", "databases have"))
+	}, "%s the tables of this version, with its account of each message", command.Count(len(dirs), "database has", "databases have"))
 	return nil
 }
 

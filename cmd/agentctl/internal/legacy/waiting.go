@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/inboxpath"
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
@@ -49,21 +50,13 @@ func (w Waiting) Lines() (out []string) {
 		when = "when the agent is started, which agentd does at once"
 	}
 	if w.Messages > 0 {
-		out = append(out, fmt.Sprintf("%s and will be answered %s", Count(w.Messages, "message waits", "messages wait"), when))
+		out = append(out, fmt.Sprintf("%s and will be answered %s", command.Count(w.Messages, "message waits", "messages wait"), when))
 	}
 	if w.Replies > 0 {
 		out = append(out, fmt.Sprintf("%s in %s and will be sent %s; those older than deliver.max_age become dead letters",
-			Count(w.Replies, "reply was not sent", "replies were not sent"), Count(w.Conversations, "conversation", "conversations"), when))
+			command.Count(w.Replies, "reply was not sent", "replies were not sent"), command.Count(w.Conversations, "conversation"), when))
 	}
 	return out
-}
-
-// Count puts a number before the singular or the plural.
-func Count(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // waiting reads the inbox; threads adds the replies.

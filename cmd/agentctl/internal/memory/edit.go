@@ -34,13 +34,8 @@ input replaces it. If it changed meanwhile, nothing is written.`,
 		Example: `  agentctl memory edit alice
   agentctl memory edit alice threads/peers/cli-cli --peer
   printf 'Alice likes tea.\n' | agentctl memory edit alice`,
-		Args:              command.Args("ID", "[THREAD]"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
-			thread, err := threadOf(args)
-			if err != nil {
-				return err
-			}
+			thread := threadOf(args)
 			want := "agent"
 			switch {
 			case peer && thread == "":
@@ -94,14 +89,10 @@ func edit(ctx context.Context, e *command.Env, id string, l layer) error {
 }
 
 func told(e *command.Env, l layer, version, what string) error {
-	if e.Flags.JSON {
-		return e.PrintJSON(struct {
-			File    string `json:"file"`
-			Version string `json:"version"`
-		}{l.File, version})
-	}
-	fmt.Fprintf(e.Out, "%s: %s\n", screen.Line(l.File), what)
-	return nil
+	return e.Show(struct {
+		File    string `json:"file"`
+		Version string `json:"version"`
+	}{l.File, version}, l.File, "%s: %s", screen.Line(l.File), what)
 }
 
 // changed answers the new text, from the editor at a terminal, with the file it

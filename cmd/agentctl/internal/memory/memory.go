@@ -60,12 +60,7 @@ func layers(c *cobra.Command, e *command.Env, id, thread string) ([]layer, error
 }
 
 // threadOf answers the optional argument THREAD.
-func threadOf(args []string) (string, error) {
-	if len(args) < 2 {
-		return "", nil
-	}
-	return args[1], command.Thread(args[1])
-}
+func threadOf(args []string) string { return strings.Join(args[1:], "") }
 
 func showCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
@@ -75,37 +70,36 @@ func showCommand(e *command.Env) *cobra.Command {
 in that conversation: the conversation's, its peer's and the agent's own.`,
 		Example: `  agentctl memory show alice
   agentctl memory show alice threads/peers/cli-cli --json`,
-		Args:              command.Args("ID", "[THREAD]"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
-			thread, err := threadOf(args)
+			list, err := layers(c, e, args[0], threadOf(args))
 			if err != nil {
 				return err
 			}
-			list, err := layers(c, e, args[0], thread)
-			if err != nil {
-				return err
-			}
-			if e.Flags.JSON {
-				return e.PrintJSON(list)
-			}
+			names := []string{}
 			for _, l := range list {
-				title := fmt.Sprintf("--- %s (%s", l.File, l.Layer)
-				if l.Compactions > 0 {
-					title += fmt.Sprintf(", digested %d times", l.Compactions)
-				}
-				if l.DigestedID > 0 {
-					title += fmt.Sprintf(", up to event %d", l.DigestedID)
-				}
-				body := strings.TrimRight(screen.Text(e, l.Content), "\n")
-				if body == "" {
-					body = "(nothing)"
-				}
-				fmt.Fprintf(e.Out, "%s\n%s\n\n", screen.Paint(e, text.Bold, screen.Line(title+")")), body)
+				names = append(names, l.File)
 			}
-			return nil
+			return e.Print(list, names, func() error { return printLayers(e, list) })
 		},
 	}
+}
+
+func printLayers(e *command.Env, list []layer) error {
+	for _, l := range list {
+		title := fmt.Sprintf("--- %s (%s", l.File, l.Layer)
+		if l.Compactions > 0 {
+			title += fmt.Sprintf(", digested %d times", l.Compactions)
+		}
+		if l.DigestedID > 0 {
+			title += fmt.Sprintf(", up to event %d", l.DigestedID)
+		}
+		body := strings.TrimRight(screen.Text(e, l.Content), "\n")
+		if body == "" {
+			body = "(nothing)"
+		}
+		fmt.Fprintf(e.Out, "%s\n%s\n\n", screen.Paint(e, text.Bold, screen.Line(title+")")), body)
+	}
+	return nil
 }
 
 func compactCommand(e *command.Env) *cobra.Command {
@@ -117,30 +111,20 @@ without THREAD update the agent's own memory with what it did since the last dig
 messages themselves are not changed. Use --timeout for a slow model.`,
 		Example: `  agentctl memory compact alice threads/peers/cli-cli
   agentctl memory compact alice --timeout 2m`,
-		Args:              command.Args("ID", "[THREAD]"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
-			thread, err := threadOf(args)
+			r, err := e.RunnerService().CompactMemory(c.Context(), &runner.CompactMemoryRequest{AgentId: args[0], ThreadId: threadOf(args)})
 			if err != nil {
 				return err
 			}
-			r, err := e.RunnerService().CompactMemory(c.Context(), &runner.CompactMemoryRequest{AgentId: args[0], ThreadId: thread})
-			if err != nil {
-				return err
+			what := "Nothing new to digest"
+			if r.GetName() != "" {
+				what = fmt.Sprintf("%s digested from %d messages or records", screen.Line(r.GetName()), r.GetMessages())
 			}
-			switch {
-			case e.Flags.JSON:
-				return e.PrintJSON(struct {
-					File       string `json:"file"`
-					Messages   int32  `json:"messages"`
-					DigestedID int64  `json:"digested_id"`
-				}{r.GetName(), r.GetMessages(), r.GetDigestedId()})
-			case r.GetName() == "":
-				fmt.Fprintln(e.Out, "Nothing new to digest")
-			default:
-				fmt.Fprintf(e.Out, "%s digested from %d messages or records\n", screen.Line(r.GetName()), r.GetMessages())
-			}
-			return nil
+			return e.Show(struct {
+				File       string `json:"file"`
+				Messages   int32  `json:"messages"`
+				DigestedID int64  `json:"digested_id"`
+			}{r.GetName(), r.GetMessages(), r.GetDigestedId()}, r.GetName(), "%s", what)
 		},
 	}
 }

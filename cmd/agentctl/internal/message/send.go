@@ -54,8 +54,6 @@ prints the first id. Without --idempotency-key a new key is generated.`,
   agentctl send alice "Summarise the news" --wait
   agentctl send alice --source external:telegram:main:dm:u1:u1 --type message \
       --content '{"channel_id":"main","peer_id":"u1","session_id":"u1","text":"hi"}'`,
-		Args:              command.Args("ID", "[TEXT]"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := s.check(c, args); err != nil {
 				return err
@@ -123,11 +121,7 @@ func (s *sending) run(c *cobra.Command, e *command.Env, args []string) error {
 	if s.wait {
 		return s.await(c, e, agent, answer)
 	}
-	if e.Flags.JSON {
-		return e.PrintJSON(answer)
-	}
-	fmt.Fprintln(e.Out, answer.EventID)
-	return nil
+	return e.Show(answer, fmt.Sprint(answer.EventID), "%d", answer.EventID)
 }
 
 func (s *sending) await(c *cobra.Command, e *command.Env, agent string, answer sent) error {
@@ -146,19 +140,18 @@ func (s *sending) await(c *cobra.Command, e *command.Env, agent string, answer s
 	if err != nil {
 		return err
 	}
-	if e.Flags.JSON {
-		answer.Fate, answer.RunID, answer.ThreadID = FateName(t.GetFate()), t.GetKey(), t.GetThreadId()
-		if ok {
-			answer.Reply = &text
-		}
-		return e.PrintJSON(answer)
+	answer.Fate, answer.RunID, answer.ThreadID = FateName(t.GetFate()), t.GetKey(), t.GetThreadId()
+	if ok {
+		answer.Reply = &text
 	}
-	if !ok {
+	return e.Print(answer, []string{fmt.Sprint(answer.EventID)}, func() error {
+		if ok {
+			_, err = fmt.Fprintln(e.Out, screen.Text(e, text))
+			return err
+		}
 		e.Note("message %d has no reply of its own: %s", answer.EventID, FateName(t.GetFate()))
 		return nil
-	}
-	fmt.Fprintln(e.Out, screen.Text(e, text))
-	return nil
+	})
 }
 
 func (s *sending) event(e *command.Env, args []string) (*registry.NewEvent, error) {

@@ -61,7 +61,6 @@ config.yaml. The account that 'agentctl explain' shows is removed.`,
   agentctl migrate alice --skip-before 24h --apply
   agentctl migrate --all --undo --apply
   agentctl migrate --all --json | jq '.changes[] | select(.do == "")'`,
-		Args: command.Args("[ID]"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if m.all == (len(args) == 1) {
 				return command.Usage(c, "name one agent, or give --all")
@@ -249,25 +248,26 @@ func (m *migration) look(ctx context.Context, ids []string) (all scanned, err er
 }
 
 func (m *migration) report(found, left []legacy.Change, waiting []legacy.Waiting, did int) error {
-	if m.env.Flags.JSON {
-		err := m.env.PrintJSON(struct {
-			OK      bool             `json:"ok"`
-			Applied bool             `json:"applied"`
-			Done    int              `json:"done"`
-			Changes []legacy.Change  `json:"changes"`
-			Left    []legacy.Change  `json:"left"`
-			Waiting []legacy.Waiting `json:"waiting"`
-		}{len(left) == 0, m.apply, did, append([]legacy.Change{}, found...), append([]legacy.Change{}, left...), append([]legacy.Waiting{}, waiting...)})
-		if err != nil {
-			return err
-		}
-	} else {
-		m.print(found, left, waiting, did)
+	names := []string{}
+	for _, c := range found {
+		names = append(names, cmp.Or(c.Agent, "home"))
 	}
-	if len(left) > 0 {
+	err := m.env.Print(struct {
+		OK      bool             `json:"ok"`
+		Applied bool             `json:"applied"`
+		Done    int              `json:"done"`
+		Changes []legacy.Change  `json:"changes"`
+		Left    []legacy.Change  `json:"left"`
+		Waiting []legacy.Waiting `json:"waiting"`
+	}{len(left) == 0, m.apply, did, append([]legacy.Change{}, found...), append([]legacy.Change{}, left...), append([]legacy.Waiting{}, waiting...)},
+		slices.Compact(names), func() error {
+			m.print(found, left, waiting, did)
+			return nil
+		})
+	if err == nil && len(left) > 0 {
 		return &command.ReportedError{}
 	}
-	return nil
+	return err
 }
 
 // line prints one thing of an agent, or of the home for an empty one, and what is or can be done about it.
@@ -287,7 +287,7 @@ func (m *migration) print(found, left []legacy.Change, waiting []legacy.Waiting,
 	}
 	for _, w := range waiting {
 		if w.SkipMessages+w.SkipReplies > 0 {
-			m.line(will, w.Agent, fmt.Sprintf("leaves %s unanswered and %s unsent", legacy.Count(w.SkipMessages, "message", "messages"), legacy.Count(w.SkipReplies, "reply", "replies")),
+			m.line(will, w.Agent, fmt.Sprintf("leaves %s unanswered and %s unsent", command.Count(w.SkipMessages, "message"), command.Count(w.SkipReplies, "reply", "replies")),
 				"records them as "+legacy.Skipped)
 		}
 		for _, what := range w.Lines() {
@@ -303,9 +303,9 @@ func (m *migration) print(found, left []legacy.Change, waiting []legacy.Waiting,
 	}
 	switch n := len(left) - len(undecided); {
 	case m.apply:
-		fmt.Fprintf(m.env.Out, "%s done, %d left to you\n", legacy.Count(int64(did), "change", "changes"), len(undecided))
+		fmt.Fprintf(m.env.Out, "%s done, %d left to you\n", command.Count(did, "change"), len(undecided))
 	case n > 0:
-		fmt.Fprintf(m.env.Out, "%s to do with --apply and the services stopped, %d left to you\n", legacy.Count(int64(n), "change", "changes"), len(undecided))
+		fmt.Fprintf(m.env.Out, "%s to do with --apply and the services stopped, %d left to you\n", command.Count(n, "change"), len(undecided))
 	default:
 		fmt.Fprintf(m.env.Out, "nothing to do, %d left to you\n", len(undecided))
 	}

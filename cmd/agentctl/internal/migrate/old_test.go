@@ -181,8 +181,7 @@ func runAs(t *testing.T, h layout.Home, make func(*command.Env) *cobra.Command, 
 	c := make(e)
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.Flags().BoolVar(&e.Flags.JSON, "json", false, "")
-	c.SetArgs(args)
-	code := e.Report(c.ExecuteContext(t.Context()))
+	code := e.Report(command.Execute(t.Context(), e, c, args))
 	return out.String() + errs.String(), code
 }
 

@@ -57,7 +57,6 @@ The exit code is 1 when an agent could not be moved; the others are still moved.
   agentctl migrate-store --all --to database --dsn postgres://claw@db/claw --apply
   agentctl migrate-store alice --to home --dsn postgres://claw@db/claw --apply
   agentctl migrate-store --all --to home --dsn env:THECLAW_DSN --json | jq '.agents[].digest'`,
-		Args: command.Args("[ID...]"),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case m.all == (len(args) > 0):
@@ -158,18 +157,14 @@ func (m *migration) run(ctx context.Context) (err error) {
 			break // the rest is for the next run
 		}
 	}
-	if m.env.Flags.JSON {
-		if err := m.env.PrintJSON(struct {
-			To     string    `json:"to"`
-			Agents []outcome `json:"agents"`
-		}{m.to.Value, done}); err != nil {
-			return err
-		}
-	}
-	if failed {
+	err = m.env.Print(struct {
+		To     string    `json:"to"`
+		Agents []outcome `json:"agents"`
+	}{m.to.Value, done}, m.agents[:len(done)], func() error { return nil }) // each was printed when it was done
+	if err == nil && failed {
 		return &command.ReportedError{}
 	}
-	return nil
+	return err
 }
 
 func (m *migration) list(ctx context.Context, home *agentdir.Home, db *agents.DB) ([]string, error) {
@@ -203,7 +198,7 @@ func away(err error) error {
 }
 
 func (m *migration) print(o outcome) {
-	if m.env.Flags.JSON {
+	if m.env.Data() {
 		return
 	}
 	what := fmt.Sprintf("%d threads, %d events, %d rows, %d bytes, digest %.16s", o.Threads, o.Events, o.Rows, o.Bytes, o.Digest)

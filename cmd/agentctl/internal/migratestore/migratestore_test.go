@@ -24,8 +24,7 @@ func run(t *testing.T, home string, args ...string) (stdout, stderr string, code
 	c := Command(e)
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.PersistentFlags().Bool("json", false, "")
-	c.SetArgs(args)
-	code = e.Report(c.ExecuteContext(t.Context()))
+	code = e.Report(command.Execute(t.Context(), e, c, args))
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -40,8 +39,6 @@ peer's memory and sessions, as JSON lines and text. The agent may run meanwhile.
 conversation that several peers share only the peer's own turns are exported.`,
 		Example: `  agentctl export alice bob.tar --peer bob
   agentctl export alice - --peer external:telegram:main:dm:12:12 | tar t`,
-		Args:              command.Args("ID", "DEST"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if who == "" {
 				return command.Usage(c, "--peer is missing: who is it about?")
@@ -57,7 +54,12 @@ conversation that several peers share only the peer's own turns are exported.`,
 			if args[1] == "-" {
 				return copyTo(e.Out, next)
 			}
-			return save(args[1], next)
+			if err := save(args[1], next); err != nil {
+				return err
+			}
+			return e.Print(struct {
+				Path string `json:"path"`
+			}{args[1]}, args[1:], func() error { return nil })
 		},
 	}
 	c.Flags().StringVar(&who, "peer", "", whichPeer)
@@ -115,8 +117,6 @@ undelivered, or a dead letter. Not erased are backups, the audit log, workdir/,
 memory/agent.md and messages already sent to other agents.`,
 		Example: `  agentctl erase alice --peer bob
   agentctl stop alice && agentctl erase alice --peer bob --yes`,
-		Args:              command.Args("ID"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if who == "" {
 				return command.Usage(c, "--peer is missing: who is to be forgotten?")
@@ -146,35 +146,28 @@ func show(e *command.Env, r *registry.ErasePeerResponse, done bool) error {
 	for _, t := range r.GetThreads() {
 		rows = append(rows, row{t.GetThreadId(), t.GetEvents(), t.GetTurns(), t.GetWhole()})
 	}
-	if e.Flags.JSON {
-		return e.PrintJSON(struct {
-			ChannelType string   `json:"channel_type"`
-			ChannelID   string   `json:"channel_id"`
-			PeerID      string   `json:"peer_id"`
-			Erased      bool     `json:"erased"`
-			Threads     []row    `json:"threads"`
-			Files       []string `json:"files"`
-		}{r.GetChannelType(), r.GetChannelId(), r.GetPeerId(), done, rows, append([]string{}, r.GetFiles()...)})
-	}
-	t := screen.NewTable(e, "thread", "events", "turns", "all of it")
-	for _, w := range rows {
-		whole := "no"
-		if w.Whole {
-			whole = "yes"
-		}
-		t.Row(screen.Line(w.Thread), strconv.FormatInt(w.Events, 10), strconv.FormatInt(w.Turns, 10), whole)
-	}
-	t.Print()
-	for _, f := range r.GetFiles() {
-		fmt.Fprintln(e.Out, screen.Line(f))
-	}
 	verb := "would be erased"
 	if done {
 		verb = "erased"
 	}
-	fmt.Fprintf(e.Out, "%s of %s %s: %d threads, %d files %s\n", screen.Line(r.GetPeerId()), screen.Line(r.GetChannelType()), screen.Line(r.GetChannelId()), len(rows), len(r.GetFiles()), verb)
-	if !done {
-		e.Note("nothing was changed: stop the agent and add --yes to do it")
-	}
-	return nil
+	t := screen.NewTable(e, "thread", "events", "turns", "all of it").Cut("thread").Data(struct {
+		ChannelType string   `json:"channel_type"`
+		ChannelID   string   `json:"channel_id"`
+		PeerID      string   `json:"peer_id"`
+		Erased      bool     `json:"erased"`
+		Threads     []row    `json:"threads"`
+		Files       []string `json:"files"`
+	}{r.GetChannelType(), r.GetChannelId(), r.GetPeerId(), done, rows, append([]string{}, r.GetFiles()...)}).Then(func() {
+		for _, f := range r.GetFiles() {
+			fmt.Fprintln(e.Out, screen.Line(f))
+		}
+		fmt.Fprintf(e.Out, "%s of %s %s: %s, %s %s\n", screen.Line(r.GetPeerId()), screen.Line(r.GetChannelType()), screen.Line(r.GetChannelId()),
+			command.Count(len(rows), "thread"), command.Count(len(r.GetFiles()), "file"), verb)
+		if !done {
+			e.Note("nothing was changed: stop the agent and add --yes to do it")
+		}
+	})
+	return screen.List(t, rows, func(w row) []any {
+		return []any{w.Thread, w.Events, w.Turns, map[bool]string{true: "yes", false: "no"}[w.Whole]}
+	})
 }

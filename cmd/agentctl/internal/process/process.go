@@ -8,7 +8,6 @@ package process
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,31 +56,21 @@ does not respond, is starting, or drains. Unlike doctor it checks nothing else, 
 probe may call it every few seconds.`,
 		Example: `  agentctl ready
   agentctl ready --service registry --timeout 2s`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			list, whole := []state{}, true
 			for _, s := range chosen(service) {
 				st := check(c.Context(), e, s)
 				list, whole = append(list, st), whole && st.Ready
 			}
-			if e.Flags.JSON {
-				if err := e.PrintJSON(struct {
-					Ready    bool    `json:"ready"`
-					Services []state `json:"services"`
-				}{whole, list}); err != nil {
-					return err
-				}
-			} else {
-				t := screen.NewTable(e, "service", "status")
-				for _, s := range list {
-					t.Row(s.Service, s.Status)
-				}
-				t.Print()
-			}
-			if !whole {
+			t := screen.NewTable(e, "service", "status").Data(struct {
+				Ready    bool    `json:"ready"`
+				Services []state `json:"services"`
+			}{whole, list})
+			err := screen.List(t, list, func(s state) []any { return []any{s.Service, s.Status} })
+			if err == nil && !whole {
 				return &command.ReportedError{}
 			}
-			return nil
+			return err
 		},
 	}
 	c.Flags().Var(&service, "service", "service to use")
@@ -124,7 +113,6 @@ not respond are listed.`,
   agentctl log level debug
   agentctl log level info --service runner`,
 		ValidArgs: levels,
-		Args:      command.Args("[LEVEL]"),
 		RunE: func(c *cobra.Command, args []string) error {
 			to := processv1.LogLevel_LOG_LEVEL_UNSPECIFIED
 			if len(args) == 1 {
@@ -177,17 +165,10 @@ func turn(ctx context.Context, e *command.Env, names []string, to processv1.LogL
 	for _, what := range silent {
 		e.Note("left out: %s", what)
 	}
-	if e.Flags.JSON {
-		return e.PrintJSON(struct {
-			Services []level `json:"services"`
-		}{list})
-	}
-	t := screen.NewTable(e, "service", "pid", "level", "before")
-	for _, l := range list {
-		t.Row(l.Service, fmt.Sprint(l.PID), l.Level, l.Before)
-	}
-	t.Print()
-	return nil
+	t := screen.NewTable(e, "service", "pid", "level", "before").Data(struct {
+		Services []level `json:"services"`
+	}{list})
+	return screen.List(t, list, func(l level) []any { return []any{l.Service, l.PID, l.Level, l.Before} })
 }
 
 // tooOld is the answer of a process from before this command.

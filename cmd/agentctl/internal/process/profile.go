@@ -19,7 +19,7 @@ import (
 
 func profileCommand(e *command.Env) *cobra.Command {
 	service := command.Choice{Value: command.Registry, Values: services}
-	var seconds int
+	seconds := 10
 	c := &cobra.Command{
 		Use:   "profile KIND FILE",
 		Short: "Take a profile of a process: cpu, heap or goroutine",
@@ -29,14 +29,10 @@ service's socket, with your token; there is no other way to read it.`,
 		Example: `  agentctl profile cpu cpu.pprof --seconds 20 --service runner
   agentctl profile heap heap.pprof && go tool pprof -top heap.pprof`,
 		ValidArgs: []string{"cpu", "heap", "goroutine"},
-		Args:      command.Args("KIND", "FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			kind := processv1.ProfileKind(processv1.ProfileKind_value["PROFILE_KIND_"+strings.ToUpper(args[0])])
-			switch {
-			case kind == 0:
+			if kind == 0 {
 				return command.Usage(c, "%q is no profile: use cpu, heap or goroutine", args[0])
-			case seconds < 1 || seconds > 60:
-				return command.Usage(c, "--seconds is 1 to 60")
 			}
 			length := time.Duration(seconds) * time.Second
 			ctx, cancel := context.WithTimeout(c.Context(), length+e.Flags.Timeout)
@@ -45,18 +41,14 @@ service's socket, with your token; there is no other way to read it.`,
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(struct {
-					File  string `json:"file"`
-					Bytes int    `json:"bytes"`
-				}{args[1], n})
-			}
-			fmt.Fprintf(e.Out, "%s: %d bytes; see 'go tool pprof %s'\n", args[1], n, args[1])
-			return nil
+			return e.Show(struct {
+				File  string `json:"file"`
+				Bytes int    `json:"bytes"`
+			}{args[1], n}, args[1], "%s: %d bytes; see 'go tool pprof %s'", args[1], n, args[1])
 		},
 	}
 	c.Flags().Var(&service, "service", "service whose process is profiled")
-	c.Flags().IntVar(&seconds, "seconds", 10, "duration of a CPU profile in seconds")
+	command.NumberFlag(c, &seconds, "seconds", 1, 60, "duration of a CPU profile in seconds")
 	return c
 }
 

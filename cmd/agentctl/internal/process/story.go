@@ -20,28 +20,22 @@ lines in the shared database where several registries serve it. A line appears a
 milliseconds after it was logged.`,
 		Example: `  agentctl log show alice
   agentctl log show alice --lines 1000 | grep WARN`,
-		Args:              command.Args("ID"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
-			if lines < 1 || lines > 10_000 {
-				return command.Usage(c, "--lines is 1 to 10000")
-			}
 			r, err := e.Agents().ReadAgentLog(c.Context(), &registry.ReadAgentLogRequest{AgentId: args[0], Lines: lines})
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(struct {
-					AgentID string   `json:"agent_id"`
-					Lines   []string `json:"lines"`
-				}{args[0], append([]string{}, r.GetLines()...)})
-			}
-			for _, l := range r.GetLines() {
-				fmt.Fprintln(e.Out, screen.Line(l))
-			}
-			return nil
+			return e.Print(struct {
+				AgentID string   `json:"agent_id"`
+				Lines   []string `json:"lines"`
+			}{args[0], append([]string{}, r.GetLines()...)}, args, func() error {
+				for _, l := range r.GetLines() {
+					fmt.Fprintln(e.Out, screen.Line(l))
+				}
+				return nil
+			})
 		},
 	}
-	c.Flags().Int32Var(&lines, "lines", lines, "maximum number of lines")
+	command.NumberFlag(c, &lines, "lines", 1, 10_000, "maximum number of lines")
 	return c
 }

@@ -66,6 +66,35 @@ func Check(ctx context.Context, e *command.Env, provider, model string) *Problem
 	return p
 }
 
+// Names answers what names a model to people, given the model of an agent as the registry
+// has it: where the agent leaves the provider or the model to the runner, what that
+// chooses stands behind it. The runner is asked only if one of these agents does; when
+// none answers the text stays as it is.
+func Names(ctx context.Context, e *command.Env, models ...string) func(string) string {
+	same := func(model string) string { return model }
+	if !slices.ContainsFunc(models, func(m string) bool { return slices.Contains(strings.Split(m, "/"), "default") }) {
+		return same
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	r, err := e.RunnerService().ListProviders(ctx, &runner.ListProvidersRequest{})
+	if err != nil {
+		return same
+	}
+	return func(text string) string {
+		name, model, _ := strings.Cut(text, "/")
+		at := slices.IndexFunc(r.GetProviders(), func(p *runner.Provider) bool { return p.GetName() == name || name == "default" && p.GetIsDefault() })
+		if at < 0 || name != "default" && model != "default" {
+			return text
+		}
+		p := r.GetProviders()[at]
+		if (model == "" || model == "default") && len(p.GetModels()) > 0 {
+			model = p.GetModels()[0].GetName()
+		}
+		return text + " (" + strings.TrimSuffix(p.GetName()+"/"+model, "/") + ")"
+	}
+}
+
 // Chosen is the provider and the model of an agent's settings; empty where they name none.
 func Chosen(ctx context.Context, e *command.Env, agent string) (provider, model string, err error) {
 	r, err := e.Agents().GetAgentConfig(ctx, &registry.GetAgentConfigRequest{AgentId: agent})

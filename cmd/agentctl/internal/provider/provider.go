@@ -6,6 +6,7 @@
 package provider
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -63,7 +64,6 @@ from the environment of the runner and from a configuration of pai. The default,
 is used for agents that name none, is marked with a star. Keys are never shown.`,
 		Example: `  agentctl providers list
   agentctl providers list --all --json`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := e.RunnerService().ListProviders(c.Context(), &runner.ListProvidersRequest{All: all})
 			if err != nil {
@@ -73,23 +73,20 @@ is used for agents that name none, is marked with a star. Keys are never shown.`
 			for _, p := range r.GetProviders() {
 				entries = append(entries, entryOf(p))
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(entries)
-			}
-			t := screen.NewTable(e, "name", "driver", "base url", "key", "from", "models").Shorten(5)
-			for _, p := range entries {
-				t.Row(p.title(), p.Driver, dash(p.BaseURL), p.Key, dash(p.KeyFrom), dash(p.names()))
-			}
-			t.Print()
-			for _, p := range entries {
-				if p.Origin != "" && p.KeyProblem != "" {
-					e.Note("%s: %s", screen.Line(p.Name), screen.Line(p.KeyProblem))
+			t := screen.NewTable(e, "name", "driver", "base url", "key", "from", "origin", "models").Wide("origin").Drop("base url", "from", "driver")
+			t.Then(func() {
+				for _, p := range entries {
+					if p.Origin != "" && p.KeyProblem != "" {
+						e.Note("%s: %s", screen.Line(p.Name), screen.Line(p.KeyProblem))
+					}
 				}
-			}
-			for _, n := range r.GetNotes() {
-				e.Note("note: %s", screen.Line(n))
-			}
-			return nil
+				for _, n := range r.GetNotes() {
+					e.Note("note: %s", screen.Line(n))
+				}
+			})
+			return screen.List(t, entries, func(p entry) []any {
+				return []any{p.title(e), p.Driver, cmp.Or(p.BaseURL, "-"), p.Key, cmp.Or(p.KeyFrom, "-"), cmp.Or(p.Origin, "-"), cmp.Or(p.names(), "-")}
+			})
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "also known providers that are not configured")
@@ -122,8 +119,8 @@ func keyWord(k runner.KeyState) string {
 	}
 }
 
-func (p entry) title() string {
-	if p.Default {
+func (p entry) title(e *command.Env) string {
+	if p.Default && !e.Data() {
 		return p.Name + " *"
 	}
 	return p.Name
@@ -136,13 +133,6 @@ func (p entry) names() string {
 		out = append(out, fmt.Sprintf("%s (%dk)", m.Name, m.ContextWindow/1000))
 	}
 	return strings.Join(out, ", ")
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 // result is a test for programs.
@@ -160,14 +150,13 @@ type result struct {
 func testCommand(e *command.Env) *cobra.Command {
 	var modelName string
 	c := &cobra.Command{
-		Use:   "test NAME",
+		Use:   "test PROVIDER",
 		Short: "Test a provider with one small call",
 		Long: `Test a provider with one small call, as a turn would make it but without tools and
 retries, and show how long it took and how many tokens it used. A failure is shown with
 the fix. Use --timeout for providers that take longer than 10 s.`,
 		Example: `  agentctl providers test openai
   agentctl providers test work --model small --timeout 1m`,
-		Args: command.Args("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := e.RunnerService().TestProvider(c.Context(), &runner.TestProviderRequest{Name: args[0], Model: modelName})
 			if err != nil {
@@ -178,13 +167,9 @@ the fix. Use --timeout for providers that take longer than 10 s.`,
 				Provider: r.GetProvider(), Model: r.GetModel(), LatencyMS: ms(r.GetLatency().AsDuration()), FirstTokenMS: ms(r.GetFirstToken().AsDuration()),
 				InputTokens: r.GetInputTokens(), OutputTokens: r.GetOutputTokens(), ContextWindow: r.GetContextWindow(), Text: r.GetText(),
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(out)
-			}
-			_, err = fmt.Fprintf(e.Out, "provider  %s\nmodel     %s (context window %d tokens)\nlatency   %.0f ms, first token after %.0f ms\nusage     %d tokens in, %d out\nanswer    %s\n",
+			return e.Show(out, out.Provider, "provider  %s\nmodel     %s (context window %d tokens)\nlatency   %.0f ms, first token after %.0f ms\nusage     %d tokens in, %d out\nanswer    %s",
 				screen.Line(out.Provider), screen.Line(out.Model), out.ContextWindow, out.LatencyMS, out.FirstTokenMS,
-				out.InputTokens, out.OutputTokens, dash(screen.Line(out.Text)))
-			return err
+				out.InputTokens, out.OutputTokens, cmp.Or(screen.Line(out.Text), "-"))
 		},
 	}
 	c.Flags().StringVar(&modelName, "model", "", "model to call (default: the provider's first)")

@@ -7,8 +7,7 @@ package prune
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,7 +44,7 @@ type row struct {
 
 // Command answers the command prune.
 func Command(e *command.Env) *cobra.Command {
-	var older string
+	older := "30d"
 	var apply bool
 	c := &cobra.Command{
 		Use:   "prune [ID]",
@@ -61,12 +60,13 @@ reused; database files do not get smaller.`,
 		Example: `  agentctl prune
   agentctl prune alice --older-than 90d --apply
   agentctl prune --json`,
-		Args:              command.Args("[ID]"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
-			age, err := parseAge(older)
-			if err != nil {
-				return command.Usage(c, "%v", err)
+			age, err := command.Duration(older)
+			switch {
+			case err != nil:
+				return command.Usage(c, "--older-than: %v", err)
+			case age < least:
+				return command.Usage(c, "--older-than must be at least 25h: a message may be tried for a day")
 			}
 			rows, agents, err := ask(c.Context(), e, args, age, apply)
 			if err != nil {
@@ -75,27 +75,9 @@ reused; database files do not get smaller.`,
 			return show(e, rows, agents, older, apply)
 		},
 	}
-	c.Flags().StringVar(&older, "older-than", "30d", "minimum age, such as 30d or 720h; at least 25h")
+	c.Flags().StringVar(&older, "older-than", older, "minimum age, such as 30d or 720h; at least 25h")
 	c.Flags().BoolVar(&apply, "apply", false, "remove the data")
 	return c
-}
-
-// parseAge reads days or a length of time.
-func parseAge(s string) (time.Duration, error) {
-	age, err := time.ParseDuration(s)
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, bad := strconv.Atoi(days)
-		if bad == nil && n > 0 && n <= 36_500 {
-			age, err = time.Duration(n)*24*time.Hour, nil
-		}
-	}
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("--older-than is an age such as 30d or 720h")
-	case age < least:
-		return 0, fmt.Errorf("--older-than must be at least %s: a message may be tried for a day", "25h")
-	}
-	return age, nil
 }
 
 func ask(ctx context.Context, e *command.Env, ids []string, age time.Duration, apply bool) ([]*row, int, error) {
@@ -137,31 +119,32 @@ func ask(ctx context.Context, e *command.Env, ids []string, age time.Duration, a
 }
 
 func show(e *command.Env, rows []*row, agents int, older string, apply bool) error {
-	if e.Flags.JSON {
-		return e.PrintJSON(struct {
-			OlderThan string `json:"older_than"`
-			Applied   bool   `json:"applied"`
-			Agents    int    `json:"agents"`
-			Rows      []*row `json:"rows"`
-		}{older, apply, agents, rows})
-	}
 	verb, did, removed := "would remove", "would be removed", int64(0)
 	if apply {
 		verb, did = "removed", "removed"
 	}
-	t := screen.NewTable(e, "what", verb, "bytes", "kept", "why kept")
-	for i, r := range rows {
+	for _, r := range rows {
 		removed += r.Removed
-		why := r.Why
+	}
+	t := screen.NewTable(e, "what", verb, "bytes", "kept", "why kept").Data(struct {
+		OlderThan string `json:"older_than"`
+		Applied   bool   `json:"applied"`
+		Agents    int    `json:"agents"`
+		Rows      []*row `json:"rows"`
+	}{older, apply, agents, rows}).Then(func() {
+		fmt.Fprintf(e.Out, "%d %s, of %s, older than %s\n", removed, did, command.Count(agents, "agent"), older)
+		if removed > 0 && !apply {
+			e.Note("nothing was changed: add --apply to do it")
+		}
+	})
+	return screen.List(t, rows, func(r *row) []any {
+		what, why := r.Kind, r.Why
 		if r.Kept == 0 {
 			why = ""
 		}
-		t.Row(kinds[i].what, strconv.FormatInt(r.Removed, 10), strconv.FormatInt(r.Bytes, 10), strconv.FormatInt(r.Kept, 10), why)
-	}
-	t.Print()
-	fmt.Fprintf(e.Out, "%d %s, of %d agents, older than %s\n", removed, did, agents, older)
-	if removed > 0 && !apply {
-		e.Note("nothing was changed: add --apply to do it")
-	}
-	return nil
+		if !e.Data() {
+			what = kinds[slices.Index(rows, r)].what
+		}
+		return []any{what, r.Removed, r.Bytes, r.Kept, why}
+	})
 }

@@ -36,8 +36,6 @@ line.`,
   agentctl agent --agent alice --message "Tidy up" --thread chores
   agentctl agent alice --message "Why is that?" --wait --thinking adaptive
   agentctl agent alice --message "Tidy up" --wait --timeout 5m --verbose --json`,
-		Args:              command.Args("[ID]"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 && a.agent != "" {
 				return command.Usage(c, "name the agent once: as ID, or with --agent")
@@ -115,11 +113,7 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 		return err
 	}
 	if !a.wait {
-		if e.Flags.JSON {
-			return e.PrintJSON(started{r.GetRunId(), r.GetInboxId(), stamp(r.GetAcceptedAt())})
-		}
-		fmt.Fprintln(e.Out, r.GetRunId())
-		return nil
+		return e.Show(started{r.GetRunId(), r.GetInboxId(), stamp(r.GetAcceptedAt())}, r.GetRunId(), "%s", r.GetRunId())
 	}
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()

@@ -2,7 +2,6 @@ package run
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -20,19 +19,17 @@ func cancelCommand(e *command.Env) *cobra.Command {
 		Short: "Withdraw a message that has not been started",
 		Long: `Withdraw a message that waits in the inbox: its fate is aborted. Use 'agentctl run abort'
 for a message whose run has started. MESSAGE is the id that 'agentctl send' printed.`,
-		Example:           `  agentctl cancel alice 17`,
-		Args:              command.Args("ID", "MESSAGE"),
-		ValidArgsFunction: e.CompleteID,
+		Example: `  agentctl cancel alice 17`,
 		RunE: func(c *cobra.Command, args []string) error {
-			id, err := strconv.ParseInt(args[1], 10, 64)
-			if err != nil || id < 1 {
-				return command.Usage(c, "MESSAGE is a number from 1: the id that 'agentctl send' printed")
-			}
-			r, err := e.Turns().GetTurn(c.Context(), &registry.GetTurnRequest{AgentId: args[0], InboxId: id})
+			inbox, run, err := command.MessageID(args[1])
 			if err != nil {
 				return err
 			}
-			t := r.GetTurn()
+			r, err := e.Turns().GetTurn(c.Context(), &registry.GetTurnRequest{AgentId: args[0], InboxId: inbox, Key: run})
+			if err != nil {
+				return err
+			}
+			t, id := r.GetTurn(), r.GetTurn().GetInboxId()
 			switch t.GetState() {
 			case registry.TurnState_TURN_STATE_DONE:
 				return fault.New(codes.FailedPrecondition, fault.RunNotFound, fmt.Sprintf("message %d has its fate already: %s", id, message.FateName(t.GetFate())),

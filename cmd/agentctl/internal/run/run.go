@@ -244,7 +244,7 @@ func tell(e *command.Env, agent, id string, r *runner.WaitRunResponse) error {
 	if r.GetStatus() == runner.RunStatus_RUN_STATUS_ERROR {
 		why = failed(agent, id, r.GetError())
 	}
-	if e.Flags.JSON {
+	if e.Data() {
 		end := ending{
 			RunID: id, Status: "ok", Reply: r.GetText(), StartedAt: stamp(r.GetStartedAt()), EndedAt: stamp(r.GetEndedAt()),
 			InputTokens: r.GetInputTokens(), OutputTokens: r.GetOutputTokens(), Payloads: payloads(r.GetPayloads()), MergedInto: r.GetMergedInto(),
@@ -254,7 +254,7 @@ func tell(e *command.Env, agent, id string, r *runner.WaitRunResponse) error {
 			end.Status, end.ErrorCode, end.Error, end.Suggestion = "error", errorCode(r.GetErrorCode()), f.What, f.Fix
 			why = &command.ReportedError{}
 		}
-		return errors.Join(e.PrintJSON(end), why)
+		return errors.Join(e.Print(end, []string{id}, nil), why)
 	}
 	if why != nil {
 		return why
@@ -274,17 +274,6 @@ func failed(agent, id, why string) error {
 	return fault.New(codes.Aborted, fault.Internal, "the run failed: "+why, fmt.Sprintf("see 'agentctl turns %s'; the run id is %s", agent, id))
 }
 
-// runID checks the ids of an agent and of a run.
-func runID(c *cobra.Command, args []string) error {
-	if err := command.Args("ID", "RUN")(c, args); err != nil {
-		return err
-	}
-	if _, ok := thread.KeyID(args[1]); !ok {
-		return fault.Usage(fmt.Sprintf("%.80q is not the id of a run", args[1]), "'agentctl agent' prints it, and 'agentctl turns "+args[0]+"' lists them")
-	}
-	return nil
-}
-
 func waitCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID RUN",
@@ -294,8 +283,6 @@ has ended the command returns at once; a timeout does not abort the run. The exi
 0 when the message was answered, 1 when the run failed or has not ended.`,
 		Example: `  agentctl run wait alice "$(agentctl agent alice --message hello)"
   agentctl run wait alice RUN --timeout 5m --json`,
-		Args:              runID,
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			d, err := limit(c, e, true)
 			if err != nil {
@@ -320,8 +307,6 @@ func abortCommand(e *command.Env) *cobra.Command {
 		Long:  `Abort a run in progress; its tools are stopped and its output so far is kept.`,
 		Example: `  agentctl run abort alice RUN
   agentctl run abort alice RUN --json`,
-		Args:              runID,
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, err := e.RunnerService().AbortRun(c.Context(), &runner.AbortRunRequest{AgentId: args[0], RunId: args[1]}); err != nil {
 				return err
@@ -333,12 +318,8 @@ func abortCommand(e *command.Env) *cobra.Command {
 
 // done tells that a run is aborted.
 func done(e *command.Env, id, words string) error {
-	if e.Flags.JSON {
-		return e.PrintJSON(struct {
-			RunID  string `json:"run_id"`
-			Status string `json:"status"`
-		}{id, "aborted"})
-	}
-	fmt.Fprintln(e.Out, screen.Line(words))
-	return nil
+	return e.Show(struct {
+		RunID  string `json:"run_id"`
+		Status string `json:"status"`
+	}{id, "aborted"}, id, "%s", screen.Line(words))
 }

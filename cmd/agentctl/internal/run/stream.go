@@ -103,8 +103,6 @@ seq; --after continues after a seq. The command ends with the run, with exit cod
 the run failed.`,
 		Example: `  agentctl run stream alice RUN
   agentctl run stream alice RUN --json --after 4294967300`,
-		Args:              runID,
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := known(c.Context(), e, args[0], args[1]); err != nil {
 				return err
@@ -117,10 +115,14 @@ the run failed.`,
 			watched.Go(func() { (&watcher{env: e, agent: args[0], id: args[1]}).watch(watching) })
 			err := follow(c.Context(), e, args[0], args[1], after, func(r *runner.StreamRunResponse) error {
 				end = r
-				if e.Flags.JSON {
-					return line(e.Out, r)
+				if !e.Data() {
+					return s.tell(r)
 				}
-				return s.tell(r)
+				b, err := line(r)
+				if err == nil {
+					_, err = e.Item(b, fmt.Sprint(r.GetSeq()))
+				}
+				return err
 			})
 			stop()
 			watched.Wait()
@@ -129,7 +131,7 @@ the run failed.`,
 				return err
 			}
 			if end.GetPhase() == "error" {
-				if e.Flags.JSON {
+				if e.Data() {
 					return &command.ReportedError{}
 				}
 				return failed(args[0], args[1], end.GetText())
@@ -141,7 +143,7 @@ the run failed.`,
 	return c
 }
 
-func line(w io.Writer, r *runner.StreamRunResponse) error {
+func line(r *runner.StreamRunResponse) (json.RawMessage, error) {
 	h := happening{
 		Seq: r.GetSeq(), Stream: word(r.GetStream().String(), "RUN_STREAM_"), Phase: r.GetPhase(), Text: r.GetText(), Tool: r.GetTool(), CallID: r.GetCallId(),
 		ErrorCode: errorCode(r.GetErrorCode()), MergedInto: r.GetMergedInto(),
@@ -153,11 +155,7 @@ func line(w io.Writer, r *runner.StreamRunResponse) error {
 		all := payloads(r.GetPayloads())
 		h.InputTokens, h.OutputTokens, h.Payloads = &r.InputTokens, &r.OutputTokens, &all
 	}
-	b, err := json.Marshal(h)
-	if err == nil {
-		_, err = fmt.Fprintf(w, "%s\n", b)
-	}
-	return err
+	return json.Marshal(h)
 }
 
 // speaker writes the reply to standard output, and lets the narrator tell the rest.

@@ -5,107 +5,238 @@
 // change the terminal ([Clean]); that output that is not a terminal has no color, no
 // border and nothing truncated; and that a table is never wider than the terminal.
 //
-// It prints data for people. Data for programs is printed by PrintJSON of package
-// command.
+// A list is described once, as a [Table], and printed in each form of --output. What
+// JSON, YAML and names look like is decided by package command.
 package screen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/jedib0t/go-pretty/v6/table"
+	"charm.land/lipgloss/v2"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/theclaw/agents/cmd/internal/command"
 )
 
-// Table collects rows and prints them in columns.
+// least is the fewest columns to which a cell is cut while another column can be left out.
+const least = 16
+
+// Table prints rows in columns. Where the terminal is too narrow, the cells of one column
+// are cut first, to [least]; then columns are left out, the least important first; and at
+// last that one column is cut to what is left.
 type Table struct {
-	env    *command.Env
-	header []string
-	rows   [][]string
-	wide   int
+	env        *command.Env
+	titles     []string
+	rows       [][]string
+	cut        int      // the column that is cut
+	drop, wide []string // titles: left out first to last; only with -o wide
+	data       any
+	names      []int
+	none       string
+	then       func()
+	widths     []int // of what was printed before
 }
 
-// NewTable makes a table with these column titles. The last column is the one
-// that is shortened when the terminal is too narrow; see [Table.Shorten].
-func NewTable(e *command.Env, header ...string) *Table {
-	return &Table{env: e, header: header, wide: len(header) - 1}
+// NewTable makes a table with these column titles. Unless it is said otherwise the last
+// column is the one that is cut, the further to the right the less important the others
+// are, and the first is the name of what a row is about.
+func NewTable(e *command.Env, titles ...string) *Table {
+	return &Table{env: e, titles: titles, cut: len(titles) - 1, names: []int{0}}
 }
 
-// Shorten chooses the column to shorten, from 0.
-func (t *Table) Shorten(column int) *Table {
-	t.wide = column
+// Cut chooses the column that is cut.
+func (t *Table) Cut(title string) *Table {
+	t.cut = slices.Index(t.titles, title)
 	return t
 }
 
-// Row adds a row; its cells are made harmless.
-func (t *Table) Row(cells ...string) {
-	for i, c := range cells {
-		cells[i] = Line(c)
-	}
-	t.rows = append(t.rows, cells)
+// Drop names columns that are left out before all others, the least important first.
+func (t *Table) Drop(titles ...string) *Table {
+	t.drop = titles
+	return t
 }
 
-// Print writes the table, or nothing when it has no rows.
+// Wide names columns that are there only with -o wide.
+func (t *Table) Wide(titles ...string) *Table {
+	t.wide = titles
+	return t
+}
+
+// Names chooses the columns that together name what a row is about.
+func (t *Table) Names(columns ...int) *Table {
+	t.names = columns
+	return t
+}
+
+// Data is what programs get instead of the items themselves.
+func (t *Table) Data(v any) *Table {
+	t.data = v
+	return t
+}
+
+// None is the note for people when there are no rows.
+func (t *Table) None(note string) *Table {
+	t.none = note
+	return t
+}
+
+// Then prints what comes after the table for people.
+func (t *Table) Then(print func()) *Table {
+	t.then = print
+	return t
+}
+
+// List prints items in the form that the command line asks for: as data, by name, or as
+// t with a row for each.
+func List[T any](t *Table, items []T, row func(T) []any) error {
+	names := make([]string, 0, len(items))
+	for _, item := range items {
+		cells := row(item)
+		t.Row(cells...)
+		parts := make([]string, 0, 1)
+		for _, n := range t.names {
+			parts = append(parts, fmt.Sprint(cells[n]))
+		}
+		names = append(names, strings.Join(parts, " "))
+	}
+	if t.data == nil {
+		t.data = items
+	}
+	return t.env.Print(t.data, names, func() error {
+		t.Print()
+		if len(items) == 0 && t.none != "" {
+			t.env.Note("%s", t.none)
+		}
+		if t.then != nil {
+			t.then()
+		}
+		return nil
+	})
+}
+
+// Row adds a row; its cells are made harmless.
+func (t *Table) Row(cells ...any) {
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		row[i] = Line(fmt.Sprint(c))
+	}
+	t.rows = append(t.rows, row)
+}
+
+// Print writes the rows since the last Print, the first time below the titles; without
+// rows it writes nothing.
 func (t *Table) Print() {
 	if len(t.rows) == 0 {
 		return
 	}
-	w := table.NewWriter()
-	style := table.StyleDefault
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
-	style.Format = table.FormatOptions{Header: text.FormatUpper}
-	if t.env.Color() {
-		style.Color.Header = text.Colors{text.Bold}
+	lines := t.Lines(t.env.Width())
+	if t.widths != nil {
+		lines = lines[1:]
 	}
-	header := make(table.Row, len(t.header))
-	for i, h := range t.header {
-		header[i] = h
-	}
-	w.AppendHeader(header)
-	limit := t.limit()
-	for _, r := range t.rows {
-		row := make(table.Row, len(r))
-		for i, c := range r {
-			if i == t.wide && limit > 0 {
-				c = text.Snip(c, limit, "…")
-			}
-			row[i] = c
-		}
-		w.AppendRow(row)
-	}
-	if width := t.env.Width(); width > 0 {
-		style.Size.WidthMax = width
-	}
-	w.SetStyle(style)
-	w.SuppressTrailingSpaces()
-	fmt.Fprintln(t.env.Out, w.Render())
+	fmt.Fprintln(t.env.Out, strings.Join(lines, "\n"))
+	t.widths, t.rows = t.natural(), nil
 }
 
-// limit is the room for the shortened column; 0 means no limit.
-func (t *Table) limit() int {
-	width := t.env.Width()
-	if width == 0 {
-		return 0
-	}
-	rest := 2
-	for i := range t.header {
-		if i == t.wide {
-			continue
+// natural are the widths of the columns when nothing is cut.
+func (t *Table) natural() []int {
+	widths := make([]int, len(t.titles))
+	for i, title := range t.titles {
+		widths[i] = lipgloss.Width(title)
+		if t.widths != nil {
+			widths[i] = t.widths[i]
 		}
-		widest := text.StringWidth(t.header[i])
 		for _, r := range t.rows {
-			widest = max(widest, text.StringWidth(r[i]))
+			widths[i] = max(widths[i], lipgloss.Width(r[i]))
 		}
-		rest += widest + 2
 	}
-	return max(width-rest, 8)
+	return widths
+}
+
+// Lines are the title and the rows, none wider than width; 0 is no limit.
+func (t *Table) Lines(width int) []string {
+	if t.env.Wide() {
+		width = 0
+	}
+	widths := t.natural()
+	shown := t.fit(widths, width)
+	lines := make([]string, 0, len(t.rows)+1)
+	for n, r := range append([][]string{t.titles}, t.rows...) {
+		var b strings.Builder
+		for _, i := range shown {
+			cell := clip(r[i], widths[i])
+			if n == 0 {
+				cell = strings.ToUpper(cell)
+			}
+			b.WriteString(cell + strings.Repeat(" ", widths[i]-lipgloss.Width(cell)+gap))
+		}
+		l := strings.TrimRight(b.String(), " ")
+		if n == 0 {
+			l = Paint(t.env, text.Bold, l)
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// gap is between two columns.
+const gap = 2
+
+// fit answers the columns that are shown in width, and cuts the width of one.
+func (t *Table) fit(widths []int, width int) []int {
+	var shown []int
+	total := -gap
+	for i, title := range t.titles {
+		if t.env.Wide() || !slices.Contains(t.wide, title) {
+			shown, total = append(shown, i), total+widths[i]+gap
+		}
+	}
+	if width == 0 {
+		return shown
+	}
+	leave := func(i int) {
+		shown, total = slices.DeleteFunc(shown, func(n int) bool { return n == i }), total-widths[i]-gap
+	}
+	order := make([]int, 0, len(t.titles))
+	for _, title := range t.drop {
+		order = append(order, slices.Index(t.titles, title))
+	}
+	for i := len(t.titles) - 1; i > 0; i-- {
+		if !slices.Contains(order, i) && i != t.cut {
+			order = append(order, i)
+		}
+	}
+	for _, i := range order {
+		if total-max(0, widths[t.cut]-least) <= width {
+			break
+		}
+		if slices.Contains(shown, i) {
+			leave(i)
+		}
+	}
+	for _, i := range []int{t.cut, 0} { // what cannot be left out
+		if over := total - width; over > 0 && slices.Contains(shown, i) {
+			by := min(over, widths[i]-1)
+			widths[i], total = widths[i]-by, total-by
+		}
+	}
+	return shown
+}
+
+// clip is s in at most width columns.
+func clip(s string, width int) string {
+	switch {
+	case lipgloss.Width(s) <= width:
+		return s
+	case width < 2:
+		return "…"
+	}
+	return lipgloss.NewStyle().Inline(true).MaxWidth(width-1).Render(s) + "…"
 }
 
 // Paint colors s when the output may have colors.

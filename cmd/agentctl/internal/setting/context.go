@@ -2,6 +2,7 @@ package setting
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -39,15 +40,7 @@ estimated tokens. --at shows the prompt at an earlier event of the thread: the m
 are as they were then; files, including memory, are as they are now.`,
 		Example: `  agentctl context show alice threads/peers/cli-cli
   agentctl context show alice threads/main --at 12 --json`,
-		Args:              command.Args("ID", "THREAD"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := command.Thread(args[1]); err != nil {
-				return err
-			}
-			if at < 0 {
-				return command.Usage(c, "--at is an event id, or 0 for the newest")
-			}
 			r, err := e.RunnerService().BuildContext(c.Context(), &runner.BuildContextRequest{AgentId: args[0], ThreadId: args[1], AtEvent: at})
 			if err != nil {
 				return err
@@ -56,17 +49,20 @@ are as they were then; files, including memory, are as they are now.`,
 			for _, q := range r.GetParts() {
 				p.Parts = append(p.Parts, part{q.GetName(), q.GetRole(), q.GetTokens(), q.GetTruncated(), q.GetText()})
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(p)
+			names := []string{}
+			for _, q := range p.Parts {
+				names = append(names, q.Name)
 			}
-			p.print(e)
-			if at > 0 {
-				e.Note("messages are as of event %d; IDENTITY.md and memory are as they are now, what they held then is not kept", at)
-			}
-			return nil
+			return e.Print(p, names, func() error {
+				p.print(e)
+				if at > 0 {
+					e.Note("messages are as of event %d; IDENTITY.md and memory are as they are now, what they held then is not kept", at)
+				}
+				return nil
+			})
 		},
 	}
-	show.Flags().Int64Var(&at, "at", 0, "last event to include")
+	command.NumberFlag(show, &at, "at", 0, math.MaxInt64, "last event to include; 0: the newest")
 	return command.Group(e, &cobra.Command{
 		Use: "context", Short: "Show the prompt of a conversation", Example: `  agentctl context show alice threads/peers/cli-cli`,
 	}, show)

@@ -40,7 +40,6 @@ are listed. No service is needed.`,
 		Example: `  agentctl config explain run.concurrency
   agentctl config explain sandbox
   agentctl config explain --json | jq -r '.[] | select(.effect != "at once") | .key'`,
-		Args: command.Args("[KEY]"),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -54,28 +53,25 @@ are listed. No service is needed.`,
 					return noSetting(args[0], allKeys(), "'agentctl config explain' lists all of them")
 				}
 			}
-			switch {
-			case e.Flags.JSON:
-				out := []explained{}
-				for _, s := range list {
-					out = append(out, explained{s.Key, s.Meaning, s.Type, s.Values, s.Limits, s.Unit, s.Default, string(s.Effect), files(s), s.Example})
-				}
-				return e.PrintJSON(out)
-			case len(args) == 0:
-				t := screen.NewTable(e, "key", "default", "meaning")
-				for _, s := range list {
-					t.Row(s.Key, cmp.Or(s.Default, "-"), brief(s.Meaning))
-				}
-				t.Print()
-			default:
+			out, keys := []explained{}, []string{}
+			for _, s := range list {
+				out, keys = append(out, explained{s.Key, s.Meaning, s.Type, s.Values, s.Limits, s.Unit, s.Default, string(s.Effect), files(s), s.Example}), append(keys, s.Key)
+			}
+			if len(args) == 0 {
+				t := screen.NewTable(e, "key", "default", "type", "effect", "meaning").Wide("type", "effect")
+				return screen.List(t.Data(out), list, func(s config.Setting) []any {
+					return []any{s.Key, cmp.Or(s.Default, "-"), s.Type, s.Effect, brief(s.Meaning)}
+				})
+			}
+			return e.Print(out, keys, func() error {
 				for i, s := range list {
 					if i > 0 {
 						fmt.Fprintln(e.Out)
 					}
 					printSetting(e, s)
 				}
-			}
-			return nil
+				return nil
+			})
 		},
 	}
 }

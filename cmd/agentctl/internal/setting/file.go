@@ -34,8 +34,6 @@ func fileGetCommand(e *command.Env) *cobra.Command {
 		Long:  `Print a text file of an agent: IDENTITY.md, USAGE.md, config.yaml or memory/<name>.md.`,
 		Example: `  agentctl file get alice IDENTITY.md
   agentctl file get alice memory/agent.md --json | jq -r .version`,
-		Args:              command.Args("ID", "NAME"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := e.Agents().ReadAgentFile(c.Context(), &registry.ReadAgentFileRequest{AgentId: args[0], Name: args[1]})
 			if err != nil {
@@ -45,16 +43,15 @@ func fileGetCommand(e *command.Env) *cobra.Command {
 				return fault.New(codes.NotFound, fault.InvalidArgument, fmt.Sprintf("agent '%s' has no %s", args[0], args[1]),
 					fmt.Sprintf("write it with 'agentctl file put %s %s'", args[0], args[1]))
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(struct {
-					AgentID string `json:"agent_id"`
-					Name    string `json:"name"`
-					Version string `json:"version"`
-					Content string `json:"content"`
-				}{args[0], args[1], r.GetVersion(), string(r.GetContent())})
-			}
-			_, err = io.WriteString(e.Out, screen.Text(e, string(r.GetContent())))
-			return err
+			return e.Print(struct {
+				AgentID string `json:"agent_id"`
+				Name    string `json:"name"`
+				Version string `json:"version"`
+				Content string `json:"content"`
+			}{args[0], args[1], r.GetVersion(), string(r.GetContent())}, args[1:], func() error {
+				_, err = io.WriteString(e.Out, screen.Text(e, string(r.GetContent())))
+				return err
+			})
 		},
 	}
 }
@@ -68,8 +65,6 @@ func filePutCommand(e *command.Env) *cobra.Command {
 --if-version nothing is written if the file has changed since that version.`,
 		Example: `  agentctl file put alice IDENTITY.md < IDENTITY.md
   agentctl file put alice memory/agent.md --from notes.md`,
-		Args:              command.Args("ID", "NAME"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			content, err := readFile(e, from)
 			if err != nil {
@@ -82,15 +77,11 @@ func filePutCommand(e *command.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(struct {
-					AgentID string `json:"agent_id"`
-					Name    string `json:"name"`
-					Version string `json:"version"`
-				}{args[0], args[1], r.GetVersion()})
-			}
-			fmt.Fprintln(e.Out, r.GetVersion())
-			return nil
+			return e.Show(struct {
+				AgentID string `json:"agent_id"`
+				Name    string `json:"name"`
+				Version string `json:"version"`
+			}{args[0], args[1], r.GetVersion()}, args[1], "%s", r.GetVersion())
 		},
 	}
 	c.Flags().StringVar(&from, "from", "-", "file to read; - is standard input")

@@ -58,34 +58,22 @@ func effectiveCommand(e *command.Env) *cobra.Command {
 		Example: `  agentctl config effective alice
   agentctl config effective alice --wide
   agentctl config effective alice --json | jq -r '.[] | select(.origin != "default") | .key'`,
-		Args:              command.Args("ID"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
 			all, err := settings(c, e, args[0])
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(all)
+			t := screen.NewTable(e, "key", "value", "origin", "meaning").Cut("value")
+			if !wide { // the older word for -o wide
+				t.Wide("meaning")
 			}
-			if wide {
-				t := screen.NewTable(e, "key", "value", "origin", "meaning")
-				for _, v := range all {
-					meaning := ""
-					if of := config.Explain(v.Key); len(of) > 0 { // of a channel its first attribute
-						meaning = brief(of[0].Meaning)
-					}
-					t.Row(v.Key, v.Value, v.Origin, meaning)
+			return screen.List(t, all, func(v value) []any {
+				meaning := ""
+				if of := config.Explain(v.Key); len(of) > 0 { // of a channel its first attribute
+					meaning = brief(of[0].Meaning)
 				}
-				t.Print()
-				return nil
-			}
-			t := screen.NewTable(e, "key", "value", "origin").Shorten(1)
-			for _, v := range all {
-				t.Row(v.Key, v.Value, v.Origin)
-			}
-			t.Print()
-			return nil
+				return []any{v.Key, v.Value, v.Origin, meaning}
+			})
 		},
 	}
 	c.Flags().BoolVar(&wide, "wide", false, "show also what each setting means")
@@ -98,7 +86,6 @@ func getCommand(e *command.Env) *cobra.Command {
 		Short: "Print one effective setting",
 		Example: `  agentctl config get alice retry.max_attempts
   agentctl config get alice routing.default --json`,
-		Args:              command.Args("ID", "KEY"),
 		ValidArgsFunction: completeSetting(e),
 		RunE: func(c *cobra.Command, args []string) error {
 			all, err := settings(c, e, args[0])
@@ -106,13 +93,8 @@ func getCommand(e *command.Env) *cobra.Command {
 				return err
 			}
 			for _, v := range all {
-				switch {
-				case v.Key != args[1]:
-				case e.Flags.JSON:
-					return e.PrintJSON(v)
-				default:
-					fmt.Fprintln(e.Out, screen.Text(e, v.Value))
-					return nil
+				if v.Key == args[1] {
+					return e.Show(v, v.Key, "%s", screen.Text(e, v.Value))
 				}
 			}
 			keys := make([]string, 0, len(all))
@@ -134,7 +116,6 @@ names that the runner knows, where one can be asked.`,
 		Example: `  agentctl config set alice pai.provider openai
   agentctl config set alice retry.max_attempts 5
   agentctl config set alice outbound '[{thread_pattern: "**", via: xgw}]'`,
-		Args:              command.Args("ID", "KEY", "VALUE"),
 		ValidArgsFunction: completeSetting(e),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := provider.CheckSetting(c.Context(), e, args[0], args[1], args[2]); err != nil {
@@ -144,15 +125,11 @@ names that the runner knows, where one can be asked.`,
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(struct {
-					AgentID string `json:"agent_id"`
-					Key     string `json:"key"`
-					Version string `json:"version"`
-				}{args[0], args[1], r.GetVersion()})
-			}
-			fmt.Fprintf(e.Out, "Agent '%s': %s is set\n", args[0], screen.Line(args[1]))
-			return nil
+			return e.Show(struct {
+				AgentID string `json:"agent_id"`
+				Key     string `json:"key"`
+				Version string `json:"version"`
+			}{args[0], args[1], r.GetVersion()}, args[1], "Agent '%s': %s is set", args[0], screen.Line(args[1]))
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
@@ -27,56 +28,43 @@ the failures. At a terminal the list is refreshed every 2 seconds until q is pre
 With --once, with --json and without a terminal it is printed once.`,
 		Example: `  agentctl top
   agentctl top --once --json | jq .total`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if every < time.Second {
 				return command.Usage(c, "--every is at least 1s")
 			}
 			in, out := e.Terminal()
-			if !once && !e.Flags.JSON && in != nil && e.Getenv("TERM") != "dumb" {
+			if !once && !e.Data() && in != nil && e.Getenv("TERM") != "dumb" {
 				return live(c.Context(), e, every, tea.WithInput(in), tea.WithOutput(out))
 			}
 			l, err := take(c.Context(), e, time.Now())
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(l)
-			}
-			l.print(e)
-			return nil
+			return screen.List(l.table(e).Data(l).Then(func() { fmt.Fprintln(e.Out, l.summary()) }), l.Agents, row.cells)
 		},
 	}
 	c.Flags().BoolVar(&once, "once", false, "print once and exit")
-	c.Flags().DurationVar(&every, "every", every, "refresh interval, at least 1s")
+	command.DurationFlag(c, &every, "every", "refresh interval, at least 1s")
 	return c
 }
 
 // cells are a row as it is shown.
-func (r row) cells() []string {
-	return []string{
-		r.AgentID, r.State, fmt.Sprint(r.Lag), fmt.Sprint(r.Outbound), fmt.Sprintf("%.2f", r.TurnsPerS),
-		fmt.Sprint(r.InputTokens), fmt.Sprint(r.OutputTokens), fmt.Sprint(r.Errors), fmt.Sprint(r.Dead), r.Problem,
-	}
+func (r row) cells() []any {
+	return []any{r.AgentID, r.State, r.Lag, r.Outbound, fmt.Sprintf("%.2f", r.TurnsPerS), r.InputTokens, r.OutputTokens, r.Errors, r.Dead, r.Problem}
 }
 
-var titles = []string{"agent", "state", "lag", "out", "turns/s", "tok in", "tok out", "errors", "dead", "problem"}
-
-func (l look) print(e *command.Env) {
-	t := screen.NewTable(e, titles...)
-	for _, r := range l.Agents {
-		t.Row(r.cells()...)
-	}
-	t.Print()
-	fmt.Fprintln(e.Out, l.summary())
+func (l look) table(e *command.Env) *screen.Table {
+	return screen.NewTable(e, "agent", "state", "lag", "out", "turns/s", "tok in", "tok out", "errors", "dead", "problem").
+		Drop("tok in", "tok out", "turns/s", "out", "problem", "errors")
 }
 
 // summary is one line about all.
 func (l look) summary() string {
-	s := fmt.Sprintf("%d agents, %d waiting, %.2f turns/s, %d tokens in, %d out, %d errors in the last minute, %d dead letters",
-		len(l.Agents), l.Total.Lag, l.Total.TurnsPerS, l.Total.InputTokens, l.Total.OutputTokens, l.Total.Errors, l.Total.Dead)
+	s := fmt.Sprintf("%s, %d waiting, %.2f turns/s, %d tokens in, %d out, %s in the last minute, %s",
+		command.Count(len(l.Agents), "agent"), l.Total.Lag, l.Total.TurnsPerS, l.Total.InputTokens, l.Total.OutputTokens,
+		command.Count(l.Total.Errors, "error"), command.Count(l.Total.Dead, "dead letter"))
 	if l.NotAsked > 0 {
-		s += fmt.Sprintf("; %d more agents were not asked", l.NotAsked)
+		s += fmt.Sprintf("; %s not asked", command.Count(l.NotAsked, "more agent was", "more agents were"))
 	}
 	return s
 }
@@ -151,8 +139,12 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (m *model) View() tea.View {
 	lines := []string{"asking ..."}
 	if m.seen {
-		lines = []string{m.look.summary(), ""}
-		lines = append(lines, m.table(max(0, m.height-4))...)
+		lines = append(strings.Split(text.WrapSoft(m.look.summary(), m.width), "\n"), "")
+		t := m.look.table(m.env)
+		for _, r := range m.look.Agents[:min(len(m.look.Agents), max(0, m.height-3-len(lines)))] {
+			t.Row(r.cells()...)
+		}
+		lines = append(lines, t.Lines(m.width)...)
 	}
 	if m.err != nil {
 		lines = append([]string{"! " + screen.Line(fault.From(m.err).What) + "; asking again"}, lines...)
@@ -168,47 +160,4 @@ func (m *model) View() tea.View {
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen, v.WindowTitle = true, "agentctl top"
 	return v
-}
-
-// table are the rows in columns: names to the left, numbers to the right.
-func (m *model) table(n int) []string {
-	all := [][]string{}
-	for i, r := range m.look.Agents {
-		if i >= n-1 {
-			break
-		}
-		all = append(all, r.cells())
-	}
-	wide := make([]int, len(titles))
-	for j, t := range titles {
-		wide[j] = len(t)
-		for _, r := range all {
-			r[j] = screen.Line(r[j])
-			wide[j] = max(wide[j], lipgloss.Width(r[j]))
-		}
-	}
-	row := func(cells []string) string {
-		var b strings.Builder
-		for j, c := range cells {
-			gap := strings.Repeat(" ", wide[j]-lipgloss.Width(c))
-			switch {
-			case j < 2:
-				b.WriteString(c + gap + "  ")
-			case j == len(cells)-1:
-				b.WriteString(c)
-			default:
-				b.WriteString(gap + c + "  ")
-			}
-		}
-		return strings.TrimRight(b.String(), " ")
-	}
-	head := []string{}
-	for _, t := range titles {
-		head = append(head, strings.ToUpper(t))
-	}
-	lines := []string{lipgloss.NewStyle().Bold(true).Render(row(head))}
-	for _, r := range all {
-		lines = append(lines, row(r))
-	}
-	return lines
 }

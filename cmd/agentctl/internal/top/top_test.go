@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"charm.land/lipgloss/v2"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/theclaw/agents/cmd/internal/command"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -38,12 +40,22 @@ func TestCount(t *testing.T) {
 
 // What is drawn fits the terminal, with the busiest agents first.
 func TestView(t *testing.T) {
-	m := &model{width: 60, height: 10, seen: true}
+	m := &model{env: command.New(nil, nil, nil, func(string) string { return "" }, "test"), width: 60, height: 10, seen: true}
 	for i := range 100 {
 		m.look.Agents = append(m.look.Agents, row{AgentID: fmt.Sprintf("agent%d", i), State: "started", Problem: "\x1b[2Jbad"})
 	}
 	lines := strings.Split(m.View().Content, "\n")
-	if len(lines) != 10 || !strings.Contains(lines[3], "agent0") || strings.Contains(m.View().Content, "\x1b[2J") {
+	if len(lines) != 10 || !strings.Contains(strings.Join(lines, "\n"), "agent0 ") || strings.Contains(m.View().Content, "\x1b[2J") {
 		t.Errorf("%d lines:\n%s", len(lines), strings.Join(lines, "\n"))
+	}
+	for _, l := range lines {
+		if lipgloss.Width(l) > 60 {
+			t.Errorf("%d columns: %s", lipgloss.Width(l), l)
+		}
+	}
+	for _, title := range []string{"AGENT", "STATE", "LAG", "DEAD"} {
+		if !strings.Contains(strings.Join(lines, "\n"), " "+title) && !strings.Contains(strings.Join(lines, "\n"), "\n"+title) {
+			t.Errorf("no column %s in 60:\n%s", title, strings.Join(lines, "\n"))
+		}
 	}
 }

@@ -2,7 +2,6 @@ package turn
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,7 +9,6 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/lease/runlock"
-	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -54,28 +52,21 @@ together it shows which one has the reply and which were merged into it. MESSAGE
 id that send printed, or a run id.`,
 		Example: `  agentctl explain alice 17
   agentctl explain alice 17 --json | jq .steps`,
-		Args:              command.Args("ID", "MESSAGE"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
-			req := &registry.GetTurnRequest{AgentId: args[0]}
-			if id, err := strconv.ParseInt(args[1], 10, 64); err == nil && id > 0 {
-				req.InboxId = id
-			} else if _, ok := thread.KeyID(args[1]); ok {
-				req.Key = args[1]
-			} else {
-				return command.Usage(c, "%q is neither the id of a message nor a run id", args[1])
-			}
-			r, err := e.Turns().GetTurn(c.Context(), req)
+			inbox, run, err := command.MessageID(args[1])
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(full(r.GetTurn()))
+			r, err := e.Turns().GetTurn(c.Context(), &registry.GetTurnRequest{AgentId: args[0], InboxId: inbox, Key: run})
+			if err != nil {
+				return err
 			}
-			for _, l := range History(r.GetTurn()) {
-				fmt.Fprintln(e.Out, l.render(e))
-			}
-			return explainAgent(c, e, r.GetTurn())
+			return e.Print(full(r.GetTurn()), []string{r.GetTurn().GetKey()}, func() error {
+				for _, l := range History(r.GetTurn()) {
+					fmt.Fprintln(e.Out, l.render(e))
+				}
+				return explainAgent(c, e, r.GetTurn())
+			})
 		},
 	}
 }

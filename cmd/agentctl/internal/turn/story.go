@@ -93,10 +93,10 @@ func History(t *registry.Turn) []Entry {
 		attempts = l.attempt(attempts)
 	}
 	if n := t.GetErrorAttempts(); n > 0 && len(t.GetAttempts()) == 0 { // of an earlier build
-		l.say(time.Time{}, Careful, "%s failed%s", count(n, "model try", "model tries"), because(t.GetError()))
+		l.say(time.Time{}, Careful, "%s failed%s", command.Count(n, "model try", "model tries"), because(t.GetError()))
 	}
 	if n := t.GetCrashAttempts(); n > 1 && len(t.GetAttempts()) == 0 {
-		l.say(time.Time{}, Careful, "claimed %d times without progress: %s died while working on it", n, count(n-1, "runner", "runners"))
+		l.say(time.Time{}, Careful, "claimed %d times without progress: %s died while working on it", n, command.Count(n-1, "runner", "runners"))
 	}
 	l.end(t)
 	if d := t.GetDelivery(); d != nil {
@@ -266,7 +266,7 @@ func (l *teller) delivery(d *registry.Delivery) {
 	if d.GetChannel() != "" {
 		name += " by " + d.GetChannel()
 	}
-	tries := count(d.GetAttempts(), "try", "tries")
+	tries := command.Count(d.GetAttempts(), "try", "tries")
 	switch d.GetState() {
 	case registry.DeliveryState_DELIVERY_STATE_PENDING:
 		if d.GetMaybeDuplicate() {
@@ -316,13 +316,6 @@ func until(t time.Time) string {
 		return ""
 	}
 	return ", next try at " + t.UTC().Format("15:04:05")
-}
-
-func count(n int32, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 func excerpt(s string) string {

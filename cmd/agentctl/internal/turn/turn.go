@@ -6,6 +6,7 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -137,47 +138,30 @@ func turnsCommand(e *command.Env) *cobra.Command {
 		Long:  `List the messages that an agent received, newest first, with the fate of each.`,
 		Example: `  agentctl turns alice
   agentctl turns alice --fate dead --json`,
-		Args:              command.Args("ID"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
-			if limit < 1 || limit > 1000 {
-				return command.Usage(c, "--limit is a number from 1 to 1000")
-			}
 			r, err := e.Turns().ListTurns(c.Context(), &registry.ListTurnsRequest{AgentId: args[0], Fate: fates[fate.Value], PageSize: int32(limit), WithUsage: true})
 			if err != nil {
 				return err
 			}
 			open := waitingTurns(c.Context(), e, r.GetTurns())
-			if e.Flags.JSON {
-				all := []account{}
-				for _, t := range r.GetTurns() {
-					if w := open[t.GetInboxId()]; w != nil {
-						t = w
-					}
-					all = append(all, accountOf(t))
-				}
-				return e.PrintJSON(all)
+			all := []account{}
+			for _, t := range r.GetTurns() {
+				all = append(all, accountOf(cmp.Or(open[t.GetInboxId()], t)))
 			}
 			now := time.Now()
-			t := screen.NewTable(e, "message", "age", "fate", "took", "tokens", "source", "thread", "error")
-			for _, turn := range r.GetTurns() {
-				state, problem := fateOrState(turn), turn.GetError()
-				if w := open[turn.GetInboxId()]; w != nil {
-					state, problem = stateName(w.GetState()), message.Waiting(w, now)
-					turn.ThreadId = w.GetThreadId()
+			t := screen.NewTable(e, "message", "age", "fate", "took", "tokens", "source", "thread", "run", "error").Wide("run").
+				Drop("tokens", "took", "source", "thread").Data(all).None("no messages")
+			return screen.List(t, r.GetTurns(), func(t *registry.Turn) []any {
+				state, problem, thread := fateOrState(t), t.GetError(), t.GetThreadId()
+				if w := open[t.GetInboxId()]; w != nil {
+					state, problem, thread = stateName(w.GetState()), message.Waiting(w, now), w.GetThreadId()
 				}
-				t.Row(fmt.Sprint(turn.GetInboxId()), screen.Age(now, when(turn.GetQueuedAt())), state, took(turn),
-					tokens(turn.GetUsage()), turn.GetSource(), turn.GetThreadId(), problem)
-			}
-			t.Print()
-			if len(r.GetTurns()) == 0 {
-				e.Note("no messages")
-			}
-			return nil
+				return []any{t.GetInboxId(), screen.Age(now, when(t.GetQueuedAt())), state, took(t), tokens(t.GetUsage()), t.GetSource(), thread, t.GetKey(), problem}
+			})
 		},
 	}
 	c.Flags().Var(&fate, "fate", "only messages with this fate")
-	c.Flags().IntVar(&limit, "limit", limit, "maximum number of messages")
+	command.NumberFlag(c, &limit, "limit", 1, 1000, "maximum number of messages")
 	return c
 }
 

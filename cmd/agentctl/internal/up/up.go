@@ -49,7 +49,6 @@ to it. Services started by this command are stopped at the end. Without a termin
 line of standard input is a message.`,
 		Example: `  agentctl up
   printf 'hello\n' | agentctl up`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), e) },
 	}
 }

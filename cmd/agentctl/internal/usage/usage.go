@@ -13,7 +13,6 @@ package usage
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -54,7 +53,7 @@ type account struct {
 // Command answers the command usage.
 func Command(e *command.Env) *cobra.Command {
 	by := command.Choice{Value: "day", Values: []string{"day", "agent", "peer", "model", "run"}}
-	var since string
+	var since time.Time
 	c := &cobra.Command{
 		Use:   "usage [ID]",
 		Short: "Show how many tokens were used and what they cost",
@@ -67,26 +66,16 @@ providers.yaml that the runner has read; where a price is missing no cost is sho
 		Example: `  agentctl usage
   agentctl usage alice --by model --since 7d
   agentctl usage --by agent --since 2026-11-01 --json`,
-		Args:              command.Args("[ID]"),
-		ValidArgsFunction: e.CompleteID,
 		RunE: func(c *cobra.Command, args []string) error {
-			from, err := command.Past(since, time.Now())
-			if err != nil {
-				return command.Usage(c, "--since: %v", err)
-			}
-			out, err := collect(c.Context(), e, args, by.Value, from)
+			out, err := collect(c.Context(), e, args, by.Value, since)
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(out)
-			}
-			show(e, out)
-			return nil
+			return show(e, out)
 		},
 	}
 	c.Flags().Var(&by, "by", "how to group")
-	c.Flags().StringVar(&since, "since", "", "only answers since then: 24h, 7d or 2006-01-02 (UTC)")
+	command.SinceFlag(c, &since, "only answers since then")
 	return c
 }
 
@@ -192,28 +181,19 @@ func pricesOf(ctx context.Context, e *command.Env) map[string]price.Price {
 	return out
 }
 
-func show(e *command.Env, a account) {
-	if len(a.Rows) == 0 {
-		e.Note("no answers")
-		return
+func show(e *command.Env, a account) error {
+	t := screen.NewTable(e, "agent", a.By, "answers", "input", "cached", "written", "output", "thought", "cost").Cut(a.By).
+		Drop("thought", "written", "cached", "answers").Data(a).None("no answers")
+	rows := slices.Clone(a.Rows)
+	if len(rows) > 0 && !e.Data() {
+		rows = append(rows, &a.Total)
 	}
-	apart := a.By == "peer" || a.By == "run"
-	header := []string{a.By, "answers", "input", "cached", "written", "output", "thought", "cost"}
-	if apart {
-		header = append([]string{"agent"}, header...)
+	if t.Names(0, 1); a.By != "peer" && a.By != "run" {
+		t.Names(1).Wide("agent")
 	}
-	t := screen.NewTable(e, header...)
-	for _, r := range append(slices.Clone(a.Rows), &a.Total) {
-		cells := []string{
-			r.Key, fmt.Sprint(r.Answers), fmt.Sprint(r.Input), fmt.Sprint(r.CachedInput), fmt.Sprint(r.CacheWrite),
-			fmt.Sprint(r.Output), fmt.Sprint(r.Reasoning), r.cost(),
-		}
-		if apart {
-			cells = append([]string{r.AgentID}, cells...)
-		}
-		t.Row(cells...)
-	}
-	t.Print()
+	return screen.List(t, rows, func(r *row) []any {
+		return []any{r.AgentID, r.Key, r.Answers, r.Input, r.CachedInput, r.CacheWrite, r.Output, r.Reasoning, r.cost()}
+	})
 }
 
 func (r *row) cost() string {

@@ -1,0 +1,152 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/theclaw/agents/internal/thread"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
+)
+
+const (
+	// completionTime is how long a person who pressed tab waits for a service.
+	completionTime = time.Second
+	// completionMost is how many messages or runs are offered, the newest.
+	completionMost = 50
+)
+
+// Offer answers what may stand at a place of the command line after args; each may have a
+// description behind a tab.
+type Offer func(ctx context.Context, e *Env, args []string) ([]string, error)
+
+// operands are the arguments that mean the same in every command: how each is checked, and
+// what is offered for it.
+var operands = map[string]struct {
+	check func(string) error
+	offer Offer
+}{
+	"ID":     {ID, offerAgents},
+	"THREAD": {Thread, offerThreads},
+	"RUN":    {RunID, offerRuns},
+	"MESSAGE": {func(s string) error {
+		_, _, err := MessageID(s)
+		return err
+	}, offerMessages},
+	"PROVIDER": {nil, offerProviders},
+	"DEST":     {}, "SRC": {}, "FILE": {}, // files, which the shell knows
+}
+
+// Complete makes the completion of an argument out of what is offered for it. It does not
+// wait long for a service, and silently offers nothing when none answers.
+func (e *Env) Complete(offer Offer) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
+		defer cancel()
+		e.Impatient, e.Err = true, io.Discard
+		all, err := offer(ctx, e, args)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return slices.DeleteFunc(all, func(s string) bool { return !strings.HasPrefix(s, typed) }), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeArgs is the completion of arguments with these names.
+func (e *Env) completeArgs(names []string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(names) == 0 || len(args) >= len(names) && !strings.Contains(names[len(names)-1], "...") {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		o, known := operands[plainName(names[min(len(args), len(names)-1)])]
+		switch {
+		case known && o.offer == nil:
+			return nil, cobra.ShellCompDirectiveDefault
+		case !known:
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return e.Complete(o.offer)(c, args, typed)
+	}
+}
+
+// completeFlag gives a flag its completion.
+func (e *Env) completeFlag(c *cobra.Command, f *pflag.Flag) {
+	offer := map[string]Offer{"agent": offerAgents, "provider": offerProviders, "model": offerModels}[f.Name]
+	if of, ok := f.Value.(*Choice); ok {
+		offer = func(context.Context, *Env, []string) ([]string, error) { return of.Values, nil }
+	}
+	if _, has := c.GetFlagCompletionFunc(f.Name); !has && offer != nil {
+		_ = c.RegisterFlagCompletionFunc(f.Name, e.Complete(offer))
+	}
+}
+
+func offerAgents(ctx context.Context, e *Env, args []string) (ids []string, err error) {
+	agents, err := e.AllAgents(ctx)
+	for _, a := range agents {
+		if id := a.GetAgentId(); !slices.Contains(args, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+func offerThreads(ctx context.Context, e *Env, args []string) ([]string, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	ids, err := e.AllThreads(ctx, args[0])
+	return append([]string{thread.Inbox}, ids...), err
+}
+
+func offerRuns(ctx context.Context, e *Env, args []string) ([]string, error) {
+	return offerTurns(ctx, e, args, func(t *registry.Turn) string {
+		return fmt.Sprintf("%s\tmessage %d", t.GetKey(), t.GetInboxId())
+	})
+}
+
+func offerMessages(ctx context.Context, e *Env, args []string) ([]string, error) {
+	return offerTurns(ctx, e, args, func(t *registry.Turn) string {
+		return fmt.Sprintf("%d\tfrom %s", t.GetInboxId(), t.GetSource())
+	})
+}
+
+func offerTurns(ctx context.Context, e *Env, args []string, show func(*registry.Turn) string) (out []string, err error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	r, err := e.Turns().ListTurns(ctx, &registry.ListTurnsRequest{AgentId: args[0], PageSize: completionMost})
+	for _, t := range r.GetTurns() {
+		out = append(out, show(t))
+	}
+	return out, err
+}
+
+func offerProviders(ctx context.Context, e *Env, _ []string) (out []string, err error) {
+	r, err := e.RunnerService().ListProviders(ctx, &runner.ListProvidersRequest{})
+	for _, p := range r.GetProviders() {
+		out = append(out, p.GetName()+"\t"+p.GetBaseUrl())
+	}
+	return out, err
+}
+
+func offerModels(ctx context.Context, e *Env, _ []string) (out []string, err error) {
+	r, err := e.RunnerService().ListProviders(ctx, &runner.ListProvidersRequest{})
+	for _, p := range r.GetProviders() {
+		for _, m := range p.GetModels() {
+			out = append(out, m.GetName()+"\tof "+p.GetName())
+		}
+	}
+	return out, err
+}
+
+// CompleteID completes a first argument with the agents there are.
+func (e *Env) CompleteID(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return e.completeArgs([]string{"ID"})(c, args, typed)
+}
