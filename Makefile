@@ -81,6 +81,10 @@ build: ## build agentctl (also as thread), agent and agentd into .bin
 	@mkdir -p $(BIN)
 	@$(call build_into,$(BIN))
 
+.PHONY: man
+man: build ## write the manual pages of agentctl into .bin/man
+	@$(BIN)/agentctl man $(BIN)/man
+
 # Nothing here writes to standard output but the program itself.
 .PHONY: run
 run: build ## start an agent here and talk to it: printf 'hello\n' | make run

@@ -145,7 +145,7 @@ echo "agentd ended with $?"
 	stuck := time.AfterFunc(2*time.Minute, func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })
 	err := c.Wait()
 	stuck.Stop()
-	for _, want := range []string{"0 findings: 1 agents", "agentd ended with 0"} {
+	for _, want := range []string{"0 findings: 1 agent", "agentd ended with 0"} {
 		if err != nil || !strings.Contains(out.String(), want) {
 			t.Fatalf("%v, without %q:\n%s", err, want, out.String())
 		}

@@ -78,7 +78,7 @@ func owner(t *testing.T, home string) *command.Env {
 }
 
 // TestFollow: --follow prints what comes, goes on after a restart of the
-// services with nothing lost or twice, and Ctrl-C is its normal end.
+// services with nothing lost or twice, in both forms, and Ctrl-C is its normal end.
 func TestFollow(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "h")
 	stop := services(t, home)
@@ -97,7 +97,30 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	push("before")
-	c := exec.Command(filepath.Join(built(t), "agentctl"), "events", "a1", "--follow", "--json")
+	next, ends := follow(t, home, "--json")
+	row, rowsEnd := follow(t, home)
+	row("ID TIME SOURCE TYPE CONTENT") // once
+	both := func(text string) {
+		t.Helper()
+		next(`"content":"` + text + `"`)
+		row(text)
+	}
+	both("before")
+	push("while it looks")
+	both("while it looks")
+	stop()
+	services(t, home)
+	push("after a restart")
+	both("after a restart")
+	ends()
+	rowsEnd()
+}
+
+// follow follows the events of a1: next reads a line and looks for words in it, and ends
+// is Ctrl-C, which is no failure.
+func follow(t *testing.T, home string, flags ...string) (next func(want string), ends func()) {
+	t.Helper()
+	c := exec.Command(filepath.Join(built(t), "agentctl"), append([]string{"events", "a1", "--follow"}, flags...)...)
 	c.Env = []string{"THECLAW_HOME=" + home}
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -108,26 +131,21 @@ func TestFollow(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.Process.Kill() })
 	lines := bufio.NewReader(out)
-	next := func(want string) {
-		t.Helper()
-		line, err := lines.ReadString('\n')
-		if err != nil || !strings.Contains(line, `"content":"`+want+`"`) {
-			t.Fatalf("line %q, %v; want %q", line, err, want)
+	return func(want string) {
+			t.Helper()
+			line, err := lines.ReadString('\n')
+			if err != nil || !strings.Contains(strings.Join(strings.Fields(line), " "), want) {
+				t.Fatalf("line %q, %v; want %q", line, err, want)
+			}
+		}, func() {
+			t.Helper()
+			if err := c.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Wait(); err != nil {
+				t.Errorf("Ctrl-C is no failure here: %v", err)
+			}
 		}
-	}
-	next("before")
-	push("while it looks")
-	next("while it looks")
-	stop()
-	services(t, home)
-	push("after a restart")
-	next("after a restart")
-	if err := c.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Wait(); err != nil {
-		t.Errorf("Ctrl-C is no failure here: %v", err)
-	}
 }
 
 // TestChatShowsARunThatIsOver attends a message whose turn ended before its stream was asked

@@ -67,16 +67,18 @@ func AgentsFlag(c *cobra.Command, ids *[]string, help string) {
 	}}, "agent", help+"; may be repeated")
 }
 
-// NumberFlag adds a flag that is a number from least to most; n has its default.
+// NumberFlag adds a flag that is a number from least to most; n has its default. The name
+// may have a letter behind a comma.
 func NumberFlag[N ~int | ~int32 | ~int64](c *cobra.Command, n *N, name string, least, most N, help string) {
-	c.Flags().Var(&value{kind: "int", text: strconv.FormatInt(int64(*n), 10), set: func(s string) error {
+	name, short, _ := strings.Cut(name, ",")
+	c.Flags().VarP(&value{kind: "int", text: strconv.FormatInt(int64(*n), 10), set: func(s string) error {
 		i, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || i < int64(least) || i > int64(most) {
 			return fmt.Errorf("use a number from %d to %d", least, most)
 		}
 		*n = N(i)
 		return nil
-	}}, name, help)
+	}}, name, short, help)
 }
 
 // SinceFlag adds --since, a time in the past as [Past] reads it.

@@ -225,6 +225,9 @@ func (t *Table) fit(widths []int, width int) []int {
 			widths[i], total = widths[i]-by, total-by
 		}
 	}
+	if total > width {
+		shown, widths[shown[0]] = shown[:1], width
+	}
 	return shown
 }
 

@@ -182,17 +182,20 @@ func pricesOf(ctx context.Context, e *command.Env) map[string]price.Price {
 }
 
 func show(e *command.Env, a account) error {
-	t := screen.NewTable(e, "agent", a.By, "answers", "input", "cached", "written", "output", "thought", "cost").Cut(a.By).
-		Drop("thought", "written", "cached", "answers").Data(a).None("no answers")
+	titles, from := []string{"agent", a.By, "answers", "input", "cached", "written", "output", "thought", "cost"}, 0
+	if a.By != "peer" && a.By != "run" {
+		from = 1
+	}
+	t := screen.NewTable(e, titles[from:]...).Cut(a.By).Drop("thought", "written", "cached", "answers").Data(a).None("no answers")
 	rows := slices.Clone(a.Rows)
 	if len(rows) > 0 && !e.Data() {
 		rows = append(rows, &a.Total)
 	}
-	if t.Names(0, 1); a.By != "peer" && a.By != "run" {
-		t.Names(1).Wide("agent")
+	if from == 0 {
+		t.Names(0, 1)
 	}
 	return screen.List(t, rows, func(r *row) []any {
-		return []any{r.AgentID, r.Key, r.Answers, r.Input, r.CachedInput, r.CacheWrite, r.Output, r.Reasoning, r.cost()}
+		return []any{r.AgentID, r.Key, r.Answers, r.Input, r.CachedInput, r.CacheWrite, r.Output, r.Reasoning, r.cost()}[from:]
 	})
 }
 
