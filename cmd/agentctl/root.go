@@ -60,7 +60,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	f.StringVar(&e.Flags.Runner, "runner", "", "address of the runner")
 	f.StringVar(&e.Flags.Deliverer, "deliverer", "", "address of the deliverer")
 	f.StringVar(&e.Flags.TLS, "tls", "", "certificates for dns:/// (default tls/ in the home)")
-	f.Var(command.DurationValue(&e.Flags.Timeout), "timeout", "maximum wait for one response")
+	command.DurationFlag(f, &e.Flags.Timeout, "timeout", "maximum wait for one response")
 	f.VarP(&e.Flags.Output, "output", "o", "print a list or an object as "+strings.Join(command.Outputs, ", "))
 	f.BoolVar(&e.Flags.JSON, "json", e.Flags.JSON, "print JSON, also for errors: {\"error\",\"suggestion\"}")
 	f.BoolVar(&e.Flags.NoColor, "no-color", false, "no colors (also NO_COLOR in the environment)")

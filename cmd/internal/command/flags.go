@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Choice is a flag with a fixed set of values.
@@ -91,14 +92,9 @@ func SinceFlag(c *cobra.Command, at *time.Time, help string) {
 
 // DurationFlag adds a flag that is a length of time as [Duration] reads it; d has its
 // default.
-func DurationFlag(c *cobra.Command, d *time.Duration, name, help string) {
-	c.Flags().Var(DurationValue(d), name, help)
-}
-
-// DurationValue is the value of a flag that is a length of time.
-func DurationValue(d *time.Duration) *value {
-	return &value{kind: "duration", text: d.String(), set: func(s string) (err error) {
+func DurationFlag(f *pflag.FlagSet, d *time.Duration, name, help string) {
+	f.Var(&value{kind: "duration", text: d.String(), set: func(s string) (err error) {
 		*d, err = Duration(s)
 		return err
-	}}
+	}}, name, help)
 }

@@ -44,11 +44,11 @@ func Command(e *command.Env) *cobra.Command {
 // write writes the pages of a command and of all below it that are not hidden, and answers
 // the names of the files.
 func write(c *cobra.Command, dir, version string) ([]string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for everybody to read
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory: %w", err)
 	}
 	names := []string{name(c) + ".1"}
-	if err := os.WriteFile(filepath.Join(dir, names[0]), []byte(page(c, version)), 0o644); err != nil { //nolint:gosec // for everybody to read
+	if err := os.WriteFile(filepath.Join(dir, names[0]), []byte(page(c, version)), 0o644); err != nil {
 		return nil, fmt.Errorf("write the page: %w", err)
 	}
 	for _, sub := range c.Commands() {

@@ -44,7 +44,7 @@ With --once, with --json and without a terminal it is printed once.`,
 		},
 	}
 	c.Flags().BoolVar(&once, "once", false, "print once and exit")
-	command.DurationFlag(c, &every, "every", "refresh interval, at least 1s")
+	command.DurationFlag(c.Flags(), &every, "every", "refresh interval, at least 1s")
 	return c
 }
 
