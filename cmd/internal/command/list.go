@@ -2,7 +2,12 @@ package command
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -37,4 +42,44 @@ func (e *Env) AllThreads(ctx context.Context, id string) ([]string, error) {
 		r, err := e.Threads().ListThreads(ctx, &registry.ListThreadsRequest{AgentId: id, PageToken: token})
 		return r.GetThreadIds(), r.GetNextPageToken(), err
 	})
+}
+
+// Readable are the agents that are named, or else all that can be read; those that cannot
+// are noted.
+func (e *Env) Readable(ctx context.Context, named []string) ([]string, error) {
+	if len(named) > 0 {
+		return named, nil
+	}
+	agents, err := e.AllAgents(ctx)
+	var ids []string
+	for _, a := range agents {
+		if a.GetHealth() == registry.AgentHealth_AGENT_HEALTH_FAILED {
+			e.Note("skipped %s, which cannot be read: %s", a.GetAgentId(), strings.ReplaceAll(a.GetProblem(), "\n", " "))
+			continue
+		}
+		ids = append(ids, a.GetAgentId())
+	}
+	return ids, err
+}
+
+// Word is the word for a value of an enumeration: its name without the prefix, in small
+// letters. none is for the zero value, and for one that this program does not know.
+func Word[E interface {
+	~int32
+	fmt.Stringer
+}](v E, prefix, none string) string {
+	name, known := strings.CutPrefix(v.String(), prefix)
+	if v == 0 || !known {
+		return none
+	}
+	return strings.ToLower(name)
+}
+
+// Stamp is a time for programs; nil where there is none.
+func Stamp(t *timestamppb.Timestamp) *string {
+	if t == nil {
+		return nil
+	}
+	s := thread.Stamp(t.AsTime())
+	return &s
 }

@@ -36,7 +36,11 @@ func Prepare(root *cobra.Command, e *Env) {
 func flagText(err error) string {
 	var bad *pflag.InvalidValueError
 	if errors.As(err, &bad) {
-		return fmt.Sprintf("--%s %.40q: %v", bad.GetFlag().Name, bad.GetValue(), errors.Unwrap(bad))
+		why, value := errors.Unwrap(bad).Error(), fmt.Sprintf(" %.40q", bad.GetValue())
+		if strings.HasPrefix(" "+why, value) { // it names the value itself
+			value = ""
+		}
+		return "--" + bad.GetFlag().Name + value + ": " + why
 	}
 	return strings.Replace(err.Error(), "flag needs an argument", "missing value", 1)
 }

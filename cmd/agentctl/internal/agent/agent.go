@@ -38,14 +38,7 @@ func kindName(a *registry.Agent) string {
 
 // healthName is the word for a health.
 func healthName(h registry.AgentHealth) string {
-	switch h {
-	case registry.AgentHealth_AGENT_HEALTH_DEGRADED:
-		return "degraded"
-	case registry.AgentHealth_AGENT_HEALTH_FAILED:
-		return "failed"
-	default:
-		return "ok"
-	}
+	return command.Word(h, "AGENT_HEALTH_", "ok")
 }
 
 func initCommand(e *command.Env) *cobra.Command {

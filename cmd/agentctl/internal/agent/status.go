@@ -15,7 +15,6 @@ import (
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease/runlock"
-	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -80,12 +79,7 @@ func waitingOf(ctx context.Context, e *command.Env, s status) *waiting {
 	if err != nil || what == "" {
 		return nil
 	}
-	w := &waiting{InboxID: r.GetTurn().GetInboxId(), Error: r.GetTurn().GetError(), what: what}
-	if next := r.GetTurn().GetNextAt(); next != nil {
-		stamp := thread.Stamp(next.AsTime())
-		w.NextAt = &stamp
-	}
-	return w
+	return &waiting{r.GetTurn().GetInboxId(), r.GetTurn().GetError(), command.Stamp(r.GetTurn().GetNextAt()), what}
 }
 
 func describe(a *registry.Agent) description {
@@ -100,12 +94,10 @@ func statusOf(r *registry.GetAgentStatusResponse) status {
 	s := status{
 		description: describe(r.GetAgent()), condition: conditionOf(r.GetAgent()), Started: r.GetAgent().GetStarted(), InboxPath: r.GetInboxPath(), InboxPending: r.GetInbox().GetPending(),
 		Inbox:  inbox{r.GetInbox().GetLastAckedId(), r.GetInbox().GetPending(), r.GetInbox().GetHeadId()},
-		Holder: r.GetHolder(), OutboundPending: r.GetOutboundPending(), Dead: r.GetDead(),
+		Holder: r.GetHolder(), OutboundPending: r.GetOutboundPending(), Dead: r.GetDead(), LastActivity: command.Stamp(r.GetLastActivity()),
 	}
 	if t := r.GetLastActivity(); t != nil {
 		s.active = t.AsTime()
-		stamp := thread.Stamp(s.active)
-		s.LastActivity = &stamp
 	}
 	return s
 }

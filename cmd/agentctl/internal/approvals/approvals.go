@@ -8,7 +8,6 @@ package approvals
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +34,7 @@ type question struct {
 func of(a *registry.Approval) question {
 	return question{
 		a.GetApprovalId(), a.GetAgentId(), a.GetThreadId(), a.GetCommand(), a.GetCwd(), a.GetReason(), a.GetDigest(),
-		strings.ToLower(strings.TrimPrefix(a.GetState().String(), "APPROVAL_STATE_")), a.GetRequestedAt().AsTime(), a.GetExpiresAt().AsTime(),
+		command.Word(a.GetState(), "APPROVAL_STATE_", "unspecified"), a.GetRequestedAt().AsTime(), a.GetExpiresAt().AsTime(),
 	}
 }
 

@@ -75,7 +75,9 @@ func showCommand(e *command.Env) *cobra.Command {
 	c.Flags().StringVar(&action, "action", "", "only this action: StartAgent, SetAgentConfig, tool, delivery ...")
 	c.Flags().StringVar(&outcome, "outcome", "", "only this outcome: allowed, refused, failed, sent ...")
 	command.SinceFlag(c, &since, "only entries since then")
-	command.NumberFlag(c, &last, "last,n", 0, math.MaxInt, "maximum number of entries, newest; 0: all")
+	command.NumberFlag(c, &last, "limit,n", 0, math.MaxInt, "maximum number of entries, newest; 0: all")
+	command.NumberFlag(c, &last, "last", 0, math.MaxInt, "the same as --limit")
+	_ = c.Flags().MarkHidden("last")
 	return c
 }
 

@@ -122,18 +122,9 @@ func listCommand(e *command.Env) *cobra.Command {
 
 // collect reads the letters of the agents named, or of all that can be read.
 func collect(ctx context.Context, e *command.Env, ids []string) ([]letter, error) {
-	if len(ids) == 0 {
-		agents, err := e.AllAgents(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range agents {
-			if a.GetHealth() != registry.AgentHealth_AGENT_HEALTH_FAILED {
-				ids = append(ids, a.GetAgentId())
-			} else {
-				e.Note("skipped %s, which cannot be read: %s", a.GetAgentId(), screen.Line(a.GetProblem()))
-			}
-		}
+	ids, err := e.Readable(ctx, ids)
+	if err != nil {
+		return nil, err
 	}
 	all := []letter{}
 	step, done := screen.Progress(e, len(ids), "asking")

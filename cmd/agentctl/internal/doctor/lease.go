@@ -5,7 +5,6 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -39,15 +38,9 @@ refused.`,
 			}
 			all := []lease{}
 			for _, l := range rows {
-				row := lease{
-					Resource: l.GetResource(), Token: l.GetToken(), Holder: l.GetHolder(), Address: l.GetAddress(),
-					TTLMS: l.GetTtl().AsDuration().Milliseconds(), Live: l.GetLive(),
-				}
-				if t := l.GetExpiresAt(); t != nil {
-					s := thread.Stamp(t.AsTime())
-					row.ExpiresAt = &s
-				}
-				all = append(all, row)
+				all = append(all, lease{
+					l.GetResource(), l.GetToken(), l.GetHolder(), l.GetAddress(), l.GetTtl().AsDuration().Milliseconds(), command.Stamp(l.GetExpiresAt()), l.GetLive(),
+				})
 			}
 			t := screen.NewTable(e, "resource", "token", "live", "expires", "holder", "address").Wide("address").Cut("holder").Drop("token", "expires")
 			return screen.List(t.None("no leases"), all, func(l lease) []any {

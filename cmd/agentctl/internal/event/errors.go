@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -129,31 +130,17 @@ func waitingRecord(t *registry.Turn) (record, bool) {
 	if a := t.GetAttempts(); len(a) > 0 {
 		at = a[len(a)-1].GetAt()
 	}
-	r := record{
+	return record{
 		AgentID: t.GetAgentId(), ThreadID: t.GetThreadId(), EventID: t.GetInboundEventId(), CreatedAt: thread.Stamp(at.AsTime()), Error: t.GetError(),
-		Context: json.RawMessage("null"), waits: fmt.Sprintf("message %d waits: %s", t.GetInboxId(), waits),
-	}
-	if t.GetNextAt() != nil {
-		next := thread.Stamp(t.GetNextAt().AsTime())
-		r.NextAt = &next
-	}
-	return r, true
+		Context: json.RawMessage("null"), NextAt: command.Stamp(t.GetNextAt()), waits: fmt.Sprintf("message %d waits: %s", t.GetInboxId(), waits),
+	}, true
 }
 
 // places are the agents, and their threads.
 func places(ctx context.Context, e *command.Env, only string) (ids []string, refs []*registry.ThreadRef, err error) {
-	ids = []string{only}
-	if only == "" {
-		agents, err := e.AllAgents(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		ids = ids[:0]
-		for _, a := range agents {
-			if a.GetHealth() != registry.AgentHealth_AGENT_HEALTH_FAILED {
-				ids = append(ids, a.GetAgentId())
-			}
-		}
+	ids, err = e.Readable(ctx, strings.Fields(only))
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, id := range ids {
 		threads, err := e.AllThreads(ctx, id)

@@ -52,7 +52,7 @@ func layers(c *cobra.Command, e *command.Env, id, thread string) ([]layer, error
 	list := []layer{}
 	for _, m := range r.GetMemory() {
 		list = append(list, layer{
-			strings.ToLower(strings.TrimPrefix(m.GetLayer().String(), "MEMORY_LAYER_")), m.GetName(), m.GetVersion(),
+			command.Word(m.GetLayer(), "MEMORY_LAYER_", "unspecified"), m.GetName(), m.GetVersion(),
 			m.GetDigestedId(), m.GetCompactions(), m.GetPending(), m.GetContent(),
 		})
 	}

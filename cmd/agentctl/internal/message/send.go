@@ -211,8 +211,5 @@ func dash(e *command.Env, value string) (string, error) {
 
 // FateName is the word for a fate; "" for none yet.
 func FateName(f registry.Fate) string {
-	return map[registry.Fate]string{
-		registry.Fate_FATE_REPLIED: "replied", registry.Fate_FATE_SILENT: "silent", registry.Fate_FATE_MERGED: "merged",
-		registry.Fate_FATE_ABORTED: "aborted", registry.Fate_FATE_DEAD: "dead", registry.Fate_FATE_NOT_A_MESSAGE: "not-a-message",
-	}[f]
+	return strings.ReplaceAll(command.Word(f, "FATE_", ""), "_", "-")
 }

@@ -89,10 +89,6 @@ func check(ctx context.Context, e *command.Env, service string) state {
 // levels are the words for a level, in their order.
 var levels = []string{"debug", "info", "warn", "error"}
 
-func word(l processv1.LogLevel) string {
-	return strings.ToLower(strings.TrimPrefix(l.String(), "LOG_LEVEL_"))
-}
-
 // level is what a service logs, for programs.
 type level struct {
 	Service string `json:"service"`
@@ -146,16 +142,16 @@ func turn(ctx context.Context, e *command.Env, names []string, to processv1.LogL
 		} else if err != nil {
 			return err
 		}
-		l := level{Service: name, PID: p.GetPid(), Level: word(p.GetLogLevel())}
+		l := level{Service: name, PID: p.GetPid(), Level: command.Word(p.GetLogLevel(), "LOG_LEVEL_", "unspecified")}
 		if to != 0 {
 			r, err := e.Process(name).SetLogLevel(ctx, &processv1.SetLogLevelRequest{LogLevel: to})
 			if err != nil {
 				return err
 			}
 			if _, ok := seen[l.PID]; !ok {
-				seen[l.PID] = word(r.GetBefore())
+				seen[l.PID] = command.Word(r.GetBefore(), "LOG_LEVEL_", "unspecified")
 			}
-			l.Level, l.Before = word(to), seen[l.PID]
+			l.Level, l.Before = command.Word(to, "LOG_LEVEL_", "unspecified"), seen[l.PID]
 		}
 		list = append(list, l)
 	}

@@ -95,7 +95,7 @@ is used for agents that name none, is marked with a star. Keys are never shown.`
 
 func entryOf(p *runner.Provider) entry {
 	out := entry{
-		Name: p.GetName(), Driver: p.GetDriver(), BaseURL: p.GetBaseUrl(), Key: keyWord(p.GetKey()), KeyFrom: p.GetKeyFrom(),
+		Name: p.GetName(), Driver: p.GetDriver(), BaseURL: p.GetBaseUrl(), Key: command.Word(p.GetKey(), "KEY_STATE_", "none"), KeyFrom: p.GetKeyFrom(),
 		KeyProblem: p.GetKeyProblem(), Origin: p.GetOrigin(), Default: p.GetIsDefault(), Models: []model{},
 	}
 	for _, m := range p.GetModels() {
@@ -106,17 +106,6 @@ func entryOf(p *runner.Provider) entry {
 		out.Models = append(out.Models, one)
 	}
 	return out
-}
-
-func keyWord(k runner.KeyState) string {
-	switch k {
-	case runner.KeyState_KEY_STATE_SET:
-		return "set"
-	case runner.KeyState_KEY_STATE_MISSING:
-		return "missing"
-	default:
-		return "none"
-	}
 }
 
 func (p entry) title(e *command.Env) string {

@@ -113,7 +113,7 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 		return err
 	}
 	if !a.wait {
-		return e.Show(started{r.GetRunId(), r.GetInboxId(), stamp(r.GetAcceptedAt())}, r.GetRunId(), "%s", r.GetRunId())
+		return e.Show(started{r.GetRunId(), r.GetInboxId(), command.Stamp(r.GetAcceptedAt())}, r.GetRunId(), "%s", r.GetRunId())
 	}
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()

@@ -12,21 +12,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/pause"
-	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
@@ -83,28 +80,9 @@ type payload struct {
 func payloads(list []*runner.Payload) []payload {
 	out := []payload{}
 	for _, p := range list {
-		out = append(out, payload{word(p.GetKind().String(), "PAYLOAD_KIND_"), p.GetText()})
+		out = append(out, payload{command.Word(p.GetKind(), "PAYLOAD_KIND_", "unspecified"), p.GetText()})
 	}
 	return out
-}
-
-// errorCode is the word for the error of a run; empty for none.
-func errorCode(e runner.RunError) string {
-	if e == runner.RunError_RUN_ERROR_UNSPECIFIED {
-		return ""
-	}
-	return word(e.String(), "RUN_ERROR_")
-}
-
-// word is the value of an enumeration without its prefix, in small letters.
-func word(value, prefix string) string { return strings.ToLower(strings.TrimPrefix(value, prefix)) }
-
-func stamp(t *timestamppb.Timestamp) *string {
-	if t == nil {
-		return nil
-	}
-	s := thread.Stamp(t.AsTime())
-	return &s
 }
 
 // limit is how long to wait. Who waits means the end of the run by --timeout, and not
@@ -246,12 +224,12 @@ func tell(e *command.Env, agent, id string, r *runner.WaitRunResponse) error {
 	}
 	if e.Data() {
 		end := ending{
-			RunID: id, Status: "ok", Reply: r.GetText(), StartedAt: stamp(r.GetStartedAt()), EndedAt: stamp(r.GetEndedAt()),
+			RunID: id, Status: "ok", Reply: r.GetText(), StartedAt: command.Stamp(r.GetStartedAt()), EndedAt: command.Stamp(r.GetEndedAt()),
 			InputTokens: r.GetInputTokens(), OutputTokens: r.GetOutputTokens(), Payloads: payloads(r.GetPayloads()), MergedInto: r.GetMergedInto(),
 		}
 		if why != nil {
 			f := fault.From(why)
-			end.Status, end.ErrorCode, end.Error, end.Suggestion = "error", errorCode(r.GetErrorCode()), f.What, f.Fix
+			end.Status, end.ErrorCode, end.Error, end.Suggestion = "error", command.Word(r.GetErrorCode(), "RUN_ERROR_", ""), f.What, f.Fix
 			why = &command.ReportedError{}
 		}
 		return errors.Join(e.Print(end, []string{id}, nil), why)

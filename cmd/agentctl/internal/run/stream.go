@@ -145,8 +145,8 @@ the run failed.`,
 
 func line(r *runner.StreamRunResponse) (json.RawMessage, error) {
 	h := happening{
-		Seq: r.GetSeq(), Stream: word(r.GetStream().String(), "RUN_STREAM_"), Phase: r.GetPhase(), Text: r.GetText(), Tool: r.GetTool(), CallID: r.GetCallId(),
-		ErrorCode: errorCode(r.GetErrorCode()), MergedInto: r.GetMergedInto(),
+		Seq: r.GetSeq(), Stream: command.Word(r.GetStream(), "RUN_STREAM_", "unspecified"), Phase: r.GetPhase(), Text: r.GetText(), Tool: r.GetTool(), CallID: r.GetCallId(),
+		ErrorCode: command.Word(r.GetErrorCode(), "RUN_ERROR_", ""), MergedInto: r.GetMergedInto(),
 	}
 	switch {
 	case r.GetStream() == runner.RunStream_RUN_STREAM_COMPACTION && r.GetPhase() == "end":

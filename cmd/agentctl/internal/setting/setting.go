@@ -56,7 +56,7 @@ func effectiveCommand(e *command.Env) *cobra.Command {
 		Use:   "effective ID",
 		Short: "Show all effective settings and their origin",
 		Example: `  agentctl config effective alice
-  agentctl config effective alice --wide
+  agentctl config effective alice -o wide
   agentctl config effective alice --json | jq -r '.[] | select(.origin != "default") | .key'`,
 		RunE: func(c *cobra.Command, args []string) error {
 			all, err := settings(c, e, args[0])
@@ -76,7 +76,8 @@ func effectiveCommand(e *command.Env) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&wide, "wide", false, "show also what each setting means")
+	c.Flags().BoolVar(&wide, "wide", false, "the same as -o wide")
+	_ = c.Flags().MarkHidden("wide")
 	return c
 }
 

@@ -98,14 +98,14 @@ func full(t *registry.Turn) account {
 	a := accountOf(t)
 	a.Steps, a.Leader = []step{}, t.GetLeader()
 	for _, f := range t.GetAttempts() {
-		a.Attempts = append(a.Attempts, attempt{f.GetN(), stamp(f.GetAt()), f.GetClass(), f.GetError(), f.GetCounted(), f.GetWait().AsDuration().Milliseconds()})
+		a.Attempts = append(a.Attempts, attempt{f.GetN(), command.Stamp(f.GetAt()), f.GetClass(), f.GetError(), f.GetCounted(), f.GetWait().AsDuration().Milliseconds()})
 	}
 	for _, s := range t.GetSteps() {
 		a.Joined = append(a.Joined, JoinedOf(s)...)
 		row := step{
-			Seq: s.GetSeq(), Kind: kindName(s.GetKind()), Key: s.GetKey(), Name: s.GetName(), State: stepState(s.GetState()),
-			Class: className(s.GetClass()), CallID: s.GetCallId(), Arguments: s.GetArguments(), Result: string(s.GetResult()),
-			DurationMS: s.GetDuration().AsDuration().Milliseconds(), RecordedAt: stamp(s.GetRecordedAt()),
+			Seq: s.GetSeq(), Kind: command.Word(s.GetKind(), "STEP_KIND_", "unknown"), Key: s.GetKey(), Name: s.GetName(), State: command.Word(s.GetState(), "STEP_STATE_", "unknown"),
+			Class: command.Word(s.GetClass(), "TOOL_CLASS_", ""), CallID: s.GetCallId(), Arguments: s.GetArguments(), Result: string(s.GetResult()),
+			DurationMS: s.GetDuration().AsDuration().Milliseconds(), RecordedAt: command.Stamp(s.GetRecordedAt()),
 		}
 		if s.GetUsage() != nil {
 			u := usageOf(s.GetUsage())
@@ -115,68 +115,10 @@ func full(t *registry.Turn) account {
 	}
 	if d := t.GetDelivery(); d != nil {
 		a.Delivery = &delivery{
-			ThreadID: d.GetThreadId(), EventID: d.GetEventId(), State: deliveryState(d.GetState()), Attempts: d.GetAttempts(),
+			ThreadID: d.GetThreadId(), EventID: d.GetEventId(), State: command.Word(d.GetState(), "DELIVERY_STATE_", "none"), Attempts: d.GetAttempts(),
 			Channel: d.GetChannel(), ProviderID: d.GetProviderId(), Error: d.GetError(), MaybeDuplicate: d.GetMaybeDuplicate(),
-			NextAt: stamp(d.GetNextAt()), CreatedAt: stamp(d.GetCreatedAt()), UpdatedAt: stamp(d.GetUpdatedAt()),
+			NextAt: command.Stamp(d.GetNextAt()), CreatedAt: command.Stamp(d.GetCreatedAt()), UpdatedAt: command.Stamp(d.GetUpdatedAt()),
 		}
 	}
 	return a
-}
-
-func kindName(k registry.StepKind) string {
-	switch k {
-	case registry.StepKind_STEP_KIND_MODEL:
-		return "model"
-	case registry.StepKind_STEP_KIND_TOOL:
-		return "tool"
-	case registry.StepKind_STEP_KIND_STEER:
-		return "steer"
-	case registry.StepKind_STEP_KIND_COMPACTION:
-		return "compaction"
-	default:
-		return "unknown"
-	}
-}
-
-func stepState(s registry.StepState) string {
-	switch s {
-	case registry.StepState_STEP_STATE_INTENT:
-		return "intent"
-	case registry.StepState_STEP_STATE_DONE:
-		return "done"
-	case registry.StepState_STEP_STATE_IN_DOUBT:
-		return "in_doubt"
-	default:
-		return "unknown"
-	}
-}
-
-func className(c registry.ToolClass) string {
-	switch c {
-	case registry.ToolClass_TOOL_CLASS_READ:
-		return "read"
-	case registry.ToolClass_TOOL_CLASS_IDEMPOTENT:
-		return "idempotent"
-	case registry.ToolClass_TOOL_CLASS_EFFECT:
-		return "effect"
-	default:
-		return ""
-	}
-}
-
-func deliveryState(s registry.DeliveryState) string {
-	switch s {
-	case registry.DeliveryState_DELIVERY_STATE_PENDING:
-		return "pending"
-	case registry.DeliveryState_DELIVERY_STATE_SENDING:
-		return "sending"
-	case registry.DeliveryState_DELIVERY_STATE_SENT:
-		return "sent"
-	case registry.DeliveryState_DELIVERY_STATE_DEAD:
-		return "dead"
-	case registry.DeliveryState_DELIVERY_STATE_SKIPPED:
-		return "skipped"
-	default:
-		return "none"
-	}
 }

@@ -161,7 +161,7 @@ func (l *teller) step(s *registry.Step) {
 	case registry.StepKind_STEP_KIND_STEER:
 		l.say(at, Plain, "%s: %s here, and %s answered with this one", s.GetKey(), joined(s), isOrAre(len(JoinedOf(s))))
 	default:
-		l.say(at, Plain, "%s: %s", s.GetKey(), stepState(s.GetState()))
+		l.say(at, Plain, "%s: %s", s.GetKey(), command.Word(s.GetState(), "STEP_STATE_", "unknown"))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,20 +19,12 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/internal/thread"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // Commands answers the commands of this package.
 func Commands(e *command.Env) []*cobra.Command {
 	return []*cobra.Command{explainCommand(e), turnsCommand(e)}
-}
-
-// fates are the words of --fate.
-var fates = map[string]registry.Fate{
-	"all": registry.Fate_FATE_UNSPECIFIED, "replied": registry.Fate_FATE_REPLIED, "silent": registry.Fate_FATE_SILENT,
-	"merged": registry.Fate_FATE_MERGED, "aborted": registry.Fate_FATE_ABORTED, "dead": registry.Fate_FATE_DEAD,
-	"not-a-message": registry.Fate_FATE_NOT_A_MESSAGE,
 }
 
 // account is a turn for programs; times are null until they come.
@@ -87,8 +80,8 @@ func usageOf(u *registry.Usage) usage {
 func accountOf(t *registry.Turn) account {
 	a := account{
 		AgentID: t.GetAgentId(), InboxID: t.GetInboxId(), RunID: t.GetKey(), ThreadID: t.GetThreadId(), Source: t.GetSource(),
-		State: stateName(t.GetState()), Error: t.GetError(), ErrorAttempts: t.GetErrorAttempts(), CrashAttempts: t.GetCrashAttempts(),
-		QueuedAt: stamp(t.GetQueuedAt()), ClaimedAt: stamp(t.GetClaimedAt()), FinishedAt: stamp(t.GetFinishedAt()), NextAt: stamp(t.GetNextAt()),
+		State: command.Word(t.GetState(), "TURN_STATE_", "unknown"), Error: t.GetError(), ErrorAttempts: t.GetErrorAttempts(), CrashAttempts: t.GetCrashAttempts(),
+		QueuedAt: command.Stamp(t.GetQueuedAt()), ClaimedAt: command.Stamp(t.GetClaimedAt()), FinishedAt: command.Stamp(t.GetFinishedAt()), NextAt: command.Stamp(t.GetNextAt()),
 		InboundEventID: t.GetInboundEventId(), ReplyEventID: t.GetReplyEventId(), ErrorEventID: t.GetErrorEventId(), Resolved: t.GetResolved(),
 		Usage: usageOf(t.GetUsage()),
 	}
@@ -96,29 +89,6 @@ func accountOf(t *registry.Turn) account {
 		a.Fate = &f
 	}
 	return a
-}
-
-func stateName(s registry.TurnState) string {
-	switch s {
-	case registry.TurnState_TURN_STATE_QUEUED:
-		return "queued"
-	case registry.TurnState_TURN_STATE_CLAIMED:
-		return "claimed"
-	case registry.TurnState_TURN_STATE_WAITING:
-		return "waiting"
-	case registry.TurnState_TURN_STATE_DONE:
-		return "done"
-	default:
-		return "unknown"
-	}
-}
-
-func stamp(t *timestamppb.Timestamp) *string {
-	if t == nil {
-		return nil
-	}
-	s := thread.Stamp(t.AsTime())
-	return &s
 }
 
 // when is the zero time for an absent timestamp.
@@ -139,7 +109,7 @@ func turnsCommand(e *command.Env) *cobra.Command {
 		Example: `  agentctl turns alice
   agentctl turns alice --fate dead --json`,
 		RunE: func(c *cobra.Command, args []string) error {
-			r, err := e.Turns().ListTurns(c.Context(), &registry.ListTurnsRequest{AgentId: args[0], Fate: fates[fate.Value], PageSize: int32(limit), WithUsage: true})
+			r, err := e.Turns().ListTurns(c.Context(), &registry.ListTurnsRequest{AgentId: args[0], Fate: registry.Fate(registry.Fate_value["FATE_"+strings.ToUpper(strings.ReplaceAll(fate.Value, "-", "_"))]), PageSize: int32(limit), WithUsage: true})
 			if err != nil {
 				return err
 			}
@@ -154,7 +124,7 @@ func turnsCommand(e *command.Env) *cobra.Command {
 			return screen.List(t, r.GetTurns(), func(t *registry.Turn) []any {
 				state, problem, thread := fateOrState(t), t.GetError(), t.GetThreadId()
 				if w := open[t.GetInboxId()]; w != nil {
-					state, problem, thread = stateName(w.GetState()), message.Waiting(w, now), w.GetThreadId()
+					state, problem, thread = command.Word(w.GetState(), "TURN_STATE_", "unknown"), message.Waiting(w, now), w.GetThreadId()
 				}
 				return []any{t.GetInboxId(), screen.Age(now, when(t.GetQueuedAt())), state, took(t), tokens(t.GetUsage()), t.GetSource(), thread, t.GetKey(), problem}
 			})
@@ -199,7 +169,7 @@ func fateOrState(t *registry.Turn) string {
 		}
 		return f
 	}
-	return stateName(t.GetState())
+	return command.Word(t.GetState(), "TURN_STATE_", "unknown")
 }
 
 func took(t *registry.Turn) string {

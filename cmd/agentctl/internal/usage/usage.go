@@ -86,17 +86,9 @@ func collect(ctx context.Context, e *command.Env, args []string, by string, sinc
 		at := since.UTC().Format(time.RFC3339)
 		out.Since, req.Since = &at, timestamppb.New(since)
 	}
-	ids := args
-	if len(ids) == 0 {
-		agents, err := e.AllAgents(ctx)
-		if err != nil {
-			return out, err
-		}
-		for _, a := range agents {
-			if a.GetProblem() == "" {
-				ids = append(ids, a.GetAgentId())
-			}
-		}
+	ids, err := e.Readable(ctx, args)
+	if err != nil {
+		return out, err
 	}
 	prices := pricesOf(ctx, e)
 	rows := map[[2]string]*row{}
