@@ -5,10 +5,13 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/theclaw/agents/internal/testing/world"
 )
 
 // leaves are all commands that do something themselves.
@@ -109,4 +112,35 @@ func flagged(args []string) []string {
 		return args
 	}
 	return nil
+}
+
+// TestUnknownAgent: an agent that is not there is the same failure in every command that
+// takes one: exit code 1, its name, and a way on.
+func TestUnknownAgent(t *testing.T) {
+	w := world.Start(t, world.Options{})
+	w.Create(t, "a1", "outbound: []")
+	do := person(w)
+	n := 0
+	for _, c := range leaves(tree()) {
+		name := strings.Join(words(c), " ")
+		if !strings.Contains(c.Use, " ID") && !strings.Contains(c.Use, "[ID") || name == "init" || name == "migrate-store" { // the last needs PostgreSQL
+			continue
+		}
+		args, named := slices.Clone(good[name]), false
+		for i, a := range args {
+			if strings.HasSuffix(a, "a1") {
+				args[i], named = strings.TrimSuffix(a, "a1")+"nobody", true
+			}
+		}
+		if !named {
+			args = append(args, "nobody")
+		}
+		n++
+		if o := do(append(words(c), args...)...); o.code != 1 || !strings.Contains(o.err, "'nobody' not found") || !strings.Contains(o.err, " - ") {
+			t.Errorf("agentctl %s %q: exit %d, %s%s", name, args, o.code, o.out, o.err)
+		}
+	}
+	if n < 25 {
+		t.Errorf("%d commands take an agent", n)
+	}
 }

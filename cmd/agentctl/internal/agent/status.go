@@ -212,7 +212,7 @@ func statusOfAll(ctx context.Context, e *command.Env) error {
 		return err
 	}
 	now, model := time.Now(), modelsOf(ctx, e, agents)
-	t := screen.NewTable(e, "agent", "kind", "started", "pending", "dead", "active", "model", "dir", "health").Wide("dir").Drop("kind", "model", "active")
+	t := screen.NewTable(e, "agent", "kind", "started", "pending", "dead", "active", "model", "dir", "health").Wide("dir").Drop("kind", "model", "active", "started")
 	return screen.List(t.Then(func() { noAgents(e, len(all)) }), all, func(s status) []any {
 		health := s.words()
 		if w := s.Waiting; w != nil {

@@ -18,6 +18,9 @@ import (
 // patience bounds a check: a command that only names a provider does not wait for a runner.
 const patience = 3 * time.Second
 
+// glance bounds the question for names that are shown beside others.
+const glance = 300 * time.Millisecond
+
 // Problem is why a turn with a provider and a model would fail before it calls the provider.
 type Problem struct {
 	What, Fix string
@@ -75,7 +78,7 @@ func Names(ctx context.Context, e *command.Env, models ...string) func(string) s
 	if !slices.ContainsFunc(models, func(m string) bool { return slices.Contains(strings.Split(m, "/"), "default") }) {
 		return same
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, glance)
 	defer cancel()
 	r, err := e.RunnerService().ListProviders(ctx, &runner.ListProvidersRequest{})
 	if err != nil {
