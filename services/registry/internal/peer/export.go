@@ -11,6 +11,7 @@ import (
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
 // maxPart is the size in bytes at which a file of lines is continued in the next, so
@@ -89,7 +90,7 @@ func (f *Data) turns(ctx context.Context, c Deps, a *archive) error {
 			continue
 		}
 		for _, id := range p.Events {
-			t, err := c.Store.Turn(ctx, f.agent.ID, store.TurnQuery{InboxID: id})
+			t, err := c.Store.Turn(ctx, f.agent.ID, store.TurnQuery{InboxID: id, Route: wire.ThreadOf})
 			if err != nil {
 				return c.Fault(f.agent.ID, p.ID, err)
 			}

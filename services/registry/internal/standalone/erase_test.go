@@ -158,6 +158,34 @@ func TestErasePeer(t *testing.T) {
 	}
 }
 
+// A message without a fate is exported as one that waits.
+func TestExportWaiting(t *testing.T) {
+	w := start(t, backendtest.Options{Home: t.TempDir()}, registry.Config{})
+	w.Create("a1")
+	w.Push("a1", "bob", "it waits", "")
+	in, err := w.Agents.ExportPeer(t.Context(), &registryv1.ExportPeerRequest{AgentId: "a1", Peer: "bob"})
+	backendtest.Must(t, in, err)
+	var all bytes.Buffer
+	for {
+		m, err := in.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		all.Write(backendtest.Must(t, m, err).GetChunk())
+	}
+	for r := tar.NewReader(&all); ; {
+		h, err := r.Next()
+		if backendtest.Must(t, h, err).Name != "turns-1.jsonl" {
+			continue
+		}
+		b, err := io.ReadAll(r)
+		if got := string(backendtest.Must(t, b, err)); !strings.Contains(got, `"state":"queued"`) {
+			t.Errorf("the turn is %s", got)
+		}
+		return
+	}
+}
+
 // A damaged database that is made anew keeps what was erased erased, and its keys.
 func TestRepairErased(t *testing.T) {
 	w := start(t, backendtest.Options{Home: t.TempDir()}, registry.Config{})
