@@ -29,7 +29,10 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/prune"
 	"github.com/theclaw/agents/cmd/agentctl/internal/run"
+	"github.com/theclaw/agents/cmd/agentctl/internal/service"
 	"github.com/theclaw/agents/cmd/agentctl/internal/setting"
+	"github.com/theclaw/agents/cmd/agentctl/internal/setup"
+	"github.com/theclaw/agents/cmd/agentctl/internal/support"
 	"github.com/theclaw/agents/cmd/agentctl/internal/top"
 	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
 	"github.com/theclaw/agents/cmd/agentctl/internal/up"
@@ -84,6 +87,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	subs = append(subs, peer.Commands(e)...)
 	subs = append(subs, identity.Certs(e), identity.Token(e), audit.Command(e), approvals.Command(e))
 	subs = append(subs, drill.Command(e))
+	subs = append(subs, setup.Command(e), service.Command(e), support.Command(e))
 	subs = append(subs, up.Command(e), versionCommand(e), completionCommand(e), manual.Command(e))
 	command.Group(e, root, subs...)
 	overview(e, root)

@@ -8,6 +8,7 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -120,6 +121,19 @@ func (x *examination) run(ctx context.Context) {
 		x.agents(ctx)
 	}
 	x.legacy(ctx, reachable)
+}
+
+// Report checks everything, changes nothing, and answers the findings as JSON.
+func Report(ctx context.Context, e *command.Env) ([]byte, error) {
+	home, err := e.Home()
+	if err != nil {
+		return nil, err
+	}
+	x := &examination{env: e, home: home, choices: map[choice]*provider.Problem{}, probed: map[string]bool{}}
+	x.run(ctx)
+	return json.MarshalIndent(struct {
+		Checks []finding `json:"checks"`
+	}{x.findings}, "", "  ")
 }
 
 func (x *examination) report(o options) error {

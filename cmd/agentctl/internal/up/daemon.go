@@ -37,8 +37,8 @@ type daemon struct {
 // start runs `agentd all` in its own process group, so that Ctrl-C at the
 // terminal reaches us alone and we end it in order. Should we be killed, the
 // kernel sends it SIGTERM.
-func start(e *command.Env) (*daemon, error) {
-	program, err := find()
+func start(e *command.Env, environment []string) (*daemon, error) {
+	program, err := Program()
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +60,7 @@ func start(e *command.Env) (*daemon, error) {
 	}
 	d.cmd = exec.Command(program, "all")
 	d.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "THECLAW_HOME=") }), "THECLAW_HOME="+home.Path())
+	d.cmd.Env = append(d.cmd.Env, environment...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.SysProcAttr = command.Child(syscall.SIGTERM)
 	begun := make(chan error)
@@ -81,8 +82,9 @@ func start(e *command.Env) (*daemon, error) {
 	return d, nil
 }
 
-// find looks beside this program first: what was built together runs together.
-func find() (string, error) {
+// Program is the path of agentd: next to this program, since what was built together runs
+// together, else on the PATH.
+func Program() (string, error) {
 	if self, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(self), "agentd")
 		if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
@@ -111,7 +113,7 @@ func (d *daemon) await(ctx context.Context, e *command.Env) error {
 		return err
 	case <-d.exited:
 	}
-	if serving, err := serving(ctx, e); err == nil && serving {
+	if serving, err := Serving(ctx, e); err == nil && serving {
 		return nil
 	}
 	cancel()

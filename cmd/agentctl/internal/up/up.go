@@ -33,8 +33,8 @@ import (
 )
 
 const (
-	// admin is the agent that talks to a new user.
-	admin = "admin"
+	// Admin is the agent that talks to a new user.
+	Admin = "admin"
 	// ready is how long the services may take to serve.
 	ready = 60 * time.Second
 )
@@ -54,31 +54,42 @@ line of standard input is a message.`,
 }
 
 func run(ctx context.Context, e *command.Env) (err error) {
-	e.Impatient = true // who is not there is started
-	serving, err := serving(ctx, e)
+	stop, err := Serve(ctx, e)
 	if err != nil {
 		return err
 	}
-	if !serving {
-		d, err := start(e)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, d.stop()) }()
-		if err := d.await(ctx, e); err != nil {
-			return err
-		}
-	}
-	if err := makeAdmin(ctx, e); err != nil {
+	defer func() { err = errors.Join(err, stop()) }()
+	if err := Create(ctx, e, Admin); err != nil {
 		return err
 	}
 	tellModel(ctx, e)
-	return chat.Run(ctx, e, admin, message.Console)
+	return chat.Run(ctx, e, Admin, message.Console)
 }
 
-// serving asks the registry once. Only "nobody is there" means that services
+// Serve uses the services that serve the home, or starts them as a child process with
+// more variables in its environment. stop ends what Serve started, and nothing else.
+func Serve(ctx context.Context, e *command.Env, environment ...string) (stop func() error, err error) {
+	e.Impatient = true // who is not there is started
+	serving, err := Serving(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	if serving {
+		return func() error { return nil }, nil
+	}
+	d, err := start(e, environment)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.await(ctx, e); err != nil {
+		return nil, errors.Join(err, d.stop())
+	}
+	return d.stop, nil
+}
+
+// Serving asks the registry once. Only "nobody is there" means that services
 // may be started here, and never when --registry names another one.
-func serving(ctx context.Context, e *command.Env) (bool, error) {
+func Serving(ctx context.Context, e *command.Env) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	r, err := healthpb.NewHealthClient(e.Conn(command.Registry)).Check(ctx, &healthpb.HealthCheckRequest{})
@@ -107,12 +118,17 @@ func healthy(ctx context.Context, e *command.Env) error {
 	}
 }
 
-func makeAdmin(ctx context.Context, e *command.Env) error {
-	_, err := e.Agents().CreateAgent(ctx, &registry.CreateAgentRequest{AgentId: admin, Kind: registry.AgentKind_AGENT_KIND_SYSTEM})
+// Create makes an agent unless there is one, and starts it. Admin is a system agent.
+func Create(ctx context.Context, e *command.Env, agent string) error {
+	kind := registry.AgentKind_AGENT_KIND_USER
+	if agent == Admin {
+		kind = registry.AgentKind_AGENT_KIND_SYSTEM
+	}
+	_, err := e.Agents().CreateAgent(ctx, &registry.CreateAgentRequest{AgentId: agent, Kind: kind})
 	if err != nil && !fault.Is(err, fault.AgentExists) {
 		return err
 	}
-	_, err = e.Agents().StartAgent(ctx, &registry.StartAgentRequest{AgentId: admin})
+	_, err = e.Agents().StartAgent(ctx, &registry.StartAgentRequest{AgentId: agent})
 	return err
 }
 
