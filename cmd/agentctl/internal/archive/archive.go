@@ -3,6 +3,9 @@
 // from another machine and for agents of a database; where none does, the same code runs
 // here under the home's lock.
 //
+// With --with-home a backup also holds the settings of the home, its keys and certificates,
+// which agentctl reads and writes itself (home.go).
+//
 // A backup gets its name when it is complete, verified and on disk; it never replaces a
 // file. What a backup contains and what a restore promises is defined by package
 // backup.

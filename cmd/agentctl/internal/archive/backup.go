@@ -22,6 +22,7 @@ import (
 
 func backupCommand(e *command.Env) *cobra.Command {
 	var what backup.Selection
+	withHome := false
 	c := &cobra.Command{
 		Use:   "backup DEST",
 		Short: "Back up agents into a file, while they run",
@@ -31,26 +32,36 @@ nothing that is marked as done is missing. DEST appears when it is complete, ver
 and on disk, and never replaces a file.
 
 A backup contains events, journals, settings, texts, memory and sessions of the agents;
-not theclaw.yaml, providers and their keys, logs, links, sockets, pipes and devices. Without
---workdir the files of the working directories are left out too. A file that cannot be read
+not logs, links, sockets, pipes and devices. Without --workdir the files of the working
+directories are left out too. With --with-home it also contains theclaw.yaml,
+providers.yaml, the key files in the home and its certificates: secrets, in a file of mode
+0600. A file that cannot be read
 is named with its agent; the backup contains the rest, and the exit code is 1. Backups of agents in a shared database have
 the same format, and every backup can be restored into a database or into a home.`,
 		Example: `  agentctl backup agents.tar
+  agentctl backup --with-home everything.tar
   agentctl backup --agent alice --workdir alice.tar
   agentctl backup - | zstd > agents.tar.zst`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := usageOf(c, args[0]); err != nil {
 				return err
 			}
-			return save(c.Context(), e, args[0], what)
+			switch {
+			case withHome && args[0] == "-":
+				return command.Usage(c, "--with-home needs the name of a file: keys are not written to standard output")
+			case withHome && e.Flags.Registry != "":
+				return command.Usage(c, "--with-home is for the home of this machine, without --registry")
+			}
+			return save(c.Context(), e, args[0], what, withHome)
 		},
 	}
 	command.AgentsFlag(c, &what.Agents, "only this agent")
 	c.Flags().BoolVar(&what.Workdir, "workdir", false, "include the regular files of the working directories")
+	c.Flags().BoolVar(&withHome, "with-home", false, "include the settings, keys and certificates of the home")
 	return c
 }
 
-func save(ctx context.Context, e *command.Env, dest string, what backup.Selection) (err error) {
+func save(ctx context.Context, e *command.Env, dest string, what backup.Selection, withHome bool) (err error) {
 	if dest == "-" {
 		s, err := fetch(ctx, e, e.Out, what)
 		if err != nil {
@@ -67,7 +78,13 @@ func save(ctx context.Context, e *command.Env, dest string, what backup.Selectio
 		return fileFault(err, "write into a directory of your own")
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
-	s, err := fetch(ctx, e, f, what)
+	var s archive.Summary
+	var home homeContent
+	if withHome {
+		s, home, err = fetchHome(ctx, e, f, what)
+	} else {
+		s, err = fetch(ctx, e, f, what)
+	}
 	if err == nil {
 		err = f.Sync()
 	}
@@ -81,10 +98,18 @@ func save(ctx context.Context, e *command.Env, dest string, what backup.Selectio
 	if err := syncDir(filepath.Dir(dest)); err != nil {
 		return err
 	}
+	text := dest + ": " + words(s)
+	if withHome {
+		text += "\nand of the home: " + home.names()
+	}
 	err = e.Show(struct {
 		Path string `json:"path"`
 		archive.Summary
-	}{dest, s}, dest, "%s: %s", dest, words(s))
+		Home *homeContent `json:"home,omitempty"`
+	}{dest, s, map[bool]*homeContent{true: &home}[withHome]}, dest, "%s", text)
+	for _, name := range home.LeftOut {
+		e.Note("%s is named in the settings and not in the backup: it is not in the home", boundary.Name(name))
+	}
 	return errors.Join(err, incomplete(e, s))
 }
 

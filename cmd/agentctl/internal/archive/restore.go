@@ -17,6 +17,7 @@ import (
 
 func restoreCommand(e *command.Env) *cobra.Command {
 	var what backup.Choice
+	withHome := false
 	c := &cobra.Command{
 		Use:   "restore SRC",
 		Short: "Restore agents from a backup",
@@ -27,7 +28,11 @@ a database no agent is replaced.
 
 Agents that were started when the backup was made continue at once. What happened after
 the backup is not in it: a message that waited then is answered again, a reply that
-waited then is sent again with its key, flagged as a possible repeat.`,
+waited then is sent again with its key, flagged as a possible repeat.
+
+With --with-home the settings, keys and certificates of a backup that holds them are
+restored first. One that is there and differs is refused; with --replace it is kept as
+NAME.old.`,
 		Example: `  agentctl restore agents.tar
   agentctl restore agents.tar --agent alice --replace
   agentctl restore agents.tar --agent alice --as alice2
@@ -41,16 +46,20 @@ waited then is sent again with its key, flagged as a possible repeat.`,
 					return err
 				}
 			}
-			return load(c.Context(), e, args[0], what)
+			if withHome && e.Flags.Registry != "" {
+				return command.Usage(c, "--with-home is for the home of this machine, without --registry")
+			}
+			return load(c.Context(), e, args[0], what, withHome)
 		},
 	}
 	command.AgentsFlag(c, &what.Agents, "only this agent")
 	c.Flags().StringVar(&what.As, "as", "", "new name of the one restored agent, which is then stopped")
 	c.Flags().BoolVar(&what.Replace, "replace", false, "replace existing agents that are stopped")
+	c.Flags().BoolVar(&withHome, "with-home", false, "restore the settings, keys and certificates of the home too")
 	return c
 }
 
-func load(ctx context.Context, e *command.Env, src string, what backup.Choice) (err error) {
+func load(ctx context.Context, e *command.Env, src string, what backup.Choice, withHome bool) (err error) {
 	in := e.In
 	if src != "-" {
 		f, err := os.Open(src)
@@ -59,6 +68,9 @@ func load(ctx context.Context, e *command.Env, src string, what backup.Choice) (
 		}
 		defer func() { _ = f.Close() }()
 		in = f
+	}
+	if in, err = loadHome(e, in, withHome, what.Replace); err != nil {
+		return command.Data(err)
 	}
 	done, err := install(ctx, e, in, what)
 	if err != nil {
