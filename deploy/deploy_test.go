@@ -65,7 +65,7 @@ func TestUnits(t *testing.T) {
 
 func TestAlertsCompileAndFire(t *testing.T) {
 	promtool := need.Program(t, "promtool", "prometheus")
-	for _, args := range [][]string{{"check", "rules", "theclaw.rules.yml"}, {"check", "config", "prometheus.yml"}, {"test", "rules", "theclaw.test.yml"}} {
+	for _, args := range [][]string{{"check", "rules", "theclaw.rules.yml"}, {"check", "config", "prometheus.yml"}, {"check", "config", "compose.yml"}, {"test", "rules", "theclaw.test.yml"}} {
 		c := exec.Command(promtool, args...)
 		c.Dir = "prometheus"
 		if out, err := c.CombinedOutput(); err != nil {

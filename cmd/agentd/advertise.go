@@ -20,7 +20,7 @@ import (
 // address, whose port may be one that the system chooses.
 func (e *env) bind() (err error) {
 	if e.options.metrics != "" {
-		if e.metricsListener, err = obs.ListenMetrics(context.Background(), e.options.metrics); err != nil {
+		if e.metricsListener, err = obs.ListenMetrics(context.Background(), e.options.metrics, e.metricsRemote); err != nil {
 			return cannotListen("--metrics-listen", e.options.metrics, err)
 		}
 	}

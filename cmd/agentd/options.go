@@ -31,6 +31,8 @@ type options struct {
 	advertise string   // TCP address of a worker in its leases; empty: as it listens
 	tls       string   // directory of certificates
 	metrics   string
+	// metricsRemote permits a metrics address that is not one of loopback.
+	metricsRemote bool
 	logFormat string
 	logLevel  slog.Level
 	ttl       time.Duration
@@ -76,6 +78,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	f.StringVar(&o.advertise, "advertise", "", "`address` of this runner or deliverer for others, if it differs from --listen; written into its leases")
 	f.StringVar(&o.tls, "tls", "", "`directory` of certificates; default tls/ in the home")
 	f.StringVar(&o.metrics, "metrics-listen", "", "loopback `address` for /metrics, /healthz and /readyz; default off")
+	f.BoolVar(&o.metricsRemote, "metrics-remote", false, "permit a --metrics-listen address that is not loopback; nobody is authenticated there, so limit who reaches it")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	f.DurationVar(&o.ttl, "lease-ttl", lease.DefaultTTL, "lifetime of a lease without renewal")
@@ -121,6 +124,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	}
 	if o.tls == "" {
 		o.tls = layout.At(o.home).TLSDir()
+	}
+	if o.metricsRemote && o.metrics == "" {
+		return o, fault.Usage("--metrics-remote goes with --metrics-listen", "for instance --metrics-listen 0.0.0.0:9464")
 	}
 	if o.registry != "" && o.services[0].name == "registry" {
 		return o, fault.Usage("--registry is for a runner or a deliverer alone", "leave it out: the registry is in this process")

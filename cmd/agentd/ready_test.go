@@ -10,6 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
 	"github.com/theclaw/agents/internal/testing/world"
 )
 
@@ -90,6 +94,43 @@ func TestAddressInUse(t *testing.T) {
 	if code := p.Exit(); code != 1 || !strings.Contains(p.Log(), "must be one of loopback") {
 		t.Errorf("exit %d, %s", code, p.Log())
 	}
+	q := world.NewSite(t, program(t)).Start(t, "all", "--metrics-remote")
+	if code := q.Exit(); code != 2 || !strings.Contains(q.Log(), "--metrics-remote goes with --metrics-listen") {
+		t.Errorf("exit %d, %s", code, q.Log())
+	}
+	site := world.NewSite(t, program(t))
+	r := site.Start(t, "all", "--metrics-listen", "0.0.0.0:0", "--metrics-remote")
+	site.Serving(t, r, everything...)
+	r.Signal(syscall.SIGTERM)
+	r.Exit()
+}
+
+// The pages say that health needs no token: each socket answers a caller of the same user
+// that has none.
+func TestHealthNeedsNoToken(t *testing.T) {
+	site := world.NewSite(t, program(t))
+	p := site.Start(t, "all")
+	site.Serving(t, p, everything...)
+	for _, name := range everything {
+		conn, err := grpc.NewClient("unix://"+site.Socket(name), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, service := range []string{"", "theclaw." + name + ".v1." + strings.ToUpper(name[:1]) + name[1:] + "Service"} {
+			if name == "registry" && service != "" {
+				service = "theclaw.registry.v1.AgentService"
+			}
+			r, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
+			if err != nil || r.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+				t.Errorf("%s %q: %v, %v", name, service, r, err)
+			}
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	p.Signal(syscall.SIGTERM)
+	p.Exit()
 }
 
 // A socket that another process serves is named, with what to do.

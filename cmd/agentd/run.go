@@ -249,7 +249,7 @@ func (e *env) serveMetrics(failed chan<- struct{}) *stage {
 		if e.metricsListener == nil {
 			return nil
 		}
-		err := obs.ServeMetrics(ctx, obs.MetricsOptions{Listener: e.metricsListener, Gatherer: e.metrics, Ready: e.ready})
+		err := obs.ServeMetrics(ctx, obs.MetricsOptions{Listener: e.metricsListener, Gatherer: e.metrics, Ready: e.ready, Remote: e.metricsRemote})
 		if err != nil {
 			failed <- struct{}{}
 		}

@@ -68,6 +68,65 @@ func TestCompose(t *testing.T) {
 	if err != nil || !slices.Contains(wide.SecurityOpt, "seccomp=unconfined") || !wide.ReadOnly {
 		t.Errorf("%v, %v", wide.SecurityOpt, err)
 	}
+	// The metrics are on a network without a way out, and nothing is published.
+	p := project(t, "compose.yaml", "compose.metrics.yaml")
+	scraped, err := p.GetService("agentd")
+	if err != nil || !slices.Contains(scraped.Command, "--metrics-remote") || len(scraped.Ports) > 0 || !p.Networks["metrics"].Internal || !scraped.ReadOnly {
+		t.Errorf("%v, %v, %v", scraped.Command, scraped.Ports, err)
+	}
+	if prometheus, err := p.GetService("prometheus"); err != nil || len(prometheus.Ports) > 0 || len(prometheus.Networks) != 1 {
+		t.Errorf("%+v, %v", prometheus.Networks, err)
+	}
+}
+
+// With metrics.from the metrics have a port that these peers alone may reach, in the one
+// pod and in each part of a cluster; without it there is none (TestChart, TestListen).
+func TestMetricsFrom(t *testing.T) {
+	from := map[string]any{"from": []any{map[string]any{"podSelector": map[string]any{"matchLabels": map[string]any{"app": "prometheus"}}}}}
+	cluster := map[string]any{
+		"metrics": from, "listen": map[string]any{"secret": "theclaw-tls"},
+		"cluster": map[string]any{"enabled": true, "database": map[string]any{"secrets": []any{map[string]any{"name": "db", "key": "dsn"}}, "to": []any{map[string]any{"podSelector": map[string]any{}}}}},
+	}
+	pods, policies := 0, 0
+	for _, values := range []map[string]any{{"metrics": from}, {"metrics": from, "listen": listening}, cluster} {
+		for name, object := range renderAll(t, values) {
+			var pod *corev1.PodSpec
+			switch o := object.(type) {
+			case *appsv1.StatefulSet:
+				pod = &o.Spec.Template.Spec
+			case *appsv1.Deployment:
+				pod = &o.Spec.Template.Spec
+			case *networkingv1.NetworkPolicy:
+				policies++
+				open := 0
+				for _, rule := range o.Spec.Ingress {
+					if rule.Ports[0].Port.IntValue() == 9464 {
+						open++
+						if len(rule.From) != 1 || rule.From[0].PodSelector.MatchLabels["app"] != "prometheus" || len(rule.Ports) != 1 {
+							t.Errorf("%s: %+v", name, rule)
+						}
+					}
+				}
+				if open != 1 {
+					t.Errorf("%s: %d rules for the metrics", name, open)
+				}
+			}
+			if pod == nil {
+				continue
+			}
+			pods++
+			c := pod.Containers[0]
+			if i := slices.Index(c.Args, "--metrics-remote"); i < 2 || c.Args[i-1] != ":9464" || c.Args[i-2] != "--metrics-listen" {
+				t.Errorf("%s: %v", name, c.Args)
+			}
+			if !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == "metrics" && p.ContainerPort == 9464 }) {
+				t.Errorf("%s: %v", name, c.Ports)
+			}
+		}
+	}
+	if pods != 5 || policies != 5 {
+		t.Errorf("%d pods, %d policies", pods, policies)
+	}
 }
 
 // render answers the chart's objects by kind, each decoded strictly into its type.

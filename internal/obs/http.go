@@ -21,17 +21,20 @@ type MetricsOptions struct {
 	Listener net.Listener                    // takes the place of Addr, e.g. a private Unix socket; closed at the end
 	Gatherer prometheus.Gatherer             // what /metrics shows
 	Ready    func(ctx context.Context) error // nil error: /readyz answers 200; a nil Ready is always ready
+	// Remote permits an address that is not one of loopback, and any Host header. Nobody is
+	// authenticated, so whoever sets it limits who reaches the address.
+	Remote bool
 }
 
 // ListenMetrics binds the address of the metrics, for a process that must know that it
 // can serve before it does anything else. There is no authentication here, so the address
-// is one of loopback.
-func ListenMetrics(ctx context.Context, addr string) (net.Listener, error) {
+// is one of loopback, unless remote is set.
+func ListenMetrics(ctx context.Context, addr string, remote bool) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("split the metrics address: %w", err)
 	}
-	if !loopback(host) {
+	if !remote && !loopback(host) {
 		return nil, errors.New("metrics have no authentication, so the address must be one of loopback, such as 127.0.0.1:9464")
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
@@ -43,7 +46,7 @@ func ListenMetrics(ctx context.Context, addr string) (net.Listener, error) {
 
 // ServeMetrics serves /metrics, /healthz and /readyz until ctx ends, then
 // returns nil. It is off by default: without Addr and Listener it returns at
-// once. It refuses requests whose Host header is not a loopback name (a web page that
+// once. Unless Remote is set it refuses requests whose Host header is not a loopback name (a web page that
 // resolves its own name to 127.0.0.1 would otherwise read the metrics).
 func ServeMetrics(ctx context.Context, o MetricsOptions) error {
 	l := o.Listener
@@ -52,12 +55,12 @@ func ServeMetrics(ctx context.Context, o MetricsOptions) error {
 			return nil
 		}
 		var err error
-		if l, err = ListenMetrics(ctx, o.Addr); err != nil {
+		if l, err = ListenMetrics(ctx, o.Addr, o.Remote); err != nil {
 			return err
 		}
 	}
 	srv := &http.Server{
-		Handler:           metricsHandler(o, l.Addr().Network() == "unix"),
+		Handler:           metricsHandler(o, o.Remote || l.Addr().Network() == "unix"),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second,
 		MaxHeaderBytes: 16 << 10,
 	}

@@ -184,6 +184,34 @@ func TestServeMetricsIsOffByDefaultAndLoopbackOnly(t *testing.T) {
 	}
 }
 
+// Where remote is set, another machine may ask by whatever name it has for this one.
+func TestServeMetricsRemote(t *testing.T) {
+	if _, err := obs.ListenMetrics(t.Context(), "9464", true); err == nil {
+		t.Error("an address without a port is taken")
+	}
+	l, err := obs.ListenMetrics(t.Context(), "0.0.0.0:0", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := obs.NewRegistry()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- obs.ServeMetrics(ctx, obs.MetricsOptions{Listener: l, Gatherer: r, Remote: true})
+	}()
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		return new(net.Dialer).DialContext(ctx, "tcp", "127.0.0.1:"+port)
+	}}}
+	if code, body := get(t, c, "http://theclaw-0.theclaw.agents.svc:9464/metrics"); code != 200 || !strings.Contains(body, "go_goroutines") {
+		t.Errorf("metrics by another name: %d", code)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // Lags that are asked for are those of the last answer; without one they stay.
 func TestSetLagSource(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()

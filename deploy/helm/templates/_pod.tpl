@@ -90,6 +90,10 @@ spec:
       ports:
         - name: mtls
           containerPort: {{ $v.listen.port }}
+        {{- if $v.metrics.from }}
+        - name: metrics
+          containerPort: {{ $v.metrics.port }}
+        {{- end }}
       env:
         - name: THECLAW_HOME
           value: /var/lib/theclaw/home
