@@ -23,14 +23,16 @@ VERSION := $(or $(shell git describe --always --dirty 2>/dev/null),unknown)
 export CGO_ENABLED := 0
 TAGS := grpcnotrace
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath -buildvcs=false -tags=$(TAGS))
-GO_BUILD := go build -ldflags '-s -w -X main.version=$(VERSION)'
+# tools/progress counts the lines of `go build -v`.
+PROGRESS ?=
+GO_BUILD := go build $(PROGRESS) -ldflags '-s -w -X main.version=$(VERSION)'
 # Installed next to agentd, which checks its hash; so it is built first.
 SANDBOX := theclaw-sandbox
 # build_into DIR: theclaw-sandbox, then the programs, agentd with the hash of the first.
 # thread is agentctl by another name: docs/decisions/026.
 build_into = $(GO_BUILD) -o $(1)/ ./cmd/$(SANDBOX) >&2; \
 	sum=$$(sha256sum $(1)/$(SANDBOX)); \
-	go build -ldflags "-s -w -X main.version=$(VERSION) -X main.sandboxSHA256=$${sum%% *}" -o $(1)/ $(PROGRAMS:%=./cmd/%) >&2; \
+	go build $(PROGRESS) -ldflags "-s -w -X main.version=$(VERSION) -X main.sandboxSHA256=$${sum%% *}" -o $(1)/ $(PROGRAMS:%=./cmd/%) >&2; \
 	ln -sf agentctl $(1)/thread
 
 # npm fetches buf ready made (seconds, Linux on x86-64); go builds it (minutes).
@@ -87,7 +89,8 @@ man: build ## write the manual pages of agentctl into .bin/man
 
 # Nothing here writes to standard output but the program itself.
 .PHONY: run
-run: build ## start an agent here and talk to it: printf 'hello\n' | make run
+run: ## start an agent here and talk to it: printf 'hello\n' | make run
+	@tools/progress $(MAKE) --no-print-directory build </dev/null
 	@$(BIN)/agentctl up
 
 # What is released, and for what. SHA256SUMS names every file; the bill of materials
@@ -96,12 +99,14 @@ RELEASE := $(BIN)/release
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 .PHONY: release
-release: ## build the programs of a release and their archives into .bin/release: VERSION=v1.0.0
+release: $(BIN)/nfpm ## build a release into .bin/release: programs, archives, packages, image, SHA256SUMS: VERSION=v1.0.0
 	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)
 	@for p in $(PLATFORMS); do dir=$(RELEASE)/$${p/\//-}; mkdir -p $$dir; \
 	(export GOOS=$${p%/*} GOARCH=$${p#*/}; $(call build_into,$$dir)); cp LICENSE $$dir/; done
 	@cd tools && GOWORK=off go run ./sbom -name theclaw -version '$(VERSION)' $$(find $(RELEASE) -type f ! -name LICENSE | LC_ALL=C sort) >$(RELEASE)/theclaw.cdx.json
 	@for p in $(PLATFORMS); do dir=$${p/\//-}; GOWORK=off go -C tools run ./archive -out $(RELEASE)/theclaw-$(VERSION)-$$dir.tar.gz $(RELEASE)/$$dir; done
+	@for p in $(filter linux/%,$(PLATFORMS)); do tools/package $(RELEASE)/$${p/\//-} $${p#*/} '$(VERSION)' $(RELEASE); done
+	@tools/image $(RELEASE) '$(VERSION)'
 	@cd $(RELEASE) && find . -type f ! -name SHA256SUMS | LC_ALL=C sort | sed 's#^\./##' | xargs sha256sum >SHA256SUMS
 	@cd $(RELEASE) && cat SHA256SUMS
 
@@ -521,6 +526,11 @@ $(BIN)/protoc-gen-go $(BIN)/protoc-gen-go-grpc $(BIN)/gofumpt &: tools/go.mod
 
 $(BIN)/golangci-lint: tools/lint/go.mod
 	@GOWORK=off GOBIN=$(BIN) go -C tools/lint install tool
+	@touch $@
+
+# 2.45.2: later ones need modules that the proxy of modules does not give away.
+$(BIN)/nfpm: tools/nfpm/go.mod
+	@GOWORK=off GOBIN=$(BIN) go -C tools/nfpm install tool
 	@touch $@
 
 $(BIN)/benchstat: tools/stat/go.mod

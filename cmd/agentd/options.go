@@ -33,12 +33,12 @@ type options struct {
 	metrics   string
 	// metricsRemote permits a metrics address that is not one of loopback.
 	metricsRemote bool
-	logFormat string
-	logLevel  slog.Level
-	ttl       time.Duration
-	grace     time.Duration
-	remote    bool // runner and deliverer share no home with the registry
-	getenv    func(string) string
+	logFormat     string
+	logLevel      slog.Level
+	ttl           time.Duration
+	grace         time.Duration
+	remote        bool // runner and deliverer share no home with the registry
+	getenv        func(string) string
 }
 
 const help = `agentd runs the services for the agents of one home.

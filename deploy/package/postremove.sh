@@ -1,0 +1,6 @@
+#!/bin/sh
+# The agents in /var/lib/theclaw and their user are kept.
+set -e
+if [ -d /run/systemd/system ]; then
+  systemctl daemon-reload
+fi
