@@ -12,16 +12,16 @@ import (
 
 // sections are the groups of the root help, in the order in which a user needs them.
 var sections = []struct{ id, title, commands string }{
-	{"talk", "Conversations:", "up chat send agent run cancel"},
+	{"talk", "Conversations:", "setup up chat send agent run cancel"},
 	{"agents", "Agents:", "init list start stop rm status top config file memory context providers bootstrap cmds"},
 	{"account", "Inspection:", "explain turns threads events errors usage approvals audit dlq lease"},
 	{"home", "Home and data:", "doctor backup restore fsck migrate migrate-store prune export erase drill"},
-	{"services", "Services:", "ready log profile certs token"},
+	{"services", "Services:", "service ready log profile certs token support"},
 }
 
 // daily are the commands that are shown to somebody who names none, in the order in which
 // a newcomer needs them.
-const daily = "up init start chat send list status explain config doctor"
+const daily = "setup up init start chat send list status explain doctor"
 
 // overview makes root show the commands of every day when it is called without a command,
 // and gives it --version.

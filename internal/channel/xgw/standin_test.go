@@ -25,7 +25,18 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "xgw" {
 		os.Exit(standIn(os.Getenv("HOME"), os.Args[1:]))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(opened{m})
+}
+
+// opened runs the tests and closes the box that they share.
+type opened struct{ *testing.M }
+
+func (o opened) Run() int {
+	code := o.M.Run()
+	if s, err := box(); err == nil {
+		s.Close()
+	}
+	return code
 }
 
 // box is opened once: it starts a program to see that it works.
