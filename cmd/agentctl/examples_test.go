@@ -21,6 +21,20 @@ import (
 
 // notRun are the examples that this test does not run, and why.
 var notRun = map[string]string{
+	"agentctl setup": "asks at a terminal: TestSetupAtATerminal",
+	"agentctl setup --yes --provider openai --key-from-env OPENAI_API_KEY":   "needs a key: TestSetup",
+	"agentctl setup --yes --provider anthropic --key-file key.txt --service": "needs a key and a login with systemd: TestSetup, TestSetupService",
+	"agentctl service install":                                "needs a login with systemd: TestService",
+	"agentctl service install --home /srv/claw":               "needs a login with systemd: TestService",
+	"agentctl service start":                                  "needs a login with systemd: TestService",
+	"agentctl service start && agentctl chat admin":           "needs a login with systemd: TestService",
+	"agentctl service stop":                                   "needs a login with systemd: TestService",
+	"agentctl service status":                                 "needs a login with systemd: TestService",
+	"agentctl service status --json":                          "needs a login with systemd: TestService",
+	"agentctl service logs":                                   "needs a login with systemd: TestService",
+	"agentctl service logs --lines 1000 | grep level=ERROR":   "needs a login with systemd: TestService",
+	"agentctl service logs --follow":                          "needs a login with systemd: TestService",
+	"agentctl service uninstall":                              "needs a login with systemd: TestService",
 	"agentctl rm alice":                                       "asks at a terminal: TestScripts/removed",
 	"agentctl approvals watch":                                "ends with Ctrl-C: TestScripts/identity",
 	"agentctl drill --kills 200":                              "takes a minute: TestScripts/drill kills four times",

@@ -197,11 +197,11 @@ func run(ctx context.Context, e *command.Env, o options) (err error) {
 func serve(ctx context.Context, e *command.Env, background, changed bool) (stop func() error, stale bool, err error) {
 	none := func() error { return nil }
 	if background {
-		if _, path, err := service.Install(ctx, e); err != nil {
+		_, path, err := service.Install(ctx, e)
+		if err != nil {
 			return nil, false, err
-		} else {
-			e.Note("installed %s", path)
 		}
+		e.Note("installed %s", path)
 	}
 	serving := false
 	if changed || background {
