@@ -2,13 +2,14 @@ package markdown
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 )
 
-// fold breaks a styled text at blanks, and within a word that is wider than a
-// whole line. A look that goes over a break ends before it and begins again.
+// fold breaks a styled text at blanks and beside wide characters, as Chinese and Japanese
+// are broken, and within a word that is wider than a whole line. A look that goes over a
+// break ends before it and begins again.
 func fold(text string, width int) []string {
 	if lipgloss.Width(text) <= width {
 		return []string{text}
@@ -22,41 +23,42 @@ func fold(text string, width int) []string {
 			text = text[n:]
 			continue
 		}
-		_, n := utf8.DecodeRuneInString(text)
-		w := lipgloss.Width(text[:n])
-		for n < len(text) { // marks without a width belong to what is before them
-			_, next := utf8.DecodeRuneInString(text[n:])
-			if text[n] == '\x1b' || text[n] < 0x80 || lipgloss.Width(text[n:n+next]) > 0 {
-				break
-			}
-			n += next
-		}
+		cluster, w := ansi.FirstGraphemeCluster(text, ansi.GraphemeWidth)
+		text = text[len(cluster):]
 		if f.wide+w > width {
-			if text[:n] == " " { // it would only be seen as a gap at the margin
+			if cluster == " " { // it would only be seen as a gap at the margin
 				lines = append(lines, f.cut())
-				text = text[n:]
 				continue
 			}
-			lines = append(lines, f.breakWord())
+			if !f.breaksBefore(cluster, w) {
+				lines = append(lines, f.breakWord())
+			}
 			if f.wide+w > width {
 				lines = append(lines, f.cut())
 			}
 		}
-		f.put(text[:n], w)
-		text = text[n:]
+		f.put(cluster, w)
 	}
 	return append(lines, f.line.String())
 }
 
-// folding is the line being filled: up to its last blank, and the word after it.
+// What does not begin a line, and what does not end one.
+const (
+	closing = "，。、；：！？）］｝」』】》〉〕…％,.;:!?)]}"
+	opening = "（［｛「『【《〈〔"
+)
+
+// folding is the line being filled: up to its last place to break, and the word after it.
 type folding struct {
 	line strings.Builder
 	wide int
+	last string // the last cluster, when it is wide
 	on   string // the looks in force
 
-	blank     int // bytes of line before its last blank; 0: none
-	blankWide int // columns up to and with that blank
-	onAtBlank string
+	end      int // bytes of line before its last place to break; 0: none
+	next     int // bytes of line that the next one does not repeat
+	nextWide int // the columns of those
+	onAtEnd  string
 }
 
 // ends are the looks that an escape ends.
@@ -78,12 +80,24 @@ func (f *folding) look(escape string) {
 	f.line.WriteString(escape)
 }
 
-func (f *folding) put(s string, w int) {
-	if s == " " && strings.TrimSpace(f.line.String()) != "" {
-		f.blank, f.blankWide, f.onAtBlank = f.line.Len(), f.wide+w, f.on
+func (f *folding) put(cluster string, w int) {
+	blank := cluster == " " && strings.TrimSpace(f.line.String()) != ""
+	if blank || f.breaksBefore(cluster, w) {
+		f.end, f.next, f.nextWide, f.onAtEnd = f.line.Len(), f.line.Len(), f.wide, f.on
 	}
-	f.line.WriteString(s)
+	f.line.WriteString(cluster)
 	f.wide += w
+	if blank {
+		f.next, f.nextWide = f.line.Len(), f.wide
+	}
+	if f.last = ""; w > 1 {
+		f.last = cluster
+	}
+}
+
+// breaksBefore reports whether a line may end before a cluster that is no blank.
+func (f *folding) breaksBefore(cluster string, w int) bool {
+	return f.wide > 0 && (w > 1 || f.last != "") && !strings.Contains(closing, cluster) && (f.last == "" || !strings.Contains(opening, f.last))
 }
 
 // cut ends the line here.
@@ -96,23 +110,23 @@ func (f *folding) cut() string {
 	return strings.TrimRight(out, " ")
 }
 
-// breakWord ends the line at its last blank and takes the word after it along.
+// breakWord ends the line at its last place to break and takes what is after it along.
 func (f *folding) breakWord() string {
-	if f.blank == 0 {
+	if f.end == 0 {
 		return f.cut()
 	}
 	all := f.line.String()
-	out, word, wide, on := all[:f.blank], all[f.blank+1:], f.wide-f.blankWide, f.on
-	if f.onAtBlank != "" {
+	out, word, wide, on, last := strings.TrimRight(all[:f.end], " "), all[f.next:], f.wide-f.nextWide, f.on, f.last
+	if f.onAtEnd != "" {
 		out += reset
 	}
-	f.begin(f.onAtBlank, word, wide)
-	f.on = on
+	f.begin(f.onAtEnd, word, wide)
+	f.on, f.last = on, last
 	return out
 }
 
 func (f *folding) begin(on, word string, wide int) {
 	f.line.Reset()
 	f.line.WriteString(on + word)
-	f.on, f.wide, f.blank, f.blankWide = on, wide, 0, 0
+	f.on, f.wide, f.end, f.last = on, wide, 0, ""
 }

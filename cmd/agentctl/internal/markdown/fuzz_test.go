@@ -18,6 +18,7 @@ func FuzzStream(f *testing.F) {
 	f.Add("# a **b** _c_ `d`\n- [x] e\n> f\n| g | h |\n|---|---|\n| 1 | 2 |\n", 7, 40, false)
 	f.Add("```go\nx := *p\n~~~\n```\n[a](b) ~~c~~ \\*d\\*", 20, 12, true)
 	f.Add("\x1b]0;x\x07\x1b[2Ja\u202eb\r\n日本語 👩\u200d👧 e\u0301\xff\t|", 3, 10, false)
+	f.Add("a | b\n:-:|--:\n"+strings.Repeat("1 &amp; 2 <br> 3 | &#27;[2J 二三四\n", 120)+"2*3*4\n", 9, 14, false)
 	f.Fuzz(func(t *testing.T, text string, at, width int, plain bool) {
 		if len(text) > 10_000 || width < 12 || width > 200 {
 			return

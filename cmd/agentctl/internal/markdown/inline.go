@@ -1,11 +1,13 @@
 package markdown
 
 import (
+	"html"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 )
 
 // Escapes for looks. What has no colour in it is used without colours too.
@@ -37,11 +39,14 @@ func (s *Stream) unpaint() string { return s.paint(colorOff) }
 // far is how far away the end of a mark is looked for, in bytes.
 const far = 1000
 
+// marks are what spans looks at.
+const marks = "*_`~[\\&"
+
 var link = compiled(`^\[([^\[\]]{1,300})\]\(([^()\s]{1,500})\)`)
 
 // spans replaces the marks within a line by looks.
 func (s *Stream) spans(text string) string {
-	if !strings.ContainsAny(text, "*_`~[\\") {
+	if !strings.ContainsAny(text, marks) {
 		return text
 	}
 	var b strings.Builder
@@ -76,6 +81,10 @@ func (s *Stream) span(text string, before rune) (string, int) {
 			}
 			return out, len(m[0])
 		}
+	case '&':
+		if out, n := entity(text); n > 0 {
+			return out, n
+		}
 	case '*', '_', '~':
 		for _, mark := range []struct{ mark, on, off string }{
 			{"**", bold, boldOff}, {"__", bold, boldOff}, {"~~", struck, struckOff}, {"*", italic, italicOff}, {"_", italic, italicOff},
@@ -88,7 +97,7 @@ func (s *Stream) span(text string, before rune) (string, int) {
 	n := 1
 	if text[0] == '*' || text[0] == '_' || text[0] == '~' {
 		n = len(text) - len(strings.TrimLeft(text, text[:1])) // a run of them is not looked at twice
-	} else if next := strings.IndexAny(text[1:], "*_`~[\\"); next >= 0 {
+	} else if next := strings.IndexAny(text[1:], marks); next >= 0 {
 		n += next
 	} else {
 		n = len(text)
@@ -102,7 +111,8 @@ func within(text, mark string, before rune) (string, bool) {
 		return "", false
 	}
 	rest := text[len(mark):]
-	if next, _ := utf8.DecodeRuneInString(rest); rest == "" || unicode.IsSpace(next) || strings.HasPrefix(rest, mark[:1]) {
+	next, _ := utf8.DecodeRuneInString(rest)
+	if rest == "" || unicode.IsSpace(next) || strings.HasPrefix(rest, mark[:1]) || mark == "*" && multiplies(before, next) {
 		return "", false
 	}
 	for from := 0; ; {
@@ -114,7 +124,7 @@ func within(text, mark string, before rune) (string, bool) {
 		last, _ := utf8.DecodeLastRuneInString(rest[:at])
 		next, _ := utf8.DecodeRuneInString(rest[at+len(mark):])
 		switch {
-		case at == 0 || unicode.IsSpace(last) || mark[0] == '_' && wordy(next):
+		case at == 0 || unicode.IsSpace(last) || mark[0] == '_' && wordy(next), mark == "*" && unicode.IsDigit(last) && unicode.IsDigit(next):
 			from = at + len(mark)
 		case len(mark) == 1 && strings.HasPrefix(rest[at:], mark+mark): // a longer mark inside
 			from = at + 2
@@ -125,6 +135,26 @@ func within(text, mark string, before rune) (string, bool) {
 			return "", false
 		}
 	}
+}
+
+// multiplies reports whether a star between two characters is one of 2*3*4 or a*b*c: no
+// emphasis begins there. What is not written with Latin letters has no blanks around it.
+func multiplies(before, next rune) bool {
+	factor := func(r rune) bool { return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
+	return (factor(before) || before == ')') && (factor(next) || next == '(')
+}
+
+var named = compiled(`^&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});`)
+
+// entity is the character that the text begins with the name or the number of. One that
+// would not be seen stays as it is: the terminal gets no control characters from it.
+func entity(text string) (string, int) {
+	name := named().FindString(text)
+	out := html.UnescapeString(name)
+	if strings.HasSuffix(out, ";") && out != ";" || strings.ContainsFunc(out, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+		return "", 0
+	}
+	return out, len(name)
 }
 
 func find(text, mark string) int { return strings.Index(text[:min(len(text), far)], mark) }
@@ -155,16 +185,13 @@ func code(lead, line string, room int, color bool) []string {
 	var lines []string
 	for {
 		n, wide := 0, 0
-		for i, r := range line {
-			w := lipgloss.Width(string(r))
-			if wide+w > inner {
+		for n < len(line) {
+			cluster, w := ansi.FirstGraphemeCluster(line[n:], ansi.GraphemeWidth)
+			if wide+w > inner && n > 0 {
 				break
 			}
 			wide += w
-			n = i + utf8.RuneLen(r)
-		}
-		if n == 0 {
-			n = len(line)
+			n += len(cluster)
 		}
 		part := line[:n]
 		if color && part != "" {

@@ -11,13 +11,14 @@ import (
 // Bounds of what is laid out again at each look.
 const (
 	maxOpen = 4 << 10 // bytes of a line without an end
-	maxRows = 100     // of a table
+	maxRows = 100     // of a table whose columns have no width yet
 )
 
 // Style is how a text is laid out.
 type Style struct {
 	Color bool
-	Plain bool   // no marks: the text is shown as it is, faint
+	Plain bool   // no marks: the text is shown as it is
+	Faint bool   // with Plain: and not as clearly
 	Lead  string // stands before the first line, styled already
 	Edge  string // stands before every line
 }
@@ -32,7 +33,8 @@ type Stream struct {
 	open  string   // the line without an end
 	mid   bool     // the beginning of open was cut off and laid out
 	fence string   // the mark that ends the code; "" outside of code
-	rows  []string // of the table begun
+	shift int      // blanks before that mark, and before each line of the code
+	table table    // begun
 }
 
 // New begins an empty text.
@@ -80,10 +82,8 @@ func (s *Stream) Lines(width int) (kept, open []string) {
 		*s = Stream{style: s.style, width: width}
 		s.Write(text)
 	}
-	if len(s.rows) > 0 {
-		open = s.table(s.rows)
-	}
-	if s.open != "" {
+	open, row := s.begun()
+	if s.open != "" && !row {
 		open = append(open, s.line(s.open, len(s.lines)+len(open) == 0)...)
 	}
 	return s.lines, open
@@ -96,8 +96,7 @@ func compiled(pattern string) func() *regexp.Regexp {
 }
 
 var (
-	fenceMark = compiled("^ {0,3}(```+|~~~+)[^`]*$")
-	tableRow  = compiled(`^\s*\|.*\|\s*$`)
+	fenceMark = compiled("^( *)(```+|~~~+)[^`]*$")
 	heading   = compiled(`^ {0,3}#{1,6}\s+(.*?)\s*#*\s*$`)
 	rule      = compiled(`^ {0,3}((\*\s*){3,}|(-\s*){3,}|(_\s*){3,})$`)
 	quote     = compiled(`^ {0,3}((?:>\s?)+)(.*)$`)
@@ -107,21 +106,16 @@ var (
 
 // end lays out a line that has its end.
 func (s *Stream) end(line string) {
-	if !s.style.Plain && s.fence == "" && !s.mid {
-		if tableRow().MatchString(line) && len(s.rows) < maxRows {
-			s.rows = append(s.rows, line)
-			return
-		}
-		s.flush()
-		if tableRow().MatchString(line) {
-			s.rows = append(s.rows, line)
-			return
-		}
+	switch {
+	case s.style.Plain || s.fence != "":
+	case s.mid:
+		s.endTable()
+	case s.row(line):
+		return
+	default:
 		if m := fenceMark().FindStringSubmatch(line); m != nil {
-			s.fence = m[1]
-			if len(s.lines) == 0 && s.style.Lead != "" {
-				s.lines = append(s.lines, s.style.Edge+s.style.Lead)
-			}
+			s.shift, s.fence = len(m[1]), m[2]
+			s.lines = append(s.lines, s.alone()...)
 			return
 		}
 	}
@@ -134,13 +128,16 @@ func (s *Stream) end(line string) {
 	s.lines = append(s.lines, s.line(line, len(s.lines) == 0)...)
 }
 
-// flush lays out the table that has ended.
-func (s *Stream) flush() {
-	if len(s.rows) > 0 {
-		s.lines = append(s.lines, s.table(s.rows)...)
-		s.rows = nil
+// alone is the lead on a line of its own, for what does not begin beside it.
+func (s *Stream) alone() []string {
+	if len(s.lines) > 0 || s.style.Lead == "" {
+		return nil
 	}
+	return []string{s.style.Edge + s.style.Lead}
 }
+
+// room is what the edge leaves of a line.
+func (s *Stream) room() int { return max(s.width-lipgloss.Width(s.style.Edge), 4) }
 
 // line is one line of the text; first tells that it is the first of all.
 func (s *Stream) line(line string, first bool) []string {
@@ -148,12 +145,18 @@ func (s *Stream) line(line string, first bool) []string {
 	if first {
 		lead = s.style.Lead
 	}
-	room := max(s.width-lipgloss.Width(s.style.Edge), 4)
+	room := s.room()
 	line = strings.TrimRight(strings.ReplaceAll(line, "\t", "    "), " \r")
 	switch {
 	case s.style.Plain:
-		return s.edged(wrap(lead, "", faint+line+reset, room))
+		if s.style.Faint {
+			line = faint + line + reset
+		}
+		return s.edged(wrap(lead, "", line, room))
 	case s.fence != "":
+		for range s.shift {
+			line = strings.TrimPrefix(line, " ")
+		}
 		return s.edged(code(lead, line, room, s.style.Color))
 	case s.mid:
 		return s.edged(wrap(lead, "", s.spans(line), room))

@@ -154,7 +154,7 @@ func (e *entry) tool(width int, now time.Time, l look) []string {
 func block(text string, width int) []string {
 	all := strings.Split(strings.TrimRight(screen.Clean(text), "\n"), "\n")
 	more := len(all) - maxShown
-	body := markdown.New(markdown.Style{Plain: true, Edge: "  ┆ "})
+	body := markdown.New(markdown.Style{Plain: true, Faint: true, Edge: "  ┆ "})
 	body.Write(strings.Join(all[:min(len(all), maxShown)], "\n"))
 	kept, open := body.Lines(width)
 	lines := append(kept[:len(kept):len(kept)], open...)

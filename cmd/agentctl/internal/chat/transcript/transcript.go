@@ -50,9 +50,9 @@ func (t *Transcript) text(k kind, style markdown.Style, text string) *entry {
 	return t.add(e)
 }
 
-// You adds what the person said.
+// You adds what the person said, as it was typed.
 func (t *Transcript) You(text string) {
-	t.text(you, markdown.Style{Lead: t.look.you.Render("you:") + " "}, text)
+	t.text(you, markdown.Style{Plain: true, Lead: t.look.you.Render("you:") + " "}, text)
 	t.up = 0
 }
 
@@ -63,7 +63,7 @@ func (t *Transcript) Reply(text string) {
 }
 
 // Note adds words of the program.
-func (t *Transcript) Note(text string) { t.text(note, markdown.Style{Plain: true}, text) }
+func (t *Transcript) Note(text string) { t.text(note, markdown.Style{Plain: true, Faint: true}, text) }
 
 // Problem adds what went wrong.
 func (t *Transcript) Problem(text string) {
@@ -91,7 +91,7 @@ func (t *Transcript) Think(piece string, now time.Time) {
 	e := t.live(thought)
 	if e == nil {
 		t.whole(now)
-		e = t.text(thought, markdown.Style{Plain: true, Edge: "  ┆ "}, "")
+		e = t.text(thought, markdown.Style{Plain: true, Faint: true, Edge: "  ┆ "}, "")
 		e.live, e.run, e.from, e.open = true, true, now, t.all
 	}
 	e.body.Write(screen.Clean(piece))
