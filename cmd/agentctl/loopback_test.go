@@ -25,6 +25,15 @@ func newLoopback(t *testing.T) *loopback {
 	return p
 }
 
+// answers are those to a message of one word or two.
+var answers = map[string]string{
+	"a table": "| Name | What it does | Cost |\n|------|:------------:|-----:|\n| 表格 | Chinese text and an explanation that has to be wrapped in eighty columns | 12 |\n" +
+		"| 👩 joined | R&amp;D `a\\|b` **bold** | 3 |\n\nThat is `2*3*4 = 24`, or 2*3*4 = *x*.",
+	"a list":   "1. one\n   - two\n     - three\n2. four:\n   ```sh\n   ls -l\n   ```\n> quoted words",
+	"chinese":  strings.Repeat("漢字は空白なしで続く文章ですから、", 4) + "どこでも折り返す。",
+	"the long": "# A long answer\n" + strings.Repeat("Some **bold** words in a paragraph that is wider than eighty columns, so that it is wrapped at a blank.\n\n", 40) + "## The end of it",
+}
+
 // env is what makes agentd use it.
 func (p *loopback) env() []string {
 	return []string{"OPENAI_BASE_URL=" + p.URL + "/v1", "OPENAI_API_KEY=sk-test", "OPENAI_MODEL=scripted"}
@@ -53,9 +62,22 @@ func (p *loopback) answer(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 	}
 	reason := "stop"
+	words := strings.TrimSpace(last.Content[strings.LastIndex(last.Content, "\n")+1:])
 	switch text := last.Content; {
 	case last.Role == "tool":
 		delta(map[string]any{"content": "The tool has said it."})
+	case answers[words] != "":
+		for piece := range strings.SplitAfterSeq(answers[words], " ") {
+			delta(map[string]any{"content": piece})
+		}
+	case strings.Contains(text, "count"):
+		delta(map[string]any{"content": "one\ntwo\nthr"})
+		select {
+		case <-p.goOn:
+		case <-r.Context().Done():
+			return
+		}
+		delta(map[string]any{"content": "ee\nfour\nfive"})
 	case strings.Contains(text, "stream"):
 		delta(map[string]any{"content": "## Title\nsome **bold** beginning"})
 		select {
@@ -77,7 +99,7 @@ func (p *loopback) answer(w http.ResponseWriter, r *http.Request) {
 		p.ended <- struct{}{}
 		return
 	default:
-		delta(map[string]any{"content": "heard: " + text[strings.LastIndex(text, "\n")+1:]})
+		delta(map[string]any{"content": "heard: " + words})
 	}
 	fmt.Fprintf(w, "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"scripted\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":%q}]}\n\n", reason)
 	fmt.Fprint(w, "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"scripted\",\"choices\":[],\"usage\":{\"prompt_tokens\":21,\"completion_tokens\":7,\"total_tokens\":28}}\n\ndata: [DONE]\n\n")

@@ -33,8 +33,8 @@ func (m tmux) do(args ...string) string {
 	return string(out)
 }
 
-// shows waits until the screen has every text, in this order.
-func (m tmux) shows(texts ...string) {
+// shows waits until the screen has every text, in this order, and answers the screen.
+func (m tmux) shows(texts ...string) string {
 	m.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -50,11 +50,12 @@ func (m tmux) shows(texts ...string) {
 			rest = rest[i+len(text):]
 		}
 		if all {
-			return
+			return screen
 		}
 		<-tick.C
 	}
 	m.t.Fatalf("the screen does not show %q:\n%s", texts, screen)
+	return ""
 }
 
 // hides waits until the screen has none of the texts.
@@ -186,7 +187,7 @@ func TestChatStreams(t *testing.T) {
 	stop()
 	m.shows("the registry does not answer; waiting for it")
 	m.do("send-keys", "are you there", "Enter")
-	m.shows("you: are you there", "sending", "no connection to the registry")
+	m.shows("you: are you there", "no connection to the registry", "sending")
 	services(t, home, model.env()...)
 	m.shows("a1: heard: are you there")
 	m.hides("no connection")

@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"strings"
+
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
@@ -22,10 +24,21 @@ func (m *console) ask(a feed.ApprovalChange) {
 	case pending && at < 0:
 		m.asked = append(m.asked, a.Approval)
 		m.said.Problem(m.from.Agent + " asks whether it may run this, once (" + a.Approval.GetReason() + "):\n  " +
-			screen.Line(a.Approval.GetCommand()) + "\n/approve or /deny")
+			screen.Line(a.Approval.GetCommand()))
 	case !pending && at >= 0:
 		m.asked = append(m.asked[:at:at], m.asked[at+1:]...)
 	}
+}
+
+// yesOrNo reads the answer to a command that waits; ok is false for any other text.
+func yesOrNo(text string) (yes, ok bool) {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "y", "yes":
+		return true, true
+	case "n", "no":
+		return false, true
+	}
+	return false, false
 }
 
 // answer says yes or no to the command that waits longest.

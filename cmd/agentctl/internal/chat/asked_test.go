@@ -28,17 +28,27 @@ func TestAsked(t *testing.T) {
 		asked("1", "rm -r build", registry.ApprovalState_APPROVAL_STATE_PENDING)
 	}
 	asked("2", "make\x1b[2J", registry.ApprovalState_APPROVAL_STATE_PENDING)
-	if s := shown(m); strings.Count(s, "rm -r build") != 1 || !strings.Contains(s, "make") || strings.Contains(s, "\x1b[2J") || !strings.Contains(s, "/approve or /deny") {
+	if s := shown(m); strings.Count(s, "  rm -r build") != 1 || !strings.Contains(s, "make") || strings.Contains(s, "\x1b[2J") || !strings.Contains(s, "Run it, once? y or n, then Enter: rm -r build\n") {
 		t.Errorf("asked:\n%s", s)
 	}
 	if yes() == nil || m.asked[0].GetApprovalId() != "1" {
 		t.Error("the first one is not answered")
+	}
+	for _, said := range []string{"y", "No"} { // neither is a message
+		press(m, text(said)...)
+		if press(m, special(tea.KeyEnter)) == nil || m.input.Value() != "" || len(m.unsent) > 0 {
+			t.Errorf("%s is no answer: %v", said, m.unsent)
+		}
 	}
 	asked("1", "rm -r build", registry.ApprovalState_APPROVAL_STATE_APPROVED)
 	if len(m.asked) != 1 || m.asked[0].GetApprovalId() != "2" {
 		t.Errorf("waiting: %v", m.asked)
 	}
 	asked("2", "make", registry.ApprovalState_APPROVAL_STATE_DENIED)
+	press(m, text("y")...)
+	if press(m, special(tea.KeyEnter)); len(m.unsent) != 1 || m.unsent[0].Text != "y" {
+		t.Errorf("nothing is asked, and y is not sent: %v", m.unsent)
+	}
 	if len(m.asked) != 0 {
 		t.Errorf("waiting: %v", m.asked)
 	}

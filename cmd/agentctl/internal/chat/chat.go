@@ -15,11 +15,14 @@
 // unavailable the screen reports it and recovers automatically.
 //
 // Without a terminal each line of standard input is a message (lines.go); the exit code
-// is 0 when every message got its reply, 1 when one failed.
+// is 0 when every message got its reply, 1 when one failed. With --plain it is the same
+// with the names of the speakers, what the agent does, and its questions (plain.go): for
+// screen readers, at a terminal and in a pipe.
 package chat
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,18 +32,45 @@ import (
 	"github.com/theclaw/agents/cmd/internal/command"
 )
 
+// Options of a conversation.
+type Options struct {
+	// Plain is for screen readers: lines with the names of the speakers, no full screen.
+	Plain bool
+	// Introduce reports the model where no screen does.
+	Introduce bool
+}
+
+// Flags adds those of a conversation to a command.
+func (o *Options) Flags(c *cobra.Command) {
+	c.Flags().BoolVar(&o.Plain, "plain", false, "for screen readers: lines of text with the speaker's name, no full screen")
+}
+
+// Check refuses what does not go together.
+func (o *Options) Check(c *cobra.Command, e *command.Env) error {
+	if o.Plain && e.Flags.JSON {
+		return command.Usage(c, "--plain and --json exclude each other")
+	}
+	return nil
+}
+
 // Command answers the command chat.
 func Command(e *command.Env) *cobra.Command {
-	thread := ""
+	thread, o := "", Options{}
 	c := &cobra.Command{
 		Use:   "chat ID",
 		Short: "Talk to an agent",
 		Long: `Talk to an agent. At a terminal: Enter sends, Up and Down recall earlier messages,
 Ctrl-C aborts the run, or exits when there is none, Ctrl-O unfolds thoughts and tools,
 /help shows the rest. Without a terminal each line of standard input is a message, and
-the replies are printed in order; with --json as one object a line.`,
+the replies are printed in order; with --json as one object a line.
+
+With --plain there is no full screen, no cursor movement and no color, at a terminal and
+in a pipe: every message, tool and question is a line that begins with who it is from.
+A question whether a command may run is answered with y or n. Ctrl-C aborts the run and
+exits, Ctrl-D exits.`,
 		Example: `  agentctl chat alice
   agentctl chat alice --thread plans
+  agentctl chat alice --plain
   printf 'hello\n' | agentctl chat alice`,
 		Args:              command.Args("ID"),
 		ValidArgsFunction: e.CompleteID,
@@ -49,24 +79,53 @@ the replies are printed in order; with --json as one object a line.`,
 			if err != nil {
 				return err
 			}
-			return Run(c.Context(), e, args[0], peer)
+			if err := o.Check(c, e); err != nil {
+				return err
+			}
+			return Run(c.Context(), e, args[0], peer, o)
 		},
 	}
 	c.Flags().StringVar(&thread, "thread", "", "name of a separate conversation")
+	o.Flags(c)
 	return c
 }
 
 // Run talks to a started agent until the person leaves or the input ends.
-func Run(ctx context.Context, e *command.Env, agent string, peer message.Peer) error {
+func Run(ctx context.Context, e *command.Env, agent string, peer message.Peer, o Options) error {
 	if err := message.RequireStarted(ctx, e, agent); err != nil {
 		return err
 	}
-	problem := feed.Usable(ctx, e, agent)
-	if in, out := e.Terminal(); in != nil && e.Getenv("TERM") != "dumb" && !e.Flags.JSON {
-		return converse(ctx, e, agent, peer, problem, in, out)
+	in, out := e.Terminal()
+	dumb := in != nil && e.Getenv("TERM") == "dumb"
+	if in != nil && !dumb && !o.Plain && !e.Flags.JSON {
+		return converse(ctx, e, agent, peer, in, out)
 	}
-	if problem != "" {
-		e.Note("warning: %s", screen.Line(problem))
+	plain := (o.Plain || dumb) && !e.Flags.JSON
+	introduce(ctx, e, agent, o.Introduce || plain)
+	if plain {
+		return runPlain(ctx, e, agent, peer)
 	}
 	return runLines(ctx, e, agent, peer)
+}
+
+// introduction bounds the wait for a runner that would name the model: the first message
+// waits for one anyway.
+const introduction = 10 * time.Second
+
+// introduce reports on standard error why the model cannot be used, and always, if that is
+// asked for, which one it is.
+func introduce(ctx context.Context, e *command.Env, agent string, always bool) {
+	limit := introduction
+	if !always {
+		limit /= 3
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	m := feed.ModelOf(ctx, e, agent)
+	if always {
+		e.Note("%s", screen.Line(m.Line()))
+	}
+	if m.Problem != "" {
+		e.Note("warning: %s", screen.Line(m.Problem))
+	}
 }

@@ -35,7 +35,7 @@ type console struct {
 	said   *transcript.Transcript
 	width  int
 	height int
-	pad    int // empty lines above the transcript
+	top    int // lines above the transcript
 
 	input   textarea.Model
 	spin    spinner.Model
@@ -46,6 +46,7 @@ type console struct {
 	unsent  []feed.Message // not in the inbox yet; the first is under way
 	queue   []sent         // in the inbox and without a fate, oldest first
 	aborted bool           // the oldest one was asked to end
+	digests bool           // its run makes a digest first
 	begun   time.Time      // when the oldest one became it
 	waits   feed.Changed   // what the oldest one waits for
 	newest  int64          // message that was last answered
@@ -58,7 +59,9 @@ type console struct {
 	heardFrom int64
 	watching  bool
 	away      map[string]bool // services
-	trouble   string          // why the model cannot be used, said below the past once
+	model     *feed.Model     // nil until it is known
+	opened    bool            // the past is on the screen
+	advised   bool            // what is to be known of the model stands below it
 }
 
 // sent is a message of ours that waits for its fate.
@@ -68,15 +71,14 @@ type sent struct {
 }
 
 // converse runs the screen. Everything it has started has ended when it returns,
-// and what was said stands in the terminal. problem is shown at the beginning.
-func converse(ctx context.Context, e *command.Env, agent string, peer message.Peer, problem string, in, out *os.File) error {
+// and what was said stands in the terminal.
+func converse(ctx context.Context, e *command.Env, agent string, peer message.Peer, in, out *os.File) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
 	from := &feed.Source{Env: e, Agent: agent}
 	m := newConsole(ctx, from, peer, e.Color())
-	m.trouble = problem
 	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithEnvironment(environ(e)))
 	from.Send = p.Send
 	m.start = func(peer message.Peer, thread string, after int64) {
@@ -124,9 +126,9 @@ func (m *console) turnTo(peer message.Peer) {
 	m.own, m.shown, m.later = map[string]bool{}, map[int64]bool{}, nil
 }
 
-// Init shows the end of the conversation and begins to watch it.
+// Init shows the end of the conversation and who answers, and begins to watch.
 func (m *console) Init() tea.Cmd {
-	return tea.Batch(m.input.Focus(), m.from.Past(m.ctx, m.peer))
+	return tea.Batch(m.input.Focus(), m.from.Past(m.ctx, m.peer), m.from.Describe(m.ctx))
 }
 
 // Update takes what happened.
@@ -142,8 +144,8 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.wheel(msg)
 		return m, nil
 	case tea.MouseClickMsg:
-		if msg.Button == tea.MouseLeft && msg.Y < m.room() {
-			m.said.Click(msg.Y-m.pad, m.now())
+		if msg.Button == tea.MouseLeft {
+			m.said.Click(msg.Y-m.top, m.now())
 		}
 		return m, nil
 	case spinner.TickMsg:
@@ -155,6 +157,10 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, cmd
 	case feed.Opened:
 		m.open(msg)
+		return m, nil
+	case feed.Model:
+		m.model = &msg
+		m.advise()
 		return m, nil
 	case feed.Seen:
 		m.see(msg)
@@ -235,12 +241,20 @@ func (m *console) open(o feed.Opened) {
 	m.recall = len(m.history)
 	m.show(o.Events)
 	m.said.Mark()
-	if m.trouble != "" {
-		m.said.Problem(m.trouble)
-		m.trouble = ""
-	}
+	m.opened = true
+	m.advise()
 	if o.Head > 0 {
 		m.watch(o.Head)
+	}
+}
+
+// advise says below the past, once, what is to be known of the model.
+func (m *console) advise() {
+	if m.opened && !m.advised && m.model != nil {
+		m.advised = true
+		if text := m.model.Advice(); text != "" {
+			m.said.Problem(text)
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ func (m *console) follow() tea.Cmd {
 
 // next shows the message whose turn it is now.
 func (m *console) next() tea.Cmd {
-	m.aborted, m.begun, m.waits = false, m.now(), feed.Changed{}
+	m.aborted, m.digests, m.begun, m.waits = false, false, m.now(), feed.Changed{}
 	switch {
 	case len(m.queue) > 0:
 		m.said.You(m.queue[0].text)
@@ -88,6 +88,7 @@ func (m *console) happen(p feed.Pieces) {
 		return
 	}
 	for _, i := range p.Items {
+		m.digests = i.What == feed.Digest
 		switch now := m.now(); i.What {
 		case feed.Spoke:
 			m.said.Say(i.Text, now)
@@ -142,7 +143,7 @@ func (m *console) finish(f feed.Finished) tea.Cmd {
 		m.said.Stop(m.now())
 		m.said.Problem(strings.TrimPrefix(fault.Line(f.Err), "Error: "))
 	case turn.SentMessages(f.Turn) > 0: // it had said all there was to say, and says it no more
-		m.said.Again()
+		m.said.Void()
 		m.said.Stop(m.now())
 		m.said.Note(feed.Account(f.Turn))
 	default:

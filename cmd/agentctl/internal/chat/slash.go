@@ -14,12 +14,12 @@ var commands = []struct{ name, args, what string }{
 	{"help", "", "this text"},
 	{"status", "", "how the agent is"},
 	{"abort", "", "end the run under way"},
-	{"approve", "", "let the command run that the agent asks about; /deny does not"},
-	{"deny", "", "do not let it run"},
-	{"explain", "", "what became of the last message, step by step"},
+	{"approve", "", "run the command that the agent asks about; so does y"},
+	{"deny", "", "do not run it; so does n"},
+	{"explain", "", "what happened to the last message, step by step"},
 	{"memory", "", "what the agent has written down"},
 	{"model", "[NAME]", "which model answers; with a name, another one"},
-	{"new", "[NAME]", "another conversation; with a name it can be come back to"},
+	{"new", "[NAME]", "start another conversation; a name lets you return to it"},
 	{"copy", "", "put the last reply into the clipboard"},
 	{"fold", "", "open or fold thoughts and tools"},
 	{"quit", "", "leave; a run under way goes on"},
@@ -94,7 +94,7 @@ func (m *console) command(name, rest string) tea.Cmd {
 	case "memory":
 		return m.from.Memory(m.ctx, m.peer, m.thread)
 	case "model":
-		return m.from.Model(m.ctx, rest)
+		return tea.Sequence(m.from.Model(m.ctx, rest), m.from.Describe(m.ctx))
 	case "new":
 		return m.another(rest)
 	case "copy":

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/transcript"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
@@ -17,16 +19,23 @@ import (
 // maxQueue is how many of the messages that wait are shown.
 const maxQueue = 3
 
-var faint = lipgloss.NewStyle().Faint(true)
+var (
+	faint = lipgloss.NewStyle().Faint(true)
+	bold  = lipgloss.NewStyle().Bold(true)
+)
 
 // View draws the screen: the transcript ends above what is under way.
 func (m *console) View() tea.View {
 	below := m.below()
-	room := max(1, m.height-len(below)-m.input.Height())
+	banner := m.banner()
+	room := max(1, m.height-len(banner)-len(below)-m.input.Height())
 	lines := m.said.View(m.width, room, m.now())
-	m.pad = room - len(lines)
+	m.top = len(banner) + room - len(lines)
 	var b strings.Builder
-	b.WriteString(strings.Repeat("\n", m.pad))
+	for _, l := range banner {
+		b.WriteString(l + "\n")
+	}
+	b.WriteString(strings.Repeat("\n", room-len(lines)))
 	for _, l := range append(lines, below...) {
 		b.WriteString(l + "\n")
 	}
@@ -34,14 +43,33 @@ func (m *console) View() tea.View {
 	v := tea.NewView(b.String())
 	v.AltScreen, v.MouseMode, v.WindowTitle = true, tea.MouseModeCellMotion, "agentctl chat "+m.from.Agent
 	if c := m.input.Cursor(); c != nil {
-		c.Y += room + len(below)
+		c.Y += len(banner) + room + len(below)
 		v.Cursor = c
 	}
 	return v
 }
 
-// room is how many lines the transcript has.
-func (m *console) room() int { return max(1, m.height-len(m.below())-m.input.Height()) }
+// minBanner is the height from which on the screen has a banner, and a rule above the input.
+const minBanner = 10
+
+// banner is the top line: who answers, with which model, and where that was chosen.
+func (m *console) banner() []string {
+	if m.height < minBanner {
+		return nil
+	}
+	parts := []string{m.from.Agent}
+	if m.model != nil {
+		parts = append(parts, cmp.Or(m.model.Title(), "model unknown"))
+	}
+	if m.peer != message.Console {
+		parts = append(parts, "conversation "+string(m.peer))
+	}
+	line := clip(" "+screen.Line(strings.Join(parts, " · ")), m.width)
+	return []string{lipgloss.NewStyle().Reverse(true).Render(line + strings.Repeat(" ", max(m.width-lipgloss.Width(line), 0)))}
+}
+
+// clip cuts a line where the screen ends.
+func clip(line string, width int) string { return ansi.Truncate(line, width, "…") }
 
 // below are the lines between the transcript and the input.
 func (m *console) below() []string {
@@ -64,6 +92,9 @@ func (m *console) below() []string {
 		}
 		lines = append(lines, "waits: "+screen.Line(text))
 	}
+	for _, service := range slices.Sorted(maps.Keys(m.away)) {
+		lines = append(lines, "no connection to the "+service)
+	}
 	if m.busy() {
 		if w := m.wait(); w.Cause != "" && !m.aborted {
 			w.Cause = screen.Line(w.Cause)
@@ -71,19 +102,24 @@ func (m *console) below() []string {
 		}
 		lines = append(lines, m.spin.View()+" "+m.doing())
 	}
-	for _, service := range slices.Sorted(maps.Keys(m.away)) {
-		lines = append(lines, "no connection to the "+service)
-	}
 	if n := m.said.Below(); n > 0 {
 		lines = append(lines, fmt.Sprintf("%d more lines below (PgDn, Ctrl-End)", n))
 	}
 	if names := candidates(m.input.Value()); len(names) > 0 {
 		lines = append(lines, "/"+strings.Join(names, " /"))
 	}
-	for i, l := range lines {
-		lines[i] = faint.Render(lipgloss.NewStyle().MaxWidth(m.width).Render(l))
+	lines = lines[:min(len(lines), max(1, m.height/2))]
+	if m.height >= minBanner {
+		lines = append(lines, strings.Repeat("─", m.width))
 	}
-	return lines[:min(len(lines), max(1, m.height/2))]
+	for i, l := range lines {
+		lines[i] = faint.Render(clip(l, m.width))
+	}
+	if len(m.asked) > 0 {
+		question := "Run it, once? y or n, then Enter: " + screen.Line(m.asked[0].GetCommand())
+		lines = append(lines, bold.Render(clip(question, m.width)))
+	}
+	return lines
 }
 
 // wait is what the message on the screen waits for.
@@ -104,6 +140,12 @@ func (m *console) doing() string {
 		what = "sending"
 	case m.aborted:
 		what = "ending the run"
+	case len(m.away) > 0:
+		what = m.from.Agent + " waits for the services"
+	case len(m.asked) > 0:
+		what = m.from.Agent + " waits for your answer"
+	case m.digests:
+		what = m.from.Agent + " makes a digest of the conversation"
 	}
 	hint := "Ctrl-C ends it"
 	if m.aborted {

@@ -40,6 +40,9 @@ type Stream struct {
 // New begins an empty text.
 func New(style Style) *Stream { return &Stream{style: style, width: 80} }
 
+// Style is how the text is laid out.
+func (s *Stream) Style() Style { return s.style }
+
 // Text is everything written so far.
 func (s *Stream) Text() string { return s.text.String() }
 

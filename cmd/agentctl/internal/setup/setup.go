@@ -189,7 +189,7 @@ func run(ctx context.Context, e *command.Env, o options) (err error) {
 		}
 		return nil
 	}
-	return chat.Run(ctx, e, o.agent, message.Console)
+	return chat.Run(ctx, e, o.agent, message.Console, chat.Options{})
 }
 
 // serve brings the services up: as a service of the user, or as a child until the end.

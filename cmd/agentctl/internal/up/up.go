@@ -13,8 +13,6 @@ package up
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,12 +22,10 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
-	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/pause"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
-	runner "github.com/theclaw/agents/proto/gen/theclaw/runner/v1"
 )
 
 const (
@@ -41,19 +37,27 @@ const (
 
 // Command answers the command up.
 func Command(e *command.Env) *cobra.Command {
-	return &cobra.Command{
+	o := chat.Options{Introduce: true}
+	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start the services here, create the agent admin, and talk to it",
 		Long: `Start the services unless they run already, create and start the agent admin, and talk
 to it. Services started by this command are stopped at the end. Without a terminal each
-line of standard input is a message.`,
+line of standard input is a message; --plain is that of 'agentctl chat'.`,
 		Example: `  agentctl up
   printf 'hello\n' | agentctl up`,
-		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), e) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.Check(c, e); err != nil {
+				return err
+			}
+			return run(c.Context(), e, o)
+		},
 	}
+	o.Flags(c)
+	return c
 }
 
-func run(ctx context.Context, e *command.Env) (err error) {
+func run(ctx context.Context, e *command.Env, o chat.Options) (err error) {
 	stop, err := Serve(ctx, e)
 	if err != nil {
 		return err
@@ -62,8 +66,7 @@ func run(ctx context.Context, e *command.Env) (err error) {
 	if err := Create(ctx, e, Admin); err != nil {
 		return err
 	}
-	tellModel(ctx, e)
-	return chat.Run(ctx, e, Admin, message.Console)
+	return chat.Run(ctx, e, Admin, message.Console, o)
 }
 
 // Serve uses the services that serve the home, or starts them as a child process with
@@ -130,29 +133,4 @@ func Create(ctx context.Context, e *command.Env, agent string) error {
 	}
 	_, err = e.Agents().StartAgent(ctx, &registry.StartAgentRequest{AgentId: agent})
 	return err
-}
-
-// tellModel says who will answer, in one line; a person who believes to talk to
-// a model and does not would be badly surprised.
-func tellModel(ctx context.Context, e *command.Env) {
-	ctx, cancel := context.WithTimeout(ctx, e.Flags.Timeout)
-	defer cancel()
-	r, err := e.RunnerService().GetRunnerInfo(ctx, &runner.GetRunnerInfoRequest{}, grpc.WaitForReady(true))
-	if err != nil {
-		e.Note("%s", fault.Line(err))
-		return
-	}
-	e.Note("%s", screen.Line(modelLine(r.GetProvider(), r.GetProviderOrigin())))
-}
-
-func modelLine(provider, origin string) string {
-	if provider == "offline" || strings.HasPrefix(provider, "offline/") {
-		return "model: the built-in offline stand-in answers, which is no language model; for a real one set OPENAI_API_KEY " +
-			"(also DEEPSEEK_API_KEY, MOONSHOT_API_KEY; OPENAI_BASE_URL for another endpoint) or write providers.yaml in the home directory"
-	}
-	line := "model: " + provider
-	if origin != "" {
-		line += fmt.Sprintf(" (%s)", origin)
-	}
-	return line
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
-	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease/runlock"
 	"github.com/theclaw/agents/internal/route"
@@ -146,19 +145,6 @@ func (s *Source) checkModel(ctx context.Context, name, model string) (note strin
 		return "", p.Err()
 	}
 	return "\nwarning: " + p.What + " - " + p.Fix, nil
-}
-
-// Usable reports why the model of the agent cannot be called, before a message fails of it;
-// empty when it can.
-func Usable(ctx context.Context, e *command.Env, agent string) string {
-	name, model, err := provider.Chosen(ctx, e, agent)
-	if err != nil {
-		return "" // the first message says what is wrong with the agent
-	}
-	if p := provider.Check(ctx, e, name, model); p != nil {
-		return "the model of " + agent + " cannot be used: " + p.What + " - " + p.Fix
-	}
-	return ""
 }
 
 // Memory shows what the agent has written down that bears on this conversation.

@@ -68,7 +68,9 @@ func TestItems(t *testing.T) {
 		{runner.RunStream_RUN_STREAM_LIFECYCLE, "start", 9, Again},
 		{runner.RunStream_RUN_STREAM_LIFECYCLE, "restart", 0, Again},
 		{runner.RunStream_RUN_STREAM_LIFECYCLE, "end", 9, 0},
-		{runner.RunStream_RUN_STREAM_COMPACTION, "start", 0, 0},
+		{runner.RunStream_RUN_STREAM_COMPACTION, "start", 0, Digest},
+		{runner.RunStream_RUN_STREAM_COMPACTION, "end", 9, Digested},
+		{runner.RunStream_RUN_STREAM_COMPACTION, "", 0, 0},
 	} {
 		got, ok := item(&runner.StreamRunResponse{Stream: c.stream, Phase: c.phase}, c.after)
 		if got.What != c.want || ok != (c.want != 0) {

@@ -37,6 +37,8 @@ const (
 	Output // of a tool that runs
 	Ended  // a tool
 	Again  // the run goes on after a restart, or the stream from its beginning
+	Digest // of the conversation is begun, before the model is asked
+	Digested
 )
 
 const (
@@ -127,6 +129,8 @@ func item(r *runner.StreamRunResponse, after uint64) (Item, bool) {
 		if r.GetPhase() == "restart" || r.GetPhase() == "start" && after != 0 {
 			i.What = Again
 		}
+	case runner.RunStream_RUN_STREAM_COMPACTION:
+		i.What = map[string]What{"start": Digest, "end": Digested}[r.GetPhase()]
 	default:
 	}
 	return i, i.What != 0

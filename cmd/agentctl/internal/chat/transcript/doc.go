@@ -5,7 +5,8 @@
 //	You, Note, Problem, Reply          complete entries
 //	Think, Say, Start, Update, End     what a run does, while it does it
 //	Again                              a run continues after a restart: what was
-//	                                   incomplete is sent once more
+//	                                   incomplete is sent once more, and its text stays
+//	                                   until it differs
 //	Finish                             its reply is final, whatever came before
 //
 // Thoughts and tools are folded to one line until they are opened, one by one or all

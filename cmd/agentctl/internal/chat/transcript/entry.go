@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/markdown"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
@@ -32,6 +33,10 @@ type entry struct {
 	run  bool             // belongs to the run under way
 	from time.Time        // of a thought
 	took time.Duration
+
+	// Of a reply that is said again after an interruption: what the body shows, until
+	// said differs from it or is longer.
+	held, said string
 
 	// What it looks like, kept while nothing changes. A live entry is not kept.
 	width int
@@ -130,9 +135,7 @@ func (e *entry) tool(width int, now time.Time, l look) []string {
 	head := mark + screen.Line(c.Name)
 	tail := " · " + state + " · " + Span(took)
 	what := screen.Line(strings.TrimSpace(Gist(c.Arguments)))
-	if room := width - lipgloss.Width(head) - lipgloss.Width(tail) - 1; lipgloss.Width(what) > room {
-		what = clip(what, room)
-	}
+	what = ansi.Truncate(what, max(width-lipgloss.Width(head)-lipgloss.Width(tail)-1, 0), "…")
 	title := l.faint.Render(head+" ") + what + l.faint.Render(" · ") + state + l.faint.Render(" · "+Span(took))
 	if !e.open {
 		return []string{title}
@@ -166,24 +169,6 @@ func block(text string, width int) []string {
 		lines = append(lines, "  ┆ … and more; 'agentctl run stream' and 'agentctl explain' have it")
 	}
 	return lines
-}
-
-// clip shortens a line of harmless text to a width.
-func clip(s string, width int) string {
-	if width < 2 {
-		return ""
-	}
-	var b strings.Builder
-	wide := 0
-	for _, r := range s {
-		w := lipgloss.Width(string(r))
-		if wide+w > width-1 {
-			return b.String() + "…"
-		}
-		b.WriteRune(r)
-		wide += w
-	}
-	return b.String()
 }
 
 // Span is a duration with two or three digits.

@@ -25,6 +25,7 @@ type Transcript struct {
 	up      int    // lines scrolled up from the end; 0 follows it
 	height  int    // of the last look
 	width   int    // of the last look
+	lines   int    // there were at the last look
 	first   int    // index of the first entry that is not the past
 	last    string // the newest reply
 }
@@ -37,6 +38,9 @@ func New(agent string, color bool) *Transcript {
 func (t *Transcript) add(e *entry) *entry {
 	t.entries = append(t.entries, e)
 	if over := len(t.entries) - MaxEntries; over > 0 {
+		for _, old := range t.entries[:over] {
+			t.lines -= t.linesOf(old, time.Time{})
+		}
 		t.entries = append([]*entry{}, t.entries[over:]...)
 		t.first = max(t.first-over, 0)
 	}
@@ -90,9 +94,16 @@ func (t *Transcript) live(k kind) *entry {
 func (t *Transcript) Think(piece string, now time.Time) {
 	e := t.live(thought)
 	if e == nil {
+		held := t.live(reply)
+		if held != nil && held.held != "" {
+			t.drop(held)
+		}
 		t.whole(now)
 		e = t.text(thought, markdown.Style{Plain: true, Faint: true, Edge: "  ┆ "}, "")
 		e.live, e.run, e.from, e.open = true, true, now, t.all
+		if held != nil && held.held != "" {
+			t.add(held) // what is said comes after what is thought
+		}
 	}
 	e.body.Write(screen.Clean(piece))
 }
@@ -106,16 +117,46 @@ func (t *Transcript) Say(piece string, now time.Time) {
 		e = t.entries[len(t.entries)-1]
 		e.live, e.run = true, true
 	}
-	e.body.Write(screen.Clean(piece))
+	piece = screen.Clean(piece)
+	if e.held == "" {
+		e.body.Write(piece)
+		return
+	}
+	e.said += piece
+	if strings.HasPrefix(e.held, e.said) {
+		return // it stands there
+	}
+	t.drop(e)
+	t.add(e)
+	t.goOn(e)
+}
+
+// goOn makes a reply that was held show what is said now.
+func (t *Transcript) goOn(e *entry) {
+	if more, same := strings.CutPrefix(e.said, e.held); same {
+		e.body.Write(more)
+	} else {
+		e.body = markdown.New(e.body.Style())
+		e.body.Write(e.said)
+	}
+	e.held, e.said = "", ""
 }
 
 // whole ends what is being thought and said: something else begins.
 func (t *Transcript) whole(now time.Time) {
 	for _, k := range []kind{thought, reply} {
-		if e := t.live(k); e != nil {
-			e.live, e.lines = false, nil
-			e.took = now.Sub(e.from)
+		e := t.live(k)
+		switch {
+		case e == nil:
+			continue
+		case e.held != "" && e.said == "": // it was not said again
+			t.drop(e)
+			continue
+		case e.held != "":
+			t.goOn(e)
 		}
+		e.live, e.lines = false, nil
+		e.took = now.Sub(e.from)
 	}
 }
 
@@ -152,9 +193,26 @@ func (t *Transcript) End(id, result string, now time.Time) {
 	}
 }
 
-// Again takes away what was said and thought since the last tool or message: the
-// run was interrupted, and says it again. A tool that had not ended goes too.
+// Again expects what was said and thought since the last tool or message once more: the
+// run was interrupted. The thoughts go, and a tool that had not ended. The text stays until
+// another one takes its place, so that a model which says the same goes on where it was.
 func (t *Transcript) Again() {
+	e := t.live(reply)
+	t.Void()
+	if e == nil {
+		return
+	}
+	if e.held == "" {
+		e.held = e.body.Text()
+	}
+	if e.said = ""; e.held != "" {
+		t.add(e)
+	}
+}
+
+// Void takes away what was said and thought since the last tool or message, and a tool
+// that had not ended.
+func (t *Transcript) Void() {
 	from := len(t.entries)
 	for from > 0 {
 		e := t.entries[from-1]
@@ -174,6 +232,9 @@ func (t *Transcript) Again() {
 
 // Stop ends what a run left open: it was aborted, or failed.
 func (t *Transcript) Stop(now time.Time) {
+	if e := t.live(reply); e != nil { // what was said stays
+		e.held, e.said = "", ""
+	}
 	t.whole(now)
 	for _, e := range t.entries {
 		e.run = false

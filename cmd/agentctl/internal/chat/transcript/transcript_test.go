@@ -83,6 +83,59 @@ func TestAgain(t *testing.T) {
 	}
 }
 
+// After an interruption the text stays until what is said again is longer, or another one.
+func TestSaidAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		pieces, want []string
+	}{
+		"the same and more": {[]string{"one ", "two th", "ree ", "four"}, []string{"one two three", "one two three", "one two three", "one two three four"}},
+		"another one":       {[]string{"one", " 2", " 3"}, []string{"one two three", "one 2", "one 2 3"}},
+	} {
+		s := transcript.New("a1", false)
+		s.You("hi")
+		s.Say("one two three", t0)
+		s.Again()
+		s.Note("the run goes on")
+		if got := shown(s, t0); got != "you: hi\na1: one two three\nthe run goes on" {
+			t.Errorf("%s: held %q", name, got)
+		}
+		s.Think("hm", t0)
+		for i, piece := range c.pieces {
+			s.Say(piece, t0)
+			if got := shown(s, t0); !strings.HasPrefix(got, "you: hi\n") || !strings.Contains(got, "\na1: "+c.want[i]) || strings.Count(got, "a1: ") != 1 {
+				t.Errorf("%s, piece %d: %q", name, i, got)
+			}
+		}
+		text := c.want[len(c.want)-1]
+		s.Finish(text, nil, t0)
+		if got := shown(s, t0); got != "you: hi\nthe run goes on\n▸ thought for 0ms\na1: "+text {
+			t.Errorf("%s: end %q", name, got)
+		}
+	}
+	s := transcript.New("a1", false)
+	s.Say("one", t0)
+	s.Again()
+	s.Start("c", "x", "{}", t0)
+	if got := shown(s, t0); strings.Contains(got, "one") {
+		t.Errorf("not said again: %q", got)
+	}
+	s.Say("two", t0)
+	s.Again()
+	s.Stop(t0) // aborted: what was said stays
+	if got := shown(s, t0); !strings.HasSuffix(got, "a1: two") {
+		t.Errorf("stopped: %q", got)
+	}
+}
+
+// H5: what the person types is shown as it is typed.
+func TestYou(t *testing.T) {
+	s := transcript.New("a1", false)
+	s.You("2*3*4 = *x* &amp;\n# no\n| a | b |\n|---|---|")
+	if got := shown(s, t0); got != "you: 2*3*4 = *x* &amp;\n# no\n| a | b |\n|---|---|" {
+		t.Errorf("%q", got)
+	}
+}
+
 // What others say cannot touch the terminal, in whatever it is said.
 func TestHarmless(t *testing.T) {
 	s := transcript.New("a1", false)
@@ -121,7 +174,18 @@ func TestScroll(t *testing.T) {
 		t.Error(got)
 	}
 	s.Bottom()
-	if got := view(); !strings.HasSuffix(got, "line 999") {
+	s.View(60, 3, t0)
+	s.Scroll(2)
+	view()
+	s.Note("line 1000\nand more")
+	if got := view(); got != "line 995,line 996,line 997" || s.Below() != 4 {
+		t.Errorf("what is read moves: %s, %d below", got, s.Below())
+	}
+	s.Bottom()
+	if got := view(); got != "line 999,line 1000,and more" {
+		t.Error(got)
+	}
+	if got := view(); !strings.HasSuffix(got, "and more") {
 		t.Error(got)
 	}
 	s.Mark()

@@ -8,8 +8,13 @@ import (
 // View is the part of the conversation that fits: the end of it, or what was
 // scrolled to.
 func (t *Transcript) View(width, height int, now time.Time) []string {
+	same := t.width == width
 	t.width, t.height = width, max(height, 1)
-	t.up = min(t.up, max(0, t.total(now)-t.height))
+	total := t.total(now)
+	if t.up > 0 && same { // what is read stays where it is while text is added below
+		t.up += max(total-t.lines, 0)
+	}
+	t.up, t.lines = min(t.up, max(0, total-t.height)), total
 	skip := t.up
 	var parts [][]string // from the last to the first
 	need := t.height
@@ -39,12 +44,12 @@ func (t *Transcript) View(width, height int, now time.Time) []string {
 func (t *Transcript) total(now time.Time) int {
 	n := 0
 	for _, e := range t.entries {
-		n += t.lines(e, now)
+		n += t.linesOf(e, now)
 	}
 	return n
 }
 
-func (t *Transcript) lines(e *entry, now time.Time) int {
+func (t *Transcript) linesOf(e *entry, now time.Time) int {
 	lines, more := e.at(t.width, now, t.look)
 	return len(lines) + len(more)
 }
@@ -77,10 +82,12 @@ func (t *Transcript) FoldAll() (open bool) {
 
 // Click folds or opens what is shown in a line of the last View.
 func (t *Transcript) Click(line int, now time.Time) {
-	total := t.total(now)
-	line += max(0, total-t.up-t.height)
+	if line < 0 || line >= t.height {
+		return
+	}
+	line += max(0, t.total(now)-t.up-t.height)
 	for _, e := range t.entries {
-		n := t.lines(e, now)
+		n := t.linesOf(e, now)
 		if line < n {
 			if e.kind == tool || e.kind == thought {
 				e.open, e.lines = !e.open, nil
