@@ -29,6 +29,7 @@ var otherNames = []string{"services/runner/internal/model/provider"}
 // namesCompared are the comparisons that stay, by file and expression.
 var namesCompared = []allowance{
 	{"cmd/agentctl/internal/chat/run.go", `i.Tool == "message_send"`, "the console shows a message before it is journaled; RunStream does not say yet that a call speaks to the peer"},
+	{"cmd/agentctl/internal/chat/plain.go", `i.Tool == "message_send"`, "the console shows a message before it is journaled; RunStream does not say yet that a call speaks to the peer"},
 }
 
 // names finds comparisons of the names of tools.

@@ -51,18 +51,9 @@ func TestChatScreens(t *testing.T) {
 	each("own text", nil, "you: 2*3*4 = *x* &amp; **raw**", "tokens in")
 
 	m.typed("a table")
-	each("a table", func(width int, screen string) {
-		rows := 0
-		for l := range strings.Lines(screen) {
-			if strings.Count(l, " │") == 2 {
-				rows++
-			}
-		}
-		if want := map[int]int{80: 4, 200: 3}[width]; rows != want {
-			t.Errorf("%d columns: the table has %d lines, want %d", width, rows, want)
-		}
-	}, "Name", "What it does", "Cost", "──┼──", "表格", " 12\n", "👩 joined", "R&D a|b bold", "3\n", "That is 2*3*4 = 24, or 2*3*4 = x.")
+	each("a table", nil, "Name", "What it does", "Cost", "──┼──", "表格", " 12\n", "👩 joined", "R&D a|b bold", "3\n", "That is 2*3*4 = 24, or 2*3*4 = x.")
 
+	m.shows("wrapped in  │   12\n", "│                        eighty columns") // a cell in two lines
 	m.typed("a list")
 	each("a list", nil, "1. one\n", "   • two\n", "     • three\n", "2. four:\n", "  ls -l\n", "│ quoted words")
 

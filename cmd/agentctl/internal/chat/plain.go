@@ -195,13 +195,14 @@ func (p *plain) piece(i feed.Item) {
 		p.said += i.Text
 	case feed.Began:
 		p.said = ""
-		if p.tools[i.CallID] = i.Tool; i.Tool == "message_send" {
+		if i.Tool == "message_send" {
 			p.say(agent, message.Text(i.Text))
 		} else {
+			p.tools[i.CallID] = i.Tool
 			p.say(agent+" runs "+i.Tool, strings.TrimSpace(transcript.Gist(i.Text)))
 		}
 	case feed.Ended:
-		if tool := p.tools[i.CallID]; tool != "" && tool != "message_send" {
+		if tool := p.tools[i.CallID]; tool != "" {
 			r := transcript.ReadResult(i.Text)
 			p.say(tool, strings.TrimSpace(map[bool]string{true: "ok", false: r.Fail}[r.Fail == ""]+"\n"+r.Text))
 		}
