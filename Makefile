@@ -146,6 +146,11 @@ PROOF_TAG := -tags=proof,$(TAGS)
 GO_TEST = packages=$$(go run ./proofs/tests list -but '$(BUT)' -skip '$(SKIP)' $(MODULES:%=%/...)); \
 	go test -timeout 30m $(if $(SKIP),-skip '$(SKIP)') $$packages
 
+.PHONY: examples
+examples: ## make what the clients in Python and TypeScript need (protoc, npm; see docs/calling.md)
+	@examples/python/generate
+	@cd examples/typescript && npm ci --prefer-offline --no-audit --no-fund --ignore-scripts --silent && npm run --silent build
+
 .PHONY: test
 test: ## run the quick tests of every module: no root, PostgreSQL, bubblewrap (WITHOUT=names of what counts as missing)
 	@export THECLAW_WITHOUT='$(WITHOUT)'; $(GO_TEST)
