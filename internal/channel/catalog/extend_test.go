@@ -8,12 +8,13 @@ import (
 	"github.com/theclaw/agents/internal/testing/overlay"
 )
 
-// A channel is one file, and one line in a list. The example in testdata/toy is built into the
-// services and delivers a reply there.
+// A channel is one file, and one line in a list. The example of CONTRIBUTING.md is built into
+// the services and delivers a reply there.
 func TestExtensions(t *testing.T) {
 	o := overlay.New(t)
-	o.Add("../logfile/logfile.go", "testdata/toy/logfile.go")
-	o.Line("catalog.go", "\twebhook.Type,", "\tlogfile.Type,", "internal/channel/logfile")
+	page := o.Page("../../../CONTRIBUTING.md")
+	page.Add("../logfile/logfile.go", "internal/channel/logfile/logfile.go")
+	page.Line("catalog.go", "internal/channel/catalog/catalog.go", "\twebhook.Type,", "internal/channel/logfile")
 	o.Add("../../testing/world/toy_channel_test.go", "testdata/toy/world_test.txt")
 	o.Test("../../testing/world", 2)
 }

@@ -39,6 +39,50 @@ func (o *Overlay) Add(path, file string) {
 	o.Replace[o.abs(path)] = o.abs(file)
 }
 
+// Page is CONTRIBUTING.md, whose examples are built.
+type Page struct {
+	o    *Overlay
+	path string
+	text string
+}
+
+// Page reads the page at a path.
+func (o *Overlay) Page(path string) Page {
+	o.t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return Page{o, path, string(b)}
+}
+
+// Add puts the file that the page shows under a name at a path.
+func (p Page) Add(path, name string) {
+	p.o.t.Helper()
+	to := filepath.Join(p.o.t.TempDir(), filepath.Base(name))
+	if err := os.WriteFile(to, []byte(p.block("file", name)), 0o600); err != nil {
+		p.o.t.Fatal(err)
+	}
+	p.o.Replace[p.o.abs(path)] = to
+}
+
+// Line adds the line that the page shows for a file, which is at a path; see [Overlay.Line].
+func (p Page) Line(path, name, before, imported string) {
+	p.o.t.Helper()
+	p.o.Line(path, before, strings.TrimSuffix(p.block("line", name), "\n"), imported)
+}
+
+// block is the code behind a comment of the page.
+func (p Page) block(kind, name string) string {
+	p.o.t.Helper()
+	_, rest, ok := strings.Cut(p.text, "<!-- "+kind+": "+name+" -->\n```go\n")
+	code, _, closed := strings.Cut(rest, "```\n")
+	if !ok || !closed {
+		p.o.t.Fatalf("%s shows no %s %s", p.path, kind, name)
+	}
+	return code
+}
+
 // Line adds a line before the first one that begins with before, and the import that it
 // needs.
 func (o *Overlay) Line(path, before, line, imported string) {
@@ -71,7 +115,7 @@ func (o *Overlay) Test(dir string, tests int) {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	cmd := exec.CommandContext(o.t.Context(), "go", "test", "-v", "-vet=off", "-count=1", "-overlay", file, "-run", "^TestToy", ".")
+	cmd := exec.CommandContext(o.t.Context(), "go", "test", "-v", "-vet=off", "-count=1", "-tags", "proof,grpcnotrace", "-overlay", file, "-run", "^TestToy", ".")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Count(string(out), "\n--- PASS: TestToy") != tests {
