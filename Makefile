@@ -483,6 +483,10 @@ generate: tools ## rewrite proto/gen and third_party/proto
 	@$(BIN)/buf format -w proto
 	@$(BIN)/buf generate
 
+.PHONY: rows
+rows: ## write the acceptance rows docs/spec/rows.md from the tests that name them
+	@go test -count=1 -run '^TestSpecRows$$' . -args -write-rows
+
 .PHONY: map
 map: ## write the code map docs/map.md from the package comments
 	@go test -count=1 -run '^TestDocsMap$$' . -args -write-map
