@@ -75,10 +75,10 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 }
 
-// pages lists README.md and everything below docs.
+// pages lists the pages at the top of the repository and everything below docs.
 func pages(t *testing.T) []string {
 	t.Helper()
-	names := []string{"README.md"}
+	names := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"}
 	err := fs.WalkDir(os.DirFS("."), "docs", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && path.Ext(name) == ".md" {
 			names = append(names, name)

@@ -101,7 +101,7 @@ var (
 	// nameSpan is a Go name in a page.
 	nameSpan = regexp.MustCompile("`([A-Z][a-z]+(?:[A-Z][A-Za-z0-9]*)*)`")
 	// pagesOfCode are the pages whose paths are held to the tree.
-	pagesOfCode = []string{"docs/architecture.md", "docs/decisions"}
+	pagesOfCode = []string{"docs/architecture.md", "docs/decisions", "docs/spec/reliability.md", "docs/spec/security.md", "docs/spec/contracts.md", "CONTRIBUTING.md"}
 )
 
 // TestDocsPaths checks that each path of the pages about the code is there, that each

@@ -106,3 +106,19 @@ func TestContributingExamples(t *testing.T) {
 		}
 	}
 }
+
+// A comment of the Go source names no page of this repository that does not exist.
+func TestCommentsNamePages(t *testing.T) {
+	named := regexp.MustCompile(`\bdocs/[A-Za-z0-9_/-]+\.md\b|\b(?:API|CONTRACTS|CORE|DESIGN|RELIABILITY|SECURITY|STYLE)\.md\b`)
+	for _, r := range packages(t) {
+		for _, f := range r.files {
+			for _, c := range f.ast.Comments {
+				for _, page := range named.FindAllString(c.Text(), -1) {
+					if _, err := os.Stat(page); err != nil {
+						t.Errorf("%s names %s, which does not exist", f.name, page)
+					}
+				}
+			}
+		}
+	}
+}

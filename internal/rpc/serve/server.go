@@ -142,7 +142,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// options are the limits of SECURITY.md and the chain of the package comment.
+// options are the limits of docs/spec/security.md and the chain of the package comment.
 func (c *chain) options(m *calls) []grpc.ServerOption {
 	streams := uint32(outsideStreams)
 	creds := insecure.NewCredentials()

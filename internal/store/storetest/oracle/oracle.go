@@ -1,6 +1,6 @@
 // Package oracle answers what a storage engine must answer about one inbox and one
 // conversation thread. It is a second opinion on the state machine: written from
-// RELIABILITY.md (2, 4, 5, 10) and from the comments of package store, from no engine.
+// docs/spec/reliability.md and from the comments of package store, from no engine.
 //
 // A [Model] keeps rows in maps and slices and has one function per transition. What
 // those texts leave open was observed at the engines; such a line carries the comment
