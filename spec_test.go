@@ -93,20 +93,6 @@ func readFile(t *testing.T, name string) string {
 	return string(raw)
 }
 
-// Each example of CONTRIBUTING.md is the file that its comment names. TestExtensions builds
-// these files into the services.
-func TestContributingExamples(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)<!-- file: (\\S+) -->\n\n```go\n(.*?)```\n").FindAllStringSubmatch(readFile(t, "CONTRIBUTING.md"), -1)
-	if len(blocks) != 4 {
-		t.Errorf("%d examples, want 4", len(blocks))
-	}
-	for _, b := range blocks {
-		if b[2] != readFile(t, b[1]) {
-			t.Errorf("the example differs from %s", b[1])
-		}
-	}
-}
-
 // A comment of the Go source names no page of this repository that does not exist.
 func TestCommentsNamePages(t *testing.T) {
 	named := regexp.MustCompile(`\bdocs/[A-Za-z0-9_/-]+\.md\b|\b(?:API|CONTRACTS|CORE|DESIGN|RELIABILITY|SECURITY|STYLE)\.md\b`)
