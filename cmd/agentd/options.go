@@ -86,9 +86,12 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	f.BoolVar(&showVersion, "version", false, "print the version")
 	usage := func() {
 		fmt.Fprint(stderr, help)
-		f.SetOutput(stderr)
+		var flags strings.Builder
+		f.SetOutput(&flags)
 		f.PrintDefaults()
 		f.SetOutput(io.Discard)
+		// The package flag takes one dash or two; help shows the form of agentctl.
+		fmt.Fprint(stderr, strings.ReplaceAll("\n"+flags.String(), "\n  -", "\n  --")[1:])
 	}
 	words, err := parseMixed(f, args)
 	switch {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -85,6 +86,9 @@ func NumberFlag[N ~int | ~int32 | ~int64](c *cobra.Command, n *N, name string, l
 // SinceFlag adds --since, a time in the past as [Past] reads it.
 func SinceFlag(c *cobra.Command, at *time.Time, help string) {
 	c.Flags().Var(&value{kind: "time", set: func(s string) (err error) {
+		if s == "" { // a script whose variable is empty does not mean all time
+			return errors.New("it is empty; give a time such as 24h, 7d or 2006-01-02")
+		}
 		*at, err = Past(s, time.Now())
 		return err
 	}}, "since", help+": 24h, 7d or 2006-01-02 (UTC)")

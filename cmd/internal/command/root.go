@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -37,6 +38,11 @@ func flagText(err error) string {
 	var bad *pflag.InvalidValueError
 	if errors.As(err, &bad) {
 		why, value := errors.Unwrap(bad).Error(), fmt.Sprintf(" %.40q", bad.GetValue())
+		if number := new(strconv.NumError); errors.As(err, &number) { // it has the words of a library
+			if why = "it is not a whole number in range"; bad.GetFlag().Value.Type() == "bool" {
+				why = "use true or false"
+			}
+		}
 		if strings.HasPrefix(" "+why, value) { // it names the value itself
 			value = ""
 		}
@@ -111,6 +117,9 @@ func negative(args []string) []string {
 	n := slices.IndexFunc(args, negativeNumber.MatchString)
 	if n < 1 || slices.Contains(args[:n], "--") || strings.HasPrefix(args[n-1], "-") { // the value of a flag
 		return args
+	}
+	if slices.ContainsFunc(args[n+1:], func(a string) bool { return !strings.HasPrefix(a, "-") }) {
+		return args // moved behind another argument it would be another one: 'send -1 hello' is no message to hello
 	}
 	return append(slices.Delete(slices.Clone(args), n, n+1), "--", args[n])
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,8 +75,11 @@ func save(ctx context.Context, e *command.Env, dest string, what backup.Selectio
 		return fault.New(codes.AlreadyExists, fault.InvalidArgument, dest+" exists already", "choose another name; a backup replaces nothing")
 	}
 	f, err := os.CreateTemp(filepath.Dir(dest), "."+filepath.Base(dest)+".") // mode 0600
+	if of := new(fs.PathError); errors.As(err, &of) {                        // name the file that was asked for, not the temporary one
+		of.Path = dest
+	}
 	if err != nil {
-		return fileFault(err, "write into a directory of your own")
+		return fileFault(err, "write into a directory that exists and is your own")
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
 	var s archive.Summary

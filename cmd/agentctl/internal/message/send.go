@@ -121,6 +121,9 @@ func (s *sending) run(c *cobra.Command, e *command.Env, args []string) error {
 	if s.wait {
 		return s.await(c, e, agent, answer)
 	}
+	if err := RequireStarted(c.Context(), e, agent); err != nil && fault.From(err).Reason == fault.AgentStopped {
+		e.Note("Agent '%s' is not started: the message waits until you run 'agentctl start %s'", agent, agent)
+	}
 	return e.Show(answer, fmt.Sprint(answer.EventID), "%d", answer.EventID)
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -70,7 +72,18 @@ func take(ctx context.Context, e *command.Env, service, path string, req *proces
 		all = append(all, r.GetChunk()...)
 	}
 	if err := renameio.WriteFile(path, all, 0o600, renameio.IgnoreUmask()); err != nil {
-		return 0, agentdir.Fault(fmt.Errorf("write profile: %w", err))
+		return 0, agentdir.Fault(fmt.Errorf("write profile %s: %w", path, cause(err)))
 	}
 	return len(all), nil
+}
+
+// cause is an error of a file without the name of the temporary file that it is about.
+func cause(err error) error {
+	if of := new(fs.PathError); errors.As(err, &of) {
+		return of.Err
+	}
+	if of := new(os.LinkError); errors.As(err, &of) {
+		return of.Err
+	}
+	return err
 }

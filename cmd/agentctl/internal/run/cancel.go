@@ -32,7 +32,7 @@ for a message whose run has started. MESSAGE is the id that 'agentctl send' prin
 			t, id := r.GetTurn(), r.GetTurn().GetInboxId()
 			switch t.GetState() {
 			case registry.TurnState_TURN_STATE_DONE:
-				return fault.New(codes.FailedPrecondition, fault.RunNotFound, fmt.Sprintf("message %d has its fate already: %s", id, message.FateName(t.GetFate())),
+				return fault.New(codes.FailedPrecondition, fault.RunNotFound, fmt.Sprintf("message %d is already finished: %s", id, message.FateName(t.GetFate())),
 					fmt.Sprintf("see 'agentctl explain %s %d'", args[0], id))
 			case registry.TurnState_TURN_STATE_CLAIMED:
 				return fault.New(codes.FailedPrecondition, fault.RunNotFound, fmt.Sprintf("message %d has begun", id),
