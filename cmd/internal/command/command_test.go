@@ -146,6 +146,7 @@ func TestNegative(t *testing.T) {
 		"audit show -n -1":         "audit show -n -1",
 		"config set a k -- -1":     "config set a k -- -1",
 		"send a text -x":           "send a text -x",
+		"send -1 hello":            "send -1 hello",
 		"events a t --after -1":    "events a t --after -1",
 	} {
 		if got := strings.Join(negative(strings.Fields(line)), " "); got != want {
