@@ -54,8 +54,6 @@ Examples:
   agentd runner --registry dns:///10.0.0.5:7443
   agentd registry --dsn env:THECLAW_DSN --listen 10.0.0.5:7443   one of several registries over PostgreSQL
   agentd runner --registry dns:///10.0.0.5:7443,dns:///10.0.0.6:7443
-
-Flags:
 `
 
 func parse(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
@@ -64,34 +62,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	f.SetOutput(io.Discard)
 	var level, name string
 	var showVersion bool
-	f.StringVar(&o.home, "home", "", "home `directory`; default $THECLAW_HOME, else ~/.theclaw")
-	f.StringVar(&o.registry, "registry", "", "`target` of the registry, or a comma-separated list of several; default its socket in the home")
-	f.Func("dsn", "keep agents in PostgreSQL: a `reference` (env:NAME, file:PATH) or URL; default storage.dsns of theclaw.yaml", func(dsn string) error {
-		if problem := layer.CheckDSN(dsn); problem != "" {
-			return errors.New(problem)
-		}
-		o.dsns = append(o.dsns, dsn)
-		return nil
-	})
-	f.StringVar(&name, "name", "", "`name` of an additional runner or deliverer in a home, such as runner-2; also the name of its socket")
-	f.StringVar(&o.listen, "listen", "", "TCP `address` to listen on in addition to the socket, with the certificates of --tls; for 'all', of the registry; default none")
-	f.StringVar(&o.advertise, "advertise", "", "`address` of this runner or deliverer for others, if it differs from --listen; written into its leases")
-	f.StringVar(&o.tls, "tls", "", "`directory` of certificates; default tls/ in the home")
-	f.StringVar(&o.metrics, "metrics-listen", "", "loopback `address` for /metrics, /healthz and /readyz; default off")
-	f.BoolVar(&o.metricsRemote, "metrics-remote", false, "permit a --metrics-listen address that is not loopback; nobody is authenticated there, so limit who reaches it")
-	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
-	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
-	f.DurationVar(&o.ttl, "lease-ttl", lease.DefaultTTL, "lifetime of a lease without renewal")
-	f.DurationVar(&o.grace, "grace", 30*time.Second, "maximum time for running work to finish at shutdown")
-	f.BoolVar(&showVersion, "version", false, "print the version")
+	o.define(f, &level, &name, &showVersion)
 	usage := func() {
-		fmt.Fprint(stderr, help)
-		var flags strings.Builder
-		f.SetOutput(&flags)
-		f.PrintDefaults()
-		f.SetOutput(io.Discard)
-		// The package flag takes one dash or two; help shows the form of agentctl.
-		fmt.Fprint(stderr, strings.ReplaceAll("\n"+flags.String(), "\n  -", "\n  --")[1:])
+		printHelp(stderr, f)
 	}
 	words, err := parseMixed(f, args)
 	switch {
@@ -147,6 +120,30 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	}
 	o.remote = o.registry != "" && !strings.HasPrefix(o.registry, "unix:")
 	return o, nil
+}
+
+// define defines the flags of all services.
+func (o *options) define(f *flag.FlagSet, level, name *string, showVersion *bool) {
+	f.StringVar(&o.home, "home", "", "home `directory`; default $THECLAW_HOME, else ~/.theclaw")
+	f.StringVar(&o.registry, "registry", "", "`target` of the registry, or a comma-separated list of several; default its socket in the home")
+	f.Func("dsn", "keep agents in PostgreSQL: a `reference` (env:NAME, file:PATH) or URL; default storage.dsns of theclaw.yaml", func(dsn string) error {
+		if problem := layer.CheckDSN(dsn); problem != "" {
+			return errors.New(problem)
+		}
+		o.dsns = append(o.dsns, dsn)
+		return nil
+	})
+	f.StringVar(name, "name", "", "`name` of an additional runner or deliverer in a home, such as runner-2; also the name of its socket")
+	f.StringVar(&o.listen, "listen", "", "TCP `address` to listen on in addition to the socket, with the certificates of --tls; for 'all', of the registry; default none")
+	f.StringVar(&o.advertise, "advertise", "", "`address` of this runner or deliverer for others, if it differs from --listen; written into its leases")
+	f.StringVar(&o.tls, "tls", "", "`directory` of certificates; default tls/ in the home")
+	f.StringVar(&o.metrics, "metrics-listen", "", "loopback `address` for /metrics, /healthz and /readyz; default off")
+	f.BoolVar(&o.metricsRemote, "metrics-remote", false, "permit a --metrics-listen address that is not loopback; nobody is authenticated there, so limit who reaches it")
+	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	f.StringVar(level, "log-level", "info", "debug, info, warn or error")
+	f.DurationVar(&o.ttl, "lease-ttl", lease.DefaultTTL, "lifetime of a lease without renewal")
+	f.DurationVar(&o.grace, "grace", 30*time.Second, "maximum time for running work to finish at shutdown")
+	f.BoolVar(showVersion, "version", false, "print the version")
 }
 
 // rename gives the one worker of a process a name of its own, so that several can

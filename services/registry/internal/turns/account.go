@@ -25,7 +25,7 @@ func (s *Service) GetTurn(ctx context.Context, req *registryv1.GetTurnRequest) (
 	if q.InboxID == 0 {
 		var ok bool
 		if q.InboxID, ok = thread.KeyID(q.Key); !ok {
-			return nil, wire.Bad("no event is named: inbox_id is 0 and key is not one", "give the inbox id, or the run id")
+			return nil, wire.Bad("no message is named: inbox_id is 0 and key is not a run id", "give the inbox id, or the run id")
 		}
 	}
 	var deadline <-chan time.Time
@@ -69,7 +69,7 @@ func (s *Service) ListTurns(ctx context.Context, req *registryv1.ListTurnsReques
 	before := int64(0)
 	if tok := req.GetPageToken(); tok != "" {
 		if before, err = strconv.ParseInt(tok, 10, 64); err != nil {
-			return nil, wire.Bad("the page token is not one of ours", "pass next_page_token as it was answered")
+			return nil, wire.Bad("the page token was not issued by this service", "pass next_page_token as it was answered")
 		}
 	}
 	size := wire.Limit(req.GetPageSize(), 100)
