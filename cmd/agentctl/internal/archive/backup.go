@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,11 +74,11 @@ func save(ctx context.Context, e *command.Env, dest string, what backup.Selectio
 		return fault.New(codes.AlreadyExists, fault.InvalidArgument, dest+" exists already", "choose another name; a backup replaces nothing")
 	}
 	f, err := os.CreateTemp(filepath.Dir(dest), "."+filepath.Base(dest)+".") // mode 0600
-	if of := new(fs.PathError); errors.As(err, &of) {                        // name the file that was asked for, not the temporary one
-		of.Path = dest
-	}
 	if err != nil {
-		return fileFault(err, "write into a directory that exists and is your own")
+		if at, ok := errors.AsType[*os.PathError](err); ok {
+			at.Path = dest // nobody asked for the temporary file
+		}
+		return fileFault(err, "write into an existing directory of your own")
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
 	var s archive.Summary

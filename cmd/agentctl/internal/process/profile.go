@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -35,6 +36,9 @@ service's socket, with your token; there is no other way to read it.`,
 			kind := processv1.ProfileKind(processv1.ProfileKind_value["PROFILE_KIND_"+strings.ToUpper(args[0])])
 			if kind == 0 {
 				return command.Usage(c, "%q is no profile: use cpu, heap or goroutine", args[0])
+			}
+			if at, err := os.Stat(args[1]); err == nil && at.IsDir() {
+				return command.Usage(c, "%q is a directory: name the file, such as %q", args[1], filepath.Join(args[1], args[0]+".pprof"))
 			}
 			length := time.Duration(seconds) * time.Second
 			ctx, cancel := context.WithTimeout(c.Context(), length+e.Flags.Timeout)
