@@ -150,7 +150,7 @@ func Past(text string, now time.Time) (time.Time, error) {
 	if d, err := Duration(strings.TrimSuffix(text, " ago")); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, fmt.Errorf("%.40q is no time such as 24h, 7d or %s", text, now.UTC().Format(time.DateOnly))
+	return time.Time{}, fmt.Errorf("%.40q is not a time: use a form such as 24h, 7d or %s", text, now.UTC().Format(time.DateOnly))
 }
 
 // Duration reads a length of time: 90s, 24h or days (7d), up to a hundred years.
@@ -163,7 +163,7 @@ func Duration(text string) (time.Duration, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return d, nil
 	}
-	return 0, fmt.Errorf("%.40q is no length of time such as 90s, 24h or 7d", text)
+	return 0, fmt.Errorf("%.40q is not a duration: use a form such as 90s, 24h or 7d", text)
 }
 
 // Count is a number of things in words: 1 agent, 2 agents; plural is for words that do

@@ -87,7 +87,7 @@ func parsePEM(path string, b []byte) (certs []*x509.Certificate, key crypto.Sign
 			k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 			signer, ok := k.(crypto.Signer)
 			if err != nil || !ok || key != nil {
-				return nil, nil, bad(path, "its key is not one of a kind that is known", fix)
+				return nil, nil, bad(path, "its private key is of an unsupported type", fix)
 			}
 			key = signer
 		}

@@ -12,17 +12,17 @@ import (
 // commands are what can be typed after a slash, in the order of the help.
 var commands = []struct{ name, args, what string }{
 	{"help", "", "this text"},
-	{"status", "", "how the agent is"},
-	{"abort", "", "end the run under way"},
-	{"approve", "", "run the command that the agent asks about; so does y"},
-	{"deny", "", "do not run it; so does n"},
+	{"status", "", "the state of the agent"},
+	{"abort", "", "stop the current run"},
+	{"approve", "", "allow the command that waits for your answer; also y"},
+	{"deny", "", "refuse it; also n"},
 	{"explain", "", "what happened to the last message, step by step"},
 	{"memory", "", "what the agent has written down"},
 	{"model", "[NAME]", "which model answers; with a name, another one"},
 	{"new", "[NAME]", "start another conversation; a name lets you return to it"},
 	{"copy", "", "put the last reply into the clipboard"},
-	{"fold", "", "open or fold thoughts and tools"},
-	{"quit", "", "leave; a run under way goes on"},
+	{"fold", "", "show or hide thoughts and tool output"},
+	{"quit", "", "leave; the current run continues"},
 }
 
 const keysHelp = `Enter sends; Alt-Enter, Ctrl-J or \ and Enter begin another line. Up and Down recall.

@@ -35,7 +35,7 @@ import (
 func Command(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:     "support",
-		Short:   "Collect what somebody needs who helps you",
+		Short:   "Collect information for a support request",
 		Example: `  agentctl support bundle support.tar.gz`,
 	}, bundleCommand(e))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
-// PruneAgent removes what is old and needed by nobody, a page of threads a call.
+// PruneAgent removes what is old and no longer needed, a page of threads a call.
 func (s *Service) PruneAgent(ctx context.Context, req *registryv1.PruneAgentRequest) (*registryv1.PruneAgentResponse, error) {
 	id := req.GetAgentId()
 	sums, next, err := s.Prune.Page(ctx, id, prune.Options{

@@ -84,8 +84,7 @@ type AgentServiceClient interface {
 	// replace is set; FAILED_PRECONDITION (AGENT_EXISTS) when the one to
 	// replace is started.
 	RestoreAgents(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[RestoreAgentsRequest, RestoreAgentsResponse], error)
-	// PruneAgent removes what is old and needed by nobody any more, or only counts
-	// it. What a retry, a delivery, a waiting caller or a check still needs stays,
+	// PruneAgent removes what is old and no longer needed, or only counts it. What a retry, a delivery, a waiting caller or a check still needs stays,
 	// whatever its age. It may be repeated and may be broken off at any instant.
 	PruneAgent(ctx context.Context, in *PruneAgentRequest, opts ...grpc.CallOption) (*PruneAgentResponse, error)
 	// ExportPeer streams a tar archive of all that is kept of one peer of an agent:
@@ -364,8 +363,7 @@ type AgentServiceServer interface {
 	// replace is set; FAILED_PRECONDITION (AGENT_EXISTS) when the one to
 	// replace is started.
 	RestoreAgents(grpc.ClientStreamingServer[RestoreAgentsRequest, RestoreAgentsResponse]) error
-	// PruneAgent removes what is old and needed by nobody any more, or only counts
-	// it. What a retry, a delivery, a waiting caller or a check still needs stays,
+	// PruneAgent removes what is old and no longer needed, or only counts it. What a retry, a delivery, a waiting caller or a check still needs stays,
 	// whatever its age. It may be repeated and may be broken off at any instant.
 	PruneAgent(context.Context, *PruneAgentRequest) (*PruneAgentResponse, error)
 	// ExportPeer streams a tar archive of all that is kept of one peer of an agent:
