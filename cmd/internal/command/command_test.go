@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -15,6 +17,23 @@ import (
 
 func env(out, errs *bytes.Buffer, vars map[string]string) *Env {
 	return New(strings.NewReader(""), out, errs, func(name string) string { return vars[name] }, "test")
+}
+
+// Commands that work on several agents ask for one connection at once.
+func TestConnAtOnce(t *testing.T) {
+	var out, errs bytes.Buffer
+	e := env(&out, &errs, map[string]string{"THECLAW_HOME": t.TempDir()})
+	conns := make([]grpc.ClientConnInterface, 100)
+	var all sync.WaitGroup
+	for i := range conns {
+		all.Go(func() { conns[i] = e.Conn(Registry) })
+	}
+	all.Wait()
+	for _, c := range conns {
+		if c != conns[0] {
+			t.Fatal("there are two connections to one service")
+		}
+	}
 }
 
 // JSON is written as the external tools write it.

@@ -111,6 +111,8 @@ func (e *Env) Process(service string) process.ProcessServiceClient {
 // Conn is the connection to a service; it is dialed at the first call, whose
 // error says what was wrong with the target.
 func (e *Env) Conn(service string) grpc.ClientConnInterface {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	c := e.conns[service]
 	if c == nil {
 		c = &conn{env: e, service: service}

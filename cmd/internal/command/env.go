@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -45,6 +46,7 @@ type Env struct {
 
 	stdin, stdout, stderr any // as given to New: a terminal is recognised there
 	written               *sink
+	mu                    sync.Mutex // of conns and runs: commands work on several agents at once
 	conns                 map[string]*conn
 	runs                  *runs.Client // nil until a runner is asked
 }

@@ -21,10 +21,13 @@ func (e *Env) RunnerService() runner.RunnerServiceClient {
 	if e.Flags.Runner != "" {
 		return runner.NewRunnerServiceClient(e.Conn(Runner))
 	}
+	near, registry := e.Conn(Runner), e.Conn(Registry)
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.runs == nil {
 		r := e.Flags.Registry
 		e.runs = runs.New(runs.Options{
-			Registry: e.Conn(Registry), Near: e.Conn(Runner), Stranger: r != "" && !strings.HasPrefix(r, "unix:"), Dial: e.dialRunner,
+			Registry: registry, Near: near, Stranger: r != "" && !strings.HasPrefix(r, "unix:"), Dial: e.dialRunner,
 		})
 	}
 	return e.runs
