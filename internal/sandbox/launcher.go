@@ -105,10 +105,6 @@ func input(r io.Reader) (*os.File, func(), error) {
 		f, err := os.Open(os.DevNull)
 		return f, func() {}, err
 	}
-	if f, ok := r.(*os.File); ok {
-		own, err := dup(f)
-		return own, func() {}, err
-	}
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
@@ -123,9 +119,4 @@ func input(r io.Reader) (*os.File, func(), error) {
 		_ = ours.Close()
 		<-done
 	}, nil
-}
-
-func dup(f *os.File) (*os.File, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	return os.NewFile(uintptr(fd), f.Name()), err
 }

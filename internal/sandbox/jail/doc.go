@@ -14,7 +14,7 @@
 //	  |                          |<------ exits, and the kernel kills the rest ----|
 //	  |<--- end of the status ---| clone, for the next program
 //
-// There is one launcher for a runner, and one init for a program. An init is started when
+// There is one launcher for each sandbox of a runner (one for a mode), and one init for a program. An init is started when
 // the last program of its kind has ended, in a control group of its own, and waits: the
 // start of a process is most of what a short program would wait for. One that nothing needs
 // for a minute is ended.

@@ -44,6 +44,7 @@ func kindOf(o wire.Order) kind {
 
 // A child is an init or a trampoline that waits for its order, or works on it.
 type child struct {
+	kind        kind
 	pid, handle int // handle is the pidfd
 	order       wire.FD
 	group       cgroup.Group
@@ -83,8 +84,8 @@ func launch() int {
 				break
 			}
 			l.calls.Go(func() {
-				if c, k, ok := l.call(files); ok {
-					l.spare(k)
+				if c, ok := l.call(files); ok {
+					l.spare(c.kind)
 					c.group.Remove()
 				}
 			})
@@ -106,20 +107,20 @@ func launch() int {
 // status, the standard three, and the user namespace of an id-mapped mount where there is
 // one. The runner takes the end of the status for the end of the tree. The result is the
 // process that ran it, which has ended.
-func (l *launcher) call(files []int) (c child, k kind, ok bool) {
+func (l *launcher) call(files []int) (c child, ok bool) {
 	defer func() {
 		for _, f := range files {
 			_ = unix.Close(f)
 		}
 	}()
 	if len(files) < 5 {
-		return c, k, false
+		return c, false
 	}
 	lifeline, status, standard := files[0], wire.FD(files[1]), files[2:5]
 	o, err := wire.ReadOrder(wire.FD(lifeline))
 	if err != nil {
 		status.Fail(err)
-		return c, k, false
+		return c, false
 	}
 	given := append(append([]int{}, standard...), int(status))
 	if o.Idmap {
@@ -143,26 +144,24 @@ func (l *launcher) call(files []int) (c child, k kind, ok bool) {
 		_ = unix.Fchown(standard[1], o.UID, o.GID)
 		_ = unix.Fchown(standard[2], o.UID, o.GID)
 	}
-	k = kindOf(o)
-	c, err = l.take(k)
-	if err != nil {
+	if c, err = l.take(kindOf(o)); err != nil {
 		status.Fail(err)
-		return c, k, false
+		return c, false
 	}
 	if err := wire.SendOrder(c.order, o, given); err != nil {
 		status.Fail(err)
 		c.kill()
 	}
-	c.await(lifeline, k)
-	return c, k, true
+	c.await(lifeline)
+	return c, true
 }
 
 // await returns when the process has ended, and its tree with it. It is ended when the
 // runner closes the lifeline.
-func (c child) await(lifeline int, k kind) {
+func (c child) await(lifeline int) {
 	wire.Either(lifeline, c.handle, -1)
 	if !wire.Either(-1, c.handle, 0) {
-		if k.driver != "" {
+		if c.kind.driver != "" {
 			c.kill() // the kernel ends the namespace with its init
 		} else {
 			_ = unix.Shutdown(int(c.order), unix.SHUT_RDWR) // it ends its tree first
@@ -183,6 +182,13 @@ func (c child) reap() {
 	_ = unix.Close(int(c.order))
 }
 
+// discard ends a process that waits, and removes its group.
+func (c child) discard() {
+	c.kill()
+	c.reap()
+	c.group.Remove()
+}
+
 // reap waits for the end of a process.
 func reap(pid int) {
 	for {
@@ -201,9 +207,8 @@ func (l *launcher) take(k kind) (child, error) {
 	if ok && !wire.Either(-1, c.handle, 0) {
 		return c, nil
 	}
-	if ok { // killed by somebody
-		c.reap()
-		c.group.Remove()
+	if ok { // it was killed
+		c.discard()
 	}
 	return l.start(k)
 }
@@ -244,9 +249,7 @@ func (l *launcher) drop() {
 func (l *launcher) dropLocked() {
 	for k, c := range l.spares {
 		delete(l.spares, k)
-		c.kill()
-		c.reap()
-		c.group.Remove()
+		c.discard()
 	}
 }
 
@@ -257,12 +260,12 @@ func (l *launcher) start(k kind) (child, error) {
 		return child{}, wire.Step("socket", err)
 	}
 	defer unix.Close(ends[1])
-	c := child{handle: -1, order: wire.FD(ends[0])}
+	c := child{kind: k, handle: -1, order: wire.FD(ends[0])}
 	if k.cgroups != "" {
 		c.group, err = cgroup.Set{Bases: strings.Split(k.cgroups, "\x00")}.Create(k.limits)
 	}
 	if err == nil {
-		err = l.fork(k, &c, ends[1])
+		err = l.fork(&c, ends[1])
 	}
 	if err != nil {
 		_ = unix.Close(ends[0])
@@ -271,13 +274,13 @@ func (l *launcher) start(k kind) (child, error) {
 	return c, err
 }
 
-func (l *launcher) fork(k kind, c *child, order int) (err error) {
+func (l *launcher) fork(c *child, order int) (err error) {
 	role, sys := roleInit, &syscall.SysProcAttr{PidFD: &c.handle, Pdeathsig: syscall.SIGKILL}
-	switch k.driver {
+	switch c.kind.driver {
 	case wire.Full:
-		userNamespace(k, sys)
+		userNamespace(c.kind, sys)
 	case wire.Privileged:
-		sys.Cloneflags = namespaces(k)
+		sys.Cloneflags = namespaces(c.kind)
 	default:
 		// It must outlive us for a moment: it ends its tree.
 		role, sys.Pdeathsig, sys.Setsid = roleTrampoline, 0, true

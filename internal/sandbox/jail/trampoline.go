@@ -16,7 +16,7 @@ import (
 // dead.
 func trampoline() int {
 	unix.CloseOnExec(fdOrder)
-	handleSignals() // before the order is there: nobody waits for it
+	handleSignals() // before the order is there: no program waits for it
 	o, files, err := wire.ReceiveOrder(fdOrder)
 	if err != nil || len(files) < 4 {
 		return 1 // the launcher does not need this process any more, or is dead
@@ -34,11 +34,13 @@ func trampoline() int {
 		}
 		_ = unix.Close(files[i])
 	}
-	start, status := guard, wire.FD(fdStatus)
+	status := wire.FD(fdStatus)
 	if o.Driver == wire.Off {
-		start = direct
+		err = direct(o, status)
+	} else {
+		err = guard(o)
 	}
-	if err := start(o, status); err != nil {
+	if err != nil {
 		status.Fail(err)
 		return 1
 	}
@@ -67,7 +69,7 @@ func direct(o wire.Order, status wire.FD) error {
 }
 
 // guard starts init and ends what it leaves.
-func guard(o wire.Order, _ wire.FD) error {
+func guard(o wire.Order) error {
 	if os.Geteuid() == 0 {
 		if err := syscall.Setgroups(nil); err != nil && !errors.Is(err, unix.EPERM) {
 			return wire.Step("setgroups", err)
@@ -98,7 +100,7 @@ func guard(o wire.Order, _ wire.FD) error {
 
 	kill := func() { _ = unix.PidfdSendSignal(handle, unix.SIGKILL, nil, 0) } // nothing happens to one that was reaped
 	go func() {
-		wire.AwaitHangup(fdOrder)
+		wire.Either(fdOrder, -1, -1)
 		kill()
 	}()
 

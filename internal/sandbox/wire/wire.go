@@ -50,7 +50,7 @@ type Order struct {
 	ReadOnly []string // more paths to show, read-only
 	Limits   Limits
 	// UID and GID are the host's ids of the program, OwnerUID and OwnerGID those
-	// of the workdir. They differ when descriptor 5 is a user namespace that maps
+	// of the workdir. They differ when the call comes with a user namespace that maps
 	// the owner's to the program's: see the launcher.
 	UID, GID, OwnerUID, OwnerGID int
 	Idmap                        bool
@@ -90,27 +90,37 @@ func Step(name string, err error) error {
 
 // WriteOrder sends o, with its length in front because the pipe stays open.
 func WriteOrder(w io.Writer, o Order) error {
-	b, err := json.Marshal(o)
+	b, err := encode(o)
 	if err != nil {
-		return fmt.Errorf("encode order: %w", err)
+		return err
 	}
-	if _, err := w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)); err != nil {
+	if _, err := w.Write(b); err != nil {
 		return fmt.Errorf("send order: %w", err)
 	}
 	return nil
 }
 
+// encode puts the length of an order, of headSize bytes, before it.
+func encode(o Order) ([]byte, error) {
+	b, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("encode order: %w", err)
+	}
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...), nil
+}
+
+const headSize = 4
+
 // ReadOrder is the other end of WriteOrder.
 func ReadOrder(r io.Reader) (Order, error) {
-	var o Order
-	var head [4]byte
+	var head [headSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return o, fmt.Errorf("read order: %w", err)
+		return Order{}, fmt.Errorf("read order: %w", err)
 	}
 	return body(r, head)
 }
 
-func body(r io.Reader, head [4]byte) (o Order, err error) {
+func body(r io.Reader, head [headSize]byte) (o Order, err error) {
 	b := make([]byte, binary.BigEndian.Uint32(head[:]))
 	if _, err := io.ReadFull(r, b); err != nil {
 		return o, fmt.Errorf("read order: %w", err)
@@ -122,9 +132,11 @@ func body(r io.Reader, head [4]byte) (o Order, err error) {
 }
 
 // Send passes descriptors over a socket that keeps messages apart.
-func Send(socket int, files ...int) error {
+func Send(socket int, files ...int) error { return send(socket, []byte{0}, files) }
+
+func send(socket int, b []byte, files []int) error {
 	for {
-		err := unix.Sendmsg(socket, []byte{0}, unix.UnixRights(files...), nil, unix.MSG_NOSIGNAL)
+		err := unix.Sendmsg(socket, b, unix.UnixRights(files...), nil, unix.MSG_NOSIGNAL)
 		if !errors.Is(err, unix.EINTR) {
 			return err
 		}
@@ -139,14 +151,14 @@ func Receive(socket int) ([]int, error) {
 
 // SendOrder sends o and descriptors over a stream socket.
 func SendOrder(socket FD, o Order, files []int) error {
-	b, err := json.Marshal(o)
+	b, err := encode(o)
 	if err != nil {
-		return fmt.Errorf("encode order: %w", err)
+		return err
 	}
-	if err := unix.Sendmsg(int(socket), binary.BigEndian.AppendUint32(nil, uint32(len(b))), unix.UnixRights(files...), nil, unix.MSG_NOSIGNAL); err != nil {
+	if err := send(int(socket), b[:headSize], files); err != nil {
 		return fmt.Errorf("send order: %w", err)
 	}
-	if _, err := socket.Write(b); err != nil {
+	if _, err := socket.Write(b[headSize:]); err != nil {
 		return fmt.Errorf("send order: %w", err)
 	}
 	return nil
@@ -154,7 +166,7 @@ func SendOrder(socket FD, o Order, files []int) error {
 
 // ReceiveOrder is the other end of SendOrder.
 func ReceiveOrder(socket FD) (Order, []int, error) {
-	var head [4]byte
+	var head [headSize]byte
 	files, err := receive(int(socket), head[:])
 	if err != nil {
 		return Order{}, nil, fmt.Errorf("read order: %w", err)
@@ -243,19 +255,6 @@ func (f FD) Fail(err error) {
 // Poll waits, without a bound, until one of the events is there.
 func Poll(fd int, events int16) {
 	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, -1)
-}
-
-// AwaitHangup returns when the last writer of the pipe is gone.
-func AwaitHangup(fd int) {
-	p := []unix.PollFd{{Fd: int32(fd)}}
-	for {
-		if _, err := unix.Poll(p, -1); err != nil && !errors.Is(err, unix.EINTR) {
-			return
-		}
-		if p[0].Revents != 0 {
-			return
-		}
-	}
 }
 
 // Either waits until the last writer of the pipe is gone or the process has ended, at most
