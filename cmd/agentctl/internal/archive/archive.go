@@ -22,9 +22,9 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/newfile"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir"
-	"github.com/theclaw/agents/internal/fault"
 )
 
 // Commands answers backup and restore.
@@ -48,7 +48,7 @@ func rest(e *command.Env, create bool) (*resting, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(at.Path()); err != nil && (!create || !errors.Is(err, fs.ErrNotExist)) {
-		return nil, fileFault(err, "set THECLAW_HOME or --home to the home directory")
+		return nil, newfile.Fault(err, "set THECLAW_HOME or --home to the home directory")
 	}
 	home, err := agentdir.OpenHome(at.Path())
 	if err != nil {
@@ -100,9 +100,4 @@ func usageOf(c *cobra.Command, file string) error {
 		return command.Usage(c, "the name of the file is empty")
 	}
 	return nil
-}
-
-func fileFault(err error, fix string) error {
-	e := fault.From(agentdir.Fault(err))
-	return fault.Wrap(fault.New(e.Code, e.Reason, err.Error(), fix), err)
 }

@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/newfile"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/backup"
 	"github.com/theclaw/agents/internal/backup/archive"
 	"github.com/theclaw/agents/internal/boundary"
-	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -70,35 +68,16 @@ func save(ctx context.Context, e *command.Env, dest string, what backup.Selectio
 		e.Note("%s", words(s))
 		return incomplete(e, s)
 	}
-	if _, err := os.Lstat(dest); err == nil {
-		return fault.New(codes.AlreadyExists, fault.InvalidArgument, dest+" exists already", "choose another name; a backup replaces nothing")
-	}
-	f, err := os.CreateTemp(filepath.Dir(dest), "."+filepath.Base(dest)+".") // mode 0600
-	if err != nil {
-		if at, ok := errors.AsType[*os.PathError](err); ok {
-			at.Path = dest // nobody asked for the temporary file
-		}
-		return fileFault(err, "write into an existing directory of your own")
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
 	var s archive.Summary
 	var home homeContent
-	if withHome {
-		s, home, err = fetchHome(ctx, e, f, what)
-	} else {
-		s, err = fetch(ctx, e, f, what)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := newfile.Make(dest, "a backup", func(f *os.File) (err error) {
+		if withHome {
+			s, home, err = fetchHome(ctx, e, f, what)
+		} else {
+			s, err = fetch(ctx, e, f, what)
+		}
 		return err
-	}
-	// Not a rename, which would replace what has come to be there meanwhile.
-	if err := os.Link(f.Name(), dest); err != nil {
-		return fileFault(err, "choose another name; a backup replaces nothing")
-	}
-	if err := syncDir(filepath.Dir(dest)); err != nil {
+	}); err != nil {
 		return err
 	}
 	text := dest + ": " + words(s)
@@ -194,12 +173,4 @@ func produce(ctx context.Context, e *command.Env, w io.Writer, what backup.Selec
 			return err
 		}
 	}
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -16,13 +16,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/newfile"
+	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/agentdir/safefile"
@@ -72,34 +73,29 @@ func (c homeContent) names() string {
 	return strings.Join(out, ", ")
 }
 
-// keyFile is a reference to a file in a settings file.
-var keyFile = regexp.MustCompile(`\bfile:([^\s"',}\]]+)`)
-
 // readHome reads the settings of a home, its certificates and the key files in it.
 func readHome(home layout.Home, userHome string) (c homeContent, err error) {
 	c = homeContent{Format: homeFormat, CreatedAt: time.Now().UTC(), Files: []homeFile{}, LeftOut: []string{}}
 	root, err := os.OpenRoot(home.Path())
 	if err != nil {
-		return c, fileFault(err, "set THECLAW_HOME or --home to the home directory")
+		return c, newfile.Fault(err, "set THECLAW_HOME or --home to the home directory")
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	names := map[string]bool{}
-	for _, name := range []string{layout.DefaultsName, "providers.yaml"} {
+	for _, name := range []string{layout.DefaultsName, provider.FileName} {
 		text, err := safefile.Read(root, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return c, fileFault(err, "make it readable for you")
+			return c, newfile.Fault(err, "make it readable for you")
 		}
 		names[name] = true
-		for _, m := range keyFile.FindAllStringSubmatch(string(text), -1) {
-			at := m[1]
-			if rest, ok := strings.CutPrefix(at, "~/"); ok {
-				at = filepath.Join(userHome, rest)
-			} else if !filepath.IsAbs(at) {
-				at = filepath.Join(home.Path(), at)
+		for _, ref := range provider.References(string(text)) {
+			if ref.Kind != "file" {
+				continue
 			}
+			at := ref.Path(home.Path(), userHome)
 			rel, err := filepath.Rel(home.Path(), at)
 			if err != nil || checkHomeName(filepath.ToSlash(rel)) != nil {
 				c.LeftOut = append(c.LeftOut, at)
@@ -111,7 +107,7 @@ func readHome(home layout.Home, userHome string) (c homeContent, err error) {
 	for _, dir := range []string{".", "tls"} {
 		entries, err := fs.ReadDir(root.FS(), dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return c, fileFault(err, "make it readable for you")
+			return c, newfile.Fault(err, "make it readable for you")
 		}
 		for _, e := range entries {
 			if e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") && (dir == "tls" || strings.HasSuffix(e.Name(), ".key")) {
@@ -126,7 +122,7 @@ func readHome(home layout.Home, userHome string) (c homeContent, err error) {
 			continue
 		}
 		if err != nil {
-			return c, fileFault(err, "make it readable for you")
+			return c, newfile.Fault(err, "make it readable for you")
 		}
 		sum := sha256.Sum256(data)
 		c.Files = append(c.Files, homeFile{name, len(data), hex.EncodeToString(sum[:]), data})
@@ -274,11 +270,11 @@ func openHome(in io.Reader) (c *homeContent, agents io.Reader, err error) {
 // else is refused before anything is written, or kept as NAME.old with replace.
 func installHome(home layout.Home, c *homeContent, replace bool) (written []string, err error) {
 	if err := os.MkdirAll(home.Path(), 0o700); err != nil {
-		return nil, fileFault(err, "set THECLAW_HOME or --home to a directory of your own")
+		return nil, newfile.Fault(err, "set THECLAW_HOME or --home to a directory of your own")
 	}
 	root, err := os.OpenRoot(home.Path())
 	if err != nil {
-		return nil, fileFault(err, "set THECLAW_HOME or --home to a directory of your own")
+		return nil, newfile.Fault(err, "set THECLAW_HOME or --home to a directory of your own")
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	old := map[string][]byte{}
@@ -289,7 +285,7 @@ func installHome(home layout.Home, c *homeContent, replace bool) (written []stri
 		case errors.Is(err, fs.ErrNotExist):
 			todo = append(todo, f)
 		case err != nil:
-			return nil, fileFault(err, "make it readable for you")
+			return nil, newfile.Fault(err, "make it readable for you")
 		case bytes.Equal(now, f.data):
 		case !replace:
 			return nil, fault.New(codes.AlreadyExists, fault.InvalidArgument, boundary.Name(f.Name)+" is in this home already and says something else",
@@ -302,16 +298,16 @@ func installHome(home layout.Home, c *homeContent, replace bool) (written []stri
 	for _, f := range todo {
 		if dir := path.Dir(f.Name); dir != "." {
 			if err := root.MkdirAll(dir, 0o700); err != nil {
-				return written, fileFault(err, "make the home writable for you")
+				return written, newfile.Fault(err, "make the home writable for you")
 			}
 		}
 		if now, ok := old[f.Name]; ok {
 			if err := safefile.Replace(root, f.Name+".old", now); err != nil {
-				return written, fileFault(err, "make the home writable for you")
+				return written, newfile.Fault(err, "make the home writable for you")
 			}
 		}
 		if err := safefile.Replace(root, f.Name, f.data); err != nil {
-			return written, fileFault(err, "make the home writable for you")
+			return written, newfile.Fault(err, "make the home writable for you")
 		}
 		written = append(written, f.Name)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/newfile"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/backup"
@@ -64,7 +65,7 @@ func load(ctx context.Context, e *command.Env, src string, what backup.Choice, w
 	if src != "-" {
 		f, err := os.Open(src)
 		if err != nil {
-			return fileFault(err, "check the name")
+			return newfile.Fault(err, "check the name")
 		}
 		defer func() { _ = f.Close() }()
 		in = f

@@ -10,14 +10,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/newfile"
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -54,7 +52,7 @@ conversation that several peers share only the peer's own turns are exported.`,
 			if args[1] == "-" {
 				return copyTo(e.Out, next)
 			}
-			if err := save(args[1], next); err != nil {
+			if err := newfile.Make(args[1], "an export", func(f *os.File) error { return copyTo(f, next) }); err != nil {
 				return err
 			}
 			return e.Print(struct {
@@ -79,23 +77,6 @@ func copyTo(w io.Writer, next func() ([]byte, error)) error {
 			return err
 		}
 	}
-}
-
-// save makes DEST when it is whole, and replaces nothing.
-func save(dest string, next func() ([]byte, error)) error {
-	f, err := os.CreateTemp(filepath.Dir(dest), "."+filepath.Base(dest)+".") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	if err := errors.Join(copyTo(f, next), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	err = os.Link(f.Name(), dest)
-	if errors.Is(err, os.ErrExist) {
-		return fault.New(codes.AlreadyExists, fault.InvalidArgument, dest+" exists already", "choose another name; an export replaces nothing")
-	}
-	return err
 }
 
 func eraseCommand(e *command.Env) *cobra.Command {

@@ -65,25 +65,23 @@ are read from ~/.config/theclaw/environment, one NAME=value a line; the variable
 shell are not. Installing again changes nothing unless agentd has moved.`,
 		Example: `  agentctl service install
   agentctl service install --home /srv/claw`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			changed, path, err := Install(c.Context(), e)
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(struct {
-					Unit    string `json:"unit"`
-					Changed bool   `json:"changed"`
-				}{path, changed})
-			}
+			text := path + " is installed already"
 			if changed {
-				fmt.Fprintf(e.Out, "installed %s\n", path)
-			} else {
-				fmt.Fprintf(e.Out, "%s is installed already\n", path)
+				text = "installed " + path
 			}
-			e.Note("start it with 'agentctl service start'; 'loginctl enable-linger' lets it run while you are not logged in")
-			return nil
+			err = e.Show(struct {
+				Unit    string `json:"unit"`
+				Changed bool   `json:"changed"`
+			}{path, changed}, path, "%s", text)
+			if err == nil && !e.Data() {
+				e.Note("start it with 'agentctl service start'; 'loginctl enable-linger' lets it run while you are not logged in")
+			}
+			return err
 		},
 	}
 }
@@ -218,7 +216,6 @@ func startCommand(e *command.Env) *cobra.Command {
 		Short: "Start the service, and wait until it serves",
 		Example: `  agentctl service start
   agentctl service start && agentctl chat admin`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := Start(c.Context(), e); err != nil {
 				return err
@@ -279,7 +276,6 @@ func stopCommand(e *command.Env) *cobra.Command {
 		Use:     "stop",
 		Short:   "Stop the service: current work may finish, nothing new starts",
 		Example: `  agentctl service stop`,
-		Args:    command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := installed(e); err != nil {
 				return err
@@ -299,7 +295,6 @@ func uninstallCommand(e *command.Env) *cobra.Command {
 		Long: `Stop the service and remove its unit. The home directory with all agents is kept. A
 service that is not installed is no error.`,
 		Example: `  agentctl service uninstall`,
-		Args:    command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			path, err := unitFile(e)
 			if err != nil {
@@ -341,19 +336,15 @@ func statusCommand(e *command.Env) *cobra.Command {
 		Long:  `Show whether the service is installed and runs. The exit code is 1 when it does not run.`,
 		Example: `  agentctl service status
   agentctl service status --json`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := look(c.Context(), e)
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				err = e.PrintJSON(s)
-			} else {
-				t := screen.NewTable(e, "unit", "installed", "enabled", "active", "pid")
-				t.Row(s.Unit, map[bool]string{true: "yes", false: "no"}[s.Installed], s.Enabled, s.Active, s.PID)
-				t.Print()
-			}
+			t := screen.NewTable(e, "unit", "installed", "enabled", "active", "pid").Data(s)
+			err = screen.List(t, []State{s}, func(s State) []any {
+				return []any{s.Unit, map[bool]string{true: "yes", false: "no"}[s.Installed], s.Enabled, s.Active, s.PID}
+			})
 			if err == nil && s.Active != "active" {
 				return &command.ReportedError{}
 			}
@@ -392,7 +383,6 @@ func logsCommand(e *command.Env) *cobra.Command {
 		Example: `  agentctl service logs
   agentctl service logs --lines 1000 | grep level=ERROR
   agentctl service logs --follow`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if lines < 1 || lines > 100_000 {
 				return command.Usage(c, "--lines is 1 to 100000")
@@ -444,14 +434,10 @@ func installed(e *command.Env) error {
 
 // report prints what was done.
 func report(e *command.Env, what string) error {
-	if e.Flags.JSON {
-		return e.PrintJSON(struct {
-			Unit   string `json:"unit"`
-			Result string `json:"result"`
-		}{Unit, what})
-	}
-	fmt.Fprintf(e.Out, "%s: %s\n", Unit, what)
-	return nil
+	return e.Show(struct {
+		Unit   string `json:"unit"`
+		Result string `json:"result"`
+	}{Unit, what}, Unit, "%s: %s", Unit, what)
 }
 
 // find looks for a program on the PATH of the caller.

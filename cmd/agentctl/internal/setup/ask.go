@@ -46,16 +46,11 @@ func askProvider(ctx context.Context, e *command.Env, known []*runner.Provider) 
 	}
 }
 
-// confirm asks a question whose answer is yes or no.
-func confirm(ctx context.Context, e *command.Env, question string, otherwise bool) (bool, error) {
-	answer, err := line(ctx, e, question+map[bool]string{true: " [Y/n] ", false: " [y/N] "}[otherwise])
-	switch strings.ToLower(answer) {
-	case "y", "yes":
-		return true, err
-	case "n", "no":
-		return false, err
-	}
-	return otherwise, err
+// confirm asks a question whose answer is yes, or else no.
+func confirm(ctx context.Context, e *command.Env, question string) (bool, error) {
+	answer, err := line(ctx, e, question+" [y/N] ")
+	answer = strings.ToLower(answer)
+	return answer == "y" || answer == "yes", err
 }
 
 // answer is a line that was typed, or why there is none.

@@ -73,7 +73,6 @@ before the key was accepted; a second run with the same answers changes nothing.
   agentctl setup --yes --provider openai --key-from-env OPENAI_API_KEY
   agentctl setup --yes --provider anthropic --key-file key.txt --service
   printf 'hello\n' | agentctl setup --yes`,
-		Args: command.Args(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.fromFile, o.fromVariable = c.Flags().Changed("key-file"), c.Flags().Changed("key-from-env")
 			if err := o.check(c, e); err != nil {
@@ -144,7 +143,7 @@ func run(ctx context.Context, e *command.Env, o options) (err error) {
 	}
 	c.key = ""
 	if !o.yes && !o.service && !service.Installed(e) && service.Possible(ctx, e) {
-		if o.service, err = confirm(ctx, e, "Run the services in the background, also after you log out of the chat?", false); err != nil {
+		if o.service, err = confirm(ctx, e, "Run the services in the background, also after you log out of the chat?"); err != nil {
 			return err
 		}
 	}
@@ -172,16 +171,14 @@ func run(ctx context.Context, e *command.Env, o options) (err error) {
 	if c.offline {
 		explainOffline(e)
 	}
-	if e.Flags.JSON {
-		if err := e.PrintJSON(struct {
-			Home    string `json:"home"`
-			Agent   string `json:"agent"`
-			Model   string `json:"provider"`
-			Changed bool   `json:"changed"`
-			Service bool   `json:"service"`
-		}{home.Path(), o.agent, c.Name, changed, o.service}); err != nil {
-			return err
-		}
+	if err := e.Print(struct {
+		Home    string `json:"home"`
+		Agent   string `json:"agent"`
+		Model   string `json:"provider"`
+		Changed bool   `json:"changed"`
+		Service bool   `json:"service"`
+	}{home.Path(), o.agent, c.Name, changed, o.service}, []string{o.agent}, func() error { return nil }); err != nil {
+		return err
 	}
 	if o.noChat || stale {
 		if !o.service {

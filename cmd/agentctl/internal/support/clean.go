@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/obs/redact"
 )
@@ -19,8 +20,6 @@ const maxSecret = 64 << 10
 var (
 	// secretName is the name of a variable or a setting whose value may be a secret.
 	secretName = regexp.MustCompile(`(?i)(key|token|secret|passw|credential|authorization|cookie|dsn|private|_pat$|_pwd$)`)
-	// reference is the name of a secret in a settings file, and not the secret.
-	reference = regexp.MustCompile(`\b(env|file):([^\s"',}\]]+)`)
 	// setting is a line of YAML or JSON with a key and a value.
 	setting = regexp.MustCompile(`^(\s*(?:-\s+)?\{?\s*["']?)([A-Za-z0-9_.-]+)(["']?\s*:\s*)(\S.*)$`)
 	// inner is a key with a value within a line.
@@ -53,18 +52,12 @@ func newCleaner(home layout.Home, environ []string, userHome string, settings []
 	}
 	for _, text := range settings {
 		learn(r, string(text))
-		for _, m := range reference.FindAllStringSubmatch(string(text), -1) {
-			if m[1] == "env" {
-				add(r, variables[m[2]])
-				continue
+		for _, ref := range provider.References(string(text)) {
+			if ref.Kind == "env" {
+				add(r, variables[ref.Name])
+			} else {
+				addFile(r, ref.Path(home.Path(), userHome))
 			}
-			path := m[2]
-			if rest, ok := strings.CutPrefix(path, "~/"); ok {
-				path = filepath.Join(userHome, rest)
-			} else if !filepath.IsAbs(path) {
-				path = filepath.Join(home.Path(), path)
-			}
-			addFile(r, path)
 		}
 	}
 	for _, dir := range []string{home.Path(), home.RunDir(), home.TLSDir()} {

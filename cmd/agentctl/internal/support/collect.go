@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/doctor"
+	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/service"
 	"github.com/theclaw/agents/cmd/agentctl/internal/up"
 	"github.com/theclaw/agents/cmd/internal/command"
@@ -47,7 +48,7 @@ func (b *bundle) collect(ctx context.Context) error {
 		agents = agents[:maxAgents]
 	}
 	files := map[string][]byte{}
-	for _, name := range []string{layout.DefaultsName, "providers.yaml"} {
+	for _, name := range []string{layout.DefaultsName, provider.FileName} {
 		files[name], _ = os.ReadFile(filepath.Join(b.home.Path(), name))
 	}
 	for _, a := range agents {
@@ -70,7 +71,7 @@ func (b *bundle) collect(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, name := range []string{layout.DefaultsName, "providers.yaml"} {
+	for _, name := range []string{layout.DefaultsName, provider.FileName} {
 		if len(files[name]) > 0 {
 			if err := b.add("settings/"+name, files[name]); err != nil {
 				return err

@@ -15,20 +15,15 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/cmd/agentctl/internal/newfile"
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/agentdir/layout"
-	"github.com/theclaw/agents/internal/fault"
 )
 
 // Command answers the command support.
@@ -52,7 +47,6 @@ agent; logs may name agents, conversations and files. Read it before you send it
 The services may be stopped; what only they know is then missing. FILE is never replaced.`,
 		Example: `  agentctl support bundle support.tar.gz
   tar -xzOf support.tar.gz support/doctor.json | jq .`,
-		Args: command.Args("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return command.Usage(c, "the name of the file is empty")
@@ -62,64 +56,42 @@ The services may be stopped; what only they know is then missing. FILE is never 
 			if err != nil {
 				return err
 			}
-			if e.Flags.JSON {
-				return e.PrintJSON(struct {
-					Path  string `json:"path"`
-					Files int    `json:"files"`
-					Bytes int64  `json:"bytes"`
-				}{args[0], files, size})
+			err = e.Show(struct {
+				Path  string `json:"path"`
+				Files int    `json:"files"`
+				Bytes int64  `json:"bytes"`
+			}{args[0], files, size}, args[0], "%s: %d files, %d bytes", args[0], files, size)
+			if err == nil && !e.Data() {
+				e.Note("read it before you send it: logs may name agents, conversations and files")
 			}
-			fmt.Fprintf(e.Out, "%s: %d files, %d bytes\n", args[0], files, size)
-			e.Note("read it before you send it: logs may name agents, conversations and files")
-			return nil
+			return err
 		},
 	}
 }
 
-// write collects the bundle into a temporary file, which gets its name when it is complete.
+// write collects the bundle.
 func write(ctx context.Context, e *command.Env, dest string) (files int, size int64, err error) {
 	home, err := e.Home()
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := os.Lstat(dest); err == nil {
-		return 0, 0, fault.New(codes.AlreadyExists, fault.InvalidArgument, dest+" exists already", "choose another name; a bundle replaces nothing")
-	}
-	f, err := os.CreateTemp(filepath.Dir(dest), "."+filepath.Base(dest)+".") // mode 0600
-	if err != nil {
-		return 0, 0, fileFault(err)
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	defer func() { err = errors.Join(err, closed(f)) }()
-	z := gzip.NewWriter(f)
-	b := &bundle{env: e, home: home, tar: tar.NewWriter(z), now: time.Now()}
-	if err := b.collect(ctx); err != nil {
-		return 0, 0, err
-	}
-	if err := errors.Join(b.tar.Close(), z.Close(), f.Sync()); err != nil {
-		return 0, 0, fileFault(err)
-	}
-	if size, err = f.Seek(0, io.SeekCurrent); err != nil {
-		return 0, 0, fileFault(err)
-	}
-	// Not a rename, which would replace what has come to be there meanwhile.
-	if err := os.Link(f.Name(), dest); err != nil {
-		return 0, 0, fileFault(err)
-	}
-	return b.files, size, nil
-}
-
-func closed(f *os.File) error {
-	if err := f.Close(); !errors.Is(err, fs.ErrClosed) {
+	err = newfile.Make(dest, "a bundle", func(f *os.File) error {
+		z := gzip.NewWriter(f)
+		b := &bundle{env: e, home: home, tar: tar.NewWriter(z), now: time.Now()}
+		if err := b.collect(ctx); err != nil {
+			return err
+		}
+		if err := errors.Join(b.tar.Close(), z.Close()); err != nil {
+			return fileFault(err)
+		}
+		files = b.files
+		size, err = f.Seek(0, io.SeekCurrent)
 		return err
-	}
-	return nil
+	})
+	return files, size, err
 }
 
-func fileFault(err error) error {
-	f := fault.From(agentdir.Fault(err))
-	return fault.Wrap(fault.New(f.Code, f.Reason, err.Error(), "write into a directory of your own"), err)
-}
+func fileFault(err error) error { return newfile.Fault(err, "write into a directory of your own") }
 
 // bundle is the file as it is made.
 type bundle struct {
