@@ -2,44 +2,30 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/theclaw/agents/bench/load"
+	"github.com/theclaw/agents/bench/server"
 	"github.com/theclaw/agents/bench/table"
 )
 
 // digests measures whether a reply waits for a digest: a conversation that is digested every tenth
 // message, with a model that takes its time, has no message that takes longer than the others.
-func (r *run) digests(ctx context.Context) (err error) {
-	const model, messages, conversations = 300 * time.Millisecond, 31, 3
-	slow, err := provider{Delay: model}.serve()
-	if err != nil {
-		return err
-	}
-	defer slow.Close()
-	s, err := r.startWithProvider(ctx, filepath.Join(r.dir, "digests"), slow.URL)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
+func (r *run) digests(ctx context.Context) error {
+	const delay = 300 * time.Millisecond
+	return r.withProvider(ctx, "digests", provider{Delay: delay}, func(s *server.Server, _ *fakeServer) error { return r.digestsOf(ctx, s, delay) })
+}
+
+func (r *run) digestsOf(ctx context.Context, s *server.Server, model time.Duration) error {
+	const messages, conversations = 31, 3
 	if err := s.AgentWith(ctx, "digests", providerName, [2]string{"outbound", "[]"}); err != nil {
 		return err
 	}
 	// At the same time, since they mostly wait for the model.
-	took, errs := make([][]time.Duration, conversations), make([]error, conversations)
-	var g sync.WaitGroup
-	for c := range took {
-		g.Go(func() {
-			took[c], errs[c] = load.Ask(ctx, s.Conn, "digests", "say: hello", "hello", fmt.Sprint("d", c), messages)
-		})
-	}
-	g.Wait()
-	if err := errors.Join(errs...); err != nil {
+	took, err := askAtOnce(ctx, s, "digests", "say: hello", "hello", "d", conversations, messages)
+	if err != nil {
 		return err
 	}
 	for _, one := range took {

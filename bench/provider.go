@@ -31,19 +31,29 @@ func (r *run) startWithProvider(ctx context.Context, home, url string) (*server.
 	return server.Start(ctx, r.agentd, home)
 }
 
-// provider measures turns whose model is asked over HTTP and answers at once, with the settings
-// that an agent has by default.
-func (r *run) providers(ctx context.Context) (err error) {
-	model, err := provider{}.serve()
+// withProvider has do measure agentd on a new home with a provider on loopback. Both end with
+// it.
+func (r *run) withProvider(ctx context.Context, home string, p provider, do func(s *server.Server, model *fakeServer) error) (err error) {
+	model, err := p.serve()
 	if err != nil {
 		return err
 	}
 	defer model.Close()
-	s, err := r.startWithProvider(ctx, filepath.Join(r.dir, "provider"), model.URL)
+	s, err := r.startWithProvider(ctx, filepath.Join(r.dir, home), model.URL)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
+	return do(s, model)
+}
+
+// provider measures turns whose model is asked over HTTP and answers at once, with the settings
+// that an agent has by default.
+func (r *run) providers(ctx context.Context) error {
+	return r.withProvider(ctx, "provider", provider{}, func(s *server.Server, _ *fakeServer) error { return r.providersOf(ctx, s) })
+}
+
+func (r *run) providersOf(ctx context.Context, s *server.Server) error {
 	if err := s.AgentWith(ctx, "asks", providerName, [2]string{"outbound", "[]"}); err != nil {
 		return err
 	}

@@ -139,17 +139,11 @@ const toolQuestion = "run: echo hi"
 
 // tools measures a turn with one `echo`, with the sandbox and without: the middle of three rounds,
 // each next to a bare shell.
-func (r *run) tools(ctx context.Context) (err error) {
-	model, err := provider{}.serve()
-	if err != nil {
-		return err
-	}
-	defer model.Close()
-	s, err := r.startWithProvider(ctx, filepath.Join(r.dir, "tools"), model.URL)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
+func (r *run) tools(ctx context.Context) error {
+	return r.withProvider(ctx, "tools", provider{}, func(s *server.Server, _ *fakeServer) error { return r.toolsOf(ctx, s) })
+}
+
+func (r *run) toolsOf(ctx context.Context, s *server.Server) error {
 	modes := []struct {
 		mode      string
 		goal, cpu time.Duration // 0: none
@@ -189,7 +183,7 @@ func (r *run) tools(ctx context.Context) (err error) {
 			slices.Sort(took)
 			p50[m.mode], cpu[m.mode] = append(p50[m.mode], load.Percentile(took, .5)), append(cpu[m.mode], (cpu1-cpu0)/time.Duration(n))
 			began := time.Now()
-			if err := r.toolsAtOnce(ctx, s, "tools-"+m.mode, fmt.Sprint("at", round), 8, n/4); err != nil {
+			if _, err := askAtOnce(ctx, s, "tools-"+m.mode, toolQuestion, toolReply, fmt.Sprint("at", round), 8, n/4); err != nil {
 				return err
 			}
 			rates[m.mode] = append(rates[m.mode], float64(8*(n/4))/time.Since(began).Seconds())
@@ -210,16 +204,17 @@ func (r *run) tools(ctx context.Context) (err error) {
 	return nil
 }
 
-// toolsAtOnce has a tool called n times in each of some conversations.
-func (r *run) toolsAtOnce(ctx context.Context, s *server.Server, agent, tag string, conversations, n int) error {
+// askAtOnce asks n times in each of some conversations, and returns how long each answer took.
+func askAtOnce(ctx context.Context, s *server.Server, agent, question, reply, tag string, conversations, n int) ([][]time.Duration, error) {
+	took := make([][]time.Duration, conversations)
 	var g errgroup.Group
-	for c := range conversations {
-		g.Go(func() error {
-			_, err := load.Ask(ctx, s.Conn, agent, toolQuestion, toolReply, fmt.Sprintf("%sc%d", tag, c), n)
+	for c := range took {
+		g.Go(func() (err error) {
+			took[c], err = load.Ask(ctx, s.Conn, agent, question, reply, fmt.Sprint(tag, "c", c), n)
 			return err
 		})
 	}
-	return g.Wait()
+	return took, g.Wait()
 }
 
 // middle is the median of a few values, which it sorts.

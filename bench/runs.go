@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -28,17 +26,11 @@ type way struct {
 // runs compares the calls that a program may answer a person with: a push and a watch on the
 // conversation, and a run that is streamed or waited for. The ways take turns, so that what
 // happens to the machine meanwhile happens to all of them.
-func (r *run) runs(ctx context.Context) (err error) {
-	model, err := provider{}.serve()
-	if err != nil {
-		return err
-	}
-	defer model.Close()
-	s, err := r.startWithProvider(ctx, filepath.Join(r.dir, "runs"), model.URL)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
+func (r *run) runs(ctx context.Context) error {
+	return r.withProvider(ctx, "runs", provider{}, func(s *server.Server, _ *fakeServer) error { return r.runsOf(ctx, s) })
+}
+
+func (r *run) runsOf(ctx context.Context, s *server.Server) error {
 	const agent = "runs"
 	if err := s.AgentWith(ctx, agent, providerName, [2]string{"outbound", "[]"}); err != nil {
 		return err

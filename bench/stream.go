@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -23,18 +21,14 @@ type streamed struct {
 
 // stream measures how much later than the provider wrote it a watcher has the reply: its first
 // piece, and all of it. The end of a run is sent when the reply is on disk.
-func (r *run) stream(ctx context.Context) (err error) {
+func (r *run) stream(ctx context.Context) error {
 	begin := make(chan struct{})
-	model, err := provider{Begin: begin}.serve()
-	if err != nil {
-		return err
-	}
-	defer model.Close()
-	s, err := r.startWithProvider(ctx, filepath.Join(r.dir, "stream"), model.URL)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
+	return r.withProvider(ctx, "stream", provider{Begin: begin}, func(s *server.Server, model *fakeServer) error {
+		return r.streamOf(ctx, s, watcher{model: model, begin: begin})
+	})
+}
+
+func (r *run) streamOf(ctx context.Context, s *server.Server, w watcher) error {
 	if err := s.AgentWith(ctx, "streams", providerName, [2]string{"outbound", "[]"}); err != nil {
 		return err
 	}
@@ -43,7 +37,7 @@ func (r *run) stream(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	w := watcher{runner: runnerv1.NewRunnerServiceClient(conn), model: model, begin: begin}
+	w.runner = runnerv1.NewRunnerServiceClient(conn)
 	for _, pieces := range []int{2, 200} {
 		var first, total, rest []time.Duration
 		for i := range r.size(200, 40) {
