@@ -1,36 +1,21 @@
 package agents_test
 
 import (
-	"fmt"
 	"go/ast"
 	"maps"
 	"os"
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
 
-var (
-	rowID    = regexp.MustCompile(`S0-(\d+)(?:(?: to |\.\.)(?:S0-)?(\d+))?`)
-	testName = regexp.MustCompile("`([a-z0-9/]+)\\.((?:Test|Fuzz)\\w+)(?:/(\\w+))?`")
-)
+var testName = regexp.MustCompile("`([a-z0-9/]+)\\.((?:Test|Fuzz)\\w+)(?:/(\\w+))?`")
 
-// rowIDs are the ids in a text, with ranges expanded.
-func rowIDs(text string) (ids []string) {
-	for _, m := range rowID.FindAllStringSubmatch(text, -1) {
-		first, _ := strconv.Atoi(m[1])
-		last := first
-		if m[2] != "" {
-			last, _ = strconv.Atoi(m[2])
-		}
-		for n := first; n <= last; n++ {
-			ids = append(ids, fmt.Sprintf("S0-%02d", n))
-		}
-	}
-	return ids
+// rowIDs are the ids of family S0 in a text, with ranges expanded.
+func rowIDs(text string) []string {
+	return slices.DeleteFunc(anyRowIDs(text), func(id string) bool { return !strings.HasPrefix(id, "S0-") })
 }
 
 // A tableRow is one row of docs/compat.md that is about acceptance rows.

@@ -19,32 +19,34 @@ import (
 // `make map` writes it.
 var writeMap = flag.Bool("write-map", false, "write docs/map.md instead of comparing it")
 
-const (
-	mapPage  = "docs/map.md"
-	mapBegin = "<!-- make map: begin -->\n"
-	mapEnd   = "<!-- make map: end -->\n"
-)
-
 // TestDocsMap compares the code map with the package comments.
 func TestDocsMap(t *testing.T) {
-	page, err := os.ReadFile(mapPage)
+	generated(t, "docs/map.md", "make map", "the package comments", codeMap(t), *writeMap)
+}
+
+// generated compares the part of a page that a command writes with what it should be, or
+// writes it. from is what that comes from, in words.
+func generated(t *testing.T, name, command, from, text string, write bool) {
+	t.Helper()
+	begin, end := "<!-- "+command+": begin -->\n", "<!-- "+command+": end -->\n"
+	page, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, rest, begun := bytes.Cut(page, []byte(mapBegin))
-	_, tail, ended := bytes.Cut(rest, []byte(mapEnd))
+	head, rest, begun := bytes.Cut(page, []byte(begin))
+	_, tail, ended := bytes.Cut(rest, []byte(end))
 	if !begun || !ended {
-		t.Fatalf("%s has no lines %q and %q", mapPage, mapBegin, mapEnd)
+		t.Fatalf("%s has no lines %q and %q", name, begin, end)
 	}
-	want := slices.Concat(head, []byte(mapBegin), []byte(codeMap(t)), []byte(mapEnd), tail)
+	want := slices.Concat(head, []byte(begin), []byte(text), []byte(end), tail)
 	switch {
 	case bytes.Equal(page, want):
-	case *writeMap:
-		if err := os.WriteFile(mapPage, want, 0o644); err != nil {
+	case write:
+		if err := os.WriteFile(name, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s differs from the package comments: run make map", mapPage)
+		t.Errorf("%s differs from %s: run %s", name, from, command)
 	}
 }
 

@@ -1,7 +1,6 @@
 package agents_test
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"maps"
@@ -16,12 +15,6 @@ import (
 // The acceptance rows are in testdata/rows.txt: an id, a tab and a short text in each line.
 // docs/spec/rows.md shows them with the tests that name them. `make rows` writes it.
 var writeRows = flag.Bool("write-rows", false, "write docs/spec/rows.md instead of comparing it")
-
-const (
-	rowsPage  = "docs/spec/rows.md"
-	rowsBegin = "<!-- make rows: begin -->\n"
-	rowsEnd   = "<!-- make rows: end -->\n"
-)
 
 var anyRowID = regexp.MustCompile(`\b(S[0-4])-(\d{2,3})(?:(?: to |\.\.)(?:S[0-4]-)?(\d{2,3}))?\b`)
 
@@ -42,25 +35,7 @@ func anyRowIDs(text string) (ids []string) {
 
 // TestSpecRows compares docs/spec/rows.md with the rows and with the tests that name them.
 func TestSpecRows(t *testing.T) {
-	page, err := os.ReadFile(rowsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, begun := bytes.Cut(page, []byte(rowsBegin))
-	_, tail, ended := bytes.Cut(rest, []byte(rowsEnd))
-	if !begun || !ended {
-		t.Fatalf("%s has no lines %q and %q", rowsPage, rowsBegin, rowsEnd)
-	}
-	want := slices.Concat(head, []byte(rowsBegin), []byte(specRows(t)), []byte(rowsEnd), tail)
-	switch {
-	case bytes.Equal(page, want):
-	case *writeRows:
-		if err := os.WriteFile(rowsPage, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Errorf("%s differs from the tests: run make rows", rowsPage)
-	}
+	generated(t, "docs/spec/rows.md", "make rows", "the tests", specRows(t), *writeRows)
 }
 
 // specRows is a summary, and a table for each family of rows.

@@ -63,14 +63,20 @@ func comparable(v any) any {
 	return v
 }
 
-// TestOutputs: every list and object is printed in every form. JSON and YAML hold the
-// same, a name is a line for each, and wide has at least the columns of the table.
-func TestOutputs(t *testing.T) {
-	w := world.Start(t, world.Options{})
+// twoAgents is a home with two agents: a1 has a dead letter and a reply, whose run is key.
+func twoAgents(t *testing.T) (w *world.World, key string) {
+	t.Helper()
+	w = world.Start(t, world.Options{})
 	w.Create(t, "a1", "outbound: []")
 	w.Create(t, "a2", "outbound: []")
 	w.Say(t, "a1", world.Peer("bob"), "fail: auth")
-	key := w.Say(t, "a1", world.Peer("bob"), "say: hi").GetKey()
+	return w, w.Say(t, "a1", world.Peer("bob"), "say: hi").GetKey()
+}
+
+// TestOutputs: every list and object is printed in every form. JSON and YAML hold the
+// same, a name is a line for each, and wide has at least the columns of the table.
+func TestOutputs(t *testing.T) {
+	w, key := twoAgents(t)
 	do := person(w)
 	if o := do("certs", "init"); o.code != 0 {
 		t.Fatal(o.err)
@@ -161,11 +167,7 @@ func candidates(o outcome) (out []string) {
 // TestCompletion: what stands at a place of a command line is offered there, and without
 // services nothing is, silently and at once.
 func TestCompletion(t *testing.T) {
-	w := world.Start(t, world.Options{})
-	w.Create(t, "a1", "outbound: []")
-	w.Create(t, "a2", "outbound: []")
-	w.Say(t, "a1", world.Peer("bob"), "fail: auth")
-	key := w.Say(t, "a1", world.Peer("bob"), "say: hi").GetKey()
+	w, key := twoAgents(t)
 	do := person(w)
 	stuck := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(stuck, "run"), 0o700); err != nil {

@@ -2,7 +2,9 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -222,6 +224,20 @@ func (w *World) StopAgent(agent string) {
 	w.Helper()
 	r, err := w.Agents.StopAgent(w.Context(), &registryv1.StopAgentRequest{AgentId: agent})
 	Must(w.T, r, err)
+}
+
+// Export is the tar of what an agent stores about a peer.
+func (w *World) Export(agent, peer string) []byte {
+	w.Helper()
+	in := Must2(w.Agents.ExportPeer(w.Context(), &registryv1.ExportPeerRequest{AgentId: agent, Peer: peer}))
+	var all []byte
+	for {
+		m, err := in.Recv()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		all = append(all, Must(w.T, m, err).GetChunk()...)
+	}
 }
 
 // Erase forgets a peer, or counts what that would be.

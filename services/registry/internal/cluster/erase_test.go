@@ -1,9 +1,6 @@
 package cluster_test
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"strings"
 	"testing"
 
@@ -73,18 +70,9 @@ func TestErasePeerShared(t *testing.T) {
 		('a1', ARRAY[now(), now()], '{INFO,WARN}', ARRAY['route: inbox event 1 from bob, `+bobs+`', 'threads/peers/main-bob: `+bobs+`']),
 		('a1', ARRAY[now(), now(), now()], '{INFO,WARN,INFO}', ARRAY['route: inbox event 1, `+bobs+`', 'route: inbox event 3, `+carols+`', 'threads/peers/main-bob: `+bobs+`'])`)
 
-	in, err := other.Agents.ExportPeer(t.Context(), &registryv1.ExportPeerRequest{AgentId: "a1", Peer: "bob"})
-	backendtest.Must(t, in, err)
-	var all bytes.Buffer
-	for {
-		m, err := in.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		all.Write(backendtest.Must(t, m, err).GetChunk())
-	}
-	if strings.Contains(all.String(), carols) || strings.Count(all.String(), bobs) < 2*5+2 || !strings.Contains(all.String(), "deliveries-1.jsonl") {
-		t.Errorf("exported %d of bob's words, or some of carol's", strings.Count(all.String(), bobs))
+	all := string(other.Export("a1", "bob"))
+	if strings.Contains(all, carols) || strings.Count(all, bobs) < 2*5+2 || !strings.Contains(all, "deliveries-1.jsonl") {
+		t.Errorf("exported %d of bob's words, or some of carol's", strings.Count(all, bobs))
 	}
 
 	if _, err := other.Erase("a1", "bob", true); !fault.Is(err, fault.LeaseHeld) {

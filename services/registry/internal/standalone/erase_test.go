@@ -80,20 +80,11 @@ func TestErasePeer(t *testing.T) {
 	backendtest.Must(t, 0, os.WriteFile(filepath.Join(filepath.Dir(lines), "events-20200101-000000.jsonl"), append(first, '\n'), 0o600))
 
 	var exported []string
-	var all bytes.Buffer
-	in, err := w.Agents.ExportPeer(t.Context(), &registryv1.ExportPeerRequest{AgentId: "a1", Peer: "bob"})
-	backendtest.Must(t, in, err)
-	for {
-		m, err := in.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		all.Write(backendtest.Must(t, m, err).GetChunk())
+	all := w.Export("a1", "bob")
+	if strings.Contains(string(all), carols) || strings.Count(string(all), bobs) < 3*5+3 {
+		t.Errorf("exported %d of bob's words, or some of carol's", strings.Count(string(all), bobs))
 	}
-	if strings.Contains(all.String(), carols) || strings.Count(all.String(), bobs) < 3*5+3 {
-		t.Errorf("exported %d of bob's words, or some of carol's", strings.Count(all.String(), bobs))
-	}
-	for r := tar.NewReader(&all); ; {
+	for r := tar.NewReader(bytes.NewReader(all)); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -163,17 +154,7 @@ func TestExportWaiting(t *testing.T) {
 	w := start(t, backendtest.Options{Home: t.TempDir()}, registry.Config{})
 	w.Create("a1")
 	w.Push("a1", "bob", "it waits", "")
-	in, err := w.Agents.ExportPeer(t.Context(), &registryv1.ExportPeerRequest{AgentId: "a1", Peer: "bob"})
-	backendtest.Must(t, in, err)
-	var all bytes.Buffer
-	for {
-		m, err := in.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		all.Write(backendtest.Must(t, m, err).GetChunk())
-	}
-	for r := tar.NewReader(&all); ; {
+	for r := tar.NewReader(bytes.NewReader(w.Export("a1", "bob"))); ; {
 		h, err := r.Next()
 		if backendtest.Must(t, h, err).Name != "turns-1.jsonl" {
 			continue
