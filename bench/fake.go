@@ -52,8 +52,8 @@ func newReceiver() (*fakeServer, error) {
 type provider struct {
 	// Delay is how long the model takes before it answers.
 	Delay time.Duration
-	// Begin, where it is set, holds an answer back until something is sent on it: then somebody
-	// listens. Its first byte and its last one are recorded in Seen.
+	// Begin, where it is set, holds an answer back until something is sent on it, when a
+	// reader is ready. Its first byte and its last one are recorded in Seen.
 	Begin <-chan struct{}
 }
 

@@ -172,7 +172,7 @@ func TestExamples(t *testing.T) {
 	fmt.Printf("examples run=%d left_out=%d\n", run.Load(), left.Load())
 }
 
-// reader is somebody who pastes examples, with a home and a directory of his own.
+// reader pastes examples; it has its own home and directory.
 type reader struct {
 	home, dir, path string
 	stop            func()

@@ -19,7 +19,7 @@ var sections = []struct{ id, title, commands string }{
 	{"services", "Services:", "service ready log profile certs token support"},
 }
 
-// daily are the commands that are shown to somebody who names none, in the order in which
+// daily are the commands that are shown when none is named, in the order in which
 // a newcomer needs them.
 const daily = "setup up init start chat send list status explain doctor"
 

@@ -16,7 +16,7 @@ import (
 )
 
 // bind takes every TCP address before a service is made: an address that is taken ends the
-// process at once, before it has accepted work. The registry of a worker is told of its
+// process at once, before it has accepted work. The registry of a worker learns its
 // address, whose port may be one that the system chooses.
 func (e *env) bind() (err error) {
 	if e.options.metrics != "" {

@@ -138,7 +138,7 @@ func (o *options) define(f *flag.FlagSet, level, name *string, showVersion *bool
 	f.StringVar(&o.advertise, "advertise", "", "`address` of this runner or deliverer for others, if it differs from --listen; written into its leases")
 	f.StringVar(&o.tls, "tls", "", "`directory` of certificates; default tls/ in the home")
 	f.StringVar(&o.metrics, "metrics-listen", "", "loopback `address` for /metrics, /healthz and /readyz; default off")
-	f.BoolVar(&o.metricsRemote, "metrics-remote", false, "permit a --metrics-listen address that is not loopback; nobody is authenticated there, so limit who reaches it")
+	f.BoolVar(&o.metricsRemote, "metrics-remote", false, "permit a --metrics-listen address that is not loopback; it has no authentication, so limit who can reach it")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(level, "log-level", "info", "debug, info, warn or error")
 	f.DurationVar(&o.ttl, "lease-ttl", lease.DefaultTTL, "lifetime of a lease without renewal")

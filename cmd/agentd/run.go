@@ -43,7 +43,7 @@ type env struct {
 	traced   map[string]export.Service // by the name of the service
 	abort    <-chan struct{}
 	listener net.Listener // of --listen; nil: there is none
-	// metricsListener is that of --metrics-listen; nil: there is none.
+	// metricsListener listens at --metrics-listen; nil: there is none.
 	metricsListener net.Listener
 	desk            *direct.Server // of the registry in this process; nil: there is none, or its calls are traced
 

@@ -21,8 +21,8 @@ type MetricsOptions struct {
 	Listener net.Listener                    // takes the place of Addr, e.g. a private Unix socket; closed at the end
 	Gatherer prometheus.Gatherer             // what /metrics shows
 	Ready    func(ctx context.Context) error // nil error: /readyz answers 200; a nil Ready is always ready
-	// Remote permits an address that is not one of loopback, and any Host header. Nobody is
-	// authenticated, so whoever sets it limits who reaches the address.
+	// Remote permits an address that is not one of loopback, and any Host header. There is no
+	// authentication, so the operator limits who can reach the address.
 	Remote bool
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Stored returns the thread ids that routing gives to what somebody may mean by id, at most
+// Stored returns the thread ids that routing gives to what a person may mean by id, at most
 // two; id itself is among them when routing gives it. It returns none for an id outside of
 // the conversations of peers and channels, and for one without a peer.
 //
@@ -30,7 +30,7 @@ func Stored(id string) []string {
 }
 
 // Routable reports whether routing can give id to a conversation. An id of which Stored knows
-// nothing is not judged: it is a thread that somebody made for another purpose.
+// nothing is not judged: it is a thread that was made for another purpose.
 func Routable(id string) bool {
 	list := Stored(id)
 	return len(list) == 0 || slices.Contains(list, id)

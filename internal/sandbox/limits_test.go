@@ -139,7 +139,7 @@ func TestNothingStays(t *testing.T) {
 			}
 			return all
 		}
-		// One is that of the process that waits for the next program. A group that the kernel
+		// One belongs to the process that waits for the next program. A group that the kernel
 		// held too long goes with one of the next.
 		for tries := 0; len(groups()) > len(s.cgroups.Bases); tries++ {
 			if tries == 100 {

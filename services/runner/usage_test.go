@@ -215,7 +215,7 @@ func TestAProviderThatDoesNotAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }() // the system accepts connections, and nobody reads them
+	defer func() { _ = l.Close() }() // the system accepts connections, and they are not read
 	file := filepath.Join(t.TempDir(), "providers.yaml")
 	text := "providers:\n  mute: {base_url: 'http://" + l.Addr().String() + "/v1', models: [m1]}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -55,8 +55,8 @@ func innerProcess() int {
 	return serve(o, fdStatus, -1, fdLifeline)
 }
 
-// closeInherited keeps from programs also what we inherited ourselves, from whoever started
-// the runner.
+// closeInherited keeps from programs also what we inherited ourselves, from the process
+// that started the runner.
 func closeInherited() {
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		unix.CloseOnExec(fdOrder)

@@ -41,7 +41,8 @@ func HoldArgs() []string { return []string{marker, roleHold} }
 // because their standard error is the program's.
 func Env() []string { return []string{"GOMAXPROCS=1", "GOTRACEBACK=none", "GOGC=off"} }
 
-// LauncherEnv is that of the launcher, which lives long: it collects garbage, but seldom.
+// LauncherEnv is the environment of the launcher, which lives long: it collects garbage, but
+// seldom.
 func LauncherEnv() []string { return append(Env(), "GOMEMLIMIT=8MiB") }
 
 // Main runs this process's role and does not return, or returns at once when it

@@ -26,7 +26,7 @@ import (
 // error. No line is drawn again and no reply comes in pieces: a screen reader reads each once.
 type plain struct {
 	ctx   context.Context // of the command
-	calls context.Context // of what runs beside it
+	calls context.Context // of what runs at the same time
 	work  sync.WaitGroup
 	e     *command.Env
 	from  *feed.Source

@@ -7,7 +7,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// fold breaks a styled text at blanks and beside wide characters, as Chinese and Japanese
+// fold breaks a styled text at blanks and next to wide characters, as Chinese and Japanese
 // are broken, and within a word that is wider than a whole line. A look that goes over a
 // break ends before it and begins again.
 func fold(text string, width int) []string {

@@ -131,7 +131,7 @@ func (s *Stream) end(line string) {
 	s.lines = append(s.lines, s.line(line, len(s.lines) == 0)...)
 }
 
-// alone is the lead on a line of its own, for what does not begin beside it.
+// alone is the lead on a line of its own, for what does not begin next to it.
 func (s *Stream) alone() []string {
 	if len(s.lines) > 0 || s.style.Lead == "" {
 		return nil

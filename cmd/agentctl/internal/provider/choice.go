@@ -18,7 +18,7 @@ import (
 // patience bounds a check: a command that only names a provider does not wait for a runner.
 const patience = 3 * time.Second
 
-// glance bounds the question for names that are shown beside others.
+// glance bounds the question for names that are shown with others.
 const glance = 300 * time.Millisecond
 
 // Problem is why a turn with a provider and a model would fail before it calls the provider.
@@ -111,7 +111,7 @@ func Chosen(ctx context.Context, e *command.Env, agent string) (provider, model 
 // ChosenOf is what Chosen reads.
 func ChosenOf(r *registry.GetAgentConfigResponse) (provider, model string) {
 	for _, v := range r.GetValues() {
-		if v.GetOrigin() == "default" { // nobody chose it: the runner does
+		if v.GetOrigin() == "default" { // it is not set: the runner chooses
 			continue
 		}
 		switch v.GetKey() {

@@ -6,7 +6,7 @@ import (
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// What nobody chose is left to the runner, and YAML's ways to write a word are one word.
+// What is not set is left to the runner, and YAML's ways to write a word are one word.
 func TestChosenOf(t *testing.T) {
 	for _, c := range []struct{ value, origin, want string }{
 		{"openai", "default", ""},

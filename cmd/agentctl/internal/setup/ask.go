@@ -97,7 +97,7 @@ func hidden(ctx context.Context, e *command.Env, question string) (string, error
 }
 
 // wait returns when read has an answer, or ctx ends. A read of a terminal cannot be
-// interrupted: after the end of ctx, which is that of the program, it is left behind.
+// interrupted: after ctx ends, which is when the program does, it is left behind.
 func wait(ctx context.Context, read func() answer) (string, error) {
 	got := make(chan answer, 1)
 	go func() { got <- read() }()

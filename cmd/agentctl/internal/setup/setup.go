@@ -288,7 +288,7 @@ func reportModel(e *command.Env, info *runner.GetRunnerInfoResponse) {
 	}
 }
 
-// complete gives the definition what the provider needs besides a key.
+// complete gives the definition what the provider needs in addition to a key.
 func complete(ctx context.Context, e *command.Env, o *options, d *provider.Definition, known []*runner.Provider, at int) (err error) {
 	if at < 0 && d.BaseURL == "" || at >= 0 && known[at].GetBaseUrl() == "" && d.BaseURL == "" {
 		if o.yes {

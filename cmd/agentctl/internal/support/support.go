@@ -1,5 +1,5 @@
 // Package support implements the command `agentctl support bundle`: one file that a person
-// can send to somebody who helps.
+// can send with a support request.
 //
 // It promises that the file is complete or not there, has mode 0600, and holds no secret
 // that the home, the environment or a file named by providers.yaml has: known values are

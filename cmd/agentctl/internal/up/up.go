@@ -43,7 +43,7 @@ func Command(e *command.Env) *cobra.Command {
 		Short: "Start the services here, create the agent admin, and talk to it",
 		Long: `Start the services unless they run already, create and start the agent admin, and talk
 to it. Services started by this command are stopped at the end. Without a terminal each
-line of standard input is a message; --plain is that of 'agentctl chat'.`,
+line of standard input is a message; --plain works as in 'agentctl chat'.`,
 		Example: `  agentctl up
   printf 'hello\n' | agentctl up`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -90,7 +90,7 @@ func Serve(ctx context.Context, e *command.Env, environment ...string) (stop fun
 	return d.stop, nil
 }
 
-// Serving asks the registry once. Only "nobody is there" means that services
+// Serving asks the registry once. Only "not running" means that services
 // may be started here, and never when --registry names another one.
 func Serving(ctx context.Context, e *command.Env) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)

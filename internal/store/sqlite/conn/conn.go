@@ -187,7 +187,7 @@ func (c *native) Memory() int64 {
 	return sum
 }
 
-// ownBytes is what a connection takes besides what the engine counts: the stack that its
+// ownBytes is what a connection takes in addition to what the engine counts: the stack that its
 // calls run on (28 KB), the arguments of its statements, its share of the log's index (32 KiB).
 const ownBytes = 72 << 10
 

@@ -126,8 +126,8 @@ func (s *Service) EnsureThread(ctx context.Context, req *registryv1.EnsureThread
 	return &registryv1.EnsureThreadResponse{Created: created, Path: path}, nil
 }
 
-// routable refuses an absent conversation thread under an id that no message is routed to: whoever
-// watched it would wait in vain. One that another program has made is there.
+// routable refuses an absent conversation thread under an id that no message is routed to: a
+// watcher of it would wait in vain. One that another program has made is there.
 func (s *Service) routable(ctx context.Context, r store.Ref) error {
 	if route.Routable(r.Thread) {
 		return nil

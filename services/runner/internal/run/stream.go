@@ -41,7 +41,7 @@ type Stream struct {
 	live    bool
 	ended   bool          // its last item is there
 	over    chan struct{} // closed when no item comes any more; nil then
-	more    chan struct{} // closed with the next change; nil: nobody waits for it
+	more    chan struct{} // closed with the next change; nil: there is no waiter
 }
 
 // Live reports whether items may still come.

@@ -4,8 +4,8 @@
 //	                             ^
 //	Trim: what is unused goes back
 //
-// The engine's own way to memory is libc's, which keeps what was freed for reuse and lets
-// nobody return it, and which puts eight bytes before each piece for its size: the 1,024
+// The engine's own way to memory is libc's, which keeps what was freed for reuse and has
+// no call to return it, and which puts eight bytes before each piece for its size: the 1,024
 // bytes in which the engine begins each statement take 2,048 then. Here the allocator is the
 // same one, but ours: it knows the sizes itself, and Trim returns what no piece is in.
 //
@@ -34,7 +34,7 @@ var (
 	}
 )
 
-func init() { //nolint:gochecknoinits // the engine takes its memory before the first database is opened, whoever opens it
+func init() { //nolint:gochecknoinits // the engine takes its memory before the first database is opened
 	tls := libc.NewTLS()
 	defer tls.Close()
 	args := libc.Xmalloc(tls, 16)

@@ -2270,7 +2270,7 @@ type ListProvidersResponse struct {
 	// provider: it is not known here, it has no such model, or its key cannot be read.
 	// Empty when it would not.
 	Problem string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
-	// problem_reason is that of the turn's error: MODEL_CONFIG or MODEL_AUTH.
+	// problem_reason is the reason of the turn's error: MODEL_CONFIG or MODEL_AUTH.
 	ProblemReason string `protobuf:"bytes,4,opt,name=problem_reason,json=problemReason,proto3" json:"problem_reason,omitempty"`
 	// problem_fix is what to do about it.
 	ProblemFix    string `protobuf:"bytes,5,opt,name=problem_fix,json=problemFix,proto3" json:"problem_fix,omitempty"`
