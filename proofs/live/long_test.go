@@ -44,7 +44,28 @@ type long struct {
 	doubts  int         // tools the model was told to be in doubt, in the last call
 	strikes map[int]bool
 	latest  int          // round that the model was asked last
+	late    *lateKill    // nil: none is due
 	passed  map[int]bool // rounds in which a kill may have come that was due in an earlier one
+}
+
+// lateKill is a kill that is due in a moment.
+type lateKill struct{ now, done chan struct{} }
+
+// forestall has a kill that is still due come before the next one, or the end of the turn:
+// else it could hit the round of another blow before that one falls. It reports whether there
+// was one; then the process that asks is dead.
+func (l *long) forestall(round int) bool {
+	l.mu.Lock()
+	k := l.late
+	if k == nil || round <= l.rounds && (l.blows[round] == none || l.strikes[round]) {
+		l.mu.Unlock()
+		return false
+	}
+	l.late = nil
+	l.mu.Unlock()
+	close(k.now)
+	<-k.done
+	return true
 }
 
 // strike tells, once for each round, that its blow is due.
@@ -91,6 +112,9 @@ func longTurn(t *testing.T, l *long, shape string, ttl time.Duration, seed uint6
 	var r *runtime
 	m := &model{answer: func(w http.ResponseWriter, _ *http.Request, body string) {
 		round := strings.Count(body, `"role":"tool"`) + 1
+		if l.forestall(round) {
+			return
+		}
 		l.mu.Lock()
 		l.asked[round]++
 		l.latest = round
@@ -109,11 +133,24 @@ func longTurn(t *testing.T, l *long, shape string, ttl time.Duration, seed uint6
 		}
 		call(w, fmt.Sprint("c", round), l.command(round))
 		if l.strike(round, afterAnswer) {
-			<-time.After(l.chance()) // the injury, not a wait: any instant will do
+			k := &lateKill{now: make(chan struct{}), done: make(chan struct{})}
 			l.mu.Lock()
-			l.passed[l.latest], l.passed[l.latest+1] = true, true // a round takes some 10 ms
+			l.late = k
+			l.mu.Unlock()
+			select {
+			case <-time.After(l.chance()): // the injury, not a wait: any instant will do
+			case <-k.now:
+			}
+			l.mu.Lock()
+			l.passed[l.latest], l.passed[l.latest+1] = true, true // a round takes 5 to 10 ms
 			l.mu.Unlock()
 			r.kill()
+			l.mu.Lock()
+			if l.late == k {
+				l.late = nil
+			}
+			l.mu.Unlock()
+			close(k.done)
 		}
 	}}
 	r = work(t, m, shape, "--lease-ttl", ttl.String())
