@@ -125,11 +125,8 @@ func (d *daemon) run() error {
 	if err := w.Add(d.home.tasks("pending")); err != nil {
 		return err
 	}
-	if err := os.WriteFile(d.home.pidFile(), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(d.home.pidFile()) }()
-	d.log("INFO", "Daemon started (PID: %d)", os.Getpid())
+	// "start" returns when the PID file is there: what is written after that is
+	// announced by the watcher, not found here.
 	queue := make(chan pending, maxQueue)
 	left, err := os.ReadDir(d.home.tasks("pending"))
 	if err != nil {
@@ -140,6 +137,11 @@ func (d *daemon) run() error {
 			queue <- d.look(e.Name(), false)
 		}
 	}
+	if err := os.WriteFile(d.home.pidFile(), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(d.home.pidFile()) }()
+	d.log("INFO", "Daemon started (PID: %d)", os.Getpid())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
