@@ -11,7 +11,6 @@ import (
 
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/store/sqlite/conn"
-	"github.com/theclaw/agents/internal/store/sqlite/conn/heap"
 	"github.com/theclaw/agents/internal/store/sqlite/db"
 	"github.com/theclaw/agents/internal/store/sqlite/homedb"
 	"github.com/theclaw/agents/internal/store/sqlite/pool"
@@ -102,7 +101,7 @@ func (e *Engine) Open() int { return e.pool.Open() }
 func (e *Engine) Bytes() int64 { return e.pool.Bytes() }
 
 // Trim returns memory of closed databases to the system, those of all engines of the process.
-func Trim() error { return heap.Trim() }
+func Trim() error { return conn.Trim() }
 
 // Stats sums the commit counters of all databases since the start.
 func (e *Engine) Stats() store.Commits { return e.pool.Stats() }

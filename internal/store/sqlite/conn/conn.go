@@ -11,7 +11,7 @@ import (
 	"modernc.org/libc/sys/types"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	_ "github.com/theclaw/agents/internal/store/sqlite/conn/heap" // the engine's memory
+	"github.com/theclaw/agents/internal/store/sqlite/conn/heap"
 	"github.com/theclaw/agents/internal/store/sqlite/conn/wal"
 )
 
@@ -58,9 +58,10 @@ const wait = 5 * time.Second
 
 // native is a connection of the engine that is linked in.
 type native struct {
-	tls *libc.TLS
-	db  uintptr
-	out uintptr // words that the engine writes results to and reads arguments from
+	tls   *libc.TLS // what a call runs on; nil outside of calls
+	depth int       // of calls
+	db    uintptr
+	out   uintptr // words that the engine writes results to and reads arguments from
 
 	words words
 }
@@ -85,9 +86,10 @@ var ErrMemory = errors.New("the engine has no memory")
 // Open opens the database at path, which must be there: one that vanished must
 // not come back empty.
 func Open(path string) (Conn, error) {
-	c := &native{tls: libc.NewTLS()}
+	c := &native{}
+	c.enter()
+	defer c.leave()
 	if c.out = libc.Xmalloc(c.tls, types.Size_t(outWords*word)); c.out == 0 {
-		c.tls.Close()
 		return nil, ErrMemory
 	}
 	if err := wal.Register(); err != nil {
@@ -148,21 +150,24 @@ func (c *native) boundLog() error {
 }
 
 func (c *native) Close() error {
-	if c.tls == nil {
+	if c.out == 0 {
 		return nil
 	}
+	c.enter()
+	defer c.leave()
 	rc := sqlite3.Xsqlite3_close_v2(c.tls, c.db)
 	var err error
 	if rc != sqlite3.SQLITE_OK {
 		err = c.error(rc)
 	}
 	c.free(c.out)
-	c.tls.Close()
-	c.tls, c.db = nil, 0
+	c.out, c.db = 0, 0
 	return err
 }
 
 func (c *native) KeepLog() error {
+	c.enter()
+	defer c.leave()
 	name, err := libc.CString("main")
 	if err != nil {
 		return err
@@ -178,6 +183,8 @@ func (c *native) KeepLog() error {
 // Memory is how many bytes the connection takes: its pages, its schema, its statements, and
 // what each connection has.
 func (c *native) Memory() int64 {
+	c.enter()
+	defer c.leave()
 	sum := int64(lookasideSlot*lookasideSlots + ownBytes)
 	for _, what := range []int32{sqlite3.SQLITE_DBSTATUS_CACHE_USED, sqlite3.SQLITE_DBSTATUS_SCHEMA_USED, sqlite3.SQLITE_DBSTATUS_STMT_USED} {
 		if sqlite3.Xsqlite3_db_status(c.tls, c.db, what, c.out, c.out+uintptr(word), 0) == sqlite3.SQLITE_OK {
@@ -187,11 +194,19 @@ func (c *native) Memory() int64 {
 	return sum
 }
 
-// ownBytes is what a connection takes in addition to what the engine counts: the stack that its
-// calls run on (28 KB), the arguments of its statements, its share of the log's index (32 KiB).
-const ownBytes = 72 << 10
+// ownBytes is what a connection takes in addition to what the engine counts: the arguments of its
+// statements, its share of the log's index (32 KiB).
+const ownBytes = 44 << 10
+
+// Trim returns memory that no connection uses to the system.
+func Trim() error {
+	dropStacks()
+	return heap.Trim()
+}
 
 func (c *native) Prepare(sql string) (Stmt, error) {
+	c.enter()
+	defer c.leave()
 	s, tail, err := c.compile(sql, sqlite3.SQLITE_PREPARE_PERSISTENT)
 	switch {
 	case err != nil:
@@ -206,6 +221,8 @@ func (c *native) Prepare(sql string) (Stmt, error) {
 }
 
 func (c *native) Script(sql string) error {
+	c.enter()
+	defer c.leave()
 	for sql != "" {
 		s, tail, err := c.compile(sql, 0)
 		if err != nil {

@@ -31,6 +31,8 @@ func TestArgumentsDoNotCompileAgain(t *testing.T) {
 		}
 	}
 	own := s.(*stmt)
+	own.c.enter()
+	defer own.c.leave()
 	if n := sqlite3.Xsqlite3_stmt_status(own.c.tls, own.p, sqlite3.SQLITE_STMTSTATUS_REPREPARE, 0); n != 0 {
 		t.Errorf("compiled %d times more", n)
 	}

@@ -29,6 +29,8 @@ var (
 )
 
 func (s *stmt) Close() error {
+	s.c.enter()
+	defer s.c.leave()
 	rc := sqlite3.Xsqlite3_finalize(s.c.tls, s.p)
 	s.c.free(s.buf)
 	s.p, s.buf, s.size = 0, 0, 0
@@ -100,11 +102,21 @@ func (s *stmt) begin(args []any) error {
 	if len(args) < s.params {
 		return errMissing
 	}
-	if err := s.reserve(args[:s.params]); err != nil {
+	s.c.enter()
+	if err := s.arguments(args[:s.params]); err != nil {
+		s.c.leave()
+		return err
+	}
+	s.running = true
+	return nil
+}
+
+func (s *stmt) arguments(args []any) error {
+	if err := s.reserve(args); err != nil {
 		return err
 	}
 	at := s.buf
-	for i, a := range args[:s.params] {
+	for i, a := range args {
 		rc, err := s.bind(int32(i+1), a, &at)
 		if err == nil && rc != sqlite3.SQLITE_OK {
 			err = s.c.error(rc)
@@ -113,7 +125,6 @@ func (s *stmt) begin(args []any) error {
 			return err
 		}
 	}
-	s.running = true
 	return nil
 }
 
@@ -127,6 +138,7 @@ func (s *stmt) end() {
 		s.c.free(s.buf)
 		s.buf, s.size = 0, 0
 	}
+	s.c.leave()
 }
 
 // reserve makes room for the bytes of the arguments in one piece.

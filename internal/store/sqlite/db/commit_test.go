@@ -162,6 +162,36 @@ func TestManyStatements(t *testing.T) {
 	}
 }
 
+// A statement that was used once is closed, and what is used now and then is not.
+func TestUnusedStatementsAreClosed(t *testing.T) {
+	d := open(t, fresh(t), Options{})
+	const once, often = "SELECT 1", "SELECT 2"
+	view := func(q string) {
+		t.Helper()
+		must(t, d.View(t.Context(), func(tx *Tx) error {
+			var n int
+			_, err := tx.Row(q, nil, &n)
+			return err
+		}))
+	}
+	view(once)
+	view(often)
+	first := d.stmts[often].Stmt
+	for i := range 2*unusedBatches + measureEvery {
+		if i%(unusedBatches/2) == 0 {
+			view(often)
+		}
+		view("SELECT 3")
+	}
+	if _, ok := d.stmts[once]; ok {
+		t.Error("what was used once is kept")
+	}
+	if s, ok := d.stmts[often]; !ok || s.Stmt != first {
+		t.Error("what is used now and then was closed")
+	}
+	view(once) // compiled again
+}
+
 func TestClosed(t *testing.T) {
 	d := open(t, fresh(t), Options{})
 	release := hold(t, d)

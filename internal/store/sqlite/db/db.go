@@ -41,7 +41,8 @@ type DB struct {
 	opts      Options
 
 	conn       conn.Conn
-	stmts      map[string]conn.Stmt
+	stmts      map[string]*prepared
+	batches    int     // of operations since it was opened
 	full       bool    // synchronous in force
 	read       [2]bool // which of its settings were read back
 	chain      chainHead
@@ -60,7 +61,7 @@ type DB struct {
 
 	memory     atomic.Int64 // of the connection when it was measured last
 	unmeasured int          // batches since
-	prepared   int          // statements kept then
+	counted    int          // statements kept then
 }
 
 type op struct {
@@ -103,7 +104,7 @@ func Open(_ context.Context, dir string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, openError(dir, err)
 	}
-	d := &DB{dir: dir, name: path, opts: o, conn: c, stmts: map[string]conn.Stmt{}, file: file}
+	d := &DB{dir: dir, name: path, opts: o, conn: c, stmts: map[string]*prepared{}, file: file}
 	d.out = mirror.New(dir, d.between)
 	err = d.prepare()
 	if err == nil && line > 0 {
@@ -229,13 +230,29 @@ const (
 
 // measure notes what the connection takes; the holder of the connection calls it.
 func (d *DB) measure() {
+	d.batches++
 	d.unmeasured++
-	if d.memory.Load() != 0 && d.unmeasured < measureEvery && len(d.stmts) < d.prepared+moreStatements {
+	if d.memory.Load() != 0 && d.unmeasured < measureEvery && len(d.stmts) < d.counted+moreStatements {
 		return
 	}
+	d.closeUnused()
 	d.memory.Store(d.conn.Memory())
-	d.unmeasured, d.prepared = 0, len(d.stmts)
+	d.unmeasured, d.counted = 0, len(d.stmts)
 }
+
+// closeUnused closes statements that no batch has used for a while: each takes 3 to 5 KB, and
+// some are used once, with the first message of a thread or after its database was opened. What
+// is used with every tenth message is not closed in between: a message is about six batches.
+func (d *DB) closeUnused() {
+	for q, s := range d.stmts {
+		if d.batches-s.used > unusedBatches {
+			_ = s.Close() // says again what its last use said
+			delete(d.stmts, q)
+		}
+	}
+}
+
+const unusedBatches = 128
 
 // Do runs fn in a transaction; durable commits are on disk before it returns.
 // An error of fn undoes fn alone. The caller's context bounds the wait for its

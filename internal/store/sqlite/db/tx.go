@@ -25,7 +25,8 @@ const maxStmts = 256
 // stmt answers a prepared statement, and whether to close it after its use.
 func (d *DB) stmt(q string) (s conn.Stmt, once bool, err error) {
 	if s, ok := d.stmts[q]; ok {
-		return s, false, nil
+		s.used = d.batches
+		return s.Stmt, false, nil
 	}
 	if s, err = d.conn.Prepare(q); err != nil {
 		return nil, false, d.note(err)
@@ -33,8 +34,15 @@ func (d *DB) stmt(q string) (s conn.Stmt, once bool, err error) {
 	if len(d.stmts) >= maxStmts {
 		return s, true, nil
 	}
-	d.stmts[q] = s
+	d.stmts[q] = &prepared{s, d.batches}
 	return s, false, nil
+}
+
+// prepared is a statement that is kept, and the batch that used it last.
+type prepared struct {
+	conn.Stmt
+
+	used int
 }
 
 // Prepared answers the texts of the statements kept, for tests of their plans.
