@@ -14,7 +14,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/theclaw/agents/internal/fault"
@@ -27,8 +26,7 @@ var version string
 func main() {
 	sandbox.Main() // a sandboxed child may be this program too
 	if os.Getenv("GOGC") == "" {
-		// The heap is some ten megabytes: half the collections cost as much again at most.
-		debug.SetGCPercent(200)
+		tuneCollector()
 	}
 	os.Exit(Main(os.Args[1:], os.Getenv, os.Stderr))
 }

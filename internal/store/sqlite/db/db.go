@@ -156,7 +156,7 @@ func (d *DB) prepare() error {
 // into the log before it commits. It has its own bound because a page that is changed after
 // that is written twice.
 const (
-	cacheSize  = "-64"
+	cacheSize  = "-48"
 	spillPages = "200"
 )
 

@@ -3,6 +3,7 @@ package run
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // What a stream holds of what the journal has, and what all closed ones together
@@ -14,6 +15,10 @@ const (
 	maxClosed = 2 << 20
 )
 
+// closedFor is how long a closed stream is kept at least, while there is room: those of a process
+// that has nothing to do any more are given up after it, at most twice as late.
+const closedFor = 10 * time.Second
+
 // streamSize is what a stream takes without its items: itself, its key, its entries here.
 const streamSize = 512
 
@@ -23,6 +28,7 @@ type Hub struct {
 	streams map[string]*Stream
 	closed  []*Stream // oldest first
 	bytes   int       // of closed
+	expires bool      // a timer for them is running
 	opened  chan struct{}
 }
 
@@ -85,17 +91,44 @@ func (s *Stream) Close() {
 	if !s.live {
 		return
 	}
-	s.live = false
+	s.live, s.closed = false, time.Now()
 	s.finish()
 	s.items = slices.Clone(s.items) // without room for more
 	s.wake()
 	h.closed = append(h.closed, s)
 	h.bytes += s.size
 	for h.bytes > maxClosed && len(h.closed) > 1 {
-		old := h.closed[0]
-		h.closed[0] = nil // the array behind the list is kept
-		h.closed = h.closed[1:]
-		h.bytes -= old.size
-		delete(h.streams, old.key)
+		h.forgetOldest()
+	}
+	if !h.expires {
+		h.expires = true
+		time.AfterFunc(closedFor, h.expire)
+	}
+}
+
+// forgetOldest gives up the stream that was closed first. The caller holds mu.
+func (h *Hub) forgetOldest() {
+	old := h.closed[0]
+	h.closed[0] = nil // the array behind the list is kept
+	h.closed = h.closed[1:]
+	h.bytes -= old.size
+	delete(h.streams, old.key)
+}
+
+// expire gives up the streams that were closed closedFor ago, and comes again while there are
+// others.
+func (h *Hub) expire() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for len(h.closed) > 0 && time.Since(h.closed[0].closed) >= closedFor {
+		h.forgetOldest()
+	}
+	if h.expires = len(h.closed) > 0; h.expires {
+		time.AfterFunc(closedFor, h.expire)
+		return
+	}
+	h.closed = nil
+	if len(h.streams) == 0 {
+		h.streams = nil // a map does not shrink
 	}
 }

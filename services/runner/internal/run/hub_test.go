@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -254,5 +255,36 @@ func TestWait(t *testing.T) {
 		cancel()
 		is("canceled")
 		s.Close()
+	})
+}
+
+// Closed streams are given up some time after the last one, and not before; a stream that was
+// opened again is not.
+func TestClosedStreamsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h run.Hub
+		there := func(key string) bool {
+			s, _ := h.Find(key)
+			return s != nil
+		}
+		h.Open("first", 1).Close()
+		h.Open("again", 1).Close()
+		time.Sleep(5 * time.Second)
+		h.Open("second", 1).Close()
+		live := h.Open("again", 2)
+		time.Sleep(6 * time.Second)
+		if there("first") || !there("second") || !there("again") {
+			t.Errorf("after 11 s: first %v, second %v, again %v", there("first"), there("second"), there("again"))
+		}
+		time.Sleep(20 * time.Second)
+		if there("second") || !there("again") {
+			t.Errorf("after 31 s: second %v, again %v", there("second"), there("again"))
+		}
+		live.Close()
+		time.Sleep(20 * time.Second)
+		if there("again") {
+			t.Error("it is kept after its second end")
+		}
+		h.Open("first", 2).Close() // as new
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sort"
 	"sync"
+	"time"
 )
 
 // maxPieces is how many items are kept before neighboring pieces of text are put
@@ -39,6 +40,7 @@ type Stream struct {
 	span    Span
 	grown   int // items after the last joining
 	live    bool
+	closed  time.Time     // guarded by the hub
 	ended   bool          // its last item is there
 	over    chan struct{} // closed when no item comes any more; nil then
 	more    chan struct{} // closed with the next change; nil: there is no waiter
