@@ -6,15 +6,15 @@ import (
 	"runtime/metrics"
 )
 
-// How much the heap grows until it is collected, in percent of what is in use. In use are some
-// ten megabytes with few conversations: with mostPercent, half the collections of Go's default
-// cost as much again at most. With hundreds of conversations at once in use is twice as much,
-// and three times that is more than collecting costs: from so much on that mostPercent of it is
-// headroom, the heap grows by headroom only, down to leastPercent, Go's default.
+// How much the heap grows until it is collected, in percent of what is in use, which is 6 MB with
+// few conversations: mostPercent halves the collections of Go's default there, and so their cost.
+// With hundreds of conversations 20 MB are in use, and memory counts for more: from headroom /
+// mostPercent on the heap grows by headroom only, down to leastPercent, Go's default. Measured in
+// docs/decisions/029-memory-of-open-databases.md.
 const (
 	mostPercent  = 200
 	leastPercent = 100
-	headroom     = 24 << 20
+	headroom     = 16 << 20
 )
 
 // percentOf is how much a heap may grow of which so many bytes are in use.
@@ -40,7 +40,7 @@ func tuneCollector() {
 // afterCollection calls fn after each collection: something that nobody uses is found by the
 // next one, and replaced.
 func afterCollection(fn func()) {
-	type unused struct{ next *unused }
+	type unused struct{ _ *byte } // with a pointer: small ones without are put together
 	runtime.AddCleanup(&unused{}, func(fn func()) {
 		fn()
 		afterCollection(fn)

@@ -47,11 +47,11 @@ type Options struct {
 
 // MaxOpen is how many databases an engine keeps open at rest by default, which bounds their
 // descriptors, and MaxBytes how much memory they take. A thread that is in use takes some
-// 280 KB, so 230 of them stay open: conversations that take turns in a smaller cache would
+// 265 KB, so 230 of them stay open: conversations that take turns in a smaller cache would
 // each find their database closed, and opening it costs as much as the turn.
 const (
 	MaxOpen  = 256
-	MaxBytes = 64 << 20
+	MaxBytes = 58 << 20
 )
 
 // Engine is a store.Engine over SQLite.
