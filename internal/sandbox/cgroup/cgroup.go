@@ -180,6 +180,26 @@ func enter(dir string) error {
 	return err
 }
 
+// maxLeft is how much memory may be in a group that another program gets: the process that
+// runs it, and files in memory and pages of files that the last program has left.
+const maxLeft = 8 << 20
+
+// Clean reports whether the group, in which no program is any more, is as good as a new one.
+func (g Group) Clean() bool {
+	for _, d := range g.dirs {
+		for _, f := range []string{"memory.current", "memory.usage_in_bytes"} {
+			b, err := os.ReadFile(filepath.Join(d, f))
+			if errors.Is(err, os.ErrNotExist) {
+				continue // of another version, or of another controller
+			}
+			if n, bad := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err != nil || bad != nil || n > maxLeft {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // left are groups that the kernel did not let go of in time.
 var left struct {
 	sync.Mutex

@@ -28,7 +28,8 @@
 //
 // Without namespaces of ours (drivers bubblewrap, reduced and off) there is a trampoline
 // between the launcher and the program: a subreaper that kills what the program leaves. It
-// sees the death of the launcher by its socket.
+// sees the death of the launcher by its socket. With off it has given up nothing that
+// another program would need, and waits for the next order when the tree is dead.
 //
 // It promises: the program is started only after every step has succeeded, each
 // failed step is reported by name with its errno, and no descriptor, no variable

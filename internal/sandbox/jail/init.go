@@ -123,12 +123,13 @@ func run(o wire.Order, lifeline int) wire.Status {
 	if o.Shell != "" {
 		argv = []string{shell(), "-c", o.Shell}
 	}
+	search := ""
 	for _, e := range o.Env {
 		if len(e) > 5 && e[:5] == "PATH=" {
-			// Ours was empty; LookPath has no other way to be told.
-			_ = os.Setenv("PATH", e[5:])
+			search = e[5:]
 		}
 	}
+	_ = os.Setenv("PATH", search) // ours is not used; LookPath has no other way to be told
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
 		return notRun(127, argv[0], "not found")

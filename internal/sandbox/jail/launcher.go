@@ -23,11 +23,14 @@ const (
 	maxSpares = 4
 	// spareFor is how long a process waits for the next program before it is ended.
 	spareFor = time.Minute
+	// maxUses is how many programs a trampoline runs: its own processor time counts
+	// against the limit that it sets for each of them.
+	maxUses = 100
 )
 
 // A kind says for which programs a process can be started before their order is there.
 type kind struct {
-	driver   string // Full or Privileged; "": a trampoline, which learns the rest from the order
+	driver   string // Full, Privileged, Off; "": another one, which is in the order
 	network  bool
 	uid, gid int
 	limits   wire.Limits
@@ -36,11 +39,17 @@ type kind struct {
 
 func kindOf(o wire.Order) kind {
 	k := kind{limits: o.Limits, cgroups: strings.Join(o.Cgroups, "\x00")}
-	if o.Driver == wire.Full || o.Driver == wire.Privileged {
+	switch o.Driver {
+	case wire.Full, wire.Privileged:
 		k.driver, k.network, k.uid, k.gid = o.Driver, o.Network, o.UID, o.GID
+	case wire.Off:
+		k.driver = o.Driver
 	}
 	return k
 }
+
+// init reports whether the process is the init of a namespace; otherwise it is a trampoline.
+func (k kind) init() bool { return k.driver == wire.Full || k.driver == wire.Privileged }
 
 // A child is an init or a trampoline that waits for its order, or works on it.
 type child struct {
@@ -48,6 +57,8 @@ type child struct {
 	pid, handle int // handle is the pidfd
 	order       wire.FD
 	group       cgroup.Group
+	uses        int  // programs that it has run
+	waits       bool // it has run one, and waits for the next order
 }
 
 // launcher starts the processes of all programs of one runner.
@@ -85,8 +96,7 @@ func launch() int {
 			}
 			l.calls.Go(func() {
 				if c, ok := l.call(files); ok {
-					l.spare(c.kind)
-					c.group.Remove()
+					l.spare(c)
 				}
 			})
 		}
@@ -106,7 +116,7 @@ func launch() int {
 // call runs one program. The descriptors are the lifeline, from which the order comes, the
 // status, the standard three, and the user namespace of an id-mapped mount where there is
 // one. The runner takes the end of the status for the end of the tree. The result is the
-// process that ran it, which has ended.
+// process that ran it, which has ended or waits.
 func (l *launcher) call(files []int) (c child, ok bool) {
 	defer func() {
 		for _, f := range files {
@@ -148,6 +158,7 @@ func (l *launcher) call(files []int) (c child, ok bool) {
 		status.Fail(err)
 		return c, false
 	}
+	c.uses++
 	if err := wire.SendOrder(c.order, o, given); err != nil {
 		status.Fail(err)
 		c.kill()
@@ -156,12 +167,19 @@ func (l *launcher) call(files []int) (c child, ok bool) {
 	return c, true
 }
 
-// await returns when the process has ended, and its tree with it. It is ended when the
-// runner closes the lifeline.
-func (c child) await(lifeline int) {
-	wire.Either(lifeline, c.handle, -1)
+// await returns when the process has ended, and its tree with it; with Off when its tree has,
+// and it waits. It is ended when the runner closes the lifeline.
+func (c *child) await(lifeline int) {
+	if c.kind.driver == wire.Off {
+		wire.Either(lifeline, c.handle, -1, int(c.order))
+		if c.waits = c.order.Ready(); c.waits {
+			return
+		}
+	} else {
+		wire.Either(lifeline, c.handle, -1)
+	}
 	if !wire.Either(-1, c.handle, 0) {
-		if c.kind.driver != "" {
+		if c.kind.init() {
 			c.kill() // the kernel ends the namespace with its init
 		} else {
 			_ = unix.Shutdown(int(c.order), unix.SHUT_RDWR) // it ends its tree first
@@ -182,10 +200,15 @@ func (c child) reap() {
 	_ = unix.Close(int(c.order))
 }
 
-// discard ends a process that waits, and removes its group.
-func (c child) discard() {
+// end ends a process that waits.
+func (c child) end() {
 	c.kill()
 	c.reap()
+}
+
+// discard ends a process that waits, and removes its group.
+func (c child) discard() {
+	c.end()
 	c.group.Remove()
 }
 
@@ -213,19 +236,30 @@ func (l *launcher) take(k kind) (child, error) {
 	return l.start(k)
 }
 
-// spare starts a process for the next program of the kind, after the last one has ended:
-// that one does not wait for it, and the next one finds it.
-func (l *launcher) spare(k kind) {
+// spare has a process wait for the next program of the kind, after the last one has ended:
+// that one does not wait for it, and the next one finds it. It is the last one's, in the same
+// group, where that can be.
+func (l *launcher) spare(last child) {
+	k, again := last.kind, last.waits && last.uses < maxUses && last.group.Clean()
 	l.mu.Lock()
 	_, ok := l.spares[k]
 	if ok = ok || l.starting[k] || l.ended; !ok {
 		l.starting[k] = true
 	}
 	l.mu.Unlock()
+	if !again || ok {
+		defer last.group.Remove()
+		if last.waits {
+			defer last.end()
+		}
+	}
 	if ok {
 		return
 	}
-	c, err := l.start(k)
+	c, err := last, error(nil)
+	if !again {
+		c, err = l.start(k)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.starting, k)
@@ -275,7 +309,8 @@ func (l *launcher) start(k kind) (child, error) {
 }
 
 func (l *launcher) fork(c *child, order int) (err error) {
-	role, sys := roleInit, &syscall.SysProcAttr{PidFD: &c.handle, Pdeathsig: syscall.SIGKILL}
+	role, env := roleInit, Env()
+	sys := &syscall.SysProcAttr{PidFD: &c.handle, Pdeathsig: syscall.SIGKILL}
 	switch c.kind.driver {
 	case wire.Full:
 		userNamespace(c.kind, sys)
@@ -290,13 +325,16 @@ func (l *launcher) fork(c *child, order int) (err error) {
 				sys.Credential.Groups = append(sys.Credential.Groups, uint32(g))
 			}
 		}
+		if c.kind.driver == wire.Off {
+			env = LauncherEnv() // it has more than one order to read
+		}
 	}
 	done := make(chan struct{})
 	l.forks <- func() {
 		defer close(done)
 		err = c.group.Fork(sys, func() (err error) {
 			c.pid, err = syscall.ForkExec("/proc/self/exe", []string{"sandbox", marker, role}, &syscall.ProcAttr{
-				Env: Env(), Files: []uintptr{0, 1, 2, uintptr(order)}, Sys: sys,
+				Env: env, Files: []uintptr{0, 1, 2, uintptr(order)}, Sys: sys,
 			})
 			return wire.Step("clone", err)
 		})

@@ -13,59 +13,86 @@ import (
 )
 
 // trampoline runs a program without namespaces of ours, and stays until all of its tree is
-// dead.
+// dead; with Off until it is not needed, for one program after the other.
 func trampoline() int {
-	unix.CloseOnExec(fdOrder)
+	closeInherited()
 	handleSignals() // before the order is there: no program waits for it
-	o, files, err := wire.ReceiveOrder(fdOrder)
-	if err != nil || len(files) < 4 {
-		return 1 // the launcher does not need this process any more, or is dead
-	}
-	for i, f := range []int{0, 1, 2, fdStatus} {
-		if files[i] == f {
-			continue
+	for {
+		o, files, err := wire.ReceiveOrder(fdOrder)
+		if err != nil || len(files) < 4 {
+			return 1 // the launcher does not need this process any more, or is dead
 		}
-		flags := unix.O_CLOEXEC
-		if f < 3 {
-			flags = 0
+		for i, f := range []int{0, 1, 2, fdStatus} {
+			if files[i] == f {
+				continue
+			}
+			flags := unix.O_CLOEXEC
+			if f < 3 {
+				flags = 0
+			}
+			if err := unix.Dup3(files[i], f, flags); err != nil {
+				return 1
+			}
+			_ = unix.Close(files[i])
 		}
-		if err := unix.Dup3(files[i], f, flags); err != nil {
+		again := false
+		if o.Driver == wire.Off {
+			again, err = direct(o)
+		} else {
+			err = guard(o)
+		}
+		if err != nil {
+			wire.FD(fdStatus).Fail(err)
 			return 1
 		}
-		_ = unix.Close(files[i])
+		if !again || letGo() != nil {
+			return 0
+		}
 	}
-	status := wire.FD(fdStatus)
-	if o.Driver == wire.Off {
-		err = direct(o, status)
-	} else {
-		err = guard(o)
-	}
+}
+
+// letGo closes all that is the program's, and says that another order can come.
+func letGo() error {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		status.Fail(err)
-		return 1
+		return err
 	}
-	return 0
+	for f := range 3 {
+		if err := unix.Dup3(null, f, 0); err != nil {
+			return err
+		}
+	}
+	_ = unix.Close(null)
+	_ = unix.Close(fdStatus)
+	if err := unix.Chdir("/"); err != nil {
+		return err
+	}
+	_, err = wire.FD(fdOrder).Write([]byte{0})
+	return err
 }
 
 // direct starts the program itself, without init: the driver off isolates nothing, and
 // what remains to do (limits, a clean environment, an end to the complete tree) the
-// trampoline can do in its own process. It saves the start of one process a call.
-func direct(o wire.Order, status wire.FD) error {
+// trampoline can do in its own process, again and again: it saves the start of two processes
+// a call. It reports whether another program can follow: the tree is dead, and no limit is
+// that of this program alone.
+func direct(o wire.Order) (again bool, err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return wire.Step("subreaper", err)
+		return false, wire.Step("subreaper", err)
 	}
 	if err := unix.Chdir(o.Workdir); err != nil {
-		return wire.Step("chdir workdir", err)
+		return false, wire.Step("chdir workdir", err)
 	}
 	if err := isolation.SetLimits(o); err != nil {
-		return wire.Step("rlimits", err)
+		return false, wire.Step("rlimits", err)
 	}
 	ended := run(o, fdOrder)
-	killOrphans() // among them the program, when it was ended by us
-	if ended != (wire.Status{}) {
-		status.Say(ended)
+	dead := killOrphans() // among them the program, when it was ended by us
+	if ended == (wire.Status{}) {
+		return false, nil
 	}
-	return nil
+	wire.FD(fdStatus).Say(ended)
+	return dead && o.PIDBudget == 0, nil
 }
 
 // guard starts init and ends what it leaves.

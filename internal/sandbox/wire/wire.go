@@ -257,11 +257,14 @@ func Poll(fd int, events int16) {
 	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, -1)
 }
 
-// Either waits until the last writer of the pipe is gone or the process has ended, at most
-// for a time, if that is not negative, and reports whether one of them is so. A descriptor
-// of -1 is not watched.
-func Either(pipe, process int, within time.Duration) bool {
+// Either waits until the last writer of the pipe is gone, the process has ended or a socket
+// has something to read, at most for a time, if that is not negative, and reports whether one
+// of them is so. A descriptor of -1 is not watched.
+func Either(pipe, process int, within time.Duration, sockets ...int) bool {
 	p := []unix.PollFd{{Fd: int32(pipe)}, {Fd: int32(process), Events: unix.POLLIN}}
+	for _, s := range sockets {
+		p = append(p, unix.PollFd{Fd: int32(s), Events: unix.POLLIN})
+	}
 	ms := -1
 	if within >= 0 {
 		ms = int(within / time.Millisecond)
@@ -270,6 +273,17 @@ func Either(pipe, process int, within time.Duration) bool {
 		n, err := unix.Poll(p, ms)
 		if !errors.Is(err, unix.EINTR) {
 			return n > 0 || err != nil
+		}
+	}
+}
+
+// Ready reads a byte from a socket, if there is one, and reports whether there was.
+func (f FD) Ready() bool {
+	var b [1]byte
+	for {
+		n, _, err := unix.Recvfrom(int(f), b[:], unix.MSG_DONTWAIT)
+		if !errors.Is(err, unix.EINTR) {
+			return n == 1 && err == nil
 		}
 	}
 }
