@@ -132,8 +132,8 @@ func (e fileEntry) provider(name, dir string, getenv func(string) string) (p Pro
 		return p, "the name offline is the built-in model's"
 	case strings.Contains(name, "/"):
 		return p, "the name has a slash, which parts it from the model's"
-	case p.API != apiOpenAI && p.API != apiAnthropic && p.API != apiOffline:
-		return p, "api must be openai, anthropic or offline"
+	case p.API != apiOffline && drivers[p.API] == nil:
+		return p, "api must be " + apis()
 	case e.ContextWindow < 0:
 		return p, "context_window must be a number of tokens"
 	case slices.Contains(e.Models, ""):

@@ -90,7 +90,7 @@ func loadPai(path string, getenv func(string) string, spare bool) (found, error)
 		}
 		f.providers = append(f.providers, p)
 		if p.Name == file.DefaultProvider || (file.DefaultProvider == "" && f.defaultName == "") {
-			if p.API == apiOpenAI || p.API == apiAnthropic {
+			if drivers[p.API] != nil {
 				f.defaultName, f.why = p.Name, "the pai configuration "+path+" names it"
 			} else {
 				f.notes = append(f.notes, "pai's provider "+p.Name+" speaks "+p.API+", which is not supported")

@@ -14,7 +14,6 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/anthropic"
 	"github.com/theclaw/agents/services/runner/internal/model/offline"
-	"github.com/theclaw/agents/services/runner/internal/model/openai"
 )
 
 // Source says where a provider comes from.
@@ -207,11 +206,11 @@ func (s *Settings) Resolve(providerName, modelName string) (model.Driver, string
 	if !ok {
 		return nil, "", 0, model.Errorf(model.Config, "provider %q is not configured%s", providerName, howTo(providerName))
 	}
-	switch p.API {
-	case apiOffline:
+	if p.API == apiOffline {
 		return offline.Driver{}, offline.Name, p.ContextWindow, nil
-	case apiOpenAI, apiAnthropic:
-	default:
+	}
+	newDriver, ok := drivers[p.API]
+	if !ok {
 		return nil, "", 0, model.Errorf(model.Config, "provider %q speaks the api %q, which is not supported", p.Name, p.API)
 	}
 	switch {
@@ -232,18 +231,11 @@ func (s *Settings) Resolve(providerName, modelName string) (model.Driver, string
 			s.OnKey(key)
 		}
 	}
-	d, err := s.driver(p, key)
+	d, err := newDriver(p, key, s.client)
 	if err != nil {
 		return nil, "", 0, err
 	}
 	return d, modelName, p.Window(modelName), nil
-}
-
-func (s *Settings) driver(p Provider, key string) (model.Driver, error) {
-	if p.API == apiAnthropic {
-		return anthropic.New(anthropic.Config{Name: p.Name, BaseURL: p.BaseURL, APIKey: key, Client: s.client, Thinking: p.thinking})
-	}
-	return openai.New(openai.Config{Name: p.Name, BaseURL: p.BaseURL, APIKey: key, Client: s.client, ReplayReasoning: p.replayReasoning})
 }
 
 // Price of a provider's model, when providers.yaml has one.
