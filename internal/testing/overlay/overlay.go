@@ -1,7 +1,10 @@
 // Package overlay runs tests of the repository with additional files in it, to prove what an
 // extension takes: which files it adds, and which lines it adds to the files that are there.
 //
-// It changes nothing on disk outside the temporary directory of the test. It does not check
+// It changes nothing on disk outside the temporary directory of the test, and reads the
+// examples from CONTRIBUTING.md, where they stand behind a comment that names their file. An
+// [Overlay] adds source files and shares the directories of the repository; a [Copy] takes
+// every change, and runs the generators. It does not check
 // what the additional tests do, only that each passes.
 package overlay
 
@@ -60,7 +63,7 @@ func (o *Overlay) Page(path string) Page {
 func (p Page) Add(path, name string) {
 	p.o.t.Helper()
 	to := filepath.Join(p.o.t.TempDir(), filepath.Base(name))
-	if err := os.WriteFile(to, []byte(p.block("file", name)), 0o600); err != nil {
+	if err := os.WriteFile(to, []byte(p.block("file", "go", name)), 0o600); err != nil {
 		p.o.t.Fatal(err)
 	}
 	p.o.Replace[p.o.abs(path)] = to
@@ -69,13 +72,13 @@ func (p Page) Add(path, name string) {
 // Line adds the line that the page shows for a file, which is at a path; see [Overlay.Line].
 func (p Page) Line(path, name, before, imported string) {
 	p.o.t.Helper()
-	p.o.Line(path, before, strings.TrimSuffix(p.block("line", name), "\n"), imported)
+	p.o.Line(path, before, strings.TrimSuffix(p.block("line", "go", name), "\n"), imported)
 }
 
-// block is the code behind a comment of the page.
-func (p Page) block(kind, name string) string {
+// block is the code behind a comment of the page, in a language.
+func (p Page) block(kind, language, name string) string {
 	p.o.t.Helper()
-	_, rest, ok := strings.Cut(p.text, "<!-- "+kind+": "+name+" -->\n```go\n")
+	_, rest, ok := strings.Cut(p.text, "<!-- "+kind+": "+name+" -->\n```"+language+"\n")
 	code, _, closed := strings.Cut(rest, "```\n")
 	if !ok || !closed {
 		p.o.t.Fatalf("%s shows no %s %s", p.path, kind, name)
