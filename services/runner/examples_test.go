@@ -4,6 +4,7 @@ package runner_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/theclaw/agents/internal/testing/overlay"
@@ -29,8 +30,7 @@ func TestDriverExample(t *testing.T) {
 	c.Add("services/runner/internal/model/acme/acme_test.go")
 	c.Line("services/runner/internal/model/provider/drivers.go", "\tapiAnthropic: func", "services/runner/internal/model/acme")
 	c.Test("^(TestToy|TestConformance)", 3, "./services/runner", "./services/runner/internal/model/acme")
-	c.Run(".", "make", "map")
-	c.Test("^Test(Layers|BelowProgramsNothingSpeaks|PackageDocs|DocsMap)$", 4, ".")
+	c.Test("^Test(Layers|BelowProgramsNothingSpeaks|PackageDocs|DocsMap)$", 4, ".", "-args", "-write-map") // as make map
 }
 
 // A method is an edit of the contract, of an access table and of a command, and a function.
@@ -39,8 +39,6 @@ func TestDriverExample(t *testing.T) {
 func TestRPCExample(t *testing.T) {
 	c := copied(t, "testdata/toy/offered/runner_test.txt")
 	c.Tools()
-	contract := c.Path("before")
-	c.Run(".", "cp", "-r", "proto", contract)
 	c.Edit("proto/theclaw/runner/v1/runner.proto")
 	c.Edit("services/runner/policy.go")
 	c.Add("services/runner/offered.go")
@@ -48,6 +46,11 @@ func TestRPCExample(t *testing.T) {
 	c.Edit("cmd/agentctl/internal/setting/context.go")
 	c.Edit("cmd/agentctl/output_test.go")
 	c.Run(".", "make", "generate", "lint-proto")
-	c.Run("cmd/agentctl", "go", "test", "-trimpath", "-tags", "grpcnotrace", "-run", "TestHelp", "-update", ".")
-	c.Test("^(TestToy|TestEveryCallRefusesEveryWrongCaller$|TestHelp$|TestOutputs$)", 4, "./services/runner", "./internal/testing/world", "./cmd/agentctl")
+	c.Run(".", ".bin/buf", "breaking", "--against", c.Original())
+	c.Test("^(TestToy|TestEveryCallRefusesEveryWrongCaller$)", 2, "./services/runner", "./internal/testing/world")
+	c.Test("^(TestHelp|TestOutputs)$", 2, "./cmd/agentctl", "-args", "-update")
+	help, err := os.ReadFile(c.Path("cmd/agentctl/testdata/golden/help.txt"))
+	if err != nil || !strings.Contains(string(help), "\n  agentctl context tools ID ") {
+		t.Errorf("the help texts do not have the command: %v", err)
+	}
 }

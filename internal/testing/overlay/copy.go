@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/theclaw/agents/internal/testing/need"
 )
@@ -72,6 +73,9 @@ func (c *Copy) take(name string) error {
 	}
 	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }
+
+// Original is the repository that was copied.
+func (c *Copy) Original() string { return c.from }
 
 // Path is a file of the copy.
 func (c *Copy) Path(name string) string { return filepath.Join(c.root, name) }
@@ -183,15 +187,18 @@ func (c *Copy) Run(dir, name string, args ...string) string {
 	c.t.Helper()
 	cmd := exec.CommandContext(c.t.Context(), name, args...)
 	cmd.Dir = c.Path(dir)
+	start := time.Now()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		c.t.Fatalf("%s %s in %s: %v\n%s", name, strings.Join(args, " "), dir, err, out)
 	}
+	c.t.Logf("%s %s took %s", name, strings.Join(args[:min(len(args), 2)], " "), time.Since(start).Round(time.Millisecond))
 	return string(out)
 }
 
-// Test runs tests of packages of the copy, which are named as the go command wants them:
-// those whose names match run. There must be as many as said, and each must pass.
+// Test runs tests of packages of the copy, which are named as the go command wants them,
+// with -args and what follows: the tests whose names match run. There must be as many as
+// said, and each must pass.
 func (c *Copy) Test(run string, tests int, packages ...string) {
 	c.t.Helper()
 	// What is compiled with trimpath is the same in every directory, and is not compiled again.
