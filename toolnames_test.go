@@ -218,8 +218,10 @@ func (n *names) compared(dir string, f file) (found []string) {
 func TestNobodyComparesNamesOfTools(t *testing.T) {
 	all, used := packages(t), map[int]bool{}
 	n := newNames(all)
-	if got := strings.Join(n.tools, " "); got != "bash_exec message_send" {
-		t.Errorf("the tools are %q: this test does not find them any more, or lists them no longer", got)
+	for _, name := range []string{"bash_exec", "message_send"} {
+		if !slices.Contains(n.tools, name) {
+			t.Errorf("the tools are %q: this test does not find %s any more", n.tools, name)
+		}
 	}
 	each(all, func(dir string, f file) {
 		if underAny(dir, knowNames) {

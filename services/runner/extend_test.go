@@ -3,21 +3,63 @@
 package runner_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/theclaw/agents/internal/testing/overlay"
 )
 
-// What extends a runner is one file, and one line in a list. The examples of CONTRIBUTING.md
-// are built into a runner and answer a message there.
+// written writes a test of testdata/toy into this package of a copy.
+func written(t *testing.T, c *overlay.Copy, name string) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/toy/" + name + "/runner_test.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Write("services/runner/toy_"+name+"_test.go", data)
+}
+
+// What extends a runner is one package, and one line in a list. The examples of
+// CONTRIBUTING.md pass the suites of their ports, are built into a runner and answer a
+// message there; what checks the tree as a whole has nothing against them.
 func TestExtensions(t *testing.T) {
-	o := overlay.New(t)
-	page := o.Page("../../CONTRIBUTING.md")
-	page.Add("internal/toolset/reverse/reverse.go", "services/runner/internal/toolset/reverse/reverse.go")
-	page.Line("tools.go", "services/runner/tools.go", "\t\tmessage.Tool{},", "services/runner/internal/toolset/reverse")
-	o.Add("toy_tool_test.go", "testdata/toy/reverse/runner_test.txt")
-	page.Add("internal/motto/motto.go", "services/runner/internal/motto/motto.go")
-	page.Line("sources.go", "services/runner/sources.go", "\t)", "services/runner/internal/motto")
-	o.Add("toy_source_test.go", "testdata/toy/motto/runner_test.txt")
-	o.Test(".", 3)
+	c := overlay.NewCopy(t, "../..")
+	c.Add("services/runner/internal/toolset/reverse/reverse.go")
+	c.Add("services/runner/internal/toolset/reverse/reverse_test.go")
+	c.Line("services/runner/tools.go", "\t\tmessage.Tool{},", "services/runner/internal/toolset/reverse")
+	written(t, c, "reverse")
+	c.Add("services/runner/internal/motto/motto.go")
+	c.Line("services/runner/sources.go", "\t)", "services/runner/internal/motto")
+	written(t, c, "motto")
+	c.Add("services/runner/internal/model/acme/acme.go")
+	c.Add("services/runner/internal/model/acme/acme_test.go")
+	c.Line("services/runner/internal/model/provider/drivers.go", "\tapiAnthropic: func", "services/runner/internal/model/acme")
+	written(t, c, "acme")
+	c.Test("^(TestToy|TestTool$|TestDriver$)", 6, "./services/runner", "./services/runner/internal/toolset/reverse", "./services/runner/internal/model/acme")
+	c.Test("^Test(Layers|BelowProgramsNothingSpeaks|PackageDocs|EveryToolRunsTheSuite|NobodyComparesNamesOfTools|DocsMap)$", 6,
+		".", "-args", "-write-map") // as make map
+}
+
+// A method is an edit of the contract, of an access table and of a command, and a function.
+// The example of CONTRIBUTING.md is generated, passes what checks the contract, and answers
+// the command.
+func TestRPCExample(t *testing.T) {
+	c := overlay.NewCopy(t, "../..")
+	c.Tools()
+	c.Edit("proto/theclaw/runner/v1/runner.proto")
+	c.Edit("services/runner/policy.go")
+	c.Add("services/runner/offered.go")
+	written(t, c, "offered")
+	c.Add("cmd/agentctl/internal/setting/tools.go")
+	c.Edit("cmd/agentctl/internal/setting/context.go")
+	c.Edit("cmd/agentctl/output_test.go")
+	c.Run(".", "make", "generate", "lint-proto")
+	c.Run(".", ".bin/buf", "breaking", "--against", c.Original())
+	c.Test("^(TestToy|TestEveryCallRefusesEveryWrongCaller$)", 2, "./services/runner", "./internal/testing/world")
+	c.Test("^(TestHelp|TestOutputs)$", 2, "./cmd/agentctl", "-args", "-update")
+	help, err := os.ReadFile(c.Path("cmd/agentctl/testdata/golden/help.txt"))
+	if err != nil || !strings.Contains(string(help), "\n  agentctl context tools ID ") {
+		t.Errorf("the help texts do not have the command: %v", err)
+	}
 }
