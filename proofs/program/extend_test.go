@@ -3,14 +3,19 @@
 package program
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/theclaw/agents/internal/testing/overlay"
 )
 
-// A proof is one file. The example of CONTRIBUTING.md is built and passes.
+// A proof is one file and one target. The example of CONTRIBUTING.md is run by make and
+// prints its figures.
 func TestExtensions(t *testing.T) {
-	o := overlay.New(t)
-	o.Page("../../CONTRIBUTING.md").Add("once_test.go", "proofs/program/once_test.go")
-	o.Test(".", 1)
+	c := overlay.NewCopy(t, "../..")
+	c.Add("proofs/program/push_test.go")
+	c.Edit("Makefile")
+	if out := c.Run(".", "make", "--no-print-directory", "push-twice", "N=2"); !strings.HasSuffix(out, "push-twice n=2 replies=2\n") {
+		t.Errorf("printed %q", out)
+	}
 }
