@@ -47,7 +47,7 @@ func NewCopy(t testing.TB, path string) *Copy {
 	return c
 }
 
-// take copies a file with its mode and its time: make compares times.
+// take copies a file with its mode and its time.
 func (c *Copy) take(name string) error {
 	from, to := filepath.Join(c.from, name), c.Path(name)
 	info, err := os.Lstat(from)
@@ -168,18 +168,19 @@ func edited(text, diff string) (string, error) {
 	return text, change()
 }
 
-// Tools gives the copy the tools that `make tools` has installed in the repository, which
-// `make generate` uses.
-func (c *Copy) Tools() {
+// Buf is the generator of the contract as `make tools` has installed it in the repository,
+// with what it starts in the copy.
+func (c *Copy) Buf() string {
 	c.t.Helper()
 	for _, name := range []string{"buf", "protoc-gen-go", "protoc-gen-go-grpc"} {
 		if _, err := os.Stat(filepath.Join(c.from, ".bin", name)); err != nil {
-			need.Missing(c.t, "the generator .bin/"+name, "make tools")
+			need.Missing(c.t, "the generator .bin/"+name, "run 'make tools'")
 		}
 	}
 	if err := os.Symlink(filepath.Join(c.from, ".bin"), c.Path(".bin")); err != nil {
 		c.t.Fatal(err)
 	}
+	return c.Path(".bin/buf")
 }
 
 // Run runs a command in a directory of the copy; it must succeed. It answers the output.
