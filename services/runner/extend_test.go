@@ -7,35 +7,30 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/theclaw/agents/internal/testing/overlay"
+	"github.com/theclaw/agents/internal/testing/example"
 )
 
-// written writes a test of testdata/toy into this package of a copy.
-func written(t *testing.T, c *overlay.Copy, name string) {
-	t.Helper()
-	data, err := os.ReadFile("testdata/toy/" + name + "/runner_test.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Write("services/runner/toy_"+name+"_test.go", data)
+// added adds a test of testdata/toy to this package of a copy.
+func added(c *example.Tree, name string) {
+	c.Copy("services/runner/toy_"+name+"_test.go", "testdata/toy/"+name+"/runner_test.txt")
 }
 
 // What extends a runner is one package, and one line in a list. The examples of
 // CONTRIBUTING.md pass the suites of their ports, are built into a runner and answer a
 // message there; what checks the tree as a whole has nothing against them.
 func TestExtensions(t *testing.T) {
-	c := overlay.NewCopy(t, "../..")
+	c := example.NewTree(t, "../..")
 	c.Add("services/runner/internal/toolset/reverse/reverse.go")
 	c.Add("services/runner/internal/toolset/reverse/reverse_test.go")
 	c.Line("services/runner/tools.go", "\t\tmessage.Tool{},", "services/runner/internal/toolset/reverse")
-	written(t, c, "reverse")
+	added(c, "reverse")
 	c.Add("services/runner/internal/motto/motto.go")
 	c.Line("services/runner/sources.go", "\t)", "services/runner/internal/motto")
-	written(t, c, "motto")
+	added(c, "motto")
 	c.Add("services/runner/internal/model/acme/acme.go")
 	c.Add("services/runner/internal/model/acme/acme_test.go")
 	c.Line("services/runner/internal/model/provider/drivers.go", "\tapiAnthropic: func", "services/runner/internal/model/acme")
-	written(t, c, "acme")
+	added(c, "acme")
 	c.Test("^(TestToy|TestTool$|TestDriver$)", 6, "./services/runner", "./services/runner/internal/toolset/reverse", "./services/runner/internal/model/acme")
 	c.Test("^Test(Layers|BelowProgramsNothingSpeaks|PackageDocs|EveryToolRunsTheSuite|NobodyComparesNamesOfTools|DocsMap)$", 6,
 		".", "-args", "-write-map") // as make map
@@ -45,12 +40,12 @@ func TestExtensions(t *testing.T) {
 // The example of CONTRIBUTING.md is generated, passes what checks the contract, and answers
 // the command.
 func TestRPCExample(t *testing.T) {
-	c := overlay.NewCopy(t, "../..")
+	c := example.NewTree(t, "../..")
 	buf := c.Buf()
 	c.Edit("proto/theclaw/runner/v1/runner.proto")
 	c.Edit("services/runner/policy.go")
 	c.Add("services/runner/offered.go")
-	written(t, c, "offered")
+	added(c, "offered")
 	c.Add("cmd/agentctl/internal/setting/tools.go")
 	c.Edit("cmd/agentctl/internal/setting/context.go")
 	c.Edit("cmd/agentctl/output_test.go")

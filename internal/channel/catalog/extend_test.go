@@ -5,16 +5,15 @@ package catalog
 import (
 	"testing"
 
-	"github.com/theclaw/agents/internal/testing/overlay"
+	"github.com/theclaw/agents/internal/testing/example"
 )
 
-// A channel is one file, and one line in a list. The example of CONTRIBUTING.md is built into
-// the services and delivers a reply there.
+// A channel is one package, and one line in a list. The example of CONTRIBUTING.md is built
+// into the services and delivers a reply there.
 func TestExtensions(t *testing.T) {
-	o := overlay.New(t)
-	page := o.Page("../../../CONTRIBUTING.md")
-	page.Add("../logfile/logfile.go", "internal/channel/logfile/logfile.go")
-	page.Line("catalog.go", "internal/channel/catalog/catalog.go", "\twebhook.Type,", "internal/channel/logfile")
-	o.Add("../../testing/world/toy_channel_test.go", "testdata/toy/world_test.txt")
-	o.Test("../../testing/world", 2)
+	c := example.NewTree(t, "../../..")
+	c.Add("internal/channel/logfile/logfile.go")
+	c.Line("internal/channel/catalog/catalog.go", "\twebhook.Type,", "internal/channel/logfile")
+	c.Copy("internal/testing/world/toy_channel_test.go", "testdata/toy/world_test.txt")
+	c.Test("^TestToy", 2, "./internal/testing/world")
 }
