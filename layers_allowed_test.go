@@ -7,6 +7,8 @@ type allowance struct{ from, what, why string }
 var (
 	// imports between families of one layer
 	sideways = []allowance{
+		{"internal/sessionkey", "internal/route", "the threads of a key are named by the segments of routes"},
+		{"internal/binding", "internal/sessionkey", "a binding leads to a session key"},
 		{"bench", "bench/load", "the program drives the load"},
 		{"bench", "bench/limits", "the program measures against the limits"},
 		{"bench", "bench/curve", "the program draws its curves"},

@@ -25,6 +25,10 @@ const (
 	ConsumerNotFound = "CONSUMER_NOT_FOUND"
 	// ConsumerExists: the consumer is subscribed already.
 	ConsumerExists = "CONSUMER_EXISTS"
+	// BindingInvalid: a binding states what cannot be.
+	BindingInvalid = "BINDING_INVALID"
+	// SessionKeyInvalid: a text is no session key, or several keys have its alias.
+	SessionKeyInvalid = "SESSION_KEY_INVALID"
 	// EventTooLarge: an event is over 1 MiB.
 	EventTooLarge = "EVENT_TOO_LARGE"
 	// FilterInvalid: a filter is outside the filter language.

@@ -26,6 +26,18 @@ const blank = "%"
 // encoded, and 32 hex digits of the sha256 of s.
 func Segment(s string) string { return encode(s, false, false) }
 
+// Part is [Segment] with each '-' encoded too, so that one can separate it from what is
+// before it.
+func Part(s string) string { return encode(s, true, false) }
+
+// maxName is the longest name of several parts that is kept as it is, in bytes.
+const maxName = 200
+
+// Name is the name of a directory that consists of several parts, shortened like a segment
+// where it is longer than 200 bytes. Different ids have different names where different names
+// are given or the id alone differs: id is what the name stands for.
+func Name(name, id string) string { return shorten(name, id, maxName) }
+
 // encode is Segment; dash encodes '-' as well, first encodes the first byte
 // whatever it is.
 func encode(s string, dash, first bool) string {
