@@ -130,6 +130,10 @@ func linesOf(example string) (lines []string) {
 // TestExamples runs each example of the help as a reader pastes it, against the real
 // services, and checks that it succeeds.
 func TestExamples(t *testing.T) {
+	// The first use of the tool compiles it, which is not part of an example's time.
+	if out, err := exec.Command("go", "tool", "-n", "pprof").CombinedOutput(); err != nil {
+		t.Fatalf("go tool pprof: %v: %s", err, out)
+	}
 	var run, left atomic.Int64
 	seen := map[string]bool{}
 	t.Run("all", func(t *testing.T) {

@@ -59,6 +59,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	command.Prepare(root, e)
 	f := root.PersistentFlags()
 	f.StringVar(&e.Flags.Home, "home", "", "home directory (else $THECLAW_HOME, ~/.theclaw)")
+	f.StringVar(&e.Flags.Profile, "profile", "", "use the home of this profile: the home directory with -NAME added (else $THECLAW_PROFILE)")
 	f.StringVar(&e.Flags.Registry, "registry", "", "address of the registry (unix:/// or dns:///)")
 	f.StringVar(&e.Flags.Runner, "runner", "", "address of the runner")
 	f.StringVar(&e.Flags.Deliverer, "deliverer", "", "address of the deliverer")
@@ -100,7 +101,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 var plain = []string{"chat", "completion", "help", "up"}
 
 func checkFlags(c *cobra.Command, e *command.Env) error {
-	for _, name := range []string{"home", "registry", "runner", "deliverer", "tls"} {
+	for _, name := range []string{"home", "profile", "registry", "runner", "deliverer", "tls"} {
 		if f := c.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
 			return command.Usage(c, "--%s has no value", name)
 		}

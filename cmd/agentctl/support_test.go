@@ -65,10 +65,11 @@ func TestSupportBundle(t *testing.T) {
 	}
 	byEnv, byFile, channelFile := plant("provider key by env:"), plant("provider key by file:"), plant("channel secret by file:")
 	write("work.key", byFile+"\n")
+	write(".env", "WORK_KEY="+byEnv+"\n")
 	must(t, os.WriteFile(filepath.Join(dir, "hook"), []byte(channelFile), 0o600))
 	write("providers.yaml", "default: work\nproviders:\n  work: {base_url: \"http://127.0.0.1:9/v1\", api_key: \"file:work.key\", models: [m1]}\n  other:\n    base_url: http://127.0.0.1:9/v1\n    api_key: env:WORK_KEY\n")
 	environment := []string{
-		"THECLAW_HOME=" + home, "HOME=" + dir, "PATH=/usr/bin:/bin", "WORK_KEY=" + byEnv,
+		"THECLAW_HOME=" + home, "HOME=" + dir, "PATH=/usr/bin:/bin",
 		"SOME_API_TOKEN=" + plant("environment"), "OPENAI_BASE_URL=http://u:" + url.QueryEscape(plant("password in a URL")) + "@127.0.0.1:9/v1?x=1",
 	}
 	ctl := func(code int, args ...string) string {

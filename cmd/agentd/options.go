@@ -13,6 +13,7 @@ import (
 
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/envfile"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/obs"
@@ -25,6 +26,7 @@ var errHelp = errors.New("help was asked for")
 type options struct {
 	services  []service
 	home      string
+	profile   string
 	registry  string   // target of the registry, or of several
 	dsns      []string // of the registry's database, one at most; none: as theclaw.yaml says
 	listen    string   // TCP address beside the socket; empty: none
@@ -38,7 +40,8 @@ type options struct {
 	ttl           time.Duration
 	grace         time.Duration
 	remote        bool // runner and deliverer share no home with the registry
-	getenv        func(string) string
+	vars          envfile.Vars
+	getenv        func(string) string // the environment, then vars
 }
 
 const help = `agentd runs the services for the agents of one home.
@@ -93,10 +96,8 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	if o.ttl < 100*time.Millisecond || o.ttl > 10*time.Minute {
 		return o, fault.Usage("--lease-ttl is out of range", "use 100ms to 10m")
 	}
-	if o.home == "" {
-		if o.home, err = layout.DefaultHome(getenv); err != nil {
-			return o, err
-		}
+	if err := o.find(getenv); err != nil {
+		return o, err
 	}
 	if o.tls == "" {
 		o.tls = layout.At(o.home).TLSDir()
@@ -122,9 +123,29 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	return o, nil
 }
 
+// find finds the home and reads its file .env.
+func (o *options) find(getenv func(string) string) (err error) {
+	o.home, err = layout.DefaultHome(func(name string) string {
+		switch {
+		case name == "THECLAW_HOME" && o.home != "":
+			return o.home
+		case name == "THECLAW_PROFILE" && o.profile != "":
+			return o.profile
+		}
+		return getenv(name)
+	})
+	if err != nil {
+		return err
+	}
+	o.vars, err = envfile.Read(layout.At(o.home).EnvFile())
+	o.getenv = o.vars.Getenv(getenv)
+	return err
+}
+
 // define defines the flags of all services.
 func (o *options) define(f *flag.FlagSet, level, name *string, showVersion *bool) {
 	f.StringVar(&o.home, "home", "", "home `directory`; default $THECLAW_HOME, else ~/.theclaw")
+	f.StringVar(&o.profile, "profile", "", "`name` of a profile, whose home is the home directory with -NAME added; default $THECLAW_PROFILE")
 	f.StringVar(&o.registry, "registry", "", "`target` of the registry, or a comma-separated list of several; default its socket in the home")
 	f.Func("dsn", "keep agents in PostgreSQL: a `reference` (env:NAME, file:PATH) or URL; default storage.dsns of theclaw.yaml", func(dsn string) error {
 		if problem := layer.CheckDSN(dsn); problem != "" {

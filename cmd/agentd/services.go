@@ -194,7 +194,7 @@ func makeDeliverer(_ context.Context, e *env, name string) (component, error) {
 	s := deliverer.New(deliverer.Config{
 		Address: w.address, Grace: e.grace, TTL: e.ttl, Starter: e.starter(),
 	}, deliverer.Deps{
-		Registry: w.calls, Holder: w.holder.ID(), Abort: e.abort, Resolve: e.resolve, Environ: os.Environ(), Redactor: e.redactor,
+		Registry: w.calls, Holder: w.holder.ID(), Abort: e.abort, Resolve: e.resolve, Environ: e.vars.Environ(os.Environ()), Redactor: e.redactor,
 		Trace:   e.traced[name].Tracer,
 		Metrics: obs.NewDelivererMetrics(e.metrics), Logger: e.log.With("service", "deliverer"),
 	})

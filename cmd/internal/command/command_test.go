@@ -87,12 +87,19 @@ func TestHome(t *testing.T) {
 		{"", map[string]string{"HOME": "/u"}, "/u/.theclaw"},
 		{"", map[string]string{"HOME": "/u", "THECLAW_HOME": "/t"}, "/t"},
 		{"/f", map[string]string{"HOME": "/u", "THECLAW_HOME": "/t"}, "/f"},
+		{"", map[string]string{"HOME": "/u", "THECLAW_PROFILE": "dev"}, "/u/.theclaw-dev"},
+		{"/f", map[string]string{"THECLAW_PROFILE": "dev"}, "/f-dev"},
 	} {
 		e := env(&out, &errs, c.vars)
 		e.Flags.Home = c.flag
 		if h, err := e.Home(); err != nil || h.Path() != c.want {
 			t.Errorf("%+v: %s, %v", c, h.Path(), err)
 		}
+	}
+	e := env(&out, &errs, map[string]string{"HOME": "/u", "THECLAW_PROFILE": "dev"})
+	e.Flags.Profile = "other" // S2-05
+	if h, err := e.Home(); err != nil || h.Path() != "/u/.theclaw-other" {
+		t.Errorf("--profile: %s, %v", h.Path(), err)
 	}
 	if _, err := env(&out, &errs, nil).Home(); err == nil {
 		t.Error("no home at all is not an error")

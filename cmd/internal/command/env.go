@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/envfile"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/rpc/runs"
 )
@@ -54,6 +55,7 @@ type Env struct {
 // Flags are the flags that every command takes.
 type Flags struct {
 	Home                        string // empty: THECLAW_HOME, else ~/.theclaw
+	Profile                     string // empty: THECLAW_PROFILE, else none
 	Registry, Runner, Deliverer string // empty: the service's socket in the home
 	TLS                         string // directory of certificates; empty: tls/ in the home
 	Timeout                     time.Duration
@@ -106,8 +108,11 @@ func (s *sink) Write(p []byte) (int, error) {
 // Home is the home directory that the flags and the environment name.
 func (e *Env) Home() (layout.Home, error) {
 	path, err := layout.DefaultHome(func(name string) string {
-		if name == "THECLAW_HOME" && e.Flags.Home != "" {
+		switch {
+		case name == "THECLAW_HOME" && e.Flags.Home != "":
 			return e.Flags.Home
+		case name == "THECLAW_PROFILE" && e.Flags.Profile != "":
+			return e.Flags.Profile
 		}
 		return e.Getenv(name)
 	})
@@ -115,6 +120,17 @@ func (e *Env) Home() (layout.Home, error) {
 		return layout.Home{}, err
 	}
 	return layout.At(path), nil
+}
+
+// Secrets returns the environment with the variables of the home's file .env, for references
+// to secrets.
+func (e *Env) Secrets() (func(string) string, error) {
+	home, err := e.Home()
+	if err != nil {
+		return nil, err
+	}
+	vars, err := envfile.Read(home.EnvFile())
+	return vars.Getenv(e.Getenv), err
 }
 
 // Terminal answers the terminal to draw on, or nil unless standard input and

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -24,8 +25,12 @@ func At(path string) Home {
 	return Home{path, filepath.Join(path, "agents"), filepath.Join(path, DefaultsName)}
 }
 
+// profile is what a profile may be called.
+var profile = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+
 // DefaultHome returns the home directory that the environment asks for: THECLAW_HOME,
-// else .theclaw in HOME. The result is absolute.
+// else .theclaw in HOME, with -NAME added for the profile NAME of THECLAW_PROFILE. The result
+// is absolute.
 func DefaultHome(getenv func(string) string) (string, error) {
 	path, user := getenv("THECLAW_HOME"), getenv("HOME")
 	switch rest, tilde := strings.CutPrefix(path, "~/"); {
@@ -43,6 +48,12 @@ func DefaultHome(getenv func(string) string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("resolve home: %w", err)
+	}
+	if name := getenv("THECLAW_PROFILE"); name != "" {
+		if !profile.MatchString(name) {
+			return "", fault.Usage(fmt.Sprintf("%.80q is not the name of a profile", name), "use lower-case letters, digits and '-', at most 32, for example dev")
+		}
+		abs += "-" + name
 	}
 	return abs, nil
 }
@@ -77,6 +88,12 @@ func (h Home) RegistryDB() string { return filepath.Join(h.path, "registry.db") 
 
 // DefaultsFile is the optional file of home-wide settings.
 func (h Home) DefaultsFile() string { return h.defaults }
+
+// EnvFile is the optional file of variables for references to secrets.
+func (h Home) EnvFile() string { return filepath.Join(h.path, EnvName) }
+
+// EnvName is the name of that file.
+const EnvName = ".env"
 
 // DefaultsName is the name of the file of home-wide settings.
 const DefaultsName = "theclaw.yaml"

@@ -53,6 +53,12 @@ func TestDefaultHome(t *testing.T) {
 			t.Errorf("%+v: %q, %v", c, got, err)
 		}
 	}
+	for name, want := range map[string]string{"dev": "/t-dev", "": "/t", "Dev": "", "a/b": "", strings.Repeat("x", 33): ""} { // S2-05
+		env := map[string]string{"THECLAW_HOME": "/t/", "THECLAW_PROFILE": name}
+		if got, err := DefaultHome(func(k string) string { return env[k] }); got != want || (err == nil) != (want != "") {
+			t.Errorf("profile %q: %q, %v, want %q", name, got, err, want)
+		}
+	}
 	if got, err := DefaultHome(func(k string) string { return map[string]string{"THECLAW_HOME": "rel"}[k] }); err != nil || !filepath.IsAbs(got) {
 		t.Errorf("relative: %q, %v", got, err)
 	}

@@ -32,7 +32,7 @@ and on disk, and never replaces a file.
 A backup contains events, journals, settings, texts, memory and sessions of the agents;
 not logs, links, sockets, pipes and devices. Without --workdir the files of the working
 directories are left out too. With --with-home it also contains theclaw.yaml,
-providers.yaml, the key files in the home and its certificates: secrets, in a file of mode
+providers.yaml, .env, the key files in the home and its certificates: secrets, in a file of mode
 0600. A file that cannot be read
 is named with its agent; the backup contains the rest, and the exit code is 1. Backups of agents in a shared database have
 the same format, and every backup can be restored into a database or into a home.`,

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/envfile"
+	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/handlerlock"
 )
 
@@ -44,6 +46,11 @@ func (x *examination) directory(ctx context.Context) {
 	if _, err := x.home.Socket(command.Deliverer); err != nil { // the longest of them
 		wrong = true
 		x.note("home", problem, "set THECLAW_HOME to a shorter path, such as a symbolic link to it", "%v", err)
+	}
+	if _, err := envfile.Read(x.home.EnvFile()); err != nil {
+		wrong = true
+		f := fault.From(err)
+		x.note("home", problem, f.Fix, "%s", f.What)
 	}
 	if !wrong {
 		x.good("home", "%s", path)

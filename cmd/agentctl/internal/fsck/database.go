@@ -36,7 +36,11 @@ func (x *examination) database() (string, error) {
 		}
 		given = s.DSNs
 	}
-	return reference.Database(x.env.Getenv, given)
+	getenv, err := x.env.Secrets()
+	if err != nil {
+		return "", err
+	}
+	return reference.Database(getenv, given)
 }
 
 // away is the error of a database that cannot be read. Its text may hold the URL, and

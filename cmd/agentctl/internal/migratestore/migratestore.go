@@ -72,8 +72,11 @@ The exit code is 1 when an agent could not be moved; the others are still moved.
 				}
 			}
 			m.agents = args
-			var err error
-			if m.dsn, err = reference.Database(e.Getenv, dsns); err != nil {
+			getenv, err := e.Secrets()
+			if err != nil {
+				return err
+			}
+			if m.dsn, err = reference.Database(getenv, dsns); err != nil {
 				return err
 			}
 			return m.run(c.Context())

@@ -24,6 +24,7 @@ import (
 	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/boundary"
+	"github.com/theclaw/agents/internal/envfile"
 	"github.com/theclaw/agents/internal/fault"
 	process "github.com/theclaw/agents/proto/gen/theclaw/process/v1"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -59,7 +60,8 @@ func (b *bundle) collect(ctx context.Context) error {
 	for _, text := range files {
 		texts = append(texts, text)
 	}
-	b.clean = newCleaner(b.home, os.Environ(), b.env.Getenv("HOME"), texts)
+	vars, _ := envfile.Read(b.home.EnvFile()) // what is wrong with it is in doctor.json
+	b.clean = newCleaner(b.home, vars.Environ(os.Environ()), b.env.Getenv("HOME"), texts)
 
 	for _, part := range []struct {
 		name string

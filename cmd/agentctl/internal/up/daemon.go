@@ -59,7 +59,9 @@ func start(e *command.Env, environment []string) (*daemon, error) {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
 	d.cmd = exec.Command(program, "all")
-	d.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "THECLAW_HOME=") }), "THECLAW_HOME="+home.Path())
+	d.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "THECLAW_HOME=") || strings.HasPrefix(v, "THECLAW_PROFILE=")
+	}), "THECLAW_HOME="+home.Path())
 	d.cmd.Env = append(d.cmd.Env, environment...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.SysProcAttr = command.Child(syscall.SIGTERM)
