@@ -485,7 +485,7 @@ generate: tools ## rewrite proto/gen and third_party/proto
 
 .PHONY: rows
 rows: ## write the acceptance rows docs/spec/rows.md from the tests that name them
-	@go test -count=1 -run '^TestSpecRows$$' . -args -write-rows
+	@go test -count=1 -run '^TestDocsRows$$' . -args -write-rows
 
 .PHONY: map
 map: ## write the code map docs/map.md from the package comments

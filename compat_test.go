@@ -1,7 +1,6 @@
 package agents_test
 
 import (
-	"go/ast"
 	"maps"
 	"os"
 	"path"
@@ -49,70 +48,22 @@ func compatRows(t *testing.T) (rows []tableRow) {
 	return rows
 }
 
-// shows are the ids that each test names, in its comment, its body or its script, by
-// package.Name or package.Name/script. What an engine is tested with counts for the
-// test that calls it.
-func shows(t *testing.T, rowIDs func(string) []string) map[string][]string {
-	t.Helper()
-	const suite = "internal/store/storetest"
-	out := map[string][]string{}
-	var contract []string
-	for _, r := range packages(t) {
-		for _, f := range r.files {
-			if r.dir == suite {
-				for _, c := range f.ast.Comments {
-					contract = append(contract, rowIDs(strings.Join(strings.Fields(c.Text()), " "))...)
-				}
-			}
-			for _, d := range f.ast.Decls {
-				fn, ok := d.(*ast.FuncDecl)
-				if !ok || !f.test || fn.Recv != nil {
-					continue
-				}
-				name := r.dir + "." + fn.Name.Name
-				out[name] = append(out[name], rowIDs(strings.Join(strings.Fields(fn.Doc.Text()), " "))...)
-				for _, c := range f.ast.Comments {
-					if fn.Pos() < c.Pos() && c.End() < fn.End() {
-						out[name] = append(out[name], rowIDs(c.Text())...)
-					}
-				}
-				ast.Inspect(fn, func(n ast.Node) bool {
-					if lit, ok := n.(*ast.BasicLit); ok {
-						out[name] = append(out[name], rowIDs(lit.Value)...)
-					}
-					return true
-				})
-			}
-		}
-	}
-	out["internal/store/sqlite.TestContract"] = append(out["internal/store/sqlite.TestContract"], contract...)
-	const scripts = "cmd/agentctl/testdata/script"
-	entries, err := os.ReadDir(scripts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		raw, err := os.ReadFile(path.Join(scripts, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		out["cmd/agentctl.TestScripts/"+strings.TrimSuffix(e.Name(), ".txtar")] = rowIDs(strings.ReplaceAll(string(raw), "\n# ", " "))
-	}
-	return out
-}
-
 // docs/compat.md names each binding acceptance row once, with tests that exist
 // and of which at least one says that it shows the row; a row under "Not yet" or "Left out on purpose" has none.
 func TestCompatPage(t *testing.T) {
-	raw, err := os.ReadFile("testdata/rows-s0.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	left := map[string]bool{}
-	for _, id := range strings.Fields(string(raw)) {
-		left[id] = true
+	for _, r := range acceptanceRows(t) {
+		if strings.HasPrefix(r.id, "S0-") && r.priority != "O" {
+			left[r.id] = true
+		}
 	}
-	known := shows(t, rowIDs)
+	known := rowsNamed(t)
+	const contract = "internal/store/sqlite.TestContract" // What an engine is tested with counts for the test that calls it.
+	for where, ids := range known {
+		if path.Dir(where) == contractSuite {
+			known[contract] = append(known[contract], ids...)
+		}
+	}
 	seen := map[string]bool{}
 	for _, r := range compatRows(t) {
 		var shown []string
