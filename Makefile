@@ -355,7 +355,7 @@ s9: canary
 s10: fuzz-ci
 
 .PHONY: safety
-safety: ## each check of docs/security.md, S1 to S10, in its order (minutes; N=500: complete S8)
+safety: ## each check of docs/spec/security.md, S1 to S10, in its order (minutes; N=500: complete S8)
 	@for s in s1 s2 s3 s4 s5 s6 s7 s8 s10; do printf '%-5s' "$${s^^}"; $(MAKE) --no-print-directory $$s | tail -n 2 | paste -sd' '; done
 
 .PHONY: outage

@@ -77,7 +77,7 @@ func TestBothWays(t *testing.T) {
 
 // TestForeignConsumer subscribes a program of somebody else to a conversation: it is
 // started for what we write there, and a filter that does not work stops neither it
-// nor us. DESIGN 5.2, S0-61, S0-120.
+// nor us. CONTRACTS 1.5, S0-61, S0-120.
 func TestForeignConsumer(t *testing.T) {
 	m := newMachine(t, t.TempDir())
 	m.notifier(0, 0)

@@ -270,7 +270,7 @@ func TestPaiInDoubt(t *testing.T) {
 }
 
 // The provider of a pai configuration is used without the program, too, in the
-// sandbox, and with the same result (DESIGN 5.6, S0-99).
+// sandbox, and with the same result (CONTRACTS 3.1, S0-99).
 func TestPaiConfigurationWithoutPai(t *testing.T) {
 	steps := []modeltest.Step{{ToolCalls: []modeltest.ToolCall{bash("c1", "echo one")}}, modeltest.Say("done")}
 	d := withPai(t, slices.Concat(steps, steps)...)

@@ -43,7 +43,7 @@ func TestCloseWithoutRunGivesTheSocketBack(t *testing.T) {
 	}
 }
 
-// DESIGN 5.14: UNAUTHENTICATED after a rotation means re-read the token. The
+// UNAUTHENTICATED after a rotation means re-read the token. The
 // server restarts with a new token under a client that stays connected.
 func TestClientFollowsARotatedToken(t *testing.T) {
 	svc := &service{}

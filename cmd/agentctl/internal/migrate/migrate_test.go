@@ -44,7 +44,7 @@ var wants = []struct {
 	{"far", "inbox.path lies outside the home directory", false},
 }
 
-// CONTRACTS 6, DESIGN 5.4: a directory of the earlier agent. doctor reports, migrate
+// CONTRACTS 6: a directory of the earlier agent. doctor reports, migrate
 // says what it would do, does it and keeps what was; then the agent goes on with
 // whom it knows.
 func TestMigrate(t *testing.T) {

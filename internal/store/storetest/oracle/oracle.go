@@ -1,6 +1,7 @@
 // Package oracle answers what a storage engine must answer about one inbox and one
 // conversation thread. It is a second opinion on the state machine: written from
-// docs/spec/reliability.md and from the comments of package store, from no engine.
+// sections 2, 4 and 5 of docs/spec/reliability.md, in a longer form than today's, and from
+// the comments of package store, from no engine.
 //
 // A [Model] keeps rows in maps and slices and has one function per transition. What
 // those texts leave open was observed at the engines; such a line carries the comment

@@ -42,7 +42,7 @@ func tasks(t *testing.T, home string) []string {
 	return out
 }
 
-// CONTRACTS 1.5, DESIGN 5.2: who subscribed to a thread from outside hears of our
+// CONTRACTS 1.5: who subscribed to a thread from outside hears of our
 // commits as of the external tool's; a filter that does not work stops nobody.
 func TestForeignSubscription(t *testing.T) {
 	told := t.TempDir()
@@ -111,7 +111,7 @@ func TestLocksOfDeadHandlers(t *testing.T) {
 	handler.Release()
 }
 
-// DESIGN 5.2: what another program writes into an inbox that we have just closed is seen by
+// RELIABILITY "Foreign pushes": what another program writes into an inbox that we have just closed is seen by
 // the next look, however soon it comes, and by the next run when this one ends before.
 func TestForeignMessageToAnInboxAtRest(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")

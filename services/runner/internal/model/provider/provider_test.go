@@ -67,7 +67,7 @@ providers:
     api: offline
 `
 
-// DESIGN 5.6: providers.yaml, then the environment, then pai, then offline;
+// A provider comes from providers.yaml, then the environment, then pai, then offline;
 // the result says which and why.
 func TestOrderOfSources(t *testing.T) {
 	pai, err := filepath.Abs("testdata/pai.json")

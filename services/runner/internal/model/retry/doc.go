@@ -2,7 +2,7 @@
 // never makes a second one itself, because tries are persistent and belong to
 // the turn journal.
 //
-// What it promises:
+// What it promises (docs/spec/reliability.md section 5, Retry):
 //   - A provider that is unavailable is waited for: 429, 5xx, a timeout or a broken
 //     connection before the answer, and one that cannot be reached. Such a try
 //     is not charged. The wait has full jitter within 1, 2, 4, ..., 60 s (by

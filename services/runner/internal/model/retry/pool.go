@@ -13,7 +13,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/model"
 )
 
-// The figures of docs/reliability.md.
+// The figures of docs/spec/reliability.md, section 8.
 const (
 	// OpenAfter is how many calls in a row that find a provider unavailable open a breaker.
 	OpenAfter = 3
