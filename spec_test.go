@@ -187,8 +187,10 @@ func codeValue(all []*goPackage, name string) (any, error) {
 				if len(n.Args) != 2 {
 					break
 				}
-				if field, ok := strings.CutPrefix(text(n.Args[0]), "&c."); ok {
-					defaults[field] = n.Args[1]
+				if to, ok := n.Args[0].(*ast.UnaryExpr); ok && to.Op == token.AND {
+					if field, ok := strings.CutPrefix(text(to.X), "c."); ok {
+						defaults[field] = n.Args[1]
+					}
 				}
 			}
 			return true
@@ -279,7 +281,7 @@ func TestSpecReading(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, c := range citations("RELIABILITY 2, 4 and 10, RELIABILITY section 5; CONTRACTS 1.4, 2.2 to 2.4; SECURITY S8, RELIABILITY T5, " +
+	for _, c := range citations("RELIABILITY 2, 4 and 10, RELIABILITY section 5; CONTRACTS 1.4, 2.2 to 2.4; SECURITY S8, S0-61, RELIABILITY T5, " +
 		"SECURITY \"a b\" and the row of SECURITY; DESIGN 5.2, see docs/x.md, OTHER.md and IDENTITY.md. API 3") {
 		got = append(got, c.page+":"+c.place)
 	}
@@ -304,7 +306,7 @@ var (
 
 // citations are those of a text whose lines were joined.
 func citations(text string) (out []citation) {
-	text = strings.Join(strings.Fields(text), " ")
+	text = anyRow.ReplaceAllString(strings.Join(strings.Fields(text), " "), "") // S0-61 is no row S0
 	for _, m := range citedTitle.FindAllStringSubmatch(text, -1) {
 		for _, place := range citedPlace.FindAllString(m[2], -1) {
 			out = append(out, citation{m[1], place})
@@ -378,7 +380,7 @@ func TestDocsCitations(t *testing.T) {
 		}
 		check(name, comment.ReplaceAllString(string(raw), ""))
 	}
-	if checked < 200 {
+	if checked < 150 {
 		t.Errorf("only %d citations were read", checked)
 	}
 }

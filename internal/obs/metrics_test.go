@@ -69,7 +69,7 @@ func TestMetricNamesPassLint(t *testing.T) {
 	}
 }
 
-// PERFORMANCE "RSS with 10,000 idle agents": an agent without lag has no series.
+// Ten thousand idle agents must not cost memory: an agent without lag has no series.
 func TestIdleAgentsHaveNoSeries(t *testing.T) {
 	r := prometheus.NewRegistry()
 	lag := map[string]int64{}

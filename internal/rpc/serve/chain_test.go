@@ -22,7 +22,7 @@ import (
 	registrypb "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
-// STYLE "Errors": what, fix, reason, meta, fields and retry arrive; the cause does not.
+// What, fix, reason, meta, fields and retry arrive; the cause does not.
 func TestErrorDetailsArrive(t *testing.T) {
 	want := &fault.Error{
 		Code: codes.FailedPrecondition, Reason: fault.LeaseHeld, What: "somebody works on it", Fix: "wait",
