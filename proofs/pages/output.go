@@ -29,9 +29,9 @@ var rules = []struct {
 	{"the width of a column", regexp.MustCompile(`[ \t]+`), " "},
 }
 
-// shellReport is what a shell that is no terminal prints of a job that a signal ended; at a
-// terminal it is printed at the next prompt, in another form.
-var shellReport = regexp.MustCompile(`^\S+: line \d+: +\d+ (Killed|Terminated|Aborted)\b.*$`)
+// shellReport is what a shell prints of a job that ended. At a terminal it is printed at the
+// next prompt.
+var shellReport = regexp.MustCompile(`^(\S+: line \d+: +\d+ (Killed|Terminated|Aborted)|\[\d+\][+-]? +(Done|Exit|Killed|Terminated|Aborted))\b.*$`)
 
 // Normalize answers the lines of an output as they are compared: without blank lines and
 // what a shell reports of its jobs, and with a word instead of what differs between runs.
