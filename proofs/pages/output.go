@@ -26,6 +26,7 @@ var rules = []struct {
 	{"a duration", regexp.MustCompile(`\b(?:\d+(?:\.\d+)? ?(?:ns|us|µs|ms|min|s|m|h|d)\b)+`), "DURATION"},
 	{"a size", regexp.MustCompile(`\b\d+(\.\d+)? (B|KiB|MiB|GiB|kB|MB|GB)\b`), "SIZE"},
 	{"a count of tokens", regexp.MustCompile(`\b\d+ tokens in, \d+ out\b`), "TOKENS"},
+	{"a count of files", regexp.MustCompile(`\b\d+ files\b`), "FILES"},
 	{"the width of a column", regexp.MustCompile(`[ \t]+`), " "},
 }
 

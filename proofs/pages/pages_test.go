@@ -49,14 +49,28 @@ func snapshot(t *testing.T, root string) string {
 	if out, err := files.CombinedOutput(); err != nil {
 		t.Fatalf("copy the tree: %v\n%s", err, out)
 	}
+	check(t, os.Symlink(filepath.Join(root, packages), filepath.Join(tree, packages)))
 	return tree
 }
 
+// packages are those of the TypeScript client, which a page has no network to fetch.
+const packages = "examples/clients/typescript/node_modules"
+
 // TestPages runs the blocks of every page; PAGES=regexp chooses some.
 func TestPages(t *testing.T) {
-	need.Program(t, "make", "make")
 	root, err := filepath.Abs("../..")
 	check(t, err)
+	for program, debian := range map[string]string{
+		"make": "make", "ip": "iproute2", "node": "nodejs", "protoc": "protobuf-compiler", "grpc_python_plugin": "protobuf-compiler-grpc",
+	} {
+		need.Program(t, program, debian)
+	}
+	if exec.Command("/usr/bin/python3", "-c", "import grpc, google.protobuf").Run() != nil {
+		need.Missing(t, "a Python of the system with gRPC", "install the packages python3-grpcio and python3-protobuf")
+	}
+	if _, err := os.Stat(filepath.Join(root, packages)); err != nil {
+		need.Missing(t, "the npm packages of the TypeScript client", "run `make client-packages`")
+	}
 	if _, err := os.Stat(filepath.Join(root, ".bin/agentd")); err != nil {
 		t.Fatal("the programs are not built: run `make docs-run`, or `make build` first")
 	}
@@ -82,7 +96,7 @@ func TestPages(t *testing.T) {
 			count++
 			t.Run(strings.TrimSuffix(strings.ReplaceAll(name, "/", "-"), ".md"), func(t *testing.T) {
 				t.Parallel()
-				r := runPage(t, name, blocks, tree, heavy)
+				r := runPage(t, name, blocks, tree, root, heavy)
 				mu.Lock()
 				defer mu.Unlock()
 				sum.blocks += r.blocks

@@ -34,6 +34,7 @@ set -eu
 ip link set lo up
 page=$1; shift
 for path; do
+	[ -e "$path" ] || continue
 	case $path in
 	/tmp/*) mkdir -p "$page${path#/tmp}"; mount --rbind "$path" "$page${path#/tmp}" ;;
 	esac
@@ -67,7 +68,7 @@ type shell struct {
 }
 
 // start begins a session in a copy of the tree.
-func start(t *testing.T, tree string) *shell {
+func start(t *testing.T, tree, root string) *shell {
 	t.Helper()
 	s := &shell{dir: t.TempDir()}
 	options := []string{"--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"}
@@ -75,14 +76,13 @@ func start(t *testing.T, tree string) *shell {
 		options = append([]string{"--user", "--map-root-user"}, options...)
 	}
 	need.Namespaces(t, options...)
-	need.Program(t, "ip", "iproute2")
 	for _, name := range []string{".page", "home", "agents"} {
 		check(t, os.Mkdir(filepath.Join(s.dir, name), 0o700))
 	}
 	check(t, os.Chmod(s.dir, 0o1777))
 	copyTree(t, tree, filepath.Join(s.dir, "agents"))
 
-	paths := []string{goEnv(t, "GOCACHE"), goEnv(t, "GOMODCACHE"), goEnv(t, "GOROOT")}
+	paths := []string{goEnv(t, "GOCACHE"), goEnv(t, "GOMODCACHE"), goEnv(t, "GOROOT"), filepath.Join(root, packages)}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cmd = exec.CommandContext(ctx, "unshare", append(options, append([]string{"bash", "-c", prepare, "prepare", s.dir}, paths...)...)...)
 	s.cmd.Env = []string{
@@ -114,7 +114,8 @@ var errDeadline = errors.New("it is not finished at its deadline")
 func (s *shell) run(commands string, limit time.Duration) (failed int, output []string, err error) {
 	s.count++
 	name := func(kind string) string { return filepath.Join(s.dir, ".page", kind+strconv.Itoa(s.count)) }
-	if err := os.WriteFile(name("block-"), []byte(commands), 0o600); err != nil {
+	// The last command keeps the status of the block from counting as one more failure.
+	if err := os.WriteFile(name("block-"), []byte(commands+":\n"), 0o600); err != nil {
 		return 0, nil, err
 	}
 	if _, err := fmt.Fprintln(s.blocks, s.count); err != nil {
@@ -184,7 +185,7 @@ type result struct {
 }
 
 // runPage runs the blocks of a page; what is wrong with one fails the test.
-func runPage(t *testing.T, name string, blocks []pages.Block, tree string, heavy bool) (r result) {
+func runPage(t *testing.T, name string, blocks []pages.Block, tree, root string, heavy bool) (r result) {
 	t.Helper()
 	var s *shell
 	for _, b := range blocks {
@@ -199,10 +200,13 @@ func runPage(t *testing.T, name string, blocks []pages.Block, tree string, heavy
 			limit = heavyDeadline
 		}
 		if s == nil {
-			s = start(t, tree)
+			s = start(t, tree, root)
 		}
 		began := time.Now()
 		failed, output, err := s.run(b.Commands, limit)
+		if os.Getenv("SHOW") != "" {
+			t.Log(strings.Join(output, "\n"))
+		}
 		t.Logf("%s:%d: %s, %d failed, %.1fs", name, b.Line, b.Kind, failed, time.Since(began).Seconds())
 		if err != nil {
 			t.Errorf("%s:%d: %v; its output:\n%s", name, b.Line, err, strings.Join(output, "\n"))
@@ -232,4 +236,36 @@ func runPage(t *testing.T, name string, blocks []pages.Block, tree string, heavy
 		}
 	}
 	return r
+}
+
+// A session counts the commands that fail, keeps its state between blocks, waits for no
+// background process, sees neither the network nor the files in /tmp of others, and ends
+// with all its processes at a deadline.
+func TestSession(t *testing.T) {
+	tree := t.TempDir()
+	s := start(t, tree, tree)
+	for _, c := range []struct {
+		commands string
+		failed   int
+		output   string
+	}{
+		{"false; echo a; false || echo b\ncd /; X=1\n", 1, "a\nb"},
+		{"echo $X $PWD >&2; (exit 3)\n", 1, "1 /"},
+		{"sleep 1000 & echo $HOME; ls -A ~ | wc -l\n", 0, "/tmp/home\n0"},
+		{"ip -o link | wc -l; ls /tmp\n", 0, "1\nagents\nhome"},
+		{"cat\n", 0, ""},
+		{"exit() { echo no; }; if\n", 1, ""},
+	} {
+		failed, output, err := s.run(c.commands, deadline)
+		got := strings.Join(output, "\n")
+		if err != nil || failed != c.failed || got != c.output && !strings.Contains(got, "syntax error") {
+			t.Errorf("%q: %d failed, %v, printed %q, want %d and %q", c.commands, failed, err, got, c.failed, c.output)
+		}
+	}
+	if _, _, err := s.run("sleep 1000\n", time.Millisecond); !errors.Is(err, errDeadline) {
+		t.Errorf("a block without an end: %v", err)
+	}
+	if err := s.cmd.Wait(); err == nil {
+		t.Error("the session goes on after its deadline")
+	}
 }
