@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// README.zh-CN.md has the commands and outputs of README.md, in the same order below
-// corresponding headings.
+// README.zh-CN.md has the commands and outputs of README.md, with the same marks and hidden
+// commands, in the same order below corresponding headings.
 func TestReadmes(t *testing.T) {
-	parts := regexp.MustCompile("(?ms)^```.*?^```$|^#+ ")
+	parts := regexp.MustCompile("(?ms)^```.*?^```$|^<!-- run\n.*?^-->$|^#+ ")
 	var pages [2][]string
 	for i, name := range []string{"README.md", "README.zh-CN.md"} {
 		b, err := os.ReadFile(name)

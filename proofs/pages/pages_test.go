@@ -54,25 +54,32 @@ func snapshot(t *testing.T, root string) string {
 }
 
 // packages are those of the TypeScript client, which a page has no network to fetch.
-const packages = "examples/clients/typescript/node_modules"
+const packages = "examples/typescript/node_modules"
+
+// needClients is what the clients in Python and TypeScript need.
+func needClients(t *testing.T, root string) {
+	t.Helper()
+	for program, debian := range map[string]string{
+		"node": "nodejs", "npm": "npm", "protoc": "protobuf-compiler", "grpc_python_plugin": "protobuf-compiler-grpc",
+	} {
+		need.Program(t, program, debian)
+	}
+	if exec.Command("python3", "-c", "import grpc").Run() != nil && exec.Command("/usr/bin/python3", "-c", "import grpc").Run() != nil {
+		need.Missing(t, "a Python with gRPC", "install the packages python3-grpcio and python3-protobuf")
+	}
+	if _, err := os.Stat(filepath.Join(root, packages)); err != nil {
+		need.Missing(t, "the npm packages of the TypeScript client", "run `make examples`")
+	}
+}
 
 // TestPages runs the blocks of every page; PAGES=regexp chooses some.
 func TestPages(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	check(t, err)
-	for program, debian := range map[string]string{
-		"make": "make", "ip": "iproute2", "node": "nodejs", "protoc": "protobuf-compiler", "grpc_python_plugin": "protobuf-compiler-grpc",
-	} {
-		need.Program(t, program, debian)
-	}
-	if exec.Command("/usr/bin/python3", "-c", "import grpc, google.protobuf").Run() != nil {
-		need.Missing(t, "a Python of the system with gRPC", "install the packages python3-grpcio and python3-protobuf")
-	}
-	if _, err := os.Stat(filepath.Join(root, packages)); err != nil {
-		need.Missing(t, "the npm packages of the TypeScript client", "run `make client-packages`")
-	}
+	need.Program(t, "make", "make")
+	need.Program(t, "ip", "iproute2")
 	if _, err := os.Stat(filepath.Join(root, ".bin/agentd")); err != nil {
-		t.Fatal("the programs are not built: run `make docs-run`, or `make build` first")
+		need.Missing(t, "the programs in .bin", "run `make docs-run`, or `make build` first")
 	}
 	chosen, err := regexp.Compile(os.Getenv("PAGES"))
 	check(t, err)
@@ -96,6 +103,9 @@ func TestPages(t *testing.T) {
 			count++
 			t.Run(strings.TrimSuffix(strings.ReplaceAll(name, "/", "-"), ".md"), func(t *testing.T) {
 				t.Parallel()
+				if strings.Contains(string(text), packages[:strings.LastIndex(packages, "/")]) {
+					needClients(t, root)
+				}
 				r := runPage(t, name, blocks, tree, root, heavy)
 				mu.Lock()
 				defer mu.Unlock()

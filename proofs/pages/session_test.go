@@ -204,9 +204,6 @@ func runPage(t *testing.T, name string, blocks []pages.Block, tree, root string,
 		}
 		began := time.Now()
 		failed, output, err := s.run(b.Commands, limit)
-		if os.Getenv("SHOW") != "" {
-			t.Log(strings.Join(output, "\n"))
-		}
 		t.Logf("%s:%d: %s, %d failed, %.1fs", name, b.Line, b.Kind, failed, time.Since(began).Seconds())
 		if err != nil {
 			t.Errorf("%s:%d: %v; its output:\n%s", name, b.Line, err, strings.Join(output, "\n"))
