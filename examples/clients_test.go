@@ -5,6 +5,7 @@
 package examples
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"os"
@@ -73,6 +74,52 @@ func TestClients(t *testing.T) {
 			r, err := w.Turns.ListTurns(t.Context(), &registryv1.ListTurnsRequest{AgentId: "alice"})
 			if err != nil || len(r.GetTurns()) != 2 {
 				t.Errorf("%d messages, want 2; %v", len(r.GetTurns()), err)
+			}
+		})
+	}
+}
+
+// TestClientsContinue: agentd is killed while a client streams, and started again. The client
+// streams the rest and prints the reply, and the message is stored once.
+func TestClientsContinue(t *testing.T) {
+	for name, argv := range clients(t) {
+		t.Run(name, func(t *testing.T) {
+			w := world.NewSite(t, program.Agentd(t))
+			agentd := w.Start(t, "all")
+			w.Create(t, "alice", "")
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			c := exec.CommandContext(ctx, argv[0], append(argv[1:len(argv):len(argv)], "alice", "invoice-4713", "slow: 4")...)
+			c.Env = append(os.Environ(), "THECLAW_HOME="+w.Home)
+			var out bytes.Buffer
+			c.Stdout = &out
+			stderr, err := c.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var report []string
+			again := false
+			for lines := bufio.NewScanner(stderr); lines.Scan(); {
+				report = append(report, lines.Text())
+				switch {
+				case lines.Text() == "message 1":
+					agentd.Kill()
+				case strings.HasPrefix(lines.Text(), "again in ") && !again: // the first call after the kill has failed
+					again = true
+					w.Start(t, "all")
+				}
+			}
+			err = c.Wait()
+			text := strings.Join(report, "\n")
+			if err != nil || out.String() != "offline: waited 4 s.\n" || !again || !strings.HasSuffix(text, "offline: waited 4 s.") {
+				t.Errorf("%v: printed %q, reported\n%s", err, out.String(), text)
+			}
+			r, err := w.Turns.ListTurns(t.Context(), &registryv1.ListTurnsRequest{AgentId: "alice"})
+			if err != nil || len(r.GetTurns()) != 1 {
+				t.Errorf("%d messages, want 1; %v", len(r.GetTurns()), err)
 			}
 		})
 	}

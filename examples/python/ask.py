@@ -19,6 +19,7 @@ from theclaw.runner.v1 import runner_pb2, runner_pb2_grpc
 
 HOME = os.environ.get("THECLAW_HOME", os.path.expanduser("~/.theclaw"))
 MAY_PASS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+PAUSES = (0.1, 0.5, 2, 5, 10, None)  # seconds before a call is repeated
 
 
 def token():
@@ -29,12 +30,34 @@ def token():
 
 def call(method, request):
     """Call again while the services start, or the inbox is full: requests have keys."""
-    for pause in (0.1, 0.5, 2, 5, None):
+    for pause in PAUSES:
         try:
             return method(request, metadata=token(), timeout=30)
         except grpc.RpcError as e:
             if e.code() not in MAY_PASS or pause is None:
                 raise
+            time.sleep(pause)
+
+
+def show(runner, agent, run):
+    """Print the answer while it is written. After a lost connection the stream continues
+    behind the last item that was received; what the run repeats is announced."""
+    seq = 0
+    for pause in PAUSES:
+        try:
+            for item in runner.StreamRun(runner_pb2.StreamRunRequest(agent_id=agent, run_id=run, after_seq=seq), metadata=token(), timeout=600):
+                seq = item.seq
+                if item.stream == runner_pb2.RUN_STREAM_ASSISTANT:
+                    print(item.text, end="", file=sys.stderr, flush=True)
+                elif item.stream == runner_pb2.RUN_STREAM_LIFECYCLE and item.phase == "restart":
+                    print("\nthe answer starts again", file=sys.stderr)
+            print(file=sys.stderr)
+            return
+        except grpc.RpcError as e:
+            if e.code() not in MAY_PASS or pause is None:
+                print("not streamed: " + e.details(), file=sys.stderr)
+                return
+            print("again in %g s: %s" % (pause, e.code().name), file=sys.stderr)
             time.sleep(pause)
 
 
@@ -50,13 +73,7 @@ def ask(agent, key, text):
 
     # Shown while it is written; the reply below is what counts.
     runner = runner_pb2_grpc.RunnerServiceStub(grpc.insecure_channel("unix:" + os.path.join(HOME, "run", "runner.sock")))
-    try:
-        for item in runner.StreamRun(runner_pb2.StreamRunRequest(agent_id=agent, run_id=pushed.run_ids[0]), metadata=token(), timeout=600):
-            if item.stream == runner_pb2.RUN_STREAM_ASSISTANT:
-                print(item.text, end="", file=sys.stderr, flush=True)
-        print(file=sys.stderr)
-    except grpc.RpcError as e:
-        print("not streamed: " + e.details(), file=sys.stderr)
+    show(runner, agent, pushed.run_ids[0])
 
     while True:
         turn = call(turns.GetTurn, turn_pb2.GetTurnRequest(agent_id=agent, inbox_id=pushed.event_ids[0], wait={"seconds": 20})).turn

@@ -29,10 +29,11 @@ function client(service: any, socket: string): any {
 }
 
 const mayPass = [grpc.status.UNAVAILABLE, grpc.status.UNAUTHENTICATED, grpc.status.RESOURCE_EXHAUSTED];
+const pauses = [100, 500, 2000, 5000, 10_000, 0]; // milliseconds before a call is repeated
 
 // Calls again while the services start, or the inbox is full: requests have keys.
 async function call(on: any, method: string, request: object): Promise<any> {
-  for (const pause of [100, 500, 2000, 5000, 0]) {
+  for (const pause of pauses) {
     try {
       return await new Promise((resolve, reject) =>
         on[method](request, token(), { deadline: Date.now() + 30_000 }, (e: grpc.ServiceError | null, r: any) => (e ? reject(e) : resolve(r))),
@@ -44,16 +45,26 @@ async function call(on: any, method: string, request: object): Promise<any> {
   }
 }
 
-// Shown while it is written; the reply is read afterwards.
-function show(runner: any, agent: string, run: string): Promise<void> {
-  return new Promise((resolve) => {
-    const stream = runner.StreamRun({ agent_id: agent, run_id: run }, token(), { deadline: Date.now() + 600_000 });
-    stream.on("data", (item: any) => {
-      if (item.stream === "RUN_STREAM_ASSISTANT") process.stderr.write(item.text);
-    });
-    stream.on("error", (e: grpc.ServiceError) => (console.error("not streamed: " + e.details), resolve()));
-    stream.on("end", () => (console.error(), resolve()));
-  });
+// Shows the answer while it is written. After a lost connection the stream continues behind
+// the last item that was received; what the run repeats is announced.
+async function show(runner: any, agent: string, run: string): Promise<void> {
+  let seq = "0"; // 64 bits are more than a number holds
+  for (const pause of pauses) {
+    try {
+      for await (const item of runner.StreamRun({ agent_id: agent, run_id: run, after_seq: seq }, token(), { deadline: Date.now() + 600_000 })) {
+        seq = item.seq;
+        if (item.stream === "RUN_STREAM_ASSISTANT") process.stderr.write(item.text);
+        else if (item.stream === "RUN_STREAM_LIFECYCLE" && item.phase === "restart") console.error("\nthe answer starts again");
+      }
+      console.error();
+      return;
+    } catch (e) {
+      const { code, details } = e as grpc.ServiceError;
+      if (!mayPass.includes(code) || pause === 0) return console.error("not streamed: " + details);
+      console.error(`again in ${pause / 1000} s: ${grpc.status[code]}`);
+      await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+  }
 }
 
 async function ask(agent: string, key: string, text: string): Promise<string> {
@@ -68,7 +79,7 @@ async function ask(agent: string, key: string, text: string): Promise<string> {
     });
     const id = pushed.event_ids[0];
     console.error(`message ${id}${pushed.duplicate ? ", as before" : ""}`);
-    await show(runner, agent, pushed.run_ids[0]);
+    await show(runner, agent, pushed.run_ids[0]); // the reply below is what counts
 
     let turn: any;
     do {
