@@ -337,7 +337,7 @@ canary: build ## secrets in every place that holds one stand nowhere else after 
 inject: build ## N hostile ids through every field, command and message (complete: N=500)
 	$(call PROVE,TestInject,proofs/inject)
 
-# SECURITY.md, S1 to S10: each by its own name, all by `make safety`.
+# docs/spec/security.md, S1 to S10: each by its own name, all by `make safety`.
 .PHONY: s1 s2 s3 s4 s5 s6 s7 s8 s9 s10
 s1:
 	$(call AGAIN,TestDefaultStartListensNowhere|TestTCP.*,cmd/agentd internal/rpc/serve)
@@ -382,7 +382,7 @@ upgrade: build ## open what earlier builds left when they were killed at N=35 la
 	$(call PROVE,TestUpgrade,proofs/upgrade)
 
 .PHONY: docs-run
-docs-run: build ## run the command blocks of every page and compare their outputs: PAGES=regexp HEAVY=1
+docs-run: build $(and $(HEAVY),$(BIN)/nfpm) ## run the command blocks of every page and compare their outputs: PAGES=regexp HEAVY=1
 	$(call PROVE,Test.*,proofs/pages)
 
 .PHONY: skew
