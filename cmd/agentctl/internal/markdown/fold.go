@@ -3,15 +3,14 @@ package markdown
 import (
 	"strings"
 
-	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 )
 
 // fold breaks a styled text at blanks and next to wide characters, as Chinese and Japanese
 // are broken, and within a word that is wider than a whole line. A look that goes over a
 // break ends before it and begins again.
-func fold(text string, width int) []string {
-	if lipgloss.Width(text) <= width {
+func (s *Stream) fold(text string, width int) []string {
+	if s.columns(text) <= width {
 		return []string{text}
 	}
 	var lines []string
@@ -23,7 +22,7 @@ func fold(text string, width int) []string {
 			text = text[n:]
 			continue
 		}
-		cluster, w := ansi.FirstGraphemeCluster(text, ansi.GraphemeWidth)
+		cluster, w := ansi.FirstGraphemeCluster(text, s.method())
 		text = text[len(cluster):]
 		if f.wide+w > width {
 			if cluster == " " { // it would only be seen as a gap at the margin
@@ -63,7 +62,7 @@ type folding struct {
 
 // ends are the looks that an escape ends.
 var ends = map[string][]string{
-	boldOff: {bold, faint}, italicOff: {italic}, underOff: {under}, struckOff: {struck}, colorOff: {colorHead, colorCode, colorLink},
+	boldOff: {bold, faint}, italicOff: {italic}, underOff: {under}, struckOff: {struck}, colorOff: {magenta, cyan, blue},
 }
 
 func (f *folding) look(escape string) {

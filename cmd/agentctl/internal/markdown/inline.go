@@ -6,7 +6,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 )
 
@@ -19,22 +18,27 @@ const (
 	under  = "\x1b[4m"
 	struck = "\x1b[9m"
 
-	colorHead = "\x1b[35m"
-	colorCode = "\x1b[36m"
-	colorLink = "\x1b[34m"
+	magenta = "\x1b[35m"
+	cyan    = "\x1b[36m"
+	blue    = "\x1b[34m"
 
 	// off again, one by one, so that a look within another ends alone
 	boldOff, italicOff, underOff, struckOff, colorOff = "\x1b[22m", "\x1b[23m", "\x1b[24m", "\x1b[29m", "\x1b[39m"
 )
 
-func (s *Stream) paint(color string) string {
-	if !s.style.Color {
+// paint begins a color: one of two, because blue cannot be read on black, and magenta and
+// cyan, which many terminals make brighter where they are bold, cannot be read on white.
+func (s *Stream) paint(dark, light string) string {
+	switch {
+	case !s.style.Color:
 		return ""
+	case s.style.Light:
+		return light
 	}
-	return color
+	return dark
 }
 
-func (s *Stream) unpaint() string { return s.paint(colorOff) }
+func (s *Stream) unpaint() string { return s.paint(colorOff, colorOff) }
 
 // far is how far away the end of a mark is looked for, in bytes.
 const far = 1000
@@ -70,12 +74,12 @@ func (s *Stream) span(text string, before rune) (string, int) {
 	case '`':
 		n := len(text) - len(strings.TrimLeft(text, "`"))
 		if at := find(text[n:], text[:n]); at > 0 {
-			return s.paint(colorCode) + strings.TrimSpace(text[n:n+at]) + s.unpaint(), n + at + n
+			return s.paint(cyan, blue) + strings.TrimSpace(text[n:n+at]) + s.unpaint(), n + at + n
 		}
 		return text[:n], n
 	case '[':
 		if m := link().FindStringSubmatch(text); m != nil {
-			out := under + s.paint(colorLink) + s.spans(m[1]) + s.unpaint() + underOff
+			out := under + s.paint(cyan, blue) + s.spans(m[1]) + s.unpaint() + underOff
 			if m[1] != m[2] {
 				out += " (" + m[2] + ")"
 			}
@@ -163,12 +167,12 @@ func wordy(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDi
 
 // wrap breaks a text into lines of at most room columns. first stands before the
 // first of them, rest before the others.
-func wrap(first, rest, text string, room int) []string {
-	inner := room - max(lipgloss.Width(first), lipgloss.Width(rest))
+func (s *Stream) wrap(first, rest, text string, room int) []string {
+	inner := room - max(s.columns(first), s.columns(rest))
 	if inner < 8 { // no room beside what stands before it
 		first, rest, inner = "", "", room
 	}
-	lines := fold(text, inner)
+	lines := s.fold(text, inner)
 	for i, l := range lines {
 		if i == 0 {
 			lines[i] = first + l
@@ -180,13 +184,13 @@ func wrap(first, rest, text string, room int) []string {
 }
 
 // code is a line of code: broken where the room ends, not between words.
-func code(lead, line string, room int, color bool) []string {
-	inner := max(room-2-lipgloss.Width(lead), 4)
+func (s *Stream) code(lead, line string, room int, color string) []string {
+	inner := max(room-2-s.columns(lead), 4)
 	var lines []string
 	for {
 		n, wide := 0, 0
 		for n < len(line) {
-			cluster, w := ansi.FirstGraphemeCluster(line[n:], ansi.GraphemeWidth)
+			cluster, w := ansi.FirstGraphemeCluster(line[n:], s.method())
 			if wide+w > inner && n > 0 {
 				break
 			}
@@ -194,8 +198,8 @@ func code(lead, line string, room int, color bool) []string {
 			n += len(cluster)
 		}
 		part := line[:n]
-		if color && part != "" {
-			part = colorCode + part + reset
+		if color != "" && part != "" {
+			part = color + part + reset
 		}
 		lines = append(lines, lead+"  "+part)
 		if line = line[n:]; line == "" {

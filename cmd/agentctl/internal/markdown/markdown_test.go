@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/markdown"
@@ -140,5 +141,47 @@ func BenchmarkDelta(b *testing.B) {
 	for b.Loop() {
 		s.Write("word ")
 		s.Lines(100)
+	}
+}
+
+// What is left of joined emoji has the columns that a terminal counts by its characters.
+func TestApart(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain": "plain",
+		"👩\u200d👩\u200d👧 and 👍🏽 \u2764\ufe0f": "👩👩👧 and 👍 \u2764",
+		"क्\u200dष":     "क्\u200dष",
+		"1\ufe0f\u20e3": "1\u20e3",
+		"🏽":             "🏽",
+	} {
+		got := markdown.Apart(text)
+		if got != want || strings.Contains(text, "👩") && ansi.StringWidthWc(got) != ansi.StringWidth(got) {
+			t.Errorf("%q: %q, want %q; %d columns by characters, %d by clusters", text, got, want, ansi.StringWidthWc(got), ansi.StringWidth(got))
+		}
+		for at := range text { // in two pieces
+			if two := markdown.Apart(markdown.Apart(text[:at]) + text[at:]); two != want {
+				t.Errorf("%q cut at %d: %q", text, at, two)
+			}
+		}
+	}
+	for apart, want := range map[bool]string{false: "क्ष क्ष क्ष क्ष", true: "क्ष क्ष क्ष\nक्ष"} { // one column each, or two
+		if got := laid("क्ष क्ष क्ष क्ष", 10, markdown.Style{Apart: apart}); got != want {
+			t.Errorf("counted by characters %v: %q", apart, got)
+		}
+	}
+	table := "| a | b |\n|---|---|\n| 👩\u200d👧 | 1 |"
+	if got := laid(table, 40, markdown.Style{Apart: true}); !strings.HasSuffix(got, "\n👩👧 │ 1") {
+		t.Errorf("in a table: %q", got)
+	}
+}
+
+// Each color can be read: on a dark background none is blue, on a light one none is cyan or
+// magenta, and none is beyond the sixteen.
+func TestColors(t *testing.T) {
+	const text = "# head\n`code` [link](https://x.y)\n```\ncode\n```\n| `a` | b |\n|---|---|\n| 1 | 2 |"
+	for light, none := range map[bool]string{false: `\[([0-9;]*;)?(34|38|48)`, true: `\[([0-9;]*;)?(3[2356]|38|48)`} {
+		got := laid(text, 40, markdown.Style{Color: true, Light: light})
+		if bad := regexp.MustCompile(none).FindString(got); bad != "" || !strings.Contains(got, map[bool]string{false: "\x1b[36m", true: "\x1b[34m"}[light]) {
+			t.Errorf("light %v: %q in %q", light, bad, got)
+		}
 	}
 }

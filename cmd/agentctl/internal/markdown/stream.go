@@ -4,8 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-
-	"charm.land/lipgloss/v2"
 )
 
 // Bounds of what is laid out again at each look.
@@ -17,6 +15,8 @@ const (
 // Style is how a text is laid out.
 type Style struct {
 	Color bool
+	Light bool   // the colors are for a light background
+	Apart bool   // the terminal counts columns by characters: joined emoji are shown as their parts ([Apart])
 	Plain bool   // no marks: the text is shown as it is
 	Faint bool   // with Plain: and not as clearly
 	Lead  string // stands before the first line, styled already
@@ -56,6 +56,9 @@ func (s *Stream) add(piece string) {
 	for {
 		line, rest, whole := strings.Cut(piece, "\n")
 		s.open += line
+		if s.style.Apart {
+			s.open = Apart(s.open)
+		}
 		for len(s.open) > maxOpen {
 			cut := strings.LastIndexByte(s.open[:maxOpen], ' ') + 1
 			if cut == 0 {
@@ -140,7 +143,7 @@ func (s *Stream) alone() []string {
 }
 
 // room is what the edge leaves of a line.
-func (s *Stream) room() int { return max(s.width-lipgloss.Width(s.style.Edge), 4) }
+func (s *Stream) room() int { return max(s.width-s.columns(s.style.Edge), 4) }
 
 // line is one line of the text; first tells that it is the first of all.
 func (s *Stream) line(line string, first bool) []string {
@@ -155,28 +158,28 @@ func (s *Stream) line(line string, first bool) []string {
 		if s.style.Faint {
 			line = faint + line + reset
 		}
-		return s.edged(wrap(lead, "", line, room))
+		return s.edged(s.wrap(lead, "", line, room))
 	case s.fence != "":
 		for range s.shift {
 			line = strings.TrimPrefix(line, " ")
 		}
-		return s.edged(code(lead, line, room, s.style.Color))
+		return s.edged(s.code(lead, line, room, s.paint(cyan, blue)))
 	case s.mid:
-		return s.edged(wrap(lead, "", s.spans(line), room))
+		return s.edged(s.wrap(lead, "", s.spans(line), room))
 	case rule().MatchString(line):
-		return s.edged([]string{lead + strings.Repeat("─", max(min(room-lipgloss.Width(lead), 40), 1))})
+		return s.edged([]string{lead + strings.Repeat("─", max(min(room-s.columns(lead), 40), 1))})
 	}
 	if m := heading().FindStringSubmatch(line); m != nil {
-		return s.edged(wrap(lead, "", bold+s.paint(colorHead)+s.spans(m[1])+reset, room))
+		return s.edged(s.wrap(lead, "", bold+s.paint(magenta, blue)+s.spans(m[1])+reset, room))
 	}
 	if m := quote().FindStringSubmatch(line); m != nil {
 		bar := strings.Repeat("│ ", min(strings.Count(m[1], ">"), 4))
-		return s.edged(wrap(lead+bar, bar, faint+s.spans(m[2])+reset, room))
+		return s.edged(s.wrap(lead+bar, bar, faint+s.spans(m[2])+reset, room))
 	}
 	if m := item().FindStringSubmatch(line); m != nil {
 		return s.edged(s.item(lead, m, room))
 	}
-	return s.edged(wrap(lead, "", s.spans(line), room))
+	return s.edged(s.wrap(lead, "", s.spans(line), room))
 }
 
 // item is a list item: what does not fit hangs under its text.
@@ -195,7 +198,7 @@ func (s *Stream) item(lead string, m []string, room int) []string {
 		}
 	}
 	before := indent + mark + " "
-	return wrap(lead+before, strings.Repeat(" ", lipgloss.Width(before)), s.spans(text), room)
+	return s.wrap(lead+before, strings.Repeat(" ", s.columns(before)), s.spans(text), room)
 }
 
 func (s *Stream) edged(lines []string) []string {

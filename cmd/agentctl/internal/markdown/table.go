@@ -3,8 +3,6 @@ package markdown
 import (
 	"slices"
 	"strings"
-
-	"charm.land/lipgloss/v2"
 )
 
 // table is what is known of a table begun. Its first row may be any line with a bar in it:
@@ -83,7 +81,7 @@ func (s *Stream) rows(rows []string) (lines []string) {
 	for j, c := range columns {
 		rule[j] = strings.Repeat("─", c.wide)
 	}
-	lines = append(lines, s.edged(wrap("", "", strings.Join(rule, "─┼─"), s.room()))...)
+	lines = append(lines, s.edged(s.wrap("", "", strings.Join(rule, "─┼─"), s.room()))...)
 	for _, r := range rows[2:] {
 		lines = append(lines, s.laid(columns, split(r), "")...)
 	}
@@ -108,7 +106,7 @@ func (s *Stream) fit(rows []string) []column {
 		for j, c := range split(r) {
 			if i != 1 && j < len(columns) {
 				for _, part := range lineBreak().Split(c, -1) {
-					columns[j].wide = max(columns[j].wide, lipgloss.Width(s.spans(strings.TrimSpace(part))))
+					columns[j].wide = max(columns[j].wide, s.columns(s.spans(strings.TrimSpace(part))))
 				}
 			}
 		}
@@ -139,7 +137,7 @@ func (s *Stream) laid(columns []column, cells []string, look string) (lines []st
 		total += c.wide
 	}
 	if total > s.room() {
-		return s.edged(wrap("", "", look+s.spans("| "+strings.Join(cells, " | ")+" |")+reset, s.room()))
+		return s.edged(s.wrap("", "", look+s.spans("| "+strings.Join(cells, " | ")+" |")+reset, s.room()))
 	}
 	if n := len(columns); len(cells) > n {
 		cells = append(cells[:n-1:n-1], strings.Join(cells[n-1:], " | "))
@@ -147,7 +145,7 @@ func (s *Stream) laid(columns []column, cells []string, look string) (lines []st
 	parts := make([][]string, len(columns))
 	for j, c := range cells {
 		for _, part := range lineBreak().Split(c, -1) {
-			parts[j] = append(parts[j], fold(s.spans(strings.TrimSpace(part)), columns[j].wide)...)
+			parts[j] = append(parts[j], s.fold(s.spans(strings.TrimSpace(part)), columns[j].wide)...)
 		}
 		height = max(height, len(parts[j]))
 	}
@@ -161,7 +159,7 @@ func (s *Stream) laid(columns []column, cells []string, look string) (lines []st
 			if look != "" {
 				text += reset
 			}
-			left := max(c.wide-lipgloss.Width(text), 0)
+			left := max(c.wide-s.columns(text), 0)
 			switch c.side {
 			case 'r':
 				text = strings.Repeat(" ", left) + text

@@ -52,5 +52,5 @@ func Account(t *registry.Turn) string {
 	default:
 		parts = append(parts, fmt.Sprintf("%d tools", tools))
 	}
-	return "  " + strings.Join(parts, " · ")
+	return strings.Join(parts, " · ")
 }

@@ -21,6 +21,7 @@ const (
 	tool
 	note
 	problem
+	quoted
 )
 
 // entry is one thing on the screen.
@@ -63,17 +64,34 @@ type Result struct {
 const maxShown = 200
 
 // look is how the parts look; without colours only faint and bold are left.
-type look struct{ you, it, note, good, bad, faint, bold lipgloss.Style }
+type look struct {
+	you, it, note, good, bad, faint, bold lipgloss.Style
+	apart                                 bool // emoji are shown as their parts
+}
 
-func newLook(color bool) look {
+// line is a text of others in one line.
+func (l look) line(text string) string {
+	if text = screen.Line(text); l.apart {
+		text = markdown.Apart(text)
+	}
+	return text
+}
+
+// newLook has colors that can be read on the background: see package markdown.
+func newLook(color, light bool) look {
 	l := look{faint: lipgloss.NewStyle().Faint(true), bold: lipgloss.NewStyle().Bold(true)}
 	l.note, l.you, l.it = l.faint, l.bold, l.bold
-	if color {
-		l.you = lipgloss.NewStyle().Foreground(lipgloss.Cyan).Bold(true)
-		l.it = lipgloss.NewStyle().Foreground(lipgloss.Green).Bold(true)
-		l.good = lipgloss.NewStyle().Foreground(lipgloss.Green)
-		l.bad = lipgloss.NewStyle().Foreground(lipgloss.Red)
+	if !color {
+		return l
 	}
+	l.bad = lipgloss.NewStyle().Foreground(lipgloss.Red)
+	if light {
+		l.you = lipgloss.NewStyle().Foreground(lipgloss.Blue).Bold(true)
+		return l
+	}
+	l.you = lipgloss.NewStyle().Foreground(lipgloss.Cyan).Bold(true)
+	l.it = lipgloss.NewStyle().Foreground(lipgloss.Green).Bold(true)
+	l.good = lipgloss.NewStyle().Foreground(lipgloss.Green)
 	return l
 }
 
@@ -130,34 +148,34 @@ func (e *entry) tool(width int, now time.Time, l look) []string {
 	case !c.Done:
 		state, took = "running", now.Sub(c.From)
 	case c.Result.Fail != "":
-		state = l.bad.Render(screen.Line(c.Result.Fail))
+		state = l.bad.Render(l.line(c.Result.Fail))
 	}
-	head := mark + screen.Line(c.Name)
+	head := mark + l.line(c.Name)
 	tail := " · " + state + " · " + Span(took)
-	what := screen.Line(strings.TrimSpace(Gist(c.Arguments)))
+	what := l.line(strings.TrimSpace(Gist(c.Arguments)))
 	what = ansi.Truncate(what, max(width-lipgloss.Width(head)-lipgloss.Width(tail)-1, 0), "…")
 	title := l.faint.Render(head+" ") + what + l.faint.Render(" · ") + state + l.faint.Render(" · "+Span(took))
 	if !e.open {
 		return []string{title}
 	}
 	lines := []string{title}
-	lines = append(lines, block(Full(c.Arguments), width)...)
+	lines = append(lines, block(Full(c.Arguments), width, l)...)
 	out := c.Result.Text
 	if !c.Done {
 		out = c.Output
 	}
 	if out = strings.TrimRight(out, "\n"); out != "" {
 		lines = append(lines, l.faint.Render("  ┆ ----"))
-		lines = append(lines, block(out, width)...)
+		lines = append(lines, block(out, width, l)...)
 	}
 	return lines
 }
 
 // block is a text under a tool: whole, but for what is beyond maxShown lines.
-func block(text string, width int) []string {
+func block(text string, width int, l look) []string {
 	all := strings.Split(strings.TrimRight(screen.Clean(text), "\n"), "\n")
 	more := len(all) - maxShown
-	body := markdown.New(markdown.Style{Plain: true, Faint: true, Edge: "  ┆ "})
+	body := markdown.New(markdown.Style{Plain: true, Faint: true, Apart: l.apart, Edge: "  ┆ "})
 	body.Write(strings.Join(all[:min(len(all), maxShown)], "\n"))
 	kept, open := body.Lines(width)
 	lines := append(kept[:len(kept):len(kept)], open...)

@@ -19,6 +19,7 @@ const maxOutput = 64 << 10
 type Transcript struct {
 	agent   string
 	color   bool
+	light   bool // the background
 	look    look
 	entries []*entry
 	all     bool   // new thoughts and tools come unfolded
@@ -32,7 +33,54 @@ type Transcript struct {
 
 // New is an empty screen of a conversation with an agent.
 func New(agent string, color bool) *Transcript {
-	return &Transcript{agent: agent, color: color, look: newLook(color), width: 80, height: 20}
+	return &Transcript{agent: agent, color: color, look: newLook(color, false), width: 80, height: 20}
+}
+
+// Light has colors for a light background; without it they are for a dark one.
+func (t *Transcript) Light(light bool) {
+	t.light = light
+	t.restyle()
+}
+
+// Apart shows joined emoji as their parts, for a terminal that counts columns by characters.
+func (t *Transcript) Apart(apart bool) {
+	t.look.apart = apart
+	t.restyle()
+}
+
+func (t *Transcript) restyle() {
+	apart := t.look.apart
+	t.look = newLook(t.color, t.light)
+	t.look.apart = apart
+	for _, e := range t.entries {
+		e.lines = nil
+		if e.body != nil {
+			text := e.body.Text()
+			e.body = markdown.New(t.style(e.kind))
+			e.body.Write(text)
+		}
+	}
+}
+
+// style is how the text of an entry is laid out.
+func (t *Transcript) style(k kind) markdown.Style {
+	s := markdown.Style{Color: t.color, Light: t.light, Apart: t.look.apart, Plain: k != reply}
+	switch k {
+	case you:
+		s.Lead = t.look.you.Render("you:") + " "
+	case reply:
+		s.Lead = t.look.it.Render(t.agent+":") + " "
+	case thought:
+		s.Faint, s.Edge = true, "  ┆ "
+	case note:
+		s.Faint, s.Edge = true, "  "
+	case problem:
+		s.Lead = t.look.bad.Render("!") + " "
+	case quoted:
+		s.Edge = "    "
+	case tool:
+	}
+	return s
 }
 
 func (t *Transcript) add(e *entry) *entry {
@@ -47,32 +95,34 @@ func (t *Transcript) add(e *entry) *entry {
 	return e
 }
 
-func (t *Transcript) text(k kind, style markdown.Style, text string) *entry {
-	style.Color = t.color
-	e := &entry{kind: k, body: markdown.New(style)}
+func (t *Transcript) text(k kind, text string) *entry {
+	e := &entry{kind: k, body: markdown.New(t.style(k))}
 	e.body.Write(strings.TrimRight(screen.Clean(text), "\n"))
 	return t.add(e)
 }
 
 // You adds what the person said, as it was typed.
 func (t *Transcript) You(text string) {
-	t.text(you, markdown.Style{Plain: true, Lead: t.look.you.Render("you:") + " "}, text)
+	t.text(you, text)
 	t.up = 0
 }
 
 // Reply adds the complete answer of the agent.
 func (t *Transcript) Reply(text string) {
-	t.text(reply, markdown.Style{Lead: t.look.it.Render(t.agent+":") + " "}, text)
+	t.text(reply, text)
 	t.last = text
 }
 
 // Note adds words of the program.
-func (t *Transcript) Note(text string) { t.text(note, markdown.Style{Plain: true, Faint: true}, text) }
+func (t *Transcript) Note(text string) { t.text(note, text) }
 
 // Problem adds what went wrong.
 func (t *Transcript) Problem(text string) {
-	t.text(problem, markdown.Style{Plain: true, Lead: t.look.bad.Render("!") + " "}, text)
+	t.text(problem, text)
 }
+
+// Quote adds a text that the person has to read line by line, such as a command to be approved.
+func (t *Transcript) Quote(text string) { t.text(quoted, text) }
 
 // Mark says that what is there now is the past.
 func (t *Transcript) Mark() { t.first = len(t.entries) }
@@ -99,7 +149,7 @@ func (t *Transcript) Think(piece string, now time.Time) {
 			t.drop(held)
 		}
 		t.whole(now)
-		e = t.text(thought, markdown.Style{Plain: true, Faint: true, Edge: "  ┆ "}, "")
+		e = t.text(thought, "")
 		e.live, e.run, e.from, e.open = true, true, now, t.all
 		if held != nil && held.held != "" {
 			t.add(held) // what is said comes after what is thought
@@ -223,7 +273,7 @@ func (t *Transcript) Void() {
 	}
 	kept := t.entries[:from:from]
 	for _, e := range t.entries[from:] {
-		if e.kind == note || e.kind == problem {
+		if e.kind == note || e.kind == problem || e.kind == quoted {
 			kept = append(kept, e)
 		}
 	}

@@ -96,7 +96,7 @@ func TestSaidAgain(t *testing.T) {
 		s.Say("one two three", t0)
 		s.Again()
 		s.Note("the run goes on")
-		if got := shown(s, t0); got != "you: hi\na1: one two three\nthe run goes on" {
+		if got := shown(s, t0); got != "you: hi\na1: one two three\n  the run goes on" {
 			t.Errorf("%s: held %q", name, got)
 		}
 		s.Think("hm", t0)
@@ -108,7 +108,7 @@ func TestSaidAgain(t *testing.T) {
 		}
 		text := c.want[len(c.want)-1]
 		s.Finish(text, nil, t0)
-		if got := shown(s, t0); got != "you: hi\nthe run goes on\n▸ thought for 0ms\na1: "+text {
+		if got := shown(s, t0); got != "you: hi\n  the run goes on\n▸ thought for 0ms\na1: "+text {
 			t.Errorf("%s: end %q", name, got)
 		}
 	}
@@ -133,6 +133,40 @@ func TestYou(t *testing.T) {
 	s.You("2*3*4 = *x* &amp;\n# no\n| a | b |\n|---|---|")
 	if got := shown(s, t0); got != "you: 2*3*4 = *x* &amp;\n# no\n| a | b |\n|---|---|" {
 		t.Errorf("%q", got)
+	}
+}
+
+// What is there already is laid out anew when the terminal reports its background, or how it
+// counts columns: neither changes the words.
+func TestTerminal(t *testing.T) {
+	s := transcript.New("a1", true)
+	s.You("`x` 👩\u200d👧")
+	s.Say("`x` 👩\u200d👧\n\n| 👩\u200d👧 | 1 |\n|---|---|\n| 2 | 3 |", t0)
+	s.Start("c", "x", "👩\u200d👧", t0)
+	s.Problem("bad")
+	dark := strings.Join(s.View(60, 20, t0), "\n")
+	for _, want := range []string{"\x1b[1;36myou:", "\x1b[1;32ma1:", "\x1b[36mx", "\x1b[31m!"} {
+		if !strings.Contains(dark, want) {
+			t.Errorf("dark: no %q in %q", want, dark)
+		}
+	}
+	s.Light(true)
+	light := strings.Join(s.View(60, 20, t0), "\n")
+	for _, want := range []string{"\x1b[1;34myou:", "\x1b[1ma1:", "\x1b[34mx", "\x1b[31m!"} {
+		if !strings.Contains(light, want) {
+			t.Errorf("light: no %q in %q", want, light)
+		}
+	}
+	if regexp.MustCompile(`\x1b\[([0-9;]*;)?3[2356]`).MatchString(light) || escapes.ReplaceAllString(light, "") != escapes.ReplaceAllString(dark, "") {
+		t.Errorf("light %q, dark %q", light, dark)
+	}
+	s.Apart(true)
+	if got := shown(s, t0); strings.Contains(got, "\u200d") || strings.Count(got, "👩👧") != 4 || !strings.Contains(got, "👩👧 │ 1\n─────┼───\n2    │ 3") {
+		t.Errorf("apart: %s", got)
+	}
+	s.Apart(false)
+	if got := shown(s, t0); got != strings.TrimLeft(escapes.ReplaceAllString(dark, ""), "\n") {
+		t.Errorf("joined again: %s", got)
 	}
 }
 
@@ -162,15 +196,15 @@ func TestScroll(t *testing.T) {
 		s.Note(fmt.Sprint("line ", i))
 	}
 	view := func() string { return escapes.ReplaceAllString(strings.Join(s.View(60, 3, t0), ","), "") }
-	if got := view(); got != "line 997,line 998,line 999" {
+	if got := view(); got != "  line 997,  line 998,  line 999" {
 		t.Error(got)
 	}
 	s.Scroll(2)
-	if got := view(); got != "line 995,line 996,line 997" {
+	if got := view(); got != "  line 995,  line 996,  line 997" {
 		t.Error(got)
 	}
 	s.Top()
-	if got := view(); got != "line 500,line 501,line 502" || s.Below() == 0 {
+	if got := view(); got != "  line 500,  line 501,  line 502" || s.Below() == 0 {
 		t.Error(got)
 	}
 	s.Bottom()
@@ -178,11 +212,11 @@ func TestScroll(t *testing.T) {
 	s.Scroll(2)
 	view()
 	s.Note("line 1000\nand more")
-	if got := view(); got != "line 995,line 996,line 997" || s.Below() != 4 {
+	if got := view(); got != "  line 995,  line 996,  line 997" || s.Below() != 4 {
 		t.Errorf("what is read moves: %s, %d below", got, s.Below())
 	}
 	s.Bottom()
-	if got := view(); got != "line 999,line 1000,and more" {
+	if got := view(); got != "  line 999,  line 1000,  and more" {
 		t.Error(got)
 	}
 	if got := view(); !strings.HasSuffix(got, "and more") {
