@@ -6,7 +6,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
-	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -23,8 +22,8 @@ func (m *console) ask(a feed.ApprovalChange) {
 	switch pending := a.Approval.GetState() == registry.ApprovalState_APPROVAL_STATE_PENDING; {
 	case pending && at < 0:
 		m.asked = append(m.asked, a.Approval)
-		m.said.Problem(m.from.Agent + " asks whether it may run this, once (" + a.Approval.GetReason() + "):\n  " +
-			screen.Line(a.Approval.GetCommand()))
+		m.said.Problem(m.from.Agent + " asks whether it may run this, once (" + a.Approval.GetReason() + "):")
+		m.said.Quote(a.Approval.GetCommand())
 	case !pending && at >= 0:
 		m.asked = append(m.asked[:at:at], m.asked[at+1:]...)
 	}
@@ -44,7 +43,7 @@ func yesOrNo(text string) (yes, ok bool) {
 // answer says yes or no to the command that waits longest.
 func (m *console) answer(yes bool) tea.Cmd {
 	if len(m.asked) == 0 {
-		m.said.Note("no command waits for an answer")
+		m.said.Note(noQuestion)
 		return nil
 	}
 	return m.from.Answer(m.ctx, m.asked[0].GetApprovalId(), yes)

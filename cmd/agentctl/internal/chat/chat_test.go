@@ -2,6 +2,7 @@ package chat
 
 import (
 	"errors"
+	"image/color"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -96,17 +98,33 @@ func TestWaitingIsShown(t *testing.T) {
 	if s := shown(m); !strings.Contains(s, said) || !strings.Contains(s, "a1 waits · ") || strings.Contains(s, "is working") {
 		t.Errorf("not said:\n%s", s)
 	}
-	waits.Error = "provider unreachable: openai: " + strings.Repeat("a long cause ", 20)
+	// A long cause has a few lines, and what is left out of it is not the time.
+	words := func() string { return strings.Join(strings.Fields(shown(m)), " ") }
+	waits.Error = "provider unreachable: openai: " + strings.Repeat("a long cause ", 5)
 	m.Update(feed.Changed{Turn: waits})
-	if s := shown(m); !strings.Contains(s, "…; next try in 12 s\n") {
-		t.Errorf("the time is cut:\n%s", s)
+	if s := words(); strings.Count(s, "a long cause") != 5 || strings.Contains(s, "…") || !strings.Contains(s, "; next try in 12 s") {
+		t.Errorf("it is cut:\n%s", shown(m))
 	}
+	waits.Error += strings.Repeat("a long cause ", 20)
+	m.Update(feed.Changed{Turn: waits})
+	if s := words(); !strings.Contains(s, "…; next try in 12 s ⠋ a1 waits") {
+		t.Errorf("the time is cut:\n%s", shown(m))
+	}
+	m.Update(tea.WindowSizeMsg{Width: 80, Height: minBanner - 1})
+	if s := shown(m); !strings.Contains(s, "…; next try in 12 s\n") {
+		t.Errorf("more than one line in a low window:\n%s", s)
+	}
+	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
 	// A message of another window stands before it.
 	queued := &registry.Turn{InboxId: 7, State: registry.TurnState_TURN_STATE_QUEUED}
 	waits.InboxId, waits.Error = 6, "provider failed (503): work: overloaded"
 	m.Update(feed.Changed{Turn: queued, Ahead: waits})
-	if s := shown(m); !strings.Contains(s, "message 6 of the same conversation comes first: the model") || !strings.Contains(s, "; next try in 12 s\n") {
+	if s := words(); !strings.Contains(s, "message 6 of the same conversation comes first: the model") || !strings.Contains(s, "; next try in 12 s ") {
 		t.Errorf("what is ahead is not said:\n%s", s)
+	}
+	m.Update(feed.Changed{Turn: queued})
+	if s := shown(m); !strings.Contains(s, "queued, a1 has not begun yet · ") {
+		t.Errorf("that it is queued is not said:\n%s", s)
 	}
 	m.Update(feed.Changed{Turn: &registry.Turn{InboxId: 7, State: registry.TurnState_TURN_STATE_CLAIMED}})
 	if !strings.Contains(shown(m), "is working") {
@@ -273,9 +291,12 @@ func TestSlash(t *testing.T) {
 	}
 	m.set("/nosuch")
 	press(m, special(tea.KeyEnter))
+	m.set("/mod")
+	press(m, special(tea.KeyEnter))
+	m.Update(tea.WindowSizeMsg{Width: 80, Height: 40})
 	m.set("/help")
 	press(m, special(tea.KeyEnter))
-	if s := shown(m); !strings.Contains(s, "there is no command /nosuch") || !strings.Contains(s, "/abort") || len(m.unsent) != 0 {
+	if s := shown(m); !strings.Contains(s, "there is no command /nosuch; /help lists them") || !strings.Contains(s, "there is no command /mod; did you mean /model?") || !strings.Contains(s, "/abort") || len(m.unsent) != 0 {
 		t.Errorf("view:\n%s", s)
 	}
 	m.set("/new plans")
@@ -301,9 +322,14 @@ func TestLink(t *testing.T) {
 	}
 	m.Update(feed.Link{Service: "registry"})
 	m.Update(feed.Link{Service: "registry"})
-	if s := shown(m); strings.Count(s, "the registry does not answer; waiting for it") != 1 || !strings.Contains(s, "no connection to the registry") {
+	if s := shown(m); strings.Count(s, "the registry does not answer; waiting for it") != 1 || !strings.Contains(s, "no connection to the registry;") {
 		t.Errorf("view:\n%s", s)
 	}
+	m.Update(feed.Link{Service: "runner"})
+	if s := shown(m); !strings.Contains(s, "no connection to the registry and the runner; does agentd run?") {
+		t.Errorf("two of them:\n%s", s)
+	}
+	m.Update(feed.Link{Service: "runner", Up: true})
 	m.Update(feed.Link{Service: "registry", Up: true})
 	if s := shown(m); !strings.Contains(s, "the registry is back") || strings.Contains(s, "no connection") {
 		t.Errorf("view:\n%s", s)
@@ -329,5 +355,58 @@ func TestSizes(t *testing.T) {
 				t.Errorf("%v: %q", size, l)
 			}
 		}
+	}
+}
+
+// All of the help is on a small screen, which is no wider than its lines.
+func TestHelpFits(t *testing.T) {
+	m := typing(t)
+	m.said.Note(strings.Repeat("what was there\n", 30))
+	m.set("/help")
+	press(m, special(tea.KeyEnter))
+	s := shown(m)
+	for _, c := range commands {
+		if !strings.Contains(s, "\n  /"+c.name) || !strings.Contains(s, c.what+" ") && !strings.Contains(s, c.what+"\n") {
+			t.Errorf("/%s is not in one line of the help:\n%s", c.name, s)
+		}
+	}
+	for line := range strings.Lines(screenKeys) {
+		if !strings.Contains(s, "\n  "+strings.TrimRight(line, "\n")) {
+			t.Errorf("%q is not in a line of the help:\n%s", line, s)
+		}
+	}
+}
+
+// A text of more lines than the input shows has their number above it.
+func TestLongInput(t *testing.T) {
+	m := typing(t)
+	m.Update(tea.PasteMsg{Content: strings.Repeat("line\n", 199) + "end"})
+	if s := shown(m); !strings.Contains(s, "your text has 200 lines: Enter sends it, Ctrl-C clears it") || len(strings.Split(s, "\n")) != 24 {
+		t.Errorf("view:\n%s", s)
+	}
+	press(m, ctrl('c'))
+	if s := shown(m); strings.Contains(s, "your text has") {
+		t.Errorf("cleared:\n%s", s)
+	}
+}
+
+// A terminal that counts columns by characters gets emoji as their parts, until it reports
+// mode 2027; its background decides the colors.
+func TestTerminalReports(t *testing.T) {
+	m := newConsole(t.Context(), &feed.Source{Agent: "a1"}, message.Console, true)
+	m.said.Reply("`x` 👩\u200d👧")
+	view := func() string { return m.View().Content }
+	if s := view(); !strings.Contains(s, "👩👧") || !strings.Contains(s, "\x1b[36mx") {
+		t.Errorf("nothing is reported: %q", s)
+	}
+	m.Update(tea.ModeReportMsg{Mode: ansi.ModeUnicodeCore, Value: ansi.ModeReset})
+	m.Update(tea.BackgroundColorMsg{Color: color.White})
+	if s := view(); !strings.Contains(s, "👩\u200d👧") || !strings.Contains(s, "\x1b[34mx") {
+		t.Errorf("reported: %q", s)
+	}
+	m.Update(tea.ModeReportMsg{Mode: ansi.ModeUnicodeCore, Value: ansi.ModeNotRecognized})
+	m.Update(tea.BackgroundColorMsg{Color: color.Black})
+	if s := view(); !strings.Contains(s, "👩👧") || !strings.Contains(s, "\x1b[36mx") {
+		t.Errorf("reported otherwise: %q", s)
 	}
 }

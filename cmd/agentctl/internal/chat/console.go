@@ -13,6 +13,7 @@ import (
 	"charm.land/bubbles/v2/spinner"
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/feed"
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/transcript"
@@ -25,14 +26,11 @@ import (
 // console is the screen: the transcript, and below it what is under way and the
 // lines being typed.
 type console struct {
-	ctx  context.Context // of the program; bubbletea hands its commands none
-	from *feed.Source
-	now  func() time.Time
-
-	peer   message.Peer
-	thread string                                              // its conversation
+	talk
+	now    func() time.Time
 	start  func(peer message.Peer, thread string, after int64) // begins to watch
 	said   *transcript.Transcript
+	color  bool
 	width  int
 	height int
 	top    int // lines above the transcript
@@ -49,7 +47,6 @@ type console struct {
 	digests bool           // its run makes a digest first
 	begun   time.Time      // when the oldest one became it
 	waits   feed.Changed   // what the oldest one waits for
-	newest  int64          // message that was last answered
 
 	asked     []*registry.Approval // commands that wait for a yes or no, oldest first
 	own       map[string]bool      // keys of our messages
@@ -112,23 +109,33 @@ func environ(e *command.Env) []string {
 
 func newConsole(ctx context.Context, from *feed.Source, peer message.Peer, color bool) *console {
 	m := &console{
-		ctx: ctx, from: from, now: time.Now, width: 80, height: 24, input: newInput(from.Agent),
-		spin: spinner.New(spinner.WithSpinner(spinner.MiniDot)), said: transcript.New(from.Agent, color),
+		talk: talk{ctx: ctx, from: from, peer: peer, thread: peer.Conversation()}, now: time.Now, width: 80, height: 24, input: newInput(from.Agent),
+		spin: spinner.New(spinner.WithSpinner(spinner.MiniDot)), said: transcript.New(from.Agent, color), color: color,
 		away: map[string]bool{},
 	}
-	m.turnTo(peer)
+	m.said.Apart(true) // unless the terminal reports that it joins them
+	m.begin()
 	return m
 }
 
-// turnTo begins with a conversation.
-func (m *console) turnTo(peer message.Peer) {
-	m.peer, m.thread, m.watching = peer, peer.Conversation(), false
+// begin shows nothing of the conversation yet.
+func (m *console) begin() {
+	m.watching = false
 	m.own, m.shown, m.later = map[string]bool{}, map[int64]bool{}, nil
 }
 
 // Init shows the end of the conversation and who answers, and begins to watch.
 func (m *console) Init() tea.Cmd {
-	return tea.Batch(m.input.Focus(), m.from.Past(m.ctx, m.peer), m.from.Describe(m.ctx))
+	return tea.Batch(m.input.Focus(), m.from.Past(m.ctx, m.peer), m.from.Describe(m.ctx), m.background)
+}
+
+// background asks whether the terminal is dark or light. One that does not answer is taken for
+// dark. The console of Linux has no answer and may show the question.
+func (m *console) background() tea.Msg {
+	if !m.color || m.from.Env == nil || m.from.Env.Getenv("TERM") == "linux" {
+		return nil
+	}
+	return tea.RequestBackgroundColor()
 }
 
 // Update takes what happened.
@@ -138,6 +145,14 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = max(20, msg.Width), max(4, msg.Height)
 		m.fit()
 		return m, tea.ClearScreen // what the terminal made of the old lines is not known
+	case tea.BackgroundColorMsg:
+		m.said.Light(!msg.IsDark())
+		return m, nil
+	case tea.ModeReportMsg:
+		if msg.Mode == ansi.ModeUnicodeCore { // the renderer decides the same
+			m.said.Apart(msg.Value != ansi.ModeReset && msg.Value != ansi.ModeSet && msg.Value != ansi.ModePermanentlySet)
+		}
+		return m, nil
 	case tea.KeyPressMsg:
 		return m, m.key(msg)
 	case tea.MouseWheelMsg:

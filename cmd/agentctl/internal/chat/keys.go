@@ -137,10 +137,7 @@ func (m *console) enter() tea.Cmd {
 	if name, rest, ok := slash(text); ok {
 		return m.command(name, rest)
 	}
-	if strings.HasPrefix(text, "//") {
-		text = text[1:]
-	}
-	return m.say(text)
+	return m.say(literal(text))
 }
 
 func (m *console) older() {

@@ -25,18 +25,18 @@ import (
 // each with the name of who did it; what is waited for and what went wrong is on standard
 // error. No line is drawn again and no reply comes in pieces: a screen reader reads each once.
 type plain struct {
-	ctx   context.Context // of the command
+	talk
 	calls context.Context // of what runs at the same time
 	work  sync.WaitGroup
 	e     *command.Env
-	from  *feed.Source
-	peer  message.Peer
 	typed bool // at a terminal, which shows the input itself
 	lines chan inputLine
 	msgs  chan tea.Msg
 
 	end    error                // of the input
 	asked  []*registry.Approval // commands that wait for a yes or no, oldest first
+	later  []string             // texts typed during a run
+	busy   bool                 // a message is under way
 	id     int64                // of the message that waits for its fate; 0: none
 	tools  map[string]string    // names of the running ones, by call id
 	said   string               // by the run under way
@@ -50,7 +50,8 @@ func runPlain(ctx context.Context, e *command.Env, agent string, peer message.Pe
 	calls, cancel := context.WithCancel(ctx)
 	in, _ := e.Terminal()
 	p := &plain{
-		ctx: ctx, calls: calls, e: e, from: &feed.Source{Env: e, Agent: agent}, peer: peer, typed: in != nil,
+		talk:  talk{ctx: ctx, from: &feed.Source{Env: e, Agent: agent}, peer: peer, thread: peer.Conversation()},
+		calls: calls, e: e, typed: in != nil,
 		lines: make(chan inputLine), msgs: make(chan tea.Msg), tools: map[string]string{},
 	}
 	defer p.work.Wait()
@@ -70,24 +71,28 @@ func runPlain(ctx context.Context, e *command.Env, agent string, peer message.Pe
 }
 
 func (p *plain) run() error {
-	for p.end == nil {
-		p.ask("you: ")
-		text, err := p.next(nil)
+	stay := true
+	for stay && (p.end == nil || len(p.later) > 0) {
+		text, err := p.message()
 		if err != nil {
 			return err
 		}
-		if strings.TrimSpace(text) == "" || p.answer(text) {
+		if strings.TrimSpace(text) == "" || p.answered(text) {
 			continue
 		}
 		if !p.typed {
 			p.say("you", text)
 		}
-		if err := p.exchange(text); err != nil {
+		if name, rest, ok := slash(text); ok {
+			stay = p.command(name, rest)
+			continue
+		}
+		if stay, err = p.exchange(literal(text)); err != nil {
 			return err
 		}
 	}
 	switch {
-	case !errors.Is(p.end, io.EOF):
+	case p.end != nil && !errors.Is(p.end, io.EOF):
 		return fmt.Errorf("read standard input: %w", p.end)
 	case p.failed:
 		return &command.ReportedError{}
@@ -95,12 +100,25 @@ func (p *plain) run() error {
 	return nil
 }
 
-// next shows what happens until a line was typed, or done is closed. A line that is typed
-// during a run is the next message, unless the agent asks something.
+// message is the next text: one that was typed during the last run, or the next line.
+func (p *plain) message() (string, error) {
+	if len(p.later) > 0 {
+		text := p.later[0]
+		if p.later = p.later[1:]; p.typed {
+			p.say("you", text)
+		}
+		return text, nil
+	}
+	p.ask("you: ")
+	return p.next(nil)
+}
+
+// next shows what happens until a line was typed, or done is closed. From a pipe no line is
+// read during a run, unless the agent asks something: it is the next message.
 func (p *plain) next(done <-chan struct{}) (string, error) {
 	for {
 		lines := p.lines
-		if p.end != nil || done != nil && len(p.asked) == 0 {
+		if p.end != nil || done != nil && len(p.asked) == 0 && !p.typed {
 			lines = nil
 		}
 		select {
@@ -118,10 +136,13 @@ func (p *plain) next(done <-chan struct{}) (string, error) {
 	}
 }
 
-// exchange sends a message and shows its run until it has its fate.
-func (p *plain) exchange(text string) error {
+// exchange sends a message and shows its run until it has its fate. Meanwhile commands are
+// carried out at once, and at a terminal other texts are kept; stay is false when the person
+// leaves.
+func (p *plain) exchange(text string) (stay bool, err error) {
 	done := make(chan struct{})
-	p.said, p.cause = "", ""
+	p.said, p.cause, p.busy = "", "", true
+	defer func() { p.busy, p.id = false, 0 }()
 	p.work.Go(func() {
 		defer close(done)
 		a, ok := p.from.Say(p.calls, p.peer, feed.Message{Key: message.NewKey(), Text: text})().(feed.Accepted)
@@ -132,17 +153,32 @@ func (p *plain) exchange(text string) error {
 	for {
 		text, err := p.next(done)
 		if err != nil {
-			return err
+			return false, err
 		}
-		select {
-		case <-done:
-			p.id = 0
-			return nil
-		default:
-		}
-		if !p.answer(text) && p.end == nil {
+		name, rest, ok := slash(text)
+		switch {
+		case text == "" && closed(done):
+			return true, nil
+		case strings.TrimSpace(text) == "" && len(p.asked) == 0, p.answered(text):
+		case ok:
+			if !p.command(name, rest) {
+				return false, nil
+			}
+		case len(p.asked) == 0:
+			p.later = append(p.later, text)
+			p.note("sent after this run: " + screen.Line(text))
+		case p.end == nil:
 			p.ask("y or n: ")
 		}
+	}
+}
+
+func closed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -152,6 +188,10 @@ func (p *plain) show(m tea.Msg) {
 	switch m := m.(type) {
 	case feed.Accepted:
 		if p.id = m.ID; m.Err != nil {
+			p.problem(m.Err)
+		}
+	case feed.AbortResult:
+		if m.Err != nil {
 			p.problem(m.Err)
 		}
 	case feed.Changed:
@@ -165,6 +205,10 @@ func (p *plain) show(m tea.Msg) {
 			p.piece(i)
 		}
 	case feed.Finished:
+		p.newest = m.ID
+		if t := m.Turn.GetThreadId(); t != "" {
+			p.thread = t
+		}
 		switch {
 		case m.OK:
 			p.say(agent, m.Reply)
@@ -229,11 +273,16 @@ func (p *plain) question(a *registry.Approval) {
 	}
 }
 
-// answer takes a yes or no for the command that waits longest; false when there is none, or
+// answered takes a yes or no for the command that waits longest; false when there is none, or
 // the text is neither.
-func (p *plain) answer(text string) bool {
+func (p *plain) answered(text string) bool {
 	yes, ok := yesOrNo(text)
-	if !ok || len(p.asked) == 0 {
+	return ok && p.answer(yes)
+}
+
+// answer says yes or no to the command that waits longest; false when there is none.
+func (p *plain) answer(yes bool) bool {
+	if len(p.asked) == 0 {
 		return false
 	}
 	id := p.asked[0].GetApprovalId()

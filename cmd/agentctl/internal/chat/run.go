@@ -156,7 +156,7 @@ func (m *console) finish(f feed.Finished) tea.Cmd {
 // abort ends the run under way.
 func (m *console) abort() tea.Cmd {
 	if len(m.queue) == 0 {
-		m.said.Note("nothing is under way")
+		m.said.Note(noRun)
 		return nil
 	}
 	m.aborted = true

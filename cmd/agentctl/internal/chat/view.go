@@ -13,7 +13,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/chat/transcript"
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
-	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
+	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
 // maxQueue is how many of the messages that wait are shown.
@@ -64,7 +64,7 @@ func (m *console) banner() []string {
 	if m.peer != message.Console {
 		parts = append(parts, "conversation "+string(m.peer))
 	}
-	line := clip(" "+screen.Line(strings.Join(parts, " · ")), m.width)
+	line := clip(" "+m.said.Line(strings.Join(parts, " · ")), m.width)
 	return []string{lipgloss.NewStyle().Reverse(true).Render(line + strings.Repeat(" ", max(m.width-lipgloss.Width(line), 0)))}
 }
 
@@ -90,20 +90,23 @@ func (m *console) below() []string {
 			lines = append(lines, fmt.Sprintf("and %d more", len(waiting)-maxQueue))
 			break
 		}
-		lines = append(lines, "waits: "+screen.Line(text))
+		lines = append(lines, "waits: "+m.said.Line(text))
 	}
-	for _, service := range slices.Sorted(maps.Keys(m.away)) {
-		lines = append(lines, "no connection to the "+service)
+	if away := slices.Sorted(maps.Keys(m.away)); len(away) > 0 {
+		lines = append(lines, "no connection to the "+strings.Join(away, " and the ")+"; does agentd run?")
 	}
 	if m.busy() {
 		if w := m.wait(); w.Cause != "" && !m.aborted {
-			w.Cause = screen.Line(w.Cause)
-			lines = append(lines, w.Fit(m.width))
+			w.Cause = m.said.Line(w.Cause)
+			lines = append(lines, m.cause(w)...)
 		}
 		lines = append(lines, m.spin.View()+" "+m.doing())
 	}
 	if n := m.said.Below(); n > 0 {
 		lines = append(lines, fmt.Sprintf("%d more lines below (PgDn, Ctrl-End)", n))
+	}
+	if n := m.input.LineCount(); n > m.input.Height() {
+		lines = append(lines, fmt.Sprintf("your text has %d lines: Enter sends it, Ctrl-C clears it", n))
 	}
 	if names := candidates(m.input.Value()); len(names) > 0 {
 		lines = append(lines, "/"+strings.Join(names, " /"))
@@ -116,10 +119,19 @@ func (m *console) below() []string {
 		lines[i] = faint.Render(clip(l, m.width))
 	}
 	if len(m.asked) > 0 {
-		question := "Run it, once? y or n, then Enter: " + screen.Line(m.asked[0].GetCommand())
+		question := "Run it, once? y or n, then Enter: " + m.said.Line(m.asked[0].GetCommand())
 		lines = append(lines, bold.Render(clip(question, m.width)))
 	}
 	return lines
+}
+
+// cause is what is waited for, in two lines or a few more where one is too short, since the
+// cause is the news; the time of the next try is not cut.
+func (m *console) cause(w message.Wait) []string {
+	if whole := w.String(); m.height < minBanner || lipgloss.Width(whole) <= m.width {
+		return []string{w.Fit(m.width)}
+	}
+	return strings.Split(ansi.Wrap(w.Fit(2*m.width-m.width/5), m.width, " "), "\n")
 }
 
 // wait is what the message on the screen waits for.
@@ -134,6 +146,8 @@ func (m *console) doing() string {
 	what := m.from.Agent + " is working"
 	if m.wait().Cause != "" {
 		what = m.from.Agent + " waits"
+	} else if m.waits.Turn.GetState() == registry.TurnState_TURN_STATE_QUEUED {
+		what = "queued, " + m.from.Agent + " has not begun yet"
 	}
 	switch {
 	case len(m.queue) == 0:

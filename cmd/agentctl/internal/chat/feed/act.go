@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/message"
 	"github.com/theclaw/agents/cmd/agentctl/internal/provider"
 	"github.com/theclaw/agents/cmd/agentctl/internal/turn"
-	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/lease/runlock"
 	"github.com/theclaw/agents/internal/route"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
@@ -81,33 +81,27 @@ func (s *Source) Status(ctx context.Context) tea.Cmd {
 				fmt.Fprintf(&b, "\nmessage %d waits: %s", first.GetInboxId(), w)
 			}
 		}
-		fmt.Fprintf(&b, "\nmodel: %s", s.model(ctx, r.GetAgent().GetModel()))
+		fmt.Fprintf(&b, "\nmodel: %s", s.model(ctx))
 		return b.String(), nil
 	})
 }
 
-// model is what the agent says about its model, and what answers when it does
-// not say.
-func (s *Source) model(ctx context.Context, said string) string {
-	if said != "" && said != "default" {
-		return said
+// model is what answers, in one line. A runner that is away is not waited for long.
+func (s *Source) model(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	m := ModelOf(ctx, s.Env, s.Agent)
+	if m.Offline {
+		return "none, the offline stand-in answers"
 	}
-	r, err := s.Env.RunnerService().GetRunnerInfo(ctx, &runner.GetRunnerInfoRequest{})
-	if err != nil {
-		return "the runner's default (" + fault.From(err).What + ")"
-	}
-	return fmt.Sprintf("the runner's default, %s (%s)", r.GetProvider(), r.GetProviderOrigin())
+	return cmp.Or(m.Title(), "unknown, no runner answers")
 }
 
 // Model shows which model the agent has, or sets it: MODEL or PROVIDER/MODEL.
 func (s *Source) Model(ctx context.Context, want string) tea.Cmd {
 	return s.bounded(ctx, func(ctx context.Context) (string, error) {
 		if want == "" {
-			a, err := s.Env.Agents().GetAgent(ctx, &registry.GetAgentRequest{AgentId: s.Agent})
-			if err != nil {
-				return "", err
-			}
-			return "model: " + s.model(ctx, a.GetAgent().GetModel()) + "\nto change it: /model MODEL, or /model PROVIDER/MODEL", nil
+			return "model: " + s.model(ctx) + "\nto change it: /model MODEL, or /model PROVIDER/MODEL", nil
 		}
 		name, model, both := strings.Cut(want, "/")
 		if !both {

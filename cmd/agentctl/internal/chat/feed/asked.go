@@ -4,6 +4,7 @@ import (
 	"context"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/internal/pause"
@@ -29,6 +30,9 @@ func (s *Source) Asks(ctx context.Context) {
 	}
 }
 
+// gist is how many columns of a command are repeated after the answer.
+const gist = 50
+
 // Answer says yes or no to a command.
 func (s *Source) Answer(ctx context.Context, id string, yes bool) tea.Cmd {
 	return s.bounded(ctx, func(ctx context.Context) (string, error) {
@@ -36,6 +40,6 @@ func (s *Source) Answer(ctx context.Context, id string, yes bool) tea.Cmd {
 		if err != nil {
 			return "", err
 		}
-		return map[bool]string{true: "approved, once: ", false: "denied: "}[yes] + screen.Line(r.GetApproval().GetCommand()), nil
+		return map[bool]string{true: "approved, once: ", false: "denied: "}[yes] + ansi.Truncate(screen.Line(r.GetApproval().GetCommand()), gist, "…"), nil
 	})
 }

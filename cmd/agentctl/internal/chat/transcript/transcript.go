@@ -48,6 +48,9 @@ func (t *Transcript) Apart(apart bool) {
 	t.restyle()
 }
 
+// Line is a text of others in one line, as this terminal shows it.
+func (t *Transcript) Line(text string) string { return t.look.line(text) }
+
 func (t *Transcript) restyle() {
 	apart := t.look.apart
 	t.look = newLook(t.color, t.light)
