@@ -4,11 +4,16 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/charmbracelet/x/ansi"
 
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
@@ -26,67 +31,264 @@ func (m tmux) typed(text string) {
 	m.do("send-keys", "Enter")
 }
 
-// TestChatScreens shows the parts of a conversation in a small terminal and in a large one.
+// sizes are those that a screen is shown in: what a terminal has at first, and a large one.
+var sizes = [][2]int{{200, 60}, {80, 24}}
+
+// screenRow is one screen: what is typed for it, and the texts that a person must see, in their
+// order.
+type screenRow struct {
+	name string
+	do   func(m tmux)
+	see  []string
+	// small are texts of the small screen only.
+	small []string
+	// input is what the last line is; the empty one when it is not given.
+	input string
+}
+
+// TestChatScreens shows the parts of a conversation at 80x24 and at 200x60: what must be seen
+// is there, in a frame that is whole (framed). With SCREENS=DIR the screens are written to DIR,
+// as text and with their colors.
 func TestChatScreens(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "h")
 	model := newLoopback(t)
 	services(t, home, model.env()...)
 	agentOf(t, home)
-	m := terminal(t, ctl(t, home, "", "chat a1"))
-	// each shows texts at both sizes, below the banner.
-	each := func(what string, texts ...string) {
-		t.Helper()
-		for _, size := range [][2]int{{200, 60}, {80, 24}} {
-			m.at(size[0], size[1])
-			screen := m.shows(append([]string{" a1 · openai/scripted (environment)\n"}, append(texts, "> Say something to a1")...)...)
-			t.Logf("%s, %d columns:\n%s", what, size[0], screen)
+	set := func(key, value string) func(tmux) {
+		return func(m tmux) {
+			m.t.Helper()
+			if _, err := owner(t, home).Agents().SetAgentConfig(t.Context(), &registry.SetAgentConfigRequest{AgentId: "a1", Key: key, Value: value}); err != nil {
+				m.t.Fatal(err)
+			}
 		}
 	}
-	each("the beginning")
+	say := func(text string) func(tmux) { return func(m tmux) { m.t.Helper(); m.typed(text) } }
+	keys := func(names ...string) func(tmux) {
+		return func(m tmux) { m.t.Helper(); m.do(append([]string{"send-keys"}, names...)...) }
+	}
+	shows := func(texts ...string) func(tmux) { return func(m tmux) { m.t.Helper(); m.shows(texts...) } }
+	then := func(acts ...func(tmux)) func(tmux) {
+		return func(m tmux) {
+			m.t.Helper()
+			for _, act := range acts {
+				act(m)
+			}
+		}
+	}
+	m := terminal(t, ctl(t, home, "", "chat a1"))
+	const empty = "> Say something to a1"
+	for _, r := range []screenRow{
+		{name: "the beginning"},
+		{name: "own text", do: say("2*3*4 = *x* &amp; **raw**"), see: []string{"you: 2*3*4 = *x* &amp; **raw**\n", "tokens in"}},
+		{name: "a table", do: say("a table"), see: []string{"Name", "What it does", "Cost", "──┼──", "表格", " 12\n", "👩 joined", "R&D a|b bold", "3\n", "That is 2*3*4 = 24, or 2*3*4 = x."}, small: []string{"has to be wrapped in", "│", "eighty columns"}},
+		{name: "a list", do: say("a list"), see: []string{"1. one\n", "   • two\n", "     • three\n", "2. four:\n", "  ls -l\n", "│ quoted words"}},
+		{name: "wide characters", do: then(keys("-l", "你好 **世界**"), keys("C-j"), say("chinese")), see: []string{"you: 你好 **世界**\nchinese", "a1: 漢字は", "どこでも"}, small: []string{"漢字は空\n白なしで"}},
+		{name: "emoji", do: say("emoji"), see: []string{"a family", "a skin", "a flag, 한국어 텍스트.", "絵文字", "──┼──", "│   1\n", "│  22\n", "漢字 ", "│ 333\n", "tokens in"}},
+		{name: "a folded tool", do: say("use a tool"), see: []string{"▸ thought for ", "▸ bash_exec echo from-the-tool · ok · ", "a1: The tool has said it.", "1 tool"}},
+		{name: "an unfolded tool", do: keys("C-o"), see: []string{"▾ thought for ", "  ┆ a tool is needed here\n", "▾ bash_exec echo from-the-tool · ok · ", "  ┆ $ echo from-the-tool\n  ┆ # to see\n  ┆ ----\n  ┆ from-the-tool\n", "a1: The tool has said it."}},
+		{name: "a long answer", do: then(keys("C-o"), say("the long")), see: []string{"wrapped at a blank.", "The end of it", "tokens in"}},
+		{name: "a long answer, a page up", do: keys("PPage"), see: []string{"wider than eighty columns", "more lines below (PgDn, Ctrl-End)"}},
+		{name: "code, a URL and a wide table", do: then(keys("C-Home"), shows("you: 2*3*4 = *x*", "more lines below"), keys("C-End"), say("all of it")), see: []string{"First", "──┼──", "22\n", "1. one\n   ☑ an item", "│ A quote", "The last line.", "tokens in"}},
+		{name: "the help", do: say("/help"), see: []string{"  /help             this text\n", "  /quit             leave; the current run continues\n", "  //TEXT           send /TEXT to the agent"}},
+		{name: "text of more lines", do: then(keys("-l", "first line"), keys("C-j"), keys("-l", strings.Repeat("a long line is wrapped, ", 10)), keys("C-j"), keys("-l", "last 行")), see: []string{"> first line\n", "  a long line"}, input: "  last 行"},
+		{name: "pasted text of many lines", do: func(m tmux) {
+			m.t.Helper()
+			m.do("send-keys", "Enter")
+			m.shows("you: first line\n", "\nlast 行\n", "a1: heard: last 行", empty)
+			m.do("set-buffer", strings.Repeat("a pasted line\n", 199)+"the end of the paste")
+			m.do("paste-buffer", "-p")
+		}, see: []string{"your text has 200 lines: Enter sends it, Ctrl-C clears it", "  a pasted line\n"}, input: "  the end of the paste"},
+		{name: "a command that asks", do: then(keys("C-c"), set("sandbox.mode", "off"), set("approvals", "ask"), say("use a tool")),
+			see: []string{"! a1 asks whether it may run this, once", "    echo from-the-tool\n", "waits for your answer", "Run it, once? y or n, then Enter: echo from-the-tool\n"}},
+		{name: "an approved command", do: say("y"), see: []string{"  approved, once: echo from-the-tool", "a1: The tool has said it."}},
+		{name: "an answer that ended early", do: func(m tmux) {
+			m.t.Helper()
+			m.typed("hang")
+			m.shows("a1: this never ends", "Ctrl-C ends it")
+			m.do("send-keys", "C-c")
+		}, see: []string{"a1: this never ends\n! aborted"}},
+		{name: "an unavailable model", do: func(m tmux) {
+			m.t.Helper()
+			model.Listener.Close()
+			model.CloseClientConnections()
+			m.typed("are you there")
+		}, see: []string{"you: are you there\n", "the model provider openai cannot be reached: connection", "next try in ", "a1 waits · "}},
+	} {
+		if r.do != nil {
+			r.do(m)
+		}
+		for _, size := range sizes {
+			m.at(size[0], size[1])
+			input := r.input
+			if input == "" {
+				input = empty
+			}
+			screen := m.shows(append(append([]string{" a1 · openai/scripted (environment)\n"}, r.see...), input)...)
+			if size[0] == 80 {
+				m.shows(r.small...)
+			}
+			m.framed(r.name, size, input)
+			t.Logf("%s, %dx%d:\n%s", r.name, size[0], size[1], screen)
+		}
+	}
+}
 
-	m.typed("2*3*4 = *x* &amp; **raw**")
-	each("own text", "you: 2*3*4 = *x* &amp; **raw**", "tokens in")
+// framed waits until the screen is whole: the banner at the top, the input in the last line
+// below a rule of the whole width, no line wider than the screen, and in each table all bars
+// below those of its head. A screen that is being drawn is looked at again.
+func (m tmux) framed(name string, size [2]int, input string) {
+	m.t.Helper()
+	problem, screen := "", ""
+	m.until(func() bool {
+		screen = m.do("capture-pane", "-p")
+		problem = frameProblem(screen, size, input)
+		return problem == ""
+	}, func() string { return fmt.Sprintf("%s, %dx%d: %s:\n%s", name, size[0], size[1], problem, screen) })
+	if dir := os.Getenv("SCREENS"); dir != "" {
+		file := filepath.Join(dir, fmt.Sprintf("%s-%dx%d", strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), size[0], size[1]))
+		for ending, text := range map[string]string{".txt": screen, ".ansi": m.do("capture-pane", "-p", "-e", "-N")} {
+			if err := os.WriteFile(file+ending, []byte(text), 0o600); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	}
+}
 
-	m.typed("a table")
-	each("a table", "Name", "What it does", "Cost", "──┼──", "表格", " 12\n", "👩 joined", "R&D a|b bold", "3\n", "That is 2*3*4 = 24, or 2*3*4 = x.")
+func frameProblem(screen string, size [2]int, input string) string {
+	lines := strings.Split(strings.TrimSuffix(screen, "\n"), "\n")
+	if len(lines) != size[1] {
+		return fmt.Sprintf("%d lines", len(lines))
+	}
+	if !strings.HasPrefix(lines[0], " a1 · ") {
+		return "the banner is not at the top"
+	}
+	if !strings.HasPrefix(lines[size[1]-1], input) {
+		return fmt.Sprintf("the last line is not %q", input)
+	}
+	rule := slices.Index(lines, strings.Repeat("─", size[0]))
+	if rule < size[1]-10 {
+		return "no rule above the input"
+	}
+	var head []int // the bars of the table that a line is in
+	for n, l := range lines {
+		if w := ansi.StringWidthWc(l); w > size[0] {
+			return fmt.Sprintf("line %d has %d columns", n, w)
+		}
+		bars := columnsOf(l, "│┼")
+		switch {
+		case strings.Contains(l, "─┼─"):
+			if n > 1 && !slices.Equal(columnsOf(lines[n-1], "│┼"), bars) {
+				return fmt.Sprintf("the bars of line %d are not below those of its head", n)
+			}
+			head = bars
+		case len(bars) == 0 || strings.HasPrefix(l, "│"):
+			head = nil
+		case head != nil && !slices.Equal(bars, head):
+			return fmt.Sprintf("the bars of line %d are at %v and not at %v", n, bars, head)
+		}
+	}
+	return ""
+}
 
-	m.shows("has to be wrapped in", "│", "eighty columns") // a cell in two lines
-	m.typed("a list")
-	each("a list", "1. one\n", "   • two\n", "     • three\n", "2. four:\n", "  ls -l\n", "│ quoted words")
+// columnsOf are the columns of some characters in a line.
+func columnsOf(line, of string) (at []int) {
+	for i, r := range line {
+		if strings.ContainsRune(of, r) {
+			at = append(at, ansi.StringWidthWc(line[:i]))
+		}
+	}
+	return at
+}
 
-	m.do("send-keys", "-l", "你好 **世界**")
-	m.do("send-keys", "C-j")
-	m.typed("chinese")
-	each("wide characters", "you: 你好 **世界**\nchinese", "a1: 漢字は", "どこでも")
+// An answer goes on in a terminal that becomes small, and large again, in the middle of it:
+// each word is there once, in whole lines.
+func TestChatResize(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	model := newLoopback(t)
+	services(t, home, model.env()...)
+	agentOf(t, home)
+	m := terminal(t, ctl(t, home, "", "chat a1"))
+	m.at(200, 60)
+	m.shows("> Say something to a1")
+	m.typed("grow")
+	const input = "> Say something to a1"
+	count := func(what string, size [2]int, begun, ended int) {
+		t.Helper()
+		m.at(size[0], size[1])
+		m.shows("you: grow\na1: begun", input)
+		m.framed(what, size, input)
+		screen := m.do("capture-pane", "-p")
+		if b, e := strings.Count(screen, "begun"), strings.Count(screen, "ended"); b != begun || e != ended {
+			t.Errorf("%s, %v: %d and %d words of %d and %d:\n%s", what, size, b, e, begun, ended, screen)
+		}
+	}
+	for _, size := range [][2]int{{200, 60}, {80, 24}, {200, 60}, {80, 24}} {
+		count("the middle of an answer", size, 60, 0)
+	}
+	close(model.goOn)
+	m.shows("All.", "tokens in")
+	for _, size := range [][2]int{{80, 24}, {200, 60}, {80, 24}} {
+		count("the end of an answer", size, 60, 60)
+	}
+}
 
-	m.shows("漢字は空\n白なしで") // broken where the line ends
-	m.typed("use a tool")
-	each("a folded tool", "▸ thought for ", "▸ bash_exec echo from-the-tool · ok · ", "a1: The tool has said it.", "1 tool")
-
+// What is shown can be read in a terminal of 16 colors, on a dark and on a light background,
+// and without colors.
+func TestChatColors(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "h")
+	services(t, home, newLoopback(t).env()...)
+	agentOf(t, home)
+	m := terminal(t, ctl(t, home, "", "chat a1"))
 	m.at(80, 24)
-	m.typed("the long")
-	m.shows("The end of it", "tokens in", "> Say")
-	m.do("send-keys", "PPage")
-	m.shows("wider than eighty columns", "more lines below (PgDn, Ctrl-End)")
-	m.do("send-keys", "C-Home")
-	m.shows("you: 2*3*4 = *x*", "more lines below")
-	m.do("send-keys", "C-End")
-	m.hides("more lines below")
-	each("a long answer", "wrapped at a blank.", "The end of it")
-
-	// Lines that are pasted are one message.
-	m.do("set-buffer", "first line\nsecond line\nuse no t**l")
-	m.do("paste-buffer", "-p")
-	m.shows("> first line\n", "  second line\n", "  use no t**l")
-	m.do("send-keys", "Enter")
-	each("what was pasted", "you: first line\nsecond line\nuse no t**l", "a1: heard: use no t")
-
-	m.typed("hang")
-	m.shows("a1: this never ends", "Ctrl-C ends it")
-	m.do("send-keys", "C-c")
-	each("a run that was ended", "a1: this never ends\n! aborted")
+	m.shows("> Say something to a1")
+	for _, text := range []string{"all of it", "use a tool"} {
+		m.typed(text)
+		m.shows("tokens in", "> Say something to a1")
+	}
+	m.shows("1 tool")
 	m.do("send-keys", "C-d")
 	m.shows("exit=0")
+	// Beyond the sixteen; blue on black; cyan, green, yellow and magenta on white.
+	var (
+		beyond  = regexp.MustCompile(`\x1b\[([0-9;]*[;])?([34]8[;:]|9[0-7]|10[0-7])[0-9;:]*m`)
+		onBlack = regexp.MustCompile(`\x1b\[([0-9;]*;)?34(;[0-9;]*)?m`)
+		onWhite = regexp.MustCompile(`\x1b\[([0-9;]*;)?3[2356](;[0-9;]*)?m`)
+	)
+	for _, c := range []struct {
+		env, style string
+		bad        *regexp.Regexp
+		colored    bool
+	}{
+		{"TERM=xterm", "bg=black,fg=white", onBlack, true},
+		{"TERM=xterm", "bg=white,fg=black", onWhite, true},
+		{"TERM=screen", "default", onBlack, true},
+		{"TERM=linux", "default", onBlack, true},
+		{"TERM=xterm-256color NO_COLOR=1", "bg=white,fg=black", colours, false},
+	} {
+		m.do("set-option", "-g", "window-style", c.style)
+		m.do("respawn-pane", "-k", ctl(t, home, c.env, "chat a1"))
+		m.shows("a1: The tool has said it.", "> Say something to a1")
+		e := ""
+		m.until(func() bool { // the background is known a moment later
+			e = m.do("capture-pane", "-p", "-e")
+			return !c.bad.MatchString(e) && colours.MatchString(e) == c.colored
+		}, func() string { return fmt.Sprintf("%s on %s: %q", c.env, c.style, e) })
+		if bad := beyond.FindString(e); bad != "" {
+			t.Errorf("%s on %s: %q is beyond 16 colors", c.env, c.style, bad)
+		}
+		m.typed("a table")
+		m.shows("you: a table", "──┼──", "R&D a|b bold", "tokens in", "> Say something to a1")
+		m.do("send-keys", "C-d")
+		m.shows("exit=0")
+	}
+	m.do("set-option", "-g", "window-style", "default")
+	m.do("respawn-pane", "-k", ctl(t, home, "TERM=dumb", "chat a1"))
+	m.shows("model: openai/scripted (", "you:")
+	m.typed("a list")
+	m.shows("a1: 1. one", "you:")
+	if e := m.do("capture-pane", "-p", "-e"); strings.Contains(e, "\x1b") {
+		t.Errorf("TERM=dumb: an escape sequence: %q", e)
+	}
 }
 
 // A command that a person is asked about is answered in the conversation.
@@ -127,6 +329,26 @@ func TestChatAsks(t *testing.T) {
 	if e := plain.do("capture-pane", "-p", "-e"); strings.Contains(e, "\x1b") {
 		t.Errorf("an escape sequence: %q", e)
 	}
+	// The commands are those of the screen, also in the middle of a run.
+	plain.typed("/he")
+	plain.shows("there is no command /he; did you mean /help?")
+	plain.typed("/abort")
+	plain.shows("nothing is under way")
+	plain.typed("hang")
+	plain.typed("/status")
+	plain.shows("you: hang", "a1 is started, 1 waiting in its inbox", "model: openai/scripted (")
+	plain.typed("one more")
+	plain.shows("sent after this run: one more")
+	plain.typed("/new plans")
+	plain.shows("a run is under way; wait for it, or /abort it first")
+	plain.typed("/abort")
+	plain.shows("a1 (not finished): this never ends", "was aborted", "you: one more", "a1: heard: one more", "you:")
+	plain.typed("/explain")
+	plain.shows("pushed by external:console:cli:dm:cli:cli", "you:")
+	plain.typed("//etc")
+	plain.shows("a1: heard: /etc", "you:")
+	plain.typed("/new plans")
+	plain.shows("--- conversation plans", "you:")
 	plain.typed("hang")
 	plain.shows("you: hang")
 	plain.do("send-keys", "C-d")
@@ -142,7 +364,7 @@ func TestChatPlainInAPipe(t *testing.T) {
 	agentOf(t, home)
 	c := exec.Command(filepath.Join(built(t), "agentctl"), "chat", "a1", "--plain")
 	c.Env = []string{"THECLAW_HOME=" + home, "TERM=xterm"}
-	c.Stdin = strings.NewReader("hello\n\nuse a tool\na list\n")
+	c.Stdin = strings.NewReader("hello\n\nuse a tool\na list\n/memory\n/abort\n")
 	var notes strings.Builder
 	c.Stderr = &notes
 	out, err := c.Output()
@@ -150,11 +372,11 @@ func TestChatPlainInAPipe(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, out, notes.String())
 	}
 	want := "you: hello\na1: heard: hello\nyou: use a tool\na1 runs bash_exec: echo from-the-tool\nbash_exec: ok\nfrom-the-tool\n" +
-		"a1: The tool has said it.\nyou: a list\na1: " + answers["a list"] + "\n"
+		"a1: The tool has said it.\nyou: a list\na1: " + answers["a list"] + "\nyou: /memory\nyou: /abort\n"
 	if string(out) != want {
 		t.Errorf("got\n%s\nwant\n%s", out, want)
 	}
-	if !strings.HasPrefix(notes.String(), "model: openai/scripted (") {
+	if s := notes.String(); !strings.HasPrefix(s, "model: openai/scripted (") || !strings.HasSuffix(s, "\nthe memory is empty\nnothing is under way\n") {
 		t.Errorf("on standard error: %q", notes.String())
 	}
 }

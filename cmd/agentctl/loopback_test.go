@@ -29,8 +29,14 @@ func newLoopback(t *testing.T) *loopback {
 var answers = map[string]string{
 	"a table": "| Name | What it does | Cost |\n|------|:------------:|-----:|\n| 表格 | Chinese text and an explanation that has to be wrapped in eighty columns | 12 |\n" +
 		"| 👩 joined | R&amp;D `a\\|b` **bold** | 3 |\n\nThat is `2*3*4 = 24`, or 2*3*4 = *x*.",
-	"a list":   "1. one\n   - two\n     - three\n2. four:\n   ```sh\n   ls -l\n   ```\n> quoted words",
-	"chinese":  strings.Repeat("漢字は空白なしで続く文章ですから、", 4) + "どこでも折り返す。",
+	"a list":  "1. one\n   - two\n     - three\n2. four:\n   ```sh\n   ls -l\n   ```\n> quoted words",
+	"chinese": strings.Repeat("漢字は空白なしで続く文章ですから、", 4) + "どこでも折り返す。",
+	"emoji":   "👩\u200d👩\u200d👧 a family, 👍🏽 a skin, 🇩🇪 a flag, 한국어 텍스트.\n\n| 絵文字 | n |\n|---|--:|\n| 👩\u200d👩\u200d👧 | 1 |\n| \u2764\ufe0f ok | 22 |\n| 漢字 | 333 |",
+	"all of it": "## Code\n```go\nfunc main() {\n\tfmt.Println(\"a line of code that is certainly wider than the eighty columns of a small terminal\", 42)\n}\n```\n" +
+		"See [the page](https://example.com/a/path/that/is/longer/than/the/eighty/columns/of/a/small/terminal/index.html?query=1) for `more`.\n\n" +
+		"| First | Second | Third | Fourth | Fifth | Sixth |\n|---|---|---|---|---|--:|\n" +
+		"| words that need some columns | more words that need columns | 12345678901234567890 | https://example.com/path | short | 1 |\n| a | b | c | d | e | 22 |\n\n" +
+		"1. one\n   - [x] an item of a list that is long enough to be wrapped at the end of the line in a small terminal\n\n> A quote that is long enough to be wrapped at the end of the line in a terminal of eighty columns.\n\nThe last line.",
 	"the long": "# A long answer\n" + strings.Repeat("Some **bold** words in a paragraph that is wider than eighty columns, so that it is wrapped at a blank.\n\n", 40) + "## The end of it",
 }
 
@@ -78,6 +84,14 @@ func (p *loopback) answer(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		delta(map[string]any{"content": "ee\nfour\nfive"})
+	case words == "grow":
+		delta(map[string]any{"content": strings.Repeat("begun ", 60)})
+		select {
+		case <-p.goOn:
+		case <-r.Context().Done():
+			return
+		}
+		delta(map[string]any{"content": strings.Repeat("ended ", 60) + "\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nAll."})
 	case strings.Contains(text, "stream"):
 		delta(map[string]any{"content": "## Title\nsome **bold** beginning"})
 		select {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,45 +34,46 @@ func (m tmux) do(args ...string) string {
 	return string(out)
 }
 
-// shows waits until the screen has every text, in this order, and answers the screen.
-func (m tmux) shows(texts ...string) string {
+// until waits for a condition; the test fails with what problem says when it does not come.
+func (m tmux) until(ok func() bool, problem func() string) {
 	m.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	screen := ""
 	for range 3000 {
-		screen = m.do("capture-pane", "-p")
-		rest, all := screen, true
-		for _, text := range texts {
-			i := strings.Index(rest, text)
-			if all = i >= 0; !all {
-				break
-			}
-			rest = rest[i+len(text):]
-		}
-		if all {
-			return screen
+		if ok() {
+			return
 		}
 		<-tick.C
 	}
-	m.t.Fatalf("the screen does not show %q:\n%s", texts, screen)
-	return ""
+	m.t.Fatal(problem())
+}
+
+// shows waits until the screen has every text, in this order, and answers the screen.
+func (m tmux) shows(texts ...string) (screen string) {
+	m.t.Helper()
+	m.until(func() bool {
+		screen = m.do("capture-pane", "-p")
+		rest := screen
+		for _, text := range texts {
+			_, after, found := strings.Cut(rest, text)
+			if !found {
+				return false
+			}
+			rest = after
+		}
+		return true
+	}, func() string { return fmt.Sprintf("the screen does not show %q:\n%s", texts, screen) })
+	return screen
 }
 
 // hides waits until the screen has none of the texts.
 func (m tmux) hides(texts ...string) {
 	m.t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	screen := ""
-	for range 3000 {
+	m.until(func() bool {
 		screen = m.do("capture-pane", "-p")
-		if !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(screen, text) }) {
-			return
-		}
-		<-tick.C
-	}
-	m.t.Fatalf("the screen still shows one of %q:\n%s", texts, screen)
+		return !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(screen, text) })
+	}, func() string { return fmt.Sprintf("the screen still shows one of %q:\n%s", texts, screen) })
 }
 
 // terminal runs a shell line in a terminal of its own.
@@ -135,7 +137,7 @@ func TestChatAtATerminal(t *testing.T) {
 	m.shows("> Say something")
 	// Commands are completed, and another conversation begins empty.
 	m.do("send-keys", "/st", "Tab", "Enter")
-	m.shows("a1 is started, 0 waiting in its inbox", "model: the runner's default, offline")
+	m.shows("a1 is started, 0 waiting in its inbox", "model: none, the offline stand-in answers")
 	m.do("send-keys", "/new plans", "Enter")
 	m.shows("--- conversation plans")
 	m.do("send-keys", "recall", "Enter")
