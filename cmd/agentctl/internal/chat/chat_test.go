@@ -336,6 +336,19 @@ func TestLink(t *testing.T) {
 	}
 }
 
+// After the last of several changes of its size the screen is drawn once more.
+func TestResized(t *testing.T) {
+	m := typing(t)
+	for range 3 {
+		m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	}
+	for n, want := range []bool{false, false, false, true} {
+		if _, cmd := m.Update(resized(n)); (cmd != nil) != want {
+			t.Errorf("resize %d of 3: drawn %v", n, cmd != nil)
+		}
+	}
+}
+
 // Whatever the size of the terminal, what is drawn fits it.
 func TestSizes(t *testing.T) {
 	m := typing(t)

@@ -35,6 +35,8 @@ type console struct {
 	height int
 	top    int // lines above the transcript
 
+	resizes int
+
 	input   textarea.Model
 	spin    spinner.Model
 	history []string
@@ -59,6 +61,20 @@ type console struct {
 	model     *feed.Model     // nil until it is known
 	opened    bool            // the past is on the screen
 	advised   bool            // what is to be known of the model stands below it
+}
+
+// resized reports that the window kept its size for the time settle. It is drawn once more: a
+// terminal such as tmux reports a size late, and not again, when it changes several times in a
+// quarter of a second, so that the first drawing may have met another size.
+type resized int
+
+const settle = 500 * time.Millisecond
+
+// redraw draws all of the screen: what the terminal made of the old lines is not known. A frame
+// for the old size that was on its way may have left a region that scrolls alone; the lines
+// below it would be drawn at wrong places.
+func redraw() tea.Cmd {
+	return tea.Sequence(tea.Raw(ansi.SetTopBottomMargins(0, 0)), tea.ClearScreen)
 }
 
 // sent is a message of ours that waits for its fate.
@@ -144,7 +160,14 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = max(20, msg.Width), max(4, msg.Height)
 		m.fit()
-		return m, tea.ClearScreen // what the terminal made of the old lines is not known
+		m.resizes++
+		n := m.resizes
+		return m, tea.Batch(redraw(), tea.Tick(settle, func(time.Time) tea.Msg { return resized(n) }))
+	case resized:
+		if int(msg) == m.resizes {
+			return m, redraw()
+		}
+		return m, nil
 	case tea.BackgroundColorMsg:
 		m.said.Light(!msg.IsDark())
 		return m, nil

@@ -42,7 +42,7 @@ func (m *console) key(msg tea.KeyPressMsg) tea.Cmd {
 			return tea.Quit
 		}
 	case "ctrl+l":
-		return tea.ClearScreen
+		return redraw()
 	case "ctrl+o":
 		m.said.FoldAll()
 		return nil
