@@ -89,7 +89,7 @@ func TestChatScreens(t *testing.T) {
 		{name: "a long answer", do: then(keys("C-o"), say("the long")), see: []string{"wrapped at a blank.", "The end of it", "tokens in"}},
 		{name: "a long answer, a page up", do: keys("PPage"), see: []string{"wider than eighty columns", "more lines below (PgDn, Ctrl-End)"}},
 		{name: "code, a URL and a wide table", do: then(keys("C-Home"), shows("you: 2*3*4 = *x*", "more lines below"), keys("C-End"), say("all of it")), see: []string{"First", "──┼──", "22\n", "1. one\n   ☑ an item", "│ A quote", "The last line.", "tokens in"}},
-		{name: "the help", do: say("/help"), see: []string{"  /help             this text\n", "  /quit             leave; the current run continues\n", "  //TEXT           send /TEXT to the agent"}},
+		{name: "the help", do: say("/help"), see: []string{"  /help            this text\n", "  /quit            leave; the current run continues\n", "  //TEXT           send /TEXT to the agent"}},
 		{name: "text of more lines", do: then(keys("-l", "first line"), keys("C-j"), keys("-l", strings.Repeat("a long line is wrapped, ", 10)), keys("C-j"), keys("-l", "last 行")), see: []string{"> first line\n", "  a long line"}, input: "  last 行"},
 		{name: "pasted text of many lines", do: func(m tmux) {
 			m.t.Helper()
@@ -239,13 +239,10 @@ func TestChatColors(t *testing.T) {
 	services(t, home, newLoopback(t).env()...)
 	agentOf(t, home)
 	m := terminal(t, ctl(t, home, "", "chat a1"))
-	m.at(80, 24)
+	m.at(80, 50)
 	m.shows("> Say something to a1")
-	for _, text := range []string{"all of it", "use a tool"} {
-		m.typed(text)
-		m.shows("tokens in", "> Say something to a1")
-	}
-	m.shows("1 tool")
+	m.typed("use a tool")
+	m.shows("1 tool", "> Say something to a1")
 	m.do("send-keys", "C-d")
 	m.shows("exit=0")
 	// Beyond the sixteen; blue on black; cyan, green, yellow and magenta on white.
@@ -267,7 +264,12 @@ func TestChatColors(t *testing.T) {
 	} {
 		m.do("set-option", "-g", "window-style", c.style)
 		m.do("respawn-pane", "-k", ctl(t, home, c.env, "chat a1"))
-		m.shows("a1: The tool has said it.", "> Say something to a1")
+		m.shows(" a1 · openai/scripted (environment)\n", "you: use a tool", "> Say something to a1")
+		for _, text := range []string{"all of it", "use a tool"} {
+			m.typed(text)
+			m.shows("you: "+text, "tokens in", "> Say something to a1")
+		}
+		m.shows("Code\n  func main", "the page\n", "──┼──", "▸ bash_exec", "1 tool")
 		e := ""
 		m.until(func() bool { // the background is known a moment later
 			e = m.do("capture-pane", "-p", "-e")
@@ -276,8 +278,6 @@ func TestChatColors(t *testing.T) {
 		if bad := beyond.FindString(e); bad != "" {
 			t.Errorf("%s on %s: %q is beyond 16 colors", c.env, c.style, bad)
 		}
-		m.typed("a table")
-		m.shows("you: a table", "──┼──", "R&D a|b bold", "tokens in", "> Say something to a1")
 		m.do("send-keys", "C-d")
 		m.shows("exit=0")
 	}
