@@ -17,7 +17,11 @@
 // Without a terminal each line of standard input is a message (lines.go); the exit code
 // is 0 when every message got its reply, 1 when one failed. With --plain it is the same
 // with the names of the speakers, what the agent does, and its questions (plain.go): for
-// screen readers, at a terminal and in a pipe.
+// screen readers, at a terminal and in a pipe. The commands that begin with a slash are those
+// of the screen (slash.go).
+//
+// On the screen the agent's text is in the 16 colors, chosen for a dark or a light background;
+// with NO_COLOR there are none, and TERM=dumb is --plain.
 package chat
 
 import (
@@ -66,8 +70,8 @@ the replies are printed in order; with --json as one object a line.
 
 With --plain there is no full screen, no cursor movement and no color, at a terminal and
 in a pipe: every message, tool and question is a line that begins with who it is from.
-A question whether a command may run is answered with y or n. Ctrl-C aborts the run and
-exits, Ctrl-D exits.`,
+A question whether a command may run is answered with y or n. The commands of /help are the
+same as on the screen. Ctrl-C aborts the run and exits, Ctrl-D exits.`,
 		Example: `  agentctl chat alice
   agentctl chat alice --thread plans
   agentctl chat alice --plain

@@ -225,7 +225,7 @@ func (m *console) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.Err != nil {
 			m.problem(msg.Err)
 		} else {
-			m.said.Note(msg.Text)
+			m.said.Quote(msg.Text)
 		}
 		return m, nil
 	case feed.AbortResult:

@@ -171,7 +171,7 @@ func (m *console) command(name, rest string) tea.Cmd {
 	}
 	switch name {
 	case "help":
-		m.said.Note("\n" + help(screenKeys))
+		m.said.Quote("\n" + help(screenKeys))
 	case "abort":
 		return m.abort()
 	case "approve", "deny":

@@ -92,12 +92,15 @@ func (m *console) below() []string {
 		}
 		lines = append(lines, "waits: "+m.said.Line(text))
 	}
+	var news []string // what a person must see, among what is faint
 	if away := slices.Sorted(maps.Keys(m.away)); len(away) > 0 {
-		lines = append(lines, "no connection to the "+strings.Join(away, " and the ")+"; does agentd run?")
+		news = append(news, "no connection to the "+strings.Join(away, " and the ")+"; does agentd run?")
+		lines = append(lines, news...)
 	}
 	if m.busy() {
 		if w := m.wait(); w.Cause != "" && !m.aborted {
 			w.Cause = m.said.Line(w.Cause)
+			news = append(news, m.cause(w)...)
 			lines = append(lines, m.cause(w)...)
 		}
 		lines = append(lines, m.spin.View()+" "+m.doing())
@@ -116,7 +119,9 @@ func (m *console) below() []string {
 		lines = append(lines, strings.Repeat("─", m.width))
 	}
 	for i, l := range lines {
-		lines[i] = faint.Render(clip(l, m.width))
+		if lines[i] = clip(l, m.width); !slices.Contains(news, l) {
+			lines[i] = faint.Render(lines[i])
+		}
 	}
 	if len(m.asked) > 0 {
 		question := "Run it, once? y or n, then Enter: " + m.said.Line(m.asked[0].GetCommand())

@@ -80,7 +80,7 @@ func (t *Transcript) style(k kind) markdown.Style {
 	case problem:
 		s.Lead = t.look.bad.Render("!") + " "
 	case quoted:
-		s.Edge = "    "
+		s.Edge = "  "
 	case tool:
 	}
 	return s
@@ -124,7 +124,8 @@ func (t *Transcript) Problem(text string) {
 	t.text(problem, text)
 }
 
-// Quote adds a text that the person has to read line by line, such as a command to be approved.
+// Quote adds a text that the person has to read line by line, such as a command to be approved
+// or what a command of the person answers.
 func (t *Transcript) Quote(text string) { t.text(quoted, text) }
 
 // Mark says that what is there now is the past.
