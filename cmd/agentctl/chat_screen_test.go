@@ -98,8 +98,10 @@ func TestChatScreens(t *testing.T) {
 			m.do("set-buffer", strings.Repeat("a pasted line\n", 199)+"the end of the paste")
 			m.do("paste-buffer", "-p")
 		}, see: []string{"your text has 200 lines: Enter sends it, Ctrl-C clears it", "  a pasted line\n"}, input: "  the end of the paste"},
-		{name: "a command that asks", do: then(keys("C-c"), set("sandbox.mode", "off"), set("approvals", "ask"), say("use a tool")),
-			see: []string{"! a1 asks whether it may run this, once", "  echo from-the-tool\n", "waits for your answer", "Run it, once? y or n, then Enter: echo from-the-tool\n"}},
+		{
+			name: "a command that asks", do: then(keys("C-c"), set("sandbox.mode", "off"), set("approvals", "ask"), say("use a tool")),
+			see: []string{"! a1 asks whether it may run this, once", "  echo from-the-tool\n", "waits for your answer", "Run it, once? y or n, then Enter: echo from-the-tool\n"},
+		},
 		{name: "an approved command", do: say("y"), see: []string{"  approved, once: echo from-the-tool", "a1: The tool has said it."}},
 		{name: "an answer that ended early", do: func(m tmux) {
 			m.t.Helper()

@@ -282,7 +282,7 @@ func TestChatWithoutAModel(t *testing.T) {
 	m.do("send-keys", "hello", "Enter")
 	m.shows("you: hello", "the model provider down cannot be reached: connection refused; next try in", "a1 waits")
 	m.do("send-keys", "/status", "Enter")
-	m.shows("message 1 waits: the model provider down cannot be reached: connection refused;")
+	m.shows("message 1 waits: the model provider down cannot be reached: connection\n  refused;")
 	m.do("send-keys", "C-c")
 	m.shows("aborted", "> Say something to a1")
 	m.do("send-keys", "/model gpt-nope", "Enter")
