@@ -344,7 +344,7 @@ func TestChatAsks(t *testing.T) {
 	plain.typed("/new plans")
 	plain.shows("a run is under way; wait for it, or /abort it first")
 	plain.typed("/abort")
-	plain.shows("a1 (not finished): this never ends", "was aborted", "you: one more", "a1: heard: one more", "you:")
+	plain.shows("a1 (not finished): this never ends", "aborted; what was done until then stands in 'agentctl explain a1", "you: one more", "a1: heard: one more", "you:")
 	plain.typed("/explain")
 	plain.shows("pushed by external:console:cli:dm:cli:cli", "you:")
 	plain.typed("//etc")

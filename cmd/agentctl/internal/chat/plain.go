@@ -212,6 +212,10 @@ func (p *plain) show(m tea.Msg) {
 		switch {
 		case m.OK:
 			p.say(agent, m.Reply)
+		case m.Err != nil && m.Turn.GetFate() == registry.Fate_FATE_ABORTED:
+			p.unfinished() // the error has the same text again
+			p.note(p.ended(m.ID))
+			p.failed = true
 		case m.Err != nil:
 			p.unfinished()
 			p.problem(m.Err)

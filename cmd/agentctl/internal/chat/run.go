@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -138,7 +137,7 @@ func (m *console) finish(f feed.Finished) tea.Cmd {
 		m.said.Note(feed.Account(f.Turn))
 	case f.Err != nil && f.Turn.GetFate() == registry.Fate_FATE_ABORTED:
 		m.said.Stop(m.now())
-		m.said.Problem("aborted; what was done until then stands in 'agentctl explain " + m.from.Agent + fmt.Sprintf(" %d'", f.ID))
+		m.said.Problem(m.ended(f.ID))
 	case f.Err != nil:
 		m.said.Stop(m.now())
 		m.said.Problem(strings.TrimPrefix(fault.Line(f.Err), "Error: "))

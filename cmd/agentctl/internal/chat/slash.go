@@ -133,6 +133,11 @@ func (t *talk) turnTo(name string, now time.Time) (note string, err error) {
 	return fmt.Sprintf("--- conversation %s\nback to the first one: /new cli; from the shell: agentctl chat %s --thread %s", peer, t.from.Agent, peer), nil
 }
 
+// ended is said of a message whose run was aborted.
+func (t *talk) ended(id int64) string {
+	return fmt.Sprintf("aborted; what was done until then stands in 'agentctl explain %s %d'", t.from.Agent, id)
+}
+
 // unknown is the answer to a command that there is not.
 func unknown(name string) string {
 	near := candidates("/" + name)
