@@ -105,9 +105,14 @@ func TestWaitingIsShown(t *testing.T) {
 	if s := words(); strings.Count(s, "a long cause") != 5 || strings.Contains(s, "…") || !strings.Contains(s, "; next try in 12 s") {
 		t.Errorf("it is cut:\n%s", shown(m))
 	}
-	waits.Error += strings.Repeat("a long cause ", 20)
+	waits.Error = "provider unreachable: openai: " + strings.Repeat("x", 30)
 	m.Update(feed.Changed{Turn: waits})
-	if s := words(); !strings.Contains(s, "…; next try in 12 s ⠋ a1 waits") {
+	if s := shown(m); !strings.Contains(s, strings.Repeat("x", 30)+"\nnext try in 12 s\n") {
+		t.Errorf("the time is broken:\n%s", s)
+	}
+	waits.Error = "provider unreachable: openai: " + strings.Repeat("a long cause ", 25)
+	m.Update(feed.Changed{Turn: waits})
+	if s := words(); !strings.Contains(s, "… next try in 12 s ⠋ a1 waits") {
 		t.Errorf("the time is cut:\n%s", shown(m))
 	}
 	m.Update(tea.WindowSizeMsg{Width: 80, Height: minBanner - 1})

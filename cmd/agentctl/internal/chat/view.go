@@ -131,12 +131,20 @@ func (m *console) below() []string {
 }
 
 // cause is what is waited for, in two lines or a few more where one is too short, since the
-// cause is the news; the time of the next try is not cut.
+// cause is the news. The time of the next try is neither cut nor broken.
 func (m *console) cause(w message.Wait) []string {
 	if whole := w.String(); m.height < minBanner || lipgloss.Width(whole) <= m.width {
 		return []string{w.Fit(m.width)}
 	}
-	return strings.Split(ansi.Wrap(w.Fit(2*m.width-m.width/5), m.width, " "), "\n")
+	lines := strings.Split(ansi.Wrap(clip(w.Cause, 2*m.width-m.width/5), m.width, " "), "\n")
+	if w.Next == "" {
+		return lines
+	}
+	if last := &lines[len(lines)-1]; lipgloss.Width(*last+"; "+w.Next) <= m.width {
+		*last += "; " + w.Next
+		return lines
+	}
+	return append(lines, w.Next)
 }
 
 // wait is what the message on the screen waits for.
