@@ -22,8 +22,9 @@ func TestPackage(t *testing.T) {
 	}
 	var file struct {
 		Contents []struct {
-			Src string `yaml:"src"`
-			Dst string `yaml:"dst"`
+			Src  string `yaml:"src"`
+			Dst  string `yaml:"dst"`
+			Type string `yaml:"type"`
 		} `yaml:"contents"`
 		Scripts map[string]string `yaml:"scripts"`
 	}
@@ -32,7 +33,12 @@ func TestPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
+	var dirs []string
 	for _, c := range file.Contents {
+		if c.Type == "dir" {
+			dirs = append(dirs, c.Dst)
+			continue
+		}
 		name, ok := strings.CutPrefix(c.Src, "STAGE/")
 		if !ok || path.Base(c.Dst) != strings.TrimSuffix(name, "/") && name != "LICENSE" && name != "man/" {
 			t.Errorf("%s becomes %s", c.Src, c.Dst)
@@ -75,6 +81,10 @@ func TestPackage(t *testing.T) {
 	}
 	if len(got) > 0 {
 		t.Errorf("nothing makes %v", got)
+	}
+	// Where the units look for keys.
+	if !slices.Equal(dirs, []string{"/etc/theclaw"}) {
+		t.Errorf("the directories are %q", dirs)
 	}
 	// The scripts can be read by the shell that runs them.
 	for when, script := range file.Scripts {

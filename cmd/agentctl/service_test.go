@@ -118,7 +118,7 @@ func TestService(t *testing.T) {
 		expect(1, "Error: the service is not installed - install it with 'agentctl service install'", []string{}, "service", verb)
 	}
 	expect(0, "theclaw.service: not installed", []string{}, "service", "uninstall")
-	expect(0, "installed "+u.unit(), []string{"--user daemon-reload", "--user enable theclaw.service"}, "service", "install")
+	expect(0, "installed "+u.unit(), []string{"--user show --property=Version", "--user daemon-reload", "--user enable theclaw.service"}, "service", "install")
 	before, err := os.ReadFile(u.unit())
 	must(t, err)
 	expect(0, "is installed already", []string{"--user daemon-reload", "--user enable theclaw.service"}, "service", "install")
@@ -143,7 +143,10 @@ func TestService(t *testing.T) {
 	// Without a manager of this user nothing is written.
 	expect(0, "theclaw.service: uninstalled", []string{"--user disable --now theclaw.service", "--user daemon-reload"}, "service", "uninstall")
 	must(t, os.WriteFile(filepath.Join(u.dir, "state", "away"), nil, 0o600))
-	expect(1, "not by su or sudo", []string{"--user daemon-reload"}, "service", "install")
+	expect(1, "not by su or sudo", []string{"--user show --property=Version"}, "service", "install")
+	if _, err := os.Stat(u.unit()); err == nil {
+		t.Error("a unit was written")
+	}
 	must(t, os.Remove(filepath.Join(u.dir, "state", "away")))
 	if _, err := os.Stat(filepath.Join(u.home, "registry.db")); err != nil {
 		t.Error("the home was not kept:", err)

@@ -102,12 +102,14 @@ func run(drain context.Context, abort <-chan struct{}, o options, stderr io.Writ
 	}
 	close(e.served)
 	e.log.Info("serving", "home", o.home)
+	e.supervisor("READY=1")
 	var trim sync.WaitGroup
 	defer trim.Wait()
 	trim.Go(func() { trimMemory(drain) })
 	select {
 	case <-drain.Done():
 		e.log.Info("draining")
+		e.supervisor("STOPPING=1")
 	case <-failed:
 	}
 	return stop()

@@ -118,6 +118,9 @@ func Install(ctx context.Context, e *command.Env) (changed bool, path string, er
 		return false, path, fileFault(err)
 	default:
 		changed = true
+		if _, err := systemctl(ctx, e, "show", "--property=Version"); err != nil { // nothing is written for a manager that is away
+			return false, path, err
+		}
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), renameio.WriteFile(path, []byte(text), 0o644, renameio.WithStaticPermissions(0o644))); err != nil {
 			return false, path, fileFault(err)
 		}
@@ -400,7 +403,9 @@ func logs(ctx context.Context, e *command.Env, lines int, follow bool) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"--user", "--unit", Unit, "--no-pager", "--lines", fmt.Sprint(lines)}
+	// --user-unit, and not --user --unit: that finds nothing where the journal is volatile,
+	// also for those who may read it.
+	args := []string{"--user-unit", Unit, "--no-pager", "--lines", fmt.Sprint(lines)}
 	if follow {
 		args = append(args, "--follow")
 	} else {
@@ -477,6 +482,9 @@ func failed(ctx context.Context, what, text string, err error) error {
 	}
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	fix := "see 'agentctl service logs'"
+	if strings.HasPrefix(what, "journalctl") {
+		fix = "where no journal is stored in /var/log/journal, only root and the group systemd-journal can read it; 'systemctl --user status theclaw' shows whether the service runs"
+	}
 	if strings.Contains(text, "bus") {
 		fix = "log in as this user, not by su or sudo, so that systemd runs for it; else let another supervisor run 'agentd all'"
 	}
