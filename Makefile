@@ -112,6 +112,16 @@ release: $(BIN)/nfpm ## build a release into .bin/release: programs, archives, p
 	@cd $(RELEASE) && find . -type f ! -name SHA256SUMS | LC_ALL=C sort | sed 's#^\./##' | xargs sha256sum >SHA256SUMS
 	@cd $(RELEASE) && cat SHA256SUMS
 
+# Two releases, for a machine that is upgraded from one to the other.
+MACHINE := $(BIN)/machine
+
+.PHONY: install-machine
+install-machine: $(BIN)/nfpm ## install, upgrade and remove the packages and the archive on a Debian machine with systemd (root; apt: mmdebstrap systemd-container rpm)
+	@for v in v1.0.0 v1.1.0; do dir=$(MACHINE)/$$v; rm -rf $$dir; mkdir -p $$dir; $(MAKE) --no-print-directory build BIN=$$dir/linux-amd64 VERSION=$$v GOOS=linux GOARCH=amd64; \
+	cp LICENSE $$dir/linux-amd64/; GOWORK=off go -C tools run ./archive -out $$dir/theclaw-$$v-linux-amd64.tar.gz $$dir/linux-amd64; \
+	tools/package $$dir/linux-amd64 amd64 $$v $$dir; (cd $$dir && sha256sum *.tar.gz >SHA256SUMS); done
+	@tools/install-machine $(MACHINE)
+
 # What is compared: always of one platform and one version, so that only the source counts.
 SIZE := $(BIN)/size
 MEASURED := agentd agentctl agent $(SANDBOX)
