@@ -116,7 +116,7 @@ release: $(BIN)/nfpm ## build a release into .bin/release: programs, archives, p
 MACHINE := $(BIN)/machine
 
 .PHONY: install-machine
-install-machine: $(BIN)/nfpm ## install, upgrade and remove the packages and the archive on a Debian machine with systemd (root; apt: mmdebstrap systemd-container rpm)
+install-machine: $(BIN)/nfpm ## install, upgrade and remove the packages and the archive on a Debian machine with systemd (root; apt: mmdebstrap systemd-container)
 	@for v in v1.0.0 v1.1.0; do dir=$(MACHINE)/$$v; rm -rf $$dir; mkdir -p $$dir; $(MAKE) --no-print-directory build BIN=$$dir/linux-amd64 VERSION=$$v GOOS=linux GOARCH=amd64; \
 	cp LICENSE $$dir/linux-amd64/; GOWORK=off go -C tools run ./archive -out $$dir/theclaw-$$v-linux-amd64.tar.gz $$dir/linux-amd64; \
 	tools/package $$dir/linux-amd64 amd64 $$v $$dir; (cd $$dir && sha256sum *.tar.gz >SHA256SUMS); done
