@@ -64,7 +64,7 @@ func newUserService(t *testing.T) *userService {
 	must(t, os.Mkdir(filepath.Join(dir, "state"), 0o700))
 	text := strings.NewReplacer("STATE", "'"+dir+"/state'", "UNIT", "'"+u.unit()+"'").Replace(fakeSystemctl)
 	must(t, os.WriteFile(filepath.Join(dir, "bin", "systemctl"), []byte(text), 0o700))
-	must(t, os.WriteFile(filepath.Join(dir, "bin", "journalctl"), []byte("#!/bin/sh\n[ \"$*\" = \"--user --unit theclaw.service --no-pager --lines 3\" ] || exit 9\ntail -n 3 '"+dir+"/state/log'\n"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "bin", "journalctl"), []byte("#!/bin/sh\n[ \"$*\" = \"--user-unit theclaw.service --no-pager --lines 3\" ] || exit 9\ntail -n 3 '"+dir+"/state/log'\n"), 0o700))
 	t.Setenv("PATH", built(t)+":"+os.Getenv("PATH")) // where agentd is found
 	t.Cleanup(func() {
 		if pid := u.pid(); pid > 0 {
