@@ -38,7 +38,6 @@ import (
 	"github.com/theclaw/agents/cmd/agentctl/internal/up"
 	"github.com/theclaw/agents/cmd/agentctl/internal/usage"
 	"github.com/theclaw/agents/cmd/internal/command"
-	"github.com/theclaw/agents/internal/rpc/balance"
 )
 
 func newRoot(e *command.Env) *cobra.Command {
@@ -58,12 +57,12 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 	}
 	command.Prepare(root, e)
 	f := root.PersistentFlags()
-	f.StringVar(&e.Flags.Home, "home", "", "home directory (else $THECLAW_HOME, ~/.theclaw)")
-	f.StringVar(&e.Flags.Profile, "profile", "", "use the home of this profile: the home directory with -NAME added (else $THECLAW_PROFILE)")
-	f.StringVar(&e.Flags.Registry, "registry", "", "address of the registry (unix:/// or dns:///)")
-	f.StringVar(&e.Flags.Runner, "runner", "", "address of the runner")
-	f.StringVar(&e.Flags.Deliverer, "deliverer", "", "address of the deliverer")
-	f.StringVar(&e.Flags.TLS, "tls", "", "certificates for dns:/// (default tls/ in the home)")
+	command.TextFlag(f, &e.Flags.Home, "home", command.Path, "home directory (else $THECLAW_HOME, ~/.theclaw)")
+	command.TextFlag(f, &e.Flags.Profile, "profile", command.Profile, "use the home of this profile: the home directory with -NAME added (else $THECLAW_PROFILE)")
+	command.TextFlag(f, &e.Flags.Registry, "registry", command.Address, "address of the registry (unix:/// or dns:///)")
+	command.TextFlag(f, &e.Flags.Runner, "runner", command.Address, "address of the runner")
+	command.TextFlag(f, &e.Flags.Deliverer, "deliverer", command.Address, "address of the deliverer")
+	command.TextFlag(f, &e.Flags.TLS, "tls", command.Path, "certificates for dns:/// (default tls/ in the home)")
 	command.DurationFlag(f, &e.Flags.Timeout, "timeout", "maximum wait for one response")
 	f.VarP(&e.Flags.Output, "output", "o", "print a list or an object as "+strings.Join(command.Outputs, ", "))
 	f.BoolVar(&e.Flags.JSON, "json", e.Flags.JSON, "print JSON, also for errors: {\"error\",\"suggestion\"}")
@@ -101,19 +100,6 @@ Exit codes: 0 success, 1 failure, 2 invalid command line.`,
 var plain = []string{"chat", "completion", "help", "up"}
 
 func checkFlags(c *cobra.Command, e *command.Env) error {
-	for _, name := range []string{"home", "profile", "registry", "runner", "deliverer", "tls"} {
-		if f := c.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
-			return command.Usage(c, "--%s has no value", name)
-		}
-	}
-	for _, target := range []string{e.Flags.Registry, e.Flags.Runner, e.Flags.Deliverer} {
-		if target == "" {
-			continue
-		}
-		if err := balance.CheckTarget(target); err != nil {
-			return err
-		}
-	}
 	if e.Flags.Timeout <= 0 {
 		return command.Usage(c, "--timeout must be more than 0")
 	}
@@ -161,7 +147,7 @@ func completionCommand(e *command.Env) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			print, ok := shells[args[0]]
 			if !ok {
-				return command.Usage(c, "there is no completion for %q: use bash, zsh, fish or powershell", args[0])
+				return command.Usage(c, "there is no completion for %.40q: use bash, zsh, fish or powershell", args[0])
 			}
 			return print(c.Root(), e.Out)
 		},

@@ -17,7 +17,7 @@ import (
 
 // Args checks the number of arguments: exactly those named, where a name in
 // [brackets] may be missing and a last one that ends in ... may be repeated. What is
-// named as in [operands] is checked as that says.
+// named as in [operands] is checked as a text of that [Kind].
 func Args(names ...string) cobra.PositionalArgs {
 	least, most := 0, len(names)
 	for _, n := range names {
@@ -33,12 +33,14 @@ func Args(names ...string) cobra.PositionalArgs {
 		case len(args) < least:
 			return fault.Usage("the argument "+plainName(names[len(args)])+" is missing", tryHelp(c))
 		case len(args) > most:
-			return fault.Usage(fmt.Sprintf("there are %d arguments, %q is too many", len(args), args[most]),
+			return fault.Usage(fmt.Sprintf("there are %d arguments, %.80q is too many", len(args), args[most]),
 				"quote text that has blanks; "+tryHelp(c))
 		}
+		kinds := Operands(c)
 		for i, arg := range args {
-			if check := operands[plainName(names[min(i, len(names)-1)])].check; check != nil {
-				if err := check(arg); err != nil {
+			name := plainName(names[min(i, len(names)-1)])
+			if k, ok := kinds[name]; ok {
+				if err := k.verify("the argument "+name, arg, tryHelp(c)); err != nil {
 					return err
 				}
 			}
@@ -133,7 +135,7 @@ func Unknown(c *cobra.Command, verb string) error {
 		slices.Sort(near)
 		fix = "did you mean '" + strings.Join(near, "' or '") + "'?"
 	}
-	return fault.Usage(fmt.Sprintf("'%s' has no command %q", c.CommandPath(), verb), fix)
+	return fault.Usage(fmt.Sprintf("'%s' has no command %.80q", c.CommandPath(), verb), fix)
 }
 
 // Past reads a time in the past: a length of time before now (24h, 7d, 2h ago), a day of

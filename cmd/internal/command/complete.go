@@ -27,23 +27,6 @@ const (
 // description behind a tab.
 type Offer func(ctx context.Context, e *Env, args []string) ([]string, error)
 
-// operands are the arguments that mean the same in every command: how each is checked, and
-// what is offered for it.
-var operands = map[string]struct {
-	check func(string) error
-	offer Offer
-}{
-	"ID":     {ID, offerAgents},
-	"THREAD": {Thread, offerThreads},
-	"RUN":    {RunID, offerRuns},
-	"MESSAGE": {func(s string) error {
-		_, _, err := MessageID(s)
-		return err
-	}, offerMessages},
-	"PROVIDER": {nil, offerProviders},
-	"DEST":     {}, "SRC": {}, "FILE": {}, // files, which the shell knows
-}
-
 // Complete makes the completion of an argument out of what is offered for it. It does not
 // wait long for a service, and silently offers nothing when none answers.
 func (e *Env) Complete(offer Offer) cobra.CompletionFunc {
@@ -65,20 +48,21 @@ func (e *Env) completeArgs(names []string) cobra.CompletionFunc {
 		if len(names) == 0 || len(args) >= len(names) && !strings.Contains(names[len(names)-1], "...") {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		o, known := operands[plainName(names[min(len(args), len(names)-1)])]
+		k, known := operands[plainName(names[min(len(args), len(names)-1)])]
 		switch {
-		case known && o.offer == nil:
+		case known && (k.Noun == Path.Noun || k.Noun == File.Noun): // which the shell knows
 			return nil, cobra.ShellCompDirectiveDefault
-		case !known:
+		case k.offer == nil:
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return e.Complete(o.offer)(c, args, typed)
+		return e.Complete(k.offer)(c, args, typed)
 	}
 }
 
 // completeFlag gives a flag its completion.
 func (e *Env) completeFlag(c *cobra.Command, f *pflag.Flag) {
-	offer := map[string]Offer{"agent": offerAgents, "provider": offerProviders, "model": offerModels}[f.Name]
+	k, _ := KindOf(f)
+	offer := k.offer
 	if of, ok := f.Value.(*Choice); ok {
 		offer = func(context.Context, *Env, []string) ([]string, error) { return of.Values, nil }
 	}

@@ -40,12 +40,18 @@ type value struct {
 	set  func(string) error
 	text string // as it is shown
 	kind string
+	of   *Kind // of a flag that takes a text
 }
 
 func (v *value) String() string { return v.text }
 func (v *value) Type() string   { return v.kind }
 
 func (v *value) Set(s string) error {
+	if v.of != nil {
+		if err := v.of.verify("the "+v.of.Noun, s, ""); err != nil {
+			return err
+		}
+	}
 	err := v.set(s)
 	if err == nil {
 		v.text = s
@@ -55,18 +61,12 @@ func (v *value) Set(s string) error {
 
 // AgentFlag adds --agent, the id of one agent.
 func AgentFlag(c *cobra.Command, id *string, help string) {
-	c.Flags().Var(&value{kind: "string", set: func(s string) error {
-		*id = s
-		return ID(s)
-	}}, "agent", help)
+	TextFlag(c.Flags(), id, "agent", Agent, help)
 }
 
 // AgentsFlag adds --agent, the id of an agent, which may be repeated.
 func AgentsFlag(c *cobra.Command, ids *[]string, help string) {
-	c.Flags().Var(&value{kind: "string", set: func(s string) error {
-		*ids = append(*ids, s)
-		return ID(s)
-	}}, "agent", help+"; may be repeated")
+	TextsFlag(c.Flags(), ids, "agent", Agent, help+"; may be repeated")
 }
 
 // NumberFlag adds a flag that is a number from least to most; n has its default. The name
@@ -97,7 +97,11 @@ func SinceFlag(c *cobra.Command, at *time.Time, help string) {
 // DurationFlag adds a flag that is a length of time as [Duration] reads it; d has its
 // default.
 func DurationFlag(f *pflag.FlagSet, d *time.Duration, name, help string) {
-	f.Var(&value{kind: "duration", text: d.String(), set: func(s string) (err error) {
+	text := d.String()
+	if day := 24 * time.Hour; *d > 0 && *d%day == 0 {
+		text = fmt.Sprintf("%dd", *d/day)
+	}
+	f.Var(&value{kind: "duration", text: text, set: func(s string) (err error) {
 		*d, err = Duration(s)
 		return err
 	}}, name, help)

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,9 @@ func Prepare(root *cobra.Command, e *Env) {
 	root.SetOut(e.Out)
 	root.SetErr(e.Err)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if f := new(fault.Error); errors.As(err, &f) { // it has advice of its own
+			return fault.Usage(flagText(err), cmp.Or(f.Fix, tryHelp(c)))
+		}
 		return Usage(c, "%s", flagText(err))
 	})
 }
@@ -43,12 +47,22 @@ func flagText(err error) string {
 				why = "use true or false"
 			}
 		}
-		if strings.HasPrefix(" "+why, value) { // it names the value itself
+		if f := new(fault.Error); errors.As(err, &f) || strings.HasPrefix(" "+why, value) { // it names the value itself
 			value = ""
 		}
 		return "--" + bad.GetFlag().Name + value + ": " + why
 	}
-	return strings.Replace(err.Error(), "flag needs an argument", "missing value", 1)
+	if missing := new(pflag.ValueRequiredError); errors.As(err, &missing) {
+		return "--" + missing.GetFlag().Name + " has no value"
+	}
+	if unknown := new(pflag.NotExistError); errors.As(err, &unknown) {
+		name := "--" + unknown.GetSpecifiedName()
+		if letters := unknown.GetSpecifiedShortnames(); letters != "" {
+			name = "-" + letters
+		}
+		return fmt.Sprintf("unknown flag %.40q; write -- before an argument that begins with -", name)
+	}
+	return fmt.Sprintf("%.200q", err.Error())
 }
 
 // Help gives a root command that has all its commands its help: the command help,

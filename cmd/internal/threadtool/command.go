@@ -52,7 +52,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line, filter or database.`,
 type target struct{ path string }
 
 func (t *target) flag(c *cobra.Command) {
-	c.Flags().StringVar(&t.path, "thread", "", "directory of the thread")
+	command.TextFlag(c.Flags(), &t.path, "thread", command.Path, "directory of the thread")
 	_ = c.MarkFlagDirname("thread") // fails only for a flag that is not there
 }
 
@@ -71,11 +71,8 @@ func (t *target) with(c *cobra.Command, e *command.Env, do func(access.Conn, acc
 }
 
 func place(c *cobra.Command, e *command.Env, path string) (access.Place, error) {
-	switch {
-	case path == "":
+	if path == "" {
 		return access.Place{}, command.Usage(c, "--thread is missing")
-	case strings.ContainsRune(path, 0):
-		return access.Place{}, command.Usage(c, "a path has no NUL")
 	}
 	return access.At(e, path)
 }

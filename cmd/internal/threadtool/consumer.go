@@ -27,9 +27,6 @@ exist already, but not as a thread.`,
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if args[0] == "" {
-				return command.Usage(c, "the argument PATH is empty")
-			}
 			p, err := place(c, e, args[0])
 			if err != nil {
 				return err
@@ -64,8 +61,6 @@ left, and removes run/CONSUMER.lock.`,
 			switch {
 			case s.Consumer == "":
 				return command.Usage(c, "--consumer is missing")
-			case strings.ContainsAny(s.Consumer, "/\x00"):
-				return command.Usage(c, "the consumer %q has a / in its name, and its lock is a file", s.Consumer)
 			case s.Handler == "":
 				return command.Usage(c, "--handler is missing")
 			}
@@ -85,9 +80,9 @@ left, and removes run/CONSUMER.lock.`,
 		},
 	}
 	at.flag(c)
-	c.Flags().StringVar(&s.Consumer, "consumer", "", "name of the consumer")
-	c.Flags().StringVar(&s.Handler, "handler", "", "command that dispatch starts")
-	c.Flags().StringVar(&where, "filter", "", "only matching events, such as type = 'message' AND source = 'self'")
+	command.TextFlag(c.Flags(), &s.Consumer, "consumer", command.Consumer, "name of the consumer")
+	command.TextFlag(c.Flags(), &s.Handler, "handler", command.Script, "command that dispatch starts")
+	command.TextFlag(c.Flags(), &where, "filter", command.AnyFilter, "only matching events, such as type = 'message' AND source = 'self'")
 	return c
 }
 
@@ -114,7 +109,7 @@ func unsubscribeCommand(e *command.Env) *cobra.Command {
 		},
 	}
 	at.flag(c)
-	c.Flags().StringVar(&consumer, "consumer", "", "name of the consumer")
+	command.TextFlag(c.Flags(), &consumer, "consumer", command.Consumer, "name of the consumer")
 	return c
 }
 

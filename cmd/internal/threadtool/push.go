@@ -56,10 +56,10 @@ If a notifier is installed it is asked to dispatch the thread.`,
 	}
 	p.flag(c)
 	f := c.Flags()
-	f.StringVar(&p.source, "source", "", "address of the sender of the event")
-	f.StringVar(&p.kind, "type", "", "type of the event: message or record")
-	f.StringVar(&p.subtype, "subtype", "", "subtype of the event")
-	f.StringVar(&p.content, "content", "", "content of the event")
+	command.TextFlag(f, &p.source, "source", command.Source, "address of the sender of the event")
+	command.TextFlag(f, &p.kind, "type", command.EventType, "type of the event: message or record")
+	command.TextFlag(f, &p.subtype, "subtype", command.AnySubtype, "subtype of the event")
+	command.TextFlag(f, &p.content, "content", command.Content, "content of the event")
 	f.BoolVar(&p.batch, "batch", false, "read events from standard input, one JSON object a line")
 	return c
 }

@@ -53,7 +53,7 @@ func peekCommand(e *command.Env) *cobra.Command {
 	}
 	at.flag(c)
 	s.flags(c)
-	c.Flags().StringVar(&where, "filter", "", "only matching events, such as type = 'message' AND source = 'self'")
+	command.TextFlag(c.Flags(), &where, "filter", command.AnyFilter, "only matching events, such as type = 'message' AND source = 'self'")
 	return c
 }
 
@@ -84,7 +84,7 @@ that were printed and not acknowledged are printed again.`,
 	}
 	at.flag(c)
 	s.flags(c)
-	c.Flags().StringVar(&consumer, "consumer", "", "name of the consumer")
+	command.TextFlag(c.Flags(), &consumer, "consumer", command.Consumer, "name of the consumer")
 	return c
 }
 

@@ -28,6 +28,14 @@ func At(path string) Home {
 // profile is what a profile may be called.
 var profile = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
+// CheckProfile returns what is wrong with the name of a profile; nil: nothing.
+func CheckProfile(name string) error {
+	if profile.MatchString(name) {
+		return nil
+	}
+	return fault.Usage(fmt.Sprintf("%.80q is not the name of a profile", name), "use lower-case letters, digits and '-', at most 32, for example dev")
+}
+
 // DefaultHome returns the home directory that the environment asks for: THECLAW_HOME,
 // else .theclaw in HOME, with -NAME added for the profile NAME of THECLAW_PROFILE. The result
 // is absolute.
@@ -50,8 +58,8 @@ func DefaultHome(getenv func(string) string) (string, error) {
 		return "", fmt.Errorf("resolve home: %w", err)
 	}
 	if name := getenv("THECLAW_PROFILE"); name != "" {
-		if !profile.MatchString(name) {
-			return "", fault.Usage(fmt.Sprintf("%.80q is not the name of a profile", name), "use lower-case letters, digits and '-', at most 32, for example dev")
+		if err := CheckProfile(name); err != nil {
+			return "", err
 		}
 		abs += "-" + name
 	}

@@ -70,9 +70,10 @@ are still created; the exit code is then 1. With --json the output is a list.`,
 		},
 	}
 	c.ValidArgsFunction = cobra.NoFileCompletions // a new name
+	c.Annotations = map[string]string{"ID": "NEW ID"}
 	c.Flags().Var(&kind, "kind", "purpose of the agent")
-	c.Flags().StringVar(&provider, "provider", "", "model provider in its settings")
-	c.Flags().StringVar(&model, "model", "", "model in its settings")
+	command.TextFlag(c.Flags(), &provider, "provider", command.Provider, "model provider in its settings")
+	command.TextFlag(c.Flags(), &model, "model", command.Model, "model in its settings")
 	return c
 }
 
@@ -203,7 +204,7 @@ changed.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&provider, "provider", "", "model provider in the settings of new agents")
-	c.Flags().StringVar(&model, "model", "", "model in the settings of new agents")
+	command.TextFlag(c.Flags(), &provider, "provider", command.Provider, "model provider in the settings of new agents")
+	command.TextFlag(c.Flags(), &model, "model", command.Model, "model in the settings of new agents")
 	return c
 }

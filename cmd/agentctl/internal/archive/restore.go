@@ -42,11 +42,6 @@ NAME.old.`,
 			if err := usageOf(c, args[0]); err != nil {
 				return err
 			}
-			if what.As != "" || c.Flags().Changed("as") {
-				if err := command.ID(what.As); err != nil {
-					return err
-				}
-			}
 			if withHome && e.Flags.Registry != "" {
 				return command.Usage(c, "--with-home is for the home of this machine, without --registry")
 			}
@@ -54,7 +49,7 @@ NAME.old.`,
 		},
 	}
 	command.AgentsFlag(c, &what.Agents, "only this agent")
-	c.Flags().StringVar(&what.As, "as", "", "new name of the one restored agent, which is then stopped")
+	command.TextFlag(c.Flags(), &what.As, "as", command.NewAgent, "new name of the one restored agent, which is then stopped")
 	c.Flags().BoolVar(&what.Replace, "replace", false, "replace existing agents that are stopped")
 	c.Flags().BoolVar(&withHome, "with-home", false, "restore the settings, keys and certificates of the home too")
 	return c

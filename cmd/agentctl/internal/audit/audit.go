@@ -72,8 +72,8 @@ func showCommand(e *command.Env) *cobra.Command {
 		},
 	}
 	command.AgentFlag(c, &agent, "only this agent")
-	c.Flags().StringVar(&action, "action", "", "only this action: StartAgent, SetAgentConfig, tool, delivery ...")
-	c.Flags().StringVar(&outcome, "outcome", "", "only this outcome: allowed, refused, failed, sent ...")
+	command.TextFlag(c.Flags(), &action, "action", command.Term, "only this action: StartAgent, SetAgentConfig, tool, delivery ...")
+	command.TextFlag(c.Flags(), &outcome, "outcome", command.Term, "only this outcome: allowed, refused, failed, sent ...")
 	command.SinceFlag(c, &since, "only entries since then")
 	command.NumberFlag(c, &last, "limit,n", 0, math.MaxInt, "maximum number of entries, newest; 0: all")
 	command.NumberFlag(c, &last, "last", 0, math.MaxInt, "the same as --limit")
@@ -105,6 +105,6 @@ hash that this command prints elsewhere, and pass it later with --head.`,
 			return e.Show(r, r.Head, "%d entries, all as they were written; the newest has the hash %s", r.Entries, r.Head)
 		},
 	}
-	c.Flags().StringVar(&head, "head", "", "earlier hash that the log must still contain")
+	command.TextFlag(c.Flags(), &head, "head", command.Digest, "earlier hash that the log must still contain")
 	return c
 }

@@ -89,7 +89,7 @@ same as on the screen. Ctrl-C aborts the run and exits, Ctrl-D exits.`,
 			return Run(c.Context(), e, args[0], peer, o)
 		},
 	}
-	c.Flags().StringVar(&thread, "thread", "", "name of a separate conversation")
+	command.TextFlag(c.Flags(), &thread, "thread", command.Conversation, "name of a separate conversation")
 	o.Flags(c)
 	return c
 }

@@ -99,7 +99,7 @@ func listCommand(e *command.Env) *cobra.Command {
 			return show(e, all, all)
 		},
 	}
-	c.Flags().StringVar(&category, "category", "", "only this category, such as file or text")
+	command.TextFlag(c.Flags(), &category, "category", command.Name, "only this category, such as file or text")
 	return c
 }
 

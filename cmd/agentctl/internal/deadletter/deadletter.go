@@ -47,7 +47,7 @@ type name struct {
 }
 
 func parse(id string) (name, error) {
-	bad := fault.Usage(fmt.Sprintf("%q does not name a dead letter", id), "use t:17 or d:threads/peers/cli-cli:4, as 'agentctl dlq list' shows them")
+	bad := fault.Usage(fmt.Sprintf("%.80q does not name a dead letter", id), "use t:17 or d:threads/peers/cli-cli:4, as 'agentctl dlq list' shows them")
 	kind, rest, _ := strings.Cut(id, ":")
 	var n name
 	switch kind {

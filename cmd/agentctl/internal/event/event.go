@@ -76,7 +76,7 @@ A filter compares id, created_at, source, type and subtype, as SQL does:
 	f := c.Flags()
 	command.NumberFlag(c, &r.after, "after", 0, math.MaxInt64, "start after this event id instead of near the end")
 	command.NumberFlag(c, &r.limit, "limit", 0, math.MaxInt64, "maximum number of events; 0 shows all after --after")
-	f.StringVar(&r.filter, "filter", "", "show only matching events")
+	command.TextFlag(f, &r.filter, "filter", command.Filter, "show only matching events")
 	f.BoolVar(&r.follow, "follow", false, "keep printing new events until Ctrl-C")
 	return c
 }

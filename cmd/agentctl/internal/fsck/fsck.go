@@ -58,7 +58,7 @@ never repaired.`,
 		RunE: func(c *cobra.Command, _ []string) error { return x.run(c.Context()) },
 	}
 	command.AgentFlag(c, &x.agent, "only this agent")
-	c.Flags().StringArrayVar(&x.dsns, "dsn", nil, "database to check, by URL, env:NAME or file:PATH (default storage.dsns of theclaw.yaml)")
+	command.TextsFlag(c.Flags(), &x.dsns, "dsn", command.Database, "database to check, by URL, env:NAME or file:PATH (default storage.dsns of theclaw.yaml)")
 	c.Flags().BoolVar(&x.repair, "repair", false, "repair what can be repaired")
 	return c
 }

@@ -84,7 +84,8 @@ func initCommand(e *command.Env) *cobra.Command {
 			return issue(e, a, time.Duration(n)*day, "owner", "registry", "runner", "deliverer")
 		},
 	}
-	c.Flags().StringVar(&domain, "domain", "theclaw.local", "trust domain: the middle part of every name")
+	domain = "theclaw.local"
+	command.TextFlag(c.Flags(), &domain, "domain", command.Domain, "trust domain: the middle part of every name")
 	daysFlag(c, &n)
 	return c
 }

@@ -1,10 +1,9 @@
 package message
 
 import (
-	"regexp"
-
 	"github.com/oklog/ulid/v2"
 
+	"github.com/theclaw/agents/cmd/internal/command"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/thread"
@@ -17,16 +16,14 @@ type Peer string
 // Console is the person at the console unless they say otherwise.
 const Console Peer = "cli"
 
-var peerRule = regexp.MustCompile(`^[a-z0-9][a-z0-9_.]{0,62}$`)
-
 // ParsePeer reads the name of a conversation; "" is the one of the console. The
 // error is one of usage.
 func ParsePeer(name string) (Peer, error) {
-	switch {
-	case name == "":
+	if name == "" {
 		return Console, nil
-	case !peerRule.MatchString(name):
-		return "", fault.Usage("a conversation cannot be called \""+name+"\"", "use up to 63 small letters, digits, dots and underscores")
+	}
+	if err := command.Conversation.Check(name); err != nil {
+		return "", fault.Usage(err.Error(), command.Conversation.Fix)
 	}
 	return Peer(name), nil
 }

@@ -62,11 +62,11 @@ prints the first id. Without --idempotency-key a new key is generated.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&s.source, "source", "", "address of the sender (with --type and --content)")
-	f.StringVar(&s.kind, "type", "", "type of the event: message or record")
-	f.StringVar(&s.subtype, "subtype", "", "subtype of the event")
-	f.StringVar(&s.content, "content", "", "content of the event; - reads standard input")
-	f.StringVar(&s.key, "idempotency-key", "", "send at most once with this key")
+	command.TextFlag(f, &s.source, "source", command.Source, "address of the sender (with --type and --content)")
+	command.TextFlag(f, &s.kind, "type", command.EventType, "type of the event: message or record")
+	command.TextFlag(f, &s.subtype, "subtype", command.Subtype, "subtype of the event")
+	command.TextFlag(f, &s.content, "content", command.Content, "content of the event; - reads standard input")
+	command.TextFlag(f, &s.key, "idempotency-key", command.Key, "send at most once with this key")
 	f.BoolVar(&s.wait, "wait", false, "wait for the reply and print it (up to 10 minutes, or --timeout)")
 	return c
 }
@@ -88,10 +88,6 @@ func (s *sending) check(c *cobra.Command, args []string) error {
 		return command.Usage(c, "--type is missing")
 	case raw && !c.Flags().Changed("content"):
 		return command.Usage(c, "--content is missing")
-	case raw && s.kind != thread.TypeMessage && s.kind != thread.TypeRecord:
-		return command.Usage(c, "--type %.40q is none of %s, %s", s.kind, thread.TypeMessage, thread.TypeRecord)
-	case c.Flags().Changed("idempotency-key") && s.key == "":
-		return command.Usage(c, "--idempotency-key has no value")
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ config.yaml. The account that 'agentctl explain' shows is removed.`,
 	c.Flags().BoolVar(&m.all, "all", false, "all agents of the home")
 	c.Flags().BoolVar(&m.apply, "apply", false, "make the changes; the services must be stopped")
 	c.Flags().BoolVar(&m.undo, "undo", false, "give the directory back to the earlier version")
-	c.Flags().StringVar(&before, "skip-before", "", "do not answer or send what is older than 24h, 7d, 2006-01-02 (UTC) or an instant; 'all': nothing that waits")
+	command.TextFlag(c.Flags(), &before, "skip-before", command.Instant, "do not answer or send what is older than 24h, 7d, 2006-01-02 (UTC) or an instant; 'all': nothing that waits")
 	return c
 }
 

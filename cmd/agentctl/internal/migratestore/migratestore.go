@@ -66,11 +66,6 @@ The exit code is 1 when an agent could not be moved; the others are still moved.
 			case len(dsns) == 0:
 				return command.Usage(c, "name the database with --dsn")
 			}
-			for _, id := range args {
-				if err := command.ID(id); err != nil {
-					return err
-				}
-			}
 			m.agents = args
 			getenv, err := e.Secrets()
 			if err != nil {
@@ -83,7 +78,7 @@ The exit code is 1 when an agent could not be moved; the others are still moved.
 		},
 	}
 	c.Flags().Var(&m.to, "to", "destination of the agents")
-	c.Flags().StringArrayVar(&dsns, "dsn", nil, "the database, by URL, env:NAME or file:PATH")
+	command.TextsFlag(c.Flags(), &dsns, "dsn", command.Database, "the database, by URL, env:NAME or file:PATH")
 	c.Flags().BoolVar(&m.all, "all", false, "all agents of the source")
 	c.Flags().BoolVar(&m.apply, "apply", false, "make the change; without it, all but the last step is done")
 	return c

@@ -60,7 +60,7 @@ conversation that several peers share only the peer's own turns are exported.`,
 			}{args[1]}, args[1:], func() error { return nil })
 		},
 	}
-	c.Flags().StringVar(&who, "peer", "", whichPeer)
+	command.TextFlag(c.Flags(), &who, "peer", command.Peer, whichPeer)
 	return c
 }
 
@@ -109,7 +109,7 @@ memory/agent.md and messages already sent to other agents.`,
 			return show(e, r, yes)
 		},
 	}
-	c.Flags().StringVar(&who, "peer", "", whichPeer)
+	command.TextFlag(c.Flags(), &who, "peer", command.Peer, whichPeer)
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "erase the data")
 	return c
 }

@@ -114,7 +114,7 @@ not respond are listed.`,
 			if len(args) == 1 {
 				to = processv1.LogLevel(processv1.LogLevel_value["LOG_LEVEL_"+strings.ToUpper(args[0])])
 				if to == 0 {
-					return command.Usage(c, "%q is no level: use debug, info, warn or error", args[0])
+					return command.Usage(c, "%.40q is no level: use debug, info, warn or error", args[0])
 				}
 			}
 			return turn(c.Context(), e, chosen(service), to)

@@ -35,7 +35,7 @@ service's socket, with your token; there is no other way to read it.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			kind := processv1.ProfileKind(processv1.ProfileKind_value["PROFILE_KIND_"+strings.ToUpper(args[0])])
 			if kind == 0 {
-				return command.Usage(c, "%q is no profile: use cpu, heap or goroutine", args[0])
+				return command.Usage(c, "%.40q is no profile: use cpu, heap or goroutine", args[0])
 			}
 			if at, err := os.Stat(args[1]); err == nil && at.IsDir() {
 				return command.Usage(c, "%q is a directory: name the file, such as %q", args[1], filepath.Join(args[1], args[0]+".pprof"))

@@ -161,6 +161,6 @@ the fix. Use --timeout for providers that take longer than 10 s.`,
 				out.InputTokens, out.OutputTokens, cmp.Or(screen.Line(out.Text), "-"))
 		},
 	}
-	c.Flags().StringVar(&modelName, "model", "", "model to call (default: the provider's first)")
+	command.TextFlag(c.Flags(), &modelName, "model", command.Model, "model to call (default: the provider's first)")
 	return c
 }

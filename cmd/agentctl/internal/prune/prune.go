@@ -44,7 +44,7 @@ type row struct {
 
 // Command answers the command prune.
 func Command(e *command.Env) *cobra.Command {
-	older := "30d"
+	age := 30 * 24 * time.Hour
 	var apply bool
 	c := &cobra.Command{
 		Use:   "prune [ID]",
@@ -61,21 +61,17 @@ reused; database files do not get smaller.`,
   agentctl prune alice --older-than 90d --apply
   agentctl prune --json`,
 		RunE: func(c *cobra.Command, args []string) error {
-			age, err := command.Duration(older)
-			switch {
-			case err != nil:
-				return command.Usage(c, "--older-than: %v", err)
-			case age < least:
+			if age < least {
 				return command.Usage(c, "--older-than must be at least 25h: a message may be tried for a day")
 			}
 			rows, agents, err := ask(c.Context(), e, args, age, apply)
 			if err != nil {
 				return err
 			}
-			return show(e, rows, agents, older, apply)
+			return show(e, rows, agents, c.Flag("older-than").Value.String(), apply)
 		},
 	}
-	c.Flags().StringVar(&older, "older-than", older, "minimum age, such as 30d or 720h; at least 25h")
+	command.DurationFlag(c.Flags(), &age, "older-than", "minimum age, such as 30d or 720h; at least 25h")
 	c.Flags().BoolVar(&apply, "apply", false, "remove the data")
 	return c
 }

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,14 +46,14 @@ line.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&a.agent, "agent", "", "agent, instead of ID")
-	f.StringVarP(&a.text, "message", "m", "", "message to send; - reads standard input")
-	f.StringVar(&a.thread, "thread", "", "name of a separate conversation")
-	f.StringVar(&a.thread, "session", "", "the same as --thread")
-	f.StringVar(&a.key, "idempotency-key", "", "start at most one run with this key")
+	command.TextFlag(f, &a.agent, "agent", command.Agent, "agent, instead of ID")
+	command.TextFlag(f, &a.text, "message,m", command.Message, "message to send; - reads standard input")
+	command.TextFlag(f, &a.thread, "thread", command.Conversation, "name of a separate conversation")
+	command.TextFlag(f, &a.thread, "session", command.Conversation, "the same as --thread")
+	command.TextFlag(f, &a.key, "idempotency-key", command.Key, "start at most one run with this key")
 	f.BoolVar(&a.wait, "wait", false, "wait for the reply and print it")
 	f.BoolVar(&a.verbose, "verbose", false, "with --wait: thoughts and tools on standard error")
-	f.StringVar(&a.thinking, "thinking", "", "off, adaptive or a number of tokens, for this run")
+	command.TextFlag(f, &a.thinking, "thinking", command.Thinking, "off, adaptive or a number of tokens, for this run")
 	_ = f.MarkHidden("session")
 	c.AddCommand(agent.Remove(e)) // an agent of that name is given with --agent
 	return c
@@ -73,17 +72,8 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 		return command.Usage(c, "the agent is missing: give ID, or --agent")
 	case !c.Flags().Changed("message"):
 		return command.Usage(c, "--message is missing")
-	case c.Flags().Changed("thinking") && a.thinking == "":
-		return command.Usage(c, "--thinking has no value")
-	case a.thinking != "" && !thinking(a.thinking):
-		return command.Usage(c, "thinking must be off, adaptive or a number of tokens from 1024")
-	case c.Flags().Changed("idempotency-key") && a.key == "":
-		return command.Usage(c, "--idempotency-key has no value")
 	case a.verbose && !a.wait:
 		return command.Usage(c, "--verbose needs --wait; 'agentctl run stream' watches a run later")
-	}
-	if err := command.ID(a.agent); err != nil {
-		return err
 	}
 	peer, err := message.ParsePeer(a.thread)
 	if err != nil {
@@ -138,13 +128,6 @@ func (a *asking) run(c *cobra.Command, e *command.Env) error {
 		e.Note("%s", usage(end))
 	}
 	return tell(e, a.agent, r.GetRunId(), end)
-}
-
-// thinking reports whether a value has one of the forms that the runner knows; it has
-// limits of its own for the number.
-func thinking(value string) bool {
-	_, err := strconv.ParseUint(value, 10, 32)
-	return err == nil || value == "off" || value == "adaptive"
 }
 
 func usage(r *runner.WaitRunResponse) string {

@@ -57,7 +57,7 @@ func fileGetCommand(e *command.Env) *cobra.Command {
 }
 
 func filePutCommand(e *command.Env) *cobra.Command {
-	var from, version string
+	from, version := "-", ""
 	c := &cobra.Command{
 		Use:   "put ID NAME",
 		Short: "Replace a text file of an agent with standard input",
@@ -84,8 +84,8 @@ func filePutCommand(e *command.Env) *cobra.Command {
 			}{args[0], args[1], r.GetVersion()}, args[1], "%s", r.GetVersion())
 		},
 	}
-	c.Flags().StringVar(&from, "from", "-", "file to read; - is standard input")
-	c.Flags().StringVar(&version, "if-version", "", "write only if this is the current version")
+	command.TextFlag(c.Flags(), &from, "from", command.File, "file to read; - is standard input")
+	command.TextFlag(c.Flags(), &version, "if-version", command.Revision, "write only if this is the current version")
 	return c
 }
 

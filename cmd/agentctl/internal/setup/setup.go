@@ -83,12 +83,12 @@ before the key was accepted; a second run with the same answers changes nothing.
 	}
 	f := c.Flags()
 	f.BoolVar(&o.yes, "yes", false, "ask nothing")
-	f.StringVar(&o.provider, "provider", "", "name of the model provider, such as openai or anthropic")
-	f.StringVar(&o.keyVariable, "key-from-env", "", "read the key from this environment variable, and store it")
-	f.StringVar(&o.keyFile, "key-file", "", "read the key from this file, and store it; - reads standard input")
-	f.StringVar(&o.baseURL, "base-url", "", "address of the provider, for a server of your own")
-	f.StringVar(&o.model, "model", "", "model (default: that of the provider)")
-	f.StringVar(&o.agent, "agent", o.agent, "id of the first agent")
+	command.TextFlag(f, &o.provider, "provider", command.Provider, "name of the model provider, such as openai or anthropic")
+	command.TextFlag(f, &o.keyVariable, "key-from-env", command.Variable, "read the key from this environment variable, and store it")
+	command.TextFlag(f, &o.keyFile, "key-file", command.File, "read the key from this file, and store it; - reads standard input")
+	command.TextFlag(f, &o.baseURL, "base-url", command.URL, "address of the provider, for a server of your own")
+	command.TextFlag(f, &o.model, "model", command.Model, "model (default: that of the provider)")
+	command.TextFlag(f, &o.agent, "agent", command.NewAgent, "id of the first agent")
 	f.BoolVar(&o.service, "service", false, "run the services in the background, with systemd")
 	f.BoolVar(&o.noChat, "no-chat", false, "do not start a chat")
 	f.BoolVar(&o.replace, "replace", false, "replace a providers.yaml that says something else")
@@ -102,8 +102,6 @@ func (o *options) check(c *cobra.Command, e *command.Env) error {
 		return command.Usage(c, "setup works on the home of this machine, without --registry, --runner and --deliverer")
 	case o.fromFile && o.fromVariable:
 		return command.Usage(c, "--key-file and --key-from-env exclude each other")
-	case o.fromFile && o.keyFile == "", o.fromVariable && o.keyVariable == "":
-		return command.Usage(c, "--key-file or --key-from-env has no value")
 	case o.provider == "" && (o.fromFile || o.fromVariable || o.baseURL != "" || o.model != ""):
 		return command.Usage(c, "--provider is missing")
 	case !o.yes && in == nil:
@@ -114,7 +112,7 @@ func (o *options) check(c *cobra.Command, e *command.Env) error {
 			return err
 		}
 	}
-	return command.ID(o.agent)
+	return nil
 }
 
 // chosen is the model that a run of setup uses.

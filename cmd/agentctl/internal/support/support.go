@@ -48,9 +48,6 @@ The services may be stopped; what only they know is then missing. FILE is never 
 		Example: `  agentctl support bundle support.tar.gz
   tar -xzOf support.tar.gz support/doctor.json | jq .`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if args[0] == "" {
-				return command.Usage(c, "the name of the file is empty")
-			}
 			e.Impatient = true // a service that is away is a finding
 			files, size, err := write(c.Context(), e, args[0])
 			if err != nil {

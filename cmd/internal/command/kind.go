@@ -1,0 +1,258 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/theclaw/agents/internal/agentdir/layout"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc/balance"
+	"github.com/theclaw/agents/internal/thread"
+)
+
+// Kind is what a text on the command line means. Every argument and every flag that takes
+// a text has one, so that the same mistake has the same error in every command.
+type Kind struct {
+	Noun  string             // what errors call it
+	Most  int                // the longest in bytes
+	Empty bool               // it may be empty
+	Lines bool               // it may have several lines
+	Any   bool               // what Check accepts is right: it need not name what exists
+	Check func(string) error // its form; nil: every text has it
+	Fix   string             // how to find a right one; empty: the help of the command
+	offer Offer
+}
+
+const (
+	nameMost  = 255      // of names, keys and words
+	pathMost  = 4096     // of paths and URLs, as in Linux
+	valueMost = 64 << 10 // of filters and settings
+)
+
+// The kinds of flags; those of arguments are in [operands].
+var (
+	Agent        = Kind{Noun: "agent id", Most: nameMost, Check: ID, offer: offerAgents}
+	NewAgent     = Kind{Noun: "agent id", Most: nameMost, Check: ID, Any: true}
+	Path         = Kind{Noun: "path", Most: pathMost, Any: true, Fix: "give the path of a file or directory"}
+	File         = Kind{Noun: "file", Most: pathMost, Fix: "give the path of a file that exists"}
+	Address      = Kind{Noun: "address", Most: pathMost, Any: true, Check: balance.CheckTarget, Fix: "give unix:///path or dns:///host:port"}
+	URL          = Kind{Noun: "URL", Most: pathMost, Any: true, Check: checkURL, Fix: "give an address such as https://api.example.org/v1"}
+	Provider     = Kind{Noun: "provider", Most: nameMost, Fix: "'agentctl providers list --all' shows the names", offer: offerProviders}
+	Model        = Kind{Noun: "model", Most: nameMost, Any: true, Check: checkModel, Fix: "'agentctl providers list' shows the models", offer: offerModels}
+	Filter       = Kind{Noun: "filter", Most: valueMost, Fix: "give a condition such as type = 'message' AND source = 'self'"}
+	Conversation = Kind{Noun: "name of a conversation", Most: nameMost, Any: true, Check: checkConversation, Fix: "use up to 63 small letters, digits, dots and underscores"}
+	Peer         = Kind{Noun: "peer", Most: pathMost, Fix: "give the id of a peer, or the complete source address of one of its messages"}
+	Source       = Kind{Noun: "source", Most: pathMost, Fix: "give an address such as external:telegram:main:dm:u1:u1"}
+	EventType    = Kind{Noun: "type", Most: nameMost, Check: checkType, Fix: "use message or record"}
+	Subtype      = Kind{Noun: "subtype", Most: nameMost, Any: true, Fix: "give one word"}
+	Content      = Kind{Noun: "content", Most: thread.MaxEvent, Empty: true, Lines: true, Any: true, Fix: "put large or binary data into a file, and send its name"}
+	Message      = Kind{Noun: "message", Most: thread.MaxEvent, Lines: true, Any: true, Fix: "put large or binary data into a file, and send its name"}
+	Key          = Kind{Noun: "key", Most: nameMost, Any: true, Fix: "give 1 to 255 printable characters"}
+	Variable     = Kind{Noun: "name of an environment variable", Most: nameMost, Check: checkVariable, Fix: "give a name such as OPENAI_API_KEY"}
+	Database     = Kind{Noun: "database", Most: pathMost, Fix: "give a URL such as postgres://claw@db/claw, env:NAME or file:PATH"}
+	Name         = Kind{Noun: "name", Most: nameMost}
+	Profile      = Kind{Noun: "profile", Most: nameMost, Any: true, Check: layout.CheckProfile}
+	Term         = Kind{Noun: "word", Most: nameMost, Any: true}
+	Instant      = Kind{Noun: "time", Most: nameMost, Any: true, Check: checkInstant, Fix: "use a form such as 24h, 7d or 2006-01-02, or 'all'"}
+	Thinking     = Kind{Noun: "thinking", Most: nameMost, Any: true, Check: checkThinking, Fix: "use off, adaptive or a number of tokens from 1024"}
+	Domain       = Kind{Noun: "trust domain", Most: nameMost, Any: true, Fix: "use a name such as agents.example.org"}
+	Revision     = Kind{Noun: "version", Most: nameMost, Fix: "'agentctl file get ID NAME --json' prints the current version"}
+	Digest       = Kind{Noun: "hash", Most: nameMost, Check: checkDigest, Fix: "give the hash that 'agentctl audit verify' printed"}
+	Script       = Kind{Noun: "command", Most: valueMost, Lines: true, Any: true}
+	Consumer     = Kind{Noun: "consumer", Most: nameMost, Check: checkConsumer, Fix: "give a name without /; 'thread info' lists the consumers"}
+	AnyFilter    = func() Kind { k := Filter; k.Empty = true; return k }()
+	AnySubtype   = func() Kind { k := Subtype; k.Empty = true; return k }()
+)
+
+// verify says what is wrong with a text, with subject as the start of the sentence.
+func (k Kind) verify(subject, text string, help string) error {
+	fix := k.Fix
+	if fix == "" {
+		fix = help
+	}
+	wrong := func(format string, args ...any) error {
+		return fault.Usage(subject+" "+fmt.Sprintf(format, args...), fix)
+	}
+	switch {
+	case text == "" && !k.Empty:
+		return wrong("is empty")
+	case len(text) > k.Most:
+		return wrong("has %d bytes, more than the limit of %d", len(text), k.Most)
+	case !utf8.ValidString(text):
+		return wrong("is not valid UTF-8: %.80q", text)
+	case strings.IndexFunc(text, k.forbidden) >= 0:
+		return wrong("has a control character: %.80q", text)
+	case k.Check == nil || text == "":
+		return nil
+	}
+	err := k.Check(text)
+	if err == nil {
+		return nil
+	}
+	f := fault.From(err)
+	if f.Fix != "" {
+		fix = f.Fix
+	}
+	return fault.Usage(subject+": "+f.What, fix)
+}
+
+// forbidden are the characters that a text of this kind does not have: a NUL ends the text
+// for the system, and a line break or an escape sequence in a name confuses who reads it.
+func (k Kind) forbidden(r rune) bool {
+	if k.Lines {
+		return r == 0
+	}
+	return unicode.IsControl(r)
+}
+
+// Operands are the kinds of the arguments of c by their names in its first line of help,
+// without brackets and dots. An annotation of c with the name of an argument names another
+// one of [operands] for it, where the word means something special in this command.
+func Operands(c *cobra.Command) map[string]Kind {
+	kinds := map[string]Kind{}
+	for _, name := range strings.Fields(c.Use)[1:] {
+		name = plainName(name)
+		if k, ok := operands[cmp.Or(c.Annotations[name], name)]; ok {
+			kinds[name] = k
+		}
+	}
+	return kinds
+}
+
+// TextFlag adds a flag that takes a text of a kind; text has its default. The name may have
+// a letter behind a comma.
+func TextFlag(f *pflag.FlagSet, text *string, name string, k Kind, help string) {
+	name, short, _ := strings.Cut(name, ",")
+	f.VarP(&value{kind: "string", text: *text, of: &k, set: func(s string) error {
+		*text = s
+		return nil
+	}}, name, short, help)
+}
+
+// TextsFlag is [TextFlag] for a flag that may be repeated.
+func TextsFlag(f *pflag.FlagSet, texts *[]string, name string, k Kind, help string) {
+	f.Var(&value{kind: "stringArray", of: &k, set: func(s string) error {
+		*texts = append(*texts, s)
+		return nil
+	}}, name, help)
+}
+
+// KindOf is the kind of text that a flag takes; false for a number, a choice or a switch.
+func KindOf(f *pflag.Flag) (Kind, bool) {
+	v, ok := f.Value.(*value)
+	if !ok || v.of == nil {
+		return Kind{}, false
+	}
+	return *v.of, true
+}
+
+func checkURL(text string) error {
+	if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("%.80q is not an address of HTTP", text)
+	}
+	return nil
+}
+
+func checkModel(text string) error {
+	if strings.ContainsFunc(text, unicode.IsSpace) || strings.HasPrefix(text, "-") {
+		return fmt.Errorf("%.80q is not the name of a model", text)
+	}
+	return nil
+}
+
+func checkType(text string) error {
+	if text != thread.TypeMessage && text != thread.TypeRecord {
+		return fmt.Errorf("%.80q is not a type of event", text)
+	}
+	return nil
+}
+
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func checkVariable(text string) error {
+	if !variable.MatchString(text) {
+		return fmt.Errorf("%.80q is not the name of an environment variable", text)
+	}
+	return nil
+}
+
+var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func checkDigest(text string) error {
+	if !digest.MatchString(text) {
+		return fmt.Errorf("%.80q is not a hash of 64 hexadecimal digits", text)
+	}
+	return nil
+}
+
+func checkConsumer(text string) error {
+	if strings.Contains(text, "/") {
+		return fmt.Errorf("%.80q has a /, and the lock of a consumer is a file of its name", text)
+	}
+	return nil
+}
+
+var conversation = regexp.MustCompile(`^[a-z0-9][a-z0-9_.]{0,62}$`)
+
+func checkConversation(text string) error {
+	if !conversation.MatchString(text) {
+		return fmt.Errorf("%.80q is not the name of a conversation", text)
+	}
+	return nil
+}
+
+// checkThinking accepts the forms that the runner knows; it has limits of its own for the
+// number.
+func checkThinking(text string) error {
+	if _, err := strconv.ParseUint(text, 10, 32); err != nil && text != "off" && text != "adaptive" {
+		return fmt.Errorf("%.80q is not a way to think", text)
+	}
+	return nil
+}
+
+// checkInstant is for a time in the past or "all".
+func checkInstant(text string) error {
+	if text == "all" {
+		return nil
+	}
+	_, err := Past(text, time.Now())
+	return err
+}
+
+// operands are the arguments that mean the same in every command.
+var operands = map[string]Kind{
+	"ID":     Agent,
+	"NEW ID": NewAgent,
+	"THREAD": {Noun: "thread", Most: pathMost, Check: Thread, Fix: "'agentctl threads ID' lists them", offer: offerThreads},
+	"RUN":    {Noun: "run", Most: pathMost, Check: RunID, offer: offerRuns},
+	"MESSAGE": {Noun: "message", Most: pathMost, offer: offerMessages, Check: func(s string) error {
+		_, _, err := MessageID(s)
+		return err
+	}},
+	"PROVIDER": Provider,
+	"APPROVAL": {Noun: "approval", Most: nameMost, Fix: "'agentctl approvals list' shows the ids"},
+	"LETTER":   {Noun: "dead letter", Most: pathMost, Fix: "use t:17 or d:threads/peers/cli-cli:4, as 'agentctl dlq list' shows them"},
+	"DEST":     Path,
+	"PATH":     Path,
+	"FILE":     Path,
+	"SRC":      File,
+	"NAME":     Name,
+	"KIND":     Name,
+	"LEVEL":    Name,
+	"SHELL":    Name,
+	"KEY":      {Noun: "setting", Most: nameMost, Fix: "'agentctl config explain' lists the settings"},
+	"VALUE":    {Noun: "value", Most: valueMost, Empty: true, Fix: "'agentctl config explain KEY' shows what a setting may hold"},
+	"WORDS":    {Noun: "description", Most: valueMost, Any: true, Fix: "describe the task in a few words"},
+	"TEXT":     Message,
+	"COMMAND":  Name,
+}
