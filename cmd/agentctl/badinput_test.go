@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -47,7 +49,7 @@ var noSuch = map[string]string{
 }
 
 // foreign is text of Go, gRPC or a parser, which says nothing to a person.
-var foreign = regexp.MustCompile(`rpc error|strconv|unmarshal|yaml: |panic:|goroutine \d|runtime error|json: |parsing "|invalid syntax|%!|shorthand|<nil>`)
+var foreign = regexp.MustCompile(`rpc error|strconv|unmarshal|(?:^| )yaml: |panic:|goroutine \d|runtime error|json: |parsing "|invalid syntax|%!|shorthand|<nil>`)
 
 // withRows are command lines that are right, but for one that is made wrong. They are
 // those of [good], except where that names what a home with services must have.
@@ -55,6 +57,7 @@ var withRows = map[string][]string{
 	"init": {"a9"}, "explain": {"a1", "1"}, "run wait": {"a1", "RUN"}, "run stream": {"a1", "RUN"}, "run abort": {"a1", "RUN"},
 	"context show": {"a1", "threads/peers/cli-cli"}, "events": {"a1", "inbox"}, "memory show": {"a1", "threads/peers/cli-cli"}, "memory compact": {"a1", "threads/peers/cli-cli"}, "memory edit": {"a1", "threads/peers/cli-cli"},
 	"setup": {"--yes", "--no-chat", "--provider=openai"}, "config set": {"a1", "run.concurrency", "3"}, "providers test": {"offline"}, "log level": {"info"},
+	"export": {"--peer=bob", "a1", "-"}, "erase": {"--peer=bob", "a1"}, "restore": {"BACKUP"}, "migrate-store": {"--to=database", "--dsn=postgres:///none?host=/no/such", "a1"},
 	"status": {"a1"}, "usage": {"a1"}, "prune": {"a1"}, "dlq list": {"a1"}, "stop": {"a1"}, "start": {"a1"}, "certs rotate": {"runner"}, "audit verify": {}, "log show": {"a1"},
 }
 
@@ -70,10 +73,10 @@ var threadRows = map[string][]string{
 // whose contents are read by SQL.
 var moving = regexp.MustCompile(`(^|/)(run|logs|audit|\.?cache|.*\.log|.*\.db-(wal|shm)|lock|leases?(\.db)?)(/|$)`)
 
-// hashOf is a hash of the names and bytes below dir, and of the rows of its databases.
-func hashOf(t *testing.T, dir string) string {
+// hashOf are hashes of the names and bytes below dir, and of the rows of its databases.
+func hashOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	h := sha256.New()
+	all := map[string]string{}
 	root, err := os.OpenRoot(dir)
 	must(t, err)
 	defer func() { _ = root.Close() }()
@@ -81,19 +84,23 @@ func hashOf(t *testing.T, dir string) string {
 		if moving.MatchString(e.Path) {
 			return nil
 		}
-		_, _ = fmt.Fprintf(h, "%q %v\n", e.Path, e.Info.Mode())
+		h := sha256.New()
+		_, _ = fmt.Fprintf(h, "%v\n", e.Info.Mode())
 		switch {
 		case !e.Info.Mode().IsRegular():
-			return nil
 		case strings.HasSuffix(e.Path, ".db"):
 			hashRows(t, h, filepath.Join(dir, e.Path))
-			return nil
+		default:
+			b, err := root.ReadFile(e.Path)
+			if err != nil {
+				return err
+			}
+			_, _ = h.Write(b)
 		}
-		b, err := root.ReadFile(e.Path)
-		_, _ = fmt.Fprintf(h, "%x\n", sha256.Sum256(b))
-		return err
+		all[e.Path] = hex.EncodeToString(h.Sum(nil))
+		return nil
 	}, func(_ string, err error) { t.Error(err) }))
-	return hex.EncodeToString(h.Sum(nil))
+	return all
 }
 
 // hashRows writes the rows of a database without those of leases, which are renewed.
@@ -137,7 +144,17 @@ type program struct {
 func (p *program) check(t *testing.T, what string, about []string, args ...string) {
 	t.Helper()
 	begun := time.Now()
-	o := p.run(args)
+	var o outcome
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		o = p.run(args)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s %s: accepted, and it has not ended", p.name, what)
+	}
 	took := time.Since(begun)
 	p.cases[o.code]++
 	text := strings.TrimSuffix(o.err, "\n")
@@ -270,6 +287,7 @@ func TestBadInput(t *testing.T) {
 	begun := time.Now()
 	home := filepath.Join(t.TempDir(), "h")
 	services(t, home)
+	t.Setenv("PATH", built(t)+":"+os.Getenv("PATH"))
 	t.Chdir(t.TempDir())
 	do := func(in string) func(args []string) outcome {
 		return func(args []string) outcome {
@@ -292,8 +310,15 @@ func TestBadInput(t *testing.T) {
 	ready("init", "a1", "--provider", "offline")
 	ready("start", "a1")
 	ready("send", "a1", "say: hi", "--wait")
+	for session := filepath.Join(home, "agents/a1/sessions/threads%2Fpeers%2Fcli-cli.jsonl"); ; runtime.Gosched() { // which is written after the reply
+		if _, err := os.Stat(session); err == nil {
+			break
+		}
+	}
 	turn := strings.TrimSpace(ready("turns", "a1", "-o", "json"))
-	key := regexp.MustCompile(`u:\d+:[a-z0-9]+`).FindString(turn)
+	key := regexp.MustCompile(`"run_id": "([^"]+)"`).FindStringSubmatch(turn)[1]
+	backup := filepath.Join(t.TempDir(), "a1.tar")
+	ready("backup", backup)
 	ready("stop", "a1")
 	ready("certs", "init")
 	dir := filepath.Join(t.TempDir(), "t")
@@ -317,7 +342,7 @@ func TestBadInput(t *testing.T) {
 	}
 	ctl := &program{name: "agentctl", tree: tree(), cases: map[int]int{}, run: run, rows: func(name string) []string {
 		if r, ok := withRows[name]; ok {
-			return fill(r, "RUN", key)
+			return fill(fill(r, "RUN", key), "BACKUP", backup)
 		}
 		return good[name]
 	}}
@@ -325,10 +350,10 @@ func TestBadInput(t *testing.T) {
 		rows: func(name string) []string { return fill(threadRows[name], "DIR", dir) }}
 	commands := ctl.each(t) + tool.each(t)
 	violations := ctl.wrong + tool.wrong
-	for _, h := range []struct{ what, dir, before string }{{"home", home, before}, {"thread", dir, threadBefore}} {
-		if after := hashOf(t, h.dir); after != h.before {
+	for dir, was := range map[string]map[string]string{home: before, dir: threadBefore} {
+		if diff := cmp.Diff(was, hashOf(t, dir)); diff != "" {
 			violations++
-			t.Errorf("the %s has changed: %s, %s before", h.what, after, h.before)
+			t.Errorf("%s has changed (-before +after):\n%s", dir, diff)
 		}
 	}
 	left, err := os.ReadDir(".")

@@ -200,7 +200,7 @@ func (d Dir) compare(name, expect string) error {
 // Moved is the error for a file that does not have the expected version.
 func (d Dir) Moved(name string) error {
 	return fault.Wrap(fault.New(codes.Aborted, fault.InvalidArgument,
-		fmt.Sprintf("%s of agent '%s' was changed by somebody else", name, d.ID), "read it again and repeat the change"), ErrChanged)
+		fmt.Sprintf("%s of agent '%s' was changed by somebody else: it has another version", name, d.ID), "read it again and repeat the change"), ErrChanged)
 }
 
 // Clean removes what writes that a crash interrupted have left in the directory. A

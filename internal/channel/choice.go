@@ -105,7 +105,7 @@ func origin(address string, rc ReplyContext) string {
 // CheckPattern returns what is wrong with a thread_pattern, or an empty text.
 func CheckPattern(p string) string {
 	if p == "" || len(p) > 512 || strings.HasPrefix(p, "/") || strings.ContainsFunc(p, unicode.IsControl) {
-		return "thread_pattern wants a glob below threads/ such as ** or peers/**"
+		return "thread_pattern must be a glob below threads/ such as ** or peers/**"
 	}
 	for s := range strings.SplitSeq(p, "/") {
 		if _, err := path.Match(s, ""); err != nil || s == "" || s == "." || s == ".." {

@@ -34,7 +34,7 @@ var secretRule = regexp.MustCompile(`^(env:[A-Za-z_][A-Za-z0-9_]{0,127}|file:[^\
 // CheckSecret returns what is wrong with the reference to the secret, or an empty text.
 func (d Definition) CheckSecret() (problem string) {
 	if d.Secret != "" && (len(d.Secret) > 1024 || !secretRule.MatchString(d.Secret)) {
-		return "secret wants a reference, env:NAME or file:PATH, never the secret itself"
+		return "secret must be a reference, env:NAME or file:PATH, never the secret itself"
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -59,7 +60,7 @@ var (
 	Message      = Kind{Noun: "message", Most: thread.MaxEvent, Lines: true, Any: true, Fix: "put large or binary data into a file, and send its name"}
 	Key          = Kind{Noun: "key", Most: nameMost, Any: true, Fix: "give 1 to 255 printable characters"}
 	Variable     = Kind{Noun: "name of an environment variable", Most: nameMost, Check: checkVariable, Fix: "give a name such as OPENAI_API_KEY"}
-	Database     = Kind{Noun: "database", Most: pathMost, Fix: "give a URL such as postgres://claw@db/claw, env:NAME or file:PATH"}
+	Database     = Kind{Noun: "database", Most: pathMost, Check: checkDatabase, Fix: "give a URL such as postgres://claw@db/claw, env:NAME or file:PATH"}
 	Name         = Kind{Noun: "name", Most: nameMost}
 	Profile      = Kind{Noun: "profile", Most: nameMost, Any: true, Check: layout.CheckProfile}
 	Term         = Kind{Noun: "word", Most: nameMost, Any: true}
@@ -70,6 +71,8 @@ var (
 	Digest       = Kind{Noun: "hash", Most: nameMost, Check: checkDigest, Fix: "give the hash that 'agentctl audit verify' printed"}
 	Script       = Kind{Noun: "command", Most: valueMost, Lines: true, Any: true}
 	Consumer     = Kind{Noun: "consumer", Most: nameMost, Check: checkConsumer, Fix: "give a name without /; 'thread info' lists the consumers"}
+	AnySource    = func() Kind { k := Source; k.Any = true; return k }()
+	AnyConsumer  = func() Kind { k := Consumer; k.Any = true; return k }()
 	AnyFilter    = func() Kind { k := Filter; k.Empty = true; return k }()
 	AnySubtype   = func() Kind { k := Subtype; k.Empty = true; return k }()
 )
@@ -173,6 +176,19 @@ func checkModel(text string) error {
 func checkType(text string) error {
 	if text != thread.TypeMessage && text != thread.TypeRecord {
 		return fmt.Errorf("%.80q is not a type of event", text)
+	}
+	return nil
+}
+
+// checkDatabase accepts a URL, a reference to one, and the form with keywords.
+func checkDatabase(text string) error {
+	for _, prefix := range []string{"postgres://", "postgresql://", "env:", "file:"} {
+		if strings.HasPrefix(text, prefix) {
+			return nil
+		}
+	}
+	if !strings.Contains(text, "=") {
+		return errors.New("it is not the address of a database") // without it: it may hold a password
 	}
 	return nil
 }

@@ -44,6 +44,16 @@ func (e *Env) AllThreads(ctx context.Context, id string) ([]string, error) {
 	})
 }
 
+// MustExist fails unless there is an agent of that id, or none is named: a list that is
+// filtered by a mistyped id would be empty, which looks like an answer.
+func (e *Env) MustExist(ctx context.Context, id string) error {
+	if id == "" {
+		return nil
+	}
+	_, err := e.Agents().GetAgent(ctx, &registry.GetAgentRequest{AgentId: id})
+	return err
+}
+
 // Readable are the agents that are named, or else all that can be read; those that cannot
 // are noted.
 func (e *Env) Readable(ctx context.Context, named []string) ([]string, error) {

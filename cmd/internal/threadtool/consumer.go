@@ -80,7 +80,7 @@ left, and removes run/CONSUMER.lock.`,
 		},
 	}
 	at.flag(c)
-	command.TextFlag(c.Flags(), &s.Consumer, "consumer", command.Consumer, "name of the consumer")
+	command.TextFlag(c.Flags(), &s.Consumer, "consumer", command.AnyConsumer, "name of the consumer")
 	command.TextFlag(c.Flags(), &s.Handler, "handler", command.Script, "command that dispatch starts")
 	command.TextFlag(c.Flags(), &where, "filter", command.AnyFilter, "only matching events, such as type = 'message' AND source = 'self'")
 	return c
@@ -109,7 +109,7 @@ func unsubscribeCommand(e *command.Env) *cobra.Command {
 		},
 	}
 	at.flag(c)
-	command.TextFlag(c.Flags(), &consumer, "consumer", command.Consumer, "name of the consumer")
+	command.TextFlag(c.Flags(), &consumer, "consumer", command.AnyConsumer, "name of the consumer")
 	return c
 }
 

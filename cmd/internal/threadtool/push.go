@@ -56,7 +56,7 @@ If a notifier is installed it is asked to dispatch the thread.`,
 	}
 	p.flag(c)
 	f := c.Flags()
-	command.TextFlag(f, &p.source, "source", command.Source, "address of the sender of the event")
+	command.TextFlag(f, &p.source, "source", command.AnySource, "address of the sender of the event")
 	command.TextFlag(f, &p.kind, "type", command.EventType, "type of the event: message or record")
 	command.TextFlag(f, &p.subtype, "subtype", command.AnySubtype, "subtype of the event")
 	command.TextFlag(f, &p.content, "content", command.Content, "content of the event")

@@ -394,14 +394,14 @@ func name(v any) string {
 
 func line(v any) string {
 	if s := *v.(*string); s == "" || len(s) > 1024 || strings.ContainsFunc(s, unicode.IsControl) {
-		return "wants one line of 1 to 1024 bytes"
+		return "must be one line of 1 to 1024 bytes"
 	}
 	return ""
 }
 
 func directory(v any) string {
 	if s := *v.(*string); s != "" && (!path.IsAbs(s) || line(v) != "") {
-		return "wants an absolute directory, or nothing"
+		return "must be an absolute directory, or nothing"
 	}
 	return ""
 }

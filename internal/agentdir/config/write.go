@@ -58,7 +58,7 @@ func (f *Field) Parse(c *Config, s string) (problem string) {
 		case "true", "false":
 			*ref = s == "true"
 		default:
-			problem = "wants true or false"
+			problem = "must be true or false"
 		}
 	case *Switch:
 		problem = ParseSwitch(s, ref)
@@ -101,7 +101,7 @@ func (f *Field) Render(c *Config) string {
 func ParseNumber(s string, to *int) string {
 	n, err := strconv.Atoi(s)
 	if err != nil || !wholeNumber.MatchString(s) {
-		return "wants a whole number"
+		return fmt.Sprintf("must be a whole number, not %.40q", s)
 	}
 	*to = n
 	return ""
@@ -113,7 +113,7 @@ var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})$`)
 func ParseDuration(s string, to *time.Duration) string {
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return "wants a duration such as 90s or 24h"
+		return "must be a duration such as 90s or 24h"
 	}
 	*to = d
 	return ""
@@ -126,7 +126,7 @@ func ParseSwitch(s string, to *Switch) string {
 		*to = v
 		return ""
 	}
-	return "wants true, false or auto"
+	return "must be true, false or auto"
 }
 
 // duration writes 24h, not 24h0m0s.

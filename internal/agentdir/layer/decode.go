@@ -77,7 +77,7 @@ func key(kv *ast.MappingValueNode) string { return kv.Key.(*ast.StringNode).Valu
 func (l *layer) settings(n ast.Node, prefix string) {
 	pairs, ok := yamldoc.Pairs(n)
 	if !ok {
-		l.fail(n, prefix, "wants `key: value` lines below it")
+		l.fail(n, prefix, "must have `key: value` lines below it")
 		return
 	}
 	for _, kv := range pairs {
@@ -136,7 +136,7 @@ func (l *layer) scalar(f *config.Field, kv *ast.MappingValueNode) bool {
 	case *time.Duration:
 		var s string
 		if text(kv.Value, &s) != "" {
-			problem = "wants a duration such as 90s or 24h"
+			problem = "must be a duration such as 90s or 24h"
 		} else {
 			problem = config.ParseDuration(s, ref)
 		}
@@ -170,22 +170,25 @@ func text(n ast.Node, to *string) string {
 	case *ast.NullNode:
 		return "has no value; give one or remove the key"
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return "wants text; put the value in quotes"
+		return "must be text; put the value in quotes"
 	}
-	return "wants text on one line"
+	return "must be text on one line"
 }
 
 func number(n ast.Node, to *int) string {
 	if v, ok := n.(*ast.IntegerNode); ok {
 		return config.ParseNumber(v.GetToken().Value, to)
 	}
-	return "wants a whole number"
+	if v, ok := n.(*ast.StringNode); ok {
+		return fmt.Sprintf("must be a whole number, not %.40q", v.Value)
+	}
+	return "must be a whole number"
 }
 
 func truth(n ast.Node, to *bool) string {
 	v, ok := n.(*ast.BoolNode)
 	if !ok {
-		return "wants true or false"
+		return "must be true or false"
 	}
 	*to = v.Value
 	return ""
@@ -205,7 +208,7 @@ func choice(n ast.Node, to *config.Switch) string {
 func (l *layer) outbound(kv *ast.MappingValueNode) {
 	list, ok := kv.Value.(*ast.SequenceNode)
 	if !ok {
-		l.fail(orKey(kv), "outbound", "outbound wants a list of thread_pattern and via; leave the key out for the default, [] for no external delivery")
+		l.fail(orKey(kv), "outbound", "outbound must be a list of thread_pattern and via; leave the key out for the default, [] for no external delivery")
 		return
 	}
 	out := make([]config.Outbound, 0, len(list.Values))

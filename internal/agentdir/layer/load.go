@@ -137,12 +137,12 @@ func (l *Loaded) home(f File, problems *[]Problem) {
 		case "inbox_paths":
 			paths, ok := yamldoc.Items(kv.Value)
 			if !ok {
-				y.fail(orKey(kv), "inbox_paths", "inbox_paths wants a list of directories")
+				y.fail(orKey(kv), "inbox_paths", "inbox_paths must be a list of directories")
 			}
 			for _, n := range paths {
 				var s string
 				if problem := text(n, &s); problem != "" || config.IsLine(s) != "" {
-					y.fail(n, "inbox_paths", "inbox_paths wants a list of directories")
+					y.fail(n, "inbox_paths", "inbox_paths must be a list of directories")
 				}
 				l.InboxPaths = append(l.InboxPaths, s)
 			}

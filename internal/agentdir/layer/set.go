@@ -63,12 +63,12 @@ func render(key, value string) (path []string, flow, problem string) {
 		return nil, "", fmt.Sprintf("%q is not a channel name (lower-case letters, digits, _ and -)", config.Clip(name))
 	case isChannel && deep && attribute == "allow_private":
 		if value != "true" && value != "false" {
-			return nil, "", key + ": wants true or false"
+			return nil, "", key + ": must be true or false"
 		}
 		return []string{"channels", name, attribute}, value, ""
 	case isChannel && deep && (attribute == "type" || attribute == "url" || attribute == "secret"):
 		if config.IsLine(value) != "" {
-			return nil, "", key + ": wants one line of text"
+			return nil, "", key + ": must be one line of text"
 		}
 		return []string{"channels", name, attribute}, config.Quote(value), ""
 	case key == "outbound", isChannel && !deep:
@@ -92,7 +92,7 @@ func render(key, value string) (path []string, flow, problem string) {
 // fragment reads `key: value` alone and returns the Config it makes.
 func fragment(key, value string) (config.Config, string) {
 	if strings.ContainsAny(value, "\r\n") {
-		return config.Config{}, key + ": wants one line of YAML"
+		return config.Config{}, key + ": must be one line of YAML"
 	}
 	var problems []Problem
 	var cfg config.Config

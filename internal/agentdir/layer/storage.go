@@ -49,12 +49,12 @@ func (l *layer) storage(kv *ast.MappingValueNode) (s Storage) {
 		case "storage.dsns":
 			items, ok := yamldoc.Items(kv.Value)
 			if !ok {
-				l.fail(orKey(kv), name, "storage.dsns wants a list")
+				l.fail(orKey(kv), name, "storage.dsns must be a list")
 			}
 			for _, n := range items {
 				var dsn string
 				if problem := text(n, &dsn); problem != "" {
-					l.fail(n, name, "storage.dsns wants a list of texts")
+					l.fail(n, name, "storage.dsns must be a list of texts")
 				} else if problem := CheckDSN(dsn); problem != "" {
 					l.fail(n, name, "storage.dsns: "+problem)
 				}

@@ -14,7 +14,7 @@ func TestReadStorage(t *testing.T) {
 		{"storage: {engine: postgres}", "needs storage.dsns"},
 		{"storage: {dsns: ['env:DSN']}", "needs storage.dsns"},
 		{"storage: {engine: mysql}", "sqlite or postgres"},
-		{"storage: {engine: postgres, dsns: 'env:DSN'}", "wants a list"},
+		{"storage: {engine: postgres, dsns: 'env:DSN'}", "must be a list"},
 		{"storage: {engine: postgres, dsns: ['postgres://claw:secret@db/claw']}", "as env:NAME or file:PATH"},
 		{"storage: {engine: postgres, dsns: ['mysql://db']}", "write env:NAME"},
 		{"storage: {shards: 3}", "unknown key"},

@@ -23,11 +23,11 @@ func check(d channel.Definition) (attribute, problem string) {
 	case d.URL == "":
 		return "url", "a webhook needs a url"
 	case err != nil || u.Hostname() == "" || len(d.URL) > 2048 || strings.ContainsFunc(d.URL, unicode.IsControl):
-		return "url", "url wants an address such as https://example.org/hook"
+		return "url", "url must be an address such as https://example.org/hook"
 	case u.User != nil:
 		return "url", "url holds a name or password; use secret: env:NAME instead"
 	case u.Scheme != "https" && (u.Scheme != "http" || !d.AllowPrivate):
-		return "url", "url wants https (http only together with allow_private: true)"
+		return "url", "url must use https (http only together with allow_private: true)"
 	}
 	return "", ""
 }

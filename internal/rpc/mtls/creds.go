@@ -140,7 +140,7 @@ func (c *creds) OverrideServerName(string) error { return nil }
 var alerts = []struct{ text, what, fix string }{
 	{"tls: expired certificate", "the server says that our certificate has ended", "issue a new one with 'agentctl certs rotate', on the machine that has ca.key"},
 	{"tls: unknown certificate authority", "the server does not trust the authority of our certificate", "copy the server's ca.pem and a certificate that was issued there"},
-	{"tls: certificate required", "the server wants a certificate and was shown none", "issue one with 'agentctl certs issue owner'"},
+	{"tls: certificate required", "the server requires a certificate, and none was presented", "issue one with 'agentctl certs issue owner'"},
 	{"tls: bad certificate", "the server does not take our certificate", "see the server's log; issue a new one with 'agentctl certs issue'"},
 	{"the server's certificate: ", "the server's certificate is not to be trusted", "compare ca.pem on both sides, and the dates in 'agentctl certs show'"},
 	{"our certificate ", "our certificate has ended", "issue a new one with 'agentctl certs rotate', on the machine that has ca.key"},

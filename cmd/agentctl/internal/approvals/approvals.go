@@ -62,6 +62,9 @@ func listCommand(e *command.Env) *cobra.Command {
 		Example: `  agentctl approvals list
   agentctl approvals list --all --agent alice`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := e.MustExist(c.Context(), agent); err != nil {
+				return err
+			}
 			req := &registry.ListApprovalsRequest{AgentId: agent, State: registry.ApprovalState_APPROVAL_STATE_PENDING}
 			if all {
 				req.State = registry.ApprovalState_APPROVAL_STATE_UNSPECIFIED

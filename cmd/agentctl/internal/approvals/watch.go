@@ -35,6 +35,9 @@ each is one line.`,
 		Example: `  agentctl approvals watch
   agentctl approvals watch --json | jq -r 'select(.state == "pending") | .command'`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := e.MustExist(c.Context(), w.agent); err != nil {
+				return err
+			}
 			return w.run(c.Context())
 		},
 	}

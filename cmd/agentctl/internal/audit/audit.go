@@ -71,7 +71,7 @@ func showCommand(e *command.Env) *cobra.Command {
 			})
 		},
 	}
-	command.AgentFlag(c, &agent, "only this agent")
+	command.TextFlag(c.Flags(), &agent, "agent", command.NewAgent, "only this agent") // which may be removed
 	command.TextFlag(c.Flags(), &action, "action", command.Term, "only this action: StartAgent, SetAgentConfig, tool, delivery ...")
 	command.TextFlag(c.Flags(), &outcome, "outcome", command.Term, "only this outcome: allowed, refused, failed, sent ...")
 	command.SinceFlag(c, &since, "only entries since then")

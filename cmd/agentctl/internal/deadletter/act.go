@@ -9,6 +9,7 @@ import (
 
 	"github.com/theclaw/agents/cmd/agentctl/internal/screen"
 	"github.com/theclaw/agents/cmd/internal/command"
+	"github.com/theclaw/agents/internal/fault"
 	registry "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 )
 
@@ -71,6 +72,9 @@ func each(ctx context.Context, e *command.Env, agent string, ids []string, names
 		o, err := do(ctx, e, agent, n)
 		if err != nil {
 			finish()
+			if f := fault.From(err); f.Reason == fault.TurnNotFound || f.Reason == fault.DeliveryNotFound {
+				return fault.Wrap(fault.New(f.Code, f.Reason, fmt.Sprintf("agent '%s' has no dead letter %.80q", agent, ids[i]), "see 'agentctl dlq list "+agent+"'"), err)
+			}
 			return err
 		}
 		o.AgentID, o.ID = agent, ids[i]

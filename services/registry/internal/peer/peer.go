@@ -151,12 +151,12 @@ func (c Deps) Find(ctx context.Context, agentID, ask string) (*Data, error) {
 		return nil, err
 	}
 	if len(peers) == 0 {
-		return nil, fault.New(codes.NotFound, fault.ThreadNotFound, fmt.Sprintf("agent '%s' has nothing of a peer %q", agentID, ask),
+		return nil, fault.New(codes.NotFound, fault.ThreadNotFound, fmt.Sprintf("agent '%s' has no data of a peer %.80q", agentID, ask),
 			"look for the source of its messages: agentctl events "+agentID)
 	}
 	if len(peers) > 1 {
-		return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("%q is a peer in %d channels: %s", ask, len(peers), list(peers)),
-			"give the whole source address of one of its messages")
+		return nil, fault.New(codes.InvalidArgument, fault.InvalidArgument, fmt.Sprintf("%.80q is a peer in %d channels: %s", ask, len(peers), list(peers)),
+			"give the complete source address of one of its messages")
 	}
 	f.Peer = peers[0]
 	if len(inbox.Events) > 0 {

@@ -64,19 +64,19 @@ func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 	case is(store.ErrConsumerExists):
 		return fault.New(codes.AlreadyExists, fault.ConsumerExists, "the consumer is subscribed to "+where+" already", "unsubscribe first")
 	case is(store.ErrNoTurn):
-		return fault.New(codes.NotFound, fault.TurnNotFound, "agent '"+agentID+"' accepted no such event", "see 'agentctl turns "+agentID+"'")
+		return fault.New(codes.NotFound, fault.TurnNotFound, "agent '"+agentID+"' has no message with this id", "see 'agentctl turns "+agentID+"'")
 	case is(store.ErrMemoryMoved):
-		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "the memory of agent '"+agentID+"' was digested by another meanwhile", "read it again; nothing was changed")
+		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "the memory of agent '"+agentID+"' was changed by another process meanwhile", "read it again; nothing was changed")
 	case is(store.ErrNoDelivery):
 		return fault.New(codes.NotFound, fault.DeliveryNotFound, "no such delivery in "+where, "see 'agentctl dlq list "+agentID+"'")
 	case is(store.ErrStopped):
 		return fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+agentID+"' is stopped", "start it with 'agentctl start "+agentID+"'")
 	case is(store.ErrNotDead):
-		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "that is not a dead letter", "see 'agentctl dlq list "+agentID+"'")
+		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "this is not a dead letter", "see 'agentctl dlq list "+agentID+"'")
 	case is(store.ErrKeyReused):
 		return fault.New(codes.InvalidArgument, fault.InvalidArgument, "the idempotency key was used for another push", "use a new key for a new message")
 	case is(store.ErrKeyMismatch):
-		return fault.New(codes.Aborted, fault.InvalidArgument, "another event stands under this id now", "open the batch again")
+		return fault.New(codes.Aborted, fault.InvalidArgument, "the event with this id is a different one now", "open the batch again")
 	case is(store.ErrInboxFull):
 		f := fault.New(codes.ResourceExhausted, fault.InboxFull, "the inbox of agent '"+agentID+"' is full", "wait until the agent has caught up")
 		f.RetryAfter = RetryFull

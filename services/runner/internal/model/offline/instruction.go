@@ -124,7 +124,7 @@ func recall(messages []model.Message) string {
 func rounds(rest string, done int) (output, error) {
 	n, err := strconv.Atoi(rest)
 	if err != nil || n < 0 || n > maxRounds {
-		return output{text: fmt.Sprintf("offline: tools: wants a number from 0 to %d.", maxRounds)}, nil
+		return output{text: fmt.Sprintf("offline: tools: must be a number from 0 to %d.", maxRounds)}, nil
 	}
 	if done < n {
 		return output{command: fmt.Sprintf("echo round %d", done+1), comment: "a round of tools"}, nil
@@ -135,7 +135,7 @@ func rounds(rest string, done int) (output, error) {
 func slow(ctx context.Context, rest string) (output, error) {
 	seconds, err := strconv.ParseFloat(rest, 64)
 	if err != nil || !(seconds >= 0 && seconds <= maxWait.Seconds()) {
-		return output{text: fmt.Sprintf("offline: slow: wants seconds from 0 to %.0f.", maxWait.Seconds())}, nil
+		return output{text: fmt.Sprintf("offline: slow: must be seconds from 0 to %.0f.", maxWait.Seconds())}, nil
 	}
 	timer := time.NewTimer(time.Duration(seconds * float64(time.Second)))
 	defer timer.Stop()
@@ -166,7 +166,7 @@ func fail(rest string, try int) (output, error) {
 	if limited {
 		n, err := strconv.Atoi(strings.TrimSpace(times))
 		if err != nil || n < 0 {
-			return output{text: "offline: fail: wants a kind and perhaps a number of tries."}, nil
+			return output{text: "offline: fail: must be a kind and perhaps a number of tries."}, nil
 		}
 		if try > n {
 			return output{text: fmt.Sprintf("offline: answered at try %d.", try)}, nil

@@ -64,12 +64,12 @@ func TestReplies(t *testing.T) {
 		{"help", offline.Help},
 		{"", offline.Help},
 		{"recall", "offline: I see no earlier message of yours."},
-		{"tools: many", "offline: tools: wants a number from 0 to 1000."},
+		{"tools: many", "offline: tools: must be a number from 0 to 1000."},
 		{"tools: 0", "offline: 0 tool rounds done."},
-		{"slow: never", "offline: slow: wants seconds from 0 to 3600."},
-		{"slow: NaN", "offline: slow: wants seconds from 0 to 3600."},
+		{"slow: never", "offline: slow: must be seconds from 0 to 3600."},
+		{"slow: NaN", "offline: slow: must be seconds from 0 to 3600."},
 		{"fail: oddly", "offline: fail: does not know the kind oddly."},
-		{"fail: auth often", "offline: fail: wants a kind and perhaps a number of tries."},
+		{"fail: auth often", "offline: fail: must be a kind and perhaps a number of tries."},
 		{strings.Repeat("é", 300), "offline: " + strings.Repeat("é", 200) + "..."},
 	}
 	for _, tt := range tests {
