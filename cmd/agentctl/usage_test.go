@@ -93,6 +93,7 @@ func TestUsageErrors(t *testing.T) {
 		failsWith(t, 2, "", strings.Fields(line)...)
 	}
 	failsWith(t, 2, "", "send", "a1", "")
+	failsWith(t, 2, "", "send", "a1", "caf\xe9")
 	failsWith(t, 2, " \n", "send", "a1", "-")
 }
 
@@ -103,7 +104,6 @@ func TestRefusedBeforeSending(t *testing.T) {
 	for _, c := range []struct{ in, arg, want string }{
 		{big, "-", "more than the limit of 1048576"},
 		{"\xff\xfe", "-", "not valid UTF-8"},
-		{"", "caf\xe9", "not valid UTF-8"},
 		{strings.Repeat("\x01", 300<<10), "-", "with its envelope"}, // six bytes each as JSON
 	} {
 		failsWith(t, 1, c.in, "send", "a1", c.arg)

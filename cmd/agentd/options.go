@@ -7,9 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/theclaw/agents/internal/agentdir/layer"
 	"github.com/theclaw/agents/internal/agentdir/layout"
@@ -69,13 +72,18 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	usage := func() {
 		printHelp(stderr, f)
 	}
+	for _, a := range args {
+		if len(a) > longest || !utf8.ValidString(a) || strings.ContainsFunc(a, unicode.IsControl) {
+			return o, fault.Usage(fmt.Sprintf("the argument %.40q is not printable text of at most %d bytes", a, longest), "see 'agentd --help'")
+		}
+	}
 	words, err := parseMixed(f, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp), slices.Contains(words, "help"):
 		usage()
 		return o, errHelp
 	case err != nil:
-		return o, fault.Usage(err.Error(), "see 'agentd --help'")
+		return o, fault.Usage(flagText(err), "see 'agentd --help'")
 	case showVersion:
 		fmt.Fprintln(stderr, "agentd", versionText())
 		return o, errHelp
@@ -83,7 +91,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 		return o, fault.Usage("exactly one of all, registry, runner, deliverer is needed", "for instance 'agentd all'")
 	}
 	if o.services = choose(words[0]); o.services == nil {
-		return o, fault.Usage(fmt.Sprintf("there is no service %q", words[0]), "use all, registry, runner or deliverer")
+		return o, fault.Usage(fmt.Sprintf("there is no service %.40q", words[0]), "use all, registry, runner or deliverer")
 	}
 	if name != "" {
 		if o.services, err = rename(o.services, name); err != nil {
@@ -91,7 +99,10 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 		}
 	}
 	if o.logLevel, err = obs.ParseLevel(level); err != nil {
-		return o, fault.Usage(err.Error(), "use debug, info, warn or error")
+		return o, fault.Usage(fmt.Sprintf("--log-level %.40q is not a level", level), "use debug, info, warn or error")
+	}
+	if o.logFormat != "text" && o.logFormat != "json" {
+		return o, fault.Usage(fmt.Sprintf("--log-format %.40q is not a format", o.logFormat), "use text or json")
 	}
 	if o.ttl < 100*time.Millisecond || o.ttl > 10*time.Minute {
 		return o, fault.Usage("--lease-ttl is out of range", "use 100ms to 10m")
@@ -114,7 +125,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 		}
 	}
 	if _, port, err := net.SplitHostPort(o.listen); o.listen != "" && (err != nil || port == "") {
-		return o, fault.Usage(fmt.Sprintf("%q is not an address to listen on", o.listen), "use host:port, such as 127.0.0.1:7443")
+		return o, fault.Usage(fmt.Sprintf("--listen %.80q is not an address to listen on", o.listen), "use host:port, such as 127.0.0.1:7443")
 	}
 	if _, port, err := net.SplitHostPort(o.advertise); o.advertise != "" && (err != nil || port == "" || o.listen == "" || len(o.services) != 1) {
 		return o, fault.Usage("--advertise is an address of a runner or a deliverer alone that has --listen", "use host:port, such as runner-2.example.org:7444")
@@ -167,6 +178,31 @@ func (o *options) define(f *flag.FlagSet, level, name *string, showVersion *bool
 	f.BoolVar(showVersion, "version", false, "print the version")
 }
 
+// longest is the limit of an argument in bytes: that of a path.
+const longest = 4096
+
+// flagText is an error of package flag in the words of this program: it has single dashes,
+// and of a value that cannot be read it says "parse error".
+func flagText(err error) string {
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		return fmt.Sprintf("unknown flag --%.40s", strings.TrimPrefix(name, "-"))
+	}
+	if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
+		return "--" + strings.TrimPrefix(name, "-") + " has no value"
+	}
+	if m := badValue.FindStringSubmatch(text); m != nil {
+		why := m[3]
+		if why == "parse error" {
+			why = "it is not a value of that type"
+		}
+		return fmt.Sprintf("--%s %.60s: %s", m[2], m[1], why)
+	}
+	return fmt.Sprintf("%.200q", text)
+}
+
+var badValue = regexp.MustCompile(`^invalid (?:boolean )?value (".*") for (?:flag )?-(\S+): (.*)$`)
+
 // rename gives the one worker of a process a name of its own, so that several can
 // share a home. The name says what it is: its socket stands beside the others.
 func rename(services []service, name string) ([]service, error) {
@@ -175,7 +211,7 @@ func rename(services []service, name string) ([]service, error) {
 	}
 	s := services[0]
 	if !strings.HasPrefix(name, s.name+"-") {
-		return nil, fault.Usage(fmt.Sprintf("%q is not a name for a %s", name, s.name), "use "+s.name+"-2 or the like")
+		return nil, fault.Usage(fmt.Sprintf("--name %.40q is not a name for a %s", name, s.name), "use "+s.name+"-2 or the like")
 	}
 	s.name = name
 	return []service{s}, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/sandbox"
@@ -17,6 +18,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/batch"
 	"github.com/theclaw/agents/services/runner/internal/claim"
 	"github.com/theclaw/agents/services/runner/internal/memory"
+	"github.com/theclaw/agents/services/runner/internal/model"
 	"github.com/theclaw/agents/services/runner/internal/model/provider"
 	"github.com/theclaw/agents/services/runner/internal/model/retry"
 	"github.com/theclaw/agents/services/runner/internal/run"
@@ -48,6 +50,15 @@ type Service struct {
 	runs      activeRuns
 }
 
+// badProviders is the error for who starts the service: file, line, key and what is wrong.
+func badProviders(err error) error {
+	what := err.Error()
+	if e := model.AsError(err); e != nil {
+		what = e.Message
+	}
+	return fault.Wrap(fault.New(codes.FailedPrecondition, fault.ConfigInvalid, what, "correct that place and try again"), err)
+}
+
 // New reads the providers and makes a runner; it makes no call. The error is a
 // providers.yaml that cannot be used.
 func New(c Config, d Deps) (*Service, error) {
@@ -56,7 +67,7 @@ func New(c Config, d Deps) (*Service, error) {
 	c.Sandbox.ReadOnly = append(slices.Clip(c.Sandbox.ReadOnly), show...)
 	settings, err := provider.Load(c.ProvidersFile, d.Getenv, c.PaiConfig)
 	if err != nil {
-		return nil, fmt.Errorf("load providers: %w", err)
+		return nil, badProviders(err)
 	}
 	if d.Redactor != nil {
 		settings.OnKey = d.Redactor.Add

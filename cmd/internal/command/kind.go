@@ -144,7 +144,7 @@ func TextFlag(f *pflag.FlagSet, text *string, name string, k Kind, help string) 
 
 // TextsFlag is [TextFlag] for a flag that may be repeated.
 func TextsFlag(f *pflag.FlagSet, texts *[]string, name string, k Kind, help string) {
-	f.Var(&value{kind: "stringArray", of: &k, set: func(s string) error {
+	f.Var(&value{kind: "string", of: &k, set: func(s string) error {
 		*texts = append(*texts, s)
 		return nil
 	}}, name, help)

@@ -262,7 +262,7 @@ func TestSetRefuses(t *testing.T) {
 		{"outbound", "[{thread_pattern: '**', via: hook}]", "there is no channel"},
 		{"outbound", "xgw", "must be a list"},
 		{"outbound", "[]\nx: 1", "one line"},
-		{"outbound", "[", "not found"},
+		{"outbound", "[", "not closed"},
 		{"channels.hook", "{type: webhook, url: 'https://e.org', secret: hunter2}", "reference"},
 		{"channels.hook.url", "https://example.org", "type"},
 		{"channels.hook.allow_private", "maybe", "true or false"},

@@ -14,6 +14,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -163,12 +164,41 @@ func parse(data []byte) (file *ast.File, err error) {
 	}
 	e := &SyntaxError{Text: "the file cannot be read as YAML"}
 	if ye, ok := errors.AsType[yaml.Error](err); ok {
-		e.Text = ye.GetMessage()
+		e.Text = explain(ye.GetMessage())
 		if t := ye.GetToken(); t != nil && t.Position != nil {
 			e.Line, e.Column = t.Position.Line, t.Position.Column
 		}
 	}
 	return nil, e
+}
+
+// explanations are what messages of the parser mean to the author of a file: the beginning
+// of each and the words for it.
+var explanations = []struct{ message, text string }{
+	{"sequence end token ']' not found", "a list is opened with [ and not closed"},
+	{"',' or ']' must be specified", "a list in [ ] needs a comma or its end here"},
+	{"could not find flow mapping end token '}'", "a group is opened with { and not closed"},
+	{"',' or '}' must be specified", "a group in { } needs a comma or its end here"},
+	{"could not find '", "a bracket is closed that was not opened"},
+	{"could not find end character", "a quote is opened and not closed"},
+	{"found character", "indent with spaces, and put text that begins with a special character in quotes"},
+	{"mapping key ", "this key is already defined above"},
+	{"value is not allowed in this context", "this line is not indented as those above it"},
+	{"mapping value is not allowed in this context", "put text that contains a colon in quotes, or indent this line as those above it"},
+	{"block sequence entries are not allowed", "an entry of a list begins on its own line"},
+	{"expected map key-value delimiter", "a key needs a colon and a value"},
+	{"unexpected key name", "a key needs a colon and a value"},
+	{"non-map value is specified", "a key needs a colon and a value"},
+}
+
+// explain words a message of the parser for the author of the file.
+func explain(message string) string {
+	for _, e := range explanations {
+		if strings.HasPrefix(message, e.message) {
+			return e.text
+		}
+	}
+	return "this is not valid YAML; check indentation, brackets and quotes"
 }
 
 // plain checks that n holds mappings with text keys, sequences and scalars only.

@@ -19,7 +19,7 @@ func TestParseRefuses(t *testing.T) {
 		{"tag", "a: !!str 1\n", "anchors", 1, 4},
 		{"list on top", "- a\n", "key: value", 1, 1},
 		{"scalar on top", "hello\n", "key: value", 1, 1},
-		{"unclosed", "a: [b\n", "not found", 1, 4},
+		{"unclosed", "a: [b\n", "not closed", 1, 4},
 		{"not UTF-8", "a: \xff\n", "UTF-8", 0, 0},
 		{"control character", "a: b\x1b[2J\n", "U+001B", 1, 5},
 		{"deep flow", "a: " + strings.Repeat("[", 5000) + "\n", "deeply", 1, 36},

@@ -162,6 +162,9 @@ func lettersOf(ctx context.Context, e *command.Env, id string) ([]letter, error)
 			AgentID: id, ID: fmt.Sprintf("t:%d", t.GetInboxId()), Kind: "turn", ThreadID: t.GetThreadId(), EventID: t.GetInboxId(),
 			Attempts: max(t.GetErrorAttempts(), t.GetCrashAttempts()), Cause: t.GetError(),
 		}
+		if l.Attempts == 0 {
+			l.Attempts = free(ctx, e, id, t.GetInboxId())
+		}
 		if at := t.GetFinishedAt(); at != nil {
 			l.at(at.AsTime())
 		}
@@ -178,6 +181,18 @@ func lettersOf(ctx context.Context, e *command.Env, id string) ([]letter, error)
 		all = append(all, l)
 	}
 	return all, nil
+}
+
+// free counts the attempts of a message that died without spending a try, as with a key
+// that was refused; the account of the message has them.
+func free(ctx context.Context, e *command.Env, id string, inbox int64) int32 {
+	n := int32(1) // what is dead was tried
+	if r, err := e.Turns().GetTurn(ctx, &registry.GetTurnRequest{AgentId: id, InboxId: inbox}); err == nil {
+		for _, a := range r.GetTurn().GetAttempts() {
+			n = max(n, a.GetN())
+		}
+	}
+	return n
 }
 
 func (l *letter) at(t time.Time) {

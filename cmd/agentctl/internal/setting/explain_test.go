@@ -58,7 +58,7 @@ func TestExplainNothing(t *testing.T) {
 		"run.concurency": "did you mean run.concurrency?",
 		"sandbx":         "did you mean sandbox?",
 		"nothing.such":   "'agentctl config explain' lists all of them",
-		"":               "there is no setting",
+		"":               "the argument KEY is empty",
 	} {
 		out, errs, code := run(t, key)
 		if code != 2 || out != "" || !strings.Contains(errs, want) {

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -60,7 +62,7 @@ func loadFile(path string, getenv func(string) string) (found, error) {
 	}
 	var file fileFormat
 	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
-		return f, &model.Error{Class: model.Config, Message: base(path) + yamlProblem(err)}
+		return f, &model.Error{Class: model.Config, Message: base(path) + yamlProblem(data, err)}
 	}
 	for _, name := range slices.Sorted(maps.Keys(file.Providers)) {
 		p, problem := file.Providers[name].provider(name, filepath.Dir(path), getenv)
@@ -88,20 +90,70 @@ func loadFile(path string, getenv func(string) string) (found, error) {
 // yamlProblem words an error of the YAML package without any of the file's
 // text but the names of keys: the lines around a mistake may hold a key that
 // was written where a reference belongs.
-func yamlProblem(err error) string {
-	at := ""
+func yamlProblem(data []byte, err error) string {
+	at, key := "", ""
 	if e, ok := errors.AsType[yaml.Error](err); ok && e.GetToken() != nil && e.GetToken().Position != nil {
-		at = fmt.Sprintf(":%d:%d", e.GetToken().Position.Line, e.GetToken().Position.Column)
+		p := e.GetToken().Position
+		at, key = fmt.Sprintf(":%d:%d", p.Line, p.Column), keyAt(data, p.Line, p.Column)
 	}
 	var unknown *yaml.UnknownFieldError
 	var kind *yaml.TypeError
 	switch {
 	case errors.As(err, &unknown):
-		return at + ": " + unknown.GetMessage()
+		return at + ": " + strings.Replace(unknown.GetMessage(), "unknown field", "unknown key", 1)
 	case errors.As(err, &kind):
-		return at + ": " + kind.GetMessage()
+		return at + ": " + key + "must be " + shape(kind.DstType)
 	}
-	return at + ": not valid YAML of the expected shape"
+	return at + ": this is not valid YAML of the expected shape; check indentation, brackets and quotes, and that no key is there twice"
+}
+
+var keys = regexp.MustCompile(`([A-Za-z_]{1,40})"?\s*:`)
+
+// keyAt is the key whose value begins at a place, or "".
+func keyAt(data []byte, line, column int) string {
+	lines := strings.Split(string(data), "\n")
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	before := lines[line-1]
+	if column >= 1 && column <= len(before) {
+		before = before[:column-1]
+	}
+	found := keys.FindAllStringSubmatch(before, -1)
+	if len(found) == 0 || !known(found[len(found)-1][1]) {
+		return ""
+	}
+	return found[len(found)-1][1] + " "
+}
+
+// known tells the keys of the format from other text of the file, which may be a secret.
+func known(key string) bool {
+	for _, t := range []reflect.Type{reflect.TypeFor[fileFormat](), reflect.TypeFor[fileEntry](), reflect.TypeFor[priceEntry]()} {
+		for i := range t.NumField() {
+			if t.Field(i).Tag.Get("yaml") == key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// shape is a type of the format in words.
+func shape(t reflect.Type) string {
+	switch {
+	case t == nil:
+	case t.Kind() == reflect.Pointer:
+		return shape(t.Elem())
+	case t.Kind() == reflect.String:
+		return "text"
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Float64:
+		return "a number"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.Slice:
+		return "a list"
+	}
+	return "`key: value` lines"
 }
 
 // provider checks an entry; problem is a sentence, or empty.
