@@ -303,7 +303,7 @@ func (e *env) dialRegistry(as string) (*grpc.ClientConn, error) {
 // certificate follows the certificate of one of our services.
 func (e *env) certificate(name string) (*mtls.Store, error) {
 	return mtls.Open(e.options.tls, name, func(err error) {
-		e.log.Error("the changed certificate cannot be used, the one before stays", "name", name, "error", fault.Line(err))
+		e.log.Error("the changed certificate cannot be used; the previous one stays in use", "name", name, "error", fault.Line(err))
 	})
 }
 

@@ -36,11 +36,11 @@ var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
 // Check refuses what could not be shown. The registry checks the id.
 func (r Request) Check() error {
 	if !name.MatchString(r.AgentID) || len(r.AgentID) > 64 {
-		return fault.New(codes.InvalidArgument, fault.InvalidArgument, "the new agent has no id, or one that cannot be", "use up to 64 of a-z, 0-9, _ and -")
+		return fault.New(codes.InvalidArgument, fault.InvalidArgument, "the id of the new agent is missing or invalid", "use up to 64 of a-z, 0-9, _ and -")
 	}
 	for flag, v := range map[string]string{"--provider": r.Provider, "--model": r.Model} {
 		if v != "" && (!name.MatchString(v) || len(v) > 128) {
-			return fault.New(codes.InvalidArgument, fault.InvalidArgument, flag+" is no name", "use letters, digits and . _ : / @ + -")
+			return fault.New(codes.InvalidArgument, fault.InvalidArgument, flag+" is not a valid name", "use letters, digits and . _ : / @ + -")
 		}
 	}
 	return nil
@@ -109,7 +109,7 @@ func decode(line []byte) (Request, error) {
 	case c.Method != method:
 		return Request{}, refuse(fmt.Sprintf("there is no method %.64q here", c.Method))
 	case c.Kind != "" && c.Kind != "user" && c.Kind != "system":
-		return Request{}, fault.New(codes.InvalidArgument, fault.InvalidArgument, "--kind is user or system", "leave it out for a user agent")
+		return Request{}, fault.New(codes.InvalidArgument, fault.InvalidArgument, "--kind must be user or system", "leave it out for a user agent")
 	}
 	r := Request{AgentID: c.AgentID, System: c.Kind == "system", Provider: c.Provider, Model: c.Model}
 	return r, r.Check()

@@ -236,7 +236,7 @@ func TestSystemAgentsHearNobodyOutside(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if turn := w.Await(t, id, behind); turn.GetFate() != registryv1.Fate_FATE_DEAD || turn.GetError() != "agent '"+id+"' takes no messages from outside" {
+		if turn := w.Await(t, id, behind); turn.GetFate() != registryv1.Fate_FATE_DEAD || turn.GetError() != "agent '"+id+"' accepts no messages from outside" {
 			t.Errorf("written behind our back: %v", turn)
 		}
 		w.Set(t, id, "inbox.external", "allow")

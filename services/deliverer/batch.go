@@ -42,7 +42,7 @@ func (s *Service) DeliverBatch(ctx context.Context, req *delivererv1.DeliverBatc
 		case err == nil:
 			return &delivererv1.DeliverBatchResponse{Sent: total.Sent, Dead: total.Dead}, nil
 		case errors.Is(err, lease.ErrLost):
-			return nil, fault.Wrap(fault.New(codes.Aborted, fault.LeaseLost, "the lease was lost during the delivery", "run it again: what was sent is on record"), err)
+			return nil, fault.Wrap(fault.New(codes.Aborted, fault.LeaseLost, "the lease was lost during the delivery", "run it again; what was sent is recorded and is not sent twice"), err)
 		case !errors.Is(err, delivery.ErrClosed):
 			return nil, fmt.Errorf("deliver: %w", err)
 		}

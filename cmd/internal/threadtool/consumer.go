@@ -224,5 +224,5 @@ func start(dir string, due []store.Subscription, problems []error) error {
 		return nil
 	}
 	what := strings.ReplaceAll(errors.Join(problems...).Error(), "\n", "; ")
-	return fault.Usage(what, "the others were dispatched; subscribe that one again with what is possible")
+	return fault.Usage(what, "the others were dispatched; subscribe it again with a valid handler and filter")
 }

@@ -174,7 +174,7 @@ func (w *Worker[W]) release(ctx context.Context, agentID string, l *registrypb.L
 	defer cancel()
 	_, err := w.deps.Leases.ReleaseLease(ctx, &registrypb.ReleaseLeaseRequest{Resource: l.GetResource(), Token: l.GetToken()})
 	if err != nil && !fault.Is(err, fault.LeaseLost) {
-		w.deps.Logger.Warn("lease not given back", "agent_id", agentID, "fencing_token", l.GetToken(), "error", fault.Chain(err))
+		w.deps.Logger.Warn("lease not released", "agent_id", agentID, "fencing_token", l.GetToken(), "error", fault.Chain(err))
 	}
 }
 

@@ -246,7 +246,7 @@ func pass(to, from proto.Message) error {
 		return status.Errorf(codes.Internal, "pass message: %v", err)
 	}
 	if n := len(*b); n > rpc.MaxMessage {
-		return status.Errorf(codes.ResourceExhausted, "pass message: %d bytes, the most is %d", n, rpc.MaxMessage)
+		return status.Errorf(codes.ResourceExhausted, "pass message: %d bytes; the limit is %d", n, rpc.MaxMessage)
 	}
 	if cap(*b) > keptBuffer {
 		*b = nil

@@ -90,7 +90,7 @@ func unreached(run string, l *registrypb.Lease, err error) error {
 	if l == nil || !away(err) {
 		return err
 	}
-	return fault.Wrap(fault.New(codes.Unavailable, fault.ServiceUnavailable, "run '"+run+"' is worked on by "+l.GetHolder()+", which cannot be reached from here",
+	return fault.Wrap(fault.New(codes.Unavailable, fault.ServiceUnavailable, "run '"+run+"' is being worked on by "+l.GetHolder()+", which cannot be reached from here",
 		"ask again: it learns of it from the registry with its next renewal, or its lease ends; or ask on a machine that reaches "+l.GetAddress()), err)
 }
 

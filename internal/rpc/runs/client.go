@@ -72,7 +72,7 @@ func (c *Client) Close() {
 	clear(c.known)
 }
 
-var errNobody = fault.New(codes.Unavailable, fault.ServiceUnavailable, "no runner is known here that could answer", "name one with --runner dns:///host:port")
+var errNobody = fault.New(codes.Unavailable, fault.ServiceUnavailable, "no runner is known here", "name one with --runner dns:///host:port")
 
 // where asks the registry who works on an agent, and waits until a lease after one is
 // there, or the run has ended.

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	errNoRule = fault.New(codes.PermissionDenied, fault.PermissionDenied, "nobody may call this method", "")
+	errNoRule = fault.New(codes.PermissionDenied, fault.PermissionDenied, "no caller may use this method", "")
 	errUser   = fault.New(codes.PermissionDenied, fault.PermissionDenied,
 		"the service belongs to another user", "run the command as the user that started the service")
 	errRole = fault.New(codes.PermissionDenied, fault.PermissionDenied,

@@ -322,7 +322,7 @@ func loadHome(e *command.Env, in io.Reader, with, replace bool) (io.Reader, erro
 	}
 	switch {
 	case c == nil && with:
-		return nil, fault.New(codes.FailedPrecondition, fault.InvalidArgument, "this backup holds agents alone", "leave --with-home out; 'agentctl backup --with-home' makes the other kind")
+		return nil, fault.New(codes.FailedPrecondition, fault.InvalidArgument, "this backup contains agents only", "leave --with-home out; 'agentctl backup --with-home' makes one with the home")
 	case c == nil || !with:
 		if c != nil {
 			e.Note("the backup also holds %s: --with-home restores them", c.names())

@@ -64,7 +64,7 @@ func (x *examination) disk() {
 		return // directory has said why
 	}
 	free := s.Bavail * uint64(s.Bsize)
-	const fix = "free some space, 'agentctl prune' says what may go; nothing is lost meanwhile"
+	const fix = "free some space, 'agentctl prune' shows what can be removed; nothing is lost meanwhile"
 	switch detail := fmt.Sprintf("%d MiB free", free>>20); {
 	case free < stopClaiming:
 		x.note("disk", problem, fix, "%s: messages are refused and no work is begun", detail)

@@ -59,7 +59,7 @@ func TestSharedDatabases(t *testing.T) {
 		want string
 	}{
 		{url, []string{"--agent", "nobody"}, "agent 'nobody' not found - "},
-		{url, []string{"--repair"}, "nothing repairs a database - "},
+		{url, []string{"--repair"}, "a PostgreSQL database is not repaired - "},
 		{"", nil, "the environment variable CLAW is not set - "},
 		{"postgres://claw:hunter2@%zz/x", nil, "the database cannot be read - "},
 		{strings.Replace(url, "claw1", "nothing", 1), nil, "the database cannot be read - "},

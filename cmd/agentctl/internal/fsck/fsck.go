@@ -121,7 +121,7 @@ func (x *examination) run(ctx context.Context) (err error) {
 // shared checks a database; who else works in it cannot be told from here.
 func (x *examination) shared(ctx context.Context, url string) (err error) {
 	if x.repair {
-		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "nothing repairs a database", "check it without --repair, and restore what is damaged from the database's own backup")
+		return fault.New(codes.FailedPrecondition, fault.InvalidArgument, "a PostgreSQL database is not repaired", "check it without --repair, and restore what is damaged from the database's own backup")
 	}
 	x.live = true
 	x.env.Note("checking the database as registries work in it")

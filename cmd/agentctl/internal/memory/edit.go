@@ -135,7 +135,7 @@ func opened(ctx context.Context, e *command.Env, l layer, in, out *os.File) ([]b
 	cmd := exec.CommandContext(ctx, words[0], append(words[1:], path)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, e.Err
 	if err := cmd.Run(); err != nil {
-		return nil, path, fault.Wrap(fault.New(codes.FailedPrecondition, fault.InvalidArgument, fmt.Sprintf("the editor %q did not end well", words[0]),
+		return nil, path, fault.Wrap(fault.New(codes.FailedPrecondition, fault.InvalidArgument, fmt.Sprintf("the editor %q failed", words[0]),
 			"set EDITOR to one that works; nothing was changed"), err)
 	}
 	content, err := os.ReadFile(path)

@@ -28,7 +28,7 @@ func Push(ctx context.Context, e *command.Env, agent, key string, ev *registry.N
 		return nil, err
 	}
 	if len(r.GetEventIds()) != 1 {
-		return nil, fault.New(codes.Internal, fault.Internal, "the registry answered no event id", "use a client and a service of the same version")
+		return nil, fault.New(codes.Internal, fault.Internal, "the registry returned no event id", "use a client and a service of the same version")
 	}
 	return r, nil
 }

@@ -100,7 +100,7 @@ memory/agent.md and messages already sent to other agents.`,
   agentctl stop alice && agentctl erase alice --peer bob --yes`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if who == "" {
-				return command.Usage(c, "--peer is missing: who is to be forgotten?")
+				return command.Usage(c, "--peer is missing: whose data is to be erased?")
 			}
 			r, err := e.Agents().ErasePeer(c.Context(), &registry.ErasePeerRequest{AgentId: args[0], Peer: who, Apply: yes})
 			if err != nil {

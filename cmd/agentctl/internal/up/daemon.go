@@ -110,7 +110,7 @@ func (d *daemon) await(ctx context.Context, e *command.Env) error {
 	select {
 	case err := <-up:
 		if errors.Is(err, context.DeadlineExceeded) {
-			return fault.New(codes.DeadlineExceeded, fault.RegistryUnavailable, "the services did not come up in time", "see "+d.log)
+			return fault.New(codes.DeadlineExceeded, fault.RegistryUnavailable, "the services did not start in time", "see "+d.log)
 		}
 		return err
 	case <-d.exited:

@@ -28,7 +28,7 @@ func NoRun(agent, run string, err error) error {
 
 // Ended refuses what a run that has its fate is asked for.
 func Ended(run string) error {
-	return fault.New(codes.NotFound, fault.RunNotFound, "run '"+run+"' has ended", "nothing: see how with 'agentctl explain'")
+	return fault.New(codes.NotFound, fault.RunNotFound, "run '"+run+"' has ended", "nothing to do; 'agentctl explain' shows the outcome")
 }
 
 // Together refuses to abort a run that has no reply of its own.

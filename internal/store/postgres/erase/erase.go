@@ -42,7 +42,7 @@ func Refuse(agent, desired, holder string) error {
 	case desired == unit.Started:
 		return fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+agent+"' is started", "stop it first: agentctl stop "+agent)
 	case holder != "":
-		return fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+agent+"' is worked on by "+holder, "wait a moment and repeat it")
+		return fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+agent+"' is being worked on by "+holder, "wait a moment and repeat it")
 	}
 	return nil
 }

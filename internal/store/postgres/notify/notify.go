@@ -117,7 +117,7 @@ func (b *Bus) say() {
 // answered takes the answer to what was under way, and says what has gathered.
 func (b *Bus) answered(err error) {
 	if err != nil {
-		b.log.Warn("other registries are not told of changes", "error", err) // they look by themselves
+		b.log.Warn("other registries are not notified of changes", "error", err) // they look by themselves
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,7 +136,7 @@ func (b *Bus) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		b.log.Warn("other registries are not told of changes, nor heard", "error", err) // they look by themselves
+		b.log.Warn("notifications between registries do not work", "error", err) // they look by themselves
 		if time.Since(began) > 2*lastWait {
 			wait = firstWait
 		}

@@ -19,6 +19,6 @@ func CheckSource(c *config.Config, from string) error {
 	if c.Inbox.External == "allow" || c.Inbox.External == "auto" && (c.Kind != "system" || c.AgentID == "admin") {
 		return nil
 	}
-	return fault.New(codes.PermissionDenied, fault.PermissionDenied, "agent '"+c.AgentID+"' takes no messages from outside",
+	return fault.New(codes.PermissionDenied, fault.PermissionDenied, "agent '"+c.AgentID+"' accepts no messages from outside",
 		"write to admin, or set inbox.external to allow")
 }

@@ -225,7 +225,7 @@ func (s *Service) change(ctx context.Context, id string, next func(*store.Approv
 		case err != nil:
 			return a, s.Fault("", "", err)
 		case !there:
-			return a, fault.New(codes.NotFound, fault.ApprovalClosed, "there is no such question", "see 'agentctl approvals list'")
+			return a, fault.New(codes.NotFound, fault.ApprovalClosed, "there is no such approval", "see 'agentctl approvals list'")
 		}
 		was := a.State
 		if (was == pending || was == approved) && time.Now().After(a.Expires) {
@@ -247,7 +247,7 @@ func (s *Service) take(ctx context.Context, id string, token uint64) (a store.Ap
 	a, err = s.change(ctx, id, func(a *store.Approval) error {
 		first = a.State == approved
 		if a.State == used && a.Token != token {
-			return fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the approval was used before", "ask again for a new run of the command")
+			return fault.New(codes.FailedPrecondition, fault.ApprovalClosed, "the approval was already used", "ask again for a new run of the command")
 		}
 		if first {
 			a.State, a.Token = used, token

@@ -46,7 +46,7 @@ func (s *Service) checkCreate(ctx context.Context, req *registryv1.RequestApprov
 	}
 	switch {
 	case !wire.CreatesAgents(set):
-		return fault.New(codes.PermissionDenied, fault.PermissionDenied, fmt.Sprintf("agent '%s' may not make agents", by.ID), "ask the admin agent, or the owner")
+		return fault.New(codes.PermissionDenied, fault.PermissionDenied, fmt.Sprintf("agent '%s' is not permitted to create agents", by.ID), "ask the admin agent, or the owner")
 	case err != nil:
 		return err
 	case req.GetCommand() != r.Words() || req.GetDigest() != r.Digest():

@@ -81,7 +81,7 @@ func (r *Registry) all(ctx context.Context) (ids []string, err error) {
 // worked. It replaces none: of rows nothing could be kept.
 func (r *Registry) Restore(ctx context.Context, in io.Reader, what backup.Choice) (done []backup.Restored, err error) {
 	if what.Replace {
-		return nil, fault.New(codes.FailedPrecondition, fault.AgentExists, "agents in a database are not exchanged, for the old ones could not be kept",
+		return nil, fault.New(codes.FailedPrecondition, fault.AgentExists, "agents in a database are not replaced, because the previous ones could not be kept",
 			"back the old one up, remove it with 'agentctl rm', then restore without --replace")
 	}
 	what.Absent = r.copies.Absent

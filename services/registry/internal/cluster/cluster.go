@@ -149,7 +149,7 @@ func unreachable(err error) *fault.Error {
 		f.RetryAfter = time.Second
 		return f
 	case errors.Is(err, store.ErrMoved):
-		return fault.New(codes.Aborted, fault.InvalidArgument, "somebody else changed it meanwhile", "read it again and repeat the change")
+		return fault.New(codes.Aborted, fault.InvalidArgument, "it was changed meanwhile", "read it again and repeat the change")
 	}
 	return nil
 }

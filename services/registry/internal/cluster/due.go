@@ -44,7 +44,7 @@ func (r *Registry) ReplyAcked(a *state.Agent, threadID string, head int64) {
 // the turn, or its end, asks again.
 func (r *Registry) SayStored(ctx context.Context, a *state.Agent, threadID string) {
 	if err := r.table.Reopen(ctx, a.ID, threadID); err != nil {
-		r.log.WarnContext(ctx, "said, and sent with the turn's end", "agent_id", a.ID, "thread_id", threadID, "error", err)
+		r.log.WarnContext(ctx, "message sent only at the end of the turn", "agent_id", a.ID, "thread_id", threadID, "error", err)
 	}
 	r.ToDeliver(a, threadID, 1)
 }

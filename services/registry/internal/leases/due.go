@@ -38,7 +38,7 @@ func (s *Service) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		ended, next, err := s.Leases.Reap(ctx)
 		if err != nil && ctx.Err() == nil {
-			s.Log.Warn("leases not looked at", "error", err)
+			s.Log.Warn("leases not checked", "error", err)
 		}
 		for _, r := range ended {
 			s.Log.Info("lease ended", "agent_id", lease.AgentOf(r.Resource), "holder", r.Holder, "fencing_token", r.Token)

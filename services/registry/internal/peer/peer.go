@@ -245,7 +245,7 @@ func (f *Data) checkIdle(ctx context.Context, c Deps) error {
 			return err
 		}
 		if live {
-			return fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+f.agent.ID+"' is worked on by "+rec.Holder, "wait a moment and repeat it")
+			return fault.New(codes.FailedPrecondition, fault.LeaseHeld, "agent '"+f.agent.ID+"' is being worked on by "+rec.Holder, "wait a moment and repeat it")
 		}
 	}
 	if f.Open > 0 {

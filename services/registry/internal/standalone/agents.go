@@ -368,7 +368,7 @@ func (r *Registry) forget(id string) {
 func (r *Registry) recall(ctx context.Context, found func(*state.Agent)) {
 	known, err := r.tables.Inboxes(ctx)
 	if err != nil {
-		r.log.Warn("nothing is known of the inboxes", "error", err)
+		r.log.Warn("saved state of the inboxes not loaded", "error", err)
 	}
 	r.Agents.ForEach(ctx, func(a *state.Agent) {
 		i, ok := known[a.ID]
@@ -398,6 +398,6 @@ func (r *Registry) saveInboxes() {
 		put = append(put, store.KnownInbox{Agent: a.ID, Settings: sig, Path: place, Signature: a.Signature(), Started: k.Started, Head: k.Head, Acked: k.Acked, Dead: k.Dead, LastAt: a.LastAt()})
 	})
 	if err := r.tables.SaveInboxes(context.Background(), put); err != nil {
-		r.log.Warn("what is known of the inboxes is not kept", "error", err)
+		r.log.Warn("state of the inboxes not saved", "error", err)
 	}
 }

@@ -261,7 +261,7 @@ func (r *Registry) Space() error {
 	if free >= r.minFree {
 		return nil
 	}
-	f := fault.New(codes.ResourceExhausted, fault.DiskFull, "the disk has too little free space to begin anything new", "free some space, 'agentctl prune' says what may go; nothing was stored and nothing is lost")
+	f := fault.New(codes.ResourceExhausted, fault.DiskFull, "the disk has too little free space for new work", "free some space, 'agentctl prune' shows what can be removed; nothing was stored and nothing is lost")
 	f.RetryAfter = wire.RetryFull
 	return f
 }

@@ -134,7 +134,7 @@ func (o *foreign) schedule(ctx context.Context, threads map[store.Ref]string) {
 			o.queued[r] = author
 			o.mu.Unlock()
 		case err != nil:
-			o.r.log.Warn("the notifier is not told of new events", "agent_id", r.Agent, "thread_id", r.Thread, "error", err)
+			o.r.log.Warn("the notifier is not informed of new events", "agent_id", r.Agent, "thread_id", r.Thread, "error", err)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (l *Leases) Release(ctx context.Context, resource string, token uint64) err
 		if a, err := l.of.Get(id); err == nil {
 			for t, keys := range a.TakeClaims() {
 				if err := l.of.Engine.ResetCrashes(ctx, store.Ref{Agent: id, Thread: t}, keys); err != nil {
-					l.of.log.Warn("claims not given back", "agent_id", id, "thread_id", t, "error", err)
+					l.of.log.Warn("claims not released", "agent_id", id, "thread_id", t, "error", err)
 				}
 			}
 		}

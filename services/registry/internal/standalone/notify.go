@@ -26,12 +26,12 @@ const ownWrite = 20 * time.Millisecond
 func (w *watch) notify() {
 	fs, err := fsnotify.NewBufferedWatcher(4096)
 	if err != nil {
-		w.r.log.Warn("inboxes are not watched; the sweep finds foreign messages", "error", err)
+		w.r.log.Warn("inboxes are not watched; the next scan finds what other programs wrote", "error", err)
 		return
 	}
 	w.fs = fs
 	if err := fs.Add(w.r.home.AgentsDir()); err != nil {
-		w.r.log.Warn("new agents are found by the sweep only", "error", err)
+		w.r.log.Warn("new agents are found by the periodic scan only", "error", err)
 	}
 }
 
@@ -90,7 +90,7 @@ func (w *watch) notifyLoop(ctx context.Context) {
 				return
 			}
 			// The kernel's queue overflowed: scan everything.
-			w.r.log.Warn("watch lost events; looking at all inboxes", "error", err)
+			w.r.log.Warn("watch lost events; scanning all inboxes", "error", err)
 			w.sweep(ctx)
 		}
 	}

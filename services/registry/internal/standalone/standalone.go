@@ -136,7 +136,7 @@ func New(ctx context.Context, e Engine, o Options) (*Registry, error) {
 	r.metrics.SetLagSource(r.Agents.Lags)
 	r.watch, r.foreign = newWatch(r, o.Sweep), newForeign(r, o.Sweep, o.Notifier)
 	if err := r.settle(ctx); err != nil { // an agent that is gone stops nobody
-		r.log.Error("what is left of a removed agent stays", "error", err)
+		r.log.Error("what is left of a removed agent cannot be removed", "error", err)
 	}
 	if _, _, err := r.Agents.Scan(); err != nil {
 		return nil, errors.Join(err, r.Close())

@@ -41,7 +41,7 @@ func (w *watch) clean(ctx context.Context) {
 			err = dir.Clean(time.Since(w.begun) + slack) // now: a write of this process may be under way
 		}
 		if err != nil && !w.r.Missing(a.ID) {
-			w.r.log.Warn("files of interrupted writes stay", "agent_id", a.ID, "error", err)
+			w.r.log.Warn("files of interrupted writes not removed", "agent_id", a.ID, "error", err)
 		}
 	})
 }
@@ -50,7 +50,7 @@ func (w *watch) clean(ctx context.Context) {
 // By the first tick their leases have ended: the file of a dead holder proves its death.
 func (w *watch) sweepHolders() {
 	if _, err := lease.SweepHolders(w.r.home.HoldersDir()); err != nil {
-		w.r.log.Warn("lock files of dead holders stay", "error", err)
+		w.r.log.Warn("lock files of dead holders not removed", "error", err)
 	}
 }
 

@@ -149,11 +149,11 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 		}
 		switch {
 		case a.Kind == source.Self && !own:
-			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source self needs the agent's lease", "state who speaks, such as external:console:cli:dm:cli:cli")
+			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source self needs the agent's lease", "name the sender, such as external:console:cli:dm:cli:cli")
 		case a.Kind == source.Internal && id.Kind != rpc.Owner && !s.speaksFor(ctx, hasFence, fence, a.AgentID):
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source "+e.GetSource()+" is not the caller's own", "push with the lease of the agent that speaks")
 		case a.Kind == source.External && id.Kind != rpc.Owner && id.Role() != "runner": // its StartRun forwards what the owner wrote
-			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "the caller states no source "+e.GetSource(), "only the owner says that a person wrote, and a runner for him")
+			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "the caller may not use the source "+e.GetSource(), "only the owner, or a runner on the owner's behalf, may write in the name of a person")
 		}
 	}
 	if own {
@@ -183,7 +183,7 @@ func newEvents(in []*registryv1.NewEvent) ([]store.NewEvent, error) {
 		sum += len(e.GetContent()) + len(e.GetSource()) + 64
 	}
 	if sum > thread.MaxAnswer {
-		return nil, fault.New(codes.InvalidArgument, fault.EventTooLarge, fmt.Sprintf("the push has %d bytes, the most is %d", sum, thread.MaxAnswer), "push in smaller batches")
+		return nil, fault.New(codes.InvalidArgument, fault.EventTooLarge, fmt.Sprintf("the push has %d bytes; the limit is %d", sum, thread.MaxAnswer), "push in smaller batches")
 	}
 	return out, nil
 }

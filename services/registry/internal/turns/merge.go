@@ -86,7 +86,7 @@ func (s *Service) WithdrawTurn(ctx context.Context, req *registryv1.WithdrawTurn
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return nil, s.Fault(a.ID, req.GetThreadId(), err)
 	case begun:
-		return nil, fault.New(codes.FailedPrecondition, fault.TurnBegun, "the turn of this message has begun", "its turn ends it, when it is its turn")
+		return nil, fault.New(codes.FailedPrecondition, fault.TurnBegun, "the turn of this message has begun", "it is answered in its own turn")
 	}
 	s.Log.Append(a.ID, req.GetLogs())
 	a.NoteWrite()

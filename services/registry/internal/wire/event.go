@@ -20,7 +20,7 @@ var ErrNotText = fault.New(codes.InvalidArgument, fault.InvalidArgument, "the ev
 
 // TooLarge refuses the content of an event for its size.
 func TooLarge(content string) error {
-	return fault.New(codes.InvalidArgument, fault.EventTooLarge, fmt.Sprintf("the event has %d bytes, the most is %d", len(content), thread.MaxEvent), "send less, or put it into a file and send its name")
+	return fault.New(codes.InvalidArgument, fault.EventTooLarge, fmt.Sprintf("the event has %d bytes; the limit is %d", len(content), thread.MaxEvent), "send less, or put it into a file and send its name")
 }
 
 // Events are events as an answer carries them.

@@ -53,7 +53,7 @@ func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case is(store.ErrLeaseLost), is(lease.ErrLost):
-		return fault.New(codes.Aborted, fault.LeaseLost, "the lease is no longer current", "stop working on it; another process has it or will")
+		return fault.New(codes.Aborted, fault.LeaseLost, "the lease is no longer current", "stop working on it; another process has it or will take it")
 	case is(store.ErrNotFound):
 		if s.Missing(agentID) {
 			return fault.New(codes.NotFound, fault.AgentNotFound, "agent '"+agentID+"' not found", "run 'agentctl init "+agentID+"' first")
@@ -100,7 +100,7 @@ func (s Faults) known(agentID, threadID string, err error) *fault.Error {
 		if lost, ok := errors.AsType[*store.LostCommits](err); ok {
 			what = fmt.Sprintf("%s has lost its last commits, as without its -wal file: events.jsonl has event %d, the database ends at %d", where, lost.Line, lost.Last)
 		}
-		return fault.New(codes.DataLoss, fault.DatabaseCorrupt, what, "stop the services, run 'agentctl fsck --repair --agent "+agentID+"' and start them; all other agents go on")
+		return fault.New(codes.DataLoss, fault.DatabaseCorrupt, what, "stop the services, run 'agentctl fsck --repair --agent "+agentID+"' and start them; all other agents continue")
 	case is(store.ErrFormat):
 		return fault.New(codes.FailedPrecondition, fault.FormatMismatch, where+" was written by a newer version", "use that version, or restore a backup")
 	}

@@ -65,7 +65,7 @@ type None struct {
 }
 
 func none() error {
-	return fault.New(codes.FailedPrecondition, fault.ConfigInvalid, "this registry keeps no working directories: they are in its home",
+	return fault.New(codes.FailedPrecondition, fault.ConfigInvalid, "this registry stores no working directories: they are in its home",
 		"set workdir.sync to off, or workdir.shared to a directory that all runners have, or use storage.engine postgres")
 }
 
@@ -184,7 +184,7 @@ func (s *Service) CommitWorkdir(ctx context.Context, req *registryv1.CommitWorkd
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
 	if most := int64(set.Config.Workdir.MaxMiB) << 20; tree.Size() > most {
-		return nil, fault.New(codes.ResourceExhausted, fault.QuotaExceeded, fmt.Sprintf("the working directory of agent '%s' has %d bytes, the most is %d", a.ID, tree.Size(), most),
+		return nil, fault.New(codes.ResourceExhausted, fault.QuotaExceeded, fmt.Sprintf("the working directory of agent '%s' has %d bytes; the limit is %d", a.ID, tree.Size(), most),
 			"remove files, name some in workdir.ignore, or raise workdir.max_mib")
 	}
 	snap := store.Snapshot{Base: req.GetBase(), Hash: workdir.Hash(req.GetManifest()), Manifest: req.GetManifest(), Pieces: slices.Collect(maps.Keys(tree.Pieces()))}

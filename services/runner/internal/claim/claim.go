@@ -18,7 +18,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
-var errDrained = errors.New("the runner is ending")
+var errDrained = errors.New("the runner is shutting down")
 
 // claim is the work under one lease of one agent.
 //

@@ -18,7 +18,7 @@ import (
 	"github.com/theclaw/agents/services/runner/internal/turn"
 )
 
-var errEnding = fault.New(codes.Unavailable, fault.ServiceUnavailable, "the runner is ending", "try again")
+var errEnding = fault.New(codes.Unavailable, fault.ServiceUnavailable, "the runner is shutting down", "try again")
 
 // Turn works on one event under a lease until it has its fate.
 type Turn func(ctx context.Context, l Lease, e *registrypb.PendingEvent, s turn.Slot) error

@@ -100,7 +100,7 @@ func (d *Driver) digest(ctx context.Context, w Work, job memory.Job) {
 	// One that was committed since the claim of the turn is not paid for again.
 	_, moved, err := d.Memory.Moved(ctx, job)
 	if err != nil && ctx.Err() == nil {
-		d.Logger.WarnContext(ctx, "digest not begun", "agent_id", w.AgentID, "thread_id", w.ThreadID, "error", fault.Chain(err))
+		d.Logger.WarnContext(ctx, "digest not started", "agent_id", w.AgentID, "thread_id", w.ThreadID, "error", fault.Chain(err))
 	}
 	if err != nil || moved {
 		return

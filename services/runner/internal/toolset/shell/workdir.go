@@ -113,7 +113,7 @@ func (k *WorkdirSync) Restore(ctx context.Context, at toolset.Place) error {
 		return nil
 	}
 	if err := d.ready(ctx, at.Config, at.AgentID); err != nil {
-		k.log.WarnContext(ctx, "working directory not brought", "agent_id", at.AgentID, "error", fault.Chain(err))
+		k.log.WarnContext(ctx, "working directory not downloaded", "agent_id", at.AgentID, "error", fault.Chain(err))
 		return fmt.Errorf("the working directory could not be brought to this machine: %s", words(err))
 	}
 	d.fence = at.Fence
@@ -207,7 +207,7 @@ func (k *WorkdirSync) Save(ctx context.Context, at toolset.Place) error {
 	if err == nil {
 		return nil
 	}
-	k.log.WarnContext(ctx, "working directory not kept", "agent_id", at.AgentID, "error", fault.Chain(err))
+	k.log.WarnContext(ctx, "working directory not saved", "agent_id", at.AgentID, "error", fault.Chain(err))
 	if large := (*workdir.TooLarge)(nil); errors.As(err, &large) {
 		return fmt.Errorf("the files of the working directory are not kept, and are on this machine alone: %s; remove some, name them in workdir.ignore, or raise workdir.max_mib", large.What)
 	}
@@ -231,7 +231,7 @@ func (d *dir) keep(ctx context.Context, c *registrypb.TurnConfig, agent string) 
 		}
 		if names := strings.Join(out[:min(len(out), 10)], " "); names != d.left {
 			if d.left = names; names != "" {
-				d.log.WarnContext(ctx, "files that cannot be stored are on this machine alone", "agent_id", agent, "files", names, "number", len(out))
+				d.log.WarnContext(ctx, "files that cannot be stored exist on this machine only", "agent_id", agent, "files", names, "number", len(out))
 			}
 		}
 		manifest, hash, err := tree.Encode()
@@ -328,6 +328,6 @@ func (d *dir) aside(agent string) error {
 		return err
 	}
 	d.seen = workdir.Seen{}
-	d.log.Warn("what was not kept of a working directory was put aside", "agent_id", agent, "in", filepath.Base(to))
+	d.log.Warn("unsaved changes of a working directory were moved aside", "agent_id", agent, "in", filepath.Base(to))
 	return nil
 }
