@@ -346,8 +346,10 @@ func TestBadInput(t *testing.T) {
 		}
 		return good[name]
 	}}
-	tool := &program{name: "thread", tree: threadtool.New(command.New(nil, nil, nil, func(string) string { return "" }, "test")), cases: map[int]int{}, run: thread,
-		rows: func(name string) []string { return fill(threadRows[name], "DIR", dir) }}
+	tool := &program{
+		name: "thread", tree: threadtool.New(command.New(nil, nil, nil, func(string) string { return "" }, "test")), cases: map[int]int{}, run: thread,
+		rows: func(name string) []string { return fill(threadRows[name], "DIR", dir) },
+	}
 	commands := ctl.each(t) + tool.each(t)
 	violations := ctl.wrong + tool.wrong
 	for dir, was := range map[string]map[string]string{home: before, dir: threadBefore} {

@@ -31,8 +31,8 @@ backup that you made ('agentctl backup').
 The agent must be stopped and not held by any worker. --force stops it, gives its workers
 a few seconds to finish, and then ends their leases, with the tools that still run. Its
 unanswered messages and unsent replies are deleted too. Not deleted are backups, the
-audit log, messages already sent to other agents and people, and the log of the services. Its name is free: a new
-agent of the name knows nothing of the old one.`,
+audit log, messages already sent to other agents and people, and the log of the services. Its name becomes free: a new
+agent with that name knows nothing of the old one.`,
 		Example: `  agentctl rm alice
   agentctl agent rm alice --yes
   agentctl rm alice --force --yes --timeout 2m`,

@@ -34,7 +34,7 @@ not logs, links, sockets, pipes and devices. Without --workdir the files of the 
 directories are left out too. With --with-home it also contains theclaw.yaml,
 providers.yaml, .env, the key files in the home and its certificates: secrets, in a file of mode
 0600. A file that cannot be read
-is named with its agent; the backup contains the rest, and the exit code is 1. Backups of agents in a shared database have
+is reported with its agent; the backup contains the rest, and the exit code is 1. Backups of agents in a shared database have
 the same format, and every backup can be restored into a database or into a home.`,
 		Example: `  agentctl backup agents.tar
   agentctl backup --with-home everything.tar

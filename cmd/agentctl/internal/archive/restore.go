@@ -32,8 +32,8 @@ the backup is not in it: a message that waited then is answered again, a reply t
 waited then is sent again with its key, flagged as a possible repeat.
 
 With --with-home the settings, keys and certificates of a backup that holds them are
-restored first. One that is there and differs is refused; with --replace it is kept as
-NAME.old.`,
+restored first. A file that exists and differs is refused; with --replace the existing one is
+kept as NAME.old.`,
 		Example: `  agentctl restore agents.tar
   agentctl restore agents.tar --agent alice --replace
   agentctl restore agents.tar --agent alice --as alice2

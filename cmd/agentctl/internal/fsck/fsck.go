@@ -39,14 +39,14 @@ func Command(e *command.Env) *cobra.Command {
 		Short: "Check the databases and files of the home, and repair them",
 		Long: `Check that no message is lost or answered twice, that every event is unchanged, and that
 nobody else can read the files; show for each finding what to do. It needs no running
-services; while a registry runs nothing is repaired.
+services; while a registry runs, nothing is repaired.
 
 With --repair file modes, missing tables and indexes, fences and events.jsonl are
-repaired, remains of interrupted writes are removed, and a damaged database is replaced
+repaired, leftovers of interrupted writes are removed, and a damaged database is replaced
 by a new one with everything that can still be read and verified. The damaged file is
 kept as events.db.corrupt-<time>. The exit code is 1 when there is a violation or a warning
 (with --repair: when one remains, or something could not be repaired); notes do not count.
-What cannot be read is named, and does not end the check of the rest.
+What cannot be read is reported, and the rest is still checked.
 
 Where several registries store the agents in PostgreSQL the database is checked at one
 instant, while they run; of the home only the files are checked. A PostgreSQL database is

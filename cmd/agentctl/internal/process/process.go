@@ -52,7 +52,7 @@ func readyCommand(e *command.Env) *cobra.Command {
 		Use:   "ready",
 		Short: "Report whether the services are ready, for probes",
 		Long: `Report whether each service is serving. The exit code is 0 when all are, and 1 when one
-does not respond, is starting, or drains. Unlike doctor it checks nothing else, so a
+does not respond, is starting, or is draining. Unlike doctor it checks nothing else, so a
 probe may call it every few seconds.`,
 		Example: `  agentctl ready
   agentctl ready --service registry --timeout 2s`,

@@ -26,7 +26,7 @@ func profileCommand(e *command.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "profile KIND FILE",
 		Short: "Take a profile of a process: cpu, heap or goroutine",
-		Long: `Take a profile of the process of a service, in the format of pprof, and write it to a
+		Long: `Take a profile of the process of a service, in pprof format, and write it to a
 file that only you can read: it may contain data from memory. It is read over the
 service's socket, with your token; there is no other way to read it.`,
 		Example: `  agentctl profile cpu cpu.pprof --seconds 20 --service runner

@@ -98,7 +98,7 @@ func streamCommand(e *command.Env) *cobra.Command {
 		Short: "Print the output of a run while it happens",
 		Long: `Print the reply of a run while it is written. Thoughts, tools, digests of older messages
 and what the run waits for go to standard error, and so does the line "restart": another
-runner has taken over the run, and the output since the last tool is repeated. With --json each item is one object a line, with its
+runner has taken over the run, and the output since the last tool is repeated. With --json each item is one object per line, with its
 seq; --after continues after a seq. The command ends with the run, with exit code 1 when
 the run failed.`,
 		Example: `  agentctl run stream alice RUN

@@ -45,9 +45,9 @@ func Command(e *command.Env) *cobra.Command {
 	return command.Group(e, &cobra.Command{
 		Use:   "service",
 		Short: "Run the services in the background, with systemd",
-		Long: `Run agentd as a service of your user, with systemd ('systemctl --user'). It needs no
-rights of root. The service starts when you log in; after 'loginctl enable-linger' also
-when the machine starts. For a service of the machine, with a user of its own, see
+		Long: `Run agentd as a service of your user, with systemd ('systemctl --user'). It does not
+need root privileges. The service starts when you log in; after 'loginctl enable-linger' also
+when the machine starts. For a system-wide service with a user of its own, see
 deploy/systemd.`,
 		Example: `  agentctl service install
   agentctl service start
@@ -61,7 +61,7 @@ func installCommand(e *command.Env) *cobra.Command {
 		Short: "Install the service for this home, without starting it",
 		Long: `Write the unit ~/.config/systemd/user/theclaw.service for this home and this agentd, and
 let it start when you log in. Environment variables, such as the keys of model providers,
-are read from ~/.config/theclaw/environment, one NAME=value a line; the variables of this
+are read from ~/.config/theclaw/environment, one NAME=value per line; the variables of this
 shell are not. Installing again changes nothing unless agentd has moved.`,
 		Example: `  agentctl service install
   agentctl service install --home /srv/claw`,
@@ -295,8 +295,8 @@ func uninstallCommand(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "uninstall",
 		Short: "Stop the service and remove it; the home is kept",
-		Long: `Stop the service and remove its unit. The home directory with all agents is kept. A
-service that is not installed is no error.`,
+		Long: `Stop the service and remove its unit. The home directory with all agents is kept. It
+is not an error if the service is not installed.`,
 		Example: `  agentctl service uninstall`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			path, err := unitFile(e)

@@ -113,7 +113,7 @@ func setCommand(e *command.Env) *cobra.Command {
 		Short: "Change one setting of an agent",
 		Long: `Change one setting in the config.yaml of an agent; comments and order are kept. VALUE
 is YAML. An invalid key or value changes nothing; pai.provider and pai.model must be
-names that the runner knows, where one can be asked.`,
+names that the runner knows, if one is running.`,
 		Example: `  agentctl config set alice pai.provider openai
   agentctl config set alice retry.max_attempts 5
   agentctl config set alice outbound '[{thread_pattern: "**", via: xgw}]'`,

@@ -66,7 +66,7 @@ func Command(e *command.Env) *cobra.Command {
 home with mode 0600, create and start the first agent, offer to run the services in the
 background, and start a chat. Without a key the built-in offline stand-in answers.
 
-With --yes nothing is asked: the flags answer, and what they leave out has its default.
+With --yes nothing is asked: the flags give the answers, and what they leave out has its default.
 Then each line of standard input is a message, as with 'agentctl up'. Nothing is written
 before the key was accepted; a second run with the same answers changes nothing.`,
 		Example: `  agentctl setup
