@@ -106,7 +106,10 @@ func (k Kind) verify(subject, text string, help string) error {
 	if f.Fix != "" {
 		fix = f.Fix
 	}
-	return fault.Usage(subject+": "+f.What, fix)
+	if operand, ok := strings.CutPrefix(subject, "the argument "); ok {
+		return fault.Usage("the argument "+operand+": "+f.What, fix)
+	}
+	return fault.Usage(f.What, fix) // the flag is named before it
 }
 
 // forbidden are the characters that a text of this kind does not have: a NUL ends the text
@@ -231,7 +234,7 @@ func checkConversation(text string) error {
 // number.
 func checkThinking(text string) error {
 	if _, err := strconv.ParseUint(text, 10, 32); err != nil && text != "off" && text != "adaptive" {
-		return fmt.Errorf("%.80q is not a way to think", text)
+		return fmt.Errorf("%.80q is not a setting for thinking", text)
 	}
 	return nil
 }

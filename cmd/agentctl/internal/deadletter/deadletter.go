@@ -186,7 +186,7 @@ func lettersOf(ctx context.Context, e *command.Env, id string) ([]letter, error)
 // free counts the attempts of a message that died without spending a try, as with a key
 // that was refused; the account of the message has them.
 func free(ctx context.Context, e *command.Env, id string, inbox int64) int32 {
-	n := int32(1) // what is dead was tried
+	n := int32(0) // as of a message that was refused before a try
 	if r, err := e.Turns().GetTurn(ctx, &registry.GetTurnRequest{AgentId: id, InboxId: inbox}); err == nil {
 		for _, a := range r.GetTurn().GetAttempts() {
 			n = max(n, a.GetN())
