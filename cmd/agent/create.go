@@ -28,7 +28,7 @@ func create(ctx context.Context, args []string, socket string, out io.Writer) er
 		}
 		switch args = f.Args(); {
 		case len(args) > 0 && r.AgentID != "":
-			return fault.Usage(fmt.Sprintf("%q is too many", args[0]), fix)
+			return fault.Usage(fmt.Sprintf("%.80q is too many", args[0]), fix)
 		case len(args) > 0:
 			r.AgentID, args = args[0], args[1:]
 		}

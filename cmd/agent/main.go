@@ -112,9 +112,9 @@ func runBatch(ctx context.Context, args []string, out io.Writer, getenv func(str
 	case len(args) == 0:
 		return fault.Usage("the argument ID is missing", fix)
 	case strings.HasPrefix(args[0], "-"):
-		return fault.Usage("unknown flag: "+args[0], fix)
+		return fault.Usage(fmt.Sprintf("unknown flag: %.80s", args[0]), fix)
 	case len(args) > 1:
-		return fault.Usage(fmt.Sprintf("%q is too many", args[1]), fix)
+		return fault.Usage(fmt.Sprintf("%.80q is too many", args[1]), fix)
 	}
 	id := args[0]
 	if err := layout.ValidID(id); err != nil {
@@ -176,14 +176,14 @@ func deliverBatch(ctx context.Context, args []string, getenv func(string) string
 	case err != nil:
 		return fault.Usage(err.Error(), fix)
 	case f.NArg() > 0:
-		return fault.Usage(fmt.Sprintf("%q is too many", f.Arg(0)), fix)
+		return fault.Usage(fmt.Sprintf("%.80q is too many", f.Arg(0)), fix)
 	case path == "":
 		return fault.Usage("--thread is missing", fix)
 	case consumer == "":
 		return fault.Usage("--consumer is missing", fix)
 	}
 	if consumer != outbound {
-		return fault.New(codes.InvalidArgument, fault.ConsumerNotFound, fmt.Sprintf("consumer %q is not delivered by agents", consumer), fix)
+		return fault.New(codes.InvalidArgument, fault.ConsumerNotFound, fmt.Sprintf("consumer %.80q is not delivered by agents", consumer), fix)
 	}
 	root, err := layout.DefaultHome(getenv)
 	if err != nil {

@@ -33,7 +33,11 @@ func Prepare(root *cobra.Command, e *Env) {
 		if f := new(fault.Error); errors.As(err, &f) { // it has advice of its own
 			return fault.Usage(flagText(err), cmp.Or(f.Fix, tryHelp(c)))
 		}
-		return Usage(c, "%s", flagText(err))
+		fix := tryHelp(c)
+		if unknown := new(pflag.NotExistError); errors.As(err, &unknown) {
+			fix += "; before an argument that begins with a dash write --"
+		}
+		return fault.Usage(flagText(err), fix)
 	})
 }
 
@@ -60,7 +64,7 @@ func flagText(err error) string {
 		if letters := unknown.GetSpecifiedShortnames(); letters != "" {
 			name = "-" + letters
 		}
-		return fmt.Sprintf("unknown flag %.40q; write -- before an argument that begins with -", name)
+		return fmt.Sprintf("unknown flag %.40q", name)
 	}
 	return fmt.Sprintf("%.200q", err.Error())
 }
