@@ -68,10 +68,10 @@ var threadRows = map[string][]string{
 	"unsubscribe": {"--thread=DIR", "--consumer=worker"}, "info": {"--thread=DIR"}, "dispatch": {"--thread=DIR"},
 }
 
-// moving are the parts of a home that change while nobody says a word: sockets, leases,
+// moving are the parts of a home that change while nobody writes: sockets, leases, locks,
 // logs, the audit log, which records a refused call too, and the files beside a database,
 // whose contents are read by SQL.
-var moving = regexp.MustCompile(`(^|/)(run|logs|audit|\.?cache|.*\.log|.*\.db-(wal|shm)|lock|leases?(\.db)?)(/|$)`)
+var moving = regexp.MustCompile(`(^|/)(run|logs|audit|\.?cache|.*\.log|.*\.db-(wal|shm)|lock|.*\.lock|leases?(\.db)?)(/|$)`)
 
 // hashOf are hashes of the names and bytes below dir, and of the rows of its databases.
 func hashOf(t *testing.T, dir string) map[string]string {
