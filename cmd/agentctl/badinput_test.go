@@ -310,10 +310,13 @@ func TestBadInput(t *testing.T) {
 	ready("init", "a1", "--provider", "offline")
 	ready("start", "a1")
 	ready("send", "a1", "say: hi", "--wait")
-	for session := filepath.Join(home, "agents/a1/sessions/threads%2Fpeers%2Fcli-cli.jsonl"); ; runtime.Gosched() { // which is written after the reply
-		if _, err := os.Stat(session); err == nil {
-			break
+	// The session file is written after the reply.
+	session, bound := filepath.Join(home, "agents/a1/sessions/threads%2Fpeers%2Fcli-cli.jsonl"), time.Now().Add(time.Minute)
+	for _, err := os.Stat(session); err != nil; _, err = os.Stat(session) {
+		if time.Now().After(bound) {
+			t.Fatal(err)
 		}
+		runtime.Gosched()
 	}
 	turn := strings.TrimSpace(ready("turns", "a1", "-o", "json"))
 	key := regexp.MustCompile(`"run_id": "([^"]+)"`).FindStringSubmatch(turn)[1]
