@@ -14,7 +14,7 @@ import (
 const (
 	mostPercent  = 200
 	leastPercent = 100
-	headroom     = 16 << 20
+	headroom     = 24 << 20
 )
 
 // percentOf is how much a heap may grow of which so many bytes are in use.

@@ -6,7 +6,7 @@ import (
 )
 
 func TestPercentOf(t *testing.T) {
-	for inUse, want := range map[uint64]int{0: 200, 6 << 20: 200, 8 << 20: 200, 10 << 20: 160, 16 << 20: 100, 24 << 20: 100, 1 << 30: 100} {
+	for inUse, want := range map[uint64]int{0: 200, 6 << 20: 200, 12 << 20: 200, 15 << 20: 160, 24 << 20: 100, 32 << 20: 100, 1 << 30: 100} {
 		if got := percentOf(inUse); got != want {
 			t.Errorf("%d MB in use: %d %%, want %d", inUse>>20, got, want)
 		}
