@@ -162,7 +162,9 @@ func hang(dir string) error {
 		return err
 	}
 	fmt.Fprintln(f, "ready")
-	select {}
+	for { // with nothing else to run, the Go runtime would end a program that waits for nothing
+		time.Sleep(time.Hour)
+	}
 }
 
 // die is kill -9: nothing of the program runs after it.
