@@ -24,6 +24,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
@@ -39,7 +40,8 @@ type Vars map[string]string
 
 // Read reads a file; without it there are no variables. The error has reason CONFIG_INVALID.
 func Read(path string) (Vars, error) {
-	f, err := os.Open(path)
+	// O_NONBLOCK: a pipe of that name is no file, and is not waited for.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

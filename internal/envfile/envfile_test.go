@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/theclaw/agents/internal/envfile"
@@ -57,6 +58,13 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := envfile.Read(write(t, "A='"+secret, 0o600)); err == nil || strings.Contains(err.Error(), secret) {
 		t.Errorf("%v: want an error without the value", err)
+	}
+	pipe := filepath.Join(t.TempDir(), ".env")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := envfile.Read(pipe); !strings.Contains(fault.From(err).What, "it is not a file") {
+		t.Errorf("a pipe: %v", err)
 	}
 	if _, err := envfile.Read(t.TempDir()); fault.From(err).Reason != fault.ConfigInvalid {
 		t.Errorf("a directory: %v", err)
