@@ -7,6 +7,7 @@ type allowance struct{ from, what, why string }
 var (
 	// imports between families of one layer
 	sideways = []allowance{
+		{"internal/sessionkey", "internal/agentdir/layout", "what the id of an agent is stands there"},
 		{"internal/sessionkey", "internal/route", "the threads of a key are named by the segments of routes"},
 		{"internal/binding", "internal/sessionkey", "a binding leads to a session key"},
 		{"bench", "bench/load", "the program drives the load"},

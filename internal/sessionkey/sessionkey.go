@@ -27,6 +27,7 @@ package sessionkey
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -34,6 +35,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/theclaw/agents/internal/agentdir/layout"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/route"
 )
@@ -286,7 +288,7 @@ func AgentID(name string) string {
 }
 
 // IsAgentID reports whether s is the id of an agent.
-func IsAgentID(s string) bool { return is(s, maxID, "_-") }
+func IsAgentID(s string) bool { return layout.ValidID(s) == nil }
 
 // IsWord reports whether s can be the name of a type or an account: [a-z0-9][a-z0-9_.-]*, at
 // most 64 bytes, and none of the words that keys use themselves.
@@ -298,15 +300,11 @@ func IsMainKey(s string) bool {
 	case DM, Group, ChannelGroup, all, "thread":
 		return false
 	}
-	return is(s, maxWord, "_.-") && !isNamed(s)
-}
-
-func is(s string, most int, others string) bool {
-	if s == "" || len(s) > most || !isLetter(s[0]) {
+	if s == "" || len(s) > maxWord || !isLetter(s[0]) || isNamed(s) {
 		return false
 	}
 	for i := range len(s) {
-		if !isLetter(s[i]) && strings.IndexByte(others, s[i]) < 0 {
+		if !isLetter(s[i]) && strings.IndexByte("_.-", s[i]) < 0 {
 			return false
 		}
 	}
@@ -340,30 +338,13 @@ func escape(id string) string {
 	return b.String()
 }
 
-// unescape undoes escape; what no escape gives stays, and is refused by the comparison that
-// follows.
+// unescape undoes escape; what no escape gives stays, or is written in another way, and is
+// refused by the comparison that follows.
 func unescape(s string) string {
-	if !strings.Contains(s, "%") {
-		return s
+	if id, err := url.PathUnescape(s); err == nil {
+		return id
 	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) {
-			if c, ok := hexByte(s[i+1], s[i+2]); ok {
-				b.WriteByte(c)
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
-
-func hexByte(high, low byte) (byte, bool) {
-	const digits = "0123456789ABCDEF"
-	h, l := strings.IndexByte(digits, high), strings.IndexByte(digits, low)
-	return byte(h<<4 | l), h >= 0 && l >= 0
+	return s
 }
 
 func invalid(problem string) error {
