@@ -19,11 +19,7 @@ func TestBadInput(t *testing.T) {
 	huge := strings.Repeat("A", 1<<20)
 	never := []string{"1\x00", "1\xff", "1\n2", huge}
 	free := map[string]bool{"home": true, "tls": true, "metrics-listen": true}
-	f := flag.NewFlagSet("", flag.ContinueOnError)
-	o := options{}
-	var level, name string
-	var version bool
-	o.define(f, &level, &name, &version)
+	f := defined()
 	cases := 0
 	check := func(what string, args ...string) {
 		t.Helper()

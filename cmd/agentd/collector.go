@@ -37,7 +37,7 @@ func tuneCollector() {
 	})
 }
 
-// afterCollection calls fn after each collection: something that nobody uses is found by the
+// afterCollection calls fn after each collection: something that is not used is found by the
 // next one, and replaced.
 func afterCollection(fn func()) {
 	type unused struct{ _ *byte } // with a pointer: small ones without are put together

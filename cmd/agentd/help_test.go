@@ -16,11 +16,7 @@ func TestHelpFlags(t *testing.T) {
 	if single := regexp.MustCompile(`(?m)^\s+-[a-z]`).FindString(out.String()); single != "" {
 		t.Errorf("one dash: %q", single)
 	}
-	f := flag.NewFlagSet("", flag.ContinueOnError)
-	o := options{}
-	var level, name string
-	var version bool
-	o.define(f, &level, &name, &version)
+	f := defined()
 	n := 0
 	f.VisitAll(func(option *flag.Flag) {
 		n++
@@ -31,4 +27,14 @@ func TestHelpFlags(t *testing.T) {
 	if n < 14 {
 		t.Errorf("%d flags", n)
 	}
+}
+
+// defined are the flags of the command line.
+func defined() *flag.FlagSet {
+	f := flag.NewFlagSet("", flag.ContinueOnError)
+	o := options{}
+	var level, name string
+	var version bool
+	o.define(f, &level, &name, &version)
+	return f
 }

@@ -136,16 +136,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 
 // find finds the home and reads its file .env.
 func (o *options) find(getenv func(string) string) (err error) {
-	o.home, err = layout.DefaultHome(func(name string) string {
-		switch {
-		case name == "THECLAW_HOME" && o.home != "":
-			return o.home
-		case name == "THECLAW_PROFILE" && o.profile != "":
-			return o.profile
-		}
-		return getenv(name)
-	})
-	if err != nil {
+	if o.home, err = layout.ChosenHome(o.home, o.profile, getenv); err != nil {
 		return err
 	}
 	o.vars, err = envfile.Read(layout.At(o.home).EnvFile())

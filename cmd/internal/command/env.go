@@ -107,15 +107,7 @@ func (s *sink) Write(p []byte) (int, error) {
 
 // Home is the home directory that the flags and the environment name.
 func (e *Env) Home() (layout.Home, error) {
-	path, err := layout.DefaultHome(func(name string) string {
-		switch {
-		case name == "THECLAW_HOME" && e.Flags.Home != "":
-			return e.Flags.Home
-		case name == "THECLAW_PROFILE" && e.Flags.Profile != "":
-			return e.Flags.Profile
-		}
-		return e.Getenv(name)
-	})
+	path, err := layout.ChosenHome(e.Flags.Home, e.Flags.Profile, e.Getenv)
 	if err != nil {
 		return layout.Home{}, err
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -25,15 +24,26 @@ func At(path string) Home {
 	return Home{path, filepath.Join(path, "agents"), filepath.Join(path, DefaultsName)}
 }
 
-// profile is what a profile may be called.
-var profile = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
-
 // CheckProfile returns what is wrong with the name of a profile; nil: nothing.
-func CheckProfile(name string) error {
-	if profile.MatchString(name) {
+func CheckProfile(profile string) error {
+	if name(profile, 32, "-") && profile[0] != '-' {
 		return nil
 	}
-	return fault.Usage(fmt.Sprintf("%.80q is not the name of a profile", name), "use lower-case letters, digits and '-', at most 32, for example dev")
+	return fault.Usage(fmt.Sprintf("%.80q is not the name of a profile", profile), "use lower-case letters, digits and '-', at most 32, for example dev")
+}
+
+// ChosenHome is [DefaultHome] with a home and a profile of the command line, which win over the
+// environment; empty ones are not chosen.
+func ChosenHome(home, profile string, getenv func(string) string) (string, error) {
+	return DefaultHome(func(name string) string {
+		switch {
+		case name == "THECLAW_HOME" && home != "":
+			return home
+		case name == "THECLAW_PROFILE" && profile != "":
+			return profile
+		}
+		return getenv(name)
+	})
 }
 
 // DefaultHome returns the home directory that the environment asks for: THECLAW_HOME,
@@ -57,11 +67,11 @@ func DefaultHome(getenv func(string) string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("resolve home: %w", err)
 	}
-	if name := getenv("THECLAW_PROFILE"); name != "" {
-		if err := CheckProfile(name); err != nil {
+	if profile := getenv("THECLAW_PROFILE"); profile != "" {
+		if err := CheckProfile(profile); err != nil {
 			return "", err
 		}
-		abs += "-" + name
+		abs += "-" + profile
 	}
 	return abs, nil
 }
