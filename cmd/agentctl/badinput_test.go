@@ -68,8 +68,8 @@ var threadRows = map[string][]string{
 	"unsubscribe": {"--thread=DIR", "--consumer=worker"}, "info": {"--thread=DIR"}, "dispatch": {"--thread=DIR"},
 }
 
-// moving are the parts of a home that change while nobody writes: sockets, leases, locks,
-// logs, the audit log, which records a refused call too, and the files beside a database,
+// moving are the parts of a home that change without a write: sockets, leases, locks,
+// logs, the audit log, which records a refused call too, and the files next to a database,
 // whose contents are read by SQL.
 var moving = regexp.MustCompile(`(^|/)(run|logs|audit|\.?cache|.*\.log|.*\.db-(wal|shm)|lock|.*\.lock|leases?(\.db)?)(/|$)`)
 

@@ -47,7 +47,7 @@ exec bash --noprofile --norc -c "$SESSION"
 // session is the one shell of a page. It reads the name of a file with commands from
 // descriptor 3, and answers on descriptor 4 how many of its commands exited with another
 // status than 0. Its own files have no place in /tmp. A background process keeps the output of its block open,
-// so the output is a file, which nobody waits for.
+// so the output is a file, whose end is not waited for.
 const session = `
 set -m
 trap 'printf x >>/tmp/.page/failures' ERR
