@@ -47,6 +47,7 @@ type Approvals interface {
 type Home interface {
 	lease.Ledger
 	Approvals
+	Revisions
 	// Usage answers what was used in a day. SaveUsage replaces rows of one day, and
 	// forgets the days before.
 	Usage(ctx context.Context, day string) ([]Used, error)

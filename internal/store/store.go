@@ -103,6 +103,7 @@ type NewEvent struct {
 	Source, Type string
 	Subtype      *string
 	Content      string
+	Origin       *Origin // inbox only; nil: it is routed by its source
 }
 
 // AppendOptions of one push.
@@ -111,12 +112,16 @@ type AppendOptions struct {
 	Fence      *Fence // set for the agent's own events
 	MaxPending int64  // inbox only: ErrInboxFull when so many events have no fate; 0: no bound
 	MaxPerPeer int64  // the same over the source of the first event: ErrPeerFull
+	// Revision is that of the bindings by which the events were resolved: an engine that several
+	// registries use returns ErrRevision when there is a newer one. 0: by none.
+	Revision int64
 }
 
 // Appended is what a push did. A repeat answers what the first one did.
 type Appended struct {
 	IDs       []int64
 	Keys      []string  // of the events of an inbox
+	Origins   []*Origin // of the events of an inbox, as they were stored; nil for one without
 	At        time.Time // when the first event was stored
 	Duplicate bool
 }
@@ -158,6 +163,9 @@ type Info struct {
 type Threads interface {
 	Ensure(ctx context.Context, r Ref, tuple string) (created bool, err error)
 	Append(ctx context.Context, r Ref, events []NewEvent, o AppendOptions) (Appended, error)
+	// Pushed answers what the push under an idempotency key did, as a repeat of it would;
+	// false when there was none, or no such thread.
+	Pushed(ctx context.Context, r Ref, key string) (Appended, bool, error)
 	Read(ctx context.Context, r Ref, q Query) (Page, error)
 	Info(ctx context.Context, r Ref) (Info, error)
 	// Subscriptions answers what Info does of them, at a cost that does not grow with
@@ -188,6 +196,8 @@ type Inboxes interface {
 	State(ctx context.Context, agent string) (InboxState, error)
 	// InboxEvent answers one inbox event and its key; ErrNoTurn when there is none.
 	InboxEvent(ctx context.Context, agent string, id int64) (thread.Event, string, error)
+	// Origin answers that of an inbox event; nil: it has none.
+	Origin(ctx context.Context, agent string, id int64) (*Origin, error)
 	SetStarted(ctx context.Context, agent string, started bool, handler string) (changed bool, err error)
 	OpenBatch(ctx context.Context, agent string, f Fence, o OpenBatch) (Batch, error)
 	Settle(ctx context.Context, agent string, f Fence, s Settlement) (acked int64, err error)
@@ -198,8 +208,8 @@ type Inboxes interface {
 	MarkOutbox(ctx context.Context, agent string, m OutboxMark) error
 }
 
-// OpenBatch reads pending events. Route is called for each inside the seal's
-// transaction; mode is the routing mode that holds for the event.
+// OpenBatch reads pending events. Route is called for each that has no origin, inside the
+// seal's transaction; mode is the routing mode that holds for the event.
 type OpenBatch struct {
 	After int64 // 0: after the ack
 	Limit int
@@ -218,6 +228,7 @@ type Pending struct {
 	Event  thread.Event
 	Key    string
 	Thread string
+	Origin *Origin // nil: it has none
 }
 
 // Batch is what OpenBatch found.
@@ -241,6 +252,9 @@ type Settlement struct {
 	Error      string // one line, when dead
 	OutboxHead int64  // newest event to deliver; 0: none
 	Merged     []MergedMember
+	// Session is that of the conversation, for the list of the agent's sessions; nil: it is
+	// not known now, and what the list has of it stays.
+	Session *Session
 }
 
 // OutboxMark is a thread's delivery progress. Reopen marks it as having work
@@ -278,6 +292,7 @@ type Engine interface {
 	Inboxes
 	Turns
 	Memories
+	Sessions
 	Deliveries
 	Pruner
 	Eraser

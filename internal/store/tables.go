@@ -92,9 +92,21 @@ type Leases interface {
 // Counts keeps questions, and what agents and their peers have used.
 type Counts interface {
 	Approvals
+	Revisions
+	HomeFiles
 	// Count and Pace are those of the registry's quota.
 	Count(ctx context.Context, day, agent, peer string, decide func(all, one Used) (Used, error)) error
 	Pace(ctx context.Context, from, to string, step, most time.Duration) (over time.Duration, err error)
+}
+
+// HomeFiles keeps what a single machine has in the home's own settings, for registries that
+// share a database.
+type HomeFiles interface {
+	// HomeFile answers a file and its version; nil and "" when there is none.
+	HomeFile(ctx context.Context, name string) (data []byte, version string, err error)
+	// PutHomeFile replaces a file that has the version was, and answers the new one;
+	// ErrMoved when it has another.
+	PutHomeFile(ctx context.Context, name string, data []byte, was string) (version string, err error)
 }
 
 // LogLine is what is said of an agent.

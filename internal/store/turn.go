@@ -42,7 +42,7 @@ type Begin struct {
 	Opening      string // content of the record/decision event that follows the first event of a thread; empty: none
 	ReplyContext string
 	Alone        bool
-	Tail         int      // message events of context to answer
+	Tail         int      // message events of context to answer, of the epoch
 	Subscribe    bool     // upsert the outbound subscription
 	Handler      string   // its handler command
 	Layers       []string // memory layers whose marks to answer
@@ -57,6 +57,9 @@ type Begin struct {
 	// GivenBack is how the claim before ended, when the caller had it under the same lease
 	// and lives: an attempt, and no crash. nil: it had none.
 	GivenBack *FailedTry
+	// Session: which epoch the event belongs to is decided before it is recorded, once. nil:
+	// the conversation has no session.
+	Session *BeginSession
 }
 
 // Member is an event that the turn of another event, its leader, answers too.
@@ -118,6 +121,7 @@ type Begun struct {
 	Memory        []MemoryMark      // of Begin.Layers, in their order
 	Files         map[string][]byte // those of Begin.Files that are there; nil: the engine keeps none
 	Finished      Finished          // for BeginFinished and BeginExhausted
+	Session       *Session          // nil: the conversation has none
 }
 
 // StepState and kinds as stored.
@@ -316,6 +320,7 @@ type Turn struct {
 	Usage         Usage
 	Resolved      string
 	Leader        string // key of the turn that answers it too
+	Origin        *Origin
 	Attempts      []Attempt
 	Steps         []Step
 	Delivery      *Delivery
@@ -330,7 +335,7 @@ const (
 )
 
 // TurnQuery names an inbox event by its id; Key, when set, must be its key.
-// Route finds the thread of an event that has no fate yet.
+// Route finds the thread of an event that has no fate yet, and no origin.
 type TurnQuery struct {
 	InboxID int64
 	Key     string

@@ -26,6 +26,7 @@ const (
 	SubtypeToolcall = "toolcall"
 	SubtypeDecision = "decision"
 	SubtypeError    = "error"
+	SubtypeSession  = "session" // an epoch of the conversation begins
 )
 
 // Names shared with the external tools.

@@ -21,6 +21,8 @@ type Inbox struct {
 	Routes []Route        // by rising From
 	Open   []thread.Event // events after OpenBatch.After without a fate, as many as were asked for
 	More   bool           // there are open events behind them
+	// Origins are those of the events in Open that have one, by id.
+	Origins map[int64]*store.Origin
 	// FirstOpen is the first event after Acked without a fate, those in Fates left out;
 	// 0: none. Advance reads it.
 	FirstOpen int64
@@ -115,8 +117,10 @@ func Open(in *Inbox, o store.OpenBatch, begun *Begun) (b store.Batch, ask string
 			b.Scanned = e.ID
 		}
 		key := e.Key(in.UUID)
-		if e.Type != thread.TypeMessage {
+		if origin := in.Origins[e.ID]; e.Type != thread.TypeMessage {
 			in.fate(e.ID, key, "", store.FateNotAMessage, "")
+		} else if origin != nil {
+			b.Events = append(b.Events, store.Pending{Event: e, Key: key, Thread: origin.Thread, Origin: origin})
 		} else if id, problem := o.Route(e, in.ModeAt(e.ID)); problem != nil {
 			in.fate(e.ID, key, "", store.FateDead, problem.Error())
 		} else {

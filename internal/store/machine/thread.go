@@ -77,6 +77,9 @@ type Thread struct {
 	Deliveries []Delivery
 	used       []usedKey
 
+	Session *store.Session // that of the conversation; nil: it has none
+	LastAt  time.Time      // of the newest event; zero: there is none
+
 	Acked     int64 // outbound events up to here are sent or given up
 	FirstOpen int64 // first event after Acked that is neither; 0: none
 	OpenHead  int64 // newest event that waits for delivery; 0: none
@@ -84,8 +87,8 @@ type Thread struct {
 
 	// Appended are the events to store, in this order.
 	Appended []Event
-	// AckMoved and TupleSet tell that Acked and Tuple must be stored.
-	AckMoved, TupleSet bool
+	// AckMoved, TupleSet and SessionSet tell that Acked, Tuple and Session must be stored.
+	AckMoved, TupleSet, SessionSet bool
 }
 
 // Needs names the rows that a transition reads. An engine loads these and, so that the
@@ -99,6 +102,8 @@ type Needs struct {
 	Steers   bool     // and the steer steps with their results
 	Keys     []string // deduplication keys: Thread.Use
 	OpenHead bool
+	// Session asks for Session and LastAt.
+	Session bool
 	// FirstOpen asks for Acked and FirstOpen, which leaves the event Except out.
 	FirstOpen bool
 	Except    int64

@@ -10,7 +10,7 @@ import (
 
 // BeginNeeds are the rows of a claim, as far as they are known before it.
 func BeginNeeds(b store.Begin) Needs {
-	n := Needs{Turns: []string{b.Key}, Keys: []string{InboundKey(b.Key)}}
+	n := Needs{Turns: []string{b.Key}, Keys: []string{InboundKey(b.Key)}, Session: b.Session != nil}
 	n.members(b.Members)
 	return n
 }
@@ -68,8 +68,11 @@ func Begin(t *Thread, b store.Begin) (store.Begun, error) {
 // thread must have its outbound subscription.
 func Recorded(o store.BeginOutcome) bool { return o == store.BeginGo || o == store.BeginExhausted }
 
-// recordFirst records the event, and with the first event of a thread whom it is for.
+// recordFirst records the event in its epoch, and with the first event of a thread whom it is for.
 func recordFirst(t *Thread, b store.Begin) int64 {
+	if b.Session != nil && t.Used(InboundKey(b.Key)) == 0 {
+		openSession(t, b)
+	}
 	id, fresh := recordInbound(t, b.Key, b.Event)
 	if fresh && b.Tuple != "" && t.Tuple == "" { // missing when the process died after making the thread
 		t.Tuple, t.TupleSet = b.Tuple, true
@@ -110,7 +113,7 @@ func claim(t *Thread, b store.Begin, inbound int64) (store.Begun, error) {
 			return store.Begun{}, err
 		}
 	}
-	out.Steps = t.steps(b.Key)
+	out.Steps, out.Session = t.steps(b.Key), t.Session
 	return out, nil
 }
 

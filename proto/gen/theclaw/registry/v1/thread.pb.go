@@ -284,7 +284,10 @@ type NewEvent struct {
 	// subtype is free; absent is NULL.
 	Subtype *string `protobuf:"bytes,3,opt,name=subtype,proto3,oneof" json:"subtype,omitempty"`
 	// content is valid UTF-8, at most 1 MiB (EVENT_TOO_LARGE).
-	Content       string `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	Content string `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	// session_key names the conversation of a message in the inbox, instead of its
+	// source; only the owner may set it. The key must be one of the agent.
+	SessionKey    string `protobuf:"bytes,5,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -343,6 +346,13 @@ func (x *NewEvent) GetSubtype() string {
 func (x *NewEvent) GetContent() string {
 	if x != nil {
 		return x.Content
+	}
+	return ""
+}
+
+func (x *NewEvent) GetSessionKey() string {
+	if x != nil {
+		return x.SessionKey
 	}
 	return ""
 }
@@ -1568,13 +1578,15 @@ const file_theclaw_registry_v1_thread_proto_rawDesc = "" +
 	"\x06thread\x18\x01 \x01(\v2\x1e.theclaw.registry.v1.ThreadRefB\x06\xbaH\x03\xc8\x01\x01R\x06thread\"D\n" +
 	"\x14EnsureThreadResponse\x12\x18\n" +
 	"\acreated\x18\x01 \x01(\bR\acreated\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\x9c\x01\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\xc8\x01\n" +
 	"\bNewEvent\x12\"\n" +
 	"\x06source\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06source\x12\x1d\n" +
 	"\x04type\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x04type\x12'\n" +
 	"\asubtype\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01H\x00R\asubtype\x88\x01\x01\x12\x18\n" +
-	"\acontent\x18\x04 \x01(\tR\acontentB\n" +
+	"\acontent\x18\x04 \x01(\tR\acontent\x12*\n" +
+	"\vsession_key\x18\x05 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x01R\n" +
+	"sessionKeyB\n" +
 	"\n" +
 	"\b_subtype\"\xca\x01\n" +
 	"\x11PushEventsRequest\x12>\n" +

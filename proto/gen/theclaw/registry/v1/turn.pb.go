@@ -968,7 +968,10 @@ type PendingEvent struct {
 	// key of the event: inbox uuid, id and hash; also its run id.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	// thread_id is the conversation thread it belongs to.
-	ThreadId      string `protobuf:"bytes,3,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	ThreadId string `protobuf:"bytes,3,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// session_key of the conversation, where it was decided with the push; empty: it
+	// was routed by its source.
+	SessionKey    string `protobuf:"bytes,4,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1020,6 +1023,13 @@ func (x *PendingEvent) GetKey() string {
 func (x *PendingEvent) GetThreadId() string {
 	if x != nil {
 		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *PendingEvent) GetSessionKey() string {
+	if x != nil {
+		return x.SessionKey
 	}
 	return ""
 }
@@ -1330,6 +1340,8 @@ type TurnConfig struct {
 	WorkdirMaxBytes int64 `protobuf:"varint,20,opt,name=workdir_max_bytes,json=workdirMaxBytes,proto3" json:"workdir_max_bytes,omitempty"`
 	// workdir_ignore are patterns of what is not kept.
 	WorkdirIgnore []string `protobuf:"bytes,21,rep,name=workdir_ignore,json=workdirIgnore,proto3" json:"workdir_ignore,omitempty"`
+	// thinking of the model in this conversation; empty: as its provider's setting.
+	Thinking      string `protobuf:"bytes,22,opt,name=thinking,proto3" json:"thinking,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1509,6 +1521,13 @@ func (x *TurnConfig) GetWorkdirIgnore() []string {
 		return x.WorkdirIgnore
 	}
 	return nil
+}
+
+func (x *TurnConfig) GetThinking() string {
+	if x != nil {
+		return x.Thinking
+	}
+	return ""
 }
 
 // CompactionConfig says when memory is digested, and how.
@@ -1927,7 +1946,14 @@ type BeginTurnResponse struct {
 	// (FINISHED, EXHAUSTED).
 	Error string `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"`
 	// unanswered messages of the tail.
-	Unanswered    []*Unanswered `protobuf:"bytes,15,rep,name=unanswered,proto3" json:"unanswered,omitempty"`
+	Unanswered []*Unanswered `protobuf:"bytes,15,rep,name=unanswered,proto3" json:"unanswered,omitempty"`
+	// session_id of the epoch; empty: the conversation has no session.
+	SessionId string `protobuf:"bytes,16,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// epoch_from_id is the event that begins the epoch: nothing up to it is shown to
+	// the model. 0: it is the whole thread.
+	EpochFromId int64 `protobuf:"varint,17,opt,name=epoch_from_id,json=epochFromId,proto3" json:"epoch_from_id,omitempty"`
+	// session_key of the conversation; empty: it has none.
+	SessionKey    string `protobuf:"bytes,18,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2065,6 +2091,27 @@ func (x *BeginTurnResponse) GetUnanswered() []*Unanswered {
 		return x.Unanswered
 	}
 	return nil
+}
+
+func (x *BeginTurnResponse) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *BeginTurnResponse) GetEpochFromId() int64 {
+	if x != nil {
+		return x.EpochFromId
+	}
+	return 0
+}
+
+func (x *BeginTurnResponse) GetSessionKey() string {
+	if x != nil {
+		return x.SessionKey
+	}
+	return ""
 }
 
 // FailedTry is a model try that gave no answer.
@@ -2975,9 +3022,17 @@ type Turn struct {
 	Leader string `protobuf:"bytes,22,opt,name=leader,proto3" json:"leader,omitempty"`
 	// attempts that ended without an answer: the first two and the newest fourteen;
 	// only in GetTurn.
-	Attempts      []*Attempt `protobuf:"bytes,23,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Attempts []*Attempt `protobuf:"bytes,23,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// session_key of the conversation, where it was decided with the push.
+	SessionKey string `protobuf:"bytes,24,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
+	// account that received it; empty: none did.
+	Account string `protobuf:"bytes,25,opt,name=account,proto3" json:"account,omitempty"`
+	// provider_id of the message on its platform.
+	ProviderId string `protobuf:"bytes,26,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
+	// binding_revision that decided; 0: no binding was asked.
+	BindingRevision int64 `protobuf:"varint,27,opt,name=binding_revision,json=bindingRevision,proto3" json:"binding_revision,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Turn) Reset() {
@@ -3169,6 +3224,34 @@ func (x *Turn) GetAttempts() []*Attempt {
 		return x.Attempts
 	}
 	return nil
+}
+
+func (x *Turn) GetSessionKey() string {
+	if x != nil {
+		return x.SessionKey
+	}
+	return ""
+}
+
+func (x *Turn) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Turn) GetProviderId() string {
+	if x != nil {
+		return x.ProviderId
+	}
+	return ""
+}
+
+func (x *Turn) GetBindingRevision() int64 {
+	if x != nil {
+		return x.BindingRevision
+	}
+	return 0
 }
 
 // GetTurnRequest names an event.
@@ -4394,11 +4477,13 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\x80\b(\x00R\x05limit\x120\n" +
 	"\x04logs\x18\x04 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12-\n" +
 	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x126\n" +
-	"\tset_aside\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bsetAside\"o\n" +
+	"\tset_aside\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bsetAside\"\x90\x01\n" +
 	"\fPendingEvent\x120\n" +
 	"\x05event\x18\x01 \x01(\v2\x1a.theclaw.registry.v1.EventR\x05event\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1b\n" +
-	"\tthread_id\x18\x03 \x01(\tR\bthreadId\"J\n" +
+	"\tthread_id\x18\x03 \x01(\tR\bthreadId\x12\x1f\n" +
+	"\vsession_key\x18\x04 \x01(\tR\n" +
+	"sessionKey\"J\n" +
 	"\x06Member\x12\"\n" +
 	"\binbox_id\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\ainboxId\x12\x1c\n" +
 	"\x03key\x18\x02 \x01(\tB\n" +
@@ -4423,7 +4508,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x04logs\x18\x06 \x03(\v2\x1c.theclaw.registry.v1.LogLineR\x04logs\x12?\n" +
 	"\amembers\x18\a \x03(\v2\x1b.theclaw.registry.v1.MemberB\b\xbaH\x05\x92\x01\x02\x10@R\amembers\x12=\n" +
 	"\n" +
-	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xc4\x06\n" +
+	"given_back\x18\b \x01(\v2\x1e.theclaw.registry.v1.FailedTryR\tgivenBack\"\xe0\x06\n" +
 	"\n" +
 	"TurnConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
@@ -4451,7 +4536,8 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x0eworkdir_shared\x18\x12 \x01(\tR\rworkdirShared\x12!\n" +
 	"\fworkdir_sync\x18\x13 \x01(\bR\vworkdirSync\x12*\n" +
 	"\x11workdir_max_bytes\x18\x14 \x01(\x03R\x0fworkdirMaxBytes\x12%\n" +
-	"\x0eworkdir_ignore\x18\x15 \x03(\tR\rworkdirIgnore\"\x8e\x02\n" +
+	"\x0eworkdir_ignore\x18\x15 \x03(\tR\rworkdirIgnore\x12\x1a\n" +
+	"\bthinking\x18\x16 \x01(\tR\bthinking\"\x8e\x02\n" +
 	"\x10CompactionConfig\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12\x1d\n" +
 	"\n" +
@@ -4486,7 +4572,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05usage\x18\x02 \x01(\tR\x05usage\";\n" +
 	"\vContextFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\tR\acontent\"\xfd\x05\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"\xe1\x06\n" +
 	"\x11BeginTurnResponse\x12?\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2%.theclaw.registry.v1.BeginTurnOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x124\n" +
@@ -4505,7 +4591,12 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\x05error\x18\x0e \x01(\tR\x05error\x12?\n" +
 	"\n" +
 	"unanswered\x18\x0f \x03(\v2\x1f.theclaw.registry.v1.UnansweredR\n" +
-	"unanswered\"\xc8\x01\n" +
+	"unanswered\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x10 \x01(\tR\tsessionId\x12\"\n" +
+	"\repoch_from_id\x18\x11 \x01(\x03R\vepochFromId\x12\x1f\n" +
+	"\vsession_key\x18\x12 \x01(\tR\n" +
+	"sessionKey\"\xc8\x01\n" +
 	"\tFailedTry\x12\x1d\n" +
 	"\x05class\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05class\x12\x1e\n" +
 	"\x05error\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80@R\x05error\x12-\n" +
@@ -4585,7 +4676,7 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x14\n" +
-	"\x05parts\x18\x0e \x01(\x05R\x05parts\"\xb4\a\n" +
+	"\x05parts\x18\x0e \x01(\x05R\x05parts\"\xbb\b\n" +
 	"\x04Turn\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x19\n" +
 	"\binbox_id\x18\x02 \x01(\x03R\ainboxId\x12\x10\n" +
@@ -4612,7 +4703,13 @@ const file_theclaw_registry_v1_turn_proto_rawDesc = "" +
 	"\bresolved\x18\x14 \x01(\tR\bresolved\x12$\n" +
 	"\x0eerror_event_id\x18\x15 \x01(\x03R\ferrorEventId\x12\x16\n" +
 	"\x06leader\x18\x16 \x01(\tR\x06leader\x128\n" +
-	"\battempts\x18\x17 \x03(\v2\x1c.theclaw.registry.v1.AttemptR\battempts\"\x9c\x01\n" +
+	"\battempts\x18\x17 \x03(\v2\x1c.theclaw.registry.v1.AttemptR\battempts\x12\x1f\n" +
+	"\vsession_key\x18\x18 \x01(\tR\n" +
+	"sessionKey\x12\x18\n" +
+	"\aaccount\x18\x19 \x01(\tR\aaccount\x12\x1f\n" +
+	"\vprovider_id\x18\x1a \x01(\tR\n" +
+	"providerId\x12)\n" +
+	"\x10binding_revision\x18\x1b \x01(\x03R\x0fbindingRevision\"\x9c\x01\n" +
 	"\x0eGetTurnRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x19\n" +
 	"\binbox_id\x18\x02 \x01(\x03R\ainboxId\x12\x1a\n" +

@@ -467,7 +467,10 @@ type StartRunRequest struct {
 	// thinking of the model in this run, instead of its provider's setting: off,
 	// adaptive, or a number of tokens. Models without this option ignore it; it
 	// applies to messages from the console.
-	Thinking      string `protobuf:"bytes,5,opt,name=thinking,proto3" json:"thinking,omitempty"`
+	Thinking string `protobuf:"bytes,5,opt,name=thinking,proto3" json:"thinking,omitempty"`
+	// session_key names the conversation instead of source; the key must be one of the
+	// agent.
+	SessionKey    string `protobuf:"bytes,6,opt,name=session_key,json=sessionKey,proto3" json:"session_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -533,6 +536,13 @@ func (x *StartRunRequest) GetIdempotencyKey() string {
 func (x *StartRunRequest) GetThinking() string {
 	if x != nil {
 		return x.Thinking
+	}
+	return ""
+}
+
+func (x *StartRunRequest) GetSessionKey() string {
+	if x != nil {
+		return x.SessionKey
 	}
 	return ""
 }
@@ -2518,13 +2528,15 @@ const file_theclaw_runner_v1_runner_proto_rawDesc = "" +
 	"\tprocessed\x18\x01 \x01(\x03R\tprocessed\x12\x17\n" +
 	"\ahead_id\x18\x02 \x01(\x03R\x06headId\x12\x1d\n" +
 	"\n" +
-	"inbox_path\x18\x03 \x01(\tR\tinboxPath\"\xd2\x01\n" +
+	"inbox_path\x18\x03 \x01(\tR\tinboxPath\"\xfe\x01\n" +
 	"\x0fStartRunRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12 \n" +
 	"\x06source\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06source\x12\x1f\n" +
 	"\x04text\x18\x03 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\x80\x80@R\x04text\x121\n" +
 	"\x0fidempotency_key\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x0eidempotencyKey\x12#\n" +
-	"\bthinking\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\bthinking\"\x81\x01\n" +
+	"\bthinking\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\bthinking\x12*\n" +
+	"\vsession_key\x18\x06 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x01R\n" +
+	"sessionKey\"\x81\x01\n" +
 	"\x10StartRunResponse\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12;\n" +
 	"\vaccepted_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
