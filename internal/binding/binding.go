@@ -15,8 +15,8 @@
 //
 // It promises: the result depends on the snapshot and the request alone; a resolution looks at
 // the bindings of at most seven places, however many there are; a list that cannot mean what
-// it says (an unknown agent, a kind that the platform does not report) is refused with the number
-// of the entry; Hidden finds one that never decides.
+// it says (a kind that the platform does not report) is refused with the number of the entry;
+// Unknown finds one whose agent does not exist, Hidden one that never decides.
 //
 // It reads no settings, makes no call and knows nothing about messages.
 package binding
@@ -69,8 +69,7 @@ type Account struct {
 
 // Agent is an agent with its settings of conversations.
 type Agent struct {
-	ID      string
-	Default bool
+	ID string
 	// MainKey is the last word of its main session key; empty: main.
 	MainKey string
 	// DM is the scope of direct conversations.
@@ -82,9 +81,10 @@ type Agent struct {
 
 // Snapshot is what routes are resolved over.
 type Snapshot struct {
-	Bindings []Binding
-	Accounts []Account
-	Agents   []Agent
+	Bindings []Binding `json:"bindings"`
+	Accounts []Account `json:"accounts"`
+	// Default is the agent of what no binding matches; empty: there is no agent.
+	Default string `json:"default"`
 }
 
 // Levels of bindings, as in Result.MatchedBy.
@@ -105,21 +105,15 @@ type place struct{ level, channel, kind, id string }
 type Table struct {
 	snapshot Snapshot
 	places   map[place][]int   // numbers of bindings, in order
-	agents   map[string]int    // by id
 	accounts map[string]string // the default one of each type
-	main     []string          // the main session key of each agent
-	standard int               // the default agent; -1: there is none
 }
 
 // New checks a snapshot. The error has reason BINDING_INVALID, or CONFIG_INVALID for two
-// default agents or accounts.
+// default accounts of a type.
 func New(s Snapshot) (*Table, error) {
-	t := &Table{snapshot: s, places: map[place][]int{}, agents: map[string]int{}, accounts: map[string]string{}, standard: -1}
+	t := &Table{snapshot: s, places: map[place][]int{}, accounts: map[string]string{}}
 	if len(s.Bindings) > Max {
 		return nil, invalid(Max+1, fmt.Sprintf("there are %d bindings, and %d are the most", len(s.Bindings), Max), "remove some")
-	}
-	if err := t.addAgents(); err != nil {
-		return nil, err
 	}
 	marked := map[string]string{}
 	for _, a := range s.Accounts {
@@ -144,29 +138,6 @@ func New(s Snapshot) (*Table, error) {
 	return t, nil
 }
 
-// addAgents finds the default agent: the one that is marked, the first, else none.
-func (t *Table) addAgents() error {
-	for i, a := range t.snapshot.Agents {
-		if a.Default && t.standard >= 0 {
-			return fault.New(codes.FailedPrecondition, fault.ConfigInvalid,
-				fmt.Sprintf("the agents %s and %s are both the default", t.snapshot.Agents[t.standard].ID, a.ID), "mark one of them with default: true")
-		}
-		if a.Default {
-			t.standard = i
-		}
-		t.agents[a.ID] = i
-		key := a.MainKey
-		if key == "" {
-			key = sessionkey.DefaultMainKey
-		}
-		t.main = append(t.main, sessionkey.Key{Agent: a.ID, Scope: sessionkey.Main, MainKey: key}.String())
-	}
-	if t.standard < 0 && len(t.snapshot.Agents) > 0 {
-		t.standard = 0
-	}
-	return nil
-}
-
 // reported are the kinds of conversations of the platforms that do not have all three.
 var reported = map[string][]string{"webhook": {sessionkey.DM, sessionkey.Group}}
 
@@ -186,8 +157,16 @@ func (t *Table) check(i int, b Binding) error {
 	case m.Peer.Kind != "" && !slices.Contains(kinds, m.Peer.Kind):
 		return invalid(i, fmt.Sprintf("%s has no conversation of kind %.80q", m.Channel, m.Peer.Kind), fmt.Sprintf("write one of %q", kinds))
 	}
-	if _, ok := t.agents[b.Agent]; !ok {
-		return invalid(i, fmt.Sprintf("there is no agent %.80q", b.Agent), "make it with 'agentctl init', or name another one")
+	return nil
+}
+
+// Unknown returns an error with reason BINDING_INVALID for the first binding whose agent does
+// not exist.
+func (t *Table) Unknown(exists func(agent string) bool) error {
+	for i, b := range t.snapshot.Bindings {
+		if !exists(b.Agent) {
+			return invalid(i, fmt.Sprintf("there is no agent %.80q", b.Agent), "make it with 'agentctl init', or name another one")
+		}
 	}
 	return nil
 }

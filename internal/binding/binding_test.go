@@ -34,10 +34,21 @@ var request = binding.Request{
 	Peer: binding.Peer{Kind: "group", ID: "g1"}, Parent: binding.Peer{Kind: "channel", ID: "p1"},
 }
 
+// among answers the agents of a list.
+func among(list []binding.Agent) func(string) (binding.Agent, bool) {
+	return func(id string) (binding.Agent, bool) {
+		i := slices.IndexFunc(list, func(a binding.Agent) bool { return a.ID == id })
+		if i < 0 {
+			return binding.Agent{}, false
+		}
+		return list[i], true
+	}
+}
+
 func table(t *testing.T, s binding.Snapshot) *binding.Table {
 	t.Helper()
-	if s.Agents == nil {
-		s.Agents = agents
+	if s.Default == "" {
+		s.Default = "main"
 	}
 	out, err := binding.New(s)
 	if err != nil {
@@ -55,7 +66,7 @@ func TestLevels(t *testing.T) {
 			list = append(list, l.b)
 		}
 		slices.Reverse(list)
-		got, ok := table(t, binding.Snapshot{Bindings: list}).Resolve(request)
+		got, ok := table(t, binding.Snapshot{Bindings: list}).Resolve(request, among(agents))
 		agent, by, number := "main", binding.ByDefault, 0
 		if removed < len(levels) {
 			agent, by, number = levels[removed].b.Agent, levels[removed].by, len(list)
@@ -70,7 +81,7 @@ func TestLevels(t *testing.T) {
 func TestResult(t *testing.T) {
 	got, _ := table(t, binding.Snapshot{
 		Accounts: []binding.Account{{Name: "one", Type: "telegram"}, {Name: "two", Type: "telegram", Default: true}},
-	}).Resolve(binding.Request{Channel: "telegram", Peer: binding.Peer{Kind: "dm", ID: "7"}, ThreadID: "t1"})
+	}).Resolve(binding.Request{Channel: "telegram", Peer: binding.Peer{Kind: "dm", ID: "7"}, ThreadID: "t1"}, among(agents))
 	want := binding.Result{
 		Agent: "main", Channel: "telegram", Account: "two", MatchedBy: binding.ByDefault, Scope: sessionkey.AccountChannelPeer,
 		Key: "agent:main:telegram:two:dm:7:thread:t1", MainKey: "agent:main:main", Thread: "threads/topics/p.two-7-t1",
@@ -103,7 +114,7 @@ func TestMatching(t *testing.T) {
 		for _, m := range c.list {
 			s.Bindings = append(s.Bindings, binding.Binding{Agent: "peer", Match: m})
 		}
-		if got, _ := table(t, s).Resolve(request); got.Binding != c.number {
+		if got, _ := table(t, s).Resolve(request, among(agents)); got.Binding != c.number {
 			t.Errorf("%s: %+v, want binding %d", c.name, got, c.number)
 		}
 	}
@@ -124,9 +135,9 @@ func TestScopes(t *testing.T) {
 		{binding.Agent{DM: sessionkey.Channel, Shared: true}, "agent:a:discord:dc:all", "agent:a:discord:dc:all", "threads/channels/dc"},
 	} {
 		c.agent.ID = "a"
-		tab := table(t, binding.Snapshot{Agents: []binding.Agent{c.agent}})
-		dm, _ := tab.Resolve(binding.Request{Channel: "discord", Account: "dc", Peer: binding.Peer{Kind: "dm", ID: "u1"}})
-		group, _ := tab.Resolve(binding.Request{Channel: "discord", Account: "dc", Peer: binding.Peer{Kind: "channel", ID: "c1"}, Author: "u1"})
+		tab, known := table(t, binding.Snapshot{Default: "a"}), among([]binding.Agent{c.agent})
+		dm, _ := tab.Resolve(binding.Request{Channel: "discord", Account: "dc", Peer: binding.Peer{Kind: "dm", ID: "u1"}}, known)
+		group, _ := tab.Resolve(binding.Request{Channel: "discord", Account: "dc", Peer: binding.Peer{Kind: "channel", ID: "c1"}, Author: "u1"}, known)
 		if dm.Key != c.dm || group.Key != c.group || dm.Thread != c.threadOfDM {
 			t.Errorf("%+v: %s in %s, %s", c.agent, dm.Key, dm.Thread, group.Key)
 		}
@@ -139,8 +150,15 @@ func TestScopes(t *testing.T) {
 }
 
 func TestNoAgent(t *testing.T) {
-	if got, ok := table(t, binding.Snapshot{Agents: []binding.Agent{}}).Resolve(request); ok {
+	none, err := binding.New(binding.Snapshot{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := none.Resolve(request, among(nil)); ok || got.Agent != "" || none.AgentOf(request) != "" {
 		t.Errorf("got %+v of a home without agents", got)
+	}
+	if got, ok := table(t, binding.Snapshot{Bindings: []binding.Binding{levels[0].b}}).Resolve(request, among(nil)); ok || got.Agent != "peer" || got.Binding != 1 {
+		t.Errorf("got %+v for an agent that was deleted", got)
 	}
 }
 
@@ -148,24 +166,26 @@ func TestNoAgent(t *testing.T) {
 func TestRefused(t *testing.T) {
 	ok := binding.Binding{Agent: "main", Match: binding.Match{Channel: "discord"}}
 	with := func(m binding.Match) binding.Snapshot {
-		return binding.Snapshot{Agents: agents, Bindings: []binding.Binding{ok, {Agent: "main", Match: m}}}
+		return binding.Snapshot{Bindings: []binding.Binding{ok, {Agent: "main", Match: m}}}
 	}
 	for _, c := range []struct {
 		s      binding.Snapshot
 		reason string
 		what   string
 	}{
-		{binding.Snapshot{Agents: agents, Bindings: []binding.Binding{ok, {Agent: "gone", Match: ok.Match}}}, fault.BindingInvalid, `binding 2: there is no agent "gone"`},
+		{binding.Snapshot{Bindings: []binding.Binding{ok, {Agent: "gone", Match: ok.Match}}}, fault.BindingInvalid, `binding 2: there is no agent "gone"`},
 		{with(binding.Match{}), fault.BindingInvalid, "binding 2: match.channel"},
 		{with(binding.Match{Channel: "group"}), fault.BindingInvalid, "binding 2: match.channel"},
 		{with(binding.Match{Channel: "x", Account: "A B"}), fault.BindingInvalid, "binding 2: match.account_id"},
 		{with(binding.Match{Channel: "x", Peer: binding.Peer{Kind: "dm"}}), fault.BindingInvalid, "binding 2: match.peer"},
 		{with(binding.Match{Channel: "webhook", Peer: binding.Peer{Kind: "channel", ID: "1"}}), fault.BindingInvalid, "binding 2: webhook has no"},
 		{binding.Snapshot{Bindings: make([]binding.Binding, binding.Max+1)}, fault.BindingInvalid, "10001"},
-		{binding.Snapshot{Agents: []binding.Agent{{ID: "a", Default: true}, {ID: "b", Default: true}}}, fault.ConfigInvalid, "a and b"},
 		{binding.Snapshot{Accounts: []binding.Account{{Name: "a", Type: "x", Default: true}, {Name: "b", Type: "x", Default: true}}}, fault.ConfigInvalid, "a and b"},
 	} {
-		_, err := binding.New(c.s)
+		tab, err := binding.New(c.s)
+		if err == nil {
+			err = tab.Unknown(func(id string) bool { _, ok := among(agents)(id); return ok })
+		}
 		if f := fault.From(err); f.Reason != c.reason || !strings.Contains(f.What, c.what) || f.Fix == "" {
 			t.Errorf("got %v, want %s: %s", err, c.reason, c.what)
 		}
@@ -218,7 +238,7 @@ func TestExplain(t *testing.T) {
 // BenchmarkResolve resolves over 10,000 bindings of all levels. Goals: p99 at most 1 ms, 3
 // allocations.
 func BenchmarkResolve(b *testing.B) {
-	s := binding.Snapshot{Agents: agents}
+	s, known := binding.Snapshot{Default: "main"}, among(agents)
 	for i := range binding.Max {
 		l := levels[i%4].b
 		m := l.Match
@@ -241,7 +261,7 @@ func BenchmarkResolve(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		begun := time.Now()
-		if _, ok := tab.Resolve(r); !ok {
+		if _, ok := tab.Resolve(r, known); !ok {
 			b.Fatal("no agent")
 		}
 		took = append(took, time.Since(begun))

@@ -1,6 +1,7 @@
 package binding
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/theclaw/agents/internal/sessionkey"
@@ -34,25 +35,38 @@ type Result struct {
 	Scope                sessionkey.Scope
 }
 
-// Resolve returns where a message belongs; ok is false when there is no agent at all.
-func (t *Table) Resolve(r Request) (out Result, ok bool) {
+// Resolve returns where a message belongs. agents answers the agents that exist. ok is false
+// when the agent that it names does not exist; when it names none, there is no agent at all.
+func (t *Table) Resolve(r Request, agents func(id string) (Agent, bool)) (out Result, ok bool) {
 	if r.Account == "" {
 		r.Account = t.Account(r.Channel)
 	}
-	out = Result{Channel: r.Channel, Account: r.Account, MatchedBy: ByDefault}
-	agent := t.standard
+	out = Result{Agent: t.snapshot.Default, Channel: r.Channel, Account: r.Account, MatchedBy: ByDefault}
 	if i, level := t.find(r); i >= 0 {
-		out.MatchedBy, out.Binding = level, i+1
-		agent = t.agents[t.snapshot.Bindings[i].Agent]
+		out.Agent, out.MatchedBy, out.Binding = t.snapshot.Bindings[i].Agent, level, i+1
 	}
-	if agent < 0 {
+	if out.Agent == "" {
 		return out, false
 	}
-	a := t.snapshot.Agents[agent]
+	a, ok := agents(out.Agent)
+	if !ok {
+		return out, false
+	}
 	k := key(a, r)
-	out.Agent, out.Scope, out.MainKey = a.ID, k.Scope, t.main[agent]
-	out.Key, out.Thread = k.String(), k.Thread()
+	out.Scope, out.Key, out.Thread = k.Scope, k.String(), k.Thread()
+	out.MainKey = sessionkey.Key{Agent: a.ID, Scope: sessionkey.Main, MainKey: cmp.Or(a.MainKey, sessionkey.DefaultMainKey)}.String()
 	return out, true
+}
+
+// AgentOf is the agent of a message alone; empty: there is none.
+func (t *Table) AgentOf(r Request) string {
+	if r.Account == "" {
+		r.Account = t.Account(r.Channel)
+	}
+	if i, _ := t.find(r); i >= 0 {
+		return t.snapshot.Bindings[i].Agent
+	}
+	return t.snapshot.Default
 }
 
 // find returns the number of the binding that decides, and its level; -1: none does.
@@ -115,10 +129,7 @@ func key(a Agent, r Request) sessionkey.Key {
 	}
 	switch k.Scope {
 	case sessionkey.Main:
-		k.MainKey, k.Type, k.Account, k.Peer = a.MainKey, "", "", ""
-		if k.MainKey == "" {
-			k.MainKey = sessionkey.DefaultMainKey
-		}
+		k.MainKey, k.Type, k.Account, k.Peer = cmp.Or(a.MainKey, sessionkey.DefaultMainKey), "", "", ""
 	case sessionkey.Peer:
 		k.Type, k.Account = "", ""
 	case sessionkey.ChannelPeer, sessionkey.Conversation:

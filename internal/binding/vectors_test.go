@@ -117,9 +117,10 @@ func TestRoutingVectors(t *testing.T) {
 		if err := json.Unmarshal(v.Input, &in); err != nil {
 			t.Fatal(err)
 		}
-		s := binding.Snapshot{}
+		s := binding.Snapshot{Default: "main"}
+		var list []binding.Agent
 		for _, id := range []string{"main", "peer", "parent", "guild", "team", "acct", "chan"} {
-			s.Agents = append(s.Agents, binding.Agent{ID: id, Default: id == "main", DM: dmScopes[in.Cfg.Session.DMScope]})
+			list = append(list, binding.Agent{ID: id, DM: dmScopes[in.Cfg.Session.DMScope]})
 		}
 		for _, b := range in.Cfg.Bindings {
 			s.Bindings = append(s.Bindings, binding.Binding{Agent: b.AgentID, Match: binding.Match{
@@ -130,7 +131,7 @@ func TestRoutingVectors(t *testing.T) {
 		if table, err := binding.New(s); err == nil {
 			r, _ := table.Resolve(binding.Request{
 				Channel: in.Channel, Account: in.AccountID, Peer: in.Peer, Parent: in.ParentPeer, Guild: in.GuildID, Team: in.TeamID,
-			})
+			}, among(list))
 			got = text(t, map[string]string{
 				"agentId": r.Agent, "matchedBy": r.MatchedBy, "sessionKey": r.Key, "mainSessionKey": r.MainKey, "accountId": r.Account, "channel": r.Channel,
 			})
@@ -212,7 +213,7 @@ func keyOf(t *testing.T, v vector) any {
 
 func peerKey(agent, channel string, account *string, peer binding.Peer, scope sessionkey.Scope) any {
 	id := sessionkey.AgentID(agent)
-	table, err := binding.New(binding.Snapshot{Agents: []binding.Agent{{ID: id, DM: scope}}})
+	table, err := binding.New(binding.Snapshot{Default: id})
 	if err != nil || peer.ID == "" {
 		return nil
 	}
@@ -220,7 +221,7 @@ func peerKey(agent, channel string, account *string, peer binding.Peer, scope se
 	if account != nil {
 		r.Account = strings.ToLower(*account)
 	}
-	out, _ := table.Resolve(r)
+	out, _ := table.Resolve(r, among([]binding.Agent{{ID: id, DM: scope}}))
 	return out.Key
 }
 

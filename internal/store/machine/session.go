@@ -16,7 +16,7 @@ func openSession(t *Thread, b store.Begin) {
 	switch s := t.Session; {
 	case s == nil:
 		t.Session = &store.Session{Key: b.Session.Key}
-	case reason == "" && !s.Archived && s.Pending == "":
+	case reason == "" && !s.Archived && s.Pending == "" && s.Epoch != "":
 		return
 	default:
 		changed := *s

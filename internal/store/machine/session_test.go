@@ -34,6 +34,7 @@ func TestEpochs(t *testing.T) {
 		{name: "idle, not yet", session: known(store.Session{}), last: now.Add(-time.Hour + 1), begin: store.BeginSession{Idle: time.Hour}},
 		{name: "daily before idle", session: known(store.Session{}), last: now.Add(-9 * time.Hour), begin: store.BeginSession{Before: now, Idle: time.Hour}, reason: store.EpochDaily, set: true},
 		{name: "old and without a session", last: now.Add(-9 * time.Hour), begin: store.BeginSession{Before: now}, reason: store.EpochDaily, set: true},
+		{name: "made by a setting", session: &store.Session{Key: "agent:a:main", Model: "m"}, last: now, set: true},
 		{name: "a message ends the archive", session: known(store.Session{Archived: true}), last: now, set: true},
 	} {
 		th := machine.Thread{UUID: "u", Now: now, NextID: 7, Head: 6, Session: c.session, LastAt: c.last}
@@ -52,7 +53,7 @@ func TestEpochs(t *testing.T) {
 			t.Errorf("%s: %+v, %+v", c.name, s, inbound)
 		}
 		if c.reason == "" {
-			if len(th.Appended) != 1 || c.session != nil && s.Epoch != "E1" || c.session == nil && len(s.Epoch) != 26 {
+			if len(th.Appended) != 1 || c.session != nil && c.session.Epoch != "" && s.Epoch != "E1" || s.Epoch != "E1" && len(s.Epoch) != 26 {
 				t.Errorf("%s: appended %+v, %+v", c.name, th.Appended, s)
 			}
 			continue

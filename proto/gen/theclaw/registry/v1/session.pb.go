@@ -540,7 +540,9 @@ type PatchSessionRequest struct {
 	// elevated is off, on, ask or full.
 	Elevated *string `protobuf:"bytes,9,opt,name=elevated,proto3,oneof" json:"elevated,omitempty"`
 	// title for people.
-	Title         *string `protobuf:"bytes,10,opt,name=title,proto3,oneof" json:"title,omitempty"`
+	Title *string `protobuf:"bytes,10,opt,name=title,proto3,oneof" json:"title,omitempty"`
+	// create makes the conversation when it has had no message yet.
+	Create        bool `protobuf:"varint,11,opt,name=create,proto3" json:"create,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,6 +645,13 @@ func (x *PatchSessionRequest) GetTitle() string {
 		return *x.Title
 	}
 	return ""
+}
+
+func (x *PatchSessionRequest) GetCreate() bool {
+	if x != nil {
+		return x.Create
+	}
+	return false
 }
 
 // PatchSessionResponse is the result.
@@ -948,7 +957,7 @@ const file_theclaw_registry_v1_session_proto_rawDesc = "" +
 	"\bagent_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12\x1d\n" +
 	"\x03key\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\x80\x80\x01R\x03key\"L\n" +
 	"\x12GetSessionResponse\x126\n" +
-	"\asession\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.SessionR\asession\"\x90\x04\n" +
+	"\asession\x18\x01 \x01(\v2\x1c.theclaw.registry.v1.SessionR\asession\"\xa8\x04\n" +
 	"\x13PatchSessionRequest\x12\"\n" +
 	"\bagent_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12\x1d\n" +
 	"\x03key\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\x80\x80\x01R\x03key\x12#\n" +
@@ -961,7 +970,8 @@ const file_theclaw_registry_v1_session_proto_rawDesc = "" +
 	"\fusage_footer\x18\b \x01(\tB\a\xbaH\x04r\x02\x18\x10H\x05R\vusageFooter\x88\x01\x01\x12(\n" +
 	"\belevated\x18\t \x01(\tB\a\xbaH\x04r\x02\x18\x10H\x06R\belevated\x88\x01\x01\x12#\n" +
 	"\x05title\x18\n" +
-	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02H\aR\x05title\x88\x01\x01B\b\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02H\aR\x05title\x88\x01\x01\x12\x16\n" +
+	"\x06create\x18\v \x01(\bR\x06createB\b\n" +
 	"\x06_modelB\v\n" +
 	"\t_thinkingB\n" +
 	"\n" +
