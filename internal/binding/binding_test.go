@@ -84,10 +84,15 @@ func TestResult(t *testing.T) {
 	}).Resolve(binding.Request{Channel: "telegram", Peer: binding.Peer{Kind: "dm", ID: "7"}, ThreadID: "t1"}, among(agents))
 	want := binding.Result{
 		Agent: "main", Channel: "telegram", Account: "two", MatchedBy: binding.ByDefault, Scope: sessionkey.AccountChannelPeer,
-		Key: "agent:main:telegram:two:dm:7:thread:t1", MainKey: "agent:main:main", Thread: "threads/topics/p.two-7-t1",
+		Key: "agent:main:telegram:two:dm:7:thread:t1", Thread: "threads/topics/p.two-7-t1",
 	}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	for _, a := range []binding.Agent{{ID: "main"}, {ID: "main", MainKey: "main"}} {
+		if key := a.MainSessionKey(); key != "agent:main:main" {
+			t.Errorf("main session key %q", key)
+		}
 	}
 }
 
@@ -141,11 +146,28 @@ func TestScopes(t *testing.T) {
 		if dm.Key != c.dm || group.Key != c.group || dm.Thread != c.threadOfDM {
 			t.Errorf("%+v: %s in %s, %s", c.agent, dm.Key, dm.Thread, group.Key)
 		}
-		for _, key := range []string{dm.Key, group.Key, dm.MainKey} {
+		for _, key := range []string{dm.Key, group.Key, c.agent.MainSessionKey()} {
 			if _, err := sessionkey.Parse(key); err != nil {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// S4-20: a thread of a platform belongs to the binding of its group, unless it has one itself.
+func TestThreadOfAGroup(t *testing.T) {
+	group := binding.Peer{Kind: "group", ID: "g1"}
+	r := binding.Request{Channel: "discord", Peer: group, ThreadID: "7"}
+	of := func(p binding.Peer, agent string) binding.Binding {
+		return binding.Binding{Agent: agent, Match: binding.Match{Channel: "discord", Peer: p}}
+	}
+	list := []binding.Binding{of(group, "parent"), of(binding.Peer{Kind: "group", ID: "g1:thread:7"}, "peer")}
+	for _, c := range []struct{ agent, by string }{{"peer", binding.ByPeer}, {"parent", binding.ByParent}} {
+		got, ok := table(t, binding.Snapshot{Bindings: list}).Resolve(r, among(agents))
+		if !ok || got.Agent != c.agent || got.MatchedBy != c.by || got.Key != "agent:"+c.agent+":discord:group:g1:thread:7" {
+			t.Errorf("got %+v, want %s by %s", got, c.agent, c.by)
+		}
+		list = list[:1]
 	}
 }
 

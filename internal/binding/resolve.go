@@ -30,9 +30,9 @@ type Result struct {
 	// MatchedBy is the level, and Binding the number of the binding, from 1; 0: none.
 	MatchedBy string
 	Binding   int
-	// Key names the conversation, Thread stores it. MainKey is the main one of the agent.
-	Key, MainKey, Thread string
-	Scope                sessionkey.Scope
+	// Key names the conversation, Thread stores it.
+	Key, Thread string
+	Scope       sessionkey.Scope
 }
 
 // Resolve returns where a message belongs. agents answers the agents that exist. ok is false
@@ -54,8 +54,12 @@ func (t *Table) Resolve(r Request, agents func(id string) (Agent, bool)) (out Re
 	}
 	k := key(a, r)
 	out.Scope, out.Key, out.Thread = k.Scope, k.String(), k.Thread()
-	out.MainKey = sessionkey.Key{Agent: a.ID, Scope: sessionkey.Main, MainKey: cmp.Or(a.MainKey, sessionkey.DefaultMainKey)}.String()
 	return out, true
+}
+
+// MainSessionKey names the main conversation of an agent.
+func (a Agent) MainSessionKey() string {
+	return sessionkey.Key{Agent: a.ID, Scope: sessionkey.Main, MainKey: cmp.Or(a.MainKey, sessionkey.DefaultMainKey)}.String()
 }
 
 // AgentOf is the agent of a message alone; empty: there is none.
@@ -69,8 +73,19 @@ func (t *Table) AgentOf(r Request) string {
 	return t.snapshot.Default
 }
 
+// sought is the request as bindings see it: a thread of the platform is a conversation of its
+// own to them, and the one that it is in its parent.
+func (r Request) sought() Request {
+	if r.ThreadID != "" && r.Parent == (Peer{}) && r.Peer.ID != "" {
+		r.Parent = r.Peer
+		r.Peer.ID += ":thread:" + r.ThreadID
+	}
+	return r
+}
+
 // find returns the number of the binding that decides, and its level; -1: none does.
 func (t *Table) find(r Request) (number int, level string) {
+	r = r.sought()
 	for _, p := range [...]struct {
 		level string
 		at    place
@@ -152,6 +167,7 @@ func (t *Table) Explain(r Request, most int) (out []Tried) {
 	if r.Account == "" {
 		r.Account = t.Account(r.Channel)
 	}
+	r = r.sought()
 	for i, b := range t.snapshot.Bindings {
 		if len(out) == most {
 			break

@@ -132,8 +132,9 @@ func TestRoutingVectors(t *testing.T) {
 			r, _ := table.Resolve(binding.Request{
 				Channel: in.Channel, Account: in.AccountID, Peer: in.Peer, Parent: in.ParentPeer, Guild: in.GuildID, Team: in.TeamID,
 			}, among(list))
+			a, _ := among(list)(r.Agent)
 			got = text(t, map[string]string{
-				"agentId": r.Agent, "matchedBy": r.MatchedBy, "sessionKey": r.Key, "mainSessionKey": r.MainKey, "accountId": r.Account, "channel": r.Channel,
+				"agentId": r.Agent, "matchedBy": r.MatchedBy, "sessionKey": r.Key, "mainSessionKey": a.MainSessionKey(), "accountId": r.Account, "channel": r.Channel,
 			})
 		}
 		var want any

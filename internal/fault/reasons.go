@@ -27,6 +27,18 @@ const (
 	ConsumerExists = "CONSUMER_EXISTS"
 	// BindingInvalid: a binding states what cannot be.
 	BindingInvalid = "BINDING_INVALID"
+	// BindingsChanged: the bindings have another version than the caller knows.
+	BindingsChanged = "BINDINGS_CHANGED"
+	// RouteBroken: the agent of the binding that decides was deleted.
+	RouteBroken = "ROUTE_BROKEN"
+	// ChannelNotFound: the settings have no such account.
+	ChannelNotFound = "CHANNEL_NOT_FOUND"
+	// PeerRefused: this person, or this group, may not write to the account.
+	PeerRefused = "PEER_REFUSED"
+	// NotAddressed: the message of a group is not meant for the agent.
+	NotAddressed = "NOT_ADDRESSED"
+	// SessionNotFound: the agent has no such conversation.
+	SessionNotFound = "SESSION_NOT_FOUND"
 	// SessionKeyInvalid: a text is no session key, or several keys have its alias.
 	SessionKeyInvalid = "SESSION_KEY_INVALID"
 	// EventTooLarge: an event is over 1 MiB.

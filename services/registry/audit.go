@@ -30,6 +30,7 @@ var changes = map[string]bool{
 	"CreateAgent": true, "StartAgent": true, "StopAgent": true, "BootstrapAgents": true, "WriteAgentFile": true, "SetAgentConfig": true,
 	"BackupAgents": true, "RestoreAgents": true, "ExportPeer": true, "ErasePeer": true, "DeleteAgent": true, "RetryTurn": true, "DropTurn": true, "RequestAbort": true, "RetryDelivery": true, "DropDelivery": true,
 	"Subscribe": true, "Unsubscribe": true, "ResolveApproval": true, "NoteIdentityChange": true,
+	"SetBindings": true, "SetHomeConfig": true, "PatchSession": true, "ResetSession": true, "ArchiveSession": true,
 }
 
 // maxRefusals are recorded per minute, and the number of further ones.
@@ -213,6 +214,13 @@ func detail(req any) string {
 		return strings.Join(r.GetNames(), " ")
 	case *registryv1.ResolveApprovalRequest:
 		return fmt.Sprintf("%s approved: %t", r.GetApprovalId(), r.GetApprove())
+	case *registryv1.SetBindingsRequest:
+		return fmt.Sprintf("%d bindings after version %s", len(r.GetBindings()), r.GetVersion())
+	case *registryv1.SetHomeConfigRequest:
+		sum := sha256.Sum256([]byte(r.GetText()))
+		return "sha256 " + hex.EncodeToString(sum[:])
+	case interface{ GetKey() string }:
+		return r.GetKey()
 	case interface{ GetInboxId() int64 }:
 		return fmt.Sprintf("inbox event %d", r.GetInboxId())
 	}

@@ -45,5 +45,9 @@ func Policy() serve.Policy {
 	add(registryv1.ApprovalService_ServiceDesc, owner, "ListApprovals", "ResolveApproval")
 	add(registryv1.ApprovalService_ServiceDesc, ends(owner), "WatchApprovals")
 	add(registryv1.IdentityService_ServiceDesc, owner, "NoteIdentityChange")
+	add(registryv1.RoutingService_ServiceDesc, owner, "ResolveRoute", "ListBindings", "SetBindings")
+	add(registryv1.ChannelService_ServiceDesc, owner, "AcceptMessages")
+	add(registryv1.SessionService_ServiceDesc, owner, "ListSessions", "GetSession", "PatchSession", "ResetSession", "ArchiveSession")
+	add(registryv1.HomeService_ServiceDesc, owner, "GetHomeConfig", "SetHomeConfig")
 	return p
 }

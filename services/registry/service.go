@@ -24,12 +24,16 @@ import (
 	"github.com/theclaw/agents/services/registry/internal/admission"
 	"github.com/theclaw/agents/services/registry/internal/agents"
 	"github.com/theclaw/agents/services/registry/internal/approvals"
+	"github.com/theclaw/agents/services/registry/internal/channels"
 	"github.com/theclaw/agents/services/registry/internal/cluster"
 	"github.com/theclaw/agents/services/registry/internal/deliveries"
 	"github.com/theclaw/agents/services/registry/internal/leases"
 	"github.com/theclaw/agents/services/registry/internal/memory"
 	"github.com/theclaw/agents/services/registry/internal/peer"
 	"github.com/theclaw/agents/services/registry/internal/prune"
+	"github.com/theclaw/agents/services/registry/internal/routing"
+	"github.com/theclaw/agents/services/registry/internal/sessions"
+	"github.com/theclaw/agents/services/registry/internal/settings"
 	"github.com/theclaw/agents/services/registry/internal/standalone"
 	"github.com/theclaw/agents/services/registry/internal/threads"
 	"github.com/theclaw/agents/services/registry/internal/turns"
@@ -50,6 +54,10 @@ type Service struct {
 	deliveries *deliveries.Service
 	approvals  *approvals.Service
 	workdirs   registryv1.WorkdirServiceServer
+	routing    *routing.Service
+	channels   *channels.Service
+	sessions   *sessions.Service
+	settings   *settings.Service
 }
 
 // backend runs and ends with the service: standalone.Registry or cluster.Registry.
@@ -73,7 +81,11 @@ type parts struct {
 	due       leases.Due
 	aborts    leases.Aborts
 	log       agents.Log
+	revisions store.Revisions
 	agents    interface {
+		routing.Home
+		settings.Home
+		routing.Agents
 		agents.Agents
 		threads.Agents
 		turns.Agents
@@ -117,7 +129,7 @@ func NewStandalone(ctx context.Context, e HomeEngine, cfg Config, d Deps) (*Serv
 	s.serve(cfg, d, parts{
 		Faults: r.Faults, backend: r, engine: e, starts: r, approvals: r.Approvals, quota: r.Quota, workdirs: workdirs.None{},
 		table: r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
-		generation: r.Generation,
+		generation: r.Generation, revisions: r.Revisions,
 	})
 	return s, nil
 }
@@ -137,6 +149,7 @@ func NewCluster(ctx context.Context, e ClusterEngine, cfg Config, d Deps) (*Serv
 		Faults: r.Faults, backend: r, engine: e, starts: e, approvals: r.Approvals, quota: r.Quota,
 		workdirs: workdirs.New(workdirs.Deps{Faults: r.Faults, Agents: r, Leases: r.Table, Workdirs: r.Workdirs}),
 		table:    r.Table, leases: r.Leases, due: r, aborts: &r.Aborts, log: r.Log, agents: r, wakes: &r.Wakes,
+		revisions: r.Revisions,
 	})
 	return s, nil
 }
@@ -183,6 +196,11 @@ func (s *Service) serve(cfg Config, d Deps, p parts) {
 	s.approvals = approvals.New(approvals.Deps{
 		Faults: p.Faults, Home: d.Home, Agents: p.agents, Turns: p.engine, Leases: p.table, Approvals: p.approvals, Wakes: p.wakes, Life: cfg.ApprovalLife, Make: s.makeFor,
 	})
+	router := routing.NewRouter(routing.Deps{Faults: p.Faults, Home: p.agents, Agents: p.agents, Store: p.engine, Revisions: p.revisions})
+	s.routing = routing.New(router)
+	s.channels = channels.New(channels.Deps{Faults: p.Faults, Router: router, Agents: p.agents, Inbox: s.threads})
+	s.sessions = sessions.New(sessions.Deps{Faults: p.Faults, Store: p.engine, Agents: p.agents})
+	s.settings = settings.New(p.agents, p.revisions)
 }
 
 // lockPatience is how long a start waits for the home's lock. A process that was
@@ -212,7 +230,7 @@ func takeLock(ctx context.Context, home *agentdir.Home) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// Register adds the eight services to a server.
+// Register adds the services to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterAgentServiceServer(r, s.agents)
 	registryv1.RegisterThreadServiceServer(r, s.threads)
@@ -222,6 +240,10 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterApprovalServiceServer(r, s.approvals)
 	registryv1.RegisterWorkdirServiceServer(r, s.workdirs)
 	registryv1.RegisterIdentityServiceServer(r, identities{})
+	registryv1.RegisterRoutingServiceServer(r, s.routing)
+	registryv1.RegisterChannelServiceServer(r, s.channels)
+	registryv1.RegisterSessionServiceServer(r, s.sessions)
+	registryv1.RegisterHomeServiceServer(r, s.settings)
 }
 
 // Run ends leases and does the background work of the registry until ctx ends.

@@ -10,7 +10,6 @@ import (
 	"github.com/theclaw/agents/internal/agentdir"
 	"github.com/theclaw/agents/internal/fault"
 	"github.com/theclaw/agents/internal/store"
-	"github.com/theclaw/agents/internal/thread"
 )
 
 // Agent caches what is known of one agent. Its methods are safe for concurrent use.
@@ -30,7 +29,7 @@ type Agent struct {
 	fences    map[string]uint64
 	outbox    map[string]int64            // thread -> newest event to deliver
 	claims    map[string]map[string]Claim // by thread and key
-	read      map[string]thread.Event     // by key
+	read      map[string]store.Pending    // by key
 	lastAt    string                      // when the newest event came, as of the head lastOf
 	lastOf    int64
 	signature string

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/theclaw/agents/internal/route"
-	"github.com/theclaw/agents/internal/thread"
+	"github.com/theclaw/agents/internal/store"
 )
 
 // Claim is a turn that runs under a lease, with what FinishTurn needs.
@@ -12,6 +12,7 @@ type Claim struct {
 	Source       string
 	Tuple        route.Tuple
 	ReplyContext json.RawMessage
+	Session      *store.Session // nil: the conversation has none
 }
 
 // maxRead is how many events of batches are cached at once.
@@ -19,22 +20,22 @@ const maxRead = 256
 
 // CacheEvent caches an inbox event that a batch returns, so that its claim need not read
 // it again.
-func (a *Agent) CacheEvent(ev thread.Event, key string) {
+func (a *Agent) CacheEvent(p store.Pending) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.read == nil || len(a.read) >= maxRead {
-		a.read = map[string]thread.Event{}
+		a.read = map[string]store.Pending{}
 	}
-	a.read[key] = ev
+	a.read[p.Key] = p
 }
 
 // TakeEvent removes an event from the cache and returns it.
-func (a *Agent) TakeEvent(id int64, key string) (thread.Event, bool) {
+func (a *Agent) TakeEvent(id int64, key string) (store.Pending, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	ev, ok := a.read[key]
+	p, ok := a.read[key]
 	delete(a.read, key)
-	return ev, ok && ev.ID == id
+	return p, ok && p.Event.ID == id
 }
 
 // maxClaims is more than one holder ever has at once.

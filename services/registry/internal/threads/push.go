@@ -15,11 +15,13 @@ import (
 	"github.com/theclaw/agents/internal/lease"
 	"github.com/theclaw/agents/internal/route"
 	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/sessionkey"
 	"github.com/theclaw/agents/internal/source"
 	"github.com/theclaw/agents/internal/store"
 	"github.com/theclaw/agents/internal/thread"
 	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
 	"github.com/theclaw/agents/services/registry/internal/admission"
+	"github.com/theclaw/agents/services/registry/internal/state"
 	"github.com/theclaw/agents/services/registry/internal/wire"
 )
 
@@ -46,31 +48,57 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if err != nil {
 		return nil, err
 	}
+	if broken != nil {
+		set = nil
+	}
+	if err := s.origins(r, req.GetEvents(), events); err != nil {
+		return nil, err
+	}
+	out, err := s.put(ctx, r, a, set, events, o)
+	if err != nil {
+		return nil, err
+	}
+	return answer(r, events, out, set), nil
+}
+
+// Put stores messages in the inbox of an agent, within its limits and quotas; set is nil
+// while its settings cannot be read.
+func (s *Service) Put(ctx context.Context, a *state.Agent, set *agentdir.Agent, events []store.NewEvent, o store.AppendOptions) (store.Appended, error) {
+	if set != nil {
+		for _, e := range events {
+			if err := admission.CheckSource(&set.Config, e.Source); err != nil {
+				return store.Appended{}, err
+			}
+		}
+	}
+	return s.put(ctx, store.Inbox(a.ID), a, set, events, o)
+}
+
+func (s *Service) put(ctx context.Context, r store.Ref, a *state.Agent, set *agentdir.Agent, events []store.NewEvent, o store.AppendOptions) (out store.Appended, err error) {
 	if r.IsInbox() {
 		o.MaxPending, o.MaxPerPeer = s.Limits.Pending, s.Limits.PerPeer
 	}
 	if err := s.Agents.Space(); err != nil {
-		return nil, err
+		return out, err
 	}
 	back := func() {}
-	if broken == nil && r.IsInbox() && o.Fence == nil {
-		back, err = s.takeQuota(ctx, set, a.ID, req.GetEvents())
-	}
-	if err != nil {
-		return nil, err
+	if set != nil && r.IsInbox() && o.Fence == nil {
+		if back, err = s.takeQuota(ctx, set, a.ID, events); err != nil {
+			return out, err
+		}
 	}
 	begun := time.Now()
 	fault.Point("T0.before")
-	out, err := s.Store.Append(ctx, r, events, o)
+	out, err = s.Store.Append(ctx, r, events, o)
 	if err != nil || out.Duplicate {
 		back()
 	}
 	// After the commit: an acknowledged message must have a directory to be in.
 	if gone := s.Agents.Present(r.Agent); gone != nil {
-		return nil, gone
+		return out, gone
 	}
 	if err != nil {
-		return nil, s.Fault(r.Agent, r.Thread, err)
+		return out, s.Fault(r.Agent, r.Thread, err)
 	}
 	fault.Point("T0.after")
 	if out.Duplicate {
@@ -82,10 +110,28 @@ func (s *Service) PushEvents(ctx context.Context, req *registryv1.PushEventsRequ
 	if r.IsInbox() {
 		s.Agents.Pushed(ctx, a)
 	}
-	if broken != nil {
-		set = nil
+	return out, nil
+}
+
+// origins gives the events of a push whose conversation the caller names their origin.
+func (s *Service) origins(r store.Ref, in []*registryv1.NewEvent, out []store.NewEvent) error {
+	for i, e := range in {
+		if e.GetSessionKey() == "" {
+			continue
+		}
+		k, err := sessionkey.Parse(e.GetSessionKey())
+		switch {
+		case err != nil:
+			return err
+		case !r.IsInbox() || e.GetType() != thread.TypeMessage:
+			return wire.Bad("only a message in the inbox has a session key", "leave session_key out")
+		case k.Agent != r.Agent:
+			return fault.New(codes.InvalidArgument, fault.SessionKeyInvalid, fmt.Sprintf("%.200q is a conversation of agent '%s', not of '%s'", e.GetSessionKey(), k.Agent, r.Agent),
+				"name that agent, or a key that 'agentctl sessions list "+r.Agent+"' shows")
+		}
+		out[i].Origin = &store.Origin{Thread: k.Thread(), Key: k.String()}
 	}
-	return answer(r, events, out, set), nil
+	return nil
 }
 
 // answer describes a push; set is nil when the settings of the agent cannot be read.
@@ -98,7 +144,9 @@ func answer(r store.Ref, events []store.NewEvent, out store.Appended, set *agent
 			conversation = r.Thread
 		case e.Type == thread.TypeMessage:
 			run = out.Keys[i]
-			if set != nil { // what has no route gets a fate that says why
+			if o := out.Origins[i]; o != nil {
+				conversation = o.Thread
+			} else if set != nil { // what has no route gets a fate that says why
 				conversation, _ = wire.ThreadOf(thread.Event{Source: e.Source, Type: e.Type, Subtype: e.Subtype, Content: e.Content}, set.Config.Routing.Default)
 			}
 		}
@@ -110,7 +158,7 @@ func answer(r store.Ref, events []store.NewEvent, out store.Appended, set *agent
 // takeQuota counts messages from outside against the quotas of the agent, or
 // refuses them; back undoes it. An agent whose settings cannot be read takes messages
 // without a quota: they wait.
-func (s *Service) takeQuota(ctx context.Context, set *agentdir.Agent, id string, events []*registryv1.NewEvent) (back func(), err error) {
+func (s *Service) takeQuota(ctx context.Context, set *agentdir.Agent, id string, events []store.NewEvent) (back func(), err error) {
 	var taken []string
 	back = func() {
 		for _, from := range taken {
@@ -118,11 +166,11 @@ func (s *Service) takeQuota(ctx context.Context, set *agentdir.Agent, id string,
 		}
 	}
 	for _, e := range events {
-		if err := s.Quota.Take(ctx, &set.Config, id, e.GetSource(), 1); err != nil {
+		if err := s.Quota.Take(ctx, &set.Config, id, e.Source, 1); err != nil {
 			back()
 			return nil, s.Fault(id, thread.Inbox, err)
 		}
-		taken = append(taken, e.GetSource())
+		taken = append(taken, e.Source)
 	}
 	return back, nil
 }
@@ -152,6 +200,8 @@ func (s *Service) mayPush(ctx context.Context, r store.Ref, events []*registryv1
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source self needs the agent's lease", "name the sender, such as external:console:cli:dm:cli:cli")
 		case a.Kind == source.Internal && id.Kind != rpc.Owner && !s.speaksFor(ctx, hasFence, fence, a.AgentID):
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "source "+e.GetSource()+" is not the caller's own", "push with the lease of the agent that speaks")
+		case e.GetSessionKey() != "" && a.Kind != source.External:
+			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "only a person's message names its conversation", "leave session_key out")
 		case a.Kind == source.External && id.Kind != rpc.Owner && id.Role() != "runner": // its StartRun forwards what the owner wrote
 			return nil, fault.New(codes.PermissionDenied, fault.SourceForbidden, "the caller may not use the source "+e.GetSource(), "only the owner, or a runner on the owner's behalf, may write in the name of a person")
 		}

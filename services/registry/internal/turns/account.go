@@ -103,7 +103,11 @@ func (s *Service) RetryTurn(ctx context.Context, req *registryv1.RetryTurnReques
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)
 	}
-	out, err := s.Store.Append(ctx, store.Inbox(a.ID), []store.NewEvent{{Source: ev.Source, Type: ev.Type, Subtype: ev.Subtype, Content: ev.Content}},
+	origin, err := s.Store.Origin(ctx, a.ID, req.GetInboxId())
+	if err != nil {
+		return nil, s.Fault(a.ID, thread.Inbox, err)
+	}
+	out, err := s.Store.Append(ctx, store.Inbox(a.ID), []store.NewEvent{{Source: ev.Source, Type: ev.Type, Subtype: ev.Subtype, Content: ev.Content, Origin: origin}},
 		store.AppendOptions{Key: fmt.Sprintf("%s:retry:1", key)})
 	if err != nil {
 		return nil, s.Fault(a.ID, thread.Inbox, err)

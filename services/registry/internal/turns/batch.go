@@ -73,8 +73,12 @@ func (s *Service) open(ctx context.Context, a *state.Agent, fence store.Fence, s
 	}
 	out := &registryv1.OpenBatchResponse{HeadId: b.Head, ScannedId: b.Scanned, More: b.More, Concurrency: int32(set.Config.Run.Concurrency), QueueMode: wire.QueueMode(set.Config.Queue.Mode)}
 	for _, p := range b.Events {
-		a.CacheEvent(p.Event, p.Key)
-		out.Events = append(out.Events, &registryv1.PendingEvent{Event: wire.Event(p.Event), Key: p.Key, ThreadId: p.Thread})
+		a.CacheEvent(p)
+		e := &registryv1.PendingEvent{Event: wire.Event(p.Event), Key: p.Key, ThreadId: p.Thread}
+		if p.Origin != nil {
+			e.SessionKey = p.Origin.Key
+		}
+		out.Events = append(out.Events, e)
 	}
 	return out, nil
 }

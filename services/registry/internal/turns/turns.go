@@ -55,12 +55,13 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		return nil, fault.New(codes.FailedPrecondition, fault.AgentStopped, "agent '"+a.ID+"' is stopped", "start it with 'agentctl start "+a.ID+"'")
 	}
 	s.Log.Append(a.ID, req.GetLogs())
-	ev, known := a.TakeEvent(req.GetInboxId(), req.GetKey())
+	pending, known := a.TakeEvent(req.GetInboxId(), req.GetKey())
 	if !known {
-		if ev, err = s.inboxEvent(ctx, a.ID, req.GetInboxId(), req.GetKey()); err != nil {
+		if pending, err = s.pending(ctx, a.ID, req.GetInboxId(), req.GetKey()); err != nil {
 			return nil, err
 		}
 	}
+	ev := pending.Event
 	tuple, rc, err := route.Of(ev.Source, ev.Content)
 	if err != nil {
 		return nil, err
@@ -99,6 +100,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		Layers:  []string{memory.ThreadLayer(r.Thread), memory.PeerLayer(tuple)},
 		Members: merged, IfStarted: true, Files: memory.Names(tuple, r.Thread),
 		Opening: opened(r.Thread, set.Config.Routing.Default, ev.ID), GivenBack: wire.ReadFailedTry(req.GetGivenBack()),
+		Session: sessionOf(a.ID, r.Thread, set, pending.Origin, tuple),
 	}
 	b, err := s.Turns.Begin(ctx, r, tupleText(tuple), fence, begin)
 	if err != nil {
@@ -106,6 +108,9 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 	}
 	fault.Point("T1.after")
 	fault.Point("T2.after")
+	if b.Session != nil && b.Session.EpochFrom > 0 {
+		fault.Point("E1")
+	}
 	out := &registryv1.BeginTurnResponse{Outcome: beginOutcomes[b.Outcome], Wait: durationpb.New(b.Wait)}
 	switch b.Outcome {
 	case store.BeginFinished, store.BeginExhausted:
@@ -113,7 +118,7 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		_, err := s.settle(ctx, a, fence, req.GetInboxId(), req.GetKey(), r.Thread, b.Finished, b.Finished.Error)
 		return out, err
 	case store.BeginGo:
-		a.Claim(r.Thread, req.GetKey(), state.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc})
+		a.Claim(r.Thread, req.GetKey(), state.Claim{Source: ev.Source, Tuple: tuple, ReplyContext: rc, Session: b.Session})
 		out.Inbound, out.Steps, out.Tail = wire.Event(b.Inbound), wire.Steps(b.Steps), wire.Events(b.Tail)
 		out.ErrorAttempts, out.CrashAttempts = int32(b.ErrorAttempts), int32(b.CrashAttempts)
 		out.ReplyContext, out.Waited, out.Error = string(rc), durationpb.New(b.Waited), wire.Text(b.Error)
@@ -125,6 +130,10 @@ func (s *Service) BeginTurn(ctx context.Context, req *registryv1.BeginTurnReques
 		}
 		out.Config, out.Files = wire.TurnConfig(set), s.Memory.Read(ctx, a.ID, begin.Files, b.Files)
 		out.Config.NotifyPeer = notifiesPeer(set.Config.OnError.NotifyPeer, tuple)
+		if se := b.Session; se != nil {
+			out.SessionKey, out.SessionId, out.EpochFromId = se.Key, se.Epoch, se.EpochFrom
+			setForSession(out.Config, se)
+		}
 		out.Memory = []*registryv1.MemoryState{
 			memory.State(registryv1.MemoryLayer_MEMORY_LAYER_THREAD, b.Memory[0]), memory.State(registryv1.MemoryLayer_MEMORY_LAYER_PEER, b.Memory[1]),
 		}
@@ -145,6 +154,16 @@ var beginOutcomes = map[store.BeginOutcome]registryv1.BeginTurnOutcome{
 	store.BeginAlone:     registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_ALONE,
 	store.BeginWait:      registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_WAIT,
 	store.BeginExhausted: registryv1.BeginTurnOutcome_BEGIN_TURN_OUTCOME_EXHAUSTED,
+}
+
+// pending reads the event that a turn is about, and what was decided with its push.
+func (s *Service) pending(ctx context.Context, agentID string, id int64, want string) (store.Pending, error) {
+	ev, err := s.inboxEvent(ctx, agentID, id, want)
+	if err != nil {
+		return store.Pending{}, err
+	}
+	origin, err := s.Store.Origin(ctx, agentID, id)
+	return store.Pending{Event: ev, Key: want, Origin: origin}, s.Fault(agentID, thread.Inbox, err)
 }
 
 // inboxEvent reads the event a turn is about, and refuses when another one
@@ -198,7 +217,7 @@ func (s *Service) FinishTurn(ctx context.Context, req *registryv1.FinishTurnRequ
 	if !done.Already {
 		s.spend(ctx, set, c.Source, req)
 	}
-	acked, err := s.settle(ctx, a, fence, req.GetInboxId(), key, r.Thread, done, req.GetError())
+	acked, err := s.settleIn(ctx, a, fence, req.GetInboxId(), key, r.Thread, done, req.GetError(), c.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -228,6 +247,11 @@ func replyContent(text string, rc json.RawMessage) string {
 
 // settle acknowledges (T8) and makes the delivery due.
 func (s *Service) settle(ctx context.Context, a *state.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string) (int64, error) {
+	return s.settleIn(ctx, a, fence, inboxID, key, threadID, done, problem, nil)
+}
+
+// settleIn is settle with the session of the conversation, where it is known.
+func (s *Service) settleIn(ctx context.Context, a *state.Agent, fence store.Fence, inboxID int64, key, threadID string, done store.Finished, problem string, session *store.Session) (int64, error) {
 	if done.OutboxHead > 0 {
 		s.Replies.ReplyStored(a, threadID, done.OutboxHead)
 	}
@@ -237,7 +261,7 @@ func (s *Service) settle(ctx context.Context, a *state.Agent, fence store.Fence,
 	if !done.Settled {
 		var err error
 		if acked, err = s.Store.Settle(ctx, a.ID, fence, store.Settlement{
-			InboxID: inboxID, Key: key, Thread: threadID, Fate: done.Fate, OutboxHead: done.OutboxHead, Error: problem, Merged: done.Merged,
+			InboxID: inboxID, Key: key, Thread: threadID, Fate: done.Fate, OutboxHead: done.OutboxHead, Error: problem, Merged: done.Merged, Session: session,
 		}); err != nil {
 			return 0, s.Fault(a.ID, thread.Inbox, err)
 		}

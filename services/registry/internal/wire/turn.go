@@ -178,6 +178,9 @@ func Turn(t store.Turn) *registryv1.Turn {
 		ClaimedAt: stampOf(t.ClaimedAt), FinishedAt: stampOf(t.FinishedAt), NextAt: stampOf(t.NextAt), Usage: ToUsage(t.Usage),
 		Resolved: t.Resolved, Leader: t.Leader, Steps: Steps(t.Steps), Attempts: attempts(t.Attempts),
 	}
+	if o := t.Origin; o != nil {
+		out.SessionKey, out.Account, out.ProviderId, out.BindingRevision = Text(o.Key), Text(o.Account), Text(o.ProviderID), o.Rev
+	}
 	if t.Delivery != nil {
 		out.Delivery = Delivery(t.Agent, *t.Delivery)
 	}

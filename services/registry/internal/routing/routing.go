@@ -1,0 +1,332 @@
+// Package routing decides which agent and which conversation a message from a chat platform
+// belongs to, by the bindings of the home, and implements RoutingService.
+//
+//	settings of the home ---> Router: a table and its revision, and the earlier ones
+//	                            |
+//	     Push(message)          v
+//	       resolve  ->  was it stored under an earlier revision?  ->  store it
+//
+// Each state of the bindings that routes are resolved with is a revision, stored before its
+// first use. It promises that a message that is delivered again is found where the first
+// delivery sent it, whatever has changed in the 48 hours since and at whichever registry
+// that happened: Push looks into the inbox of each agent that a recent revision would have
+// chosen, and no push commits under a revision that another registry knows to be old.
+//
+// Which messages an agent takes is decided by package channels, where a thread is by
+// package sessionkey.
+package routing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/agentdir/layer"
+	"github.com/theclaw/agents/internal/binding"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/services/registry/internal/state"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+const (
+	// remembered is how long after a change a message may be delivered again and is still
+	// found where it was.
+	remembered = 48 * time.Hour
+	// kept are the most revisions that are stored.
+	kept = 33
+	// tries are how often bindings that change meanwhile are read again.
+	tries = 5
+)
+
+// Home reads and changes the settings of a home.
+type Home interface {
+	// HomeSettings returns those in force, of which the version changes with each change. It
+	// is called for each message.
+	HomeSettings(ctx context.Context) (layer.HomeSettings, error)
+	// SetBindings replaces the bindings of the settings that have a version, and
+	// returns the new version; store.ErrMoved when they have another one.
+	SetBindings(ctx context.Context, list []binding.Binding, version string) (string, error)
+}
+
+// Agents gives access to the agents of the registry.
+type Agents interface {
+	Get(id string) (*state.Agent, error)
+	Settings(ctx context.Context, a *state.Agent) (*agentdir.Agent, error)
+	// Missing reports whether an agent does not exist.
+	Missing(id string) bool
+	// List returns a page of the agents in order.
+	List(ctx context.Context, after string, limit int) (page []*state.Agent, next string, err error)
+}
+
+// Store finds what was pushed before.
+type Store interface {
+	Pushed(ctx context.Context, r store.Ref, key string) (store.Appended, bool, error)
+}
+
+// Deps are the dependencies of a Router.
+type Deps struct {
+	wire.Faults
+	Home      Home
+	Agents    Agents
+	Store     Store
+	Revisions store.Revisions
+}
+
+// Router resolves routes. It is safe for concurrent use. The zero value is not usable; see
+// NewRouter.
+type Router struct {
+	Deps
+	// mu is held shared from the resolution of a message to its commit, and alone while the
+	// table is replaced: no message is stored by a table that another message found to be old.
+	mu  sync.RWMutex
+	now *current
+}
+
+// NewRouter returns a router, which reads the bindings when they are first needed.
+func NewRouter(d Deps) *Router { return &Router{Deps: d} }
+
+// current is a state of the bindings that is in force.
+type current struct {
+	settings layer.HomeSettings
+	standard string // the default agent
+	table    *binding.Table
+	revision int64
+	earlier  []earlier // the newest first
+}
+
+// earlier is a state of the bindings that was in force until a time.
+type earlier struct {
+	table *binding.Table
+	until time.Time
+}
+
+// Decision is where a message belongs.
+type Decision struct {
+	binding.Result
+	Revision int64
+	MainKey  string // the main session key of the agent
+	// Settings are those of the home by which it was decided.
+	Settings layer.HomeSettings
+}
+
+// Resolve decides where a message belongs. Errors: ROUTE_BROKEN when the agent of the binding
+// was deleted, AGENT_NOT_FOUND when there is none at all.
+func (r *Router) Resolve(ctx context.Context, req binding.Request) (Decision, error) {
+	c, done, err := r.hold(ctx, 0)
+	if err != nil {
+		return Decision{}, err
+	}
+	defer done()
+	return r.decide(ctx, c, req)
+}
+
+// Account returns an entry of the settings that receives messages. Errors: CHANNEL_NOT_FOUND.
+func (r *Router) Account(ctx context.Context, name string) (layer.Account, error) {
+	s, err := r.Home.HomeSettings(ctx)
+	if err != nil {
+		return layer.Account{}, err
+	}
+	if i := slices.IndexFunc(s.Accounts, func(a layer.Account) bool { return a.Name == name }); i >= 0 {
+		return s.Accounts[i], nil
+	}
+	return layer.Account{}, fault.New(codes.NotFound, fault.ChannelNotFound, fmt.Sprintf("there is no channel account %.80q", name),
+		"add it below channels in theclaw.yaml; 'agentctl config status' says which file is in force")
+}
+
+// Push stores a message where it belongs, unless it was stored under its key before: then
+// the answer is that of then, with the agent that has it. put stores it, with the
+// revision for its options.
+func (r *Router) Push(ctx context.Context, req binding.Request, key string, put func(d Decision) (store.Appended, error)) (agent string, out store.Appended, err error) {
+	stale := int64(0)
+	for range tries {
+		agent, out, stale, err = r.push(ctx, req, key, stale, put)
+		if !errors.Is(err, store.ErrRevision) {
+			return agent, out, err
+		}
+	}
+	f := fault.New(codes.Unavailable, fault.RegistryUnavailable, "the bindings change too often now", "try again")
+	f.RetryAfter = time.Second
+	return "", store.Appended{}, fault.Wrap(f, err)
+}
+
+func (r *Router) push(ctx context.Context, req binding.Request, key string, stale int64, put func(d Decision) (store.Appended, error)) (agent string, out store.Appended, revision int64, err error) {
+	c, done, err := r.hold(ctx, stale)
+	if err != nil {
+		return "", out, 0, err
+	}
+	defer done()
+	chosen := c.table.AgentOf(req)
+	asked := []string{chosen}
+	for _, e := range c.earlier {
+		if time.Since(e.until) > remembered {
+			break
+		}
+		before := e.table.AgentOf(req)
+		if before == "" || slices.Contains(asked, before) {
+			continue
+		}
+		asked = append(asked, before)
+		out, found, err := r.Store.Pushed(ctx, store.Inbox(before), key)
+		if err != nil {
+			return "", out, c.revision, r.Fault(before, store.Inbox(before).Thread, err)
+		}
+		if found {
+			out.Duplicate = true
+			return before, out, c.revision, nil
+		}
+	}
+	d, err := r.decide(ctx, c, req)
+	if err != nil {
+		return d.Agent, out, c.revision, err
+	}
+	out, err = put(d)
+	return d.Agent, out, c.revision, err
+}
+
+// decide resolves over a state of the bindings.
+func (r *Router) decide(ctx context.Context, c *current, req binding.Request) (Decision, error) {
+	var broken error
+	d := Decision{Revision: c.revision, Settings: c.settings}
+	out, ok := c.table.Resolve(req, func(id string) (binding.Agent, bool) {
+		var a binding.Agent
+		a, broken = r.agent(ctx, id)
+		d.MainKey = a.MainSessionKey()
+		return a, broken == nil
+	})
+	d.Result = out
+	switch {
+	case ok:
+		return d, nil
+	case out.Agent == "":
+		return d, fault.New(codes.NotFound, fault.AgentNotFound, "this home has no agent", "make one with 'agentctl init NAME'")
+	case fault.Is(broken, fault.AgentNotFound) && out.Binding > 0:
+		return d, fault.New(codes.FailedPrecondition, fault.RouteBroken, fmt.Sprintf("binding %d names the agent '%s', which was deleted", out.Binding, out.Agent),
+			fmt.Sprintf("run 'agentctl bindings remove %d', or make the agent again", out.Binding))
+	}
+	return d, broken
+}
+
+// agent returns what scopes depend on.
+func (r *Router) agent(ctx context.Context, id string) (binding.Agent, error) {
+	a, err := r.Agents.Get(id)
+	if err != nil {
+		return binding.Agent{}, err
+	}
+	set, err := r.Agents.Settings(ctx, a)
+	if err != nil {
+		return binding.Agent{}, r.Fault(id, store.Inbox(id).Thread, err)
+	}
+	return binding.Agent{ID: id, MainKey: set.Config.Session.MainKey, DM: set.Config.DMScope(), Shared: set.Config.SharesGroups(true)}, nil
+}
+
+// hold returns the state in force, which stays in force until done is called. stale is the
+// revision that was found to be old; 0: none was.
+func (r *Router) hold(ctx context.Context, stale int64) (c *current, done func(), err error) {
+	for range tries {
+		s, err := r.Home.HomeSettings(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		standard, err := r.standard(ctx, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		valid := func() bool {
+			return r.now != nil && r.now.settings.Version == s.Version && r.now.standard == standard && r.now.revision > stale
+		}
+		r.mu.RLock()
+		if valid() {
+			return r.now, r.mu.RUnlock, nil
+		}
+		r.mu.RUnlock()
+		r.mu.Lock()
+		if !valid() {
+			err = r.load(ctx, s, standard)
+		}
+		r.mu.Unlock()
+		if err != nil && !errors.Is(err, store.ErrMoved) {
+			return nil, nil, r.Fault("", "", err)
+		}
+	}
+	f := fault.New(codes.Unavailable, fault.RegistryUnavailable, "the bindings change too often now", "try again")
+	f.RetryAfter = time.Second
+	return nil, nil, f
+}
+
+// load makes the settings the state in force, and stores them as a revision.
+func (r *Router) load(ctx context.Context, s layer.HomeSettings, standard string) error {
+	snapshot := binding.Snapshot{Bindings: s.Bindings, Default: standard}
+	for _, a := range s.Accounts {
+		snapshot.Accounts = append(snapshot.Accounts, binding.Account{Name: a.Name, Type: a.Type, Default: a.Default})
+	}
+	table, err := binding.New(snapshot)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(snapshot)
+	if err != nil {
+		return err
+	}
+	was, err := r.Revisions.Revisions(ctx, kept)
+	if err != nil {
+		return err
+	}
+	newest := int64(0)
+	if len(was) > 0 {
+		newest = was[0].Rev
+	}
+	rev, err := r.Revisions.PutRevision(ctx, newest, body, kept)
+	if err != nil {
+		return err
+	}
+	next := &current{settings: s, standard: standard, table: table, revision: rev.Rev}
+	until := rev.At
+	for _, old := range was {
+		if old.Rev == rev.Rev {
+			until = old.At
+			continue
+		}
+		t, err := tableOf(old.Body)
+		if err != nil {
+			return fmt.Errorf("revision %d of the bindings: %w", old.Rev, err)
+		}
+		next.earlier = append(next.earlier, earlier{t, until})
+		until = old.At
+	}
+	r.now = next
+	return nil
+}
+
+func tableOf(body []byte) (*binding.Table, error) {
+	var s binding.Snapshot
+	if err := json.Unmarshal(body, &s); err != nil {
+		return nil, err
+	}
+	return binding.New(s)
+}
+
+// standard is the default agent: the one that the settings name, or main, admin, or the
+// first; empty: there is none.
+func (r *Router) standard(ctx context.Context, s layer.HomeSettings) (string, error) {
+	if id := s.DefaultAgent(); id != "" {
+		return id, nil
+	}
+	for _, id := range layer.UsualAgents {
+		if !r.Agents.Missing(id) {
+			return id, nil
+		}
+	}
+	page, _, err := r.Agents.List(ctx, "", 1)
+	if err != nil || len(page) == 0 {
+		return "", err
+	}
+	return page[0].ID, nil
+}

@@ -1,0 +1,333 @@
+// Package sessions implements SessionService: people list the conversations of an agent, see and
+// change what belongs to one beside its events, and let the next message begin a new epoch.
+//
+// A change is in force from the next message on: the epoch, the model and everything else are
+// read when a turn is claimed, and a turn under way keeps what it has. It promises that a
+// repeated call changes nothing more, and that a key finds its conversation in the case
+// that its platform wrote, or in another one where only one conversation has it.
+//
+// It begins no epoch itself: package machine does, when the next message is claimed.
+package sessions
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/theclaw/agents/internal/boundary"
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/rpc"
+	"github.com/theclaw/agents/internal/sessionkey"
+	"github.com/theclaw/agents/internal/store"
+	"github.com/theclaw/agents/internal/thread"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/state"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+const (
+	// maxAlias bounds the keys that an error lists.
+	maxAlias = 10
+	// maxTitle is the most characters of a title.
+	maxTitle = 64
+)
+
+// Agents gives access to the agents of the registry.
+type Agents interface {
+	Get(id string) (*state.Agent, error)
+	// Missing reports whether an agent does not exist.
+	Missing(id string) bool
+}
+
+// Store stores sessions.
+type Store interface {
+	store.Sessions
+	Ensure(ctx context.Context, r store.Ref, tuple string) (created bool, err error)
+	Info(ctx context.Context, r store.Ref) (store.Info, error)
+}
+
+// Deps are the dependencies of a Service.
+type Deps struct {
+	wire.Faults
+	Store  Store
+	Agents Agents
+}
+
+// Service serves the RPCs. The zero value is not usable; see New.
+type Service struct {
+	registryv1.UnimplementedSessionServiceServer
+	Deps
+}
+
+// New returns the service.
+func New(d Deps) *Service { return &Service{Deps: d} }
+
+// ListSessions answers a page of the sessions of an agent.
+func (s *Service) ListSessions(ctx context.Context, req *registryv1.ListSessionsRequest) (*registryv1.ListSessionsResponse, error) {
+	id := req.GetAgentId()
+	if err := s.exists(id); err != nil {
+		return nil, err
+	}
+	q := store.ListSessions{Limit: wire.Limit(req.GetPageSize(), 100), Archived: req.GetArchived()}
+	if at := req.GetActiveSince(); at != nil {
+		q.Since = at.AsTime()
+	}
+	var err error
+	if q.Before, q.BeforeThread, err = readToken(req.GetPageToken()); err != nil {
+		return nil, err
+	}
+	out := &registryv1.ListSessionsResponse{}
+	for {
+		page, err := s.Store.ListSessions(ctx, id, q)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, s.Fault(id, thread.Inbox, err)
+		}
+		for _, e := range page {
+			q.Before, q.BeforeThread = e.LastAt, e.Thread
+			if kindOf(e.Key, req.GetKind()) {
+				out.Sessions = append(out.Sessions, wire.SessionEntry(id, e))
+			}
+			if len(out.Sessions) == q.Limit {
+				out.NextPageToken = token(e)
+				return out, nil
+			}
+		}
+		if len(page) < q.Limit {
+			return out, nil
+		}
+	}
+}
+
+// kindOf reports whether a key is of a kind; empty: of any.
+func kindOf(key, kind string) bool {
+	if kind == "" {
+		return true
+	}
+	k, err := sessionkey.Parse(key)
+	if err != nil {
+		return false
+	}
+	switch k.Scope {
+	case sessionkey.Main:
+		return kind == "main"
+	case sessionkey.Conversation:
+		return kind == k.Kind
+	case sessionkey.Named:
+		return kind == "named"
+	case sessionkey.Channel:
+		return kind == sessionkey.ChannelGroup
+	}
+	return kind == sessionkey.DM
+}
+
+func token(e store.SessionEntry) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(store.Millis(e.LastAt), 10) + " " + e.Thread))
+}
+
+func readToken(text string) (at time.Time, threadID string, err error) {
+	if text == "" {
+		return at, "", nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	ms, threadID, ok := strings.Cut(string(raw), " ")
+	n, bad := strconv.ParseInt(ms, 10, 64)
+	if err != nil || bad != nil || !ok {
+		return at, "", wire.Bad("the page token was not issued by this service", "pass next_page_token as it was answered")
+	}
+	return store.FromMillis(n), threadID, nil
+}
+
+// exists returns AGENT_NOT_FOUND for an agent that does not.
+func (s *Service) exists(id string) error {
+	if _, err := s.Agents.Get(id); err != nil {
+		return err
+	}
+	if s.Agents.Missing(id) {
+		return s.Fault(id, thread.Inbox, store.ErrNotFound)
+	}
+	return nil
+}
+
+// GetSession answers one session.
+func (s *Service) GetSession(ctx context.Context, req *registryv1.GetSessionRequest) (*registryv1.GetSessionResponse, error) {
+	k, err := s.find(ctx, req.GetAgentId(), req.GetKey())
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.session(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Session(k.Agent, k.Thread(), got)
+	info, err := s.Store.Info(ctx, ref(k))
+	if err != nil {
+		return nil, s.SessionFault(k, err)
+	}
+	if at := thread.ParseStamp(info.LastAt); !at.IsZero() {
+		out.LastAt = timestamppb.New(at)
+	}
+	if list, err := s.Store.ListSessions(ctx, k.Agent, store.ListSessions{Folded: k.Folded(), Limit: maxAlias, Archived: true}); err == nil {
+		if i := slices.IndexFunc(list, func(e store.SessionEntry) bool { return e.Thread == k.Thread() }); i >= 0 {
+			out.Messages = list[i].Messages
+		}
+	}
+	return &registryv1.GetSessionResponse{Session: out}, nil
+}
+
+// session is that of a conversation, or an empty one of a conversation that has none yet.
+func (s *Service) session(ctx context.Context, k sessionkey.Key) (store.Session, error) {
+	got, err := s.Store.Session(ctx, ref(k))
+	if errors.Is(err, store.ErrNoSession) { // of an earlier version; the next message makes one
+		return store.Session{Key: k.String()}, nil
+	}
+	return got, s.SessionFault(k, err)
+}
+
+func ref(k sessionkey.Key) store.Ref { return store.Ref{Agent: k.Agent, Thread: k.Thread()} }
+
+// find returns the key of a conversation by a text that may differ from it in case. Errors:
+// SESSION_KEY_INVALID, AGENT_NOT_FOUND.
+func (s *Service) find(ctx context.Context, agentID, text string) (sessionkey.Key, error) {
+	k, err := sessionkey.Parse(text)
+	if err != nil {
+		k, err = sessionkey.Parse(strings.ToLower(text))
+	}
+	if err != nil {
+		return k, err
+	}
+	if agentID != "" && agentID != k.Agent {
+		return k, fault.New(codes.InvalidArgument, fault.SessionKeyInvalid, fmt.Sprintf("%.200q is a conversation of agent '%s', not of '%s'", text, k.Agent, agentID),
+			"name that agent, or a key that 'agentctl sessions list "+agentID+"' shows")
+	}
+	if err := s.exists(k.Agent); err != nil {
+		return k, err
+	}
+	if _, err := s.Store.Info(ctx, ref(k)); err == nil || !errors.Is(err, store.ErrNotFound) {
+		return k, s.SessionFault(k, err)
+	}
+	list, err := s.Store.ListSessions(ctx, k.Agent, store.ListSessions{Folded: k.Folded(), Limit: maxAlias, Archived: true})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return k, s.SessionFault(k, err)
+	}
+	switch len(list) {
+	case 0:
+		return k, nil // whoever needs the conversation finds that it is not there
+	case 1:
+		return sessionkey.Parse(list[0].Key)
+	}
+	keys := make([]string, len(list))
+	for i, e := range list {
+		keys[i] = e.Key
+	}
+	return k, fault.New(codes.InvalidArgument, fault.SessionKeyInvalid, fmt.Sprintf("%d conversations differ from %.200q in case alone: %s", len(list), text, strings.Join(keys, ", ")),
+		"write the key exactly")
+}
+
+// PatchSession changes a session.
+func (s *Service) PatchSession(ctx context.Context, req *registryv1.PatchSessionRequest) (*registryv1.PatchSessionResponse, error) {
+	k, err := s.find(ctx, req.GetAgentId(), req.GetKey())
+	if err != nil {
+		return nil, err
+	}
+	p := store.SessionPatch{
+		Model: req.Model, Thinking: req.Thinking, Verbose: req.Verbose, Reasoning: req.Reasoning, QueueMode: req.QueueMode,
+		UsageFooter: req.UsageFooter, Elevated: req.Elevated,
+	}
+	for _, f := range []struct {
+		name  string
+		value *string
+		words []string
+	}{
+		{"verbose", p.Verbose, []string{"", "on", "off"}},
+		{"reasoning", p.Reasoning, []string{"", "on", "off"}},
+		{"queue_mode", p.QueueMode, []string{"", "followup", "collect", "steer"}},
+		{"usage_footer", p.UsageFooter, []string{"", "off", "full"}},
+		{"elevated", p.Elevated, []string{"", "off", "on", "ask", "full"}},
+	} {
+		if f.value != nil && !slices.Contains(f.words, *f.value) {
+			return nil, wire.Bad(fmt.Sprintf("%s is %.40q", f.name, *f.value), "write one of "+strings.Join(f.words[1:], ", ")+", or nothing for what the settings say")
+		}
+	}
+	if p.Thinking != nil && !thinking(*p.Thinking) {
+		return nil, wire.Bad(fmt.Sprintf("thinking is %.40q", *p.Thinking), "write off, adaptive, a number of tokens, or nothing for what the settings say")
+	}
+	for _, v := range []*string{p.Model, req.Title} {
+		if v != nil && (boundary.Name(*v) != *v && *v != "") {
+			return nil, wire.Bad("a model or a title has characters that cannot be printed", "write it in one line")
+		}
+	}
+	if t := req.Title; t != nil {
+		if runes := []rune(*t); len(runes) > maxTitle {
+			return nil, wire.Bad(fmt.Sprintf("the title has %d characters", len(runes)), fmt.Sprintf("write %d at most", maxTitle))
+		}
+		p.Title = t
+	}
+	if req.GetCreate() {
+		if _, err := s.Store.Ensure(ctx, ref(k), ""); err != nil {
+			return nil, s.SessionFault(k, err)
+		}
+	}
+	out, err := s.patch(ctx, k, p)
+	return &registryv1.PatchSessionResponse{Session: out}, err
+}
+
+// thinking reports whether a text is a value of the option: the words of the models'
+// drivers, or a number of tokens.
+func thinking(s string) bool {
+	if slices.Contains([]string{"", "off", "adaptive"}, s) {
+		return true
+	}
+	n, err := strconv.Atoi(s)
+	return err == nil && n > 0 && n <= 1_000_000
+}
+
+// patch changes a session, and the list of the agent's sessions with it. A process that is killed
+// between the two leaves the list as it was until the next message, or until fsck.
+func (s *Service) patch(ctx context.Context, k sessionkey.Key, p store.SessionPatch) (*registryv1.Session, error) {
+	p.Key = k.String()
+	got, err := s.Store.PatchSession(ctx, ref(k), p)
+	if err != nil {
+		return nil, s.SessionFault(k, err)
+	}
+	fault.Point("session:patched")
+	if err := s.Store.NoteSession(ctx, ref(k), got); err != nil {
+		return nil, s.SessionFault(k, err)
+	}
+	return wire.Session(k.Agent, k.Thread(), got), nil
+}
+
+// ResetSession makes the next message begin a new epoch.
+func (s *Service) ResetSession(ctx context.Context, req *registryv1.ResetSessionRequest) (*registryv1.ResetSessionResponse, error) {
+	reason := req.GetReason()
+	if reason == "" {
+		reason = store.EpochReset
+	}
+	out, err := s.end(ctx, req.GetAgentId(), req.GetKey(), store.SessionPatch{Pending: &reason})
+	return &registryv1.ResetSessionResponse{Session: out}, err
+}
+
+// ArchiveSession leaves a session out of the list, and makes the next message begin a new
+// epoch.
+func (s *Service) ArchiveSession(ctx context.Context, req *registryv1.ArchiveSessionRequest) (*registryv1.ArchiveSessionResponse, error) {
+	out, err := s.end(ctx, req.GetAgentId(), req.GetKey(), store.SessionPatch{Pending: new(store.EpochArchive), Archived: new(true)})
+	return &registryv1.ArchiveSessionResponse{Session: out}, err
+}
+
+func (s *Service) end(ctx context.Context, agentID, key string, p store.SessionPatch) (*registryv1.Session, error) {
+	k, err := s.find(ctx, agentID, key)
+	if err != nil {
+		return nil, err
+	}
+	id, _ := rpc.IdentityFrom(ctx)
+	p.By = cmp.Or(id.Role(), "owner")
+	return s.patch(ctx, k, p)
+}

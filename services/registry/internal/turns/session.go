@@ -1,0 +1,42 @@
+package turns
+
+import (
+	"strings"
+	"time"
+
+	"github.com/theclaw/agents/internal/agentdir"
+	"github.com/theclaw/agents/internal/route"
+	"github.com/theclaw/agents/internal/store"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry/internal/wire"
+)
+
+// sessionOf is what a claim must know of the session of its conversation; nil: it has none.
+func sessionOf(agentID, threadID string, set *agentdir.Agent, origin *store.Origin, t route.Tuple) *store.BeginSession {
+	key := ""
+	if origin != nil {
+		key = origin.Key
+	} else {
+		key = wire.SessionKey(agentID, threadID, set.Config.Session.MainKey, t)
+	}
+	if key == "" {
+		return nil
+	}
+	reset := set.Config.Session.Reset
+	b := &store.BeginSession{Key: key, Before: reset.Before(time.Now(), set.Config.Location())}
+	if reset.Mode == "idle" || reset.Mode == "both" {
+		b.Idle = reset.Idle
+	}
+	return b
+}
+
+// setForSession makes what people set for a conversation count over the agent's settings.
+func setForSession(c *registryv1.TurnConfig, s *store.Session) {
+	if s.Model != "" {
+		c.Model = s.Model
+		if provider, model, ok := strings.Cut(s.Model, "/"); ok {
+			c.Provider, c.Model = provider, model
+		}
+	}
+	c.Thinking = s.Thinking
+}
