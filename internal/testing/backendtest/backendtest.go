@@ -75,6 +75,10 @@ type World struct {
 	Turns      registryv1.TurnServiceClient
 	Deliveries registryv1.DeliveryServiceClient
 	Approvals  registryv1.ApprovalServiceClient
+	Routing    registryv1.RoutingServiceClient
+	Channels   registryv1.ChannelServiceClient
+	Sessions   registryv1.SessionServiceClient
+	Homes      registryv1.HomeServiceClient
 	Stop       func() // ends it before the test does
 	as         func(rpc.Identity) grpc.ClientConnInterface
 	requests   int
@@ -84,6 +88,8 @@ func (w *World) connect(conn grpc.ClientConnInterface) {
 	w.Agents, w.Threads = registryv1.NewAgentServiceClient(conn), registryv1.NewThreadServiceClient(conn)
 	w.Leases, w.Turns = registryv1.NewLeaseServiceClient(conn), registryv1.NewTurnServiceClient(conn)
 	w.Deliveries, w.Approvals = registryv1.NewDeliveryServiceClient(conn), registryv1.NewApprovalServiceClient(conn)
+	w.Routing, w.Channels = registryv1.NewRoutingServiceClient(conn), registryv1.NewChannelServiceClient(conn)
+	w.Sessions, w.Homes = registryv1.NewSessionServiceClient(conn), registryv1.NewHomeServiceClient(conn)
 }
 
 // As is the same registry for another caller than the owner; its streams stay the owner's.

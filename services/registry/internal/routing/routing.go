@@ -48,8 +48,8 @@ const (
 
 // Home reads and changes the settings of a home.
 type Home interface {
-	// HomeSettings returns those in force, of which the version changes with each change. It
-	// is called for each message.
+	// HomeSettings returns those in force now, of which the version changes with each change.
+	// It is called for each message.
 	HomeSettings(ctx context.Context) (layer.HomeSettings, error)
 	// SetBindings replaces the bindings of the settings that have a version, and
 	// returns the new version; store.ErrMoved when they have another one.
@@ -249,7 +249,7 @@ func (r *Router) hold(ctx context.Context, stale int64) (c *current, done func()
 		r.mu.RUnlock()
 		r.mu.Lock()
 		if !valid() {
-			err = r.load(ctx, s, standard)
+			err = r.load(ctx)
 		}
 		r.mu.Unlock()
 		if err != nil && !errors.Is(err, store.ErrMoved) {
@@ -261,8 +261,22 @@ func (r *Router) hold(ctx context.Context, stale int64) (c *current, done func()
 	return nil, nil, f
 }
 
-// load makes the settings the state in force, and stores them as a revision.
-func (r *Router) load(ctx context.Context, s layer.HomeSettings, standard string) error {
+// load makes the settings the state in force, and stores them as a revision; store.ErrMoved when
+// another registry stored one meanwhile. The settings are read after the newest revision:
+// older ones than those of it are never stored as the next.
+func (r *Router) load(ctx context.Context) error {
+	was, err := r.Revisions.Revisions(ctx, kept)
+	if err != nil {
+		return err
+	}
+	s, err := r.Home.HomeSettings(ctx)
+	if err != nil {
+		return err
+	}
+	standard, err := r.standard(ctx, s)
+	if err != nil {
+		return err
+	}
 	snapshot := binding.Snapshot{Bindings: s.Bindings, Default: standard}
 	for _, a := range s.Accounts {
 		snapshot.Accounts = append(snapshot.Accounts, binding.Account{Name: a.Name, Type: a.Type, Default: a.Default})
@@ -272,10 +286,6 @@ func (r *Router) load(ctx context.Context, s layer.HomeSettings, standard string
 		return err
 	}
 	body, err := json.Marshal(snapshot)
-	if err != nil {
-		return err
-	}
-	was, err := r.Revisions.Revisions(ctx, kept)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,283 @@
+package registry_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/theclaw/agents/internal/fault"
+	"github.com/theclaw/agents/internal/testing/backendtest"
+	registryv1 "github.com/theclaw/agents/proto/gen/theclaw/registry/v1"
+	"github.com/theclaw/agents/services/registry"
+)
+
+// setHome writes the settings of the home where its backend keeps them.
+func setHome(t *testing.T, o backendtest.Options, w *backendtest.World, text string) {
+	t.Helper()
+	if o.DSN == "" {
+		path := filepath.Join(o.Home, "theclaw.yaml")
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	now, err := w.Homes.GetHomeConfig(t.Context(), &registryv1.GetHomeConfigRequest{})
+	version := backendtest.Must(t, now, err).GetVersion()
+	set, err := w.Homes.SetHomeConfig(t.Context(), &registryv1.SetHomeConfigRequest{Text: text, Version: version})
+	backendtest.Must(t, set, err)
+}
+
+// account is a home whose account wh takes messages of anyone.
+const account = "channels:\n  wh: {type: webhook, dm: open, groups: {allow: ['*'], mode: mention}}\n"
+
+func binding(agent string, m *registryv1.BindingMatch) *registryv1.Binding {
+	m.Channel = "webhook"
+	return &registryv1.Binding{AgentId: agent, Match: m}
+}
+
+// bind replaces the bindings.
+func bind(t *testing.T, w *backendtest.World, list ...*registryv1.Binding) {
+	t.Helper()
+	now, err := w.Routing.ListBindings(t.Context(), &registryv1.ListBindingsRequest{})
+	version := backendtest.Must(t, now, err).GetVersion()
+	set, err := w.Routing.SetBindings(t.Context(), &registryv1.SetBindingsRequest{Bindings: list, Version: version})
+	backendtest.Must(t, set, err)
+}
+
+func inbound(key, peer, text string) *registryv1.InboundMessage {
+	return &registryv1.InboundMessage{Key: key, Kind: "dm", SessionId: peer, PeerId: peer, Text: text, MessageId: key}
+}
+
+// accept takes in one message of account wh.
+func accept(t *testing.T, w *backendtest.World, m *registryv1.InboundMessage) *registryv1.AcceptedMessage {
+	t.Helper()
+	r, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{Account: "wh", Messages: []*registryv1.InboundMessage{m}})
+	return backendtest.Must(t, r, err).GetResults()[0]
+}
+
+const (
+	accepted  = registryv1.AcceptOutcome_ACCEPT_OUTCOME_ACCEPTED
+	duplicate = registryv1.AcceptOutcome_ACCEPT_OUTCOME_DUPLICATE
+	refused   = registryv1.AcceptOutcome_ACCEPT_OUTCOME_REFUSED
+)
+
+// S4-10, S4-18, S4-26: bindings are set, listed and refused; ResolveRoute has all fields.
+func TestBindings(t *testing.T) { backendtest.Each(t, testBindings) }
+
+func testBindings(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	for _, id := range []string{"main", "work"} {
+		w.Create(id)
+	}
+	setHome(t, o, w, "# kept\n"+account)
+	first, err := w.Routing.ListBindings(t.Context(), &registryv1.ListBindingsRequest{})
+	if n := len(backendtest.Must(t, first, err).GetBindings()); n != 0 {
+		t.Fatalf("%d bindings in a new home", n)
+	}
+	peer := &registryv1.RoutePeer{Kind: "dm", Id: "7"}
+	bind(t, w, binding("work", &registryv1.BindingMatch{Peer: peer}), binding("main", &registryv1.BindingMatch{AccountId: "*"}))
+	got, err := w.Routing.ResolveRoute(t.Context(), &registryv1.ResolveRouteRequest{Channel: "webhook", Peer: peer, PlatformThread: "t"})
+	r := backendtest.Must(t, got, err)
+	if r.GetAgentId() != "work" || r.GetAccountId() != "wh" || r.GetChannel() != "webhook" || r.GetMatchedBy() != "binding.peer.parent" || r.GetBinding() != 1 ||
+		r.GetSessionKey() != "agent:work:webhook:wh:dm:7:thread:t" || r.GetMainSessionKey() != "agent:work:main" || r.GetScope() != "per-account-channel-peer" ||
+		!strings.HasPrefix(r.GetThreadId(), "threads/topics/") {
+		t.Errorf("got %v", r)
+	}
+	got, err = w.Routing.ResolveRoute(t.Context(), &registryv1.ResolveRouteRequest{Channel: "webhook", Peer: &registryv1.RoutePeer{Kind: "group", Id: "7"}})
+	if r := backendtest.Must(t, got, err); r.GetAgentId() != "main" || r.GetMatchedBy() != "binding.channel" || len(r.GetTried()) != 1 || !strings.Contains(r.GetTried()[0].GetWhy(), "did you mean group:7") {
+		t.Errorf("got %v", r)
+	}
+	now, err := w.Routing.ListBindings(t.Context(), &registryv1.ListBindingsRequest{})
+	list := backendtest.Must(t, now, err)
+	if len(list.GetBindings()) != 2 || list.GetBindings()[0].GetMatch().GetPeer().GetId() != "7" || list.GetVersion() == first.GetVersion() {
+		t.Errorf("listed %v", list)
+	}
+	for name, c := range map[string]struct {
+		list    []*registryv1.Binding
+		version string
+		reason  string
+		what    string
+	}{
+		"an unknown agent": {[]*registryv1.Binding{binding("gone", &registryv1.BindingMatch{})}, list.GetVersion(), fault.BindingInvalid, "binding 1: there is no agent"},
+		"a hidden one":     {[]*registryv1.Binding{binding("main", &registryv1.BindingMatch{AccountId: "*"}), binding("work", &registryv1.BindingMatch{AccountId: "*"})}, list.GetVersion(), fault.BindingInvalid, "binding 2: binding 1"},
+		"an old version":   {nil, first.GetVersion(), fault.BindingsChanged, "version"},
+	} {
+		_, err := w.Routing.SetBindings(t.Context(), &registryv1.SetBindingsRequest{Bindings: c.list, Version: c.version})
+		if !fault.Is(err, c.reason) || !strings.Contains(err.Error(), c.what) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if o.DSN == "" {
+		text, err := os.ReadFile(filepath.Join(o.Home, "theclaw.yaml"))
+		if err != nil || !strings.Contains(string(text), "# kept") || !strings.Contains(string(text), "bindings:") {
+			t.Errorf("%v\n%s", err, text)
+		}
+	}
+	// An agent that was deleted later is never replaced by the default one.
+	gone, err := w.Agents.DeleteAgent(t.Context(), &registryv1.DeleteAgentRequest{AgentId: "work", Force: true})
+	if err == nil {
+		for {
+			if _, err = gone.Recv(); err != nil {
+				break
+			}
+		}
+	}
+	_, err = w.Routing.ResolveRoute(t.Context(), &registryv1.ResolveRouteRequest{Channel: "webhook", Peer: peer})
+	if !fault.Is(err, fault.RouteBroken) || !strings.Contains(err.Error(), "binding 1") {
+		t.Errorf("a broken route: %v", err)
+	}
+	if m := accept(t, w, inbound("k", "7", "hello")); m.GetOutcome() != refused || m.GetReason() != fault.RouteBroken {
+		t.Errorf("a message to a broken route: %v", m)
+	}
+}
+
+// GATEWAY 5.4: what a message's outcome is, and that a repeat has that of the first.
+func TestAccept(t *testing.T) { backendtest.Each(t, testAccept) }
+
+func testAccept(t *testing.T, o backendtest.Options) {
+	w := o.Start(t, registry.Config{})
+	w.Create("main")
+	setHome(t, o, w, `owners: ['webhook:owner']
+channels:
+  wh: {type: webhook, dm: allowlist, allow_from: [ann], groups: {allow: [g1], mode: mention, allow_from: [ann]}}
+  off: {type: webhook, enabled: false, dm: open}
+`)
+	group := func(key, session, peer string, mentioned bool) *registryv1.InboundMessage {
+		return &registryv1.InboundMessage{Key: key, Kind: "group", SessionId: session, PeerId: peer, Text: "hello", Mentioned: mentioned}
+	}
+	for _, c := range []struct {
+		m       *registryv1.InboundMessage
+		outcome registryv1.AcceptOutcome
+		reason  string
+		key     string
+	}{
+		{inbound("1", "ann", "hello"), accepted, "", "agent:main:webhook:wh:dm:ann"},
+		{inbound("1", "ann", "other words"), duplicate, "", "agent:main:webhook:wh:dm:ann"},
+		{inbound("2", "owner", "hello"), accepted, "", "agent:main:webhook:wh:dm:owner"},
+		{inbound("3", "bob", "hello"), refused, fault.PeerRefused, ""},
+		{group("4", "g1", "ann", true), accepted, "", "agent:main:webhook:group:g1"},
+		{group("5", "g1", "ann", false), refused, fault.NotAddressed, ""},
+		{group("6", "g2", "ann", true), refused, fault.PeerRefused, ""},
+		{group("7", "g1", "bob", true), refused, fault.PeerRefused, ""},
+		{inbound("8", "bad\x00id", "hello"), refused, fault.InvalidArgument, ""},
+		{inbound("9", "a:b:thread:c", "hello"), refused, fault.PeerRefused, ""},
+	} {
+		got := accept(t, w, c.m)
+		if got.GetOutcome() != c.outcome || got.GetReason() != c.reason || got.GetSessionKey() != c.key || (c.key == "") != (got.GetInboxId() == 0) {
+			t.Errorf("%v: got %v", c.m, got)
+		}
+	}
+	if _, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{Account: "none", Messages: []*registryv1.InboundMessage{inbound("1", "ann", "x")}}); !fault.Is(err, fault.ChannelNotFound) {
+		t.Errorf("an unknown account: %v", err)
+	}
+	if events := inboxOf(t, w, "main"); len(events) != 3 {
+		t.Errorf("%d events are stored, want 3: %v", len(events), events)
+	}
+	// Ids with separators, and long ones: the thread is that of the key, and the reply goes to the
+	// ids as they were.
+	setHome(t, o, w, account)
+	for i, peer := range []string{"a:b:thread:c", "50%/☺", strings.Repeat("x", 3000)} {
+		got := accept(t, w, inbound(fmt.Sprint("odd", i), peer, "hello"))
+		if got.GetOutcome() != accepted {
+			t.Fatalf("%.40q: %v", peer, got)
+		}
+		w.Answer("main", "hi")
+		turn, err := w.Turns.GetTurn(t.Context(), &registryv1.GetTurnRequest{AgentId: "main", InboxId: got.GetInboxId()})
+		tn := backendtest.Must(t, turn, err).GetTurn()
+		if tn.GetThreadId() != got.GetThreadId() || tn.GetAccount() != "wh" || tn.GetSessionKey() != got.GetSessionKey() || tn.GetBindingRevision() == 0 {
+			t.Errorf("%.40q: %v, %v", peer, got, tn)
+		}
+		p, err := w.Threads.PeekEvents(t.Context(), &registryv1.PeekEventsRequest{Thread: &registryv1.ThreadRef{AgentId: "main", ThreadId: got.GetThreadId()}})
+		events := backendtest.Must(t, p, err).GetEvents()
+		if last := events[len(events)-1]; !strings.Contains(last.GetContent(), `"peer_id":"`+peer+`"`) {
+			t.Errorf("%.40q: the reply goes to %.200s", peer, last.GetContent())
+		}
+	}
+	long := accept(t, w, inbound("long", "eve", strings.Repeat("☺", 100_001)))
+	for _, e := range inboxOf(t, w, "main") {
+		if e.GetId() == long.GetInboxId() && (!strings.Contains(e.GetContent(), "had 100001 characters") || strings.Count(e.GetContent(), "☺") != 100_000) {
+			t.Errorf("a long text was stored with %d bytes", len(e.GetContent()))
+		}
+	}
+}
+
+func inboxOf(t *testing.T, w *backendtest.World, agent string) []*registryv1.Event {
+	t.Helper()
+	p, err := w.Threads.PeekEvents(t.Context(), &registryv1.PeekEventsRequest{Thread: &registryv1.ThreadRef{AgentId: agent, ThreadId: "inbox"}, Limit: 1000})
+	return backendtest.Must(t, p, err).GetEvents()
+}
+
+// GATEWAY 5.4: a message that is delivered again after its binding changed, also at another
+// registry and while the first delivery is still under way, is never in both inboxes.
+func TestRepeatAfterRebinding(t *testing.T) { backendtest.Each(t, testRepeatAfterRebinding) }
+
+func testRepeatAfterRebinding(t *testing.T, o backendtest.Options) {
+	const rounds = 50
+	one := o.Start(t, registry.Config{})
+	two := one
+	if o.DSN != "" {
+		other := o
+		other.Home = filepath.Join(t.TempDir(), "other")
+		two = other.Start(t, registry.Config{})
+	}
+	agents := []string{"a0", "a1"}
+	for _, id := range agents {
+		one.Create(id)
+	}
+	setHome(t, o, one, account)
+	found := 0
+	for i := range rounds {
+		bind(t, one, binding(agents[i%2], &registryv1.BindingMatch{AccountId: "*"}))
+		key, peer := fmt.Sprint("m", i), fmt.Sprint("p", i%5)
+		first := accept(t, one, inbound(key, peer, "hello"))
+		if first.GetOutcome() != accepted || first.GetAgentId() != agents[i%2] {
+			t.Fatalf("round %d: %v", i, first)
+		}
+		bind(t, two, binding(agents[(i+1)%2], &registryv1.BindingMatch{AccountId: "*"}))
+		for _, w := range []*backendtest.World{two, one} {
+			again := accept(t, w, inbound(key, peer, "hello"))
+			if again.GetOutcome() == duplicate && again.GetAgentId() == first.GetAgentId() && again.GetInboxId() == first.GetInboxId() && again.GetRunId() == first.GetRunId() {
+				found++
+			} else {
+				t.Errorf("round %d: first %v, again %v", i, first, again)
+			}
+		}
+		// And a delivery of each registry at once with a change.
+		key = fmt.Sprint("at once", i)
+		var g sync.WaitGroup
+		for _, w := range []*backendtest.World{one, two} {
+			g.Go(func() {
+				r, err := w.Channels.AcceptMessages(t.Context(), &registryv1.AcceptMessagesRequest{Account: "wh", Messages: []*registryv1.InboundMessage{inbound(key, peer, "hello")}})
+				if err != nil || r.GetResults()[0].GetInboxId() == 0 {
+					t.Errorf("at once: %v, %v", r, err)
+				}
+			})
+		}
+		g.Go(func() {
+			now, err := one.Routing.ListBindings(t.Context(), &registryv1.ListBindingsRequest{})
+			if err == nil {
+				_, err = one.Routing.SetBindings(t.Context(), &registryv1.SetBindingsRequest{
+					Bindings: []*registryv1.Binding{binding(agents[i%2], &registryv1.BindingMatch{})}, Version: now.GetVersion(),
+				})
+			}
+			if err != nil {
+				t.Errorf("at once: %v", err)
+			}
+		})
+		g.Wait()
+	}
+	total := 0
+	for _, id := range agents {
+		total += len(inboxOf(t, one, id))
+	}
+	fmt.Printf("rebinding rounds=%d registries=%d repeats=%d events=%d of=%d\n", rounds, map[bool]int{true: 1, false: 2}[one == two], found, total, 2*rounds)
+	if total != 2*rounds {
+		t.Errorf("%d events for %d messages", total, 2*rounds)
+	}
+}
